@@ -1,0 +1,1 @@
+//! warpweft: codegen/passes.

@@ -1,1 +1,3 @@
-//! warpweft: codegen/lang.
+//! The `.weft` text: parser, resolution, diagnostics.
+
+pub mod ast;

@@ -1,0 +1,221 @@
+//! What the layout functions reject, and where.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::{Int, IntTuple, Poison};
+
+/// The result of a layout function.
+pub type Result<T> = std::result::Result<T, LayoutError>;
+
+/// A mode of a layout as the path of indices that leads to it, outermost first; empty for the whole layout.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Mode(pub Vec<usize>);
+
+impl Mode {
+    /// This mode as it is called from a layout that holds it as its mode `index`.
+    pub(crate) fn inside(mut self, index: usize) -> Mode {
+        self.0.insert(0, index);
+        self
+    }
+}
+
+impl Display for Mode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [] => f.write_str("the only mode"),
+            [one] => write!(f, "mode {one}"),
+            path => write!(f, "mode <{}>", path.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+/// Why a layout function has no answer. The text names the function, the mode and the numbers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// Shape and stride differ in their nesting.
+    #[error(
+        "shape {shape} and stride {stride} are not congruent: they must nest alike, with one stride per extent"
+    )]
+    NotCongruent {
+        /// The shape given.
+        shape: IntTuple,
+        /// The stride given.
+        stride: IntTuple,
+    },
+    /// A coordinate, profile or tiler does not follow the profile it is applied to.
+    #[error("{function}: {what} {given} does not fit {against}: {expected}")]
+    ProfileMismatch {
+        /// The function applied.
+        function: &'static str,
+        /// What does not fit: "coordinate", "tiler", "profile", ...
+        what: &'static str,
+        /// Its text.
+        given: String,
+        /// What it was applied to.
+        against: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// An extent below zero, or one that may be.
+    #[error("{mode} has extent {extent}, but extents are never negative")]
+    NegativeExtent {
+        /// Where.
+        mode: Mode,
+        /// The extent.
+        extent: Int,
+    },
+    /// A mode that does not exist.
+    #[error("{function}: there is no mode {mode} in {of}, which has rank {rank}")]
+    NoSuchMode {
+        /// The function applied.
+        function: &'static str,
+        /// The index asked for.
+        mode: usize,
+        /// Modes there are.
+        rank: usize,
+        /// What was indexed.
+        of: String,
+    },
+    /// Composition: the stride of a mode of the right-hand side must step over whole modes of the left-hand side.
+    #[error(
+        "composition: {mode} of the right-hand side has stride {stride}, which must be a multiple of the left-hand \
+         side's extent {extent} or smaller than it"
+    )]
+    StrideDivisibility {
+        /// The mode of the right-hand side.
+        mode: Mode,
+        /// What remains of its stride at the mode of the left-hand side in question.
+        stride: Int,
+        /// The extent of that mode.
+        extent: Int,
+    },
+    /// Composition: the extent of a mode of the right-hand side must fill whole modes of the left-hand side.
+    #[error(
+        "composition: {mode} of the right-hand side has extent {extent} with stride {stride}, which must fill the \
+         left-hand side's extent {by} evenly"
+    )]
+    ShapeDivisibility {
+        /// The mode of the right-hand side.
+        mode: Mode,
+        /// What remains of its extent at the mode of the left-hand side in question.
+        extent: Int,
+        /// What remains of its stride there.
+        stride: Int,
+        /// The extent of that mode.
+        by: Int,
+    },
+    /// A condition that may hold at run time but cannot be proven from the divisibility and bounds of the variables.
+    #[error(
+        "{function}: {mode}: cannot prove that {condition}; declare the divisibility or bounds of its variables"
+    )]
+    NotProvable {
+        /// The function applied.
+        function: &'static str,
+        /// Where.
+        mode: Mode,
+        /// What would have to hold.
+        condition: String,
+    },
+    /// Complement: two modes overlap, or interleave without nesting.
+    #[error(
+        "complement: stride {stride} of {layout} is not a multiple of {span}, the span of the modes below it: modes overlap"
+    )]
+    Overlap {
+        /// The filtered layout.
+        layout: String,
+        /// The stride that is too small.
+        stride: Int,
+        /// The span it collides with.
+        span: Int,
+    },
+    /// Another divisibility that CuTe asserts does not hold.
+    #[error("{function}: {mode}: {value} is not divisible by {by}")]
+    NotDivisible {
+        /// The function applied.
+        function: &'static str,
+        /// Where.
+        mode: Mode,
+        /// The dividend.
+        value: Int,
+        /// The divisor.
+        by: Int,
+    },
+    /// A function that needs constants met a symbolic value.
+    #[error("{function}: {mode}: {value} must be a constant here")]
+    NotConstant {
+        /// The function applied.
+        function: &'static str,
+        /// Where.
+        mode: Mode,
+        /// The symbolic value.
+        value: Int,
+    },
+    /// An argument outside what the function is defined for.
+    #[error("{function}: {reason}")]
+    Invalid {
+        /// The function applied.
+        function: &'static str,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// Arithmetic without a representable result.
+    #[error("{function}: {}", match poison {
+        Poison::Overflow => "a number left the range of 64-bit signed integers",
+        Poison::Undefined => "division by zero",
+        Poison::TooComplex => "a symbolic expression grew too large; bind some variables to constants",
+    })]
+    Arithmetic {
+        /// The function applied.
+        function: &'static str,
+        /// What went wrong.
+        poison: Poison,
+    },
+    /// More nesting or more elements than the function takes on.
+    #[error("{function}: {what} {value} is over the limit of {limit}")]
+    TooLarge {
+        /// The function applied.
+        function: &'static str,
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        value: String,
+        /// The limit.
+        limit: i64,
+    },
+}
+
+impl LayoutError {
+    /// A stable code, `L01` and up, one a variant.
+    pub fn code(&self) -> &'static str {
+        match self {
+            LayoutError::NotCongruent { .. } => "L01",
+            LayoutError::ProfileMismatch { .. } => "L02",
+            LayoutError::NegativeExtent { .. } => "L03",
+            LayoutError::NoSuchMode { .. } => "L04",
+            LayoutError::StrideDivisibility { .. } => "L05",
+            LayoutError::ShapeDivisibility { .. } => "L06",
+            LayoutError::NotProvable { .. } => "L07",
+            LayoutError::Overlap { .. } => "L08",
+            LayoutError::NotDivisible { .. } => "L09",
+            LayoutError::NotConstant { .. } => "L10",
+            LayoutError::Invalid { .. } => "L11",
+            LayoutError::Arithmetic { .. } => "L12",
+            LayoutError::TooLarge { .. } => "L13",
+        }
+    }
+
+    /// The same error, met in mode `index` of a larger layout.
+    pub(crate) fn inside(mut self, index: usize) -> Self {
+        match &mut self {
+            LayoutError::NegativeExtent { mode, .. }
+            | LayoutError::StrideDivisibility { mode, .. }
+            | LayoutError::ShapeDivisibility { mode, .. }
+            | LayoutError::NotProvable { mode, .. }
+            | LayoutError::NotDivisible { mode, .. }
+            | LayoutError::NotConstant { mode, .. } => *mode = std::mem::take(mode).inside(index),
+            _ => {}
+        }
+        self
+    }
+}

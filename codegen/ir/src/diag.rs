@@ -28,9 +28,7 @@ impl Span {
         match (self.is_none(), other.is_none()) {
             (true, _) => other,
             (_, true) => self,
-            _ => {
-                Span { file: self.file, start: self.start.min(other.start), end: self.end.max(other.end) }
-            }
+            _ => Span { file: self.file, start: self.start.min(other.start), end: self.end.max(other.end) },
         }
     }
 

@@ -1,4 +1,21 @@
 //! The intermediate representation of a kernel: types, ops, builder, printer, verifier.
 //! It knows layouts and nothing of LLVM, CUDA or text files.
 
+pub mod arena;
+pub mod builder;
 pub mod diag;
+pub mod kernel;
+pub mod names;
+pub mod op;
+pub mod text;
+pub mod types;
+pub mod typing;
+pub mod uniform;
+pub mod verify;
+
+pub use builder::Builder;
+pub use kernel::{Block, Inst, Kernel, Local, LocalId, Module, Param, ParamKind, TeamRef, Value};
+pub use names::{BinOp, CmpOp, Dim, Group, Kind, RedOp, Scalar, Scope, Sem, ShuffleMode, Space, Sreg, UnOp};
+pub use op::{Constant, Op};
+pub use types::{Bound, TensorType, Type};
+pub use weft_layout::{Int, IntTuple, Layout};

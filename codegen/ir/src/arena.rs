@@ -1,0 +1,90 @@
+//! A growing array whose indices are typed: a handle of one arena does not fit another.
+
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+/// An arena of `T`, indexed by `H`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Arena<H, T> {
+    items: Vec<T>,
+    handle: PhantomData<H>,
+}
+
+/// What can index an [`Arena`].
+pub trait Handle: Copy {
+    /// From a position.
+    fn from_index(index: usize) -> Self;
+    /// The position.
+    fn index(self) -> usize;
+}
+
+impl<H, T> Default for Arena<H, T> {
+    fn default() -> Self {
+        Arena { items: Vec::new(), handle: PhantomData }
+    }
+}
+
+impl<H: Handle, T> Arena<H, T> {
+    /// Adds an item.
+    pub fn push(&mut self, item: T) -> H {
+        self.items.push(item);
+        H::from_index(self.items.len() - 1)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The item behind a handle, if the handle is of this arena.
+    pub fn get(&self, handle: H) -> Option<&T> {
+        self.items.get(handle.index())
+    }
+
+    /// All, with their handles.
+    pub fn iter(&self) -> impl Iterator<Item = (H, &T)> {
+        self.items.iter().enumerate().map(|(i, t)| (H::from_index(i), t))
+    }
+}
+
+impl<H: Handle, T> Index<H> for Arena<H, T> {
+    type Output = T;
+    fn index(&self, handle: H) -> &T {
+        &self.items[handle.index()]
+    }
+}
+
+impl<H: Handle, T> IndexMut<H> for Arena<H, T> {
+    fn index_mut(&mut self, handle: H) -> &mut T {
+        &mut self.items[handle.index()]
+    }
+}
+
+macro_rules! handle {
+    ($(#[$meta:meta])* $name:ident, $sign:literal) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub struct $name(pub u32);
+
+        impl $crate::arena::Handle for $name {
+            fn from_index(index: usize) -> Self {
+                $name(u32::try_from(index).unwrap_or(u32::MAX))
+            }
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!($sign, "{}"), self.0)
+            }
+        }
+    };
+}
+pub(crate) use handle;

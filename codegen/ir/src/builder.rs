@@ -1,0 +1,350 @@
+//! Makes kernels. Every method checks the op's typing rule at once; [`verify`](crate::verify::verify) checks the whole.
+//!
+//! ```
+//! use weft_ir::*;
+//! let mut b = Builder::new("double", [256, 1, 1]);
+//! let x = b.param("x", Builder::tensor(Scalar::F32, Space::Global, "1024:1".parse()?, 16))?;
+//! let tid = b.special(Sreg::ThreadIdx, Dim::X)?;
+//! let at = b.symbol(tid)?;
+//! let mine = b.view(x, at * Int::from(4), "4:1".parse()?, vec![])?;
+//! let v = b.load(mine)?;
+//! let twice = b.binary(BinOp::Add, v, v)?;
+//! b.store(mine, twice)?;
+//! let module = Module { kernels: vec![b.finish()], ..Module::default() };
+//! assert!(verify::verify(module).is_ok());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::diag::{Diagnostic, Span};
+use crate::kernel::{Block, Induction, Inst, Kernel, Local, LocalId, Param, ParamKind, TeamRef, Value};
+use crate::names::{BinOp, CmpOp, Dim, RedOp, Scalar, Scope, Sem, Space, Sreg, UnOp};
+use crate::op::{Constant, Op};
+use crate::types::{Bound, TensorType, Type};
+use crate::typing::{self, result_type};
+use std::sync::Arc;
+use weft_layout::{Int, Layout};
+
+/// A result whose error says where and what to do.
+pub type Built<T> = Result<T, Diagnostic>;
+
+/// What is known of a loop variable's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Least.
+    pub min: i64,
+    /// Greatest, if known.
+    pub max: Option<i64>,
+    /// A divisor of all.
+    pub div: i64,
+}
+
+/// A kernel in the making.
+#[derive(Debug)]
+pub struct Builder {
+    kernel: Kernel,
+    /// Blocks that are open, outermost first.
+    open: Vec<Block>,
+    span: Span,
+}
+
+impl Builder {
+    /// A kernel of `block` threads a CTA.
+    pub fn new(name: &str, block: [u32; 3]) -> Builder {
+        let mut kernel = Kernel::new(name);
+        kernel.block = block;
+        Builder { kernel, open: vec![Block::default()], span: Span::NONE }
+    }
+
+    /// Goes on with a kernel whose code is taken out (by a pass, to be written anew).
+    pub fn edit(mut kernel: Kernel) -> (Builder, Block) {
+        let body = std::mem::take(&mut kernel.body);
+        (Builder { kernel, open: vec![Block::default()], span: Span::NONE }, body)
+    }
+
+    /// The kernel so far.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The kernel so far, to set its head.
+    pub fn kernel_mut(&mut self) -> &mut Kernel {
+        &mut self.kernel
+    }
+
+    /// The finished kernel.
+    pub fn finish(mut self) -> Kernel {
+        self.kernel.body = self.open.into_iter().next().unwrap_or_default();
+        self.kernel
+    }
+
+    /// The text that the next ops come from.
+    pub fn at(&mut self, span: Span) {
+        self.span = span;
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, v: Value) -> &Type {
+        self.kernel.ty(v)
+    }
+
+    /// A tensor type without bounds.
+    pub fn tensor(elem: Scalar, space: Space, layout: Layout, align: u32) -> Type {
+        Type::Tensor(Arc::new(TensorType { elem, layout, space, align, bounds: Vec::new() }))
+    }
+
+    /// Adds an op; `given` is the type of ops that take theirs from the maker.
+    pub fn emit_as(&mut self, op: Op, given: Type) -> Built<Value> {
+        let ty = result_type(&self.kernel, &op, &given).map_err(|e| {
+            let mut d = Diagnostic::error(e.code, self.span, e.message);
+            d.help = e.help;
+            d
+        })?;
+        let v = self.kernel.insts.push(Inst { op, ty, span: self.span });
+        self.push(v);
+        Ok(v)
+    }
+
+    /// Adds an op whose type follows from its operands.
+    pub fn emit(&mut self, op: Op) -> Built<Value> {
+        self.emit_as(op, Type::Unit)
+    }
+
+    /// Adds an instruction that exists to the open block.
+    pub fn push(&mut self, v: Value) {
+        if let Some(block) = self.open.last_mut() {
+            block.0.push(v);
+        }
+    }
+
+    /// Opens a nested block.
+    pub fn open(&mut self) {
+        self.open.push(Block::default());
+    }
+
+    /// Closes the innermost nested block.
+    pub fn close(&mut self) -> Block {
+        if self.open.len() > 1 { self.open.pop().unwrap_or_default() } else { Block::default() }
+    }
+
+    /// Adds a run-time parameter. All of them before any other op.
+    pub fn param(&mut self, name: &str, ty: Type) -> Built<Value> {
+        self.param_of(name, ty, ParamKind::User, 1)
+    }
+
+    /// Adds a parameter, with who fills it in and, of an integer, a known divisor.
+    pub fn param_of(&mut self, name: &str, ty: Type, kind: ParamKind, div: i64) -> Built<Value> {
+        let index = u32::try_from(self.kernel.params.len()).unwrap_or(u32::MAX);
+        self.kernel.params.push(Param { name: name.into(), ty, kind, div, span: self.span });
+        self.emit(Op::Param { index })
+    }
+
+    /// Declares a local variable.
+    pub fn local(&mut self, name: &str, ty: Type) -> LocalId {
+        self.kernel.locals.push(Local { name: name.into(), ty })
+    }
+
+    // ---- arithmetic -------------------------------------------------------------------------------------
+
+    /// An integer literal.
+    pub fn int(&mut self, ty: Scalar, n: i64) -> Built<Value> {
+        self.emit_as(Op::Const { value: Constant::Int(n) }, Type::Scalar(ty))
+    }
+
+    /// A float literal.
+    pub fn float(&mut self, ty: Scalar, x: f64) -> Built<Value> {
+        self.emit_as(Op::Const { value: Constant::Float(x) }, Type::Scalar(ty))
+    }
+
+    /// The number 0 (or `false`) of a scalar or vector type.
+    pub fn zero(&mut self, ty: &Type) -> Built<Value> {
+        let elem = ty.elem().unwrap_or(Scalar::I32);
+        let value = match elem.kind() {
+            crate::names::Kind::Bool => Constant::Bool(false),
+            crate::names::Kind::Float => Constant::Float(0.0),
+            _ => Constant::Int(0),
+        };
+        let scalar = self.emit_as(Op::Const { value }, Type::Scalar(elem))?;
+        self.splat(scalar, ty)
+    }
+
+    /// `a` in all lanes of `ty`; `a` itself where `ty` is a scalar.
+    pub fn splat(&mut self, a: Value, ty: &Type) -> Built<Value> {
+        match ty {
+            Type::Vector(..) => self.emit_as(Op::Splat { a }, ty.clone()),
+            _ => Ok(a),
+        }
+    }
+
+    /// A symbolic integer as an `i64`.
+    pub fn index(&mut self, expr: impl Into<Int>) -> Built<Value> {
+        self.emit(Op::Index { expr: expr.into() })
+    }
+
+    /// An `i32` or `i64` as a symbol for layouts and offsets.
+    pub fn symbol(&self, v: Value) -> Built<Int> {
+        self.kernel.symbol(v).ok_or_else(|| {
+            let message = format!("expected an i32 or i64, found {}", self.kernel.ty(v));
+            Diagnostic::error(typing::MISMATCH, self.span, message)
+        })
+    }
+
+    /// A special register.
+    pub fn special(&mut self, reg: Sreg, dim: Dim) -> Built<Value> {
+        self.emit(Op::Special { reg, dim })
+    }
+
+    /// Elementwise, one operand.
+    pub fn unary(&mut self, op: UnOp, a: Value) -> Built<Value> {
+        self.emit(Op::Unary { op, a })
+    }
+
+    /// Elementwise, two operands.
+    pub fn binary(&mut self, op: BinOp, a: Value, b: Value) -> Built<Value> {
+        self.emit(Op::Binary { op, a, b })
+    }
+
+    /// Elementwise comparison.
+    pub fn compare(&mut self, op: CmpOp, a: Value, b: Value) -> Built<Value> {
+        self.emit(Op::Compare { op, a, b })
+    }
+
+    /// `c ? a : b`
+    pub fn select(&mut self, c: Value, a: Value, b: Value) -> Built<Value> {
+        self.emit(Op::Select { c, a, b })
+    }
+
+    /// Conversion of each lane; nothing where the type is right already.
+    pub fn convert(&mut self, a: Value, to: Scalar) -> Built<Value> {
+        if self.ty(a).elem() == Some(to) {
+            return Ok(a);
+        }
+        let ty = self.ty(a).with_elem(to);
+        self.emit_as(Op::Convert { a }, ty)
+    }
+
+    // ---- tensors ----------------------------------------------------------------------------------------
+
+    /// A part of `base`: `layout`, starting `offset` elements on. The alignment follows from the offset.
+    pub fn view(&mut self, base: Value, offset: Int, layout: Layout, bounds: Vec<Bound>) -> Built<Value> {
+        let Some(t) = self.ty(base).tensor().cloned() else {
+            let message = format!("expected a tensor, found {}", self.ty(base));
+            return Err(Diagnostic::error(typing::MISMATCH, self.span, message));
+        };
+        let align = aligned(t.align, &offset, t.elem.bytes());
+        let ty = TensorType { elem: t.elem, layout, space: t.space, align, bounds };
+        self.emit_as(Op::View { base, offset }, Type::Tensor(Arc::new(ty)))
+    }
+
+    /// The same layout at the team's multicast address.
+    pub fn multicast(&mut self, base: Value, team: TeamRef) -> Built<Value> {
+        self.emit(Op::Multicast { base, team })
+    }
+
+    /// The same layout in the memory of rank `pe`.
+    pub fn peer(&mut self, base: Value, team: TeamRef, pe: Value) -> Built<Value> {
+        self.emit(Op::Peer { base, team, pe })
+    }
+
+    /// A tensor in the CTA's shared memory.
+    pub fn shared(&mut self, elem: Scalar, layout: Layout, align: u32) -> Built<Value> {
+        self.emit_as(Op::SharedAlloc {}, Builder::tensor(elem, Space::Shared, layout, align))
+    }
+
+    /// Weak load of a tensor's elements.
+    pub fn load(&mut self, place: Value) -> Built<Value> {
+        self.emit(Op::Load { place, sem: Sem::Weak, scope: Scope::Sys })
+    }
+
+    /// Weak store of a tensor's elements.
+    pub fn store(&mut self, place: Value, value: Value) -> Built<Value> {
+        self.emit(Op::Store { place, value, sem: Sem::Weak, scope: Scope::Sys })
+    }
+
+    /// `multimem.ld_reduce.relaxed.sys`
+    pub fn ld_reduce(&mut self, place: Value, op: RedOp, acc: Scalar) -> Built<Value> {
+        self.emit(Op::LdReduce { place, op, acc, sem: Sem::Relaxed, scope: Scope::Sys })
+    }
+
+    /// `multimem.st.relaxed.sys`
+    pub fn mc_store(&mut self, place: Value, value: Value) -> Built<Value> {
+        self.emit(Op::McStore { place, value, sem: Sem::Relaxed, scope: Scope::Sys })
+    }
+
+    // ---- locals and control -----------------------------------------------------------------------------
+
+    /// Reads a local variable.
+    pub fn get(&mut self, local: LocalId) -> Built<Value> {
+        self.emit(Op::LocalGet { local })
+    }
+
+    /// Writes a local variable.
+    pub fn set(&mut self, local: LocalId, value: Value) -> Built<Value> {
+        self.emit(Op::LocalSet { local, value })
+    }
+
+    /// Runs `then` where `cond` is true, else `otherwise`.
+    pub fn if_else(
+        &mut self,
+        cond: Value,
+        then: impl FnOnce(&mut Builder) -> Built<()>,
+        otherwise: impl FnOnce(&mut Builder) -> Built<()>,
+    ) -> Built<Value> {
+        let span = self.span;
+        let then = self.nested(then)?;
+        let otherwise = self.nested(otherwise)?;
+        self.span = span;
+        self.emit(Op::If { cond, then, otherwise })
+    }
+
+    /// Runs `then` where `cond` is true.
+    pub fn if_true(&mut self, cond: Value, then: impl FnOnce(&mut Builder) -> Built<()>) -> Built<Value> {
+        self.if_else(cond, then, |_| Ok(()))
+    }
+
+    /// `for var in lo..hi step step`, `unroll` rounds in flight (0: all). `range` says what is known of `var`.
+    pub fn for_loop(
+        &mut self,
+        (lo, hi, step): (Value, Value, Value),
+        unroll: u32,
+        range: Range,
+        body: impl FnOnce(&mut Builder, Value) -> Built<()>,
+    ) -> Built<Value> {
+        let span = self.span;
+        let op = Op::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div };
+        let var = self.kernel.insts.push(Inst { op, ty: Type::Scalar(Scalar::I64), span });
+        let body = self.nested(|b| body(b, var))?;
+        self.span = span;
+        self.emit(Op::For { var: Induction(var), lo, hi, step, unroll, body })
+    }
+
+    /// `while head() { body() }`
+    pub fn while_loop(
+        &mut self,
+        head: impl FnOnce(&mut Builder) -> Built<Value>,
+        body: impl FnOnce(&mut Builder) -> Built<()>,
+    ) -> Built<Value> {
+        let span = self.span;
+        self.open();
+        let cond = head(self);
+        let head = self.close();
+        let cond = cond?;
+        let body = self.nested(body)?;
+        self.span = span;
+        self.emit(Op::While { head, cond, body })
+    }
+
+    /// The ops that `f` adds, as a block of their own.
+    pub fn nested(&mut self, f: impl FnOnce(&mut Builder) -> Built<()>) -> Built<Block> {
+        self.open();
+        let result = f(self);
+        let block = self.close();
+        result.map(|()| block)
+    }
+}
+
+/// Alignment in bytes that remains `offset` elements of `bytes` bytes after an address aligned to `align`.
+pub fn aligned(align: u32, offset: &Int, bytes: u32) -> u32 {
+    let step = offset.divisor().checked_mul(i64::from(bytes)).unwrap_or(0);
+    let twos = if step == 0 { u32::BITS - 1 } else { step.trailing_zeros().min(u32::BITS - 1) };
+    align.min(1 << twos)
+}

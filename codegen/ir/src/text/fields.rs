@@ -1,0 +1,195 @@
+//! How each kind of op field prints and reads.
+
+use super::{Field, ParseError, Printer, Reader};
+use crate::arena::Handle;
+use crate::kernel::{Block, Induction, LocalId, TeamRef, Value};
+use crate::names::{BinOp, CmpOp, Dim, Group, RedOp, Scalar, Scope, Sem, ShuffleMode, Sreg, UnOp};
+use crate::op::{Constant, Op};
+use crate::types::Type;
+use std::sync::Arc;
+use weft_layout::Int;
+
+macro_rules! word_fields {
+    ($($name:ident),*) => {$(
+        impl Field for $name {
+            fn print(&self, p: &mut Printer<'_>) {
+                p.put(format_args!("{self}"));
+            }
+            fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+                let word = r.word()?;
+                $name::parse(word).ok_or_else(|| {
+                    let all: Vec<_> = $name::ALL.iter().map(|n| n.name()).collect();
+                    r.error(format!("`{word}` is none of {}", all.join(", ")))
+                })
+            }
+        }
+    )*};
+}
+word_fields!(Scalar, Sem, Scope, RedOp, BinOp, UnOp, CmpOp, Group, Dim, Sreg, ShuffleMode);
+
+impl Field for Value {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("{self}"));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.value()
+    }
+    fn operands(&self, visit: &mut dyn FnMut(Value)) {
+        visit(*self);
+    }
+    fn map(&mut self, map: &mut dyn FnMut(Value) -> Value) {
+        *self = map(*self);
+    }
+}
+
+impl Field for Vec<Value> {
+    fn print(&self, p: &mut Printer<'_>) {
+        let parts: Vec<_> = self.iter().map(Value::to_string).collect();
+        p.put(format_args!("[{}]", parts.join(" ")));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.expect("[")?;
+        let mut out = Vec::new();
+        while !r.eat("]") {
+            out.push(r.value()?);
+        }
+        Ok(out)
+    }
+    fn operands(&self, visit: &mut dyn FnMut(Value)) {
+        self.iter().copied().for_each(visit);
+    }
+    fn map(&mut self, map: &mut dyn FnMut(Value) -> Value) {
+        self.iter_mut().for_each(|v| *v = map(*v));
+    }
+}
+
+impl Field for Option<RedOp> {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("{}", self.map_or("exch", RedOp::name)));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        if r.eat("exch") { Ok(None) } else { RedOp::read(r).map(Some) }
+    }
+}
+
+impl Field for Induction {
+    fn print(&self, p: &mut Printer<'_>) {
+        let (min, max, div) = p.loop_var(self.0);
+        p.put(format_args!("{} ({min} {max} {div})", self.0));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let v = r.value()?;
+        r.expect("(")?;
+        let (min, max, div) = (r.int()?, r.int()?, r.int()?);
+        r.expect(")")?;
+        r.define(v, Op::LoopVar { min, max, div }, Type::Scalar(Scalar::I64))?;
+        Ok(Induction(v))
+    }
+}
+
+impl Field for u32 {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("{self}"));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let n = r.int()?;
+        u32::try_from(n).map_err(|_| r.error(format!("{n} does not fit 32 bits")))
+    }
+}
+
+impl Field for i64 {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("{self}"));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.int()
+    }
+}
+
+impl Field for TeamRef {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("team {}", self.0));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.expect("team")?;
+        u32::read(r).map(TeamRef)
+    }
+}
+
+impl Field for LocalId {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("{self}"));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.expect("$")?;
+        let n = u32::read(r)?;
+        Ok(LocalId::from_index(n as usize))
+    }
+}
+
+impl Field for Int {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("{{{self}}}"));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.int_expr()
+    }
+    fn operands(&self, visit: &mut dyn FnMut(Value)) {
+        self.vars(&mut |v| visit(Value(v.id)));
+    }
+    fn map(&mut self, map: &mut dyn FnMut(Value) -> Value) {
+        *self = self.subst(&mut |v| {
+            let to = map(Value(v.id));
+            (to.0 != v.id)
+                .then(|| Int::var(weft_layout::Var { id: to.0, name: to.to_string().into(), ..v.clone() }))
+        });
+    }
+}
+
+impl Field for Constant {
+    fn print(&self, p: &mut Printer<'_>) {
+        match self {
+            Constant::Bool(b) => p.put(format_args!("{b}")),
+            Constant::Int(n) => p.put(format_args!("{n}")),
+            // The bits are what round-trips; the number is for people.
+            Constant::Float(x) => p.put(format_args!("float {:#018x} \"{x}\"", x.to_bits())),
+        }
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        if r.eat("true") {
+            Ok(Constant::Bool(true))
+        } else if r.eat("false") {
+            Ok(Constant::Bool(false))
+        } else if r.eat("float") {
+            let bits = r.hex()?;
+            r.string()?;
+            Ok(Constant::Float(f64::from_bits(bits)))
+        } else {
+            r.int().map(Constant::Int)
+        }
+    }
+}
+
+impl Field for Arc<str> {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.put(format_args!("{:?}", &**self));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.string().map(Arc::from)
+    }
+}
+
+impl Field for Block {
+    fn print(&self, p: &mut Printer<'_>) {
+        p.block(self);
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        r.block()
+    }
+    fn blocks<'a>(&'a self, out: &mut Vec<&'a Block>) {
+        out.push(self);
+    }
+    fn blocks_mut<'a>(&'a mut self, out: &mut Vec<&'a mut Block>) {
+        out.push(self);
+    }
+}

@@ -1,0 +1,381 @@
+//! Text to IR.
+
+use super::Field;
+use crate::arena::{Arena, Handle};
+use crate::diag::Span;
+use crate::kernel::{Block, Inst, Kernel, Local, LocalId, Module, Param, ParamKind, Value};
+use crate::names::{Scalar, Space};
+use crate::op::Op;
+use crate::types::{Bound, TensorType, Type};
+use std::fmt;
+use std::sync::Arc;
+use weft_layout::{Int, Layout};
+fn parse_int(_: &str, _: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Int, String> {
+    Err(String::new())
+}
+fn parse_layout(_: &str, _: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Layout, String> {
+    Err(String::new())
+}
+
+/// Most instructions and deepest nesting that the reader accepts.
+const MAX_INSTS: u32 = 1 << 20;
+const MAX_DEPTH: usize = 100;
+const MAX_PARAMS: u32 = 1024;
+
+/// Why a text is no IR, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// A scanner over the text, and the kernel being read.
+pub struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+    first: bool,
+    kernel: Kernel,
+}
+
+/// Reads what [`print_module`](super::print_module) wrote.
+pub fn parse_module(text: &str) -> Result<Module, ParseError> {
+    let mut r = Reader { text, at: 0, depth: 0, first: true, kernel: Kernel::new("") };
+    let mut module = Module::default();
+    r.space();
+    while r.at < text.len() {
+        module.kernels.push(r.kernel()?);
+    }
+    Ok(module)
+}
+
+impl<'t> Reader<'t> {
+    pub(crate) fn error(&self, message: String) -> ParseError {
+        let line = self.text[..self.at].matches('\n').count() + 1;
+        ParseError { line, message }
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn space(&mut self) {
+        self.at += self.rest().len() - self.rest().trim_start().len();
+    }
+
+    /// Takes `text` (and the space behind it) if it comes next; a word only as a whole.
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let Some(rest) = self.rest().strip_prefix(text) else { return false };
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        if text.ends_with(word) && rest.starts_with(word) && !text.starts_with(['%', '$']) {
+            return false;
+        }
+        self.at += text.len();
+        self.space();
+        true
+    }
+
+    pub(super) fn expect(&mut self, text: &str) -> Result<(), ParseError> {
+        if self.eat(text) {
+            return Ok(());
+        }
+        let found: String = self.rest().chars().take(20).collect();
+        Err(self.error(format!("expected `{text}`, found `{}`", found.escape_debug())))
+    }
+
+    fn take(&mut self, ok: impl Fn(char) -> bool) -> &'t str {
+        let rest = self.rest();
+        let end = rest.find(|c| !ok(c)).unwrap_or(rest.len());
+        self.at += end;
+        self.space();
+        &rest[..end]
+    }
+
+    /// A name.
+    pub(super) fn word(&mut self) -> Result<&'t str, ParseError> {
+        let word = self.take(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        if word.is_empty() { Err(self.error("expected a name".into())) } else { Ok(word) }
+    }
+
+    /// A signed number.
+    pub(super) fn int(&mut self) -> Result<i64, ParseError> {
+        let text = self.take(|c| c.is_ascii_digit() || c == '-');
+        text.parse().map_err(|_| self.error(format!("expected an integer, found `{text}`")))
+    }
+
+    /// 64 bits in hexadecimal.
+    pub(super) fn hex(&mut self) -> Result<u64, ParseError> {
+        self.expect("0x").or_else(|e| if self.rest().starts_with("0x") { Ok(()) } else { Err(e) })?;
+        let text = self.take(|c| c.is_ascii_hexdigit() || c == 'x');
+        u64::from_str_radix(text.trim_start_matches("0x"), 16)
+            .map_err(|_| self.error(format!("expected hexadecimal bits, found `{text}`")))
+    }
+
+    /// A quoted string with Rust's escapes.
+    pub(super) fn string(&mut self) -> Result<String, ParseError> {
+        self.text[self.at..]
+            .starts_with('"')
+            .then_some(())
+            .ok_or_else(|| self.error("expected a string".into()))?;
+        let mut out = String::new();
+        let body = &self.text[self.at + 1..];
+        let mut chars = body.char_indices();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += i + 2;
+                    self.space();
+                    return Ok(out);
+                }
+                '\\' => out.push(self.escape(&mut chars)?),
+                c => out.push(c),
+            }
+        }
+        Err(self.error("the string does not end".into()))
+    }
+
+    fn escape(&self, chars: &mut std::str::CharIndices<'_>) -> Result<char, ParseError> {
+        const SIMPLE: [(char, char); 7] =
+            [('n', '\n'), ('t', '\t'), ('r', '\r'), ('0', '\0'), ('"', '"'), ('\'', '\''), ('\\', '\\')];
+        let bad = || self.error("unknown escape in a string".into());
+        let (_, c) = chars.next().ok_or_else(bad)?;
+        if c == 'u' {
+            let hex: String =
+                chars.by_ref().skip(1).map(|(_, c)| c).take_while(|c| *c != '}').take(6).collect();
+            return u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32).ok_or_else(bad);
+        }
+        SIMPLE.iter().find(|(from, _)| *from == c).map(|(_, to)| *to).ok_or_else(bad)
+    }
+
+    /// `%12`
+    pub(super) fn value(&mut self) -> Result<Value, ParseError> {
+        self.expect("%")?;
+        let n = self.int()?;
+        match u32::try_from(n) {
+            Ok(n) if n < MAX_INSTS => Ok(Value(n)),
+            _ => Err(self.error(format!("%{n} is out of range"))),
+        }
+    }
+
+    /// Puts an instruction where its number says; holes are filled with traps that no block has.
+    pub(super) fn define(&mut self, v: Value, op: Op, ty: Type) -> Result<(), ParseError> {
+        while self.kernel.insts.len() <= v.index() {
+            self.kernel.insts.push(Inst { op: Op::Trap {}, ty: Type::Unit, span: Span::NONE });
+        }
+        self.kernel.insts[v] = Inst { op, ty, span: Span::NONE };
+        Ok(())
+    }
+
+    /// A field, after a comma unless it is the first.
+    pub(crate) fn field<F: Field>(&mut self) -> Result<F, ParseError> {
+        if !std::mem::take(&mut self.first) {
+            self.expect(",")?;
+        }
+        let field = F::read(self)?;
+        self.first = false;
+        Ok(field)
+    }
+
+    /// `{expression}`
+    pub(super) fn int_expr(&mut self) -> Result<Int, ParseError> {
+        let (at, text) = self.braced()?;
+        let kernel = &self.kernel;
+        parse_int(text, &mut |name| resolve(kernel, name)).map_err(|e| self.error_at(at, e.to_string()))
+    }
+
+    fn layout(&mut self) -> Result<Layout, ParseError> {
+        let (at, text) = self.braced()?;
+        let kernel = &self.kernel;
+        parse_layout(text, &mut |name| resolve(kernel, name)).map_err(|e| self.error_at(at, e.to_string()))
+    }
+
+    fn error_at(&self, at: usize, message: String) -> ParseError {
+        ParseError { line: self.text[..at].matches('\n').count() + 1, message }
+    }
+
+    fn braced(&mut self) -> Result<(usize, &'t str), ParseError> {
+        self.expect("{")?;
+        let at = self.at;
+        let end = self.rest().find('}').ok_or_else(|| self.error("expected `}`".into()))?;
+        self.at += end + 1;
+        self.space();
+        Ok((at, &self.text[at..at + end]))
+    }
+
+    pub(super) fn block(&mut self) -> Result<Block, ParseError> {
+        self.expect("{")?;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.error(format!("blocks nest deeper than {MAX_DEPTH}")));
+        }
+        let mut block = Block::default();
+        while !self.eat("}") {
+            block.0.push(self.inst()?);
+        }
+        self.depth -= 1;
+        Ok(block)
+    }
+
+    fn inst(&mut self) -> Result<Value, ParseError> {
+        let v = self.value()?;
+        self.expect("=")?;
+        let mnemonic = self.word()?;
+        self.first = true;
+        let op = Op::read_fields(mnemonic, self)?;
+        let ty = if self.eat(":") { self.ty()? } else { Type::Unit };
+        self.define(v, op, ty)?;
+        Ok(v)
+    }
+
+    fn named<T>(&mut self, what: &str, parse: fn(&str) -> Option<T>) -> Result<T, ParseError> {
+        let word = self.word()?;
+        parse(word).ok_or_else(|| self.error(format!("`{word}` is no {what}")))
+    }
+
+    fn ty(&mut self) -> Result<Type, ParseError> {
+        let word = self.word()?;
+        let ty = match word {
+            "unit" => Type::Unit,
+            "team" => Type::Team,
+            "barrier" => Type::Barrier,
+            "ptr" => {
+                self.expect("<")?;
+                let space = self.named("memory space", Space::parse)?;
+                self.expect(">")?;
+                Type::Pointer(space)
+            }
+            "vector" => {
+                self.expect("<")?;
+                let elem = self.named("element type", Scalar::parse)?;
+                self.expect(",")?;
+                let n = u32::read(self)?;
+                self.expect(">")?;
+                Type::Vector(elem, n)
+            }
+            "tensor" => Type::Tensor(Arc::new(self.tensor()?)),
+            other => match Scalar::parse(other) {
+                Some(s) => Type::Scalar(s),
+                None => return Err(self.error(format!("`{other}` is no type"))),
+            },
+        };
+        Ok(ty)
+    }
+
+    fn tensor(&mut self) -> Result<TensorType, ParseError> {
+        self.expect("<")?;
+        let elem = self.named("element type", Scalar::parse)?;
+        self.expect(",")?;
+        let space = self.named("memory space", Space::parse)?;
+        self.expect(",")?;
+        let layout = self.layout()?;
+        self.expect(",")?;
+        self.expect("align")?;
+        let align = u32::read(self)?;
+        let mut bounds = Vec::new();
+        while self.eat(",") {
+            self.expect("bound")?;
+            self.expect("(")?;
+            let limit = self.int_expr()?;
+            self.expect(",")?;
+            let offset = self.int_expr()?;
+            self.expect(",")?;
+            let layout = self.layout()?;
+            self.expect(")")?;
+            bounds.push(Bound { limit, offset, layout });
+        }
+        self.expect(">")?;
+        Ok(TensorType { elem, layout, space, align, bounds })
+    }
+
+    fn kernel(&mut self) -> Result<Kernel, ParseError> {
+        self.expect("kernel")?;
+        self.expect("@")?;
+        self.kernel = Kernel::new(self.word()?);
+        self.expect("block")?;
+        self.expect("(")?;
+        let (x, _, y, _, z) =
+            (u32::read(self)?, self.expect(",")?, u32::read(self)?, self.expect(",")?, u32::read(self)?);
+        self.expect(")")?;
+        self.kernel.block = [x, y, z];
+        if self.eat("grid") {
+            self.expect("(")?;
+            let (x, _, y, _, z) =
+                (self.int_expr()?, self.expect(",")?, self.int_expr()?, self.expect(",")?, self.int_expr()?);
+            self.expect(")")?;
+            self.kernel.grid = Some([x, y, z]);
+        }
+        self.expect("{")?;
+        let mut params = Vec::new();
+        while self.eat("param") {
+            let index = u32::read(self)?;
+            let param = self.param()?;
+            // A scalar can be a symbol in the types that follow.
+            while self.kernel.params.len() <= index as usize && index < MAX_PARAMS {
+                self.kernel.params.push(param.clone());
+            }
+            if let Some(slot) = self.kernel.params.get_mut(index as usize) {
+                *slot = param.clone();
+            }
+            self.define(Value(index), Op::Param { index }, param.ty.clone())?;
+            params.push(index);
+        }
+        params.sort_unstable();
+        if params.iter().enumerate().any(|(i, p)| i != *p as usize) {
+            return Err(self.error("parameters are numbered from 0 without gaps".into()));
+        }
+        let mut locals = Arena::default();
+        while self.eat("local") {
+            LocalId::read(self)?;
+            let name = Arc::from(self.word()?);
+            self.expect(":")?;
+            locals.push(Local { name, ty: self.ty()? });
+        }
+        self.kernel.locals = locals;
+        let mut block = Block::default();
+        while !self.eat("}") {
+            block.0.push(self.inst()?);
+        }
+        self.kernel.body = block;
+        Ok(std::mem::replace(&mut self.kernel, Kernel::new("")))
+    }
+
+    fn param(&mut self) -> Result<Param, ParseError> {
+        let name = Arc::from(self.word()?);
+        self.expect(":")?;
+        let ty = self.ty()?;
+        let div = if self.eat("%") { self.int()? } else { 1 };
+        let mut kind = ParamKind::User;
+        if self.eat("=") {
+            let word = self.word()?;
+            self.expect("(")?;
+            let first = u32::read(self)?;
+            let second = if self.eat(",") { Some(u32::read(self)?) } else { None };
+            self.expect(")")?;
+            kind = match (word, second) {
+                ("multicast", Some(team)) => ParamKind::MulticastOf { base: first, team },
+                ("peers", Some(team)) => ParamKind::PeersOf { base: first, team },
+                ("my_pe", None) => ParamKind::MyPe { team: first },
+                ("n_pes", None) => ParamKind::NPes { team: first },
+                _ => return Err(self.error(format!("unknown parameter kind `{word}`"))),
+            };
+        }
+        Ok(Param { name, ty, kind, div, span: Span::NONE })
+    }
+}
+
+/// `%12` as a symbol: its definition stands before the use, so its facts are known.
+fn resolve(kernel: &Kernel, name: &str) -> Option<Int> {
+    let id = name.strip_prefix('%')?.parse().ok()?;
+    kernel.insts.get(Value(id))?;
+    kernel.symbol(Value(id))
+}

@@ -1,0 +1,191 @@
+//! Which values differ between the threads of a CTA, and which code runs under such a condition.
+//!
+//! A load is taken to be as uniform as its address: threads that read one place read one value.
+
+use crate::arena::Handle;
+use crate::kernel::{Block, Kernel, Value};
+use crate::names::{BinOp, Dim, Group, ShuffleMode, Sreg};
+use crate::op::{Constant, Op};
+use crate::types::Type;
+use weft_layout::{Int, Node};
+
+/// How far a value may differ. Ordered: the join of two is the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Varies {
+    /// The same in all threads of a CTA.
+    No,
+    /// The same in all lanes of a warp.
+    ByWarp,
+    /// May differ from lane to lane.
+    ByThread,
+}
+
+/// The result of [`analyze`].
+#[derive(Clone, Debug)]
+pub struct Uniformity {
+    values: Vec<Varies>,
+    locals: Vec<Varies>,
+    control: Vec<(Varies, Option<Value>)>,
+}
+
+impl Uniformity {
+    /// How a value varies.
+    pub fn value(&self, v: Value) -> Varies {
+        self.values.get(v.index()).copied().unwrap_or(Varies::No)
+    }
+
+    /// How the decision to run an instruction varies, and the innermost condition that makes it so.
+    pub fn control(&self, v: Value) -> (Varies, Option<Value>) {
+        self.control.get(v.index()).copied().unwrap_or((Varies::No, None))
+    }
+}
+
+/// Finds how every value of a kernel varies. Linear in its size, times the few rounds that locals need.
+pub fn analyze(k: &Kernel) -> Uniformity {
+    let u = Uniformity {
+        values: vec![Varies::No; k.insts.len()],
+        locals: vec![Varies::No; k.locals.len()],
+        control: vec![(Varies::No, None); k.insts.len()],
+    };
+    let mut a = Analysis { k, u, changed: true };
+    // Values only grow, and there are two steps to grow: this ends.
+    while std::mem::take(&mut a.changed) {
+        a.block(&k.body, (Varies::No, None));
+    }
+    a.u
+}
+
+struct Analysis<'k> {
+    k: &'k Kernel,
+    u: Uniformity,
+    changed: bool,
+}
+
+impl Analysis<'_> {
+    fn block(&mut self, block: &Block, control: (Varies, Option<Value>)) {
+        for &v in &block.0 {
+            if self.k.insts.get(v).is_some() {
+                self.u.control[v.index()] = control;
+                self.inst(v, control);
+            }
+        }
+    }
+
+    fn inst(&mut self, v: Value, control: (Varies, Option<Value>)) {
+        let op = self.k.op(v);
+        let under = |cond: Varies, at: Value| {
+            if cond > control.0 { (cond, Some(at)) } else { control }
+        };
+        let varies = match op {
+            Op::If { cond, then, otherwise } => {
+                let inner = under(self.u.value(*cond), v);
+                self.block(then, inner);
+                self.block(otherwise, inner);
+                Varies::No
+            }
+            Op::For { var, lo, hi, step, body, .. } => {
+                let start = self.u.value(*lo).max(self.u.value(*step));
+                self.raise(var.0, start);
+                self.block(body, under(start.max(self.u.value(*hi)), v));
+                Varies::No
+            }
+            Op::While { head, cond, body } => {
+                let inner = under(self.u.value(*cond), v);
+                self.block(head, inner);
+                self.block(body, inner);
+                Varies::No
+            }
+            Op::LocalSet { local, value } => {
+                let new = self.u.value(*value).max(control.0);
+                if let Some(old) = self.u.locals.get_mut(local.index()) {
+                    self.changed |= new > *old;
+                    *old = new.max(*old);
+                }
+                Varies::No
+            }
+            Op::LocalGet { local } => self.u.locals.get(local.index()).copied().unwrap_or(Varies::No),
+            Op::Special { reg, dim } => self.special(*reg, *dim),
+            Op::Reduce { group: Group::Block, .. } => Varies::No,
+            Op::Reduce { group: Group::Warp, .. } => Varies::ByWarp,
+            Op::Shuffle { mode: ShuffleMode::Idx, lane, .. } if self.u.value(*lane) < Varies::ByThread => {
+                Varies::ByWarp
+            }
+            Op::Atomic { .. } | Op::AtomicCas { .. } | Op::Shuffle { .. } => Varies::ByThread,
+            Op::Index { expr } => self.int(expr),
+            Op::Binary { op: BinOp::Div, a, b } if self.is_warp_index(*a, *b, |n| n > 0 && n % 32 == 0) => {
+                Varies::ByWarp
+            }
+            Op::Binary { op: BinOp::Shr, a, b } if self.is_warp_index(*a, *b, |n| n >= 5) => Varies::ByWarp,
+            _ => {
+                let mut out = Varies::No;
+                op.operands(&mut |x| out = out.max(self.u.value(x)));
+                if let Type::Tensor(t) = self.k.ty(v) {
+                    for b in &t.bounds {
+                        out = out.max(self.int(&b.offset));
+                    }
+                }
+                out
+            }
+        };
+        self.raise(v, varies);
+    }
+
+    fn raise(&mut self, v: Value, to: Varies) {
+        if let Some(old) = self.u.values.get_mut(v.index()) {
+            self.changed |= to > *old;
+            *old = to.max(*old);
+        }
+    }
+
+    fn special(&self, reg: Sreg, dim: Dim) -> Varies {
+        match reg {
+            Sreg::LaneIdx => Varies::ByThread,
+            Sreg::ThreadIdx if self.k.block[dim as usize] == 1 => Varies::No,
+            Sreg::ThreadIdx => Varies::ByThread,
+            _ => Varies::No,
+        }
+    }
+
+    /// `thread_idx / 32k` is the same for a whole warp, where x alone tells the warp.
+    fn is_warp_index(&self, a: Value, b: Value, ok: impl Fn(i64) -> bool) -> bool {
+        let whole = self.k.block[0].is_multiple_of(32) || (self.k.block[1] == 1 && self.k.block[2] == 1);
+        let divisor = match self.k.op(b) {
+            Op::Const { value: Constant::Int(n) } => Some(*n),
+            Op::Index { expr } => expr.as_const(),
+            _ => None,
+        };
+        whole && self.is_thread_x(a) && divisor.is_some_and(ok)
+    }
+
+    fn is_thread_x(&self, v: Value) -> bool {
+        match self.k.op(v) {
+            Op::Special { reg: Sreg::ThreadIdx, dim: Dim::X } => true,
+            Op::Convert { a } => self.is_thread_x(*a),
+            Op::Index { expr } => match expr.node() {
+                Node::Var(var) => {
+                    var.id != v.0
+                        && self.k.insts.get(Value(var.id)).is_some()
+                        && self.is_thread_x(Value(var.id))
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn int(&self, e: &Int) -> Varies {
+        if let Node::FloorDiv(a, b) = e.node()
+            && let (Node::Var(var), Some(n)) = (a.node(), b.as_const())
+            && n > 0
+            && n % 32 == 0
+            && self.k.insts.get(Value(var.id)).is_some()
+            && self.is_thread_x(Value(var.id))
+            && (self.k.block[0].is_multiple_of(32) || (self.k.block[1] == 1 && self.k.block[2] == 1))
+        {
+            return Varies::ByWarp;
+        }
+        let mut out = Varies::No;
+        e.vars(&mut |v| out = out.max(self.u.value(Value(v.id))));
+        out
+    }
+}

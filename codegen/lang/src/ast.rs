@@ -165,6 +165,7 @@ pub struct Stmt {
 
 /// The statements.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "files are short; boxes would make every match longer")]
 pub enum StmtKind {
     /// `let x = e;`, `let mut x: f32 = e;`
     Let {

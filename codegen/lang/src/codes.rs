@@ -1,0 +1,62 @@
+//! Every error code, with its title, what it means and an example: `weft explain E0011` and docs/errors.md.
+
+use weft_ir::diag::Code;
+
+/// What there is to say about a code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// The code.
+    pub code: Code,
+    /// One line, no full stop.
+    pub title: &'static str,
+    /// One paragraph: what is wrong and what to do.
+    pub explanation: &'static str,
+    /// A small `.weft` text that is rejected with this code; empty where no short text can be.
+    pub example: &'static str,
+}
+
+/// Declares a family of codes once: a constant for each, and the table of all.
+macro_rules! codes {
+    ($(#[$doc:meta])* $table:ident: $($name:ident = $number:literal, $title:literal, $example:expr, $explanation:literal;)*) => {
+        $(#[doc = $title] pub const $name: weft_ir::diag::Code = weft_ir::diag::Code($number);)*
+        $(#[$doc])*
+        pub const $table: &[$crate::codes::Info] = &[$($crate::codes::Info {
+            code: $name,
+            title: $title,
+            explanation: $explanation,
+            example: $example,
+        }),*];
+    };
+}
+
+pub mod syntax;
+
+/// One entry a family, in ascending order of codes.
+const FAMILIES: &[&[Info]] = &[syntax::SYNTAX];
+
+/// Every code, ascending.
+pub fn all() -> impl Iterator<Item = &'static Info> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// What a code means; `None` if there is no such code.
+pub fn explain(code: Code) -> Option<&'static Info> {
+    all().find(|info| info.code == code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_ascend_and_say_something() {
+        let codes: Vec<_> = all().map(|info| info.code).collect();
+        assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+        for info in all() {
+            assert!(!info.title.ends_with('.') && info.title.len() < 90, "{}", info.title);
+            assert!(info.explanation.ends_with('.') && info.explanation.len() > 40, "{}", info.explanation);
+            assert_eq!(explain(info.code), Some(info));
+        }
+        assert_eq!(explain(Code(9999)), None);
+    }
+}

@@ -1,0 +1,254 @@
+//! Text to tokens. Malformed pieces become [`Kind::Bad`] tokens and a diagnostic each, and lexing goes on, so
+//! that one run finds them all; the parser keeps silent about a place that has been complained of already.
+
+use crate::codes::syntax as code;
+use nom::branch::alt;
+use nom::bytes::complete::{tag, tag_no_case, take_while, take_while1};
+use nom::character::complete::{anychar, char, one_of, satisfy};
+use nom::combinator::{opt, peek, recognize, value};
+use nom::{IResult, Parser};
+use weft_ir::diag::{Diagnostic, Span};
+
+/// Declares the tokens that always read the same, with their text.
+macro_rules! fixed {
+    ($($kind:ident $text:literal)*) => {
+        /// What a token is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum Kind {
+            Ident,
+            Int,
+            Float,
+            Str,
+            /// Something malformed that has been reported.
+            Bad,
+            /// The end of the file; always the last token.
+            End,
+            $($kind,)*
+        }
+
+        /// Keywords, then operators and brackets; longer ones before their prefixes.
+        const FIXED: &[(&str, Kind)] = &[$(($text, Kind::$kind),)*];
+    };
+}
+
+fixed! {
+    Use "use" Const "const" Kernel "kernel" Fn "fn" Let "let" Mut "mut" For "for" In "in" While "while"
+    If "if" Else "else" Return "return" True "true" False "false"
+    ShlAssign "<<=" ShrAssign ">>=" DotDot ".." PathSep "::" Arrow "->"
+    AddAssign "+=" SubAssign "-=" MulAssign "*=" DivAssign "/=" RemAssign "%=" AndAssign "&=" OrAssign "|="
+    XorAssign "^=" EqEq "==" Ne "!=" Le "<=" Ge ">=" AndAnd "&&" OrOr "||" Shl "<<" Shr ">>"
+    Assign "=" Lt "<" Gt ">" Plus "+" Minus "-" Star "*" Slash "/" Percent "%" Caret "^" And "&" Or "|" Not "!"
+    LParen "(" RParen ")" LBracket "[" RBracket "]" LBrace "{" RBrace "}"
+    Comma "," Semi ";" Colon ":" Dot "." Underscore "_"
+}
+
+impl Kind {
+    /// The text of a token that always reads the same.
+    pub(crate) fn text(self) -> Option<&'static str> {
+        FIXED.iter().find(|(_, kind)| *kind == self).map(|(text, _)| *text)
+    }
+
+    /// Whether it is a reserved word.
+    pub(crate) fn is_keyword(self) -> bool {
+        self.text().is_some_and(|text| text.as_bytes()[0].is_ascii_alphabetic())
+    }
+}
+
+/// A token and its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// What is wrong with a piece of text: code, message, label, help.
+type Complaint = (weft_ir::diag::Code, String, &'static str, &'static str);
+type Lexed<'a, T> = IResult<&'a str, T>;
+
+/// Tokens of `text`, which must be shorter than 4 GiB, ended by [`Kind::End`]. Stops early after `limit`
+/// complaints.
+pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagnostic>) {
+    let mut tokens = Vec::with_capacity(text.len() / 4 + 1);
+    let mut found = Vec::new();
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let at = |rest: &str| u32::try_from(text.len() - rest.len()).unwrap_or(u32::MAX);
+    while found.len() < limit {
+        let (start, open_comment) = trivia(rest);
+        let Ok((next, piece)) = alt((word, number, string, operator, foreign)).parse(start) else {
+            if let Some(comment) = open_comment {
+                let span = Span::new(file, at(comment), at(comment) + 2);
+                found.push(complain(
+                    span,
+                    (
+                        code::UNTERMINATED_COMMENT,
+                        "this comment does not end".into(),
+                        "opened here",
+                        "close it with `*/`",
+                    ),
+                ));
+            }
+            break;
+        };
+        let token =
+            Token { kind: piece.as_ref().copied().unwrap_or(Kind::Bad), start: at(start), end: at(next) };
+        if let Err(complaint) = piece {
+            found.push(complain(Span::new(file, token.start, token.end), complaint));
+        }
+        tokens.push(token);
+        rest = next;
+    }
+    let end = at("");
+    tokens.push(Token { kind: Kind::End, start: end, end });
+    (tokens, found)
+}
+
+fn complain(span: Span, (code, message, label, help): Complaint) -> Diagnostic {
+    Diagnostic::error(code, span, message).label(label).help(help)
+}
+
+/// Skips white space and comments; also gives the outermost block comment that does not end, with which the
+/// text is over.
+fn trivia(mut text: &str) -> (&str, Option<&str>) {
+    loop {
+        let rest = text.trim_start_matches([' ', '\t', '\r', '\n']);
+        if rest.starts_with("//") {
+            text = rest.find('\n').map_or("", |end| &rest[end..]);
+        } else if rest.starts_with("/*") {
+            let Some(after) = block_comment(rest) else { return ("", Some(rest)) };
+            text = after;
+        } else {
+            return (rest, None);
+        }
+    }
+}
+
+/// What follows a block comment, which may hold others. Counts instead of recursing: any depth is fine.
+fn block_comment(text: &str) -> Option<&str> {
+    let (bytes, mut depth, mut at) = (text.as_bytes(), 0usize, 0);
+    while at + 1 < bytes.len() {
+        let step = match &bytes[at..at + 2] {
+            b"/*" => {
+                depth += 1;
+                2
+            }
+            b"*/" => {
+                depth -= 1;
+                2
+            }
+            _ => 1,
+        };
+        at += step;
+        if depth == 0 {
+            return Some(&text[at..]);
+        }
+    }
+    None
+}
+
+fn word_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn word(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+    let name = recognize((satisfy(|c| c.is_ascii_alphabetic() || c == '_'), take_while(word_char)));
+    name.map(|word: &str| {
+        Ok(FIXED.iter().find(|(text, _)| *text == word).map_or(Kind::Ident, |(_, kind)| *kind))
+    })
+    .parse(text)
+}
+
+fn digits(text: &str) -> Lexed<'_, &str> {
+    recognize((satisfy(|c| c.is_ascii_digit()), take_while(|c: char| c.is_ascii_digit() || c == '_')))
+        .parse(text)
+}
+
+/// A number, with whatever letters stick to its end.
+fn number(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+    let radix = |prefix, base| {
+        recognize((
+            tag_no_case(prefix),
+            satisfy(move |c| c.is_digit(base)),
+            take_while(move |c: char| c.is_digit(base) || c == '_'),
+        ))
+    };
+    let fraction = recognize((char('.'), digits));
+    let exponent = recognize((one_of("eE"), opt(one_of("+-")), digits));
+    let decimal = (digits, opt(fraction), opt(exponent)).map(
+        |(_, fraction, exponent): (&str, Option<&str>, Option<&str>)| {
+            if fraction.or(exponent).is_some() { Kind::Float } else { Kind::Int }
+        },
+    );
+    let (rest, kind) =
+        alt((value(Kind::Int, radix("0x", 16)), value(Kind::Int, radix("0b", 2)), decimal)).parse(text)?;
+    let (rest, tail) = take_while(word_char).parse(rest)?;
+    if tail.is_empty() {
+        return Ok((rest, Ok(kind)));
+    }
+    let number = clip(&text[..text.len() - rest.len()]);
+    let help = "numbers have no suffix; write `42`, `0xff`, `0b1010`, `1.5` or `1e-5`";
+    Ok((rest, Err((code::MALFORMED_NUMBER, format!("malformed number `{number}`"), "not a number", help))))
+}
+
+/// A string, up to its quote or to the end of the line.
+fn string(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+    let (mut rest, _) = char('"').parse(text)?;
+    loop {
+        (rest, _) = take_while(|c| !matches!(c, '"' | '\\' | '\n')).parse(rest)?;
+        match rest.as_bytes() {
+            [b'"', ..] => return Ok((&rest[1..], Ok(Kind::Str))),
+            [b'\\', next, ..] if *next != b'\n' => rest = recognize((char('\\'), anychar)).parse(rest)?.0,
+            _ => {
+                let complaint = (
+                    code::UNTERMINATED_STRING,
+                    "this string does not end".into(),
+                    "opened here",
+                    "close it with `\"` on the same line",
+                );
+                return Ok((rest, Err(complaint)));
+            }
+        }
+    }
+}
+
+/// An operator or a bracket. What begins with `>` is left in single signs for the parser to join, because
+/// `>` also ends type arguments: `let x: symm<T, N>= y`.
+fn operator(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+    let first = peek(anychar).parse(text)?.1;
+    if first == '>' {
+        return value(Ok(Kind::Gt), tag(">")).parse(text);
+    }
+    let found = FIXED.iter().find(|(sign, _)| sign.starts_with(first) && text.starts_with(sign));
+    let Some((sign, kind)) = found else {
+        return Err(nom::Err::Error(nom::error::make_error(text, nom::error::ErrorKind::Tag)));
+    };
+    Ok((&text[sign.len()..], Ok(*kind)))
+}
+
+/// A run of characters that no token begins with.
+fn foreign(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
+    let begins = |c: char| {
+        word_char(c)
+            || matches!(c, '"' | ' ' | '\t' | '\r' | '\n')
+            || FIXED.iter().any(|(sign, _)| sign.starts_with(c))
+    };
+    let (rest, run) = take_while1(|c| !begins(c)).parse(text)?;
+    let first = run.chars().next().unwrap_or_default();
+    let help = match first {
+        '\u{201c}' | '\u{201d}' | '\'' | '\u{2018}' | '\u{2019}' => {
+            "strings are written with the straight quote `\"`"
+        }
+        '\u{2013}' | '\u{2014}' | '\u{2212}' => "minus is `-`",
+        '\u{d7}' => "times is `*`",
+        '~' => "`!x` inverts",
+        '#' => "comments begin with `//`",
+        _ => "remove it; only comments and strings may hold any character",
+    };
+    let message = format!("`{}` means nothing here", first.escape_debug());
+    Ok((rest, Err((code::FOREIGN_CHARACTER, message, "foreign to the language", help))))
+}
+
+/// The head of a text that may be long.
+pub(crate) fn clip(text: &str) -> &str {
+    &text[..text.floor_char_boundary(40)]
+}

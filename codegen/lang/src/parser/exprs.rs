@@ -1,0 +1,351 @@
+//! Expressions, by precedence climbing.
+
+use super::{Res, Tokens, ident, list, stmts, token, types, unclosed};
+use crate::ast::{BinOp, Expr, ExprKind, UnOp};
+use crate::codes::syntax as code;
+use crate::lexer::Kind;
+use nom::Parser;
+use nom::branch::alt;
+use std::sync::Arc;
+use weft_ir::diag::Diagnostic;
+
+/// Infix operators and how tightly they bind. Operators of one level group from the left.
+const INFIX: &[(Kind, BinOp, u8)] = &[
+    (Kind::OrOr, BinOp::Or, 1),
+    (Kind::AndAnd, BinOp::And, 2),
+    (Kind::EqEq, BinOp::Eq, COMPARISON),
+    (Kind::Ne, BinOp::Ne, COMPARISON),
+    (Kind::Lt, BinOp::Lt, COMPARISON),
+    (Kind::Le, BinOp::Le, COMPARISON),
+    (Kind::Gt, BinOp::Gt, COMPARISON),
+    (Kind::Ge, BinOp::Ge, COMPARISON),
+    (Kind::Or, BinOp::BitOr, ABOVE_COMPARISON),
+    (Kind::Caret, BinOp::BitXor, 5),
+    (Kind::And, BinOp::BitAnd, 6),
+    (Kind::Shl, BinOp::Shl, 7),
+    (Kind::Shr, BinOp::Shr, 7),
+    (Kind::Plus, BinOp::Add, 8),
+    (Kind::Minus, BinOp::Sub, 8),
+    (Kind::Star, BinOp::Mul, 9),
+    (Kind::Slash, BinOp::Div, 9),
+    (Kind::Percent, BinOp::Rem, 9),
+];
+const LOOSEST: u8 = 1;
+const COMPARISON: u8 = 3;
+const ABOVE_COMPARISON: u8 = 4;
+
+/// How tightly an operator binds, and how it is written.
+pub(crate) fn infix(op: BinOp) -> (u8, &'static str) {
+    INFIX.iter().find(|row| row.1 == op).map_or((0, ""), |row| (row.2, row.0.text().unwrap_or_default()))
+}
+
+/// Any expression.
+pub(super) fn expr(i: Tokens<'_>) -> Res<'_, Expr> {
+    i.nested(|i| layout(i, LOOSEST))
+}
+
+/// An expression between `<` and `>`, where `>` is no operator.
+pub(super) fn arg_expr(i: Tokens<'_>) -> Res<'_, Expr> {
+    i.nested(|i| layout(i, ABOVE_COMPARISON))
+}
+
+/// An expression without infix operators.
+pub(super) fn operand(i: Tokens<'_>) -> Res<'_, Expr> {
+    i.nested(unary)
+}
+
+/// `shape : stride`, or what binds at least as tightly as `min`.
+fn layout(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
+    let (rest, shape) = binary(i, min)?;
+    if rest.kind() != Kind::Colon {
+        return Ok((rest, shape));
+    }
+    let (rest, stride) = rest.skip(1).nested(|i| binary(i, min))?;
+    let (rest, ()) = rest.on_top()?;
+    if rest.kind() == Kind::Colon {
+        return rest.fail(
+            Diagnostic::error(code::CHAINED_LAYOUT, rest.span(), "`:` does not chain")
+                .label("a second `:`")
+                .help("a layout is `shape:stride`; tuples hold several modes: `(4, 2):(2, 1)`"),
+        );
+    }
+    Ok((rest, node(i, rest, ExprKind::Layout(Box::new(shape), Box::new(stride)))))
+}
+
+fn binary(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
+    let (mut rest, mut left) = unary(i)?;
+    while let Some((&(_, op, level), operand)) = infix_here(rest).filter(|(row, _)| row.2 >= min) {
+        let (after, right) = operand.nested(|i| binary(i, level + 1))?;
+        if level == COMPARISON && infix_here(after).is_some_and(|(row, _)| row.2 == COMPARISON) {
+            return after.fail(
+                Diagnostic::error(code::CHAINED_COMPARISON, after.span(), "comparisons do not chain")
+                    .label("a second comparison")
+                    .related(rest.span(), "the first one")
+                    .help("write `a < b && b < c`; arguments of a generic call `f<n>(x)` are names and whole numbers"),
+            );
+        }
+        rest.on_top()?;
+        rest = after;
+        left = node(i, rest, ExprKind::Binary(op, Box::new(left), Box::new(right)));
+    }
+    Ok((rest, left))
+}
+
+/// The infix operator that comes next, and what follows it.
+fn infix_here(i: Tokens<'_>) -> Option<(&'static (Kind, BinOp, u8), Tokens<'_>)> {
+    let (kind, rest) = joined(i);
+    INFIX.iter().find(|row| row.0 == kind).map(|row| (row, rest))
+}
+
+/// The next token, with `>`, `>` and `=` joined where nothing stands between them.
+pub(super) fn joined(i: Tokens<'_>) -> (Kind, Tokens<'_>) {
+    let follows = |n: usize, kind| i.nth(n).kind == kind && i.nth(n).start == i.nth(n - 1).end;
+    match i.kind() {
+        Kind::Gt if follows(1, Kind::Gt) && follows(2, Kind::Assign) => (Kind::ShrAssign, i.skip(3)),
+        Kind::Gt if follows(1, Kind::Gt) => (Kind::Shr, i.skip(2)),
+        Kind::Gt if follows(1, Kind::Assign) => (Kind::Ge, i.skip(2)),
+        kind => (kind, i.skip(1)),
+    }
+}
+
+fn unary(i: Tokens<'_>) -> Res<'_, Expr> {
+    // A loop, not recursion: `- - - x` costs no stack.
+    let mut operand = i;
+    while prefix(operand.kind()).is_some() {
+        operand = operand.skip(1);
+    }
+    let (rest, mut value) = postfix(operand)?;
+    for n in (0..operand.at - i.at).rev() {
+        let sign = i.skip(n);
+        sign.on_top()?;
+        if let Some(op) = prefix(sign.kind()) {
+            value = node(sign, rest, ExprKind::Unary(op, Box::new(value)));
+        }
+    }
+    Ok((rest, value))
+}
+
+fn prefix(kind: Kind) -> Option<UnOp> {
+    match kind {
+        Kind::Minus => Some(UnOp::Neg),
+        Kind::Not => Some(UnOp::Not),
+        _ => None,
+    }
+}
+
+/// A primary with its methods and indices.
+fn postfix(i: Tokens<'_>) -> Res<'_, Expr> {
+    let (mut rest, mut value) = primary(i)?;
+    loop {
+        let kind;
+        (rest, kind) = match rest.kind() {
+            Kind::Dot => method(rest.skip(1), value)?,
+            Kind::LBracket => index(rest.skip(1), value)?,
+            Kind::LParen => {
+                return rest.fail(
+                    Diagnostic::error(code::NOT_CALLABLE, rest.span(), "only a name can be called")
+                        .label("a call")
+                        .related(value.span, "this is a value")
+                        .help("write `f(x)` or `x.f()`; if no call is meant, an operator is missing here"),
+                );
+            }
+            _ => return Ok((rest, value)),
+        };
+        rest.on_top()?;
+        value = node(i, rest, kind);
+    }
+}
+
+fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
+    let (rest, name) = i.name("of a method")?;
+    let (rest, generics) = match rest.kind() {
+        Kind::Lt => match types::generic_args(rest) {
+            Ok(list) => list,
+            Err(stop) => return stop.fail(bad_generic(stop, rest)),
+        },
+        _ => (rest, Vec::new()),
+    };
+    let (rest, _) = rest.need(Kind::LParen, "after the name of a method")?;
+    let (rest, args) = types::args(rest)?;
+    Ok((rest, ExprKind::Method { recv: Box::new(recv), name, generics, args }))
+}
+
+fn bad_generic(stop: Tokens<'_>, open: Tokens<'_>) -> Diagnostic {
+    stop.expected(code::GENERIC_ARGUMENT, "names and whole numbers between `<` and `>`, then `(`")
+        .related(open.span(), "generic arguments begin here")
+        .help("give anything longer a name with `let` first")
+}
+
+fn index(i: Tokens<'_>, base: Expr) -> Res<'_, ExprKind> {
+    let (rest, indices) = list(i, Kind::RBracket, |i| {
+        let (rest, lo) = expr(i)?;
+        if rest.kind() != Kind::DotDot {
+            return Ok((rest, lo));
+        }
+        let (rest, hi) = expr(rest.skip(1))?;
+        Ok((rest, node(i, rest, ExprKind::Range(Box::new(lo), Box::new(hi)))))
+    })?;
+    if indices.is_empty() {
+        return i.fail(
+            i.expected(code::EXPECTED_EXPRESSION, "an index").help("`_` takes the whole of a mode: `t[_]`"),
+        );
+    }
+    Ok((rest, ExprKind::Index { base: Box::new(base), indices }))
+}
+
+fn primary(i: Tokens<'_>) -> Res<'_, Expr> {
+    let mut leaf = alt((
+        int.map(|number| number.kind),
+        float,
+        string,
+        token(Kind::True).map(|_| ExprKind::Bool(true)),
+        token(Kind::False).map(|_| ExprKind::Bool(false)),
+        token(Kind::Underscore).map(|_| ExprKind::Underscore),
+    ));
+    let (rest, kind) = match i.kind() {
+        Kind::Ident => name_or_call(i)?,
+        Kind::LParen => parenthesised(i.skip(1))?,
+        Kind::If => return i.nested(conditional),
+        _ => match leaf.parse(i) {
+            Err(nom::Err::Error(_)) => return i.fail(no_expression(i)),
+            found => found?,
+        },
+    };
+    Ok((rest, node(i, rest, kind)))
+}
+
+fn no_expression(i: Tokens<'_>) -> Diagnostic {
+    let error = i.expected(code::EXPECTED_EXPRESSION, "an expression");
+    match i.kind() {
+        Kind::LBrace => {
+            error.help("a block stands after `if`, `else`, `for`, `while`, or the head of a function")
+        }
+        Kind::And => error.help("there are no references: pass the tensor itself"),
+        Kind::Plus => error.help("there is no prefix `+` and no `++`; to count, write `i += 1`"),
+        Kind::For | Kind::While | Kind::Let | Kind::Return => error.help("a statement has no value"),
+        _ => error,
+    }
+}
+
+fn name_or_call(i: Tokens<'_>) -> Res<'_, ExprKind> {
+    let (rest, name) = ident(i)?;
+    let call = match rest.kind() {
+        Kind::LParen => Some((rest, Vec::new())),
+        Kind::Lt => types::generic_args(rest).ok(),
+        _ => None,
+    };
+    let Some((rest, generics)) = call else { return Ok((rest, ExprKind::Name(name))) };
+    let (rest, args) = types::args(rest.skip(1))?;
+    Ok((rest, ExprKind::Call { callee: name, generics, args }))
+}
+
+/// `(a)`, `(a, b)`, `(a,)`, `()`; `i` is just behind the bracket.
+fn parenthesised(i: Tokens<'_>) -> Res<'_, ExprKind> {
+    if i.kind() == Kind::RParen {
+        return Ok((i.skip(1), ExprKind::Tuple(Vec::new())));
+    }
+    let (rest, first) = expr(i)?;
+    match rest.kind() {
+        Kind::RParen => Ok((rest.skip(1), ExprKind::Paren(Box::new(first)))),
+        Kind::Comma => {
+            // The list is parsed anew from its second item on, but still knows its bracket.
+            let mut first = Some(first);
+            let (rest, items) = list(i, Kind::RParen, |i| match first.take() {
+                Some(value) => Ok((rest, value)),
+                None => expr(i),
+            })?;
+            Ok((rest, ExprKind::Tuple(items)))
+        }
+        _ => rest.fail(unclosed(rest, i.all[i.at - 1], "`,` or `)`")),
+    }
+}
+
+/// `if c { a } else if d { b } else { e }`
+pub(super) fn conditional(i: Tokens<'_>) -> Res<'_, Expr> {
+    let (rest, _) = token(Kind::If)(i)?;
+    let (rest, cond) = expr(rest)?;
+    let (rest, then) = stmts::block(rest, "after the condition")?;
+    let (rest, otherwise) = match (rest.kind(), rest.nth(1).kind) {
+        (Kind::Else, Kind::If) => {
+            let (rest, chained) = rest.skip(1).nested(conditional)?;
+            (rest, Some(stmts::block_of(chained)))
+        }
+        (Kind::Else, _) => {
+            let (rest, block) = stmts::block(rest.skip(1), "or `if` after `else`")?;
+            (rest, Some(block))
+        }
+        _ => (rest, None),
+    };
+    Ok((rest, node(i, rest, ExprKind::If { cond: Box::new(cond), then, otherwise })))
+}
+
+/// A whole number. One that is too large is reported and becomes 0, so that parsing can go on.
+pub(super) fn int(i: Tokens<'_>) -> Res<'_, Expr> {
+    let (rest, number) = token(Kind::Int)(i)?;
+    let text = i.text(number).replace('_', "");
+    let (digits, base) = match text.get(..2) {
+        Some("0x" | "0X") => (&text[2..], 16),
+        Some("0b" | "0B") => (&text[2..], 2),
+        _ => (&text[..], 10),
+    };
+    let value = i64::from_str_radix(digits, base).unwrap_or_else(|_| {
+        too_large(i, "whole numbers go up to 9223372036854775807 (2^63 - 1)");
+        0
+    });
+    Ok((rest, node(i, rest, ExprKind::Int(value))))
+}
+
+fn float(i: Tokens<'_>) -> Res<'_, ExprKind> {
+    let (rest, number) = token(Kind::Float)(i)?;
+    let value = i.text(number).replace('_', "").parse().unwrap_or(f64::INFINITY);
+    if value == f64::INFINITY {
+        too_large(i, "the largest number is 1.79e308; infinity is written `inf`");
+    }
+    Ok((rest, ExprKind::Float(value)))
+}
+
+fn too_large(i: Tokens<'_>, help: &str) {
+    let message = format!("the number {} is too large", i.found());
+    i.report(Diagnostic::error(code::NUMBER_TOO_LARGE, i.span(), message).label("too large").help(help));
+}
+
+fn string(i: Tokens<'_>) -> Res<'_, ExprKind> {
+    quoted(i).map(|(rest, text)| (rest, ExprKind::Str(text)))
+}
+
+/// What each escape stands for.
+pub(crate) const ESCAPES: &[(char, char)] =
+    &[('n', '\n'), ('t', '\t'), ('r', '\r'), ('0', '\0'), ('\\', '\\'), ('"', '"')];
+
+/// A string, unescaped. An unknown escape is reported and left out.
+pub(super) fn quoted(i: Tokens<'_>) -> Res<'_, Arc<str>> {
+    let (rest, token) = token(Kind::Str)(i)?;
+    let text = i.text(token);
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text[1..text.len() - 1].char_indices();
+    while let Some((at, c)) = chars.next() {
+        if c != '\\' {
+            plain.push(c);
+            continue;
+        }
+        let escaped = chars.next().map_or('\\', |(_, c)| c);
+        match ESCAPES.iter().find(|(name, _)| *name == escaped) {
+            Some((_, meaning)) => plain.push(*meaning),
+            None => {
+                let mut span = i.span();
+                span.start += super::offset(at) + 1;
+                span.end = span.start + 1 + super::offset(escaped.len_utf8());
+                i.report(
+                    Diagnostic::error(code::UNKNOWN_ESCAPE, span, format!("unknown escape `\\{}`", escaped.escape_debug()))
+                        .label("not an escape")
+                        .help("the escapes are `\\n`, `\\t`, `\\r`, `\\0`, `\\\\` and `\\\"`; a backslash is `\\\\`"),
+                );
+            }
+        }
+    }
+    Ok((rest, plain.into()))
+}
+
+fn node(start: Tokens<'_>, end: Tokens<'_>, kind: ExprKind) -> Expr {
+    Expr { kind, span: end.since(start) }
+}

@@ -1,0 +1,415 @@
+//! Tokens to [`ast`](crate::ast), with nom. A parser answers `Fault::NotHere` (nom's `Error`, nothing consumed,
+//! try the next alternative) while its first token does not fit, and reports what is wrong and answers
+//! `Fault::Reported` (nom's `Failure`) from then on; lists of statements and of items catch that, skip to a
+//! place where another can begin, and go on.
+
+mod exprs;
+mod items;
+mod stmts;
+mod types;
+
+use crate::ast::{Expr, File, Ident};
+use crate::codes::syntax as code;
+use crate::lexer::{self, Kind, Token, clip};
+use crate::source::MAX_FILE_BYTES;
+use nom::IResult;
+use nom::error::{ErrorKind, ParseError};
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use weft_ir::diag::{Code, Diagnostic, Span};
+
+/// How high an AST may be: blocks, parentheses, operators, calls and conditionals that stand inside one another.
+/// Whoever walks an AST may recurse.
+pub const MAX_DEPTH: u32 = 128;
+
+/// How many syntax errors one run reports.
+pub const MAX_ERRORS: usize = 20;
+
+/// Parses one file. Spans are bytes of `text` in file `file_id`.
+///
+/// # Errors
+/// Up to [`MAX_ERRORS`] syntax errors (E0001 to E0029), in source order.
+pub fn parse(file_id: u32, text: &str) -> Result<File, Vec<Diagnostic>> {
+    run(file_id, text, items::file)
+}
+
+/// Parses one file from bytes, which must be UTF-8.
+///
+/// # Errors
+/// As [`parse`], and E0002 at the first byte that is not UTF-8.
+pub fn parse_bytes(file_id: u32, bytes: &[u8]) -> Result<File, Vec<Diagnostic>> {
+    check_size(file_id, bytes.len())?;
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse(file_id, text),
+        Err(e) => {
+            let at = offset(e.valid_up_to());
+            let message = format!(
+                "the file is not UTF-8: byte {at} (0x{:02x}) does not belong there",
+                bytes[e.valid_up_to()]
+            );
+            Err(vec![
+                Diagnostic::error(code::NOT_UTF8, Span::new(file_id, at, at), message)
+                    .help("save the file as UTF-8; is it a `.weft` text at all?"),
+            ])
+        }
+    }
+}
+
+/// Parses one expression that is the whole text, such as the value in `-D N=1 << 20`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_expr(file_id: u32, text: &str) -> Result<Expr, Vec<Diagnostic>> {
+    run(file_id, text, |i| {
+        let (i, expr) = exprs::expr(i)?;
+        let (i, _) = i.need(Kind::End, "after the expression")?;
+        Ok((i, expr))
+    })
+}
+
+fn check_size(file: u32, bytes: usize) -> Result<(), Vec<Diagnostic>> {
+    if bytes <= MAX_FILE_BYTES {
+        return Ok(());
+    }
+    let message = format!("the file has {bytes} bytes, and a `.weft` file may have {MAX_FILE_BYTES}");
+    let help = "is it a `.weft` text at all? if it is generated, split it and join the parts with `use`";
+    Err(vec![Diagnostic::error(code::FILE_TOO_LARGE, Span::new(file, 0, 0), message).help(help)])
+}
+
+fn run<T>(
+    file: u32,
+    text: &str,
+    parser: impl for<'a> FnOnce(Tokens<'a>) -> Res<'a, T>,
+) -> Result<T, Vec<Diagnostic>> {
+    check_size(file, text.len())?;
+    let (tokens, found) = lexer::lex(file, text, MAX_ERRORS);
+    let ctx = Ctx::new(file, text, found);
+    let result = if ctx.full() {
+        None
+    } else {
+        parser(Tokens { all: &tokens, at: 0, ctx: &ctx }).ok().map(|(_, value)| value)
+    };
+    let mut found = ctx.found.take();
+    match result {
+        Some(value) if found.is_empty() => Ok(value),
+        _ => {
+            found.sort_by_key(|d| d.span.start);
+            Err(found)
+        }
+    }
+}
+
+fn offset(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// What a parser answers.
+type Res<'a, T> = IResult<Tokens<'a>, T, Fault>;
+
+/// Why a parser gave no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    /// What it parses does not begin here.
+    NotHere,
+    /// It does, but is malformed at the token of this number, which has been reported.
+    Reported(usize),
+}
+
+impl<'a> ParseError<Tokens<'a>> for Fault {
+    fn from_error_kind(_: Tokens<'a>, _: ErrorKind) -> Fault {
+        Fault::NotHere
+    }
+
+    fn append(_: Tokens<'a>, _: ErrorKind, other: Fault) -> Fault {
+        other
+    }
+}
+
+/// What the parsers of one text share.
+struct Ctx<'a> {
+    file: u32,
+    text: &'a str,
+    found: RefCell<Vec<Diagnostic>>,
+    names: RefCell<FxHashMap<&'a str, Arc<str>>>,
+    /// How many [`Tokens::nested`] are open.
+    depth: Cell<u32>,
+    /// How high the trees are that the innermost of them has finished.
+    height: Cell<u32>,
+}
+
+impl<'a> Ctx<'a> {
+    fn new(file: u32, text: &'a str, found: Vec<Diagnostic>) -> Ctx<'a> {
+        Ctx {
+            file,
+            text,
+            found: RefCell::new(found),
+            names: RefCell::default(),
+            depth: Cell::new(0),
+            height: Cell::new(0),
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.found.borrow().len() >= MAX_ERRORS
+    }
+
+    /// Takes a finding in, unless something has been said about this place already.
+    fn report(&self, found: Diagnostic) {
+        let mut all = self.found.borrow_mut();
+        if all.len() < MAX_ERRORS && all.iter().all(|d| d.span.start != found.span.start) {
+            all.push(found);
+        }
+    }
+}
+
+/// The rest of the tokens; what nom calls the input.
+#[derive(Clone, Copy)]
+struct Tokens<'a> {
+    all: &'a [Token],
+    at: usize,
+    ctx: &'a Ctx<'a>,
+}
+
+impl<'a> Tokens<'a> {
+    fn nth(self, n: usize) -> Token {
+        // `all` ends with `End`, and nothing goes past it.
+        self.all[(self.at + n).min(self.all.len() - 1)]
+    }
+
+    fn first(self) -> Token {
+        self.nth(0)
+    }
+
+    fn kind(self) -> Kind {
+        self.first().kind
+    }
+
+    fn skip(self, n: usize) -> Tokens<'a> {
+        Tokens { at: (self.at + n).min(self.all.len() - 1), ..self }
+    }
+
+    fn text(self, token: Token) -> &'a str {
+        self.ctx.text.get(token.start as usize..token.end as usize).unwrap_or_default()
+    }
+
+    fn span_of(self, token: Token) -> Span {
+        Span::new(self.ctx.file, token.start, token.end)
+    }
+
+    fn span(self) -> Span {
+        self.span_of(self.first())
+    }
+
+    /// The text from `start` up to here, without the white space before here.
+    fn since(self, start: Tokens<'_>) -> Span {
+        let (start, end) = (start.first().start, self.end_before());
+        Span::new(self.ctx.file, start, end.max(start))
+    }
+
+    /// The end of the token before.
+    fn end_before(self) -> u32 {
+        self.at.checked_sub(1).map_or(0, |before| self.all[before].end)
+    }
+
+    /// How a diagnostic speaks of the next token.
+    fn found(self) -> String {
+        match self.kind() {
+            Kind::End => "the end of the file".into(),
+            Kind::Str => "a string".into(),
+            _ => {
+                let text = self.text(self.first());
+                let head = clip(text);
+                format!("`{head}{}`", if head.len() < text.len() { "..." } else { "" })
+            }
+        }
+    }
+
+    fn not_here<T>(self) -> Res<'a, T> {
+        Err(nom::Err::Error(Fault::NotHere))
+    }
+
+    /// Gives up here, silently.
+    fn give_up<T>(self) -> Res<'a, T> {
+        Err(nom::Err::Failure(Fault::Reported(self.at)))
+    }
+
+    /// Reports and gives up here.
+    fn fail<T>(self, found: Diagnostic) -> Res<'a, T> {
+        self.report(found);
+        self.give_up()
+    }
+
+    /// Reports, unless the lexer has complained of the next token.
+    fn report(self, found: Diagnostic) {
+        if self.kind() != Kind::Bad {
+            self.ctx.report(found);
+        }
+    }
+
+    /// An error at the next token: `expected WHAT, found ...`.
+    fn expected(self, code: Code, what: &str) -> Diagnostic {
+        let found = format!("expected {what}, found {}", self.found());
+        let label = if self.kind().is_keyword() { "a keyword".into() } else { format!("expected {what}") };
+        Diagnostic::error(code, self.span(), found).label(label)
+    }
+
+    /// A token that has to stand here; `place` says where that is: `after the condition`.
+    fn need(self, kind: Kind, place: &str) -> Res<'a, Token> {
+        if self.kind() == kind {
+            return Ok((self.skip(1), self.first()));
+        }
+        let what = kind.text().map_or("the end of the text".into(), |text| format!("`{text}`"));
+        let mut error = self.expected(code::EXPECTED_TOKEN, &format!("{what} {place}"));
+        error.label = format!("expected {what}");
+        if kind == Kind::LBrace && self.kind() == Kind::Assign {
+            error = error.help("`=` assigns, `==` compares");
+        }
+        self.fail(error)
+    }
+
+    /// The `;` that ends `what`. If it is missing where a line ends or a block closes, says so and goes on as if
+    /// it were there.
+    fn semicolon(self, what: &str) -> Res<'a, ()> {
+        if self.kind() == Kind::Semi {
+            return Ok((self.skip(1), ()));
+        }
+        let (before, here) = (self.end_before(), self.first());
+        let message = format!("missing `;` after {what}, found {}", self.found());
+        let error = match self.kind() {
+            Kind::DotDot => Diagnostic::error(code::STRAY_RANGE, self.span(), "a range can not stand here")
+                .label("of this range")
+                .help("ranges stand in `for i in a..b` and in an index, `t[a..b]`"),
+            _ => {
+                Diagnostic::error(code::MISSING_SEMICOLON, Span::new(self.ctx.file, before, before), message)
+                    .label("expected `;` here")
+                    .help(format!("end {what} with `;`"))
+            }
+        };
+        let gap = self.ctx.text.get(before as usize..here.start as usize).unwrap_or_default();
+        if gap.contains('\n') || here.kind == Kind::RBrace || starts_stmt(here.kind) || starts_item(here.kind)
+        {
+            self.report(error);
+            return Ok((self, ()));
+        }
+        self.fail(error)
+    }
+
+    /// A new name; `what` says of what: `of the variable`.
+    fn name(self, what: &str) -> Res<'a, Ident> {
+        match ident(self) {
+            Err(nom::Err::Error(_)) => {
+                let error = self.expected(code::EXPECTED_NAME, &format!("the name {what}"));
+                self.fail(if self.kind() == Kind::Underscore {
+                    error.help("`_` is not a name; write `_x` for a name that is not used")
+                } else {
+                    error
+                })
+            }
+            named => named,
+        }
+    }
+
+    /// Parses something that stands inside something else, and bounds how deep that goes.
+    fn nested<T>(self, mut parser: impl FnMut(Tokens<'a>) -> Res<'a, T>) -> Res<'a, T> {
+        let ctx = self.ctx;
+        let outer = ctx.height.replace(0);
+        ctx.depth.update(|depth| depth + 1);
+        let result = if ctx.depth.get() > MAX_DEPTH { self.too_deep() } else { parser(self) };
+        ctx.depth.update(|depth| depth - 1);
+        ctx.height.update(|inner| outer.max(inner + 1));
+        result
+    }
+
+    /// Puts a node on top of what the innermost [`Tokens::nested`] has finished, as each operator of a chain
+    /// does: `depth + height` stays within [`MAX_DEPTH`], and so does the whole tree in the end.
+    fn on_top(self) -> Res<'a, ()> {
+        self.ctx.height.update(|height| height + 1);
+        if self.ctx.depth.get() + self.ctx.height.get() > MAX_DEPTH {
+            self.too_deep()
+        } else {
+            Ok((self, ()))
+        }
+    }
+
+    fn too_deep<T>(self) -> Res<'a, T> {
+        let message = format!("nested too deeply: more than {MAX_DEPTH} levels");
+        let error = Diagnostic::error(code::TOO_DEEP, self.span(), message)
+            .label("here it becomes too deep")
+            .help("each parenthesis, block and operator of a chain is a level; name parts with `let`, or use a loop");
+        self.fail(error)
+    }
+}
+
+/// A token of this kind, or [`Fault::NotHere`].
+fn token<'a>(kind: Kind) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
+    move |i| if i.kind() == kind { Ok((i.skip(1), i.first())) } else { i.not_here() }
+}
+
+/// The contextual keywords `step` and `unroll`.
+fn word<'a>(word: &'static str) -> impl Fn(Tokens<'a>) -> Res<'a, Token> {
+    move |i| {
+        let first = i.first();
+        if first.kind == Kind::Ident && i.text(first) == word { Ok((i.skip(1), first)) } else { i.not_here() }
+    }
+}
+
+fn ident(i: Tokens<'_>) -> Res<'_, Ident> {
+    let (rest, token) = token(Kind::Ident)(i)?;
+    let text = i.text(token);
+    let name = i.ctx.names.borrow_mut().entry(text).or_insert_with(|| text.into()).clone();
+    Ok((rest, Ident { name, span: i.span_of(token) }))
+}
+
+/// The rest of a list after its opening bracket: `item, item, )`, with or without the last comma. `i` is just
+/// behind the bracket.
+fn list<'a, T>(
+    i: Tokens<'a>,
+    close: Kind,
+    mut item: impl FnMut(Tokens<'a>) -> Res<'a, T>,
+) -> Res<'a, Vec<T>> {
+    let open = i.all[i.at - 1];
+    let mut items = Vec::new();
+    let mut rest = i;
+    loop {
+        if rest.kind() == close {
+            return Ok((rest.skip(1), items));
+        }
+        let (after, value) = item(rest)?;
+        items.push(value);
+        rest = after;
+        if rest.kind() == Kind::Comma {
+            rest = rest.skip(1);
+        } else if rest.kind() != close {
+            let close = close.text().unwrap_or_default();
+            return rest.fail(unclosed(rest, open, &format!("`,` or `{close}`")));
+        }
+    }
+}
+
+/// An error here, because something else stands where `open` could be closed.
+fn unclosed(i: Tokens<'_>, open: Token, what: &str) -> Diagnostic {
+    let error = i.expected(code::UNCLOSED, what).related(i.span_of(open), "opened here");
+    let error = Diagnostic { label: format!("expected {what}"), ..error };
+    if i.kind() == Kind::DotDot {
+        error.help("a range stands in `for i in a..b` and in an index, `t[a..b]`")
+    } else {
+        error
+    }
+}
+
+/// The token at which a parser that began at `start` gave up.
+fn stopped_at(fault: &nom::Err<Fault>, start: Tokens<'_>) -> usize {
+    match fault {
+        nom::Err::Failure(Fault::Reported(at)) => *at,
+        _ => start.at,
+    }
+}
+
+fn starts_stmt(kind: Kind) -> bool {
+    matches!(kind, Kind::Let | Kind::For | Kind::While | Kind::If | Kind::Return)
+}
+
+fn starts_item(kind: Kind) -> bool {
+    matches!(kind, Kind::Use | Kind::Const | Kind::Kernel | Kind::Fn)
+}

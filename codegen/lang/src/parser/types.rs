@@ -1,0 +1,110 @@
+//! Types, compile-time parameters, and arguments of both kinds.
+
+use super::{Res, Tokens, exprs, ident, list, token};
+use crate::ast::{Arg, Expr, ExprKind, GenericParam, Param, TypeExpr, UnOp};
+use crate::codes::syntax as code;
+use crate::lexer::Kind;
+use nom::Parser;
+use nom::branch::alt;
+use nom::combinator::opt;
+use nom::sequence::preceded;
+
+/// `f32`, `int % 8`, `symm<T, (N):(1), align = 16>`
+pub(super) fn ty(i: Tokens<'_>) -> Res<'_, TypeExpr> {
+    let Ok((mut rest, name)) = ident(i) else {
+        return i.fail(i.expected(code::EXPECTED_TYPE, "a type"));
+    };
+    let mut args = Vec::new();
+    if rest.kind() == Kind::Lt {
+        (rest, args) = list(rest.skip(1), Kind::Gt, |i| named(i, exprs::arg_expr))?;
+    }
+    let (rest, div) = divisor(rest)?;
+    Ok((rest, TypeExpr { name, args, div: div.map(Box::new), span: rest.since(i) }))
+}
+
+/// `: type`, if it is there.
+pub(super) fn annotation(i: Tokens<'_>) -> Res<'_, Option<TypeExpr>> {
+    opt(preceded(token(Kind::Colon), ty)).parse(i)
+}
+
+/// `% 8`, if it is there.
+fn divisor(i: Tokens<'_>) -> Res<'_, Option<Expr>> {
+    opt(preceded(token(Kind::Percent), exprs::operand)).parse(i)
+}
+
+/// `<T: float = f32, N: int % 8>`, or nothing.
+pub(super) fn generic_params(i: Tokens<'_>) -> Res<'_, Vec<GenericParam>> {
+    if i.kind() != Kind::Lt {
+        return Ok((i, Vec::new()));
+    }
+    list(i.skip(1), Kind::Gt, generic_param)
+}
+
+fn generic_param(i: Tokens<'_>) -> Res<'_, GenericParam> {
+    let (rest, name) = i.name("of a compile-time parameter")?;
+    let (rest, _) = rest.need(Kind::Colon, "and a kind, such as `int` or `float`")?;
+    let Ok((rest, bound)) = ident(rest) else {
+        return rest.fail(rest.expected(code::EXPECTED_TYPE, "a kind, such as `int` or `float`"));
+    };
+    let (rest, div) = divisor(rest)?;
+    let (rest, default) = opt(preceded(token(Kind::Assign), exprs::arg_expr)).parse(rest)?;
+    Ok((rest, GenericParam { name, bound, div, default, span: rest.since(i) }))
+}
+
+/// `x: symm<T, (N):(1)>, n)`; `i` is just behind the bracket.
+pub(super) fn params(i: Tokens<'_>) -> Res<'_, Vec<Param>> {
+    list(i, Kind::RParen, |i| {
+        let (rest, name) = i.name("of a parameter")?;
+        let (rest, ty) = annotation(rest)?;
+        Ok((rest, Param { name, ty, span: rest.since(i) }))
+    })
+}
+
+/// `x, team = t)`; `i` is just behind the bracket.
+pub(super) fn args(i: Tokens<'_>) -> Res<'_, Vec<Arg>> {
+    list(i, Kind::RParen, |i| named(i, exprs::expr))
+}
+
+/// `name = value` or `value`.
+fn named<'a>(i: Tokens<'a>, value: impl Fn(Tokens<'a>) -> Res<'a, Expr>) -> Res<'a, Arg> {
+    let (rest, name) = arg_name(i)?;
+    let (rest, value) = value(rest)?;
+    Ok((rest, Arg { name, value }))
+}
+
+/// `name =`, if it is there.
+fn arg_name(i: Tokens<'_>) -> Res<'_, Option<crate::ast::Ident>> {
+    opt((ident, token(Kind::Assign)).map(|(name, _)| name)).parse(i)
+}
+
+/// `<add, acc = f32>` before a `(`. Its arguments are single tokens (a number may have a sign), so that
+/// `a < b` is told from a call by looking ahead at no more than such a list. Reports nothing; where it is not
+/// such a list, says where it ceases to be one.
+pub(super) fn generic_args(i: Tokens<'_>) -> Result<(Tokens<'_>, Vec<Arg>), Tokens<'_>> {
+    let mut args = Vec::new();
+    let mut rest = i.skip(1);
+    while args.is_empty() || rest.kind() != Kind::Gt {
+        let (value_at, name) = arg_name(rest).map_err(|_| rest)?;
+        let (after, value) = generic_arg(value_at).map_err(|_| value_at)?;
+        args.push(Arg { name, value });
+        rest = if after.kind() == Kind::Comma { after.skip(1) } else { after };
+        if after.kind() != Kind::Comma && after.kind() != Kind::Gt {
+            return Err(after);
+        }
+    }
+    let rest = rest.skip(1);
+    if rest.kind() == Kind::LParen { Ok((rest, args)) } else { Err(rest) }
+}
+
+fn generic_arg(i: Tokens<'_>) -> Res<'_, Expr> {
+    let negative = (token(Kind::Minus), exprs::int);
+    let mut kind = alt((
+        negative.map(|(_, number)| ExprKind::Unary(UnOp::Neg, Box::new(number))),
+        exprs::int.map(|number| number.kind),
+        ident.map(ExprKind::Name),
+        token(Kind::Underscore).map(|_| ExprKind::Underscore),
+        token(Kind::True).map(|_| ExprKind::Bool(true)),
+        token(Kind::False).map(|_| ExprKind::Bool(false)),
+    ));
+    kind.parse(i).map(|(rest, kind)| (rest, Expr { kind, span: rest.since(i) }))
+}

@@ -1,0 +1,158 @@
+//! Source files by number, and the line and column of a byte.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use weft_ir::diag::Span;
+
+/// The largest `.weft` file that is read, in bytes; a longer one is rejected before its text is looked at.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// The files of one compilation. A [`Span`]'s `file` is the number that [`SourceMap::add`] gave.
+#[derive(Default, Debug)]
+pub struct SourceMap {
+    files: Vec<SourceFile>,
+}
+
+#[derive(Debug)]
+struct SourceFile {
+    name: String,
+    text: String,
+    /// First byte of every line; made on the first question, since most compilations ask none.
+    lines: OnceLock<Vec<u32>>,
+}
+
+/// Where a byte stands, both from 1; the column counts characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LineColumn {
+    /// From 1.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+}
+
+impl SourceMap {
+    /// An empty map.
+    pub fn new() -> SourceMap {
+        SourceMap::default()
+    }
+
+    /// Takes a file in and gives its number. The name is what diagnostics show: a path, `<stdin>`.
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u32 {
+        self.files.push(SourceFile { name: name.into(), text: text.into(), lines: OnceLock::new() });
+        u32::try_from(self.files.len() - 1).unwrap_or(Span::NONE.file)
+    }
+
+    /// How many files it holds; they are numbered from 0.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The name of a file.
+    pub fn name(&self, file: u32) -> Option<&str> {
+        self.file(file).map(|f| f.name.as_str())
+    }
+
+    /// The text of a file.
+    pub fn text(&self, file: u32) -> Option<&str> {
+        self.file(file).map(|f| f.text.as_str())
+    }
+
+    /// Line and column of the start of `span`; `None` where no text stands behind it.
+    pub fn line_column(&self, span: Span) -> Option<LineColumn> {
+        let file = self.file(span.file)?;
+        let at = file.clamp(span).start;
+        let line = file.line_of(at);
+        let start = *file.lines().get(line)? as usize;
+        let column = file.text.get(start..at)?.chars().count() + 1;
+        Some(LineColumn { line: count(line + 1), column: count(column) })
+    }
+
+    /// The text of `span`; `None` where no text stands behind it. A span that sticks out of its file or cuts
+    /// a character is narrowed.
+    pub fn snippet(&self, span: Span) -> Option<&str> {
+        let file = self.file(span.file)?;
+        file.text.get(file.clamp(span))
+    }
+
+    /// The bytes of the whole lines that hold `span` (without the last line's end) and the number of the
+    /// first of them, from 1.
+    pub(crate) fn lines_of(&self, span: Span) -> Option<(Range<usize>, u32)> {
+        let file = self.file(span.file)?;
+        let bytes = file.clamp(span);
+        let first = file.line_of(bytes.start);
+        let start = *file.lines().get(first)? as usize;
+        let end = file.text[bytes.end..].find('\n').map_or(file.text.len(), |n| bytes.end + n);
+        Some((start..end, count(first + 1)))
+    }
+
+    /// The bytes of `span` that its file has, on character borders.
+    pub(crate) fn bytes_of(&self, span: Span) -> Option<Range<usize>> {
+        Some(self.file(span.file)?.clamp(span))
+    }
+
+    fn file(&self, file: u32) -> Option<&SourceFile> {
+        self.files.get(file as usize)
+    }
+}
+
+impl SourceFile {
+    /// Lines past [`MAX_FILE_BYTES`] are not told apart: nothing there is ever compiled.
+    fn lines(&self) -> &[u32] {
+        self.lines.get_or_init(|| {
+            let head = &self.text.as_bytes()[..self.text.len().min(MAX_FILE_BYTES)];
+            let ends = head.iter().enumerate().filter(|(_, b)| **b == b'\n');
+            std::iter::once(0).chain(ends.map(|(n, _)| count(n + 1))).collect()
+        })
+    }
+
+    /// The line, from 0, of a byte.
+    fn line_of(&self, at: usize) -> usize {
+        self.lines().partition_point(|start| *start as usize <= at).saturating_sub(1)
+    }
+
+    fn clamp(&self, span: Span) -> Range<usize> {
+        let start = self.text.floor_char_boundary(span.start as usize);
+        let end = self.text.ceil_char_boundary(span.end as usize).max(start);
+        start..end
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_from_one_and_in_characters() {
+        let mut map = SourceMap::new();
+        let file = map.add("a.weft", "let x = 1;\n\"é\" + y\n");
+        let at = |start| map.line_column(Span::new(file, start, start)).unwrap();
+        assert_eq!(at(0), LineColumn { line: 1, column: 1 });
+        assert_eq!(at(10), LineColumn { line: 1, column: 11 });
+        assert_eq!(at(11), LineColumn { line: 2, column: 1 });
+        assert_eq!(at(18), LineColumn { line: 2, column: 7 }, "é is two bytes and one column");
+        assert_eq!(at(20), LineColumn { line: 3, column: 1 });
+        assert_eq!(at(9999), LineColumn { line: 3, column: 1 }, "a span past the end stands at the end");
+        assert_eq!(map.line_column(Span::NONE), None);
+    }
+
+    #[test]
+    fn snippets_never_cut_a_character() {
+        let mut map = SourceMap::new();
+        let file = map.add("a.weft", "aéb");
+        assert_eq!(map.snippet(Span::new(file, 2, 2)), Some("é"));
+        assert_eq!(map.snippet(Span::new(file, 1, 3)), Some("é"));
+        assert_eq!(map.snippet(Span::new(file, 3, 1)), Some(""));
+        assert_eq!(map.snippet(Span::new(file, 3, 99)), Some("b"));
+        assert_eq!(map.snippet(Span::new(7, 0, 1)), None);
+        assert_eq!(map.lines_of(Span::new(file, 1, 2)), Some((0..4, 1)));
+    }
+}

@@ -1,1 +1,43 @@
-//! warpweft: codegen/isa.
+//! Which memory instructions PTX has beyond what LLVM prints, on which targets, and how they are written.
+//!
+//! The facts are tables in `ptx_templates/`: a row names the words of each modifier that go together, with the
+//! least version of PTX and the targets. From them come
+//! - [`check`]: a [`Form`] (an instruction with all its modifiers) is [`Legal`] on a [`Target`], or [`Illegal`]
+//!   with the column to blame and what it could be;
+//! - [`Legal::asm`] and [`Legal::ptx`]: the instruction, for LLVM's inline assembly or by itself;
+//! - [`widths`]: the accesses for an element type, widest first, that width selection walks;
+//! - [`legal_forms`] and [`markdown`]: everything, for tests and for docs/multimem.md.
+//!
+//! ```
+//! use weft_isa::{Acc, ElemType, Form, Instr, RedOp, Scope, Sem, check};
+//!
+//! let target = "sm_90a".parse()?;
+//! let form = Form::new(Instr::LdReduce, ElemType::BF16x2)
+//!     .op(RedOp::Add).acc(Acc::F32).vec(4).order(Sem::Relaxed, Scope::Sys);
+//! let legal = check(&form, target)?;
+//! assert_eq!(form.to_string(), "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2");
+//! assert_eq!(legal.min_ptx().to_string(), "8.2");
+//! assert_eq!(legal.asm().unwrap().constraints, "=r,=r,=r,=r,l,~{memory}");
+//!
+//! let scalar = check(&Form { ty: ElemType::BF16, vec: 1, ..form }, target).unwrap_err();
+//! assert_eq!(scalar.expected, ["v2", "v4", "v8"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod check;
+mod docs;
+mod form;
+mod table;
+mod target;
+mod template;
+mod widths;
+mod words;
+
+pub use check::{Illegal, Legal, Rule, check, legal_forms};
+pub use docs::markdown;
+pub use form::{Column, Form};
+pub use table::{Carrier, Family, carriers, families};
+pub use target::{BadVersion, PtxVersion, Target, UnknownTarget, Variant};
+pub use template::{Asm, Input};
+pub use widths::{Width, widths};
+pub use words::{Acc, ElemType, Instr, RedOp, Reg, Scope, Sem};

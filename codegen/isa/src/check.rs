@@ -1,0 +1,261 @@
+//! Whether a form exists on a target; where not, which column is to blame and what it could be.
+
+use std::fmt;
+
+use crate::form::{Column, Form};
+use crate::table::{Family, Row, families, tables};
+use crate::target::{PtxVersion, Target};
+
+/// A form that a target has. Only [`check`] makes one, and only from one is an instruction written.
+#[derive(Clone, Copy)]
+pub struct Legal {
+    pub(crate) form: Form,
+    pub(crate) family: &'static Family,
+    pub(crate) row: &'static Row,
+    min_ptx: PtxVersion,
+}
+
+impl Legal {
+    /// The form.
+    pub fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// The least `.version` that has it on this target.
+    pub fn min_ptx(&self) -> PtxVersion {
+        self.min_ptx
+    }
+
+    /// Section and anchor in the PTX ISA manual.
+    pub fn manual(&self) -> (&'static str, &'static str) {
+        self.family.manual
+    }
+}
+
+impl fmt::Debug for Legal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Legal({}, PTX {})", self.form, self.min_ptx)
+    }
+}
+
+/// What is wrong with an illegal form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rule {
+    /// A word that does not go with the others.
+    Column(Column),
+    /// The form exists, but not on this target.
+    Target,
+    /// ptxas takes it; the manual does not.
+    Refused,
+}
+
+impl Rule {
+    /// Each rule, its stable code, what the thing is called and what to know.
+    const FACTS: [(Rule, u16, &'static str, &'static str); 8] = [
+        (Rule::Column(Column::Op), 701, "reduction", "not every reduction exists for every element type"),
+        (
+            Rule::Column(Column::Type),
+            702,
+            "element type",
+            "the instruction has no form for this element type",
+        ),
+        (
+            Rule::Column(Column::Vec),
+            703,
+            "vector width",
+            "one access moves 4, 8 or 16 bytes; f16, bf16 and fp8 need a vector or a packed type; integers and f64 have no vectors",
+        ),
+        (
+            Rule::Column(Column::Acc),
+            704,
+            "accumulator",
+            "acc::f32 goes with add of f16 and bf16, acc::f16 with add of fp8",
+        ),
+        (
+            Rule::Column(Column::Sem),
+            705,
+            "memory semantics",
+            "loads take weak, relaxed or acquire; stores weak, relaxed or release; multimem.red relaxed or release",
+        ),
+        (
+            Rule::Column(Column::Scope),
+            706,
+            "scope",
+            "a weak access has no scope; relaxed, acquire and release need one",
+        ),
+        (Rule::Target, 707, "target", "compile for one of these targets, or use a type that this one has"),
+        (Rule::Refused, 708, "form", "its meaning is not documented; use another form"),
+    ];
+
+    fn facts(self) -> (u16, &'static str, &'static str) {
+        let found = Rule::FACTS.iter().find(|(rule, ..)| *rule == self);
+        found.map_or((700, "form", ""), |(_, code, what, help)| (*code, what, help))
+    }
+
+    /// Stable number of the error: `E0701` is 701.
+    pub fn code(self) -> u16 {
+        self.facts().0
+    }
+}
+
+/// A form that does not exist. `Display` is one line without the code and the help.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub struct Illegal {
+    /// What was asked for.
+    pub form: Form,
+    /// For which target.
+    pub target: Target,
+    /// What is wrong with it.
+    pub rule: Rule,
+    /// What would be legal in its place, everything else as asked; where more than one thing is wrong, what
+    /// goes with the parts before it. For [`Rule::Refused`] the reason.
+    pub expected: Vec<&'static str>,
+}
+
+impl Illegal {
+    /// Stable number of the error.
+    pub fn code(&self) -> u16 {
+        self.rule.code()
+    }
+
+    /// What to do.
+    pub fn help(&self) -> String {
+        let carrier = tables().carriers.iter().find(|carrier| {
+            self.rule != Rule::Target && carrier.carries(&self.form) && {
+                let with = |ty| Form { ty, ..self.form };
+                carrier.by.iter().any(|ty| check(&with(*ty), self.target).is_ok())
+            }
+        });
+        let general = self.rule.facts().2;
+        carrier.map_or_else(
+            || general.into(),
+            |carrier| format!("use `{}`: {}", words(carrier.by.iter().map(|ty| ty.name())), carrier.why),
+        )
+    }
+
+    /// What stands where something else is expected.
+    fn found(&self) -> String {
+        match self.rule {
+            Rule::Column(column) => match self.form.word(column) {
+                Some(word) => words([column.words()[word]].into_iter()),
+                None => format!("v{}", self.form.vec),
+            },
+            Rule::Target => self.target.to_string(),
+            Rule::Refused => String::new(),
+        }
+    }
+}
+
+fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|word| if word == "-" { "none" } else { word }).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Illegal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expected = words(self.expected.iter().copied());
+        if self.rule == Rule::Refused {
+            return write!(f, "`{}` is refused: {expected}", self.form);
+        }
+        let (found, what) = (self.found(), self.rule.facts().1);
+        write!(f, "`{}` does not exist: {what} is {found}, expected {expected}", self.form)
+    }
+}
+
+impl Row {
+    /// Whether the row has the form (on some target).
+    pub(crate) fn has(&self, form: &Form) -> bool {
+        Column::ALL.iter().all(|column| self.allows(form, *column))
+    }
+
+    fn allows(&self, form: &Form, column: Column) -> bool {
+        form.word(column).is_some_and(|word| self.masks[column as usize] >> word & 1 == 1)
+    }
+
+    /// The least version of PTX on a target, if the row is for it.
+    fn min_ptx(&self, target: Target) -> Option<PtxVersion> {
+        let (ptx, specs) = self.needs.as_ref().ok()?;
+        specs.iter().any(|spec| spec.has(target)).then(|| target.min_ptx().max(*ptx))
+    }
+}
+
+/// Looks a form up.
+///
+/// # Errors
+/// [`Illegal`] names the first column that cannot be as it is.
+pub fn check(form: &Form, target: Target) -> Result<Legal, Illegal> {
+    find(form, target).ok_or_else(|| diagnose(form, target))
+}
+
+pub(crate) fn find(form: &Form, target: Target) -> Option<Legal> {
+    let family = tables().family(form.instr)?;
+    let rows = family.rows.iter().filter(|row| row.has(form));
+    let (min_ptx, row) =
+        rows.filter_map(|row| Some((row.min_ptx(target)?, row))).min_by_key(|(ptx, _)| *ptx)?;
+    Some(Legal { form: *form, family, row, min_ptx })
+}
+
+/// The order in which columns are blamed where one change would do: the type is the user's data, so last.
+const BLAME: [Column; 6] = [Column::Vec, Column::Acc, Column::Scope, Column::Sem, Column::Op, Column::Type];
+
+/// The order in which columns narrow the rows where several are wrong.
+const NARROW: [Column; 6] = [Column::Type, Column::Op, Column::Acc, Column::Vec, Column::Sem, Column::Scope];
+
+fn diagnose(form: &Form, target: Target) -> Illegal {
+    let illegal = |rule, expected| Illegal { form: *form, target, rule, expected };
+    let Some(family) = tables().family(form.instr) else {
+        return illegal(Rule::Target, Vec::new());
+    };
+    let here: Vec<&Row> = family.rows.iter().filter(|row| row.has(form)).collect();
+    if let Some(why) = here.iter().find_map(|row| row.needs.as_ref().err()) {
+        return illegal(Rule::Refused, vec![*why]);
+    }
+    if !here.is_empty() {
+        let targets = Target::all().filter(|t| find(form, *t).is_some()).map(Target::name);
+        return illegal(Rule::Target, targets.collect());
+    }
+    for column in BLAME {
+        let fits = |word: &usize| find(&form.with_word(column, *word), target).is_some();
+        let expected: Vec<_> = (0..column.words().len()).filter(fits).map(|i| column.words()[i]).collect();
+        if !expected.is_empty() {
+            return illegal(Rule::Column(column), expected);
+        }
+    }
+    let mut rows: Vec<&Row> = family.rows.iter().filter(|row| row.min_ptx(target).is_some()).collect();
+    for column in NARROW {
+        let narrower: Vec<&Row> = rows.iter().copied().filter(|row| row.allows(form, column)).collect();
+        if narrower.is_empty() {
+            let mask = rows.iter().fold(0, |mask, row| mask | row.masks[column as usize]);
+            let expected = column.words().iter().enumerate().filter(|(i, _)| mask >> i & 1 == 1);
+            let expected: Vec<_> = expected.map(|(_, word)| *word).collect();
+            if expected.is_empty() {
+                let targets =
+                    Target::all().filter(|t| family.rows.iter().any(|row| row.min_ptx(*t).is_some()));
+                return illegal(Rule::Target, targets.map(Target::name).collect());
+            }
+            return illegal(Rule::Column(column), expected);
+        }
+        rows = narrower;
+    }
+    illegal(Rule::Target, Vec::new())
+}
+
+/// Every form that some target has, semantics and scopes included, in the order of the tables.
+pub fn legal_forms() -> impl Iterator<Item = Form> {
+    families().iter().flat_map(|family| family.rows.iter().map(move |row| (family, row))).flat_map(
+        |(family, row)| {
+            let row_forms = if row.needs.is_ok() { expand(family, row) } else { Vec::new() };
+            row_forms.into_iter()
+        },
+    )
+}
+
+/// Every combination of a row's words.
+fn expand(family: &Family, row: &Row) -> Vec<Form> {
+    let mut forms = vec![Form::new(family.instr, crate::words::ElemType::U32)];
+    for column in Column::ALL {
+        let words: Vec<usize> =
+            (0..column.words().len()).filter(|i| row.masks[*column as usize] >> i & 1 == 1).collect();
+        forms = forms.iter().flat_map(|form| words.iter().map(|w| form.with_word(*column, *w))).collect();
+    }
+    forms
+}

@@ -1,0 +1,108 @@
+//! docs/multimem.md, from the tables.
+
+use crate::form::Form;
+use crate::table::{Family, carriers, families};
+use crate::target::{PtxVersion, Target};
+use crate::words::Instr;
+
+const MANUAL: &str = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#";
+
+const HEAD: &str = "\
+# In-switch instructions: what is legal where
+
+<!-- Generated from ptx_templates/ by weft-isa; `WEFT_BLESS=1 cargo test -p weft-isa` renews it. -->
+
+A row of a table stands for every combination of its cells; `-` is none, `any` every scope. A `weak` access has
+no scope, every other one needs one. PTX is the least `.version`; a target's own least version, in the last
+table, may be higher. Targets: `sm_90+` is that number or a higher one with any suffix; `sm_100f+` is a target
+with suffix `a` or `f`, of the same family, with that number or a higher one; a bare name is that target alone.
+
+Every row is assembled with ptxas by `tests/isa_ptxas.rs`, for every semantics and scope.
+
+";
+
+/// A markdown table; empty without rows.
+fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let mut line = |cells: &[String]| {
+        out.push_str("| ");
+        out.push_str(&cells.join(" | "));
+        out.push_str(" |\n");
+    };
+    line(&head.iter().map(ToString::to_string).collect::<Vec<_>>());
+    line(&vec!["---".to_owned(); head.len()]);
+    rows.for_each(|row| line(&row));
+    out.push('\n');
+}
+
+fn code(cell: &str) -> String {
+    if cell == "-" { cell.into() } else { format!("`{cell}`") }
+}
+
+/// The words of a cell, each as code.
+fn codes(cell: &str) -> String {
+    cell.split_whitespace().map(code).collect::<Vec<_>>().join(" ")
+}
+
+fn family(out: &mut String, family: &Family) {
+    let (section, anchor) = family.manual;
+    let template = family.template;
+    out.push_str(&format!("## {}\n\n`{template}`\n\n[PTX ISA {section}]({MANUAL}{anchor})", family.instr));
+    if !family.covers_all {
+        out.push_str("; the rows are what the compiler uses, not all there is");
+    }
+    out.push_str(".\n\n");
+    let (refused, rows): (Vec<&[&str; 9]>, Vec<_>) =
+        family.lines.iter().partition(|cells| cells[8].starts_with("refused:"));
+    let columns = ["op", "type", "vec", "acc", "semantics", "scope", "extra", "PTX", "targets"];
+    // A column that says nothing in any row is left out.
+    let kept: Vec<usize> = (0..9).filter(|i| rows.iter().any(|cells| cells[*i] != "-")).collect();
+    let head: Vec<&str> = kept.iter().map(|i| columns[*i]).collect();
+    table(out, &head, rows.iter().map(|cells| kept.iter().map(|i| codes(cells[*i])).collect()));
+    for cells in refused {
+        let [op, ty, vec, ..] = cells.map(codes);
+        let why = cells[8].trim_start_matches("refused:").trim();
+        out.push_str(&format!("Refused: {op} of {ty} with {vec}: {why}.\n\n"));
+    }
+}
+
+/// The page docs/multimem.md: every family, carriers and targets.
+pub fn markdown() -> String {
+    let mut out = HEAD.to_owned();
+    let (multimem, global): (Vec<_>, Vec<_>) = families().iter().partition(|f| f.instr.is_multimem());
+    multimem.iter().for_each(|f| family(&mut out, f));
+    out.push_str("# Unicast accesses that LLVM cannot print\n\n");
+    out.push_str("LLVM 22 has scalar atomic loads and stores, compare-and-swap and fences with semantics and scope. It has no vector of them, and it drops semantics and scope of every other read-modify-write; those are here.\n\n");
+    global.iter().for_each(|f| family(&mut out, f));
+
+    out.push_str("# Types that carry others\n\n");
+    out.push_str("Where an instruction has no form for a type, another type's form may do the same.\n\n");
+    let carrier_rows = carriers().iter().map(|carrier| {
+        let names = |names: Vec<&str>| names.into_iter().map(code).collect::<Vec<_>>().join(" ");
+        let sems = if carrier.sems.len() == crate::Sem::ALL.len() {
+            "any".to_owned()
+        } else {
+            names(carrier.sems.iter().map(|x| x.name()).collect())
+        };
+        vec![
+            names(carrier.instrs.iter().map(|x| x.name()).collect()),
+            names(carrier.ops.iter().map(|x| x.map_or("-", |x| x.name())).collect()),
+            names(carrier.types.iter().map(|x| x.name()).collect()),
+            sems,
+            names(carrier.by.iter().map(|x| x.name()).collect()),
+            carrier.why.into(),
+        ]
+    });
+    table(&mut out, &["instruction", "op", "type", "semantics", "carried by", "because"], carrier_rows);
+
+    out.push_str(&format!("# Targets\n\nLLVM 22 prints PTX up to {}. ", PtxVersion::llvm_highest()));
+    out.push_str("A form that needs more, or a target it does not know, has the `.version` and `.target` lines replaced after printing.\n\n");
+    let fp8 = Form::new(Instr::St, crate::ElemType::E4M3x4);
+    let target_rows = Target::all().map(|t| {
+        let fp8 = if crate::check(&fp8, t).is_ok() { "yes" } else { "no" };
+        vec![code(t.name()), t.family().to_string(), t.min_ptx().to_string(), code(t.llvm_cpu()), fp8.into()]
+    });
+    table(&mut out, &["target", "family", "least PTX", "LLVM's CPU", "fp8 in the switch"], target_rows);
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}

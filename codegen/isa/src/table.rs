@@ -1,0 +1,214 @@
+//! Reads the tables of `ptx_templates/`, once a process.
+//!
+//! They are compiled in and small; reading them takes some tens of microseconds (`tests/tables.rs` measures).
+
+use std::sync::LazyLock;
+
+use crate::form::{COLUMNS, Column};
+use crate::target::{PtxVersion, TargetSpec, Targets};
+use crate::words::{ElemType, Instr, RedOp, Sem};
+
+/// A bit for each word of a column ([`Column::words`]).
+pub(crate) type Mask = u32;
+
+/// Rows that share an instruction and a template.
+pub struct Family {
+    /// The instruction.
+    pub instr: Instr,
+    /// Section and anchor in the PTX ISA manual.
+    pub manual: (&'static str, &'static str),
+    /// `multimem.st{.sem}{.scope}.global{.vec}{.type} [{a}], {b};`
+    pub template: &'static str,
+    /// Semantics that are left out in the text.
+    pub default: Option<Sem>,
+    /// Whether what no row allows is no PTX at all.
+    pub covers_all: bool,
+    /// The rows as written: op, type, vec, acc, sem, scope, extra, least PTX, targets.
+    pub lines: Vec<[&'static str; 9]>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A set of forms: one word of each cell.
+pub(crate) struct Row {
+    pub masks: [Mask; COLUMNS],
+    /// A modifier that goes with the row.
+    pub extra: &'static str,
+    /// Least version and targets; `Err`: why we refuse what ptxas accepts.
+    pub needs: Result<(PtxVersion, Vec<TargetSpec>), &'static str>,
+}
+
+/// Which type carries another's data, see `carriers.table`.
+pub struct Carrier {
+    /// Of which instructions.
+    pub instrs: Vec<Instr>,
+    /// With which op.
+    pub ops: Vec<Option<RedOp>>,
+    /// The types carried.
+    pub types: Vec<ElemType>,
+    /// With which semantics.
+    pub sems: Vec<Sem>,
+    /// The types that carry, best first.
+    pub by: Vec<ElemType>,
+    /// Why the meaning is the same.
+    pub why: &'static str,
+}
+
+pub(crate) struct Tables {
+    pub targets: Targets,
+    pub families: Vec<Family>,
+    pub carriers: Vec<Carrier>,
+}
+
+/// The tables.
+pub(crate) fn tables() -> &'static Tables {
+    #[expect(clippy::expect_used, reason = "the tables are compiled in, and a test reads them")]
+    static TABLES: LazyLock<Tables> =
+        LazyLock::new(|| Tables::read().expect("ptx_templates/ is well formed"));
+    &TABLES
+}
+
+/// A line of a table that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: expected {expected}")]
+pub(crate) struct TableError {
+    pub line: usize,
+    pub expected: &'static str,
+}
+
+/// A line without its comment.
+#[derive(Clone, Copy)]
+pub(crate) struct Line {
+    pub number: usize,
+    pub text: &'static str,
+}
+
+/// The lines that say something.
+pub(crate) fn lines(text: &'static str) -> impl Iterator<Item = Line> {
+    let strip = |(i, line): (usize, &'static str)| Line {
+        number: i + 1,
+        text: line.split_once('#').map_or(line, |(before, _)| before).trim(),
+    };
+    text.lines().enumerate().map(strip).filter(|line| !line.text.is_empty())
+}
+
+impl Line {
+    pub(crate) fn error(self, expected: &'static str) -> TableError {
+        TableError { line: self.number, expected }
+    }
+
+    /// The cells between `|`.
+    pub(crate) fn cells<const N: usize>(self) -> Result<[&'static str; N], TableError> {
+        let cells: Vec<&'static str> = self.text.split('|').map(str::trim).collect();
+        cells.try_into().map_err(|_| self.error("the same number of cells as in every row"))
+    }
+}
+
+impl Tables {
+    pub(crate) fn read() -> Result<Tables, TableError> {
+        let targets = Targets::parse(include_str!("../../../ptx_templates/targets.table"))?;
+        let mut families = Vec::new();
+        for text in [
+            include_str!("../../../ptx_templates/multimem.table"),
+            include_str!("../../../ptx_templates/global.table"),
+        ] {
+            read_families(text, &targets, &mut families)?;
+        }
+        let carriers = lines(include_str!("../../../ptx_templates/carriers.table"))
+            .map(read_carrier)
+            .collect::<Result<_, _>>()?;
+        Ok(Tables { targets, families, carriers })
+    }
+
+    pub(crate) fn family(&self, instr: Instr) -> Option<&Family> {
+        self.families.iter().find(|family| family.instr == instr)
+    }
+}
+
+fn read_families(text: &'static str, targets: &Targets, out: &mut Vec<Family>) -> Result<(), TableError> {
+    for line in lines(text) {
+        let (key, value) = line.text.split_once(' ').map_or((line.text, ""), |(k, v)| (k, v.trim()));
+        if key == "family" {
+            let instr = Instr::parse(value).ok_or_else(|| line.error("the name of an instruction"))?;
+            out.push(Family {
+                instr,
+                manual: ("", ""),
+                template: "",
+                default: None,
+                covers_all: false,
+                lines: Vec::new(),
+                rows: Vec::new(),
+            });
+            continue;
+        }
+        let family = out.last_mut().ok_or_else(|| line.error("`family` first"))?;
+        match key {
+            "manual" => family.manual = value.split_once(' ').unwrap_or((value, "")),
+            "ptx" => family.template = value,
+            "covers" => family.covers_all = value == "all",
+            "default" => {
+                family.default = Some(Sem::parse(value).ok_or_else(|| line.error("semantics"))?);
+            }
+            _ => read_row(line, targets, family)?,
+        }
+    }
+    Ok(())
+}
+
+fn read_row(line: Line, targets: &Targets, family: &mut Family) -> Result<(), TableError> {
+    let cells: [&'static str; 9] = line.cells()?;
+    let mut masks = [0; COLUMNS];
+    for (mask, (column, cell)) in masks.iter_mut().zip(Column::ALL.iter().zip(cells)) {
+        *mask = column.mask(cell).ok_or_else(|| line.error("words of the column"))?;
+    }
+    let [.., extra, ptx, target] = cells;
+    let needs = match target.strip_prefix("refused:") {
+        Some(why) => Err(why.trim()),
+        None => {
+            let ptx = ptx.parse().map_err(|_| line.error("a PTX version"))?;
+            let specs = target.split_whitespace().map(|word| TargetSpec::parse(word, targets));
+            Ok((ptx, specs.collect::<Option<_>>().ok_or_else(|| line.error("targets"))?))
+        }
+    };
+    family.lines.push(cells);
+    // Weak accesses have no scope, the others need one: two rows where a line speaks of both.
+    let (sem, scope) = (Column::Sem as usize, Column::Scope as usize);
+    let weak: Mask = 1 << Sem::Weak as usize;
+    for (sems, scopes) in [(masks[sem] & weak, 1), (masks[sem] & !weak, masks[scope] & !1)] {
+        if sems != 0 && scopes != 0 {
+            let mut masks = masks;
+            (masks[sem], masks[scope]) = (sems, scopes);
+            let extra = if extra == "-" { "" } else { extra };
+            family.rows.push(Row { masks, extra, needs: needs.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn read_carrier(line: Line) -> Result<Carrier, TableError> {
+    /// Each word of a cell through `parse`.
+    fn each<T>(cell: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+        cell.split_whitespace().map(parse).collect()
+    }
+    let [instrs, ops, types, sems, by, why] = line.cells()?;
+    let carrier = || {
+        Some(Carrier {
+            instrs: each(instrs, Instr::parse)?,
+            ops: each(ops, |word| if word == "-" { Some(None) } else { RedOp::parse(word).map(Some) })?,
+            types: each(types, ElemType::parse)?,
+            sems: if sems == "any" { Sem::ALL.to_vec() } else { each(sems, Sem::parse)? },
+            by: each(by, ElemType::parse)?,
+            why,
+        })
+    };
+    carrier().ok_or_else(|| line.error("words of the columns"))
+}
+
+/// Every family, in the order of the tables.
+pub fn families() -> &'static [Family] {
+    &tables().families
+}
+
+/// Every line of `carriers.table`.
+pub fn carriers() -> &'static [Carrier] {
+    &tables().carriers
+}

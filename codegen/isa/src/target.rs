@@ -1,0 +1,231 @@
+//! What code is compiled for: targets, their families, and versions of PTX.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::table::{TableError, tables};
+
+/// A version of PTX, as in `.version 8.1`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PtxVersion {
+    /// Before the point.
+    pub major: u8,
+    /// After the point, one digit.
+    pub minor: u8,
+}
+
+impl PtxVersion {
+    /// `major.minor`.
+    pub const fn new(major: u8, minor: u8) -> PtxVersion {
+        PtxVersion { major, minor }
+    }
+
+    /// The highest version that LLVM 22 prints. What needs more is printed as this one and has its `.version`
+    /// line raised.
+    pub fn llvm_highest() -> PtxVersion {
+        tables().targets.llvm_ptx
+    }
+
+    /// The subtarget feature that makes LLVM print this version: `+ptx81`.
+    pub fn llvm_feature(self) -> String {
+        format!("+ptx{}{}", self.major, self.minor)
+    }
+}
+
+impl fmt::Display for PtxVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.major, self.minor))
+    }
+}
+
+impl FromStr for PtxVersion {
+    type Err = BadVersion;
+
+    fn from_str(text: &str) -> Result<PtxVersion, BadVersion> {
+        let parts = text.split_once('.').and_then(|(a, b)| Some((digit(a)?, digit(b)?)));
+        parts.map(|(major, minor)| PtxVersion { major, minor }).ok_or_else(|| BadVersion(text.into()))
+    }
+}
+
+fn digit(text: &str) -> Option<u8> {
+    match text.as_bytes() {
+        [d @ b'0'..=b'9'] => Some(d - b'0'),
+        _ => None,
+    }
+}
+
+/// Not a version of PTX.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is not a version of PTX: expected two digits with a point between, such as 8.6")]
+pub struct BadVersion(pub String);
+
+/// What of later architectures a target's code may run on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Variant {
+    /// `sm_90`: it and every later one.
+    Plain,
+    /// `sm_100f`: it and the later ones of its family.
+    Family,
+    /// `sm_90a`: it alone.
+    Arch,
+}
+
+/// A row of `targets.table`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct TargetRow {
+    pub name: &'static str,
+    pub number: u16,
+    pub variant: Variant,
+    pub family: u16,
+    pub ptx: PtxVersion,
+    pub llvm: &'static str,
+}
+
+/// `targets.table`.
+pub(crate) struct Targets {
+    pub llvm_ptx: PtxVersion,
+    pub rows: Vec<TargetRow>,
+}
+
+impl Targets {
+    pub(crate) fn parse(text: &'static str) -> Result<Targets, TableError> {
+        let mut llvm_ptx = None;
+        let mut rows = Vec::new();
+        for line in crate::table::lines(text) {
+            if let Some(version) = line.text.strip_prefix("llvm-ptx ") {
+                llvm_ptx = version.trim().parse().ok();
+                continue;
+            }
+            let [name, family, ptx, llvm] = line.cells()?;
+            let (number, variant) = split_name(name).ok_or_else(|| line.error("a name such as sm_100a"))?;
+            let family = family.parse().map_err(|_| line.error("a family number"))?;
+            let ptx = ptx.parse().map_err(|_| line.error("a PTX version"))?;
+            rows.push(TargetRow { name, number, variant, family, ptx, llvm });
+        }
+        let end = TableError { line: 0, expected: "a line `llvm-ptx` with a version" };
+        Ok(Targets { llvm_ptx: llvm_ptx.ok_or(end)?, rows })
+    }
+}
+
+/// `sm_100f` as 100 and [`Variant::Family`].
+fn split_name(name: &str) -> Option<(u16, Variant)> {
+    let rest = name.strip_prefix("sm_")?;
+    let (digits, variant) = match rest.as_bytes().last()? {
+        b'a' => (&rest[..rest.len() - 1], Variant::Arch),
+        b'f' => (&rest[..rest.len() - 1], Variant::Family),
+        _ => (rest, Variant::Plain),
+    };
+    digits.parse().ok().map(|number| (number, variant))
+}
+
+/// One of the targets that a kernel can be compiled for. `Display` and [`FromStr`]: `sm_90a`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Target(&'static TargetRow);
+
+impl Target {
+    /// Every target, oldest first.
+    pub fn all() -> impl Iterator<Item = Target> {
+        tables().targets.rows.iter().map(Target)
+    }
+
+    /// As in `.target`.
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// 100 of `sm_100a`.
+    pub fn number(self) -> u16 {
+        self.0.number
+    }
+
+    /// The suffix.
+    pub fn variant(self) -> Variant {
+        self.0.variant
+    }
+
+    /// The number of the oldest target of its family: 100 of `sm_103a`.
+    pub fn family(self) -> u16 {
+        self.0.family
+    }
+
+    /// The least version of PTX that has it.
+    pub fn min_ptx(self) -> PtxVersion {
+        self.0.ptx
+    }
+
+    /// The CPU to give to LLVM: its own name, or, where LLVM 22 does not know it, the nearest older target of
+    /// its family; the `.target` line LLVM prints must then be replaced.
+    pub fn llvm_cpu(self) -> &'static str {
+        self.0.llvm
+    }
+
+    /// Whether LLVM 22 prints its `.target` line itself.
+    pub fn llvm_knows(self) -> bool {
+        self.0.llvm == self.0.name
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0.name)
+    }
+}
+
+impl FromStr for Target {
+    type Err = UnknownTarget;
+
+    fn from_str(text: &str) -> Result<Target, UnknownTarget> {
+        Target::all().find(|t| t.name() == text).ok_or_else(|| UnknownTarget { name: text.into() })
+    }
+}
+
+/// No such target.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unknown target `{name}`; known: {}", known())]
+pub struct UnknownTarget {
+    /// What was asked for.
+    pub name: String,
+}
+
+fn known() -> String {
+    Target::all().map(Target::name).collect::<Vec<_>>().join(", ")
+}
+
+/// Which targets have a form: a word of a row's last column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TargetSpec {
+    /// `sm_90+`.
+    From(u16),
+    /// `sm_100f+`.
+    FamilyFrom { number: u16, family: u16 },
+    /// `sm_120a`.
+    Only(u16, Variant),
+}
+
+impl TargetSpec {
+    pub(crate) fn parse(word: &str, targets: &Targets) -> Option<TargetSpec> {
+        let Some(least) = word.strip_suffix('+') else {
+            return split_name(word).map(|(number, variant)| TargetSpec::Only(number, variant));
+        };
+        let (number, variant) = split_name(least)?;
+        match variant {
+            Variant::Plain => Some(TargetSpec::From(number)),
+            Variant::Arch => None,
+            Variant::Family => {
+                let row = targets.rows.iter().find(|row| row.name == least)?;
+                Some(TargetSpec::FamilyFrom { number, family: row.family })
+            }
+        }
+    }
+
+    pub(crate) fn has(self, target: Target) -> bool {
+        let t = target.0;
+        match self {
+            TargetSpec::From(number) => t.number >= number,
+            TargetSpec::FamilyFrom { number, family } => {
+                t.variant != Variant::Plain && t.family == family && t.number >= number
+            }
+            TargetSpec::Only(number, variant) => (t.number, t.variant) == (number, variant),
+        }
+    }
+}

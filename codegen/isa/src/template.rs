@@ -1,0 +1,190 @@
+//! Fills templates: from a legal form and operands to an instruction.
+
+use crate::check::Legal;
+use crate::form::Form;
+use crate::table::{Family, Row};
+use crate::words::Reg;
+
+/// An instruction for LLVM's inline assembly. Always with side effects, and it clobbers memory: LLVM must
+/// neither drop it nor move other accesses across it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asm {
+    /// The instruction with operands `$0`, `$1`, ..., results first, then inputs as written.
+    pub text: String,
+    /// Constraints of the operands in that order, then the clobber: `=f,=f,l,~{memory}`.
+    pub constraints: String,
+    /// The registers of the results: of several, LLVM returns a struct.
+    pub outputs: Vec<Reg>,
+    /// The operands, in the order of the call's arguments.
+    pub inputs: Vec<Input>,
+}
+
+/// An operand of [`Asm`] that is read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Input {
+    /// The address in global memory; of multimem instructions, the multicast address.
+    Address,
+    /// The address in shared memory, 32 bits.
+    SharedAddress,
+    /// Bytes to move, 32 bits.
+    Bytes,
+    /// One register of data.
+    Data(Reg),
+}
+
+impl Input {
+    /// The register it is in.
+    pub fn reg(self) -> Reg {
+        match self {
+            Input::Address => Reg::B64,
+            Input::SharedAddress | Input::Bytes => Reg::B32,
+            Input::Data(reg) => reg,
+        }
+    }
+}
+
+/// A piece of a template.
+enum Piece<'a> {
+    Text(&'a str),
+    /// `{.sem}`.
+    Modifier(&'a str),
+    /// `{a}`.
+    Operand(&'a str),
+}
+
+/// Splits a template. A brace without its partner ends it.
+fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = template;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let piece;
+        match rest.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            Some((name, after)) => {
+                piece = name.strip_prefix('.').map_or(Piece::Operand(name), Piece::Modifier);
+                rest = after;
+            }
+            None => {
+                let end = rest.find('{').filter(|end| *end > 0).unwrap_or(rest.len());
+                piece = Piece::Text(&rest[..end]);
+                rest = &rest[end..];
+            }
+        }
+        Some(piece)
+    })
+}
+
+/// What a modifier prints; nothing for none.
+fn modifier(name: &str, family: &Family, row: Option<&Row>, form: &Form) -> &'static str {
+    const VECS: [(u8, &str); 3] = [(2, "v2"), (4, "v4"), (8, "v8")];
+    match name {
+        "sem" if family.default == Some(form.sem) => "",
+        "sem" => form.sem.name(),
+        "scope" => form.scope.map_or("", |scope| scope.name()),
+        "op" => form.op.map_or("", |op| op.name()),
+        "acc" => form.acc.map_or("", |acc| acc.name()),
+        "vec" => VECS.iter().find(|(n, _)| *n == form.vec).map_or("", |(_, word)| word),
+        "type" => form.ty.name(),
+        "extra" => row.map_or("", |row| row.extra),
+        _ => "",
+    }
+}
+
+fn fill(
+    family: &Family,
+    row: Option<&Row>,
+    form: &Form,
+    mut operand: impl FnMut(&str, &mut String),
+) -> String {
+    let mut out = String::with_capacity(96);
+    for piece in pieces(family.template) {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Operand(name) => operand(name, &mut out),
+            Piece::Modifier(name) => {
+                let word = modifier(name, family, row, form);
+                if !word.is_empty() {
+                    out.push('.');
+                    out.push_str(word);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The instruction up to its operands; of an illegal form without the row's extra modifier.
+pub(crate) fn mnemonic(family: &Family, form: &Form) -> String {
+    let row = family.rows.iter().find(|row| row.has(form));
+    let mut text = fill(family, row, form, |_, _| {});
+    text.truncate(text.find(' ').unwrap_or(text.len()));
+    text
+}
+
+/// A list as PTX writes it: braces around more than one.
+fn list(out: &mut String, items: &[String]) {
+    match items {
+        [one] => out.push_str(one),
+        _ => {
+            out.push('{');
+            out.push_str(&items.join(", "));
+            out.push('}');
+        }
+    }
+}
+
+impl Legal {
+    /// The instruction with named operands: `address` for `{a}`, `shared` and `bytes` for a bulk copy's, and a
+    /// register of data for each of `0..vec` from `data`.
+    pub fn ptx(&self, address: &str, shared: &str, bytes: &str, data: impl Fn(u8) -> String) -> String {
+        let data: Vec<String> = (0..self.form.vec).map(data).collect();
+        fill(self.family, Some(self.row), &self.form, |name, out| match name {
+            "a" => out.push_str(address),
+            "s" => out.push_str(shared),
+            "n" => out.push_str(bytes),
+            _ => list(out, &data),
+        })
+    }
+
+    /// The instruction for LLVM's inline assembly. `None` for a form over `.b8` registers (fp8 scalars), which
+    /// LLVM cannot name; its packed twin (`e4m3x4` for `.v4.e4m3`) does the same.
+    pub fn asm(&self) -> Option<Asm> {
+        let form = &self.form;
+        let reg = form.ty.reg();
+        let uses = |wanted: &str| {
+            pieces(self.family.template).any(|piece| matches!(piece, Piece::Operand(name) if name == wanted))
+        };
+        let outputs = if uses("d") { vec![reg; usize::from(form.vec)] } else { Vec::new() };
+        let mut inputs = Vec::new();
+        let text = fill(self.family, Some(self.row), form, |name, out| {
+            let start = outputs.len() + inputs.len();
+            let (first, count) = match name {
+                "d" => (0, outputs.len()),
+                "a" => (start, push(&mut inputs, Input::Address, 1)),
+                "s" => (start, push(&mut inputs, Input::SharedAddress, 1)),
+                "n" => (start, push(&mut inputs, Input::Bytes, 1)),
+                _ => (start, push(&mut inputs, Input::Data(reg), usize::from(form.vec))),
+            };
+            let names: Vec<String> = (first..first + count).map(|i| format!("${i}")).collect();
+            list(out, &names);
+        });
+        let mut constraints = String::new();
+        for out in &outputs {
+            constraints.push('=');
+            constraints.push(out.constraint()?);
+            constraints.push(',');
+        }
+        for input in &inputs {
+            constraints.push(input.reg().constraint()?);
+            constraints.push(',');
+        }
+        constraints.push_str("~{memory}");
+        Some(Asm { text, constraints, outputs, inputs })
+    }
+}
+
+fn push(inputs: &mut Vec<Input>, input: Input, count: usize) -> usize {
+    inputs.extend(std::iter::repeat_n(input, count));
+    count
+}

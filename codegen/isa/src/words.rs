@@ -1,0 +1,260 @@
+//! The columns of the tables: closed sets of words, spelled as PTX spells them.
+
+/// An enum whose text form is one word a variant.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $name { $($(#[$vmeta])* $variant),* }
+
+        impl $name {
+            /// Every variant, in order.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+            /// The name of each variant, in order.
+            pub const NAMES: &'static [&'static str] = &[$($word),*];
+
+            /// The word PTX has for it.
+            pub fn name(self) -> &'static str {
+                Self::NAMES[self as usize]
+            }
+
+            /// The variant PTX has `word` for.
+            pub fn parse(word: &str) -> Option<$name> {
+                Self::NAMES.iter().position(|name| *name == word).map(|i| Self::ALL[i])
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+words! {
+    /// Instructions that have a table.
+    Instr {
+        /// Loads from every PE and reduces, in the switch.
+        LdReduce = "multimem.ld_reduce",
+        /// Stores to every PE.
+        St = "multimem.st",
+        /// Reduces into every PE's memory.
+        Red = "multimem.red",
+        /// [`Instr::St`] that completes later.
+        StAsync = "multimem.st.async",
+        /// [`Instr::Red`] that completes later.
+        RedAsync = "multimem.red.async",
+        /// Copies from shared memory to every PE.
+        CpBulk = "multimem.cp.async.bulk",
+        /// Reduces from shared memory into every PE's memory.
+        CpReduceBulk = "multimem.cp.reduce.async.bulk",
+        /// Loads from one address.
+        GlobalLd = "ld",
+        /// Stores to one address.
+        GlobalSt = "st",
+        /// Reduces into one address, without the old value.
+        GlobalRed = "red",
+        /// Read-modify-write of one address; without an op it exchanges. Result: the old value.
+        GlobalAtom = "atom",
+    }
+}
+
+impl Instr {
+    /// Whether its address is a multimem (multicast) address.
+    pub fn is_multimem(self) -> bool {
+        self <= Instr::CpReduceBulk
+    }
+}
+
+words! {
+    /// Reductions.
+    RedOp {
+        /// Sum.
+        Add = "add",
+        /// Least.
+        Min = "min",
+        /// Greatest.
+        Max = "max",
+        /// Bitwise and.
+        And = "and",
+        /// Bitwise or.
+        Or = "or",
+        /// Bitwise exclusive or.
+        Xor = "xor",
+    }
+}
+
+words! {
+    /// Precision of the intermediate sum, where it is not the element's own.
+    Acc {
+        /// Single, for f16 and bf16.
+        F32 = "acc::f32",
+        /// Half, for fp8.
+        F16 = "acc::f16",
+    }
+}
+
+words! {
+    /// Memory semantics (PTX ISA, Memory Consistency Model).
+    Sem {
+        /// Ordered by nothing; has no scope.
+        Weak = "weak",
+        /// Strong, without order.
+        Relaxed = "relaxed",
+        /// Later accesses stay later.
+        Acquire = "acquire",
+        /// Earlier accesses stay earlier.
+        Release = "release",
+        /// Both; of read-modify-writes.
+        AcqRel = "acq_rel",
+    }
+}
+
+words! {
+    /// The threads a strong access is ordered for.
+    Scope {
+        /// Those of the CTA.
+        Cta = "cta",
+        /// Those of the cluster.
+        Cluster = "cluster",
+        /// Those of the GPU.
+        Gpu = "gpu",
+        /// All of the system, other PEs and the host included.
+        Sys = "sys",
+    }
+}
+
+words! {
+    /// Element types, packed ones included.
+    ElemType {
+        /// Unsigned, 32 bits.
+        U32 = "u32",
+        /// Signed, 32 bits.
+        S32 = "s32",
+        /// Unsigned, 64 bits.
+        U64 = "u64",
+        /// Signed, 64 bits.
+        S64 = "s64",
+        /// 8 bits of any meaning; only carried by other types.
+        B8 = "b8",
+        /// 16 bits of any meaning; only carried by other types.
+        B16 = "b16",
+        /// 32 bits of any meaning.
+        B32 = "b32",
+        /// 64 bits of any meaning.
+        B64 = "b64",
+        /// IEEE half.
+        F16 = "f16",
+        /// Two [`ElemType::F16`] in one register.
+        F16x2 = "f16x2",
+        /// bfloat16.
+        BF16 = "bf16",
+        /// Two [`ElemType::BF16`] in one register.
+        BF16x2 = "bf16x2",
+        /// IEEE single.
+        F32 = "f32",
+        /// IEEE double.
+        F64 = "f64",
+        /// fp8, 4 exponent bits.
+        E4M3 = "e4m3",
+        /// Two [`ElemType::E4M3`] in one register.
+        E4M3x2 = "e4m3x2",
+        /// Four [`ElemType::E4M3`] in one register.
+        E4M3x4 = "e4m3x4",
+        /// fp8, 5 exponent bits.
+        E5M2 = "e5m2",
+        /// Two [`ElemType::E5M2`] in one register.
+        E5M2x2 = "e5m2x2",
+        /// Four [`ElemType::E5M2`] in one register.
+        E5M2x4 = "e5m2x4",
+    }
+}
+
+/// A kind of PTX register.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reg {
+    /// `.b8`; LLVM has no such register.
+    B8,
+    /// `.b16`.
+    B16,
+    /// `.b32`.
+    B32,
+    /// `.b64`.
+    B64,
+    /// `.f32`.
+    F32,
+    /// `.f64`.
+    F64,
+}
+
+impl Reg {
+    /// (PTX type of a register declaration, letter of LLVM's inline-assembly constraint) in order.
+    const FACTS: [(&'static str, Option<char>); 6] = [
+        ("b8", None),
+        ("b16", Some('h')),
+        ("b32", Some('r')),
+        ("b64", Some('l')),
+        ("f32", Some('f')),
+        ("f64", Some('d')),
+    ];
+
+    /// The type to declare it with: `b32`.
+    pub fn ptx(self) -> &'static str {
+        Self::FACTS[self as usize].0
+    }
+
+    /// The letter of LLVM's inline-assembly constraint: `r`. None for [`Reg::B8`].
+    pub fn constraint(self) -> Option<char> {
+        Self::FACTS[self as usize].1
+    }
+}
+
+impl ElemType {
+    /// (scalar it is made of, scalars, bytes, register) in the order of [`ElemType::ALL`].
+    const FACTS: [(ElemType, u8, u8, Reg); 20] = {
+        use ElemType::*;
+        [
+            (U32, 1, 4, Reg::B32),
+            (S32, 1, 4, Reg::B32),
+            (U64, 1, 8, Reg::B64),
+            (S64, 1, 8, Reg::B64),
+            (B8, 1, 1, Reg::B8),
+            (B16, 1, 2, Reg::B16),
+            (B32, 1, 4, Reg::B32),
+            (B64, 1, 8, Reg::B64),
+            (F16, 1, 2, Reg::B16),
+            (F16, 2, 4, Reg::B32),
+            (BF16, 1, 2, Reg::B16),
+            (BF16, 2, 4, Reg::B32),
+            (F32, 1, 4, Reg::F32),
+            (F64, 1, 8, Reg::F64),
+            (E4M3, 1, 1, Reg::B8),
+            (E4M3, 2, 2, Reg::B16),
+            (E4M3, 4, 4, Reg::B32),
+            (E5M2, 1, 1, Reg::B8),
+            (E5M2, 2, 2, Reg::B16),
+            (E5M2, 4, 4, Reg::B32),
+        ]
+    };
+
+    /// The scalar it is made of: `f16` of `f16x2`.
+    pub fn scalar(self) -> ElemType {
+        Self::FACTS[self as usize].0
+    }
+
+    /// How many scalars one of it holds: 2 for `f16x2`.
+    pub fn lanes(self) -> u8 {
+        Self::FACTS[self as usize].1
+    }
+
+    /// Width in bytes.
+    pub fn bytes(self) -> u8 {
+        Self::FACTS[self as usize].2
+    }
+
+    /// The register one of it lives in.
+    pub fn reg(self) -> Reg {
+        Self::FACTS[self as usize].3
+    }
+}

@@ -1,1 +1,3 @@
 //! warpweft.
+
+pub mod tools;

@@ -339,3 +339,26 @@ pub enum BinOp {
     Div,
     Rem,
 }
+
+impl Expr {
+    /// Whether it is a value: everything is but a conditional none of whose blocks ends in one.
+    pub fn has_value(&self) -> bool {
+        match &self.kind {
+            ExprKind::If { then, otherwise, .. } => {
+                then.value.is_some() || otherwise.as_ref().is_some_and(|block| block.value.is_some())
+            }
+            _ => true,
+        }
+    }
+}
+
+impl From<Expr> for Block {
+    /// The block whose last expression this is: its value if it has one, else its last statement.
+    fn from(last: Expr) -> Block {
+        if last.has_value() {
+            return Block { stmts: Vec::new(), value: Some(Box::new(last)) };
+        }
+        let span = last.span;
+        Block { stmts: vec![Stmt { kind: StmtKind::Expr(last), span }], value: None }
+    }
+}

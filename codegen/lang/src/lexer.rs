@@ -198,17 +198,14 @@ fn string(text: &str) -> Lexed<'_, Result<Kind, Complaint>> {
         match rest.as_bytes() {
             [b'"', ..] => return Ok((&rest[1..], Ok(Kind::Str))),
             [b'\\', next, ..] if *next != b'\n' => rest = recognize((char('\\'), anychar)).parse(rest)?.0,
-            _ => {
-                let complaint = (
-                    code::UNTERMINATED_STRING,
-                    "this string does not end".into(),
-                    "opened here",
-                    "close it with `\"` on the same line",
-                );
-                return Ok((rest, Err(complaint)));
-            }
+            _ => break,
         }
     }
+    // Up to the end of the line, where the next token has a chance to be what it seems.
+    let (rest, _) = take_while(|c| c != '\n').parse(rest)?;
+    let help = "close it with `\"`; a line break in a string is `\\n`";
+    let message = "this string does not end on its line".into();
+    Ok((rest, Err((code::UNTERMINATED_STRING, message, "opened here", help))))
 }
 
 /// An operator or a bracket. What begins with `>` is left in single signs for the parser to join, because

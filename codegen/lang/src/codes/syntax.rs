@@ -23,7 +23,7 @@ codes! {
     UNTERMINATED_COMMENT = 5, "a comment that does not end", "const N = 4; /* four /* really */",
     "Every `/*` needs its own `*/`: block comments nest.";
 
-    UNKNOWN_ESCAPE = 6, "an unknown escape in a string", "use \"C:\\tiles.weft\";",
+    UNKNOWN_ESCAPE = 6, "an unknown escape in a string", "use \"C:\\lib.weft\";",
     "In a string a backslash begins one of `\\n`, `\\t`, `\\r`, `\\0`, `\\\\` and `\\\"`. Write `\\\\` for the \
      backslash itself.";
 

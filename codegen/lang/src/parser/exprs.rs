@@ -268,7 +268,7 @@ pub(super) fn conditional(i: Tokens<'_>) -> Res<'_, Expr> {
     let (rest, otherwise) = match (rest.kind(), rest.nth(1).kind) {
         (Kind::Else, Kind::If) => {
             let (rest, chained) = rest.skip(1).nested(conditional)?;
-            (rest, Some(stmts::block_of(chained)))
+            (rest, Some(chained.into()))
         }
         (Kind::Else, _) => {
             let (rest, block) = stmts::block(rest.skip(1), "or `if` after `else`")?;

@@ -72,6 +72,10 @@ fn use_item(i: Tokens<'_>) -> Res<'_, Use> {
             (rest, UsePath::Builtin(segments))
         }
     };
+    if matches!(rest.kind(), Kind::Dot | Kind::Slash) {
+        let error = rest.expected(code::EXPECTED_TOKEN, "`;`");
+        return rest.fail(error.help("a file stands in quotes: `use \"lib/tiles.weft\";`"));
+    }
     (rest, ()) = rest.semicolon("`use`")?;
     Ok((rest, Use { path, span: rest.since(i) }))
 }

@@ -8,6 +8,8 @@ mod items;
 mod stmts;
 mod types;
 
+pub(crate) use exprs::{ESCAPES, infix};
+
 use crate::ast::{Expr, File, Ident};
 use crate::codes::syntax as code;
 use crate::lexer::{self, Kind, Token, clip};
@@ -250,8 +252,7 @@ impl<'a> Tokens<'a> {
     /// An error at the next token: `expected WHAT, found ...`.
     fn expected(self, code: Code, what: &str) -> Diagnostic {
         let found = format!("expected {what}, found {}", self.found());
-        let label = if self.kind().is_keyword() { "a keyword".into() } else { format!("expected {what}") };
-        Diagnostic::error(code, self.span(), found).label(label)
+        Diagnostic::error(code, self.span(), found).label(format!("expected {what}"))
     }
 
     /// A token that has to stand here; `place` says where that is: `after the condition`.
@@ -275,16 +276,13 @@ impl<'a> Tokens<'a> {
             return Ok((self.skip(1), ()));
         }
         let (before, here) = (self.end_before(), self.first());
-        let message = format!("missing `;` after {what}, found {}", self.found());
-        let error = match self.kind() {
-            Kind::DotDot => Diagnostic::error(code::STRAY_RANGE, self.span(), "a range can not stand here")
-                .label("of this range")
-                .help("ranges stand in `for i in a..b` and in an index, `t[a..b]`"),
-            _ => {
-                Diagnostic::error(code::MISSING_SEMICOLON, Span::new(self.ctx.file, before, before), message)
-                    .label("expected `;` here")
-                    .help(format!("end {what} with `;`"))
-            }
+        let error = if here.kind == Kind::DotDot {
+            stray_range(self)
+        } else {
+            let message = format!("missing `;` after {what}, found {}", self.found());
+            Diagnostic::error(code::MISSING_SEMICOLON, Span::new(self.ctx.file, before, before), message)
+                .label("expected `;` here")
+                .help(format!("end {what} with `;`"))
         };
         let gap = self.ctx.text.get(before as usize..here.start as usize).unwrap_or_default();
         if gap.contains('\n') || here.kind == Kind::RBrace || starts_stmt(here.kind) || starts_item(here.kind)
@@ -300,10 +298,12 @@ impl<'a> Tokens<'a> {
         match ident(self) {
             Err(nom::Err::Error(_)) => {
                 let error = self.expected(code::EXPECTED_NAME, &format!("the name {what}"));
-                self.fail(if self.kind() == Kind::Underscore {
-                    error.help("`_` is not a name; write `_x` for a name that is not used")
-                } else {
-                    error
+                self.fail(match self.kind() {
+                    Kind::Underscore => {
+                        error.help("`_` is not a name; write `_x` for a name that is not used")
+                    }
+                    kind if kind.is_keyword() => error.label("a keyword").help("choose another name"),
+                    _ => error,
                 })
             }
             named => named,
@@ -389,13 +389,16 @@ fn list<'a, T>(
 
 /// An error here, because something else stands where `open` could be closed.
 fn unclosed(i: Tokens<'_>, open: Token, what: &str) -> Diagnostic {
-    let error = i.expected(code::UNCLOSED, what).related(i.span_of(open), "opened here");
-    let error = Diagnostic { label: format!("expected {what}"), ..error };
     if i.kind() == Kind::DotDot {
-        error.help("a range stands in `for i in a..b` and in an index, `t[a..b]`")
-    } else {
-        error
+        return stray_range(i);
     }
+    i.expected(code::UNCLOSED, what).related(i.span_of(open), "opened here")
+}
+
+fn stray_range(i: Tokens<'_>) -> Diagnostic {
+    Diagnostic::error(code::STRAY_RANGE, i.span(), "a range can not stand here")
+        .label("of this range")
+        .help("ranges stand in `for i in a..b` and in an index, `t[a..b]`")
 }
 
 /// The token at which a parser that began at `start` gave up.

@@ -85,8 +85,9 @@ fn nested_item(i: Tokens<'_>) {
 }
 
 fn open_block(i: Tokens<'_>, open: Tokens<'_>) -> Diagnostic {
-    let error = i.expected(code::UNCLOSED, "`}`").related(open.span(), "this block is not closed");
-    Diagnostic { label: "expected `}` before this".into(), ..error }
+    i.expected(code::UNCLOSED, "`}`")
+        .label("expected `}` before this")
+        .related(open.span(), "this block is not closed")
 }
 
 /// Where the next statement may begin after one that failed at token `at`: behind its `;` or its block, or at a
@@ -193,29 +194,10 @@ fn if_stmt(i: Tokens<'_>) -> Res<'_, Piece> {
         let rest = rest.skip(1);
         return Ok((rest, Piece::Stmt(stmt(i, rest, StmtKind::Expr(value)))));
     }
-    if rest.kind() == Kind::RBrace && has_value(&value) {
+    if rest.kind() == Kind::RBrace && value.has_value() {
         return Ok((rest, Piece::Value(value)));
     }
     Ok((rest, Piece::Stmt(stmt(i, rest, StmtKind::Expr(value)))))
-}
-
-/// Whether a conditional has blocks that end in a value. Only the last of an `else if` chain can be without.
-fn has_value(conditional: &Expr) -> bool {
-    match &conditional.kind {
-        ExprKind::If { then, otherwise, .. } => {
-            then.value.is_some() || otherwise.as_ref().is_some_and(|block| block.value.is_some())
-        }
-        _ => true,
-    }
-}
-
-/// The block that `else if ...` stands for.
-pub(super) fn block_of(conditional: Expr) -> Block {
-    if has_value(&conditional) {
-        return Block { stmts: Vec::new(), value: Some(Box::new(conditional)) };
-    }
-    let span = conditional.span;
-    Block { stmts: vec![Stmt { kind: StmtKind::Expr(conditional), span }], value: None }
 }
 
 fn assignment_or_expr(i: Tokens<'_>) -> Res<'_, Piece> {

@@ -1,0 +1,130 @@
+//! Diagnostics as people read them: message, source with the places marked, help.
+
+use crate::source::SourceMap;
+use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
+use std::ops::Range;
+use weft_ir::diag::{Diagnostic, Severity, Span};
+
+/// Whether the text carries ANSI colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Color {
+    /// Plain text.
+    Never,
+    /// With escape sequences, for a terminal.
+    Always,
+}
+
+/// Columns of the longest line; source lines that are longer are shown in part.
+const WIDTH: usize = 120;
+
+/// The most bytes of a file that are laid out for one diagnostic. Places farther apart get an excerpt each, and
+/// of a single line that is longer a piece is shown.
+const EXCERPT: usize = 32 << 10;
+
+/// Bytes shown on either side of a place in a line longer than [`EXCERPT`].
+const CONTEXT: usize = 60;
+
+/// One paragraph a diagnostic, in the given order, an empty line between.
+pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, color: Color) -> String {
+    let renderer = match color {
+        Color::Never => Renderer::plain(),
+        Color::Always => Renderer::styled(),
+    };
+    let renderer = renderer.term_width(WIDTH);
+    let paragraphs =
+        diagnostics.iter().map(|diagnostic| renderer.render(&[group(diagnostic, sources)]) + "\n");
+    paragraphs.collect::<Vec<_>>().join("\n")
+}
+
+fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Group<'a> {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let title = level.primary_title(&diagnostic.message).id(diagnostic.code.to_string());
+    let help = diagnostic.help.iter().map(|help| Level::HELP.message(help).into());
+    title.elements(excerpts(diagnostic, sources).into_iter().chain(help))
+}
+
+/// A place of a diagnostic.
+struct Place<'a> {
+    span: Span,
+    label: &'a str,
+    kind: AnnotationKind,
+}
+
+/// The source text that a diagnostic speaks of: an excerpt a file, that of the primary place first.
+fn excerpts<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Element<'a>> {
+    let primary = Place { span: diagnostic.span, label: &diagnostic.label, kind: AnnotationKind::Primary };
+    let related = diagnostic.related.iter();
+    let related = related.map(|(span, label)| Place { span: *span, label, kind: AnnotationKind::Context });
+    let mut files: Vec<Vec<Place<'a>>> = Vec::new();
+    for place in std::iter::once(primary).chain(related) {
+        match files.iter_mut().find(|file| file[0].span.file == place.span.file) {
+            Some(file) => file.push(place),
+            None => files.push(vec![place]),
+        }
+    }
+    let mut elements = Vec::new();
+    for file in files {
+        match excerpt(&file, sources) {
+            Some(element) => elements.push(element),
+            None => elements.extend(file.iter().flat_map(|place| alone(place, sources))),
+        }
+    }
+    elements
+}
+
+/// One excerpt with all places of a file, if they are near each other.
+fn excerpt<'a>(places: &[Place<'a>], sources: &'a SourceMap) -> Option<Element<'a>> {
+    let all = places.iter().fold(Span::NONE, |all, place| all.to(place.span));
+    let (lines, first) = sources.lines_of(all)?;
+    let nothing_to_mark =
+        places.iter().all(|place| place.label.is_empty() && place.span.start == place.span.end);
+    if lines.len() > EXCERPT || nothing_to_mark {
+        return None;
+    }
+    let marks = places.iter().filter_map(|place| {
+        let bytes = sources.bytes_of(place.span)?;
+        Some(mark(place, bytes.start - lines.start..bytes.end - lines.start))
+    });
+    let source = sources.text(all.file)?.get(lines.clone())?;
+    let snippet = Snippet::source(source).path(sources.name(all.file)).line_start(first as usize);
+    Some(snippet.annotations(marks).into())
+}
+
+fn mark<'a>(place: &Place<'a>, bytes: Range<usize>) -> Annotation<'a> {
+    let mark = place.kind.span(bytes);
+    if place.label.is_empty() { mark } else { mark.label(place.label) }
+}
+
+/// A place by itself: its lines, or a piece of them if they are very long, or only where it is.
+fn alone<'a>(place: &Place<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
+    if let Some(element) = excerpt(std::slice::from_ref(place), sources) {
+        return vec![element];
+    }
+    let (Some(at), Some(name)) = (sources.line_column(place.span), sources.name(place.span.file)) else {
+        return Vec::new();
+    };
+    let origin = Origin::path(name).line(at.line as usize).char_column(at.column as usize);
+    let mut elements = vec![origin.into()];
+    if !place.label.is_empty() {
+        elements.extend(piece(place, sources, at.line));
+    }
+    elements
+}
+
+fn piece<'a>(place: &Place<'a>, sources: &'a SourceMap, line: u32) -> Option<Element<'a>> {
+    let text = sources.text(place.span.file)?;
+    let bytes = sources.bytes_of(place.span)?;
+    let before = &text[text.ceil_char_boundary(bytes.start.saturating_sub(CONTEXT))..bytes.start];
+    let before = before.rsplit('\n').next().unwrap_or_default();
+    let after = &text[bytes.start..text.floor_char_boundary(bytes.start + CONTEXT)];
+    let after = after.split('\n').next().unwrap_or_default();
+    let start = ELLIPSIS.len() + before.len();
+    let marked = start..start + after.len().min(bytes.len());
+    let source = format!("{ELLIPSIS}{before}{after}{ELLIPSIS}");
+    Some(Snippet::source(source).line_start(line as usize).annotation(mark(place, marked)).into())
+}
+
+const ELLIPSIS: &str = "...";

@@ -160,7 +160,10 @@ impl Kernel {
         let (min, max, div) = match self.op(value) {
             Op::Const { value: Constant::Int(n) } => return Some(Int::from(*n)),
             Op::Index { expr } => return Some(expr.clone()),
-            Op::Param { index } => (1, None, self.params.get(*index as usize).map_or(1, |p| p.div)),
+            Op::Param { index } => match self.params.get(*index as usize) {
+                Some(Param { kind: ParamKind::MyPe { .. }, .. }) => open(0),
+                param => (1, None, param.map_or(1, |p| p.div)),
+            },
             Op::NPes { .. } => open(1),
             Op::MyPe { .. } => open(0),
             Op::LoopVar { min, max, div } => (*min, (*max != i64::MAX).then_some(*max), *div),

@@ -427,9 +427,9 @@ ops! {
         value: Value,
     }
     // ---- addresses (made by lowering) --------------------------------------------------------------------
-    /// The address `bytes` further on.
+    /// The address `bytes` further on. Result: a pointer to the same space.
     pure PtrAdd = "ptr_add" {
-        /// Pointer.
+        /// Pointer; or a tensor (a parameter, shared memory) or barrier, for its first byte.
         ptr: Value,
         /// Signed byte offset (`i64`).
         bytes: Value,

@@ -98,9 +98,11 @@ pub fn result_type(k: &Kernel, op: &Op, given: &Type) -> Rule {
         },
         Op::PtrAdd { ptr, bytes } => {
             rule.same(*bytes, &Type::Scalar(Scalar::I64), "byte offset")?;
-            match k.ty(*ptr) {
-                Type::Pointer(_) => Ok(k.ty(*ptr).clone()),
-                other => fail(MISMATCH, format!("expected a pointer, found {other}")),
+            // A tensor or barrier stands for the address of its first byte.
+            match (k.ty(*ptr).space(), k.ty(*ptr)) {
+                (Some(space), _) => Ok(Type::Pointer(space)),
+                (_, Type::Barrier) => Ok(Type::Pointer(Space::Symmetric)),
+                (_, other) => fail(MISMATCH, format!("expected a pointer, found {other}")),
             }
         }
         Op::IntToPtr { a } => {

@@ -173,8 +173,7 @@ impl Row {
 
     /// The least version of PTX on a target, if the row is for it.
     fn min_ptx(&self, target: Target) -> Option<PtxVersion> {
-        let (ptx, specs) = self.needs.as_ref().ok()?;
-        specs.iter().any(|spec| spec.has(target)).then(|| target.min_ptx().max(*ptx))
+        self.targets.iter().any(|spec| spec.has(target)).then(|| target.min_ptx().max(self.ptx))
     }
 }
 
@@ -188,7 +187,7 @@ pub fn check(form: &Form, target: Target) -> Result<Legal, Illegal> {
 
 pub(crate) fn find(form: &Form, target: Target) -> Option<Legal> {
     let family = tables().family(form.instr)?;
-    let rows = family.rows.iter().filter(|row| row.has(form));
+    let rows = family.rows.iter().filter(|row| row.refused.is_none() && row.has(form));
     let (min_ptx, row) =
         rows.filter_map(|row| Some((row.min_ptx(target)?, row))).min_by_key(|(ptx, _)| *ptx)?;
     Some(Legal { form: *form, family, row, min_ptx })
@@ -205,11 +204,12 @@ fn diagnose(form: &Form, target: Target) -> Illegal {
     let Some(family) = tables().family(form.instr) else {
         return illegal(Rule::Target, Vec::new());
     };
-    let here: Vec<&Row> = family.rows.iter().filter(|row| row.has(form)).collect();
-    if let Some(why) = here.iter().find_map(|row| row.needs.as_ref().err()) {
-        return illegal(Rule::Refused, vec![*why]);
+    let (refused, rows): (Vec<&Row>, Vec<&Row>) = family.rows.iter().partition(|row| row.refused.is_some());
+    let here = |row: &&&Row| row.has(form) && row.min_ptx(target).is_some();
+    if let Some(why) = refused.iter().find(here).and_then(|row| row.refused) {
+        return illegal(Rule::Refused, vec![why]);
     }
-    if !here.is_empty() {
+    if rows.iter().any(|row| row.has(form)) {
         let targets = Target::all().filter(|t| find(form, *t).is_some()).map(Target::name);
         return illegal(Rule::Target, targets.collect());
     }
@@ -220,33 +220,28 @@ fn diagnose(form: &Form, target: Target) -> Illegal {
             return illegal(Rule::Column(column), expected);
         }
     }
-    let mut rows: Vec<&Row> = family.rows.iter().filter(|row| row.min_ptx(target).is_some()).collect();
+    let mut left: Vec<&Row> = rows.iter().copied().filter(|row| row.min_ptx(target).is_some()).collect();
     for column in NARROW {
-        let narrower: Vec<&Row> = rows.iter().copied().filter(|row| row.allows(form, column)).collect();
+        let narrower: Vec<&Row> = left.iter().copied().filter(|row| row.allows(form, column)).collect();
         if narrower.is_empty() {
-            let mask = rows.iter().fold(0, |mask, row| mask | row.masks[column as usize]);
+            let mask = left.iter().fold(0, |mask, row| mask | row.masks[column as usize]);
             let expected = column.words().iter().enumerate().filter(|(i, _)| mask >> i & 1 == 1);
             let expected: Vec<_> = expected.map(|(_, word)| *word).collect();
             if expected.is_empty() {
-                let targets =
-                    Target::all().filter(|t| family.rows.iter().any(|row| row.min_ptx(*t).is_some()));
+                let targets = Target::all().filter(|t| rows.iter().any(|row| row.min_ptx(*t).is_some()));
                 return illegal(Rule::Target, targets.map(Target::name).collect());
             }
             return illegal(Rule::Column(column), expected);
         }
-        rows = narrower;
+        left = narrower;
     }
     illegal(Rule::Target, Vec::new())
 }
 
 /// Every form that some target has, semantics and scopes included, in the order of the tables.
 pub fn legal_forms() -> impl Iterator<Item = Form> {
-    families().iter().flat_map(|family| family.rows.iter().map(move |row| (family, row))).flat_map(
-        |(family, row)| {
-            let row_forms = if row.needs.is_ok() { expand(family, row) } else { Vec::new() };
-            row_forms.into_iter()
-        },
-    )
+    let rows = families().iter().flat_map(|family| family.rows.iter().map(move |row| (family, row)));
+    rows.filter(|(_, row)| row.refused.is_none()).flat_map(|(family, row)| expand(family, row))
 }
 
 /// Every combination of a row's words.

@@ -1,6 +1,6 @@
 //! docs/multimem.md, from the tables.
 
-use crate::form::Form;
+use crate::form::{Column, Form};
 use crate::table::{Family, carriers, families};
 use crate::target::{PtxVersion, Target};
 use crate::words::Instr;
@@ -46,21 +46,24 @@ fn codes(cell: &str) -> String {
 fn family(out: &mut String, family: &Family) {
     let (section, anchor) = family.manual;
     let template = family.template;
-    out.push_str(&format!("## {}\n\n`{template}`\n\n[PTX ISA {section}]({MANUAL}{anchor})", family.instr));
+    out.push_str(&format!("## {}\n\n`{template}`\n\n[PTX ISA 9.3, {section}]({MANUAL}{anchor})", family.instr));
     if !family.covers_all {
         out.push_str("; the rows are what the compiler uses, not all there is");
     }
     out.push_str(".\n\n");
-    let (refused, rows): (Vec<&[&str; 9]>, Vec<_>) =
-        family.lines.iter().partition(|cells| cells[8].starts_with("refused:"));
+    let (refused, rows): (Vec<&[&str; 10]>, Vec<_>) =
+        family.lines.iter().partition(|cells| !cells[9].is_empty());
     let columns = ["op", "type", "vec", "acc", "semantics", "scope", "extra", "PTX", "targets"];
     // A column that says nothing in any row is left out.
     let kept: Vec<usize> = (0..9).filter(|i| rows.iter().any(|cells| cells[*i] != "-")).collect();
     let head: Vec<&str> = kept.iter().map(|i| columns[*i]).collect();
     table(out, &head, rows.iter().map(|cells| kept.iter().map(|i| codes(cells[*i])).collect()));
+    if family.ignores == Some(Column::Acc) {
+        out.push_str("ptxas takes and ignores `.acc` here; it is refused.\n\n");
+    }
     for cells in refused {
         let [op, ty, vec, ..] = cells.map(codes);
-        let why = cells[8].trim_start_matches("refused:").trim();
+        let why = cells[9].trim_start_matches("refused:").trim();
         out.push_str(&format!("Refused: {op} of {ty} with {vec}: {why}.\n\n"));
     }
 }

@@ -23,8 +23,10 @@ pub struct Family {
     pub default: Option<Sem>,
     /// Whether what no row allows is no PTX at all.
     pub covers_all: bool,
-    /// The rows as written: op, type, vec, acc, sem, scope, extra, least PTX, targets.
-    pub lines: Vec<[&'static str; 9]>,
+    /// A column whose words ptxas ignores here, though no row has any.
+    pub ignores: Option<Column>,
+    /// The rows as written: op, type, vec, acc, sem, scope, extra, least PTX, targets, why refused.
+    pub lines: Vec<[&'static str; 10]>,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -33,8 +35,10 @@ pub(crate) struct Row {
     pub masks: [Mask; COLUMNS],
     /// A modifier that goes with the row.
     pub extra: &'static str,
-    /// Least version and targets; `Err`: why we refuse what ptxas accepts.
-    pub needs: Result<(PtxVersion, Vec<TargetSpec>), &'static str>,
+    pub ptx: PtxVersion,
+    pub targets: Vec<TargetSpec>,
+    /// Why these are illegal although ptxas takes them.
+    pub refused: Option<&'static str>,
 }
 
 /// Which type carries another's data, see `carriers.table`.
@@ -135,6 +139,7 @@ fn read_families(text: &'static str, targets: &Targets, out: &mut Vec<Family>) -
                 template: "",
                 default: None,
                 covers_all: false,
+                ignores: None,
                 lines: Vec::new(),
                 rows: Vec::new(),
             });
@@ -145,6 +150,7 @@ fn read_families(text: &'static str, targets: &Targets, out: &mut Vec<Family>) -
             "manual" => family.manual = value.split_once(' ').unwrap_or((value, "")),
             "ptx" => family.template = value,
             "covers" => family.covers_all = value == "all",
+            "ignores" if value == "acc" => family.ignores = Some(Column::Acc),
             "default" => {
                 family.default = Some(Sem::parse(value).ok_or_else(|| line.error("semantics"))?);
             }
@@ -155,20 +161,18 @@ fn read_families(text: &'static str, targets: &Targets, out: &mut Vec<Family>) -
 }
 
 fn read_row(line: Line, targets: &Targets, family: &mut Family) -> Result<(), TableError> {
-    let cells: [&'static str; 9] = line.cells()?;
+    let cells: [&'static str; 10] = match line.text.matches('|').count() {
+        8 => pad(line.cells::<9>()?),
+        _ => line.cells()?,
+    };
     let mut masks = [0; COLUMNS];
     for (mask, (column, cell)) in masks.iter_mut().zip(Column::ALL.iter().zip(cells)) {
         *mask = column.mask(cell).ok_or_else(|| line.error("words of the column"))?;
     }
-    let [.., extra, ptx, target] = cells;
-    let needs = match target.strip_prefix("refused:") {
-        Some(why) => Err(why.trim()),
-        None => {
-            let ptx = ptx.parse().map_err(|_| line.error("a PTX version"))?;
-            let specs = target.split_whitespace().map(|word| TargetSpec::parse(word, targets));
-            Ok((ptx, specs.collect::<Option<_>>().ok_or_else(|| line.error("targets"))?))
-        }
-    };
+    let [.., extra, ptx, specs, note] = cells;
+    let ptx = ptx.parse().map_err(|_| line.error("a PTX version"))?;
+    let specs = specs.split_whitespace().map(|word| TargetSpec::parse(word, targets));
+    let specs: Vec<TargetSpec> = specs.collect::<Option<_>>().ok_or_else(|| line.error("targets"))?;
     family.lines.push(cells);
     // Weak accesses have no scope, the others need one: two rows where a line speaks of both.
     let (sem, scope) = (Column::Sem as usize, Column::Scope as usize);
@@ -178,10 +182,16 @@ fn read_row(line: Line, targets: &Targets, family: &mut Family) -> Result<(), Ta
             let mut masks = masks;
             (masks[sem], masks[scope]) = (sems, scopes);
             let extra = if extra == "-" { "" } else { extra };
-            family.rows.push(Row { masks, extra, needs: needs.clone() });
+            let refused = note.strip_prefix("refused:").map(str::trim);
+            family.rows.push(Row { masks, extra, ptx, targets: specs.clone(), refused });
         }
     }
     Ok(())
+}
+
+/// With an empty cell behind.
+fn pad(cells: [&'static str; 9]) -> [&'static str; 10] {
+    std::array::from_fn(|i| cells.get(i).copied().unwrap_or_default())
 }
 
 fn read_carrier(line: Line) -> Result<Carrier, TableError> {

@@ -114,11 +114,20 @@ fn fill(
     out
 }
 
-/// The instruction up to its operands; of an illegal form without the row's extra modifier.
+/// The instruction up to its operands. Of an illegal form without the row's extra modifier, and with those that
+/// the template has no place for at the end.
 pub(crate) fn mnemonic(family: &Family, form: &Form) -> String {
     let row = family.rows.iter().find(|row| row.has(form));
     let mut text = fill(family, row, form, |_, _| {});
     text.truncate(text.find(' ').unwrap_or(text.len()));
+    for name in ["sem", "scope", "op", "acc", "vec"] {
+        let has_place = |piece| matches!(piece, Piece::Modifier(place) if place == name);
+        let word = modifier(name, family, row, form);
+        if !word.is_empty() && !pieces(family.template).any(has_place) {
+            text.push('.');
+            text.push_str(word);
+        }
+    }
     text
 }
 

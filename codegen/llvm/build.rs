@@ -1,0 +1,118 @@
+//! Finds and links LLVM 22: the one inside the Rust toolchain (`rust-llvm`), or the system's (`system-llvm`).
+//! Neither llvm-sys nor inkwell link by themselves here (`no-llvm-linking`).
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const MAJOR: &str = "22";
+
+/// What to link, and where it lies (link time and run time).
+struct Llvm {
+    directory: PathBuf,
+    name: String,
+}
+
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed=build.rs");
+    for variable in ["RUSTC", "PATH", PREFIX] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    let has = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    let found = if has("SYSTEM_LLVM") {
+        system_llvm()
+    } else if has("RUST_LLVM") {
+        rust_llvm()
+    } else {
+        Err("no LLVM is chosen; enable one of the features `rust-llvm` (default) and `system-llvm`".into())
+    };
+    match found {
+        Ok(Llvm { directory, name }) => {
+            let directory = directory.display();
+            println!("cargo::rustc-link-search=native={directory}");
+            println!("cargo::rustc-link-lib=dylib={name}");
+            // For this package's tests; a dependent adds it to its own binaries (see the root build.rs).
+            println!("cargo::rustc-link-arg=-Wl,-rpath,{directory}");
+            println!("cargo::metadata=LIBDIR={directory}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            for line in message.lines() {
+                println!("cargo::error={line}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `libLLVM-22-rust-1.95.0-stable.so` of `rustc`'s own library folder.
+fn rust_llvm() -> Result<Llvm, String> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let sysroot = output(Command::new(&rustc).args(["--print", "sysroot"]))?;
+    let directory = Path::new(&sysroot).join("lib");
+    let entries = std::fs::read_dir(&directory).map_err(|e| format!("cannot list {directory:?}: {e}"))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|file| Some(file.strip_prefix("lib")?.strip_suffix(".so")?.to_owned()))
+        .filter(|name| name.starts_with("LLVM-"))
+        .collect();
+    names.sort();
+    match names.iter().find(|name| name.starts_with(&format!("LLVM-{MAJOR}-rust-"))) {
+        Some(name) => Ok(Llvm { directory, name: name.clone() }),
+        None => {
+            let found = if names.is_empty() { "none".into() } else { names.join(", ") };
+            let version = output(Command::new(&rustc).arg("--version")).unwrap_or_default();
+            Err(format!(
+                "found no libLLVM-{MAJOR}-rust-*.so in {} (found: {found}; {version})\n\
+                 Rust's own LLVM must be version {MAJOR} and a shared library, as rustup's toolchain 1.95.0 for Linux has it.\n\
+                 Do `rustup toolchain install 1.95.0`, or install LLVM {MAJOR} (Debian: `apt install llvm-{MAJOR}-dev`) and build with \
+                 `--no-default-features --features system-llvm`.",
+                directory.display()
+            ))
+        }
+    }
+}
+
+const PREFIX: &str = "LLVM_SYS_221_PREFIX";
+
+/// The LLVM of `LLVM_SYS_221_PREFIX`, `llvm-config-22` or `llvm-config`, whichever is the first there.
+fn system_llvm() -> Result<Llvm, String> {
+    let candidates = match env::var_os(PREFIX) {
+        Some(prefix) => vec![Path::new(&prefix).join("bin/llvm-config")],
+        None => vec![format!("llvm-config-{MAJOR}").into(), "llvm-config".into()],
+    };
+    let help = format!(
+        "Do `apt install llvm-{MAJOR}-dev` (or your system's like), or set {PREFIX} to the folder of an LLVM {MAJOR}, \
+         or build with the feature `rust-llvm` instead, which needs no LLVM installed."
+    );
+    let mut found = Vec::new();
+    for config in &candidates {
+        let Ok(version) = output(Command::new(config).arg("--version")) else { continue };
+        if version.split('.').next() != Some(MAJOR) {
+            found.push(format!("{} is of LLVM {version}", config.display()));
+            continue;
+        }
+        let libs = output(Command::new(config).args(["--link-shared", "--libs"]))
+            .map_err(|e| format!("LLVM {version} has no shared library: {e}\n{help}"))?;
+        let directory = output(Command::new(config).arg("--libdir"))?.into();
+        let name = libs.split_whitespace().find_map(|word| word.strip_prefix("-l"));
+        let name = name.ok_or_else(|| format!("{} names no library: {libs}\n{help}", config.display()))?;
+        return Ok(Llvm { directory, name: name.to_owned() });
+    }
+    if found.is_empty() {
+        let tried: Vec<_> = candidates.iter().map(|c| c.display().to_string()).collect();
+        found.push(format!("tried {}", tried.join(", ")));
+    }
+    Err(format!("found no LLVM {MAJOR}: {}\n{help}", found.join(", ")))
+}
+
+/// What a command prints.
+fn output(command: &mut Command) -> Result<String, String> {
+    let out = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if out.status.success() {
+        Ok(text(&out.stdout))
+    } else {
+        Err(format!("{command:?} failed: {}", text(&out.stderr)))
+    }
+}

@@ -39,7 +39,8 @@ fn versions() -> impl DoubleEndedIterator<Item = PtxVersion> {
 
 /// Says it past the test harness, which keeps back what passing tests print.
 fn say(text: &str) {
-    writeln!(std::io::stdout(), "{text}").unwrap();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").unwrap();
 }
 
 /// The highest version that the ptxas of this machine knows; none without ptxas.

@@ -17,7 +17,13 @@ no scope, every other one needs one. PTX is the least `.version`; a target's own
 table, may be higher. Targets: `sm_90+` is that number or a higher one with any suffix; `sm_100f+` is a target
 with suffix `a` or `f`, of the same family, with that number or a higher one; a bare name is that target alone.
 
-Every row is assembled with ptxas by `tests/isa_ptxas.rs`, for every semantics and scope.
+In a template `{d}` stands for results, `{b}` for data, `{a}` for the global address (a multimem address where
+the instruction is `multimem`), `{s}` for a shared address, `{n}` for bytes; a vector's registers go in braces. An
+address is a multiple of the bytes that one access moves. `acc` is the precision of the sum; without it, it is
+the element's.
+
+`tests/isa_ptxas.rs` assembles every row with ptxas, for every semantics and scope, and shows that ptxas rejects
+what no row allows.
 
 ";
 
@@ -46,7 +52,10 @@ fn codes(cell: &str) -> String {
 fn family(out: &mut String, family: &Family) {
     let (section, anchor) = family.manual;
     let template = family.template;
-    out.push_str(&format!("## {}\n\n`{template}`\n\n[PTX ISA 9.3, {section}]({MANUAL}{anchor})", family.instr));
+    out.push_str(&format!(
+        "### {}\n\n`{template}`\n\n[PTX ISA 9.3, {section}]({MANUAL}{anchor})",
+        family.instr
+    ));
     if !family.covers_all {
         out.push_str("; the rows are what the compiler uses, not all there is");
     }
@@ -72,12 +81,13 @@ fn family(out: &mut String, family: &Family) {
 pub fn markdown() -> String {
     let mut out = HEAD.to_owned();
     let (multimem, global): (Vec<_>, Vec<_>) = families().iter().partition(|f| f.instr.is_multimem());
+    out.push_str("## In the switch\n\n");
     multimem.iter().for_each(|f| family(&mut out, f));
-    out.push_str("# Unicast accesses that LLVM cannot print\n\n");
+    out.push_str("## Unicast accesses that LLVM cannot print\n\n");
     out.push_str("LLVM 22 has scalar atomic loads and stores, compare-and-swap and fences with semantics and scope. It has no vector of them, and it drops semantics and scope of every other read-modify-write; those are here.\n\n");
     global.iter().for_each(|f| family(&mut out, f));
 
-    out.push_str("# Types that carry others\n\n");
+    out.push_str("## Types that carry others\n\n");
     out.push_str("Where an instruction has no form for a type, another type's form may do the same.\n\n");
     let carrier_rows = carriers().iter().map(|carrier| {
         let names = |names: Vec<&str>| names.into_iter().map(code).collect::<Vec<_>>().join(" ");
@@ -97,7 +107,7 @@ pub fn markdown() -> String {
     });
     table(&mut out, &["instruction", "op", "type", "semantics", "carried by", "because"], carrier_rows);
 
-    out.push_str(&format!("# Targets\n\nLLVM 22 prints PTX up to {}. ", PtxVersion::llvm_highest()));
+    out.push_str(&format!("## Targets\n\nLLVM 22 prints PTX up to {}. ", PtxVersion::llvm_highest()));
     out.push_str("A form that needs more, or a target it does not know, has the `.version` and `.target` lines replaced after printing.\n\n");
     let fp8 = Form::new(Instr::St, crate::ElemType::E4M3x4);
     let target_rows = Target::all().map(|t| {

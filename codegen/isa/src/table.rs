@@ -222,3 +222,69 @@ pub fn families() -> &'static [Family] {
 pub fn carriers() -> &'static [Carrier] {
     &tables().carriers
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn families_of(text: &'static str) -> Result<Vec<Family>, TableError> {
+        let mut families = Vec::new();
+        read_families(text, &tables().targets, &mut families)?;
+        Ok(families)
+    }
+
+    #[test]
+    fn the_tables_are_whole() {
+        assert!(Tables::read().is_ok());
+        for instr in Instr::ALL {
+            assert_eq!(families().iter().filter(|family| family.instr == *instr).count(), 1, "{instr}");
+        }
+        for family in families() {
+            assert!(family.template.starts_with(family.instr.name()), "{}", family.instr);
+            assert!(
+                family.manual.1.contains("-instructions-") && !family.rows.is_empty(),
+                "{}",
+                family.instr
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_that_says_nothing_known_is_an_error_with_its_number() {
+        const CELLS: &str = "the same number of cells as in every row";
+        let cases = [
+            ("family nop", 1, "the name of an instruction"),
+            ("covers all", 1, "`family` first"),
+            ("family ld\n\n# x\nbogus", 4, CELLS),
+            ("family ld\nadd | u32 | -", 2, CELLS),
+            ("family ld\nadd | u33 | - | - | weak | any | - | 8.1 | sm_90+", 2, "words of the column"),
+            ("family ld\nadd | u32 | - | - | weak | any | - | 81 | sm_90+", 2, "a PTX version"),
+            ("family ld\nadd | u32 | - | - | weak | any | - | 8.1 | sm_90a+", 2, "targets"),
+            ("family ld\ndefault sc", 2, "semantics"),
+        ];
+        for (text, line, expected) in cases {
+            assert_eq!(families_of(text).err(), Some(TableError { line, expected }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_weak_and_strong_semantics_is_two() {
+        let families =
+            families_of("family ld\n- | b32 | - | - | weak acquire | sys | - | 7.8 | sm_90+").unwrap();
+        let rows: Vec<_> = families[0].rows.iter().map(|row| (row.masks[4], row.masks[5])).collect();
+        assert_eq!(rows, [(1, 1), (1 << Sem::Acquire as usize, 1 << 4)]);
+    }
+
+    /// A cold process has 50 ms to get from text to PTX; the tables must not be seen in it.
+    #[test]
+    fn reading_takes_well_under_a_millisecond() {
+        let time = || {
+            let start = std::time::Instant::now();
+            assert!(Tables::read().is_ok());
+            start.elapsed()
+        };
+        let best = (0..20).map(|_| time()).min().unwrap();
+        println!("tables read in {best:?}");
+        assert!(best.as_micros() < 1000, "{best:?}");
+    }
+}

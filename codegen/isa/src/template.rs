@@ -197,3 +197,34 @@ fn push(inputs: &mut Vec<Input>, input: Input, count: usize) -> usize {
     inputs.extend(std::iter::repeat_n(input, count));
     count
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::families;
+
+    #[test]
+    fn templates_name_only_what_there_is() {
+        for family in families() {
+            for piece in pieces(family.template) {
+                let known = match piece {
+                    Piece::Text(text) => !text.contains(['{', '}']),
+                    Piece::Modifier(name) => {
+                        ["sem", "scope", "op", "acc", "vec", "type", "extra"].contains(&name)
+                    }
+                    Piece::Operand(name) => ["d", "b", "a", "s", "n"].contains(&name),
+                };
+                assert!(known, "{}", family.template);
+            }
+        }
+    }
+
+    #[test]
+    fn an_open_brace_ends_a_template() {
+        let texts: Vec<_> = ["", "{", "a{", "{.x", "a{b}c{"]
+            .iter()
+            .map(|template| pieces(template).filter(|piece| matches!(piece, Piece::Text(_))).count())
+            .collect();
+        assert_eq!(texts, [0, 1, 2, 1, 3]);
+    }
+}

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::form::{Column, Form};
 use crate::table::{Family, Row, families, tables};
 use crate::target::{PtxVersion, Target};
+use crate::words::ElemType;
 
 /// A form that a target has. Only [`check`] makes one, and only from one is an instruction written.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ impl Rule {
             Rule::Column(Column::Sem),
             705,
             "memory semantics",
-            "loads take weak, relaxed or acquire; stores weak, relaxed or release; multimem.red relaxed or release",
+            "loads take weak, relaxed or acquire; stores weak, relaxed or release; red relaxed or release; atom relaxed, acquire, release or acq_rel",
         ),
         (
             Rule::Column(Column::Scope),
@@ -118,19 +119,16 @@ impl Illegal {
         self.rule.code()
     }
 
-    /// What to do.
+    /// What to do: a type that carries this one's data, if the target has the form with it.
     pub fn help(&self) -> String {
-        let carrier = tables().carriers.iter().find(|carrier| {
-            self.rule != Rule::Target && carrier.carries(&self.form) && {
-                let with = |ty| Form { ty, ..self.form };
-                carrier.by.iter().any(|ty| check(&with(*ty), self.target).is_ok())
+        let legal_with = |ty: &&ElemType| find(&Form { ty: **ty, ..self.form }, self.target).is_some();
+        let carriers = tables().carriers.iter().filter(|carrier| carrier.carries(&self.form));
+        for carrier in carriers.filter(|_| self.rule != Rule::Target) {
+            if let Some(ty) = carrier.by.iter().find(legal_with) {
+                return format!("use `{ty}`: {}", carrier.why);
             }
-        });
-        let general = self.rule.facts().2;
-        carrier.map_or_else(
-            || general.into(),
-            |carrier| format!("use `{}`: {}", words(carrier.by.iter().map(|ty| ty.name())), carrier.why),
-        )
+        }
+        self.rule.facts().2.into()
     }
 
     /// What stands where something else is expected.
@@ -246,7 +244,7 @@ pub fn legal_forms() -> impl Iterator<Item = Form> {
 
 /// Every combination of a row's words.
 fn expand(family: &Family, row: &Row) -> Vec<Form> {
-    let mut forms = vec![Form::new(family.instr, crate::words::ElemType::U32)];
+    let mut forms = vec![Form::new(family.instr, ElemType::U32)];
     for column in Column::ALL {
         let words: Vec<usize> =
             (0..column.words().len()).filter(|i| row.masks[*column as usize] >> i & 1 == 1).collect();

@@ -172,6 +172,9 @@ fn errors_name_the_column_and_what_it_could_be() {
         "`multimem.ld_reduce.relaxed.sys.global.add.s64` does not exist: reduction is add, expected min, max"
     );
     assert_eq!(s64.help(), "use `u64`: two's complement addition is one operation for both signs");
+    let ints = check(&Form::new(Instr::St, ElemType::U32).vec(4), hopper()).unwrap_err();
+    assert_eq!((ints.code(), ints.expected.as_slice()), (703, ["-"].as_slice()));
+    assert!(ints.help().starts_with("use `f32`: a store moves bits"), "{}", ints.help());
     let max = check(&Form { ty: ElemType::F16x2, ..red }.op(RedOp::Max), hopper()).unwrap_err();
     assert_eq!(max.rule, Rule::Refused);
 }

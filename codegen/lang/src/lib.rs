@@ -2,10 +2,11 @@
 
 pub mod ast;
 pub mod codes;
+pub mod elaborate;
 mod lexer;
 mod parser;
 pub mod print;
 pub mod render;
 pub mod source;
 
-pub use parser::{MAX_DEPTH, MAX_ERRORS, parse, parse_bytes, parse_expr};
+pub use parser::{MAX_ERRORS, MAX_HEIGHT, MAX_NESTING, parse, parse_bytes, parse_expr};

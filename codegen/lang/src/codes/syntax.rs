@@ -37,8 +37,8 @@ codes! {
     TOO_DEEP = 9, "nested too deeply",
     "const N = ----------------------------------------------------------------------------------------------\
      ------------------------------------------------1;",
-    "Parentheses, blocks, operators and chains of calls may nest 128 levels in all; each operator of a chain such \
-     as `a + b + c` is a level. Give parts of it names with `let`, or write a loop.";
+    "Parentheses, blocks, arguments and conditionals may nest 64 levels deep, and a chain such as `a + b + c` or \
+     `x.f().g()` may have 128 links less those levels. Give parts of it names with `let`, or write a loop.";
 
     EXPECTED_ITEM = 10, "expected an item", "let n = 4;",
     "A file is a sequence of `kernel`, `fn`, `const` and `use`. Statements stand inside the braces of a kernel or \

@@ -1,13 +1,12 @@
 //! Expressions, by precedence climbing.
 
-use super::{Res, Tokens, ident, list, stmts, token, types, unclosed};
+use super::{Res, Tokens, ident, list, stmts, token, types};
 use crate::ast::{BinOp, Expr, ExprKind, UnOp};
-use crate::codes::syntax as code;
 use crate::lexer::Kind;
 use nom::Parser;
 use nom::branch::alt;
+use nom::combinator::value;
 use std::sync::Arc;
-use weft_ir::diag::Diagnostic;
 
 /// Infix operators and how tightly they bind. Operators of one level group from the left.
 const INFIX: &[(Kind, BinOp, u8)] = &[
@@ -63,11 +62,7 @@ fn layout(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
     let (rest, stride) = rest.skip(1).nested(|i| binary(i, min))?;
     let (rest, ()) = rest.on_top()?;
     if rest.kind() == Kind::Colon {
-        return rest.fail(
-            Diagnostic::error(code::CHAINED_LAYOUT, rest.span(), "`:` does not chain")
-                .label("a second `:`")
-                .help("a layout is `shape:stride`; tuples hold several modes: `(4, 2):(2, 1)`"),
-        );
+        return rest.chained_layout();
     }
     Ok((rest, node(i, rest, ExprKind::Layout(Box::new(shape), Box::new(stride)))))
 }
@@ -77,12 +72,7 @@ fn binary(i: Tokens<'_>, min: u8) -> Res<'_, Expr> {
     while let Some((&(_, op, level), operand)) = infix_here(rest).filter(|(row, _)| row.2 >= min) {
         let (after, right) = operand.nested(|i| binary(i, level + 1))?;
         if level == COMPARISON && infix_here(after).is_some_and(|(row, _)| row.2 == COMPARISON) {
-            return after.fail(
-                Diagnostic::error(code::CHAINED_COMPARISON, after.span(), "comparisons do not chain")
-                    .label("a second comparison")
-                    .related(rest.span(), "the first one")
-                    .help("write `a < b && b < c`; arguments of a generic call `f<n>(x)` are names and whole numbers"),
-            );
+            return after.chained_comparison(rest);
         }
         rest.on_top()?;
         rest = after;
@@ -141,14 +131,7 @@ fn postfix(i: Tokens<'_>) -> Res<'_, Expr> {
         (rest, kind) = match rest.kind() {
             Kind::Dot => method(rest.skip(1), value)?,
             Kind::LBracket => index(rest.skip(1), value)?,
-            Kind::LParen => {
-                return rest.fail(
-                    Diagnostic::error(code::NOT_CALLABLE, rest.span(), "only a name can be called")
-                        .label("a call")
-                        .related(value.span, "this is a value")
-                        .help("write `f(x)` or `x.f()`; if no call is meant, an operator is missing here"),
-                );
-            }
+            Kind::LParen => return rest.not_callable(value.span),
             _ => return Ok((rest, value)),
         };
         rest.on_top()?;
@@ -161,19 +144,13 @@ fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
     let (rest, generics) = match rest.kind() {
         Kind::Lt => match types::generic_args(rest) {
             Ok(list) => list,
-            Err(stop) => return stop.fail(bad_generic(stop, rest)),
+            Err(stop) => return stop.bad_generic(rest),
         },
         _ => (rest, Vec::new()),
     };
     let (rest, _) = rest.need(Kind::LParen, "after the name of a method")?;
     let (rest, args) = types::args(rest)?;
     Ok((rest, ExprKind::Method { recv: Box::new(recv), name, generics, args }))
-}
-
-fn bad_generic(stop: Tokens<'_>, open: Tokens<'_>) -> Diagnostic {
-    stop.expected(code::GENERIC_ARGUMENT, "names and whole numbers between `<` and `>`, then `(`")
-        .related(open.span(), "generic arguments begin here")
-        .help("give anything longer a name with `let` first")
 }
 
 fn index(i: Tokens<'_>, base: Expr) -> Res<'_, ExprKind> {
@@ -186,44 +163,33 @@ fn index(i: Tokens<'_>, base: Expr) -> Res<'_, ExprKind> {
         Ok((rest, node(i, rest, ExprKind::Range(Box::new(lo), Box::new(hi)))))
     })?;
     if indices.is_empty() {
-        return i.fail(
-            i.expected(code::EXPECTED_EXPRESSION, "an index").help("`_` takes the whole of a mode: `t[_]`"),
-        );
+        return i.no_index();
     }
     Ok((rest, ExprKind::Index { base: Box::new(base), indices }))
 }
 
 fn primary(i: Tokens<'_>) -> Res<'_, Expr> {
-    let mut leaf = alt((
-        int.map(|number| number.kind),
-        float,
-        string,
-        token(Kind::True).map(|_| ExprKind::Bool(true)),
-        token(Kind::False).map(|_| ExprKind::Bool(false)),
-        token(Kind::Underscore).map(|_| ExprKind::Underscore),
-    ));
     let (rest, kind) = match i.kind() {
         Kind::Ident => name_or_call(i)?,
         Kind::LParen => parenthesised(i.skip(1))?,
         Kind::If => return i.nested(conditional),
-        _ => match leaf.parse(i) {
-            Err(nom::Err::Error(_)) => return i.fail(no_expression(i)),
-            found => found?,
-        },
+        _ => leaf(i)?,
     };
     Ok((rest, node(i, rest, kind)))
 }
 
-fn no_expression(i: Tokens<'_>) -> Diagnostic {
-    let error = i.expected(code::EXPECTED_EXPRESSION, "an expression");
-    match i.kind() {
-        Kind::LBrace => {
-            error.help("a block stands after `if`, `else`, `for`, `while`, or the head of a function")
-        }
-        Kind::And => error.help("there are no references: pass the tensor itself"),
-        Kind::Plus => error.help("there is no prefix `+` and no `++`; to count, write `i += 1`"),
-        Kind::For | Kind::While | Kind::Let | Kind::Return => error.help("a statement has no value"),
-        _ => error,
+fn leaf(i: Tokens<'_>) -> Res<'_, ExprKind> {
+    let mut leaf = alt((
+        int.map(|number| number.kind),
+        float,
+        quoted.map(ExprKind::Str),
+        value(ExprKind::Bool(true), token(Kind::True)),
+        value(ExprKind::Bool(false), token(Kind::False)),
+        value(ExprKind::Underscore, token(Kind::Underscore)),
+    ));
+    match leaf.parse(i) {
+        Err(nom::Err::Error(_)) => i.no_expression(),
+        found => found,
     }
 }
 
@@ -256,7 +222,7 @@ fn parenthesised(i: Tokens<'_>) -> Res<'_, ExprKind> {
             })?;
             Ok((rest, ExprKind::Tuple(items)))
         }
-        _ => rest.fail(unclosed(rest, i.all[i.at - 1], "`,` or `)`")),
+        _ => rest.unclosed(i.all[i.at - 1], Kind::RParen),
     }
 }
 
@@ -289,7 +255,7 @@ pub(super) fn int(i: Tokens<'_>) -> Res<'_, Expr> {
         _ => (&text[..], 10),
     };
     let value = i64::from_str_radix(digits, base).unwrap_or_else(|_| {
-        too_large(i, "whole numbers go up to 9223372036854775807 (2^63 - 1)");
+        i.too_large("whole numbers go up to 9223372036854775807 (2^63 - 1)");
         0
     });
     Ok((rest, node(i, rest, ExprKind::Int(value))))
@@ -299,18 +265,9 @@ fn float(i: Tokens<'_>) -> Res<'_, ExprKind> {
     let (rest, number) = token(Kind::Float)(i)?;
     let value = i.text(number).replace('_', "").parse().unwrap_or(f64::INFINITY);
     if value == f64::INFINITY {
-        too_large(i, "the largest number is 1.79e308; infinity is written `inf`");
+        i.too_large("the largest number is 1.79e308; infinity is written `inf`");
     }
     Ok((rest, ExprKind::Float(value)))
-}
-
-fn too_large(i: Tokens<'_>, help: &str) {
-    let message = format!("the number {} is too large", i.found());
-    i.report(Diagnostic::error(code::NUMBER_TOO_LARGE, i.span(), message).label("too large").help(help));
-}
-
-fn string(i: Tokens<'_>) -> Res<'_, ExprKind> {
-    quoted(i).map(|(rest, text)| (rest, ExprKind::Str(text)))
 }
 
 /// What each escape stands for.
@@ -331,16 +288,7 @@ pub(super) fn quoted(i: Tokens<'_>) -> Res<'_, Arc<str>> {
         let escaped = chars.next().map_or('\\', |(_, c)| c);
         match ESCAPES.iter().find(|(name, _)| *name == escaped) {
             Some((_, meaning)) => plain.push(*meaning),
-            None => {
-                let mut span = i.span();
-                span.start += super::offset(at) + 1;
-                span.end = span.start + 1 + super::offset(escaped.len_utf8());
-                i.report(
-                    Diagnostic::error(code::UNKNOWN_ESCAPE, span, format!("unknown escape `\\{}`", escaped.escape_debug()))
-                        .label("not an escape")
-                        .help("the escapes are `\\n`, `\\t`, `\\r`, `\\0`, `\\\\` and `\\\"`; a backslash is `\\\\`"),
-                );
-            }
+            None => i.unknown_escape(at + 1, escaped),
         }
     }
     Ok((rest, plain.into()))

@@ -3,13 +3,11 @@
 use super::exprs::{expr, quoted};
 use super::{Res, Tokens, ident, list, starts_item, stmts, stopped_at, token, types};
 use crate::ast::{Attr, Const, File, Function, Item, Kernel, Use, UsePath};
-use crate::codes::syntax as code;
 use crate::lexer::Kind;
 use nom::Parser;
 use nom::branch::alt;
 use nom::combinator::opt;
 use nom::sequence::preceded;
-use weft_ir::diag::Diagnostic;
 
 /// The whole text. Reports what is wrong with each item.
 pub(super) fn file(i: Tokens<'_>) -> Res<'_, File> {
@@ -40,17 +38,8 @@ fn item(i: Tokens<'_>) -> Res<'_, Item> {
         function.map(Item::Function),
     ));
     match item.parse(i) {
-        Err(nom::Err::Error(_)) => i.fail(no_item(i)),
+        Err(nom::Err::Error(_)) => i.no_item(),
         parsed => parsed,
-    }
-}
-
-fn no_item(i: Tokens<'_>) -> Diagnostic {
-    let error = i.expected(code::EXPECTED_ITEM, "`kernel`, `fn`, `const` or `use`");
-    match i.kind() {
-        Kind::RBrace => error.help("no block is open here; remove this `}`"),
-        Kind::Let => error.help("outside of a kernel or a function, write `const` instead of `let`"),
-        _ => error.help("statements stand inside the braces of a kernel or a function"),
     }
 }
 
@@ -60,8 +49,7 @@ fn use_item(i: Tokens<'_>) -> Res<'_, Use> {
         Ok((rest, file)) => (rest, UsePath::File(file)),
         Err(_) => {
             let Ok((mut rest, first)) = ident(start) else {
-                let error = start.expected(code::EXPECTED_NAME, "a file or a library path");
-                return start.fail(error.help("write `use \"tiles.weft\";` or `use weft::collectives;`"));
+                return start.no_path();
             };
             let mut segments = vec![first];
             while rest.kind() == Kind::PathSep {
@@ -73,8 +61,7 @@ fn use_item(i: Tokens<'_>) -> Res<'_, Use> {
         }
     };
     if matches!(rest.kind(), Kind::Dot | Kind::Slash) {
-        let error = rest.expected(code::EXPECTED_TOKEN, "`;`");
-        return rest.fail(error.help("a file stands in quotes: `use \"lib/tiles.weft\";`"));
+        return rest.bare_file();
     }
     (rest, ()) = rest.semicolon("`use`")?;
     Ok((rest, Use { path, span: rest.since(i) }))
@@ -85,7 +72,7 @@ fn const_item(i: Tokens<'_>) -> Res<'_, Const> {
     let (rest, name) = rest.name("of a constant")?;
     let (rest, _) = rest.need(Kind::Assign, "and a value after the constant")?;
     let (rest, value) = expr(rest)?;
-    let (rest, ()) = rest.semicolon(&format!("`const {}`", name.name))?;
+    let (rest, ()) = rest.semicolon(format_args!("`const {name}`"))?;
     Ok((rest, Const { name, value, span: rest.since(i) }))
 }
 
@@ -96,12 +83,7 @@ fn kernel(i: Tokens<'_>) -> Res<'_, Kernel> {
     let (rest, _) = rest.need(Kind::LParen, "and parameters after the name of the kernel")?;
     let (mut head, params) = types::params(rest)?;
     for param in params.iter().filter(|param| param.ty.is_none()) {
-        let message = format!("the kernel parameter `{}` has no type", param.name.name);
-        i.ctx.report(
-            Diagnostic::error(code::PARAM_WITHOUT_TYPE, param.span, message)
-                .label("which type?")
-                .help(format!("write `{0}: symm<f32, (N):(1)>`, `{0}: i32` or the like", param.name.name)),
-        );
+        i.param_without_type(param);
     }
     let mut attrs = Vec::new();
     while head.kind() == Kind::Ident {

@@ -3,6 +3,7 @@
 //! `Fault::Reported` (nom's `Failure`) from then on; lists of statements and of items catch that, skip to a
 //! place where another can begin, and go on.
 
+mod errors;
 mod exprs;
 mod items;
 mod stmts;
@@ -18,12 +19,16 @@ use nom::IResult;
 use nom::error::{ErrorKind, ParseError};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::sync::Arc;
-use weft_ir::diag::{Code, Diagnostic, Span};
+use weft_ir::diag::{Diagnostic, Span};
 
-/// How high an AST may be: blocks, parentheses, operators, calls and conditionals that stand inside one another.
+/// How deep parentheses, blocks, arguments and conditionals may stand inside one another.
+pub const MAX_NESTING: u32 = 64;
+
+/// How high an AST may be, with the operators of chains such as `a + b + c`, each of which is a level too.
 /// Whoever walks an AST may recurse.
-pub const MAX_DEPTH: u32 = 128;
+pub const MAX_HEIGHT: u32 = 128;
 
 /// How many syntax errors one run reports.
 pub const MAX_ERRORS: usize = 20;
@@ -249,63 +254,27 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// An error at the next token: `expected WHAT, found ...`.
-    fn expected(self, code: Code, what: &str) -> Diagnostic {
-        let found = format!("expected {what}, found {}", self.found());
-        Diagnostic::error(code, self.span(), found).label(format!("expected {what}"))
-    }
-
     /// A token that has to stand here; `place` says where that is: `after the condition`.
     fn need(self, kind: Kind, place: &str) -> Res<'a, Token> {
         if self.kind() == kind {
             return Ok((self.skip(1), self.first()));
         }
-        let what = kind.text().map_or("the end of the text".into(), |text| format!("`{text}`"));
-        let mut error = self.expected(code::EXPECTED_TOKEN, &format!("{what} {place}"));
-        error.label = format!("expected {what}");
-        if kind == Kind::LBrace && self.kind() == Kind::Assign {
-            error = error.help("`=` assigns, `==` compares");
-        }
-        self.fail(error)
+        self.no_token(kind, place)
     }
 
     /// The `;` that ends `what`. If it is missing where a line ends or a block closes, says so and goes on as if
     /// it were there.
-    fn semicolon(self, what: &str) -> Res<'a, ()> {
+    fn semicolon(self, what: impl Display) -> Res<'a, ()> {
         if self.kind() == Kind::Semi {
             return Ok((self.skip(1), ()));
         }
-        let (before, here) = (self.end_before(), self.first());
-        let error = if here.kind == Kind::DotDot {
-            stray_range(self)
-        } else {
-            let message = format!("missing `;` after {what}, found {}", self.found());
-            Diagnostic::error(code::MISSING_SEMICOLON, Span::new(self.ctx.file, before, before), message)
-                .label("expected `;` here")
-                .help(format!("end {what} with `;`"))
-        };
-        let gap = self.ctx.text.get(before as usize..here.start as usize).unwrap_or_default();
-        if gap.contains('\n') || here.kind == Kind::RBrace || starts_stmt(here.kind) || starts_item(here.kind)
-        {
-            self.report(error);
-            return Ok((self, ()));
-        }
-        self.fail(error)
+        self.no_semicolon(&what)
     }
 
     /// A new name; `what` says of what: `of the variable`.
     fn name(self, what: &str) -> Res<'a, Ident> {
         match ident(self) {
-            Err(nom::Err::Error(_)) => {
-                let error = self.expected(code::EXPECTED_NAME, &format!("the name {what}"));
-                self.fail(match self.kind() {
-                    Kind::Underscore => {
-                        error.help("`_` is not a name; write `_x` for a name that is not used")
-                    }
-                    kind if kind.is_keyword() => error.label("a keyword").help("choose another name"),
-                    _ => error,
-                })
-            }
+            Err(nom::Err::Error(_)) => self.no_name(what),
             named => named,
         }
     }
@@ -315,29 +284,21 @@ impl<'a> Tokens<'a> {
         let ctx = self.ctx;
         let outer = ctx.height.replace(0);
         ctx.depth.update(|depth| depth + 1);
-        let result = if ctx.depth.get() > MAX_DEPTH { self.too_deep() } else { parser(self) };
+        let result = if ctx.depth.get() > MAX_NESTING { self.too_deep() } else { parser(self) };
         ctx.depth.update(|depth| depth - 1);
         ctx.height.update(|inner| outer.max(inner + 1));
         result
     }
 
     /// Puts a node on top of what the innermost [`Tokens::nested`] has finished, as each operator of a chain
-    /// does: `depth + height` stays within [`MAX_DEPTH`], and so does the whole tree in the end.
+    /// does: `depth + height` stays within [`MAX_HEIGHT`], and so does the whole tree in the end.
     fn on_top(self) -> Res<'a, ()> {
         self.ctx.height.update(|height| height + 1);
-        if self.ctx.depth.get() + self.ctx.height.get() > MAX_DEPTH {
-            self.too_deep()
+        if self.ctx.depth.get() + self.ctx.height.get() > MAX_HEIGHT {
+            self.too_long()
         } else {
             Ok((self, ()))
         }
-    }
-
-    fn too_deep<T>(self) -> Res<'a, T> {
-        let message = format!("nested too deeply: more than {MAX_DEPTH} levels");
-        let error = Diagnostic::error(code::TOO_DEEP, self.span(), message)
-            .label("here it becomes too deep")
-            .help("each parenthesis, block and operator of a chain is a level; name parts with `let`, or use a loop");
-        self.fail(error)
     }
 }
 
@@ -381,24 +342,9 @@ fn list<'a, T>(
         if rest.kind() == Kind::Comma {
             rest = rest.skip(1);
         } else if rest.kind() != close {
-            let close = close.text().unwrap_or_default();
-            return rest.fail(unclosed(rest, open, &format!("`,` or `{close}`")));
+            return rest.unclosed(open, close);
         }
     }
-}
-
-/// An error here, because something else stands where `open` could be closed.
-fn unclosed(i: Tokens<'_>, open: Token, what: &str) -> Diagnostic {
-    if i.kind() == Kind::DotDot {
-        return stray_range(i);
-    }
-    i.expected(code::UNCLOSED, what).related(i.span_of(open), "opened here")
-}
-
-fn stray_range(i: Tokens<'_>) -> Diagnostic {
-    Diagnostic::error(code::STRAY_RANGE, i.span(), "a range can not stand here")
-        .label("of this range")
-        .help("ranges stand in `for i in a..b` and in an index, `t[a..b]`")
 }
 
 /// The token at which a parser that began at `start` gave up.

@@ -3,13 +3,10 @@
 use super::exprs::{conditional, expr, joined};
 use super::{Res, Tokens, starts_stmt, token, types, word};
 use crate::ast::{BinOp, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
-use crate::codes::syntax as code;
 use crate::lexer::Kind;
 use nom::Parser;
-use nom::branch::alt;
 use nom::combinator::opt;
 use nom::sequence::preceded;
-use weft_ir::diag::Diagnostic;
 
 /// The assignments, and the operator that each applies first.
 const ASSIGN: &[(Kind, Option<BinOp>)] = &[
@@ -26,14 +23,6 @@ const ASSIGN: &[(Kind, Option<BinOp>)] = &[
     (Kind::ShrAssign, Some(BinOp::Shr)),
 ];
 
-/// What a block is made of.
-#[expect(clippy::large_enum_variant, reason = "lives for a moment")]
-enum Piece {
-    Stmt(Stmt),
-    /// The last expression, without `;`.
-    Value(Expr),
-}
-
 /// `{ ... }`; `place` says where it stands: `after the condition`.
 pub(super) fn block<'a>(i: Tokens<'a>, place: &str) -> Res<'a, Block> {
     let (rest, _) = i.need(Kind::LBrace, place)?;
@@ -48,22 +37,15 @@ fn block_rest<'a>(i: Tokens<'a>, open: Tokens<'a>) -> Res<'a, Block> {
         match rest.kind() {
             Kind::RBrace => return Ok((rest.skip(1), block)),
             Kind::Use | Kind::Const => {
-                nested_item(rest);
+                rest.nested_item();
                 rest = resync(rest, rest.at + 1);
                 continue;
             }
-            Kind::End | Kind::Kernel | Kind::Fn => return rest.fail(open_block(rest, open)),
+            Kind::End | Kind::Kernel | Kind::Fn => return rest.open_block(open),
             _ => {}
         }
-        match piece(rest) {
-            Ok((after, Piece::Stmt(stmt))) => {
-                block.stmts.push(stmt);
-                rest = after;
-            }
-            Ok((after, Piece::Value(value))) => {
-                block.value = Some(Box::new(value));
-                rest = after;
-            }
+        match stmt(rest, &mut block) {
+            Ok((after, ())) => rest = after,
             Err(fault) => {
                 rest = resync(rest, super::stopped_at(&fault, rest));
                 // That the block is open too is clear from the error before.
@@ -73,21 +55,6 @@ fn block_rest<'a>(i: Tokens<'a>, open: Tokens<'a>) -> Res<'a, Block> {
             }
         }
     }
-}
-
-fn nested_item(i: Tokens<'_>) {
-    let message = format!("{} inside a block", i.found());
-    i.report(
-        Diagnostic::error(code::NESTED_ITEM, i.span(), message)
-            .label("only at the top of a file")
-            .help("use `let` here, or move this out of the block"),
-    );
-}
-
-fn open_block(i: Tokens<'_>, open: Tokens<'_>) -> Diagnostic {
-    i.expected(code::UNCLOSED, "`}`")
-        .label("expected `}` before this")
-        .related(open.span(), "this block is not closed")
 }
 
 /// Where the next statement may begin after one that failed at token `at`: behind its `;` or its block, or at a
@@ -116,45 +83,53 @@ fn resync(start: Tokens<'_>, at: usize) -> Tokens<'_> {
     }
 }
 
-fn piece(i: Tokens<'_>) -> Res<'_, Piece> {
-    if i.kind() == Kind::Semi {
-        let error = i.expected(code::EXPECTED_EXPRESSION, "a statement");
-        i.report(error.help("remove this `;`"));
-        return i.skip(1).give_up();
+/// Parses one statement onto the end of `block`, or the value of the block.
+fn stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
+    match i.kind() {
+        Kind::Let => let_stmt(i, block),
+        Kind::For => for_stmt(i, block),
+        Kind::While => while_stmt(i, block),
+        Kind::Return => return_stmt(i, block),
+        Kind::If => if_stmt(i, block),
+        Kind::Semi => {
+            i.empty_stmt();
+            Ok((i.skip(1), ()))
+        }
+        _ => assignment_or_expr(i, block),
     }
-    alt((
-        let_stmt.map(Piece::Stmt),
-        for_stmt.map(Piece::Stmt),
-        while_stmt.map(Piece::Stmt),
-        return_stmt.map(Piece::Stmt),
-        if_stmt,
-        assignment_or_expr,
-    ))
-    .parse(i)
 }
 
-fn let_stmt(i: Tokens<'_>) -> Res<'_, Stmt> {
-    let (rest, _) = token(Kind::Let)(i)?;
-    let (rest, mutable) = opt(token(Kind::Mut)).parse(rest)?;
+fn let_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
+    let (rest, mutable) = opt(token(Kind::Mut)).parse(i.skip(1))?;
     let (rest, name) = rest.name("of a variable")?;
     let (rest, ty) = types::annotation(rest)?;
     let (rest, _) = rest.need(Kind::Assign, "and a value after the variable")?;
     let (rest, value) = expr(rest)?;
-    let (rest, ()) = rest.semicolon(&format!("`let {}`", name.name))?;
-    Ok((rest, stmt(i, rest, StmtKind::Let { mutable: mutable.is_some(), name, ty, value })))
+    let (rest, ()) = rest.semicolon(format_args!("`let {name}`"))?;
+    push(block, i, rest, StmtKind::Let { mutable: mutable.is_some(), name, ty, value })
 }
 
-fn for_stmt(i: Tokens<'_>) -> Res<'_, Stmt> {
-    let (rest, _) = token(Kind::For)(i)?;
-    let (rest, var) = rest.name("of the loop variable")?;
+fn for_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
+    let (head, mut stmt) = for_head(i)?;
+    let (rest, inner) = self::block(head, "after the head of the loop")?;
+    if let StmtKind::For { body, .. } = &mut stmt.kind {
+        *body = inner;
+    }
+    block.stmts.push(*stmt);
+    Ok((rest, ()))
+}
+
+/// A `for` whose body is still empty.
+fn for_head(i: Tokens<'_>) -> Res<'_, Box<Stmt>> {
+    let (rest, var) = i.skip(1).name("of the loop variable")?;
     let (rest, _) = rest.need(Kind::In, "after the loop variable")?;
     let (rest, lo) = expr(rest)?;
     let (rest, _) = rest.need(Kind::DotDot, "after the first value of the loop")?;
     let (rest, hi) = expr(rest)?;
     let (rest, step) = opt(preceded(word("step"), expr)).parse(rest)?;
     let (head, unroll) = opt(unroll).parse(rest)?;
-    let (rest, body) = block(head, "after the head of the loop")?;
-    Ok((rest, stmt(i, head, StmtKind::For { var, lo, hi, step, unroll, body })))
+    let kind = StmtKind::For { var, lo, hi, step, unroll, body: Block::default() };
+    Ok((head, Box::new(Stmt { kind, span: head.since(i) })))
 }
 
 fn unroll(i: Tokens<'_>) -> Res<'_, Unroll> {
@@ -167,61 +142,58 @@ fn unroll(i: Tokens<'_>) -> Res<'_, Unroll> {
     Ok((rest, Unroll::By(by)))
 }
 
-fn while_stmt(i: Tokens<'_>) -> Res<'_, Stmt> {
-    let (rest, _) = token(Kind::While)(i)?;
-    let (head, cond) = expr(rest)?;
-    let (rest, body) = block(head, "after the condition")?;
-    Ok((rest, stmt(i, head, StmtKind::While { cond, body })))
+fn while_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
+    let (head, cond) = expr(i.skip(1))?;
+    let (rest, body) = self::block(head, "after the condition")?;
+    push(block, i, head, StmtKind::While { cond, body })?;
+    Ok((rest, ()))
 }
 
-fn return_stmt(i: Tokens<'_>) -> Res<'_, Stmt> {
-    let (rest, _) = token(Kind::Return)(i)?;
-    let (rest, value) = match rest.kind() {
-        Kind::Semi | Kind::RBrace => (rest, None),
-        _ => expr(rest).map(|(rest, value)| (rest, Some(value)))?,
-    };
+fn return_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
+    let mut rest = i.skip(1);
+    let mut value = None;
+    if !matches!(rest.kind(), Kind::Semi | Kind::RBrace) {
+        (rest, value) = expr(rest).map(|(rest, value)| (rest, Some(value)))?;
+    }
     let (rest, ()) = rest.semicolon("`return`")?;
-    Ok((rest, stmt(i, rest, StmtKind::Return(value))))
+    push(block, i, rest, StmtKind::Return(value))
 }
 
 /// An `if` that begins a statement ends it, as its blocks do: what follows is not its operator.
-fn if_stmt(i: Tokens<'_>) -> Res<'_, Piece> {
-    if i.kind() != Kind::If {
-        return i.not_here();
-    }
+fn if_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let (rest, value) = i.nested(conditional)?;
-    if rest.kind() == Kind::Semi {
-        let rest = rest.skip(1);
-        return Ok((rest, Piece::Stmt(stmt(i, rest, StmtKind::Expr(value)))));
+    match rest.kind() {
+        Kind::Semi => push(block, i, rest.skip(1), StmtKind::Expr(value)),
+        Kind::RBrace if value.has_value() => block_value(block, rest, value),
+        _ => push(block, i, rest, StmtKind::Expr(value)),
     }
-    if rest.kind() == Kind::RBrace && value.has_value() {
-        return Ok((rest, Piece::Value(value)));
-    }
-    Ok((rest, Piece::Stmt(stmt(i, rest, StmtKind::Expr(value)))))
 }
 
-fn assignment_or_expr(i: Tokens<'_>) -> Res<'_, Piece> {
+fn assignment_or_expr<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let (rest, target) = expr(i)?;
     let (kind, after) = joined(rest);
-    let Some((_, op)) = ASSIGN.iter().find(|row| row.0 == kind) else {
-        if rest.kind() == Kind::RBrace {
-            return Ok((rest, Piece::Value(target)));
+    if let Some((_, op)) = ASSIGN.iter().find(|row| row.0 == kind) {
+        if !matches!(target.kind, ExprKind::Name(_) | ExprKind::Index { .. }) {
+            rest.not_a_place(&target);
         }
-        let (rest, ()) = rest.semicolon("the expression")?;
-        return Ok((rest, Piece::Stmt(stmt(i, rest, StmtKind::Expr(target)))));
-    };
-    if !matches!(target.kind, ExprKind::Name(_) | ExprKind::Index { .. }) {
-        rest.ctx.report(
-            Diagnostic::error(code::NOT_A_PLACE, target.span, "assignment to something that is not a place")
-                .label("not a name or an indexed tensor")
-                .help("assign to `x` or `t[i, _]`; to compare, write `==`"),
-        );
+        let (rest, value) = expr(after)?;
+        let (rest, ()) = rest.semicolon("the assignment")?;
+        return push(block, i, rest, StmtKind::Assign { target, op: *op, value });
     }
-    let (rest, value) = expr(after)?;
-    let (rest, ()) = rest.semicolon("the assignment")?;
-    Ok((rest, Piece::Stmt(stmt(i, rest, StmtKind::Assign { target, op: *op, value }))))
+    if rest.kind() == Kind::RBrace {
+        return block_value(block, rest, target);
+    }
+    let (rest, ()) = rest.semicolon("the expression")?;
+    push(block, i, rest, StmtKind::Expr(target))
 }
 
-fn stmt(start: Tokens<'_>, end: Tokens<'_>, kind: StmtKind) -> Stmt {
-    Stmt { kind, span: end.since(start) }
+/// Adds what stands between `start` and `end` to the block, and goes on at `end`.
+fn push<'a>(block: &mut Block, start: Tokens<'a>, end: Tokens<'a>, kind: StmtKind) -> Res<'a, ()> {
+    block.stmts.push(Stmt { kind, span: end.since(start) });
+    Ok((end, ()))
+}
+
+fn block_value<'a>(block: &mut Block, rest: Tokens<'a>, value: Expr) -> Res<'a, ()> {
+    block.value = Some(Box::new(value));
+    Ok((rest, ()))
 }

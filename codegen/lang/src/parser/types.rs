@@ -2,7 +2,6 @@
 
 use super::{Res, Tokens, exprs, ident, list, token};
 use crate::ast::{Arg, Expr, ExprKind, GenericParam, Param, TypeExpr, UnOp};
-use crate::codes::syntax as code;
 use crate::lexer::Kind;
 use nom::Parser;
 use nom::branch::alt;
@@ -12,7 +11,7 @@ use nom::sequence::preceded;
 /// `f32`, `int % 8`, `symm<T, (N):(1), align = 16>`
 pub(super) fn ty(i: Tokens<'_>) -> Res<'_, TypeExpr> {
     let Ok((mut rest, name)) = ident(i) else {
-        return i.fail(i.expected(code::EXPECTED_TYPE, "a type"));
+        return i.no_type("a type");
     };
     let mut args = Vec::new();
     if rest.kind() == Kind::Lt {
@@ -44,7 +43,7 @@ fn generic_param(i: Tokens<'_>) -> Res<'_, GenericParam> {
     let (rest, name) = i.name("of a compile-time parameter")?;
     let (rest, _) = rest.need(Kind::Colon, "and a kind, such as `int` or `float`")?;
     let Ok((rest, bound)) = ident(rest) else {
-        return rest.fail(rest.expected(code::EXPECTED_TYPE, "a kind, such as `int` or `float`"));
+        return rest.no_type("a kind, such as `int` or `float`");
     };
     let (rest, div) = divisor(rest)?;
     let (rest, default) = opt(preceded(token(Kind::Assign), exprs::arg_expr)).parse(rest)?;

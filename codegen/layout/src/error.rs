@@ -105,6 +105,19 @@ pub enum LayoutError {
         /// The extent of that mode.
         by: Int,
     },
+    /// Composition: modes of the right-hand side overlap in a mode of the left-hand side.
+    #[error(
+        "composition: together the modes of the right-hand side reach {reach} in coalesced mode {mode} of the left-hand \
+         side, past its extent {extent}, so no layout is their composition"
+    )]
+    Carry {
+        /// The mode of the coalesced left-hand side.
+        mode: usize,
+        /// The coordinate reached.
+        reach: Int,
+        /// The extent of that mode.
+        extent: Int,
+    },
     /// A condition that may hold at run time but cannot be proven from the divisibility and bounds of the variables.
     #[error(
         "{function}: {mode}: cannot prove that {condition}; declare the divisibility or bounds of its variables"
@@ -185,6 +198,19 @@ pub enum LayoutError {
     },
 }
 
+pub(crate) fn no_such_mode(
+    function: &'static str,
+    mode: usize,
+    rank: usize,
+    of: &dyn Display,
+) -> LayoutError {
+    LayoutError::NoSuchMode { function, mode, rank, of: of.to_string() }
+}
+
+pub(crate) fn invalid<T>(function: &'static str, reason: impl Into<String>) -> Result<T> {
+    Err(LayoutError::Invalid { function, reason: reason.into() })
+}
+
 impl LayoutError {
     /// A stable code, `L01` and up, one a variant.
     pub fn code(&self) -> &'static str {
@@ -202,6 +228,7 @@ impl LayoutError {
             LayoutError::Invalid { .. } => "L11",
             LayoutError::Arithmetic { .. } => "L12",
             LayoutError::TooLarge { .. } => "L13",
+            LayoutError::Carry { .. } => "L14",
         }
     }
 

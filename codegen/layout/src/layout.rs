@@ -27,26 +27,25 @@ impl Layout {
         Ok(Layout { shape, stride })
     }
 
-    /// The compact layout of `shape` whose leftmost mode is contiguous (CuTe's `LayoutLeft`, generalised column-major).
-    ///
-    /// Post: `result(i) == i` for every i in its size.
-    ///
-    /// # Errors
-    /// As [`Layout::new`].
-    pub fn col_major(shape: impl Into<IntTuple>) -> Result<Layout> {
-        let shape = shape.into();
-        let mut step = Int::ONE;
-        let stride = shape.map(&mut |extent| {
-            let next = &step * extent;
-            std::mem::replace(&mut step, next)
-        });
-        Layout::new(shape, stride)
+    /// `1:0`, the layout of one element at offset 0.
+    pub fn one() -> Layout {
+        Layout::raw(Int::ONE.into(), Int::ZERO.into())
     }
 
-    /// Shape and stride known to be congruent and of valid extents; only their values are checked.
-    pub(crate) fn checked(shape: IntTuple, stride: IntTuple, function: &'static str) -> Result<Layout> {
+    /// Parts known to be congruent.
+    pub(crate) fn raw(shape: IntTuple, stride: IntTuple) -> Layout {
         debug_assert!(shape.is_congruent(&stride), "{shape}:{stride}");
-        Ok(Layout { shape: shape.checked(function)?, stride: stride.checked(function)? })
+        Layout { shape, stride }
+    }
+
+    /// It, or an error if one of its numbers has no value or it has become too large.
+    pub(crate) fn checked(self, function: &'static str) -> Result<Layout> {
+        Ok(Layout { shape: self.shape.checked(function)?, stride: self.stride.checked(function)? })
+    }
+
+    /// Shape and stride.
+    pub fn into_parts(self) -> (IntTuple, IntTuple) {
+        (self.shape, self.stride)
     }
 
     /// Extents.
@@ -74,18 +73,18 @@ impl Layout {
         self.shape.product()
     }
 
-    /// The least M such that every offset's magnitude reached from 0 is below M: one past the sum of `(extent-1)*|stride|`.
+    /// The size of the codomain: one past the sum of `(extent - 1) * |stride|`.
+    ///
+    /// Post, for strides that are not negative: the least M with `self(c) < M` for all c in the domain.
     pub fn cosize(&self) -> Int {
         let mut last = Int::ZERO;
-        for (s, d) in self.shape.leaves().into_iter().zip(self.stride.leaves()) {
-            last = last + (s - 1) * d.abs();
-        }
+        for_each_mode(&self.shape, &self.stride, &mut |s, d| last = &last + (s - 1) * d.abs());
         last + 1
     }
 
     /// Mode `index` as a layout of its own; mode 0 of a layout of one integer is itself.
     pub fn mode(&self, index: usize) -> Option<Layout> {
-        Some(Layout { shape: self.shape.get(index)?.clone(), stride: self.stride.get(index)?.clone() })
+        Some(Layout { shape: self.shape.mode(index)?.clone(), stride: self.stride.mode(index)?.clone() })
     }
 
     /// Whether all its numbers are constants.
@@ -111,6 +110,19 @@ fn check_extents(shape: &IntTuple) -> Result<()> {
         IntTuple::Tuple(t) => {
             t.iter().enumerate().try_for_each(|(i, e)| check_extents(e).map_err(|err| err.inside(i)))
         }
+    }
+}
+
+/// Calls `f` with extent and stride of each leaf, left to right.
+pub(crate) fn for_each_mode<'a>(
+    shape: &'a IntTuple,
+    stride: &'a IntTuple,
+    f: &mut dyn FnMut(&'a Int, &'a Int),
+) {
+    match (shape, stride) {
+        (IntTuple::Int(s), IntTuple::Int(d)) => f(s, d),
+        (IntTuple::Tuple(s), IntTuple::Tuple(d)) => s.iter().zip(d).for_each(|(s, d)| for_each_mode(s, d, f)),
+        _ => {}
     }
 }
 

@@ -5,14 +5,26 @@
 //! postcondition on that function. Nothing here panics: what CuTe rejects with a static assertion is a [`LayoutError`]
 //! that names the mode and the numbers.
 
+mod algebra;
+mod composed;
+mod coord;
 mod error;
 mod int;
 mod layout;
+mod major;
+mod modes;
 mod swizzle;
+mod tiled_copy;
+mod tiler;
 mod tuple;
 
+pub use composed::{AnyLayout, ComposedLayout, swizzle_after, swizzled};
+pub use coord::{Coord, crd2crd, crd2idx, dice, idx2crd, slice};
 pub use error::{LayoutError, Mode, Result};
 pub use int::{Int, MAX_NODES, Node, Poison, Var};
 pub use layout::Layout;
-pub use swizzle::{ComposedLayout, Swizzle};
-pub use tuple::{IntTuple, MAX_DEPTH};
+pub use modes::Modes;
+pub use swizzle::Swizzle;
+pub use tiled_copy::{CopyAtom, Side, TiledCopy};
+pub use tiler::Tiler;
+pub use tuple::{IntTuple, MAX_DEPTH, MAX_LEAVES};

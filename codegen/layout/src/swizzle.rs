@@ -1,10 +1,19 @@
-//! [`Swizzle`] and the layouts it is put before.
+//! [`Swizzle`]: an exclusive-or of some bits of an offset into others.
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::{Int, Layout, LayoutError, Result};
+use crate::algebra::recast::{check_factor, ratio};
+use crate::error::invalid;
+use crate::{Int, Result};
 
 /// Exclusive-or of `bits` bits, found `shift` above (negative: below) bit `base`, into those at `base`.
+///
+/// ```text
+/// 0bxxxxxYYYxxxxxZZZxxxx   Z ^= Y
+///                   ^--^   base: low bits that stay
+///        ^-^       ^-^     bits
+///          ^---------^     shift
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Swizzle {
     bits: u32,
@@ -16,19 +25,35 @@ impl Swizzle {
     /// `Sw<bits,base,shift>`.
     ///
     /// # Errors
-    /// If `|shift| < bits`, where source and target bits would overlap, or if it reaches past bit 62.
+    /// If `|shift| < bits`, where source and target bits would overlap, or if it reaches past bit 61.
     pub fn new(bits: u32, base: u32, shift: i32) -> Result<Swizzle> {
         let distance = shift.unsigned_abs();
         if distance < bits {
-            let reason =
-                format!("Sw<{bits},{base},{shift}>: the shift must be at least the {bits} bits it moves");
-            return Err(LayoutError::Invalid { function: "swizzle", reason });
+            return invalid(
+                "swizzle",
+                format!("Sw<{bits},{base},{shift}>: |shift| must be at least the bits moved"),
+            );
         }
-        if u64::from(bits) + u64::from(base) + u64::from(distance) > 62 {
-            let reason = format!("Sw<{bits},{base},{shift}> reaches past bit 62");
-            return Err(LayoutError::Invalid { function: "swizzle", reason });
+        if u64::from(bits) + u64::from(base) + u64::from(distance) > 61 {
+            return invalid("swizzle", format!("Sw<{bits},{base},{shift}> reaches past bit 61"));
         }
         Ok(Swizzle { bits, base, shift })
+    }
+
+    /// The swizzle that reads the bits of `source` and changes those of `target`.
+    ///
+    /// # Errors
+    /// If these are not equally many, each contiguous, and apart.
+    pub fn from_masks(source: i64, target: i64) -> Result<Swizzle> {
+        let (y, z) = (source.trailing_zeros(), target.trailing_zeros());
+        // An empty mask has no lowest bit; as in CuTe it counts as bit 32, which is bit 0 of the next word.
+        let (y, z) = (if source == 0 { 32 } else { y }, if target == 0 { 32 } else { z });
+        let swizzle = (source.count_ones() == target.count_ones())
+            .then(|| Swizzle::new(source.count_ones(), y.min(z) % 32, y as i32 - z as i32));
+        match swizzle {
+            Some(Ok(s)) if s.source_mask() == source && s.target_mask() == target => Ok(s),
+            _ => invalid("make_swizzle", format!("no swizzle moves bits {source:#b} onto bits {target:#b}")),
+        }
     }
 
     /// Bits that are moved.
@@ -46,14 +71,18 @@ impl Swizzle {
         self.shift
     }
 
+    fn mask(self, up: i32) -> i64 {
+        ((1i64 << self.bits) - 1) << (self.base as i32 + up)
+    }
+
     /// The bits read.
     pub fn source_mask(self) -> i64 {
-        ((1 << self.bits) - 1) << (self.base as i32 + self.shift.max(0))
+        self.mask(self.shift.max(0))
     }
 
     /// The bits changed.
     pub fn target_mask(self) -> i64 {
-        ((1 << self.bits) - 1) << (self.base as i32 - self.shift.min(0))
+        self.mask(-self.shift.min(0))
     }
 
     /// The swizzled offset: `x ^ ((x & source_mask) >> shift)`.
@@ -65,52 +94,63 @@ impl Swizzle {
         let moved = if self.shift >= 0 { source.floor_div(&by) } else { source * by };
         x.bit_xor(&moved)
     }
+
+    /// This swizzle after `rhs`, as one.
+    ///
+    /// Post: `result(x) == self(rhs(x))`.
+    ///
+    /// # Errors
+    /// If they differ in shift, or their bits do not make up one run.
+    pub fn composition(self, rhs: Swizzle) -> Result<Swizzle> {
+        if self.shift != rhs.shift {
+            return invalid("composition", format!("{self} and {rhs} differ in shift, so they do not merge"));
+        }
+        let (y, z) = (self.source_mask() ^ rhs.source_mask(), self.target_mask() ^ rhs.target_mask());
+        Swizzle::from_masks(y, z)
+    }
+
+    /// The swizzle of offsets in units of `n`.
+    ///
+    /// Post, where `n` is at most `2^base`: `result(x) * n == self(x * n)`.
+    ///
+    /// # Errors
+    /// If `n` is not a power of two.
+    pub fn upcast(self, n: i64) -> Result<Swizzle> {
+        let log = log2("upcast", n)?;
+        let over = log.saturating_sub(self.base);
+        Swizzle::new(self.bits.saturating_sub(over), self.base.saturating_sub(log), self.shift)
+    }
+
+    /// The swizzle of offsets in units of a `n`-th.
+    ///
+    /// Post: `result(x * n) == self(x) * n`.
+    ///
+    /// # Errors
+    /// If `n` is not a power of two.
+    pub fn downcast(self, n: i64) -> Result<Swizzle> {
+        Swizzle::new(self.bits, self.base + log2("downcast", n)?, self.shift)
+    }
+
+    /// The swizzle of the same memory in elements of `to` bits instead of `from` bits.
+    ///
+    /// # Errors
+    /// If the ratio is not one of powers of two.
+    pub fn recast(self, from: i64, to: i64) -> Result<Swizzle> {
+        let (up, down) = ratio("recast", from, to)?;
+        self.upcast(up)?.downcast(down)
+    }
+}
+
+fn log2(function: &'static str, n: i64) -> Result<u32> {
+    check_factor(function, n)?;
+    if n & (n - 1) != 0 {
+        return invalid(function, format!("the factor of a swizzle must be a power of two, not {n}"));
+    }
+    Ok(n.trailing_zeros())
 }
 
 impl Display for Swizzle {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "Sw<{},{},{}>", self.bits, self.base, self.shift)
-    }
-}
-
-/// `swizzle o offset o layout`: the layout's offset plus a constant one, then swizzled.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ComposedLayout {
-    swizzle: Swizzle,
-    offset: Int,
-    layout: Layout,
-}
-
-impl ComposedLayout {
-    /// `swizzle o offset o layout`.
-    ///
-    /// # Errors
-    /// If the offset has no value.
-    pub fn new(swizzle: Swizzle, offset: Int, layout: Layout) -> Result<ComposedLayout> {
-        match offset.poison() {
-            Some(poison) => Err(LayoutError::Arithmetic { function: "composition", poison }),
-            None => Ok(ComposedLayout { swizzle, offset, layout }),
-        }
-    }
-
-    /// The outer function.
-    pub fn swizzle(&self) -> Swizzle {
-        self.swizzle
-    }
-
-    /// Added to the layout's offset before swizzling.
-    pub fn offset(&self) -> &Int {
-        &self.offset
-    }
-
-    /// The inner layout.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-}
-
-impl Display for ComposedLayout {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} o {} o {}", self.swizzle, self.offset, self.layout)
     }
 }

@@ -7,6 +7,9 @@ use crate::{Int, LayoutError, Poison, Result};
 /// The deepest nesting a layout may have.
 pub const MAX_DEPTH: usize = 32;
 
+/// The most modes a layout may have when flattened.
+pub const MAX_LEAVES: usize = 1024;
+
 /// An integer, or a tuple of such.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IntTuple {
@@ -49,13 +52,13 @@ impl IntTuple {
     }
 
     /// The top-level modes: the elements of a tuple, or the integer itself.
-    pub fn modes(&self) -> &[IntTuple] {
+    pub fn as_modes(&self) -> &[IntTuple] {
         self.as_tuple().unwrap_or(std::slice::from_ref(self))
     }
 
     /// Mode `index`; mode 0 of an integer is itself.
-    pub fn get(&self, index: usize) -> Option<&IntTuple> {
-        self.modes().get(index)
+    pub fn mode(&self, index: usize) -> Option<&IntTuple> {
+        self.as_modes().get(index)
     }
 
     /// Calls `f` on each leaf, left to right.
@@ -106,49 +109,62 @@ impl IntTuple {
         }
     }
 
-    /// The leaves as a tuple of depth 1; an integer stays an integer.
-    pub fn flatten(&self) -> IntTuple {
-        match self {
-            IntTuple::Int(_) => self.clone(),
-            IntTuple::Tuple(_) => IntTuple::tuple(self.leaves().into_iter().cloned()),
-        }
-    }
-
     /// It with variables replaced, as [`Int::subst`].
     pub fn subst(&self, f: &mut dyn FnMut(&crate::Var) -> Option<Int>) -> IntTuple {
         self.map(&mut |i| i.subst(f))
     }
 
-    /// The first leaf without a value.
-    pub(crate) fn poison(&self) -> Option<Poison> {
-        let mut found = None;
-        self.for_each_leaf(&mut |i| found = found.or(i.poison()));
-        found
+    /// It, or an error if a leaf has no value, or it nests too deep or has too many leaves.
+    pub(crate) fn checked(self, function: &'static str) -> Result<IntTuple> {
+        let too_large = |what, limit| {
+            Err(LayoutError::TooLarge { function, what, value: "of the result".into(), limit: limit as i64 })
+        };
+        let mut leaves = 0;
+        match self.check(MAX_DEPTH, &mut leaves) {
+            Err(Defect::Poison(poison)) => Err(LayoutError::Arithmetic { function, poison }),
+            Err(Defect::Deep) => too_large("the nesting depth", MAX_DEPTH),
+            Err(Defect::Wide) => too_large("the number of modes", MAX_LEAVES),
+            Ok(()) => Ok(self),
+        }
     }
 
-    /// It, or an error if a leaf has no value or it nests too deep.
-    pub(crate) fn checked(self, function: &'static str) -> Result<IntTuple> {
-        fn within(t: &IntTuple, levels: usize) -> bool {
-            t.as_tuple().is_none_or(|t| levels > 0 && t.iter().all(|e| within(e, levels - 1)))
-        }
-        if !within(&self, MAX_DEPTH) {
-            return Err(LayoutError::TooLarge {
-                function,
-                what: "nesting depth",
-                value: "of a tuple".into(),
-                limit: MAX_DEPTH as i64,
-            });
-        }
-        match self.poison() {
-            Some(poison) => Err(LayoutError::Arithmetic { function, poison }),
-            None => Ok(self),
-        }
+    fn check(&self, levels: usize, leaves: &mut usize) -> std::result::Result<(), Defect> {
+        match self {
+            IntTuple::Int(i) => {
+                *leaves += 1;
+                i.poison().map_or(Ok(()), |p| Err(Defect::Poison(p)))
+            }
+            IntTuple::Tuple(_) if levels == 0 => Err(Defect::Deep),
+            IntTuple::Tuple(t) => t.iter().try_for_each(|e| e.check(levels - 1, leaves)),
+        }?;
+        if *leaves > MAX_LEAVES { Err(Defect::Wide) } else { Ok(()) }
     }
+}
+
+enum Defect {
+    Poison(Poison),
+    Deep,
+    Wide,
+}
+
+/// `(a,b,c)`, without spaces.
+pub(crate) fn write_tuple<T: Display>(elements: &[T], f: &mut Formatter<'_>) -> fmt::Result {
+    f.write_str("(")?;
+    for (i, e) in elements.iter().enumerate() {
+        write!(f, "{}{e}", if i > 0 { "," } else { "" })?;
+    }
+    f.write_str(")")
 }
 
 impl<T: Into<Int>> From<T> for IntTuple {
     fn from(v: T) -> Self {
         IntTuple::Int(v.into())
+    }
+}
+
+impl From<&Int> for IntTuple {
+    fn from(v: &Int) -> Self {
+        IntTuple::Int(v.clone())
     }
 }
 
@@ -162,13 +178,7 @@ impl Display for IntTuple {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             IntTuple::Int(i) => write!(f, "{i}"),
-            IntTuple::Tuple(t) => {
-                f.write_str("(")?;
-                for (i, e) in t.iter().enumerate() {
-                    write!(f, "{}{e}", if i > 0 { "," } else { "" })?;
-                }
-                f.write_str(")")
-            }
+            IntTuple::Tuple(t) => write_tuple(t, f),
         }
     }
 }

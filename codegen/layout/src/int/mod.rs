@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::ops::{Add, Mul, Neg, Sub};
 use std::sync::Arc;
 
+pub(crate) use divide::gcd;
 use poly::Poly;
 
 /// The most nodes one expression may have; a larger one is [`Poison::TooComplex`].

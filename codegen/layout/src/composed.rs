@@ -1,0 +1,367 @@
+//! [`ComposedLayout`]: a swizzle after an offset after a layout.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::algebra::partition::{Cut, Side, cut, thread_tile};
+use crate::coord::{Coord, dice};
+use crate::error::{Mode, invalid};
+use crate::{Int, IntTuple, Layout, LayoutError, Result, Swizzle, Tiler};
+
+/// `swizzle o offset o layout`: the layout's offset plus a fixed one, then swizzled.
+///
+/// The inner layout defines the domain. A function of layouts that works on the domain alone (divisions, products, modes,
+/// coalesce) carries over through [`ComposedLayout::map`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ComposedLayout {
+    swizzle: Swizzle,
+    offset: Int,
+    layout: Layout,
+}
+
+/// A slice of a swizzled layout: still swizzled, or plain where the slice meets only bits that the swizzle leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnyLayout {
+    /// A layout of its own.
+    Plain(Layout),
+    /// Still swizzled.
+    Composed(ComposedLayout),
+}
+
+impl ComposedLayout {
+    /// `swizzle o offset o layout`.
+    ///
+    /// # Errors
+    /// If the offset has no value.
+    pub fn new(swizzle: Swizzle, offset: Int, layout: Layout) -> Result<ComposedLayout> {
+        match offset.poison() {
+            Some(poison) => Err(LayoutError::Arithmetic { function: "composition", poison }),
+            None => Ok(ComposedLayout { swizzle, offset, layout }),
+        }
+    }
+
+    /// The outer function.
+    pub fn swizzle(&self) -> Swizzle {
+        self.swizzle
+    }
+
+    /// Added to the layout's offset before swizzling.
+    pub fn offset(&self) -> &Int {
+        &self.offset
+    }
+
+    /// The inner layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The same swizzle and offset after `f` of the inner layout.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn map(&self, f: impl FnOnce(&Layout) -> Result<Layout>) -> Result<ComposedLayout> {
+        Ok(ComposedLayout { swizzle: self.swizzle, offset: self.offset.clone(), layout: f(&self.layout)? })
+    }
+
+    /// The offset of `coord`: `swizzle(offset + layout(coord))`.
+    ///
+    /// # Errors
+    /// If `coord` is not weakly congruent with the inner layout.
+    pub fn crd2idx(&self, coord: &IntTuple) -> Result<Int> {
+        let index = self.swizzle.apply(&(&self.offset + self.layout.crd2idx(coord)?));
+        match index.poison() {
+            Some(poison) => Err(LayoutError::Arithmetic { function: "crd2idx", poison }),
+            None => Ok(index),
+        }
+    }
+
+    /// A layout that undoes this one from the right, as far as the inner layout has one.
+    ///
+    /// Post: `self(result(i)) == i` for all i in the size of the result.
+    ///
+    /// # Errors
+    /// If the offset is not 0, or if the inverse moves the swizzle's bits apart.
+    pub fn right_inverse(&self) -> Result<AnyLayout> {
+        self.without_offset("right_inverse")?;
+        swizzle_after(&self.layout.right_inverse()?, self.swizzle)
+    }
+
+    /// A layout that undoes this one from the left.
+    ///
+    /// Post: `self(result(self(i))) == self(i)` for all i in the size of this layout.
+    ///
+    /// # Errors
+    /// If the offset is not 0, or if the inverse moves the swizzle's bits apart.
+    pub fn left_inverse(&self) -> Result<AnyLayout> {
+        self.without_offset("left_inverse")?;
+        swizzle_after(&self.layout.left_inverse()?, self.swizzle)
+    }
+
+    fn without_offset(&self, function: &'static str) -> Result<()> {
+        if self.offset.is(0) {
+            return Ok(());
+        }
+        invalid(function, format!("{self} has an offset, so its inverse is no swizzle of a layout"))
+    }
+
+    /// `lhs` after this.
+    ///
+    /// Post: `result(c) == lhs(self(c))`.
+    ///
+    /// # Errors
+    /// If the offset is not 0, or if `lhs` moves the swizzle's bits apart.
+    pub fn composition_after(&self, lhs: &Layout) -> Result<AnyLayout> {
+        self.without_offset("composition")?;
+        match swizzle_after(lhs, self.swizzle)? {
+            AnyLayout::Plain(l) => l.composition(&self.layout).map(AnyLayout::Plain),
+            AnyLayout::Composed(c) => c.map(|l| l.composition(&self.layout)).map(AnyLayout::Composed),
+        }
+    }
+
+    /// The layout in units of `n` elements. See [`Layout::upcast`].
+    ///
+    /// # Errors
+    /// As [`Layout::upcast`], if `n` is not a power of two, or if it does not divide the offset.
+    pub fn upcast(&self, n: i64) -> Result<ComposedLayout> {
+        let swizzle = self.swizzle.upcast(n)?;
+        let by = Int::from(n);
+        if !self.offset.is_divisible_by(&by) {
+            let (function, mode, value) = ("upcast", Mode::default(), self.offset.clone());
+            return Err(LayoutError::NotDivisible { function, mode, value, by });
+        }
+        ComposedLayout::new(swizzle, self.offset.floor_div(&by), self.layout.upcast(n)?)
+    }
+
+    /// The layout in units of a `n`-th of an element. See [`Layout::downcast`].
+    ///
+    /// # Errors
+    /// As [`Layout::downcast`], and if `n` is not a power of two.
+    pub fn downcast(&self, n: i64) -> Result<ComposedLayout> {
+        ComposedLayout::new(self.swizzle.downcast(n)?, &self.offset * n, self.layout.downcast(n)?)
+    }
+
+    /// The layout of the same memory read as elements of `to` bits instead of `from` bits.
+    ///
+    /// # Errors
+    /// As [`ComposedLayout::upcast`] and [`ComposedLayout::downcast`].
+    pub fn recast(&self, from: i64, to: i64) -> Result<ComposedLayout> {
+        let (up, down) = crate::algebra::recast::ratio("recast", from, to)?;
+        let coarse = if up == 1 { self.clone() } else { self.upcast(up)? };
+        if down == 1 { Ok(coarse) } else { coarse.downcast(down) }
+    }
+
+    /// See [`Layout::max_common_vector`]; a swizzle leaves runs of `2^base`.
+    ///
+    /// # Errors
+    /// As [`Layout::max_common_vector`].
+    pub fn max_common_vector(&self, other: &Layout) -> Result<Int> {
+        Ok(self.layout.max_common_vector(other)?.min(&self.run()))
+    }
+
+    /// See [`Layout::max_common_vector`]; equal swizzles do not matter to each other.
+    ///
+    /// # Errors
+    /// As [`Layout::max_common_vector`].
+    pub fn max_common_vector_composed(&self, other: &ComposedLayout) -> Result<Int> {
+        let plain = self.layout.max_common_vector(&other.layout)?;
+        let equal = self.swizzle == other.swizzle;
+        Ok(if equal { plain } else { plain.min(&self.run()).min(&other.run()) })
+    }
+
+    /// See [`Layout::max_common_layout`]; a swizzle leaves runs of `2^base`.
+    ///
+    /// # Errors
+    /// As [`Layout::max_common_layout`].
+    pub fn max_common_layout(&self, other: &Layout) -> Result<Layout> {
+        let common = self.layout.max_common_layout(other)?;
+        let run = self.run();
+        if common.size().is_le(&run) { Ok(common) } else { common.compose(&Tiler::Int(run)) }
+    }
+
+    fn run(&self) -> Int {
+        Int::from(1i64 << self.swizzle.base())
+    }
+
+    /// The largest n that [`ComposedLayout::upcast`] accepts without losing bits of the swizzle.
+    ///
+    /// # Errors
+    /// As [`Layout::max_alignment`].
+    pub fn max_alignment(&self) -> Result<Int> {
+        let of_layout = self.layout.max_alignment()?.as_const().unwrap_or(1);
+        let shared =
+            crate::int::gcd(crate::int::gcd(of_layout, self.offset.divisor()), 1 << self.swizzle.base());
+        Ok(shared.into())
+    }
+
+    /// The sublayout of the modes `coord` has a `_` for, and an offset to add to it. It decays to a plain layout where
+    /// no bit of it is swizzled with another bit of it and the coordinate is constant.
+    ///
+    /// Post: `result(c) + offset == self(coord with c for its _s)`.
+    ///
+    /// # Errors
+    /// If `coord` is not weakly congruent with the layout.
+    pub fn slice_and_offset(&self, coord: &Coord) -> Result<(AnyLayout, Int)> {
+        if let Some(decayed) = self.decay(coord) {
+            return Ok(decayed);
+        }
+        let (layout, offset) = self.layout.slice_and_offset(coord)?;
+        let sliced = ComposedLayout::new(self.swizzle, &self.offset + offset, layout)?;
+        Ok((AnyLayout::Composed(sliced), Int::ZERO))
+    }
+
+    /// CuTe's slice of a swizzled layout: what the coordinate contributes outside the swizzled bits becomes a plain
+    /// offset, and the swizzle goes if the slice leaves it nothing to do. Nothing if the layout is in the way.
+    fn decay(&self, coord: &Coord) -> Option<(AnyLayout, Int)> {
+        fn all_kept(c: &Coord) -> bool {
+            match c {
+                Coord::Int(_) => false,
+                Coord::All => true,
+                Coord::Tuple(t) => t.iter().all(all_kept),
+            }
+        }
+        if all_kept(coord) || self.offset.as_const().is_none() || self.swizzle.bits() == 0 {
+            return None;
+        }
+        let (sw, fields) = (self.swizzle, SwizzleFields::new(self.swizzle));
+        let (only, anti) = (fields.projection(true).ok()?, fields.projection(false).ok()?);
+        let sliced = self.layout.slice(coord).ok()?;
+        let diced = self.layout.dice(coord).ok()?;
+        let consumed = dice(coord, coord).ok()?.origin();
+        let swizzled = only.composition(&diced).ok()?.crd2idx(&consumed).ok()?;
+        let passed = anti.composition(&diced).ok()?.crd2idx(&consumed).ok()?;
+        let offset = self.offset.as_const()? ^ swizzled.as_const()?;
+        let reach = only.composition(&sliced).ok()?;
+        let active = reach.crd2idx(&(reach.size() - 1).into()).ok()?.as_const()?;
+        if active & !sw.apply(&active.into()).as_const()? != 0 {
+            let rest = ComposedLayout::new(sw, offset.into(), sliced).ok()?;
+            return Some((AnyLayout::Composed(rest), passed));
+        }
+        let plain = fields.linear_at(offset).ok()?.composition(&sliced).ok()?;
+        Some((AnyLayout::Plain(plain), sw.apply(&offset.into()) + passed))
+    }
+
+    /// [`Layout::inner_partition`] of a swizzled layout.
+    ///
+    /// # Errors
+    /// As [`Layout::inner_partition`].
+    pub fn inner_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(AnyLayout, Int)> {
+        self.partition(tiler, coord, Side::Rest)
+    }
+
+    /// [`Layout::outer_partition`] of a swizzled layout.
+    ///
+    /// # Errors
+    /// As [`Layout::outer_partition`].
+    pub fn outer_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(AnyLayout, Int)> {
+        self.partition(tiler, coord, Side::Tile)
+    }
+
+    /// [`Layout::local_partition`] of a swizzled layout.
+    ///
+    /// # Errors
+    /// As [`Layout::local_partition`].
+    pub fn local_partition(&self, threads: &Layout, index: &Int) -> Result<(AnyLayout, Int)> {
+        let (tiler, coord) = thread_tile(threads, index)?;
+        self.outer_partition(&tiler, &coord)
+    }
+
+    fn partition(&self, tiler: &Tiler, coord: &Coord, side: Side) -> Result<(AnyLayout, Int)> {
+        let Cut { tiled, coord } = cut(&self.layout, tiler, coord, side)?;
+        self.map(|_| Ok(tiled))?.slice_and_offset(&coord)
+    }
+}
+
+/// `swizzle` after `layout`; the layout itself where the swizzle moves nothing.
+///
+/// # Errors
+/// None for a layout that has values.
+pub fn swizzled(swizzle: Swizzle, layout: Layout) -> Result<AnyLayout> {
+    if swizzle.bits() == 0 {
+        return Ok(AnyLayout::Plain(layout));
+    }
+    ComposedLayout::new(swizzle, Int::ZERO, layout).map(AnyLayout::Composed)
+}
+
+/// `layout` after `swizzle`, as another swizzle after the layout: the one that moves the images of the bits.
+///
+/// Post: `result(i) == layout(swizzle(i))`.
+///
+/// # Errors
+/// If the layout does not keep the moved bits together.
+pub fn swizzle_after(layout: &Layout, swizzle: Swizzle) -> Result<AnyLayout> {
+    let image = |mask: i64| {
+        let index = layout.crd2idx(&mask.into())?;
+        index.as_const().ok_or(LayoutError::NotConstant {
+            function: "composition",
+            mode: Mode::default(),
+            value: index,
+        })
+    };
+    let moved = Swizzle::from_masks(image(swizzle.source_mask())?, image(swizzle.target_mask())?)?;
+    swizzled(moved, layout.clone())
+}
+
+/// The five fields of an offset under a swizzle: base, lower bits, between, upper bits, the rest.
+struct SwizzleFields {
+    swizzle: Swizzle,
+    extents: [i64; 4],
+}
+
+impl SwizzleFields {
+    fn new(swizzle: Swizzle) -> Self {
+        let distance = swizzle.shift().unsigned_abs();
+        let bits = 1 << swizzle.bits();
+        SwizzleFields {
+            swizzle,
+            extents: [1 << swizzle.base(), bits, 1 << (distance - swizzle.bits()), bits],
+        }
+    }
+
+    fn strides(&self) -> [i64; 5] {
+        let mut strides = [1; 5];
+        for i in 0..4 {
+            strides[i + 1] = strides[i] * self.extents[i];
+        }
+        strides
+    }
+
+    /// The layout that keeps only the swizzled fields of an offset, or only the others.
+    fn projection(&self, swizzled: bool) -> Result<Layout> {
+        let strides = self.strides();
+        let kept = |i: usize| if (i % 2 == 1) == swizzled { strides[i] } else { 0 };
+        let extents = self.extents.into_iter().chain([1]);
+        Layout::new(IntTuple::tuple(extents), IntTuple::tuple((0..5).map(kept)))
+    }
+
+    /// The swizzle as a layout around `offset`: what stepping along one bit adds while the bit it is swizzled with
+    /// stays.
+    fn linear_at(&self, offset: i64) -> Result<Layout> {
+        let lowest = |mask: i64| mask & mask.wrapping_neg();
+        let (y, z) = (lowest(self.swizzle.source_mask()), lowest(self.swizzle.target_mask()));
+        let along_z = |i: u32| if offset & (y << i) == 0 { z << i } else { -(z << i) };
+        let along_y = |i: u32| if offset & (z << i) == 0 { (y + z) << i } else { (y - z) << i };
+        let field = |is_z: bool| {
+            let bits = 0..self.swizzle.bits();
+            IntTuple::tuple(bits.map(|i| IntTuple::from(if is_z { along_z(i) } else { along_y(i) })))
+        };
+        let twos = || IntTuple::tuple((0..self.swizzle.bits()).map(|_| IntTuple::from(2)));
+        let strides = self.strides();
+        let shape = [self.extents[0].into(), twos(), self.extents[2].into(), twos(), 1.into()];
+        let stride = [1.into(), field(z < y), strides[2].into(), field(z > y), strides[4].into()];
+        Layout::new(IntTuple::tuple(shape), IntTuple::tuple(stride))
+    }
+}
+
+impl Display for ComposedLayout {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} o {} o {}", self.swizzle, self.offset, self.layout)
+    }
+}
+
+impl Display for AnyLayout {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            AnyLayout::Plain(l) => write!(f, "{l}"),
+            AnyLayout::Composed(c) => write!(f, "{c}"),
+        }
+    }
+}

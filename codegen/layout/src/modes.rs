@@ -1,0 +1,308 @@
+//! What shapes, layouts, coordinates and tilers have in common: they are trees whose children are called modes.
+
+use std::fmt::Display;
+
+use crate::error::no_such_mode;
+use crate::{Int, IntTuple, Layout, LayoutError, Result};
+
+/// A hierarchy of modes, and CuTe's functions that only rearrange them.
+///
+/// A leaf counts as its own only mode, so `rank` is 1, and `get(0)` is the leaf.
+pub trait Modes: Clone + Display {
+    /// The children of an inner node; nothing for a leaf.
+    fn children(&self) -> Option<Vec<Self>>;
+
+    /// The inner node with these children.
+    fn from_modes(modes: Vec<Self>) -> Self;
+
+    /// The top-level modes; the tree itself if it is a leaf.
+    fn modes(&self) -> Vec<Self> {
+        self.children().unwrap_or_else(|| vec![self.clone()])
+    }
+
+    /// The mode reached by `path`: `get<1,0>` is mode 0 of mode 1.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn at(&self, path: &[usize]) -> Result<Self> {
+        path.iter().try_fold(self.clone(), |t, &i| {
+            let modes = t.modes();
+            modes.get(i).cloned().ok_or_else(|| no_such_mode("get", i, modes.len(), &t))
+        })
+    }
+
+    /// The modes `begin..end`, as a tuple.
+    ///
+    /// # Errors
+    /// If the range is reversed or reaches past the last mode.
+    fn take(&self, begin: usize, end: usize) -> Result<Self> {
+        let modes = self.modes();
+        let range =
+            modes.get(begin..end).ok_or_else(|| no_such_mode("take", end.max(begin), modes.len(), self))?;
+        Ok(Self::from_modes(range.to_vec()))
+    }
+
+    /// The modes listed, in that order, as a tuple.
+    ///
+    /// # Errors
+    /// If one does not exist.
+    fn select(&self, which: &[usize]) -> Result<Self> {
+        Ok(Self::from_modes(which.iter().map(|&i| self.at(&[i])).collect::<Result<_>>()?))
+    }
+
+    /// It with the modes `begin..end` gathered into one mode.
+    ///
+    /// Post: `flatten` is unchanged.
+    ///
+    /// # Errors
+    /// If the range is reversed or reaches past the last mode.
+    fn group(&self, begin: usize, end: usize) -> Result<Self> {
+        let mut modes = self.modes();
+        if begin > end || end > modes.len() {
+            return Err(no_such_mode("group", end.max(begin), modes.len(), self));
+        }
+        if begin < end {
+            let inner: Vec<Self> = modes.drain(begin..end).collect();
+            modes.insert(begin, Self::from_modes(inner));
+        }
+        Ok(Self::from_modes(modes))
+    }
+
+    /// It with `x` as another last mode.
+    fn append(&self, x: Self) -> Self {
+        let mut modes = self.modes();
+        modes.push(x);
+        Self::from_modes(modes)
+    }
+
+    /// It with `x` as another first mode.
+    fn prepend(&self, x: Self) -> Self {
+        let mut modes = self.modes();
+        modes.insert(0, x);
+        Self::from_modes(modes)
+    }
+
+    /// It with copies of `x` appended until it has rank `n`; unchanged if it has.
+    ///
+    /// # Errors
+    /// If it has more modes.
+    fn append_to(&self, n: usize, x: Self) -> Result<Self> {
+        extend(self, n, x, "append", |modes, copies| modes.into_iter().chain(copies).collect())
+    }
+
+    /// It with copies of `x` prepended until it has rank `n`; unchanged if it has.
+    ///
+    /// # Errors
+    /// If it has more modes.
+    fn prepend_to(&self, n: usize, x: Self) -> Result<Self> {
+        extend(self, n, x, "prepend", |modes, copies| copies.into_iter().chain(modes).collect())
+    }
+
+    /// It with mode `n` replaced by `x`.
+    ///
+    /// # Errors
+    /// If there is no mode `n`.
+    fn replace(&self, n: usize, x: Self) -> Result<Self> {
+        let Some(mut modes) = self.children() else {
+            return if n == 0 { Ok(x) } else { Err(no_such_mode("replace", n, 1, self)) };
+        };
+        let rank = modes.len();
+        *modes.get_mut(n).ok_or_else(|| no_such_mode("replace", n, rank, self))? = x;
+        Ok(Self::from_modes(modes))
+    }
+
+    /// The leaves, left to right.
+    fn leaf_modes(&self) -> Vec<Self> {
+        match self.children() {
+            None => vec![self.clone()],
+            Some(modes) => modes.iter().flat_map(Self::leaf_modes).collect(),
+        }
+    }
+
+    /// The leaves as a tuple of depth 1; a leaf stays a leaf.
+    fn flatten(&self) -> Self {
+        if self.children().is_none() { self.clone() } else { Self::from_modes(self.leaf_modes()) }
+    }
+
+    /// The modes of a flat tuple nested as `profile` nests.
+    ///
+    /// Post: congruent with `profile`; `flatten` gives back the argument.
+    ///
+    /// # Errors
+    /// If `profile` has not as many leaves as this has modes.
+    fn unflatten(&self, profile: &IntTuple) -> Result<Self> {
+        fn fold<T: Modes>(profile: &IntTuple, rest: &mut impl Iterator<Item = T>) -> Option<T> {
+            match profile {
+                IntTuple::Int(_) => rest.next(),
+                IntTuple::Tuple(t) => {
+                    Some(T::from_modes(t.iter().map(|p| fold(p, rest)).collect::<Option<Vec<_>>>()?))
+                }
+            }
+        }
+        let mut modes = self.modes().into_iter();
+        match (fold(profile, &mut modes), modes.next()) {
+            (Some(tree), None) => Ok(tree),
+            _ => Err(LayoutError::ProfileMismatch {
+                function: "unflatten",
+                what: "profile",
+                given: profile.to_string(),
+                against: self.to_string(),
+                expected: "it needs one leaf for each mode",
+            }),
+        }
+    }
+
+    /// `((a,b,..),(x,y,..),..)` turned into `((a,x,..),(b,y,..),..)`.
+    ///
+    /// Post: an involution on what is a tuple of tuples of one rank.
+    ///
+    /// # Errors
+    /// If the modes differ in rank.
+    fn zip(&self) -> Result<Self> {
+        let Some(rows) = self.children() else { return Ok(self.clone()) };
+        let Some(first) = rows.first().and_then(Self::children) else {
+            return Ok(Self::from_modes(vec![self.clone()]));
+        };
+        let rows: Vec<Vec<Self>> = rows.iter().map(|r| r.children().unwrap_or_default()).collect();
+        if rows.iter().any(|r| r.len() != first.len()) {
+            return Err(LayoutError::ProfileMismatch {
+                function: "zip",
+                what: "modes of",
+                given: self.to_string(),
+                against: "each other".into(),
+                expected: "all modes must be tuples of one rank",
+            });
+        }
+        let column = |j: usize| Self::from_modes(rows.iter().map(|r| r[j].clone()).collect());
+        Ok(Self::from_modes((0..first.len()).map(column).collect()))
+    }
+}
+
+fn extend<T: Modes>(
+    t: &T,
+    n: usize,
+    x: T,
+    function: &'static str,
+    join: impl FnOnce(Vec<T>, Vec<T>) -> Vec<T>,
+) -> Result<T> {
+    let modes = t.modes();
+    if n == modes.len() {
+        return Ok(t.clone());
+    }
+    if n < modes.len() || n > crate::MAX_LEAVES {
+        let reason = format!("{t} has rank {}, which cannot become {n}", modes.len());
+        return Err(LayoutError::Invalid { function, reason });
+    }
+    let copies = vec![x; n - modes.len()];
+    Ok(T::from_modes(join(modes, copies)))
+}
+
+impl Modes for IntTuple {
+    fn children(&self) -> Option<Vec<Self>> {
+        self.as_tuple().map(<[_]>::to_vec)
+    }
+
+    fn from_modes(modes: Vec<Self>) -> Self {
+        IntTuple::Tuple(modes)
+    }
+}
+
+impl Modes for Layout {
+    fn children(&self) -> Option<Vec<Self>> {
+        let (shapes, strides) = (self.shape().as_tuple()?, self.stride().as_tuple()?);
+        Some(shapes.iter().zip(strides).map(|(s, d)| Layout::raw(s.clone(), d.clone())).collect())
+    }
+
+    fn from_modes(modes: Vec<Self>) -> Self {
+        let (shapes, strides) = modes.into_iter().map(Layout::into_parts).unzip();
+        Layout::raw(IntTuple::Tuple(shapes), IntTuple::Tuple(strides))
+    }
+}
+
+/// `n` copies of `x`, or `x` itself for one, as CuTe's `repeat`.
+pub(crate) fn repeat<T: Modes>(n: usize, x: T) -> T {
+    if n == 1 { x } else { T::from_modes(vec![x; n]) }
+}
+
+/// The products of the top-level modes, as a tuple.
+pub(crate) fn product_each(shape: &IntTuple) -> IntTuple {
+    IntTuple::tuple(shape.as_modes().iter().map(IntTuple::product))
+}
+
+impl IntTuple {
+    /// Its subtrees' products at the leaves of `guide`.
+    ///
+    /// # Errors
+    /// If `guide` nests deeper than this.
+    pub fn product_like(&self, guide: &IntTuple) -> Result<IntTuple> {
+        match (guide, self) {
+            (IntTuple::Int(_), _) => Ok(self.product().into()),
+            (IntTuple::Tuple(g), IntTuple::Tuple(t)) if g.len() == t.len() => {
+                Ok(IntTuple::Tuple(t.iter().zip(g).map(|(t, g)| t.product_like(g)).collect::<Result<_>>()?))
+            }
+            _ => Err(LayoutError::ProfileMismatch {
+                function: "product_like",
+                what: "profile",
+                given: guide.to_string(),
+                against: self.to_string(),
+                expected: "it must be weakly congruent with it",
+            }),
+        }
+    }
+
+    /// Whether every mode of this is an integer or nests as the mode of `other` does: `self <= other` among profiles.
+    pub fn is_weakly_congruent(&self, other: &IntTuple) -> bool {
+        match (self, other) {
+            (IntTuple::Int(_), _) => true,
+            (IntTuple::Tuple(a), IntTuple::Tuple(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.is_weakly_congruent(y))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether every coordinate into this shape is also a coordinate into `other` of the same index: weakly congruent,
+    /// with equal sizes at the leaves of this.
+    pub fn is_compatible(&self, other: &IntTuple) -> bool {
+        match (self, other) {
+            (IntTuple::Int(a), _) => *a == other.product(),
+            (IntTuple::Tuple(a), IntTuple::Tuple(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.is_compatible(y))
+            }
+            _ => false,
+        }
+    }
+
+    /// CuTe's `ceil_div` of tuples: mode by mode, or an integer divisor spread over the modes from the left.
+    ///
+    /// Post, for an integer divisor b of positive extents: the product of the result is at least `ceil(size / b)`.
+    ///
+    /// # Errors
+    /// If the divisor has more modes.
+    pub fn ceil_div(&self, by: &IntTuple) -> Result<IntTuple> {
+        match (self, by) {
+            (IntTuple::Int(a), by) => Ok(a.ceil_div(&by.product()).into()),
+            (IntTuple::Tuple(a), IntTuple::Int(b)) => {
+                let mut rest = b.clone();
+                let modes = a.iter().map(|a| {
+                    let quotient = a.ceil_div(&rest.clone().into())?;
+                    rest = rest.ceil_div(&a.product());
+                    Ok(quotient)
+                });
+                Ok(IntTuple::Tuple(modes.collect::<Result<_>>()?))
+            }
+            (IntTuple::Tuple(a), IntTuple::Tuple(b)) if b.len() <= a.len() => {
+                let one = IntTuple::Int(Int::ONE);
+                let b = b.iter().chain(std::iter::repeat(&one));
+                Ok(IntTuple::Tuple(a.iter().zip(b).map(|(a, b)| a.ceil_div(b)).collect::<Result<_>>()?))
+            }
+            _ => Err(LayoutError::ProfileMismatch {
+                function: "ceil_div",
+                what: "divisor",
+                given: by.to_string(),
+                against: self.to_string(),
+                expected: "it may not have more modes",
+            }),
+        }
+    }
+}

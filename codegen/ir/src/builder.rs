@@ -116,6 +116,11 @@ impl Builder {
         }
     }
 
+    /// Makes an instruction that stands in no block: the variable of a loop.
+    pub fn detached(&mut self, op: Op, ty: Type) -> Value {
+        self.kernel.insts.push(Inst { op, ty, span: self.span })
+    }
+
     /// Opens a nested block.
     pub fn open(&mut self) {
         self.open.push(Block::default());
@@ -311,7 +316,7 @@ impl Builder {
     ) -> Built<Value> {
         let span = self.span;
         let op = Op::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div };
-        let var = self.kernel.insts.push(Inst { op, ty: Type::Scalar(Scalar::I64), span });
+        let var = self.detached(op, Type::Scalar(Scalar::I64));
         let body = self.nested(|b| body(b, var))?;
         self.span = span;
         self.emit(Op::For { var: Induction(var), lo, hi, step, unroll, body })

@@ -1,6 +1,7 @@
 //! The intermediate representation of a kernel: types, ops, builder, printer, verifier.
 //! It knows layouts and nothing of LLVM, CUDA or text files.
 
+pub mod abi;
 pub mod arena;
 pub mod builder;
 pub mod diag;

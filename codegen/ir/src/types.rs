@@ -134,9 +134,9 @@ impl fmt::Display for Type {
 
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tensor<{}, {}, {}, align {}", self.elem, self.space, self.layout, self.align)?;
+        write!(f, "tensor<{}, {}, {{{}}}, align {}", self.elem, self.space, self.layout, self.align)?;
         for b in &self.bounds {
-            write!(f, ", bound({}, {}, {})", b.limit, b.offset, b.layout)?;
+            write!(f, ", bound({{{}}}, {{{}}}, {{{}}})", b.limit, b.offset, b.layout)?;
         }
         f.write_str(">")
     }

@@ -162,7 +162,6 @@ impl Order<'_> {
             }
             op => {
                 self.uses(&uses, inst);
-                // A parameter's own layout may be made of other parameters, wherever they stand.
                 for b in op.blocks() {
                     self.block(b, depth + 1);
                 }
@@ -172,7 +171,10 @@ impl Order<'_> {
 
     fn uses(&mut self, uses: &[Value], inst: &Inst) {
         for u in uses {
-            let is_param = |v: Value| matches!(self.k.insts.get(v).map(|i| &i.op), Some(Op::Param { .. }));
+            // A parameter's layout may be made of other parameters and team sizes, wherever they stand.
+            let is_param = |v: Value| {
+                matches!(self.k.insts.get(v).map(|i| &i.op), Some(Op::Param { .. } | Op::NPes { .. }))
+            };
             let between_params = matches!(inst.op, Op::Param { .. }) && is_param(*u);
             if !self.defined.contains(u) && !between_params {
                 let message = format!("{u} is used by `{}` before it is defined", inst.op.mnemonic());

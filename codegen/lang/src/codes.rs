@@ -29,10 +29,11 @@ macro_rules! codes {
     };
 }
 
+pub mod meaning;
 pub mod syntax;
 
 /// One entry a family, in ascending order of codes.
-const FAMILIES: &[&[Info]] = &[syntax::SYNTAX];
+const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING];
 
 /// Every code, ascending.
 pub fn all() -> impl Iterator<Item = &'static Info> {

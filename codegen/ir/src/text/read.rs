@@ -9,7 +9,7 @@ use crate::op::Op;
 use crate::types::{Bound, TensorType, Type};
 use std::fmt;
 use std::sync::Arc;
-use weft_layout::{Int, Layout};
+use weft_layout::{Int, Layout, Var};
 fn parse_int(_: &str, _: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Int, String> {
     Err(String::new())
 }
@@ -376,6 +376,9 @@ impl<'t> Reader<'t> {
 /// `%12` as a symbol: its definition stands before the use, so its facts are known.
 fn resolve(kernel: &Kernel, name: &str) -> Option<Int> {
     let id = name.strip_prefix('%')?.parse().ok()?;
-    kernel.insts.get(Value(id))?;
-    kernel.symbol(Value(id))
+    match kernel.insts.get(Value(id)).map(|i| &i.op) {
+        // A parameter's layout may name a team size, which is defined later.
+        None | Some(Op::Trap {}) => Some(Int::var(Var { id, name: name.into(), div: 1, min: 1, max: None })),
+        Some(_) => kernel.symbol(Value(id)),
+    }
 }

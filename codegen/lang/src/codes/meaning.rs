@@ -1,0 +1,69 @@
+//! E0100 to E0139: what a text means, or fails to.
+
+codes! {
+    /// Codes of the elaborator.
+    MEANING:
+    UNKNOWN_NAME = 100, "unknown name",
+        "kernel k() block(32) { let x = missing; }",
+        "Nothing of this name is in scope: no parameter, variable, constant, function or built-in. Names must be defined before they are used.";
+    NOT_GIVEN = 101, "a parameter has no value",
+        "kernel k<N: int>(x: global<f32, (N):(1)>) block(32) { }",
+        "A compile-time parameter without a default needs a value: give it with `-D N=1048576`, or let `--input` tell it from the file's shape.";
+    BAD_DEFINE = 102, "a value does not fit its parameter",
+        "kernel k<T: float = i32>(x: global<T, (8):(1)>) block(32) { }",
+        "The value given for a compile-time parameter is of another kind than the parameter's bound (`int`, `dtype`, `float`, `bool`), or is not divisible by what the bound promises.";
+    WRONG_KIND = 103, "a value of another kind is needed",
+        "kernel k(team: team) block(32) { let x = team + 1; }",
+        "An operation or function got a value it has no meaning for, such as arithmetic on a team or an index that is no integer.";
+    WRONG_ARGS = 104, "wrong arguments",
+        "kernel k() block(32) { let x = ceil_div(1); }",
+        "A function was called with the wrong number of arguments, with an argument name it does not have, or with a word in angle brackets it does not know.";
+    NOT_ASSIGNABLE = 105, "this cannot be assigned",
+        "kernel k() block(32) { let x = 1; x = 2; }",
+        "Only elements of tensors and variables declared with `let mut` can be assigned.";
+    LAYOUT = 106, "the layout algebra has no answer",
+        "kernel k(x: global<f32, (6):(1)>) block(32) { let y = composition(x, (4):(2)); }",
+        "A layout function was applied where CuTe's static assertions would fail: a division that is not exact, an overlap, shapes that do not match. The message names the mode and the numbers.";
+    BAD_INDEX = 107, "the index does not fit the tensor",
+        "kernel k(x: global<f32, (4,8):(1,4)>) block(32) { let y = x[0, 0, 0]; }",
+        "A tensor is indexed with one coordinate for each mode (`_` keeps a mode whole), or with a single linear one.";
+    NOT_CONSTANT = 108, "this must be known when the kernel is compiled",
+        "kernel k(n: int) block(n) { }",
+        "Launch attributes, fully unrolled loops and shapes of register tensors are compile-time constants: literals, constants, compile-time parameters and arithmetic on them.";
+    TOO_DEEP = 109, "functions call each other without end",
+        "fn f(x) { f(x) } kernel k() block(32) { f(1); }",
+        "Functions are inlined, so they cannot recurse, and calls nest 64 deep at most.";
+    TOO_LARGE = 110, "the kernel becomes too large",
+        "kernel k() block(32) { let mut a: f32 = 0.0; for i in 0..1000000 unroll { a += 1.0; } }",
+        "Unrolling and inlining would make more instructions than the compiler accepts (200,000). Unroll less: `unroll(4)`.";
+    BAD_ATTR = 111, "unknown or malformed launch attribute",
+        "kernel k() block(32) colour(3) { }",
+        "A kernel has `block(x, y, z)` with 1 to 1024 threads in all, and may have `grid(x, y, z)` and `computes(...)`.";
+    BAD_PARAM = 112, "this cannot be a parameter's type",
+        "kernel k(x: shared<f32, (8):(1)>) block(32) { }",
+        "A kernel's parameters are tensors in `global` or `symm` memory, scalars (`int`, `i32`, `f32`, ...), `barrier` and `team`.";
+    NO_FILE = 113, "the file of a `use` cannot be read",
+        "use weft::no_such_room; kernel k() block(32) { }",
+        "`use \"file.weft\";` names a file relative to the one it stands in; `use weft::name;` names a part of the built-in library.";
+    NO_KERNEL = 114, "no such kernel, or none, or several to choose from",
+        "fn f(x) { x }",
+        "The file must have a kernel; where it has several and one is needed, name it with `--kernel`.";
+    MISMATCH = 115, "types or shapes do not match",
+        "kernel k(x: global<f32, (8):(1)>, y: global<f16, (8):(1)>) block(8) { x[0] = y[0]; }",
+        "The two sides of an operation or assignment must have the same element type and the same shape. Nothing is converted silently: write `.to<f32>()`.";
+    DUPLICATE = 116, "a name is defined twice",
+        "fn f(x) { x } fn f(y) { y } kernel k() block(32) { }",
+        "Functions, kernels and constants of a file and of what it uses share one name space, and parameters of one head must differ.";
+    BAD_PARTITION = 117, "the tensor cannot be divided among the threads",
+        "kernel k(x: multicast<f32, (8):(1)>) block(32) { }",
+        "`partition` needs a layout whose elements can be dealt out in vectors; choose a tile that divides the extents, or partition row by row.";
+    BAD_RETURN = 118, "`return` must be the last statement of a function",
+        "fn f(x) { return x; let y = 1; } kernel k() block(32) { let z = f(1); }",
+        "Functions are inlined; they have one end. Write the value as the last expression of the block.";
+    NOT_HELD = 119, "this tensor does not fit registers",
+        "kernel k(n: int, x: global<f32, (n):(1)>) block(32) { let s = sum<block>(x); }",
+        "Reading a whole tensor into registers needs a compile-time extent of at most 1024 elements a thread; loop over the steps of a `partition` instead.";
+    ASSERTION = 120, "a static_assert does not hold",
+        "kernel k<N: int = 3>() block(32) { static_assert(N % 2 == 0, \"N must be even\"); }",
+        "The condition of a `static_assert` is false, or is not known when the kernel is compiled.";
+}

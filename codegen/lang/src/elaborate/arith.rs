@@ -1,0 +1,338 @@
+//! Arithmetic: compile-time where both sides are known or symbolic, elementwise at run time else.
+
+use super::value::{Frag, Val};
+use super::{Elab, R, fail};
+use crate::ast::{BinOp as A, Expr, ExprKind, UnOp as U};
+use crate::codes::meaning::{MISMATCH, NOT_CONSTANT, WRONG_KIND};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{BinOp, CmpOp, Constant, Int, Op, Scalar, Type, UnOp, Value};
+use weft_layout::Poison;
+
+/// The IR's operation of a sign.
+fn ir_op(op: A) -> Option<BinOp> {
+    const TABLE: [(A, BinOp); 12] = [
+        (A::Add, BinOp::Add),
+        (A::Sub, BinOp::Sub),
+        (A::Mul, BinOp::Mul),
+        (A::Div, BinOp::Div),
+        (A::Rem, BinOp::Rem),
+        (A::BitAnd, BinOp::And),
+        (A::BitOr, BinOp::Or),
+        (A::BitXor, BinOp::Xor),
+        (A::And, BinOp::And),
+        (A::Or, BinOp::Or),
+        (A::Shl, BinOp::Shl),
+        (A::Shr, BinOp::Shr),
+    ];
+    TABLE.iter().find(|(a, _)| *a == op).map(|(_, b)| *b)
+}
+
+fn cmp_op(op: A) -> Option<CmpOp> {
+    const TABLE: [(A, CmpOp); 6] = [
+        (A::Eq, CmpOp::Eq),
+        (A::Ne, CmpOp::Ne),
+        (A::Lt, CmpOp::Lt),
+        (A::Le, CmpOp::Le),
+        (A::Gt, CmpOp::Gt),
+        (A::Ge, CmpOp::Ge),
+    ];
+    TABLE.iter().find(|(a, _)| *a == op).map(|(_, b)| *b)
+}
+
+impl Elab<'_> {
+    /// A chain of infix operators, left to right without recursion on its length.
+    pub(super) fn binary_chain(&mut self, e: &Expr) -> R<Val> {
+        let mut right = Vec::new();
+        let mut left = e;
+        while let ExprKind::Binary(op, a, b) = &left.kind {
+            right.push((*op, b, left.span));
+            left = a;
+        }
+        let mut acc = self.expr(left)?;
+        for (op, b, span) in right.into_iter().rev() {
+            let b = self.expr(b)?;
+            self.b.at(span);
+            acc = self.binary(op, acc, b, span)?;
+        }
+        Ok(acc)
+    }
+
+    pub(super) fn unary(&mut self, op: U, a: Val, span: Span) -> R<Val> {
+        match (op, a) {
+            (U::Neg, Val::Int(n)) => Ok(Val::Int(-n)),
+            (U::Neg, Val::Float(x)) => Ok(Val::Float(-x)),
+            (U::Not, Val::Bool(b)) => Ok(Val::Bool(!b)),
+            (op, a) => {
+                let op = if op == U::Neg { UnOp::Neg } else { UnOp::Not };
+                self.map(op, a, span)
+            }
+        }
+    }
+
+    /// An elementwise function of one operand.
+    pub(super) fn map(&mut self, op: UnOp, a: Val, span: Span) -> R<Val> {
+        let a = self.scalar_or_frag(a, None, span)?;
+        let value = self.b.unary(op, raw(&a))?;
+        Ok(with(a, value))
+    }
+
+    pub(super) fn binary(&mut self, op: A, a: Val, b: Val, span: Span) -> R<Val> {
+        match (op, &a, &b) {
+            (_, Val::Int(x), Val::Int(y)) => return self.int_binary(op, x, y, span),
+            (A::And, Val::Bool(x), Val::Bool(y)) => return Ok(Val::Bool(*x && *y)),
+            (A::Or, Val::Bool(x), Val::Bool(y)) => return Ok(Val::Bool(*x || *y)),
+            (A::And, Val::Bool(false), _) => return Ok(Val::Bool(false)),
+            (A::Or, Val::Bool(true), _) => return Ok(Val::Bool(true)),
+            (_, Val::Dtype(x), Val::Dtype(y)) if op == A::Eq => return Ok(Val::Bool(x == y)),
+            (_, Val::Dtype(x), Val::Dtype(y)) if op == A::Ne => return Ok(Val::Bool(x != y)),
+            _ => {}
+        }
+        if let (Some(x), Some(y)) = (literal(&a), literal(&b))
+            && let Some(out) = float_binary(op, x, y)
+        {
+            return Ok(out);
+        }
+        let (a, b) = self.pair(a, b, span)?;
+        let (x, y) = (raw(&a), raw(&b));
+        let value = match (ir_op(op), cmp_op(op)) {
+            (Some(op), _) => self.b.binary(op, x, y)?,
+            (_, Some(op)) => self.b.compare(op, x, y)?,
+            _ => return fail(WRONG_KIND, span, "no such operation"),
+        };
+        Ok(join(a, b, value))
+    }
+
+    fn int_binary(&mut self, op: A, x: &Int, y: &Int, span: Span) -> R<Val> {
+        if let (Some(x), Some(y)) = (x.as_const(), y.as_const()) {
+            return self.const_binary(op, x, y, span);
+        }
+        let out = match op {
+            A::Add => x + y,
+            A::Sub => x - y,
+            A::Mul => x * y,
+            A::Div => x.floor_div(y),
+            A::Rem => x.rem(y),
+            A::Lt if x.is_lt(y) => return Ok(Val::Bool(true)),
+            A::Lt if y.is_le(x) => return Ok(Val::Bool(false)),
+            A::Le if x.is_le(y) => return Ok(Val::Bool(true)),
+            A::Le if y.is_lt(x) => return Ok(Val::Bool(false)),
+            A::Gt if y.is_lt(x) => return Ok(Val::Bool(true)),
+            A::Gt if x.is_le(y) => return Ok(Val::Bool(false)),
+            A::Ge if y.is_le(x) => return Ok(Val::Bool(true)),
+            A::Ge if x.is_lt(y) => return Ok(Val::Bool(false)),
+            A::Eq if x == y => return Ok(Val::Bool(true)),
+            A::Ne if x == y => return Ok(Val::Bool(false)),
+            _ => {
+                let (a, b) = (self.b.index(x.clone())?, self.b.index(y.clone())?);
+                return match (ir_op(op), cmp_op(op)) {
+                    (_, Some(op)) => self.b.compare(op, a, b).map(Val::Rt),
+                    (Some(op), _) => {
+                        let v = self.b.binary(op, a, b)?;
+                        self.symbol(v).map(Val::Int)
+                    }
+                    _ => fail(WRONG_KIND, span, "no such operation on integers"),
+                };
+            }
+        };
+        match out.poison() {
+            None => Ok(Val::Int(out)),
+            // Too long for a symbol: compute it, and go on with the result's name.
+            Some(Poison::TooComplex) => {
+                let (a, b) = (self.b.index(x.clone())?, self.b.index(y.clone())?);
+                let op = ir_op(op).unwrap_or(BinOp::Add);
+                let v = self.b.binary(op, a, b)?;
+                self.symbol(v).map(Val::Int)
+            }
+            Some(p) => fail(NOT_CONSTANT, span, format!("this integer has no value: {p}")),
+        }
+    }
+
+    fn const_binary(&mut self, op: A, x: i64, y: i64, span: Span) -> R<Val> {
+        let shift = u32::try_from(y).ok().filter(|n| *n < 64);
+        let out = match op {
+            A::Add => x.checked_add(y),
+            A::Sub => x.checked_sub(y),
+            A::Mul => x.checked_mul(y),
+            A::Div => Int::from(x).floor_div(&Int::from(y)).as_const(),
+            A::Rem => Int::from(x).rem(&Int::from(y)).as_const(),
+            A::BitAnd => Some(x & y),
+            A::BitOr => Some(x | y),
+            A::BitXor => Some(x ^ y),
+            A::Shl => shift.and_then(|n| x.checked_mul(1i64.checked_shl(n)?)),
+            A::Shr => shift.map(|n| x >> n),
+            A::Eq => return Ok(Val::Bool(x == y)),
+            A::Ne => return Ok(Val::Bool(x != y)),
+            A::Lt => return Ok(Val::Bool(x < y)),
+            A::Le => return Ok(Val::Bool(x <= y)),
+            A::Gt => return Ok(Val::Bool(x > y)),
+            A::Ge => return Ok(Val::Bool(x >= y)),
+            A::And | A::Or => return fail(WRONG_KIND, span, "`&&` and `||` take truth values"),
+        };
+        out.map(|n| Val::Int(n.into())).ok_or_else(|| {
+            Diagnostic::error(
+                NOT_CONSTANT,
+                span,
+                "this integer has no value: it overflows, or divides by zero",
+            )
+        })
+    }
+
+    /// Two operands of one type and shape: literals take the other's type, scalars spread over its lanes.
+    pub(super) fn pair(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
+        let elem = |e: &Self, v: &Val| match v {
+            Val::Rt(v) => e.b.ty(*v).elem(),
+            Val::Frag(f) => e.b.ty(f.value).elem(),
+            Val::Tensor(t) => e.b.ty(t.value).elem(),
+            _ => None,
+        };
+        let like = elem(self, &a).or_else(|| elem(self, &b));
+        let like_b = elem(self, &b).or(like);
+        let a = self.scalar_or_frag(a, like, span)?;
+        let b = self.scalar_or_frag(b, like_b, span)?;
+        let (ta, tb) = (self.b.ty(raw(&a)).clone(), self.b.ty(raw(&b)).clone());
+        if ta.elem() != tb.elem() {
+            let (ta, tb) = (self.describe(&a), self.describe(&b));
+            return Err(Diagnostic::error(MISMATCH, span, format!("{ta} and {tb}"))
+                .label("the element types differ")
+                .help("convert one of them: `.to<f32>()`"));
+        }
+        match (&a, &b) {
+            (Val::Frag(x), Val::Frag(y)) if ta.lanes() != tb.lanes() || x.whole != y.whole => {
+                Err(Diagnostic::error(
+                    MISMATCH,
+                    span,
+                    format!("register tensors of shapes {} and {}", x.shape, y.shape),
+                )
+                .help("both sides must have the same elements in the same threads"))
+            }
+            (Val::Rt(x), Val::Frag(f)) => {
+                let value = self.b.splat(*x, &tb)?;
+                Ok((Val::Frag(Frag { value, bounds: Vec::new(), ..f.clone() }), b))
+            }
+            (Val::Frag(f), Val::Rt(y)) => {
+                let value = self.b.splat(*y, &ta)?;
+                let b = Val::Frag(Frag { value, bounds: Vec::new(), ..f.clone() });
+                Ok((a, b))
+            }
+            _ => Ok((a, b)),
+        }
+    }
+
+    /// A run-time scalar or register tensor; tensors are loaded, literals become constants of `like`.
+    pub(super) fn scalar_or_frag(&mut self, val: Val, like: Option<Scalar>, span: Span) -> R<Val> {
+        match val {
+            Val::Rt(_) | Val::Frag(_) => Ok(val),
+            Val::Tensor(t) => {
+                let f = self.load(t, span)?;
+                Ok(if matches!(self.b.ty(f.value), Type::Scalar(_)) && f.whole.is_none() {
+                    Val::Rt(f.value)
+                } else {
+                    Val::Frag(f)
+                })
+            }
+            Val::Bool(b) => self
+                .b
+                .emit_as(Op::Const { value: Constant::Bool(b) }, Type::Scalar(Scalar::Bool))
+                .map(Val::Rt),
+            Val::Float(x) => match like.unwrap_or(Scalar::F32) {
+                s if s.is_float() && !s.is_fp8() => self.b.float(s, x).map(Val::Rt),
+                s => Err(Diagnostic::error(MISMATCH, span, format!("the literal {x} is no {s}"))
+                    .help("write an integer, or convert the other side: `.to<f32>()`")),
+            },
+            Val::Int(n) => match (n.as_const(), like) {
+                (Some(n), Some(s)) if s.is_float() && !s.is_fp8() => self.b.float(s, n as f64).map(Val::Rt),
+                (Some(n), Some(s)) if s.is_int() => self.b.int(s, n).map(Val::Rt),
+                (_, None | Some(Scalar::I64)) => self.b.index(n).map(Val::Rt),
+                (_, Some(s)) => Err(Diagnostic::error(MISMATCH, span, format!("an `int` and a {s}"))
+                    .help(format!("convert it: `.to<{s}>()`"))),
+            },
+            other => fail(WRONG_KIND, span, format!("expected a number, found {}", self.describe(&other))),
+        }
+    }
+
+    /// The element type must be `want`, where one is wanted.
+    pub(super) fn check_elem(&self, val: Val, want: Option<Scalar>, span: Span) -> R<Val> {
+        let have = self.b.ty(raw(&val)).elem();
+        match want {
+            Some(w) if have != Some(w) => {
+                Err(Diagnostic::error(MISMATCH, span, format!("expected {w}, found {}", self.describe(&val)))
+                    .help(format!("convert it: `.to<{w}>()`")))
+            }
+            _ => Ok(val),
+        }
+    }
+
+    /// `.to<T>()`
+    pub(super) fn convert(&mut self, val: Val, to: Scalar, span: Span) -> R<Val> {
+        match (&val, to.is_float() && !to.is_fp8()) {
+            (Val::Int(n), true) if n.as_const().is_some() => return self.scalar_or_frag(val, Some(to), span),
+            (Val::Int(n), false) if n.as_const().is_some() && to.is_int() => {
+                return self.scalar_or_frag(val, Some(to), span);
+            }
+            (Val::Float(_), true) => return self.scalar_or_frag(val, Some(to), span),
+            _ => {}
+        }
+        let val = self.scalar_or_frag(val, None, span)?;
+        let value = self.b.convert(raw(&val), to)?;
+        Ok(with(val, value))
+    }
+}
+
+/// The IR value of a run-time scalar or register tensor.
+pub(super) fn raw(val: &Val) -> Value {
+    match val {
+        Val::Rt(v) => *v,
+        Val::Frag(f) => f.value,
+        // Callers pass what `scalar_or_frag` made.
+        _ => Value(u32::MAX),
+    }
+}
+
+/// The same shape with another IR value.
+pub(super) fn with(val: Val, value: Value) -> Val {
+    match val {
+        Val::Frag(f) => Val::Frag(Frag { value, ..f }),
+        _ => Val::Rt(value),
+    }
+}
+
+/// The result of an operation of two: a lane exists where both do.
+pub(super) fn join(a: Val, b: Val, value: Value) -> Val {
+    match (a, b) {
+        (Val::Frag(mut f), Val::Frag(g)) => {
+            for bound in g.bounds {
+                if !f.bounds.contains(&bound) {
+                    f.bounds.push(bound);
+                }
+            }
+            Val::Frag(Frag { value, ..f })
+        }
+        (Val::Frag(f), _) | (_, Val::Frag(f)) => Val::Frag(Frag { value, ..f }),
+        _ => Val::Rt(value),
+    }
+}
+
+/// A literal number.
+fn literal(val: &Val) -> Option<f64> {
+    match val {
+        Val::Float(x) => Some(*x),
+        Val::Int(n) => n.as_const().map(|n| n as f64),
+        _ => None,
+    }
+}
+
+fn float_binary(op: A, x: f64, y: f64) -> Option<Val> {
+    Some(match op {
+        A::Add => Val::Float(x + y),
+        A::Sub => Val::Float(x - y),
+        A::Mul => Val::Float(x * y),
+        A::Div => Val::Float(x / y),
+        A::Eq => Val::Bool(x == y),
+        A::Ne => Val::Bool(x != y),
+        A::Lt => Val::Bool(x < y),
+        A::Le => Val::Bool(x <= y),
+        A::Gt => Val::Bool(x > y),
+        A::Ge => Val::Bool(x >= y),
+        _ => return None,
+    })
+}

@@ -1,0 +1,262 @@
+//! Functions of numbers, elementwise; and reductions over lanes and threads.
+
+use super::{Builtin, Call, builtin};
+use crate::codes::meaning::{LAYOUT, WRONG_ARGS, WRONG_KIND};
+use crate::elaborate::arith::{join, raw, with};
+use crate::elaborate::value::{Frag, Val};
+use crate::elaborate::{Elab, R, fail};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{BinOp, CmpOp, Group, Int, Op, RedOp, Scalar, ShuffleMode, Type, UnOp, Value};
+
+pub(super) const TABLE: &[Builtin] = &[
+    builtin("ceil_div", "ceil_div(a, b)", "a / b, rounded up.", integers),
+    builtin("round_up", "round_up(a, b)", "The least multiple of b that is a or more.", integers),
+    builtin("min", "min(a, b), min<block>(v)", "The lesser, or the least over lanes and threads.", minmax),
+    builtin(
+        "max",
+        "max(a, b), max<block>(v)",
+        "The greater, or the greatest over lanes and threads.",
+        minmax,
+    ),
+    builtin(
+        "sum",
+        "sum<block>(v)",
+        "The sum over v's lanes and the threads of a block or warp; `<thread>` over lanes only.",
+        reduce,
+    ),
+    builtin(
+        "prod",
+        "prod<block>(v)",
+        "The product over v's lanes and the threads of a block or warp.",
+        reduce,
+    ),
+    builtin("all", "all<block>(v)", "Whether all are true.", reduce),
+    builtin("any", "any<block>(v)", "Whether one is true.", reduce),
+    builtin("shuffle", "shuffle<xor>(v, n)", "v of another lane: idx, up, down, xor.", shuffle),
+    builtin("fma", "fma(a, b, c)", "a * b + c, rounded once.", fma),
+    builtin("select", "select(c, a, b)", "a where c is true, else b.", select),
+    builtin("to", "v.to<T>()", "v converted to another element type; `.to<int>()` makes an index.", to),
+    builtin("abs", "abs(v)", "Magnitude.", unary),
+    builtin("sqrt", "sqrt(v)", "Square root, correctly rounded.", unary),
+    builtin("rsqrt", "rsqrt(v)", "1 / square root, approximate.", unary),
+    builtin("exp", "exp(v)", "Exponential.", unary),
+    builtin("exp2", "exp2(v)", "Exponential, base 2, approximate.", unary),
+    builtin("log", "log(v)", "Natural logarithm.", unary),
+    builtin("log2", "log2(v)", "Logarithm, base 2, approximate.", unary),
+    builtin("tanh", "tanh(v)", "Hyperbolic tangent, approximate.", unary),
+    builtin("sin", "sin(v)", "Sine, approximate.", unary),
+    builtin("cos", "cos(v)", "Cosine, approximate.", unary),
+    builtin("floor", "floor(v)", "Next integer below.", unary),
+    builtin("ceil", "ceil(v)", "Next integer above.", unary),
+    builtin("round", "round(v)", "Nearest integer, ties to even.", unary),
+];
+
+fn integers(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    call.no_words()?;
+    let (a, b) = (call.int(e, 0)?, call.int(e, 1)?);
+    if b.upper_bound().is_some_and(|n| n <= 0) {
+        return fail(WRONG_ARGS, call.span, format!("`{}` by {b}", call.name));
+    }
+    let tiles = a.ceil_div(&b);
+    let n = if call.name == "ceil_div" { tiles } else { tiles * b };
+    match n.poison() {
+        None => Ok(Val::Int(n)),
+        Some(p) => fail(LAYOUT, call.span, format!("`{}` has no value: {p}", call.name)),
+    }
+}
+
+fn minmax(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    if !call.words.is_empty() || call.args.len() == 1 {
+        return reduce(e, call);
+    }
+    call.arity(2..=2)?;
+    let least = call.name == "min";
+    let ((a, _), (b, _)) = (call.val(0), call.val(1));
+    if let (Val::Int(x), Val::Int(y)) = (&a, &b) {
+        return Ok(Val::Int(if least { x.min(y) } else { x.max(y) }));
+    }
+    let (a, b) = e.pair(a, b, call.span)?;
+    let value = e.b.binary(if least { BinOp::Min } else { BinOp::Max }, raw(&a), raw(&b))?;
+    Ok(join(a, b, value))
+}
+
+fn unary(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let (v, at) = call.val(0);
+    match UnOp::parse(call.name) {
+        Some(op) => e.map(op, v, at),
+        None => fail(WRONG_ARGS, call.span, format!("no function `{}`", call.name)),
+    }
+}
+
+fn fma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(3..=3)?;
+    call.no_words()?;
+    let (a, b) = e.pair(call.val(0).0, call.val(1).0, call.span)?;
+    let (a, c) = e.pair(a, call.val(2).0, call.span)?;
+    let (b, c) = e.pair(b, c, call.span)?;
+    let value = e.b.emit(Op::Fma { a: raw(&a), b: raw(&b), c: raw(&c) })?;
+    Ok(join(join(a, b, value), c, value))
+}
+
+fn select(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(3..=3)?;
+    call.no_words()?;
+    let (c, at) = call.val(0);
+    if let Val::Bool(c) = c {
+        return Ok(call.val(if c { 1 } else { 2 }).0);
+    }
+    let c = e.scalar_or_frag(c, None, at)?;
+    let (a, b) = e.pair(call.val(1).0, call.val(2).0, call.span)?;
+    let value = e.b.select(raw(&c), raw(&a), raw(&b))?;
+    Ok(join(join(a, b, value), if matches!(c, Val::Frag(_)) { c } else { Val::Rt(value) }, value))
+}
+
+fn to(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let words = call.words()?;
+    let (v, at) = call.val(0);
+    match words.positional[..] {
+        [("int", _)] => e.as_int(v, at).map(Val::Int),
+        [(name, span)] => {
+            let to = e.dtype(name, span)?;
+            e.convert(v, to, at)
+        }
+        _ => Err(Diagnostic::error(WRONG_ARGS, call.span, "`to` takes one type").help("write `.to<f32>()`")),
+    }
+}
+
+fn shuffle(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mut words = call.words()?;
+    let mode = words.take(ShuffleMode::parse).unwrap_or(ShuffleMode::Idx);
+    words.done(call.name, "idx, up, down or xor")?;
+    let (v, at) = call.val(0);
+    let v = e.scalar_or_frag(v, None, at)?;
+    let lane = call.int(e, 1)?;
+    let lane = e.i32(lane)?;
+    let value = e.b.emit(Op::Shuffle { value: raw(&v), mode, lane })?;
+    Ok(with(v, value))
+}
+
+/// (name, reduction, operation of two) of the reductions.
+const REDUCTIONS: [(&str, RedOp, BinOp); 6] = [
+    ("sum", RedOp::Add, BinOp::Add),
+    ("prod", RedOp::Mul, BinOp::Mul),
+    ("min", RedOp::Min, BinOp::Min),
+    ("max", RedOp::Max, BinOp::Max),
+    ("all", RedOp::And, BinOp::And),
+    ("any", RedOp::Or, BinOp::Or),
+];
+
+fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let mut words = call.words()?;
+    let group = words.take(|w| if w == "thread" { Some(None) } else { Group::parse(w).map(Some) });
+    words.done(call.name, "block, warp or thread")?;
+    let Some(&(_, op, bin)) = REDUCTIONS.iter().find(|(n, ..)| *n == call.name) else {
+        return fail(WRONG_ARGS, call.span, format!("no reduction `{}`", call.name));
+    };
+    let Some(group) = group else {
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.span,
+            format!("`{}` does not say over which threads", call.name),
+        )
+        .help(format!("write `{0}<block>(v)`, `{0}<warp>(v)` or `{0}<thread>(v)`", call.name)));
+    };
+    let (v, at) = call.val(0);
+    let v = e.scalar_or_frag(v, None, at)?;
+    if let Val::Frag(Frag { whole: Some(_), .. }) = v
+        && group != Some(Group::Block)
+    {
+        return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is dealt out over the CTA")
+            .help(format!("write `{}<block>(v)`", call.name)));
+    }
+    let elem = e.b.ty(raw(&v)).elem().unwrap_or(Scalar::F32);
+    let value = match &v {
+        Val::Frag(f) => {
+            let masked = masked(e, f, op, elem, at)?;
+            fold(e, masked, bin, elem)?
+        }
+        other => raw(other),
+    };
+    e.b.at(call.span);
+    match group {
+        Some(group) => e.b.emit(Op::Reduce { value, op, group }).map(Val::Rt),
+        None => Ok(Val::Rt(value)),
+    }
+}
+
+/// Lanes beyond the tensor's end take part as the reduction's identity.
+fn masked(e: &mut Elab<'_>, f: &Frag, op: RedOp, elem: Scalar, span: Span) -> R<Value> {
+    if f.bounds.is_empty() {
+        return Ok(f.value);
+    }
+    let ty = e.b.ty(f.value).clone();
+    let n = ty.lanes().unwrap_or(1);
+    let mut mask: Option<Value> = None;
+    for b in &f.bounds {
+        let limit = e.b.index(b.limit.clone())?;
+        let mut lanes = Vec::new();
+        for i in 0..n {
+            let at = b.layout.crd2idx(&Int::from(i64::from(i)).into());
+            let at = at.map_err(|x| Diagnostic::error(LAYOUT, span, x.to_string()))? + &b.offset;
+            let at = e.b.index(at)?;
+            lanes.push(e.b.compare(CmpOp::Lt, at, limit)?);
+        }
+        let bools = ty.with_elem(Scalar::Bool);
+        let inside = if n == 1 { lanes[0] } else { e.b.emit_as(Op::Concat { parts: lanes }, bools)? };
+        mask = Some(match mask {
+            Some(m) => e.b.binary(BinOp::And, m, inside)?,
+            None => inside,
+        });
+    }
+    let Some(mask) = mask else { return Ok(f.value) };
+    let identity = identity(e, op, elem, &ty)?;
+    e.b.select(mask, f.value, identity)
+}
+
+/// The value that changes nothing in a reduction.
+fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> R<Value> {
+    let bits = elem.bits();
+    let signed = elem.kind() == weft_ir::Kind::Signed;
+    let least = if signed { i64::MIN >> (64 - bits) } else { 0 };
+    let most = if signed { i64::MAX >> (64 - bits) } else { ((1u128 << bits) - 1) as i64 };
+    let v = match (op, elem.kind()) {
+        (RedOp::And, weft_ir::Kind::Bool) => {
+            e.b.emit_as(Op::Const { value: weft_ir::Constant::Bool(true) }, Type::Scalar(elem))?
+        }
+        (RedOp::Min, weft_ir::Kind::Float) => e.b.float(elem, f64::INFINITY)?,
+        (RedOp::Max, weft_ir::Kind::Float) => e.b.float(elem, f64::NEG_INFINITY)?,
+        (RedOp::Mul, weft_ir::Kind::Float) => e.b.float(elem, 1.0)?,
+        (RedOp::Mul, _) => e.b.int(elem, 1)?,
+        (RedOp::Min, _) => e.b.int(elem, if elem == Scalar::U64 { -1 } else { most })?,
+        (RedOp::Max, _) => e.b.int(elem, least)?,
+        (RedOp::And, _) if elem == Scalar::U64 || signed => e.b.int(elem, -1)?,
+        (RedOp::And, _) => e.b.int(elem, most)?,
+        _ => e.b.zero(&Type::Scalar(elem))?,
+    };
+    e.b.splat(v, ty)
+}
+
+/// All lanes to one, pairwise: a tree, whose shape depends on the number of lanes alone.
+fn fold(e: &mut Elab<'_>, value: Value, op: BinOp, elem: Scalar) -> R<Value> {
+    let mut value = value;
+    while let Some(n) = e.b.ty(value).lanes().filter(|n| *n > 1) {
+        let half = n / 2;
+        let ty = Type::lanes_of(elem, half);
+        let a = e.b.emit_as(Op::Slice { a: value, first: 0 }, ty.clone())?;
+        let b = e.b.emit_as(Op::Slice { a: value, first: half }, ty)?;
+        let mut sum = e.b.binary(op, a, b)?;
+        if n % 2 == 1 {
+            let last = e.b.emit_as(Op::Slice { a: value, first: n - 1 }, Type::Scalar(elem))?;
+            let rest = if half > 1 { fold(e, sum, op, elem)? } else { sum };
+            sum = e.b.binary(op, rest, last)?;
+        }
+        value = sum;
+    }
+    Ok(value)
+}

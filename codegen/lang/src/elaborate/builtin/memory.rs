@@ -1,0 +1,231 @@
+//! Loads, stores, reductions in memory and in the switch, printing.
+
+use super::{Builtin, Call, builtin};
+use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
+use crate::elaborate::arith::raw;
+use crate::elaborate::value::{Tensor, Val};
+use crate::elaborate::{Elab, R, fail};
+use weft_ir::diag::Diagnostic;
+use weft_ir::{Op, RedOp, Scalar, Scope, Sem, Space, Type, Value};
+
+pub(super) const TABLE: &[Builtin] = &[
+    builtin("load", "load<acquire, sys>(x)", "The elements of x in registers; weak without words.", load),
+    builtin(
+        "store",
+        "store<release, sys>(x, v)",
+        "Writes v to x; weak without words. `x[...] = v` is the weak store.",
+        store,
+    ),
+    builtin(
+        "ld_reduce",
+        "ld_reduce<add, acc = f32>(x)",
+        "multimem.ld_reduce: every element reduced over the PEs of the team by the switch; relaxed, sys without words.",
+        ld_reduce,
+    ),
+    builtin(
+        "st",
+        "st<relaxed, sys>(x, v)",
+        "multimem.st: v to every PE of the team. `x[...] = v` does it with relaxed, sys.",
+        st,
+    ),
+    builtin(
+        "red",
+        "red<add, release, sys>(x, v)",
+        "Reduces v into x, atomically: multimem.red on every PE for a multicast tensor, red else.",
+        red,
+    ),
+    builtin(
+        "atomic",
+        "atomic<add, relaxed, sys>(x, v)",
+        "As red on one element, and gives the old value; `exch` exchanges.",
+        atomic,
+    ),
+    builtin(
+        "atomic_cas",
+        "atomic_cas<acq_rel, sys>(x, expected, v)",
+        "Stores v if x is as expected; gives the old value.",
+        atomic_cas,
+    ),
+    builtin("print", "print(\"%d\", v, ...)", "printf on the device.", print),
+    builtin("trap", "trap()", "Ends the kernel with an error.", trap),
+    builtin(
+        "static_assert",
+        "static_assert(cond, \"why\")",
+        "A compile-time error unless cond is known to be true.",
+        static_assert,
+    ),
+];
+
+/// Memory order and scope among the words; the rest is left.
+fn order(words: &mut super::Words<'_>, default: Sem) -> (Sem, Scope) {
+    (words.take(Sem::parse).unwrap_or(default), words.take(Scope::parse).unwrap_or(Scope::Sys))
+}
+
+fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let mut words = call.words()?;
+    let (sem, scope) = order(&mut words, Sem::Weak);
+    words.done(call.name, "weak, relaxed or acquire, and a scope")?;
+    let (t, at) = call.tensor(e, 0)?;
+    let (part, whole) = e.part_of(t, at)?;
+    let value = e.b.emit(Op::Load { place: part.value, sem, scope })?;
+    Ok(held(e, part, value, whole))
+}
+
+/// A register tensor, or a scalar of one element.
+fn held(e: &mut Elab<'_>, part: Tensor, value: Value, whole: Option<i64>) -> Val {
+    if matches!(e.b.ty(value), Type::Scalar(_)) && whole.is_none() {
+        Val::Rt(value)
+    } else {
+        Val::Frag(e.frag(part, value, whole))
+    }
+}
+
+fn store(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mut words = call.words()?;
+    let (sem, scope) = order(&mut words, Sem::Weak);
+    words.done(call.name, "weak, relaxed or release, and a scope")?;
+    let (t, _) = call.tensor(e, 0)?;
+    let (place, value) = e.place(t, call.val(1).0, call.span)?;
+    e.b.emit(Op::Store { place: place.value, value, sem, scope }).map(|_| Val::Unit)
+}
+
+fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let mut words = call.words()?;
+    let op = words.take(RedOp::parse);
+    let acc = words.take_named("acc");
+    let (sem, scope) = order(&mut words, Sem::Relaxed);
+    words.done(call.name, "a reduction, acc = f32, a memory order and a scope")?;
+    let Some(op) = op else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`ld_reduce` does not say which reduction")
+            .help("write `ld_reduce<add>(x)`"));
+    };
+    let (t, at) = call.tensor(e, 0)?;
+    let elem = e.tensor_type_of(t).elem;
+    let acc = match acc {
+        // A wider accumulator is for narrow floats; for the others it is what they have.
+        Some((name, span)) => match e.dtype(name, span)? {
+            acc if acc.bits() < elem.bits() || !elem.is_float() => elem,
+            acc => acc,
+        },
+        None => elem,
+    };
+    let (part, whole) = e.part_of(t, at)?;
+    let value = e.b.emit(Op::LdReduce { place: part.value, op, acc, sem, scope })?;
+    Ok(held(e, part, value, whole))
+}
+
+fn st(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mut words = call.words()?;
+    let (sem, scope) = order(&mut words, Sem::Relaxed);
+    words.done(call.name, "weak, relaxed or release, and a scope")?;
+    let (t, _) = call.tensor(e, 0)?;
+    let (place, value) = e.place(t, call.val(1).0, call.span)?;
+    e.b.emit(Op::McStore { place: place.value, value, sem, scope }).map(|_| Val::Unit)
+}
+
+fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mut words = call.words()?;
+    let op = words.take(RedOp::parse);
+    let (sem, scope) = order(&mut words, Sem::Relaxed);
+    words.done(call.name, "a reduction, relaxed or release, and a scope")?;
+    let Some(op) = op else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`red` does not say which reduction")
+            .help("write `red<add>(x, v)`"));
+    };
+    let (t, _) = call.tensor(e, 0)?;
+    let (place, value) = e.place(t, call.val(1).0, call.span)?;
+    let place = place.value;
+    let op = match e.b.ty(place).space() {
+        Some(Space::Multicast) => Op::McRed { place, value, op, sem, scope },
+        _ => Op::Red { place, value, op, sem, scope },
+    };
+    e.b.emit(op).map(|_| Val::Unit)
+}
+
+/// The element that an atomic works on.
+fn element(e: &mut Elab<'_>, call: &Call<'_>) -> R<Tensor> {
+    let (t, at) = call.tensor(e, 0)?;
+    let ty = e.tensor_type_of(t);
+    if ty.layout.size().is(1) {
+        Ok(t)
+    } else {
+        Err(Diagnostic::error(
+            WRONG_KIND,
+            at,
+            format!("`{}` works on one element, not on {}", call.name, ty.layout),
+        )
+        .help("index it: `x[i]`"))
+    }
+}
+
+fn atomic(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mut words = call.words()?;
+    let op = words.take(|w| if w == "exch" { Some(None) } else { RedOp::parse(w).map(Some) });
+    let (sem, scope) = order(&mut words, Sem::Relaxed);
+    words.done(call.name, "a reduction or exch, a memory order and a scope")?;
+    let Some(op) = op else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`atomic` does not say what to do")
+            .help("write `atomic<add>(x[0], 1)` or `atomic<exch>(...)`"));
+    };
+    let t = element(e, call)?;
+    let (place, value) = e.place(t, call.val(1).0, call.span)?;
+    e.b.emit(Op::Atomic { place: place.value, value, op, sem, scope }).map(Val::Rt)
+}
+
+fn atomic_cas(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(3..=3)?;
+    let mut words = call.words()?;
+    let (sem, scope) = order(&mut words, Sem::Relaxed);
+    words.done(call.name, "a memory order and a scope")?;
+    let t = element(e, call)?;
+    let (_, expected) = e.place(t, call.val(1).0, call.span)?;
+    let (place, value) = e.place(t, call.val(2).0, call.span)?;
+    e.b.emit(Op::AtomicCas { place: place.value, expected, value, sem, scope }).map(Val::Rt)
+}
+
+fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.no_words()?;
+    let (Val::Str(format), _) = call.val(0) else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`print` starts with a format")
+            .help("print(\"pe %d\", my_pe(team))"));
+    };
+    let mut args = Vec::new();
+    for i in 1..call.args.len() {
+        let (v, at) = call.val(i);
+        let v = e.scalar_or_frag(v, None, at)?;
+        let value = raw(&v);
+        match e.b.ty(value) {
+            Type::Scalar(s) if s.is_fp8() => args.push(e.b.convert(value, Scalar::F32)?),
+            Type::Scalar(_) => args.push(value),
+            _ => return fail(WRONG_KIND, at, format!("`print` takes scalars, found {}", e.describe(&v))),
+        }
+    }
+    e.b.emit(Op::Print { format, args }).map(|_| Val::Unit)
+}
+
+fn trap(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    e.b.emit(Op::Trap {}).map(|_| Val::Unit)
+}
+
+fn static_assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=2)?;
+    let why = match call.val(1) {
+        (Val::Str(s), _) if call.args.len() == 2 => s.to_string(),
+        _ => "it does not hold".to_owned(),
+    };
+    match call.val(0) {
+        (Val::Bool(true), _) => Ok(Val::Unit),
+        (Val::Bool(false), at) => fail(crate::codes::meaning::ASSERTION, at, format!("static_assert: {why}")),
+        (other, at) => {
+            let message = format!("static_assert: {} is not known at compile time", e.describe(&other));
+            fail(crate::codes::meaning::ASSERTION, at, message)
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Making tensors of tensors: other PEs' copies, parts for threads, shared memory, registers.
+
+use super::{Builtin, Call, builtin};
+use crate::codes::meaning::{LAYOUT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
+use crate::elaborate::value::{Frag, Tensor, Val};
+use crate::elaborate::{Elab, R, fail};
+use weft_ir::diag::Diagnostic;
+use weft_ir::typing::MAX_LANES;
+use weft_ir::{Scalar, TeamRef, Type};
+
+pub(super) const TABLE: &[Builtin] = &[
+    builtin(
+        "multicast",
+        "multicast(x, team)",
+        "The symmetric tensor x at the team's multicast address: for ld_reduce, st, red.",
+        multicast,
+    ),
+    builtin(
+        "peer",
+        "peer(x, pe, team)",
+        "The symmetric tensor x in the memory of rank pe; the team may be left out where the kernel has one.",
+        peer,
+    ),
+    builtin(
+        "partition",
+        "partition(x, threads())",
+        "This thread's part of x, as modes (value, step): vectors of up to 16 bytes, dealt out in turn.",
+        partition,
+    ),
+    builtin("shared", "shared<T>(layout)", "A tensor in the CTA's shared memory, uninitialised.", shared),
+    builtin("zeros", "zeros<T>(shape)", "A register tensor of zeros.", filled),
+    builtin("full", "full<T>(shape, value)", "A register tensor of one value.", filled),
+    builtin("sizeof", "sizeof(x)", "Bytes of an element of a tensor, or of a type.", sizeof),
+    builtin("is_float", "is_float(T)", "Whether a type is a floating-point one.", is_float),
+];
+
+fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    call.no_words()?;
+    let (t, _) = call.tensor(e, 0)?;
+    let team = call.team(e, 1)?;
+    let value = e.b.multicast(t.value, team)?;
+    Ok(Val::Tensor(Tensor { value, private: t.private }))
+}
+
+fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=3)?;
+    call.no_words()?;
+    let (t, _) = call.tensor(e, 0)?;
+    let pe = call.int(e, 1)?;
+    let team = if call.args.len() == 3 {
+        call.team(e, 2)?
+    } else {
+        let params = &e.b.kernel().params;
+        let teams: Vec<_> =
+            (0u32..).zip(params).filter(|(_, p)| p.ty == Type::Team).map(|(i, _)| i).collect();
+        match teams[..] {
+            [one] => TeamRef(one),
+            _ => {
+                return Err(Diagnostic::error(
+                    WRONG_ARGS,
+                    call.span,
+                    format!("the kernel has {} teams: which one counts `pe`?", teams.len()),
+                )
+                .help("write `peer(x, pe, team)`, with a parameter `team: team`"));
+            }
+        }
+    };
+    let private = t.private || e.varies(&pe);
+    let pe = e.i32(pe)?;
+    let value = e.b.peer(t.value, team, pe)?;
+    Ok(Val::Tensor(Tensor { value, private }))
+}
+
+fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    call.no_words()?;
+    let (t, _) = call.tensor(e, 0)?;
+    match call.val(1) {
+        (Val::Threads(threads), _) => e.partition(t, &threads, None, call.span).map(Val::Tensor),
+        (other, at) => Err(Diagnostic::error(
+            WRONG_KIND,
+            at,
+            format!("`partition` needs threads, found {}", e.describe(&other)),
+        )
+        .help("`threads()` for those of the grid, `threads<block>()`, `threads<warp>()`")),
+    }
+}
+
+/// The element type in angle brackets.
+fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
+    let words = call.words()?;
+    match words.positional[..] {
+        [(name, span)] if words.named.is_empty() => e.dtype(name, span),
+        _ => fail(WRONG_ARGS, call.span, format!("`{}` takes one element type in angle brackets", call.name)),
+    }
+}
+
+fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let elem = elem(e, call)?;
+    let (l, at) = call.val(0);
+    let layout = e.as_layout(l, at)?;
+    let bytes = layout.cosize().as_const().and_then(|n| n.checked_mul(i64::from(elem.bytes())));
+    if !bytes.is_some_and(|n| n > 0 && n <= 227 * 1024) {
+        return Err(Diagnostic::error(
+            NOT_HELD,
+            at,
+            format!("{layout} of {elem} does not fit shared memory"),
+        )
+        .help("a CTA has at most 227 KiB, and its extents are compile-time constants"));
+    }
+    let value = e.b.shared(elem, layout, 16)?;
+    Ok(Val::Tensor(Tensor { value, private: false }))
+}
+
+fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    let full = call.name == "full";
+    call.arity(if full { 2..=2 } else { 1..=1 })?;
+    let elem = elem(e, call)?;
+    let (shape, at) = call.val(0);
+    let shape = e.as_tuple(&shape, at)?;
+    let n = shape
+        .product()
+        .as_const()
+        .and_then(|n| u32::try_from(n).ok())
+        .filter(|n| (1..=MAX_LANES).contains(n));
+    let Some(n) = n else {
+        return Err(Diagnostic::error(
+            NOT_HELD,
+            at,
+            format!("a register tensor has 1 to {MAX_LANES} elements; {shape} has not"),
+        )
+        .help("its extents are compile-time constants"));
+    };
+    if weft_ir::Layout::col_major(shape.clone()).is_err() {
+        return fail(LAYOUT, at, format!("{shape} is no shape"));
+    }
+    let ty = Type::lanes_of(elem, n);
+    let value = if full {
+        let (v, at) = call.val(1);
+        let v = e.scalar_or_frag(v, Some(elem), at)?;
+        let v = e.check_elem(v, Some(elem), at)?;
+        match v {
+            Val::Rt(v) => e.b.splat(v, &ty)?,
+            other => {
+                return fail(WRONG_KIND, at, format!("`full` needs a scalar, found {}", e.describe(&other)));
+            }
+        }
+    } else if elem.is_fp8() {
+        let zero = e.b.float(Scalar::F32, 0.0)?;
+        let zero = e.b.convert(zero, elem)?;
+        e.b.splat(zero, &ty)?
+    } else {
+        e.b.zero(&ty)?
+    };
+    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), whole: None }))
+}
+
+fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let elem = match call.val(0) {
+        (Val::Dtype(s), _) => Some(s),
+        (Val::Tensor(t), _) => e.b.ty(t.value).elem(),
+        (Val::Frag(f), _) => e.b.ty(f.value).elem(),
+        (Val::Rt(v), _) => e.b.ty(v).elem(),
+        _ => None,
+    };
+    match elem {
+        Some(s) => Ok(Val::Int(i64::from(s.bytes()).into())),
+        None => fail(WRONG_KIND, call.span, "`sizeof` needs a tensor or an element type"),
+    }
+}
+
+fn is_float(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    match call.val(0) {
+        (Val::Dtype(s), _) => Ok(Val::Bool(s.is_float())),
+        (other, at) => {
+            fail(WRONG_KIND, at, format!("`is_float` needs an element type, found {}", e.describe(&other)))
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Who am I, and waiting for others.
+
+use super::{Builtin, Call, builtin};
+use crate::codes::meaning::WRONG_ARGS;
+use crate::elaborate::value::{Threads, Val};
+use crate::elaborate::{Elab, R, fail};
+use weft_ir::{Dim, Group, Op, Scope, Sem, Sreg};
+
+pub(super) const TABLE: &[Builtin] = &[
+    builtin(
+        "thread_idx",
+        "thread_idx<x>()",
+        "Index of the thread in its CTA, in dimension x, y or z.",
+        special,
+    ),
+    builtin("block_idx", "block_idx<x>()", "Index of the CTA in the grid.", special),
+    builtin("block_dim", "block_dim<x>()", "Threads a CTA.", special),
+    builtin("grid_dim", "grid_dim<x>()", "CTAs of the grid.", special),
+    builtin("lane_idx", "lane_idx()", "Index of the thread in its warp, 0 to 31.", special),
+    builtin("warp_idx", "warp_idx()", "Index of the warp in its CTA.", warp_idx),
+    builtin(
+        "threads",
+        "threads<block>()",
+        "The threads to deal work out to: of the grid, or with `<block>`, `<warp>` of those.",
+        threads,
+    ),
+    builtin("my_pe", "my_pe(team)", "Rank of this PE in the team.", my_pe),
+    builtin("n_pes", "n_pes(team)", "PEs of the team.", n_pes),
+    builtin("sync_threads", "sync_threads()", "Waits for all threads of the CTA (bar.sync).", sync_threads),
+    builtin("sync_warp", "sync_warp()", "Waits for all lanes of the warp (bar.warp.sync).", sync_warp),
+    builtin(
+        "barrier",
+        "barrier(sync, team, acq_rel, sys)",
+        "Waits for the CTAs of the same index on every PE of the team; epoch-counted, nothing to reset.",
+        barrier,
+    ),
+    builtin("fence", "fence<acq_rel, sys>()", "Orders earlier accesses before later ones.", fence),
+];
+
+fn special(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    let mut words = call.words()?;
+    let dim = words.take(Dim::parse).unwrap_or(Dim::X);
+    words.done(call.name, "x, y or z")?;
+    match Sreg::parse(call.name) {
+        Some(reg) => e.special(reg, dim).map(Val::Int),
+        None => fail(WRONG_ARGS, call.span, format!("no register `{}`", call.name)),
+    }
+}
+
+fn warp_idx(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    call.no_words()?;
+    Ok(Val::Int(e.threads(false)?.index.floor_div(&32.into())))
+}
+
+fn threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    let mut words = call.words()?;
+    let group = words.take(Group::parse);
+    words.done(call.name, "block, warp, or nothing for the whole grid")?;
+    Ok(Val::Threads(match group {
+        None => e.threads(true)?,
+        Some(Group::Block) => e.threads(false)?,
+        Some(Group::Warp) => Threads { index: e.special(Sreg::LaneIdx, Dim::X)?, count: 32.into() },
+    }))
+}
+
+fn my_pe(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let team = call.team(e, 0)?;
+    let v = e.b.emit(Op::MyPe { team })?;
+    e.symbol(v).map(Val::Int)
+}
+
+fn n_pes(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let team = call.team(e, 0)?;
+    let v = e.b.emit(Op::NPes { team })?;
+    e.symbol(v).map(Val::Int)
+}
+
+fn group(e: &mut Elab<'_>, call: &Call<'_>, group: Group) -> R<Val> {
+    call.arity(0..=0)?;
+    call.no_words()?;
+    e.b.emit(Op::GroupBarrier { group }).map(|_| Val::Unit)
+}
+
+fn sync_threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    group(e, call, Group::Block)
+}
+
+fn sync_warp(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    group(e, call, Group::Warp)
+}
+
+fn barrier(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=4)?;
+    call.no_words()?;
+    let (sync, at) = call.val(0);
+    let Val::Barrier(sync) = sync else {
+        return fail(
+            crate::codes::meaning::WRONG_KIND,
+            at,
+            format!("`barrier` needs a barrier, found {}", e.describe(&sync)),
+        );
+    };
+    let team = call.team(e, 1)?;
+    let (mut sem, mut scope) = (Sem::AcqRel, Scope::Sys);
+    for i in 2..call.args.len() {
+        match call.val(i) {
+            (Val::Str(w), _) if Sem::parse(&w).is_some() => sem = Sem::parse(&w).unwrap_or(sem),
+            (Val::Str(w), _) if Scope::parse(&w).is_some() => scope = Scope::parse(&w).unwrap_or(scope),
+            (other, at) => {
+                return fail(
+                    WRONG_ARGS,
+                    at,
+                    format!("expected a memory order or a scope, found {}", e.describe(&other)),
+                );
+            }
+        }
+    }
+    e.b.emit(Op::TeamBarrier { sync, team, sem, scope }).map(|_| Val::Unit)
+}
+
+fn fence(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    let mut words = call.words()?;
+    let sem = words.take(Sem::parse).unwrap_or(Sem::AcqRel);
+    let scope = words.take(Scope::parse).unwrap_or(Scope::Sys);
+    words.done(call.name, "a memory order and a scope")?;
+    e.b.emit(Op::Fence { sem, scope }).map(|_| Val::Unit)
+}

@@ -1,0 +1,502 @@
+//! Expressions: names, literals, indices, conditions, calls.
+
+use super::head::silent;
+use super::value::{Frag, Tensor, Val};
+use super::{Binding, Elab, MAX_CALLS, R, builtin, fail};
+use crate::ast::{self, Expr, ExprKind};
+use crate::codes::meaning::{
+    BAD_INDEX, LAYOUT, MISMATCH, NOT_CONSTANT, TOO_DEEP, UNKNOWN_NAME, WRONG_ARGS, WRONG_KIND,
+};
+use std::sync::Arc;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Int, IntTuple, Layout, Op, Scalar, Type};
+use weft_layout::Coord;
+
+/// An evaluated call.
+pub(super) struct Call<'e> {
+    pub name: &'e str,
+    pub span: Span,
+    pub words: &'e [ast::Arg],
+    pub args: Vec<(Option<&'e ast::Ident>, Val, Span)>,
+}
+
+impl Elab<'_> {
+    /// The meaning of an expression.
+    pub(super) fn expr(&mut self, e: &Expr) -> R<Val> {
+        self.b.at(e.span);
+        match &e.kind {
+            ExprKind::Int(n) => Ok(Val::Int((*n).into())),
+            ExprKind::Float(x) => Ok(Val::Float(*x)),
+            ExprKind::Bool(b) => Ok(Val::Bool(*b)),
+            ExprKind::Str(s) => Ok(Val::Str(s.clone())),
+            ExprKind::Underscore => Ok(Val::Whole),
+            ExprKind::Name(name) => self.name(name),
+            ExprKind::Paren(inner) => self.expr(inner),
+            ExprKind::Tuple(items) => items.iter().map(|i| self.expr(i)).collect::<R<_>>().map(Val::Tuple),
+            ExprKind::Unary(op, a) => {
+                let a = self.expr(a)?;
+                self.b.at(e.span);
+                self.unary(*op, a, e.span)
+            }
+            ExprKind::Binary(..) => self.binary_chain(e),
+            ExprKind::Layout(shape, stride) => {
+                let (shape, stride) = (self.shape(shape)?, self.shape(stride)?);
+                Layout::new(shape, stride)
+                    .map(Val::Layout)
+                    .map_err(|x| Diagnostic::error(LAYOUT, e.span, x.to_string()))
+            }
+            ExprKind::Range(lo, hi) => Ok(Val::Range(self.int(lo)?, self.int(hi)?)),
+            ExprKind::Index { base, indices } => {
+                let base = self.expr(base)?;
+                let coords = indices.iter().map(|i| Ok((self.expr(i)?, i.span))).collect::<R<Vec<_>>>()?;
+                self.b.at(e.span);
+                self.index(base, &coords, e.span)
+            }
+            ExprKind::If { cond, then, otherwise } => self.if_value(cond, then, otherwise.as_ref(), e.span),
+            ExprKind::Call { callee, generics, args } => {
+                let args = self.args(args)?;
+                self.b.at(e.span);
+                self.call(callee, Call { name: &callee.name, span: e.span, words: generics, args })
+            }
+            ExprKind::Method { recv, name, generics, args } => {
+                let mut all = vec![(None, self.expr(recv)?, recv.span)];
+                all.extend(self.args(args)?);
+                self.b.at(e.span);
+                self.call(name, Call { name: &name.name, span: e.span, words: generics, args: all })
+            }
+        }
+    }
+
+    fn args<'e>(&mut self, args: &'e [ast::Arg]) -> R<Vec<(Option<&'e ast::Ident>, Val, Span)>> {
+        args.iter().map(|a| Ok((a.name.as_ref(), self.expr(&a.value)?, a.value.span))).collect()
+    }
+
+    fn name(&mut self, name: &ast::Ident) -> R<Val> {
+        match self.lookup(&name.name).cloned() {
+            Some(Binding::Val(Val::Error)) => Err(silent()),
+            Some(Binding::Val(v)) => Ok(v),
+            Some(Binding::Local(local, frag)) => {
+                let value = self.b.get(local)?;
+                self.varying.insert(value);
+                match (frag, self.b.ty(value)) {
+                    (Some(frag), _) => Ok(Val::Frag(Frag { value, ..frag })),
+                    (None, Type::Scalar(Scalar::I64)) => Ok(Val::Int(self.symbol(value)?)),
+                    _ => Ok(Val::Rt(value)),
+                }
+            }
+            None => match self.program.consts.get(&name.name) {
+                Some(c) => self.in_callee(c.span, |e| e.expr(&c.value)),
+                None if builtin::word(&name.name) => Ok(Val::Str(name.name.clone())),
+                None => Err(self.unknown(name)),
+            },
+        }
+    }
+
+    fn unknown(&self, name: &ast::Ident) -> Diagnostic {
+        let scope = self.scopes.iter().flat_map(|s| s.keys()).map(|k| &**k);
+        let items = self.program.functions.keys().chain(self.program.consts.keys()).map(|k| &**k);
+        let all = scope.chain(items).chain(builtin::all().map(|b| b.name));
+        let near =
+            all.map(|n| (distance(n, &name.name), n)).filter(|(d, _)| *d <= 1 + name.name.len() / 4).min();
+        let d = Diagnostic::error(UNKNOWN_NAME, name.span, format!("`{}` is not defined here", name.name));
+        match near {
+            Some((_, n)) => d.help(format!("did you mean `{n}`?")),
+            None => d,
+        }
+    }
+
+    /// Runs `f` where only globals are in scope, one call deeper.
+    pub(super) fn in_callee<T>(&mut self, span: Span, f: impl FnOnce(&mut Self) -> R<T>) -> R<T> {
+        if self.calls >= MAX_CALLS {
+            return Err(Diagnostic::error(TOO_DEEP, span, format!("calls nest deeper than {MAX_CALLS}"))
+                .help("functions are inlined and cannot recurse"));
+        }
+        let floor = std::mem::replace(&mut self.floor, self.scopes.len());
+        self.calls += 1;
+        let out = self.scoped(f);
+        self.calls -= 1;
+        self.floor = floor;
+        out
+    }
+
+    fn call(&mut self, callee: &ast::Ident, call: Call<'_>) -> R<Val> {
+        self.check_size(call.span)?;
+        if let Some(f) = self.program.functions.get(&callee.name).cloned() {
+            return self.inline(&f, call);
+        }
+        match builtin::find(&callee.name) {
+            Some(b) => (b.run)(self, &call),
+            None => Err(self.unknown(callee)),
+        }
+    }
+
+    fn inline(&mut self, f: &ast::Function, call: Call<'_>) -> R<Val> {
+        if call.args.len() != f.params.len() {
+            let message =
+                format!("`{}` takes {} arguments, not {}", f.name.name, f.params.len(), call.args.len());
+            return Err(Diagnostic::error(WRONG_ARGS, call.span, message).related(f.span, "defined here"));
+        }
+        if call.words.len() > f.generics.len() {
+            return fail(
+                WRONG_ARGS,
+                call.span,
+                format!("`{}` has {} compile-time parameters", f.name.name, f.generics.len()),
+            );
+        }
+        // Words in brackets mean what they mean at the call.
+        let given = call.words.iter().map(|w| self.expr(&w.value)).collect::<R<Vec<_>>>()?;
+        let out = self.in_callee(call.span, |e| {
+            for (i, g) in f.generics.iter().enumerate() {
+                let val = match (given.get(i), &g.default) {
+                    (Some(v), _) => v.clone(),
+                    (None, Some(d)) => e.expr(d)?,
+                    (None, None) => infer(e, f, g, &call.args).ok_or_else(|| {
+                        Diagnostic::error(WRONG_ARGS, call.span, format!("`{}` is not given", g.name.name))
+                    })?,
+                };
+                e.bind(&g.name, Binding::Val(val));
+            }
+            let mut placed = vec![None; f.params.len()];
+            for (i, (name, val, span)) in call.args.iter().enumerate() {
+                let at = match name {
+                    Some(n) => f.params.iter().position(|p| p.name.name == n.name),
+                    None => Some(i),
+                };
+                match at.and_then(|at| placed.get_mut(at)) {
+                    Some(slot @ None) => *slot = Some((val.clone(), *span)),
+                    _ => {
+                        return fail(
+                            WRONG_ARGS,
+                            *span,
+                            format!("`{}` has no such parameter, or has it already", f.name.name),
+                        );
+                    }
+                }
+            }
+            for (p, slot) in f.params.iter().zip(placed) {
+                let Some((val, span)) = slot else {
+                    return fail(WRONG_ARGS, call.span, format!("`{}` is not given", p.name.name));
+                };
+                let val = match &p.ty {
+                    Some(ty) => e.fit(val, ty, span)?,
+                    None => val,
+                };
+                e.bind(&p.name, Binding::Val(val));
+            }
+            let val = e.function_body(&f.body)?;
+            match &f.ret {
+                Some(ty) => e.fit(val, ty, f.span),
+                None => Ok(val),
+            }
+        })?;
+        self.b.at(call.span);
+        Ok(out)
+    }
+
+    /// A value as the type written for it: scalars take the type, other kinds must be of the kind.
+    pub(super) fn fit(&mut self, val: Val, ty: &ast::TypeExpr, span: Span) -> R<Val> {
+        let name = &*ty.name.name;
+        let dtype = match self.lookup(name) {
+            Some(Binding::Val(Val::Dtype(s))) => Some(*s),
+            _ => None,
+        };
+        let ok = match (name, &val) {
+            (_, Val::Int(_) | Val::Float(_) | Val::Bool(_) | Val::Rt(_) | Val::Frag(_) | Val::Tensor(_))
+                if dtype.is_some() =>
+            {
+                let v = self.scalar_or_frag(val, dtype, span)?;
+                return self.check_elem(v, dtype, span);
+            }
+            ("int", Val::Rt(_)) => return self.as_int(val, span).map(Val::Int),
+            ("int", Val::Int(_)) | ("team", Val::Team(_)) | ("barrier", Val::Barrier(_)) => true,
+            ("layout", Val::Layout(_)) | ("threads", Val::Threads(_)) | ("dtype", Val::Dtype(_)) => true,
+            ("tensor" | "symm" | "global" | "peer" | "multicast" | "shared", Val::Tensor(t)) => {
+                name == "tensor" || self.b.ty(t.value).space().is_some_and(|s| s.name() == name)
+            }
+            ("register", Val::Frag(_)) => true,
+            _ => false,
+        };
+        if ok {
+            Ok(val)
+        } else {
+            fail(MISMATCH, span, format!("expected `{name}`, found {}", self.describe(&val)))
+        }
+    }
+
+    /// What a value is, with its type where it has one.
+    pub(super) fn describe(&self, val: &Val) -> String {
+        match val {
+            Val::Rt(v) => format!("a {}", self.b.ty(*v)),
+            Val::Frag(f) => format!("a register tensor {}", self.b.ty(f.value)),
+            Val::Tensor(t) => format!("a {}", self.b.ty(t.value)),
+            Val::Int(n) if n.as_const().is_some() => format!("the integer {n}"),
+            other => other.kind().to_owned(),
+        }
+    }
+
+    // ---- particular kinds ---------------------------------------------------------------------------------
+
+    /// An expression that must be an integer, compile-time or symbolic.
+    pub(super) fn int(&mut self, e: &Expr) -> R<Int> {
+        let val = self.expr(e)?;
+        self.as_int(val, e.span)
+    }
+
+    /// An expression that must be a compile-time integer.
+    pub(super) fn constant(&mut self, e: &Expr) -> R<i64> {
+        let n = self.int(e)?;
+        n.as_const().ok_or_else(|| {
+            Diagnostic::error(NOT_CONSTANT, e.span, "this must be known when the kernel is compiled")
+                .help("use a literal, a constant or a compile-time parameter")
+        })
+    }
+
+    pub(super) fn as_int(&mut self, val: Val, span: Span) -> R<Int> {
+        match val {
+            Val::Int(n) => Ok(n),
+            Val::Tensor(t) => {
+                let f = self.load(t, span)?;
+                self.as_int(Val::Rt(f.value), span)
+            }
+            Val::Frag(f) if matches!(self.b.ty(f.value), Type::Scalar(_)) => {
+                self.as_int(Val::Rt(f.value), span)
+            }
+            Val::Rt(v) => match self.b.ty(v) {
+                Type::Scalar(Scalar::I32 | Scalar::I64) => self.symbol(v),
+                Type::Scalar(s) if s.is_int() => {
+                    let wide = self.b.convert(v, Scalar::I64)?;
+                    self.symbol(wide)
+                }
+                other => {
+                    let message = format!("expected an integer, found a {other}");
+                    Err(Diagnostic::error(WRONG_KIND, span, message).help("convert it: `.to<int>()`"))
+                }
+            },
+            other => fail(WRONG_KIND, span, format!("expected an integer, found {}", self.describe(&other))),
+        }
+    }
+
+    /// A shape or stride as written: parentheses make a tuple, even of one.
+    pub(super) fn shape(&mut self, e: &Expr) -> R<IntTuple> {
+        match &e.kind {
+            ExprKind::Paren(inner) => Ok(IntTuple::Tuple(vec![self.shape(inner)?])),
+            ExprKind::Tuple(items) => {
+                items.iter().map(|i| self.shape(i)).collect::<R<_>>().map(IntTuple::Tuple)
+            }
+            _ => {
+                let val = self.expr(e)?;
+                self.as_tuple(&val, e.span)
+            }
+        }
+    }
+
+    /// Integers, in tuples.
+    pub(super) fn as_tuple(&mut self, val: &Val, span: Span) -> R<IntTuple> {
+        match val {
+            Val::Tuple(items) => {
+                items.iter().map(|i| self.as_tuple(i, span)).collect::<R<_>>().map(IntTuple::Tuple)
+            }
+            other => self.as_int(other.clone(), span).map(IntTuple::Int),
+        }
+    }
+
+    /// An expression that must be a layout; a shape stands for its compact column-major one.
+    pub(super) fn layout(&mut self, e: &Expr) -> R<Layout> {
+        let val = match &e.kind {
+            ExprKind::Paren(_) => match self.shape(e)? {
+                // `((8):(1))` is a layout in parentheses, `(8)` a shape.
+                IntTuple::Tuple(_) if matches!(peel(e).kind, ExprKind::Layout(..)) => self.expr(e)?,
+                shape => {
+                    return Layout::col_major(shape)
+                        .map_err(|x| Diagnostic::error(LAYOUT, e.span, x.to_string()));
+                }
+            },
+            _ => self.expr(e)?,
+        };
+        self.as_layout(val, e.span)
+    }
+
+    pub(super) fn as_layout(&mut self, val: Val, span: Span) -> R<Layout> {
+        match val {
+            Val::Layout(l) => Ok(l),
+            Val::Tensor(t) => Ok(self.tensor_type_of(t).layout.clone()),
+            Val::Int(_) | Val::Tuple(_) => {
+                let shape = self.as_tuple(&val, span)?;
+                Layout::col_major(shape).map_err(|x| Diagnostic::error(LAYOUT, span, x.to_string()))
+            }
+            other => fail(WRONG_KIND, span, format!("expected a layout, found {}", self.describe(&other))),
+        }
+    }
+
+    // ---- indices ------------------------------------------------------------------------------------------
+
+    fn index(&mut self, base: Val, coords: &[(Val, Span)], span: Span) -> R<Val> {
+        match base {
+            Val::Tensor(t) => self.slice(t, coords, span).map(Val::Tensor),
+            Val::Frag(f) => self.lanes(&f, coords, span),
+            Val::Layout(l) => {
+                let coord = self.coord(coords, l.rank(), span)?;
+                let bad = |x: weft_layout::LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
+                if coord.has_all() {
+                    l.slice(&coord).map(Val::Layout).map_err(bad)
+                } else {
+                    l.slice_and_offset(&coord).map(|(_, offset)| Val::Int(offset)).map_err(bad)
+                }
+            }
+            Val::Tuple(items) => match coords {
+                [(i, at)] => {
+                    let i = self.as_int(i.clone(), *at)?;
+                    let found = i.as_const().and_then(|i| usize::try_from(i).ok()).and_then(|i| items.get(i));
+                    found.cloned().ok_or_else(|| {
+                        Diagnostic::error(
+                            BAD_INDEX,
+                            *at,
+                            format!("the tuple has modes 0 to {}", items.len().saturating_sub(1)),
+                        )
+                    })
+                }
+                _ => fail(BAD_INDEX, span, "a tuple is indexed with one constant"),
+            },
+            other => fail(WRONG_KIND, span, format!("{} has no elements", self.describe(&other))),
+        }
+    }
+
+    /// Indices as a coordinate of that rank; a single one is linear.
+    pub(super) fn coord(&mut self, coords: &[(Val, Span)], rank: usize, span: Span) -> R<Coord> {
+        if coords.len() != rank && coords.len() != 1 {
+            return Err(Diagnostic::error(
+                BAD_INDEX,
+                span,
+                format!("{} indices for {rank} modes", coords.len()),
+            )
+            .help("give one for each mode, `_` to keep it whole, or a single linear one"));
+        }
+        let mut all = coords.iter().map(|(v, at)| self.as_coord(v, *at)).collect::<R<Vec<_>>>()?;
+        Ok(if all.len() == 1 && rank != 1 {
+            all.remove(0)
+        } else if rank == 1 {
+            all.remove(0)
+        } else {
+            Coord::Tuple(all)
+        })
+    }
+
+    fn as_coord(&mut self, val: &Val, span: Span) -> R<Coord> {
+        match val {
+            Val::Whole => Ok(Coord::All),
+            Val::Tuple(items) => {
+                items.iter().map(|i| self.as_coord(i, span)).collect::<R<_>>().map(Coord::Tuple)
+            }
+            other => self.as_int(other.clone(), span).map(Coord::Int),
+        }
+    }
+
+    /// Lanes of a register tensor: one, or those of the modes kept.
+    fn lanes(&mut self, f: &Frag, coords: &[(Val, Span)], span: Span) -> R<Val> {
+        let layout = self.frag_layout(f, span)?;
+        let coord = self.coord(coords, layout.rank(), span)?;
+        let bad = |x: weft_layout::LayoutError| Diagnostic::error(BAD_INDEX, span, x.to_string());
+        let (rest, offset) = layout.slice_and_offset(&coord).map_err(bad)?;
+        if f.whole.is_some() {
+            return Err(Diagnostic::error(
+                BAD_INDEX,
+                span,
+                "this tensor is dealt out over the CTA: a thread has only some of it",
+            )
+            .help("partition the tensor in memory yourself to index parts of it"));
+        }
+        if !coord.has_all() {
+            if matches!(self.b.ty(f.value), Type::Scalar(_)) {
+                return Ok(Val::Rt(f.value));
+            }
+            let lane = self.b.index(offset)?;
+            return self.b.emit(Op::Extract { a: f.value, lane }).map(Val::Rt);
+        }
+        let elem = self.b.ty(f.value).elem().unwrap_or(Scalar::F32);
+        let mut parts = Vec::new();
+        let n = rest.size().as_const().unwrap_or(0);
+        for i in 0..n {
+            let at = rest.crd2idx(&Int::from(i).into()).map_err(bad)? + &offset;
+            let lane = self.b.index(at)?;
+            parts.push(self.b.emit(Op::Extract { a: f.value, lane })?);
+        }
+        let value = self.b.emit_as(Op::Concat { parts }, Type::lanes_of(elem, n as u32))?;
+        let bounds = f
+            .bounds
+            .iter()
+            .map(|b| {
+                let (layout, offset) = b.layout.slice_and_offset(&coord).map_err(bad)?;
+                Ok(weft_ir::Bound { limit: b.limit.clone(), offset: &b.offset + offset, layout })
+            })
+            .collect::<R<_>>()?;
+        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, whole: None }))
+    }
+
+    /// The lanes of a register tensor by coordinate.
+    pub(super) fn frag_layout(&self, f: &Frag, span: Span) -> R<Layout> {
+        Layout::col_major(f.shape.clone()).map_err(|x| Diagnostic::error(LAYOUT, span, x.to_string()))
+    }
+
+    /// Tensor type of a tensor.
+    pub(super) fn tensor_type_of(&self, t: Tensor) -> Arc<weft_ir::TensorType> {
+        match self.b.ty(t.value) {
+            Type::Tensor(ty) => ty.clone(),
+            // A `Tensor` is only made of values of tensor type.
+            _ => Arc::new(weft_ir::TensorType {
+                elem: Scalar::F32,
+                layout: Layout::one(),
+                space: weft_ir::Space::Global,
+                align: 1,
+                bounds: Vec::new(),
+            }),
+        }
+    }
+}
+
+fn peel(e: &Expr) -> &Expr {
+    match &e.kind {
+        ExprKind::Paren(inner) => peel(inner),
+        _ => e,
+    }
+}
+
+/// The value of a function's compile-time parameter from its arguments' types: `fn f<T: float>(x: symm<T>)`,
+/// `fn f<T: dtype>(v: T)`.
+fn infer(
+    e: &Elab<'_>,
+    f: &ast::Function,
+    g: &ast::GenericParam,
+    args: &[(Option<&ast::Ident>, Val, Span)],
+) -> Option<Val> {
+    f.params.iter().zip(args).find_map(|(p, (_, val, _))| {
+        let ty = p.ty.as_ref()?;
+        let first = ty.args.first().map(|a| &a.value.kind);
+        let named =
+            ty.name.name == g.name.name || matches!(first, Some(ExprKind::Name(n)) if n.name == g.name.name);
+        if !named {
+            return None;
+        }
+        match val {
+            Val::Rt(v) => e.b.ty(*v).elem().map(Val::Dtype),
+            Val::Frag(f) => e.b.ty(f.value).elem().map(Val::Dtype),
+            Val::Tensor(t) => e.b.ty(t.value).elem().map(Val::Dtype),
+            _ => None,
+        }
+    })
+}
+
+/// Edits from one name to another, for suggestions; names are short, and long ones are cut.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(32).collect(), b.chars().take(32).collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let up = row[j + 1];
+            row[j + 1] = (diagonal + usize::from(x != y)).min(up + 1).min(row[j] + 1);
+            diagonal = up;
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,525 @@
+//! The head of a kernel: compile-time parameters, run-time parameters, launch attributes.
+
+use super::value::{Threads, Val};
+use super::{Binding, Elab, Program, R, SILENT, fail};
+use crate::ast::{self, ExprKind};
+use crate::codes::meaning::{
+    BAD_ATTR, BAD_DEFINE, BAD_PARAM, DUPLICATE, LAYOUT, NO_KERNEL, NOT_CONSTANT, NOT_GIVEN, WRONG_ARGS,
+};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use weft_ir::builder::Builder;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::verify::{Verified, verify};
+use weft_ir::{Int, Kernel, Layout, Module, Op, Param, ParamKind, Scalar, Space, TensorType, Type, Value};
+
+/// The value of a compile-time parameter.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Define {
+    /// `-D N=4096`
+    Int(i64),
+    /// `-D EPS=1e-5`
+    Float(f64),
+    /// `-D CAUSAL=true`
+    Bool(bool),
+    /// `-D T=bf16`
+    Dtype(Scalar),
+}
+
+impl Define {
+    /// Reads `4096`, `1e-5`, `true` or `bf16`.
+    pub fn parse(text: &str) -> Option<Define> {
+        let digits = text.replace('_', "");
+        if let Some(s) = Scalar::parse(text) {
+            Some(Define::Dtype(s))
+        } else if let Ok(b) = text.parse() {
+            Some(Define::Bool(b))
+        } else if let Ok(n) = digits.parse() {
+            Some(Define::Int(n))
+        } else {
+            digits.parse().ok().map(Define::Float)
+        }
+    }
+}
+
+/// Values of compile-time parameters, by name.
+pub type Defines = BTreeMap<String, Define>;
+
+/// What a file says of a kernel before it is compiled: for launchers that find parameters out from data.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Compile-time parameters: name, bound (`int`, `float`, ...), whether there is a default.
+    pub generics: Vec<(Arc<str>, Arc<str>, bool)>,
+    /// Run-time parameters.
+    pub params: Vec<HeadParam>,
+}
+
+/// A run-time parameter as written.
+#[derive(Clone, Debug)]
+pub struct HeadParam {
+    /// Its name.
+    pub name: Arc<str>,
+    /// `symm`, `global`, `barrier`, `team`, `int`, `f32`, ...
+    pub ty: Arc<str>,
+    /// The name that stands for its element type, if one does.
+    pub elem: Option<Arc<str>>,
+    /// For each mode of its shape, the name that stands there alone, if one does.
+    pub extents: Vec<Option<Arc<str>>>,
+}
+
+/// What a kernel computes, for launchers that check it: `computes(allreduce<add>(x))`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reference {
+    /// `allreduce`, `reduce_scatter`, ...
+    pub name: Arc<str>,
+    /// Words in angle brackets: `add`.
+    pub words: Vec<Arc<str>>,
+    /// Names of parameters.
+    pub args: Vec<Arc<str>>,
+}
+
+/// A compiled file.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Kernels as verified IR, before any pass.
+    pub module: Verified,
+    /// For each kernel, what it computes, if it says so.
+    pub references: Vec<Option<Reference>>,
+    /// For each kernel, the values its compile-time parameters got.
+    pub defines: Vec<Defines>,
+}
+
+impl Program {
+    /// The heads of the root file's kernels.
+    pub fn heads(&self) -> Vec<Head> {
+        self.kernels.iter().map(head).collect()
+    }
+
+    /// Makes IR of the kernels (of `only` that one) with these values for their compile-time parameters.
+    /// A value for a parameter that no kernel has is an error.
+    pub fn compile(&self, only: Option<&str>, defines: &Defines) -> Result<Compiled, Vec<Diagnostic>> {
+        let chosen: Vec<_> =
+            self.kernels.iter().filter(|k| only.is_none_or(|n| n == &*k.name.name)).collect();
+        if chosen.is_empty() {
+            let names: Vec<_> = self.kernels.iter().map(|k| &*k.name.name).collect();
+            let message = match only {
+                Some(n) => format!("there is no kernel `{n}`"),
+                None => "the file has no kernel".to_owned(),
+            };
+            return Err(vec![Diagnostic::error(NO_KERNEL, Span::NONE, message).help(if names.is_empty() {
+                "write `kernel name(...) block(256) { ... }`".to_owned()
+            } else {
+                format!("it has {}", names.join(", "))
+            })]);
+        }
+        let mut errors: Vec<Diagnostic> = Vec::new();
+        for name in defines.keys() {
+            if !chosen.iter().any(|k| k.generics.iter().any(|g| *g.name.name == **name)) {
+                let known: Vec<_> = chosen.iter().flat_map(|k| &k.generics).map(|g| &*g.name.name).collect();
+                errors.push(
+                    Diagnostic::error(
+                        BAD_DEFINE,
+                        Span::NONE,
+                        format!("no kernel has a compile-time parameter `{name}`"),
+                    )
+                    .help(format!("there are: {}", known.join(", "))),
+                );
+            }
+        }
+        let mut out = (Module::default(), Vec::new(), Vec::new());
+        for k in chosen {
+            match compile_kernel(self, k, defines) {
+                Ok((kernel, reference, defines)) => {
+                    out.0.kernels.push(kernel);
+                    out.1.push(reference);
+                    out.2.push(defines);
+                }
+                Err(mut e) => errors.append(&mut e),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let module = verify(out.0)?;
+        Ok(Compiled { module, references: out.1, defines: out.2 })
+    }
+}
+
+fn head(k: &ast::Kernel) -> Head {
+    let name_of = |e: &ast::Expr| match &e.kind {
+        ExprKind::Name(n) => Some(n.name.clone()),
+        _ => None,
+    };
+    let params = k.params.iter().filter_map(|p| {
+        let ty = p.ty.as_ref()?;
+        let elem = ty.args.first().and_then(|a| name_of(&a.value));
+        let extents = match ty.args.get(1).map(|a| &a.value.kind) {
+            Some(ExprKind::Layout(shape, _)) => match &shape.kind {
+                ExprKind::Paren(e) => vec![name_of(e)],
+                ExprKind::Tuple(es) => es.iter().map(name_of).collect(),
+                _ => vec![name_of(shape)],
+            },
+            _ => Vec::new(),
+        };
+        Some(HeadParam { name: p.name.name.clone(), ty: ty.name.name.clone(), elem, extents })
+    });
+    Head {
+        name: k.name.name.clone(),
+        generics: k
+            .generics
+            .iter()
+            .map(|g| (g.name.name.clone(), g.bound.name.clone(), g.default.is_some()))
+            .collect(),
+        params: params.collect(),
+    }
+}
+
+type Done = (Kernel, Option<Reference>, Defines);
+
+fn compile_kernel(program: &Program, k: &ast::Kernel, defines: &Defines) -> Result<Done, Vec<Diagnostic>> {
+    let mut b = Builder::new(&k.name.name, [1, 1, 1]);
+    b.at(k.span);
+    b.kernel_mut().span = k.span;
+    let mut e = Elab::new(program, b);
+    let mut bound = Defines::new();
+    e.globals();
+    e.scopes.push(Default::default());
+    let result = e.head(k, defines, &mut bound);
+    let reference = match result {
+        Ok(r) => r,
+        Err(d) => {
+            e.report(d);
+            return Err(e.errors);
+        }
+    };
+    if let Err(d) = e.body(&k.body) {
+        e.report(d);
+    }
+    if !e.errors.is_empty() {
+        return Err(e.errors);
+    }
+    Ok((e.b.finish(), reference, bound))
+}
+
+impl Elab<'_> {
+    /// Element types are names like others.
+    fn globals(&mut self) {
+        for s in Scalar::ALL {
+            self.scopes[0].insert(s.name().into(), Binding::Val(Val::Dtype(*s)));
+        }
+        self.scopes[0].insert("inf".into(), Binding::Val(Val::Float(f64::INFINITY)));
+        self.scopes[0].insert("nan".into(), Binding::Val(Val::Float(f64::NAN)));
+    }
+
+    fn head(&mut self, k: &ast::Kernel, defines: &Defines, bound: &mut Defines) -> R<Option<Reference>> {
+        let mut names = HashSet::new();
+        let all = k.generics.iter().map(|g| &g.name).chain(k.params.iter().map(|p| &p.name));
+        for name in all {
+            if !names.insert(name.name.clone()) {
+                return fail(DUPLICATE, name.span, format!("`{}` is defined twice", name.name));
+            }
+        }
+        for g in &k.generics {
+            let val = self.generic(g, defines.get(&*g.name.name).copied())?;
+            let define = match &val {
+                Val::Int(n) => n.as_const().map(Define::Int),
+                Val::Float(x) => Some(Define::Float(*x)),
+                Val::Bool(x) => Some(Define::Bool(*x)),
+                Val::Dtype(s) => Some(Define::Dtype(*s)),
+                _ => None,
+            };
+            bound.extend(define.map(|d| (g.name.name.to_string(), d)));
+            self.bind(&g.name, Binding::Val(val));
+        }
+        self.params(&k.params)?;
+        let mut reference = None;
+        let mut has_block = false;
+        for attr in &k.attrs {
+            match &*attr.name.name {
+                "block" => {
+                    let dims = self.dims(attr)?;
+                    let mut block = [1; 3];
+                    for (i, d) in dims.iter().enumerate() {
+                        let n = d.as_const().and_then(|n| u32::try_from(n).ok());
+                        let Some(n) = n.filter(|n| *n >= 1 && *n <= 1024) else {
+                            return fail(
+                                NOT_CONSTANT,
+                                attr.span,
+                                format!("block: {d} is no constant from 1 to 1024"),
+                            );
+                        };
+                        block[i] = n;
+                    }
+                    self.b.kernel_mut().block = block;
+                    has_block = true;
+                }
+                "grid" => {
+                    let dims = self.dims(attr)?;
+                    let one = || Int::from(1);
+                    let mut dims = dims.into_iter();
+                    let mut next = || dims.next().unwrap_or_else(one);
+                    self.b.kernel_mut().grid = Some([next(), next(), next()]);
+                }
+                "computes" => reference = Some(reference_of(attr)?),
+                other => {
+                    return Err(Diagnostic::error(
+                        BAD_ATTR,
+                        attr.span,
+                        format!("unknown launch attribute `{other}`"),
+                    )
+                    .help("there are block(...), grid(...) and computes(...)"));
+                }
+            }
+        }
+        if !has_block {
+            return Err(Diagnostic::error(
+                BAD_ATTR,
+                k.span,
+                "the kernel does not say how many threads a CTA has",
+            )
+            .help("write `block(256)` after the parameters"));
+        }
+        Ok(reference)
+    }
+
+    fn dims(&mut self, attr: &ast::Attr) -> R<Vec<Int>> {
+        if attr.args.is_empty() || attr.args.len() > 3 {
+            return fail(BAD_ATTR, attr.span, format!("`{}` takes 1 to 3 extents", attr.name.name));
+        }
+        attr.args.iter().map(|e| self.int(e)).collect()
+    }
+
+    fn generic(&mut self, g: &ast::GenericParam, given: Option<Define>) -> R<Val> {
+        let val = match (given, &g.default) {
+            (Some(Define::Int(n)), _) => Val::Int(n.into()),
+            (Some(Define::Float(x)), _) => Val::Float(x),
+            (Some(Define::Bool(b)), _) => Val::Bool(b),
+            (Some(Define::Dtype(s)), _) => Val::Dtype(s),
+            (None, Some(e)) => self.expr(e)?,
+            (None, None) => {
+                let (name, example) = (&g.name.name, if &*g.bound.name == "int" { "1048576" } else { "f32" });
+                return Err(Diagnostic::error(NOT_GIVEN, g.span, format!("`{name}` has no value"))
+                    .label("needed at compile time")
+                    .help(format!(
+                        "give it on the command line, `-D {name}={example}`, or a default, `= {example}`"
+                    )));
+            }
+        };
+        let fits = match (&*g.bound.name, &val) {
+            ("int", Val::Int(n)) => n.as_const().is_some(),
+            ("dtype", Val::Dtype(_)) | ("bool", Val::Bool(_)) => true,
+            ("float", Val::Dtype(s)) => s.is_float(),
+            ("integer", Val::Dtype(s)) => s.is_int(),
+            ("real", Val::Float(_) | Val::Int(_)) => true,
+            ("int" | "dtype" | "bool" | "float" | "integer" | "real", _) => false,
+            (other, _) => {
+                return Err(Diagnostic::error(
+                    BAD_DEFINE,
+                    g.bound.span,
+                    format!("unknown kind of parameter `{other}`"),
+                )
+                .help("int (a number), dtype, float or integer (element types), real, bool"));
+            }
+        };
+        if !fits {
+            let message = format!("`{}` is {val}, which is no `{}`", g.name.name, g.bound.name);
+            return Err(Diagnostic::error(BAD_DEFINE, g.span, message).help(
+                "int is a number; dtype any element type, float a floating-point one, integer an integer one",
+            ));
+        }
+        if let (Some(div), Val::Int(n)) = (&g.div, &val) {
+            let div = self.constant(div)?;
+            let n = n.as_const().unwrap_or(0);
+            if div <= 0 || n % div != 0 {
+                return fail(
+                    BAD_DEFINE,
+                    g.span,
+                    format!("`{}` is {n}, not a multiple of {div}", g.name.name),
+                );
+            }
+        }
+        Ok(val)
+    }
+
+    /// Scalars first: the layouts of tensors are made of them.
+    fn params(&mut self, params: &[ast::Param]) -> R<()> {
+        for p in params {
+            let Some(ty) = &p.ty else {
+                return fail(BAD_PARAM, p.span, format!("`{}` needs a type", p.name.name));
+            };
+            self.b.at(p.span);
+            let scalar = match (&*ty.name.name, Scalar::parse(&ty.name.name)) {
+                ("team", _) => Type::Team,
+                ("barrier", _) => Type::Barrier,
+                ("int", _) => Type::Scalar(Scalar::I64),
+                (_, Some(s)) => Type::Scalar(s),
+                _ => match self.lookup(&ty.name.name) {
+                    Some(Binding::Val(Val::Dtype(s))) => Type::Scalar(*s),
+                    _ => Type::Unit,
+                },
+            };
+            let div = match &ty.div {
+                Some(d) => self.constant(d)?,
+                None => 1,
+            };
+            if div < 1 || (div != 1 && scalar != Type::Scalar(Scalar::I64)) {
+                return fail(BAD_PARAM, ty.span, "only an `int` has a divisor, of 1 or more");
+            }
+            let index = self.b.kernel().params.len() as u32;
+            let v = self.b.param_of(&p.name.name, scalar.clone(), ParamKind::User, div)?;
+            let val = match scalar {
+                Type::Team => Val::Team(weft_ir::TeamRef(index)),
+                Type::Barrier => Val::Barrier(v),
+                Type::Scalar(Scalar::I64) if &*ty.name.name == "int" => Val::Int(self.symbol(v)?),
+                Type::Scalar(_) => Val::Rt(v),
+                _ => Val::Error,
+            };
+            self.bind(&p.name, Binding::Val(val));
+        }
+        for (i, p) in params.iter().enumerate() {
+            let Some(ty) = p.ty.as_ref().filter(|_| self.b.kernel().params[i].ty == Type::Unit) else {
+                continue;
+            };
+            let tensor = Type::Tensor(Arc::new(self.tensor_type(ty)?));
+            let v = Value(i as u32);
+            let k = self.b.kernel_mut();
+            let param: &mut Param = &mut k.params[i];
+            param.ty = tensor.clone();
+            k.insts[v].ty = tensor;
+            self.bind(&p.name, Binding::Val(Val::Tensor(super::value::Tensor { value: v, private: false })));
+        }
+        Ok(())
+    }
+
+    /// `symm<T, (N):(1), align = 16>`
+    fn tensor_type(&mut self, ty: &ast::TypeExpr) -> R<TensorType> {
+        let space = match &*ty.name.name {
+            "symm" => Space::Symmetric,
+            "global" => Space::Global,
+            other => {
+                return Err(Diagnostic::error(
+                    BAD_PARAM,
+                    ty.span,
+                    format!("`{other}` is no type of a kernel parameter"),
+                )
+                .help("symm<T, layout>, global<T, layout>, int, i32, f32, ..., barrier, team"));
+            }
+        };
+        let (named, plain): (Vec<_>, Vec<_>) = ty.args.iter().partition(|a| a.name.is_some());
+        let [elem, layout] = &plain[..] else {
+            return Err(Diagnostic::error(
+                BAD_PARAM,
+                ty.span,
+                format!("`{}` takes an element type and a layout", ty.name.name),
+            )
+            .help("write `symm<f32, (N):(1)>`"));
+        };
+        let elem_span = elem.value.span;
+        let Val::Dtype(elem) = self.expr(&elem.value)? else {
+            return fail(BAD_PARAM, elem_span, "expected an element type");
+        };
+        let layout_span = layout.value.span;
+        let layout: Layout = self.layout(&layout.value)?;
+        // Allocations of the CUDA driver and of NVSHMEM are aligned at least to this.
+        let mut align = 16;
+        for a in named {
+            let name = a.name.as_ref().map_or("", |n| &*n.name);
+            let n = self.constant(&a.value)?;
+            match (name, u32::try_from(n)) {
+                ("align", Ok(n)) if n.is_power_of_two() && n >= elem.bytes() && n <= 1 << 20 => align = n,
+                ("align", _) => {
+                    return fail(
+                        BAD_PARAM,
+                        a.value.span,
+                        format!("align: {n} is no power of two of at least {}", elem.bytes()),
+                    );
+                }
+                _ => return fail(WRONG_ARGS, a.value.span, format!("unknown argument `{name}`")),
+            }
+        }
+        // A launcher allocates cosize elements: it must not be negative or beyond all memory.
+        if layout.cosize().poison().is_some() || layout.size().as_const().is_some_and(|n| n < 1) {
+            return fail(LAYOUT, layout_span, format!("{layout} has no elements, or too many"));
+        }
+        Ok(TensorType { elem, layout, space, align, bounds: Vec::new() })
+    }
+
+    fn body(&mut self, body: &ast::Block) -> R<()> {
+        self.block(body).map(|_| ())
+    }
+
+    /// All threads of the CTA, or of the grid, and this thread's place among them.
+    pub(super) fn threads(&mut self, grid: bool) -> R<Threads> {
+        use weft_ir::{Dim, Sreg};
+        let [x, y, z] = self.b.kernel().block.map(i64::from);
+        let per_cta = Int::from(x * y * z);
+        let mut index = self.special(Sreg::ThreadIdx, Dim::X)?;
+        if y > 1 {
+            index = index + self.special(Sreg::ThreadIdx, Dim::Y)? * Int::from(x);
+        }
+        if z > 1 {
+            index = index + self.special(Sreg::ThreadIdx, Dim::Z)? * Int::from(x * y);
+        }
+        if !grid {
+            return Ok(Threads { index, count: per_cta });
+        }
+        let mut cta = self.special(Sreg::BlockIdx, Dim::X)?;
+        let mut ctas = self.special(Sreg::GridDim, Dim::X)?;
+        let flat = match &self.b.kernel().grid {
+            Some([_, y, z]) => y.is(1) && z.is(1),
+            // A launcher that is free to choose takes one dimension.
+            None => true,
+        };
+        if !flat {
+            let (gy, gz) = (self.special(Sreg::GridDim, Dim::Y)?, self.special(Sreg::GridDim, Dim::Z)?);
+            let (cy, cz) = (self.special(Sreg::BlockIdx, Dim::Y)?, self.special(Sreg::BlockIdx, Dim::Z)?);
+            cta = cta + (cy + cz * gy.clone()) * ctas.clone();
+            ctas = ctas * gy * gz;
+        }
+        Ok(Threads { index: index + cta * per_cta.clone(), count: ctas * per_cta })
+    }
+
+    /// A special register as a symbol.
+    pub(super) fn special(&mut self, reg: weft_ir::Sreg, dim: weft_ir::Dim) -> R<Int> {
+        let v = self.b.special(reg, dim)?;
+        if matches!(
+            self.b.kernel().op(v),
+            Op::Special { reg: weft_ir::Sreg::ThreadIdx | weft_ir::Sreg::LaneIdx, .. }
+        ) {
+            self.varying.insert(v);
+        }
+        self.symbol(v)
+    }
+}
+
+/// `computes(allreduce<add>(x, out))`
+fn reference_of(attr: &ast::Attr) -> R<Reference> {
+    let bad = || {
+        Diagnostic::error(
+            BAD_ATTR,
+            attr.span,
+            "expected what the kernel computes, with parameters as arguments",
+        )
+        .help("such as `computes(allreduce<add>(x))`")
+    };
+    let [ast::Expr { kind: ExprKind::Call { callee, generics, args }, .. }] = &attr.args[..] else {
+        return Err(bad());
+    };
+    let names = |args: &[ast::Arg]| -> Option<Vec<Arc<str>>> {
+        args.iter()
+            .map(|a| match &a.value.kind {
+                ExprKind::Name(n) if a.name.is_none() => Some(n.name.clone()),
+                _ => None,
+            })
+            .collect()
+    };
+    let (words, args) = names(generics).zip(names(args)).ok_or_else(bad)?;
+    Ok(Reference { name: callee.name.clone(), words, args })
+}
+
+/// The error that is not shown.
+pub(super) fn silent() -> Diagnostic {
+    Diagnostic::error(SILENT, Span::NONE, "")
+}

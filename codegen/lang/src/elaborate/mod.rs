@@ -1,0 +1,113 @@
+//! From a parsed file to IR: names are resolved, compile-time parameters bound, functions inlined, layouts
+//! computed; what remains for run time becomes ops.
+
+mod arith;
+mod builtin;
+mod expr;
+mod files;
+mod head;
+mod stmt;
+mod tensor;
+mod value;
+
+pub use builtin::{Builtin, all as builtins};
+pub use files::{Loader, NoFiles, Program};
+pub use head::{Compiled, Define, Defines, Head, HeadParam, Reference};
+
+use crate::ast;
+use std::collections::HashMap;
+use std::sync::Arc;
+use value::Val;
+use weft_ir::builder::Builder;
+use weft_ir::diag::{Code, Diagnostic, Span};
+use weft_ir::{Int, LocalId, Value};
+
+/// A result whose error is a finding.
+pub(crate) type R<T> = Result<T, Diagnostic>;
+
+/// Most instructions of a kernel before its passes, and deepest nesting of calls.
+const MAX_INSTS: usize = 200_000;
+const MAX_CALLS: usize = 64;
+
+/// Marks a finding that follows from one already reported.
+pub(crate) const SILENT: Code = Code(0);
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+enum Binding {
+    Val(Val),
+    /// A variable that can be assigned; with the register tensor's shape, if it holds one.
+    Local(LocalId, Option<value::Frag>),
+}
+
+/// The making of one kernel.
+pub(crate) struct Elab<'a> {
+    program: &'a Program,
+    b: Builder,
+    scopes: Vec<HashMap<Arc<str>, Binding>>,
+    /// Scopes below this index belong to callers and are not seen.
+    floor: usize,
+    calls: usize,
+    errors: Vec<Diagnostic>,
+    /// Values that differ between the threads of a CTA (see [`tensor`]).
+    varying: std::collections::HashSet<Value>,
+}
+
+fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
+    Err(Diagnostic::error(code, span, message))
+}
+
+impl<'a> Elab<'a> {
+    fn new(program: &'a Program, b: Builder) -> Elab<'a> {
+        Elab {
+            program,
+            b,
+            scopes: vec![HashMap::new()],
+            floor: 0,
+            calls: 0,
+            errors: Vec::new(),
+            varying: Default::default(),
+        }
+    }
+
+    fn bind(&mut self, name: &ast::Ident, binding: Binding) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name.name.clone(), binding);
+        }
+    }
+
+    fn lookup(&self, name: &str) -> Option<&Binding> {
+        let own = self.scopes.iter().skip(self.floor).rev().find_map(|s| s.get(name));
+        own.or_else(|| self.scopes.first().and_then(|globals| globals.get(name)).filter(|_| self.floor > 0))
+    }
+
+    fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.scopes.push(HashMap::new());
+        let out = f(self);
+        self.scopes.pop();
+        out
+    }
+
+    /// Reports an error unless it follows from one reported before.
+    fn report(&mut self, d: Diagnostic) {
+        if d.code != SILENT {
+            self.errors.push(d);
+        }
+    }
+
+    fn check_size(&self, span: Span) -> R<()> {
+        if self.b.kernel().insts.len() > MAX_INSTS {
+            return Err(Diagnostic::error(
+                crate::codes::meaning::TOO_LARGE,
+                span,
+                format!("the kernel has more than {MAX_INSTS} instructions here"),
+            )
+            .help("unroll less: `unroll(4)` instead of `unroll`"));
+        }
+        Ok(())
+    }
+
+    fn symbol(&self, v: Value) -> R<Int> {
+        self.b.symbol(v)
+    }
+}

@@ -1,0 +1,447 @@
+//! Statements and control flow.
+
+use super::arith::raw;
+use super::value::{Frag, Val};
+use super::{Binding, Elab, R, fail};
+use crate::ast::{self, Block, Expr, ExprKind, Stmt, StmtKind, Unroll};
+use crate::codes::meaning::{
+    BAD_RETURN, MISMATCH, NOT_ASSIGNABLE, NOT_CONSTANT, TOO_LARGE, UNKNOWN_NAME, WRONG_KIND,
+};
+use weft_ir::builder::Range;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Int, Op, Scalar, Space, Type};
+
+impl Elab<'_> {
+    /// A block in a scope of its own; its value. Errors of statements are collected, so that all are found at once.
+    pub(super) fn block(&mut self, block: &Block) -> R<Val> {
+        self.scoped(|e| {
+            for s in &block.stmts {
+                if let StmtKind::Return(_) = s.kind {
+                    return fail(BAD_RETURN, s.span, "`return` stands inside the code");
+                }
+                e.stmt_or_report(s)?;
+            }
+            block.value.as_ref().map_or(Ok(Val::Unit), |v| e.expr(v))
+        })
+    }
+
+    /// A function's body: as a block, but the last statement may be `return`.
+    pub(super) fn function_body(&mut self, body: &Block) -> R<Val> {
+        match (&body.value, body.stmts.split_last()) {
+            (None, Some((Stmt { kind: StmtKind::Return(value), .. }, rest))) => self.scoped(|e| {
+                for s in rest {
+                    e.stmt_or_report(s)?;
+                }
+                value.as_ref().map_or(Ok(Val::Unit), |v| e.expr(v))
+            }),
+            _ => self.block(body),
+        }
+    }
+
+    /// Reports what is wrong with a statement and goes on; only a kernel grown too large stops at once.
+    fn stmt_or_report(&mut self, s: &Stmt) -> R<()> {
+        if let Err(d) = self.check_size(s.span).and_then(|()| self.stmt(s)) {
+            if d.code == TOO_LARGE || self.errors.len() >= 20 {
+                return Err(d);
+            }
+            if let StmtKind::Let { name, .. } = &s.kind {
+                self.bind(name, Binding::Val(Val::Error));
+            }
+            self.report(d);
+        }
+        Ok(())
+    }
+
+    fn stmt(&mut self, s: &Stmt) -> R<()> {
+        self.b.at(s.span);
+        match &s.kind {
+            StmtKind::Let { mutable, name, ty, value } => self.let_(*mutable, name, ty.as_ref(), value),
+            StmtKind::Assign { target, op, value } => self.assign(target, *op, value, s.span),
+            StmtKind::For { var, lo, hi, step, unroll, body } => {
+                let (lo_at, lo) = (lo.span, self.int(lo)?);
+                let hi = self.int(hi)?;
+                let step = match step {
+                    Some(e) => {
+                        let n = self.int(e)?;
+                        if n.lower_bound() < 1 {
+                            let message = format!("the step {n} is not known to be positive");
+                            return fail(NOT_CONSTANT, e.span, message);
+                        }
+                        n
+                    }
+                    None => Int::from(1),
+                };
+                self.b.at(s.span);
+                match unroll {
+                    Some(Unroll::Full) => self.unrolled(var, (&lo, &hi, &step), body, lo_at.to(s.span)),
+                    other => {
+                        let n = match other {
+                            Some(Unroll::By(e)) => match self.constant(e)? {
+                                n @ 1..=64 => n as u32,
+                                n => return fail(NOT_CONSTANT, e.span, format!("unroll({n}): from 1 to 64")),
+                            },
+                            _ => 1,
+                        };
+                        self.for_loop(var, (lo, hi, step), n, body)
+                    }
+                }
+            }
+            StmtKind::While { cond, body } => self.while_loop(cond, body, s.span),
+            StmtKind::Expr(e) => match &e.kind {
+                ExprKind::If { cond, then, otherwise } => self.if_stmt(cond, then, otherwise.as_ref()),
+                _ => self.expr(e).map(|_| ()),
+            },
+            StmtKind::Return(_) => fail(BAD_RETURN, s.span, "`return` stands inside the code"),
+        }
+    }
+
+    fn let_(&mut self, mutable: bool, name: &ast::Ident, ty: Option<&ast::TypeExpr>, value: &Expr) -> R<()> {
+        let mut val = self.expr(value)?;
+        self.b.at(value.span);
+        if let Some(ty) = ty {
+            val = self.fit(val, ty, value.span)?;
+        }
+        // One element of memory is read here and now; more stay a view.
+        if let Val::Tensor(t) = val {
+            let ty = self.tensor_type_of(t);
+            if is_element(value) && ty.layout.size().is(1) && ty.space != Space::Multicast {
+                val = self.scalar_or_frag(val, None, value.span)?;
+            }
+        }
+        if matches!(val, Val::Unit) {
+            return fail(WRONG_KIND, value.span, "this gives no value");
+        }
+        if !mutable {
+            self.bind(name, Binding::Val(val));
+            return Ok(());
+        }
+        let (local, frag) = match val {
+            Val::Layout(_)
+            | Val::Team(_)
+            | Val::Barrier(_)
+            | Val::Threads(_)
+            | Val::Dtype(_)
+            | Val::Str(_) => {
+                return Err(Diagnostic::error(
+                    NOT_ASSIGNABLE,
+                    value.span,
+                    format!("{} cannot be `mut`", val.kind()),
+                )
+                .help("leave `mut` out: it is known when the kernel is compiled"));
+            }
+            other => {
+                let v = self.scalar_or_frag(other, None, value.span)?;
+                let ty = self.b.ty(raw(&v)).clone();
+                let local = self.b.local(&name.name, ty);
+                self.b.set(local, raw(&v))?;
+                (local, if let Val::Frag(f) = v { Some(f) } else { None })
+            }
+        };
+        self.bind(name, Binding::Local(local, frag));
+        Ok(())
+    }
+
+    fn assign(&mut self, target: &Expr, op: Option<ast::BinOp>, value: &Expr, span: Span) -> R<()> {
+        let mut val = self.expr(value)?;
+        match &target.kind {
+            ExprKind::Name(name) => {
+                let Some(Binding::Local(local, frag)) = self.lookup(&name.name).cloned() else {
+                    return Err(match self.lookup(&name.name) {
+                        Some(_) => Diagnostic::error(
+                            NOT_ASSIGNABLE,
+                            target.span,
+                            format!("`{}` is not `mut`", name.name),
+                        )
+                        .help(format!("declare it with `let mut {}`", name.name)),
+                        None => Diagnostic::error(
+                            UNKNOWN_NAME,
+                            target.span,
+                            format!("`{}` is not defined here", name.name),
+                        ),
+                    });
+                };
+                if let Some(op) = op {
+                    let old = self.expr(target)?;
+                    val = self.binary(op, old, val, span)?;
+                }
+                let ty = self.b.kernel().locals[local].ty.clone();
+                let v = self.scalar_or_frag(val, ty.elem(), value.span)?;
+                let v = self.check_elem(v, ty.elem(), value.span)?;
+                let v = match (&v, &frag) {
+                    (Val::Rt(x), Some(_)) => self.b.splat(*x, &ty)?,
+                    _ => raw(&v),
+                };
+                self.b.at(span);
+                self.b.set(local, v).map(|_| ())
+            }
+            ExprKind::Index { base, indices } => {
+                let mut inner = &**base;
+                while let ExprKind::Paren(e) = &inner.kind {
+                    inner = e;
+                }
+                if let ExprKind::Name(name) = &inner.kind
+                    && let Some(Binding::Local(local, Some(frag))) = self.lookup(&name.name).cloned()
+                {
+                    return self.assign_lane(local, &frag, target, indices, op, (val, value.span));
+                }
+                let place = self.expr(target)?;
+                let Val::Tensor(t) = place else {
+                    return Err(Diagnostic::error(
+                        NOT_ASSIGNABLE,
+                        target.span,
+                        format!("{} cannot be assigned", self.describe(&place)),
+                    )
+                    .help("declare the register tensor with `let mut`"));
+                };
+                if let Some(op) = op {
+                    val = self.binary(op, Val::Tensor(t), val, span)?;
+                }
+                self.b.at(span);
+                self.store(t, val, span)
+            }
+            _ => Err(Diagnostic::error(NOT_ASSIGNABLE, target.span, "this is no place")
+                .help("assign to a `let mut` variable or to elements of a tensor")),
+        }
+    }
+
+    fn assign_lane(
+        &mut self,
+        local: weft_ir::LocalId,
+        frag: &Frag,
+        target: &Expr,
+        indices: &[Expr],
+        op: Option<ast::BinOp>,
+        (mut val, at): (Val, Span),
+    ) -> R<()> {
+        if let Some(op) = op {
+            let old = self.expr(target)?;
+            val = self.binary(op, old, val, target.span)?;
+        }
+        let layout = self.frag_layout(frag, target.span)?;
+        let coords = indices.iter().map(|i| Ok((self.expr(i)?, i.span))).collect::<R<Vec<_>>>()?;
+        let coord = self.coord(&coords, layout.rank(), target.span)?;
+        let ty = self.b.kernel().locals[local].ty.clone();
+        let v = self.scalar_or_frag(val, ty.elem(), at)?;
+        let v = self.check_elem(v, ty.elem(), at)?;
+        let bad = |x: weft_layout::LayoutError| Diagnostic::error(NOT_ASSIGNABLE, target.span, x.to_string());
+        let (rest, offset) = layout.slice_and_offset(&coord).map_err(bad)?;
+        let n = if coord.has_all() { rest.size().as_const().unwrap_or(1) } else { 1 };
+        if frag.whole.is_some() {
+            return fail(
+                NOT_ASSIGNABLE,
+                target.span,
+                "this tensor is dealt out over the CTA: assign all of it",
+            );
+        }
+        if matches!(v, Val::Frag(_)) && self.b.ty(raw(&v)).lanes().map(i64::from) != Some(n) {
+            return fail(MISMATCH, at, format!("expected {n} elements, found {}", self.describe(&v)));
+        }
+        if matches!(ty, Type::Scalar(_)) {
+            return self.b.set(local, raw(&v)).map(|_| ());
+        }
+        let mut all = self.b.get(local)?;
+        for i in 0..n {
+            let at = match coord.has_all() {
+                true => rest.crd2idx(&Int::from(i).into()).map_err(bad)? + &offset,
+                false => offset.clone(),
+            };
+            let lane = self.b.index(at)?;
+            let elem = match self.b.ty(raw(&v)) {
+                Type::Vector(..) => {
+                    let from = self.b.index(i)?;
+                    self.b.emit(Op::Extract { a: raw(&v), lane: from })?
+                }
+                _ => raw(&v),
+            };
+            all = self.b.emit(Op::Insert { a: all, lane, elem })?;
+        }
+        self.b.set(local, all).map(|_| ())
+    }
+
+    // ---- control ------------------------------------------------------------------------------------------
+
+    /// A condition: known, or at run time.
+    fn cond(&mut self, e: &Expr) -> R<Val> {
+        let val = self.expr(e)?;
+        match val {
+            Val::Bool(_) => Ok(val),
+            other => {
+                let v = self.scalar_or_frag(other, None, e.span)?;
+                match self.b.ty(raw(&v)) {
+                    Type::Scalar(Scalar::Bool) => Ok(Val::Rt(raw(&v))),
+                    ty => {
+                        let message = format!("a condition is a bool, not a {ty}");
+                        Err(Diagnostic::error(WRONG_KIND, e.span, message).help("compare it: `x != 0`"))
+                    }
+                }
+            }
+        }
+    }
+
+    fn if_stmt(&mut self, cond: &Expr, then: &Block, otherwise: Option<&Block>) -> R<()> {
+        match self.cond(cond)? {
+            Val::Bool(true) => self.block(then).map(|_| ()),
+            Val::Bool(false) => otherwise.map_or(Ok(()), |b| self.block(b).map(|_| ())),
+            c => {
+                let then = self.nested(|e| e.block(then).map(|_| ()))?;
+                let otherwise = self.nested(|e| otherwise.map_or(Ok(()), |b| e.block(b).map(|_| ())))?;
+                self.b.at(cond.span);
+                self.b.emit(Op::If { cond: raw(&c), then, otherwise }).map(|_| ())
+            }
+        }
+    }
+
+    /// `if` as a value: both ways give the same type.
+    pub(super) fn if_value(
+        &mut self,
+        cond: &Expr,
+        then: &Block,
+        otherwise: Option<&Block>,
+        span: Span,
+    ) -> R<Val> {
+        let Some(otherwise) = otherwise.filter(|b| b.value.is_some() && then.value.is_some()) else {
+            return self.if_stmt(cond, then, otherwise).map(|()| Val::Unit);
+        };
+        let c = match self.cond(cond)? {
+            Val::Bool(true) => return self.block(then),
+            Val::Bool(false) => return self.block(otherwise),
+            c => raw(&c),
+        };
+        let mut local = None;
+        let mut frag = None;
+        let then = self.nested(|e| {
+            let v = e.block(then)?;
+            let v = e.scalar_or_frag(v, None, span)?;
+            let ty = e.b.ty(raw(&v)).clone();
+            let l = e.b.local("if", ty.clone());
+            e.b.set(l, raw(&v))?;
+            local = Some((l, ty));
+            if let Val::Frag(f) = v {
+                frag = Some(f);
+            }
+            Ok(())
+        })?;
+        let Some((local, ty)) = local else { return Ok(Val::Unit) };
+        let otherwise = self.nested(|e| {
+            let v = e.block(otherwise)?;
+            let v = e.scalar_or_frag(v, ty.elem(), span)?;
+            if *e.b.ty(raw(&v)) != ty {
+                let message = format!("the two ways give {ty} and {}", e.b.ty(raw(&v)));
+                return fail(MISMATCH, span, message);
+            }
+            e.b.set(local, raw(&v)).map(|_| ())
+        })?;
+        self.b.at(span);
+        self.b.emit(Op::If { cond: c, then, otherwise })?;
+        let value = self.b.get(local)?;
+        self.varying.insert(value);
+        match frag {
+            Some(f) => Ok(Val::Frag(Frag { value, ..f })),
+            None if ty == Type::Scalar(Scalar::I64) => self.symbol(value).map(Val::Int),
+            None => Ok(Val::Rt(value)),
+        }
+    }
+
+    /// The ops that `f` makes, as a block of their own.
+    fn nested(&mut self, f: impl FnOnce(&mut Self) -> R<()>) -> R<weft_ir::Block> {
+        self.b.open();
+        let result = f(self);
+        let block = self.b.close();
+        result.map(|()| block)
+    }
+
+    fn for_loop(
+        &mut self,
+        var: &ast::Ident,
+        (lo, hi, step): (Int, Int, Int),
+        unroll: u32,
+        body: &Block,
+    ) -> R<()> {
+        let range = Range {
+            min: lo.lower_bound(),
+            max: hi.upper_bound().map(|n| n.saturating_sub(1)),
+            div: gcd(lo.divisor(), step.divisor()).max(1),
+        };
+        let varies = self.varies(&lo) || self.varies(&step);
+        let bounds = (self.b.index(lo)?, self.b.index(hi)?, self.b.index(step)?);
+        let op = Op::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div };
+        let (v, span) = (self.b.detached(op, Type::Scalar(Scalar::I64)), var.span);
+        if varies {
+            self.varying.insert(v);
+        }
+        let symbol = self.symbol(v)?;
+        let body = self.nested(|e| {
+            e.scoped(|e| {
+                e.bind(var, Binding::Val(Val::Int(symbol)));
+                e.block(body).map(|_| ())
+            })
+        })?;
+        self.b.at(span);
+        let (lo, hi, step) = bounds;
+        self.b.emit(Op::For { var: weft_ir::kernel::Induction(v), lo, hi, step, unroll, body }).map(|_| ())
+    }
+
+    fn unrolled(
+        &mut self,
+        var: &ast::Ident,
+        (lo, hi, step): (&Int, &Int, &Int),
+        body: &Block,
+        span: Span,
+    ) -> R<()> {
+        let (Some(lo), Some(hi), Some(step)) = (lo.as_const(), hi.as_const(), step.as_const()) else {
+            return Err(Diagnostic::error(
+                NOT_CONSTANT,
+                span,
+                "a loop is unrolled wholly only if its bounds are constants",
+            )
+            .help("unroll by a number: `unroll(4)`"));
+        };
+        let mut i = lo;
+        while i < hi {
+            self.check_size(span)?;
+            let before = self.errors.len();
+            self.scoped(|e| {
+                e.bind(var, Binding::Val(Val::Int(i.into())));
+                e.block(body).map(|_| ())
+            })?;
+            // Each round would say the same.
+            if self.errors.len() > before {
+                break;
+            }
+            i = i.saturating_add(step);
+        }
+        Ok(())
+    }
+
+    fn while_loop(&mut self, cond: &Expr, body: &Block, span: Span) -> R<()> {
+        let mut known = None;
+        let head = self.nested(|e| {
+            known = Some(match e.cond(cond)? {
+                Val::Bool(b) => {
+                    e.b.emit_as(Op::Const { value: weft_ir::Constant::Bool(b) }, Type::Scalar(Scalar::Bool))?
+                }
+                c => raw(&c),
+            });
+            Ok(())
+        })?;
+        let Some(c) = known else { return Ok(()) };
+        let body = self.nested(|e| e.block(body).map(|_| ()))?;
+        self.b.at(span);
+        self.b.emit(Op::While { head, cond: c, body }).map(|_| ())
+    }
+}
+
+/// `t[i, j]` with a coordinate for every mode: an element, not a view.
+fn is_element(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Paren(e) => is_element(e),
+        ExprKind::Index { indices, .. } => {
+            !indices.iter().any(|i| matches!(i.kind, ExprKind::Underscore | ExprKind::Range(..)))
+        }
+        _ => false,
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.saturating_abs() } else { gcd(b, a.wrapping_rem(b)) }
+}

@@ -1,0 +1,359 @@
+//! Tensors in memory: slices, divisions, partitions, loads and stores.
+
+use super::arith::raw;
+use super::value::{Frag, Tensor, Threads, Val};
+use super::{Elab, R, fail};
+use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::typing::MAX_LANES;
+use weft_ir::{Bound, Group, Int, IntTuple, Layout, Op, Space, Sreg, Type, Value};
+use weft_layout::{Coord, LayoutError};
+
+impl Elab<'_> {
+    /// A view with another layout and other bounds, `offset` elements on.
+    fn view(&mut self, t: Tensor, offset: Int, layout: Layout, bounds: Vec<Bound>) -> R<Tensor> {
+        let private = t.private || self.varies(&offset);
+        let value = self.b.view(t.value, offset, layout, bounds)?;
+        Ok(Tensor { value, private })
+    }
+
+    /// `t[i, _, j]`
+    pub(super) fn slice(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> R<Tensor> {
+        if coords.iter().any(|(v, _)| matches!(v, Val::Range(..))) {
+            return self.slice_ranges(t, coords, span);
+        }
+        let ty = self.tensor_type_of(t);
+        let coord = self.coord(coords, ty.layout.rank(), span)?;
+        let bad = |x: LayoutError| Diagnostic::error(BAD_INDEX, span, x.to_string());
+        let (layout, offset) = take(&ty.layout, &coord).map_err(bad)?;
+        let mut bounds = Vec::new();
+        for b in &ty.bounds {
+            let (layout, more) = take(&b.layout, &coord).map_err(bad)?;
+            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
+        }
+        self.view(t, offset, layout, bounds)
+    }
+
+    /// Ranges first (they keep their mode, shorter), then the rest.
+    fn slice_ranges(&mut self, t: Tensor, coords: &[(Val, Span)], span: Span) -> R<Tensor> {
+        let ty = self.tensor_type_of(t);
+        if coords.len() != ty.layout.rank() {
+            return fail(BAD_INDEX, span, format!("{} indices for {} modes", coords.len(), ty.layout.rank()));
+        }
+        let cut = |l: &Layout| -> R<(Layout, Int)> {
+            let (mut shapes, mut strides) = (Vec::new(), Vec::new());
+            let mut offset = Int::from(0);
+            for (i, (val, at)) in coords.iter().enumerate() {
+                let mode = l.mode(i).unwrap_or_else(Layout::one);
+                match (val, leaf(mode.shape()), leaf(mode.stride())) {
+                    (Val::Range(lo, hi), Some(_), Some(stride)) => {
+                        offset = offset + lo * stride;
+                        shapes.push(IntTuple::Int(hi - lo));
+                        strides.push(IntTuple::Int(stride.clone()));
+                    }
+                    (Val::Range(..), ..) => {
+                        return fail(BAD_INDEX, *at, format!("a range needs a flat mode, not {mode}"));
+                    }
+                    _ => {
+                        shapes.push(mode.shape().clone());
+                        strides.push(mode.stride().clone());
+                    }
+                }
+            }
+            let (shape, stride) =
+                if shapes.len() == 1 && leaf(l.shape()).is_some() && l.shape().as_tuple().is_none() {
+                    (shapes.remove(0), strides.remove(0))
+                } else {
+                    (IntTuple::Tuple(shapes), IntTuple::Tuple(strides))
+                };
+            let layout =
+                Layout::new(shape, stride).map_err(|x| Diagnostic::error(BAD_INDEX, span, x.to_string()))?;
+            Ok((layout, offset))
+        };
+        let (layout, offset) = cut(&ty.layout)?;
+        let mut bounds = Vec::new();
+        for b in &ty.bounds {
+            let (layout, more) = cut(&b.layout)?;
+            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
+        }
+        let cut = self.view(t, offset, layout, bounds)?;
+        if coords.iter().all(|(v, _)| matches!(v, Val::Range(..) | Val::Whole)) {
+            return Ok(cut);
+        }
+        let rest: Vec<_> = coords
+            .iter()
+            .map(|(v, at)| (if matches!(v, Val::Range(..)) { Val::Whole } else { v.clone() }, *at))
+            .collect();
+        self.slice(cut, &rest, span)
+    }
+
+    /// The tensor with its layout, and that of each bound, put through `f`. Where that makes more elements than
+    /// there were (a tile that does not divide), bounds remember the original extents.
+    pub(super) fn relayout(
+        &mut self,
+        t: Tensor,
+        span: Span,
+        f: impl Fn(&Layout) -> Result<Layout, LayoutError>,
+    ) -> R<Tensor> {
+        let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
+        let ty = self.tensor_type_of(t);
+        let layout = f(&ty.layout).map_err(bad)?;
+        let mut bounds = Vec::new();
+        for b in &ty.bounds {
+            bounds.push(Bound { layout: f(&b.layout).map_err(bad)?, ..b.clone() });
+        }
+        if layout.size() != ty.layout.size() {
+            for mode in 0..ty.layout.rank() {
+                let (limit, identity) = identity(ty.layout.shape(), mode).map_err(bad)?;
+                let image = f(&identity).map_err(bad)?;
+                if !image.cosize().is_le(&limit) {
+                    bounds.push(Bound { limit, offset: Int::from(0), layout: image });
+                }
+            }
+        }
+        self.view(t, Int::from(0), layout, bounds)
+    }
+
+    /// Deals a tensor's elements out to threads: thread `i` gets elements `V*i .. V*i + V` of every `V * threads`,
+    /// as a tensor of modes (value, step), `V` elements making up to 16 bytes.
+    pub(super) fn partition(
+        &mut self,
+        t: Tensor,
+        threads: &Threads,
+        vector: Option<i64>,
+        span: Span,
+    ) -> R<Tensor> {
+        let ty = self.tensor_type_of(t);
+        let v = vector.unwrap_or_else(|| vector_elems(&ty.layout, ty.align, ty.elem.bytes()));
+        let total = ty.layout.size();
+        let round = &threads.count * Int::from(v);
+        let steps = total.ceil_div(&round);
+        let thread = &threads.index * Int::from(v);
+        let tiler = |inner: Int| {
+            Layout::new(
+                IntTuple::Tuple(vec![v.into(), steps.clone().into()]),
+                IntTuple::Tuple(vec![Int::from(1).into(), inner.into()]),
+            )
+        };
+        let bad = |x: LayoutError| {
+            Diagnostic::error(
+                BAD_PARTITION,
+                span,
+                format!("{} does not divide into vectors of {v} for the threads: {x}", ty.layout),
+            )
+            .help("partition row by row, or choose a tile whose extents the vectors and threads divide")
+        };
+        let deal = |l: &Layout| -> Result<(Layout, Int), LayoutError> {
+            let flat = l.coalesce()?;
+            match (leaf(flat.shape()), leaf(flat.stride())) {
+                (Some(_), Some(s)) => {
+                    let (shape, stride) = tiler(round.clone())?.into_parts();
+                    let stride = stride.map(&mut |x| x * s);
+                    Ok((Layout::new(shape, stride)?, &thread * s))
+                }
+                _ => {
+                    let all = Layout::new(
+                        IntTuple::Tuple(vec![v.into(), threads.count.clone().into(), steps.clone().into()]),
+                        IntTuple::Tuple(vec![Int::from(1).into(), v.into(), round.clone().into()]),
+                    )?;
+                    let dealt = l.composition(&all)?;
+                    dealt.slice_and_offset(&Coord::Tuple(vec![
+                        Coord::All,
+                        Coord::Int(threads.index.clone()),
+                        Coord::All,
+                    ]))
+                }
+            }
+        };
+        let (layout, offset) = deal(&ty.layout).map_err(bad)?;
+        let mut bounds = Vec::new();
+        for b in &ty.bounds {
+            let (layout, more) = deal(&b.layout).map_err(bad)?;
+            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
+        }
+        if steps.clone() * round.clone() != total {
+            bounds.push(Bound {
+                limit: total,
+                offset: thread.clone(),
+                layout: tiler(round.clone()).map_err(bad)?,
+            });
+        }
+        let mut out = self.view(t, offset, layout, bounds)?;
+        out.private = true;
+        Ok(out)
+    }
+
+    /// A tensor that all threads of the CTA name alike, dealt out over them: the part of this thread.
+    fn deal_out(&mut self, t: Tensor, span: Span) -> R<(Tensor, i64)> {
+        let ty = self.tensor_type_of(t);
+        let threads = i64::from(self.b.kernel().threads());
+        let Some(total) = ty.layout.size().as_const() else {
+            return Err(Diagnostic::error(NOT_HELD, span, format!("how many elements {} has is known at run time only", ty.layout))
+                .help("partition it over `threads<block>()` and loop over the steps, or make the extent a compile-time parameter"));
+        };
+        let vector = [8, 4, 2, 1].into_iter().find(|v| v * threads <= total).unwrap_or(1);
+        if total > threads * i64::from(MAX_LANES) {
+            let message = format!("{total} elements over {threads} threads are more than {MAX_LANES} each");
+            return Err(Diagnostic::error(NOT_HELD, span, message).help("loop over parts of it"));
+        }
+        let all = self.threads(false)?;
+        self.partition(t, &all, Some(vector), span).map(|p| (p, total))
+    }
+
+    /// A tensor's elements in registers. One that differs by thread is read by each thread for itself; one that
+    /// is the same for the whole CTA is dealt out over it.
+    pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
+        let ty = self.tensor_type_of(t);
+        let (part, whole) = if t.private || ty.layout.size().is(1) {
+            (t, None)
+        } else if ty.space == Space::Multicast {
+            (t, None) // the op's own rule says what is wrong
+        } else {
+            let (part, total) = self.deal_out(t, span)?;
+            (part, Some(total))
+        };
+        self.b.at(span);
+        let value = self.b.load(part.value)?;
+        Ok(self.frag(part, value, whole))
+    }
+
+    /// The register tensor that an op on `part` gave.
+    pub(super) fn frag(&mut self, part: Tensor, value: Value, whole: Option<i64>) -> Frag {
+        let ty = self.tensor_type_of(part);
+        Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), whole }
+    }
+
+    /// The part of a tensor that this thread works on in a cooperative operation, and the whole's size if it is dealt out.
+    pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> R<(Tensor, Option<i64>)> {
+        let ty = self.tensor_type_of(t);
+        if t.private || ty.layout.size().is(1) {
+            return Ok((t, None));
+        }
+        self.deal_out(t, span).map(|(p, n)| (p, Some(n)))
+    }
+
+    /// The place and the value of a store: same elements, same type; scalars go to every element.
+    pub(super) fn place(&mut self, t: Tensor, val: Val, span: Span) -> R<(Tensor, Value)> {
+        let ty = self.tensor_type_of(t);
+        let val = self.scalar_or_frag(val, Some(ty.elem), span)?;
+        let val = self.check_elem(val, Some(ty.elem), span)?;
+        let (part, whole) = self.part_of(t, span)?;
+        let n = self.tensor_type_of(part).layout.size();
+        let Some(n) = n.as_const().and_then(|n| u32::try_from(n).ok()).filter(|n| *n <= MAX_LANES) else {
+            let message =
+                format!("a thread stores up to {MAX_LANES} elements at once; {} has {n}", ty.layout);
+            return Err(
+                Diagnostic::error(NOT_HELD, span, message).help("loop over the steps of the partition")
+            );
+        };
+        let want = Type::lanes_of(ty.elem, n);
+        let value = match &val {
+            Val::Frag(f) if f.whole == whole && *self.b.ty(f.value) == want => f.value,
+            Val::Frag(f) => {
+                let (have, f_whole) = (self.b.ty(f.value).to_string(), f.whole);
+                let how =
+                    |w: Option<i64>| w.map_or("in one thread".to_owned(), |n| format!("of {n} over the CTA"));
+                let message = format!("expected {want} {}, found {have} {}", how(whole), how(f_whole));
+                return Err(Diagnostic::error(MISMATCH, span, message)
+                    .help("both sides must have the same elements, partitioned in the same way"));
+            }
+            other => self.b.splat(raw(other), &want)?,
+        };
+        self.b.at(span);
+        Ok((part, value))
+    }
+
+    /// `t[...] = v`: a weak store, or `multimem.st.relaxed.sys` to a multicast address.
+    pub(super) fn store(&mut self, t: Tensor, val: Val, span: Span) -> R<()> {
+        let (part, value) = self.place(t, val, span)?;
+        if self.b.ty(part.value).space() == Some(Space::Multicast) {
+            self.b.mc_store(part.value, value).map(|_| ())
+        } else {
+            self.b.store(part.value, value).map(|_| ())
+        }
+    }
+
+    /// Whether an integer may differ between the threads of a CTA.
+    pub(super) fn varies(&self, e: &Int) -> bool {
+        let mut todo = Vec::new();
+        e.vars(&mut |v| todo.push(Value(v.id)));
+        let mut seen = std::collections::HashSet::new();
+        while let Some(v) = todo.pop() {
+            if !seen.insert(v) {
+                continue;
+            }
+            if self.varying.contains(&v) {
+                return true;
+            }
+            match self.b.kernel().insts.get(v).map(|i| &i.op) {
+                Some(
+                    Op::Special { reg: Sreg::ThreadIdx | Sreg::LaneIdx, .. }
+                    | Op::Atomic { .. }
+                    | Op::AtomicCas { .. },
+                ) => {
+                    return true;
+                }
+                Some(Op::Shuffle { .. } | Op::Reduce { group: Group::Warp, .. }) => return true,
+                Some(Op::Reduce { group: Group::Block, .. }) | None => {}
+                Some(op) => op.operands(&mut |x| todo.push(x)),
+            }
+        }
+        false
+    }
+}
+
+/// A layout sliced at a coordinate; a whole coordinate leaves one element.
+fn take(layout: &Layout, coord: &Coord) -> Result<(Layout, Int), LayoutError> {
+    let (rest, offset) = layout.slice_and_offset(coord)?;
+    Ok(if coord.has_all() { (rest, offset) } else { (Layout::one(), offset) })
+}
+
+/// An integer, or a tuple of one.
+fn leaf(t: &IntTuple) -> Option<&Int> {
+    match t {
+        IntTuple::Int(n) => Some(n),
+        IntTuple::Tuple(items) => match &items[..] {
+            [one] => leaf(one),
+            _ => None,
+        },
+    }
+}
+
+/// For mode `k` of a shape: its extent, and the layout that maps a coordinate to its position in that mode.
+fn identity(shape: &IntTuple, k: usize) -> Result<(Int, Layout), LayoutError> {
+    let zero = |t: &IntTuple| t.map(&mut |_| Int::from(0));
+    match shape {
+        IntTuple::Int(n) => Ok((n.clone(), Layout::new(shape.clone(), Int::from(1))?)),
+        IntTuple::Tuple(modes) => {
+            let strides = modes.iter().enumerate().map(|(i, m)| {
+                if i == k { Ok(Layout::col_major(m.clone())?.into_parts().1) } else { Ok(zero(m)) }
+            });
+            let strides = strides.collect::<Result<Vec<_>, LayoutError>>()?;
+            let extent = modes.get(k).map_or(Int::from(1), IntTuple::product);
+            Ok((extent, Layout::new(shape.clone(), IntTuple::Tuple(strides))?))
+        }
+    }
+}
+
+/// Elements of the widest vector, up to 16 bytes, that the layout keeps together and the alignment allows.
+fn vector_elems(layout: &Layout, align: u32, bytes: u32) -> i64 {
+    let most = i64::from((align.min(16) / bytes.max(1)).max(1));
+    let Ok(flat) = layout.coalesce() else { return 1 };
+    let (mut shapes, mut strides) = (Vec::new(), Vec::new());
+    flat.shape().for_each_leaf(&mut |s| shapes.push(s.clone()));
+    flat.stride().for_each_leaf(&mut |s| strides.push(s.clone()));
+    if !strides.first().is_some_and(|s| s.is(1)) {
+        return 1;
+    }
+    let fits = |v: i64| {
+        // A vector may run past the end of a single mode (bounds cut it), but not from one mode into the next.
+        shapes.len() == 1
+            || (shapes[0].is_divisible_by(&v.into())
+                && strides[1..].iter().all(|s| s.is_divisible_by(&v.into())))
+    };
+    let mut v = most;
+    while v > 1 && !fits(v) {
+        v /= 2;
+    }
+    v
+}

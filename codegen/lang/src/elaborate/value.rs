@@ -1,0 +1,113 @@
+//! What an expression of the text stands for while the kernel is being made.
+
+use std::fmt;
+use std::sync::Arc;
+use weft_ir::{Bound, Int, IntTuple, Layout, Scalar, TeamRef, Value};
+
+/// The meaning of an expression.
+#[derive(Clone, Debug)]
+pub enum Val {
+    /// No value.
+    Unit,
+    /// What stands for an expression that was in error: reported once, not again.
+    Error,
+    /// A compile-time or symbolic integer: extents, coordinates, offsets, loop variables.
+    Int(Int),
+    /// A literal float; takes the type of what it meets.
+    Float(f64),
+    /// A compile-time truth value.
+    Bool(bool),
+    /// A format.
+    Str(Arc<str>),
+    /// An element type.
+    Dtype(Scalar),
+    /// A run-time scalar.
+    Rt(Value),
+    /// Elements in registers.
+    Frag(Frag),
+    /// A tensor in memory (an IR value of tensor type).
+    Tensor(Tensor),
+    /// A layout.
+    Layout(Layout),
+    /// A tuple: a shape, a coordinate, a tiler.
+    Tuple(Vec<Val>),
+    /// A group of PEs.
+    Team(TeamRef),
+    /// Counters of a team barrier.
+    Barrier(Value),
+    /// A set of threads and this thread's place in it.
+    Threads(Threads),
+    /// `_`
+    Whole,
+    /// `a..b`
+    Range(Int, Int),
+}
+
+/// A view of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor {
+    /// The IR value.
+    pub value: Value,
+    /// Each thread has its own part: it came from `partition`, or its offset depends on the thread.
+    pub private: bool,
+}
+
+/// Elements in registers.
+#[derive(Clone, Debug)]
+pub struct Frag {
+    /// A scalar or vector; lanes in coordinate order, mode 0 fastest.
+    pub value: Value,
+    /// Static extents.
+    pub shape: IntTuple,
+    /// Which lanes stand for elements that exist.
+    pub bounds: Vec<Bound>,
+    /// Elements that the whole CTA holds together, where they are dealt out over it.
+    pub whole: Option<i64>,
+}
+
+/// A set of threads.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    /// This thread's place.
+    pub index: Int,
+    /// How many.
+    pub count: Int,
+}
+
+impl Val {
+    /// For messages: what kind of thing it is.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Val::Unit => "nothing",
+            Val::Error => "an error",
+            Val::Int(_) => "an integer",
+            Val::Float(_) => "a float",
+            Val::Bool(_) => "a truth value",
+            Val::Str(_) => "a string",
+            Val::Dtype(_) => "a type",
+            Val::Rt(_) => "a run-time scalar",
+            Val::Frag(_) => "a register tensor",
+            Val::Tensor(_) => "a tensor",
+            Val::Layout(_) => "a layout",
+            Val::Tuple(_) => "a tuple",
+            Val::Team(_) => "a team",
+            Val::Barrier(_) => "a barrier",
+            Val::Threads(_) => "a set of threads",
+            Val::Whole => "`_`",
+            Val::Range(..) => "a range",
+        }
+    }
+}
+
+impl fmt::Display for Val {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Val::Int(n) => write!(f, "{n}"),
+            Val::Float(x) => write!(f, "{x}"),
+            Val::Bool(b) => write!(f, "{b}"),
+            Val::Dtype(s) => write!(f, "{s}"),
+            Val::Layout(l) => write!(f, "{l}"),
+            other => f.write_str(other.kind()),
+        }
+    }
+}

@@ -77,6 +77,22 @@ fn angles<T: Print>(f: &mut Formatter<'_>, indent: usize, nodes: &[T]) -> fmt::R
     if nodes.is_empty() { Ok(()) } else { list(f, indent, ["<", ">"], nodes) }
 }
 
+/// The parameters of a head: on one line if they are short, else on a line each.
+fn params(f: &mut Formatter<'_>, indent: usize, params: &[Param]) -> fmt::Result {
+    let texts: Vec<String> =
+        params.iter().map(|param| Printed { node: param, indent: indent + 1 }.to_string()).collect();
+    if texts.iter().map(String::len).sum::<usize>() < 80 {
+        return write!(f, "({})", texts.join(", "));
+    }
+    f.write_str("(")?;
+    for text in texts {
+        line(f, indent + 1)?;
+        write!(f, "{text},")?;
+    }
+    line(f, indent)?;
+    f.write_str(")")
+}
+
 /// `before node`, if it is there.
 fn maybe<T: Print>(f: &mut Formatter<'_>, indent: usize, before: &str, node: Option<&T>) -> fmt::Result {
     let Some(node) = node else { return Ok(()) };
@@ -125,7 +141,7 @@ impl Print for Kernel {
     fn print(&self, f: &mut Formatter<'_>, indent: usize) -> fmt::Result {
         write!(f, "kernel {}", self.name)?;
         angles(f, indent, &self.generics)?;
-        list(f, indent, ["(", ")"], &self.params)?;
+        params(f, indent, &self.params)?;
         for attr in &self.attrs {
             write!(f, " {}", attr.name)?;
             list(f, indent, ["(", ")"], &attr.args)?;
@@ -139,7 +155,7 @@ impl Print for Function {
     fn print(&self, f: &mut Formatter<'_>, indent: usize) -> fmt::Result {
         write!(f, "fn {}", self.name)?;
         angles(f, indent, &self.generics)?;
-        list(f, indent, ["(", ")"], &self.params)?;
+        params(f, indent, &self.params)?;
         maybe(f, indent, " -> ", self.ret.as_ref())?;
         f.write_str(" ")?;
         self.body.print(f, indent)

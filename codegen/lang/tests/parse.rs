@@ -53,7 +53,17 @@ fn operators_group_by_precedence_and_from_the_left() {
         "a - -1",
         "(a + b) * c",
         "a < b && b < c",
-    ]), @"");
+    ]), @r#"
+    a - b - c  =>  [- [- a b] c]
+    a + b * c % d  =>  [+ a [% [* b c] d]]
+    a || b && c == d | e ^ f & g << h + i * j  =>  [|| a [&& b [== c [| d [^ e [& f [<< g [+ h [* i j]]]]]]]]]
+    i * j + h >> g & f ^ e | d >= c && b || a  =>  [|| [&& [>= [| [^ [& [>> [+ [* i j] h] g] f] e] d] c] b] a]
+    -a.f()[0] * !b  =>  [* [- [at [a .f <> ] 0]] [! b]]
+    - - !a  =>  [- [- [! a]]]
+    a - -1  =>  [- a [- 1]]
+    (a + b) * c  =>  [* [paren [+ a b]] c]
+    a < b && b < c  =>  [&& [< a b] [< b c]]
+    "#);
 }
 
 #[test]
@@ -65,12 +75,27 @@ fn a_layout_binds_most_loosely() {
         "f(4:1, n = 8:2)",
         "(4:1, 2)",
         "if a : b {}",
-    ]), @"");
+    ]), @r#"
+    (4, (2, 2)):(1, (8, 4))  =>  [: [tuple 4 [tuple 2 2]] [tuple 1 [tuple 8 4]]]
+    N / 2:1  =>  [: [/ N 2] 1]
+    a || b : c || d  =>  [: [|| a b] [|| c d]]
+    f(4:1, n = 8:2)  =>  [f <> [: 4 1] n=[: 8 2]]
+    (4:1, 2)  =>  [tuple [: 4 1] 2]
+    if a : b {}  =>  [if [: a b]]
+    "#);
 }
 
 #[test]
 fn tuples_and_parentheses() {
-    insta::assert_snapshot!(trees(&["()", "(a)", "(a,)", "(a, b)", "(a, b,)", "((a))", "_"]), @"");
+    insta::assert_snapshot!(trees(&["()", "(a)", "(a,)", "(a, b)", "(a, b,)", "((a))", "_"]), @r#"
+    ()  =>  [tuple ]
+    (a)  =>  [paren a]
+    (a,)  =>  [tuple a]
+    (a, b)  =>  [tuple a b]
+    (a, b,)  =>  [tuple a b]
+    ((a))  =>  [paren [paren a]]
+    _  =>  _
+    "#);
 }
 
 #[test]
@@ -90,19 +115,53 @@ fn generic_calls_are_told_from_comparisons() {
         "x.to<T>()",
         "x.f(a = 1, b == 2,)",
         "a<b>(c)<d",
-    ]), @"");
+    ]), @r#"
+    f<add, acc = f32>(x)  =>  [f <add acc=f32> x]
+    f<-1, _, true,>(x)  =>  [f <[- 1] _ true> x]
+    size<1>(t) < 4  =>  [< [size <1> t] 4]
+    a < b  =>  [< a b]
+    a < b + 1  =>  [< a [+ b 1]]
+    a < (b)  =>  [< a [paren b]]
+    a < -1  =>  [< a [- 1]]
+    a < b >> (c)  =>  [< a [>> b [paren c]]]
+    f(a < b, c)  =>  [f <> [< a b] c]
+    f(a < b, c > (d))  =>  [f <> [a <b c> d]]
+    f(a < b, c >= (d))  =>  [f <> [< a b] [>= c [paren d]]]
+    x.to<T>()  =>  [x .to <T> ]
+    x.f(a = 1, b == 2,)  =>  [x .f <> a=1 [== b 2]]
+    a<b>(c)<d  =>  [< [a <b> c] d]
+    "#);
 }
 
 #[test]
 fn indices() {
-    insta::assert_snapshot!(trees(&["t[i, _]", "t[0..n, 1]", "t[(_, 1)][2]", "f(x)[a..b + 1,]", "t[1].f()"]), @"");
+    insta::assert_snapshot!(trees(&["t[i, _]", "t[0..n, 1]", "t[(_, 1)][2]", "f(x)[a..b + 1,]", "t[1].f()"]), @r#"
+    t[i, _]  =>  [at t i _]
+    t[0..n, 1]  =>  [at t [.. 0 n] 1]
+    t[(_, 1)][2]  =>  [at [at t [tuple _ 1]] 2]
+    f(x)[a..b + 1,]  =>  [at [f <> x] [.. a [+ b 1]]]
+    t[1].f()  =>  [[at t 1] .f <> ]
+    "#);
 }
 
 #[test]
 fn literals() {
     insta::assert_snapshot!(trees(&[
         "0", "1_000", "0xFf", "0b1_01", "9223372036854775807", "1.5", "1e-5", "2.5E+3", "1.to<f32>()", "inf", "true", "\"a\\n\\\"b\\\\ é\"",
-    ]), @"");
+    ]), @r#"
+    0  =>  0
+    1_000  =>  1000
+    0xFf  =>  255
+    0b1_01  =>  5
+    9223372036854775807  =>  9223372036854775807
+    1.5  =>  1.5
+    1e-5  =>  1e-5
+    2.5E+3  =>  2500.0
+    1.to<f32>()  =>  [1 .to <f32> ]
+    inf  =>  inf
+    true  =>  true
+    "a\n\"b\\ é"  =>  "a\n\"b\\ é"
+    "#);
 }
 
 #[test]
@@ -157,16 +216,40 @@ fn statements() {
          while a < b { f(); }
          return; return x;
          f(x)"
-    ), @"");
+    ), @r#"
+    let mut=true x Some("symm<T, (N):(1)>") a
+    let mut=false n Some("int % 8") 4
+    let mut=false l None [: 4 1]
+    None= x 1
+    Some(Add)= [at t _ i] 2
+    Some(Shr)= x 1
+    Some(Shl)= x 1
+    Some(BitOr)= x [== a b]
+    for i 0 n step=None unroll=no stmts=0
+    for i [+ a 1] [f <> b] step=Some("2") unroll=4 stmts=1
+    for step 0 step step=Some("step") unroll=full stmts=0
+    while [< a b] stmts=1
+    return None
+    return Some("x")
+    value [f <> x]
+    "#);
 }
 
 #[test]
 fn conditionals_as_statements_and_as_values() {
-    insta::assert_snapshot!(body("if a { f(); } if b { 1 } else { 2 } (c); if d { 1 } else { 2 }"), @"");
-    insta::assert_snapshot!(body("if a { 1 } else { 2 };"), @"");
-    insta::assert_snapshot!(body("if a { f(); } else if b { g(); }"), @"");
-    insta::assert_snapshot!(body("let x = if a { 1 } else { 2 } + 3;"), @"");
-    insta::assert_snapshot!(body("if a {} -x"), @"");
+    insta::assert_snapshot!(body("if a { f(); } if b { 1 } else { 2 } (c); if d { 1 } else { 2 }"), @r#"
+    expr [if a]
+    expr [if b]
+    expr [paren c]
+    value [if d]
+    "#);
+    insta::assert_snapshot!(body("if a { 1 } else { 2 };"), @"expr [if a]");
+    insta::assert_snapshot!(body("if a { f(); } else if b { g(); }"), @"expr [if a]");
+    insta::assert_snapshot!(body("let x = if a { 1 } else { 2 } + 3;"), @"let mut=false x None [+ [if a] 3]");
+    insta::assert_snapshot!(body("if a {} -x"), @r#"
+    expr [if a]
+    value [- x]
+    "#);
 }
 
 #[test]

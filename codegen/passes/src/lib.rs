@@ -1,1 +1,191 @@
-//! warpweft: codegen/passes.
+//! IR to IR: from tensors, teams and reductions to the machine level that `weft-llvm` takes, one file a pass.
+//!
+//! After the passes every memory op's place is a pointer and its value no wider than 16 bytes; no view, team,
+//! symbolic index or reduction is left. What the launcher has to fill in for that stands in hidden parameters
+//! ([`weft_ir::ParamKind`]).
+//!
+//! Memory rules that the passes rely on: distinct tensor parameters do not overlap; a tensor's declared alignment and
+//! bounds are true; counters of a team barrier belong to that barrier's parameter alone.
+
+pub mod codes;
+mod dce;
+mod edit;
+mod hidden;
+mod index;
+mod memory;
+mod reduce;
+mod report;
+mod teams;
+mod widen;
+
+pub use report::{Access, Cover, Instr, Narrow, Report, Widened};
+
+use codes::NO_SUCH_PASS;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::verify::{Verified, verify};
+use weft_ir::{Kernel, Module, text};
+use weft_isa::Target;
+
+/// How in-switch operations are carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Lowering {
+    /// By `multimem` instructions on the team's multicast address.
+    Multimem,
+    /// By loads, stores and reductions on every PE's own address.
+    Unicast,
+}
+
+/// What the passes are told.
+#[derive(Clone)]
+pub struct Options {
+    /// How in-switch operations are carried out.
+    pub lowering: Lowering,
+    /// What code is compiled for.
+    pub target: Target,
+    /// Polls after which a wait gives up, prints who waits for what, and traps; none waits for ever.
+    pub debug_waits: Option<u64>,
+    /// Names a place in the text in the messages of waits that give up: `k.weft:12`.
+    pub locate: Option<Locate>,
+    /// The pass whose result is wanted as text in [`Lowered::dump`].
+    pub dump_after: Option<String>,
+    /// Verify after every pass, not only after the last.
+    pub verify_each: bool,
+}
+
+/// Names a place in the text.
+pub type Locate = Arc<dyn Fn(Span) -> String + Send + Sync>;
+
+impl Options {
+    /// Plain options: waits without end, no dump; every pass is verified in debug builds.
+    pub fn new(lowering: Lowering, target: Target) -> Options {
+        Options {
+            lowering,
+            target,
+            debug_waits: None,
+            locate: None,
+            dump_after: None,
+            verify_each: cfg!(debug_assertions),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("lowering", &self.lowering)
+            .field("target", &self.target)
+            .field("debug_waits", &self.debug_waits)
+            .field("dump_after", &self.dump_after)
+            .field("verify_each", &self.verify_each)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A pass's work on one kernel.
+pub type Run = fn(Kernel, &Options, &mut Report) -> Result<Kernel, Vec<Diagnostic>>;
+
+/// One step from tensors to machine level.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    /// Its name, as in `--emit after:NAME`.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    /// Does it.
+    pub run: Run,
+}
+
+/// Every pass, in the order in which they run.
+pub const PASSES: &[Pass] = &[
+    Pass {
+        name: "widen",
+        doc: "rounds of a loop that cannot disturb each other become one round over wider tensors",
+        run: widen::run,
+    },
+    Pass { name: "teams", doc: "ranks become hidden parameters, team barriers become code", run: teams::run },
+    Pass {
+        name: "memory",
+        doc: "accesses to tensors become accesses to pointers, as wide as layout, alignment and bounds allow",
+        run: memory::run,
+    },
+    Pass {
+        name: "reduce",
+        doc: "reductions among threads become shuffles and shared memory",
+        run: reduce::run,
+    },
+    Pass { name: "index", doc: "symbolic integers become 64-bit arithmetic", run: index::run },
+    Pass { name: "dce", doc: "values that nobody uses go", run: dce::run },
+];
+
+/// A module at machine level.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The module.
+    pub module: Verified,
+    /// What became of each access, for `weft explain`.
+    pub report: Report,
+    /// Time each pass took over all kernels, in order.
+    pub timings: Vec<(&'static str, Duration)>,
+    /// The text of the module after [`Options::dump_after`].
+    pub dump: Option<String>,
+}
+
+/// Runs all passes.
+///
+/// # Errors
+/// What has no machine form, every such op with its place; or a pass name that does not exist.
+pub fn run(module: Verified, options: &Options) -> Result<Lowered, Vec<Diagnostic>> {
+    if let Some(name) = options.dump_after.as_deref()
+        && !PASSES.iter().any(|p| p.name == name)
+    {
+        let names: Vec<_> = PASSES.iter().map(|p| p.name).collect();
+        let d = Diagnostic::error(NO_SUCH_PASS, Span::NONE, format!("there is no pass `{name}`"));
+        return Err(vec![d.help(format!("the passes are {}", names.join(", ")))]);
+    }
+    let mut module = module.into_module();
+    let mut report = Report::default();
+    let mut timings = Vec::with_capacity(PASSES.len());
+    let mut dump = None;
+    for pass in PASSES {
+        let start = Instant::now();
+        module = apply(pass, module, options, &mut report)?;
+        timings.push((pass.name, start.elapsed()));
+        if options.verify_each {
+            module = verify(module).map_err(|found| internal(found, pass))?.into_module();
+        }
+        if options.dump_after.as_deref() == Some(pass.name) {
+            dump = Some(text::print_module(&module));
+        }
+    }
+    let last = &PASSES[PASSES.len() - 1];
+    let module = verify(module).map_err(|found| internal(found, last))?;
+    Ok(Lowered { module, report, timings, dump })
+}
+
+fn apply(
+    pass: &Pass,
+    module: Module,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Module, Vec<Diagnostic>> {
+    let (mut kernels, mut errors) = (Vec::new(), Vec::new());
+    for kernel in module.kernels {
+        match (pass.run)(kernel, options, report) {
+            Ok(k) => kernels.push(k),
+            Err(found) => errors.extend(found),
+        }
+    }
+    if errors.is_empty() { Ok(Module { kernels, files: module.files }) } else { Err(errors) }
+}
+
+/// What the verifier finds after a pass is that pass's fault: say so.
+fn internal(found: Vec<Diagnostic>, pass: &Pass) -> Vec<Diagnostic> {
+    let blame = |mut d: Diagnostic| {
+        d.message = format!("after pass `{}`: {}", pass.name, d.message);
+        d.help("this is a bug of warpweft: please report it with the kernel's text")
+    };
+    found.into_iter().map(blame).collect()
+}

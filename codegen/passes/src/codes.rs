@@ -1,0 +1,80 @@
+//! E0400 to E0449: what the passes reject. (What an instruction does not have comes from the tables of `weft-isa`,
+//! with their own codes.)
+
+use weft_ir::diag::Code;
+
+/// What there is to say about a code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// The code.
+    pub code: Code,
+    /// One line, no full stop.
+    pub title: &'static str,
+    /// One paragraph: what is wrong and what to do.
+    pub explanation: &'static str,
+    /// What a rejected kernel does, in words.
+    pub example: &'static str,
+}
+
+macro_rules! codes {
+    ($($name:ident = $number:literal, $title:literal, $example:literal, $explanation:literal;)*) => {
+        $(#[doc = $title] pub const $name: Code = Code($number);)*
+        /// What the passes reject, in ascending order of codes.
+        pub const PASSES: &[Info] = &[$(Info {
+            code: $name,
+            title: $title,
+            explanation: $explanation,
+            example: $example,
+        }),*];
+    };
+}
+
+codes! {
+    NO_SUCH_PASS = 400, "there is no pass of that name", "`--emit after:lower`",
+    "Only the passes of the list that `weft compile --help` shows can be asked for.";
+
+    NO_VALUE = 401, "an index that has no value", "a view that starts at element 2^62 of a tensor of f32",
+    "The offset or extent leaves 64 bits (times the element's size, where it is an address), divides by zero, or is an \
+     expression of more than 512 terms. Bind some of its variables to constants, or make the tile smaller.";
+
+    NO_ADDRESS = 402, "a tensor without an address",
+    "an access to a tensor that is neither a parameter's, a view of one, nor shared memory",
+    "Only parameters and shared memory have addresses, and only they and views of them can be loaded and stored. \
+     Values in registers are used as they are.";
+
+    NOT_STATIC = 403, "an access whose shape is known at run time only",
+    "a load of a tensor of shape (4, n) with n a kernel argument",
+    "How many elements one access moves, mode by mode, must be a constant: each has its register. Tile the mode and \
+     loop over the tiles.";
+
+    BAD_BOUND = 404, "a bound that does not fit its tensor", "a view (4):(1) with a bound over (8):(1)",
+    "A bound maps each coordinate of the view to a position in the mode that the tile overran, so both have the same \
+     number of elements.";
+
+    BARRIER_ORIGIN = 405, "barrier counters that are no parameter", "a team barrier on a value picked at run time",
+    "The launcher supplies the counters' address on every PE for a `barrier` parameter; give the parameter itself.";
+
+    NO_ACCUMULATOR = 406, "an accumulator that the switch does not have",
+    "`ld_reduce<add, acc = f64>` of f32",
+    "The switch sums in the element's own type, or f16 and bf16 in f32, or fp8 in f16. Leave `acc` out, choose one \
+     of these, or use `--lowering unicast`, which sums in any wider float.";
+
+    NO_REDUCTION = 407, "a reduction that memory does not have", "`red<mul>` on f32",
+    "Products exist among threads (`prod<block>`) and in registers, but no memory operation multiplies. Reduce by \
+     add, min, max, and, or, xor, or load, combine and store.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_ascend_and_say_something() {
+        assert!(PASSES.is_sorted_by(|a, b| a.code < b.code));
+        for info in PASSES {
+            assert!((400..450).contains(&info.code.0), "{}", info.code);
+            assert!(!info.title.ends_with('.') && info.title.len() < 90, "{}", info.title);
+            assert!(info.explanation.ends_with('.') && info.explanation.len() > 40, "{}", info.explanation);
+        }
+    }
+}

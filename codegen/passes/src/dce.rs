@@ -1,0 +1,78 @@
+//! Removes values that nobody uses, and control flow without effect.
+
+use crate::{Options, Report};
+use weft_ir::arena::Handle;
+use weft_ir::diag::Diagnostic;
+use weft_ir::{Block, Kernel, Op, Value};
+
+/// The pass.
+pub(crate) fn run(mut k: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    let mut live = Live { k: &k, live: vec![false; k.insts.len()], work: Vec::new() };
+    live.roots(&k.body);
+    live.spread();
+    let live = live.live;
+    let mut body = std::mem::take(&mut k.body);
+    sweep(&mut k, &mut body, &live);
+    k.body = body;
+    Ok(k)
+}
+
+struct Live<'k> {
+    k: &'k Kernel,
+    live: Vec<bool>,
+    work: Vec<Value>,
+}
+
+impl Live<'_> {
+    fn mark(&mut self, v: Value) {
+        if let Some(live) = self.live.get_mut(v.index())
+            && !std::mem::replace(live, true)
+        {
+            self.work.push(v);
+        }
+    }
+
+    /// Marks what has an effect; whether the block has any.
+    fn roots(&mut self, block: &Block) -> bool {
+        let mut any = false;
+        for &v in &block.0 {
+            let op = self.k.op(v);
+            let effect = match op {
+                Op::If { .. } | Op::For { .. } => {
+                    op.blocks().into_iter().fold(false, |any, b| self.roots(b) | any)
+                }
+                Op::While { head, body, .. } => {
+                    self.roots(head);
+                    self.roots(body);
+                    true
+                }
+                Op::LocalGet { .. } => false,
+                op => !op.is_pure(),
+            };
+            if effect {
+                self.mark(v);
+            }
+            any |= effect;
+        }
+        any
+    }
+
+    fn spread(&mut self) {
+        while let Some(v) = self.work.pop() {
+            let k = self.k;
+            k.op(v).operands(&mut |x| self.mark(x));
+        }
+    }
+}
+
+fn sweep(k: &mut Kernel, block: &mut Block, live: &[bool]) {
+    block.0.retain(|v| live.get(v.index()).copied().unwrap_or(false));
+    for &v in &block.0 {
+        if k.op(v).blocks().is_empty() {
+            continue;
+        }
+        let mut op = std::mem::replace(&mut k.insts[v].op, Op::Trap {});
+        op.blocks_mut().into_iter().for_each(|b| sweep(k, b, live));
+        k.insts[v].op = op;
+    }
+}

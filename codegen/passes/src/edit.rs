@@ -1,0 +1,253 @@
+//! Writing a kernel anew, op by op.
+
+use rustc_hash::FxHashMap;
+use weft_ir::builder::Built;
+use weft_ir::diag::Diagnostic;
+use weft_ir::kernel::Induction;
+use weft_ir::{
+    BinOp, Block, Builder, CmpOp, Constant, Inst, Int, Kernel, Op, RedOp, Scalar, Space, Type, Value,
+};
+
+/// What a pass wants done with an op.
+pub(crate) enum Action {
+    /// It stays, and the ops in its blocks are visited.
+    Keep,
+    /// Another value takes its place.
+    Become(Value),
+    /// It goes.
+    Drop,
+}
+
+/// A pass as a function of one op.
+pub(crate) trait Rewrite {
+    /// Emits what stands for `v`, whose operands are renamed already.
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action>;
+    /// A nested block begins.
+    fn enter(&mut self) {}
+    /// It ends.
+    fn leave(&mut self) {}
+}
+
+/// A kernel being written anew.
+pub(crate) struct Editor {
+    /// Where new ops go.
+    pub b: Builder,
+    renamed: FxHashMap<Value, Value>,
+    prologue: Vec<Value>,
+    errors: Vec<Diagnostic>,
+}
+
+/// Visits every op of a kernel; all errors at once.
+pub(crate) fn rewrite(kernel: Kernel, pass: &mut dyn Rewrite) -> Result<Kernel, Vec<Diagnostic>> {
+    let (b, body) = Builder::edit(kernel);
+    let mut e = Editor { b, renamed: FxHashMap::default(), prologue: Vec::new(), errors: Vec::new() };
+    e.block(&body, pass);
+    if !e.errors.is_empty() {
+        return Err(e.errors);
+    }
+    let mut kernel = e.b.finish();
+    kernel.body.0.splice(0..0, e.prologue);
+    Ok(kernel)
+}
+
+impl Editor {
+    /// The op behind a value.
+    pub fn op(&self, v: Value) -> Op {
+        self.b.kernel().op(v).clone()
+    }
+
+    /// Emits at the start of the kernel, where everything sees it.
+    pub fn prologue<T>(&mut self, f: impl FnOnce(&mut Builder) -> Built<T>) -> Built<T> {
+        self.b.open();
+        let result = f(&mut self.b);
+        self.prologue.extend(self.b.close().0);
+        result
+    }
+
+    /// Visits the ops of a block, which go to the open one.
+    pub fn block(&mut self, block: &Block, pass: &mut dyn Rewrite) {
+        for &v in &block.0 {
+            if self.b.kernel().insts.get(v).is_some() {
+                self.inst(v, pass);
+            }
+        }
+    }
+
+    fn inst(&mut self, v: Value, pass: &mut dyn Rewrite) {
+        self.b.at(self.b.kernel().insts[v].span);
+        self.rename(v);
+        let action = pass.op(self, v).unwrap_or_else(|d| {
+            self.errors.push(d);
+            Action::Keep
+        });
+        match action {
+            Action::Drop => {}
+            Action::Become(to) => {
+                self.renamed.insert(v, to);
+            }
+            Action::Keep => {
+                self.nested(v, pass);
+                // A while's condition is computed in its head, so its new name is known only now.
+                self.rename(v);
+                self.b.push(v);
+            }
+        }
+    }
+
+    fn nested(&mut self, v: Value, pass: &mut dyn Rewrite) {
+        if self.b.kernel().op(v).blocks().is_empty() {
+            return;
+        }
+        let mut op = std::mem::replace(&mut self.b.kernel_mut().insts[v].op, Op::Trap {});
+        for block in op.blocks_mut() {
+            self.b.open();
+            pass.enter();
+            self.block(&std::mem::take(block), pass);
+            pass.leave();
+            *block = self.b.close();
+        }
+        self.b.kernel_mut().insts[v].op = op;
+    }
+
+    fn rename(&mut self, v: Value) {
+        if self.renamed.is_empty() {
+            return;
+        }
+        let mut affected = false;
+        self.b.kernel().op(v).operands(&mut |x| affected |= self.renamed.contains_key(&x));
+        if affected {
+            let renamed = &self.renamed;
+            let op = &mut self.b.kernel_mut().insts[v].op;
+            op.map_operands(&mut |x| renamed.get(&x).copied().unwrap_or(x));
+        }
+    }
+}
+
+/// What passes emit often.
+pub(crate) trait Emit {
+    /// An `i64` literal.
+    fn i64(&mut self, n: i64) -> Built<Value>;
+    /// An integer literal of 32 bits.
+    fn i32(&mut self, n: i64) -> Built<Value>;
+    /// `a < b`
+    fn less(&mut self, a: &Int, b: &Int) -> Built<Value>;
+    /// The conjunction of conditions; `None` if there is none.
+    fn all(&mut self, conditions: Vec<Value>) -> Built<Option<Value>>;
+    /// The lanes of all parts, in order.
+    fn concat(&mut self, parts: Vec<Value>) -> Built<Value>;
+    /// Lanes `first..first + lanes`.
+    fn slice(&mut self, v: Value, first: u32, lanes: u32) -> Built<Value>;
+    /// The address `bytes` after `ptr`.
+    fn offset(&mut self, ptr: Value, bytes: &Int) -> Built<Value>;
+    /// An address from the bits of an integer of 64 bits.
+    fn address(&mut self, bits: Value, space: Space) -> Built<Value>;
+    /// A loop variable within `min..=max`.
+    fn loop_var(&mut self, min: i64, max: i64, div: i64) -> Value;
+    /// A loop over `var`, by `step`, with `unroll` rounds in flight.
+    fn rounds(&mut self, var: Value, range: [Value; 3], unroll: u32, body: Block) -> Built<Value>;
+    /// `a op b`
+    fn combine(&mut self, op: RedOp, a: Value, b: Value) -> Built<Value>;
+}
+
+impl Emit for Builder {
+    fn i64(&mut self, n: i64) -> Built<Value> {
+        self.int(Scalar::I64, n)
+    }
+
+    fn i32(&mut self, n: i64) -> Built<Value> {
+        self.int(Scalar::I32, n)
+    }
+
+    fn less(&mut self, a: &Int, b: &Int) -> Built<Value> {
+        let a = self.index(a.clone())?;
+        let b = self.index(b.clone())?;
+        self.compare(CmpOp::Lt, a, b)
+    }
+
+    fn all(&mut self, conditions: Vec<Value>) -> Built<Option<Value>> {
+        let mut all = None;
+        for c in conditions {
+            all = Some(match all {
+                None => c,
+                Some(before) => self.binary(BinOp::And, before, c)?,
+            });
+        }
+        Ok(all)
+    }
+
+    fn concat(&mut self, parts: Vec<Value>) -> Built<Value> {
+        if let [one] = parts[..] {
+            return Ok(one);
+        }
+        let elem = parts.first().and_then(|p| self.ty(*p).elem()).unwrap_or(Scalar::I32);
+        let lanes = parts.iter().filter_map(|p| self.ty(*p).lanes()).sum();
+        self.emit_as(Op::Concat { parts }, Type::Vector(elem, lanes))
+    }
+
+    fn slice(&mut self, v: Value, first: u32, lanes: u32) -> Built<Value> {
+        let ty = self.ty(v).clone();
+        if ty.lanes() == Some(lanes) {
+            return Ok(v);
+        }
+        self.emit_as(Op::Slice { a: v, first }, Type::lanes_of(ty.elem().unwrap_or(Scalar::I32), lanes))
+    }
+
+    fn offset(&mut self, ptr: Value, bytes: &Int) -> Built<Value> {
+        if bytes.is(0) && matches!(self.ty(ptr), Type::Pointer(_)) {
+            return Ok(ptr);
+        }
+        let bytes = match bytes.as_const() {
+            Some(n) => self.i64(n)?,
+            None => self.index(bytes.clone())?,
+        };
+        self.emit(Op::PtrAdd { ptr, bytes })
+    }
+
+    fn address(&mut self, bits: Value, space: Space) -> Built<Value> {
+        let a = match self.ty(bits) {
+            Type::Scalar(Scalar::I64) => bits,
+            _ => self.emit_as(Op::Bitcast { a: bits }, Type::Scalar(Scalar::I64))?,
+        };
+        self.emit_as(Op::IntToPtr { a }, Type::Pointer(space))
+    }
+
+    fn loop_var(&mut self, min: i64, max: i64, div: i64) -> Value {
+        let op = Op::LoopVar { min, max, div };
+        let span = weft_ir::diag::Span::NONE;
+        self.kernel_mut().insts.push(Inst { op, ty: Type::Scalar(Scalar::I64), span })
+    }
+
+    fn rounds(&mut self, var: Value, [lo, hi, step]: [Value; 3], unroll: u32, body: Block) -> Built<Value> {
+        self.emit(Op::For { var: Induction(var), lo, hi, step, unroll, body })
+    }
+
+    fn combine(&mut self, op: RedOp, a: Value, b: Value) -> Built<Value> {
+        let op = match op {
+            RedOp::Add => BinOp::Add,
+            RedOp::Mul => BinOp::Mul,
+            RedOp::Min => BinOp::Min,
+            RedOp::Max => BinOp::Max,
+            RedOp::And => BinOp::And,
+            RedOp::Or => BinOp::Or,
+            RedOp::Xor => BinOp::Xor,
+        };
+        self.binary(op, a, b)
+    }
+}
+
+/// A value whose number is known now.
+pub(crate) fn constant(k: &Kernel, v: Value) -> Option<i64> {
+    match k.op(v) {
+        Op::Const { value: Constant::Int(n) } => Some(*n),
+        Op::Index { expr } => expr.as_const(),
+        _ => None,
+    }
+}
+
+/// The parameter that a value is.
+pub(crate) fn param_index(k: &Kernel, v: Value) -> Option<u32> {
+    match k.op(v) {
+        Op::Param { index } if (*index as usize) < k.params.len() => Some(*index),
+        _ => None,
+    }
+}

@@ -1,0 +1,187 @@
+//! Symbolic integers become 64-bit arithmetic. Equal expressions are computed once where they see each other.
+
+use crate::codes::NO_VALUE;
+use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
+use crate::{Options, Report};
+use rustc_hash::FxHashMap;
+use weft_ir::builder::Built;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{BinOp, Builder, CmpOp, Int, Kernel, Op, Scalar, Type, Value};
+use weft_layout::{Node, Poison};
+
+/// The pass.
+pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    rewrite(kernel, &mut Index { known: vec![FxHashMap::default()] })
+}
+
+struct Index {
+    /// What is computed already, by block, outermost first.
+    known: Vec<FxHashMap<Int, Value>>,
+}
+
+impl Rewrite for Index {
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        let Op::Index { expr } = e.b.kernel().op(v) else { return Ok(Action::Keep) };
+        let expr = expr.clone();
+        let span = e.b.kernel().insts[v].span;
+        self.value(&mut e.b, &expr, span).map(Action::Become)
+    }
+
+    fn enter(&mut self) {
+        self.known.push(FxHashMap::default());
+    }
+
+    fn leave(&mut self) {
+        self.known.pop();
+    }
+}
+
+impl Index {
+    fn value(&mut self, b: &mut Builder, e: &Int, span: Span) -> Built<Value> {
+        if let Some(v) = self.known.iter().rev().find_map(|scope| scope.get(e)) {
+            return Ok(*v);
+        }
+        let v = self.compute(b, e, span)?;
+        if let Some(scope) = self.known.last_mut() {
+            scope.insert(e.clone(), v);
+        }
+        Ok(v)
+    }
+
+    fn compute(&mut self, b: &mut Builder, e: &Int, span: Span) -> Built<Value> {
+        match e.node() {
+            Node::Const(n) => b.i64(n),
+            Node::Var(var) => b.convert(Value(var.id), Scalar::I64),
+            Node::Add(terms) => self.sum(b, terms, span),
+            Node::Mul(factors) => self.fold(b, BinOp::Mul, factors, span),
+            Node::FloorDiv(x, y) => self.floor_div(b, x, y, span),
+            Node::CeilDiv(x, y) => self.ceil_div(b, x, y, span),
+            Node::Rem(x, y) => self.rem(b, x, y, span),
+            Node::Min(x, y) => self.binary(b, BinOp::Min, x, y, span),
+            Node::Max(x, y) => self.binary(b, BinOp::Max, x, y, span),
+            Node::And(x, y) => self.binary(b, BinOp::And, x, y, span),
+            Node::Xor(x, y) => self.binary(b, BinOp::Xor, x, y, span),
+            Node::Poison(p) => Err(poison(p, span)),
+        }
+    }
+
+    fn binary(&mut self, b: &mut Builder, op: BinOp, x: &Int, y: &Int, span: Span) -> Built<Value> {
+        let (x, y) = (self.value(b, x, span)?, self.value(b, y, span)?);
+        b.binary(op, x, y)
+    }
+
+    fn fold(&mut self, b: &mut Builder, op: BinOp, parts: &[Int], span: Span) -> Built<Value> {
+        let mut all = None;
+        for part in parts {
+            let x = self.value(b, part, span)?;
+            all = Some(match all {
+                None => x,
+                Some(before) => b.binary(op, before, x)?,
+            });
+        }
+        all.map_or_else(|| b.i64(i64::from(op == BinOp::Mul)), Ok)
+    }
+
+    /// Terms that are subtracted are computed as they are written: positive.
+    fn sum(&mut self, b: &mut Builder, terms: &[Int], span: Span) -> Built<Value> {
+        let negated = |t: &Int| matches!(t.node(), Node::Mul([.., c]) if c.as_const().is_some_and(|c| c < 0));
+        let (minus, plus): (Vec<_>, Vec<_>) = terms.iter().cloned().partition(negated);
+        let mut sum = match plus[..] {
+            [] => b.i64(0)?,
+            _ => self.fold(b, BinOp::Add, &plus, span)?,
+        };
+        for term in minus {
+            let x = self.value(b, &-term, span)?;
+            sum = b.binary(BinOp::Sub, sum, x)?;
+        }
+        Ok(sum)
+    }
+
+    fn floor_div(&mut self, b: &mut Builder, x: &Int, y: &Int, span: Span) -> Built<Value> {
+        if let Some(shift) = power_of_two(y) {
+            // An arithmetic shift rounds toward negative infinity.
+            return self.shift(b, x, shift, span);
+        }
+        if natural(x) && natural(y) {
+            return self.unsigned(b, BinOp::Div, x, y, span);
+        }
+        let (q, wrong) = self.truncated(b, x, y, span)?;
+        let one = b.i64(1)?;
+        let below = b.binary(BinOp::Sub, q, one)?;
+        b.select(wrong, below, q)
+    }
+
+    fn ceil_div(&mut self, b: &mut Builder, x: &Int, y: &Int, span: Span) -> Built<Value> {
+        if let Some(shift) = power_of_two(y) {
+            let up = x + ((1i64 << shift) - 1);
+            return self.shift(b, &up, shift, span);
+        }
+        if natural(x) && y.lower_bound() >= 1 {
+            return self.unsigned(b, BinOp::Div, &(x + (y - 1)), y, span);
+        }
+        let floor = self.floor_div(b, &-x, y, span)?;
+        let zero = b.i64(0)?;
+        b.binary(BinOp::Sub, zero, floor)
+    }
+
+    fn rem(&mut self, b: &mut Builder, x: &Int, y: &Int, span: Span) -> Built<Value> {
+        if let Some(shift) = power_of_two(y) {
+            let x = self.value(b, x, span)?;
+            let mask = b.i64((1 << shift) - 1)?;
+            return b.binary(BinOp::And, x, mask);
+        }
+        if natural(x) && natural(y) {
+            return self.unsigned(b, BinOp::Rem, x, y, span);
+        }
+        let q = self.floor_div(b, x, y, span)?;
+        let (x, y) = (self.value(b, x, span)?, self.value(b, y, span)?);
+        let whole = b.binary(BinOp::Mul, q, y)?;
+        b.binary(BinOp::Sub, x, whole)
+    }
+
+    fn shift(&mut self, b: &mut Builder, x: &Int, by: u32, span: Span) -> Built<Value> {
+        let x = self.value(b, x, span)?;
+        let by = b.i64(by.into())?;
+        b.binary(BinOp::Shr, x, by)
+    }
+
+    /// Unsigned division is cheaper than signed.
+    fn unsigned(&mut self, b: &mut Builder, op: BinOp, x: &Int, y: &Int, span: Span) -> Built<Value> {
+        let cast = |b: &mut Builder, a, to| b.emit_as(Op::Bitcast { a }, Type::Scalar(to));
+        let (x, y) = (self.value(b, x, span)?, self.value(b, y, span)?);
+        let (x, y) = (cast(b, x, Scalar::U64)?, cast(b, y, Scalar::U64)?);
+        let q = b.binary(op, x, y)?;
+        cast(b, q, Scalar::I64)
+    }
+
+    /// The quotient rounded toward zero, and whether the floor is one less.
+    fn truncated(&mut self, b: &mut Builder, x: &Int, y: &Int, span: Span) -> Built<(Value, Value)> {
+        let (x, y) = (self.value(b, x, span)?, self.value(b, y, span)?);
+        let q = b.binary(BinOp::Div, x, y)?;
+        let rest = b.binary(BinOp::Rem, x, y)?;
+        let zero = b.i64(0)?;
+        let exact = b.compare(CmpOp::Ne, rest, zero)?;
+        // The remainder has the dividend's sign: it differs from the divisor's where their exclusive or is negative.
+        let signs = b.binary(BinOp::Xor, rest, y)?;
+        let differ = b.compare(CmpOp::Lt, signs, zero)?;
+        Ok((q, b.binary(BinOp::And, exact, differ)?))
+    }
+}
+
+fn natural(x: &Int) -> bool {
+    x.lower_bound() >= 0
+}
+
+fn power_of_two(x: &Int) -> Option<u32> {
+    x.as_const().filter(|n| *n > 0 && n.count_ones() == 1).map(i64::trailing_zeros)
+}
+
+/// The error for an expression without value.
+pub(crate) fn poison(why: Poison, span: Span) -> Diagnostic {
+    let (what, help) = match why {
+        Poison::Overflow => ("leaves 64 bits", "make the tile or the tensor smaller"),
+        Poison::Undefined => ("divides by zero", "an extent here may not be 0"),
+        Poison::TooComplex => ("has too many terms", "bind some of its variables to constants"),
+    };
+    Diagnostic::error(NO_VALUE, span, format!("an index or extent here {what}")).help(help)
+}

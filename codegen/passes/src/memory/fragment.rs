@@ -1,0 +1,250 @@
+//! How the elements of one access split into pieces: consecutive, aligned, and inside or outside of bounds by a count.
+
+use super::place::Place;
+use crate::codes::{BAD_BOUND, NOT_STATIC};
+use crate::edit::Emit;
+use crate::index::poison;
+use crate::report::{Cover, Narrow};
+use weft_ir::builder::Built;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Builder, Int, Layout, Scalar, Value};
+
+/// The elements of one access.
+#[derive(Debug)]
+pub(super) struct Fragment {
+    /// Element type.
+    pub elem: Scalar,
+    /// All elements.
+    pub lanes: u32,
+    /// Elements a piece: consecutive in memory and in coordinate order, aligned to their size.
+    pub width: u32,
+    /// Elements from the first one to each piece.
+    pub starts: Vec<Int>,
+    /// The bounds that are not proven to hold.
+    limits: Vec<Limit>,
+    /// What is known of the bounds.
+    pub cover: Cover,
+    /// Why the pieces are not wider.
+    pub narrow: Option<Narrow>,
+}
+
+/// A bound, piece by piece.
+#[derive(Debug)]
+struct Limit {
+    /// Positions below it exist.
+    limit: Int,
+    /// The position of each piece's first element.
+    starts: Vec<Int>,
+    /// Positions from one element of a piece to the next; not negative.
+    step: i64,
+    /// Positions that are all below the limit only if every element is.
+    tops: Vec<Int>,
+}
+
+/// A flattened and coalesced layout of static shape.
+struct Modes(Vec<(i64, Int)>);
+
+impl Modes {
+    fn new(layout: &Layout, span: Span) -> Built<Modes> {
+        let mut modes: Vec<(i64, Int)> = Vec::new();
+        for (extent, stride) in layout.shape().leaves().into_iter().zip(layout.stride().leaves()) {
+            let Some(extent) = extent.as_const() else {
+                return Err(Diagnostic::error(
+                    NOT_STATIC,
+                    span,
+                    format!("the extent {extent} of {layout} is known at run time only"),
+                )
+                .help("tile this mode by a constant and loop over the tiles"));
+            };
+            if let Some(p) = stride.poison() {
+                return Err(poison(p, span));
+            }
+            match modes.last_mut() {
+                _ if extent == 1 => {}
+                Some((e, d)) if *stride == &*d * *e => *e = e.saturating_mul(extent),
+                _ => modes.push((extent, stride.clone())),
+            }
+        }
+        Ok(Modes(modes))
+    }
+
+    fn size(&self) -> i64 {
+        self.0.iter().fold(1, |n, (e, _)| n.saturating_mul(*e))
+    }
+
+    /// The offset of element `index`, counted in coordinate order.
+    fn at(&self, mut index: i64) -> Int {
+        let mut offset = Int::ZERO;
+        for (extent, stride) in &self.0 {
+            offset = offset + stride * (index % extent);
+            index /= extent;
+        }
+        offset
+    }
+
+    /// The greatest offset, if all strides are known not to be negative.
+    fn top(&self) -> Option<Int> {
+        let grows = self.0.iter().all(|(_, d)| d.lower_bound() >= 0);
+        grows.then(|| self.0.iter().fold(Int::ZERO, |top, (e, d)| top + d * (e - 1)))
+    }
+
+    /// The constant distance between neighbours in every aligned group of `width` elements.
+    fn step(&self, width: u32) -> Option<i64> {
+        match self.0.first() {
+            _ if width == 1 => Some(0),
+            None => Some(0),
+            Some((e, d)) if e % i64::from(width) == 0 => d.as_const(),
+            Some(_) => None,
+        }
+    }
+}
+
+impl Fragment {
+    /// Splits the elements of a place into pieces as wide as one of `legal` (elements, widest first); of 1 element if none
+    /// of them fits.
+    pub fn new(place: &Place, legal: &[u32], span: Span) -> Built<Fragment> {
+        let t = &place.ty;
+        let modes = Modes::new(&t.layout, span)?;
+        let size = modes.size();
+        let bounds: Vec<_> = t
+            .bounds
+            .iter()
+            .map(|b| Modes::new(&b.layout, span).map(|modes| (b, modes)))
+            .collect::<Built<_>>()?;
+        if let Some((b, _)) = bounds.iter().find(|(_, m)| m.size() != size) {
+            let message = format!("the bound {} does not fit the view {}", b.layout, t.layout);
+            return Err(Diagnostic::error(BAD_BOUND, span, message));
+        }
+
+        let mut narrow = None;
+        let mut width = 1;
+        for &w in legal {
+            let refused = refuse(place, &modes, w)
+                .or_else(|| bounds.iter().find(|(_, m)| m.step(w).is_none_or(|s| s < 0)).map(bound_refuses));
+            if refused.is_none() {
+                width = w;
+                break;
+            }
+            narrow = refused;
+        }
+        if narrow.is_none() && width * t.elem.bytes() < 16 {
+            narrow = Some(Narrow::Isa);
+        }
+        let firsts = || (0..size / i64::from(width)).map(|k| k * i64::from(width));
+        let mut fragment = Fragment {
+            elem: t.elem,
+            lanes: u32::try_from(size).unwrap_or(u32::MAX),
+            width,
+            starts: firsts().map(|e| modes.at(e)).collect(),
+            limits: Vec::new(),
+            cover: Cover::All,
+            narrow,
+        };
+        for (b, modes) in &bounds {
+            for p in [&b.limit, &b.offset] {
+                if let Some(p) = p.poison() {
+                    return Err(poison(p, span));
+                }
+            }
+            let top = modes.top().map(|top| &b.offset + top);
+            if top.as_ref().is_some_and(|top| top.is_lt(&b.limit)) {
+                continue;
+            }
+            let step = modes.step(width).unwrap_or(0);
+            let starts: Vec<Int> = firsts().map(|e| &b.offset + modes.at(e)).collect();
+            let last = step.saturating_mul(i64::from(width) - 1);
+            let tops = top.map_or_else(|| starts.iter().map(|s| s + last).collect(), |top| vec![top]);
+            fragment.limits.push(Limit { limit: b.limit.clone(), starts, step, tops });
+        }
+        fragment.cover = match fragment.limits.iter().all(|l| l.is_whole(width)) {
+            _ if fragment.limits.is_empty() => Cover::All,
+            true => Cover::Whole,
+            false => Cover::Cut,
+        };
+        Ok(fragment)
+    }
+
+    /// Lanes and place of every piece.
+    pub fn pieces(&self) -> Vec<(Int, u32)> {
+        self.starts.iter().map(|at| (at.clone(), self.width)).collect()
+    }
+
+    /// Whether every element exists; `None` if that is proven.
+    pub fn all_inside(&self, b: &mut Builder) -> Built<Option<Value>> {
+        let mut tests = Vec::new();
+        for l in &self.limits {
+            for top in &l.tops {
+                if !top.is_lt(&l.limit) {
+                    tests.push(b.less(top, &l.limit)?);
+                }
+            }
+        }
+        b.all(tests)
+    }
+
+    /// Whether every element of a piece exists; `None` if that is proven.
+    pub fn piece_inside(&self, b: &mut Builder, piece: usize) -> Built<Option<Value>> {
+        let mut tests = Vec::new();
+        for l in &self.limits {
+            let last = l.starts[piece].clone() + l.step.saturating_mul(i64::from(self.width) - 1);
+            // Of a piece that exists or not as a whole, the first element is as good as the last, and shared.
+            let at = if l.is_whole(self.width) { &l.starts[piece] } else { &last };
+            if !at.is_lt(&l.limit) {
+                tests.push(b.less(at, &l.limit)?);
+            }
+        }
+        b.all(tests)
+    }
+
+    /// How many elements of a piece exist: the first ones.
+    pub fn count(&self, piece: usize) -> Int {
+        let width = Int::from(self.width);
+        let mut count = width.clone();
+        for l in &self.limits {
+            let left = &l.limit - &l.starts[piece];
+            let here = if l.step == 0 { left * &width } else { left.ceil_div(&Int::from(l.step)) };
+            count = count.min(&here);
+        }
+        count.max(&Int::ZERO)
+    }
+}
+
+impl Limit {
+    /// Whether the elements of each piece exist or not together: the limit and the pieces' positions are multiples of more
+    /// than a piece spans.
+    fn is_whole(&self, width: u32) -> bool {
+        let last = self.step.saturating_mul(i64::from(width) - 1);
+        last == 0 || last < self.starts.iter().fold(self.limit.divisor(), |g, s| gcd(g, s.divisor()))
+    }
+}
+
+/// Why pieces of `width` elements are not possible, as far as memory goes.
+fn refuse(place: &Place, modes: &Modes, width: u32) -> Option<Narrow> {
+    if width == 1 {
+        return None;
+    }
+    let w = i64::from(width);
+    let run = match modes.0.first() {
+        Some((extent, stride)) if stride.is(1) => *extent,
+        _ => 1,
+    };
+    if run % w != 0 {
+        return Some(Narrow::Layout { run, layout: place.ty.layout.to_string() });
+    }
+    let bytes = width * place.ty.elem.bytes();
+    if !place.align.is_multiple_of(bytes) {
+        return Some(Narrow::Alignment { bytes: place.align, limit: place.limit() });
+    }
+    let odd = modes.0.iter().skip(1).find(|(_, d)| d.divisor() % w != 0)?;
+    let aligned = odd.1.divisor().trailing_zeros().min(4);
+    let limit = format!("stride {} of {}", odd.1, place.ty.layout);
+    Some(Narrow::Alignment { bytes: place.ty.elem.bytes() << aligned, limit })
+}
+
+fn bound_refuses((b, _): &(&weft_ir::Bound, Modes)) -> Narrow {
+    Narrow::Bound { layout: b.layout.to_string() }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

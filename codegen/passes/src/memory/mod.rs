@@ -1,0 +1,201 @@
+//! Accesses to tensors become accesses to pointers, as wide as layout, alignment and bounds allow.
+//!
+//! A fragment (the elements of one access) is split into pieces of equal width, at most 16 bytes. Where bounds are not
+//! proven, one test asks whether all elements exist: then all pieces are moved, back to back. Otherwise each piece is
+//! tested, and of a piece that the bound cuts the existing elements, which are its first ones, are moved by a loop in
+//! the narrowest accesses there are. Instructions of the switch are branched around, never predicated.
+
+mod direct;
+mod everywhere;
+mod fragment;
+mod moves;
+mod place;
+mod switch;
+
+use crate::edit::{Action, Editor, Emit, Rewrite, param_index, rewrite};
+use crate::report::{Access, Instr};
+use crate::{Lowering, Options, Report, hidden};
+use fragment::Fragment;
+use moves::{Read, Write};
+use place::{Place, Route, found};
+use rustc_hash::FxHashMap;
+use weft_ir::builder::Built;
+use weft_ir::diag::Diagnostic;
+use weft_ir::{Int, Kernel, Op, ParamKind, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+
+/// The pass.
+pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    let mut pass = Memory { options, report, places: FxHashMap::default(), pointers: FxHashMap::default() };
+    rewrite(kernel, &mut pass)
+}
+
+struct Memory<'a> {
+    options: &'a Options,
+    report: &'a mut Report,
+    places: FxHashMap<Value, Place>,
+    /// Pointers made of hidden parameters.
+    pointers: FxHashMap<ParamKind, Value>,
+}
+
+impl Rewrite for Memory<'_> {
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        let k = e.b.kernel();
+        let span = k.insts[v].span;
+        let tensor = k.ty(v).tensor().cloned();
+        match (k.op(v), tensor) {
+            (Op::Param { .. } | Op::SharedAlloc {}, _) => {
+                if let Some(root) = Place::root(k, v) {
+                    self.places.insert(v, root);
+                }
+                Ok(Action::Keep)
+            }
+            (Op::View { base, offset }, Some(ty)) => {
+                let view = found(self.places.get(base), k, *base, span)?.view(offset, ty);
+                self.places.insert(v, view);
+                Ok(Action::Drop)
+            }
+            (Op::Multicast { base, team }, Some(ty)) => {
+                let place = found(self.places.get(base), k, *base, span)?.by(Route::Everywhere(*team), ty);
+                self.places.insert(v, place);
+                Ok(Action::Drop)
+            }
+            (&Op::Peer { base, team, pe }, Some(ty)) => {
+                let place = found(self.places.get(&base), k, base, span)?.clone();
+                let there = self.peer(e, &place, team, pe)?;
+                self.places.insert(v, place.by(Route::Peer(there), ty));
+                Ok(Action::Drop)
+            }
+            (op, _) => match memory_place(op) {
+                Some(place) if k.ty(place).tensor().is_some() => {
+                    let at = found(self.places.get(&place), k, place, span)?.clone();
+                    self.access(e, v, &at)
+                }
+                _ => Ok(Action::Keep),
+            },
+        }
+    }
+}
+
+/// The place of a memory op.
+fn memory_place(op: &Op) -> Option<Value> {
+    match op {
+        Op::Load { place, .. }
+        | Op::Store { place, .. }
+        | Op::LdReduce { place, .. }
+        | Op::McStore { place, .. }
+        | Op::McRed { place, .. }
+        | Op::Red { place, .. }
+        | Op::Atomic { place, .. }
+        | Op::AtomicCas { place, .. } => Some(*place),
+        _ => None,
+    }
+}
+
+impl Memory<'_> {
+    /// The address of the first byte of a place's root on another PE.
+    fn peer(&mut self, e: &mut Editor, place: &Place, team: TeamRef, pe: Value) -> Built<Value> {
+        let table = self.table(e, place, team)?;
+        let pe = e.b.convert(pe, Scalar::I64)?;
+        let pe = e.b.symbol(pe)?;
+        peer_address(&mut e.b, table, &pe)
+    }
+
+    /// The table of a root's addresses on every PE of a team.
+    fn table(&mut self, e: &mut Editor, place: &Place, team: TeamRef) -> Built<Value> {
+        let base = param_index(e.b.kernel(), place.root).unwrap_or(u32::MAX);
+        self.hidden_pointer(e, ParamKind::PeersOf { base, team: team.0 }, Space::Global)
+    }
+
+    /// A pointer that the launcher supplies.
+    fn hidden_pointer(&mut self, e: &mut Editor, kind: ParamKind, space: Space) -> Built<Value> {
+        if let Some(p) = self.pointers.get(&kind) {
+            return Ok(*p);
+        }
+        let index = hidden::param(e.b.kernel_mut(), kind.clone());
+        let pointer = e.prologue(|b| {
+            let bits = b.emit(Op::Param { index })?;
+            b.address(bits, space)
+        })?;
+        self.pointers.insert(kind, pointer);
+        Ok(pointer)
+    }
+
+    fn note(&mut self, e: &Editor, v: Value, fragment: &Fragment, instrs: Vec<Instr>) {
+        let k = e.b.kernel();
+        let inst = &k.insts[v];
+        self.report.accesses.push(Access {
+            kernel: k.name.clone(),
+            span: inst.span,
+            op: inst.op.mnemonic(),
+            elements: fragment.lanes,
+            instrs,
+            narrow: fragment.narrow.clone(),
+            cover: fragment.cover,
+        });
+    }
+
+    fn access(&mut self, e: &mut Editor, v: Value, at: &Place) -> Built<Action> {
+        let span = e.b.kernel().insts[v].span;
+        let op = e.op(v);
+        if let (Route::Everywhere(team), true) = (at.route, op_is_switch(&op)) {
+            return match self.options.lowering {
+                Lowering::Multimem => self.switch(e, v, &op, at, team, span),
+                Lowering::Unicast => self.everywhere(e, v, &op, at, team, span),
+            };
+        }
+        self.direct(e, v, &op, at, span)
+    }
+}
+
+fn op_is_switch(op: &Op) -> bool {
+    matches!(op, Op::LdReduce { .. } | Op::McStore { .. } | Op::McRed { .. })
+}
+
+/// Reads PE `pe`'s entry of a table of addresses.
+fn peer_address(b: &mut weft_ir::Builder, table: Value, pe: &Int) -> Built<Value> {
+    let place = b.offset(table, &(pe * Int::from(8)))?;
+    let load = Op::Load { place, sem: Sem::Weak, scope: Scope::Sys };
+    let bits = b.emit_as(load, Type::Scalar(Scalar::I64))?;
+    b.address(bits, Space::Peer)
+}
+
+/// `ld.relaxed.sys.global.v4.b32` and the like, for the report.
+fn plain_name(verb: &str, sem: Sem, scope: Scope, space: Space, bytes: u32) -> String {
+    let order = if sem == Sem::Weak { String::new() } else { format!(".{sem}.{scope}") };
+    let space = if space == Space::Shared { "shared" } else { "global" };
+    let (vec, bits) = match bytes {
+        16 => (".v4", 32),
+        8 => (".v2", 32),
+        n => ("", n * 8),
+    };
+    format!("{verb}{order}.{space}{vec}.b{bits}")
+}
+
+impl Memory<'_> {
+    fn finish_read(
+        &mut self,
+        e: &mut Editor,
+        f: &Fragment,
+        wide: &dyn Read,
+        single: Option<&dyn Read>,
+        narrowest: u32,
+    ) -> Built<Action> {
+        moves::Gather { fragment: f, wide, single: single.unwrap_or(wide), narrowest }
+            .emit(self, e)
+            .map(Action::Become)
+    }
+
+    fn finish_write(
+        &mut self,
+        e: &mut Editor,
+        f: &Fragment,
+        value: Value,
+        wide: &dyn Write,
+        single: Option<&dyn Write>,
+        narrowest: u32,
+    ) -> Built<Action> {
+        moves::Scatter { fragment: f, value, wide, single: single.unwrap_or(wide), narrowest }
+            .emit(self, e)?;
+        Ok(Action::Drop)
+    }
+}

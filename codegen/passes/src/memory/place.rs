@@ -1,0 +1,95 @@
+//! Where a tensor is: its parameter or allocation, the way there, and how far in.
+
+use crate::codes::NO_ADDRESS;
+use crate::edit::param_index;
+use std::sync::Arc;
+use weft_ir::builder::{Built, aligned};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Int, Kernel, Op, TeamRef, TensorType, Type, Value};
+
+/// Where a tensor is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The parameter or shared allocation whose memory it is.
+    pub root: Value,
+    /// The way there.
+    pub route: Route,
+    /// Elements from the root's first to its own.
+    pub offset: Int,
+    /// Provable alignment of its first element, in bytes.
+    pub align: u32,
+    /// Its type.
+    pub ty: Arc<TensorType>,
+    root_align: u32,
+}
+
+/// The way to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Route {
+    /// By the root's own address.
+    Local,
+    /// On every PE of a team at once.
+    Everywhere(TeamRef),
+    /// By the address of the root's first byte on another PE: a pointer.
+    Peer(Value),
+}
+
+impl Place {
+    /// A parameter or allocation itself.
+    pub fn root(k: &Kernel, v: Value) -> Option<Place> {
+        let Type::Tensor(ty) = k.ty(v) else { return None };
+        let ty = ty.clone();
+        (param_index(k, v).is_some() || matches!(k.op(v), Op::SharedAlloc {})).then(|| Place {
+            root: v,
+            route: Route::Local,
+            offset: Int::ZERO,
+            align: ty.align,
+            root_align: ty.align,
+            ty,
+        })
+    }
+
+    /// A view of it.
+    pub fn view(&self, offset: &Int, ty: Arc<TensorType>) -> Place {
+        let offset = &self.offset + offset;
+        // What the view's maker knows may be more than what the sum of the offsets shows.
+        let align = ty.align.max(aligned(self.root_align, &offset, ty.elem.bytes()));
+        Place { offset, align, ty, ..self.clone() }
+    }
+
+    /// It by another way.
+    pub fn by(&self, route: Route, ty: Arc<TensorType>) -> Place {
+        Place { route, ty, ..self.clone() }
+    }
+
+    /// Bytes from the root's first to its own.
+    pub fn bytes(&self) -> Int {
+        self.scaled(&self.offset)
+    }
+
+    /// Elements as bytes.
+    pub fn scaled(&self, elements: &Int) -> Int {
+        elements * Int::from(self.ty.elem.bytes())
+    }
+
+    /// What limits its alignment.
+    pub fn limit(&self) -> String {
+        let from_offset = aligned(1 << 20, &self.offset, self.ty.elem.bytes());
+        if from_offset < self.root_align {
+            format!("it starts at element {}", self.offset)
+        } else {
+            format!("the tensor is declared `align {}`", self.root_align)
+        }
+    }
+}
+
+/// The error for a tensor that has no address.
+pub(super) fn no_address(span: Span, what: &Type) -> Diagnostic {
+    Diagnostic::error(NO_ADDRESS, span, format!("{what} has no address"))
+        .help("load and store parameters, shared memory, and views of them")
+}
+
+/// The place, or the error.
+pub(super) fn found<'a>(place: Option<&'a Place>, k: &Kernel, v: Value, span: Span) -> Built<&'a Place> {
+    place.ok_or_else(|| no_address(span, k.ty(v)))
+}

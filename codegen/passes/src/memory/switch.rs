@@ -1,0 +1,178 @@
+//! In-switch operations by `multimem` instructions, in the forms that the tables of `weft-isa` have.
+
+use super::Memory;
+use super::direct::{At, reject_product};
+use super::everywhere::{Every, unicast_name};
+use super::fragment::Fragment;
+use super::place::Place;
+use crate::codes::NO_ACCUMULATOR;
+use crate::edit::{Action, Editor, Emit};
+use crate::report::{Cover, Instr};
+use weft_ir::builder::Built;
+use weft_ir::diag::{Code, Diagnostic, Span};
+use weft_ir::{Op, ParamKind, RedOp, Scalar, Scope, Sem, Space, TeamRef, Value};
+use weft_isa::{Acc, ElemType, Form, Instr as Instruction, Target};
+
+impl Memory<'_> {
+    /// The multimem form of an op of the switch.
+    pub(super) fn switch(
+        &mut self,
+        e: &mut Editor,
+        v: Value,
+        op: &Op,
+        at: &Place,
+        team: TeamRef,
+        span: Span,
+    ) -> Built<Action> {
+        reject_product(op, span)?;
+        let elem = at.ty.elem;
+        let form = op_form(op, elem, span)?;
+        let widths = weft_isa::widths(&form, self.options.target);
+        let Some(narrowest) = widths.last() else {
+            return Err(illegal(&form, self.options.target, span));
+        };
+        let legal: Vec<u32> = widths.iter().map(|w| w.elements).collect();
+        let f = Fragment::new(at, &legal, span)?;
+        let every = Every { place: at, team, op };
+        let single = (unicast_name(op, elem, elem.bytes()), elem.bytes());
+
+        let Some(width) = widths.iter().find(|w| w.elements == f.width) else {
+            // Single elements that the switch cannot move: by every PE's own address.
+            let count = f.starts.len() as u32;
+            self.single_exists(op, elem, span)?;
+            self.note(e, v, &f, vec![Instr { name: single.0, bytes: single.1, count }]);
+            return match op {
+                Op::McStore { value, .. } | Op::McRed { value, .. } => {
+                    self.finish_write(e, &f, *value, &every, None, 1)
+                }
+                _ => self.finish_read(e, &f, &every, None, 1),
+            };
+        };
+        let mut instrs = vec![Instr {
+            name: width.legal.form().to_string(),
+            bytes: width.bytes,
+            count: f.starts.len() as u32,
+        }];
+        if f.cover == Cover::Cut {
+            if narrowest.elements < f.width {
+                let name = narrowest.legal.form().to_string();
+                instrs.push(Instr { name, bytes: narrowest.bytes, count: 0 });
+            }
+            if narrowest.elements > 1 {
+                self.single_exists(op, elem, span)?;
+                instrs.push(Instr { name: single.0, bytes: single.1, count: 0 });
+            }
+        }
+        self.note(e, v, &f, instrs);
+
+        let base = crate::edit::param_index(e.b.kernel(), at.root).unwrap_or(u32::MAX);
+        let mc = self.hidden_pointer(e, ParamKind::MulticastOf { base, team: team.0 }, Space::Multicast)?;
+        let pointer = e.b.offset(mc, &at.bytes())?;
+        let by = At { pointer, op, elem };
+        match op {
+            Op::McStore { value, .. } | Op::McRed { value, .. } => {
+                self.finish_write(e, &f, *value, &by, Some(&every), narrowest.elements)
+            }
+            _ => self.finish_read(e, &f, &by, Some(&every), narrowest.elements),
+        }
+    }
+
+    /// Whether single elements can be reduced by each PE's own address.
+    fn single_exists(&self, op: &Op, elem: Scalar, span: Span) -> Built<()> {
+        match op {
+            Op::McRed { op, sem, scope, .. } => self.red_exists(*op, elem, *sem, *scope, span),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What an op of the switch asks of the tables, its type a scalar and its width open.
+fn op_form(op: &Op, elem: Scalar, span: Span) -> Built<Form> {
+    match *op {
+        Op::LdReduce { op, acc, sem, scope, .. } => {
+            let form = isa_form(Instruction::LdReduce, Some(op), elem, sem, scope);
+            Ok(match (elem, acc) {
+                _ if acc == elem => form,
+                (Scalar::F16 | Scalar::BF16, Scalar::F32) => form.acc(Acc::F32),
+                (Scalar::E4M3 | Scalar::E5M2, Scalar::F16) => form.acc(Acc::F16),
+                _ => {
+                    let message = format!("the switch does not sum {elem} in {acc}");
+                    return Err(Diagnostic::error(NO_ACCUMULATOR, span, message).help(
+                        "leave `acc` out, or: f32 for f16 and bf16, f16 for fp8; or use `--lowering unicast`",
+                    ));
+                }
+            })
+        }
+        Op::McRed { op, sem, scope, .. } => Ok(isa_form(Instruction::Red, Some(op), elem, sem, scope)),
+        Op::McStore { sem, scope, .. } => Ok(isa_form(Instruction::St, None, elem, sem, scope)),
+        _ => Err(super::place::no_address(span, &weft_ir::Type::Unit)),
+    }
+}
+
+/// A form in the words of the tables, scalar.
+pub(super) fn isa_form(instr: Instruction, op: Option<RedOp>, elem: Scalar, sem: Sem, scope: Scope) -> Form {
+    let mut form = Form::new(instr, elem_type(elem));
+    form.op = op.and_then(red_op);
+    let sem = match sem {
+        Sem::Weak => return form,
+        Sem::Relaxed => weft_isa::Sem::Relaxed,
+        Sem::Acquire => weft_isa::Sem::Acquire,
+        Sem::Release => weft_isa::Sem::Release,
+        Sem::AcqRel | Sem::SeqCst => weft_isa::Sem::AcqRel,
+    };
+    let scope = match scope {
+        Scope::Cta => weft_isa::Scope::Cta,
+        Scope::Cluster => weft_isa::Scope::Cluster,
+        Scope::Gpu => weft_isa::Scope::Gpu,
+        Scope::Sys => weft_isa::Scope::Sys,
+    };
+    form.order(sem, scope)
+}
+
+fn red_op(op: RedOp) -> Option<weft_isa::RedOp> {
+    Some(match op {
+        RedOp::Add => weft_isa::RedOp::Add,
+        RedOp::Min => weft_isa::RedOp::Min,
+        RedOp::Max => weft_isa::RedOp::Max,
+        RedOp::And => weft_isa::RedOp::And,
+        RedOp::Or => weft_isa::RedOp::Or,
+        RedOp::Xor => weft_isa::RedOp::Xor,
+        RedOp::Mul => return None,
+    })
+}
+
+fn elem_type(elem: Scalar) -> ElemType {
+    match elem {
+        Scalar::Bool | Scalar::I8 | Scalar::U8 => ElemType::B8,
+        Scalar::I16 | Scalar::U16 => ElemType::B16,
+        Scalar::I32 => ElemType::S32,
+        Scalar::I64 => ElemType::S64,
+        Scalar::U32 => ElemType::U32,
+        Scalar::U64 => ElemType::U64,
+        Scalar::F16 => ElemType::F16,
+        Scalar::BF16 => ElemType::BF16,
+        Scalar::F32 => ElemType::F32,
+        Scalar::F64 => ElemType::F64,
+        Scalar::E4M3 => ElemType::E4M3,
+        Scalar::E5M2 => ElemType::E5M2,
+    }
+}
+
+/// The table's own reason why a form exists in no width.
+pub(super) fn illegal(form: &Form, target: Target, span: Span) -> Diagnostic {
+    // A whole register of the type: the width is not what is wrong.
+    let packed = ElemType::ALL.iter().find(|ty| ty.scalar() == form.ty && ty.bytes() == 4);
+    let form = Form { ty: packed.copied().unwrap_or(form.ty), ..*form };
+    match weft_isa::check(&form, target) {
+        Err(why) => {
+            let help = match form.instr.is_multimem() {
+                true => format!("{}; or use `--lowering unicast`", why.help()),
+                false => why.help(),
+            };
+            Diagnostic::error(Code(why.code()), span, why.to_string()).help(help)
+        }
+        Ok(_) => {
+            Diagnostic::error(NO_ACCUMULATOR, span, format!("`{form}` moves no single {}", form.ty.scalar()))
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What became of a kernel's accesses, for `weft explain` and the list of instructions that `weft run` prints.
+
+use std::fmt;
+use std::sync::Arc;
+use weft_ir::diag::Span;
+
+/// What became of the kernels of a module.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Every memory op of the text, in the order of the code.
+    pub accesses: Vec<Access>,
+    /// Every loop that asked for rounds in flight.
+    pub loops: Vec<Widened>,
+}
+
+/// One memory op of the text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// The kernel.
+    pub kernel: Arc<str>,
+    /// Where it stands.
+    pub span: Span,
+    /// The op: `ld_reduce`.
+    pub op: &'static str,
+    /// Elements that one execution moves for a thread.
+    pub elements: u32,
+    /// The instructions it became, the common one first.
+    pub instrs: Vec<Instr>,
+    /// Why they are narrower than 16 bytes, if they are.
+    pub narrow: Option<Narrow>,
+    /// What is known of its bounds.
+    pub cover: Cover,
+}
+
+/// An instruction of an access.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Instr {
+    /// As in PTX, without operands.
+    pub name: String,
+    /// Bytes that one moves for a PE.
+    pub bytes: u32,
+    /// How many of them one execution of the op issues when nothing is out of bounds (for unicast forms: for each PE
+    /// of the team); 0 for those that only tails use.
+    pub count: u32,
+}
+
+/// What is known when compiling of an access's bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cover {
+    /// All elements exist: no test.
+    All,
+    /// Each instruction's elements exist or do not, as a whole: one test an instruction.
+    Whole,
+    /// A tail may cut an instruction's elements: tested as a whole first, then one by one.
+    Cut,
+}
+
+/// Why an access is narrower than 16 bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Narrow {
+    /// The thread has no more elements side by side.
+    Layout {
+        /// Elements side by side.
+        run: i64,
+        /// The layout, as CuTe prints it.
+        layout: String,
+    },
+    /// The address is not provably a multiple of more.
+    Alignment {
+        /// Provable alignment in bytes.
+        bytes: u32,
+        /// What limits it: the base's alignment, an offset, or a stride.
+        limit: String,
+    },
+    /// A bound's positions do not follow the elements.
+    Bound {
+        /// The bound's layout.
+        layout: String,
+    },
+    /// No wider form exists on the target.
+    Isa,
+}
+
+/// A loop that asked for rounds in flight.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Widened {
+    /// The kernel.
+    pub kernel: Arc<str>,
+    /// Where it stands.
+    pub span: Span,
+    /// Rounds in flight; 1 where it stayed as it was.
+    pub rounds: u32,
+    /// Why it stayed as it was, or took fewer than asked.
+    pub why: Option<String>,
+}
+
+impl Report {
+    /// The names of all instructions used on tensors, without repetition, in order of first use.
+    pub fn instructions(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.accesses.iter().flat_map(|a| &a.instrs).map(|i| i.name.as_str()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+impl fmt::Display for Narrow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Narrow::Layout { run: 1, layout } => {
+                write!(f, "the elements of a thread, {layout}, are not side by side")
+            }
+            Narrow::Layout { run, layout } => {
+                write!(f, "only {run} elements of a thread's {layout} are side by side")
+            }
+            Narrow::Alignment { bytes, limit } => {
+                write!(f, "the address is provably a multiple of {bytes} bytes only: {limit}")
+            }
+            Narrow::Bound { layout } => {
+                write!(f, "the bound {layout} does not follow the elements")
+            }
+            Narrow::Isa => f.write_str("the target has no wider form"),
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} elements:", self.op, self.elements)?;
+        for i in &self.instrs {
+            match i.count {
+                0 => write!(f, " and for tails {} ({} bytes)", i.name, i.bytes)?,
+                n => write!(f, " {n} x {} ({} bytes)", i.name, i.bytes)?,
+            }
+        }
+        if let Some(why) = &self.narrow {
+            write!(f, "; {why}")?;
+        }
+        f.write_str(match self.cover {
+            Cover::All => "; nothing to test",
+            Cover::Whole => "; one test an instruction",
+            Cover::Cut => "; a tail may cut it",
+        })
+    }
+}

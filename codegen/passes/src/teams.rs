@@ -1,0 +1,226 @@
+//! Ranks and sizes of teams become hidden parameters; team barriers become code.
+//!
+//! A barrier's memory, on every PE: for CTA `c` (its linear index) a line of 128 bytes at `128 * c`, with a `u32` counter
+//! at 0 and a `u32` epoch at 4. Both are 0 when allocated and only ever grow (modulo 2^32), so nothing is reset and
+//! launches may follow each other. In epoch `e` every PE adds 1 to the counter of each PE, itself included, and waits
+//! until its own has reached `e * n_pes`. The epoch is read and written by thread 0 alone.
+//!
+//! Order: `acq_rel` arrives with release and waits with acquire. `release`, `acquire` and `relaxed` arrive and wait as
+//! well, but only the arrival of the first, only the wait of the second is ordered, and of the last neither.
+
+use crate::codes::BARRIER_ORIGIN;
+use crate::edit::{Action, Editor, Emit, Rewrite, param_index, rewrite};
+use crate::{Lowering, Options, Report, hidden};
+use weft_ir::builder::{Built, Range};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{
+    BinOp, Builder, CmpOp, Dim, Group, Int, Kernel, Op, ParamKind, RedOp, Scalar, Scope, Sem, Space, Sreg,
+    TeamRef, Type, Value,
+};
+
+/// Bytes of a CTA's counters: a cache line, so that CTAs do not share any.
+const LINE: i64 = 128;
+/// Where the epoch stands in the line.
+const EPOCH: i64 = 4;
+
+/// The pass.
+pub(crate) fn run(kernel: Kernel, options: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    rewrite(kernel, &mut Teams { options })
+}
+
+struct Teams<'a> {
+    options: &'a Options,
+}
+
+impl Rewrite for Teams<'_> {
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        let kind = match *e.b.kernel().op(v) {
+            Op::MyPe { team } => ParamKind::MyPe { team: team.0 },
+            Op::NPes { team } => ParamKind::NPes { team: team.0 },
+            Op::TeamBarrier { sync, team, sem, scope } => {
+                let span = e.b.kernel().insts[v].span;
+                let barrier = Barrier { options: self.options, sync, team, sem, scope, span };
+                return barrier.emit(e).map(|()| Action::Drop);
+            }
+            _ => return Ok(Action::Keep),
+        };
+        // In place: layouts and offsets know the value by its name.
+        let k = e.b.kernel_mut();
+        let index = hidden::param(k, kind);
+        k.insts[v].op = Op::Param { index };
+        Ok(Action::Keep)
+    }
+}
+
+struct Barrier<'a> {
+    options: &'a Options,
+    sync: Value,
+    team: TeamRef,
+    sem: Sem,
+    scope: Scope,
+    span: Span,
+}
+
+impl Barrier<'_> {
+    fn emit(&self, e: &mut Editor) -> Built<()> {
+        let Some(base) = param_index(e.b.kernel(), self.sync) else {
+            return Err(Diagnostic::error(
+                BARRIER_ORIGIN,
+                self.span,
+                "the counters of a barrier are a parameter",
+            ));
+        };
+        let kind = match self.options.lowering {
+            Lowering::Multimem => ParamKind::MulticastOf { base, team: self.team.0 },
+            Lowering::Unicast => ParamKind::PeersOf { base, team: self.team.0 },
+        };
+        let b = &mut e.b;
+        let everywhere = hidden_value(b, kind)?;
+        let n_pes = hidden_value(b, ParamKind::NPes { team: self.team.0 })?;
+        let line = linear(b, Sreg::BlockIdx)? * Int::from(LINE);
+        let thread = linear(b, Sreg::ThreadIdx)?;
+
+        b.emit(Op::GroupBarrier { group: Group::Block })?;
+        if self.options.lowering == Lowering::Unicast {
+            self.arrive_unicast(b, everywhere, n_pes, &thread, &line)?;
+        }
+        let first = b.index(thread)?;
+        let zero = b.i64(0)?;
+        let first = b.compare(CmpOp::Eq, first, zero)?;
+        let body = b.nested(|b| {
+            if self.options.lowering == Lowering::Multimem {
+                let mc = b.address(everywhere, Space::Multicast)?;
+                let place = b.offset(mc, &line)?;
+                let value = b.int(Scalar::U32, 1)?;
+                b.emit(Op::McRed { place, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
+            }
+            self.wait(b, n_pes, &line)
+        })?;
+        b.emit(Op::If { cond: first, then: body, otherwise: weft_ir::Block::default() })?;
+        b.emit(Op::GroupBarrier { group: Group::Block })?;
+        Ok(())
+    }
+
+    fn arrival(&self) -> Sem {
+        if matches!(self.sem, Sem::AcqRel | Sem::Release) { Sem::Release } else { Sem::Relaxed }
+    }
+
+    /// Threads share the PEs out among them.
+    fn arrive_unicast(
+        &self,
+        b: &mut Builder,
+        peers: Value,
+        n_pes: Value,
+        thread: &Int,
+        line: &Int,
+    ) -> Built<()> {
+        let lo = b.index(thread.clone())?;
+        let hi = b.convert(n_pes, Scalar::I64)?;
+        let step = b.i64(b.kernel().threads().into())?;
+        let table = b.address(peers, Space::Global)?;
+        b.for_loop((lo, hi, step), 1, Range { min: 0, max: None, div: 1 }, |b, pe| {
+            let entry = b.offset(table, &(b.symbol(pe)? * Int::from(8)))?;
+            let at = b.emit_as(
+                Op::Load { place: entry, sem: Sem::Weak, scope: Scope::Sys },
+                Type::Scalar(Scalar::I64),
+            )?;
+            let there = b.address(at, Space::Peer)?;
+            let place = b.offset(there, line)?;
+            let value = b.int(Scalar::U32, 1)?;
+            b.emit(Op::Red { place, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Thread 0 waits for this epoch's arrivals, then notes the epoch.
+    fn wait(&self, b: &mut Builder, n_pes: Value, line: &Int) -> Built<()> {
+        let u32 = Type::Scalar(Scalar::U32);
+        let counter = b.offset(self.sync, line)?;
+        let epoch_at = b.offset(counter, &Int::from(EPOCH))?;
+        let before =
+            b.emit_as(Op::Load { place: epoch_at, sem: Sem::Weak, scope: Scope::Sys }, u32.clone())?;
+        let one = b.int(Scalar::U32, 1)?;
+        let epoch = b.binary(BinOp::Add, before, one)?;
+        let pes = b.emit_as(Op::Bitcast { a: n_pes }, u32.clone())?;
+        let expected = b.binary(BinOp::Mul, epoch, pes)?;
+        let sem = if matches!(self.sem, Sem::AcqRel | Sem::Acquire) { Sem::Acquire } else { Sem::Relaxed };
+        let polls = match self.options.debug_waits {
+            Some(_) => {
+                let polls = b.local("polls", Type::Scalar(Scalar::U64));
+                let zero = b.int(Scalar::U64, 0)?;
+                b.set(polls, zero)?;
+                Some(polls)
+            }
+            None => None,
+        };
+        let seen = b.local("arrived", u32.clone());
+        b.while_loop(
+            |b| {
+                let count = b.emit_as(Op::Load { place: counter, sem, scope: self.scope }, u32)?;
+                b.set(seen, count)?;
+                // Both wrap around; they never lie 2^31 apart.
+                let ahead = b.binary(BinOp::Sub, count, expected)?;
+                let ahead = b.emit_as(Op::Bitcast { a: ahead }, Type::Scalar(Scalar::I32))?;
+                let zero = b.i32(0)?;
+                b.compare(CmpOp::Lt, ahead, zero)
+            },
+            |b| match (polls, self.options.debug_waits) {
+                (Some(polls), Some(limit)) => {
+                    let n = b.get(polls)?;
+                    let one = b.int(Scalar::U64, 1)?;
+                    let n = b.binary(BinOp::Add, n, one)?;
+                    b.set(polls, n)?;
+                    let limit = b.int(Scalar::U64, i64::try_from(limit).unwrap_or(i64::MAX))?;
+                    let over = b.compare(CmpOp::Ge, n, limit)?;
+                    let then = b.nested(|b| {
+                        let count = b.get(seen)?;
+                        self.give_up(b, line, count, expected)
+                    })?;
+                    b.emit(Op::If { cond: over, then, otherwise: weft_ir::Block::default() })?;
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+        )?;
+        b.emit(Op::Store { place: epoch_at, value: epoch, sem: Sem::Weak, scope: Scope::Sys })?;
+        Ok(())
+    }
+
+    fn give_up(&self, b: &mut Builder, line: &Int, count: Value, expected: Value) -> Built<()> {
+        let place = match &self.options.locate {
+            Some(locate) if !self.span.is_none() => locate(self.span),
+            _ => format!("kernel {}", b.kernel().name),
+        };
+        let pe = hidden_value(b, ParamKind::MyPe { team: self.team.0 })?;
+        let cta = b.index(line.floor_div(&Int::from(LINE)))?;
+        let cta = b.convert(cta, Scalar::I32)?;
+        let format = format!(
+            "weft: PE %d CTA %d waits in barrier at {}: counter %u, expected %u\n",
+            place.replace('%', "%%")
+        );
+        b.emit(Op::Print { format: format.into(), args: vec![pe, cta, count, expected] })?;
+        b.emit(Op::Trap {})?;
+        Ok(())
+    }
+}
+
+fn hidden_value(b: &mut Builder, kind: ParamKind) -> Built<Value> {
+    let index = hidden::param(b.kernel_mut(), kind);
+    b.emit(Op::Param { index })
+}
+
+/// The linear index of the CTA in the grid or of the thread in the CTA, x fastest.
+fn linear(b: &mut Builder, reg: Sreg) -> Built<Int> {
+    let mut index = Int::ZERO;
+    for dim in [Dim::Z, Dim::Y, Dim::X] {
+        let extent = if reg == Sreg::ThreadIdx { Sreg::BlockDim } else { Sreg::GridDim };
+        if reg == Sreg::ThreadIdx && b.kernel().block[dim as usize] == 1 {
+            continue;
+        }
+        let n = b.special(extent, dim)?;
+        let i = b.special(reg, dim)?;
+        index = index * b.symbol(n)? + b.symbol(i)?;
+    }
+    Ok(index)
+}

@@ -1,1 +1,198 @@
-//! warpweft: codegen/llvm.
+//! From the machine level of the IR to PTX, through LLVM. The only room that sees LLVM.
+//!
+//! What comes in is a verified module after the passes: pointers, numbers, vectors and structured control, no
+//! tensor, team or symbolic index ([`codes::NOT_MACHINE`] otherwise). What comes out is PTX text.
+//!
+//! Where PTX leaves a result open, the lowering fixes it:
+//! - integer `x / 0` is -1 (all bits set) and `x % 0` is `x`; the least integer divided by -1 is itself, remainder 0;
+//! - a shift count is unsigned: of the width or more it gives 0, or the sign for signed right shifts;
+//! - a lane picked at run time beyond the last is the last;
+//! - NaN converts to the integer 0, and to `true`;
+//! - a local variable is 0 until it is set;
+//! - a loop's step below 1 counts as 1.
+//!
+//! Products and sums are never contracted (PTX says `.rn`), and subnormal numbers stay what they are (no `.ftz`).
+
+pub mod codes;
+mod lower;
+mod pipeline;
+mod raw;
+
+pub use pipeline::{OptLevel, passes};
+
+use inkwell::context::Context;
+use raw::{Diagnostics, Ir, Lines};
+use std::collections::HashSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::verify::Verified;
+use weft_isa::{PtxVersion, Target};
+
+/// A place in a source file, as PTX's `.loc` has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Location {
+    /// Index into [`weft_ir::Module::files`].
+    pub file: u32,
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
+}
+
+/// Where a span stands; `None` where no text stands behind it.
+pub type Locate<'a> = dyn Fn(Span) -> Option<Location> + 'a;
+
+/// What to compile for, and how.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// As in `.target`.
+    pub target: Target,
+    /// As in `.version`; the least that the target and the code need where none is given.
+    pub ptx_version: Option<PtxVersion>,
+    /// How hard LLVM tries.
+    pub opt: OptLevel,
+    /// Where instructions come from, for `.loc`; none leaves them out.
+    pub locate: Option<&'a Locate<'a>>,
+    /// Keep LLVM's IR in the output, as text.
+    pub keep_llvm: bool,
+}
+
+impl Options<'_> {
+    /// Optimised, without line information.
+    pub fn new(target: Target) -> Options<'static> {
+        Options { target, ptx_version: None, opt: OptLevel::O3, locate: None, keep_llvm: false }
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("target", &self.target.name())
+            .field("ptx_version", &self.ptx_version)
+            .field("opt", &self.opt)
+            .field("lines", &self.locate.is_some())
+            .field("keep_llvm", &self.keep_llvm)
+            .finish()
+    }
+}
+
+/// What became of a module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Output {
+    /// The PTX text.
+    pub ptx: String,
+    /// Its `.version`.
+    pub version: PtxVersion,
+    /// LLVM's IR before its passes, if asked for.
+    pub llvm_before: Option<String>,
+    /// LLVM's IR after its passes, if asked for.
+    pub llvm: Option<String>,
+    /// How long each stage took, in order.
+    pub timings: Vec<(&'static str, Duration)>,
+}
+
+/// Compiles a module.
+///
+/// # Errors
+/// The first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables.
+pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnostic> {
+    raw::on_fatal_error();
+    let mut clock = Clock::start();
+    let context = Context::create();
+    let said = Diagnostics::collect(&context);
+    let ir = Ir::new(&context);
+    let mut lines = options.locate.and_then(|_| Lines::new(&ir, &module.files));
+    let mut needs = Needs::of(options)?;
+    let mut names = HashSet::new();
+    for kernel in &module.kernels {
+        if !names.insert(&*kernel.name) || lower::CALLED.contains(&&*kernel.name) {
+            let message = format!("`{}` cannot name a kernel here", kernel.name);
+            return Err(Diagnostic::error(codes::BAD_NAME, kernel.span, message)
+                .help("kernels compiled together have different names, and none is `vprintf`"));
+        }
+        lower::kernel(&ir, kernel, options, &mut needs, lines.as_mut())?;
+    }
+    drop(lines);
+    clock.lap("lower");
+
+    let machine = pipeline::Machine::get(options, needs.version)?;
+    let llvm = ir.finished();
+    machine.adopt(llvm);
+    let llvm_before = options.keep_llvm.then(|| llvm.print_to_string().to_string());
+    clock.lap("machine");
+    // Checking costs as much as lowering does, and finds only our own mistakes.
+    if cfg!(debug_assertions) {
+        llvm.verify().map_err(|e| failed(e.to_string()))?;
+        clock.lap("verify");
+    }
+    machine.optimize(llvm)?;
+    clock.lap("optimize");
+    let llvm_after = options.keep_llvm.then(|| llvm.print_to_string().to_string());
+    let text = machine.print(llvm)?;
+    if let Some(message) = said.take().into_iter().next() {
+        return Err(failed(message));
+    }
+    let ptx = pipeline::finish(text, options.target, needs.version)?;
+    clock.lap("print");
+    Ok(Output { ptx, version: needs.version, llvm_before, llvm: llvm_after, timings: clock.laps })
+}
+
+/// LLVM reported an error.
+fn failed(message: impl fmt::Display) -> Diagnostic {
+    Diagnostic::error(codes::LLVM_FAILED, Span::NONE, format!("LLVM: {message}"))
+        .help("this is a bug of warpweft: please report it with the kernel's text")
+}
+
+/// The least version of PTX that the code so far needs.
+struct Needs {
+    version: PtxVersion,
+    asked: Option<PtxVersion>,
+}
+
+impl Needs {
+    fn of(options: &Options<'_>) -> Result<Needs, Diagnostic> {
+        let (target, asked) = (options.target, options.ptx_version);
+        let mut needs = Needs { version: asked.unwrap_or(target.min_ptx()), asked };
+        needs.raise(target.min_ptx(), Span::NONE, || format!("target {target}"))?;
+        Ok(needs)
+    }
+
+    /// Something needs at least `version`.
+    fn raise(
+        &mut self,
+        version: PtxVersion,
+        span: Span,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), Diagnostic> {
+        match self.asked {
+            Some(asked) if version > asked => {
+                let message = format!("{} needs PTX {version}, and version {asked} is asked for", what());
+                Err(Diagnostic::error(codes::OLD_PTX, span, message)
+                    .help(format!("ask for {version} or later, or leave the version out")))
+            }
+            _ => {
+                self.version = self.version.max(version);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Laps of a stopwatch.
+struct Clock {
+    since: Instant,
+    laps: Vec<(&'static str, Duration)>,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { since: Instant::now(), laps: Vec::with_capacity(5) }
+    }
+
+    fn lap(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.laps.push((name, now - self.since));
+        self.since = now;
+    }
+}

@@ -1,0 +1,77 @@
+//! E0600 to E0649: what the way to PTX rejects. (What an instruction does not have comes from the tables of
+//! `weft-isa`, with their own codes.)
+
+use weft_ir::diag::Code;
+
+/// What there is to say about a code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// The code.
+    pub code: Code,
+    /// One line, no full stop.
+    pub title: &'static str,
+    /// One paragraph: what is wrong and what to do.
+    pub explanation: &'static str,
+    /// What a rejected kernel does, in words.
+    pub example: &'static str,
+}
+
+macro_rules! codes {
+    ($($name:ident = $number:literal, $title:literal, $example:literal, $explanation:literal;)*) => {
+        $(#[doc = $title] pub const $name: Code = Code($number);)*
+        /// What the way to PTX rejects, in ascending order of codes.
+        pub const LLVM: &[Info] = &[$(Info {
+            code: $name,
+            title: $title,
+            explanation: $explanation,
+            example: $example,
+        }),*];
+    };
+}
+
+codes! {
+    NOT_MACHINE = 600, "an op that is not of the machine level", "a `view` that no pass has lowered",
+    "Only pointers, numbers and vectors can be lowered to PTX: the passes must run first. In a kernel compiled from \
+     text this is a bug of warpweft: please report it with the kernel's text.";
+
+    NO_FUNCTION = 601, "a function that this type does not have", "`sin` of an f64",
+    "PTX has sin, cos, tanh, exp and log for f32 only, and f64 versions come from NVIDIA's libdevice, which warpweft \
+     does not link. Convert to f32 first: `.to<f32>()`.";
+
+    NO_ACCESS = 602, "an access that no instruction makes", "an atomic minimum of f64",
+    "No PTX instruction makes this access on this target, be it its type, width, order or memory space. The help says \
+     what there is.";
+
+    OLD_PTX = 603, "a PTX version that is too low", "`--ptx-version 8.0` with `multimem.ld_reduce`",
+    "The target or an instruction of the kernel needs a later version of PTX than the one asked for. Ask for the \
+     version named, or leave `--ptx-version` out.";
+
+    TOO_MUCH_SHARED = 604, "more shared memory than a kernel can declare", "a shared tensor of 64 KiB",
+    "A kernel declares at most 48 KiB of shared memory. Use smaller tiles.";
+
+    BAD_NAME = 605, "a kernel name that PTX cannot have", "two kernels of one name",
+    "Kernels compiled together have different names, none of them that of a function warpweft calls.";
+
+    BAD_FORMAT = 606, "a print format that cannot be printed", "`print(\"%*d\", 4, n)`",
+    "A conversion is `%`, flags (`-+ #0`), a width, `.` and a precision, and one of d i u x c e f g; width and \
+     precision are digits.";
+
+    LLVM_FAILED = 607, "an error of LLVM's", "a module that LLVM's verifier rejects",
+    "LLVM found something wrong in what warpweft made of the kernel. This is a bug of warpweft: please report it with \
+     the kernel's text.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_ascend_and_say_something() {
+        assert!(LLVM.is_sorted_by(|a, b| a.code < b.code));
+        for info in LLVM {
+            assert!((600..650).contains(&info.code.0), "{}", info.code);
+            assert!(!info.title.ends_with('.') && info.title.len() < 90, "{}", info.title);
+            assert!(info.explanation.ends_with('.') && info.explanation.len() > 40, "{}", info.explanation);
+        }
+    }
+}

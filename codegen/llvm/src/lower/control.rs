@@ -1,0 +1,95 @@
+//! Structured control flow as basic blocks, and local variables.
+
+use super::{Lower, Lowered};
+use crate::raw::{IntIs, Val};
+use weft_ir::arena::Handle;
+use weft_ir::{Block, Op, Value};
+
+impl<'c> Lower<'_, 'c> {
+    /// Local variables are memory of the thread, which LLVM's SROA makes registers again.
+    pub(super) fn declare_locals(&mut self) -> Lowered<()> {
+        for (_, local) in self.k.locals.iter() {
+            let ty = self.ty(&local.ty)?;
+            let at = self.ir.alloca(ty);
+            self.ir.set(self.ir.zero(ty), at);
+            self.locals.push(at);
+        }
+        Ok(())
+    }
+
+    pub(super) fn control(&mut self, op: &Op) -> Lowered<Option<Val<'c>>> {
+        let ir = self.ir;
+        match op {
+            Op::LocalGet { local } => {
+                let ty = self.ty(&self.inst.ty)?;
+                return Ok(Some(ir.get(ty, self.locals[local.index()])));
+            }
+            Op::LocalSet { local, value } => ir.set(self.val(*value)?, self.locals[local.index()]),
+            Op::If { cond, then, otherwise } => self.branch(*cond, then, otherwise)?,
+            Op::For { var, lo, hi, step, unroll, body } => {
+                self.counted([*lo, *hi, *step], var.0, *unroll, body)?;
+            }
+            Op::While { head, cond, body } => self.repeat(head, *cond, body)?,
+            _ => return Err(self.not_machine("this")),
+        }
+        Ok(None)
+    }
+
+    fn branch(&mut self, cond: Value, then: &Block, otherwise: &Block) -> Lowered<()> {
+        let ir = self.ir;
+        let (yes, end) = (ir.block(self.f, "then"), ir.block(self.f, "end"));
+        let no = if otherwise.0.is_empty() { end } else { ir.block(self.f, "else") };
+        ir.branch(self.val(cond)?, yes, no);
+        ir.go(yes);
+        self.block(then)?;
+        ir.jump(end);
+        if no != end {
+            ir.go(no);
+            self.block(otherwise)?;
+            ir.jump(end);
+        }
+        ir.go(end);
+        Ok(())
+    }
+
+    /// `if lo < hi { i = lo; loop { body; if i >= hi - step { break }; i += step } }`, where `hi - step` saturates:
+    /// so the sum never overflows, whatever the bounds are, and LLVM may know that.
+    fn counted(&mut self, [lo, hi, step]: [Value; 3], var: Value, unroll: u32, body: &Block) -> Lowered<()> {
+        let ir = self.ir;
+        let (lo, hi, step) = (self.val(lo)?, self.val(hi)?, self.val(step)?);
+        let int = lo.ty();
+        let step = self.intrinsic("llvm.smax", &[int], &[step, ir.constant(int, 1)])?;
+        let last = self.intrinsic("llvm.ssub.sat", &[int], &[hi, step])?;
+        let (head, end) = (ir.block(self.f, "for"), ir.block(self.f, "done"));
+        ir.branch(ir.icmp(IntIs::LLVMIntSLT, lo, hi), head, end);
+        let before = ir.here();
+        ir.go(head);
+        let i = ir.phi(int);
+        ir.incoming(i, lo, before);
+        self.values[var.index()] = Some(i);
+        self.block(body)?;
+        let more = ir.icmp(IntIs::LLVMIntSLT, i, last);
+        let next = ir.add_nsw(i, step);
+        let latch = ir.branch(more, head, end);
+        ir.unroll(latch, unroll);
+        ir.incoming(i, next, ir.here());
+        ir.go(end);
+        Ok(())
+    }
+
+    fn repeat(&mut self, head: &Block, cond: Value, body: &Block) -> Lowered<()> {
+        let ir = self.ir;
+        let (top, inside, end) =
+            (ir.block(self.f, "while"), ir.block(self.f, "do"), ir.block(self.f, "done"));
+        ir.jump(top);
+        ir.go(top);
+        self.block(head)?;
+        ir.branch(self.val(cond)?, inside, end);
+        ir.go(inside);
+        self.block(body)?;
+        let latch = ir.jump(top);
+        ir.unroll(latch, 1);
+        ir.go(end);
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Between element types, and between scalars and vectors.
+
+use super::{Lower, Lowered};
+use crate::raw::{Cast, FloatIs, IntIs, Ty, Val};
+use weft_ir::names::Kind;
+use weft_ir::{Op, Scalar, Value};
+
+impl<'c> Lower<'_, 'c> {
+    pub(super) fn reshape(&self, op: &Op) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        let to = self.ty(&self.inst.ty)?;
+        match op {
+            Op::Convert { a } => {
+                let elem = self.inst.ty.elem().unwrap_or(Scalar::Bool);
+                self.convert(self.val(*a)?, self.elem(*a)?, elem)
+            }
+            Op::Bitcast { a } => {
+                let a = self.val(*a)?;
+                Ok(if a.ty().is_pointer() { ir.cast(Cast::LLVMPtrToInt, a, to) } else { ir.bitcast(a, to) })
+            }
+            Op::Splat { a } => {
+                let a = self.val(*a)?;
+                Ok(if to.lanes().is_some() { ir.splat(a, to) } else { a })
+            }
+            Op::Concat { parts } => {
+                let mut lanes = Vec::new();
+                for part in parts {
+                    lanes.extend(ir.lanes(self.val(*part)?));
+                }
+                Ok(self.gather(&lanes, to))
+            }
+            Op::Slice { a, first } => {
+                let a = self.val(*a)?;
+                match (a.ty().lanes(), to.lanes()) {
+                    (None, _) => Ok(self.gather(&[a], to)),
+                    (Some(_), None) => Ok(ir.lane(a, *first)),
+                    (Some(_), Some(n)) => {
+                        Ok(ir.shuffle(a, &(*first..first.saturating_add(n)).collect::<Vec<_>>()))
+                    }
+                }
+            }
+            Op::Extract { a, lane } => {
+                let a = self.val(*a)?;
+                Ok(ir.extract_element(a, self.lane_index(a, *lane)?))
+            }
+            Op::Insert { a, lane, elem } => {
+                let a = self.val(*a)?;
+                Ok(ir.insert_element(a, self.val(*elem)?, self.lane_index(a, *lane)?))
+            }
+            _ => Err(self.not_machine("this")),
+        }
+    }
+
+    /// A run-time lane, the last where it is beyond.
+    fn lane_index(&self, vector: Val<'c>, lane: Value) -> Lowered<Val<'c>> {
+        let lane = self.val(lane)?;
+        let last = i64::from(vector.ty().lanes().unwrap_or(1)) - 1;
+        self.intrinsic("llvm.umin", &[lane.ty()], &[lane, self.ir.constant(lane.ty(), last)])
+    }
+
+    /// A scalar or vector of these lanes.
+    fn gather(&self, lanes: &[Val<'c>], to: Ty<'c>) -> Val<'c> {
+        match (to.lanes(), lanes) {
+            (None, [one]) => *one,
+            _ => self.ir.pack(lanes, to),
+        }
+    }
+
+    /// The same lanes of another element type.
+    pub(super) fn with_elem(&self, ty: Ty<'c>, elem: Ty<'c>) -> Ty<'c> {
+        ty.lanes().map_or(elem, |n| self.ir.vector(elem, n))
+    }
+
+    /// `f` of every lane.
+    pub(super) fn each_lane(
+        &self,
+        a: Val<'c>,
+        to: Ty<'c>,
+        mut f: impl FnMut(Val<'c>) -> Lowered<Val<'c>>,
+    ) -> Lowered<Val<'c>> {
+        let lanes = self.ir.lanes(a).into_iter().map(&mut f).collect::<Lowered<Vec<_>>>()?;
+        Ok(self.gather(&lanes, to))
+    }
+
+    /// The conversion of [`Op::Convert`].
+    pub(super) fn convert(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        let ty = self.with_elem(a.ty(), ir.scalar(to));
+        Ok(match (from.kind(), to.kind()) {
+            _ if from == to => a,
+            _ if from.is_fp8() => {
+                let half = self.fp8_to_half(a, from)?;
+                return self.convert(half, Scalar::F16, to);
+            }
+            _ if to.is_fp8() => return self.to_fp8(a, from, to),
+            (Kind::Float, Kind::Bool) => ir.fcmp(FloatIs::LLVMRealUNE, a, ir.zero(a.ty())),
+            (_, Kind::Bool) => ir.icmp(IntIs::LLVMIntNE, a, ir.zero(a.ty())),
+            (Kind::Float, Kind::Float) => self.between_floats(a, from, to),
+            (Kind::Float, _) => return self.to_int(a, from, to),
+            (Kind::Signed, Kind::Float) => ir.cast(Cast::LLVMSIToFP, a, ty),
+            (_, Kind::Float) => ir.cast(Cast::LLVMUIToFP, a, ty),
+            _ if to.bits() < from.bits() => ir.cast(Cast::LLVMTrunc, a, ty),
+            (Kind::Signed, _) => ir.cast(Cast::LLVMSExt, a, ty),
+            _ => ir.cast(Cast::LLVMZExt, a, ty),
+        })
+    }
+
+    fn between_floats(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Val<'c> {
+        let elem = |s| self.with_elem(a.ty(), self.ir.scalar(s));
+        if from.bits() < to.bits() {
+            self.ir.cast(Cast::LLVMFPExt, a, elem(to))
+        } else if from.bits() > to.bits() {
+            self.ir.cast(Cast::LLVMFPTrunc, a, elem(to))
+        } else {
+            // f16 and bf16: neither holds the other, f32 holds both.
+            let wide = self.ir.cast(Cast::LLVMFPExt, a, elem(Scalar::F32));
+            self.ir.cast(Cast::LLVMFPTrunc, wide, elem(to))
+        }
+    }
+
+    /// Towards zero, saturating; NaN gives 0.
+    fn to_int(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        if from.bits() < 32 {
+            let wide = ir.cast(Cast::LLVMFPExt, a, self.with_elem(a.ty(), ir.scalar(Scalar::F32)));
+            return self.to_int(wide, Scalar::F32, to);
+        }
+        let (signed, wide) = (to.kind() == Kind::Signed, to.bits().max(32));
+        let source = if from == Scalar::F64 { "d" } else { "f" };
+        let dest = ["i", "ui", "ll", "ull"][usize::from(wide == 64) * 2 + usize::from(!signed)];
+        let name = format!("llvm.nvvm.{source}2{dest}.rz");
+        // PTX saturates, and makes NaN 0 where both sides have 32 bits.
+        let plain = (from, wide) == (Scalar::F32, 32);
+        let int = ir.int(wide);
+        let ty = self.with_elem(a.ty(), int);
+        let converted = self.each_lane(a, ty, |lane| {
+            let n = self.intrinsic(&name, &[], &[lane])?;
+            if plain {
+                return Ok(n);
+            }
+            Ok(ir.select(ir.fcmp(FloatIs::LLVMRealUNO, lane, lane), ir.zero(int), n))
+        })?;
+        if to.bits() == wide {
+            return Ok(converted);
+        }
+        let clamped = self.clamp(converted, to)?;
+        Ok(ir.cast(Cast::LLVMTrunc, clamped, self.with_elem(a.ty(), ir.scalar(to))))
+    }
+
+    /// Into the range of a narrower integer of the same sign.
+    fn clamp(&self, a: Val<'c>, to: Scalar) -> Lowered<Val<'c>> {
+        let limit = |n: i64| self.ir.constant(a.ty(), n);
+        if to.kind() != Kind::Signed {
+            return self.intrinsic("llvm.umin", &[a.ty()], &[a, limit((1 << to.bits()) - 1)]);
+        }
+        let half = 1i64 << (to.bits() - 1);
+        let low = self.intrinsic("llvm.smax", &[a.ty()], &[a, limit(-half)])?;
+        self.intrinsic("llvm.smin", &[a.ty()], &[low, limit(half - 1)])
+    }
+}

@@ -1,0 +1,99 @@
+//! The 8-bit floats: only converted, two at a time.
+
+use super::{Lower, Lowered};
+use crate::raw::{Cast, FloatIs, Val};
+use weft_ir::Scalar;
+use weft_ir::names::Kind;
+
+/// `x` in fp8: nearest, ties to even; beyond the largest finite number that number, NaN stays NaN.
+pub(super) fn encode(s: Scalar, x: f64) -> u8 {
+    // (mantissa bits, exponent of the least normal number, code of the largest finite number)
+    let (mantissa, least, largest) = if s == Scalar::E4M3 { (3, -6, 0x7e) } else { (2, -14, 0x7b) };
+    let sign = u8::from(x.is_sign_negative()) << 7;
+    if x.is_nan() {
+        return sign | 0x7f;
+    }
+    let magnitude = x.abs();
+    // Beyond any of them; also keeps the exponent below in range.
+    if magnitude >= 65536.0 {
+        return sign | largest;
+    }
+    let exponent = (magnitude.log2().floor() as i32).max(least);
+    // The code as a number: units of the last place, exponents above the least added on.
+    let units = (magnitude / f64::powi(2.0, exponent - mantissa)).round_ties_even() as i32;
+    let code = units + ((exponent - least) << mantissa);
+    sign | u8::try_from(code).unwrap_or(u8::MAX).min(largest)
+}
+
+impl<'c> Lower<'_, 'c> {
+    /// The PTX name of an fp8 type.
+    fn ptx_name(s: Scalar) -> &'static str {
+        if s == Scalar::E4M3 { "e4m3x2" } else { "e5m2x2" }
+    }
+
+    /// To f16, which holds every fp8 number.
+    pub(super) fn fp8_to_half(&self, a: Val<'c>, from: Scalar) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        let name = format!("llvm.nvvm.{}.to.f16x2.rn", Self::ptx_name(from));
+        let (pair, byte) = (ir.int(16), ir.int(8));
+        let mut halves = Vec::new();
+        let lanes = ir.lanes(a);
+        for two in lanes.chunks(2) {
+            let two = [two[0], *two.get(1).unwrap_or(&ir.zero(byte))];
+            let bits = ir.bitcast(ir.pack(&two, ir.vector(byte, 2)), pair);
+            halves.extend(ir.lanes(self.intrinsic(&name, &[], &[bits])?));
+        }
+        halves.truncate(lanes.len());
+        let ty = self.with_elem(a.ty(), ir.scalar(Scalar::F16));
+        Ok(if ty.lanes().is_some() { ir.pack(&halves, ty) } else { halves[0] })
+    }
+
+    /// From anything, rounding once and saturating.
+    pub(super) fn to_fp8(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        let single = self.with_elem(a.ty(), ir.scalar(Scalar::F32));
+        let a = match from.kind() {
+            _ if from == Scalar::F32 => a,
+            _ if from == Scalar::F64 => self.odd_f32(a)?,
+            Kind::Float => ir.cast(Cast::LLVMFPExt, a, single),
+            // Beyond every fp8 number, and exact in f32.
+            Kind::Signed if from.bits() > 16 => {
+                let limit = |n| ir.constant(a.ty(), n);
+                let low = self.intrinsic("llvm.smax", &[a.ty()], &[a, limit(-(1 << 17))])?;
+                let both = self.intrinsic("llvm.smin", &[a.ty()], &[low, limit(1 << 17)])?;
+                ir.cast(Cast::LLVMSIToFP, both, single)
+            }
+            Kind::Unsigned if from.bits() > 16 => {
+                let low = self.intrinsic("llvm.umin", &[a.ty()], &[a, ir.constant(a.ty(), 1 << 17)])?;
+                ir.cast(Cast::LLVMUIToFP, low, single)
+            }
+            Kind::Signed => ir.cast(Cast::LLVMSIToFP, a, single),
+            _ => ir.cast(Cast::LLVMUIToFP, a, single),
+        };
+        let name = format!("llvm.nvvm.ff.to.{}.rn", Self::ptx_name(to));
+        let (byte, f32) = (ir.int(8), ir.scalar(Scalar::F32));
+        let mut bytes = Vec::new();
+        let lanes = ir.lanes(a);
+        for two in lanes.chunks(2) {
+            // PTX puts its first operand into the upper half.
+            let upper = *two.get(1).unwrap_or(&ir.zero(f32));
+            let bits = self.intrinsic(&name, &[], &[upper, two[0]])?;
+            bytes.extend(ir.lanes(ir.bitcast(bits, ir.vector(byte, 2))));
+        }
+        bytes.truncate(lanes.len());
+        let ty = self.with_elem(a.ty(), byte);
+        Ok(if ty.lanes().is_some() { ir.pack(&bytes, ty) } else { bytes[0] })
+    }
+
+    /// f64 to f32, rounded to odd: what is rounded again to far fewer bits is then rounded right.
+    fn odd_f32(&self, a: Val<'c>) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        let (f32, f64, int) = (ir.scalar(Scalar::F32), ir.scalar(Scalar::F64), ir.int(32));
+        self.each_lane(a, self.with_elem(a.ty(), f32), |lane| {
+            let cut = self.intrinsic("llvm.nvvm.d2f.rz", &[], &[lane])?;
+            let exact = ir.fcmp(FloatIs::LLVMRealOEQ, ir.cast(Cast::LLVMFPExt, cut, f64), lane);
+            let odd = ir.or(ir.bitcast(cut, int), ir.constant(int, 1));
+            Ok(ir.select(exact, cut, ir.bitcast(odd, f32)))
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! Loads, stores and atomics on one address.
+//!
+//! LLVM prints strong loads, stores and compare-and-swaps up to 64 bits as PTX has them. Other strong accesses of
+//! global memory come from the tables of `weft-isa`. Shared memory has neither vectors of strong accesses nor
+//! tables: there lanes go one by one, with fences around what LLVM prints relaxed.
+
+use super::{Lower, Lowered, from_memory};
+use crate::codes::NO_ACCESS;
+use crate::raw::{Cast, Order, Rmw, Val};
+use weft_ir::diag::Diagnostic;
+use weft_ir::names::Kind;
+use weft_ir::{Op, RedOp, Scalar, Scope, Sem, Space, Type, Value};
+use weft_isa::Instr;
+
+/// What moves in one access.
+#[derive(Clone, Copy)]
+pub(super) struct Access {
+    pub elem: Scalar,
+    pub lanes: u32,
+    pub bytes: u32,
+}
+
+impl<'c> Lower<'_, 'c> {
+    pub(super) fn memory(&mut self, op: &Op) -> Lowered<Option<Val<'c>>> {
+        match *op {
+            Op::Load { place, sem, scope } => self.load(place, Order { sem, scope }).map(Some),
+            Op::Store { place, value, sem, scope } => {
+                self.store(place, value, Order { sem, scope }).map(|()| None)
+            }
+            Op::Red { place, value, op, sem, scope } => {
+                let (at, space) = self.place(place)?;
+                let (access, data) = (self.access(self.k.ty(value))?, self.val(value)?);
+                let order = Order { sem, scope };
+                if space == Space::Shared {
+                    for lane in self.ir.lanes(data) {
+                        self.shared_rmw(Some(op), access.elem, at, lane, order)?;
+                    }
+                    return Ok(None);
+                }
+                self.instruction(Instr::GlobalRed, Some(op), None, access, order, at, Some(data))
+            }
+            Op::Atomic { place, value, op, sem, scope } => {
+                let (at, space) = self.place(place)?;
+                let (access, data) = (self.access(self.k.ty(value))?, self.val(value)?);
+                let order = Order { sem, scope };
+                if space == Space::Shared {
+                    return self.shared_rmw(op, access.elem, at, data, order).map(Some);
+                }
+                self.instruction(Instr::GlobalAtom, op, None, access, order, at, Some(data))
+            }
+            Op::AtomicCas { place, expected, value, sem, scope } => {
+                let (at, _) = self.place(place)?;
+                let access = self.access(self.k.ty(value))?;
+                if access.lanes != 1 || access.bytes < 2 {
+                    return Err(self.no_access(
+                        "compare and swap",
+                        access.elem,
+                        "it takes 16, 32 or 64 bits",
+                    ));
+                }
+                let (expected, value) = (self.val(expected)?, self.val(value)?);
+                let int = self.ir.int(access.elem.bits());
+                let (old, new) = (self.ir.bitcast(expected, int), self.ir.bitcast(value, int));
+                let found = self.ir.cmpxchg(at, old, new, Order { sem, scope });
+                Ok(Some(self.ir.bitcast(found, value.ty())))
+            }
+            _ => Err(self.not_machine("this")),
+        }
+    }
+
+    /// The address of an access, and its space.
+    pub(super) fn place(&self, v: Value) -> Lowered<(Val<'c>, Space)> {
+        match self.k.ty(v) {
+            Type::Pointer(space) => Ok((self.address(v)?, *space)),
+            other => Err(self.not_machine(&format!("an access to a {other}"))),
+        }
+    }
+
+    /// What an access moves: a power of two of bytes, at most 16.
+    pub(super) fn access(&self, ty: &Type) -> Lowered<Access> {
+        let found = ty.elem().zip(ty.lanes()).and_then(|(elem, lanes)| {
+            let bytes = lanes.checked_mul(elem.bytes())?;
+            (bytes.is_power_of_two() && bytes <= 16).then_some(Access { elem, lanes, bytes })
+        });
+        found.ok_or_else(|| self.not_machine(&format!("an access of a {ty}")))
+    }
+
+    pub(super) fn no_access(&self, what: &str, elem: Scalar, help: &str) -> Diagnostic {
+        self.error(NO_ACCESS, format!("there is no {what} of {elem} here")).help(help)
+    }
+
+    /// The type a value has in memory.
+    fn memory_ty(&self, access: Access) -> crate::raw::Ty<'c> {
+        let elem = match access.elem {
+            Scalar::Bool => self.ir.int(8),
+            s => self.ir.scalar(s),
+        };
+        match self.inst_is_vector(access) {
+            true => self.ir.vector(elem, access.lanes),
+            false => elem,
+        }
+    }
+
+    /// Whether the value at hand is a vector, be it of one lane.
+    fn inst_is_vector(&self, access: Access) -> bool {
+        let ty = match &self.inst.op {
+            Op::Store { value, .. } => self.k.ty(*value),
+            _ => &self.inst.ty,
+        };
+        access.lanes > 1 || matches!(ty, Type::Vector(..))
+    }
+
+    fn load(&mut self, place: Value, order: Order) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        let (at, space) = self.place(place)?;
+        let access = self.access(&self.inst.ty)?;
+        let ty = self.memory_ty(access);
+        let value = match (order.sem, access.bytes) {
+            (Sem::Weak, bytes) => ir.load(ty, at, bytes),
+            (_, 16) if space != Space::Shared => {
+                let result = self.instruction(Instr::GlobalLd, None, None, access, order, at, None)?;
+                return result.ok_or_else(|| self.not_machine("a load of nothing"));
+            }
+            (_, 16) => {
+                let words = [0, 8].map(|by| {
+                    let word = ir.load(ir.int(64), ir.offset(at, ir.constant(ir.int(64), by)), 8);
+                    ir.strong(word, order);
+                    word
+                });
+                ir.bitcast(ir.pack(&words, ir.vector(ir.int(64), 2)), ty)
+            }
+            (_, bytes) => {
+                let word = ir.load(ir.int(bytes * 8), at, bytes);
+                ir.strong(word, order);
+                ir.bitcast(word, ty)
+            }
+        };
+        Ok(from_memory(ir, value, access.elem))
+    }
+
+    fn store(&mut self, place: Value, value: Value, order: Order) -> Lowered<()> {
+        let ir = self.ir;
+        let (at, space) = self.place(place)?;
+        let access = self.access(self.k.ty(value))?;
+        let data = ir.cast(Cast::LLVMZExt, self.val(value)?, self.memory_ty(access));
+        match (order.sem, access.bytes) {
+            (Sem::Weak, bytes) => {
+                ir.store(data, at, bytes);
+            }
+            (_, 16) if space != Space::Shared => {
+                self.instruction(Instr::GlobalSt, None, None, access, order, at, Some(data))?;
+            }
+            (_, 16) => {
+                let words = ir.bitcast(data, ir.vector(ir.int(64), 2));
+                for (word, by) in ir.lanes(words).into_iter().zip([0, 8]) {
+                    let at = ir.offset(at, ir.constant(ir.int(64), by));
+                    ir.strong(ir.store(word, at, 8), order);
+                }
+            }
+            (_, bytes) => {
+                let word = ir.bitcast(data, ir.int(bytes * 8));
+                ir.strong(ir.store(word, at, bytes), order);
+            }
+        }
+        Ok(())
+    }
+
+    /// Read-modify-write of shared memory; no op exchanges.
+    fn shared_rmw(
+        &self,
+        op: Option<RedOp>,
+        elem: Scalar,
+        at: Val<'c>,
+        value: Val<'c>,
+        order: Order,
+    ) -> Lowered<Val<'c>> {
+        use Rmw::*;
+        let ir = self.ir;
+        let wide = elem.bits() >= 32;
+        let rmw = match (op, elem.kind()) {
+            (None, Kind::Float) if wide => LLVMAtomicRMWBinOpXchg,
+            (Some(RedOp::Add), Kind::Float) if !elem.is_fp8() => LLVMAtomicRMWBinOpFAdd,
+            (Some(_), Kind::Float) | (_, Kind::Bool) => {
+                let help = "of floats shared memory has add and exchange, of bool nothing";
+                return Err(self.no_access("atomic", elem, help));
+            }
+            _ if !wide => {
+                return Err(self.no_access("atomic", elem, "shared memory has atomics of 32 and 64 bits"));
+            }
+            (None, _) => LLVMAtomicRMWBinOpXchg,
+            (Some(RedOp::Add), _) => LLVMAtomicRMWBinOpAdd,
+            (Some(RedOp::And), _) => LLVMAtomicRMWBinOpAnd,
+            (Some(RedOp::Or), _) => LLVMAtomicRMWBinOpOr,
+            (Some(RedOp::Xor), _) => LLVMAtomicRMWBinOpXor,
+            (Some(RedOp::Min), Kind::Signed) => LLVMAtomicRMWBinOpMin,
+            (Some(RedOp::Max), Kind::Signed) => LLVMAtomicRMWBinOpMax,
+            (Some(RedOp::Min), _) => LLVMAtomicRMWBinOpUMin,
+            (Some(RedOp::Max), _) => LLVMAtomicRMWBinOpUMax,
+            (Some(RedOp::Mul), _) => {
+                return Err(self.no_access("atomic product", elem, "load, multiply and store"));
+            }
+        };
+        if value.ty().lanes().is_some() {
+            return Err(self.not_machine("an atomic on a vector"));
+        }
+        let Order { sem, scope } = order;
+        if matches!(sem, Sem::Release | Sem::AcqRel) {
+            ir.fence(Order { sem: Sem::Release, scope });
+        }
+        let old = ir.rmw(rmw, at, value);
+        if matches!(sem, Sem::Acquire | Sem::AcqRel) {
+            ir.fence(Order { sem: Sem::Acquire, scope });
+        }
+        Ok(old)
+    }
+}
+
+/// The scopes and orders of the IR, in the words of the tables.
+pub(super) fn isa_order(order: Order) -> Option<(weft_isa::Sem, Option<weft_isa::Scope>)> {
+    let sem = match order.sem {
+        Sem::Weak => return Some((weft_isa::Sem::Weak, None)),
+        Sem::Relaxed => weft_isa::Sem::Relaxed,
+        Sem::Acquire => weft_isa::Sem::Acquire,
+        Sem::Release => weft_isa::Sem::Release,
+        Sem::AcqRel => weft_isa::Sem::AcqRel,
+        Sem::SeqCst => return None,
+    };
+    let scope = match order.scope {
+        Scope::Cta => weft_isa::Scope::Cta,
+        Scope::Cluster => weft_isa::Scope::Cluster,
+        Scope::Gpu => weft_isa::Scope::Gpu,
+        Scope::Sys => weft_isa::Scope::Sys,
+    };
+    Some((sem, Some(scope)))
+}

@@ -1,0 +1,121 @@
+//! `printf` on the device.
+
+use super::{Lower, Lowered};
+use crate::codes::BAD_FORMAT;
+use crate::raw::{Cast, GENERIC, GLOBAL, Val};
+use weft_ir::names::Kind;
+use weft_ir::{Scalar, Value};
+
+/// `int vprintf(const char *format, void *arguments)`, which the driver supplies.
+pub(super) const VPRINTF: &str = "vprintf";
+
+impl<'c> Lower<'_, 'c> {
+    pub(super) fn print(&mut self, format: &str, args: &[Value]) -> Lowered<()> {
+        let ir = self.ir;
+        let (mut values, mut wide) = (Vec::new(), Vec::new());
+        for arg in args {
+            let (value, is_wide) = self.promote(self.val(*arg)?, self.elem(*arg)?)?;
+            values.push(value);
+            wide.push(is_wide);
+        }
+        let Some(mut text) = adapt(format, &wide) else {
+            return Err(self.error(BAD_FORMAT, format!("cannot print with the format {format:?}")).help(
+                "a conversion is `%`, flags, a width, `.` and a precision in digits, and one of d i u x c e f g",
+            ));
+        };
+        text.push(0);
+        let bytes = ir.bytes(&text);
+        let name = self.global_name("format");
+        let generic = ir.pointer(GENERIC);
+        let format =
+            ir.cast(Cast::LLVMAddrSpaceCast, ir.global(&name, bytes.ty(), GLOBAL, bytes, 1), generic);
+        let mut at = ir.zero(generic);
+        if !values.is_empty() {
+            // As C lays a struct of them out. The fields are 4 or 8 bytes, each naturally aligned.
+            let types: Vec<_> = values.iter().map(|v| v.ty()).collect();
+            at = self.ir.alloca_at_entry(self.f, ir.structure(&types));
+            let mut offset = 0i64;
+            for (value, wide) in values.iter().zip(&wide) {
+                let size = if *wide { 8 } else { 4 };
+                offset = (offset + size - 1) / size * size;
+                ir.set(*value, ir.offset(at, ir.constant(ir.int(64), offset)));
+                offset += size;
+            }
+        }
+        let f = ir.declare(VPRINTF, ir.int(32), &[generic, generic]);
+        ir.call(f, &[format, at]);
+        Ok(())
+    }
+
+    /// As C passes it to `printf`, and whether it takes 8 bytes.
+    fn promote(&self, a: Val<'c>, s: Scalar) -> Lowered<(Val<'c>, bool)> {
+        let to = match s.kind() {
+            Kind::Float => Scalar::F64,
+            Kind::Signed if s.bits() < 32 => Scalar::I32,
+            Kind::Unsigned | Kind::Bool if s.bits() < 32 => Scalar::U32,
+            _ => s,
+        };
+        Ok((self.convert(a, s, to)?, to.bits() == 64))
+    }
+}
+
+/// The format for arguments of these widths: `%d` of a 64-bit integer is `%lld`. `None` where it is none.
+fn adapt(format: &str, wide: &[bool]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(format.len() + 8);
+    let mut wide = wide.iter();
+    let mut rest = format;
+    while let Some((before, spec)) = rest.split_once('%') {
+        out.extend(before.bytes());
+        out.push(b'%');
+        if let Some(after) = spec.strip_prefix('%') {
+            out.push(b'%');
+            rest = after;
+            continue;
+        }
+        let modifiers = spec.find(|c: char| !"-+ #0123456789.".contains(c))?;
+        out.extend(spec[..modifiers].bytes());
+        let spec = spec[modifiers..].trim_start_matches('l');
+        let conversion = spec.chars().next()?;
+        let is_wide = *wide.next()?;
+        match conversion {
+            'd' | 'i' | 'u' | 'x' if is_wide => out.extend(b"ll"),
+            'd' | 'i' | 'u' | 'x' | 'c' | 'e' | 'f' | 'g' => {}
+            _ => return None,
+        }
+        out.push(conversion as u8);
+        rest = &spec[1..];
+    }
+    out.extend(rest.bytes());
+    (wide.next().is_none() && !format.contains('\0')).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::adapt;
+
+    fn adapted(format: &str, wide: &[bool]) -> Option<String> {
+        adapt(format, wide).map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn widths_follow_the_arguments() {
+        assert_eq!(adapted("%d %u", &[true, false]).unwrap(), "%lld %u");
+        assert_eq!(adapted("%-08x|%ld|%%", &[true, false]).unwrap(), "%-08llx|%d|%%");
+        assert_eq!(adapted("%8.3f\n", &[true]).unwrap(), "%8.3f\n");
+        assert_eq!(adapted("π = %f", &[true]).unwrap(), "π = %f");
+    }
+
+    #[test]
+    fn what_reads_more_or_other_arguments_is_refused() {
+        for (format, wide) in [
+            ("%*d", &[false][..]),
+            ("%n", &[true]),
+            ("%s", &[true]),
+            ("%d %d", &[false]),
+            ("%", &[]),
+            ("x", &[true]),
+        ] {
+            assert_eq!(adapted(format, wide), None, "{format}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Who a thread is, and what threads do together.
+
+use super::{Lower, Lowered};
+use crate::raw::{Cast, Order, Val};
+use weft_ir::{Dim, Group, Op, ShuffleMode, Sreg, Type};
+
+/// Lanes of a warp.
+const WARP: u64 = 32;
+
+impl<'c> Lower<'_, 'c> {
+    pub(super) fn threads(&self, op: &Op) -> Lowered<Option<Val<'c>>> {
+        let ir = self.ir;
+        let all = ir.constant(ir.int(32), -1);
+        match *op {
+            Op::Special { reg, dim } => self.special(reg, dim).map(Some),
+            Op::Shuffle { value, mode, lane } => {
+                self.shuffle(self.val(value)?, mode, self.val(lane)?, all).map(Some)
+            }
+            Op::GroupBarrier { group: Group::Block } => {
+                let name = "llvm.nvvm.barrier.cta.sync.aligned.all";
+                self.intrinsic(name, &[], &[ir.constant(ir.int(32), 0)]).map(|_| None)
+            }
+            Op::GroupBarrier { group: Group::Warp } => {
+                self.intrinsic("llvm.nvvm.bar.warp.sync", &[], &[all]).map(|_| None)
+            }
+            Op::Fence { sem, scope } => {
+                ir.fence(Order { sem, scope });
+                Ok(None)
+            }
+            _ => Err(self.not_machine("this")),
+        }
+    }
+
+    fn special(&self, reg: Sreg, dim: Dim) -> Lowered<Val<'c>> {
+        let threads = u64::from(self.k.block[dim as usize]);
+        // CTAs of a grid (CUDA: compute capability 9.0 and later).
+        let ctas: u64 = if dim == Dim::X { (1 << 31) - 1 } else { 65_535 };
+        let (name, lo, hi) = match reg {
+            Sreg::BlockDim => {
+                return Ok(self.ir.constant(self.ir.int(32), i64::from(self.k.block[dim as usize])));
+            }
+            Sreg::ThreadIdx => ("tid", 0, threads),
+            Sreg::BlockIdx => ("ctaid", 0, ctas),
+            Sreg::GridDim => ("nctaid", 1, ctas + 1),
+            Sreg::LaneIdx => ("laneid", 0, WARP),
+        };
+        let name = match reg {
+            Sreg::LaneIdx => format!("llvm.nvvm.read.ptx.sreg.{name}"),
+            _ => format!("llvm.nvvm.read.ptx.sreg.{name}.{dim}"),
+        };
+        let value = self.intrinsic(&name, &[], &[])?;
+        self.ir.in_range(value, 32, lo, hi);
+        Ok(value)
+    }
+
+    /// In pieces of 32 bits: what a shuffle moves.
+    fn shuffle(&self, value: Val<'c>, mode: ShuffleMode, lane: Val<'c>, all: Val<'c>) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        // The last operand bounds the lanes read from (PTX ISA, shfl.sync): all of the warp.
+        let (name, bound) = match mode {
+            ShuffleMode::Idx => ("idx", 31),
+            ShuffleMode::Up => ("up", 0),
+            ShuffleMode::Down => ("down", 31),
+            ShuffleMode::Xor => ("bfly", 31),
+        };
+        let name = format!("llvm.nvvm.shfl.sync.{name}.i32");
+        let bound = ir.constant(ir.int(32), bound);
+        let Some((elem, lanes)) = self.inst.ty.elem().zip(self.inst.ty.lanes()) else {
+            return Err(self.not_machine("a shuffle of no number"));
+        };
+        let bits = if elem == weft_ir::Scalar::Bool { lanes } else { lanes.saturating_mul(elem.bits()) };
+        let words = bits.div_ceil(32);
+        let whole = ir.cast(Cast::LLVMZExt, ir.bitcast(value, ir.int(bits)), ir.int(words * 32));
+        let pieces = ir.vector(ir.int(32), words);
+        let moved = self.each_lane(ir.bitcast(whole, pieces), pieces, |word| {
+            self.intrinsic(&name, &[], &[all, word, lane, bound])
+        })?;
+        let whole = ir.bitcast(moved, ir.int(words * 32));
+        let narrow = ir.cast(Cast::LLVMTrunc, whole, ir.int(bits));
+        Ok(ir.bitcast(narrow, self.ty(&Type::lanes_of(elem, lanes)).map(|_| value.ty())?))
+    }
+}

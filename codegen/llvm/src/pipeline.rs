@@ -1,0 +1,104 @@
+//! LLVM's own stages: the target machine, the list of passes, and the text that comes out.
+
+use crate::{Options, failed};
+use inkwell::OptimizationLevel;
+use inkwell::module::Module;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{
+    CodeModel, FileType, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine, TargetTriple,
+};
+use std::sync::LazyLock;
+use weft_ir::diag::Diagnostic;
+use weft_isa::{PtxVersion, Target};
+
+/// How hard LLVM tries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub enum OptLevel {
+    /// Nothing: the code as lowered, for looking at.
+    O0,
+    /// The passes that always pay.
+    O1,
+    /// As `O1`, and loops.
+    O2,
+    /// Everything (default).
+    #[default]
+    O3,
+}
+
+/// LLVM's passes, in order, in the syntax of its `opt -passes=`.
+pub fn passes(opt: OptLevel) -> &'static str {
+    match opt {
+        OptLevel::O0 => "default<O0>",
+        OptLevel::O1 => "default<O1>",
+        OptLevel::O2 => "default<O2>",
+        OptLevel::O3 => "default<O3>",
+    }
+}
+
+const TRIPLE: &str = "nvptx64-nvidia-cuda";
+
+/// A target machine.
+pub(crate) struct Machine {
+    machine: TargetMachine,
+    opt: OptLevel,
+}
+
+impl Machine {
+    /// For a target and a version of PTX.
+    pub fn get(options: &Options<'_>, version: PtxVersion) -> Result<Machine, Diagnostic> {
+        static INITIALIZE: LazyLock<()> =
+            LazyLock::new(|| LlvmTarget::initialize_nvptx(&InitializationConfig::default()));
+        LazyLock::force(&INITIALIZE);
+        let triple = TargetTriple::create(TRIPLE);
+        let target = LlvmTarget::from_triple(&triple).map_err(|e| failed(e.to_string()))?;
+        let level = match options.opt {
+            OptLevel::O0 => OptimizationLevel::None,
+            OptLevel::O1 => OptimizationLevel::Less,
+            OptLevel::O2 => OptimizationLevel::Default,
+            OptLevel::O3 => OptimizationLevel::Aggressive,
+        };
+        let features = version.min(PtxVersion::llvm_highest()).llvm_feature();
+        let cpu = options.target.llvm_cpu();
+        let machine = target
+            .create_target_machine(&triple, cpu, &features, level, RelocMode::Default, CodeModel::Default)
+            .ok_or_else(|| failed(format!("no target machine for {cpu} {features}")))?;
+        Ok(Machine { machine, opt: options.opt })
+    }
+
+    /// Makes a module one of this machine's.
+    pub fn adopt(&self, module: &Module<'_>) {
+        module.set_triple(&TargetTriple::create(TRIPLE));
+        module.set_data_layout(&self.machine.get_target_data().get_data_layout());
+    }
+
+    /// Runs the passes.
+    pub fn optimize(&self, module: &Module<'_>) -> Result<(), Diagnostic> {
+        module
+            .run_passes(passes(self.opt), &self.machine, PassBuilderOptions::create())
+            .map_err(|e| failed(e.to_string()))
+    }
+
+    /// The PTX.
+    pub fn print(&self, module: &Module<'_>) -> Result<String, Diagnostic> {
+        let buffer = self
+            .machine
+            .write_to_memory_buffer(module, FileType::Assembly)
+            .map_err(|e| failed(e.to_string()))?;
+        String::from_utf8(buffer.as_slice().to_vec()).map_err(failed)
+    }
+}
+
+/// Sets the `.version` and `.target` that LLVM cannot print.
+pub(crate) fn finish(text: String, target: Target, version: PtxVersion) -> Result<String, Diagnostic> {
+    if version <= PtxVersion::llvm_highest() && target.llvm_knows() {
+        return Ok(text);
+    }
+    let printed = (
+        format!(".version {}\n.target {}", version.min(PtxVersion::llvm_highest()), target.llvm_cpu()),
+        format!(".version {version}\n.target {target}"),
+    );
+    if !text.contains(&printed.0) {
+        return Err(failed(format!("expected `{}` in its output", printed.0.replace('\n', " "))));
+    }
+    Ok(text.replacen(&printed.0, &printed.1, 1))
+}

@@ -1,0 +1,167 @@
+//! Line information: which place in the `.weft` text an instruction comes from (`.file` and `.loc` in PTX).
+
+use super::{Func, Ir, c_string};
+use crate::Location;
+use inkwell::llvm_sys::debuginfo::{self, LLVMDIFlagZero, LLVMDWARFSourceLanguage};
+use inkwell::llvm_sys::prelude::{LLVMBool, LLVMDIBuilderRef, LLVMMetadataRef};
+use inkwell::llvm_sys::{LLVMModuleFlagBehavior, core};
+use std::collections::HashMap;
+use std::ffi::{c_char, c_uint};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// `DICompileUnit::DebugDirectivesOnly`: `.loc` without the DWARF sections. The C header's enum lacks it,
+/// the function behind takes any number of the C++ one.
+const DIRECTIVES_ONLY: c_uint = 3;
+
+unsafe extern "C" {
+    fn LLVMDIBuilderCreateCompileUnit(
+        builder: LLVMDIBuilderRef,
+        language: LLVMDWARFSourceLanguage,
+        file: LLVMMetadataRef,
+        producer: *const c_char,
+        producer_len: usize,
+        optimized: LLVMBool,
+        flags: *const c_char,
+        flags_len: usize,
+        runtime: c_uint,
+        split: *const c_char,
+        split_len: usize,
+        kind: c_uint,
+        dwo: c_uint,
+        split_inlining: LLVMBool,
+        profiling: LLVMBool,
+        sysroot: *const c_char,
+        sysroot_len: usize,
+        sdk: *const c_char,
+        sdk_len: usize,
+    ) -> LLVMMetadataRef;
+}
+
+/// Makes the lines of one module.
+pub(crate) struct Lines {
+    builder: LLVMDIBuilderRef,
+    files: Vec<LLVMMetadataRef>,
+    /// The kernel that is being made, and where its head stands.
+    function: Option<(LLVMMetadataRef, Location)>,
+    /// The function as seen from a file, for code that comes from another one than the kernel's head.
+    scopes: HashMap<u32, LLVMMetadataRef>,
+}
+
+impl Lines {
+    /// For a module of these source files; `None` where there is none.
+    pub fn new(ir: &Ir<'_>, files: &[Arc<str>]) -> Option<Lines> {
+        if files.is_empty() {
+            return None;
+        }
+        const VERSION: &str = "Debug Info Version";
+        const PRODUCER: &str = "warpweft";
+        unsafe {
+            let version = core::LLVMConstInt(ir.int(32).0, debuginfo::LLVMDebugMetadataVersion().into(), 0);
+            core::LLVMAddModuleFlag(
+                ir.module(),
+                LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning,
+                VERSION.as_ptr().cast(),
+                VERSION.len(),
+                core::LLVMValueAsMetadata(version),
+            );
+            let builder = debuginfo::LLVMCreateDIBuilder(ir.module());
+            let file = |name: &Arc<str>| {
+                let name = c_string(name);
+                let length = name.as_bytes().len();
+                debuginfo::LLVMDIBuilderCreateFile(builder, name.as_ptr(), length, c"".as_ptr(), 0)
+            };
+            let files: Vec<_> = files.iter().map(file).collect();
+            let (none, producer) = (c"".as_ptr(), PRODUCER.as_ptr().cast());
+            let language = LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC;
+            LLVMDIBuilderCreateCompileUnit(
+                builder,
+                language,
+                files[0],
+                producer,
+                PRODUCER.len(),
+                1,
+                none,
+                0,
+                0,
+                none,
+                0,
+                DIRECTIVES_ONLY,
+                0,
+                0,
+                0,
+                none,
+                0,
+                none,
+                0,
+            );
+            Some(Lines { builder, files, function: None, scopes: HashMap::new() })
+        }
+    }
+
+    /// The code that follows is `f`'s, whose head stands at `head`.
+    pub fn enter(&mut self, ir: &Ir<'_>, f: Func<'_>, name: &str, head: Option<Location>) {
+        self.leave(ir);
+        let Some((head, file)) = head.and_then(|h| Some((h, *self.files.get(h.file as usize)?))) else {
+            return;
+        };
+        let name = c_string(name);
+        let length = name.as_bytes().len();
+        unsafe {
+            let b = self.builder;
+            let ty = debuginfo::LLVMDIBuilderCreateSubroutineType(b, file, null_mut(), 0, LLVMDIFlagZero);
+            let (n, line) = (name.as_ptr(), head.line);
+            let function = debuginfo::LLVMDIBuilderCreateFunction(
+                b,
+                file,
+                n,
+                length,
+                n,
+                length,
+                file,
+                line,
+                ty,
+                0,
+                1,
+                line,
+                LLVMDIFlagZero,
+                1,
+            );
+            debuginfo::LLVMSetSubprogram(f.value.0, function);
+            self.function = Some((function, head));
+            self.scopes = HashMap::from([(head.file, function)]);
+        }
+        self.at(ir, Some(head));
+    }
+
+    /// The instructions that follow come from `location`; from the kernel's head where nothing is known.
+    pub fn at(&mut self, ir: &Ir<'_>, location: Option<Location>) {
+        let Some((function, head)) = self.function else { return };
+        let known = |l: &Location| (l.file as usize) < self.files.len();
+        let Location { file, line, column } = location.filter(known).unwrap_or(head);
+        let (builder, files) = (self.builder, &self.files);
+        let scope = *self.scopes.entry(file).or_insert_with(|| unsafe {
+            debuginfo::LLVMDIBuilderCreateLexicalBlockFile(builder, function, files[file as usize], 0)
+        });
+        unsafe {
+            let place =
+                debuginfo::LLVMDIBuilderCreateDebugLocation(ir.ctx(), line, column, scope, null_mut());
+            core::LLVMSetCurrentDebugLocation2(ir.builder.as_mut_ptr(), place);
+        }
+    }
+
+    /// The kernel ends.
+    pub fn leave(&mut self, ir: &Ir<'_>) {
+        self.function = None;
+        unsafe { core::LLVMSetCurrentDebugLocation2(ir.builder.as_mut_ptr(), null_mut()) };
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        unsafe {
+            debuginfo::LLVMDIBuilderFinalize(self.builder);
+            debuginfo::LLVMDisposeDIBuilder(self.builder);
+        }
+    }
+}

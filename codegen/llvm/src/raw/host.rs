@@ -1,0 +1,64 @@
+//! What LLVM says to its host: diagnostics and fatal errors.
+
+use inkwell::context::Context;
+use inkwell::llvm_sys::prelude::LLVMDiagnosticInfoRef;
+use inkwell::llvm_sys::{LLVMDiagnosticSeverity, core, error_handling};
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Once;
+
+/// Collects the errors LLVM reports through a context, which would else be printed, or end the process.
+pub(crate) struct Diagnostics<'c> {
+    context: &'c Context,
+    /// Boxed: LLVM keeps its address.
+    errors: Box<RefCell<Vec<String>>>,
+}
+
+extern "C" fn collect(info: LLVMDiagnosticInfoRef, errors: *mut c_void) {
+    unsafe {
+        if core::LLVMGetDiagInfoSeverity(info) != LLVMDiagnosticSeverity::LLVMDSError {
+            return;
+        }
+        let text = core::LLVMGetDiagInfoDescription(info);
+        let message = CStr::from_ptr(text).to_string_lossy().into_owned();
+        core::LLVMDisposeMessage(text);
+        if let Ok(mut errors) = (*errors.cast::<RefCell<Vec<String>>>()).try_borrow_mut() {
+            errors.push(message);
+        }
+    }
+}
+
+impl<'c> Diagnostics<'c> {
+    pub fn collect(context: &'c Context) -> Diagnostics<'c> {
+        let errors = Box::new(RefCell::new(Vec::new()));
+        let at = std::ptr::from_ref(&*errors).cast_mut().cast();
+        unsafe { core::LLVMContextSetDiagnosticHandler(context.raw(), Some(collect), at) };
+        Diagnostics { context, errors }
+    }
+
+    /// What was reported since the last call.
+    pub fn take(&self) -> Vec<String> {
+        self.errors.take()
+    }
+}
+
+impl Drop for Diagnostics<'_> {
+    fn drop(&mut self) {
+        unsafe {
+            core::LLVMContextSetDiagnosticHandler(self.context.raw(), None, std::ptr::null_mut());
+        }
+    }
+}
+
+extern "C" fn fatal(reason: *const c_char) {
+    let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
+    eprintln!(
+        "weft: LLVM cannot go on: {reason}\nThis is a bug in warpweft, not in the kernel: please report it with the kernel's text."
+    );
+}
+
+/// LLVM ends the process on an error of its own making: then at least say what to do.
+pub(crate) fn on_fatal_error() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| unsafe { error_handling::LLVMInstallFatalErrorHandler(Some(fatal)) });
+}

@@ -1,0 +1,250 @@
+//! Instructions on values, and control flow.
+
+use super::{Bb, Func, Ir, Ty, Val, c_string, count};
+use inkwell::llvm_sys::core;
+use inkwell::llvm_sys::prelude::LLVMValueRef;
+use std::marker::PhantomData;
+
+pub(crate) use inkwell::llvm_sys::LLVMIntPredicate as IntIs;
+pub(crate) use inkwell::llvm_sys::LLVMOpcode as Cast;
+pub(crate) use inkwell::llvm_sys::LLVMRealPredicate as FloatIs;
+
+/// LLVM numbers what has no name.
+const UNNAMED: *const std::ffi::c_char = c"".as_ptr();
+
+/// One method an instruction.
+macro_rules! instructions {
+    ($($(#[$meta:meta])* $name:ident($($arg:ident),+) = $build:ident;)*) => {
+        impl<'c> Ir<'c> {
+            $($(#[$meta])* pub fn $name(&self, $($arg: Val<'c>),+) -> Val<'c> {
+                self.val(unsafe { core::$build(self.builder.as_mut_ptr(), $($arg.0),+, UNNAMED) })
+            })*
+        }
+    };
+}
+
+instructions! {
+    add(a, b) = LLVMBuildAdd;
+    sub(a, b) = LLVMBuildSub;
+    mul(a, b) = LLVMBuildMul;
+    /// Undefined where `b` is 0 or the quotient overflows.
+    sdiv(a, b) = LLVMBuildSDiv;
+    /// Undefined where `b` is 0.
+    udiv(a, b) = LLVMBuildUDiv;
+    /// Undefined where `b` is 0 or the quotient overflows.
+    srem(a, b) = LLVMBuildSRem;
+    /// Undefined where `b` is 0.
+    urem(a, b) = LLVMBuildURem;
+    and(a, b) = LLVMBuildAnd;
+    or(a, b) = LLVMBuildOr;
+    xor(a, b) = LLVMBuildXor;
+    /// Poison where `b` is the width or more.
+    shl(a, b) = LLVMBuildShl;
+    /// Poison where `b` is the width or more.
+    ashr(a, b) = LLVMBuildAShr;
+    /// Poison where `b` is the width or more.
+    lshr(a, b) = LLVMBuildLShr;
+    not(a) = LLVMBuildNot;
+    neg(a) = LLVMBuildNeg;
+    fadd(a, b) = LLVMBuildFAdd;
+    fsub(a, b) = LLVMBuildFSub;
+    fmul(a, b) = LLVMBuildFMul;
+    fdiv(a, b) = LLVMBuildFDiv;
+    fneg(a) = LLVMBuildFNeg;
+    select(c, a, b) = LLVMBuildSelect;
+    extract_element(vector, lane) = LLVMBuildExtractElement;
+    insert_element(vector, elem, lane) = LLVMBuildInsertElement;
+}
+
+impl<'c> Ir<'c> {
+    fn at(&self) -> inkwell::llvm_sys::prelude::LLVMBuilderRef {
+        self.builder.as_mut_ptr()
+    }
+
+    pub fn icmp(&self, is: IntIs, a: Val<'c>, b: Val<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildICmp(self.at(), is, a.0, b.0, UNNAMED) })
+    }
+
+    pub fn fcmp(&self, is: FloatIs, a: Val<'c>, b: Val<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildFCmp(self.at(), is, a.0, b.0, UNNAMED) })
+    }
+
+    /// `a` itself where it has the type already.
+    pub fn cast(&self, cast: Cast, a: Val<'c>, to: Ty<'c>) -> Val<'c> {
+        if a.ty() == to {
+            return a;
+        }
+        self.val(unsafe { core::LLVMBuildCast(self.at(), cast, a.0, to.0, UNNAMED) })
+    }
+
+    pub fn bitcast(&self, a: Val<'c>, to: Ty<'c>) -> Val<'c> {
+        self.cast(Cast::LLVMBitCast, a, to)
+    }
+
+    /// `a + b`, which does not overflow (as signed numbers).
+    pub fn add_nsw(&self, a: Val<'c>, b: Val<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildNSWAdd(self.at(), a.0, b.0, UNNAMED) })
+    }
+
+    /// Field `index` of a struct.
+    pub fn field(&self, a: Val<'c>, index: u32) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildExtractValue(self.at(), a.0, index, UNNAMED) })
+    }
+
+    /// The lanes of a vector; a scalar is its own only lane.
+    pub fn lanes(&self, a: Val<'c>) -> Vec<Val<'c>> {
+        match a.ty().lanes() {
+            Some(n) => (0..n).map(|i| self.lane(a, i)).collect(),
+            None => vec![a],
+        }
+    }
+
+    /// Lane `i` of a vector.
+    pub fn lane(&self, a: Val<'c>, i: u32) -> Val<'c> {
+        self.extract_element(a, self.constant(self.int(32), i64::from(i)))
+    }
+
+    /// A vector of scalars of one type.
+    pub fn pack(&self, lanes: &[Val<'c>], ty: Ty<'c>) -> Val<'c> {
+        let mut out = self.poison(ty);
+        for (i, lane) in (0i64..).zip(lanes) {
+            out = self.insert_element(out, *lane, self.constant(self.int(32), i));
+        }
+        out
+    }
+
+    /// Lanes of `a` in the order of `mask`.
+    pub fn shuffle(&self, a: Val<'c>, mask: &[u32]) -> Val<'c> {
+        let index = self.int(32);
+        let mut mask: Vec<_> = mask.iter().map(|i| self.constant(index, i64::from(*i)).0).collect();
+        unsafe {
+            let mask = core::LLVMConstVector(mask.as_mut_ptr(), count(&mask));
+            let none = core::LLVMGetPoison(core::LLVMTypeOf(a.0));
+            self.val(core::LLVMBuildShuffleVector(self.at(), a.0, none, mask, UNNAMED))
+        }
+    }
+
+    /// `a` in every lane of a vector.
+    pub fn splat(&self, a: Val<'c>, ty: Ty<'c>) -> Val<'c> {
+        let one = self.insert_element(self.poison(ty), a, self.constant(self.int(32), 0));
+        self.shuffle(one, &vec![0; ty.lanes().unwrap_or(1) as usize])
+    }
+
+    // ---- calls ------------------------------------------------------------------------------------------
+
+    pub fn call(&self, f: Func<'c>, args: &[Val<'c>]) -> Val<'c> {
+        let mut args: Vec<LLVMValueRef> = args.iter().map(|a| a.0).collect();
+        let (at, n) = (args.as_mut_ptr(), count(&args));
+        self.val(unsafe { core::LLVMBuildCall2(self.at(), f.ty.0, f.value.0, at, n, UNNAMED) })
+    }
+
+    /// Calls an intrinsic, overloaded on `types`. `None` where this LLVM has none of the name.
+    pub fn intrinsic(&self, name: &str, types: &[Ty<'c>], args: &[Val<'c>]) -> Option<Val<'c>> {
+        let mut types: Vec<_> = types.iter().map(|t| t.0).collect();
+        let f = unsafe {
+            let id = core::LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len());
+            if id == 0 {
+                return None;
+            }
+            let value = core::LLVMGetIntrinsicDeclaration(self.module(), id, types.as_mut_ptr(), types.len());
+            let ty = core::LLVMIntrinsicGetType(self.ctx(), id, types.as_mut_ptr(), types.len());
+            Func { value: self.val(value), ty: self.ty(ty) }
+        };
+        Some(self.call(f, args))
+    }
+
+    /// The result of a call lies in `lo..hi`.
+    pub fn in_range(&self, call: Val<'c>, bits: u32, lo: u64, hi: u64) {
+        const RETURN: u32 = 0;
+        unsafe {
+            let kind = core::LLVMGetEnumAttributeKindForName(c"range".as_ptr(), 5);
+            let range = core::LLVMCreateConstantRangeAttribute(self.ctx(), kind, bits, &lo, &hi);
+            core::LLVMAddCallSiteAttribute(call.0, RETURN, range);
+        }
+    }
+
+    /// Inline assembly that is kept where it is. Several results make a struct.
+    pub fn asm(&self, text: &str, constraints: &str, results: &[Ty<'c>], args: &[Val<'c>]) -> Val<'c> {
+        let result = match results {
+            [] => self.void(),
+            [one] => *one,
+            _ => self.structure(results),
+        };
+        let params: Vec<_> = args.iter().map(|a| a.ty()).collect();
+        let ty = self.function(result, &params);
+        let dialect = inkwell::llvm_sys::LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
+        let value = unsafe {
+            let (text, constraints) =
+                ((text.as_ptr().cast(), text.len()), (constraints.as_ptr().cast(), constraints.len()));
+            core::LLVMGetInlineAsm(ty.0, text.0, text.1, constraints.0, constraints.1, 1, 0, dialect, 0)
+        };
+        self.call(Func { value: self.val(value), ty }, args)
+    }
+
+    // ---- control flow -----------------------------------------------------------------------------------
+
+    pub fn block(&self, f: Func<'c>, name: &str) -> Bb<'c> {
+        let name = c_string(name);
+        Bb(unsafe { core::LLVMAppendBasicBlockInContext(self.ctx(), f.value.0, name.as_ptr()) }, PhantomData)
+    }
+
+    /// Goes on at the end of a block.
+    pub fn go(&self, block: Bb<'c>) {
+        unsafe { core::LLVMPositionBuilderAtEnd(self.at(), block.0) };
+    }
+
+    /// The block that instructions are added to.
+    pub fn here(&self) -> Bb<'c> {
+        Bb(unsafe { core::LLVMGetInsertBlock(self.at()) }, PhantomData)
+    }
+
+    pub fn jump(&self, to: Bb<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildBr(self.at(), to.0) })
+    }
+
+    pub fn branch(&self, cond: Val<'c>, then: Bb<'c>, otherwise: Bb<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildCondBr(self.at(), cond.0, then.0, otherwise.0) })
+    }
+
+    pub fn ret(&self) {
+        unsafe { core::LLVMBuildRetVoid(self.at()) };
+    }
+
+    /// An empty phi.
+    pub fn phi(&self, ty: Ty<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildPhi(self.at(), ty.0, UNNAMED) })
+    }
+
+    /// What a phi is when control comes from `block`.
+    pub fn incoming(&self, phi: Val<'c>, value: Val<'c>, block: Bb<'c>) {
+        let (mut value, mut block) = (value.0, block.0);
+        unsafe { core::LLVMAddIncoming(phi.0, &mut value, &mut block, 1) };
+    }
+
+    /// Marks the branch back to a loop's head: how many rounds to unroll (1: none, 0: all).
+    pub fn unroll(&self, latch: Val<'c>, rounds: u32) {
+        use inkwell::llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
+        let ctx = self.ctx();
+        let string = |s: &str| unsafe { core::LLVMMDStringInContext2(ctx, s.as_ptr().cast(), s.len()) };
+        let node = |items: &mut [inkwell::llvm_sys::prelude::LLVMMetadataRef]| unsafe {
+            core::LLVMMDNodeInContext2(ctx, items.as_mut_ptr(), items.len())
+        };
+        let hint = match rounds {
+            0 => node(&mut [string("llvm.loop.unroll.full")]),
+            1 => node(&mut [string("llvm.loop.unroll.disable")]),
+            n => {
+                let n = self.constant(self.int(32), i64::from(n));
+                let n = unsafe { core::LLVMValueAsMetadata(n.0) };
+                node(&mut [string("llvm.loop.unroll.count"), n])
+            }
+        };
+        unsafe {
+            // A loop's node is told from others by naming itself first.
+            let own = LLVMTemporaryMDNode(ctx, std::ptr::null_mut(), 0);
+            let id = node(&mut [own, hint]);
+            LLVMMetadataReplaceAllUsesWith(own, id);
+            let kind = core::LLVMGetMDKindIDInContext(ctx, c"llvm.loop".as_ptr(), 9);
+            core::LLVMSetMetadata(latch.0, kind, core::LLVMMetadataAsValue(ctx, id));
+        }
+    }
+}

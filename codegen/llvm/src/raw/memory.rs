@@ -1,0 +1,131 @@
+//! Instructions that touch memory.
+
+use super::{Func, Ir, SHARED, Ty, Val};
+use inkwell::llvm_sys::{LLVMAtomicOrdering, core};
+use weft_ir::{Scope, Sem};
+
+pub(crate) use inkwell::llvm_sys::LLVMAtomicRMWBinOp as Rmw;
+
+/// Memory order and scope of a strong access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Order {
+    pub sem: Sem,
+    pub scope: Scope,
+}
+
+fn ordering(sem: Sem) -> LLVMAtomicOrdering {
+    use LLVMAtomicOrdering as O;
+    match sem {
+        Sem::Weak => O::LLVMAtomicOrderingNotAtomic,
+        Sem::Relaxed => O::LLVMAtomicOrderingMonotonic,
+        Sem::Acquire => O::LLVMAtomicOrderingAcquire,
+        Sem::Release => O::LLVMAtomicOrderingRelease,
+        Sem::AcqRel => O::LLVMAtomicOrderingAcquireRelease,
+        Sem::SeqCst => O::LLVMAtomicOrderingSequentiallyConsistent,
+    }
+}
+
+impl<'c> Ir<'c> {
+    fn scope(&self, scope: Scope) -> u32 {
+        self.scopes[scope as usize]
+    }
+
+    /// `align` in bytes.
+    pub fn load(&self, ty: Ty<'c>, at: Val<'c>, align: u32) -> Val<'c> {
+        unsafe {
+            let v = core::LLVMBuildLoad2(self.builder.as_mut_ptr(), ty.0, at.0, c"".as_ptr());
+            core::LLVMSetAlignment(v, align);
+            self.val(v)
+        }
+    }
+
+    /// `align` in bytes.
+    pub fn store(&self, value: Val<'c>, at: Val<'c>, align: u32) -> Val<'c> {
+        unsafe {
+            let v = core::LLVMBuildStore(self.builder.as_mut_ptr(), value.0, at.0);
+            core::LLVMSetAlignment(v, align);
+            self.val(v)
+        }
+    }
+
+    /// Makes a load or store strong; its type is then an integer or float of at most 64 bits.
+    pub fn strong(&self, access: Val<'c>, order: Order) {
+        if order.sem != Sem::Weak {
+            unsafe {
+                core::LLVMSetOrdering(access.0, ordering(order.sem));
+                core::LLVMSetAtomicSyncScopeID(access.0, self.scope(order.scope));
+            }
+        }
+    }
+
+    /// Read-modify-write. LLVM 22 prints it relaxed at GPU scope, whatever was asked: fit for shared memory only.
+    pub fn rmw(&self, op: Rmw, at: Val<'c>, value: Val<'c>) -> Val<'c> {
+        debug_assert_eq!(at.ty(), self.pointer(SHARED));
+        let (order, scope) = (ordering(Sem::Relaxed), self.scope(Scope::Gpu));
+        let at = (self.builder.as_mut_ptr(), at.0);
+        self.val(unsafe { core::LLVMBuildAtomicRMWSyncScope(at.0, op, at.1, value.0, order, scope) })
+    }
+
+    /// Compare and swap of integers. Result: the old value.
+    pub fn cmpxchg(&self, at: Val<'c>, expected: Val<'c>, value: Val<'c>, order: Order) -> Val<'c> {
+        // What a failed one orders is at most what LLVM allows beside `order`: no release.
+        let failure = match order.sem {
+            Sem::Acquire | Sem::AcqRel => Sem::Acquire,
+            _ => Sem::Relaxed,
+        };
+        let pair = unsafe {
+            core::LLVMBuildAtomicCmpXchgSyncScope(
+                self.builder.as_mut_ptr(),
+                at.0,
+                expected.0,
+                value.0,
+                ordering(order.sem),
+                ordering(failure),
+                self.scope(order.scope),
+            )
+        };
+        self.field(self.val(pair), 0)
+    }
+
+    pub fn fence(&self, order: Order) {
+        let (at, scope) = (self.builder.as_mut_ptr(), self.scope(order.scope));
+        unsafe { core::LLVMBuildFenceSyncScope(at, ordering(order.sem), scope, c"".as_ptr()) };
+    }
+
+    /// A variable of the thread.
+    pub fn alloca(&self, ty: Ty<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildAlloca(self.builder.as_mut_ptr(), ty.0, c"".as_ptr()) })
+    }
+
+    /// A variable of the thread, made once however often control comes here.
+    pub fn alloca_at_entry(&self, f: Func<'c>, ty: Ty<'c>) -> Val<'c> {
+        unsafe {
+            let here = core::LLVMGetInsertBlock(self.builder.as_mut_ptr());
+            let entry = core::LLVMGetEntryBasicBlock(f.value.0);
+            let first = core::LLVMGetFirstInstruction(entry);
+            if !first.is_null() {
+                core::LLVMPositionBuilderBefore(self.builder.as_mut_ptr(), first);
+            }
+            let made = self.alloca(ty);
+            core::LLVMPositionBuilderAtEnd(self.builder.as_mut_ptr(), here);
+            made
+        }
+    }
+
+    /// Reads a variable of the thread, at its type's own alignment.
+    pub fn get(&self, ty: Ty<'c>, local: Val<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMBuildLoad2(self.builder.as_mut_ptr(), ty.0, local.0, c"".as_ptr()) })
+    }
+
+    /// Writes a variable of the thread.
+    pub fn set(&self, value: Val<'c>, local: Val<'c>) {
+        unsafe { core::LLVMBuildStore(self.builder.as_mut_ptr(), value.0, local.0) };
+    }
+
+    /// The address `bytes` on.
+    pub fn offset(&self, at: Val<'c>, bytes: Val<'c>) -> Val<'c> {
+        let mut index = bytes.0;
+        let (b, i8) = (self.builder.as_mut_ptr(), self.int(8));
+        self.val(unsafe { core::LLVMBuildGEP2(b, i8.0, at.0, &mut index, 1, c"".as_ptr()) })
+    }
+}

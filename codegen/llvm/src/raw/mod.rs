@@ -1,0 +1,288 @@
+//! The thin layer over LLVM's C API: types, values and constants. The only folder with unsafe code.
+//!
+//! inkwell owns what must be freed (context, module, builder, target machine). Its values have one Rust type for
+//! each kind of LLVM type; here an operand is a scalar or a vector, of any element, chosen at run time, so values
+//! are one type, [`Val`]. Operand types are not checked: this module's callers lower verified IR, whose typing
+//! rules imply LLVM's, and the tests run LLVM's own verifier on everything they lower.
+#![expect(unsafe_code, reason = "LLVM's interface is C")]
+
+mod debug;
+mod host;
+mod inst;
+mod memory;
+
+pub(crate) use debug::Lines;
+pub(crate) use host::{Diagnostics, on_fatal_error};
+pub(crate) use inst::{Cast, FloatIs, IntIs};
+pub(crate) use memory::{Order, Rmw};
+
+use inkwell::builder::Builder;
+use inkwell::context::Context;
+use inkwell::llvm_sys::core;
+use inkwell::llvm_sys::prelude::{
+    LLVMBasicBlockRef, LLVMContextRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef,
+};
+use inkwell::module::Module;
+use std::ffi::CString;
+use std::marker::PhantomData;
+use weft_ir::{Scalar, Scope, Space};
+
+/// A type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ty<'c>(LLVMTypeRef, PhantomData<&'c Context>);
+
+/// A value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Val<'c>(LLVMValueRef, PhantomData<&'c Context>);
+
+/// A basic block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bb<'c>(LLVMBasicBlockRef, PhantomData<&'c Context>);
+
+/// A function with its type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Func<'c> {
+    value: Val<'c>,
+    ty: Ty<'c>,
+}
+
+/// A module, and the place in it where instructions go.
+pub(crate) struct Ir<'c> {
+    context: &'c Context,
+    module: Module<'c>,
+    builder: Builder<'c>,
+    /// LLVM's numbers for sync scopes, in the order of [`Scope::ALL`].
+    scopes: [u32; 4],
+}
+
+/// LLVM's name for a scope on NVPTX.
+fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Cta => "block",
+        Scope::Cluster => "cluster",
+        Scope::Gpu => "device",
+        Scope::Sys => "",
+    }
+}
+
+/// NVPTX's address space.
+pub(crate) fn address_space(space: Space) -> u32 {
+    match space {
+        Space::Shared => SHARED,
+        _ => GLOBAL,
+    }
+}
+
+/// Global memory.
+pub(crate) const GLOBAL: u32 = 1;
+/// Shared memory.
+pub(crate) const SHARED: u32 = 3;
+/// Addresses of any memory.
+pub(crate) const GENERIC: u32 = 0;
+
+/// A name without NUL; what follows one is left out (LLVM's names are for people).
+fn c_string(text: &str) -> CString {
+    CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
+}
+
+/// A count as LLVM wants it.
+fn count<T>(items: &[T]) -> u32 {
+    u32::try_from(items.len()).unwrap_or(u32::MAX)
+}
+
+impl<'c> Ir<'c> {
+    pub fn new(context: &'c Context) -> Ir<'c> {
+        let scopes = [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys].map(|scope| {
+            let name = scope_name(scope);
+            unsafe { core::LLVMGetSyncScopeID(context.raw(), name.as_ptr().cast(), name.len()) }
+        });
+        Ir { context, module: context.create_module("weft"), builder: context.create_builder(), scopes }
+    }
+
+    /// The module.
+    pub fn finished(&self) -> &Module<'c> {
+        &self.module
+    }
+
+    fn ctx(&self) -> LLVMContextRef {
+        self.context.raw()
+    }
+
+    fn module(&self) -> LLVMModuleRef {
+        self.module.as_mut_ptr()
+    }
+
+    fn ty(&self, raw: LLVMTypeRef) -> Ty<'c> {
+        Ty(raw, PhantomData)
+    }
+
+    fn val(&self, raw: LLVMValueRef) -> Val<'c> {
+        Val(raw, PhantomData)
+    }
+
+    // ---- types ------------------------------------------------------------------------------------------
+
+    pub fn void(&self) -> Ty<'c> {
+        self.ty(unsafe { core::LLVMVoidTypeInContext(self.ctx()) })
+    }
+
+    pub fn int(&self, bits: u32) -> Ty<'c> {
+        self.ty(unsafe { core::LLVMIntTypeInContext(self.ctx(), bits) })
+    }
+
+    /// The type of an element in registers: fp8 is carried as `i8`, `bool` is `i1`.
+    pub fn scalar(&self, s: Scalar) -> Ty<'c> {
+        let ctx = self.ctx();
+        self.ty(unsafe {
+            match s {
+                Scalar::F16 => core::LLVMHalfTypeInContext(ctx),
+                Scalar::BF16 => core::LLVMBFloatTypeInContext(ctx),
+                Scalar::F32 => core::LLVMFloatTypeInContext(ctx),
+                Scalar::F64 => core::LLVMDoubleTypeInContext(ctx),
+                Scalar::Bool => return self.int(1),
+                _ => return self.int(s.bits()),
+            }
+        })
+    }
+
+    pub fn vector(&self, elem: Ty<'c>, lanes: u32) -> Ty<'c> {
+        self.ty(unsafe { core::LLVMVectorType(elem.0, lanes) })
+    }
+
+    pub fn array(&self, elem: Ty<'c>, len: u64) -> Ty<'c> {
+        self.ty(unsafe { core::LLVMArrayType2(elem.0, len) })
+    }
+
+    pub fn pointer(&self, space: u32) -> Ty<'c> {
+        self.ty(unsafe { core::LLVMPointerTypeInContext(self.ctx(), space) })
+    }
+
+    pub fn structure(&self, fields: &[Ty<'c>]) -> Ty<'c> {
+        let mut fields: Vec<_> = fields.iter().map(|t| t.0).collect();
+        let n = count(&fields);
+        self.ty(unsafe { core::LLVMStructTypeInContext(self.ctx(), fields.as_mut_ptr(), n, 0) })
+    }
+
+    pub fn function(&self, result: Ty<'c>, params: &[Ty<'c>]) -> Ty<'c> {
+        let mut params: Vec<_> = params.iter().map(|t| t.0).collect();
+        self.ty(unsafe { core::LLVMFunctionType(result.0, params.as_mut_ptr(), count(&params), 0) })
+    }
+
+    // ---- constants --------------------------------------------------------------------------------------
+
+    /// The low bits of `n`; of vectors, in all lanes.
+    pub fn constant(&self, ty: Ty<'c>, n: i64) -> Val<'c> {
+        self.in_all_lanes(ty, |elem| {
+            let bits = unsafe { core::LLVMGetIntTypeWidth(elem) };
+            let mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+            unsafe { core::LLVMConstInt(elem, n.cast_unsigned() & mask, 0) }
+        })
+    }
+
+    /// `x` rounded to the type; of vectors, in all lanes.
+    pub fn real(&self, ty: Ty<'c>, x: f64) -> Val<'c> {
+        self.in_all_lanes(ty, |elem| unsafe { core::LLVMConstReal(elem, x) })
+    }
+
+    fn in_all_lanes(&self, ty: Ty<'c>, one: impl FnOnce(LLVMTypeRef) -> LLVMValueRef) -> Val<'c> {
+        match ty.lanes() {
+            Some(n) => {
+                let mut lanes = vec![one(ty.elem().0); n as usize];
+                self.val(unsafe { core::LLVMConstVector(lanes.as_mut_ptr(), n) })
+            }
+            None => self.val(one(ty.0)),
+        }
+    }
+
+    pub fn zero(&self, ty: Ty<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMConstNull(ty.0) })
+    }
+
+    /// A value that nobody reads.
+    pub fn poison(&self, ty: Ty<'c>) -> Val<'c> {
+        self.val(unsafe { core::LLVMGetPoison(ty.0) })
+    }
+
+    // ---- functions and globals --------------------------------------------------------------------------
+
+    /// A kernel. Attributes are (name, value).
+    pub fn kernel(&self, name: &str, params: &[Ty<'c>], attributes: &[(&str, &str)]) -> Func<'c> {
+        const PTX_KERNEL: u32 = 71; // llvm::CallingConv::PTX_Kernel
+        let f = self.declare(name, self.void(), params);
+        unsafe { core::LLVMSetFunctionCallConv(f.value.0, PTX_KERNEL) };
+        for (key, value) in attributes {
+            let (key, value) = (c_string(key), c_string(value));
+            unsafe { core::LLVMAddTargetDependentFunctionAttr(f.value.0, key.as_ptr(), value.as_ptr()) };
+        }
+        f
+    }
+
+    /// A function defined elsewhere, or the one declared before.
+    pub fn declare(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Func<'c> {
+        let ty = self.function(result, params);
+        let name = c_string(name);
+        let old = unsafe { core::LLVMGetNamedFunction(self.module(), name.as_ptr()) };
+        let raw = if old.is_null() {
+            unsafe { core::LLVMAddFunction(self.module(), name.as_ptr(), ty.0) }
+        } else {
+            old
+        };
+        Func { value: self.val(raw), ty }
+    }
+
+    /// The address in parameter `index` is a multiple of `align`.
+    pub fn align_param(&self, f: Func<'c>, index: u32, align: u32) {
+        unsafe { core::LLVMSetParamAlignment(core::LLVMGetParam(f.value.0, index), align) };
+    }
+
+    pub fn param(&self, f: Func<'c>, index: u32) -> Val<'c> {
+        self.val(unsafe { core::LLVMGetParam(f.value.0, index) })
+    }
+
+    /// A variable of the module in an address space, with a first value (poison: none), seen by nobody else.
+    pub fn global(&self, name: &str, ty: Ty<'c>, space: u32, init: Val<'c>, align: u32) -> Val<'c> {
+        let name = c_string(name);
+        unsafe {
+            let g = core::LLVMAddGlobalInAddressSpace(self.module(), ty.0, name.as_ptr(), space);
+            core::LLVMSetInitializer(g, init.0);
+            core::LLVMSetLinkage(g, inkwell::llvm_sys::LLVMLinkage::LLVMInternalLinkage);
+            core::LLVMSetAlignment(g, align);
+            self.val(g)
+        }
+    }
+
+    /// Bytes, as a constant.
+    pub fn bytes(&self, bytes: &[u8]) -> Val<'c> {
+        let (at, n) = (bytes.as_ptr().cast(), bytes.len());
+        self.val(unsafe { core::LLVMConstStringInContext2(self.ctx(), at, n, 1) })
+    }
+}
+
+impl<'c> Ty<'c> {
+    /// Lanes of a vector.
+    pub fn lanes(self) -> Option<u32> {
+        use inkwell::llvm_sys::LLVMTypeKind::LLVMVectorTypeKind;
+        unsafe {
+            (core::LLVMGetTypeKind(self.0) == LLVMVectorTypeKind).then(|| core::LLVMGetVectorSize(self.0))
+        }
+    }
+
+    /// The type of one lane; a scalar's own.
+    pub fn elem(self) -> Ty<'c> {
+        match self.lanes() {
+            Some(_) => Ty(unsafe { core::LLVMGetElementType(self.0) }, PhantomData),
+            None => self,
+        }
+    }
+
+    /// Whether it is an address.
+    pub fn is_pointer(self) -> bool {
+        unsafe { core::LLVMGetTypeKind(self.0) == inkwell::llvm_sys::LLVMTypeKind::LLVMPointerTypeKind }
+    }
+}
+
+impl<'c> Val<'c> {
+    pub fn ty(self) -> Ty<'c> {
+        Ty(unsafe { core::LLVMTypeOf(self.0) }, PhantomData)
+    }
+}

@@ -1,5 +1,7 @@
 //! docs/language.md and the example kernels say what the parser does.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::path::{Path, PathBuf};
 use weft_lang::codes::syntax::EXPECTED_NAME;
 use weft_lang::parse;

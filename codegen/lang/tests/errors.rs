@@ -1,5 +1,7 @@
 //! Every syntax error: its code on its example, and how it reads.
 
+#![expect(clippy::expect_used, reason = "helpers of tests")]
+
 use weft_ir::diag::Diagnostic;
 use weft_lang::codes::{explain, syntax};
 use weft_lang::render::{Color, render};

@@ -1,5 +1,7 @@
 //! What texts mean: the shape of their trees.
 
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
 use weft_lang::ast::*;
 use weft_lang::print::print;
 use weft_lang::{parse, parse_expr};

@@ -1,5 +1,7 @@
 //! Whatever the input: no panic, no overflow of the stack, errors that lie inside the text.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::thread;

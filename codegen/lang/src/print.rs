@@ -1,7 +1,7 @@
 //! Syntax trees as text that parses back to them (comments are not in the tree, so they are lost).
 
 use crate::ast::*;
-use crate::parser::{ESCAPES, infix};
+use crate::parser::{ESCAPES, sign};
 use std::fmt::{self, Display, Formatter, Write};
 
 /// The text of a file, four spaces a level.
@@ -38,7 +38,7 @@ impl Display for UnOp {
 
 impl Display for BinOp {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(infix(*self).1)
+        f.write_str(sign(*self))
     }
 }
 

@@ -33,9 +33,9 @@ const LOOSEST: u8 = 1;
 const COMPARISON: u8 = 3;
 const ABOVE_COMPARISON: u8 = 4;
 
-/// How tightly an operator binds, and how it is written.
-pub(crate) fn infix(op: BinOp) -> (u8, &'static str) {
-    INFIX.iter().find(|row| row.1 == op).map_or((0, ""), |row| (row.2, row.0.text().unwrap_or_default()))
+/// How an operator is written.
+pub(crate) fn sign(op: BinOp) -> &'static str {
+    INFIX.iter().find(|row| row.1 == op).and_then(|row| row.0.text()).unwrap_or_default()
 }
 
 /// Any expression.

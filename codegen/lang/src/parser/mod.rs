@@ -9,7 +9,7 @@ mod items;
 mod stmts;
 mod types;
 
-pub(crate) use exprs::{ESCAPES, infix};
+pub(crate) use exprs::{ESCAPES, sign};
 
 use crate::ast::{Expr, File, Ident};
 use crate::codes::syntax as code;

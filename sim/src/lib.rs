@@ -1,1 +1,71 @@
-//! warpweft: sim.
+//! A PTX reader and a simulator of many processing elements (PEs).
+//!
+//! [`Module::parse`] reads PTX text as LLVM's NVPTX back end, or a person, writes it, and decodes it once to
+//! executable operations. A [`Machine`] has PEs with private memory and a symmetric heap; each PE sees its
+//! peers' heaps and its teams' multicast ranges at addresses of its own. [`Machine::launch`] runs one grid a PE,
+//! all at the same time, so that barriers in which kernels on several PEs spin make progress.
+//!
+//! ```
+//! use weft_sim::{Arg, Config, Launch, Machine, Module};
+//! let ptx = "
+//! .version 8.0 .target sm_90 .address_size 64
+//! .visible .entry fill(.param .u64 out, .param .u32 value) {
+//!     .reg .b32 %r<3>; .reg .b64 %rd<4>;
+//!     ld.param.b64 %rd1, [out];
+//!     ld.param.b32 %r1, [value];
+//!     mov.u32 %r2, %tid.x;
+//!     mul.wide.u32 %rd2, %r2, 4;
+//!     add.s64 %rd3, %rd1, %rd2;
+//!     st.global.b32 [%rd3], %r1;
+//!     ret;
+//! }";
+//! let module = Module::parse(ptx)?;
+//! let mut machine = Machine::new(Config::default())?;
+//! let out = machine.alloc(0, "out", 64 * 4, 16)?;
+//! let args = vec![Arg::U64(out), Arg::U32(7)];
+//! machine.launch(&module, "fill", &[Launch { pe: 0, grid: [1, 1, 1], block: [64, 1, 1], dynamic_shared: 0, args }])?;
+//! let mut bytes = [0; 4];
+//! machine.read(0, out + 63 * 4, &mut bytes)?;
+//! assert_eq!(u32::from_le_bytes(bytes), 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The machine model
+//!
+//! * A warp executes one instruction for all its active lanes at once, lanes in ascending order; memory is
+//!   sequentially consistent at this grain. Fences order what is ordered already.
+//! * Lanes of a warp may diverge and are scheduled independently; they reconverge where their program counters
+//!   meet. `.sync` instructions and barriers wait for the lanes they name.
+//! * Every CTA up to the number that fits the PE's SMs ([`Config::sms`]) is resident, and all resident warps of
+//!   all PEs take turns in an order drawn from [`Config::seed`].
+//! * `multimem.ld_reduce` reduces the members' elements in the order of the team's list. Without `.acc` each
+//!   step is rounded to the element type, with `.acc::f32` (or `.acc::f16`) to that type, and the result once
+//!   more. Hardware's order is unspecified: results that depend on it are not to be compared bit by bit.
+//! * Memory that nobody has written holds [`Config::poison`].
+//! * Approximate instructions (`ex2.approx`, `rcp.approx`, ...) are computed in double precision and rounded:
+//!   within the error the manual allows, not the bits of any hardware.
+//!
+//! Anything that is not simulated is an error at [`Module::parse`] that names the PTX line.
+
+mod decode;
+mod error;
+mod exec;
+mod isa;
+mod machine;
+mod memory;
+mod module;
+mod num;
+mod printf;
+mod ptx;
+mod stats;
+
+pub use error::{Place, PtxError, SimError, SourceLine};
+pub use machine::{Arg, Config, Launch, Machine};
+pub use memory::{Symmetric, Team};
+pub use module::{Kernel, Module, Param};
+pub use stats::{MulticastTraffic, OpcodeCount, Stats};
+
+/// The table of supported instructions as Markdown (the text of `docs/ptx-instructions.md`).
+pub fn instruction_table() -> String {
+    isa::docs::markdown()
+}

@@ -1,0 +1,233 @@
+//! Syntax tree to executable code: names become slots, instructions become operations, once.
+
+mod function;
+mod layout;
+
+pub(crate) use function::{Entity, FunctionBuilder, Width};
+
+use crate::error::PtxError;
+use crate::exec::access::Space;
+use crate::isa::site::Issue;
+use crate::module::{CallSite, Code, Constant, FunctionCode, Inst, Kernel, KernelCode, Param, Variable};
+use crate::ptx::{self, ast};
+use layout::{Size, size_of};
+use rustc_hash::FxHashMap;
+
+/// Most constants, labels, variables, ... of a module: the indices are 32 bits with some to spare.
+pub(crate) const MAX_ITEMS: usize = 1 << 30;
+/// Most bytes of one variable, and of all parameters of one kernel.
+pub(crate) const MAX_VARIABLE: u64 = 1 << 30;
+const MAX_PARAMS: u64 = 32764;
+
+/// Builds a module's code; function builders append to it.
+pub(crate) struct ModuleBuilder<'a> {
+    pub text: &'a str,
+    lines: LineIndex,
+    pub functions: Vec<FunctionCode>,
+    pub function_names: FxHashMap<&'a str, usize>,
+    pub insts: Vec<Inst>,
+    pub labels: Vec<u32>,
+    pub calls: Vec<CallSite>,
+    pub constants: Vec<Constant>,
+    constant_index: FxHashMap<Constant, u32>,
+    pub variables: Vec<Variable>,
+    pub variable_names: FxHashMap<&'a str, usize>,
+    pub locs: Vec<ast::Loc>,
+    mnemonics: Vec<String>,
+    mnemonic_index: FxHashMap<String, u32>,
+    /// For each function: variables it names, functions it calls.
+    pub uses: Vec<(Vec<usize>, Vec<usize>)>,
+}
+
+/// Byte offsets at which lines begin.
+struct LineIndex(Vec<u32>);
+
+impl LineIndex {
+    fn new(text: &str) -> Self {
+        let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i as u32 + 1);
+        LineIndex(std::iter::once(0).chain(starts).collect())
+    }
+
+    fn line(&self, at: ast::Offset) -> u32 {
+        self.0.partition_point(|&start| start <= at) as u32
+    }
+}
+
+impl<'a> ModuleBuilder<'a> {
+    pub(crate) fn error(&self, at: ast::Offset, issue: Issue) -> PtxError {
+        ptx::error_at(self.text, at, issue.code, issue.message, issue.help)
+    }
+
+    pub(crate) fn name_error(&self, at: ast::Offset, message: String) -> PtxError {
+        ptx::error_at(self.text, at, "P006", message, "")
+    }
+
+    pub(crate) fn line(&self, at: ast::Offset) -> u32 {
+        self.lines.line(at)
+    }
+
+    pub(crate) fn constant(&mut self, c: Constant) -> u32 {
+        let next = self.constants.len() as u32;
+        let index = *self.constant_index.entry(c).or_insert(next);
+        if index == next {
+            self.constants.push(c);
+        }
+        index
+    }
+
+    pub(crate) fn mnemonic(&mut self, text: String) -> u32 {
+        if let Some(&i) = self.mnemonic_index.get(&text) {
+            return i;
+        }
+        let i = self.mnemonics.len() as u32;
+        self.mnemonics.push(text.clone());
+        self.mnemonic_index.insert(text, i);
+        i
+    }
+
+    /// Adds a variable of module lifetime; returns its index.
+    pub(crate) fn declare(&mut self, v: &ast::Variable<'a>) -> Result<usize, PtxError> {
+        let Size { bytes, align, open } = size_of(self.text, v)?;
+        let space = match v.space {
+            "global" => Space::Global,
+            "const" => Space::Const,
+            _ => Space::Shared,
+        };
+        if v.is_extern && space != Space::Shared {
+            return Err(self.name_error(v.at, format!("`{}` is external and nothing defines it", v.name)));
+        }
+        if open && space != Space::Shared && v.init.is_empty() {
+            return Err(self.name_error(v.at, format!("`{}` has no size", v.name)));
+        }
+        let dynamic = open && space == Space::Shared;
+        let variable = Variable {
+            name: v.name.to_string(),
+            space,
+            size: if dynamic { 0 } else { bytes },
+            align,
+            dynamic,
+            init: Vec::new(),
+            relocations: Vec::new(),
+        };
+        self.variables.push(variable);
+        Ok(self.variables.len() - 1)
+    }
+}
+
+/// Decodes PTX text; `id` tells this module from others.
+pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
+    let ast = ptx::parse(text)?;
+    let mut m = ModuleBuilder {
+        text,
+        lines: LineIndex::new(text),
+        functions: Vec::new(),
+        function_names: FxHashMap::default(),
+        insts: Vec::new(),
+        labels: Vec::new(),
+        calls: Vec::new(),
+        constants: Vec::new(),
+        constant_index: FxHashMap::default(),
+        variables: Vec::new(),
+        variable_names: FxHashMap::default(),
+        locs: Vec::new(),
+        mnemonics: Vec::new(),
+        mnemonic_index: FxHashMap::default(),
+        uses: Vec::new(),
+    };
+    for v in &ast.variables {
+        let index = m.declare(v)?;
+        if m.variable_names.insert(v.name, index).is_some() {
+            return Err(m.name_error(v.at, format!("`{}` is declared twice", v.name)));
+        }
+    }
+    for (i, v) in ast.variables.iter().enumerate() {
+        layout::initialise(&mut m, i, v)?;
+    }
+    let bodies: Vec<&ast::Function<'_>> = ast.functions.iter().filter(|f| f.body.is_some()).collect();
+    for f in &bodies {
+        let index = m.functions.len();
+        if m.function_names.insert(f.name, index).is_some() {
+            return Err(m.name_error(f.at, format!("`{}` is defined twice", f.name)));
+        }
+        let code = layout::signature(text, f)?;
+        m.functions.push(code);
+        m.uses.push((Vec::new(), Vec::new()));
+    }
+    let declared: Vec<&str> = ast.functions.iter().filter(|f| f.body.is_none()).map(|f| f.name).collect();
+    for (index, f) in bodies.iter().enumerate() {
+        m = function::build(m, index, f, &declared)?;
+    }
+    let (mut kernels, mut kernel_code) = (Vec::new(), Vec::new());
+    for (index, f) in bodies.iter().enumerate().filter(|(_, f)| f.is_entry) {
+        let (kernel, code) = kernel(&m, index, f)?;
+        kernels.push(kernel);
+        kernel_code.push(code);
+    }
+    if [m.insts.len(), m.constants.len(), m.labels.len()].iter().any(|&n| n > MAX_ITEMS) {
+        return Err(ptx::error_at(text, 0, "P002", "the module is too large", ""));
+    }
+    Ok(Code {
+        id,
+        text: text.to_string(),
+        version: ast.version,
+        target: ast.target.to_string(),
+        files: ast.files,
+        kernels,
+        kernel_code,
+        functions: m.functions,
+        insts: m.insts,
+        labels: m.labels,
+        calls: m.calls,
+        constants: m.constants,
+        variables: m.variables,
+        locs: m.locs,
+        mnemonics: m.mnemonics,
+    })
+}
+
+/// Parameters, directives and shared memory of an entry.
+fn kernel(
+    m: &ModuleBuilder<'_>,
+    index: usize,
+    f: &ast::Function<'_>,
+) -> Result<(Kernel, KernelCode), PtxError> {
+    let mut params = Vec::new();
+    let mut end = 0;
+    for p in &f.params {
+        let Size { bytes, align, .. } = size_of(m.text, p)?;
+        let offset = u64::next_multiple_of(end, align);
+        end = offset.saturating_add(bytes);
+        if end > MAX_PARAMS {
+            let help = "a kernel has at most 32764 bytes of parameters";
+            return Err(ptx::error_at(m.text, p.at, "P002", "too many parameters", help));
+        }
+        params.push(Param {
+            name: p.name.to_string(),
+            offset: offset as usize,
+            size: bytes as usize,
+            align: align as usize,
+            is_pointer: p.is_pointer,
+        });
+    }
+    let shape = |name: &str| {
+        let (_, numbers) = f.directives.iter().find(|(n, _)| *n == name)?;
+        let n = |i: usize| numbers.get(i).map_or(1, |&v| u32::try_from(v).unwrap_or(u32::MAX));
+        Some([n(0), n(1), n(2)])
+    };
+    if shape("reqnctapercluster").is_some_and(|c| c != [1, 1, 1])
+        || f.directives.iter().any(|(n, _)| *n == "explicitcluster")
+    {
+        let help = "launch without a cluster, or with clusters of one CTA";
+        return Err(ptx::error_at(m.text, f.at, "P007", "thread-block clusters are not simulated yet", help));
+    }
+    let (shared, shared_bytes, dynamic_shared) = layout::shared(m, index, f)?;
+    let kernel = Kernel {
+        name: f.name.to_string(),
+        params,
+        reqntid: shape("reqntid"),
+        maxntid: shape("maxntid"),
+        shared_bytes,
+        dynamic_shared,
+    };
+    Ok((kernel, KernelCode { function: index, shared }))
+}

@@ -1,0 +1,138 @@
+//! What goes wrong: [`PtxError`] for text that cannot be read, [`SimError`] for programs that cannot go on.
+
+use std::fmt;
+
+/// PTX text that the reader rejects, with the place and what would have been right.
+///
+/// Codes: `P001` syntax, `P002` nesting or size beyond the reader's limits, `P003` unknown instruction,
+/// `P004` a modifier no form of the instruction has, `P005` operands, `P006` names, `P007` legal PTX that
+/// this simulator does not carry out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct PtxError {
+    /// Stable code, `P001`...
+    pub code: &'static str,
+    /// Line of the PTX text, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// What is wrong.
+    pub message: String,
+    /// What was expected or what to do; may be empty.
+    pub help: String,
+    /// The line itself, shortened if it is very long.
+    pub text: String,
+}
+
+impl fmt::Display for PtxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "error[{}]: {}\n  --> PTX line {}, column {}",
+            self.code, self.message, self.line, self.column
+        )?;
+        if !self.text.is_empty() {
+            write!(f, "\n   | {}", self.text)?;
+        }
+        if !self.help.is_empty() {
+            write!(f, "\n   = help: {}", self.help)?;
+        }
+        Ok(())
+    }
+}
+
+/// A place in the source language, from the PTX's `.file` and `.loc` directives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceLine {
+    /// File name as `.file` gives it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1; 0 if unknown.
+    pub column: u32,
+}
+
+impl fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// Who was executing what when a [`SimError`] arose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Processing element.
+    pub pe: usize,
+    /// CTA in the grid (`%ctaid`).
+    pub cta: [u32; 3],
+    /// Thread in the CTA (`%tid`), if one thread is at fault.
+    pub thread: Option<[u32; 3]>,
+    /// Kernel that was launched.
+    pub kernel: String,
+    /// Line of the PTX text, from 1.
+    pub ptx_line: u32,
+    /// That line.
+    pub ptx_text: String,
+    /// Line in the source language, innermost first, followed by the lines it was inlined at.
+    pub source: Vec<SourceLine>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { pe, cta, thread, kernel, ptx_line, ptx_text, source } = self;
+        write!(f, "PE {pe}, CTA ({}, {}, {})", cta[0], cta[1], cta[2])?;
+        if let Some(t) = thread {
+            write!(f, ", thread ({}, {}, {})", t[0], t[1], t[2])?;
+        }
+        write!(f, " of `{kernel}`")?;
+        for (i, s) in source.iter().enumerate() {
+            write!(f, "{} {s}", if i == 0 { "\n  --> " } else { "\n      inlined at" })?;
+        }
+        write!(f, "\n  --> PTX line {ptx_line}: {ptx_text}")
+    }
+}
+
+/// A simulation that cannot go on, or a request to the machine that makes no sense.
+///
+/// Codes: `S001` bad request (arguments, sizes, names), `S002` invalid address, `S003` out of bounds,
+/// `S004` misaligned, `S005` multicast address misused, `S006` arithmetic (division by zero), `S007` barrier
+/// misuse or divergence, `S008` deadlock, `S009` step limit, `S010` trap or failed assertion, `S011` operands
+/// with undefined behaviour (lane masks, barrier numbers), `S012` memory limits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct SimError {
+    /// Stable code, `S001`...
+    pub code: &'static str,
+    /// What went wrong.
+    pub message: String,
+    /// What was expected or what to do; may be empty.
+    pub help: String,
+    /// Where; `None` for requests from the host.
+    pub at: Option<Box<Place>>,
+    /// Further lines, for example who waits for what in a deadlock.
+    pub notes: Vec<String>,
+}
+
+impl SimError {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        SimError { code, message: message.into(), help: help.into(), at: None, notes: Vec::new() }
+    }
+
+    pub(crate) fn request(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new("S001", message, help)
+    }
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code, self.message)?;
+        if let Some(at) = &self.at {
+            write!(f, "\n  at {at}")?;
+        }
+        for note in &self.notes {
+            write!(f, "\n  = {note}")?;
+        }
+        if !self.help.is_empty() {
+            write!(f, "\n  = help: {}", self.help)?;
+        }
+        Ok(())
+    }
+}

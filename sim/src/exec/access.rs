@@ -1,0 +1,223 @@
+//! Reading and writing of memory by lanes: state spaces, windows of generic addresses, bounds, alignment.
+
+use super::{Context, Fault, access_fault, fault};
+use crate::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Window};
+
+/// State space of an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    Generic,
+    Global,
+    Const,
+    Shared,
+    Local,
+    /// Parameters of the kernel.
+    Param,
+}
+
+impl Space {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Space::Generic => "generic",
+            Space::Global => "global",
+            Space::Const => "const",
+            Space::Shared => "shared",
+            Space::Local => "local",
+            Space::Param => "param",
+        }
+    }
+
+    /// Base of the space's window in generic addresses; 0 for global and const, whose addresses are generic.
+    pub(crate) fn window(self) -> u64 {
+        match self {
+            Space::Shared => SHARED_WINDOW,
+            Space::Local => LOCAL_WINDOW,
+            Space::Param => PARAM_WINDOW,
+            Space::Generic | Space::Global | Space::Const => 0,
+        }
+    }
+
+    /// The space a generic address points to, and the address in it.
+    #[inline]
+    pub(crate) fn of_generic(addr: u64) -> (Space, u64) {
+        match addr >> 32 {
+            1 => (Space::Shared, addr & 0xffff_ffff),
+            2 => (Space::Local, addr & 0xffff_ffff),
+            3 => (Space::Param, addr & 0xffff_ffff),
+            _ => (Space::Global, addr),
+        }
+    }
+}
+
+#[cold]
+fn misaligned(cx: &Context<'_>, space: Space, addr: u64, len: usize, lane: usize) -> Fault {
+    let place = match space {
+        Space::Global | Space::Const | Space::Generic => cx.memory.describe(cx.at.pe, addr),
+        _ => format!("{} address {addr:#x}", space.name()),
+    };
+    fault(
+        "S004",
+        lane,
+        format!("{len} bytes at {place} are not aligned to {len}"),
+        "an access must be aligned to its size, a vector to the size of the whole vector",
+    )
+}
+
+#[cold]
+fn outside(space: Space, addr: u64, len: usize, size: usize, lane: usize) -> Fault {
+    let help = match space {
+        Space::Shared => "check the index and the dynamic shared memory given at launch",
+        Space::Param => "the kernel's parameters end there",
+        _ => "check the index into the local array",
+    };
+    fault(
+        "S003",
+        lane,
+        format!("{len} bytes at {} offset {addr:#x} are out of bounds (size {size})", space.name()),
+        help,
+    )
+}
+
+/// The bytes `[addr, addr + len)` of a narrow space.
+#[inline]
+fn range(
+    space: Space,
+    addr: u64,
+    len: usize,
+    size: usize,
+    lane: usize,
+) -> Result<std::ops::Range<usize>, Fault> {
+    match usize::try_from(addr) {
+        Ok(at) if at <= size && size - at >= len => Ok(at..at + len),
+        _ => Err(outside(space, addr, len, size, lane)),
+    }
+}
+
+impl Context<'_> {
+    /// Resolves generic addresses and checks alignment to `len`, a power of two.
+    #[inline]
+    pub(crate) fn locate(
+        &self,
+        space: Space,
+        addr: u64,
+        len: usize,
+        lane: usize,
+    ) -> Result<(Space, u64), Fault> {
+        let (space, addr) = if space == Space::Generic { Space::of_generic(addr) } else { (space, addr) };
+        if addr & (len as u64 - 1) != 0 {
+            return Err(misaligned(self, space, addr, len, lane));
+        }
+        Ok((space, addr))
+    }
+
+    /// Moves `w` to the allocation that holds a global access.
+    #[inline]
+    pub(crate) fn seek(&self, w: &mut Window, addr: u64, len: usize, lane: usize) -> Result<(), Fault> {
+        if !w.holds(addr, len as u64) {
+            *w = self.memory.window(self.at.pe, addr, len as u64).map_err(|e| access_fault(lane, e))?;
+        }
+        Ok(())
+    }
+
+    /// Reads `out.len()` bytes (a power of two) for one lane. `w` remembers the allocation between lanes.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        space: Space,
+        addr: u64,
+        out: &mut [u8],
+        lane: usize,
+        w: &mut Window,
+    ) -> Result<(), Fault> {
+        let len = out.len();
+        let (space, addr) = self.locate(space, addr, len, lane)?;
+        match space {
+            Space::Global | Space::Const | Space::Generic => {
+                self.seek(w, addr, len, lane)?;
+                out.copy_from_slice(self.memory.bytes(w, addr, len));
+                self.memory.count_link(w.owner, self.at.pe, len);
+            }
+            Space::Shared => {
+                out.copy_from_slice(&self.shared[range(space, addr, len, self.shared.len(), lane)?])
+            }
+            Space::Param => {
+                out.copy_from_slice(&self.params[range(space, addr, len, self.params.len(), lane)?])
+            }
+            Space::Local => {
+                let memory = &self.locals.lanes[lane];
+                out.copy_from_slice(&memory[range(space, addr, len, memory.len(), lane)?]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `data` (its length a power of two) for one lane.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        space: Space,
+        addr: u64,
+        data: &[u8],
+        lane: usize,
+        w: &mut Window,
+    ) -> Result<(), Fault> {
+        let len = data.len();
+        let (space, addr) = self.locate(space, addr, len, lane)?;
+        let place = match space {
+            Space::Global | Space::Const | Space::Generic => {
+                self.seek(w, addr, len, lane)?;
+                self.memory.writable(self.at.pe, w, addr).map_err(|e| access_fault(lane, e))?;
+                self.memory.store(w, addr, data);
+                self.memory.count_link(self.at.pe, w.owner, len);
+                return Ok(());
+            }
+            Space::Param => {
+                let help = "kernel parameters are constant; copy them to a local variable";
+                return Err(fault("S002", lane, "store to a kernel parameter", help));
+            }
+            Space::Shared => {
+                let size = self.shared.len();
+                &mut self.shared[range(space, addr, len, size, lane)?]
+            }
+            Space::Local => {
+                let memory = &mut self.locals.lanes[lane];
+                let size = memory.len();
+                &mut memory[range(space, addr, len, size, lane)?]
+            }
+        };
+        if place != data {
+            place.copy_from_slice(data);
+            self.memory.changes += 1;
+        }
+        Ok(())
+    }
+
+    /// Remembers what the warp read last and tells whether it read the very same before: then it is waiting.
+    #[inline]
+    pub(crate) fn note_read(&mut self, space: Space, addr: u64, value: u64, bytes: usize) -> bool {
+        let (space, addr) = if space == Space::Generic { Space::of_generic(addr) } else { (space, addr) };
+        if !matches!(space, Space::Global | Space::Shared) {
+            return false;
+        }
+        let now = super::Poll {
+            pc: self.pc,
+            addr,
+            value,
+            bytes: bytes as u8,
+            shared: space == Space::Shared,
+            valid: true,
+        };
+        let same = *self.poll == now;
+        *self.poll = now;
+        same
+    }
+}
+
+/// Little-endian integer of up to 8 bytes.
+#[inline]
+pub(crate) fn from_le(bytes: &[u8]) -> u64 {
+    let mut b = [0; 8];
+    let n = bytes.len().min(8);
+    b[..n].copy_from_slice(&bytes[..n]);
+    u64::from_le_bytes(b)
+}

@@ -1,0 +1,89 @@
+//! CTA barriers (`bar`, `barrier`): 16 for each CTA.
+//!
+//! A barrier without a thread count completes when every thread of the CTA that has not exited has arrived;
+//! one with a count when so many threads have. Threads arrive by warps: an aligned arrival counts 32 even if
+//! lanes of the warp have exited or never existed, as on hardware; a non-aligned one by part of a warp counts
+//! its lanes. An exit can therefore complete a barrier without a count.
+
+use super::{Pred, Reg};
+
+/// Barriers of a CTA.
+pub(crate) const BARRIERS: usize = 16;
+
+/// How arriving threads take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sync,
+    /// Does not wait.
+    Arrive,
+    /// Waits for a reduction over the arriving threads' predicates.
+    Reduce {
+        op: Reduction,
+        votes: u32,
+        to: ReduceTo,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    And,
+    Or,
+    Popc,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReduceTo {
+    Pred(Pred),
+    Reg(Reg),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub id: u8,
+    /// Number of threads, a multiple of 32; `None` is all.
+    pub count: Option<u32>,
+    pub aligned: bool,
+    pub role: Role,
+}
+
+/// A barrier's state between completions.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Barrier {
+    /// Threads that arrived.
+    pub lanes: u32,
+    /// The same, aligned arrivals counted as 32.
+    pub padded: u32,
+    pub count: Option<u32>,
+    pub votes: u32,
+}
+
+impl Barrier {
+    /// Whether so many arrivals complete it, `live` threads of the CTA not having exited.
+    pub(crate) fn complete(&self, live: u32) -> bool {
+        self.lanes > 0
+            && match self.count {
+                Some(n) => self.padded >= n,
+                None => self.lanes >= live,
+            }
+    }
+
+    /// Adds an arrival of `lanes` threads; an error says what contradicts earlier arrivals.
+    pub(crate) fn arrive(&mut self, a: &Arrival, lanes: u32) -> Result<(), String> {
+        if self.lanes > 0 && self.count != a.count {
+            let text = |c: Option<u32>| c.map_or("all".to_string(), |n| n.to_string());
+            return Err(format!(
+                "barrier {} is waiting for {} threads, another arrives for {}",
+                a.id,
+                text(self.count),
+                text(a.count)
+            ));
+        }
+        self.count = a.count;
+        self.lanes += lanes;
+        self.padded += if a.aligned { 32 } else { lanes };
+        if let Role::Reduce { votes, .. } = a.role {
+            self.votes += votes.count_ones();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Execution: what an instruction sees ([`Context`]), what it answers ([`Flow`], [`Fault`]), and the machinery
+//! that runs warps.
+
+pub(crate) mod access;
+pub(crate) mod barrier;
+pub(crate) mod run;
+pub(crate) mod stall;
+pub(crate) mod warp;
+
+use crate::memory::{AccessError, Memory};
+use std::fmt::Write as _;
+
+/// Threads of a warp.
+pub(crate) const LANES: usize = 32;
+
+/// One register of a warp: a value for each lane, zero-extended to 64 bits.
+pub(crate) type Lanes = [u64; LANES];
+
+/// Register slot of the current frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reg(pub u32);
+
+/// Predicate slot of the current frame; a predicate is a bit for each lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pred(pub u32);
+
+/// Predicate slots that every frame has.
+impl Pred {
+    /// `CC.CF`, the carry of extended-precision arithmetic.
+    pub(crate) const CARRY: Pred = Pred(0);
+    /// Always false.
+    pub(crate) const FALSE: Pred = Pred(1);
+    /// Where unwanted results go.
+    pub(crate) const SINK: Pred = Pred(2);
+    pub(crate) const RESERVED: u32 = 3;
+}
+
+/// A predicate operand, possibly negated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PredSrc {
+    pub slot: Pred,
+    /// Xor mask: all ones if negated.
+    pub flip: u32,
+}
+
+/// Register or constant-pool entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Src(u32);
+
+impl Src {
+    const CONST: u32 = 1 << 31;
+
+    pub(crate) fn reg(r: Reg) -> Self {
+        Src(r.0)
+    }
+    pub(crate) fn constant(index: u32) -> Self {
+        Src(index | Self::CONST)
+    }
+}
+
+/// Lanes whose bit is set, lowest first.
+#[inline]
+pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = mask.trailing_zeros();
+        (lane < 32).then(|| {
+            mask &= mask - 1;
+            lane as usize
+        })
+    })
+}
+
+/// A decoded instruction. Implementations live with their family in [`crate::isa`].
+pub(crate) trait Operation: Send + Sync {
+    /// Carries the instruction out for the lanes `cx.active`, which are never none.
+    fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault>;
+}
+
+pub(crate) type Op = Box<dyn Operation>;
+
+/// How execution goes on for the active lanes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Flow {
+    Next,
+    /// Next, but let other warps run first: the program is waiting.
+    Yield,
+    /// To this program counter.
+    Jump(u32),
+    /// Each active lane to its own label, `cx.targets[lane]`.
+    Scatter,
+    /// Through this call site of the module.
+    Call(u32),
+    Return,
+    Exit,
+    /// Again, when these lanes have arrived here too.
+    Converge(u32),
+    Barrier(barrier::Arrival),
+}
+
+/// Why an instruction could not be carried out.
+#[derive(Debug)]
+pub(crate) struct FaultInfo {
+    pub code: &'static str,
+    pub message: String,
+    pub help: String,
+    pub lane: Option<usize>,
+}
+
+/// Boxed: the good path should not pay for it.
+pub(crate) type Fault = Box<FaultInfo>;
+
+/// A fault of one lane.
+#[cold]
+pub(crate) fn fault(
+    code: &'static str,
+    lane: usize,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Fault {
+    Box::new(FaultInfo { code, message: message.into(), help: help.into(), lane: Some(lane) })
+}
+
+#[cold]
+pub(crate) fn access_fault(lane: usize, e: AccessError) -> Fault {
+    fault(e.code, lane, e.message, e.help)
+}
+
+/// Local memory of a warp's lanes: the frames' variables and call parameters.
+#[derive(Debug, Default)]
+pub(crate) struct Locals {
+    pub lanes: Vec<Vec<u8>>,
+}
+
+/// The latest value a warp read from global or shared memory: what it waits for, if it waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Poll {
+    pub pc: u32,
+    pub addr: u64,
+    pub value: u64,
+    pub bytes: u8,
+    pub shared: bool,
+    pub valid: bool,
+}
+
+/// Coordinates of a CTA that its instructions can ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct Coordinates {
+    pub pe: usize,
+    pub ctaid: [u32; 3],
+    pub nctaid: [u32; 3],
+    pub ntid: [u32; 3],
+    /// Number of the CTA among those resident on its PE (`%smid`).
+    pub slot: u32,
+    pub slots: u32,
+    pub static_shared: u32,
+    pub dynamic_shared: u32,
+}
+
+impl Coordinates {
+    /// `%tid` of a linear thread number.
+    #[inline]
+    pub(crate) fn tid(&self, linear: u32) -> [u32; 3] {
+        let [x, y, _] = self.ntid;
+        [linear % x, linear / x % y, linear / (x * y)]
+    }
+}
+
+/// What printing kernels have printed, bounded.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pub text: String,
+    pub limit: usize,
+    pub truncated: bool,
+}
+
+impl Output {
+    /// Appends, each line prefixed by its PE.
+    pub(crate) fn print(&mut self, pe: usize, text: &str) {
+        if self.text.len() + text.len() > self.limit {
+            self.truncated = true;
+            return;
+        }
+        for line in text.split_inclusive('\n') {
+            if self.text.is_empty() || self.text.ends_with('\n') {
+                let _ = write!(self.text, "PE {pe}: ");
+            }
+            self.text.push_str(line);
+        }
+    }
+}
+
+/// Bytes and instructions of multimem, by team.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MulticastBytes {
+    pub ld_reduce: u64,
+    pub st: u64,
+    pub red: u64,
+}
+
+/// All that an instruction sees and changes.
+pub(crate) struct Context<'a> {
+    pub regs: &'a mut [Lanes],
+    pub preds: &'a mut [u32],
+    pub consts: &'a [Lanes],
+    /// Lanes that execute this instruction.
+    pub active: u32,
+    /// Lanes of the warp that have not exited.
+    pub live: u32,
+    pub pc: u32,
+    /// Offset of the frame's variables in each lane's local memory.
+    pub frame_base: u64,
+    pub locals: &'a mut Locals,
+    pub shared: &'a mut Vec<u8>,
+    pub params: &'a [u8],
+    pub memory: &'a mut Memory,
+    pub at: &'a Coordinates,
+    /// Warp number in the CTA.
+    pub warp: u32,
+    pub poll: &'a mut Poll,
+    pub targets: &'a mut [u32; LANES],
+    pub output: &'a mut Output,
+    pub multicast: &'a mut Vec<MulticastBytes>,
+    /// Warp instructions executed so far on the whole machine: the clock.
+    pub clock: u64,
+}
+
+impl Context<'_> {
+    #[inline]
+    pub(crate) fn src(&self, s: Src) -> &Lanes {
+        if s.0 & Src::CONST != 0 {
+            &self.consts[(s.0 & !Src::CONST) as usize]
+        } else {
+            &self.regs[s.0 as usize]
+        }
+    }
+
+    #[inline]
+    pub(crate) fn reg(&mut self, r: Reg) -> &mut Lanes {
+        &mut self.regs[r.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn pred(&self, p: PredSrc) -> u32 {
+        self.preds[p.slot.0 as usize] ^ p.flip
+    }
+
+    /// Sets the predicate of the active lanes.
+    #[inline]
+    pub(crate) fn set_pred(&mut self, p: Pred, bits: u32) {
+        let slot = &mut self.preds[p.0 as usize];
+        *slot = *slot & !self.active | bits & self.active;
+    }
+
+    /// Writes one value to the active lanes.
+    #[inline]
+    pub(crate) fn splat(&mut self, r: Reg, value: u64) {
+        let active = self.active;
+        let d = self.reg(r);
+        for lane in lanes(active) {
+            d[lane] = value;
+        }
+    }
+
+    /// Linear number of a lane's thread in its CTA.
+    #[inline]
+    pub(crate) fn thread(&self, lane: usize) -> u32 {
+        self.warp * LANES as u32 + lane as u32
+    }
+
+    /// The value of a source that must be the same in all active lanes.
+    pub(crate) fn uniform(&self, s: Src, what: &str) -> Result<u64, Fault> {
+        let values = self.src(s);
+        let first = self.active.trailing_zeros() as usize;
+        match lanes(self.active).find(|&l| values[l] != values[first]) {
+            None => Ok(values[first]),
+            Some(l) => Err(fault(
+                "S011",
+                l,
+                format!("{what} differs between the threads of a warp: {} and {}", values[first], values[l]),
+                "it must be the same for all threads that execute the instruction together",
+            )),
+        }
+    }
+}

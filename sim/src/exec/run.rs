@@ -1,0 +1,516 @@
+//! The scheduler: CTAs become resident, their warps take turns, until all have finished or none can go on.
+//!
+//! Every grid of a launch makes progress at the same time. CTAs are admitted a few a round up to the number
+//! that the PE's SMs hold; the warps of resident CTAs run slices of random length in an order shuffled every
+//! round, all drawn from the seed, so that a run is repeatable and a spinning warp starves nobody.
+
+use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
+use super::warp::{State, Warp};
+use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes, Output, stall};
+use crate::error::{Place, SimError};
+use crate::memory::Memory;
+use crate::module::{Code, Kernel, KernelCode};
+
+/// CTAs that a grid may make resident in one round.
+const ADMIT: u32 = 8;
+
+/// A grid of a launch on one PE.
+pub(crate) struct Grid<'a> {
+    pub pe: usize,
+    pub kernel: &'a Kernel,
+    pub code: &'a KernelCode,
+    pub dims: [u32; 3],
+    pub block: [u32; 3],
+    pub dynamic_shared: u32,
+    pub params: Vec<u8>,
+    /// The module's constants on this PE.
+    pub consts: Vec<Lanes>,
+    /// CTAs the PE's SMs hold at once.
+    pub resident: u32,
+    pub total: u64,
+    pub next: u64,
+    pub running: u32,
+}
+
+pub(crate) struct Cta {
+    pub grid: usize,
+    pub at: Coordinates,
+    pub shared: Vec<u8>,
+    pub warps: Vec<usize>,
+    /// Threads that have not exited.
+    pub live: u32,
+    pub barriers: [Barrier; BARRIERS],
+}
+
+/// SplitMix64: small, and good enough to shuffle with.
+pub(crate) struct Rng(pub u64);
+
+impl Rng {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+
+    fn shuffle<T>(&mut self, list: &mut [T]) {
+        for i in (1..list.len()).rev() {
+            list.swap(i, self.below(i + 1));
+        }
+    }
+}
+
+/// Executed warp and lane instructions of one program counter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub warps: u64,
+    pub lanes: u64,
+}
+
+pub(crate) struct Run<'a> {
+    pub code: &'a Code,
+    pub memory: &'a mut Memory,
+    pub grids: Vec<Grid<'a>>,
+    pub ctas: Vec<Cta>,
+    pub warps: Vec<Warp>,
+    pub rng: Rng,
+    pub poison: u8,
+    pub step_limit: u64,
+    /// Warp instructions so far.
+    pub clock: u64,
+    pub counts: Vec<Count>,
+    pub barriers: u64,
+    pub output: Output,
+    pub multicast: Vec<MulticastBytes>,
+    /// Labels to which the lanes of a `brx.idx` go.
+    targets: [u32; LANES],
+    free_ctas: Vec<usize>,
+    free_warps: Vec<usize>,
+    /// Nothing has changed for long: look whether warps repeat themselves.
+    probing: bool,
+}
+
+/// Why a warp's slice was interrupted.
+enum Event {
+    Spent,
+    Regroup,
+    BackEdge,
+    Flow(Flow, u32),
+    Fault(Box<FaultInfo>),
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(code: &'a Code, memory: &'a mut Memory, grids: Vec<Grid<'a>>, seed: u64) -> Self {
+        let counts = vec![Count::default(); code.insts.len()];
+        let multicast = vec![MulticastBytes::default(); memory.teams.len()];
+        Run {
+            code,
+            memory,
+            grids,
+            ctas: Vec::new(),
+            warps: Vec::new(),
+            rng: Rng(seed),
+            poison: 0xff,
+            step_limit: u64::MAX,
+            clock: 0,
+            counts,
+            barriers: 0,
+            output: Output::default(),
+            multicast,
+            targets: [0; LANES],
+            free_ctas: Vec::new(),
+            free_warps: Vec::new(),
+            probing: false,
+        }
+    }
+
+    /// Runs all grids to their end.
+    pub(crate) fn run(&mut self) -> Result<(), SimError> {
+        let mut order: Vec<usize> = Vec::new();
+        let (mut seen, mut quiet_since) = (self.memory.changes, self.clock);
+        loop {
+            self.admit(&mut order);
+            if order.is_empty() {
+                return Ok(());
+            }
+            self.rng.shuffle(&mut order);
+            let mut progress = false;
+            for &w in &order {
+                let stamp = self.memory.changes + 1;
+                if self.warps[w].live != 0 && self.warps[w].choose(stamp).is_some() {
+                    progress = true;
+                    let budget = 64 + (self.rng.next() & 127) as u32;
+                    self.slice(w, budget)?;
+                }
+            }
+            order.retain(|&w| self.warps[w].live != 0);
+            if self.memory.changes != seen {
+                (seen, quiet_since, self.probing) = (self.memory.changes, self.clock, false);
+            }
+            let admitting = self.grids.iter().any(|g| g.next < g.total && g.running < g.resident);
+            if !progress && !order.is_empty() && !admitting {
+                return Err(stall::deadlock(self, &order));
+            }
+            if self.clock - quiet_since > 10_000 + 400 * order.len() as u64 {
+                self.probing = true;
+            }
+            if self.clock > self.step_limit {
+                return Err(stall::step_limit(self, &order));
+            }
+        }
+    }
+
+    /// Makes further CTAs resident.
+    fn admit(&mut self, order: &mut Vec<usize>) {
+        for g in 0..self.grids.len() {
+            for _ in 0..ADMIT {
+                let grid = &self.grids[g];
+                if grid.next == grid.total || grid.running >= grid.resident {
+                    break;
+                }
+                self.start_cta(g, order);
+            }
+        }
+    }
+
+    fn start_cta(&mut self, g: usize, order: &mut Vec<usize>) {
+        let grid = &mut self.grids[g];
+        let n = grid.next;
+        grid.next += 1;
+        let slot = grid.running;
+        grid.running += 1;
+        let [x, y, _] = grid.dims.map(u64::from);
+        let threads = grid.block.iter().product::<u32>();
+        let at = Coordinates {
+            pe: grid.pe,
+            ctaid: [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32],
+            nctaid: grid.dims,
+            ntid: grid.block,
+            slot,
+            slots: grid.resident,
+            static_shared: grid.kernel.shared_bytes,
+            dynamic_shared: grid.dynamic_shared,
+        };
+        let shared_bytes = grid.kernel.shared_bytes as usize + grid.dynamic_shared as usize;
+        let c = match self.free_ctas.pop() {
+            Some(c) => c,
+            None => {
+                let empty = Cta {
+                    grid: g,
+                    at: at.clone(),
+                    shared: Vec::new(),
+                    warps: Vec::new(),
+                    live: 0,
+                    barriers: [Barrier::default(); BARRIERS],
+                };
+                self.ctas.push(empty);
+                self.ctas.len() - 1
+            }
+        };
+        let cta = &mut self.ctas[c];
+        cta.grid = g;
+        cta.at = at;
+        cta.live = threads;
+        cta.barriers = [Barrier::default(); BARRIERS];
+        cta.shared.clear();
+        cta.shared.resize(shared_bytes, self.poison);
+        cta.warps.clear();
+        let function = &self.code.functions[self.grids[g].code.function];
+        for index in 0..threads.div_ceil(LANES as u32) {
+            let w = match self.free_warps.pop() {
+                Some(w) => w,
+                None => {
+                    self.warps.push(Warp::default());
+                    self.warps.len() - 1
+                }
+            };
+            let lanes = crate::num::mask((threads - index * LANES as u32).min(32)) as u32;
+            self.warps[w].start(c, index, lanes, function);
+            self.ctas[c].warps.push(w);
+            order.push(w);
+        }
+        self.memory.changes += 1;
+    }
+
+    /// Runs one warp for at most `budget` instructions.
+    fn slice(&mut self, w: usize, mut budget: u32) -> Result<(), SimError> {
+        while let Some(i) = self.warps[w].choose(self.memory.changes + 1) {
+            let before = budget;
+            let event = self.steps(w, i, &mut budget);
+            let spent = before - budget;
+            self.clock += u64::from(spent);
+            self.warps[w].groups[i].charge(spent);
+            match event {
+                Event::Spent => return Ok(()),
+                Event::Regroup => self.warps[w].merge_all(),
+                Event::BackEdge => stall::probe(self, w, i),
+                Event::Flow(flow, active) => {
+                    let jumped_back = self.transfer(w, i, flow, active)?;
+                    if jumped_back && self.probing {
+                        if let Some(i) = self.warps[w].choose(self.memory.changes + 1) {
+                            stall::probe(self, w, i);
+                        }
+                    }
+                    if flow == Flow::Yield || self.warps[w].live == 0 {
+                        return Ok(());
+                    }
+                }
+                Event::Fault(f) => return Err(self.error(w, self.warps[w].groups[i].pc, *f)),
+            }
+            if budget == 0 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The inner loop: runs group `i` of a warp until something happens that concerns more than its registers.
+    fn steps(&mut self, w: usize, i: usize, budget: &mut u32) -> Event {
+        let warp = &mut self.warps[w];
+        let cta = &mut self.ctas[warp.cta];
+        let grid = &self.grids[cta.grid];
+        // Other groups of the warp: meeting one, or passing one that should run first, ends the loop.
+        let alone = warp.groups.len() == 1;
+        let group = &warp.groups[i];
+        let (mut pc, mask, frame) = (group.pc, group.mask, group.frame);
+        let frame = &mut warp.frames[frame];
+        let mut cx = Context {
+            regs: &mut frame.regs,
+            preds: &mut frame.preds,
+            consts: &grid.consts,
+            active: mask,
+            live: warp.live,
+            pc,
+            frame_base: frame.base,
+            locals: &mut warp.locals,
+            shared: &mut cta.shared,
+            params: &grid.params,
+            memory: self.memory,
+            at: &cta.at,
+            warp: warp.index,
+            poll: &mut warp.poll,
+            targets: &mut self.targets,
+            output: &mut self.output,
+            multicast: &mut self.multicast,
+            clock: self.clock,
+        };
+        let event = loop {
+            if *budget == 0 {
+                break Event::Spent;
+            }
+            *budget -= 1;
+            let inst = &self.code.insts[pc as usize];
+            let active = match inst.guard {
+                None => mask,
+                Some((p, flip)) => mask & (cx.preds[p.0 as usize] ^ flip),
+            };
+            let count = &mut self.counts[pc as usize];
+            count.warps += 1;
+            count.lanes += u64::from(active.count_ones());
+            cx.clock += 1;
+            if active == 0 {
+                pc += 1;
+            } else {
+                cx.active = active;
+                cx.pc = pc;
+                match inst.op.execute(&mut cx) {
+                    Ok(Flow::Next) => pc += 1,
+                    Ok(Flow::Jump(label)) if active == mask => {
+                        let to = self.code.labels[label as usize];
+                        let back = to <= pc;
+                        pc = to;
+                        if back && self.probing {
+                            break Event::BackEdge;
+                        }
+                    }
+                    Ok(flow) => break Event::Flow(flow, active),
+                    Err(fault) => break Event::Fault(fault),
+                }
+            }
+            if !alone && warp.groups.iter().enumerate().any(|(j, g)| j != i && pc >= g.pc) {
+                break Event::Regroup;
+            }
+        };
+        warp.groups[i].pc = pc;
+        event
+    }
+
+    /// Carries out a change of control flow; tells whether lanes jumped back.
+    fn transfer(&mut self, w: usize, i: usize, flow: Flow, active: u32) -> Result<bool, SimError> {
+        let warp = &mut self.warps[w];
+        let pc = warp.groups[i].pc;
+        match flow {
+            Flow::Next => {}
+            Flow::Scatter => {
+                let to = self.targets.map(|label| self.code.labels[label as usize]);
+                warp.scatter(i, active, &to);
+                return Ok(super::lanes(active).any(|l| to[l] <= pc));
+            }
+            Flow::Yield => {
+                let g = &mut warp.groups[i];
+                g.pc += 1;
+                g.turn += 1;
+                warp.merge_all();
+            }
+            Flow::Jump(label) => {
+                let to = self.code.labels[label as usize];
+                warp.branch(i, active, to);
+                return Ok(to <= pc);
+            }
+            Flow::Call(site) => {
+                if warp.call(i, active, self.code, site, pc).is_err() {
+                    let fault = FaultInfo {
+                        code: "S012",
+                        message: "the call stack of a thread exceeds 512 KiB of local memory".into(),
+                        help: "look for unbounded recursion".into(),
+                        lane: Some(active.trailing_zeros() as usize),
+                    };
+                    return Err(self.error(w, pc, fault));
+                }
+            }
+            Flow::Return => {
+                if !warp.ret(i, active, self.code) {
+                    self.exit(w, i, active);
+                }
+            }
+            Flow::Exit => self.exit(w, i, active),
+            Flow::Converge(needed) => warp.wait(i, active, State::Converge(needed)),
+            Flow::Barrier(arrival) => self.barrier(w, i, active, arrival)?,
+        }
+        Ok(false)
+    }
+
+    fn exit(&mut self, w: usize, i: usize, leaving: u32) {
+        self.memory.changes += 1;
+        self.warps[w].exit(i, leaving);
+        let c = self.warps[w].cta;
+        let cta = &mut self.ctas[c];
+        cta.live -= leaving.count_ones();
+        for id in 0..BARRIERS {
+            self.complete(c, id);
+        }
+        if self.warps[w].live == 0 {
+            self.free_warps.push(w);
+        }
+        let cta = &mut self.ctas[c];
+        if cta.live == 0 {
+            let grid = &mut self.grids[cta.grid];
+            grid.running -= 1;
+            self.free_ctas.push(c);
+        }
+    }
+
+    fn barrier(&mut self, w: usize, i: usize, active: u32, a: Arrival) -> Result<(), SimError> {
+        let warp = &mut self.warps[w];
+        if a.aligned && active != warp.live {
+            // The other lanes must come to this very instruction first.
+            warp.wait(i, active, State::Converge(warp.live));
+            return Ok(());
+        }
+        let (c, pc) = (warp.cta, warp.groups[i].pc);
+        let arrived = self.ctas[c].barriers[a.id as usize].arrive(&a, active.count_ones());
+        if let Err(message) = arrived {
+            let help = "all threads of a barrier must give the same count".into();
+            return Err(self.error(w, pc, FaultInfo { code: "S007", message, help, lane: None }));
+        }
+        let warp = &mut self.warps[w];
+        if a.role == Role::Arrive {
+            warp.branch(i, active, pc + 1);
+        } else {
+            warp.wait(i, active, State::Barrier(a));
+        }
+        self.memory.changes += 1;
+        self.complete(c, a.id as usize);
+        Ok(())
+    }
+
+    /// Releases the waiting threads of a barrier if it is complete.
+    fn complete(&mut self, c: usize, id: usize) {
+        let cta = &mut self.ctas[c];
+        let barrier = cta.barriers[id];
+        if !barrier.complete(cta.live) {
+            return;
+        }
+        cta.barriers[id] = Barrier::default();
+        self.barriers += 1;
+        self.memory.changes += 1;
+        for &w in &cta.warps {
+            let warp = &mut self.warps[w];
+            if warp.live == 0 || warp.cta != c {
+                continue;
+            }
+            let mut woken = false;
+            for g in &mut warp.groups {
+                let State::Barrier(a) = g.state else { continue };
+                if a.id as usize != id {
+                    continue;
+                }
+                if let Role::Reduce { op, to, .. } = a.role {
+                    let frame = &mut warp.frames[g.frame];
+                    deliver(op, to, &barrier, g.mask, &mut frame.regs, &mut frame.preds);
+                }
+                g.state = State::Ready;
+                g.pc += 1;
+                woken = true;
+            }
+            if woken {
+                warp.merge_all();
+            }
+        }
+    }
+
+    /// An error with its place: `fault.lane` of warp `w` at `pc`.
+    pub(crate) fn error(&self, w: usize, pc: u32, fault: FaultInfo) -> SimError {
+        let place = self.place(w, pc, fault.lane);
+        SimError {
+            code: fault.code,
+            message: fault.message,
+            help: fault.help,
+            at: Some(Box::new(place)),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn place(&self, w: usize, pc: u32, lane: Option<usize>) -> Place {
+        let warp = &self.warps[w];
+        let cta = &self.ctas[warp.cta];
+        let inst = &self.code.insts[pc as usize];
+        Place {
+            pe: cta.at.pe,
+            cta: cta.at.ctaid,
+            thread: lane.map(|l| cta.at.tid(warp.index * LANES as u32 + l as u32)),
+            kernel: self.grids[cta.grid].kernel.name.clone(),
+            ptx_line: inst.line,
+            ptx_text: self.code.line(inst.line).to_string(),
+            source: self.code.source(inst),
+        }
+    }
+
+    pub(crate) fn is_probing(&self) -> bool {
+        self.probing
+    }
+}
+
+/// Writes a barrier reduction's result to the waiting lanes.
+fn deliver(op: Reduction, to: ReduceTo, b: &Barrier, mask: u32, regs: &mut [Lanes], preds: &mut [u32]) {
+    let value = match op {
+        Reduction::And => u32::from(b.votes == b.lanes),
+        Reduction::Or => u32::from(b.votes > 0),
+        Reduction::Popc => b.votes,
+    };
+    match to {
+        ReduceTo::Reg(r) => {
+            for lane in super::lanes(mask) {
+                regs[r.0 as usize][lane] = value.into();
+            }
+        }
+        ReduceTo::Pred(p) => {
+            let slot = &mut preds[p.0 as usize];
+            *slot = *slot & !mask | if value != 0 { mask } else { 0 };
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Control flow: branches, calls, ends.
+
+use super::lift::custom;
+use super::site::{Issue, Site, issue};
+use super::types::Ty;
+use super::{Family, row};
+use crate::decode::Entity;
+use crate::exec::{Flow, Op, fault, lanes};
+use crate::module::CallSite;
+use crate::printf;
+use crate::ptx::ast::Operand;
+
+pub(super) static FAMILY: Family = Family {
+    title: "Control flow",
+    section: "9.7.12",
+    rows: &[
+        row("bra{.uni}", "target", &[], |s| {
+            let target = s.label(0)?;
+            Ok(custom(move |_| Ok(Flow::Jump(target))))
+        }),
+        row("brx.idx{.uni}", "index, targets", &[], brx),
+        row("call{.uni}", "function", &[], call),
+        row("call{.uni}", "(result), function, (arguments)", &[], call),
+        row("call{.uni}", "function, (arguments)", &[], call),
+        row("ret{.uni}", "", &[], |_| Ok(custom(|_| Ok(Flow::Return)))),
+        row("exit", "", &[], |_| Ok(custom(|_| Ok(Flow::Exit)))),
+        row("trap", "", &[], |_| {
+            Ok(custom(|cx| {
+                let lane = cx.active.trailing_zeros() as usize;
+                Err(fault(
+                    "S010",
+                    lane,
+                    "the program executed `trap`",
+                    "an assertion or an unreachable place was reached",
+                ))
+            }))
+        }),
+        row("brkpt", "", &[], |_| Ok(custom(|_| Ok(Flow::Next)))),
+    ],
+};
+
+fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let index = s.src(0, Ty::B32)?;
+    let list = match s.operands.get(1) {
+        Some(Operand::Name { name, offset: 0 }) => match s.f.lookup(name)? {
+            Entity::Targets(id) => s.f.branch_targets(id).to_vec(),
+            _ => return issue("P005", format!("`{name}` is not a list of branch targets"), ""),
+        },
+        _ => return issue("P005", "operand 2 must be the name of a .branchtargets list", ""),
+    };
+    Ok(custom(move |cx| {
+        let index = *cx.src(index);
+        for lane in lanes(cx.active) {
+            cx.targets[lane] = match list.get(index[lane] as usize) {
+                Some(&t) => t,
+                None => {
+                    let message = format!("brx.idx index {} of {} targets", index[lane], list.len());
+                    return Err(fault(
+                        "S011",
+                        lane,
+                        message,
+                        "the index must be below the number of targets",
+                    ));
+                }
+            };
+        }
+        Ok(Flow::Scatter)
+    }))
+}
+
+/// Frame offsets and sizes of call parameters or results.
+fn frame_list<'a>(s: &mut Site<'_, '_, 'a>, operand: &Operand<'a>) -> Result<Vec<(u64, u64)>, Issue> {
+    let Operand::List(list) = operand else {
+        return issue("P005", "call operands are lists in parentheses", "");
+    };
+    list.iter()
+        .map(|o| match *o {
+            Operand::Name { name, offset: 0 } => match s.f.lookup(name)? {
+                Entity::Frame { offset, bytes } => Ok((offset, bytes)),
+                _ => issue("P005", format!("`{name}` is not a .param variable"), ""),
+            },
+            _ => issue("P007", "call operands other than .param variables are not supported", ""),
+        })
+        .collect()
+}
+
+fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let operands = s.operands.to_vec();
+    let (mut returns, mut args, mut name) = (Vec::new(), Vec::new(), None);
+    for o in &operands {
+        match (o, name) {
+            (Operand::List(_), None) => returns = frame_list(s, o)?,
+            (Operand::List(_), Some(_)) => args = frame_list(s, o)?,
+            (Operand::Name { name: n, offset: 0 }, None) => name = Some(*n),
+            _ => return issue("P007", "this form of call is not supported", "calls go to functions by name"),
+        }
+    }
+    let Some(name) = name else { return issue("P005", "the call names no function", "") };
+    if name.starts_with('%') {
+        return issue("P007", "indirect calls are not simulated", "call the function by name");
+    }
+    if let Some(op) = printf::builtin(name, &args, &returns) {
+        return op;
+    }
+    let function = s.f.callee(name)?;
+    let callee = &s.f.module().functions[function];
+    let sizes = |list: &[(u64, u64)]| list.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
+    if sizes(&callee.params) != sizes(&args) || sizes(&callee.returns) != sizes(&returns) {
+        return issue("P005", format!("the parameters of this call are not those of `{name}`"), "");
+    }
+    let offsets = |list: &[(u64, u64)]| list.iter().map(|(offset, _)| *offset).collect();
+    let site = CallSite { function, args: offsets(&args), returns: offsets(&returns) };
+    let calls = &mut s.f.module().calls;
+    calls.push(site);
+    let index = calls.len() as u32 - 1;
+    Ok(custom(move |_| Ok(Flow::Call(index))))
+}

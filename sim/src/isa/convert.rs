@@ -1,0 +1,240 @@
+//! Moves, packing and conversions.
+
+use super::classes::SCALAR;
+use super::lift::{custom, map1, map2};
+use super::site::{Issue, Site, issue};
+use super::types::{Kind, Ty};
+use super::{Class, Family, row};
+use crate::exec::{Flow, Op, Src, lanes};
+use crate::num::{F16, F32, Format, Rounding, TF32, mask, sext};
+use crate::ptx::ast::Operand;
+
+const NUMERIC: &[&str] = &["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "bf16", "f16", "f32", "f64"];
+const ROUNDING: Class = ("rnd", &["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"]);
+const RN_RZ: Class = ("rnd", &["rn", "rz"]);
+const FP8X2: &[&str] = &["e4m3x2", "e5m2x2"];
+
+pub(super) static FAMILY: Family = Family {
+    title: "Moves and conversions",
+    section: "9.7.9",
+    rows: &[
+        row("mov.pred", "p, q", &[], |s| {
+            let (p, q) = (s.pred_dst(0)?, s.pred_src(1)?);
+            Ok(custom(move |cx| {
+                let v = cx.pred(q);
+                cx.set_pred(p, v);
+                Ok(Flow::Next)
+            }))
+        }),
+        row("mov.type", "d, a", &[("type", SCALAR)], mov),
+        row(
+            "cvt{.rnd}{.ftz}{.sat}.dtype.atype",
+            "d, a",
+            &[ROUNDING, ("dtype", NUMERIC), ("atype", NUMERIC)],
+            cvt,
+        ),
+        row(
+            "cvt.rnd{.relu}{.satfinite}.dtype.f32",
+            "d, a",
+            &[RN_RZ, ("dtype", &["f16", "bf16", "tf32"])],
+            narrow,
+        ),
+        row("cvt.rnd{.satfinite}.tf32.f32", "d, a", &[("rnd", &["rna"])], narrow),
+        row(
+            "cvt.rnd{.relu}{.satfinite}.dtype.f32",
+            "d, a, b",
+            &[RN_RZ, ("dtype", &["f16x2", "bf16x2"])],
+            narrow2,
+        ),
+        row("cvt.rn.satfinite{.relu}.dtype.f32", "d, a, b", &[("dtype", FP8X2)], narrow2),
+        row("cvt.rn.satfinite{.relu}.dtype.f16x2", "d, a", &[("dtype", FP8X2)], |s| {
+            let (t, relu) = (s.ty("dtype")?, s.has("relu"));
+            let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+            let (d, a) = (s.dst(0, t)?, s.src(1, Ty::B32)?);
+            let one = move |v: u64| to_narrow(f, F16.decode(v & mask(16)), Rounding::Nearest, relu, true);
+            Ok(map1(d, a, move |a| one(a >> 16) << 8 | one(a)))
+        }),
+        row("cvt.rn{.relu}.f16x2.atype", "d, a", &[("atype", FP8X2)], |s| {
+            let (t, relu) = (s.ty("atype")?, s.has("relu"));
+            let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+            let (d, a) = (s.dst(0, Ty::B32)?, s.src(1, t)?);
+            let one = move |v: u64| to_narrow(F16, f.decode(v & mask(8)), Rounding::Nearest, relu, false);
+            Ok(map1(d, a, move |a| one(a >> 8) << 16 | one(a)))
+        }),
+        row("cvt.pack.sat.dtype.s32", "d, a, b", &[("dtype", &["u16", "s16"])], |s| {
+            let t = s.ty("dtype")?;
+            let (d, a, b) = (s.dst(0, Ty::B32)?, s.src(1, Ty::B32)?, s.src(2, Ty::B32)?);
+            let one = move |v: u64| clamp_int(t, sext(v, 32).into()) & mask(16);
+            Ok(map2(d, a, b, move |a, b| one(a) << 16 | one(b)))
+        }),
+    ],
+};
+
+fn mov(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let t = s.ty("type")?;
+    let parts = |list: &[Operand<'_>]| match (t.kind, list.len()) {
+        (Kind::Bits, n @ (2 | 4)) if t.bits as usize / n >= 8 => {
+            Ok(Ty { kind: Kind::Bits, bits: t.bits / n as u32, count: 1 })
+        }
+        _ => issue("P005", "a mov packs or unpacks 2 or 4 elements of a .b16, .b32 or .b64 value", ""),
+    };
+    match s.operands {
+        [Operand::Vector(list), _] => {
+            let part = parts(list)?;
+            let (dst, a) = (s.vector_dst(0, list.len(), part, false)?, s.src(1, t)?);
+            Ok(custom(move |cx| {
+                let a = *cx.src(a);
+                for (i, (d, _)) in dst.iter().enumerate() {
+                    for l in lanes(cx.active) {
+                        cx.reg(*d)[l] = a[l] >> (i as u32 * part.bits) & mask(part.bits);
+                    }
+                }
+                Ok(Flow::Next)
+            }))
+        }
+        [_, Operand::Vector(list)] => {
+            let part = parts(list)?;
+            let (d, src) = (s.dst(0, t)?, s.vector_src(1, list.len(), part, false)?);
+            Ok(custom(move |cx| {
+                for l in lanes(cx.active) {
+                    let join = |v, (i, a): (usize, &Src)| v | cx.src(*a)[l] << (i as u32 * part.bits);
+                    let v = src.iter().enumerate().fold(0, join);
+                    cx.reg(d)[l] = v;
+                }
+                Ok(Flow::Next)
+            }))
+        }
+        _ => {
+            let (d, a) = (s.dst(0, t)?, s.src(1, t)?);
+            Ok(map1(d, a, |a| a))
+        }
+    }
+}
+
+/// An integer clamped to an integer type's range, as its bits.
+fn clamp_int(t: Ty, v: i128) -> u64 {
+    let (low, high) = if t.signed() {
+        (-(1_i128 << (t.bits - 1)), (1 << (t.bits - 1)) - 1)
+    } else {
+        (0, (1 << t.bits) - 1)
+    };
+    v.clamp(low, high) as u64 & mask(t.bits)
+}
+
+/// Rounds to an integral value.
+fn integral(x: f64, mode: Rounding) -> f64 {
+    match mode {
+        Rounding::Zero => x.trunc(),
+        Rounding::Down => x.floor(),
+        Rounding::Up => x.ceil(),
+        _ => x.round_ties_even(),
+    }
+}
+
+/// A floating value as an integer: rounded, clamped; NaN as the manual says.
+fn float_to_int(x: f64, from: Format, t: Ty, mode: Rounding) -> u64 {
+    if x.is_nan() {
+        let wide = from.bits() == 64 || t.bits == 64;
+        return if wide { 1 << (t.bits - 1) } else { 0 };
+    }
+    // `as` saturates, and i128 holds every 64-bit range.
+    clamp_int(t, integral(x, mode) as i128)
+}
+
+fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let (dt, at) = (s.ty("dtype")?, s.ty("atype")?);
+    let (ftz, sat) = (s.has("ftz"), s.has("sat"));
+    let mode = s.rounding();
+    let rnd = s.get("rnd");
+    let integer_rounding = rnd.is_some_and(|r| r.len() == 3);
+    let (d, width) = s.dst_wide(0, dt.bits)?;
+    let a = s.src_wide(1, at)?;
+    let from = mask(at.bits);
+    // A destination register wider than the type is extended as the type is signed.
+    let place = move |v: u64| if dt.signed() { sext(v, dt.bits) as u64 & mask(width) } else { v };
+    let need = |wrong: bool, what: &str| if wrong { issue("P004", what, "") } else { Ok(()) };
+    if ftz && at.format() != Some(F32) && dt.format() != Some(F32) {
+        return issue("P004", ".ftz applies to .f32 only", "");
+    }
+    let read = move |f: Format, v: u64| f.decode(if ftz && f == F32 { f.flush(v & from) } else { v & from });
+    Ok(match (dt.format(), at.format()) {
+        (None, None) => {
+            need(rnd.is_some(), "integer conversions do not round")?;
+            if sat {
+                map1(d, a, move |v| {
+                    let wide = if at.signed() { i128::from(at.extend(v)) } else { i128::from(v & from) };
+                    place(clamp_int(dt, wide))
+                })
+            } else {
+                map1(d, a, move |v| place(at.extend(v) as u64 & mask(dt.bits)))
+            }
+        }
+        (None, Some(f)) => {
+            need(!integer_rounding, "a float becomes an integer by .rni, .rzi, .rmi or .rpi")?;
+            map1(d, a, move |v| place(float_to_int(read(f, v), f, dt, mode)))
+        }
+        (Some(f), None) => {
+            need(rnd.is_none() || integer_rounding, "an integer becomes a float by .rn, .rz, .rm or .rp")?;
+            map1(d, a, move |v| {
+                let x = at.extend(v);
+                let (negative, magnitude) =
+                    if at.signed() { (x < 0, x.unsigned_abs()) } else { (false, v & from) };
+                saturate(f, f.from_int(negative, magnitude, mode), sat)
+            })
+        }
+        (Some(to), Some(f)) => {
+            let narrows = to.man < f.man || to.exp < f.exp;
+            need(narrows && rnd.is_none(), "this conversion needs a rounding modifier")?;
+            need(integer_rounding && to != f, "integer rounding keeps the type")?;
+            need(
+                rnd.is_some() && !integer_rounding && !narrows,
+                "this conversion is exact; it takes no rounding modifier",
+            )?;
+            map1(d, a, move |v| {
+                let x = read(f, v);
+                let x = if integer_rounding { integral(x, mode) } else { x };
+                let r = to.encode(x, mode, false);
+                let r = if ftz && to == F32 { to.flush(r) } else { r };
+                saturate(to, r, sat)
+            })
+        }
+    })
+}
+
+/// `.sat`: clamp to [0, 1], NaN to 0.
+fn saturate(f: Format, v: u64, sat: bool) -> u64 {
+    if !sat {
+        return v;
+    }
+    let x = f.decode(v);
+    if x > 0.0 { if x < 1.0 { v } else { f.from_int(false, 1, Rounding::Nearest) } } else { 0 }
+}
+
+/// Rounds into a narrow format with `.relu` and `.satfinite`.
+fn to_narrow(f: Format, x: f64, mode: Rounding, relu: bool, finite: bool) -> u64 {
+    let x = if relu && x.is_sign_negative() && !x.is_nan() { 0.0 } else { x };
+    f.encode(x, mode, finite)
+}
+
+/// Bits of a narrow value in its register: tf32 sits in the upper bits of a 32-bit register.
+fn placed(f: Format, v: u64) -> u64 {
+    if f == TF32 { v << 13 } else { v }
+}
+
+fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let t = s.ty(if s.has("dtype") { "dtype" } else { "tf32" })?;
+    let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+    let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
+    let (d, a) = (s.dst(0, t)?, s.src(1, Ty::B32)?);
+    Ok(map1(d, a, move |v| placed(f, to_narrow(f, F32.decode(v), mode, relu, finite))))
+}
+
+/// Two single-precision values packed: the first into the upper half.
+fn narrow2(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let t = s.ty("dtype")?;
+    let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+    let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
+    let (d, a, b) = (s.dst(0, t)?, s.src(1, Ty::B32)?, s.src(2, Ty::B32)?);
+    let one = move |v: u64| to_narrow(f, F32.decode(v), mode, relu, finite);
+    Ok(map2(d, a, b, move |a, b| one(a) << t.bits | one(b)))
+}

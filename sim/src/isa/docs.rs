@@ -1,0 +1,33 @@
+//! The instruction tables as a page of documentation.
+
+use super::FAMILIES;
+use super::special::SPECIAL;
+use std::fmt::Write as _;
+
+/// The page `docs/ptx-instructions.md`.
+pub(crate) fn markdown() -> String {
+    let mut out = String::from(
+        "# PTX that the simulator runs\n\n\
+         Generated from the tables in `sim/src/isa`; do not edit (`WEFT_BLESS=1 cargo test -p weft-sim` rewrites it).\n\
+         Section numbers are those of the PTX ISA 9.0 manual. A modifier in `{}` may be left out. Anything not \
+         listed is an error that names the PTX line.\n",
+    );
+    for f in FAMILIES {
+        let _ = write!(
+            out,
+            "\n## {} ({})\n\n| instruction | operands | where |\n|---|---|---|\n",
+            f.title, f.section
+        );
+        for r in f.rows {
+            let classes: Vec<String> =
+                r.classes.iter().map(|(name, list)| format!("`.{name}` = {}", list.join(" "))).collect();
+            let operands = r.operands.replace('|', "\\|");
+            let _ = writeln!(out, "| `{}` | {operands} | {} |", r.syntax, classes.join("; "));
+        }
+    }
+    out.push_str("\n## Special registers (10)\n\n| register | value |\n|---|---|\n");
+    for s in SPECIAL {
+        let _ = writeln!(out, "| `{}` | {} |", s.name, s.meaning);
+    }
+    out
+}

@@ -1,0 +1,257 @@
+//! Data movement to and from memory: loads, stores, address conversion, cache control.
+
+use super::classes::SCOPE;
+use super::lift::{custom, map1};
+use super::site::{Address, Issue, Site, issue};
+use super::types::{Kind, Ty};
+use super::{Class, Family, row};
+use crate::exec::access::{Space, from_le};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
+use crate::memory::Window;
+use crate::num::{mask, sext};
+
+const TYPES: &[&str] =
+    &["b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f32", "f64"];
+const LD_SPACE: Class = (
+    "ss",
+    &[
+        "global",
+        "const",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
+        "local",
+        "param",
+        "param::entry",
+        "param::func",
+    ],
+);
+const ST_SPACE: Class =
+    ("ss", &["global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::func"]);
+const SYNC_SPACE: Class = ("ss", &["global", "shared", "shared::cta", "shared::cluster"]);
+const L1: Class = (
+    "L1",
+    &["L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"],
+);
+const L2: Class = ("L2", &["L2::evict_normal", "L2::evict_first", "L2::evict_last"]);
+const PREFETCH: Class = ("prefetch", &["L2::64B", "L2::128B", "L2::256B"]);
+const LD_COP: Class = ("cop", &["ca", "cg", "cs", "lu", "cv"]);
+const ST_COP: Class = ("cop", &["wb", "cg", "cs", "wt"]);
+const VEC: Class = ("vec", &["v2", "v4", "v8"]);
+const TYPE: Class = ("type", TYPES);
+const SCOPES: Class = ("scope", SCOPE);
+
+pub(super) static FAMILY: Family = Family {
+    title: "Loads, stores and addresses",
+    section: "9.7.9",
+    rows: &[
+        row(
+            "ld{.weak}{.ss}{.cop}{.L1}{.L2}{.L2::cache_hint}{.prefetch}{.vec}.type",
+            "d, [a]{, policy}",
+            &[LD_SPACE, LD_COP, L1, L2, PREFETCH, VEC, TYPE],
+            load,
+        ),
+        row("ld.volatile{.ss}{.prefetch}{.vec}.type", "d, [a]", &[LD_SPACE, PREFETCH, VEC, TYPE], load),
+        row(
+            "ld.sem.scope{.ss}{.L1}{.L2}{.L2::cache_hint}{.prefetch}{.vec}.type",
+            "d, [a]{, policy}",
+            &[("sem", &["relaxed", "acquire"]), SCOPES, SYNC_SPACE, L1, L2, PREFETCH, VEC, TYPE],
+            load,
+        ),
+        row("ld.mmio.relaxed.sys{.ss}.type", "d, [a]", &[("ss", &["global"]), TYPE], load),
+        row(
+            "ld{.ss}{.cop}.nc{.L1}{.L2}{.L2::cache_hint}{.prefetch}{.vec}.type",
+            "d, [a]{, policy}",
+            &[("ss", &["global"]), ("cop", &["ca", "cg", "cs"]), L1, L2, PREFETCH, VEC, TYPE],
+            load,
+        ),
+        row("ldu{.ss}{.vec}.type", "d, [a]", &[("ss", &["global"]), VEC, TYPE], load),
+        row(
+            "st{.weak}{.ss}{.cop}{.L1}{.L2}{.L2::cache_hint}{.vec}.type",
+            "[a], b{, policy}",
+            &[ST_SPACE, ST_COP, L1, L2, VEC, TYPE],
+            store,
+        ),
+        row("st.volatile{.ss}{.vec}.type", "[a], b", &[ST_SPACE, VEC, TYPE], store),
+        row(
+            "st.sem.scope{.ss}{.L1}{.L2}{.L2::cache_hint}{.vec}.type",
+            "[a], b{, policy}",
+            &[("sem", &["relaxed", "release"]), SCOPES, SYNC_SPACE, L1, L2, VEC, TYPE],
+            store,
+        ),
+        row("st.mmio.relaxed.sys{.ss}.type", "[a], b", &[("ss", &["global"]), TYPE], store),
+        row("cvta.space.size", "d, a", &[CVTA_SPACE, SIZE], cvta),
+        row("cvta.to.space.size", "d, a", &[CVTA_SPACE, SIZE], cvta),
+        row("isspacep.space", "p, a", &[CVTA_SPACE], isspacep),
+        row(
+            "prefetch{.ss}.level",
+            "[a]",
+            &[("ss", &["global", "local"]), ("level", &["L1", "L2"])],
+            prefetch,
+        ),
+        row("prefetch.global.level", "[a]", &[("level", &["L2::evict_last", "L2::evict_normal"])], prefetch),
+        row("prefetchu.L1", "[a]", &[], prefetch),
+        row("applypriority{.global}.L2::evict_normal", "[a], size", &[], prefetch),
+        row(
+            "createpolicy.fractional.primary{.secondary}.b64",
+            "d{, fraction}",
+            &[("primary", PRIORITY), ("secondary", PRIORITY)],
+            policy,
+        ),
+        row("createpolicy.cvt.L2.b64", "d, property", &[], policy),
+    ],
+};
+
+const CVTA_SPACE: Class = (
+    "space",
+    &["const", "global", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry"],
+);
+const SIZE: Class = ("size", &["u64"]);
+const PRIORITY: &[&str] = &["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
+
+/// Vector forms may have at most 32 bytes.
+fn vector_bytes(s: &Site<'_, '_, '_>, ty: Ty) -> Result<usize, Issue> {
+    let bytes = s.vec_count() * ty.bytes();
+    if bytes > 32 || s.get("vec") == Some("v8") && ty.bytes() != 4 {
+        return issue(
+            "P004",
+            "a vector access moves at most 32 bytes (.v8 for 4-byte types, .v4 for 8-byte ones)",
+            "",
+        );
+    }
+    Ok(bytes)
+}
+
+/// Whether the access takes part in synchronisation, so that repeating it may be a wait.
+fn is_strong(s: &Site<'_, '_, '_>) -> bool {
+    s.has("sem") || s.has("volatile") || s.has("mmio")
+}
+
+struct Load {
+    space: Space,
+    address: Address,
+    element: usize,
+    bytes: usize,
+    /// Registers and, for signed types, the sign extension: element bits and register bits.
+    dst: Vec<Reg>,
+    extend: Option<(u32, u64)>,
+    strong: bool,
+}
+
+fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let ty = s.ty("type")?;
+    let bytes = vector_bytes(s, ty)?;
+    let (address, space) = s.address(1, s.space())?;
+    let dst = s.vector_dst(0, s.vec_count(), ty, true)?;
+    s.cache_hint(2)?;
+    let width = dst.iter().map(|d| d.1).max().unwrap_or(64);
+    let extend = (ty.kind == Kind::Signed && width > ty.bits).then_some((ty.bits, mask(width)));
+    let dst = dst.into_iter().map(|d| d.0).collect();
+    Ok(Box::new(Load { space, address, element: ty.bytes(), bytes, dst, extend, strong: is_strong(s) }))
+}
+
+impl Operation for Load {
+    fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
+        let addresses = self.address.lanes(cx);
+        let mut w = Window::empty();
+        let mut data = [0; 32];
+        for lane in lanes(cx.active) {
+            let data = &mut data[..self.bytes];
+            cx.read(self.space, addresses[lane], data, lane, &mut w)?;
+            for (d, element) in self.dst.iter().zip(data.chunks_exact(self.element)) {
+                let v = from_le(element);
+                cx.reg(*d)[lane] = match self.extend {
+                    None => v,
+                    Some((bits, register)) => sext(v, bits) as u64 & register,
+                };
+            }
+        }
+        let first = cx.active.trailing_zeros() as usize;
+        let value = self.dst.first().map_or(0, |d| cx.regs[d.0 as usize][first]);
+        let repeated = cx.note_read(self.space, addresses[first], value, self.element);
+        Ok(if repeated && self.strong { Flow::Yield } else { Flow::Next })
+    }
+}
+
+struct Store {
+    space: Space,
+    address: Address,
+    element: usize,
+    bytes: usize,
+    src: Vec<Src>,
+}
+
+fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let ty = s.ty("type")?;
+    let bytes = vector_bytes(s, ty)?;
+    let (address, space) = s.address(0, s.space())?;
+    let src = s.vector_src(1, s.vec_count(), ty, true)?;
+    s.cache_hint(2)?;
+    Ok(Box::new(Store { space, address, element: ty.bytes(), bytes, src }))
+}
+
+impl Operation for Store {
+    fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
+        let addresses = self.address.lanes(cx);
+        let mut w = Window::empty();
+        let mut data = [0; 32];
+        for lane in lanes(cx.active) {
+            for (src, element) in self.src.iter().zip(data.chunks_exact_mut(self.element)) {
+                element.copy_from_slice(&cx.src(*src)[lane].to_le_bytes()[..self.element]);
+            }
+            cx.write(self.space, addresses[lane], &data[..self.bytes], lane, &mut w)?;
+        }
+        Ok(Flow::Next)
+    }
+}
+
+fn cvta_space(s: &Site<'_, '_, '_>) -> Space {
+    match s.get("space") {
+        Some("shared" | "shared::cta" | "shared::cluster") => Space::Shared,
+        Some("local") => Space::Local,
+        Some("param" | "param::entry") => Space::Param,
+        _ => Space::Global,
+    }
+}
+
+fn cvta(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let ty = s.ty("size")?;
+    let window = cvta_space(s).window();
+    let (d, a) = (s.dst(0, ty)?, s.src(1, ty)?);
+    // Windows are disjoint in their upper halves, so adding and removing them is a matter of bits.
+    Ok(if s.has("to") {
+        map1(d, a, move |v| if window == 0 { v } else { v.wrapping_sub(window) })
+    } else {
+        map1(d, a, move |v| v.wrapping_add(window))
+    })
+}
+
+fn isspacep(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let space = cvta_space(s);
+    let constant = s.get("space") == Some("const");
+    let (p, a) = (s.pred_dst(0)?, s.src(1, Ty::B64)?);
+    Ok(custom(move |cx| {
+        let a = *cx.src(a);
+        let bits = lanes(cx.active).fold(0, |bits, l| {
+            let is = !constant && Space::of_generic(a[l]).0 == space;
+            bits | u32::from(is) << l
+        });
+        cx.set_pred(p, bits);
+        Ok(Flow::Next)
+    }))
+}
+
+/// Hints: the operands are checked, nothing happens.
+fn prefetch(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    s.address(0, s.space())?;
+    Ok(custom(|_| Ok(Flow::Next)))
+}
+
+/// A cache policy is a hint; its value here is 0.
+fn policy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let d = s.dst(0, Ty::B64)?;
+    Ok(custom(move |cx| {
+        cx.splat(d, 0);
+        Ok(Flow::Next)
+    }))
+}

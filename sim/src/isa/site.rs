@@ -1,0 +1,389 @@
+//! What a row's builder sees of an instruction: its modifiers by name, its operands resolved and type-checked.
+
+use super::types::{Kind, Ty};
+use super::{Picks, lift};
+use crate::decode::{Entity, FunctionBuilder, Width};
+use crate::exec::access::Space;
+use crate::exec::{Context, Pred, PredSrc, Reg, Src};
+use crate::num::{Rounding, mask};
+use crate::ptx::ast::{Base, Number, Operand};
+
+/// Why an instruction cannot be decoded; the position is added by the caller.
+#[derive(Debug, Clone)]
+pub(crate) struct Issue {
+    pub code: &'static str,
+    pub message: String,
+    pub help: String,
+}
+
+pub(crate) fn issue<T>(
+    code: &'static str,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Result<T, Issue> {
+    Err(Issue { code, message: message.into(), help: help.into() })
+}
+
+/// An address operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Address {
+    base: AddressBase,
+    offset: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum AddressBase {
+    Value(Src),
+    /// The frame's variables in local memory.
+    Frame,
+}
+
+impl Address {
+    #[inline]
+    pub(crate) fn lanes(&self, cx: &Context<'_>) -> crate::exec::Lanes {
+        match self.base {
+            AddressBase::Value(s) => cx.src(s).map(|v| v.wrapping_add(self.offset)),
+            AddressBase::Frame => [cx.frame_base.wrapping_add(self.offset); 32],
+        }
+    }
+}
+
+pub(crate) struct Site<'s, 'f, 'a> {
+    pub opcode: &'a str,
+    pub operands: &'s [Operand<'a>],
+    pub picks: Picks,
+    pub f: &'f mut FunctionBuilder<'a>,
+}
+
+impl<'a> Site<'_, '_, 'a> {
+    /// The choice at a named modifier position.
+    pub(crate) fn get(&self, name: &str) -> Option<&'static str> {
+        self.picks.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The choice at a position; the empty string where it was left out.
+    pub(crate) fn text(&self, name: &str) -> &'static str {
+        self.get(name).unwrap_or("")
+    }
+
+    pub(crate) fn ty(&self, name: &str) -> Result<Ty, Issue> {
+        match self.get(name).and_then(Ty::parse) {
+            Some(t) => Ok(t),
+            None => issue("P004", format!("no type at `.{name}`"), ""),
+        }
+    }
+
+    /// Rounding of `.rnd`; to nearest if absent.
+    pub(crate) fn rounding(&self) -> Rounding {
+        match self.get("rnd") {
+            Some("rz" | "rzi") => Rounding::Zero,
+            Some("rm" | "rmi") => Rounding::Down,
+            Some("rp" | "rpi") => Rounding::Up,
+            Some("rna") => Rounding::NearestAway,
+            _ => Rounding::Nearest,
+        }
+    }
+
+    fn operand(&self, i: usize) -> Result<&Operand<'a>, Issue> {
+        match self.operands.get(i) {
+            Some(o) => Ok(o),
+            None => issue("P005", format!("operand {} is missing", i + 1), ""),
+        }
+    }
+
+    fn wrong<T>(&self, i: usize, expected: &str) -> Result<T, Issue> {
+        issue("P005", format!("operand {} must be {expected}", i + 1), "")
+    }
+
+    fn register(&mut self, name: &'a str) -> Result<(Reg, u32), Issue> {
+        match self.f.lookup(name)? {
+            Entity::Reg { slot, width: Width::Bits(bits) } => Ok((slot, bits)),
+            Entity::Reg { .. } => issue("P005", format!("`{name}` is a predicate, a register is needed"), ""),
+            _ => issue("P005", format!("`{name}` is not a register"), ""),
+        }
+    }
+
+    fn check_width(name: &str, bits: u32, want: u32, wider: bool) -> Result<(), Issue> {
+        if bits == want || wider && bits > want {
+            return Ok(());
+        }
+        let help = if wider { "the register may be wider than the type, not narrower" } else { "" };
+        issue("P005", format!("`{name}` has {bits} bits, the instruction's type {want}"), help)
+    }
+
+    fn named_dst(&mut self, name: &'a str, bits: u32, wider: bool) -> Result<(Reg, u32), Issue> {
+        if name == "_" {
+            return Ok((self.f.sink(), bits));
+        }
+        let (reg, width) = self.register(name)?;
+        Self::check_width(name, width, bits, wider)?;
+        Ok((reg, width))
+    }
+
+    /// Destination register of exactly the type's width.
+    pub(crate) fn dst(&mut self, i: usize, ty: Ty) -> Result<Reg, Issue> {
+        self.dst_bits(i, ty.width())
+    }
+
+    pub(crate) fn dst_bits(&mut self, i: usize, bits: u32) -> Result<Reg, Issue> {
+        match *self.operand(i)? {
+            Operand::Name { name, offset: 0 } => Ok(self.named_dst(name, bits, false)?.0),
+            _ => self.wrong(i, "a register"),
+        }
+    }
+
+    /// Destination of `ld` and `cvt`: the register may be wider than the type. Returns its width.
+    pub(crate) fn dst_wide(&mut self, i: usize, bits: u32) -> Result<(Reg, u32), Issue> {
+        match *self.operand(i)? {
+            Operand::Name { name, offset: 0 } => self.named_dst(name, bits, true),
+            _ => self.wrong(i, "a register"),
+        }
+    }
+
+    /// Source register or literal of exactly the type's width.
+    pub(crate) fn src(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
+        let operand = self.operand(i)?.clone();
+        self.value(&operand, ty, false)
+    }
+
+    /// Source of `st` and `cvt`: the register may be wider than the type; its low bits count.
+    pub(crate) fn src_wide(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
+        let operand = self.operand(i)?.clone();
+        self.value(&operand, ty, true)
+    }
+
+    /// Any source operand: register, literal, special register, address of a variable.
+    pub(crate) fn value(&mut self, operand: &Operand<'a>, ty: Ty, wider: bool) -> Result<Src, Issue> {
+        match *operand {
+            Operand::Number(n) => {
+                let bits = literal(n, ty)?;
+                Ok(self.f.constant(bits & mask(ty.width())))
+            }
+            Operand::Name { name, offset } => {
+                if let Some(special) = super::special_register(name) {
+                    let d = self.f.temporary();
+                    self.f.prelude(special.operation(d));
+                    return Ok(Src::reg(d));
+                }
+                match self.f.lookup(name)? {
+                    Entity::Reg { slot, width: Width::Bits(bits) } if offset == 0 => {
+                        Self::check_width(name, bits, ty.width(), wider)?;
+                        Ok(Src::reg(slot))
+                    }
+                    Entity::Symbol(index) => Ok(self.f.symbol(index, offset)),
+                    Entity::EntryParam { offset: at } => Ok(self.f.constant(at.wrapping_add(offset as u64))),
+                    Entity::Frame { offset: at, .. } => {
+                        let d = self.f.temporary();
+                        let at = at.wrapping_add(offset as u64);
+                        self.f.prelude(lift::custom(move |cx| {
+                            let address = cx.frame_base.wrapping_add(at);
+                            cx.splat(d, address);
+                            Ok(crate::exec::Flow::Next)
+                        }));
+                        Ok(Src::reg(d))
+                    }
+                    _ => issue("P005", format!("`{name}` cannot be a source operand here"), ""),
+                }
+            }
+            _ => issue("P005", "a register, a literal or a variable is needed here", ""),
+        }
+    }
+
+    /// Immediate integer.
+    pub(crate) fn immediate(&self, i: usize) -> Result<u64, Issue> {
+        match *self.operand(i)? {
+            Operand::Number(Number::Int(v)) => Ok(v),
+            _ => self.wrong(i, "an integer literal"),
+        }
+    }
+
+    fn predicate(&mut self, name: &'a str) -> Result<Pred, Issue> {
+        if name == "_" {
+            return Ok(Pred::SINK);
+        }
+        match self.f.lookup(name)? {
+            Entity::Reg { slot, width: Width::Pred } => Ok(Pred(slot.0)),
+            _ => issue("P005", format!("`{name}` is not a predicate register"), ""),
+        }
+    }
+
+    pub(crate) fn pred_dst(&mut self, i: usize) -> Result<Pred, Issue> {
+        match *self.operand(i)? {
+            Operand::Name { name, offset: 0 } => self.predicate(name),
+            _ => self.wrong(i, "a predicate register"),
+        }
+    }
+
+    /// Predicate source `p`, `!p` or a literal.
+    pub(crate) fn pred_src(&mut self, i: usize) -> Result<PredSrc, Issue> {
+        match *self.operand(i)? {
+            Operand::Name { name, offset: 0 } => Ok(PredSrc { slot: self.predicate(name)?, flip: 0 }),
+            Operand::Not(name) => Ok(PredSrc { slot: self.predicate(name)?, flip: u32::MAX }),
+            Operand::Number(Number::Int(v)) => {
+                Ok(PredSrc { slot: Pred::FALSE, flip: if v != 0 { u32::MAX } else { 0 } })
+            }
+            _ => self.wrong(i, "a predicate"),
+        }
+    }
+
+    /// `p` or `p|q`; the sink for an absent `q`.
+    pub(crate) fn pred_pair(&mut self, i: usize) -> Result<(Pred, Pred), Issue> {
+        match *self.operand(i)? {
+            Operand::Pair(p, q) => Ok((self.predicate(p)?, self.predicate(q)?)),
+            _ => Ok((self.pred_dst(i)?, Pred::SINK)),
+        }
+    }
+
+    /// `d` or `d|p` with a register `d` of the given width.
+    pub(crate) fn dst_pred(&mut self, i: usize, bits: u32) -> Result<(Reg, Pred), Issue> {
+        match *self.operand(i)? {
+            Operand::Pair(d, p) => Ok((self.named_dst(d, bits, false)?.0, self.predicate(p)?)),
+            _ => Ok((self.dst_bits(i, bits)?, Pred::SINK)),
+        }
+    }
+
+    /// Elements of a brace-enclosed vector, or the operand itself where `count` is 1.
+    fn elements(&self, i: usize, count: usize) -> Result<Vec<Operand<'a>>, Issue> {
+        match self.operand(i)? {
+            Operand::Vector(list) if list.len() == count => Ok(list.clone()),
+            Operand::Vector(list) => issue(
+                "P005",
+                format!("a vector of {} elements where the instruction has {count}", list.len()),
+                "",
+            ),
+            other if count == 1 => Ok(vec![other.clone()]),
+            _ => self.wrong(i, &format!("a vector {{...}} of {count} elements")),
+        }
+    }
+
+    /// Destinations of a vector, with their widths. `wider` as for `ld`.
+    pub(crate) fn vector_dst(
+        &mut self,
+        i: usize,
+        count: usize,
+        ty: Ty,
+        wider: bool,
+    ) -> Result<Vec<(Reg, u32)>, Issue> {
+        let list = self.elements(i, count)?;
+        list.iter()
+            .map(|o| match *o {
+                Operand::Name { name, offset: 0 } => self.named_dst(name, ty.width(), wider),
+                _ => issue("P005", "the elements of a destination vector are registers", ""),
+            })
+            .collect()
+    }
+
+    pub(crate) fn vector_src(
+        &mut self,
+        i: usize,
+        count: usize,
+        ty: Ty,
+        wider: bool,
+    ) -> Result<Vec<Src>, Issue> {
+        let list = self.elements(i, count)?;
+        list.iter().map(|o| self.value(o, ty, wider)).collect()
+    }
+
+    /// Count of `.vec`: 1 if absent.
+    pub(crate) fn vec_count(&self) -> usize {
+        match self.get("vec") {
+            Some("v2") => 2,
+            Some("v4") => 4,
+            Some("v8") => 8,
+            _ => 1,
+        }
+    }
+
+    /// State space of `.ss`; generic if absent.
+    pub(crate) fn space(&self) -> Space {
+        match self.get("ss") {
+            Some("global") => Space::Global,
+            Some("const") => Space::Const,
+            Some("shared" | "shared::cta" | "shared::cluster") => Space::Shared,
+            Some("local") => Space::Local,
+            Some("param" | "param::entry" | "param::func") => Space::Param,
+            _ => Space::Generic,
+        }
+    }
+
+    /// Address operand. Call parameters and the parameters of device functions live in the frame, so `.param`
+    /// becomes the local space for them.
+    pub(crate) fn address(&mut self, i: usize, space: Space) -> Result<(Address, Space), Issue> {
+        let Operand::Address { base, offset } = *self.operand(i)? else {
+            return self.wrong(i, "an address in brackets");
+        };
+        let offset = offset as u64;
+        let name = match base {
+            Base::Absolute(v) => {
+                let base = AddressBase::Value(self.f.constant(v));
+                return Ok((Address { base, offset }, space));
+            }
+            Base::Name(name) => name,
+        };
+        match self.f.lookup(name)? {
+            Entity::Reg { slot, width: Width::Bits(bits @ (32 | 64)) } => {
+                if bits == 32 && matches!(space, Space::Global | Space::Generic) {
+                    return issue("P005", format!("`{name}` has 32 bits; global addresses have 64"), "");
+                }
+                Ok((Address { base: AddressBase::Value(Src::reg(slot)), offset }, space))
+            }
+            Entity::Symbol(index) => {
+                let declared = self.f.symbol_space(index);
+                if space != Space::Generic && space != declared {
+                    let help = format!("use the instruction's .{} form", declared.name());
+                    return issue("P005", format!("`{name}` is a .{} variable", declared.name()), help);
+                }
+                let base = AddressBase::Value(self.f.symbol(index, 0));
+                // The name of a variable is an address in the variable's own space.
+                Ok((Address { base, offset }, declared))
+            }
+            Entity::EntryParam { offset: at } if matches!(space, Space::Param | Space::Generic) => {
+                let base = AddressBase::Value(self.f.constant(at));
+                Ok((Address { base, offset }, Space::Param))
+            }
+            Entity::Frame { offset: at, .. }
+                if matches!(space, Space::Param | Space::Local | Space::Generic) =>
+            {
+                Ok((Address { base: AddressBase::Frame, offset: offset.wrapping_add(at) }, Space::Local))
+            }
+            _ => issue("P005", format!("`{name}` is not an address in .{}", space.name()), ""),
+        }
+    }
+
+    /// Label operand as an index into the module's labels.
+    pub(crate) fn label(&mut self, i: usize) -> Result<u32, Issue> {
+        match *self.operand(i)? {
+            Operand::Name { name, offset: 0 } => match self.f.lookup(name)? {
+                Entity::Label(id) => Ok(id),
+                _ => issue("P005", format!("`{name}` is not a label"), ""),
+            },
+            _ => self.wrong(i, "a label"),
+        }
+    }
+
+    /// Checks an optional `.L2::cache_hint` operand: a 64-bit policy, which has no effect here.
+    pub(crate) fn cache_hint(&mut self, i: usize) -> Result<(), Issue> {
+        match (self.has("L2::cache_hint"), self.operands.len() > i) {
+            (true, true) => self.src(i, Ty::B64).map(|_| ()),
+            (false, false) => Ok(()),
+            (true, false) => issue("P005", "`.L2::cache_hint` needs a cache-policy operand", ""),
+            (false, true) => issue("P005", "an operand too many", "a cache policy needs `.L2::cache_hint`"),
+        }
+    }
+}
+
+/// Bits of a literal for an operand of this type.
+fn literal(n: Number, ty: Ty) -> Result<u64, Issue> {
+    match (n, ty.kind) {
+        (Number::Int(v), _) => Ok(v),
+        (Number::F32(v), _) if ty.width() == 32 => Ok(v.into()),
+        (Number::F64(v), _) if ty.width() == 64 => Ok(v.to_bits()),
+        // A decimal or double literal in single-precision code is rounded to it.
+        (Number::F64(v), Kind::Float(_) | Kind::Bits) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
+        _ => issue("P005", format!("this literal does not fit a type of {} bits", ty.width()), ""),
+    }
+}

@@ -1,0 +1,138 @@
+//! Synchronisation: barriers of the CTA, fences, waiting.
+
+use super::classes::SCOPE;
+use super::lift::custom;
+use super::site::{Issue, Site, issue};
+use super::types::Ty;
+use super::{Class, Family, row};
+use crate::exec::barrier::{Arrival, BARRIERS, ReduceTo, Reduction, Role};
+use crate::exec::{Context, Fault, Flow, Op, PredSrc, Src, fault};
+
+const SC: Class = ("scope", SCOPE);
+const LOGIC: Class = ("op", &["and", "or"]);
+const PROXY: Class = ("kind", &["alias", "async", "async.global"]);
+
+pub(super) static FAMILY: Family = Family {
+    title: "Barriers, fences, waiting",
+    section: "9.7.13",
+    rows: &[
+        row("bar{.cta}.sync", "a{, b}", &[], sync),
+        row("bar{.cta}.arrive", "a, b", &[], arrive),
+        row("bar{.cta}.red.popc.u32", "d, a{, b}, c", &[], reduce),
+        row("bar{.cta}.red.op.pred", "p, a{, b}, c", &[LOGIC], reduce),
+        row("barrier{.cta}.sync{.aligned}", "a{, b}", &[], sync),
+        row("barrier{.cta}.arrive{.aligned}", "a, b", &[], arrive),
+        row("barrier{.cta}.red.popc{.aligned}.u32", "d, a{, b}, c", &[], reduce),
+        row("barrier{.cta}.red.op{.aligned}.pred", "p, a{, b}, c", &[LOGIC], reduce),
+        row("bar.warp.sync", "membermask", &[], |s| {
+            let m = s.src(0, Ty::B32)?;
+            Ok(custom(move |cx| match super::warp::converge(cx, m)? {
+                Some(flow) => Ok(flow),
+                None => Ok(Flow::Next),
+            }))
+        }),
+        row("fence{.sem}.scope", "", &[("sem", &["sc", "acq_rel", "acquire", "release"]), SC], nothing),
+        row("fence.proxy.kind", "", &[PROXY], nothing),
+        row(
+            "fence.proxy.async.space",
+            "",
+            &[("space", &["global", "shared::cta", "shared::cluster"])],
+            nothing,
+        ),
+        row("membar.level", "", &[("level", &["cta", "gl", "sys"])], nothing),
+        row("membar.proxy.kind", "", &[PROXY], nothing),
+        row("nanosleep.u32", "t", &[], |s| {
+            s.src(0, Ty::B32)?;
+            Ok(custom(|_| Ok(Flow::Yield)))
+        }),
+        // Grids of a launch run concurrently and depend on no earlier grid.
+        row("griddepcontrol.action", "", &[("action", &["launch_dependents", "wait"])], nothing),
+        row("setmaxnreg.action.sync.aligned.u32", "count", &[("action", &["inc", "dec"])], |s| {
+            s.immediate(0)?;
+            nothing(s)
+        }),
+        row("pmevent{.mask}", "a", &[], |s| {
+            s.immediate(0)?;
+            nothing(s)
+        }),
+    ],
+};
+
+/// The simulator's memory is sequentially consistent: fences have nothing left to order.
+fn nothing(_: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    Ok(custom(|_| Ok(Flow::Next)))
+}
+
+/// Barrier number and thread count, by source operand.
+struct Named {
+    id: Src,
+    count: Option<Src>,
+    aligned: bool,
+}
+
+impl Named {
+    fn arrival(&self, cx: &Context<'_>, role: Role) -> Result<Flow, Fault> {
+        let lane = cx.active.trailing_zeros() as usize;
+        let id = cx.uniform(self.id, "the barrier number")?;
+        if id >= BARRIERS as u64 {
+            return Err(fault(
+                "S011",
+                lane,
+                format!("barrier {id} does not exist"),
+                "barriers are numbered 0 to 15",
+            ));
+        }
+        let count = match self.count {
+            None => None,
+            Some(c) => match cx.uniform(c, "the thread count of the barrier")? {
+                0 if role == Role::Sync => None,
+                n if n > 0 && n % 32 == 0 && n <= 1024 => Some(n as u32),
+                n => {
+                    let help = "it is a multiple of 32 up to 1024";
+                    return Err(fault("S011", lane, format!("a barrier of {n} threads"), help));
+                }
+            },
+        };
+        Ok(Flow::Barrier(Arrival { id: id as u8, count, aligned: self.aligned, role }))
+    }
+}
+
+/// Operands `first` (number) and, of `total` operands, perhaps one more (count).
+fn named(
+    s: &mut Site<'_, '_, '_>,
+    opcode_aligned: bool,
+    first: usize,
+    has_count: bool,
+) -> Result<Named, Issue> {
+    let id = s.src(first, Ty::B32)?;
+    let count = if has_count { Some(s.src(first + 1, Ty::B32)?) } else { None };
+    Ok(Named { id, count, aligned: opcode_aligned || s.has("aligned") })
+}
+
+fn sync(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let named = named(s, s.opcode == "bar", 0, s.operands.len() == 2)?;
+    Ok(custom(move |cx| named.arrival(cx, Role::Sync)))
+}
+
+fn arrive(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let named = named(s, s.opcode == "bar", 0, true)?;
+    Ok(custom(move |cx| named.arrival(cx, Role::Arrive)))
+}
+
+fn reduce(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let n = s.operands.len();
+    let named = named(s, s.opcode == "bar", 1, n == 4)?;
+    let votes: PredSrc = s.pred_src(n - 1)?;
+    let (op, to) = match s.get("op") {
+        Some("and") => (Reduction::And, ReduceTo::Pred(s.pred_dst(0)?)),
+        Some("or") => (Reduction::Or, ReduceTo::Pred(s.pred_dst(0)?)),
+        _ => (Reduction::Popc, ReduceTo::Reg(s.dst(0, Ty::B32)?)),
+    };
+    if n < 3 {
+        return issue("P005", "the predicate operand is missing", "");
+    }
+    Ok(custom(move |cx| {
+        let votes = cx.pred(votes) & cx.active;
+        named.arrival(cx, Role::Reduce { op, votes, to })
+    }))
+}

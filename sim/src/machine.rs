@@ -1,0 +1,466 @@
+//! The machine: PEs with their memories, and launches on them.
+
+use crate::error::SimError;
+use crate::exec::access::Space;
+use crate::exec::run::{Grid, Run};
+use crate::exec::{LANES, Lanes, Output};
+use crate::memory::{AccessError, Memory, Symmetric, Team};
+use crate::module::{Code, Constant, Kernel, Module};
+use crate::stats::{MulticastTraffic, OpcodeCount, Stats};
+
+/// What kind of machine to simulate.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Processing elements (GPUs), 1 to 4096.
+    pub n_pes: usize,
+    /// Seed of the schedule: the same seed gives the same run.
+    pub seed: u64,
+    /// Warp instructions after which a launch is given up.
+    pub step_limit: u64,
+    /// Most bytes of memory of all PEs together.
+    pub memory_limit: u64,
+    /// Byte that fills memory nobody has written. `0xff` makes every float a NaN and every index absurd.
+    pub poison: u8,
+    /// Streaming multiprocessors of a PE: with their limits of threads, CTAs and shared memory they bound the
+    /// CTAs that are resident at once. 132 as on H100 and H200.
+    pub sms: u32,
+    /// Most bytes of shared memory of a CTA (227 KiB as on sm_90 and sm_100).
+    pub shared_per_cta: u32,
+    /// Most bytes of `vprintf` output a launch keeps.
+    pub print_limit: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            n_pes: 1,
+            seed: 0,
+            step_limit: 1 << 33,
+            memory_limit: 8 << 30,
+            poison: 0xff,
+            sms: 132,
+            shared_per_cta: 227 << 10,
+            print_limit: 1 << 20,
+        }
+    }
+}
+
+/// A kernel argument.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arg {
+    /// 1-byte integer.
+    U8(u8),
+    /// 2-byte integer, or the bits of an f16 or bf16.
+    U16(u16),
+    /// 4-byte integer.
+    U32(u32),
+    /// 4-byte integer.
+    I32(i32),
+    /// 8-byte integer or pointer.
+    U64(u64),
+    /// 8-byte integer.
+    I64(i64),
+    /// Single precision.
+    F32(f32),
+    /// Double precision.
+    F64(f64),
+    /// A structure, as its bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Arg {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Arg::U8(v) => v.to_le_bytes().to_vec(),
+            Arg::U16(v) => v.to_le_bytes().to_vec(),
+            Arg::U32(v) => v.to_le_bytes().to_vec(),
+            Arg::I32(v) => v.to_le_bytes().to_vec(),
+            Arg::U64(v) => v.to_le_bytes().to_vec(),
+            Arg::I64(v) => v.to_le_bytes().to_vec(),
+            Arg::F32(v) => v.to_le_bytes().to_vec(),
+            Arg::F64(v) => v.to_le_bytes().to_vec(),
+            Arg::Bytes(v) => v.clone(),
+        }
+    }
+}
+
+/// One grid of a launch.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// PE that runs it.
+    pub pe: usize,
+    /// CTAs in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a CTA in x, y, z.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub dynamic_shared: u32,
+    /// Arguments in the order of the kernel's parameters, each of its parameter's size.
+    pub args: Vec<Arg>,
+}
+
+/// Most PEs: their pairs are mapped separately.
+const MAX_PES: usize = 4096;
+
+/// A module's variables on each PE.
+struct Loaded {
+    id: u64,
+    /// Address by PE and variable; 0 for shared ones.
+    symbols: Vec<Vec<u64>>,
+}
+
+/// Many PEs, each with private memory, a symmetric heap, and a view of its peers' heaps and of multicast ranges.
+pub struct Machine {
+    config: Config,
+    memory: Memory,
+    loaded: Vec<Loaded>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+fn host(e: AccessError) -> SimError {
+    SimError::new(e.code, e.message, e.help)
+}
+
+impl Machine {
+    /// A machine without allocations.
+    ///
+    /// # Errors
+    /// `S001` if the number of PEs is not 1 to 4096.
+    pub fn new(config: Config) -> Result<Machine, SimError> {
+        if !(1..=MAX_PES).contains(&config.n_pes) {
+            return Err(SimError::request(
+                format!("{} PEs", config.n_pes),
+                format!("1 to {MAX_PES} PEs are possible"),
+            ));
+        }
+        let memory = Memory::new(config.n_pes, config.poison, config.memory_limit);
+        Ok(Machine { config, memory, loaded: Vec::new() })
+    }
+
+    /// The configuration the machine was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn check_pe(&self, pe: usize) -> Result<(), SimError> {
+        if pe < self.config.n_pes {
+            return Ok(());
+        }
+        Err(SimError::request(
+            format!("PE {pe} does not exist"),
+            format!("the machine has {} PEs", self.config.n_pes),
+        ))
+    }
+
+    /// Allocates on the symmetric heap: `bytes` on every PE, at the same offset, filled with poison.
+    ///
+    /// # Errors
+    /// `S001` for an alignment that is not a power of two up to 1 MiB, `S012` beyond the memory limit.
+    pub fn alloc_symmetric(&mut self, name: &str, bytes: u64, align: u64) -> Result<Symmetric, SimError> {
+        self.memory.alloc_symmetric(name, bytes, align)
+    }
+
+    /// Allocates in the private memory of one PE; returns the address there.
+    ///
+    /// # Errors
+    /// As [`alloc_symmetric`](Self::alloc_symmetric), and `S001` if the PE does not exist.
+    pub fn alloc(&mut self, pe: usize, name: &str, bytes: u64, align: u64) -> Result<u64, SimError> {
+        self.check_pe(pe)?;
+        self.memory.alloc_private(pe, name, bytes, align, false)
+    }
+
+    /// A team of PEs, in the order in which reductions take them. It gets a multicast range.
+    ///
+    /// # Errors
+    /// `S001` if it is empty, names a PE twice, or one that does not exist.
+    pub fn team(&mut self, pes: &[usize]) -> Result<Team, SimError> {
+        for (i, &pe) in pes.iter().enumerate() {
+            self.check_pe(pe)?;
+            if pes[..i].contains(&pe) {
+                return Err(SimError::request(format!("PE {pe} is twice in the team"), "name each PE once"));
+            }
+        }
+        if pes.is_empty() {
+            return Err(SimError::request("a team needs at least one PE", ""));
+        }
+        Ok(self.memory.add_team(pes))
+    }
+
+    /// Address of the PE's own copy of a symmetric allocation.
+    ///
+    /// # Errors
+    /// `S001` if the PE does not exist.
+    pub fn local_addr(&self, pe: usize, what: Symmetric) -> Result<u64, SimError> {
+        self.peer_addr(pe, what, pe)
+    }
+
+    /// Address under which `viewer` reaches the copy of `target` (what `nvshmem_ptr` returns).
+    ///
+    /// # Errors
+    /// `S001` if a PE does not exist.
+    pub fn peer_addr(&self, viewer: usize, what: Symmetric, target: usize) -> Result<u64, SimError> {
+        self.check_pe(viewer)?;
+        self.check_pe(target)?;
+        Ok(self.memory.peer_addr(viewer, target, what.offset))
+    }
+
+    /// Address under which `viewer` reaches all copies of the team at once (what `nvshmemx_mc_ptr` returns).
+    ///
+    /// # Errors
+    /// `S001` if `viewer` is not in the team.
+    pub fn multicast_addr(&self, viewer: usize, what: Symmetric, team: Team) -> Result<u64, SimError> {
+        self.memory.multicast_addr(viewer, team.0, what.offset).ok_or_else(|| {
+            SimError::request(
+                format!("PE {viewer} is not in the team"),
+                "only members have the team's multicast address",
+            )
+        })
+    }
+
+    /// Writes memory that `pe` can address by plain accesses.
+    ///
+    /// # Errors
+    /// `S002` to `S005` as for a kernel's access.
+    pub fn write(&mut self, pe: usize, addr: u64, data: &[u8]) -> Result<(), SimError> {
+        self.check_pe(pe)?;
+        if !data.is_empty() {
+            let w = self.memory.window(pe, addr, data.len() as u64).map_err(host)?;
+            self.memory.store(&w, addr, data);
+        }
+        Ok(())
+    }
+
+    /// Reads memory that `pe` can address by plain accesses.
+    ///
+    /// # Errors
+    /// `S002` to `S005` as for a kernel's access.
+    pub fn read(&self, pe: usize, addr: u64, out: &mut [u8]) -> Result<(), SimError> {
+        self.check_pe(pe)?;
+        if !out.is_empty() {
+            let w = self.memory.window(pe, addr, out.len() as u64).map_err(host)?;
+            out.copy_from_slice(self.memory.bytes(&w, addr, out.len()));
+        }
+        Ok(())
+    }
+
+    /// The address in words: allocation, offset, size.
+    pub fn describe(&self, pe: usize, addr: u64) -> String {
+        self.memory.describe(pe, addr)
+    }
+
+    /// Address of a module's `.global` or `.const` variable on a PE; loads the module if need be. Like a loaded
+    /// CUDA module, it keeps its variables between launches.
+    ///
+    /// # Errors
+    /// `S001` if there is no such variable, `S012` beyond the memory limit.
+    pub fn symbol(&mut self, pe: usize, module: &Module, name: &str) -> Result<u64, SimError> {
+        self.check_pe(pe)?;
+        let loaded = self.load(&module.inner)?;
+        let variables = &module.inner.variables;
+        match variables.iter().position(|v| v.name == name && v.space != Space::Shared) {
+            Some(i) => Ok(self.loaded[loaded].symbols[pe][i]),
+            None => Err(SimError::request(format!("the module has no global variable `{name}`"), "")),
+        }
+    }
+
+    /// Places a module's variables on every PE, once.
+    fn load(&mut self, code: &Code) -> Result<usize, SimError> {
+        if let Some(i) = self.loaded.iter().position(|l| l.id == code.id) {
+            return Ok(i);
+        }
+        let mut symbols = Vec::new();
+        for pe in 0..self.config.n_pes {
+            let mut addresses = Vec::new();
+            for v in &code.variables {
+                addresses.push(match v.space {
+                    Space::Shared => 0,
+                    space => {
+                        self.memory.alloc_private(pe, &v.name, v.size, v.align, space == Space::Const)?
+                    }
+                });
+            }
+            for (v, &addr) in code.variables.iter().zip(&addresses) {
+                if v.space == Space::Shared || v.size == 0 {
+                    continue;
+                }
+                // Variables without an initial value are zero.
+                let mut bytes = vec![0; v.size as usize];
+                bytes[..v.init.len()].copy_from_slice(&v.init);
+                for r in &v.relocations {
+                    let value = addresses[r.variable].wrapping_add(r.offset as u64);
+                    bytes[r.at..r.at + r.size].copy_from_slice(&value.to_le_bytes()[..r.size]);
+                }
+                let w = self.memory.window(pe, addr, v.size).map_err(host)?;
+                self.memory.store(&w, addr, &bytes);
+            }
+            symbols.push(addresses);
+        }
+        self.loaded.push(Loaded { id: code.id, symbols });
+        Ok(self.loaded.len() - 1)
+    }
+
+    /// Runs the grids of one kernel, on one PE or many, at the same time and to their end.
+    ///
+    /// Memory changes made before an error stay: the machine can be inspected.
+    ///
+    /// # Errors
+    /// `S001` if a grid does not fit the kernel; otherwise what stopped a thread, or all of them.
+    pub fn launch(&mut self, module: &Module, kernel: &str, grids: &[Launch]) -> Result<Stats, SimError> {
+        let code = &*module.inner;
+        let Some(k) = code.kernels.iter().position(|k| k.name == kernel) else {
+            let names: Vec<&str> = code.kernels.iter().map(|k| k.name.as_str()).collect();
+            let help = format!("the module has: {}", names.join(", "));
+            return Err(SimError::request(format!("the module has no kernel `{kernel}`"), help));
+        };
+        let loaded = self.load(code)?;
+        let mut list = Vec::new();
+        for g in grids {
+            self.check_pe(g.pe)?;
+            list.push(self.grid(code, k, g, &self.loaded[loaded].symbols[g.pe])?);
+        }
+        let links = self.memory.links.clone();
+        let mut run = Run::new(code, &mut self.memory, list, self.config.seed);
+        run.poison = self.config.poison;
+        run.step_limit = self.config.step_limit;
+        run.output = Output { limit: self.config.print_limit, ..Output::default() };
+        run.run()?;
+        Ok(stats(&run, &links))
+    }
+
+    /// Checks a grid against the kernel and packs its parameters.
+    fn grid<'a>(&self, code: &'a Code, k: usize, g: &Launch, symbols: &[u64]) -> Result<Grid<'a>, SimError> {
+        let kernel = &code.kernels[k];
+        let name = &kernel.name;
+        let threads = g.block.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
+        let [x, y, z] = g.block;
+        if threads == 0 || threads > 1024 || z > 64 {
+            let help = "a CTA has 1 to 1024 threads, at most 64 of them in z";
+            return Err(SimError::request(format!("block ({x}, {y}, {z}) is not possible"), help));
+        }
+        if let Some(r) = kernel.reqntid.filter(|r| *r != g.block) {
+            let message = format!(
+                "`{name}` is compiled for blocks of ({}, {}, {}), not ({x}, {y}, {z})",
+                r[0], r[1], r[2]
+            );
+            return Err(SimError::request(message, ".reqntid fixes the block"));
+        }
+        if let Some(m) = kernel.maxntid {
+            let most = m.iter().fold(1_u64, |n, &d| n.saturating_mul(d.into()));
+            if u64::from(threads) > most {
+                return Err(SimError::request(
+                    format!("`{name}` is compiled for at most {most} threads, not {threads}"),
+                    "",
+                ));
+            }
+        }
+        let [x, y, z] = g.grid;
+        if g.grid.contains(&0) || y > 65535 || z > 65535 || x > i32::MAX as u32 {
+            let help = "at most 2147483647 CTAs in x, 65535 in y and z, and at least one";
+            return Err(SimError::request(format!("grid ({x}, {y}, {z}) is not possible"), help));
+        }
+        let shared = u64::from(kernel.shared_bytes) + u64::from(g.dynamic_shared);
+        if shared > self.config.shared_per_cta.into() {
+            let message = format!("`{name}` with {shared} bytes of shared memory");
+            return Err(SimError::request(
+                message,
+                format!("a CTA has at most {}", self.config.shared_per_cta),
+            ));
+        }
+        Ok(Grid {
+            pe: g.pe,
+            kernel,
+            code: &code.kernel_code[k],
+            dims: g.grid,
+            block: g.block,
+            dynamic_shared: g.dynamic_shared,
+            params: pack(kernel, &g.args)?,
+            consts: constants(code, k, symbols),
+            resident: self.config.sms.saturating_mul(per_sm(threads, shared as u32)).max(1),
+            total: u64::from(x) * u64::from(y) * u64::from(z),
+            next: 0,
+            running: 0,
+        })
+    }
+}
+
+/// CTAs an SM holds: 2048 threads, 32 CTAs, 228 KiB of shared memory of which each CTA takes 1 KiB more than it asks.
+fn per_sm(threads: u32, shared: u32) -> u32 {
+    let by_threads = 2048 / threads.next_multiple_of(LANES as u32);
+    let by_shared = (228 << 10) / (shared.next_multiple_of(128) + 1024);
+    by_threads.min(by_shared).clamp(1, 32)
+}
+
+/// Arguments laid out as the entry's parameters.
+fn pack(kernel: &Kernel, args: &[Arg]) -> Result<Vec<u8>, SimError> {
+    if args.len() != kernel.params.len() {
+        let message = format!(
+            "{} arguments for the {} parameters of `{}`",
+            args.len(),
+            kernel.params.len(),
+            kernel.name
+        );
+        return Err(SimError::request(message, ""));
+    }
+    let mut out = vec![0; kernel.param_bytes()];
+    for (p, a) in kernel.params.iter().zip(args) {
+        let bytes = a.bytes();
+        if bytes.len() != p.size {
+            let message =
+                format!("argument of {} bytes for the {}-byte parameter `{}`", bytes.len(), p.size, p.name);
+            return Err(SimError::request(message, "give an Arg of the parameter's size"));
+        }
+        out[p.offset..p.offset + p.size].copy_from_slice(&bytes);
+    }
+    Ok(out)
+}
+
+/// The constant pool of a kernel on a PE: symbols become addresses.
+fn constants(code: &Code, k: usize, symbols: &[u64]) -> Vec<Lanes> {
+    let shared = &code.kernel_code[k].shared;
+    let address = |variable: usize| match code.variables[variable].space {
+        Space::Shared => shared.iter().find(|(v, _)| *v == variable).map_or(0, |(_, at)| *at),
+        _ => symbols[variable],
+    };
+    let value = |c: &Constant| match *c {
+        Constant::Value(v) => v,
+        Constant::Symbol { variable, offset } => address(variable).wrapping_add(offset as u64),
+    };
+    code.constants.iter().map(|c| [value(c); LANES]).collect()
+}
+
+fn stats(run: &Run<'_>, links_before: &[u64]) -> Stats {
+    let mut s = Stats { barriers: run.barriers, ..Stats::default() };
+    let mut by_mnemonic = vec![(0, 0); run.code.mnemonics.len()];
+    for (inst, c) in run.code.insts.iter().zip(&run.counts).filter(|(_, c)| c.warps > 0) {
+        s.warp_instructions += c.warps;
+        s.lane_instructions += c.lanes;
+        let entry: &mut (u64, u64) = &mut by_mnemonic[inst.mnemonic as usize];
+        *entry = (entry.0 + c.warps, entry.1 + c.lanes);
+        match s.lines.last_mut() {
+            Some((line, n)) if *line == inst.line => *n += c.warps,
+            _ => s.lines.push((inst.line, c.warps)),
+        }
+    }
+    s.lines.sort_unstable();
+    let used = run.code.mnemonics.iter().zip(by_mnemonic).filter(|(_, (warps, _))| *warps > 0);
+    s.opcodes = used.map(|(m, (warps, lanes))| OpcodeCount { mnemonic: m.clone(), warps, lanes }).collect();
+    s.opcodes.sort_by(|a, b| b.warps.cmp(&a.warps).then_with(|| a.mnemonic.cmp(&b.mnemonic)));
+    s.links = run.memory.links.iter().zip(links_before).map(|(now, before)| now - before).collect();
+    let traffic = run.multicast.iter().zip(&run.memory.teams).filter(|(m, _)| m.ld_reduce + m.st + m.red > 0);
+    s.multicast = traffic
+        .map(|(m, t)| MulticastTraffic {
+            team: t.members.clone(),
+            ld_reduce: m.ld_reduce,
+            st: m.st,
+            red: m.red,
+        })
+        .collect();
+    s.printed.clone_from(&run.output.text);
+    s.printed_truncated = run.output.truncated;
+    s
+}

@@ -1,0 +1,414 @@
+//! The memory of the machine and the virtual addresses under which each PE sees it.
+//!
+//! Every PE has its own 64-bit address space. Its private memory, its own part of the symmetric heap, every
+//! peer's part, and every team's multicast range are mapped in it as *regions* of 64 GiB at bases that no
+//! other PE uses: an address that was computed on another PE is recognised, not silently accepted.
+//!
+//! Below the first region lie the windows through which generic addresses reach the CTA's shared memory, the
+//! thread's local memory and the kernel's parameters.
+
+use crate::error::SimError;
+
+/// log2 of the bytes of a region.
+const REGION_SHIFT: u32 = 36;
+const REGION_MASK: u64 = (1 << REGION_SHIFT) - 1;
+/// Bytes between allocations that belong to nobody.
+const RED_ZONE: u64 = 256;
+
+/// Generic addresses `window << 32 | offset` of the narrow state spaces.
+pub(crate) const SHARED_WINDOW: u64 = 1 << 32;
+pub(crate) const LOCAL_WINDOW: u64 = 2 << 32;
+pub(crate) const PARAM_WINDOW: u64 = 3 << 32;
+
+/// A tensor or buffer on the symmetric heap: at the same offset on every PE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Symmetric {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Symmetric {
+    /// Size in bytes on each PE.
+    pub fn bytes(self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A set of PEs with a multicast range of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Team(pub(crate) usize);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Private,
+    Heap { of: usize },
+    Multicast { team: usize },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Region {
+    viewer: usize,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+struct Allocation {
+    name: String,
+    offset: u64,
+    bytes: u64,
+    read_only: bool,
+}
+
+/// Allocations of one region, in order of offset.
+#[derive(Debug, Default)]
+struct Allocator {
+    list: Vec<Allocation>,
+}
+
+impl Allocator {
+    fn end(&self) -> u64 {
+        self.list.last().map_or(0, |a| a.offset + a.bytes)
+    }
+
+    /// The last allocation that begins at or below `offset`.
+    fn below(&self, offset: u64) -> Option<&Allocation> {
+        let n = self.list.partition_point(|a| a.offset <= offset);
+        self.list[..n].last()
+    }
+}
+
+/// Team members and their multicast traffic.
+#[derive(Debug)]
+pub(crate) struct TeamInfo {
+    pub members: Vec<usize>,
+    /// Region of the multicast range, by viewer.
+    regions: Vec<Option<u64>>,
+}
+
+/// One allocation as one PE sees it: the unit in which accesses are checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    low: u64,
+    high: u64,
+    pub buffer: usize,
+    /// Address of the buffer's byte 0.
+    origin: u64,
+    read_only: bool,
+    /// PE whose memory this is.
+    pub owner: usize,
+}
+
+impl Window {
+    /// Contains nothing.
+    pub(crate) fn empty() -> Window {
+        Window { low: 1, high: 0, buffer: 0, origin: 0, read_only: true, owner: usize::MAX }
+    }
+
+    /// Whether `[addr, addr + len)` lies inside.
+    #[inline]
+    pub(crate) fn holds(&self, addr: u64, len: u64) -> bool {
+        addr >= self.low && addr < self.high && self.high - addr >= len
+    }
+}
+
+/// What is wrong with an access; the executing thread and line are added by the runner.
+#[derive(Debug, Clone)]
+pub(crate) struct AccessError {
+    pub code: &'static str,
+    pub message: String,
+    pub help: &'static str,
+}
+
+pub(crate) struct Memory {
+    pub n_pes: usize,
+    poison: u8,
+    limit: u64,
+    used: u64,
+    regions: Vec<Region>,
+    heap: Allocator,
+    private: Vec<Allocator>,
+    pub teams: Vec<TeamInfo>,
+    /// Private memory of PE p at `2p`, its part of the symmetric heap at `2p + 1`.
+    pub buffers: Vec<Vec<u8>>,
+    /// Counts every change of memory contents and every other event that can end a wait. A machine in which
+    /// it stands still while all warps repeat themselves is deadlocked.
+    pub changes: u64,
+    /// Bytes moved from PE to PE by loads, stores and atomics, `from * n_pes + to`.
+    pub links: Vec<u64>,
+}
+
+impl Memory {
+    pub(crate) fn new(n_pes: usize, poison: u8, limit: u64) -> Self {
+        let mut regions = vec![Region { viewer: usize::MAX, kind: Kind::Private }];
+        for viewer in 0..n_pes {
+            regions.push(Region { viewer, kind: Kind::Private });
+            regions.extend((0..n_pes).map(|of| Region { viewer, kind: Kind::Heap { of } }));
+        }
+        Memory {
+            n_pes,
+            poison,
+            limit,
+            used: 0,
+            regions,
+            heap: Allocator::default(),
+            private: (0..n_pes).map(|_| Allocator::default()).collect(),
+            teams: Vec::new(),
+            buffers: vec![Vec::new(); 2 * n_pes],
+            changes: 0,
+            links: vec![0; n_pes * n_pes],
+        }
+    }
+
+    fn private_base(&self, pe: usize) -> u64 {
+        (1 + pe as u64 * (self.n_pes as u64 + 1)) << REGION_SHIFT
+    }
+
+    /// Address of a symmetric object of `target` as `viewer` sees it.
+    pub(crate) fn peer_addr(&self, viewer: usize, target: usize, offset: u64) -> u64 {
+        self.private_base(viewer) + ((1 + target as u64) << REGION_SHIFT) + offset
+    }
+
+    pub(crate) fn multicast_addr(&self, viewer: usize, team: usize, offset: u64) -> Option<u64> {
+        let region = (*self.teams.get(team)?.regions.get(viewer)?)?;
+        Some((region << REGION_SHIFT) + offset)
+    }
+
+    pub(crate) fn add_team(&mut self, members: &[usize]) -> Team {
+        let team = self.teams.len();
+        let mut regions = vec![None; self.n_pes];
+        for &viewer in members {
+            regions[viewer] = Some(self.regions.len() as u64);
+            self.regions.push(Region { viewer, kind: Kind::Multicast { team } });
+        }
+        self.teams.push(TeamInfo { members: members.to_vec(), regions });
+        Team(team)
+    }
+
+    /// Offset for a new allocation, after a red zone; checks the sizes.
+    fn place(&self, end: u64, bytes: u64, align: u64, copies: u64) -> Result<u64, SimError> {
+        if !align.is_power_of_two() || align > 1 << 20 {
+            let help = "use a power of two up to 1 MiB";
+            return Err(SimError::request(format!("alignment {align} is not possible"), help));
+        }
+        let offset = (end + RED_ZONE).next_multiple_of(align.max(16));
+        let total = bytes
+            .checked_add(offset - end)
+            .and_then(|b| b.checked_mul(copies))
+            .and_then(|b| b.checked_add(self.used));
+        match total {
+            Some(t) if t <= self.limit && offset + bytes <= REGION_MASK => Ok(offset),
+            _ => Err(SimError::new(
+                "S012",
+                format!(
+                    "{bytes} bytes on {copies} PEs exceed the machine's memory limit of {} bytes",
+                    self.limit
+                ),
+                "raise `Config::memory_limit` or use smaller tensors",
+            )),
+        }
+    }
+
+    fn grow(&mut self, buffer: usize, end: u64) {
+        let old = self.buffers[buffer].len() as u64;
+        self.used += end - old;
+        self.buffers[buffer].resize(end as usize, self.poison);
+    }
+
+    pub(crate) fn alloc_symmetric(
+        &mut self,
+        name: &str,
+        bytes: u64,
+        align: u64,
+    ) -> Result<Symmetric, SimError> {
+        let offset = self.place(self.heap.end(), bytes, align, self.n_pes as u64)?;
+        self.heap.list.push(Allocation { name: name.to_string(), offset, bytes, read_only: false });
+        for pe in 0..self.n_pes {
+            self.grow(2 * pe + 1, offset + bytes);
+        }
+        Ok(Symmetric { offset, bytes })
+    }
+
+    pub(crate) fn alloc_private(
+        &mut self,
+        pe: usize,
+        name: &str,
+        bytes: u64,
+        align: u64,
+        read_only: bool,
+    ) -> Result<u64, SimError> {
+        let offset = self.place(self.private[pe].end(), bytes, align, 1)?;
+        self.private[pe].list.push(Allocation { name: name.to_string(), offset, bytes, read_only });
+        self.grow(2 * pe, offset + bytes);
+        Ok(self.private_base(pe) + offset)
+    }
+
+    /// The allocation around `[addr, addr + len)` in the address space of `pe`, for plain accesses.
+    #[cold]
+    pub(crate) fn window(&self, pe: usize, addr: u64, len: u64) -> Result<Window, AccessError> {
+        let Some(region) = self.region(pe, addr)? else { return Err(self.unmapped(pe, addr)) };
+        let (allocator, buffer, owner) = match region.kind {
+            Kind::Private => (&self.private[pe], 2 * pe, pe),
+            Kind::Heap { of } => (&self.heap, 2 * of + 1, of),
+            Kind::Multicast { .. } => {
+                return Err(AccessError {
+                    code: "S005",
+                    message: format!(
+                        "{} is a multicast address, reached by a plain access",
+                        self.describe(pe, addr)
+                    ),
+                    help: "only multimem.ld_reduce, multimem.st and multimem.red may use a multicast address; \
+                           use the local or peer address here",
+                });
+            }
+        };
+        let offset = addr & REGION_MASK;
+        let origin = addr - offset;
+        match allocator.below(offset) {
+            Some(a) if offset < a.offset + a.bytes && a.offset + a.bytes - offset >= len => Ok(Window {
+                low: origin + a.offset,
+                high: origin + a.offset + a.bytes,
+                buffer,
+                origin,
+                read_only: a.read_only,
+                owner,
+            }),
+            _ => Err(self.outside(pe, addr, len)),
+        }
+    }
+
+    /// Offset on the heap and team of a multicast address, for multimem accesses.
+    pub(crate) fn multicast(&self, pe: usize, addr: u64, len: u64) -> Result<(usize, usize), AccessError> {
+        let region = self.region(pe, addr)?;
+        let Some(Region { kind: Kind::Multicast { team }, .. }) = region else {
+            return Err(AccessError {
+                code: "S005",
+                message: format!("{} is not a multicast address", self.describe(pe, addr)),
+                help: "multimem instructions need the multicast address of a symmetric tensor (nvshmemx_mc_ptr)",
+            });
+        };
+        let offset = addr & REGION_MASK;
+        match self.heap.below(offset) {
+            Some(a) if offset < a.offset + a.bytes && a.offset + a.bytes - offset >= len => {
+                Ok((*team, offset as usize))
+            }
+            _ => Err(self.outside(pe, addr, len)),
+        }
+    }
+
+    fn region(&self, pe: usize, addr: u64) -> Result<Option<&Region>, AccessError> {
+        let region = match addr >> REGION_SHIFT {
+            0 => None,
+            n => usize::try_from(n).ok().and_then(|n| self.regions.get(n)),
+        };
+        match region {
+            Some(r) if r.viewer != pe => Err(AccessError {
+                code: "S002",
+                message: format!(
+                    "{addr:#x} is an address of PE {}'s address space ({}), used on PE {pe}",
+                    r.viewer,
+                    self.describe(r.viewer, addr)
+                ),
+                help: "addresses are valid only on the PE that mapped them; pass offsets or ask for the peer address",
+            }),
+            other => Ok(other),
+        }
+    }
+
+    fn unmapped(&self, pe: usize, addr: u64) -> AccessError {
+        let message = if addr < 1 << 16 {
+            format!("{addr:#x} is a null pointer (or an offset from one)")
+        } else {
+            format!("{addr:#x} is not mapped on PE {pe}")
+        };
+        AccessError {
+            code: "S002",
+            message,
+            help: "check the kernel's pointer arguments and the address arithmetic",
+        }
+    }
+
+    fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {
+        AccessError {
+            code: "S003",
+            message: format!("{len} bytes at {} are out of bounds", self.describe(pe, addr)),
+            help: "check the bound on the index: the tail of a tensor whose size is not a multiple of the tile is the usual cause",
+        }
+    }
+
+    /// The address in words: allocation, offset, size, whose memory.
+    pub(crate) fn describe(&self, pe: usize, addr: u64) -> String {
+        let Some(region) =
+            usize::try_from(addr >> REGION_SHIFT).ok().filter(|&n| n > 0).and_then(|n| self.regions.get(n))
+        else {
+            return format!("{addr:#x}");
+        };
+        let (allocator, whose) = match region.kind {
+            Kind::Private => {
+                (&self.private[region.viewer], format!("private memory of PE {}", region.viewer))
+            }
+            Kind::Heap { of } if of == pe => (&self.heap, format!("symmetric heap of PE {of}")),
+            Kind::Heap { of } => (&self.heap, format!("symmetric heap of peer PE {of}")),
+            Kind::Multicast { team } => {
+                (&self.heap, format!("multicast range of team {:?}", self.teams[team].members))
+            }
+        };
+        let offset = addr & REGION_MASK;
+        // An address in the red zone is told from the allocation it is nearest to.
+        let below = allocator.below(offset);
+        let above = allocator.list.iter().find(|a| a.offset > offset);
+        let near = match (below, above) {
+            (Some(b), Some(a))
+                if offset >= b.offset + b.bytes && a.offset - offset < offset - (b.offset + b.bytes) =>
+            {
+                Some(a)
+            }
+            (Some(b), _) => Some(b),
+            (None, a) => a,
+        };
+        match near {
+            Some(a) => {
+                let delta = offset as i64 - a.offset as i64;
+                format!("`{}`{delta:+} ({addr:#x}; {} bytes, {whose})", a.name, a.bytes)
+            }
+            None => format!("{addr:#x} ({whose}, which has no allocations)"),
+        }
+    }
+
+    /// Bytes of an access that `w` holds.
+    #[inline]
+    pub(crate) fn bytes(&self, w: &Window, addr: u64, len: usize) -> &[u8] {
+        let at = (addr - w.origin) as usize;
+        &self.buffers[w.buffer][at..at + len]
+    }
+
+    /// Writes; counts a change if the contents differ.
+    #[inline]
+    pub(crate) fn store(&mut self, w: &Window, addr: u64, data: &[u8]) {
+        let at = (addr - w.origin) as usize;
+        let place = &mut self.buffers[w.buffer][at..at + data.len()];
+        if place != data {
+            place.copy_from_slice(data);
+            self.changes += 1;
+        }
+    }
+
+    /// Whether stores and atomics may use the window.
+    pub(crate) fn writable(&self, pe: usize, w: &Window, addr: u64) -> Result<(), AccessError> {
+        if !w.read_only {
+            return Ok(());
+        }
+        Err(AccessError {
+            code: "S002",
+            message: format!("{} is constant memory and cannot be written", self.describe(pe, addr)),
+            help: "declare the variable in .global",
+        })
+    }
+
+    /// Counts bytes that an access of `pe` moved over a link.
+    #[inline]
+    pub(crate) fn count_link(&mut self, from: usize, to: usize, bytes: usize) {
+        if from != to {
+            self.links[from * self.n_pes + to] += bytes as u64;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A decoded PTX module: kernels, variables and code, ready to run on any number of machines.
+
+use crate::error::{PtxError, SourceLine};
+use crate::exec::access::Space;
+use crate::exec::{Op, Pred};
+use crate::ptx::ast::Loc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A kernel parameter as the entry declares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Param {
+    /// Name in the PTX.
+    pub name: String,
+    /// Byte offset in the packed parameters.
+    pub offset: usize,
+    /// Size in bytes.
+    pub size: usize,
+    /// Alignment in bytes.
+    pub align: usize,
+    /// Declared with `.ptr`.
+    pub is_pointer: bool,
+}
+
+/// What the host needs to know to launch a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// Entry name.
+    pub name: String,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// `.reqntid`: the block must have exactly this shape.
+    pub reqntid: Option<[u32; 3]>,
+    /// `.maxntid`: the block may have at most this many threads in all.
+    pub maxntid: Option<[u32; 3]>,
+    /// Bytes of static shared memory.
+    pub shared_bytes: u32,
+    /// Uses `.extern .shared`, whose size is given at launch.
+    pub dynamic_shared: bool,
+}
+
+impl Kernel {
+    /// Bytes of the packed parameters.
+    pub fn param_bytes(&self) -> usize {
+        self.params.last().map_or(0, |p| p.offset + p.size)
+    }
+}
+
+/// Counts the modules of the process, so that a machine recognises one it has loaded.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// PTX text, read and decoded. Cheap to clone.
+#[derive(Clone)]
+pub struct Module {
+    pub(crate) inner: Arc<Code>,
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Module")
+            .field("target", &self.inner.target)
+            .field("kernels", &self.inner.kernels)
+            .finish()
+    }
+}
+
+impl Module {
+    /// Reads and decodes PTX text.
+    ///
+    /// # Errors
+    /// The first thing that is not PTX, or is PTX that the simulator does not carry out: it never skips an
+    /// instruction or a modifier.
+    pub fn parse(ptx: &str) -> Result<Module, PtxError> {
+        let code = crate::decode::decode(ptx, NEXT_ID.fetch_add(1, Ordering::Relaxed))?;
+        Ok(Module { inner: Arc::new(code) })
+    }
+
+    /// The kernels (`.entry`) in order of appearance.
+    pub fn kernels(&self) -> &[Kernel] {
+        &self.inner.kernels
+    }
+
+    /// The kernel of this name.
+    pub fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.inner.kernels.iter().find(|k| k.name == name)
+    }
+
+    /// The first `.target`, for example `sm_90a`.
+    pub fn target(&self) -> &str {
+        &self.inner.target
+    }
+
+    /// The PTX version, for example `(8, 8)`.
+    pub fn version(&self) -> (u32, u32) {
+        self.inner.version
+    }
+
+    /// The PTX text.
+    pub fn text(&self) -> &str {
+        &self.inner.text
+    }
+}
+
+/// One decoded instruction.
+pub(crate) struct Inst {
+    pub op: Op,
+    /// Guard predicate and its xor mask.
+    pub guard: Option<(Pred, u32)>,
+    /// Line of the PTX text.
+    pub line: u32,
+    /// Number of the source location, in `Code::locs`; 0 is none.
+    pub loc: u32,
+    /// Number of the mnemonic, in `Code::mnemonics`.
+    pub mnemonic: u32,
+}
+
+/// A variable at module scope, or a static one of a function.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub name: String,
+    pub space: Space,
+    pub size: u64,
+    pub align: u64,
+    /// `.extern .shared x[]`
+    pub dynamic: bool,
+    pub init: Vec<u8>,
+    pub relocations: Vec<Relocation>,
+}
+
+/// An address in an initialiser.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Relocation {
+    pub at: usize,
+    pub size: usize,
+    pub variable: usize,
+    pub offset: i64,
+}
+
+/// An entry of the constant pool: the same in all lanes, some known only when a kernel is launched on a PE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Constant {
+    Value(u64),
+    /// Address of a variable in its state space.
+    Symbol {
+        variable: usize,
+        offset: i64,
+    },
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FunctionCode {
+    pub name: String,
+    pub entry: u32,
+    pub registers: u32,
+    pub predicates: u32,
+    /// Bytes of local memory: parameters, results, variables.
+    pub frame_bytes: u64,
+    /// Parameters and results of a device function: offset in the frame and size.
+    pub params: Vec<(u64, u64)>,
+    pub returns: Vec<(u64, u64)>,
+}
+
+/// A call: whom, and where arguments and results lie in the caller's frame.
+#[derive(Debug, Clone)]
+pub(crate) struct CallSite {
+    pub function: usize,
+    pub args: Vec<u64>,
+    pub returns: Vec<u64>,
+}
+
+/// What a kernel needs beyond [`Kernel`].
+#[derive(Debug, Clone)]
+pub(crate) struct KernelCode {
+    pub function: usize,
+    /// Shared variables it reaches, with their offsets; the dynamic ones lie behind the static.
+    pub shared: Vec<(usize, u64)>,
+}
+
+pub(crate) struct Code {
+    pub id: u64,
+    pub text: String,
+    pub version: (u32, u32),
+    pub target: String,
+    pub files: Vec<(u64, String)>,
+    pub kernels: Vec<Kernel>,
+    pub kernel_code: Vec<KernelCode>,
+    pub functions: Vec<FunctionCode>,
+    pub insts: Vec<Inst>,
+    /// Program counters of labels.
+    pub labels: Vec<u32>,
+    pub calls: Vec<CallSite>,
+    pub constants: Vec<Constant>,
+    pub variables: Vec<Variable>,
+    pub locs: Vec<Loc>,
+    pub mnemonics: Vec<String>,
+}
+
+impl Code {
+    /// Text of a PTX line, from 1.
+    pub(crate) fn line(&self, line: u32) -> &str {
+        self.text.lines().nth((line as usize).saturating_sub(1)).unwrap_or("").trim()
+    }
+
+    /// Source lines of an instruction, innermost first.
+    pub(crate) fn source(&self, inst: &Inst) -> Vec<SourceLine> {
+        let Some(loc) = (inst.loc as usize).checked_sub(1).and_then(|i| self.locs.get(i)) else {
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        let chain = std::iter::once((loc.file, loc.line, loc.column)).chain(loc.inlined_at);
+        for (file, line, column) in chain.filter(|(_, line, _)| *line > 0) {
+            let name = self.files.iter().find(|(n, _)| *n == file).map(|(_, f)| f.clone());
+            out.push(SourceLine { file: name.unwrap_or_else(|| format!("file {file}")), line, column });
+        }
+        out
+    }
+}

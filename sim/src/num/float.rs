@@ -1,0 +1,252 @@
+//! Floating operations over raw bits of any format up to 32 bits, and over doubles.
+//!
+//! Operands up to single precision are computed exactly in double precision, or rounded there to odd: a result
+//! whose last bit says "inexact" survives the second rounding, into the narrow format, unharmed
+//! (53 >= 2 * 24 + 2). Thus every result is rounded once, in every mode.
+
+use super::format::{F32, F64, Format, Rounding};
+use super::wide;
+
+/// Moves an inexact nearest result to the odd neighbour on the side of `error` (exact value minus `x`).
+#[inline]
+fn odd(x: f64, error: f64) -> f64 {
+    let bits = x.to_bits();
+    if error == 0.0 || bits & 1 == 1 || !x.is_finite() {
+        return x;
+    }
+    if x == 0.0 {
+        return f64::from_bits(1 | error.to_bits() & 1 << 63);
+    }
+    let outward = (error > 0.0) == (x > 0.0);
+    f64::from_bits(if outward { bits + 1 } else { bits - 1 })
+}
+
+#[inline]
+fn add_odd(a: f64, b: f64) -> f64 {
+    let s = a + b;
+    let bb = s - a;
+    odd(s, (a - (s - bb)) + (b - bb))
+}
+
+/// How a floating instruction treats its operands and result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Style {
+    pub format: Format,
+    pub rounding: Rounding,
+    /// Subnormal inputs and results become zero.
+    pub ftz: bool,
+    /// Clamp to [0, 1], NaN to 0.
+    pub sat: bool,
+    /// Clamp negatives to 0; NaN stays the canonical NaN.
+    pub relu: bool,
+}
+
+impl Style {
+    pub(crate) const fn new(format: Format) -> Self {
+        Style { format, rounding: Rounding::Nearest, ftz: false, sat: false, relu: false }
+    }
+
+    #[inline]
+    fn read(self, v: u64) -> f64 {
+        self.format.decode(if self.ftz { self.format.flush(v) } else { v })
+    }
+
+    /// Rounds and applies the result modifiers.
+    #[inline]
+    fn write(self, x: f64) -> u64 {
+        self.finish(self.format.encode(x, self.rounding, false))
+    }
+
+    /// Applies the result modifiers to bits already in the format.
+    #[inline]
+    pub(crate) fn finish(self, mut v: u64) -> u64 {
+        let f = self.format;
+        if self.ftz {
+            v = f.flush(v);
+        }
+        if self.sat {
+            let x = f.decode(v);
+            v = if x.is_nan() || x <= 0.0 {
+                0
+            } else if x >= 1.0 {
+                f.encode(1.0, Rounding::Nearest, false)
+            } else {
+                v
+            };
+        }
+        if self.relu && !f.is_nan(v) && v & f.sign() != 0 {
+            v = 0;
+        }
+        v
+    }
+
+    /// Nothing but nearest rounding in single precision: the host's own arithmetic serves.
+    #[inline]
+    fn plain_f32(self) -> bool {
+        self.format == F32 && self.rounding == Rounding::Nearest
+    }
+
+    #[inline]
+    fn f32_result(self, x: f32) -> u64 {
+        let v = if x.is_nan() { F32.nan } else { u64::from(x.to_bits()) };
+        if self.ftz || self.sat { self.finish(v) } else { v }
+    }
+
+    #[inline]
+    fn f32_operand(self, v: u64) -> f32 {
+        f32::from_bits(if self.ftz { F32.flush(v) } else { v } as u32)
+    }
+
+    #[inline]
+    fn f64_result(x: f64) -> u64 {
+        x.to_bits()
+    }
+
+    #[inline]
+    pub(crate) fn add(self, a: u64, b: u64) -> u64 {
+        if self.plain_f32() {
+            return self.f32_result(self.f32_operand(a) + self.f32_operand(b));
+        }
+        if self.format == F64 {
+            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+            return Self::f64_result(if self.nearest() { a + b } else { wide::add(a, b, self.rounding) });
+        }
+        let (a, b) = (self.read(a), self.read(b));
+        self.write(self.exact_sum(a, b))
+    }
+
+    #[inline]
+    pub(crate) fn sub(self, a: u64, b: u64) -> u64 {
+        let nan = self.format.is_nan(b);
+        self.add(a, if nan { b } else { b ^ self.format.sign() })
+    }
+
+    #[inline]
+    pub(crate) fn mul(self, a: u64, b: u64) -> u64 {
+        if self.plain_f32() {
+            return self.f32_result(self.f32_operand(a) * self.f32_operand(b));
+        }
+        if self.format == F64 {
+            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+            return Self::f64_result(if self.nearest() { a * b } else { wide::mul(a, b, self.rounding) });
+        }
+        self.write(self.read(a) * self.read(b))
+    }
+
+    #[inline]
+    pub(crate) fn fma(self, a: u64, b: u64, c: u64) -> u64 {
+        if self.plain_f32() {
+            return self.f32_result(self.f32_operand(a).mul_add(self.f32_operand(b), self.f32_operand(c)));
+        }
+        if self.format == F64 {
+            let (a, b, c) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
+            return Self::f64_result(if self.nearest() {
+                a.mul_add(b, c)
+            } else {
+                wide::fma(a, b, c, self.rounding)
+            });
+        }
+        let (p, c) = (self.read(a) * self.read(b), self.read(c));
+        self.write(self.exact_sum(p, c))
+    }
+
+    /// Sum rounded to odd, with the sign of an exact zero as the rounding mode wants it.
+    #[inline]
+    fn exact_sum(self, a: f64, b: f64) -> f64 {
+        if self.rounding == Rounding::Down
+            && a == -b
+            && (a != 0.0 || a.is_sign_negative() != b.is_sign_negative())
+        {
+            return -0.0;
+        }
+        add_odd(a, b)
+    }
+
+    #[inline]
+    fn nearest(self) -> bool {
+        self.rounding == Rounding::Nearest
+    }
+
+    #[inline]
+    pub(crate) fn div(self, a: u64, b: u64) -> u64 {
+        if self.plain_f32() {
+            return self.f32_result(self.f32_operand(a) / self.f32_operand(b));
+        }
+        if self.format == F64 {
+            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+            return Self::f64_result(if self.nearest() { a / b } else { wide::div(a, b, self.rounding) });
+        }
+        let (a, b) = (self.read(a), self.read(b));
+        let q = a / b;
+        let exact = !q.is_finite() || b.is_infinite();
+        let rest = if exact { 0.0 } else { (-q).mul_add(b, a) };
+        self.write(odd(q, if b < 0.0 { -rest } else { rest }))
+    }
+
+    #[inline]
+    pub(crate) fn sqrt(self, a: u64) -> u64 {
+        if self.plain_f32() {
+            return self.f32_result(self.f32_operand(a).sqrt());
+        }
+        if self.format == F64 {
+            let a = f64::from_bits(a);
+            return Self::f64_result(if self.nearest() { a.sqrt() } else { wide::sqrt(a, self.rounding) });
+        }
+        let a = self.read(a);
+        let s = a.sqrt();
+        self.write(odd(s, if s.is_finite() { (-s).mul_add(s, a) } else { 0.0 }))
+    }
+
+    /// An approximate function: evaluated in double precision and rounded to nearest, well inside the error
+    /// bounds of the manual.
+    #[inline]
+    pub(crate) fn approx(self, a: u64, f: impl Fn(f64) -> f64) -> u64 {
+        self.write(f(self.read(a)))
+    }
+
+    /// The smaller (`-1`) or larger (`1`) operand. A NaN loses against a number unless `nan` is set; `-0 < +0`.
+    #[inline]
+    pub(crate) fn extremum(self, a: u64, b: u64, largest: bool, nan: bool) -> u64 {
+        let f = self.format;
+        let (a, b) = if self.ftz { (f.flush(a), f.flush(b)) } else { (a, b) };
+        let picked = match (f.is_nan(a), f.is_nan(b)) {
+            (true, true) => f.nan,
+            (true, false) => {
+                if nan {
+                    f.nan
+                } else {
+                    b
+                }
+            }
+            (false, true) => {
+                if nan {
+                    f.nan
+                } else {
+                    a
+                }
+            }
+            (false, false) => {
+                if (order_key(f, a) < order_key(f, b)) == largest {
+                    b
+                } else {
+                    a
+                }
+            }
+        };
+        self.finish(picked)
+    }
+}
+
+/// A key that orders non-NaN bits as their values, with `-0 < +0`.
+#[inline]
+fn order_key(f: Format, v: u64) -> i64 {
+    let m = (v & (f.sign() - 1)) as i64;
+    if v & f.sign() != 0 { !m } else { m }
+}
+
+/// Applies `op` to each of `count` fields of `bits` bits.
+#[inline]
+pub(crate) fn each2(count: u32, bits: u32, a: u64, b: u64, op: impl Fn(u64, u64) -> u64) -> u64 {
+    let m = super::mask(bits);
+    (0..count).fold(0, |d, i| d | op(a >> (i * bits) & m, b >> (i * bits) & m) << (i * bits))
+}

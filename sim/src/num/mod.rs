@@ -1,0 +1,20 @@
+//! Arithmetic that PTX defines bit by bit: floating formats, rounding, packed halves, integer helpers.
+
+pub(crate) mod float;
+pub(crate) mod format;
+pub(crate) mod wide;
+
+pub(crate) use format::{BF16, E4M3, E5M2, F16, F32, F64, Format, Rounding, TF32};
+
+/// The low `bits` bits set.
+#[inline]
+pub(crate) const fn mask(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+/// Sign extension of the low `bits` bits (1 to 64).
+#[inline]
+pub(crate) const fn sext(v: u64, bits: u32) -> i64 {
+    let s = 64 - bits;
+    ((v << s) as i64) >> s
+}

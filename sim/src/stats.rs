@@ -1,0 +1,63 @@
+//! What a launch did.
+
+/// Executions of one mnemonic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpcodeCount {
+    /// Opcode with all its modifiers, as written.
+    pub mnemonic: String,
+    /// Warp instructions.
+    pub warps: u64,
+    /// Lane instructions.
+    pub lanes: u64,
+}
+
+/// Bytes that multimem instructions moved on one team's multicast address, counted once for all members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MulticastTraffic {
+    /// PEs of the team.
+    pub team: Vec<usize>,
+    /// Bytes returned by `multimem.ld_reduce` (each the reduction of one byte a member).
+    pub ld_reduce: u64,
+    /// Bytes given to `multimem.st` (each written on every member).
+    pub st: u64,
+    /// Bytes given to `multimem.red`.
+    pub red: u64,
+}
+
+/// Counters of a launch, summed over PEs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Instructions issued by warps.
+    pub warp_instructions: u64,
+    /// The same, times the lanes that executed them.
+    pub lane_instructions: u64,
+    /// By mnemonic, most executed first.
+    pub opcodes: Vec<OpcodeCount>,
+    /// By PTX line (from 1), in order: warp instructions.
+    pub lines: Vec<(u32, u64)>,
+    /// Bytes moved by plain loads, stores and atomics between PEs, `[from * n_pes + to]`.
+    pub links: Vec<u64>,
+    /// Multicast traffic by team, for the teams that had some.
+    pub multicast: Vec<MulticastTraffic>,
+    /// CTA barriers completed.
+    pub barriers: u64,
+    /// What the kernels printed, each line prefixed with its PE.
+    pub printed: String,
+    /// Some output was dropped because `Config::print_limit` was reached.
+    pub printed_truncated: bool,
+}
+
+impl Stats {
+    /// Warp and lane instructions of all mnemonics that begin with these components, for example
+    /// `multimem.ld_reduce`.
+    pub fn count(&self, prefix: &str) -> (u64, u64) {
+        let is =
+            |m: &str| m.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.opcodes.iter().filter(|o| is(&o.mnemonic)).fold((0, 0), |(w, l), o| (w + o.warps, l + o.lanes))
+    }
+
+    /// Bytes moved from one PE to another by plain accesses.
+    pub fn link(&self, n_pes: usize, from: usize, to: usize) -> u64 {
+        self.links.get(from * n_pes + to).copied().unwrap_or(0)
+    }
+}

@@ -82,8 +82,18 @@ impl Index {
         all.map_or_else(|| b.i64(i64::from(op == BinOp::Mul)), Ok)
     }
 
-    /// Terms that are subtracted are computed as they are written: positive.
+    /// The sum without its constant is shared with other offsets; terms that are subtracted are computed as they are
+    /// written, positive.
     fn sum(&mut self, b: &mut Builder, terms: &[Int], span: Span) -> Built<Value> {
+        if let [rest @ .., _, last] = terms
+            && !rest.is_empty()
+            && let Some(c) = last.as_const()
+        {
+            let terms = &terms[..terms.len() - 1];
+            let rest = terms.iter().fold(Int::ZERO, |sum, t| sum + t);
+            let (rest, c) = (self.value(b, &rest, span)?, b.i64(c)?);
+            return b.binary(BinOp::Add, rest, c);
+        }
         let negated = |t: &Int| matches!(t.node(), Node::Mul([.., c]) if c.as_const().is_some_and(|c| c < 0));
         let (minus, plus): (Vec<_>, Vec<_>) = terms.iter().cloned().partition(negated);
         let mut sum = match plus[..] {

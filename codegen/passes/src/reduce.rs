@@ -1,7 +1,171 @@
-//! reduce
+//! Reductions among threads become shuffles and shared memory.
+//!
+//! A warp reduces by a butterfly of five shuffles, so that every lane has the result; where the CTA's last warp is not
+//! full, by a tree towards lane 0, which then tells the others. A CTA reduces its warps that way, puts one value a warp
+//! into shared memory, and every thread combines them in the order of the warps. The order is fixed by the thread index
+//! and the same in all threads, so all get the same bits. f16 and bf16 are reduced in f32 and rounded once; sums of
+//! fp8 do not exist.
+
+use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
+use crate::teams::linear;
 use crate::{Options, Report};
-use weft_ir::Kernel;
+use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
-pub(crate) fn run(k: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
-    Ok(k)
+use weft_ir::{
+    Builder, CmpOp, Group, Int, Kernel, Layout, Op, RedOp, Scalar, Scope, Sem, ShuffleMode, Type, Value,
+};
+
+const WARP: u32 = 32;
+
+/// The pass.
+pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    rewrite(kernel, &mut Reduce { slots: Vec::new() })
+}
+
+struct Reduce {
+    /// Shared memory for a value a warp, by the bytes of one: all reductions use it in turn.
+    slots: Vec<(u32, Value)>,
+}
+
+impl Rewrite for Reduce {
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        let &Op::Reduce { value, op, group } = e.b.kernel().op(v) else { return Ok(Action::Keep) };
+        let ty = e.b.ty(v).clone();
+        let elem = ty.elem().unwrap_or(Scalar::F32);
+        let work = working_type(elem);
+        let mut parts = Vec::new();
+        for lane in 0..ty.lanes().unwrap_or(1) {
+            let one = e.b.slice(value, lane, 1)?;
+            parts.push(to_working(&mut e.b, one, work)?);
+        }
+        let thread = linear(&mut e.b, weft_ir::Sreg::ThreadIdx)?;
+        let thread = e.b.index(thread)?;
+        let thread = e.b.convert(thread, Scalar::I32)?;
+        for part in &mut parts {
+            *part = warp(&mut e.b, op, *part, thread)?;
+        }
+        if group == Group::Block && e.b.kernel().threads() > WARP {
+            parts = self.block(e, op, parts, work, thread)?;
+        }
+        for part in &mut parts {
+            *part = from_working(&mut e.b, *part, elem)?;
+        }
+        e.b.concat(parts).map(Action::Become)
+    }
+}
+
+impl Reduce {
+    /// Reduces the warps' values: one slot a warp for each of `parts`.
+    fn block(
+        &mut self,
+        e: &mut Editor,
+        op: RedOp,
+        mut parts: Vec<Value>,
+        work: Scalar,
+        thread: Value,
+    ) -> Built<Vec<Value>> {
+        let warps = e.b.kernel().threads().div_ceil(WARP);
+        let bytes = i64::from(work.bytes());
+        let row = i64::from(warps) * bytes;
+        let slots = self.slots(e, row.saturating_mul(parts.len() as i64))?;
+        let place = |b: &mut Builder, at: &Int| b.offset(slots, at);
+
+        let index = e.b.symbol(thread)?;
+        let (warp, lane) = (index.floor_div(&Int::from(WARP)), index.rem(&Int::from(WARP)));
+        let (lane, zero) = (e.b.index(lane)?, e.b.i64(0)?);
+        let first = e.b.compare(CmpOp::Eq, lane, zero)?;
+        let then = e.b.nested(|b| {
+            for (i, part) in parts.iter().enumerate() {
+                let place = place(b, &(&warp * bytes + row * i as i64))?;
+                b.emit(Op::Store { place, value: *part, sem: Sem::Weak, scope: Scope::Cta })?;
+            }
+            Ok(())
+        })?;
+        e.b.emit(Op::If { cond: first, then, otherwise: weft_ir::Block::default() })?;
+        e.b.emit(Op::GroupBarrier { group: Group::Block })?;
+        for (i, part) in parts.iter_mut().enumerate() {
+            let mut total = None;
+            for w in 0..i64::from(warps) {
+                let place = place(&mut e.b, &Int::from(row * i as i64 + w * bytes))?;
+                let load = Op::Load { place, sem: Sem::Weak, scope: Scope::Cta };
+                let value = e.b.emit_as(load, Type::Scalar(work))?;
+                total = Some(match total {
+                    None => value,
+                    Some(before) => e.b.combine(op, before, value)?,
+                });
+            }
+            *part = total.unwrap_or(*part);
+        }
+        // The next reduction uses the same slots.
+        e.b.emit(Op::GroupBarrier { group: Group::Block })?;
+        Ok(parts)
+    }
+
+    fn slots(&mut self, e: &mut Editor, bytes: i64) -> Built<Value> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Some((_, slots)) = self.slots.iter().find(|(n, _)| *n >= bytes) {
+            return Ok(*slots);
+        }
+        let layout = Layout::col_major(bytes).map_err(|why| {
+            Diagnostic::error(crate::codes::NO_VALUE, weft_ir::diag::Span::NONE, why.to_string())
+        })?;
+        let slots = e.prologue(|b| b.shared(Scalar::U8, layout, 16))?;
+        self.slots.push((bytes, slots));
+        Ok(slots)
+    }
+}
+
+/// The type that an element type is reduced in.
+fn working_type(elem: Scalar) -> Scalar {
+    match elem {
+        Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 => Scalar::F32,
+        Scalar::Bool | Scalar::U8 | Scalar::U16 => Scalar::U32,
+        Scalar::I8 | Scalar::I16 => Scalar::I32,
+        other => other,
+    }
+}
+
+fn to_working(b: &mut Builder, value: Value, work: Scalar) -> Built<Value> {
+    if b.ty(value).elem() == Some(Scalar::Bool) {
+        let (one, zero) = (b.int(work, 1)?, b.int(work, 0)?);
+        return b.select(value, one, zero);
+    }
+    b.convert(value, work)
+}
+
+/// Integers come back modulo 2^bits: as if they had been reduced in their own type.
+fn from_working(b: &mut Builder, value: Value, elem: Scalar) -> Built<Value> {
+    let work = b.ty(value).elem().unwrap_or(elem);
+    if elem == Scalar::Bool {
+        let zero = b.int(work, 0)?;
+        return b.compare(CmpOp::Ne, value, zero);
+    }
+    b.convert(value, elem)
+}
+
+/// Reduces a scalar over the lanes of each warp; all lanes get the result.
+fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value> {
+    let threads = b.kernel().threads();
+    if threads.is_multiple_of(WARP) {
+        return (0..5).try_fold(value, |sum, step| {
+            let other = shuffle(b, sum, ShuffleMode::Xor, 1 << step)?;
+            b.combine(op, sum, other)
+        });
+    }
+    // Lane 0 gets all: where the lane that is asked does not exist, there is nothing to add.
+    let count = b.i32(threads.into())?;
+    let sum = (0..5).try_fold(value, |sum, step| {
+        let distance = b.i32(1 << step)?;
+        let asked = b.binary(weft_ir::BinOp::Add, thread, distance)?;
+        let exists = b.compare(CmpOp::Lt, asked, count)?;
+        let other = shuffle(b, sum, ShuffleMode::Down, 1 << step)?;
+        let both = b.combine(op, sum, other)?;
+        b.select(exists, both, sum)
+    })?;
+    shuffle(b, sum, ShuffleMode::Idx, 0)
+}
+
+fn shuffle(b: &mut Builder, value: Value, mode: ShuffleMode, lane: i64) -> Built<Value> {
+    let lane = b.i32(lane)?;
+    b.emit(Op::Shuffle { value, mode, lane })
 }

@@ -211,7 +211,7 @@ fn hidden_value(b: &mut Builder, kind: ParamKind) -> Built<Value> {
 }
 
 /// The linear index of the CTA in the grid or of the thread in the CTA, x fastest.
-fn linear(b: &mut Builder, reg: Sreg) -> Built<Int> {
+pub(crate) fn linear(b: &mut Builder, reg: Sreg) -> Built<Int> {
     let mut index = Int::ZERO;
     for dim in [Dim::Z, Dim::Y, Dim::X] {
         let extent = if reg == Sreg::ThreadIdx { Sreg::BlockDim } else { Sreg::GridDim };

@@ -1,10 +1,10 @@
 //! Loads, stores and atomics of one address.
 
 use super::moves::{Read, Write};
-use super::place::{Place, Route};
+use super::place::{Place, Route, elements_on};
 use super::{Memory, plain_name};
 use crate::codes::NO_REDUCTION;
-use crate::edit::{Action, Editor, Emit};
+use crate::edit::{Action, Editor};
 use crate::memory::fragment::Fragment;
 use crate::report::Instr;
 use weft_ir::builder::Built;
@@ -23,7 +23,7 @@ pub(super) struct At<'a> {
 
 impl At<'_> {
     fn pointer(&self, e: &mut Editor, at: &Int) -> Built<Value> {
-        e.b.offset(self.pointer, &(at * Int::from(self.elem.bytes())))
+        elements_on(&mut e.b, self.pointer, at, self.elem)
     }
 }
 
@@ -86,7 +86,7 @@ impl Memory<'_> {
             Route::Peer(pointer) => pointer,
             _ => at.root,
         };
-        let pointer = e.b.offset(base, &at.bytes())?;
+        let pointer = at.pointer(&mut e.b, base)?;
         let by = At { pointer, op, elem: at.ty.elem };
         let space = at.ty.space;
         let (legal, name): (Vec<u32>, &dyn Fn(u32) -> String) = match op {

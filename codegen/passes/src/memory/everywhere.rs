@@ -7,7 +7,7 @@
 use super::direct::plain_widths;
 use super::fragment::Fragment;
 use super::moves::{Read, Write, nested};
-use super::place::Place;
+use super::place::{Place, elements_on};
 use super::{Memory, peer_address, plain_name};
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
@@ -47,7 +47,7 @@ impl Every<'_> {
     /// The address of the place's first element on PE `pe`.
     fn pointer(&self, e: &mut Editor, table: Value, pe: &Int) -> Built<Value> {
         let root = peer_address(&mut e.b, table, pe)?;
-        e.b.offset(root, &self.place.bytes())
+        self.place.pointer(&mut e.b, root)
     }
 
     /// `body` for every PE, `together` of them at once.
@@ -98,7 +98,7 @@ impl Read for Every<'_> {
             for pe in pes {
                 let pointer = self.pointer(e, table, pe)?;
                 for (at, lanes) in pieces {
-                    let place = e.b.offset(pointer, &self.place.scaled(at))?;
+                    let place = elements_on(&mut e.b, pointer, at, elem)?;
                     let load = Op::Load { place, sem: load_sem, scope };
                     loaded.push(e.b.emit_as(load, Type::lanes_of(elem, *lanes))?);
                 }
@@ -133,6 +133,7 @@ impl Read for Every<'_> {
 
 impl Write for Every<'_> {
     fn write(&self, m: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
+        let elem = self.elem();
         let (table, n) = self.team(m, e)?;
         let (sem, scope) = order(self.op);
         let relaxed = match sem {
@@ -145,13 +146,13 @@ impl Write for Every<'_> {
         self.each_pe(e, &n, 1, PES_IN_FLIGHT as u32, &mut |e, pes| {
             let pointer = self.pointer(e, table, &pes[0])?;
             for (at, value) in pieces {
-                let place = e.b.offset(pointer, &self.place.scaled(at))?;
+                let place = elements_on(&mut e.b, pointer, at, elem)?;
                 let (value, sem) = (*value, relaxed);
                 match self.op {
                     // A group of elements, where the switch would have reduced them together.
                     Op::McRed { op, .. } => {
                         for lane in 0..e.b.ty(value).lanes().unwrap_or(1) {
-                            let place = e.b.offset(place, &self.place.scaled(&Int::from(lane)))?;
+                            let place = elements_on(&mut e.b, place, &Int::from(lane), elem)?;
                             let value = e.b.slice(value, lane, 1)?;
                             e.b.emit(Op::Red { place, value, op: *op, sem, scope })?;
                         }

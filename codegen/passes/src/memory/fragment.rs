@@ -7,7 +7,7 @@ use crate::index::poison;
 use crate::report::{Cover, Narrow};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Builder, Int, Layout, Scalar, Value};
+use weft_ir::{BinOp, Builder, Int, Layout, Scalar, Value};
 
 /// The elements of one access.
 #[derive(Debug)]
@@ -197,15 +197,18 @@ impl Fragment {
     }
 
     /// How many elements of a piece exist: the first ones.
-    pub fn count(&self, piece: usize) -> Int {
+    pub fn count(&self, b: &mut Builder, piece: usize) -> Built<Int> {
         let width = Int::from(self.width);
         let mut count = width.clone();
         for l in &self.limits {
-            let left = &l.limit - &l.starts[piece];
+            // Both sides are computed anyway, for the test of the whole fragment.
+            let (limit, start) = (b.index(l.limit.clone())?, b.index(l.starts[piece].clone())?);
+            let left = b.binary(BinOp::Sub, limit, start)?;
+            let left = b.symbol(left)?;
             let here = if l.step == 0 { left * &width } else { left.ceil_div(&Int::from(l.step)) };
             count = count.min(&here);
         }
-        count.max(&Int::ZERO)
+        Ok(count.max(&Int::ZERO))
     }
 }
 

@@ -88,7 +88,7 @@ impl Gather<'_> {
     /// The elements of a cut piece that exist, in a loop.
     fn elements(&self, m: &mut Memory<'_>, e: &mut Editor, k: usize, piece: weft_ir::LocalId) -> Built<()> {
         let f = self.fragment;
-        for (by, range) in cuts(f, k, self.narrowest) {
+        for (by, range) in cuts(e, f, k, self.narrowest)? {
             let read = if by == self.narrowest { self.wide } else { self.single };
             each(e, f, range, by, &mut |e, at| {
                 let parts = read.read(m, e, &[(&f.starts[k] + at * Int::from(by), by)])?;
@@ -161,7 +161,7 @@ impl Scatter<'_> {
 
     fn elements(&self, m: &mut Memory<'_>, e: &mut Editor, k: usize, value: Value) -> Built<()> {
         let f = self.fragment;
-        for (by, range) in cuts(f, k, self.narrowest) {
+        for (by, range) in cuts(e, f, k, self.narrowest)? {
             let write = if by == self.narrowest { self.wide } else { self.single };
             each(e, f, range, by, &mut |e, at| {
                 let mut group = e.b.slice(value, 0, by)?;
@@ -179,15 +179,15 @@ impl Scatter<'_> {
 }
 
 /// How the existing elements of a cut piece are walked: in groups of so many elements, from one group to another.
-fn cuts(f: &Fragment, k: usize, narrowest: u32) -> Vec<(u32, [Int; 2])> {
-    let count = f.count(k);
-    match narrowest {
+fn cuts(e: &mut Editor, f: &Fragment, k: usize, narrowest: u32) -> Built<Vec<(u32, [Int; 2])>> {
+    let count = f.count(&mut e.b, k)?;
+    Ok(match narrowest {
         n if n == 1 || n == f.width => vec![(1, [Int::ZERO, count])],
         n => {
             let groups = count.floor_div(&Int::from(n));
             vec![(n, [Int::ZERO, groups.clone()]), (1, [groups * Int::from(n), count])]
         }
-    }
+    })
 }
 
 /// A loop over groups of `by` elements of a piece.

@@ -1,11 +1,11 @@
 //! Where a tensor is: its parameter or allocation, the way there, and how far in.
 
 use crate::codes::NO_ADDRESS;
-use crate::edit::param_index;
+use crate::edit::{Emit, param_index};
 use std::sync::Arc;
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Int, Kernel, Op, TeamRef, TensorType, Type, Value};
+use weft_ir::{BinOp, Builder, Int, Kernel, Op, Scalar, TeamRef, TensorType, Type, Value};
 
 /// Where a tensor is.
 #[derive(Clone, Debug)]
@@ -62,14 +62,9 @@ impl Place {
         Place { route, ty, ..self.clone() }
     }
 
-    /// Bytes from the root's first to its own.
-    pub fn bytes(&self) -> Int {
-        self.scaled(&self.offset)
-    }
-
-    /// Elements as bytes.
-    pub fn scaled(&self, elements: &Int) -> Int {
-        elements * Int::from(self.ty.elem.bytes())
+    /// The address of its first element, from that of its root's first byte.
+    pub fn pointer(&self, b: &mut Builder, root: Value) -> Built<Value> {
+        elements_on(b, root, &self.offset, self.ty.elem)
     }
 
     /// What limits its alignment.
@@ -81,6 +76,18 @@ impl Place {
             format!("the tensor is declared `align {}`", self.root_align)
         }
     }
+}
+
+/// The address `elements` after `pointer`. The offset in elements is computed as such, as bounds are of it too.
+pub(super) fn elements_on(b: &mut Builder, pointer: Value, elements: &Int, elem: Scalar) -> Built<Value> {
+    let bytes = i64::from(elem.bytes());
+    if let Some(n) = elements.as_const() {
+        return b.offset(pointer, &(Int::from(n) * bytes));
+    }
+    let elements = b.index(elements.clone())?;
+    let size = b.i64(bytes)?;
+    let bytes = b.binary(BinOp::Mul, elements, size)?;
+    b.emit(Op::PtrAdd { ptr: pointer, bytes })
 }
 
 /// The error for a tensor that has no address.

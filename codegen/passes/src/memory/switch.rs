@@ -6,7 +6,7 @@ use super::everywhere::{Every, unicast_name};
 use super::fragment::Fragment;
 use super::place::Place;
 use crate::codes::NO_ACCUMULATOR;
-use crate::edit::{Action, Editor, Emit};
+use crate::edit::{Action, Editor};
 use crate::report::{Cover, Instr};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Code, Diagnostic, Span};
@@ -67,7 +67,7 @@ impl Memory<'_> {
 
         let base = crate::edit::param_index(e.b.kernel(), at.root).unwrap_or(u32::MAX);
         let mc = self.hidden_pointer(e, ParamKind::MulticastOf { base, team: team.0 }, Space::Multicast)?;
-        let pointer = e.b.offset(mc, &at.bytes())?;
+        let pointer = at.pointer(&mut e.b, mc)?;
         let by = At { pointer, op, elem };
         match op {
             Op::McStore { value, .. } | Op::McRed { value, .. } => {

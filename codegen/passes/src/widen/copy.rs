@@ -1,0 +1,223 @@
+//! The body of a loop over several rounds at once. A wide value has the lanes of the first round, then the second's, ...
+
+use super::plan::{Kind, Loop, Plan};
+use crate::edit::{Editor, Emit};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use weft_ir::builder::Built;
+use weft_ir::diag::Diagnostic;
+use weft_ir::{Bound, Int, IntTuple, Layout, Op, TensorType, Type, Value};
+use weft_layout::Var;
+
+/// A body being written for several rounds.
+pub(super) struct Wide<'a> {
+    l: &'a Loop,
+    plan: &'a Plan,
+    /// The variable in the first round.
+    start: &'a Int,
+    /// What stands for the body's values: one value for those of [`Kind::Same`] and tensors (as in the first round), the
+    /// wide one for those of [`Kind::Rounds`].
+    copies: FxHashMap<Value, Value>,
+}
+
+impl Wide<'_> {
+    pub fn new<'a>(l: &'a Loop, plan: &'a Plan, start: &'a Int) -> Wide<'a> {
+        Wide { l, plan, start, copies: FxHashMap::default() }
+    }
+
+    /// Writes what is the same in every round. It needs nothing else, so it comes first.
+    pub fn same(&mut self, e: &mut Editor) -> Built<()> {
+        for &v in &self.l.body.0 {
+            if self.plan.kinds.get(&v) == Some(&Kind::Same) {
+                let (op, ty) = (e.op(v), e.b.ty(v).clone());
+                let copy = self.once(e, op, &ty, 0)?;
+                self.copies.insert(v, copy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rest of the body.
+    pub fn emit(mut self, e: &mut Editor) -> Built<()> {
+        for &v in &self.l.body.0 {
+            let (op, ty) = (e.op(v), e.b.ty(v).clone());
+            e.b.at(e.b.kernel().insts[v].span);
+            let copy = match self.plan.kinds.get(&v) {
+                Some(Kind::Same) => continue,
+                Some(Kind::Tensor) => self.once(e, op, &ty, 0)?,
+                Some(Kind::Rounds(_)) if op.is_pure() => match elementwise(&op, e) {
+                    true => self.lanewise(e, op, &ty)?,
+                    false => self.each(e, &op, &ty)?,
+                },
+                _ => self.access(e, op)?,
+            };
+            self.copies.insert(v, copy);
+        }
+        Ok(())
+    }
+
+    fn rounds(&self) -> u32 {
+        self.plan.rounds
+    }
+
+    /// An expression in one round. Its variables are the loop's, or values that are the same in every round.
+    pub fn int(&self, expr: &Int, round: u32) -> Int {
+        expr.subst(&mut |v| match v.id == self.l.var.0 {
+            true => Some(self.start + &self.l.stride * i64::from(round)),
+            false => {
+                let copy = self.copies.get(&Value(v.id))?;
+                Some(Int::var(Var { id: copy.0, name: copy.to_string().into(), ..v.clone() }))
+            }
+        })
+    }
+
+    fn tensor(&self, t: &TensorType, round: u32) -> Built<TensorType> {
+        let layout = |l: &Layout| {
+            let part = |t: &IntTuple| t.map(&mut |i| self.int(i, round));
+            Layout::new(part(l.shape()), part(l.stride())).map_err(layout_error)
+        };
+        let bound = |b: &Bound| {
+            Ok(Bound {
+                limit: self.int(&b.limit, round),
+                offset: self.int(&b.offset, round),
+                layout: layout(&b.layout)?,
+            })
+        };
+        let bounds = t.bounds.iter().map(bound).collect::<Built<_>>()?;
+        Ok(TensorType { layout: layout(&t.layout)?, bounds, ..t.clone() })
+    }
+
+    /// The op in one round.
+    fn once(&self, e: &mut Editor, mut op: Op, ty: &Type, round: u32) -> Built<Value> {
+        match &mut op {
+            Op::Index { expr } => *expr = self.int(expr, round),
+            Op::View { base, offset } => {
+                *base = self.copies.get(base).copied().unwrap_or(*base);
+                *offset = self.int(offset, round);
+            }
+            op => {
+                let parts = self.parts(e, op, round)?;
+                op.map_operands(&mut |x| parts.get(&x).copied().unwrap_or(x));
+            }
+        }
+        let ty = match ty {
+            Type::Tensor(t) => Type::Tensor(Arc::new(self.tensor(t, round)?)),
+            ty => ty.clone(),
+        };
+        e.b.emit_as(op, ty)
+    }
+
+    /// The operands of an op in one round.
+    fn parts(&self, e: &mut Editor, op: &Op, round: u32) -> Built<FxHashMap<Value, Value>> {
+        let mut parts = FxHashMap::default();
+        for x in operands(op) {
+            let part = match (self.copies.get(&x), self.plan.kinds.get(&x)) {
+                _ if x == self.l.var => e.b.index(self.int(&self.l.symbol, round))?,
+                (Some(wide), Some(Kind::Rounds(lanes))) => e.b.slice(*wide, round * lanes, *lanes)?,
+                (Some(copy), _) => *copy,
+                (None, _) => x,
+            };
+            parts.insert(x, part);
+        }
+        Ok(parts)
+    }
+
+    /// A pure op, round by round.
+    fn each(&self, e: &mut Editor, op: &Op, ty: &Type) -> Built<Value> {
+        let parts = (0..self.rounds()).map(|r| self.once(e, op.clone(), ty, r)).collect::<Built<Vec<_>>>()?;
+        e.b.concat(parts)
+    }
+
+    /// An elementwise op on all rounds at once.
+    fn lanewise(&self, e: &mut Editor, mut op: Op, ty: &Type) -> Built<Value> {
+        let mut wide = FxHashMap::default();
+        for x in operands(&op) {
+            wide.insert(x, self.wide(e, x)?);
+        }
+        op.map_operands(&mut |x| wide.get(&x).copied().unwrap_or(x));
+        let ty = match (ty.elem(), ty.lanes()) {
+            (Some(elem), Some(lanes)) => Type::lanes_of(elem, lanes * self.rounds()),
+            _ => ty.clone(),
+        };
+        e.b.emit_as(op, ty)
+    }
+
+    /// A value over all rounds.
+    fn wide(&self, e: &mut Editor, x: Value) -> Built<Value> {
+        if x == self.l.var {
+            let each = (0..self.rounds()).map(|r| e.b.index(self.int(&self.l.symbol, r)));
+            let each = each.collect::<Built<Vec<_>>>()?;
+            return e.b.concat(each);
+        }
+        let copy = self.copies.get(&x).copied().unwrap_or(x);
+        if let Some(Kind::Rounds(_)) = self.plan.kinds.get(&x) {
+            return Ok(copy);
+        }
+        match e.b.ty(copy).clone() {
+            Type::Scalar(elem) => e.b.splat(copy, &Type::lanes_of(elem, self.rounds())),
+            _ => e.b.concat(vec![copy; self.rounds() as usize]),
+        }
+    }
+
+    /// An access to all rounds at once: the place gets one more mode, and no bounds, which are tested before.
+    fn access(&self, e: &mut Editor, mut op: Op) -> Built<Value> {
+        let (to, given) = match &op {
+            Op::Load { place, .. } | Op::LdReduce { place, .. } => (*place, None),
+            Op::Store { place, value, .. }
+            | Op::McStore { place, value, .. }
+            | Op::McRed { place, value, .. }
+            | Op::Red { place, value, .. } => (*place, Some(*value)),
+            _ => return Err(layout_error("an op that is no access")),
+        };
+        let first = self.copies.get(&to).copied().unwrap_or(to);
+        let (Some(t), Some(stride)) = (e.b.ty(first).tensor().cloned(), self.plan.strides.get(&to)) else {
+            return Err(layout_error("an access without a place"));
+        };
+        let with = |part: &IntTuple, last: Int| IntTuple::Tuple(vec![part.clone(), last.into()]);
+        let shape = with(t.layout.shape(), self.rounds().into());
+        let stride = with(t.layout.stride(), self.int(stride, 0));
+        let layout = Layout::new(shape, stride).map_err(layout_error)?;
+        let ty = TensorType { layout, bounds: Vec::new(), ..(*t).clone() };
+        let wide = e.b.emit_as(Op::View { base: first, offset: Int::ZERO }, Type::Tensor(Arc::new(ty)))?;
+        let new = match given {
+            Some(value) => Some(self.wide(e, value)?),
+            None => None,
+        };
+        match &mut op {
+            Op::Load { place, .. } | Op::LdReduce { place, .. } => *place = wide,
+            Op::Store { place, value, .. }
+            | Op::McStore { place, value, .. }
+            | Op::McRed { place, value, .. }
+            | Op::Red { place, value, .. } => {
+                *place = wide;
+                *value = new.unwrap_or(*value);
+            }
+            _ => {}
+        }
+        e.b.emit(op)
+    }
+}
+
+fn operands(op: &Op) -> Vec<Value> {
+    let mut all = Vec::new();
+    op.operands(&mut |x| all.push(x));
+    all
+}
+
+/// Whether lane `i` of the result depends on lane `i` of the operands alone (or, of a bit cast, on the bits there).
+fn elementwise(op: &Op, e: &Editor) -> bool {
+    match op {
+        Op::Unary { .. }
+        | Op::Binary { .. }
+        | Op::Fma { .. }
+        | Op::Compare { .. }
+        | Op::Convert { .. }
+        | Op::Bitcast { .. } => true,
+        Op::Select { c, a, .. } => e.b.ty(*c).lanes() == e.b.ty(*a).lanes(),
+        _ => false,
+    }
+}
+
+fn layout_error(why: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::error(crate::codes::NO_VALUE, weft_ir::diag::Span::NONE, why.to_string())
+}

@@ -1,0 +1,333 @@
+//! Whether rounds of a loop may be in flight together, and what each of its values becomes.
+
+use crate::edit::{constant, param_index};
+use rustc_hash::{FxHashMap, FxHashSet};
+use weft_ir::kernel::Induction;
+use weft_ir::{Block, Int, Kernel, Layout, Op, Sem, TensorType, Type, Value};
+
+/// Most elements of one value over all rounds.
+const MAX_LANES: u32 = 256;
+/// Most rounds that `unroll(0)`, "all", stands for.
+const MAX_FULL: i64 = 64;
+
+/// A loop that asks for rounds in flight.
+pub(super) struct Loop {
+    pub var: Value,
+    pub lo: Value,
+    pub hi: Value,
+    pub step: Value,
+    pub unroll: u32,
+    pub body: Block,
+    /// The variable in layouts and offsets.
+    pub symbol: Int,
+    /// From one round to the next.
+    pub stride: Int,
+    /// How many rounds there are, if that is known.
+    pub trip: Option<i64>,
+}
+
+/// What a value of the body is, over all rounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// The same in every round.
+    Same,
+    /// That many lanes a round.
+    Rounds(u32),
+    /// A tensor.
+    Tensor,
+    /// None: an op for its effect.
+    Effect,
+}
+
+/// How a loop is widened.
+pub(super) struct Plan {
+    /// Rounds in flight.
+    pub rounds: u32,
+    /// Why there are fewer than asked for.
+    pub fewer: Option<String>,
+    pub kinds: FxHashMap<Value, Kind>,
+    /// From one round's first element to the next round's, of each place accessed.
+    pub strides: FxHashMap<Value, Int>,
+    /// What all positions of `rounds` rounds are below: (greatest position, limit).
+    pub tests: Vec<(Int, Int)>,
+}
+
+/// A bound as first met: its greatest position in the first round, its stride, its limit.
+type Reach = (Int, Int, Int);
+
+struct Access {
+    root: Value,
+    writes: bool,
+    offset: Int,
+    stride: Int,
+    modes: Vec<(i64, Int)>,
+}
+
+impl Loop {
+    pub fn new(k: &Kernel, op: &Op) -> Option<Loop> {
+        let Op::For { var: Induction(var), lo, hi, step, unroll, body } = op else { return None };
+        let stride = k.symbol(*step)?;
+        let trip = match (constant(k, *lo), constant(k, *hi), constant(k, *step)) {
+            (Some(lo), Some(hi), Some(step)) if step > 0 => {
+                (Int::from(hi.max(lo)) - lo).ceil_div(&Int::from(step)).as_const()
+            }
+            _ => None,
+        };
+        Some(Loop {
+            var: *var,
+            lo: *lo,
+            hi: *hi,
+            step: *step,
+            unroll: *unroll,
+            body: body.clone(),
+            symbol: k.symbol(*var)?,
+            stride,
+            trip,
+        })
+    }
+
+    /// `e` one round later.
+    fn next(&self, e: &Int) -> Int {
+        e.subst(&mut |v| (v.id == self.var.0).then(|| &self.symbol + &self.stride))
+    }
+
+    fn mentions(&self, e: &Int) -> bool {
+        let mut found = false;
+        e.vars(&mut |v| found |= v.id == self.var.0);
+        found
+    }
+}
+
+/// Finds out how to widen a loop.
+///
+/// # Errors
+/// Why it stays as it is.
+pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
+    let mut plan = Plan {
+        rounds: asked(l)?,
+        fewer: None,
+        kinds: FxHashMap::default(),
+        strides: FxHashMap::default(),
+        tests: Vec::new(),
+    };
+    let (mut accesses, mut reaches) = (Vec::new(), Vec::new());
+    let mut most = 1;
+    for &v in &l.body.0 {
+        let kind = kind(k, l, &plan, v)?;
+        plan.kinds.insert(v, kind);
+        if let Kind::Rounds(lanes) = kind {
+            most = most.max(lanes);
+        }
+        if let Some((place, writes)) = accessed(k.op(v)) {
+            let lanes = access(k, l, &mut plan, place, writes, &mut accesses, &mut reaches)?;
+            most = most.max(lanes);
+        }
+    }
+    if accesses.is_empty() {
+        return Err("there is no memory access in it".into());
+    }
+    if plan.rounds > MAX_LANES / most {
+        plan.rounds = MAX_LANES / most;
+        plan.fewer = Some(format!("a round has {most} elements, and {MAX_LANES} may be in flight"));
+    }
+    if plan.rounds < 2 {
+        return Err(plan.fewer.unwrap_or_else(|| "there is one round only".into()));
+    }
+    let rounds = i64::from(plan.rounds);
+    for (i, a) in accesses.iter().enumerate() {
+        for b in &accesses[i + 1..] {
+            if (a.writes || b.writes) && may_meet(k, a, b, rounds) {
+                return Err("a round may access what another round writes".into());
+            }
+        }
+    }
+    for (top, stride, limit) in reaches {
+        let test = (top + stride * (rounds - 1), limit);
+        if test.0.poison().is_some() {
+            return Err("a bound has no value after so many rounds".into());
+        }
+        if !test.0.is_lt(&test.1) && !plan.tests.contains(&test) {
+            plan.tests.push(test);
+        }
+    }
+    Ok(plan)
+}
+
+fn asked(l: &Loop) -> Result<u32, String> {
+    let rounds = match (l.unroll, l.trip) {
+        (0, Some(trip)) if trip <= MAX_FULL => trip,
+        (0, Some(trip)) => return Err(format!("all of {trip} rounds are too many, {MAX_FULL} may be")),
+        (0, None) => return Err("how many rounds there are is known at run time only".into()),
+        (n, trip) => trip.map_or(n.into(), |trip| trip.min(n.into())),
+    };
+    Ok(u32::try_from(rounds).unwrap_or(0))
+}
+
+/// The place of an access that may be widened, and whether it writes.
+fn accessed(op: &Op) -> Option<(Value, bool)> {
+    match op {
+        Op::Load { place, .. } | Op::LdReduce { place, .. } => Some((*place, false)),
+        Op::Store { place, .. }
+        | Op::McStore { place, .. }
+        | Op::McRed { place, .. }
+        | Op::Red { place, .. } => Some((*place, true)),
+        _ => None,
+    }
+}
+
+fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<Kind, String> {
+    let (op, ty) = (k.op(v), k.ty(v));
+    let mut same = true;
+    op.operands(&mut |x| same &= x != l.var && !matches!(plan.kinds.get(&x), Some(Kind::Rounds(_))));
+    match op {
+        Op::Load { sem, .. }
+        | Op::LdReduce { sem, .. }
+        | Op::Store { sem, .. }
+        | Op::McStore { sem, .. }
+        | Op::McRed { sem, .. }
+        | Op::Red { sem, .. } => {
+            if !matches!(sem, Sem::Weak | Sem::Relaxed) {
+                return Err(format!("a `{sem}` access keeps the order of the rounds"));
+            }
+            Ok(ty.lanes().map_or(Kind::Effect, Kind::Rounds))
+        }
+        Op::Peer { pe, .. } if *pe == l.var || matches!(plan.kinds.get(pe), Some(Kind::Rounds(_))) => {
+            Err("the PE differs from round to round".into())
+        }
+        Op::View { .. } | Op::Multicast { .. } | Op::Peer { .. } => Ok(Kind::Tensor),
+        op if op.is_pure() => match (same, ty.lanes()) {
+            (true, _) => Ok(Kind::Same),
+            (false, Some(lanes)) => Ok(Kind::Rounds(lanes)),
+            (false, None) => Err(format!("`{}` differs from round to round", op.mnemonic())),
+        },
+        op => Err(format!("`{}` keeps the order of the rounds", op.mnemonic())),
+    }
+}
+
+/// Checks one access: its place moves by a constant stride, the rest of it stays. Returns its elements a round.
+fn access(
+    k: &Kernel,
+    l: &Loop,
+    plan: &mut Plan,
+    place: Value,
+    writes: bool,
+    accesses: &mut Vec<Access>,
+    reaches: &mut Vec<Reach>,
+) -> Result<u32, String> {
+    let Type::Tensor(t) = k.ty(place) else { return Err("it accesses a pointer".into()) };
+    // Symbols that the body computes anew in each round are as bad as the variable in what must stay.
+    let changes = |e: &Int| {
+        let mut found = false;
+        e.vars(&mut |v| found |= matches!(plan.kinds.get(&Value(v.id)), Some(Kind::Rounds(_))));
+        found
+    };
+    let stays = |e: &Int| !l.mentions(e) && !changes(e);
+    let stride = |e: &Int| {
+        let stride = l.next(e) - e;
+        (stays(&stride) && !changes(e) && stride.poison().is_none()).then_some(stride)
+    };
+    let layouts = std::iter::once(&t.layout).chain(t.bounds.iter().map(|b| &b.layout));
+    if !layouts.flat_map(|x| [x.shape(), x.stride()]).all(|x| x.leaves().into_iter().all(stays)) {
+        return Err("a layout differs from round to round".into());
+    }
+    let (root, offset) = resolve(k, place)?;
+    let Some(by) = stride(&offset) else {
+        return Err(format!("where it accesses memory, {offset}, is no linear function of the round"));
+    };
+    for b in &t.bounds {
+        let (Some(by), Some(top)) = (stride(&b.offset), top(&b.layout)) else {
+            return Err("a bound is no linear function of the round".into());
+        };
+        if !stays(&b.limit) || by.lower_bound() < 0 {
+            return Err("a bound is no growing function of the round".into());
+        }
+        reaches.push((&b.offset + top, by, b.limit.clone()));
+    }
+    let modes = modes(t).ok_or("the shape of an access is known at run time only")?;
+    let lanes = modes.iter().try_fold(1i64, |n, (e, _)| n.checked_mul(*e));
+    plan.strides.insert(place, by.clone());
+    accesses.push(Access { root, writes, offset, stride: by, modes });
+    lanes.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| "an access is too large".into())
+}
+
+fn modes(t: &TensorType) -> Option<Vec<(i64, Int)>> {
+    let leaves = t.layout.shape().leaves().into_iter().zip(t.layout.stride().leaves());
+    leaves.map(|(e, d)| Some((e.as_const()?, d.clone()))).collect()
+}
+
+/// The greatest offset of a layout whose strides are not negative.
+fn top(layout: &Layout) -> Option<Int> {
+    let mut top = Int::ZERO;
+    for (e, d) in layout.shape().leaves().into_iter().zip(layout.stride().leaves()) {
+        if d.lower_bound() < 0 {
+            return None;
+        }
+        top = top + (e - 1) * d;
+    }
+    Some(top)
+}
+
+/// The parameter or allocation behind a tensor, and elements from its first to the tensor's.
+fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
+    let mut offset = Int::ZERO;
+    loop {
+        match k.op(v) {
+            Op::View { base, offset: by } => {
+                offset = offset + by;
+                v = *base;
+            }
+            Op::Multicast { base, .. } | Op::Peer { base, .. } => v = *base,
+            Op::Param { .. } | Op::SharedAlloc {} => return Ok((v, offset)),
+            op => return Err(format!("`{}` has no address", op.mnemonic())),
+        }
+    }
+}
+
+/// Whether `a` in a round may touch what `b`, later in the body, touches in an earlier round: widened, `a` comes first.
+/// By which way they get there (own address, a peer's, multicast) is not asked: it may be the same memory.
+fn may_meet(k: &Kernel, a: &Access, b: &Access, rounds: i64) -> bool {
+    let same_root = match (param_index(k, a.root), param_index(k, b.root)) {
+        (Some(x), Some(y)) => x == y,
+        (None, None) => a.root == b.root,
+        _ => false,
+    };
+    if !same_root {
+        return false;
+    }
+    if a.stride != b.stride {
+        return true;
+    }
+    let apart = &a.offset - &b.offset;
+    if let (Some(apart), Some(stride), Some(x), Some(y)) =
+        (apart.as_const(), a.stride.as_const(), offsets(&a.modes), offsets(&b.modes))
+    {
+        let y: FxHashSet<i64> = y.into_iter().collect();
+        return (1..rounds).any(|m| {
+            let from = apart.saturating_add(m.saturating_mul(stride));
+            x.iter().any(|x| y.contains(&x.saturating_add(from)))
+        });
+    }
+    let span = |modes: &[(i64, Int)]| {
+        modes.iter().try_fold(Int::ZERO, |top, (e, d)| (d.lower_bound() >= 0).then(|| top + d * (e - 1)))
+    };
+    let (Some(x), Some(y)) = (span(&a.modes), span(&b.modes)) else { return true };
+    let moved = apart + &a.stride;
+    let above = a.stride.lower_bound() >= 0 && y.is_lt(&moved);
+    let below = a.stride.upper_bound().is_some_and(|s| s <= 0) && (moved + x).is_lt(&Int::ZERO);
+    !(above || below)
+}
+
+/// Every offset of a static layout.
+fn offsets(modes: &[(i64, Int)]) -> Option<Vec<i64>> {
+    let mut all = vec![0i64];
+    for (extent, stride) in modes {
+        let stride = stride.as_const()?;
+        all = (0..*extent)
+            .flat_map(|c| all.iter().map(move |o| o.saturating_add(stride.saturating_mul(c))))
+            .collect();
+        if all.len() > MAX_LANES as usize {
+            return None;
+        }
+    }
+    Some(all)
+}

@@ -199,7 +199,8 @@ fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec
     }
     if let Some(group) = takes_all(&inst.op) {
         let (varies, cond) = u.control(v);
-        let limit = if group == Group::Block { Varies::No } else { Varies::ByWarp };
+        // A CTA of one warp differs as little as its warp.
+        let limit = if group == Group::Block && k.threads() > 32 { Varies::No } else { Varies::ByWarp };
         if varies > limit {
             found.push(divergent(k, inst, group, cond));
         }

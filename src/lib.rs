@@ -1,3 +1,18 @@
-//! warpweft.
+//! A JIT compiler for GPU kernels that compute and communicate in one launch.
+//!
+//! A kernel is written as tensor layouts in a `.weft` file (or with [`ir::Builder`]), compiled by [`compile()`] or
+//! [`KernelFile`] to PTX, and run on simulated PEs by [`run`].
 
+pub mod compile;
+pub mod library;
+pub mod meta;
+pub mod run;
 pub mod tools;
+
+pub use compile::{CompileError, Compiled, KernelFile, Lowering, OptLevel, Options, compile};
+pub use weft_ir as ir;
+pub use weft_isa::{PtxVersion, Target};
+pub use weft_lang as lang;
+pub use weft_lang::elaborate::{Define, Defines};
+pub use weft_layout as layout;
+pub use weft_sim as sim;

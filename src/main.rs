@@ -1,2 +1,7 @@
-//! The weft command.
-fn main() {}
+//! The `weft` command.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -89,6 +89,7 @@ mod tests {
     use super::*;
     use crate::builder::Builder;
     use crate::names::Space;
+    use weft_layout::Layout;
 
     fn offsets(types: Vec<Type>) -> Vec<(u32, u32, u32)> {
         let mut b = Builder::new("k", [32, 1, 1]);
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn natural_alignment_in_order_without_teams() {
-        let x = Builder::tensor(Scalar::BF16, Space::Symmetric, "8:1".parse().unwrap(), 16);
+        let x = Builder::tensor(Scalar::BF16, Space::Symmetric, Layout::new(8, 1).unwrap(), 16);
         let types = vec![
             Type::Scalar(Scalar::I32),
             x,
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn the_type_says_how_addresses_are_aligned() {
         let mut b = Builder::new("k", [32, 1, 1]);
-        b.param("x", Builder::tensor(Scalar::F32, Space::Global, "8:1".parse().unwrap(), 16)).unwrap();
+        b.param("x", Builder::tensor(Scalar::F32, Space::Global, Layout::new(8, 1).unwrap(), 16)).unwrap();
         assert_eq!(signature(b.kernel()).unwrap()[0].kind, EntryKind::Address { align: 16 });
     }
 

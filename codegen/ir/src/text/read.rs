@@ -9,13 +9,7 @@ use crate::op::Op;
 use crate::types::{Bound, TensorType, Type};
 use std::fmt;
 use std::sync::Arc;
-use weft_layout::{Int, Layout, Var};
-fn parse_int(_: &str, _: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Int, String> {
-    Err(String::new())
-}
-fn parse_layout(_: &str, _: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Layout, String> {
-    Err(String::new())
-}
+use weft_layout::{Int, Layout, Var, parse_int, parse_layout};
 
 /// Most instructions and deepest nesting that the reader accepts.
 const MAX_INSTS: u32 = 1 << 20;

@@ -38,6 +38,8 @@ pub struct Program {
     pub(super) functions: HashMap<Arc<str>, Arc<ast::Function>>,
     pub(super) consts: HashMap<Arc<str>, ast::Const>,
     spans: HashMap<Arc<str>, Span>,
+    /// Names of all files, by [`Span::file`].
+    pub(super) files: Vec<Arc<str>>,
 }
 
 /// Most files that one compilation reads.
@@ -79,6 +81,7 @@ impl Program {
                 errors.extend(result.err());
             }
         }
+        program.files = (0u32..).map_while(|f| sources.name(f)).map(Arc::from).collect();
         if errors.is_empty() { Ok(program) } else { Err(errors) }
     }
 

@@ -128,7 +128,8 @@ impl Program {
                 );
             }
         }
-        let mut out = (Module::default(), Vec::new(), Vec::new());
+        let module = Module { files: self.files.clone(), ..Module::default() };
+        let mut out = (module, Vec::new(), Vec::new());
         for k in chosen {
             match compile_kernel(self, k, defines) {
                 Ok((kernel, reference, defines)) => {

@@ -1,0 +1,89 @@
+//! `weft compile`
+
+use super::{CompileArgs, write_out};
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weft::compile::Compiled;
+use weft::tools;
+
+#[derive(Args)]
+pub struct Compile {
+    #[command(flatten)]
+    compile: CompileArgs,
+    /// What to write: ir, after:PASS, llvm, ptx, cubin, sass, meta.
+    #[arg(long, default_value = "ptx")]
+    emit: String,
+    /// Where to write it; standard output if not given.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Print how long each stage took, to standard error.
+    #[arg(long)]
+    time_passes: bool,
+}
+
+/// What `--emit` can be, and how it is made.
+type Emit = fn(&Compiled) -> Result<Vec<u8>>;
+const EMIT: [(&str, Emit); 6] = [
+    ("ir", |c| text(c.ir.as_deref())),
+    ("llvm", |c| text(c.llvm.as_deref())),
+    ("ptx", |c| text(Some(&c.ptx))),
+    ("cubin", |c| Ok(tools::assemble_ptx(&c.ptx, c.target)?)),
+    ("sass", |c| Ok(tools::disassemble(&tools::assemble_ptx(&c.ptx, c.target)?)?.into_bytes())),
+    ("meta", |c| Ok(serde_json::to_vec_pretty(&weft::meta::describe(c)?)?)),
+];
+
+fn text(text: Option<&str>) -> Result<Vec<u8>> {
+    text.map(|t| t.as_bytes().to_vec()).ok_or_else(|| anyhow!("it was not kept"))
+}
+
+impl Compile {
+    pub fn run(&self) -> Result<ExitCode> {
+        let mut options = self.compile.options()?;
+        let after = self.emit.strip_prefix("after:");
+        let row = EMIT.iter().find(|(name, _)| *name == self.emit);
+        if row.is_none() && after.is_none() {
+            let known: Vec<_> = EMIT.iter().map(|(n, _)| *n).collect();
+            bail!("--emit {}: expected one of {}, or after:PASS", self.emit, known.join(", "));
+        }
+        options.keep_ir = self.emit == "ir";
+        options.keep_llvm = self.emit == "llvm";
+        options.keep_after = after.map(str::to_owned);
+        let compiled = self.compile.parse()?.compile(&options)?;
+        if !compiled.warnings.is_empty() {
+            let shown = weft::lang::render::render(
+                &compiled.warnings,
+                compiled.sources(),
+                super::color(&std::io::stderr()),
+            );
+            eprint!("{shown}");
+        }
+        let mut data = match row {
+            Some((_, emit)) => emit(&compiled)?,
+            None => text(compiled.after.as_deref())?,
+        };
+        if self.emit == "cubin" && self.output.is_none() && std::io::stdout().is_terminal() {
+            bail!("a cubin is binary: name a file with -o");
+        }
+        if self.emit != "cubin" && !data.ends_with(b"\n") {
+            data.push(b'\n');
+        }
+        write_out(self.output.as_deref(), &data)?;
+        if self.time_passes {
+            times(&compiled)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A table of the stages and their times.
+fn times(c: &Compiled) -> Result<()> {
+    let mut err = std::io::stderr().lock();
+    let total: std::time::Duration = c.timings.iter().map(|(_, t)| *t).sum();
+    for (name, t) in c.timings.iter().map(|(n, t)| (n.as_str(), *t)).chain([("total", total)]) {
+        writeln!(err, "{name:<16} {:>9.3} ms", t.as_secs_f64() * 1e3)?;
+    }
+    Ok(())
+}

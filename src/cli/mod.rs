@@ -1,0 +1,159 @@
+//! The `weft` command: one file a subcommand.
+
+mod compile;
+mod explain;
+mod layout;
+mod run;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft::compile::{CompileError, KernelFile, Lowering, OptLevel, Options};
+use weft::lang::render::Color;
+use weft::{Define, Defines, PtxVersion, Target};
+
+/// Compiler for GPU kernels that compute and communicate in one launch.
+#[derive(Parser)]
+#[command(name = "weft", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compile a kernel file to IR, LLVM IR, PTX, cubin or SASS.
+    Compile(compile::Compile),
+    /// Compile a kernel file and run it on many PEs, over .npy files or made data, and check the result.
+    Run(run::Run),
+    /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
+    Layout(layout::LayoutCommand),
+    /// Say what became of each access of a kernel, or what an error code means.
+    Explain(explain::Explain),
+}
+
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Compile(c) => c.run(),
+        Command::Run(r) => r.run(),
+        Command::Layout(l) => l.run(),
+        Command::Explain(e) => e.run(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(e) => {
+            report(&e);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints an error: compile errors with their source, others in a line. A closed pipe is no error.
+fn report(e: &anyhow::Error) {
+    if e.chain().any(|c| {
+        c.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    }) {
+        return;
+    }
+    let compile = e.chain().find_map(|c| match c.downcast_ref::<weft::run::RunError>() {
+        Some(weft::run::RunError::Compile(e)) => Some(e),
+        _ => c.downcast_ref::<CompileError>(),
+    });
+    let mut err = std::io::stderr().lock();
+    // Where standard error is gone there is nobody to tell.
+    let _ = match compile {
+        Some(c) => write!(err, "{}", c.render(color(&err))),
+        None => writeln!(err, "error: {e:#}"),
+    };
+}
+
+fn color(stream: &impl IsTerminal) -> Color {
+    if stream.is_terminal() && std::env::var_os("NO_COLOR").is_none() { Color::Always } else { Color::Never }
+}
+
+/// What every command that compiles takes.
+#[derive(Args)]
+struct CompileArgs {
+    /// The kernel file.
+    file: PathBuf,
+    /// The kernel, where the file has several.
+    #[arg(long)]
+    kernel: Option<String>,
+    /// A compile-time parameter: -D N=1048576 -D T=bf16
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    define: Vec<String>,
+    /// Target architecture.
+    #[arg(long, default_value = "sm_90a")]
+    arch: String,
+    /// PTX version, such as 8.6; the least that is needed if not given.
+    #[arg(long)]
+    ptx_version: Option<String>,
+    /// How in-switch operations are carried out.
+    #[arg(long, value_enum, default_value = "auto")]
+    lowering: LoweringArg,
+    /// LLVM's optimisation level.
+    #[arg(short = 'O', default_value = "3", value_parser = clap::value_parser!(u8).range(0..=3))]
+    opt: u8,
+    /// Bound every wait to this many polls, then say who waits for what, and trap.
+    #[arg(long, value_name = "POLLS")]
+    debug_waits: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LoweringArg {
+    /// The switch where the team has a multicast address, else unicast.
+    Auto,
+    /// multimem instructions.
+    Multimem,
+    /// Loads, stores and reductions at every PE's own address.
+    Unicast,
+}
+
+impl CompileArgs {
+    /// The parsed file.
+    fn parse(&self) -> Result<KernelFile> {
+        let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;
+        Ok(KernelFile::parse(&self.file.display().to_string(), &text)?)
+    }
+
+    fn options(&self) -> Result<Options> {
+        let target: Target = self.arch.parse()?;
+        let mut options = Options::new(target);
+        options.ptx_version = self.ptx_version.as_deref().map(str::parse::<PtxVersion>).transpose()?;
+        options.lowering = match self.lowering {
+            LoweringArg::Auto => Lowering::Auto,
+            LoweringArg::Multimem => Lowering::Multimem,
+            LoweringArg::Unicast => Lowering::Unicast,
+        };
+        options.kernel.clone_from(&self.kernel);
+        options.defines = defines(&self.define)?;
+        options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];
+        options.debug_waits = self.debug_waits;
+        Ok(options)
+    }
+}
+
+/// `NAME=VALUE` pairs.
+fn defines(pairs: &[String]) -> Result<Defines> {
+    let mut out = Defines::new();
+    for pair in pairs {
+        let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
+        let value = Define::parse(value)
+            .with_context(|| format!("`{pair}`: a value is an integer, a float, true, false or a type"))?;
+        if out.insert(name.to_owned(), value).is_some() {
+            return Err(anyhow!("`{name}` is given twice"));
+        }
+    }
+    Ok(out)
+}
+
+/// Writes to a file, or to standard output for none or `-`.
+fn write_out(path: Option<&Path>, data: &[u8]) -> Result<()> {
+    match path.filter(|p| *p != Path::new("-")) {
+        Some(p) => std::fs::write(p, data).with_context(|| format!("cannot write {}", p.display())),
+        None => Ok(std::io::stdout().lock().write_all(data)?),
+    }
+}

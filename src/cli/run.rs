@@ -1,0 +1,158 @@
+//! `weft run`
+
+use super::{CompileArgs, defines};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weft::ir::Scalar;
+use weft::run::{Outcome, RunOptions, run_file};
+
+#[derive(Args)]
+pub struct Run {
+    #[command(flatten)]
+    compile: CompileArgs,
+    /// PEs.
+    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: u32,
+    /// A tensor's data: a .npy with a leading PE dimension, or one file a PE: --input x=grad_{pe}.npy
+    #[arg(long, value_name = "TENSOR=FILE")]
+    input: Vec<String>,
+    /// Where a tensor goes after the run, as --input.
+    #[arg(long, value_name = "TENSOR=FILE")]
+    output: Vec<String>,
+    /// Element type to take the data as: bf16 for uint16 files.
+    #[arg(long)]
+    dtype: Option<String>,
+    /// A run-time scalar parameter.
+    #[arg(long, value_name = "NAME=VALUE")]
+    arg: Vec<String>,
+    /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    grid: Option<String>,
+    /// Seed of made data and of the schedule.
+    #[arg(long, default_value = "0")]
+    seed: u64,
+    /// Launches, back to back.
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    launches: u32,
+}
+
+impl Run {
+    pub fn run(&self) -> Result<ExitCode> {
+        let mut options = RunOptions::new(self.compile.options()?, self.pes as usize);
+        options.seed = self.seed;
+        options.launches = self.launches;
+        options.inputs = files(&self.input);
+        options.outputs = files(&self.output);
+        options.args = defines(&self.arg)?;
+        options.grid = self.grid.as_deref().map(grid).transpose()?;
+        if let Some(name) = &self.dtype {
+            let known: Vec<_> = Scalar::ALL.iter().map(|s| s.name()).collect();
+            let dtype = Scalar::parse(name)
+                .with_context(|| format!("--dtype {name}: expected one of {}", known.join(", ")))?;
+            options.dtype = Some(dtype);
+        }
+        let outcome = run_file(&self.compile.parse()?, &options)?;
+        print(&outcome, self.pes);
+        Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// `TENSOR=FILE`, or `FILE` for the first tensor.
+fn files(pairs: &[String]) -> Vec<(String, PathBuf)> {
+    let split = |p: &String| match p.split_once('=') {
+        Some((name, file)) => (name.to_owned(), file.into()),
+        None => (String::new(), p.into()),
+    };
+    pairs.iter().map(split).collect()
+}
+
+fn grid(text: &str) -> Result<[u32; 3]> {
+    let parts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>();
+    let parts = parts.ok().filter(|p| (1..=3).contains(&p.len()) && !p.contains(&0));
+    let Some(parts) = parts else {
+        bail!("--grid {text}: expected 1 to 3 positive numbers, such as 8 or 4,2")
+    };
+    Ok([parts[0], parts.get(1).copied().unwrap_or(1), parts.get(2).copied().unwrap_or(1)])
+}
+
+fn dims(d: [u32; 3]) -> String {
+    let used = d.iter().rposition(|n| *n != 1).unwrap_or(0);
+    d[..=used].iter().map(u32::to_string).collect::<Vec<_>>().join(" x ")
+}
+
+/// The report that a run ends with.
+fn print(o: &Outcome, pes: u32) {
+    print!("{}", o.printed);
+    let line = |name: &str, text: String| println!("{name:<13}{text}");
+    line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, lowering(o)));
+    line(
+        "ran on",
+        format!(
+            "simulator, {pes} PEs, grid {}, block {} (this build has no GPU runtime)",
+            dims(o.grid),
+            dims(o.block)
+        ),
+    );
+    for t in &o.tensors {
+        let shape: Vec<_> = t.shape.iter().map(u64::to_string).collect();
+        line("tensor", format!("{}: {} ({}) on each PE", t.name, t.dtype, shape.join(", ")));
+    }
+    let algorithm = match o.compiled.references.first() {
+        Some(Some(r)) => {
+            let words: Vec<_> = r.words.iter().map(|w| &**w).collect();
+            let words = if words.is_empty() { String::new() } else { format!("<{}>", words.join(", ")) };
+            format!("{}{words}({})", r.name, r.args.join(", "))
+        }
+        _ => "not stated: without computes(...) nothing is checked".to_owned(),
+    };
+    line("computes", algorithm);
+    let switch: Vec<_> = o.stats.opcodes.iter().filter(|c| c.mnemonic.starts_with("multimem.")).collect();
+    for c in &switch {
+        line("instruction", format!("{} x {}", c.mnemonic, c.lanes));
+    }
+    for name in o.compiled.report.instructions().into_iter().filter(|n| !n.starts_with("multimem.")) {
+        line("instruction", name.to_owned());
+    }
+    for (i, c) in o.checks.iter().flatten().enumerate() {
+        let launch = if o.checks.as_ref().is_some_and(|c| c.len() > 1) {
+            format!(" launch {}", i + 1)
+        } else {
+            String::new()
+        };
+        let errors = format!("max abs {:.3e}, max rel {:.3e}", c.max_abs, c.max_rel);
+        match c.first_wrong {
+            None => line(
+                "error",
+                format!(
+                    "{errors} against float64 over {} elements of {}:{launch} correct",
+                    c.elements, c.tensor
+                ),
+            ),
+            Some((pe, i, have, want)) => line(
+                "error",
+                format!(
+                    "{errors}: {} of {} elements WRONG{launch}; first: PE {pe}, {}[{i}] is {have}, expected {want}",
+                    c.wrong, c.elements, c.tensor
+                ),
+            ),
+        }
+    }
+    line(
+        "time",
+        format!(
+            "compiled in {:.1} ms; simulated in {:.3} s, {:.1} M lane instructions",
+            o.compile_time.as_secs_f64() * 1e3,
+            o.simulate_time.as_secs_f64(),
+            o.stats.lane_instructions as f64 / 1e6
+        ),
+    );
+}
+
+fn lowering(o: &Outcome) -> &'static str {
+    match o.compiled.lowering {
+        weft::Lowering::Unicast => "unicast",
+        _ => "multimem",
+    }
+}

@@ -1,0 +1,277 @@
+//! From the text of a kernel file to PTX and what a launcher needs to know of it.
+
+use crate::library::Files;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::verify::Verified;
+use weft_isa::{PtxVersion, Target};
+use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
+use weft_lang::render::{Color, render};
+use weft_lang::source::SourceMap;
+use weft_passes::Report;
+
+pub use weft_llvm::OptLevel;
+
+/// How in-switch operations are carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Lowering {
+    /// By the switch where the team has a multicast address, else by every PE's own.
+    #[default]
+    Auto,
+    /// By `multimem` instructions.
+    Multimem,
+    /// By loads, stores and reductions at every PE's own address.
+    Unicast,
+}
+
+/// What to compile for, and with what.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// As in `.target`.
+    pub target: Target,
+    /// As in `.version`; the least that is needed where none is given.
+    pub ptx_version: Option<PtxVersion>,
+    /// How in-switch operations are carried out. `Auto` compiles for a team with a multicast address;
+    /// a launcher whose team has none compiles with `Unicast`.
+    pub lowering: Lowering,
+    /// Only this kernel of the file.
+    pub kernel: Option<String>,
+    /// Values of compile-time parameters.
+    pub defines: Defines,
+    /// How hard LLVM tries.
+    pub opt: OptLevel,
+    /// Source lines in the PTX (`.loc`).
+    pub lines: bool,
+    /// Bound of every wait in polls; what waits longer says so and traps.
+    pub debug_waits: Option<u64>,
+    /// Keep the IR before the passes, as text.
+    pub keep_ir: bool,
+    /// Keep the IR after this pass, as text.
+    pub keep_after: Option<String>,
+    /// Keep LLVM's IR.
+    pub keep_llvm: bool,
+}
+
+impl Options {
+    /// Optimised, with line information, nothing kept.
+    pub fn new(target: Target) -> Options {
+        Options {
+            target,
+            ptx_version: None,
+            lowering: Lowering::Auto,
+            kernel: None,
+            defines: Defines::new(),
+            opt: OptLevel::O3,
+            lines: true,
+            debug_waits: None,
+            keep_ir: false,
+            keep_after: None,
+            keep_llvm: false,
+        }
+    }
+}
+
+/// What is wrong with a text, with the text: `Display` renders it for people.
+#[derive(Clone, Debug)]
+pub struct CompileError {
+    /// All findings.
+    pub diagnostics: Vec<Diagnostic>,
+    sources: Arc<SourceMap>,
+}
+
+impl CompileError {
+    /// Rendered, with or without terminal colours.
+    pub fn render(&self, color: Color) -> String {
+        render(&self.diagnostics, &self.sources, color)
+    }
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.render(Color::Never).trim_end())
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+/// A parsed file with all it uses.
+#[derive(Debug)]
+pub struct KernelFile {
+    sources: Arc<SourceMap>,
+    program: Program,
+    parse_time: Duration,
+}
+
+/// A compiled kernel file.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The PTX of all its kernels.
+    pub ptx: String,
+    /// Its `.version`.
+    pub ptx_version: PtxVersion,
+    /// What it was compiled for.
+    pub target: Target,
+    /// How in-switch operations are carried out.
+    pub lowering: Lowering,
+    /// Before the passes: parameters as the text has them.
+    pub high: Verified,
+    /// After the passes: the entry points as they are, hidden parameters included.
+    pub low: Verified,
+    /// For each kernel, what it computes, if it says so.
+    pub references: Vec<Option<Reference>>,
+    /// For each kernel, its compile-time parameters.
+    pub defines: Vec<Defines>,
+    /// What became of each memory operation.
+    pub report: Report,
+    /// Allowed, but maybe wrong.
+    pub warnings: Vec<Diagnostic>,
+    /// Time of each stage, in order.
+    pub timings: Vec<(String, Duration)>,
+    /// IR before the passes, if kept.
+    pub ir: Option<String>,
+    /// IR after the pass asked for, if kept.
+    pub after: Option<String>,
+    /// LLVM's IR after its passes, if kept.
+    pub llvm: Option<String>,
+    sources: Arc<SourceMap>,
+}
+
+impl KernelFile {
+    /// Parses a text; `use` reads files beside `name`.
+    pub fn parse(name: &str, text: &str) -> Result<KernelFile, CompileError> {
+        KernelFile::parse_with(name, text, &Files)
+    }
+
+    /// Parses a text, with another source of used files.
+    pub fn parse_with(name: &str, text: &str, loader: &dyn Loader) -> Result<KernelFile, CompileError> {
+        let start = Instant::now();
+        let mut sources = SourceMap::new();
+        let root = sources.add(name, text);
+        let program = Program::load(&mut sources, root, loader);
+        let sources = Arc::new(sources);
+        match program {
+            Ok(program) => Ok(KernelFile { sources, program, parse_time: start.elapsed() }),
+            Err(diagnostics) => Err(CompileError { diagnostics, sources }),
+        }
+    }
+
+    /// The heads of its kernels: for finding parameters from data.
+    pub fn heads(&self) -> Vec<Head> {
+        self.program.heads()
+    }
+
+    fn error(&self, diagnostics: Vec<Diagnostic>) -> CompileError {
+        CompileError { diagnostics, sources: self.sources.clone() }
+    }
+
+    /// Compiles its kernels.
+    pub fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
+        let mut timings = vec![("parse".to_owned(), self.parse_time)];
+        let mut start = Instant::now();
+        let mut lap = |name: &str, timings: &mut Vec<(String, Duration)>| {
+            timings.push((name.to_owned(), start.elapsed()));
+            start = Instant::now();
+        };
+        let made =
+            self.program.compile(options.kernel.as_deref(), &options.defines).map_err(|e| self.error(e))?;
+        lap("elaborate", &mut timings);
+        let high = made.module;
+        let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
+        let warnings = high.warnings.clone();
+
+        let lowering = match options.lowering {
+            Lowering::Unicast => weft_passes::Lowering::Unicast,
+            Lowering::Auto | Lowering::Multimem => weft_passes::Lowering::Multimem,
+        };
+        let mut passes = weft_passes::Options::new(lowering, options.target);
+        passes.debug_waits = options.debug_waits;
+        passes.dump_after.clone_from(&options.keep_after);
+        let sources = self.sources.clone();
+        passes.locate = Some(Arc::new(move |span| place(&sources, span)));
+        let lowered = weft_passes::run(high.clone(), &passes).map_err(|e| self.error(e))?;
+        timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
+        lap("passes", &mut Vec::new());
+
+        let locate = |span: Span| {
+            let at = self.sources.line_column(span)?;
+            Some(weft_llvm::Location { file: span.file, line: at.line, column: at.column })
+        };
+        let out = weft_llvm::emit(
+            &lowered.module,
+            &weft_llvm::Options {
+                target: options.target,
+                ptx_version: options.ptx_version,
+                opt: options.opt,
+                locate: options.lines.then_some(&locate),
+                keep_llvm: options.keep_llvm,
+            },
+        )
+        .map_err(|e| self.error(vec![e]))?;
+        timings.extend(out.timings.iter().map(|(name, t)| (format!("llvm {name}"), *t)));
+        Ok(Compiled {
+            ptx: out.ptx,
+            ptx_version: out.version,
+            target: options.target,
+            lowering: if lowering == weft_passes::Lowering::Unicast {
+                Lowering::Unicast
+            } else {
+                Lowering::Multimem
+            },
+            high,
+            low: lowered.module,
+            references: made.references,
+            defines: made.defines,
+            report: lowered.report,
+            warnings,
+            timings,
+            ir,
+            after: lowered.dump,
+            llvm: out.llvm,
+            sources: self.sources.clone(),
+        })
+    }
+}
+
+impl Compiled {
+    /// The texts that spans of the report and the warnings stand in.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// `file.weft:12` of a span.
+    pub fn place(&self, span: Span) -> String {
+        place(&self.sources, span)
+    }
+}
+
+fn place(sources: &SourceMap, span: Span) -> String {
+    match (sources.name(span.file), sources.line_column(span)) {
+        (Some(name), Some(at)) => format!("{name}:{}", at.line),
+        _ => "generated code".to_owned(),
+    }
+}
+
+/// Compiles a text whose kernels get these values for their compile-time parameters.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use weft::Define;
+/// let source = "kernel twice<N: int>(x: global<f32, (N):(1)>) block(128) {
+///     let mine = partition(x, threads());
+///     for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * 2; }
+/// }";
+/// let compiled = weft::compile(source, &[("N", Define::Int(1000))], "sm_90a".parse()?)?;
+/// assert!(compiled.ptx.contains("st.global.v4"));
+/// # Ok(()) }
+/// ```
+pub fn compile(
+    source: &str,
+    defines: &[(&str, weft_lang::elaborate::Define)],
+    target: Target,
+) -> Result<Compiled, CompileError> {
+    let mut options = Options::new(target);
+    options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
+    KernelFile::parse("kernel.weft", source)?.compile(&options)
+}

@@ -1,0 +1,180 @@
+//! What a run is told: files, and the parameters that follow from them.
+
+use super::array::{Array, ArrayError};
+use super::{RunError, RunOptions, request};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use weft_ir::Scalar;
+use weft_lang::elaborate::{Define, Defines, Head, HeadParam};
+
+/// What data and request say together.
+pub(super) struct Found {
+    /// Compile-time parameters.
+    pub defines: Defines,
+    /// Run-time scalars.
+    pub args: BTreeMap<String, Define>,
+    /// By tensor: each PE's array.
+    pub arrays: BTreeMap<String, Vec<Array>>,
+}
+
+/// The kernel to run: the one named, or the only one.
+pub(super) fn choose<'h>(heads: &'h [Head], name: Option<&str>) -> Result<&'h Head, String> {
+    let names: Vec<_> = heads.iter().map(|h| &*h.name).collect();
+    match (heads, name) {
+        (_, Some(n)) => heads
+            .iter()
+            .find(|h| &*h.name == n)
+            .ok_or_else(|| format!("there is no kernel `{n}`; there are: {}", names.join(", "))),
+        ([one], None) => Ok(one),
+        ([], None) => Err("the file has no kernel".into()),
+        (_, None) => {
+            Err(format!("the file has several kernels; choose one with --kernel: {}", names.join(", ")))
+        }
+    }
+}
+
+fn is_tensor(p: &HeadParam) -> bool {
+    matches!(&*p.ty, "symm" | "global")
+}
+
+/// The tensor parameter of that name; the first one where the name is empty.
+fn tensor<'h>(head: &'h Head, name: &str) -> Result<&'h HeadParam, RunError> {
+    let all: Vec<_> = head.params.iter().filter(|p| is_tensor(p)).collect();
+    let found = if name.is_empty() { all.first() } else { all.iter().find(|p| &*p.name == name) };
+    match found {
+        Some(p) => Ok(p),
+        None => {
+            let names: Vec<_> = all.iter().map(|p| &*p.name).collect();
+            request(format!("kernel `{}` has no tensor `{name}`; it has {}", head.name, names.join(", ")))
+        }
+    }
+}
+
+/// The path of a PE's file.
+pub(super) fn of_pe(path: &Path, pe: usize) -> Option<PathBuf> {
+    let text = path.to_str()?;
+    text.contains("{pe}").then(|| PathBuf::from(text.replace("{pe}", &pe.to_string())))
+}
+
+/// Reads the input files and finds out what follows from them: element types, and extents that are parameters.
+pub(super) fn gather(head: &Head, options: &RunOptions) -> Result<Found, RunError> {
+    let mut found = Found {
+        defines: options.compile.defines.clone(),
+        args: options.args.clone(),
+        arrays: BTreeMap::new(),
+    };
+    if let Some(dtype) = options.dtype {
+        for p in head.params.iter().filter(|p| is_tensor(p)) {
+            if let Some(elem) = p.elem.as_deref().filter(|e| head.generics.iter().any(|(n, ..)| &**n == *e)) {
+                settle(&mut found.defines, elem, Define::Dtype(dtype), "--dtype")?;
+            }
+        }
+    }
+    for (name, path) in &options.inputs {
+        let param = tensor(head, name)?;
+        let arrays = read(path, options.n_pes)?;
+        let bad = |message: String| RunError::Array(ArrayError { file: path.display().to_string(), message });
+        let arrays = arrays
+            .into_iter()
+            .map(|a| typed(a, param, &found.defines, options.dtype))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(bad)?;
+        let shape = arrays[0].shape.clone();
+        if let Some(elem) = &param.elem
+            && head.generics.iter().any(|(n, ..)| n == elem)
+        {
+            settle(&mut found.defines, elem, Define::Dtype(arrays[0].dtype), &path.display().to_string())?;
+        }
+        if !param.extents.is_empty() && param.extents.len() != shape.len() {
+            let message = format!(
+                "has shape {shape:?} for each PE; `{}` has {} modes",
+                param.name,
+                param.extents.len()
+            );
+            return Err(bad(message));
+        }
+        for (extent, n) in param.extents.iter().zip(&shape) {
+            let (Some(name), Ok(n)) = (extent, i64::try_from(*n)) else { continue };
+            let source = path.display().to_string();
+            if head.generics.iter().any(|(g, ..)| g == name) {
+                settle(&mut found.defines, name, Define::Int(n), &source)?;
+            } else if head.params.iter().any(|p| p.name == *name) {
+                settle(&mut found.args, name, Define::Int(n), &source)?;
+            }
+        }
+        found.arrays.insert(param.name.to_string(), arrays);
+    }
+    Ok(found)
+}
+
+/// Enters a value, which must agree with one that is there.
+fn settle(
+    map: &mut BTreeMap<String, Define>,
+    name: &str,
+    value: Define,
+    source: &str,
+) -> Result<(), RunError> {
+    match map.insert(name.to_owned(), value) {
+        Some(old) if old != value => {
+            request(format!("`{name}` is {} and by {source} {}", show(old), show(value)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn show(d: Define) -> String {
+    match d {
+        Define::Int(n) => n.to_string(),
+        Define::Float(x) => x.to_string(),
+        Define::Bool(b) => b.to_string(),
+        Define::Dtype(s) => s.to_string(),
+    }
+}
+
+/// The array as the element type that is asked for, where one is.
+fn typed(array: Array, param: &HeadParam, defines: &Defines, dtype: Option<Scalar>) -> Result<Array, String> {
+    let want = match param.elem.as_deref() {
+        Some(name) => match (defines.get(name), Scalar::parse(name)) {
+            (Some(Define::Dtype(s)), _) => Some(*s),
+            (_, Some(s)) => Some(s),
+            _ => dtype,
+        },
+        None => dtype,
+    };
+    match want {
+        Some(s) => array.reinterpret(s),
+        None => Ok(array),
+    }
+}
+
+/// One array a PE, from one file with a leading PE dimension or from one file a PE.
+fn read(path: &Path, n_pes: usize) -> Result<Vec<Array>, RunError> {
+    let bad = |message: String| RunError::Array(ArrayError { file: path.display().to_string(), message });
+    if of_pe(path, 0).is_some() {
+        let arrays = (0..n_pes)
+            .filter_map(|pe| of_pe(path, pe))
+            .map(|p| Array::read(&p))
+            .collect::<Result<Vec<_>, _>>()?;
+        let first = &arrays[0];
+        if let Some((pe, other)) =
+            arrays.iter().enumerate().find(|(_, a)| a.shape != first.shape || a.dtype != first.dtype)
+        {
+            return Err(bad(format!("PE {pe} has {other:?} where PE 0 has {first:?}")));
+        }
+        return Ok(arrays);
+    }
+    let all = Array::read(path)?;
+    if all.shape.first() != Some(&(n_pes as u64)) {
+        return Err(bad(format!(
+            "has shape {:?}; its first extent must be the number of PEs, {n_pes} (or give one file a PE: `x_{{pe}}.npy`)",
+            all.shape
+        )));
+    }
+    let part = all.data.len() / n_pes;
+    let split = |pe: usize| Array {
+        dtype: all.dtype,
+        shape: all.shape[1..].to_vec(),
+        data: all.data[pe * part..(pe + 1) * part].to_vec(),
+    };
+    Ok((0..n_pes).map(split).collect())
+}

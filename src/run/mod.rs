@@ -1,0 +1,220 @@
+//! Runs a kernel on simulated PEs over real data: finds parameters out, allocates, fills, launches, checks.
+
+pub mod array;
+mod inputs;
+pub mod reference;
+mod tensors;
+
+use crate::compile::{CompileError, Compiled, KernelFile, Options};
+use array::ArrayError;
+use reference::{Checked, Values, check};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tensors::Plan;
+use weft_ir::{Op, Scalar};
+use weft_lang::elaborate::Define;
+use weft_sim::Stats;
+
+/// What to run, on what.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// How it is compiled; its `defines` win over what is found from data.
+    pub compile: Options,
+    /// PEs.
+    pub n_pes: usize,
+    /// CTAs of a PE's grid, where the kernel does not say; 4 if not given.
+    pub grid: Option<[u32; 3]>,
+    /// Seeds the data and the schedule.
+    pub seed: u64,
+    /// Launches, back to back, each checked.
+    pub launches: u32,
+    /// Element type to take data as: `bf16` from `uint16` files.
+    pub dtype: Option<Scalar>,
+    /// `(tensor, file)`: a `.npy` with a leading PE dimension, or one a PE where the name has `{pe}`. An empty
+    /// name is the kernel's first tensor.
+    pub inputs: Vec<(String, PathBuf)>,
+    /// `(tensor, file)`, as `inputs`, written after the last launch.
+    pub outputs: Vec<(String, PathBuf)>,
+    /// Values of run-time scalars.
+    pub args: BTreeMap<String, Define>,
+    /// Warp instructions after which the simulator gives up.
+    pub step_limit: Option<u64>,
+}
+
+impl RunOptions {
+    /// One launch on `n_pes` PEs with made data.
+    pub fn new(compile: Options, n_pes: usize) -> RunOptions {
+        RunOptions {
+            compile,
+            n_pes,
+            grid: None,
+            seed: 0,
+            launches: 1,
+            dtype: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            args: BTreeMap::new(),
+            step_limit: None,
+        }
+    }
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The text does not compile.
+    #[error("{0}")]
+    Compile(#[from] CompileError),
+    /// A file is no array, or not the one wanted.
+    #[error("{0}")]
+    Array(#[from] ArrayError),
+    /// The request does not fit the kernel.
+    #[error("{0}")]
+    Request(String),
+    /// The PTX is not understood by the simulator.
+    #[error("{0}")]
+    Ptx(#[from] weft_sim::PtxError),
+    /// The kernel did something wrong, or nothing for ever.
+    #[error("{0}")]
+    Sim(#[from] weft_sim::SimError),
+}
+
+/// A tensor of the run.
+#[derive(Clone, Debug)]
+pub struct TensorInfo {
+    /// Its parameter's name.
+    pub name: String,
+    /// Element type.
+    pub dtype: Scalar,
+    /// Extents on each PE.
+    pub shape: Vec<u64>,
+}
+
+/// What a run did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The compiled file.
+    pub compiled: Compiled,
+    /// The kernel.
+    pub kernel: String,
+    /// CTAs.
+    pub grid: [u32; 3],
+    /// Threads a CTA.
+    pub block: [u32; 3],
+    /// Its tensors.
+    pub tensors: Vec<TensorInfo>,
+    /// The check of each launch; `None` where the kernel does not say what it computes.
+    pub checks: Option<Vec<Checked>>,
+    /// Counters of the last launch.
+    pub stats: Stats,
+    /// What all launches printed.
+    pub printed: String,
+    /// Time to compile.
+    pub compile_time: Duration,
+    /// Wall time that simulating all launches took.
+    pub simulate_time: Duration,
+}
+
+impl Outcome {
+    /// Whether nothing was found wrong.
+    pub fn passed(&self) -> bool {
+        self.checks.iter().flatten().all(|c| c.wrong == 0)
+    }
+}
+
+fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
+    Err(RunError::Request(message.into()))
+}
+
+/// Reads, compiles and runs a kernel file on the simulator.
+///
+/// # Errors
+/// See [`RunError`]. Nothing is written unless all launches ended.
+pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
+    let text = crate::library::read_text(path).or_else(request)?;
+    let file = KernelFile::parse(&path.display().to_string(), &text)?;
+    run_file(&file, options)
+}
+
+/// Compiles and runs a parsed kernel file on the simulator.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
+    if options.n_pes == 0 || options.launches == 0 {
+        return request("a run takes 1 PE and 1 launch or more");
+    }
+    let heads = file.heads();
+    let head = inputs::choose(&heads, options.compile.kernel.as_deref()).or_else(request)?;
+    let found = inputs::gather(head, options)?;
+
+    let start = Instant::now();
+    let mut compile = options.compile.clone();
+    compile.kernel = Some(head.name.to_string());
+    compile.defines = found.defines.clone();
+    let compiled = file.compile(&compile)?;
+    let compile_time = start.elapsed();
+
+    let mut plan = Plan::new(&compiled, options, &found)?;
+    let ptx = weft_sim::Module::parse(&compiled.ptx)?;
+    plan.fill(options.seed, &found)?;
+
+    let reference = compiled.references.first().cloned().flatten();
+    let root = match compiled.defines.first().and_then(|d| d.get("ROOT")) {
+        Some(Define::Int(n)) => Some(*n),
+        _ => None,
+    };
+    let mut checks = Vec::new();
+    let mut printed = String::new();
+    let mut stats = Stats::default();
+    let mut simulate_time = Duration::ZERO;
+    for _ in 0..options.launches {
+        let before: BTreeMap<String, Values> = match &reference {
+            Some(r) => r.args.iter().filter_map(|n| Some((n.to_string(), plan.values(n)?))).collect(),
+            None => BTreeMap::new(),
+        };
+        let start = Instant::now();
+        stats = plan.launch(&ptx)?;
+        simulate_time += start.elapsed();
+        printed.push_str(&stats.printed);
+        if let Some(r) = &reference {
+            let acc = accumulator(&compiled);
+            let get = |n: &str| before.get(n).cloned();
+            checks.push(check(r, &get, &|n| plan.values(n), root, acc).or_else(request)?);
+        }
+    }
+    plan.write(&options.outputs)?;
+    Ok(Outcome {
+        kernel: head.name.to_string(),
+        grid: plan.grid,
+        block: plan.block,
+        tensors: plan.infos(),
+        checks: reference.is_some().then_some(checks),
+        stats,
+        printed,
+        compile_time,
+        simulate_time,
+        compiled,
+    })
+}
+
+/// The least precise type that a reduction of the kernel is summed in.
+fn accumulator(compiled: &Compiled) -> Scalar {
+    let mut least: Option<Scalar> = None;
+    for k in &compiled.high.kernels {
+        k.walk(&mut |_, inst| {
+            let acc = match &inst.op {
+                Op::LdReduce { acc, .. } => Some(*acc),
+                Op::Binary { .. } | Op::McRed { .. } | Op::Red { .. } | Op::Fma { .. } => inst.ty.elem(),
+                _ => None,
+            };
+            if let Some(acc) = acc.filter(|a| a.is_float())
+                && least.is_none_or(|l| acc.bits() < l.bits())
+            {
+                least = Some(acc);
+            }
+        });
+    }
+    least.unwrap_or(Scalar::F32)
+}

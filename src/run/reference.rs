@@ -1,0 +1,306 @@
+//! What a kernel's `computes(...)` means, in float64: the oracle that `weft run` holds results against.
+
+use super::array::{Number, read_number, write_number};
+use weft_ir::{RedOp, Scalar};
+use weft_lang::elaborate::Reference;
+
+/// One tensor of all PEs, elements in C order.
+#[derive(Clone, Debug)]
+pub struct Values {
+    /// Element type.
+    pub dtype: Scalar,
+    /// By PE.
+    pub data: Vec<Vec<u8>>,
+}
+
+impl Values {
+    fn get(&self, pe: usize, i: usize) -> Number {
+        let size = self.dtype.bytes() as usize;
+        read_number(self.dtype, &self.data[pe][i * size..(i + 1) * size])
+    }
+
+    /// Elements on each PE.
+    pub fn len(&self) -> usize {
+        self.data.first().map_or(0, |d| d.len() / self.dtype.bytes() as usize)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// How far results are from the reference.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The tensor.
+    pub tensor: String,
+    /// Elements compared, over all PEs.
+    pub elements: u64,
+    /// Greatest absolute error.
+    pub max_abs: f64,
+    /// Greatest error relative to the exact result (where that is not 0).
+    pub max_rel: f64,
+    /// Elements outside the bound.
+    pub wrong: u64,
+    /// The first of them: PE, element, found, expected.
+    pub first_wrong: Option<(usize, usize, Number, Number)>,
+}
+
+/// What a reference may depend on.
+struct Context<'a> {
+    from: &'a Values,
+    n_pes: usize,
+    root: usize,
+    op: RedOp,
+}
+
+/// The exact value of element `i` on PE `pe`, and the sum of magnitudes that went in.
+type Rule = fn(&Context<'_>, usize, usize) -> (Number, f64);
+
+/// (name, whether it takes a reduction, elements out for elements in, rule).
+type Row = (&'static str, bool, fn(usize, usize) -> Option<usize>, Rule);
+
+const REFERENCES: [Row; 4] = [
+    ("allreduce", true, |n, _| Some(n), |c, _, i| c.reduce(i)),
+    (
+        "reduce_scatter",
+        true,
+        |n, pes| n.is_multiple_of(pes).then(|| n / pes),
+        |c, pe, i| c.reduce(pe * (c.from.len() / c.n_pes) + i),
+    ),
+    (
+        "all_gather",
+        false,
+        |n, pes| n.checked_mul(pes),
+        |c, _, i| (c.from.get(i / c.from.len(), i % c.from.len()), 0.0),
+    ),
+    ("broadcast", false, |n, _| Some(n), |c, _, i| (c.from.get(c.root, i), 0.0)),
+];
+
+impl Context<'_> {
+    fn reduce(&self, i: usize) -> (Number, f64) {
+        let mut acc = self.from.get(0, i);
+        let mut scale = acc.as_f64().abs();
+        for pe in 1..self.n_pes {
+            let x = self.from.get(pe, i);
+            scale += x.as_f64().abs();
+            acc = combine(self.op, acc, x);
+        }
+        (acc, scale)
+    }
+}
+
+/// Compares a tensor after a launch with what its kernel says it computes.
+///
+/// `before` gives a tensor as it was before the launch, `after` as it is now; `root` is the compile-time parameter
+/// `ROOT`, if there is one; `acc` the type that sums were accumulated in. A float may be off by half a unit of its
+/// own type, and by half a unit of the accumulator's for each addition, relative to the sum of magnitudes
+/// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Integers are exact, modulo their width.
+///
+/// # Errors
+/// The reference is unknown, or does not fit the tensors.
+pub fn check(
+    reference: &Reference,
+    before: &dyn Fn(&str) -> Option<Values>,
+    after: &dyn Fn(&str) -> Option<Values>,
+    root: Option<i64>,
+    acc: Scalar,
+) -> Result<Checked, String> {
+    let what = &reference.name;
+    let Some((_, reduces, size, rule)) = REFERENCES.iter().find(|(n, ..)| *n == &**what) else {
+        let known: Vec<_> = REFERENCES.iter().map(|(n, ..)| *n).collect();
+        return Err(format!("computes({what}): known are {}", known.join(", ")));
+    };
+    let op = match (reduces, &reference.words[..]) {
+        (false, []) => RedOp::Add,
+        (true, [word]) => {
+            RedOp::parse(word).ok_or_else(|| format!("computes({what}): `{word}` is no reduction"))?
+        }
+        (true, _) => return Err(format!("computes({what}): write which reduction, `{what}<add>(...)`")),
+        (false, _) => return Err(format!("computes({what}) takes no reduction")),
+    };
+    let (from, to) = match &reference.args[..] {
+        [x] => (x, x),
+        [x, out] => (x, out),
+        _ => return Err(format!("computes({what}): takes the tensor, and the result if it is another")),
+    };
+    let missing = |n: &str| format!("computes({what}): `{n}` is no tensor parameter");
+    let from = before(from).ok_or_else(|| missing(from))?;
+    let got = after(to).ok_or_else(|| missing(to))?;
+    let n_pes = got.data.len();
+    if from.dtype != got.dtype || size(from.len(), n_pes) != Some(got.len()) {
+        let (n, m) = (from.len(), got.len());
+        return Err(format!(
+            "computes({what}): {n} elements of {} do not give {m} of {} on {n_pes} PEs",
+            from.dtype, got.dtype
+        ));
+    }
+    let root = match root.map(usize::try_from) {
+        None => 0,
+        Some(Ok(r)) if r < n_pes => r,
+        Some(_) => return Err(format!("computes({what}): ROOT is no PE")),
+    };
+    let context = Context { from: &from, n_pes, root, op };
+    let mut out = Checked {
+        tensor: to.to_string(),
+        elements: 0,
+        max_abs: 0.0,
+        max_rel: 0.0,
+        wrong: 0,
+        first_wrong: None,
+    };
+    let mut bytes = Vec::new();
+    for pe in 0..n_pes {
+        for i in 0..got.len() {
+            let (want, scale) = rule(&context, pe, i);
+            let have = got.get(pe, i);
+            out.elements += 1;
+            bytes.clear();
+            write_number(got.dtype, want, &mut bytes);
+            if read_number(got.dtype, &bytes) == have && !got.dtype.is_float() {
+                continue;
+            }
+            if !out.compare(have, want, scale, got.dtype, acc, n_pes, read_number(got.dtype, &bytes)) {
+                out.wrong += 1;
+                out.first_wrong.get_or_insert((pe, i, have, want));
+            }
+        }
+    }
+    Ok(out)
+}
+
+impl Checked {
+    /// Takes an element into account; whether it is within the bound.
+    #[expect(clippy::too_many_arguments, reason = "one element with all that its bound depends on")]
+    fn compare(
+        &mut self,
+        have: Number,
+        want: Number,
+        scale: f64,
+        dtype: Scalar,
+        acc: Scalar,
+        n_pes: usize,
+        rounded: Number,
+    ) -> bool {
+        let (h, w) = (have.as_f64(), want.as_f64());
+        if h.is_nan() || w.is_nan() {
+            return h.is_nan() && w.is_nan();
+        }
+        if have == rounded && h.is_infinite() {
+            return true;
+        }
+        let error = (h - w).abs();
+        self.max_abs = self.max_abs.max(error);
+        if w != 0.0 {
+            self.max_rel = self.max_rel.max(error / w.abs());
+        }
+        let additions = n_pes.saturating_sub(1) as f64;
+        let bound = half_ulp(dtype) * w.abs()
+            + additions * half_ulp(acc) * scale * (1.0 + half_ulp(dtype))
+            + least_step(dtype);
+        dtype.is_float() && error <= bound
+    }
+}
+
+fn combine(op: RedOp, a: Number, b: Number) -> Number {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Number::Int(match op {
+            RedOp::Add => a.wrapping_add(b),
+            RedOp::Mul => a.wrapping_mul(b),
+            RedOp::Min => a.min(b),
+            RedOp::Max => a.max(b),
+            RedOp::And => a & b,
+            RedOp::Or => a | b,
+            RedOp::Xor => a ^ b,
+        }),
+        (a, b) => {
+            let (a, b) = (a.as_f64(), b.as_f64());
+            Number::Float(match op {
+                RedOp::Mul => a * b,
+                RedOp::Min => a.min(b),
+                RedOp::Max => a.max(b),
+                _ => a + b,
+            })
+        }
+    }
+}
+
+/// Significand bits (with the hidden one) and exponent of the least subnormal of a float type.
+fn float_facts(dtype: Scalar) -> Option<(i32, i32)> {
+    Some(match dtype {
+        Scalar::F64 => (53, -1074),
+        Scalar::F32 => (24, -149),
+        Scalar::F16 => (11, -24),
+        Scalar::BF16 => (8, -133),
+        Scalar::E4M3 => (4, -9),
+        Scalar::E5M2 => (3, -16),
+        _ => return None,
+    })
+}
+
+/// Greatest relative error of rounding once to a float type.
+fn half_ulp(dtype: Scalar) -> f64 {
+    float_facts(dtype).map_or(0.0, |(bits, _)| 0.5f64.powi(bits))
+}
+
+fn least_step(dtype: Scalar) -> f64 {
+    float_facts(dtype).map_or(0.0, |(_, exponent)| 2f64.powi(exponent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(dtype: Scalar, xs: &[&[f64]]) -> Values {
+        let pack = |xs: &&[f64]| {
+            let mut out = Vec::new();
+            xs.iter().for_each(|x| write_number(dtype, Number::Float(*x), &mut out));
+            out
+        };
+        Values { dtype, data: xs.iter().map(pack).collect() }
+    }
+
+    fn run(name: &str, words: &[&str], args: &[&str], x: &Values, out: &Values) -> Result<Checked, String> {
+        let list = |s: &[&str]| s.iter().map(|s| (*s).into()).collect();
+        let reference = Reference { name: name.into(), words: list(words), args: list(args) };
+        let get = |v: &Values| Some(v.clone());
+        check(&reference, &|n| if n == "x" { get(x) } else { None }, &|_| get(out), None, Scalar::F32)
+    }
+
+    #[test]
+    fn each_reference_finds_right_and_wrong() {
+        let x = values(Scalar::F32, &[&[1.0, 2.0], &[10.0, 20.0]]);
+        let sum = values(Scalar::F32, &[&[11.0, 22.0], &[11.0, 22.0]]);
+        assert_eq!(run("allreduce", &["add"], &["x"], &x, &sum).unwrap().wrong, 0);
+        let off = values(Scalar::F32, &[&[11.0, 22.0], &[11.0, 22.5]]);
+        let found = run("allreduce", &["add"], &["x"], &x, &off).unwrap();
+        assert_eq!((found.wrong, found.first_wrong.map(|w| (w.0, w.1))), (1, Some((1, 1))));
+
+        let scattered = values(Scalar::F32, &[&[11.0], &[22.0]]);
+        assert_eq!(run("reduce_scatter", &["add"], &["x", "out"], &x, &scattered).unwrap().wrong, 0);
+        let gathered = values(Scalar::F32, &[&[1.0, 2.0, 10.0, 20.0], &[1.0, 2.0, 10.0, 20.0]]);
+        assert_eq!(run("all_gather", &[], &["x", "out"], &x, &gathered).unwrap().wrong, 0);
+        let cast = values(Scalar::F32, &[&[1.0, 2.0], &[1.0, 2.0]]);
+        assert_eq!(run("broadcast", &[], &["x"], &x, &cast).unwrap().wrong, 0);
+        assert_eq!(run("broadcast", &[], &["x"], &x, &sum).unwrap().wrong, 4);
+    }
+
+    #[test]
+    fn a_reference_that_does_not_fit_is_an_error() {
+        let x = values(Scalar::F32, &[&[1.0, 2.0, 3.0], &[1.0, 2.0, 3.0]]);
+        assert!(run("scan", &[], &["x"], &x, &x).is_err());
+        assert!(run("allreduce", &["plus"], &["x"], &x, &x).is_err());
+        assert!(run("reduce_scatter", &["add"], &["x"], &x, &x).is_err());
+    }
+
+    #[test]
+    fn integers_wrap_and_are_exact() {
+        let mut x = values(Scalar::I32, &[&[2147483647.0], &[1.0]]);
+        x.dtype = Scalar::I32;
+        let out = values(Scalar::I32, &[&[-2147483648.0], &[-2147483648.0]]);
+        assert_eq!(run("allreduce", &["add"], &["x"], &x, &out).unwrap().wrong, 0);
+        let out = values(Scalar::I32, &[&[-2147483647.0], &[-2147483648.0]]);
+        assert_eq!(run("allreduce", &["add"], &["x"], &x, &out).unwrap().wrong, 1);
+    }
+}

@@ -1,0 +1,396 @@
+//! The run itself: where each parameter lies on each PE, what fills it, and what comes back.
+
+use super::array::{Array, Number, write_number};
+use super::inputs::{Found, of_pe};
+use super::reference::Values;
+use super::{RunError, RunOptions, TensorInfo, request};
+use crate::compile::Compiled;
+use std::path::PathBuf;
+use weft_ir::abi::signature;
+use weft_ir::{Int, Kernel, Layout, Op, ParamKind, Scalar, Space, Type, Value};
+use weft_lang::elaborate::Define;
+use weft_sim::{Arg, Config, Launch, Machine, Module, Stats, Symmetric, Team};
+
+/// Most elements of a tensor on a PE.
+const MAX_ELEMENTS: i64 = 1 << 32;
+
+/// Bytes of a CTA's counters in a barrier: see the pass `teams`.
+const BARRIER_LINE: u64 = 128;
+
+/// Where a parameter lies.
+enum Place {
+    Symmetric(Symmetric),
+    /// Address by PE.
+    Private(Vec<u64>),
+    Scalar(Define),
+    Team,
+}
+
+/// A tensor: which parameter, its extents, and where each element lies.
+struct Tensor {
+    param: usize,
+    info: TensorInfo,
+    /// For each mode, the offset in elements of each position.
+    offsets: Vec<Vec<i64>>,
+}
+
+/// Everything of a run.
+pub(super) struct Plan<'c> {
+    low: &'c Kernel,
+    machine: Machine,
+    team: Team,
+    n_pes: usize,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    places: Vec<Place>,
+    tensors: Vec<Tensor>,
+    /// Tensors that are only written, by parameter: the result of `computes(x, out)`.
+    results: Vec<usize>,
+}
+
+impl<'c> Plan<'c> {
+    /// Allocates every parameter of the compiled kernel.
+    pub fn new(compiled: &'c Compiled, options: &RunOptions, found: &Found) -> Result<Plan<'c>, RunError> {
+        let (Some(high), Some(low)) = (compiled.high.kernels.first(), compiled.low.kernels.first()) else {
+            return request("there is no kernel to run");
+        };
+        let n_pes = options.n_pes;
+        let mut config = Config { n_pes, seed: options.seed, ..Config::default() };
+        config.step_limit = options.step_limit.unwrap_or(config.step_limit);
+        let mut machine = Machine::new(config)?;
+        let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
+        let scalars = scalars(high, found)?;
+        let value = |n: &Int| evaluate(high, &scalars, n_pes, n);
+
+        let grid = match (&high.grid, options.grid) {
+            (Some(g), None) => {
+                let mut out = [1u32; 3];
+                for (o, g) in out.iter_mut().zip(g) {
+                    let n = value(g)?;
+                    *o = u32::try_from(n)
+                        .ok()
+                        .filter(|n| *n > 0)
+                        .ok_or_else(|| RunError::Request(format!("grid: {n} CTAs")))?;
+                }
+                out
+            }
+            (_, asked) => asked.unwrap_or([4, 1, 1]),
+        };
+        let ctas = grid.iter().try_fold(1u64, |n, g| n.checked_mul(u64::from(*g))).unwrap_or(u64::MAX);
+        if ctas == 0 || ctas > 1 << 16 {
+            return request(format!("grid {grid:?}: 1 to 65536 CTAs can be simulated"));
+        }
+        let (mut places, mut tensors) = (Vec::new(), Vec::new());
+        for (i, p) in high.params.iter().enumerate() {
+            let place = match &p.ty {
+                Type::Tensor(t) => {
+                    let shape = t.layout.shape().map(&mut |n| value(n).map_or(Int::from(0), Int::from));
+                    let stride = t.layout.stride().map(&mut |n| value(n).map_or(Int::from(0), Int::from));
+                    let layout = Layout::new(shape, stride)
+                        .map_err(|e| RunError::Request(format!("`{}`: {e}", p.name)))?;
+                    let tensor = Tensor::new(i, &p.name, t.elem, &layout)?;
+                    let elements = layout.cosize().as_const().unwrap_or(0);
+                    let bytes = u64::try_from(elements).unwrap_or(0) * u64::from(t.elem.bytes());
+                    tensors.push(tensor);
+                    let align = u64::from(t.align.max(16));
+                    match t.space {
+                        Space::Symmetric => Place::Symmetric(machine.alloc_symmetric(&p.name, bytes, align)?),
+                        _ => {
+                            let all = (0..n_pes).map(|pe| machine.alloc(pe, &p.name, bytes, align));
+                            Place::Private(all.collect::<Result<_, _>>()?)
+                        }
+                    }
+                }
+                Type::Barrier => {
+                    let place = machine.alloc_symmetric(&p.name, ctas * BARRIER_LINE, BARRIER_LINE)?;
+                    for pe in 0..n_pes {
+                        let at = machine.local_addr(pe, place)?;
+                        machine.write(pe, at, &vec![0; (ctas * BARRIER_LINE) as usize])?;
+                    }
+                    Place::Symmetric(place)
+                }
+                Type::Team => Place::Team,
+                _ => Place::Scalar(scalars[i].unwrap_or(Define::Int(0))),
+            };
+            places.push(place);
+        }
+        let reference = compiled.references.first().and_then(Option::as_ref);
+        let result = reference.and_then(|r| if r.args.len() == 2 { r.args.last() } else { None });
+        let results =
+            high.params.iter().enumerate().filter(|(_, p)| Some(&p.name) == result).map(|(i, _)| i).collect();
+        Ok(Plan { low, machine, team, n_pes, grid, block: low.block, places, tensors, results })
+    }
+
+    /// Puts the input files into their tensors, and seeded data into the others but results.
+    pub fn fill(&mut self, seed: u64, found: &Found) -> Result<(), RunError> {
+        for t in 0..self.tensors.len() {
+            let Tensor { param, info, .. } = &self.tensors[t];
+            let (param, info) = (*param, info.clone());
+            for pe in 0..self.n_pes {
+                let data = match found.arrays.get(&info.name) {
+                    Some(arrays) => {
+                        let a = &arrays[pe];
+                        if a.shape != info.shape || a.dtype != info.dtype {
+                            let message = format!(
+                                "`{}` is {}{:?}, and its file has {a:?} for each PE",
+                                info.name, info.dtype, info.shape
+                            );
+                            return request(message);
+                        }
+                        a.data.clone()
+                    }
+                    None if self.results.contains(&param) => continue,
+                    None => seeded(&info, seed, pe),
+                };
+                self.put(t, pe, &data)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn base(&self, param: usize, pe: usize) -> Result<u64, RunError> {
+        match &self.places[param] {
+            Place::Symmetric(s) => Ok(self.machine.local_addr(pe, *s)?),
+            Place::Private(at) => Ok(at[pe]),
+            _ => request("a scalar has no address"),
+        }
+    }
+
+    /// Writes a tensor's elements, in C order.
+    fn put(&mut self, t: usize, pe: usize, data: &[u8]) -> Result<(), RunError> {
+        let base = self.base(self.tensors[t].param, pe)?;
+        let size = self.tensors[t].info.dtype.bytes() as usize;
+        let mut result = Ok(());
+        let machine = &mut self.machine;
+        self.tensors[t].runs(&mut |first, offset, n| {
+            if result.is_ok() {
+                result =
+                    machine.write(pe, base + offset * size as u64, &data[first * size..(first + n) * size]);
+            }
+        });
+        Ok(result?)
+    }
+
+    /// A tensor's elements on every PE, in C order.
+    pub fn values(&self, name: &str) -> Option<Values> {
+        let t = self.tensors.iter().find(|t| t.info.name == name)?;
+        let size = t.info.dtype.bytes() as usize;
+        let n = t.info.shape.iter().product::<u64>() as usize;
+        let data = (0..self.n_pes).map(|pe| {
+            let base = self.base(t.param, pe).ok()?;
+            let mut out = vec![0; n * size];
+            let mut ok = true;
+            t.runs(&mut |first, offset, n| {
+                ok &= self
+                    .machine
+                    .read(pe, base + offset * size as u64, &mut out[first * size..(first + n) * size])
+                    .is_ok();
+            });
+            ok.then_some(out)
+        });
+        Some(Values { dtype: t.info.dtype, data: data.collect::<Option<_>>()? })
+    }
+
+    /// Launches the kernel on every PE at once.
+    pub fn launch(&mut self, ptx: &Module) -> Result<Stats, RunError> {
+        let entry = signature(self.low).map_err(|e| RunError::Request(e.to_string()))?;
+        // Tables of peers' addresses live as long as the launch.
+        let mut launches = Vec::new();
+        for pe in 0..self.n_pes {
+            let mut args = Vec::new();
+            for e in &entry {
+                let index = e.index as usize;
+                let param = &self.low.params[index];
+                let arg = match &param.kind {
+                    ParamKind::User => match &self.places[index] {
+                        Place::Scalar(d) => scalar_arg(*d, param.ty.elem().unwrap_or(Scalar::I64)),
+                        _ => Arg::U64(self.base(index, pe)?),
+                    },
+                    ParamKind::MulticastOf { base, .. } => {
+                        Arg::U64(self.machine.multicast_addr(pe, self.symmetric(*base)?, self.team)?)
+                    }
+                    ParamKind::PeersOf { base, .. } => Arg::U64(self.peers(pe, *base)?),
+                    ParamKind::MyPe { .. } => Arg::I32(pe as i32),
+                    ParamKind::NPes { .. } => Arg::I32(self.n_pes as i32),
+                };
+                args.push(arg);
+            }
+            launches.push(Launch { pe, grid: self.grid, block: self.block, dynamic_shared: 0, args });
+        }
+        Ok(self.machine.launch(ptx, &self.low.name, &launches)?)
+    }
+
+    fn symmetric(&self, param: u32) -> Result<Symmetric, RunError> {
+        match self.places.get(param as usize) {
+            Some(Place::Symmetric(s)) => Ok(*s),
+            _ => request(format!("parameter {param} is not symmetric")),
+        }
+    }
+
+    /// A table of the addresses of every PE's copy, in the memory of `pe`.
+    fn peers(&mut self, pe: usize, param: u32) -> Result<u64, RunError> {
+        let s = self.symmetric(param)?;
+        let mut table = Vec::new();
+        for q in 0..self.n_pes {
+            table.extend_from_slice(&self.machine.peer_addr(pe, s, q)?.to_le_bytes());
+        }
+        let name = format!("{}.peers", self.low.params[param as usize].name);
+        let at = self.machine.alloc(pe, &name, table.len() as u64, 8)?;
+        self.machine.write(pe, at, &table)?;
+        Ok(at)
+    }
+
+    /// The tensors of the run.
+    pub fn infos(&self) -> Vec<TensorInfo> {
+        self.tensors.iter().map(|t| t.info.clone()).collect()
+    }
+
+    /// Writes the tensors that are asked for.
+    pub fn write(&self, outputs: &[(String, PathBuf)]) -> Result<(), RunError> {
+        for (name, path) in outputs {
+            let first = self.tensors.first().map_or(String::new(), |t| t.info.name.clone());
+            let name = if name.is_empty() { &first } else { name };
+            let Some((t, values)) = self.tensors.iter().find(|t| t.info.name == *name).zip(self.values(name))
+            else {
+                return request(format!("there is no tensor `{name}` to write to {}", path.display()));
+            };
+            if of_pe(path, 0).is_some() {
+                for (pe, data) in values.data.into_iter().enumerate() {
+                    let array = Array { dtype: t.info.dtype, shape: t.info.shape.clone(), data };
+                    array.write(&of_pe(path, pe).unwrap_or_default())?;
+                }
+            } else {
+                let mut shape = vec![self.n_pes as u64];
+                shape.extend(&t.info.shape);
+                Array { dtype: t.info.dtype, shape, data: values.data.concat() }.write(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tensor {
+    fn new(param: usize, name: &str, dtype: Scalar, layout: &Layout) -> Result<Tensor, RunError> {
+        let size = layout.size().as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
+        let cosize = layout.cosize().as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
+        if size.is_none() || cosize.is_none() {
+            return request(format!(
+                "`{name}` with layout {layout} has no elements, or more than {MAX_ELEMENTS}"
+            ));
+        }
+        let mut offsets = Vec::new();
+        for m in 0..layout.rank() {
+            let mode = layout.mode(m).unwrap_or_else(Layout::one);
+            let n = mode.size().as_const().unwrap_or(0);
+            let at = |i: i64| mode.crd2idx(&Int::from(i).into()).ok().and_then(|x| x.as_const());
+            let all: Option<Vec<i64>> = match (mode.shape(), mode.stride().as_int().and_then(Int::as_const)) {
+                (weft_ir::IntTuple::Int(_), Some(stride)) => Some((0..n).map(|i| i * stride).collect()),
+                _ => (0..n).map(at).collect(),
+            };
+            offsets
+                .push(all.ok_or_else(|| RunError::Request(format!("`{name}` has no addresses: {layout}")))?);
+        }
+        let shape = offsets.iter().map(|o| o.len() as u64).collect();
+        Ok(Tensor { param, info: TensorInfo { name: name.to_owned(), dtype, shape }, offsets })
+    }
+
+    /// Calls `f` with (first element in C order, offset in memory, elements) of each run of consecutive elements.
+    fn runs(&self, f: &mut dyn FnMut(usize, u64, usize)) {
+        let Some((last, outer)) = self.offsets.split_last() else { return f(0, 0, 1) };
+        let rows: usize = outer.iter().map(Vec::len).product();
+        let contiguous = last.iter().enumerate().all(|(i, o)| i as i64 == *o);
+        for row in 0..rows {
+            let (mut rest, mut base) = (row, 0);
+            for mode in outer.iter().rev() {
+                base += mode[rest % mode.len()];
+                rest /= mode.len();
+            }
+            let first = row * last.len();
+            if contiguous {
+                f(first, base as u64, last.len());
+            } else {
+                last.iter().enumerate().for_each(|(i, o)| f(first + i, (base + o) as u64, 1));
+            }
+        }
+    }
+}
+
+/// The value of each scalar parameter, by index.
+fn scalars(k: &Kernel, found: &Found) -> Result<Vec<Option<Define>>, RunError> {
+    let mut known = found.args.clone();
+    let mut out = Vec::new();
+    for p in &k.params {
+        let Type::Scalar(s) = p.ty else {
+            out.push(None);
+            continue;
+        };
+        let value = match (known.remove(&*p.name), s.is_float()) {
+            (Some(Define::Int(n)), true) => Define::Float(n as f64),
+            (Some(v @ Define::Float(_)), true) | (Some(v @ Define::Int(_)), false) => v,
+            (Some(Define::Bool(b)), false) => Define::Int(b.into()),
+            (Some(v), _) => return request(format!("`{}` is {v:?}, and a {s} is wanted", p.name)),
+            (None, _) => return request(format!("`{}` has no value: give it with --arg {0}=VALUE", p.name)),
+        };
+        if let Define::Int(n) = value
+            && n % p.div != 0
+        {
+            return request(format!("`{}` is {n}, not a multiple of {}", p.name, p.div));
+        }
+        out.push(Some(value));
+    }
+    match known.keys().next() {
+        Some(name) => request(format!("the kernel has no scalar parameter `{name}`")),
+        None => Ok(out),
+    }
+}
+
+/// A symbolic integer of the kernel's head, with the launch's values.
+fn evaluate(k: &Kernel, scalars: &[Option<Define>], n_pes: usize, n: &Int) -> Result<i64, RunError> {
+    let known = n.subst(&mut |v| match k.insts.get(Value(v.id)).map(|i| &i.op) {
+        Some(Op::Param { index }) => match scalars.get(*index as usize) {
+            Some(Some(Define::Int(n))) => Some(Int::from(*n)),
+            _ => None,
+        },
+        Some(Op::NPes { .. }) => Some(Int::from(n_pes)),
+        _ => None,
+    });
+    known.as_const().ok_or_else(|| RunError::Request(format!("the extent {known} is not known at launch")))
+}
+
+fn scalar_arg(d: Define, ty: Scalar) -> Arg {
+    let number = match d {
+        Define::Int(n) => Number::Int(n.into()),
+        Define::Float(x) => Number::Float(x),
+        Define::Bool(b) => Number::Int(b.into()),
+        Define::Dtype(_) => Number::Int(0),
+    };
+    let mut bytes = Vec::new();
+    write_number(ty, number, &mut bytes);
+    Arg::Bytes(bytes)
+}
+
+/// Data that depends on PE and index: floats in [-1, 1), integers in [-100, 100) or [0, 200).
+fn seeded(info: &TensorInfo, seed: u64, pe: usize) -> Vec<u8> {
+    let n = info.shape.iter().product::<u64>();
+    let mut out = Vec::with_capacity(n as usize * info.dtype.bytes() as usize);
+    let name = info.name.bytes().fold(seed, |h, b| mix(h ^ u64::from(b)));
+    for i in 0..n {
+        let bits = mix(name ^ mix((pe as u64) << 40 | i));
+        let x = if info.dtype.is_float() {
+            Number::Float((bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
+        } else {
+            let least = if info.dtype.kind() == weft_ir::Kind::Signed { 100 } else { 0 };
+            Number::Int(i128::from(bits % 200) - least)
+        };
+        write_number(info.dtype, x, &mut out);
+    }
+    out
+}
+
+/// One step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output bit.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,7 +1,7 @@
 //! Reductions among threads become shuffles and shared memory.
 //!
-//! A warp reduces by a butterfly of five shuffles, so that every lane has the result; where the CTA's last warp is not
-//! full, by a tree towards lane 0, which then tells the others. A CTA reduces its warps that way, puts one value a warp
+//! A warp reduces by a butterfly of five shuffles, or, where the CTA's last warp is not full, by a tree towards lane 0;
+//! lane 0 then tells the others. A CTA reduces its warps that way, puts one value a warp
 //! into shared memory, and every thread combines them in the order of the warps. The order is fixed by the thread index
 //! and the same in all threads, so all get the same bits. f16 and bf16 are reduced in f32 and rounded once; sums of
 //! fp8 do not exist.
@@ -46,6 +46,11 @@ impl Rewrite for Reduce {
         }
         if group == Group::Block && e.b.kernel().threads() > WARP {
             parts = self.block(e, op, parts, work, thread)?;
+        } else {
+            // All lanes have the same bits; this says so to who asks which values differ between threads.
+            for part in &mut parts {
+                *part = shuffle(&mut e.b, *part, ShuffleMode::Idx, 0)?;
+            }
         }
         for part in &mut parts {
             *part = from_working(&mut e.b, *part, elem)?;
@@ -143,7 +148,7 @@ fn from_working(b: &mut Builder, value: Value, elem: Scalar) -> Built<Value> {
     b.convert(value, elem)
 }
 
-/// Reduces a scalar over the lanes of each warp; all lanes get the result.
+/// Reduces a scalar over the lanes of each warp; lane 0 has the result.
 fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value> {
     let threads = b.kernel().threads();
     if threads.is_multiple_of(WARP) {
@@ -154,15 +159,14 @@ fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value>
     }
     // Lane 0 gets all: where the lane that is asked does not exist, there is nothing to add.
     let count = b.i32(threads.into())?;
-    let sum = (0..5).try_fold(value, |sum, step| {
+    (0..5).try_fold(value, |sum, step| {
         let distance = b.i32(1 << step)?;
         let asked = b.binary(weft_ir::BinOp::Add, thread, distance)?;
         let exists = b.compare(CmpOp::Lt, asked, count)?;
         let other = shuffle(b, sum, ShuffleMode::Down, 1 << step)?;
         let both = b.combine(op, sum, other)?;
         b.select(exists, both, sum)
-    })?;
-    shuffle(b, sum, ShuffleMode::Idx, 0)
+    })
 }
 
 fn shuffle(b: &mut Builder, value: Value, mode: ShuffleMode, lane: i64) -> Built<Value> {

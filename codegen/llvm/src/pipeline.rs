@@ -16,22 +16,35 @@ use weft_isa::{PtxVersion, Target};
 pub enum OptLevel {
     /// Nothing: the code as lowered, for looking at.
     O0,
-    /// The passes that always pay.
+    /// Variables into registers, and simplification.
     O1,
     /// As `O1`, and loops.
     O2,
-    /// Everything (default).
+    /// As `O2`, and redundancies over the whole kernel (default).
     #[default]
     O3,
 }
 
-/// LLVM's passes, in order, in the syntax of its `opt -passes=`.
+/// LLVM's passes of a level, in order, in the syntax of its `opt -passes=`.
+///
+/// Not `default<O3>`: a kernel has no calls to inline and its vectors are what the layouts say, and this list takes
+/// two thirds of the time. Every loop says how far it is unrolled, so `loop-unroll` guesses nothing; loops that
+/// are unrolled whole go first, since what was indexed by their variable then is a register.
 pub fn passes(opt: OptLevel) -> &'static str {
     match opt {
-        OptLevel::O0 => "default<O0>",
-        OptLevel::O1 => "default<O1>",
-        OptLevel::O2 => "default<O2>",
-        OptLevel::O3 => "default<O3>",
+        OptLevel::O0 => "",
+        OptLevel::O1 => "function(sroa,early-cse,simplifycfg,instcombine<no-verify-fixpoint>)",
+        OptLevel::O2 => {
+            "function(sroa,early-cse,simplifycfg,instcombine<no-verify-fixpoint>,\
+             loop-mssa(licm),loop(indvars,loop-deletion,loop-unroll-full),\
+             sroa,loop-unroll<O2>,instcombine<no-verify-fixpoint>,early-cse,simplifycfg)"
+        }
+        OptLevel::O3 => {
+            "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,\
+             loop-mssa(licm),loop(indvars,loop-deletion,loop-unroll-full),\
+             sroa,instcombine<no-verify-fixpoint>,gvn,dse,\
+             loop-unroll<O3>,instcombine<no-verify-fixpoint>,early-cse,simplifycfg,adce)"
+        }
     }
 }
 
@@ -73,6 +86,9 @@ impl Machine {
 
     /// Runs the passes.
     pub fn optimize(&self, module: &Module<'_>) -> Result<(), Diagnostic> {
+        if self.opt == OptLevel::O0 {
+            return Ok(());
+        }
         module
             .run_passes(passes(self.opt), &self.machine, PassBuilderOptions::create())
             .map_err(|e| failed(e.to_string()))

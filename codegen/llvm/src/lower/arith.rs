@@ -7,11 +7,10 @@ use weft_ir::names::Kind;
 use weft_ir::{BinOp, CmpOp, Op, Scalar, UnOp};
 
 /// Functions of f32 that are one PTX instruction, by NVVM intrinsic.
-const APPROXIMATE: [(UnOp, &str); 6] = [
+const APPROXIMATE: [(UnOp, &str); 5] = [
     (UnOp::Rsqrt, "llvm.nvvm.rsqrt.approx.f"),
     (UnOp::Exp2, "llvm.nvvm.ex2.approx"),
     (UnOp::Log2, "llvm.nvvm.lg2.approx.f"),
-    (UnOp::Tanh, "llvm.nvvm.tanh.approx"),
     (UnOp::Sin, "llvm.nvvm.sin.approx.f"),
     (UnOp::Cos, "llvm.nvvm.cos.approx.f"),
 ];
@@ -75,6 +74,11 @@ impl<'c> Lower<'_, 'c> {
 
     /// One PTX instruction, lane by lane.
     fn approximate(&self, op: UnOp, a: Val<'c>) -> Lowered<Val<'c>> {
+        if op == UnOp::Tanh {
+            let tanh = self.intrinsic("llvm.tanh", &[a.ty()], &[a])?;
+            self.ir.may_approximate(tanh);
+            return Ok(tanh);
+        }
         let Some((_, name)) = APPROXIMATE.iter().find(|(known, _)| *known == op) else {
             return Err(self.not_machine(op.name()));
         };

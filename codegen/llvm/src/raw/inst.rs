@@ -153,6 +153,11 @@ impl<'c> Ir<'c> {
         Some(self.call(f, args))
     }
 
+    /// A call of a function may give PTX's approximation of it.
+    pub fn may_approximate(&self, call: Val<'c>) {
+        unsafe { core::LLVMSetFastMathFlags(call.0, inkwell::llvm_sys::LLVMFastMathApproxFunc) };
+    }
+
     /// The result of a call lies in `lo..hi`.
     pub fn in_range(&self, call: Val<'c>, bits: u32, lo: u64, hi: u64) {
         const RETURN: u32 = 0;

@@ -1,0 +1,130 @@
+//! Conversions, and scalars to vectors and back.
+
+use crate::harness::*;
+use weft_ir::{Op, Scalar, Type};
+
+#[test]
+fn every_conversion_assembles() {
+    for lanes in [1, 3, 4] {
+        let all: Vec<_> = Scalar::ALL
+            .iter()
+            .map(|&from| {
+                kernel(&format!("from_{from}"), |b, at| {
+                    let wide = Type::Vector(from, 4);
+                    let x = unknown(b, at, if from.bytes() == 8 { Type::Vector(from, 2) } else { wide })?;
+                    let first = b.emit_as(Op::Slice { a: x, first: 0 }, scalar(from))?;
+                    let x = if lanes == 1 {
+                        first
+                    } else {
+                        b.emit_as(Op::Splat { a: first }, Type::Vector(from, lanes))?
+                    };
+                    for (i, &to) in Scalar::ALL.iter().enumerate() {
+                        let y = b.convert(x, to)?;
+                        for lane in 0..lanes {
+                            let one = b.emit_as(Op::Slice { a: y, first: lane }, scalar(to))?;
+                            let out = pointer(b, at, 64 + 8 * (i as i64 * 4 + i64::from(lane)))?;
+                            b.store(out, one)?;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        for arch in ["sm_90", "sm_100a"] {
+            accepted(&compile_for(arch, all.clone()).ptx, arch);
+        }
+    }
+}
+
+/// The instructions that one conversion takes.
+fn conversion(from: Scalar, to: Scalar) -> Vec<String> {
+    let text = ptx("convert", |b, at| {
+        let x = unknown(b, at, scalar(from))?;
+        let y = b.convert(x, to)?;
+        b.store(at, y).map(|_| ())
+    });
+    mnemonics(&text, "cvt")
+}
+
+#[test]
+fn conversions_are_native() {
+    use Scalar::*;
+    for (from, to, expected) in [
+        (F32, BF16, "cvt.rn.bf16.f32"),
+        (F32, F16, "cvt.rn.f16.f32"),
+        (F64, BF16, "cvt.rn.bf16.f64"),
+        (F64, F16, "cvt.rn.f16.f64"),
+        (F64, F32, "cvt.rn.f32.f64"),
+        (I64, BF16, "cvt.rn.bf16.s64"),
+        (U64, F16, "cvt.rn.f16.u64"),
+        (I32, F32, "cvt.rn.f32.s32"),
+        (F32, I32, "cvt.rzi.s32.f32"),
+        (F32, U32, "cvt.rzi.u32.f32"),
+        (F64, I64, "cvt.rzi.s64.f64"),
+    ] {
+        assert_eq!(conversion(from, to), [expected], "{from} to {to}");
+    }
+    assert_eq!(conversion(F16, BF16), ["cvt.f32.f16", "cvt.rn.bf16.f32"]);
+    assert_eq!(conversion(F32, E4M3), ["cvt.rn.satfinite.e4m3x2.f32"]);
+    assert_eq!(conversion(E5M2, F16), ["cvt.rn.f16x2.e5m2x2"]);
+}
+
+#[test]
+fn fp8_goes_two_at_a_time() {
+    let text = ptx("quantize", |b, at| {
+        let x = unknown(b, at, Type::Vector(Scalar::F32, 4))?;
+        let y = b.convert(x, Scalar::E4M3)?;
+        b.store(at, y).map(|_| ())
+    });
+    assert_eq!(mnemonics(&text, "cvt.rn.satfinite.e4m3x2.f32").len(), 2, "{text}");
+    let text = ptx("widen", |b, at| {
+        let x = unknown(b, at, Type::Vector(Scalar::E5M2, 4))?;
+        let y = b.convert(x, Scalar::F16)?;
+        b.store(at, y).map(|_| ())
+    });
+    assert_eq!(mnemonics(&text, "cvt.rn.f16x2.e5m2x2").len(), 2, "{text}");
+}
+
+#[test]
+fn lanes_move_without_memory() {
+    let text = ptx("lanes", |b, at| {
+        let x = unknown(b, at, Type::Vector(Scalar::F32, 4))?;
+        let low = b.emit_as(Op::Slice { a: x, first: 0 }, Type::Vector(Scalar::F32, 2))?;
+        let high = b.emit_as(Op::Slice { a: x, first: 3 }, scalar(Scalar::F32))?;
+        let again = b.emit_as(Op::Concat { parts: vec![high, low, high] }, Type::Vector(Scalar::F32, 4))?;
+        b.store(at, again).map(|_| ())
+    });
+    assert_eq!(mnemonics(&text, "ld.global").len(), 1, "{text}");
+    assert_eq!(mnemonics(&text, "st.global"), ["st.global.v4.b32"]);
+    assert!(!text.contains(".local"), "{text}");
+}
+
+#[test]
+fn a_lane_beyond_the_last_is_the_last() {
+    let text = ptx("extract", |b, at| {
+        let x = unknown(b, at, Type::Vector(Scalar::I32, 4))?;
+        let lane = b.int(Scalar::I32, 9)?;
+        let y = b.emit(Op::Extract { a: x, lane })?;
+        b.store(at, y).map(|_| ())
+    });
+    // The fourth of the loaded elements is stored.
+    contains(&text, &["{%r1, %r2, %r3, %r4}", "], %r4;"]);
+    let text = ptx("insert", |b, at| {
+        let x = unknown(b, at, Type::Vector(Scalar::I32, 4))?;
+        let lane = unknown(b, at, scalar(Scalar::I64))?;
+        let elem = b.int(Scalar::I32, 7)?;
+        let y = b.emit(Op::Insert { a: x, lane, elem })?;
+        b.store(at, y).map(|_| ())
+    });
+    // The lane is bounded before it is an address.
+    contains(&text, &["min.u64", "st.local.b32"]);
+}
+
+#[test]
+fn addresses_are_numbers() {
+    let text = ptx("address", |b, at| {
+        let a = b.emit_as(Op::Bitcast { a: at }, scalar(Scalar::I64))?;
+        b.store(at, a).map(|_| ())
+    });
+    contains(&text, &["st.global.b64"]);
+}

@@ -1,0 +1,127 @@
+//! Makes kernels, compiles them, and asks ptxas.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use weft_ir::builder::Built;
+use weft_ir::verify::{Verified, verify};
+use weft_ir::{Builder, Kernel, Layout, Module, Op, Scalar, Space, Type, Value};
+use weft_isa::Target;
+use weft_llvm::{Options, Output, emit};
+
+/// A target by name.
+pub fn target(name: &str) -> Target {
+    name.parse().unwrap()
+}
+
+/// A kernel of 128 threads with an address parameter of 16 bytes' alignment.
+pub fn kernel(name: &str, body: impl FnOnce(&mut Builder, Value) -> Built<()>) -> Kernel {
+    let mut b = Builder::new(name, [128, 1, 1]);
+    let x =
+        b.param("x", Builder::tensor(Scalar::F32, Space::Global, Layout::new(1024, 1).unwrap(), 16)).unwrap();
+    let at = pointer(&mut b, x, 0).unwrap();
+    body(&mut b, at).unwrap();
+    b.finish()
+}
+
+/// The address `bytes` after a tensor parameter's or a pointer.
+pub fn pointer(b: &mut Builder, x: Value, bytes: i64) -> Built<Value> {
+    let bytes = b.int(Scalar::I64, bytes)?;
+    b.emit(Op::PtrAdd { ptr: x, bytes })
+}
+
+/// An address in some space, from a parameter.
+pub fn address(b: &mut Builder, name: &str, space: Space) -> Built<Value> {
+    let a = b.param(name, Type::Scalar(Scalar::I64))?;
+    b.emit_as(Op::IntToPtr { a }, Type::Pointer(space))
+}
+
+/// A value nobody knows: loaded from `at`.
+pub fn unknown(b: &mut Builder, at: Value, ty: Type) -> Built<Value> {
+    b.emit_as(Op::Load { place: at, sem: weft_ir::Sem::Weak, scope: weft_ir::Scope::Sys }, ty)
+}
+
+/// Scalar of `s`.
+pub fn scalar(s: Scalar) -> Type {
+    Type::Scalar(s)
+}
+
+pub fn verified(kernels: Vec<Kernel>) -> Verified {
+    verify(Module { kernels, files: vec![] }).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+/// Compiles kernels for `sm_90a`.
+pub fn compile(kernels: Vec<Kernel>) -> Output {
+    compile_for("sm_90a", kernels)
+}
+
+pub fn compile_for(name: &str, kernels: Vec<Kernel>) -> Output {
+    emit(&verified(kernels), &Options::new(target(name))).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Compiles one kernel for `sm_90a`; ptxas must take it, and the PTX is returned.
+pub fn ptx(name: &str, body: impl FnOnce(&mut Builder, Value) -> Built<()>) -> String {
+    let out = compile(vec![kernel(name, body)]);
+    accepted(&out.ptx, "sm_90a");
+    out.ptx
+}
+
+/// The instructions of the PTX that contain `word`, without operands.
+pub fn mnemonics(ptx: &str, word: &str) -> Vec<String> {
+    ptx.lines()
+        .map(str::trim)
+        .filter(|line| line.ends_with(';') && line.contains(word))
+        .filter_map(|line| line.split_whitespace().find(|w| !w.starts_with('@')))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every `line` stands in the PTX.
+#[track_caller]
+pub fn contains(ptx: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(ptx.contains(line), "no `{line}` in\n{ptx}");
+    }
+}
+
+/// ptxas takes the PTX.
+#[track_caller]
+pub fn accepted(ptx: &str, target: &str) {
+    let Some(ptxas) = ptxas() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("k.ptx");
+    std::fs::write(&file, ptx).unwrap();
+    let out = Command::new(ptxas)
+        .args(["--gpu-name", target, "--output-file", "/dev/null"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}\n{ptx}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// Where ptxas is, if anywhere.
+fn ptxas() -> Option<&'static PathBuf> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let runs =
+            |path: &PathBuf| Command::new(path).arg("--version").output().is_ok_and(|o| o.status.success());
+        let given = std::env::var_os("WEFT_PTXAS").map(PathBuf::from);
+        let found = given.into_iter().chain(["ptxas".into()]).chain(from_wheels()).find(runs);
+        if found.is_none() {
+            println!("skipped: ptxas not found (pip install nvidia-cuda-nvcc)");
+            assert!(
+                std::env::var_os("WEFT_REQUIRE_PTXAS").is_none(),
+                "WEFT_REQUIRE_PTXAS is set, and ptxas is not found"
+            );
+        }
+        found
+    });
+    found.as_ref()
+}
+
+fn from_wheels() -> Vec<PathBuf> {
+    let script = "import glob, site\nfor d in site.getsitepackages() + [site.getusersitepackages()]:\n    print(*glob.glob(d + '/nvidia/*/bin/ptxas'), sep='\\n')";
+    let out = Command::new("python3").args(["-c", script]).output();
+    let text = out.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+    text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect()
+}

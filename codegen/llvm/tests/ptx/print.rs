@@ -1,0 +1,52 @@
+//! Printing, and ending in error.
+
+use crate::harness::*;
+use weft_ir::{Op, Scalar};
+use weft_llvm::{Options, codes, emit};
+
+#[test]
+fn arguments_as_c_passes_them() {
+    let text = ptx("hello", |b, at| {
+        let mut args = Vec::new();
+        for s in [Scalar::I32, Scalar::F16, Scalar::U8, Scalar::I64, Scalar::E4M3, Scalar::Bool] {
+            args.push(unknown(b, at, scalar(s))?);
+        }
+        b.emit(Op::Print { format: "%d %f %u %d %g %d 100%%\n".into(), args }).map(|_| ())
+    });
+    contains(&text, &["vprintf", ".extern .func"]);
+    // 4 at 0, 8 at 8, 4 at 16, 8 at 24, 8 at 32, 4 at 40.
+    assert_eq!(mnemonics(&text, "st.local").len(), 6, "{text}");
+    let bytes: Vec<_> = "%d %f %u %lld %g %d 100%%\n\0".bytes().map(|b| b.to_string()).collect();
+    contains(&text, &[&bytes.join(", ")]);
+}
+
+#[test]
+fn text_alone() {
+    let text = ptx("hello", |b, _| b.emit(Op::Print { format: "here\n".into(), args: vec![] }).map(|_| ()));
+    contains(&text, &["vprintf"]);
+    assert!(!text.contains(".local"), "{text}");
+}
+
+#[test]
+fn formats_that_read_what_is_not_there() {
+    for (format, n) in [("%*d", 1), ("%.*f", 1), ("a\0%d", 1)] {
+        let k = kernel("k", |b, at| {
+            let s = if format.contains('f') { Scalar::F32 } else { Scalar::I32 };
+            let args = (0..n).map(|_| unknown(b, at, scalar(s))).collect::<Result<Vec<_>, _>>()?;
+            b.emit(Op::Print { format: format.into(), args }).map(|_| ())
+        });
+        let e = emit(&verified(vec![k]), &Options::new(target("sm_90a"))).unwrap_err();
+        assert_eq!(e.code, codes::BAD_FORMAT, "{format}");
+    }
+}
+
+#[test]
+fn a_trap_in_a_branch_ends_only_that() {
+    let text = ptx("trap", |b, at| {
+        let bad = unknown(b, at, scalar(Scalar::Bool))?;
+        b.if_true(bad, |b| b.emit(Op::Trap {}).map(|_| ()))?;
+        let one = b.int(Scalar::I32, 1)?;
+        b.store(at, one).map(|_| ())
+    });
+    contains(&text, &["trap;", "st.global.b32"]);
+}

@@ -5,13 +5,15 @@ use crate::modes::Modes;
 use crate::{Int, IntTuple, Layout, LayoutError, Result};
 
 /// Which end of a shape is contiguous.
-#[derive(Clone, Copy, PartialEq)]
-enum Major {
-    Left,
-    Right,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The leftmost mode: generalised column-major.
+    LayoutLeft,
+    /// The rightmost mode: generalised row-major.
+    LayoutRight,
 }
 
-fn compact(shape: &IntTuple, major: Major, step: &mut Int) -> IntTuple {
+fn compact(shape: &IntTuple, major: Order, step: &mut Int) -> IntTuple {
     match shape {
         // An extent of 1 is never stepped along.
         IntTuple::Int(s) if s.is(1) => Int::ZERO.into(),
@@ -19,7 +21,7 @@ fn compact(shape: &IntTuple, major: Major, step: &mut Int) -> IntTuple {
             let next = &*step * s;
             std::mem::replace(step, next).into()
         }
-        IntTuple::Tuple(t) if major == Major::Left => {
+        IntTuple::Tuple(t) if major == Order::LayoutLeft => {
             IntTuple::Tuple(t.iter().map(|s| compact(s, major, step)).collect())
         }
         IntTuple::Tuple(t) => {
@@ -32,7 +34,7 @@ fn compact(shape: &IntTuple, major: Major, step: &mut Int) -> IntTuple {
 
 /// Strides of `shape` compact from the left, beginning at `first`.
 pub(crate) fn col_major_strides(shape: &IntTuple, first: Int) -> IntTuple {
-    compact(shape, Major::Left, &mut { first })
+    compact(shape, Order::LayoutLeft, &mut { first })
 }
 
 impl Layout {
@@ -56,7 +58,7 @@ impl Layout {
     /// As [`Layout::new`].
     pub fn row_major(shape: impl Into<IntTuple>) -> Result<Layout> {
         let shape = shape.into().checked("make_layout")?;
-        let stride = compact(&shape, Major::Right, &mut Int::ONE.clone());
+        let stride = compact(&shape, Order::LayoutRight, &mut { Int::ONE });
         Layout::new(shape, stride)
     }
 

@@ -1,14 +1,25 @@
 //! What two layouts have in common, and how a tile is spread over a shape.
 
 use super::coalesce::from_flat;
+use super::composition::{Guarantee, compose_guaranteed};
 use crate::int::gcd;
 use crate::layout::for_each_mode;
 use crate::{Int, IntTuple, Layout, LayoutError, Result};
 
-/// The first mode of the coalesced `a o right_inverse(b)` if it is contiguous.
+/// The first mode of the coalesced `a o inverse` if it is contiguous. Where that is a layout only to CuTe's assertions,
+/// not in fact the composition, only the first mode of `inverse` counts.
 fn contiguous(a: &Layout, inverse: &Layout) -> Result<Option<Int>> {
-    let common = a.composition(inverse)?.coalesce()?;
-    let first = common.mode(0).filter(|m| m.stride().as_int().is_some_and(|d| d.is(1)));
+    let common = match a.composition(inverse) {
+        Ok(common) => common,
+        Err(error) => {
+            compose_guaranteed(a, inverse, Guarantee::Asserted).map_err(|_| error)?;
+            match a.composition(&inverse.mode(0).unwrap_or_else(Layout::one)) {
+                Ok(common) => common,
+                Err(_) => return Ok(None),
+            }
+        }
+    };
+    let first = common.coalesce()?.mode(0).filter(|m| m.stride().as_int().is_some_and(|d| d.is(1)));
     Ok(first.map(|m| m.size()))
 }
 

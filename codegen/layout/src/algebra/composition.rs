@@ -21,6 +21,8 @@ pub(crate) enum Guarantee {
     /// Or else, where a tile does not divide a mode: that every element of the left-hand side is reached, each mode
     /// being padded to a multiple of the tile. What division promises.
     Covering,
+    /// Only what CuTe asserts.
+    Asserted,
 }
 
 /// A part of one digit taken by one mode of the right-hand side.
@@ -222,8 +224,12 @@ pub(crate) fn compose_guaranteed(lhs: &Layout, rhs: &Layout, guarantee: Guarante
         None => taken.no_carry(&modes),
     };
     if let Err(error) = exact {
-        let padded = guarantee == Guarantee::Covering && taken.covers(&extents(lhs, &modes));
-        if !padded {
+        let enough = match guarantee {
+            Guarantee::Exact => false,
+            Guarantee::Covering => taken.covers(&extents(lhs, &modes)),
+            Guarantee::Asserted => true,
+        };
+        if !enough {
             return Err(error);
         }
     }

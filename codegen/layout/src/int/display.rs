@@ -19,6 +19,8 @@ fn factor(int: &Int, tight: bool, f: &mut Formatter<'_>) -> fmt::Result {
     let grouped = match int.node() {
         Node::Add(_) => true,
         Node::Const(v) => v < 0,
+        // After a sum's "+", a leading minus would bind differently.
+        Node::Mul(factors) if factors.last().is_some_and(|c| c.as_const().is_some_and(|c| c < 0)) => true,
         Node::Mul(_) | Node::FloorDiv(..) | Node::Rem(..) => tight,
         _ => false,
     };

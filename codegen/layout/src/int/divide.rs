@@ -155,7 +155,7 @@ impl Int {
 }
 
 fn covers(mask: i64, value: &Int) -> bool {
-    mask > 0 && mask & (mask + 1) == 0 && value.lower_bound() >= 0 && value.hi() <= mask
+    mask > 0 && mask & mask.wrapping_add(1) == 0 && value.lower_bound() >= 0 && value.hi() <= mask
 }
 
 fn trailing_zeros(v: &Int) -> u32 {

@@ -1,0 +1,89 @@
+//! Layout expressions as text, in CuTe's notation: `composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))`.
+//!
+//! [`eval`] evaluates one; [`functions`] lists what may be called. An int tuple where a layout is needed is a shape,
+//! compact from the left; where a tiler is needed it applies by mode, as in CuTe. `N` is a run-time extent, of which
+//! `N{div=8,min=1,max=64}` says what is known. `/` and `%` round toward negative infinity.
+
+mod eval;
+mod functions;
+mod parse;
+mod value;
+
+use thiserror::Error;
+
+pub use functions::{Function, functions};
+pub use value::Value;
+
+use crate::{Int, Layout, LayoutError};
+use eval::{Evaluator, Symbols};
+
+/// Why an expression has no value.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("at byte {position}: {message}{}", expected.as_ref().map(|e| format!("; expected {e}")).unwrap_or_default())]
+pub struct ExprError {
+    /// Byte offset in the text.
+    pub position: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What would have been right, where that can be said.
+    pub expected: Option<String>,
+}
+
+impl ExprError {
+    pub(crate) fn new(position: usize, message: impl Into<String>) -> Self {
+        ExprError { position, message: message.into(), expected: None }
+    }
+
+    pub(crate) fn of(position: usize, error: LayoutError) -> Self {
+        ExprError::new(position, format!("{} {error}", error.code()))
+    }
+}
+
+/// The value of an expression. A name that is not bound is a run-time extent.
+///
+/// # Errors
+/// If the text does not parse, or a function rejects its arguments.
+///
+/// ```
+/// let value = weft_layout::eval("composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))")?;
+/// assert_eq!(value.to_string(), "(2,4):(8,1)");
+/// # Ok::<(), weft_layout::ExprError>(())
+/// ```
+pub fn eval(text: &str) -> Result<Value, ExprError> {
+    let program = parse::parse(text)?;
+    let mut symbols = Symbols::declared(&program)?;
+    Evaluator::new(&mut |name| Some(symbols.get(name))).run(&program)
+}
+
+/// The layout `text` stands for, with names (such as `N` or `%12`) looked up in `resolve`.
+///
+/// # Errors
+/// If the text does not parse to a layout, or a name is unknown.
+pub fn parse_layout(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Layout, ExprError> {
+    match eval_with(text, resolve)? {
+        Value::Layout(layout) => Ok(layout),
+        other => Err(wrong_kind(&other, "a layout such as (4,8):(8,1)")),
+    }
+}
+
+/// The integer `text` stands for, with names looked up in `resolve`.
+///
+/// # Errors
+/// If the text does not parse to an integer, or a name is unknown.
+pub fn parse_int(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Int, ExprError> {
+    let value = eval_with(text, resolve)?;
+    value.to_int().ok_or_else(|| wrong_kind(&value, "an integer"))
+}
+
+/// The value of an expression, with names looked up in `resolve`.
+///
+/// # Errors
+/// If the text does not parse, a function rejects its arguments, or a name is unknown.
+pub fn eval_with(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Value, ExprError> {
+    let program = parse::parse(text)?;
+    Evaluator::with_declared_names(resolve).run(&program)
+}
+
+fn wrong_kind(value: &Value, expected: &str) -> ExprError {
+    ExprError { position: 0, message: format!("this is {}", value.kind()), expected: Some(expected.into()) }
+}

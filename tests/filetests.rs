@@ -1,0 +1,231 @@
+//! Kernel files that say what becomes of them: `tests/filetests/**/*.weft`, each a test or several. The directives
+//! are described in `support/directives.rs`. Files in folders called `used` are there for others to `use`.
+
+#[path = "support/bless.rs"]
+mod bless;
+#[path = "support/directives.rs"]
+mod directives;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use directives::{Expectations, Setting, Stage};
+use libtest_mimic::{Arguments, Failed, Trial};
+use weft::compile::{CompileError, Compiled};
+use weft::ir::diag::Severity;
+use weft::run::{RunOptions, run_file};
+use weft::{Define, KernelFile, Lowering, Options};
+
+/// Most that one test may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+type Verdict = Result<(), String>;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // Messages and `use` name files as seen from the root.
+    if let Err(e) = std::env::set_current_dir(env!("CARGO_MANIFEST_DIR")) {
+        eprintln!("{}: {e}", env!("CARGO_MANIFEST_DIR"));
+        return ExitCode::FAILURE;
+    }
+    let mut files = Vec::new();
+    collect(Path::new("tests/filetests"), &mut files);
+    files.sort();
+    let mut trials: Vec<_> = files.iter().flat_map(|path| trials(path)).collect();
+    trials.push(Trial::test("there are file tests", move || match files.len() {
+        0..50 => Err(format!("only {} files found", files.len()).into()),
+        _ => Ok(()),
+    }));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The kernel files below a folder.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        if path.is_dir() && !path.ends_with("used") {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|kind| kind == "weft") {
+            files.push(path);
+        }
+    }
+}
+
+/// A file, read and parsed as far as it goes.
+struct FileTest {
+    path: PathBuf,
+    expects: Expectations,
+    name: String,
+    text: String,
+}
+
+/// The tests of a file: one of what it compiles to, one for each `run`.
+fn trials(path: &Path) -> Vec<Trial> {
+    let shown = path.strip_prefix("tests/filetests").unwrap_or(path).display().to_string();
+    let test = match FileTest::read(path) {
+        Ok(test) => Arc::new(test),
+        Err(e) => return vec![Trial::test(shown, move || Err(Failed::from(e)))],
+    };
+    let mut trials = Vec::new();
+    if test.expects.runs.is_empty() || !test.expects.stages.is_empty() {
+        let test = test.clone();
+        trials.push(Trial::test(shown.clone(), move || within_limit(move || test.compiles())));
+    }
+    for number in 0..test.expects.runs.len() {
+        let test = test.clone();
+        let name = format!("{shown} run {}", number + 1);
+        trials.push(Trial::test(name, move || within_limit(move || test.runs(number))));
+    }
+    trials
+}
+
+/// In a thread of its own, so that one that hangs fails alone.
+fn within_limit(test: impl FnOnce() -> Verdict + Send + 'static) -> Result<(), Failed> {
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || done.send(test()));
+    match wait.recv_timeout(LIMIT) {
+        Ok(verdict) => verdict.map_err(Failed::from),
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(format!("not done after {LIMIT:?}").into()),
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err("panicked: see standard error".into()),
+    }
+}
+
+impl FileTest {
+    fn read(path: &Path) -> Result<FileTest, String> {
+        let read = |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
+        let text = read(path)?;
+        let expects = directives::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let (name, text) = match &expects.source {
+            Some(source) => (source.clone(), read(Path::new(source))?),
+            None => (path.display().to_string(), text),
+        };
+        Ok(FileTest { path: path.to_owned(), expects, name, text })
+    }
+
+    fn options(&self) -> Result<Options, String> {
+        let target = self.expects.arch.as_deref().unwrap_or("sm_90a");
+        let mut options = Options::new(target.parse().map_err(|e| format!("arch: {e}"))?);
+        options.lowering = lowering(self.expects.lowering.as_deref().unwrap_or("multimem"))?;
+        for (name, value) in &self.expects.defines {
+            options.defines.insert(name.clone(), define(value)?);
+        }
+        Ok(options)
+    }
+
+    fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
+        KernelFile::parse(&self.name, &self.text)?.compile(options)
+    }
+
+    /// Compiles, and holds the errors, or the text of stages, against what is expected.
+    fn compiles(&self) -> Verdict {
+        let options = self.options()?;
+        if !self.expects.errors.is_empty() {
+            let Err(error) = self.compile(&options) else { return Err("it compiles".into()) };
+            let found = error.diagnostics.iter().filter(|d| d.severity == Severity::Error);
+            let codes: Vec<_> = found.map(|d| d.code.to_string()).collect();
+            if codes != self.expects.errors {
+                return Err(format!(
+                    "expected {}, found {}:\n{error}",
+                    self.expects.errors.join(" "),
+                    codes.join(" ")
+                ));
+            }
+            return bless::check(&self.path.with_extension("stderr"), &format!("{error}\n"));
+        }
+        self.expects.stages.iter().try_for_each(|stage| stage.check(&self.stage(stage, &options)?))
+    }
+
+    /// The text of a stage.
+    fn stage(&self, stage: &Stage, options: &Options) -> Result<String, String> {
+        let mut options = options.clone();
+        options.keep_ir = stage.name == "ir";
+        options.keep_llvm = stage.name == "llvm";
+        options.keep_after = stage.name.strip_prefix("after:").map(str::to_owned);
+        let compiled = self.compile(&options).map_err(|e| e.to_string())?;
+        let text = match stage.name.as_str() {
+            "ptx" => Some(compiled.ptx),
+            "report" => Some(compiled.report.accesses.iter().map(|access| format!("{access}\n")).collect()),
+            "ir" => compiled.ir,
+            "llvm" => compiled.llvm,
+            _ => compiled.after,
+        };
+        text.ok_or_else(|| format!("emit: there is no stage `{}`", stage.name))
+    }
+
+    /// Runs every combination of a `run` line; up to five failures are told.
+    fn runs(&self, number: usize) -> Verdict {
+        let file = KernelFile::parse(&self.name, &self.text).map_err(|e| e.to_string())?;
+        let mut failures = Vec::new();
+        for setting in self.expects.runs[number].settings() {
+            if let Err(e) = self.run(&file, &setting) {
+                let words: Vec<_> = setting.iter().map(|(word, value)| format!("{word}={value}")).collect();
+                failures.push(format!("with {}: {e}", words.join(" ")));
+                if failures.len() == 5 {
+                    break;
+                }
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+    }
+
+    fn run(&self, file: &KernelFile, setting: &Setting) -> Verdict {
+        let options = self.run_options(file, setting)?;
+        let outcome = match (run_file(file, &options), &self.expects.fails) {
+            (Ok(outcome), None) => outcome,
+            (Ok(_), Some(why)) => return Err(format!("it does not fail, which it should: {why}")),
+            (Err(e), Some(why)) if e.to_string().contains(why) => return Ok(()),
+            (Err(e), Some(why)) => return Err(format!("it does not fail by `{why}`: {e}")),
+            (Err(e), None) => return Err(e.to_string()),
+        };
+        if outcome.checks.is_none() && self.expects.stdout.is_empty() {
+            return Err("nothing of the run is checked: say `computes(...)` or `// stdout: ...`".into());
+        }
+        if let Some(wrong) = outcome.checks.iter().flatten().find(|check| check.wrong != 0) {
+            return Err(format!("wrong: {wrong:?}"));
+        }
+        let printed: Vec<_> = outcome.printed.lines().collect();
+        if !self.expects.stdout.is_empty() && printed != self.expects.stdout {
+            return Err(format!("it prints\n{}\nnot\n{}", outcome.printed, self.expects.stdout.join("\n")));
+        }
+        Ok(())
+    }
+
+    fn run_options(&self, file: &KernelFile, setting: &Setting) -> Result<RunOptions, String> {
+        let mut options = RunOptions::new(self.options()?, 1);
+        let generics: Vec<_> = file.heads().into_iter().flat_map(|head| head.generics).collect();
+        for (word, value) in setting {
+            let number = || value.parse::<u32>().map_err(|e| format!("{word}={value}: {e}"));
+            match word.as_str() {
+                "pes" => options.n_pes = number()? as usize,
+                "grid" => options.grid = Some([number()?, 1, 1]),
+                "seed" => options.seed = number()?.into(),
+                "launches" => options.launches = number()?,
+                "lowering" => options.compile.lowering = lowering(value)?,
+                "arch" => options.compile.target = value.parse().map_err(|e| format!("arch: {e}"))?,
+                _ if generics.iter().any(|(name, ..)| **name == **word) => {
+                    options.compile.defines.insert(word.clone(), define(value)?);
+                }
+                _ => {
+                    options.args.insert(word.clone(), define(value)?);
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn lowering(word: &str) -> Result<Lowering, String> {
+    match word {
+        "multimem" => Ok(Lowering::Multimem),
+        "unicast" => Ok(Lowering::Unicast),
+        _ => Err(format!("lowering: `{word}` is neither multimem nor unicast")),
+    }
+}
+
+fn define(value: &str) -> Result<Define, String> {
+    Define::parse(value).ok_or_else(|| format!("`{value}` is no value"))
+}

@@ -1,0 +1,170 @@
+//! What a file test expects, as `// word: ...` comments in the kernel file itself:
+//!
+//! | directive | meaning |
+//! |---|---|
+//! | `source: PATH` | the kernel file is that one, seen from the project's root, and not this |
+//! | `define: N=100 T=bf16` | compile-time parameters |
+//! | `lowering: unicast` | as the command's option; `multimem` if left out |
+//! | `arch: sm_100a` | as the command's option; `sm_90a` if left out |
+//! | `error: E0104 E0107` | does not compile, for exactly these reasons in this order; `NAME.stderr` has them rendered |
+//! | `emit: ir` | what the following checks look at: `ir`, `after:PASS`, `llvm`, `ptx` (if left out), `report` |
+//! | `check: TEXT` | is there, after what the check before found |
+//! | `count: 4 TEXT` | is there so many times |
+//! | `not: TEXT` | is not there |
+//! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `grid`, `seed`, `launches`, `lowering`, `arch`; others are compile-time parameters or run-time arguments |
+//! | `stdout: TEXT` | the next line that each run prints, which prints no others |
+//! | `fails: TEXT` | each run fails, saying so |
+
+/// Everything that a file expects.
+#[derive(Debug, Default)]
+pub struct Expectations {
+    pub source: Option<String>,
+    pub lowering: Option<String>,
+    pub arch: Option<String>,
+    pub defines: Vec<(String, String)>,
+    pub errors: Vec<String>,
+    pub stages: Vec<Stage>,
+    pub runs: Vec<Sweep>,
+    pub stdout: Vec<String>,
+    pub fails: Option<String>,
+}
+
+/// Checks of one stage's text, in order.
+#[derive(Debug)]
+pub struct Stage {
+    pub name: String,
+    pub checks: Vec<Check>,
+}
+
+/// One expectation of a stage's text.
+#[derive(Debug)]
+pub enum Check {
+    Next(String),
+    Count(usize, String),
+    Not(String),
+}
+
+/// A `run:` line: each word with its alternatives.
+#[derive(Debug)]
+pub struct Sweep(pub Vec<(String, Vec<String>)>);
+
+/// One way to run: a value for each word.
+pub type Setting = Vec<(String, String)>;
+
+impl Sweep {
+    /// Every combination, the last word's alternatives fastest.
+    pub fn settings(&self) -> Vec<Setting> {
+        self.0.iter().fold(vec![Vec::new()], |settings, (word, values)| {
+            let with = |setting: &Setting| -> Vec<Setting> {
+                let one = |value: &String| [&setting[..], &[(word.clone(), value.clone())]].concat();
+                values.iter().map(one).collect()
+            };
+            settings.iter().flat_map(with).collect()
+        })
+    }
+}
+
+/// `a=1 b=2` as pairs.
+fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+    let pair = |word: &str| {
+        let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: expected name=value"))?;
+        Ok((name.to_owned(), value.to_owned()))
+    };
+    text.split_whitespace().map(pair).collect()
+}
+
+/// `// word: rest` of a line.
+fn directive(line: &str) -> Option<(&str, &str)> {
+    let (word, rest) = line.trim_start().strip_prefix("//")?.trim_start().split_once(':')?;
+    let is_word = !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase());
+    is_word.then_some((word, rest.trim()))
+}
+
+/// Reads the directives of a file.
+pub fn parse(text: &str) -> Result<Expectations, String> {
+    let mut all = Expectations::default();
+    for (number, line) in text.lines().enumerate() {
+        if let Some((word, rest)) = directive(line) {
+            all.take(word, rest).map_err(|e| format!("line {}: {e}", number + 1))?;
+        }
+    }
+    let expects_nothing = all.errors.is_empty() && all.stages.is_empty() && all.runs.is_empty();
+    if expects_nothing {
+        return Err("nothing is expected: say `// error: ...`, `// check: ...` or `// run: ...`".into());
+    }
+    if !all.errors.is_empty() && !(all.stages.is_empty() && all.runs.is_empty()) {
+        return Err("what does not compile has no stages and no runs".into());
+    }
+    if all.runs.is_empty() && !(all.stdout.is_empty() && all.fails.is_none()) {
+        return Err("`stdout` and `fails` need a `run`".into());
+    }
+    Ok(all)
+}
+
+impl Expectations {
+    fn take(&mut self, word: &str, rest: &str) -> Result<(), String> {
+        let text = rest.to_owned();
+        match word {
+            "source" => self.source = Some(text),
+            "lowering" => self.lowering = Some(text),
+            "arch" => self.arch = Some(text),
+            "define" => self.defines.extend(pairs(rest)?),
+            "error" => self.errors.extend(rest.split_whitespace().map(str::to_owned)),
+            "emit" => self.stages.push(Stage { name: text, checks: Vec::new() }),
+            "check" => self.checks().push(Check::Next(text)),
+            "not" => self.checks().push(Check::Not(text)),
+            "count" => {
+                let (n, text) = rest.split_once(' ').ok_or("expected `count: NUMBER TEXT`")?;
+                let n = n.parse().map_err(|e| format!("count: {n}: {e}"))?;
+                self.checks().push(Check::Count(n, text.trim().to_owned()));
+            }
+            "run" => {
+                let values =
+                    |(name, list): (String, String)| (name, list.split(',').map(str::to_owned).collect());
+                self.runs.push(Sweep(pairs(rest)?.into_iter().map(values).collect()));
+            }
+            "stdout" => self.stdout.push(text),
+            "fails" => self.fails = Some(text),
+            other => return Err(format!("unknown directive `{other}` (a comment must not begin like one)")),
+        }
+        Ok(())
+    }
+
+    fn checks(&mut self) -> &mut Vec<Check> {
+        if self.stages.is_empty() {
+            self.stages.push(Stage { name: "ptx".into(), checks: Vec::new() });
+        }
+        let last = self.stages.len() - 1;
+        &mut self.stages[last].checks
+    }
+}
+
+impl Stage {
+    /// Holds a text against the checks.
+    pub fn check(&self, text: &str) -> Result<(), String> {
+        let mut from = 0;
+        let failed = |what: String| Err(format!("{what} in {}:\n{text}", self.name));
+        for check in &self.checks {
+            match check {
+                Check::Next(wanted) => match text[from..].find(wanted) {
+                    Some(at) => from += at + wanted.len(),
+                    None if text.contains(wanted) => {
+                        return failed(format!("`{wanted}` stands only before the check before it"));
+                    }
+                    None => return failed(format!("no `{wanted}`")),
+                },
+                Check::Not(unwanted) if text.contains(unwanted) => {
+                    return failed(format!("unwanted `{unwanted}`"));
+                }
+                Check::Not(_) => {}
+                Check::Count(n, wanted) => {
+                    let found = text.matches(wanted).count();
+                    if found != *n {
+                        return failed(format!("{found} times `{wanted}`, not {n},"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

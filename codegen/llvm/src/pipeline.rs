@@ -81,7 +81,6 @@ impl Machine {
     /// Makes a module one of this machine's.
     pub fn adopt(&self, module: &Module<'_>) {
         module.set_triple(&TargetTriple::create(TRIPLE));
-        module.set_data_layout(&self.machine.get_target_data().get_data_layout());
     }
 
     /// Runs the passes.
@@ -104,8 +103,13 @@ impl Machine {
     }
 }
 
-/// Sets the `.version` and `.target` that LLVM cannot print.
-pub(crate) fn finish(text: String, target: Target, version: PtxVersion) -> Result<String, Diagnostic> {
+/// Takes an empty section out, and sets the `.version` and `.target` that LLVM cannot print.
+pub(crate) fn finish(mut text: String, target: Target, version: PtxVersion) -> Result<String, Diagnostic> {
+    // It comes with line information, last but for the file names.
+    const SECTION: &str = "\t.section\t.debug_macinfo\t{\t}\n";
+    if let Some(at) = text.rfind(SECTION) {
+        text.replace_range(at..at + SECTION.len(), "");
+    }
     if version <= PtxVersion::llvm_highest() && target.llvm_knows() {
         return Ok(text);
     }
@@ -117,4 +121,27 @@ pub(crate) fn finish(text: String, target: Target, version: PtxVersion) -> Resul
         return Err(failed(format!("expected `{}` in its output", printed.0.replace('\n', " "))));
     }
     Ok(text.replacen(&printed.0, &printed.1, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_the_machines() {
+        for target in Target::all() {
+            let machine = Machine::get(&Options::new(target), target.min_ptx()).unwrap();
+            let layout = machine.machine.get_target_data().get_data_layout();
+            assert_eq!(layout.as_str(), crate::raw::LAYOUT, "{target}");
+        }
+    }
+
+    #[test]
+    fn heads_that_llvm_cannot_print_are_written_in() {
+        let target = "sm_107a".parse().unwrap();
+        let text = ".version 9.0\n.target sm_103f\nrest\n\t.section\t.debug_macinfo\t{\t}\n";
+        let done = finish(text.into(), target, PtxVersion::new(9, 4)).unwrap();
+        assert_eq!(done, ".version 9.4\n.target sm_107a\nrest\n");
+        assert!(finish("rest".into(), target, PtxVersion::new(9, 4)).is_err());
+    }
 }

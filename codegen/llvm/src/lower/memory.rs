@@ -51,12 +51,8 @@ impl<'c> Lower<'_, 'c> {
             Op::AtomicCas { place, expected, value, sem, scope } => {
                 let (at, _) = self.place(place)?;
                 let access = self.access(self.k.ty(value))?;
-                if access.lanes != 1 || access.bytes < 2 {
-                    return Err(self.no_access(
-                        "compare and swap",
-                        access.elem,
-                        "it takes 16, 32 or 64 bits",
-                    ));
+                if access.lanes != 1 || access.bytes < 4 {
+                    return Err(self.no_access("compare and swap", access.elem, "it takes 32 or 64 bits"));
                 }
                 let (expected, value) = (self.val(expected)?, self.val(value)?);
                 let int = self.ir.int(access.elem.bits());

@@ -39,6 +39,7 @@ impl<'c> Lower<'_, 'c> {
             Sreg::BlockDim => {
                 return Ok(self.ir.constant(self.ir.int(32), i64::from(self.k.block[dim as usize])));
             }
+            Sreg::ThreadIdx if threads == 1 => return Ok(self.ir.zero(self.ir.int(32))),
             Sreg::ThreadIdx => ("tid", 0, threads),
             Sreg::BlockIdx => ("ctaid", 0, ctas),
             Sreg::GridDim => ("nctaid", 1, ctas + 1),

@@ -55,6 +55,9 @@ pub(crate) struct Ir<'c> {
     scopes: [u32; 4],
 }
 
+/// How NVPTX lays out data: known before its target machine is made, which waits for the version of PTX.
+pub(crate) const LAYOUT: &std::ffi::CStr = c"e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64";
+
 /// LLVM's name for a scope on NVPTX.
 fn scope_name(scope: Scope) -> &'static str {
     match scope {
@@ -96,7 +99,9 @@ impl<'c> Ir<'c> {
             let name = scope_name(scope);
             unsafe { core::LLVMGetSyncScopeID(context.raw(), name.as_ptr().cast(), name.len()) }
         });
-        Ir { context, module: context.create_module("weft"), builder: context.create_builder(), scopes }
+        let module = context.create_module("weft");
+        unsafe { core::LLVMSetDataLayout(module.as_mut_ptr(), LAYOUT.as_ptr()) };
+        Ir { context, module, builder: context.create_builder(), scopes }
     }
 
     /// The module.

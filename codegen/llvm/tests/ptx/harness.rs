@@ -72,7 +72,7 @@ pub fn mnemonics(ptx: &str, word: &str) -> Vec<String> {
         .map(str::trim)
         .filter(|line| line.ends_with(';') && line.contains(word))
         .filter_map(|line| line.split_whitespace().find(|w| !w.starts_with('@')))
-        .map(str::to_owned)
+        .map(|w| w.trim_end_matches(';').to_owned())
         .collect()
 }
 

@@ -15,8 +15,13 @@ fn arguments_as_c_passes_them() {
     });
     contains(&text, &["vprintf", ".extern .func"]);
     // 4 at 0, 8 at 8, 4 at 16, 8 at 24, 8 at 32, 4 at 40.
-    assert_eq!(mnemonics(&text, "st.local").len(), 6, "{text}");
-    let bytes: Vec<_> = "%d %f %u %lld %g %d 100%%\n\0".bytes().map(|b| b.to_string()).collect();
+    let stores = mnemonics(&text, "st.local");
+    let sizes: Vec<_> = stores.iter().map(|m| m.rsplit('b').next().unwrap()).collect();
+    assert_eq!(sizes, ["32", "64", "32", "64", "64", "32"], "{text}");
+    for place in ["+8]", "+16]", "+24]", "+32]", "+40]"] {
+        assert!(text.lines().any(|l| l.contains("st.local") && l.contains(place)), "{place}: {text}");
+    }
+    let bytes: Vec<_> = "%d %f %u %lld %g %d 100%%\n".bytes().map(|b| b.to_string()).collect();
     contains(&text, &[&bytes.join(", ")]);
 }
 

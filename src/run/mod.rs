@@ -64,19 +64,19 @@ impl RunOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The text does not compile.
-    #[error("{0}")]
+    #[error(transparent)]
     Compile(#[from] CompileError),
     /// A file is no array, or not the one wanted.
-    #[error("{0}")]
+    #[error(transparent)]
     Array(#[from] ArrayError),
     /// The request does not fit the kernel.
     #[error("{0}")]
     Request(String),
     /// The PTX is not understood by the simulator.
-    #[error("{0}")]
+    #[error(transparent)]
     Ptx(#[from] weft_sim::PtxError),
     /// The kernel did something wrong, or nothing for ever.
-    #[error("{0}")]
+    #[error(transparent)]
     Sim(#[from] weft_sim::SimError),
 }
 

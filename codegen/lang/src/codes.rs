@@ -31,9 +31,10 @@ macro_rules! codes {
 
 pub mod meaning;
 pub mod syntax;
+pub mod verify;
 
 /// One entry a family, in ascending order of codes.
-const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING];
+const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING, verify::VERIFY];
 
 /// Every code, ascending.
 pub fn all() -> impl Iterator<Item = &'static Info> {

@@ -224,11 +224,7 @@ impl Elab<'_> {
             Val::Rt(_) | Val::Frag(_) => Ok(val),
             Val::Tensor(t) => {
                 let f = self.load(t, span)?;
-                Ok(if matches!(self.b.ty(f.value), Type::Scalar(_)) && f.whole.is_none() {
-                    Val::Rt(f.value)
-                } else {
-                    Val::Frag(f)
-                })
+                Ok(if t.element { Val::Rt(f.value) } else { Val::Frag(f) })
             }
             Val::Bool(b) => self
                 .b

@@ -389,7 +389,10 @@ impl Elab<'_> {
             let param: &mut Param = &mut k.params[i];
             param.ty = tensor.clone();
             k.insts[v].ty = tensor;
-            self.bind(&p.name, Binding::Val(Val::Tensor(super::value::Tensor { value: v, private: false })));
+            self.bind(
+                &p.name,
+                Binding::Val(Val::Tensor(super::value::Tensor { value: v, private: false, element: false })),
+            );
         }
         Ok(())
     }

@@ -104,7 +104,7 @@ impl Elab<'_> {
         // One element of memory is read here and now; more stay a view.
         if let Val::Tensor(t) = val {
             let ty = self.tensor_type_of(t);
-            if is_element(value) && ty.layout.size().is(1) && ty.space != Space::Multicast {
+            if t.element && ty.space != Space::Multicast {
                 val = self.scalar_or_frag(val, None, value.span)?;
             }
         }
@@ -428,17 +428,6 @@ impl Elab<'_> {
         let body = self.nested(|e| e.block(body).map(|_| ()))?;
         self.b.at(span);
         self.b.emit(Op::While { head, cond: c, body }).map(|_| ())
-    }
-}
-
-/// `t[i, j]` with a coordinate for every mode: an element, not a view.
-fn is_element(e: &Expr) -> bool {
-    match &e.kind {
-        ExprKind::Paren(e) => is_element(e),
-        ExprKind::Index { indices, .. } => {
-            !indices.iter().any(|i| matches!(i.kind, ExprKind::Underscore | ExprKind::Range(..)))
-        }
-        _ => false,
     }
 }
 

@@ -7,14 +7,14 @@ use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{Bound, Group, Int, IntTuple, Layout, Op, Space, Sreg, Type, Value};
-use weft_layout::{Coord, LayoutError};
+use weft_layout::{Coord, LayoutError, Var};
 
 impl Elab<'_> {
     /// A view with another layout and other bounds, `offset` elements on.
     fn view(&mut self, t: Tensor, offset: Int, layout: Layout, bounds: Vec<Bound>) -> R<Tensor> {
         let private = t.private || self.varies(&offset);
         let value = self.b.view(t.value, offset, layout, bounds)?;
-        Ok(Tensor { value, private })
+        Ok(Tensor { value, private, element: false })
     }
 
     /// `t[i, _, j]`
@@ -31,7 +31,8 @@ impl Elab<'_> {
             let (layout, more) = take(&b.layout, &coord).map_err(bad)?;
             bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
         }
-        self.view(t, offset, layout, bounds)
+        let view = self.view(t, offset, layout, bounds)?;
+        Ok(Tensor { element: !coord.has_all(), ..view })
     }
 
     /// Ranges first (they keep their mode, shorter), then the rest.
@@ -96,6 +97,7 @@ impl Elab<'_> {
         f: impl Fn(&Layout) -> Result<Layout, LayoutError>,
     ) -> R<Tensor> {
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
+        let f = |l: &Layout| extend(l, &f);
         let ty = self.tensor_type_of(t);
         let layout = f(&ty.layout).map_err(bad)?;
         let mut bounds = Vec::new();
@@ -115,7 +117,8 @@ impl Elab<'_> {
     }
 
     /// Deals a tensor's elements out to threads: thread `i` gets elements `V*i .. V*i + V` of every `V * threads`,
-    /// as a tensor of modes (value, step), `V` elements making up to 16 bytes.
+    /// as a tensor of modes (value, step), `V` elements making 16 bytes (fewer where the layout does not divide
+    /// so). How wide an access can be is another matter: that follows from alignment, when code is made.
     pub(super) fn partition(
         &mut self,
         t: Tensor,
@@ -123,8 +126,18 @@ impl Elab<'_> {
         vector: Option<i64>,
         span: Span,
     ) -> R<Tensor> {
+        let widest = i64::from(16 / self.tensor_type_of(t).elem.bytes());
+        let mut v = vector.unwrap_or(widest);
+        loop {
+            match self.deal(t, threads, v, span) {
+                Err(_) if vector.is_none() && v > 1 => v /= 2,
+                other => return other,
+            }
+        }
+    }
+
+    fn deal(&mut self, t: Tensor, threads: &Threads, v: i64, span: Span) -> R<Tensor> {
         let ty = self.tensor_type_of(t);
-        let v = vector.unwrap_or_else(|| vector_elems(&ty.layout, ty.align, ty.elem.bytes()));
         let total = ty.layout.size();
         let round = &threads.count * Int::from(v);
         let steps = total.ceil_div(&round);
@@ -321,39 +334,40 @@ fn leaf(t: &IntTuple) -> Option<&Int> {
 
 /// For mode `k` of a shape: its extent, and the layout that maps a coordinate to its position in that mode.
 fn identity(shape: &IntTuple, k: usize) -> Result<(Int, Layout), LayoutError> {
-    let zero = |t: &IntTuple| t.map(&mut |_| Int::from(0));
     match shape {
         IntTuple::Int(n) => Ok((n.clone(), Layout::new(shape.clone(), Int::from(1))?)),
         IntTuple::Tuple(modes) => {
             let strides = modes.iter().enumerate().map(|(i, m)| {
-                if i == k { Ok(Layout::col_major(m.clone())?.into_parts().1) } else { Ok(zero(m)) }
+                let mut next = Int::from(i64::from(i == k));
+                // Compact, but an extent of 1 keeps its stride: the mode may run past its end.
+                m.map(&mut |n| {
+                    let stride = next.clone();
+                    next = &next * n;
+                    stride
+                })
             });
-            let strides = strides.collect::<Result<Vec<_>, LayoutError>>()?;
+            let strides = IntTuple::Tuple(strides.collect());
             let extent = modes.get(k).map_or(Int::from(1), IntTuple::product);
-            Ok((extent, Layout::new(shape.clone(), IntTuple::Tuple(strides))?))
+            Ok((extent, Layout::new(shape.clone(), strides)?))
         }
     }
 }
 
-/// Elements of the widest vector, up to 16 bytes, that the layout keeps together and the alignment allows.
-fn vector_elems(layout: &Layout, align: u32, bytes: u32) -> i64 {
-    let most = i64::from((align.min(16) / bytes.max(1)).max(1));
-    let Ok(flat) = layout.coalesce() else { return 1 };
-    let (mut shapes, mut strides) = (Vec::new(), Vec::new());
-    flat.shape().for_each_leaf(&mut |s| shapes.push(s.clone()));
-    flat.stride().for_each_leaf(&mut |s| strides.push(s.clone()));
-    if !strides.first().is_some_and(|s| s.is(1)) {
-        return 1;
+/// `f` of a layout whose modes may run past their end. A static extent of 1 has no stride for CuTe (`1:0`), so
+/// coordinates beyond it would come back to its one element: while `f` works it is some extent that is not known.
+fn extend(l: &Layout, f: &dyn Fn(&Layout) -> Result<Layout, LayoutError>) -> Result<Layout, LayoutError> {
+    const ONE: u32 = u32::MAX;
+    let mut ones = false;
+    let unknown = Int::var(Var { id: ONE, name: "1".into(), div: 1, min: 1, max: None });
+    let shape = l.shape().map(&mut |n| {
+        ones |= n.is(1);
+        if n.is(1) { unknown.clone() } else { n.clone() }
+    });
+    if !ones {
+        return f(l);
     }
-    let fits = |v: i64| {
-        // A vector may run past the end of a single mode (bounds cut it), but not from one mode into the next.
-        shapes.len() == 1
-            || (shapes[0].is_divisible_by(&v.into())
-                && strides[1..].iter().all(|s| s.is_divisible_by(&v.into())))
-    };
-    let mut v = most;
-    while v > 1 && !fits(v) {
-        v /= 2;
+    match f(&Layout::new(shape, l.stride().clone())?) {
+        Ok(out) => out.subst(&mut |v| (v.id == ONE).then(|| Int::from(1))),
+        Err(_) => f(l),
     }
-    v
 }

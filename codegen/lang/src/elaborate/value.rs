@@ -50,6 +50,8 @@ pub struct Tensor {
     pub value: Value,
     /// Each thread has its own part: it came from `partition`, or its offset depends on the thread.
     pub private: bool,
+    /// One element, named by a whole coordinate: a number where a number is wanted.
+    pub element: bool,
 }
 
 /// Elements in registers.

@@ -74,11 +74,7 @@ fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 
 /// A register tensor, or a scalar of one element.
 fn held(e: &mut Elab<'_>, part: Tensor, value: Value, whole: Option<i64>) -> Val {
-    if matches!(e.b.ty(value), Type::Scalar(_)) && whole.is_none() {
-        Val::Rt(value)
-    } else {
-        Val::Frag(e.frag(part, value, whole))
-    }
+    if part.element { Val::Rt(value) } else { Val::Frag(e.frag(part, value, whole)) }
 }
 
 fn store(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

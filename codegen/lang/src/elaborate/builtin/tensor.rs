@@ -23,8 +23,8 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
     builtin(
         "partition",
-        "partition(x, threads())",
-        "This thread's part of x, as modes (value, step): vectors of up to 16 bytes, dealt out in turn.",
+        "partition(x, threads(), v)",
+        "This thread's part of x, as modes (value, step): v elements at a time (16 bytes if not said), dealt out in turn.",
         partition,
     ),
     builtin("shared", "shared<T>(layout)", "A tensor in the CTA's shared memory, uninitialised.", shared),
@@ -40,7 +40,7 @@ fn multicast(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (t, _) = call.tensor(e, 0)?;
     let team = call.team(e, 1)?;
     let value = e.b.multicast(t.value, team)?;
-    Ok(Val::Tensor(Tensor { value, private: t.private }))
+    Ok(Val::Tensor(Tensor { value, private: t.private, element: t.element }))
 }
 
 fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -69,15 +69,30 @@ fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let private = t.private || e.varies(&pe);
     let pe = e.i32(pe)?;
     let value = e.b.peer(t.value, team, pe)?;
-    Ok(Val::Tensor(Tensor { value, private }))
+    Ok(Val::Tensor(Tensor { value, private, element: t.element }))
 }
 
 fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
-    call.arity(2..=2)?;
+    call.arity(2..=3)?;
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
+    let vector = if call.args.len() == 3 {
+        let n = call.int(e, 2)?;
+        match n.as_const() {
+            Some(n @ 1..=1024) => Some(n),
+            _ => {
+                return fail(
+                    WRONG_ARGS,
+                    call.val(2).1,
+                    format!("a thread takes 1 to 1024 elements at a time, not {n}"),
+                );
+            }
+        }
+    } else {
+        None
+    };
     match call.val(1) {
-        (Val::Threads(threads), _) => e.partition(t, &threads, None, call.span).map(Val::Tensor),
+        (Val::Threads(threads), _) => e.partition(t, &threads, vector, call.span).map(Val::Tensor),
         (other, at) => Err(Diagnostic::error(
             WRONG_KIND,
             at,
@@ -111,7 +126,7 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         .help("a CTA has at most 227 KiB, and its extents are compile-time constants"));
     }
     let value = e.b.shared(elem, layout, 16)?;
-    Ok(Val::Tensor(Tensor { value, private: false }))
+    Ok(Val::Tensor(Tensor { value, private: false, element: false }))
 }
 
 fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

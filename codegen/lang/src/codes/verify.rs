@@ -1,0 +1,68 @@
+//! E0200 to E0219: what the verifier of the IR finds. The codes are `weft-ir`'s.
+
+codes! {
+    /// Codes of the verifier.
+    VERIFY:
+    TYPE = 200, "an operand or result has the wrong type",
+        "kernel k(x: global<f32, (8):(1)>) block(8) { let v = fma(x[0], x[1], true); }",
+        "An operation got operands whose types it does not take together. Nothing is converted silently: write `.to<f32>()`.";
+    NO_SUCH_OP = 201, "the element type does not have this operation",
+        "kernel k(x: global<f32, (8):(1)>) block(8) { x[0] = x[0] % x[1]; }",
+        "Some operations exist only for integers (`%`, shifts, bitwise) or only for floats (`sqrt`, `exp`), and fp8 types are only loaded, stored and converted.";
+    WRONG_SPACE = 202, "the operation cannot reach this memory",
+        "kernel k(x: symm<f32, (8):(1)>, team: team) block(8) { let mc = multicast(x, team); x[0] = load(mc[0]); }",
+        "A multicast address is for ld_reduce, st and red only (PTX ISA, multimem), and those take no other; multicast and peer addresses exist of symmetric tensors only.";
+    NOT_STATIC = 203, "this must be a compile-time number of elements",
+        "kernel k(n: int, x: symm<f32, (n):(1)>, team: team) block(8) { let v = ld_reduce<add>(multicast(x, team)[0..n]); }",
+        "A thread moves a fixed number of elements at once, from 1 to 1024: partition the tensor over threads and loop over the steps.";
+    LITERAL = 204, "the literal does not fit its type",
+        "kernel k(x: global<u8, (8):(1)>) block(8) { x[0] = 300; }",
+        "The number is outside the range of the type it is used as.";
+    UNDEFINED = 210, "a value is used before it is defined", "",
+        "Only the builder API can make this: values must be defined in the block that uses them, or in one around it, before their use.";
+    MISPLACED = 211, "an instruction stands in no block, or in two", "",
+        "Only the builder API can make this: every instruction stands in exactly one block, a loop's variable in none, and blocks nest 200 deep at most.";
+    DIVERGENT = 212, "an operation that all threads must reach stands in divergent control flow",
+        "kernel k() block(64) { if thread_idx() < 32 { sync_threads(); } }",
+        "Barriers, reductions over a block or warp and shuffles wait for every thread of their group. Under a condition that differs from thread to thread some never come, and the others wait for ever. Move the operation out, or make the condition uniform.";
+    BAD_ORDER = 213, "the operation does not have this memory order",
+        "kernel k(x: global<u32, (8):(1)>) block(8) { store<acquire, gpu>(x[0], 1); }",
+        "Loads are weak, relaxed or acquire; stores weak, relaxed or release; reductions relaxed or release; fences acquire, release, acq_rel or sc (PTX ISA, Memory Consistency Model).";
+    BAD_LAUNCH = 214, "no GPU has this launch shape",
+        "kernel k() block(64, 32) { }",
+        "A CTA has 1 to 1024 threads in all, at most 64 in z.";
+    NO_TEAM = 215, "this is no team", "",
+        "Only the builder API can make this: a team is named by the number of a parameter of type team.";
+    BAD_FORMAT = 216, "the format does not fit its arguments",
+        "kernel k() block(32) { print(\"%d %d\", thread_idx()); }",
+        "A format has one conversion for each argument: %d for signed and %u or %x for unsigned integers, %f, %e or %g for floats.";
+    BAD_PASS = 217, "a parameter cannot be passed", "",
+        "A kernel takes numbers, tensors, barriers and teams, up to 4096 bytes of them; pass a tensor of them instead.";
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_ir::{abi, typing, verify};
+
+    #[test]
+    fn the_numbers_are_the_irs() {
+        let pairs = [
+            (super::TYPE, typing::MISMATCH),
+            (super::NO_SUCH_OP, typing::NO_SUCH_OP),
+            (super::WRONG_SPACE, typing::WRONG_SPACE),
+            (super::NOT_STATIC, typing::NOT_STATIC),
+            (super::LITERAL, typing::LITERAL),
+            (super::UNDEFINED, verify::UNDEFINED),
+            (super::MISPLACED, verify::MISPLACED),
+            (super::DIVERGENT, verify::DIVERGENT),
+            (super::BAD_ORDER, verify::BAD_ORDER),
+            (super::BAD_LAUNCH, verify::BAD_LAUNCH),
+            (super::NO_TEAM, verify::NO_TEAM),
+            (super::BAD_FORMAT, verify::BAD_FORMAT),
+            (super::BAD_PASS, abi::BAD_PARAM),
+        ];
+        for (here, there) in pairs {
+            assert_eq!(here, there);
+        }
+    }
+}

@@ -26,6 +26,24 @@ fn exchange_sort<T>(list: &mut [T], key: impl Fn(&T) -> i64) {
     }
 }
 
+/// Whether every sum of steps along `modes`, in order of stride, is also one of as many of the widest as there are, then
+/// of the next, and so on, each mode having that many: what a left inverse of overlapping modes relies on. With `goes_on`
+/// there is no end to the widest.
+fn digits_exist(modes: &[(Int, Int, Int)], goes_on: bool) -> bool {
+    let modes: Vec<_> = modes.iter().filter(|(_, d, _)| !d.is(0)).collect();
+    let mut reach = Int::ZERO;
+    modes.iter().enumerate().all(|(i, (s, d, _))| {
+        reach = &reach + (s - 1) * d;
+        let span = s * d;
+        match modes.get(i + 1) {
+            None => goes_on || reach.is_lt(&span),
+            // The modes up to here do not reach the next stride: they stand alone.
+            Some((_, next, _)) if reach.is_lt(next) => std::mem::replace(&mut reach, Int::ZERO).is_lt(&span),
+            Some((_, next, _)) => next.is_le(&span),
+        }
+    })
+}
+
 impl Layout {
     /// A layout that undoes this one from the right, as far as its offsets are contiguous from 0.
     ///
@@ -62,7 +80,8 @@ impl Layout {
     /// Post: `self(result(self(i))) == self(i)` for all i in the size of this layout.
     ///
     /// # Errors
-    /// If strides are negative, if one is not a multiple of those below it, or if their order cannot be proven.
+    /// If strides are negative, if one is not a multiple of those below it, if modes overlap such that no layout is an
+    /// inverse, or if the order of the strides cannot be proven.
     pub fn left_inverse(&self) -> Result<Layout> {
         const NAME: &str = "left_inverse";
         let mut modes = with_prefix_products(self)?;
@@ -87,7 +106,15 @@ impl Layout {
             }
             modes = sorted;
         }
-        let Some((last_extent, ..)) = modes.last().cloned() else { return Ok(Layout::one()) };
+        let Some((last_extent, _, last_prefix)) = modes.last().cloned() else { return Ok(Layout::one()) };
+        let goes_on = flat(self).last().is_some_and(|(s, _)| !s.is(1));
+        let outermost = goes_on && modes.iter().all(|(_, _, prefix)| prefix.is_le(&last_prefix));
+        if !digits_exist(&modes, outermost) {
+            return invalid(
+                NAME,
+                format!("modes of {self} overlap, or cannot be proven not to, so it has no inverse"),
+            );
+        }
         let (mut shape, mut stride, mut span) = (vec![], vec![Int::ZERO], Int::ONE);
         for (i, (_, d, prefix)) in modes.into_iter().enumerate() {
             if d.is(0) {

@@ -11,7 +11,7 @@ use crate::isa::site::Issue;
 use crate::module::{CallSite, Code, Constant, FunctionCode, Inst, Kernel, KernelCode, Param, Variable};
 use crate::ptx::{self, ast};
 use layout::{Size, size_of};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most constants, labels, variables, ... of a module: the indices are 32 bits with some to spare.
 pub(crate) const MAX_ITEMS: usize = 1 << 30;
@@ -25,6 +25,8 @@ pub(crate) struct ModuleBuilder<'a> {
     lines: LineIndex,
     pub functions: Vec<FunctionCode>,
     pub function_names: FxHashMap<&'a str, usize>,
+    /// Functions that are declared but not defined.
+    pub declared: FxHashSet<&'a str>,
     pub insts: Vec<Inst>,
     pub labels: Vec<u32>,
     pub calls: Vec<CallSite>,
@@ -122,6 +124,7 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
         lines: LineIndex::new(text),
         functions: Vec::new(),
         function_names: FxHashMap::default(),
+        declared: FxHashSet::default(),
         insts: Vec::new(),
         labels: Vec::new(),
         calls: Vec::new(),
@@ -153,9 +156,9 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
         m.functions.push(code);
         m.uses.push((Vec::new(), Vec::new()));
     }
-    let declared: Vec<&str> = ast.functions.iter().filter(|f| f.body.is_none()).map(|f| f.name).collect();
+    m.declared = ast.functions.iter().filter(|f| f.body.is_none()).map(|f| f.name).collect();
     for (index, f) in bodies.iter().enumerate() {
-        m = function::build(m, index, f, &declared)?;
+        m = function::build(m, index, f)?;
     }
     let (mut kernels, mut kernel_code) = (Vec::new(), Vec::new());
     for (index, f) in bodies.iter().enumerate().filter(|(_, f)| f.is_entry) {
@@ -220,14 +223,14 @@ fn kernel(
         let help = "launch without a cluster, or with clusters of one CTA";
         return Err(ptx::error_at(m.text, f.at, "P007", "thread-block clusters are not simulated yet", help));
     }
-    let (shared, shared_bytes, dynamic_shared) = layout::shared(m, index, f)?;
+    let shared = layout::shared(m, index, f)?;
     let kernel = Kernel {
         name: f.name.to_string(),
         params,
         reqntid: shape("reqntid"),
         maxntid: shape("maxntid"),
-        shared_bytes,
-        dynamic_shared,
+        shared_bytes: shared.bytes,
+        dynamic_shared: shared.dynamic,
     };
-    Ok((kernel, KernelCode { function: index, shared }))
+    Ok((kernel, KernelCode { function: index, shared: shared.places }))
 }

@@ -5,7 +5,7 @@ use crate::exec::access::Space;
 use crate::exec::run::{Grid, Run};
 use crate::exec::{LANES, Lanes, Output};
 use crate::memory::{AccessError, Memory, Symmetric, Team};
-use crate::module::{Code, Constant, Kernel, Module};
+use crate::module::{Code, Constant, FunctionCode, Kernel, Module};
 use crate::stats::{MulticastTraffic, OpcodeCount, Stats};
 
 /// What kind of machine to simulate.
@@ -371,6 +371,18 @@ impl Machine {
                 format!("a CTA has at most {}", self.config.shared_per_cta),
             ));
         }
+        let resident = self.config.sms.saturating_mul(per_sm(threads, shared as u32)).max(1);
+        let host_bytes = cta_bytes(&code.functions[code.kernel_code[k].function], threads, shared);
+        let affordable = self.config.memory_limit / host_bytes.max(1);
+        if affordable == 0 {
+            let message =
+                format!("one CTA of `{name}` needs {host_bytes} bytes of registers, local and shared memory");
+            return Err(SimError::new(
+                "S012",
+                message,
+                "raise `Config::memory_limit` or use less local memory",
+            ));
+        }
         Ok(Grid {
             pe: g.pe,
             kernel,
@@ -380,7 +392,7 @@ impl Machine {
             dynamic_shared: g.dynamic_shared,
             params: pack(kernel, &g.args)?,
             consts: constants(code, k, symbols),
-            resident: self.config.sms.saturating_mul(per_sm(threads, shared as u32)).max(1),
+            resident: resident.min(u32::try_from(affordable).unwrap_or(u32::MAX)),
             total: u64::from(x) * u64::from(y) * u64::from(z),
             next: 0,
             running: 0,
@@ -393,6 +405,13 @@ fn per_sm(threads: u32, shared: u32) -> u32 {
     let by_threads = 2048 / threads.next_multiple_of(LANES as u32);
     let by_shared = (228 << 10) / (shared.next_multiple_of(128) + 1024);
     by_threads.min(by_shared).clamp(1, 32)
+}
+
+/// Bytes of the host's memory that a resident CTA takes: registers, local and shared memory.
+fn cta_bytes(function: &FunctionCode, threads: u32, shared: u64) -> u64 {
+    let warp =
+        u64::from(function.registers) * size_of::<Lanes>() as u64 + LANES as u64 * function.frame_bytes;
+    shared + u64::from(threads.div_ceil(LANES as u32)) * warp
 }
 
 /// Arguments laid out as the entry's parameters.

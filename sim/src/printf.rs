@@ -152,7 +152,7 @@ fn render(cx: &mut Context<'_>, format: &str, mut args: u64, lane: usize) -> Res
         };
         rest = &rest[length..];
         let bytes = if c.long || "eEfFgGaAsp".contains(c.kind) { 8 } else { 4 };
-        args = args.next_multiple_of(bytes as u64);
+        args = args.checked_next_multiple_of(bytes as u64).unwrap_or(u64::MAX);
         let mut data = [0; 8];
         cx.read(Space::Generic, args, &mut data[..bytes], lane, &mut Window::empty())?;
         args += bytes as u64;

@@ -54,8 +54,6 @@ pub(crate) enum Entity {
 pub(crate) struct FunctionBuilder<'a> {
     m: ModuleBuilder<'a>,
     index: usize,
-    /// Functions that are declared but not defined in the module.
-    declared: Vec<&'a str>,
     scopes: Vec<FxHashMap<&'a str, Entity>>,
     registers: u32,
     predicates: u32,
@@ -72,11 +70,9 @@ pub(super) fn build<'a>(
     m: ModuleBuilder<'a>,
     index: usize,
     f: &ast::Function<'a>,
-    declared: &[&'a str],
 ) -> Result<ModuleBuilder<'a>, PtxError> {
     let mut b = FunctionBuilder {
         index,
-        declared: declared.to_vec(),
         scopes: vec![FxHashMap::default()],
         registers: 0,
         predicates: Pred::RESERVED,
@@ -290,7 +286,8 @@ impl<'a> FunctionBuilder<'a> {
     /// Width of `name` as a member `prefix<n>` of a range of this scope.
     fn in_range(&self, depth: usize, name: &str) -> Option<Width> {
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        (1..=digits).find_map(|n| {
+        // The largest count has 7 digits.
+        (1..=digits.min(7)).find_map(|n| {
             let (prefix, number) = name.split_at(name.len() - n);
             match self.scopes[depth].get(prefix) {
                 Some(Entity::Range { width, count }) => {
@@ -350,7 +347,7 @@ impl<'a> FunctionBuilder<'a> {
                 self.m.uses[self.index].1.push(i);
                 Ok(i)
             }
-            None if self.declared.contains(&name) => issue(
+            None if self.m.declared.contains(name) => issue(
                 "P007",
                 format!("`{name}` is external and not known to the simulator"),
                 "vprintf and __assertfail are; link other functions into the module",

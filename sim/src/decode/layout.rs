@@ -35,7 +35,7 @@ pub(super) fn size_of(text: &str, v: &ast::Variable<'_>) -> Result<Size, PtxErro
     let mut open = false;
     for (i, dim) in v.dims.iter().enumerate() {
         match dim {
-            Some(n) => bytes = bytes.checked_mul(*n).unwrap_or(u64::MAX),
+            Some(n) => bytes = bytes.saturating_mul(*n),
             None if i == 0 => open = true,
             None => return bad(format!("only the first dimension of `{}` may be left out", v.name)),
         }
@@ -126,12 +126,22 @@ pub(super) fn initialise(
     Ok(())
 }
 
+/// Where a kernel's shared variables lie.
+pub(super) struct SharedLayout {
+    /// Variable and offset.
+    pub places: Vec<(usize, u64)>,
+    /// Bytes of the static ones.
+    pub bytes: u32,
+    /// There are dynamic ones.
+    pub dynamic: bool,
+}
+
 /// Shared variables that a kernel reaches through its calls, placed one after another; dynamic ones behind.
 pub(super) fn shared(
     m: &ModuleBuilder<'_>,
     entry: usize,
     f: &ast::Function<'_>,
-) -> Result<(Vec<(usize, u64)>, u32, bool), PtxError> {
+) -> Result<SharedLayout, PtxError> {
     let mut reached = vec![false; m.functions.len()];
     let mut todo = vec![entry];
     let mut used = vec![false; m.variables.len()];
@@ -165,5 +175,5 @@ pub(super) fn shared(
     let start = end.next_multiple_of(align);
     places.extend(dynamic.iter().map(|&i| (i, start)));
     let bytes = if dynamic.is_empty() { end } else { start };
-    Ok((places, bytes as u32, !dynamic.is_empty()))
+    Ok(SharedLayout { places, bytes: bytes as u32, dynamic: !dynamic.is_empty() })
 }

@@ -250,10 +250,9 @@ impl<'a> Run<'a> {
                 Event::BackEdge => stall::probe(self, w, i),
                 Event::Flow(flow, active) => {
                     let jumped_back = self.transfer(w, i, flow, active)?;
-                    if jumped_back && self.probing {
-                        if let Some(i) = self.warps[w].choose(self.memory.changes + 1) {
-                            stall::probe(self, w, i);
-                        }
+                    let next = self.warps[w].choose(self.memory.changes + 1).filter(|_| jumped_back);
+                    if let Some(i) = next {
+                        stall::probe(self, w, i);
                     }
                     if flow == Flow::Yield || self.warps[w].live == 0 {
                         return Ok(());

@@ -130,7 +130,7 @@ impl Warp {
     }
 
     fn reserve_locals(&mut self, bytes: u64) {
-        if bytes > 0 && self.locals.lanes.is_empty() {
+        if self.locals.lanes.is_empty() {
             self.locals.lanes = vec![Vec::new(); LANES];
         }
         for lane in &mut self.locals.lanes {

@@ -1,11 +1,11 @@
 //! Comparison and selection.
 
 use super::classes::SCALAR;
-use super::lift::{compare, custom, map2, map3};
+use super::lift::{Combination, compare, custom, map2, map3};
 use super::site::{Issue, Site, issue};
 use super::types::{Kind, Ty};
 use super::{Class, Family, row};
-use crate::exec::{Flow, Op, Pred, PredSrc};
+use crate::exec::{Flow, Op, Pred};
 use crate::num::{F32, Format, mask};
 
 const CMP: Class = (
@@ -125,7 +125,7 @@ fn bool_op(s: &Site<'_, '_, '_>) -> Option<fn(u32, u32) -> u32> {
     }
 }
 
-fn combination(s: &mut Site<'_, '_, '_>) -> Result<Option<(fn(u32, u32) -> u32, PredSrc)>, Issue> {
+fn combination(s: &mut Site<'_, '_, '_>) -> Result<Option<Combination>, Issue> {
     match bool_op(s) {
         Some(op) => Ok(Some((op, s.pred_src(3)?))),
         None => Ok(None),
@@ -137,6 +137,9 @@ fn setp(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let accept = accepted(s, t)?;
     let ftz = s.has("ftz");
     let (p, a, b, c) = (s.pred_pair(0)?, s.src(1, t)?, s.src(2, t)?, combination(s)?);
+    if p.1 != Pred::SINK && t.bits == 16 && t.format().is_some() {
+        return issue("P005", "setp on one half-precision value has one destination predicate", "");
+    }
     let yes = move |o: u8| accept >> o & 1 == 1;
     Ok(match t.kind {
         Kind::Signed => compare(p, a, b, c, move |a, b| yes(outcome(&t.extend(a), &t.extend(b)))),
@@ -181,7 +184,7 @@ fn set(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let ftz = s.has("ftz");
     let (d, a, b, c) = (s.dst(0, dt)?, s.src(1, t)?, s.src(2, t)?, combination(s)?);
     let yes = match dt.format() {
-        Some(f) => f.from_int(false, 1, crate::num::Rounding::Nearest),
+        Some(f) => f.integer(false, 1, crate::num::Rounding::Nearest),
         None => mask(dt.bits),
     };
     let test = move |a: u64, b: u64| {

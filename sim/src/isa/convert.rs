@@ -6,7 +6,7 @@ use super::site::{Issue, Site, issue};
 use super::types::{Kind, Ty};
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, Src, lanes};
-use crate::num::{F16, F32, Format, Rounding, TF32, mask, sext};
+use crate::num::{BF16, F16, F32, F64, Format, Rounding, TF32, mask, sext};
 use crate::ptx::ast::Operand;
 
 const NUMERIC: &[&str] = &["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "bf16", "f16", "f32", "f64"];
@@ -156,10 +156,20 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     if ftz && at.format() != Some(F32) && dt.format() != Some(F32) {
         return issue("P004", ".ftz applies to .f32 only", "");
     }
+    let types = [dt, at];
+    if types.iter().any(|t| t.format() == Some(BF16)) && types.iter().any(|t| t.bits == 8) {
+        return issue("P004", "there is no conversion between .bf16 and 8-bit integers", "");
+    }
     let read = move |f: Format, v: u64| f.decode(if ftz && f == F32 { f.flush(v & from) } else { v & from });
     Ok(match (dt.format(), at.format()) {
         (None, None) => {
             need(rnd.is_some(), "integer conversions do not round")?;
+            let fits = match (at.signed(), dt.signed()) {
+                (false, false) | (true, true) => dt.bits >= at.bits,
+                (false, true) => dt.bits > at.bits,
+                (true, false) => false,
+            };
+            need(sat && fits, "`.sat` on a conversion whose result always fits")?;
             if sat {
                 map1(d, a, move |v| {
                     let wide = if at.signed() { i128::from(at.extend(v)) } else { i128::from(v & from) };
@@ -179,7 +189,7 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
                 let x = at.extend(v);
                 let (negative, magnitude) =
                     if at.signed() { (x < 0, x.unsigned_abs()) } else { (false, v & from) };
-                saturate(f, f.from_int(negative, magnitude, mode), sat)
+                saturate(f, f.integer(negative, magnitude, mode), sat)
             })
         }
         (Some(to), Some(f)) => {
@@ -190,8 +200,14 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
                 rnd.is_some() && !integer_rounding && !narrows,
                 "this conversion is exact; it takes no rounding modifier",
             )?;
+            let carries = f == F64 || to == F64 || (f, to) == (BF16, F32);
             map1(d, a, move |v| {
                 let x = read(f, v);
+                if carries && !sat && x.is_nan() {
+                    // `.ftz` goes through a single-precision operation, which makes the NaN canonical.
+                    let v = if ftz && f == F32 { F32.nan } else { v & from };
+                    return to.carry_nan(f, v);
+                }
                 let x = if integer_rounding { integral(x, mode) } else { x };
                 let r = to.encode(x, mode, false);
                 let r = if ftz && to == F32 { to.flush(r) } else { r };
@@ -207,7 +223,7 @@ fn saturate(f: Format, v: u64, sat: bool) -> u64 {
         return v;
     }
     let x = f.decode(v);
-    if x > 0.0 { if x < 1.0 { v } else { f.from_int(false, 1, Rounding::Nearest) } } else { 0 }
+    if x > 0.0 { if x < 1.0 { v } else { f.integer(false, 1, Rounding::Nearest) } } else { 0 }
 }
 
 /// Rounds into a narrow format with `.relu` and `.satfinite`.
@@ -226,6 +242,17 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
     let (d, a) = (s.dst(0, t)?, s.src(1, Ty::B32)?);
+    if mode == Rounding::NearestAway {
+        // This form drops the NaN's low bits, where all others make it canonical.
+        return Ok(map1(d, a, move |v| {
+            let r = if F32.is_nan(v) {
+                TF32.carry_nan(F32, v)
+            } else {
+                to_narrow(f, F32.decode(v), mode, relu, finite)
+            };
+            placed(f, r)
+        }));
+    }
     Ok(map1(d, a, move |v| placed(f, to_narrow(f, F32.decode(v), mode, relu, finite))))
 }
 

@@ -7,10 +7,11 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, lanes};
 use crate::num::float::{Style, each2};
-use crate::num::{F32, F64, Format, mask};
+use crate::num::{F32, F64, Format, Rounding, mask};
 
 const RNDS: Class = ("rnd", RND);
 const F3264: Class = ("type", &["f32", "f64"]);
+const HALF_IN: Class = ("atype", &["f16", "bf16"]);
 const HALF: Class = ("type", &["f16", "f16x2", "bf16", "bf16x2"]);
 const F16S: Class = ("type", &["f16", "f16x2"]);
 const BF16S: Class = ("type", &["bf16", "bf16x2"]);
@@ -33,9 +34,23 @@ pub(super) static FAMILY: Family = Family {
         row("fma.rnd{.ftz}.f32x2", "d, a, b, c", &[RNDS], |s| three(s, Style::fma)),
         row("mad.rnd{.ftz}{.sat}.f32", "d, a, b, c", &[RNDS], |s| three(s, Style::fma)),
         row("mad.rnd.f64", "d, a, b, c", &[RNDS], |s| three(s, Style::fma)),
+        row("add{.rnd}{.sat}.f32.atype", "d, a, c", &[RNDS, HALF_IN], |s| {
+            mixed(s, false, |t, a, _, c| t.add(a, c))
+        }),
+        row("sub{.rnd}{.sat}.f32.atype", "d, a, c", &[RNDS, HALF_IN], |s| {
+            mixed(s, false, |t, a, _, c| t.sub(a, c))
+        }),
+        row("fma.rnd{.sat}.f32.atype", "d, a, b, c", &[RNDS, HALF_IN], |s| mixed(s, true, Style::fma)),
         row("div.rnd{.ftz}.f32", "d, a, b", &[RNDS], |s| two(s, Style::div)),
         row("div.rnd.f64", "d, a, b", &[RNDS], |s| two(s, Style::div)),
-        row("div.quality{.ftz}.f32", "d, a, b", &[("quality", &["approx", "full"])], |s| two(s, Style::div)),
+        row("div.full{.ftz}.f32", "d, a, b", &[], |s| two(s, Style::div)),
+        row("div.approx{.ftz}.f32", "d, a, b", &[], |s| {
+            // The reciprocal of a divisor of 2^126 and more is taken for zero.
+            two(s, |t, a, b| match F32.decode(b) {
+                y if y.is_finite() && y.abs() > 2_f64.powi(126) => t.mul(a, b & F32.sign()),
+                _ => t.div(a, b),
+            })
+        }),
         row("rcp.rnd{.ftz}.f32", "d, a", &[RNDS], |s| one(s, |t, a| t.div(unity(t.format), a))),
         row("rcp.rnd.f64", "d, a", &[RNDS], |s| one(s, |t, a| t.div(unity(t.format), a))),
         row("rcp.approx{.ftz}.f32", "d, a", &[], |s| one(s, |t, a| t.div(unity(t.format), a))),
@@ -51,10 +66,10 @@ pub(super) static FAMILY: Family = Family {
         row("lg2.approx{.ftz}.f32", "d, a", &[], |s| approx(s, f64::log2)),
         row("ex2.approx{.ftz}.f32", "d, a", &[], |s| approx(s, f64::exp2)),
         row("tanh.approx.f32", "d, a", &[], |s| approx(s, f64::tanh)),
-        row("abs{.ftz}.f32", "d, a", &[], |s| one(s, |t, a| sign_free(t, a) & !t.format.sign())),
-        row("abs.f64", "d, a", &[], |s| one(s, |t, a| a & !t.format.sign())),
-        row("neg{.ftz}.f32", "d, a", &[], |s| one(s, |t, a| sign_free(t, a) ^ t.format.sign())),
-        row("neg.f64", "d, a", &[], |s| one(s, |t, a| a ^ t.format.sign())),
+        row("abs{.ftz}.f32", "d, a", &[], |s| one(s, |t, a| sign_op(t, a, |v, sign| v & !sign))),
+        row("abs.f64", "d, a", &[], |s| one(s, |t, a| sign_op(t, a, |v, sign| v & !sign))),
+        row("neg{.ftz}.f32", "d, a", &[], |s| one(s, |t, a| sign_op(t, a, |v, sign| v ^ sign))),
+        row("neg.f64", "d, a", &[], |s| one(s, |t, a| sign_op(t, a, |v, sign| v ^ sign))),
         row("min{.ftz}{.NaN}{.xorsign.abs}.f32", "d, a, b", &[], |s| extremum(s, false)),
         row("max{.ftz}{.NaN}{.xorsign.abs}.f32", "d, a, b", &[], |s| extremum(s, true)),
         row("min{.ftz}{.NaN}{.abs}.f32", "d, a, b, c", &[], |s| extremum3(s, false)),
@@ -86,8 +101,8 @@ pub(super) static HALF_FAMILY: Family = Family {
         row("fma.rn{.ftz}{.sat}.type", "d, a, b, c", &[F16S], |s| three(s, Style::fma)),
         row("fma.rn{.ftz}.relu.type", "d, a, b, c", &[F16S], |s| three(s, Style::fma)),
         row("fma.rn{.relu}.type", "d, a, b, c", &[BF16S], |s| three(s, Style::fma)),
-        row("neg{.ftz}.type", "d, a", &[HALF], |s| one(s, |t, a| sign_free(t, a) ^ t.format.sign())),
-        row("abs{.ftz}.type", "d, a", &[HALF], |s| one(s, |t, a| sign_free(t, a) & !t.format.sign())),
+        row("neg{.ftz}.type", "d, a", &[HALF], |s| one(s, |t, a| sign_op(t, a, |v, sign| v ^ sign))),
+        row("abs{.ftz}.type", "d, a", &[HALF], |s| one(s, |t, a| sign_op(t, a, |v, sign| v & !sign))),
         row("min{.ftz}{.NaN}{.xorsign.abs}.type", "d, a, b", &[HALF], |s| extremum(s, false)),
         row("max{.ftz}{.NaN}{.xorsign.abs}.type", "d, a, b", &[HALF], |s| extremum(s, true)),
         row("tanh.approx.type", "d, a", &[HALF], |s| approx(s, f64::tanh)),
@@ -159,18 +174,34 @@ fn three(
     }))
 }
 
+/// Half-precision operands of a single-precision operation: `a` and, in fma, `b`.
+fn mixed(s: &mut Site<'_, '_, '_>, fma: bool, f: fn(Style, u64, u64, u64) -> u64) -> Result<Op, Issue> {
+    let (t, half) = (s.ty("f32")?, s.ty("atype")?);
+    let Some(narrow) = half.format() else { return issue("P004", "a floating type is needed", "") };
+    let style = style(s, F32);
+    let (d, a) = (s.dst(0, t)?, s.src(1, half)?);
+    let (b, c) = if fma { (s.src(2, half)?, s.src(3, t)?) } else { (a, s.src(2, t)?) };
+    let widen = move |v: u64| F32.encode(narrow.decode(v), Rounding::Nearest, false);
+    Ok(map3(d, [a, b, c], move |a, b, c| f(style, widen(a), widen(b), c)))
+}
+
 fn approx(s: &mut Site<'_, '_, '_>, f: fn(f64) -> f64) -> Result<Op, Issue> {
     one(s, move |t, a| t.approx(a, f))
 }
 
 /// 1.0
 fn unity(f: Format) -> u64 {
-    f.from_int(false, 1, crate::num::Rounding::Nearest)
+    f.integer(false, 1, Rounding::Nearest)
 }
 
-/// The operand of a sign operation: flushed if the instruction says so.
-fn sign_free(t: Style, a: u64) -> u64 {
-    if t.ftz { t.format.flush(a) } else { a }
+/// `f` changes the sign. A NaN becomes the canonical one; in double precision it stays as it is.
+fn sign_op(t: Style, a: u64, f: fn(u64, u64) -> u64) -> u64 {
+    let a = if t.ftz { t.format.flush(a) } else { a };
+    match (t.format.is_nan(a), t.format == F64) {
+        (true, true) => t.format.carry_nan(t.format, a),
+        (true, false) => t.format.nan,
+        _ => f(a, t.format.sign()),
+    }
 }
 
 /// The double-precision `.approx.ftz` forms look only at the upper 32 bits of their operand ...
@@ -180,7 +211,7 @@ fn flushed(a: u64) -> f64 {
 
 /// ... and give only the upper 32 bits of the result.
 fn truncated(x: f64) -> u64 {
-    F64.flush(x.to_bits() & !mask(32))
+    if x.is_nan() { 0x7fff_ffff << 32 } else { F64.flush(x.to_bits() & !mask(32)) }
 }
 
 fn extremum(s: &mut Site<'_, '_, '_>, largest: bool) -> Result<Op, Issue> {

@@ -101,6 +101,9 @@ impl<F: Fn(u64, u64) -> Result<u64, &'static str> + Send + Sync> Operation for T
     }
 }
 
+/// `.BoolOp` of a comparison and its predicate operand.
+pub(crate) type Combination = (fn(u32, u32) -> u32, PredSrc);
+
 /// Comparison into one or two predicates: `p = op(t, c)`, `q = op(!t, c)`.
 struct Compare<F> {
     p: Pred,
@@ -108,7 +111,7 @@ struct Compare<F> {
     a: Src,
     b: Src,
     f: F,
-    combine: Option<(fn(u32, u32) -> u32, PredSrc)>,
+    combine: Option<Combination>,
 }
 
 impl<F: Fn(u64, u64) -> bool + Send + Sync> Operation for Compare<F> {
@@ -169,7 +172,7 @@ pub(crate) fn compare(
     (p, q): (Pred, Pred),
     a: Src,
     b: Src,
-    combine: Option<(fn(u32, u32) -> u32, PredSrc)>,
+    combine: Option<Combination>,
     f: impl Fn(u64, u64) -> bool + Send + Sync + 'static,
 ) -> Op {
     Box::new(Compare { p, q, a, b, f, combine })

@@ -121,7 +121,8 @@ static FORMS: LazyLock<FxHashMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
 fn slots(row: &'static Row) -> (&'static str, Vec<Slot>) {
     let mut parts = row.syntax.split('.');
     let opcode = parts.next().unwrap_or("").trim_end_matches('{');
-    let mut required = !row.syntax[opcode.len()..].starts_with('{');
+    // Inside braces: `{.a.b}` makes both optional; a row's builder checks that they come together.
+    let mut optional = row.syntax[opcode.len()..].starts_with('{');
     let mut out = Vec::new();
     for part in parts {
         let name = part.trim_end_matches(['{', '}']);
@@ -129,8 +130,8 @@ fn slots(row: &'static Row) -> (&'static str, Vec<Slot>) {
             Some((_, list)) => list.to_vec(),
             None => vec![name],
         };
-        out.push(Slot { name, options, required });
-        required = !part.ends_with('{');
+        out.push(Slot { name, options, required: !optional });
+        optional = part.ends_with('{') || optional && !part.contains('}');
     }
     (opcode, out)
 }

@@ -180,7 +180,7 @@ impl Place {
     fn locate(&self, cx: &Context<'_>, lane: usize, addr: u64) -> Result<(usize, usize), Fault> {
         let found =
             cx.memory.multicast(cx.at.pe, addr, self.bytes as u64).map_err(|e| access_fault(lane, e))?;
-        if addr % self.bytes as u64 != 0 {
+        if !addr.is_multiple_of(self.bytes as u64) {
             let place = cx.memory.describe(cx.at.pe, addr);
             let message = format!("multimem access of {} bytes at {place} is not aligned", self.bytes);
             return Err(fault("S004", lane, message, "it must be aligned to the size of the whole vector"));

@@ -184,7 +184,7 @@ fn redux(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let f = combine(s.text("op"), t, false)?;
     synced(m, move |cx| {
         let a = *cx.src(a);
-        let r = lanes(cx.active).map(|l| a[l]).reduce(|x, y| f(x, y)).unwrap_or(0);
+        let r = lanes(cx.active).map(|l| a[l]).reduce(&f).unwrap_or(0);
         cx.splat(d, r);
         Ok(Flow::Next)
     })

@@ -54,6 +54,10 @@ impl Style {
     /// Rounds and applies the result modifiers.
     #[inline]
     fn write(self, x: f64) -> u64 {
+        // Whether a result is subnormal is decided before it is rounded.
+        if self.ftz && x.abs() < self.format.least_normal() {
+            return if x.is_sign_negative() { self.format.sign() } else { 0 };
+        }
         self.finish(self.format.encode(x, self.rounding, false))
     }
 
@@ -83,33 +87,39 @@ impl Style {
     /// Nothing but nearest rounding in single precision: the host's own arithmetic serves.
     #[inline]
     fn plain_f32(self) -> bool {
-        self.format == F32 && self.rounding == Rounding::Nearest
+        self.format == F32 && self.rounding == Rounding::Nearest && !self.ftz
     }
 
     #[inline]
     fn f32_result(self, x: f32) -> u64 {
         let v = if x.is_nan() { F32.nan } else { u64::from(x.to_bits()) };
-        if self.ftz || self.sat { self.finish(v) } else { v }
+        if self.sat { self.finish(v) } else { v }
     }
 
+    /// A double-precision result. Where it is NaN: the last operand that is one, made quiet, or else the NaN
+    /// that the hardware makes of invalid operations.
     #[inline]
-    fn f32_operand(self, v: u64) -> f32 {
-        f32::from_bits(if self.ftz { F32.flush(v) } else { v } as u32)
-    }
-
-    #[inline]
-    fn f64_result(x: f64) -> u64 {
-        x.to_bits()
+    fn f64_result(x: f64, operands: [u64; 3]) -> u64 {
+        if !x.is_nan() {
+            return x.to_bits();
+        }
+        match operands.iter().rev().find(|v| F64.is_nan(**v)) {
+            Some(v) => F64.carry_nan(F64, *v),
+            None => 0xfff8_0000_0000_0000,
+        }
     }
 
     #[inline]
     pub(crate) fn add(self, a: u64, b: u64) -> u64 {
         if self.plain_f32() {
-            return self.f32_result(self.f32_operand(a) + self.f32_operand(b));
+            return self.f32_result(f32::from_bits(a as u32) + f32::from_bits(b as u32));
         }
         if self.format == F64 {
-            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
-            return Self::f64_result(if self.nearest() { a + b } else { wide::add(a, b, self.rounding) });
+            let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+            return Self::f64_result(
+                if self.nearest() { x + y } else { wide::add(x, y, self.rounding) },
+                [0, a, b],
+            );
         }
         let (a, b) = (self.read(a), self.read(b));
         self.write(self.exact_sum(a, b))
@@ -124,11 +134,14 @@ impl Style {
     #[inline]
     pub(crate) fn mul(self, a: u64, b: u64) -> u64 {
         if self.plain_f32() {
-            return self.f32_result(self.f32_operand(a) * self.f32_operand(b));
+            return self.f32_result(f32::from_bits(a as u32) * f32::from_bits(b as u32));
         }
         if self.format == F64 {
-            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
-            return Self::f64_result(if self.nearest() { a * b } else { wide::mul(a, b, self.rounding) });
+            let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+            return Self::f64_result(
+                if self.nearest() { x * y } else { wide::mul(x, y, self.rounding) },
+                [0, a, b],
+            );
         }
         self.write(self.read(a) * self.read(b))
     }
@@ -136,15 +149,14 @@ impl Style {
     #[inline]
     pub(crate) fn fma(self, a: u64, b: u64, c: u64) -> u64 {
         if self.plain_f32() {
-            return self.f32_result(self.f32_operand(a).mul_add(self.f32_operand(b), self.f32_operand(c)));
+            return self.f32_result(
+                f32::from_bits(a as u32).mul_add(f32::from_bits(b as u32), f32::from_bits(c as u32)),
+            );
         }
         if self.format == F64 {
-            let (a, b, c) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
-            return Self::f64_result(if self.nearest() {
-                a.mul_add(b, c)
-            } else {
-                wide::fma(a, b, c, self.rounding)
-            });
+            let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
+            let r = if self.nearest() { x.mul_add(y, z) } else { wide::fma(x, y, z, self.rounding) };
+            return Self::f64_result(r, [a, b, c]);
         }
         let (p, c) = (self.read(a) * self.read(b), self.read(c));
         self.write(self.exact_sum(p, c))
@@ -170,11 +182,15 @@ impl Style {
     #[inline]
     pub(crate) fn div(self, a: u64, b: u64) -> u64 {
         if self.plain_f32() {
-            return self.f32_result(self.f32_operand(a) / self.f32_operand(b));
+            return self.f32_result(f32::from_bits(a as u32) / f32::from_bits(b as u32));
         }
         if self.format == F64 {
-            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
-            return Self::f64_result(if self.nearest() { a / b } else { wide::div(a, b, self.rounding) });
+            let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+            // Division is a program of its own on the GPU, with the other preference among NaNs.
+            return Self::f64_result(
+                if self.nearest() { x / y } else { wide::div(x, y, self.rounding) },
+                [0, b, a],
+            );
         }
         let (a, b) = (self.read(a), self.read(b));
         let q = a / b;
@@ -186,11 +202,14 @@ impl Style {
     #[inline]
     pub(crate) fn sqrt(self, a: u64) -> u64 {
         if self.plain_f32() {
-            return self.f32_result(self.f32_operand(a).sqrt());
+            return self.f32_result(f32::from_bits(a as u32).sqrt());
         }
         if self.format == F64 {
-            let a = f64::from_bits(a);
-            return Self::f64_result(if self.nearest() { a.sqrt() } else { wide::sqrt(a, self.rounding) });
+            let x = f64::from_bits(a);
+            return Self::f64_result(
+                if self.nearest() { x.sqrt() } else { wide::sqrt(x, self.rounding) },
+                [0, 0, a],
+            );
         }
         let a = self.read(a);
         let s = a.sqrt();
@@ -210,6 +229,7 @@ impl Style {
         let f = self.format;
         let (a, b) = if self.ftz { (f.flush(a), f.flush(b)) } else { (a, b) };
         let picked = match (f.is_nan(a), f.is_nan(b)) {
+            (true, true) if f == F64 => F64.carry_nan(F64, b),
             (true, true) => f.nan,
             (true, false) => {
                 if nan {

@@ -49,6 +49,12 @@ impl Format {
         (1 << (self.exp - 1)) - 1
     }
 
+    /// The smallest normal value (of the formats that `decode` computes with).
+    #[inline]
+    pub(crate) fn least_normal(self) -> f64 {
+        f64::from_bits(((1 - self.bias() + 1023) as u64) << 52)
+    }
+
     #[inline]
     pub(crate) const fn sign(self) -> u64 {
         1 << (self.bits() - 1)
@@ -80,6 +86,19 @@ impl Format {
     #[inline]
     const fn is_subnormal(self, v: u64) -> bool {
         self.magnitude(v) >> self.man == 0
+    }
+
+    /// A NaN of another format as one of this: sign and leading payload bits kept, made quiet. Conversions from
+    /// and to double precision, and from bf16 to single, do so; all others give the canonical NaN.
+    pub(crate) const fn carry_nan(self, from: Format, v: u64) -> u64 {
+        let payload = v & ((1 << from.man) - 1);
+        let payload = if self.man > from.man {
+            payload << (self.man - from.man)
+        } else {
+            payload >> (from.man - self.man)
+        };
+        let sign = if v & from.sign() != 0 { self.sign() } else { 0 };
+        sign | self.overflow() | 1 << (self.man - 1) | payload
     }
 
     /// Subnormal values become zero of the same sign (`.ftz`).
@@ -180,7 +199,7 @@ impl Format {
 
     /// Rounds an integer of the given sign and magnitude.
     #[inline]
-    pub(crate) fn from_int(self, negative: bool, magnitude: u64, mode: Rounding) -> u64 {
+    pub(crate) fn integer(self, negative: bool, magnitude: u64, mode: Rounding) -> u64 {
         if magnitude == 0 {
             return 0;
         }

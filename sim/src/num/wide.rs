@@ -52,7 +52,7 @@ pub(crate) fn fma(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
     let (a, b) = (parts(a), parts(b));
     let sign = a.sign != b.sign;
     // The product has 105 or 106 bits; 20 more leave room for guard bits and a carry.
-    let (product, e) = (u128::from(a.m) * u128::from(b.m) << 20, a.e + b.e - 20);
+    let (product, e) = ((u128::from(a.m) * u128::from(b.m)) << 20, a.e + b.e - 20);
     if c == 0.0 {
         return round(sign, e, product, false, mode);
     }

@@ -77,7 +77,7 @@ pub(super) fn sign<'a>(token: &'static str) -> impl FnMut(&'a str) -> Res<'a, &'
 }
 
 /// Whether the next token is `token`; consumes it if so.
-pub(super) fn eat<'a>(i: &mut &'a str, token: &str) -> bool {
+pub(super) fn eat(i: &mut &str, token: &str) -> bool {
     let rest = blank(i).strip_prefix(token);
     if let Some(rest) = rest {
         *i = rest;

@@ -157,13 +157,17 @@ fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value>
             b.combine(op, sum, other)
         });
     }
-    // Lane 0 gets all: where the lane that is asked does not exist, there is nothing to add.
+    // Lane 0 gets all. A lane that would ask one that does not exist (or, past the warp's end, a wrong one) asks
+    // itself: reading a lane that takes no part gives nothing that can be relied on.
     let count = b.i32(threads.into())?;
     (0..5).try_fold(value, |sum, step| {
         let distance = b.i32(1 << step)?;
         let asked = b.binary(weft_ir::BinOp::Add, thread, distance)?;
         let exists = b.compare(CmpOp::Lt, asked, count)?;
-        let other = shuffle(b, sum, ShuffleMode::Down, 1 << step)?;
+        let asked = b.select(exists, asked, thread)?;
+        let last = b.i32(i64::from(WARP) - 1)?;
+        let lane = b.binary(weft_ir::BinOp::And, asked, last)?;
+        let other = b.emit(Op::Shuffle { value: sum, mode: ShuffleMode::Idx, lane })?;
         let both = b.combine(op, sum, other)?;
         b.select(exists, both, sum)
     })

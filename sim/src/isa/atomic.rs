@@ -1,13 +1,13 @@
 //! Atomic operations and reductions on one PE's memory.
 
 use super::classes::SCOPE;
-use super::reduce::{Combine, combine};
+use super::reduce::{Combine, combine_global, combine_shared};
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::exec::access::{Space, from_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
 use crate::memory::Window;
-use crate::num::{F32, mask};
+use crate::num::mask;
 
 const SPACE: Class = ("ss", &["global", "shared", "shared::cta", "shared::cluster"]);
 const GLOBAL: Class = ("ss", &["global"]);
@@ -144,14 +144,8 @@ pub(super) static FAMILY: Family = Family {
 
 /// What to do with the old value and the operands.
 enum Update {
-    Combine {
-        shared: Combine,
-        /// Single-precision sums in global memory flush subnormals, those in shared memory do not.
-        global: Combine,
-    },
-    CompareAndSwap {
-        new: Src,
-    },
+    Combine { shared: Combine, global: Combine },
+    CompareAndSwap { new: Src },
 }
 
 struct Atomic {
@@ -195,10 +189,7 @@ fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
     } else {
         s.cache_hint(first + 2)?;
         let op = ["op", "add", "exch"].into_iter().find_map(|n| s.get(n)).unwrap_or("");
-        Update::Combine {
-            shared: combine(op, ty, false)?,
-            global: combine(op, ty, ty.format() == Some(F32))?,
-        }
+        Update::Combine { shared: combine_shared(op, ty)?, global: combine_global(op, ty)? }
     };
     Ok(Box::new(Atomic { space, address, element: ty.bits, register: ty.bytes(), bytes, dst, src, update }))
 }

@@ -206,7 +206,7 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
                 if carries && !sat && x.is_nan() {
                     // `.ftz` goes through a single-precision operation, which makes the NaN canonical.
                     let v = if ftz && f == F32 { F32.nan } else { v & from };
-                    return to.carry_nan(f, v);
+                    return to.carry_nan(f, v, to == F64 || f == F64);
                 }
                 let x = if integer_rounding { integral(x, mode) } else { x };
                 let r = to.encode(x, mode, false);
@@ -246,7 +246,7 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         // This form drops the NaN's low bits, where all others make it canonical.
         return Ok(map1(d, a, move |v| {
             let r = if F32.is_nan(v) {
-                TF32.carry_nan(F32, v)
+                TF32.carry_nan(F32, v, false)
             } else {
                 to_narrow(f, F32.decode(v), mode, relu, finite)
             };

@@ -198,7 +198,7 @@ fn unity(f: Format) -> u64 {
 fn sign_op(t: Style, a: u64, f: fn(u64, u64) -> u64) -> u64 {
     let a = if t.ftz { t.format.flush(a) } else { a };
     match (t.format.is_nan(a), t.format == F64) {
-        (true, true) => t.format.carry_nan(t.format, a),
+        (true, true) => t.format.carry_nan(t.format, a, true),
         (true, false) => t.format.nan,
         _ => f(a, t.format.sign()),
     }

@@ -244,7 +244,7 @@ fn ld_reduce(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         (Some(a), Some(element)) => Some(Wide { element, accumulator: Style::new(a) }),
         _ => None,
     };
-    let combine = combine(op, place.ty, false)?;
+    let combine = combine(op, place.ty)?;
     Ok(Box::new(LdReduce { place, dst, combine, wide }))
 }
 
@@ -296,7 +296,7 @@ struct Update {
 fn update(s: &mut Site<'_, '_, '_>, reduces: bool) -> Result<Op, Issue> {
     let (place, count) = place(s, 0)?;
     let src = s.vector_src(1, count, place.ty, false)?;
-    let combine = if reduces { Some(combine(s.get("op").unwrap_or("add"), place.ty, false)?) } else { None };
+    let combine = if reduces { Some(combine(s.get("op").unwrap_or("add"), place.ty)?) } else { None };
     Ok(Box::new(Update { place, src, combine }))
 }
 

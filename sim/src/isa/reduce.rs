@@ -2,18 +2,36 @@
 
 use super::site::{Issue, issue};
 use super::types::{Kind, Ty};
-use crate::num::{float::Style, mask};
+use crate::num::{F32, F64, float::Style, mask};
 
 pub(crate) type Combine = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
 
-/// `op` on elements of `ty` (packed types element by element are the caller's business). `ftz` for
-/// single-precision sums flushes subnormals.
-pub(crate) fn combine(op: &str, ty: Ty, ftz: bool) -> Result<Combine, Issue> {
+/// `op` as the units at global memory compute it: single-precision sums flush subnormals, double-precision sums
+/// pass NaNs on as they are.
+pub(crate) fn combine_global(op: &str, ty: Ty) -> Result<Combine, Issue> {
+    let Some(format) = ty.format().filter(|_| op == "add") else { return combine(op, ty) };
+    let style = Style { ftz: format == F32, ..Style::new(format) };
+    Ok(Box::new(move |a, b| match format {
+        F64 if F64.is_nan(b) => b,
+        F64 if F64.is_nan(a) => a,
+        _ => style.add(a, b),
+    }))
+}
+
+/// `op` in shared memory, where double-precision sums are a loop of compare-and-swap that adds the memory's value
+/// to the operand.
+pub(crate) fn combine_shared(op: &str, ty: Ty) -> Result<Combine, Issue> {
+    let f = combine(op, ty)?;
+    Ok(if ty.format() == Some(F64) { Box::new(move |a, b| f(b, a)) } else { f })
+}
+
+/// `op` on elements of `ty` (packed types element by element are the caller's business).
+pub(crate) fn combine(op: &str, ty: Ty) -> Result<Combine, Issue> {
     let m = mask(ty.bits);
     let signed = ty.signed();
     Ok(match (op, ty.kind) {
         ("add", Kind::Float(f)) => {
-            let style = Style { ftz, ..Style::new(f) };
+            let style = Style::new(f);
             Box::new(move |a, b| style.add(a, b))
         }
         ("min" | "max", Kind::Float(f)) => {

@@ -181,7 +181,7 @@ fn shfl(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 fn redux(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = if s.has("type") { s.ty("type")? } else { Ty::B32 };
     let (d, a, m) = (s.dst(0, Ty::B32)?, s.src(1, Ty::B32)?, s.src(2, Ty::B32)?);
-    let f = combine(s.text("op"), t, false)?;
+    let f = combine(s.text("op"), t)?;
     synced(m, move |cx| {
         let a = *cx.src(a);
         let r = lanes(cx.active).map(|l| a[l]).reduce(&f).unwrap_or(0);

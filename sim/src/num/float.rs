@@ -56,7 +56,7 @@ impl Style {
     fn write(self, x: f64) -> u64 {
         // Whether a result is subnormal is decided before it is rounded.
         if self.ftz && x.abs() < self.format.least_normal() {
-            return if x.is_sign_negative() { self.format.sign() } else { 0 };
+            return self.finish(if x.is_sign_negative() { self.format.sign() } else { 0 });
         }
         self.finish(self.format.encode(x, self.rounding, false))
     }
@@ -96,7 +96,7 @@ impl Style {
         if self.sat { self.finish(v) } else { v }
     }
 
-    /// A double-precision result. Where it is NaN: the last operand that is one, made quiet, or else the NaN
+    /// A double-precision result. Where it is NaN: the last of these operands that is one, made quiet, or else the NaN
     /// that the hardware makes of invalid operations.
     #[inline]
     fn f64_result(x: f64, operands: [u64; 3]) -> u64 {
@@ -104,7 +104,7 @@ impl Style {
             return x.to_bits();
         }
         match operands.iter().rev().find(|v| F64.is_nan(**v)) {
-            Some(v) => F64.carry_nan(F64, *v),
+            Some(v) => F64.carry_nan(F64, *v, true),
             None => 0xfff8_0000_0000_0000,
         }
     }
@@ -156,7 +156,7 @@ impl Style {
         if self.format == F64 {
             let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
             let r = if self.nearest() { x.mul_add(y, z) } else { wide::fma(x, y, z, self.rounding) };
-            return Self::f64_result(r, [a, b, c]);
+            return Self::f64_result(r, [a, c, b]);
         }
         let (p, c) = (self.read(a) * self.read(b), self.read(c));
         self.write(self.exact_sum(p, c))
@@ -167,6 +167,7 @@ impl Style {
     fn exact_sum(self, a: f64, b: f64) -> f64 {
         if self.rounding == Rounding::Down
             && a == -b
+            && a.is_finite()
             && (a != 0.0 || a.is_sign_negative() != b.is_sign_negative())
         {
             return -0.0;
@@ -229,7 +230,7 @@ impl Style {
         let f = self.format;
         let (a, b) = if self.ftz { (f.flush(a), f.flush(b)) } else { (a, b) };
         let picked = match (f.is_nan(a), f.is_nan(b)) {
-            (true, true) if f == F64 => F64.carry_nan(F64, b),
+            (true, true) if f == F64 => F64.carry_nan(F64, b, true),
             (true, true) => f.nan,
             (true, false) => {
                 if nan {

@@ -88,9 +88,9 @@ impl Format {
         self.magnitude(v) >> self.man == 0
     }
 
-    /// A NaN of another format as one of this: sign and leading payload bits kept, made quiet. Conversions from
-    /// and to double precision, and from bf16 to single, do so; all others give the canonical NaN.
-    pub(crate) const fn carry_nan(self, from: Format, v: u64) -> u64 {
+    /// A NaN of another format as one of this: sign and leading payload bits kept, made quiet if `quiet`.
+    /// Conversions from and to double precision, and from bf16 to single, do so; all others give the canonical NaN.
+    pub(crate) const fn carry_nan(self, from: Format, v: u64, quiet: bool) -> u64 {
         let payload = v & ((1 << from.man) - 1);
         let payload = if self.man > from.man {
             payload << (self.man - from.man)
@@ -98,7 +98,7 @@ impl Format {
             payload >> (from.man - self.man)
         };
         let sign = if v & from.sign() != 0 { self.sign() } else { 0 };
-        sign | self.overflow() | 1 << (self.man - 1) | payload
+        sign | self.overflow() | (quiet as u64) << (self.man - 1) | payload
     }
 
     /// Subnormal values become zero of the same sign (`.ftz`).

@@ -10,6 +10,11 @@ pub const LIBRARY: &[(&str, &str)] = &[("collectives", include_str!("library/col
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Files;
 
+/// The text of a part of the built-in library.
+pub fn part(name: &str) -> Option<&'static str> {
+    LIBRARY.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}
+
 impl Loader for Files {
     fn file(&self, from: &str, path: &str) -> Result<(String, String), String> {
         let at = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
@@ -18,7 +23,7 @@ impl Loader for Files {
     }
 
     fn builtin(&self, path: &str) -> Option<&str> {
-        LIBRARY.iter().find(|(name, _)| *name == path).map(|(_, text)| *text)
+        part(path)
     }
 }
 

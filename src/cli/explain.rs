@@ -4,8 +4,8 @@ use super::CompileArgs;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::process::ExitCode;
+use weft::codes;
 use weft::ir::diag::Code;
-use weft::lang::codes;
 
 /// For a kernel file: every access with its instructions and widths, and why they are not wider.
 /// For an error code (E0212): what it means, with an example.

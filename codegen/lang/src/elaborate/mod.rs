@@ -10,7 +10,7 @@ mod stmt;
 mod tensor;
 mod value;
 
-pub use builtin::{Builtin, all as builtins};
+pub use builtin::{Builtin, all as builtins, markdown};
 pub use files::{Loader, NoFiles, Program};
 pub use head::{Compiled, Define, Defines, Head, HeadParam, Reference};
 

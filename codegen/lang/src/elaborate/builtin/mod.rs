@@ -57,6 +57,23 @@ pub fn families() -> impl Iterator<Item = (&'static str, &'static [Builtin])> {
     FAMILIES.into_iter()
 }
 
+/// The functions as tables for docs/language.md.
+pub fn markdown() -> String {
+    let mut out = String::new();
+    for (family, table) in families() {
+        out.push_str(&format!("#### {family}\n\n| | |\n|---|---|\n"));
+        for b in table {
+            out.push_str(&format!(
+                "| `{}` | {} |\n",
+                b.signature.replace('|', "\\|"),
+                b.doc.replace('<', "\\<")
+            ));
+        }
+        out.push('\n');
+    }
+    out
+}
+
 pub(super) fn find(name: &str) -> Option<&'static Builtin> {
     all().find(|b| b.name == name)
 }

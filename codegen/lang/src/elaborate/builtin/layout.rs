@@ -253,6 +253,9 @@ fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (tile, tile_at) = call.val(1);
     let tile = tiler(e, tile, tile_at)?;
     let divided = e.relayout(t, at, |l| l.zipped_divide(&tile))?;
+    // The tile keeps its modes: `(_, _)`, where `_` would keep it as one nested mode.
+    let inner = e.tensor_type_of(divided).layout.mode(0).map_or(1, |tile| tile.rank());
+    let whole = if inner == 1 { Val::Whole } else { Val::Tuple(vec![Val::Whole; inner]) };
     let (coord, coord_at) = call.val(2);
-    e.slice(divided, &[(Val::Whole, at), (coord, coord_at)], call.span).map(Val::Tensor)
+    e.slice(divided, &[(whole, at), (coord, coord_at)], call.span).map(Val::Tensor)
 }

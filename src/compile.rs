@@ -4,8 +4,9 @@ use crate::library::Files;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weft_ir::Module;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::verify::Verified;
+use weft_ir::verify::{Verified, verify};
 use weft_isa::{PtxVersion, Target};
 use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
 use weft_lang::render::{Color, render};
@@ -162,76 +163,89 @@ impl KernelFile {
         self.program.heads()
     }
 
-    fn error(&self, diagnostics: Vec<Diagnostic>) -> CompileError {
-        CompileError { diagnostics, sources: self.sources.clone() }
-    }
-
     /// Compiles its kernels.
+    ///
+    /// # Errors
+    /// What is wrong with the text, all findings at once.
     pub fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
-        let mut timings = vec![("parse".to_owned(), self.parse_time)];
-        let mut start = Instant::now();
-        let mut lap = |name: &str, timings: &mut Vec<(String, Duration)>| {
-            timings.push((name.to_owned(), start.elapsed()));
-            start = Instant::now();
-        };
-        let made =
-            self.program.compile(options.kernel.as_deref(), &options.defines).map_err(|e| self.error(e))?;
-        lap("elaborate", &mut timings);
-        let high = made.module;
-        let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
-        let warnings = high.warnings.clone();
-
-        let lowering = match options.lowering {
-            Lowering::Unicast => weft_passes::Lowering::Unicast,
-            Lowering::Auto | Lowering::Multimem => weft_passes::Lowering::Multimem,
-        };
-        let mut passes = weft_passes::Options::new(lowering, options.target);
-        passes.debug_waits = options.debug_waits;
-        passes.dump_after.clone_from(&options.keep_after);
-        let sources = self.sources.clone();
-        passes.locate = Some(Arc::new(move |span| place(&sources, span)));
-        let lowered = weft_passes::run(high.clone(), &passes).map_err(|e| self.error(e))?;
-        timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
-        lap("passes", &mut Vec::new());
-
-        let locate = |span: Span| {
-            let at = self.sources.line_column(span)?;
-            Some(weft_llvm::Location { file: span.file, line: at.line, column: at.column })
-        };
-        let out = weft_llvm::emit(
-            &lowered.module,
-            &weft_llvm::Options {
-                target: options.target,
-                ptx_version: options.ptx_version,
-                opt: options.opt,
-                locate: options.lines.then_some(&locate),
-                keep_llvm: options.keep_llvm,
-            },
-        )
-        .map_err(|e| self.error(vec![e]))?;
-        timings.extend(out.timings.iter().map(|(name, t)| (format!("llvm {name}"), *t)));
-        Ok(Compiled {
-            ptx: out.ptx,
-            ptx_version: out.version,
-            target: options.target,
-            lowering: if lowering == weft_passes::Lowering::Unicast {
-                Lowering::Unicast
-            } else {
-                Lowering::Multimem
-            },
-            high,
-            low: lowered.module,
-            references: made.references,
-            defines: made.defines,
-            report: lowered.report,
-            warnings,
-            timings,
-            ir,
-            after: lowered.dump,
-            llvm: out.llvm,
-            sources: self.sources.clone(),
-        })
+        let start = Instant::now();
+        let made = self.program.compile(options.kernel.as_deref(), &options.defines);
+        let made = made.map_err(|diagnostics| CompileError { diagnostics, sources: self.sources.clone() })?;
+        let timings = vec![("parse".to_owned(), self.parse_time), ("elaborate".to_owned(), start.elapsed())];
+        let mut compiled = lower(made.module, options, self.sources.clone(), timings)?;
+        compiled.references = made.references;
+        compiled.defines = made.defines;
+        Ok(compiled)
     }
+}
+
+/// Compiles IR, made with [`Builder`](weft_ir::Builder) or read from its text form.
+///
+/// # Errors
+/// What the verifier, the passes or the tables of the ISA find wrong.
+pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, CompileError> {
+    let mut sources = SourceMap::new();
+    for name in &module.files {
+        sources.add(&**name, "");
+    }
+    let sources = Arc::new(sources);
+    let verified =
+        verify(module).map_err(|diagnostics| CompileError { diagnostics, sources: sources.clone() })?;
+    lower(verified, options, sources, Vec::new())
+}
+
+/// From verified IR to PTX.
+fn lower(
+    high: Verified,
+    options: &Options,
+    sources: Arc<SourceMap>,
+    mut timings: Vec<(String, Duration)>,
+) -> Result<Compiled, CompileError> {
+    let error = |diagnostics| CompileError { diagnostics, sources: sources.clone() };
+    let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
+    let warnings = high.warnings.clone();
+    let lowering = match options.lowering {
+        Lowering::Unicast => weft_passes::Lowering::Unicast,
+        Lowering::Auto | Lowering::Multimem => weft_passes::Lowering::Multimem,
+    };
+    let mut passes = weft_passes::Options::new(lowering, options.target);
+    passes.debug_waits = options.debug_waits;
+    passes.dump_after.clone_from(&options.keep_after);
+    let names = sources.clone();
+    passes.locate = Some(Arc::new(move |span| place(&names, span)));
+    let lowered = weft_passes::run(high.clone(), &passes).map_err(error)?;
+    timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
+
+    let locate = |span: Span| {
+        let at = sources.line_column(span)?;
+        Some(weft_llvm::Location { file: span.file, line: at.line, column: at.column })
+    };
+    let llvm = weft_llvm::Options {
+        target: options.target,
+        ptx_version: options.ptx_version,
+        opt: options.opt,
+        locate: options.lines.then_some(&locate),
+        keep_llvm: options.keep_llvm,
+    };
+    let out = weft_llvm::emit(&lowered.module, &llvm).map_err(|e| error(vec![e]))?;
+    timings.extend(out.timings.iter().map(|(name, t)| (format!("llvm {name}"), *t)));
+    Ok(Compiled {
+        ptx: out.ptx,
+        ptx_version: out.version,
+        target: options.target,
+        lowering: if options.lowering == Lowering::Unicast { Lowering::Unicast } else { Lowering::Multimem },
+        references: vec![None; high.kernels.len()],
+        defines: vec![Defines::new(); high.kernels.len()],
+        high,
+        low: lowered.module,
+        report: lowered.report,
+        warnings,
+        timings,
+        ir,
+        after: lowered.dump,
+        llvm: out.llvm,
+        sources,
+    })
 }
 
 impl Compiled {

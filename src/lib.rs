@@ -10,7 +10,7 @@ pub mod meta;
 pub mod run;
 pub mod tools;
 
-pub use compile::{CompileError, Compiled, KernelFile, Lowering, OptLevel, Options, compile};
+pub use compile::{CompileError, Compiled, KernelFile, Lowering, OptLevel, Options, compile, compile_module};
 pub use weft_ir as ir;
 pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;

@@ -51,7 +51,7 @@ impl Compile {
         options.keep_ir = self.emit == "ir";
         options.keep_llvm = self.emit == "llvm";
         options.keep_after = after.map(str::to_owned);
-        let compiled = self.compile.parse()?.compile(&options)?;
+        let compiled = self.compile.compile(&options)?;
         if !compiled.warnings.is_empty() {
             let shown = weft::lang::render::render(
                 &compiled.warnings,

@@ -21,7 +21,7 @@ impl Explain {
         if let Some(number) = name.strip_prefix('E').and_then(|n| n.parse().ok()) {
             return explain_code(Code(number));
         }
-        let compiled = self.compile.parse()?.compile(&self.compile.options()?)?;
+        let compiled = self.compile.compile(&self.compile.options()?)?;
         for a in &compiled.report.accesses {
             println!("{}: {a}", compiled.place(a.span));
         }

@@ -42,14 +42,11 @@ impl LayoutCommand {
         let value = expr::eval(text)
             .map_err(|e| anyhow::anyhow!("{e}\n  {text}\n  {}^", " ".repeat(column(text, e.position))))?;
         if let Some(path) = &self.svg {
-            let svg = {
-                let _ = &value;
-                String::new()
-            };
+            let svg = value.svg()?;
             std::fs::write(path, svg).map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))?;
         }
         if self.table {
-            println!("{value}");
+            print!("{}", value.table()?);
         } else {
             println!("{value}");
         }

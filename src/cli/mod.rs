@@ -113,6 +113,17 @@ enum LoweringArg {
 }
 
 impl CompileArgs {
+    /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
+    fn compile(&self, options: &Options) -> Result<weft::Compiled> {
+        if self.file.extension().is_some_and(|e| e == "ir") {
+            let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;
+            let module =
+                weft::ir::text::parse_module(&text).with_context(|| self.file.display().to_string())?;
+            return Ok(weft::compile_module(module, options)?);
+        }
+        Ok(self.parse()?.compile(options)?)
+    }
+
     /// The parsed file.
     fn parse(&self) -> Result<KernelFile> {
         let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;

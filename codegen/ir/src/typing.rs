@@ -376,7 +376,7 @@ impl Typing<'_> {
         }
         match ty {
             Type::Tensor(t) => match t.layout.size().as_const().and_then(|n| u32::try_from(n).ok()) {
-                Some(n) if n >= 1 && n <= MAX_LANES => Ok(Type::lanes_of(t.elem, n)),
+                Some(n) if (1..=MAX_LANES).contains(&n) => Ok(Type::lanes_of(t.elem, n)),
                 Some(n) => fail_help(
                     NOT_STATIC,
                     format!("a thread moves 1 to {MAX_LANES} elements at once, not {n}"),

@@ -58,6 +58,8 @@ pub enum Cover {
 /// Why an access is narrower than 16 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Narrow {
+    /// The thread has no more elements.
+    Few,
     /// The thread has no more elements side by side.
     Layout {
         /// Elements side by side.
@@ -110,6 +112,7 @@ impl Report {
 impl fmt::Display for Narrow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Narrow::Few => f.write_str("a thread moves no more at once"),
             Narrow::Layout { run: 1, layout } => {
                 write!(f, "the elements of a thread, {layout}, are not side by side")
             }

@@ -186,6 +186,7 @@ fn kernel(
     Ok((b.finish(), vec![(from.memory, align(x), from.limits), (to.memory, align(y), to.limits)]))
 }
 
+/// Compares the memory of all PEs; the instructions used.
 fn check(elem: Scalar, how: How, lowering: Lowering, pes: usize, extents: &[i64], x: &Side, y: &Side) {
     let (kernel, tensors) = kernel(elem, how, extents, x, y).unwrap();
     let mut args = vec![Arg::Team];

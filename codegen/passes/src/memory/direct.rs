@@ -2,14 +2,16 @@
 
 use super::moves::{Read, Write};
 use super::place::{Place, Route, elements_on};
+use super::switch::{illegal, isa_form};
 use super::{Memory, plain_name};
 use crate::codes::NO_REDUCTION;
 use crate::edit::{Action, Editor};
 use crate::memory::fragment::Fragment;
-use crate::report::Instr;
+use crate::report::{Cover, Instr};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Int, Op, RedOp, Scalar, Sem, Space, Type, Value};
+use weft_isa::{Form, Instr as Instruction, Target, Width};
 
 /// An address that elements are counted from, and what is done there.
 pub(super) struct At<'a> {
@@ -86,23 +88,28 @@ impl Memory<'_> {
             Route::Peer(pointer) => pointer,
             _ => at.root,
         };
+        reject_product(op, span)?;
         let pointer = at.pointer(&mut e.b, base)?;
         let by = At { pointer, op, elem: at.ty.elem };
-        let space = at.ty.space;
+        let (elem, space) = (at.ty.elem, at.ty.space);
         let (legal, name): (Vec<u32>, &dyn Fn(u32) -> String) = match op {
             Op::Load { sem, scope, .. } => {
-                (plain_widths(at.ty.elem), &|bytes| plain_name("ld", *sem, *scope, space, bytes))
+                (plain_widths(elem), &|lanes| plain_name("ld", *sem, *scope, space, lanes * elem.bytes()))
             }
             Op::Store { sem, scope, .. } => {
-                (plain_widths(at.ty.elem), &|bytes| plain_name("st", *sem, *scope, space, bytes))
+                (plain_widths(elem), &|lanes| plain_name("st", *sem, *scope, space, lanes * elem.bytes()))
             }
-            _ => (vec![1], &|_| atomic_name(op, at.ty.elem, space)),
+            Op::Red { value, .. } if space != Space::Shared => {
+                let red = Reductions::new(self.options.target, op, elem, span)?;
+                let f = red.fragment(at, span)?;
+                self.note(e, v, &f, red.instrs(&f));
+                return self.finish_write(e, &f, *value, &by, None, red.narrowest());
+            }
+            _ => (vec![1], &|_| atomic_name(op, elem, space)),
         };
-        reject_product(op, span)?;
         let f = Fragment::new(at, &legal, span)?;
-        let bytes = f.width * f.elem.bytes();
-        let count = f.starts.len() as u32;
-        self.note(e, v, &f, vec![Instr { name: name(bytes), bytes, count }]);
+        let (bytes, count) = (f.width * elem.bytes(), f.starts.len() as u32);
+        self.note(e, v, &f, vec![Instr { name: name(f.width), bytes, count }]);
         match op {
             Op::Load { .. } | Op::Atomic { .. } | Op::AtomicCas { .. } => {
                 self.finish_read(e, &f, &by, None, 1)
@@ -110,6 +117,60 @@ impl Memory<'_> {
             Op::Store { value, .. } | Op::Red { value, .. } => self.finish_write(e, &f, *value, &by, None, 1),
             _ => Err(super::place::no_address(span, e.b.ty(v))),
         }
+    }
+}
+
+/// The reductions that memory has for an element type: vectors for some, single elements for most.
+pub(super) struct Reductions {
+    form: Form,
+    target: Target,
+    widths: Vec<Width>,
+}
+
+impl Reductions {
+    /// Those of an op, or the table's reason why there is none.
+    pub fn new(target: Target, op: &Op, elem: Scalar, span: Span) -> Built<Reductions> {
+        let (Op::Red { op, sem, scope, .. } | Op::McRed { op, sem, scope, .. }) = op else {
+            return Err(super::place::no_address(span, &Type::Unit));
+        };
+        let form = isa_form(Instruction::GlobalRed, Some(*op), elem, *sem, *scope);
+        let widths = weft_isa::widths(&form, target);
+        if widths.is_empty() {
+            Err(illegal(&form, target, span))
+        } else {
+            Ok(Reductions { form, target, widths })
+        }
+    }
+
+    /// Fewest elements that one reduces.
+    pub fn narrowest(&self) -> u32 {
+        self.widths.last().map_or(1, |w| w.elements)
+    }
+
+    /// The fragment; an error if it needs single elements, and there are none.
+    pub fn fragment(&self, at: &Place, span: Span) -> Built<Fragment> {
+        let legal: Vec<u32> = self.widths.iter().map(|w| w.elements).collect();
+        let f = Fragment::new(at, &legal, span)?;
+        if f.width < self.narrowest() || f.cover == Cover::Cut {
+            self.single(span)?;
+        }
+        Ok(f)
+    }
+
+    /// An error unless there is one for single elements.
+    pub fn single(&self, span: Span) -> Built<()> {
+        if self.narrowest() == 1 { Ok(()) } else { Err(illegal(&self.form, self.target, span)) }
+    }
+
+    /// What a fragment is reduced by.
+    pub fn instrs(&self, f: &Fragment) -> Vec<Instr> {
+        let instr = |lanes: u32, count: usize| {
+            let width = self.widths.iter().find(|w| w.elements == lanes)?;
+            let name = width.legal.form().to_string();
+            Some(Instr { name, bytes: width.bytes, count: count as u32 })
+        };
+        let tail = (f.cover == Cover::Cut && f.width > 1).then(|| instr(1, 0)).flatten();
+        instr(f.width, f.starts.len()).into_iter().chain(tail).collect()
     }
 }
 

@@ -4,20 +4,17 @@
 //! accumulator's type, reduces there (fp8, which has no arithmetic, in f16), and rounds to the element's type once.
 //! Ordered accesses are relaxed ones and a fence.
 
-use super::direct::plain_widths;
+use super::direct::{Reductions, plain_widths, reject_product};
 use super::fragment::Fragment;
 use super::moves::{Read, Write, nested};
 use super::place::{Place, elements_on};
 use super::{Memory, peer_address, plain_name};
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
-use crate::memory::direct::reject_product;
-use crate::memory::switch::{illegal, isa_form};
 use crate::report::Instr;
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
-use weft_ir::{CmpOp, Int, Op, ParamKind, RedOp, Scalar, Scope, Sem, TeamRef, Type, Value};
-use weft_isa::Instr as Instruction;
+use weft_ir::{CmpOp, Int, Op, ParamKind, Scalar, Scope, Sem, TeamRef, Type, Value};
 
 /// Vector registers of loads that may be on their way at once.
 const IN_FLIGHT: usize = 16;
@@ -148,19 +145,10 @@ impl Write for Every<'_> {
             for (at, value) in pieces {
                 let place = elements_on(&mut e.b, pointer, at, elem)?;
                 let (value, sem) = (*value, relaxed);
-                match self.op {
-                    // A group of elements, where the switch would have reduced them together.
-                    Op::McRed { op, .. } => {
-                        for lane in 0..e.b.ty(value).lanes().unwrap_or(1) {
-                            let place = elements_on(&mut e.b, place, &Int::from(lane), elem)?;
-                            let value = e.b.slice(value, lane, 1)?;
-                            e.b.emit(Op::Red { place, value, op: *op, sem, scope })?;
-                        }
-                    }
-                    _ => {
-                        e.b.emit(Op::Store { place, value, sem, scope })?;
-                    }
-                }
+                e.b.emit(match *self.op {
+                    Op::McRed { op, .. } => Op::Red { place, value, op, sem, scope },
+                    _ => Op::Store { place, value, sem, scope },
+                })?;
             }
             Ok(())
         })
@@ -168,7 +156,7 @@ impl Write for Every<'_> {
 }
 
 /// The order an op of the switch asks for.
-fn order(op: &Op) -> (Sem, Scope) {
+pub(super) fn order(op: &Op) -> (Sem, Scope) {
     match op {
         Op::LdReduce { sem, scope, .. } | Op::McStore { sem, scope, .. } | Op::McRed { sem, scope, .. } => {
             (*sem, *scope)
@@ -189,57 +177,31 @@ impl Memory<'_> {
         span: Span,
     ) -> Built<Action> {
         reject_product(op, span)?;
-        let legal = match op {
-            Op::McRed { op: red, sem, scope, .. } => {
-                self.red_exists(*red, at.ty.elem, *sem, *scope, span)?;
-                vec![1]
-            }
-            _ => plain_widths(at.ty.elem),
-        };
-        let f = Fragment::new(at, &legal, span)?;
-        let bytes = f.width * f.elem.bytes();
-        let instr = Instr { name: unicast_name(op, at.ty.elem, bytes), bytes, count: f.starts.len() as u32 };
-        self.note(e, v, &f, vec![instr]);
         let every = Every { place: at, team, op };
+        if let Op::McRed { value, .. } = op {
+            let red = Reductions::new(self.options.target, op, at.ty.elem, span)?;
+            let f = red.fragment(at, span)?;
+            self.note(e, v, &f, red.instrs(&f));
+            return self.finish_write(e, &f, *value, &every, None, red.narrowest());
+        }
+        let f = Fragment::new(at, &plain_widths(at.ty.elem), span)?;
+        let bytes = f.width * f.elem.bytes();
+        let instr = Instr { name: unicast_name(op, bytes), bytes, count: f.starts.len() as u32 };
+        self.note(e, v, &f, vec![instr]);
         match op {
-            Op::McStore { value, .. } | Op::McRed { value, .. } => {
-                self.finish_write(e, &f, *value, &every, None, 1)
-            }
+            Op::McStore { value, .. } => self.finish_write(e, &f, *value, &every, None, 1),
             _ => self.finish_read(e, &f, &every, None, 1),
         }
     }
-
-    /// Whether memory has a reduction of single elements.
-    pub(super) fn red_exists(
-        &self,
-        op: RedOp,
-        elem: Scalar,
-        sem: Sem,
-        scope: Scope,
-        span: Span,
-    ) -> Built<()> {
-        let form = isa_form(Instruction::GlobalRed, Some(op), elem, sem, scope);
-        let widths = weft_isa::widths(&form, self.options.target);
-        if widths.iter().any(|w| w.elements == 1) {
-            return Ok(());
-        }
-        Err(illegal(&form, self.options.target, span))
-    }
 }
 
-/// What stands in the report for the unicast form of an op of the switch.
-pub(super) fn unicast_name(op: &Op, elem: Scalar, bytes: u32) -> String {
+/// What stands in the report for the unicast form of a load or store of the switch.
+pub(super) fn unicast_name(op: &Op, bytes: u32) -> String {
     let (sem, scope) = order(op);
-    let space = weft_ir::Space::Peer;
-    match op {
-        Op::LdReduce { .. } => {
-            let sem = if sem == Sem::Acquire { Sem::Relaxed } else { sem };
-            plain_name("ld", sem, scope, space, bytes)
-        }
-        Op::McRed { op, .. } => format!("red.{sem}.{scope}.global.{op}.{elem}"),
-        _ => {
-            let sem = if sem == Sem::Release { Sem::Relaxed } else { sem };
-            plain_name("st", sem, scope, space, bytes)
-        }
-    }
+    let (verb, ordered) = match op {
+        Op::LdReduce { .. } => ("ld", Sem::Acquire),
+        _ => ("st", Sem::Release),
+    };
+    let sem = if sem == ordered { Sem::Relaxed } else { sem };
+    plain_name(verb, sem, scope, weft_ir::Space::Peer, bytes)
 }

@@ -231,6 +231,9 @@ fn refuse(place: &Place, modes: &Modes, width: u32) -> Option<Narrow> {
         Some((extent, stride)) if stride.is(1) => *extent,
         _ => 1,
     };
+    if run == modes.size() && run < w {
+        return Some(Narrow::Few);
+    }
     if run % w != 0 {
         return Some(Narrow::Layout { run, layout: place.ty.layout.to_string() });
     }

@@ -1,8 +1,8 @@
 //! In-switch operations by `multimem` instructions, in the forms that the tables of `weft-isa` have.
 
 use super::Memory;
-use super::direct::{At, reject_product};
-use super::everywhere::{Every, unicast_name};
+use super::direct::{At, Reductions, reject_product};
+use super::everywhere::{Every, order, unicast_name};
 use super::fragment::Fragment;
 use super::place::Place;
 use crate::codes::NO_ACCUMULATOR;
@@ -34,13 +34,11 @@ impl Memory<'_> {
         let legal: Vec<u32> = widths.iter().map(|w| w.elements).collect();
         let f = Fragment::new(at, &legal, span)?;
         let every = Every { place: at, team, op };
-        let single = (unicast_name(op, elem, elem.bytes()), elem.bytes());
 
         let Some(width) = widths.iter().find(|w| w.elements == f.width) else {
             // Single elements that the switch cannot move: by every PE's own address.
-            let count = f.starts.len() as u32;
-            self.single_exists(op, elem, span)?;
-            self.note(e, v, &f, vec![Instr { name: single.0, bytes: single.1, count }]);
+            let instr = self.single(op, elem, f.starts.len() as u32, span)?;
+            self.note(e, v, &f, vec![instr]);
             return match op {
                 Op::McStore { value, .. } | Op::McRed { value, .. } => {
                     self.finish_write(e, &f, *value, &every, None, 1)
@@ -59,8 +57,7 @@ impl Memory<'_> {
                 instrs.push(Instr { name, bytes: narrowest.bytes, count: 0 });
             }
             if narrowest.elements > 1 {
-                self.single_exists(op, elem, span)?;
-                instrs.push(Instr { name: single.0, bytes: single.1, count: 0 });
+                instrs.push(self.single(op, elem, 0, span)?);
             }
         }
         self.note(e, v, &f, instrs);
@@ -77,12 +74,18 @@ impl Memory<'_> {
         }
     }
 
-    /// Whether single elements can be reduced by each PE's own address.
-    fn single_exists(&self, op: &Op, elem: Scalar, span: Span) -> Built<()> {
-        match op {
-            Op::McRed { op, sem, scope, .. } => self.red_exists(*op, elem, *sem, *scope, span),
-            _ => Ok(()),
-        }
+    /// What moves a single element at each PE's own address.
+    fn single(&self, op: &Op, elem: Scalar, count: u32, span: Span) -> Built<Instr> {
+        let bytes = elem.bytes();
+        let name = match op {
+            Op::McRed { op: red, .. } => {
+                Reductions::new(self.options.target, op, elem, span)?.single(span)?;
+                let (sem, scope) = order(op);
+                format!("red.{sem}.{scope}.global.{red}.{elem}")
+            }
+            op => unicast_name(op, bytes),
+        };
+        Ok(Instr { name, bytes, count })
     }
 }
 

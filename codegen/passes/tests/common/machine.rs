@@ -3,6 +3,8 @@
 //! Tensor ops are taken at their word: element by element, each at `offset + layout(coordinate)`, if its bounds allow.
 //! Every access is checked: in one allocation, aligned to its size.
 
+#![allow(clippy::needless_range_loop, reason = "a thread's number indexes more than the mask")]
+
 use super::num;
 use std::collections::HashMap;
 use weft_ir::kernel::Induction;
@@ -33,6 +35,13 @@ pub struct World {
     pub trapped: bool,
 }
 
+/// Extents and strides.
+type Modes = Vec<(i64, i64)>;
+/// Address and bytes.
+type At = (u64, u32);
+type ReadAt<'f, 'a> = &'f mut dyn FnMut(&mut Machine<'a>, At, bool) -> Vec<u64>;
+type WriteAt<'f, 'a> = &'f mut dyn FnMut(&mut Machine<'a>, At, bool, &[u64]);
+
 #[derive(Clone, Debug, Default)]
 enum Val {
     #[default]
@@ -41,8 +50,8 @@ enum Val {
     Tensor {
         address: u64,
         everywhere: bool,
-        layout: Vec<(i64, i64)>,
-        bounds: Vec<(i64, i64, Vec<(i64, i64)>)>,
+        layout: Modes,
+        bounds: Vec<(i64, i64, Modes)>,
     },
 }
 
@@ -118,7 +127,7 @@ fn at(layout: &[(i64, i64)], mut index: i64) -> i64 {
     offset
 }
 
-impl Machine<'_> {
+impl<'a> Machine<'a> {
     fn block(&mut self, block: &Block, mask: &[bool]) {
         for &v in &block.0 {
             if self.w.trapped {
@@ -213,7 +222,7 @@ impl Machine<'_> {
         known.as_const().unwrap_or_else(|| panic!("{e} is {known}"))
     }
 
-    fn layout(&self, t: usize, l: &Layout) -> Vec<(i64, i64)> {
+    fn layout(&self, t: usize, l: &Layout) -> Modes {
         let (shape, stride) = (l.shape().leaves(), l.stride().leaves());
         shape.into_iter().zip(stride).map(|(s, d)| (self.int(t, s), self.int(t, d))).collect()
     }
@@ -415,13 +424,7 @@ impl Machine<'_> {
     }
 
     /// Of a tensor element by element, of a pointer at once.
-    fn read(
-        &mut self,
-        t: usize,
-        place: Value,
-        ty: &Type,
-        read: &mut dyn FnMut(&mut Self, (u64, u32), bool) -> Vec<u64>,
-    ) -> Val {
+    fn read(&mut self, t: usize, place: Value, ty: &Type, read: ReadAt<'_, 'a>) -> Val {
         let bytes = ty.elem().unwrap().bytes();
         let Val::Tensor { address, everywhere, layout, bounds } = self.vals[t][place.0 as usize].clone()
         else {
@@ -438,13 +441,7 @@ impl Machine<'_> {
         Val::Lanes(lanes)
     }
 
-    fn write(
-        &mut self,
-        t: usize,
-        place: Value,
-        value: Value,
-        write: &mut dyn FnMut(&mut Self, (u64, u32), bool, &[u64]),
-    ) -> Val {
+    fn write(&mut self, t: usize, place: Value, value: Value, write: WriteAt<'_, 'a>) -> Val {
         let x = self.lanes(t, value).to_vec();
         let bytes = self.elem(value).bytes();
         let mut one = |m: &mut Self, address: u64, everywhere: bool, x: &[u64]| {
@@ -456,15 +453,11 @@ impl Machine<'_> {
         let Val::Tensor { address, everywhere, layout, bounds } = self.vals[t][place.0 as usize].clone()
         else {
             let address = self.lane(t, place);
-            // Reductions of a vector reduce each element.
-            if matches!(self.k.ty(place), Type::Pointer(Space::Multicast)) || x.len() == 1 {
-                let everywhere = address >> 60 == EVERYWHERE >> 60;
-                for (i, x) in x.iter().enumerate() {
-                    one(self, address + i as u64 * u64::from(bytes), everywhere, &[*x]);
-                }
-                self.check(t, address, bytes * x.len() as u32, "write");
-            } else {
-                one(self, address, false, &x);
+            // As one access it must be aligned; what it does, it does to each element.
+            self.check(t, address, bytes * x.len() as u32, "write");
+            let everywhere = address >> 60 == EVERYWHERE >> 60;
+            for (i, x) in x.iter().enumerate() {
+                one(self, address + i as u64 * u64::from(bytes), everywhere, &[*x]);
             }
             return Val::None;
         };

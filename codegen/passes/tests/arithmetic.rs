@@ -1,5 +1,7 @@
 //! Symbolic integers as instructions, and reductions among threads.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+
 mod common;
 
 use common::machine::{Arg, World};

@@ -1,5 +1,7 @@
 //! Whole kernels: the memory of all PEs after the lowered kernel is what the kernel itself says.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+
 mod common;
 
 use common::kernels::two_shot;

@@ -1,5 +1,7 @@
 //! What the report says of widths, and what is rejected.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+
 mod common;
 
 use common::{layout, lower, module, options};

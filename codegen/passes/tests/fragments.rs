@@ -1,5 +1,7 @@
 //! Random layouts, offsets, alignments and bounds: what the lowered accesses move is what the tensors say.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+
 mod common;
 
 use common::machine::{Arg, World};
@@ -148,14 +150,11 @@ enum How {
     SwitchRed,
 }
 
+/// Elements, alignment, and the values of the limits.
+type Tensor = (usize, u32, Vec<i64>);
+
 /// `y = x`, `y += x`, or through the switch.
-fn kernel(
-    elem: Scalar,
-    how: How,
-    extents: &[i64],
-    x: &Side,
-    y: &Side,
-) -> Built<(Kernel, Vec<(usize, u32, Vec<i64>)>)> {
+fn kernel(elem: Scalar, how: How, extents: &[i64], x: &Side, y: &Side) -> Built<(Kernel, Vec<Tensor>)> {
     let mut b = Builder::new("copy", [THREADS as u32, 1, 1]);
     let space = if how == How::Copy { Space::Global } else { Space::Symmetric };
     let team = TeamRef(0);

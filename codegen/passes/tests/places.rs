@@ -1,5 +1,7 @@
 //! Addresses: peers, shared memory, atomics, and the order of accesses.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+
 mod common;
 
 use common::machine::{Arg, World};

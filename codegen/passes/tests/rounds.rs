@@ -1,5 +1,7 @@
 //! Loops whose rounds are in flight together do what they did one after another.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is wrong in a test ends it")]
+
 mod common;
 
 use common::machine::{Arg, World};

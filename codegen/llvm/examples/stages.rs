@@ -1,44 +1,52 @@
-//! Times each stage from machine level to PTX, warm, for a kernel like the two-shot allreduce.
+//! From the text of machine-level IR to PTX, timed stage by stage; `--print` shows the PTX.
 //!
-//! `cargo run --release -p weft-llvm --example stages [target] [--print]`
+//! `cargo run --release -p weft-llvm --example stages -- [file.ir] [--arch sm_90a] [--print]`
+//!
+//! Without a file: the two-shot allreduce of bf16, as the passes leave it (`weft compile --emit after:dce`).
 
-#[path = "../tests/ptx/harness.rs"]
-#[expect(dead_code, reason = "shared with the tests")]
-mod harness;
-#[path = "../tests/ptx/switch.rs"]
-mod switch;
-
-use std::collections::BTreeMap;
+use std::error::Error;
 use std::time::{Duration, Instant};
-use weft_ir::Scalar;
+use weft_ir::{text, verify::verify};
 use weft_llvm::{OptLevel, Options, emit};
 
-const ROUNDS: u32 = 200;
+const ROUNDS: usize = 100;
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
+    let (mut arch, mut print, mut source) =
+        ("sm_90a".to_owned(), false, include_str!("two_shot.ir").to_owned());
     let mut args = std::env::args().skip(1);
-    let target = harness::target(&args.next().unwrap_or_else(|| "sm_90a".into()));
-    let print = args.any(|a| a == "--print");
-    let module = harness::verified(vec![switch::two_shot(Scalar::BF16)]);
-    for opt in [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3] {
-        let options = Options { opt, ..Options::new(target) };
-        let start = Instant::now();
-        let first = emit(&module, &options).expect("the kernel compiles");
-        let cold = start.elapsed();
-        let mut laps = BTreeMap::<_, Vec<Duration>>::new();
-        for _ in 0..ROUNDS {
-            let start = Instant::now();
-            for (at, lap) in emit(&module, &options).expect("again").timings.into_iter().enumerate() {
-                laps.entry((at, lap.0)).or_default().push(lap.1);
-            }
-            laps.entry((usize::MAX, "all")).or_default().push(start.elapsed());
-        }
-        // The least: anything more is other work of the machine's.
-        let least = |laps: &Vec<Duration>| laps.iter().min().copied().unwrap_or_default();
-        let stages: Vec<_> = laps.iter().map(|((_, name), all)| format!("{name} {:?}", least(all))).collect();
-        println!("{opt:?}: first {cold:?}; warm, least of {ROUNDS}: {}", stages.join(", "));
-        if print && opt == OptLevel::O3 {
-            println!("{}", first.ptx);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--arch" => arch = args.next().ok_or("--arch needs a target")?,
+            "--print" => print = true,
+            file => source = std::fs::read_to_string(file)?,
         }
     }
+    let module = verify(text::parse_module(&source)?).map_err(|e| format!("{e:?}"))?;
+    let options = Options::new(arch.parse()?);
+    if print {
+        println!("{}", emit(&module, &options)?.ptx);
+        return Ok(());
+    }
+    for opt in [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3] {
+        let options = Options { opt, ..options };
+        let start = Instant::now();
+        emit(&module, &options)?;
+        let first = start.elapsed();
+        // The least of each: anything more is other work of the machine's.
+        let mut least: Vec<(&str, Duration)> = Vec::new();
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            let mut laps = emit(&module, &options)?.timings;
+            laps.push(("all", start.elapsed()));
+            least.resize(laps.len(), ("", Duration::MAX));
+            for (known, lap) in least.iter_mut().zip(laps) {
+                *known = (lap.0, lap.1.min(known.1));
+            }
+        }
+        let stages: Vec<_> =
+            least.iter().map(|(name, time)| format!("{name} {} µs", time.as_micros())).collect();
+        println!("{opt:?}: first {first:.1?}; then {}", stages.join(", "));
+    }
+    Ok(())
 }

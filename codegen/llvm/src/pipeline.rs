@@ -16,7 +16,8 @@ use weft_isa::{PtxVersion, Target};
 pub enum OptLevel {
     /// Nothing: the code as lowered, for looking at.
     O0,
-    /// Variables into registers, and simplification.
+    /// Variables into registers, and simplification; the text is printed as it comes. For kernels that are compiled
+    /// more often than run.
     O1,
     /// As `O1`, and loops.
     O2,
@@ -27,26 +28,30 @@ pub enum OptLevel {
 
 /// LLVM's passes of a level, in order, in the syntax of its `opt -passes=`.
 ///
-/// Not `default<O3>`: a kernel has no calls to inline and its vectors are what the layouts say, and this list takes
-/// two thirds of the time. Every loop says how far it is unrolled, so `loop-unroll` guesses nothing; loops that
-/// are unrolled whole go first, since what was indexed by their variable then is a register.
+/// Not `default<O3>`: a kernel has no calls to inline, its vectors are what the layouts say, and its loops are written
+/// in the form that LLVM would bring them to, so this list takes half the time. Every loop says how far it is
+/// unrolled, so `loop-unroll` guesses nothing; loops that are unrolled whole go first, since what was indexed by
+/// their variable then is a register.
 pub fn passes(opt: OptLevel) -> &'static str {
     match opt {
         OptLevel::O0 => "",
         OptLevel::O1 => "function(sroa,early-cse,simplifycfg,instcombine<no-verify-fixpoint>)",
         OptLevel::O2 => {
             "function(sroa,early-cse,simplifycfg,instcombine<no-verify-fixpoint>,\
-             loop-mssa(licm),loop(indvars,loop-deletion,loop-unroll-full),\
-             sroa,loop-unroll<O2>,instcombine<no-verify-fixpoint>,early-cse,simplifycfg)"
+             loop-mssa(licm),loop(loop-unroll-full),sroa,\
+             loop-unroll<O2>,instcombine<no-verify-fixpoint>,early-cse,simplifycfg)"
         }
         OptLevel::O3 => {
             "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,\
-             loop-mssa(licm),loop(indvars,loop-deletion,loop-unroll-full),\
-             sroa,instcombine<no-verify-fixpoint>,gvn,dse,\
+             loop-mssa(licm),loop(loop-deletion,loop-unroll-full),sroa,gvn,dse,\
              loop-unroll<O3>,instcombine<no-verify-fixpoint>,early-cse,simplifycfg,adce)"
         }
     }
 }
+
+/// Options of LLVM's command line, which hold for the process. Loop strength reduction takes a third of the printing,
+/// and what ptxas makes of its pointers is longer and needs more registers.
+const FLAGS: [&std::ffi::CStr; 2] = [c"weft", c"-disable-lsr"];
 
 const TRIPLE: &str = "nvptx64-nvidia-cuda";
 
@@ -59,14 +64,15 @@ pub(crate) struct Machine {
 impl Machine {
     /// For a target and a version of PTX.
     pub fn get(options: &Options<'_>, version: PtxVersion) -> Result<Machine, Diagnostic> {
-        static INITIALIZE: LazyLock<()> =
-            LazyLock::new(|| LlvmTarget::initialize_nvptx(&InitializationConfig::default()));
+        static INITIALIZE: LazyLock<()> = LazyLock::new(|| {
+            crate::raw::set_flags(&FLAGS);
+            LlvmTarget::initialize_nvptx(&InitializationConfig::default());
+        });
         LazyLock::force(&INITIALIZE);
         let triple = TargetTriple::create(TRIPLE);
         let target = LlvmTarget::from_triple(&triple).map_err(|e| failed(e.to_string()))?;
         let level = match options.opt {
-            OptLevel::O0 => OptimizationLevel::None,
-            OptLevel::O1 => OptimizationLevel::Less,
+            OptLevel::O0 | OptLevel::O1 => OptimizationLevel::None,
             OptLevel::O2 => OptimizationLevel::Default,
             OptLevel::O3 => OptimizationLevel::Aggressive,
         };

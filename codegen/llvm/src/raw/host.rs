@@ -2,7 +2,7 @@
 
 use inkwell::context::Context;
 use inkwell::llvm_sys::prelude::LLVMDiagnosticInfoRef;
-use inkwell::llvm_sys::{LLVMDiagnosticSeverity, core, error_handling};
+use inkwell::llvm_sys::{LLVMDiagnosticSeverity, core, error_handling, support};
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Once;
@@ -48,6 +48,16 @@ impl Drop for Diagnostics<'_> {
             core::LLVMContextSetDiagnosticHandler(self.context.raw(), None, std::ptr::null_mut());
         }
     }
+}
+
+/// Gives LLVM options of its command line, the program's name first. Once a process: LLVM ends it on the second.
+pub(crate) fn set_flags(flags: &[&CStr]) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let flags: Vec<_> = flags.iter().map(|f| f.as_ptr()).collect();
+        let n = i32::try_from(flags.len()).unwrap_or(0);
+        unsafe { support::LLVMParseCommandLineOptions(n, flags.as_ptr(), std::ptr::null()) };
+    });
 }
 
 extern "C" fn fatal(reason: *const c_char) {

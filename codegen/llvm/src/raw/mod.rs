@@ -12,7 +12,7 @@ mod inst;
 mod memory;
 
 pub(crate) use debug::Lines;
-pub(crate) use host::{Diagnostics, on_fatal_error};
+pub(crate) use host::{Diagnostics, on_fatal_error, set_flags};
 pub(crate) use inst::{Cast, FloatIs, IntIs};
 pub(crate) use memory::{Order, Rmw};
 

@@ -1,35 +1,10 @@
 //! E0400 to E0449: what the passes reject. (What an instruction does not have comes from the tables of `weft-isa`,
 //! with their own codes.)
 
-use weft_ir::diag::Code;
+weft_ir::codes! {
+    /// What the passes reject, in ascending order of codes.
+    PASSES Words:
 
-/// What there is to say about a code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Info {
-    /// The code.
-    pub code: Code,
-    /// One line, no full stop.
-    pub title: &'static str,
-    /// One paragraph: what is wrong and what to do.
-    pub explanation: &'static str,
-    /// What a rejected kernel does, in words.
-    pub example: &'static str,
-}
-
-macro_rules! codes {
-    ($($name:ident = $number:literal, $title:literal, $example:literal, $explanation:literal;)*) => {
-        $(#[doc = $title] pub const $name: Code = Code($number);)*
-        /// What the passes reject, in ascending order of codes.
-        pub const PASSES: &[Info] = &[$(Info {
-            code: $name,
-            title: $title,
-            explanation: $explanation,
-            example: $example,
-        }),*];
-    };
-}
-
-codes! {
     NO_SUCH_PASS = 400, "there is no pass of that name", "`--emit after:lower`",
     "Only the passes of the list that `weft compile --help` shows can be asked for.";
 

@@ -1,51 +1,18 @@
 //! Every error code of every room, for `weft explain E0212` and docs/errors.md.
 
+use weft_ir::codes::{Example, Info};
 use weft_ir::diag::Code;
 
-/// What there is to say about a code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Info {
-    /// The code.
-    pub code: Code,
-    /// One line, no full stop.
-    pub title: &'static str,
-    /// One paragraph: what is wrong and what to do.
-    pub explanation: &'static str,
-    /// A small rejected `.weft` text, or for codes of the passes and the way to PTX what a rejected kernel does.
-    pub example: &'static str,
-    /// Whether the example is a text.
-    pub is_text: bool,
-}
-
 /// Every code, ascending.
-pub fn all() -> Vec<Info> {
-    let lang = weft_lang::codes::all().map(|i| Info {
-        code: i.code,
-        title: i.title,
-        explanation: i.explanation,
-        example: i.example,
-        is_text: true,
-    });
-    let passes = weft_passes::codes::PASSES.iter().map(|i| Info {
-        code: i.code,
-        title: i.title,
-        explanation: i.explanation,
-        example: i.example,
-        is_text: false,
-    });
-    let llvm = weft_llvm::codes::LLVM.iter().map(|i| Info {
-        code: i.code,
-        title: i.title,
-        explanation: i.explanation,
-        example: i.example,
-        is_text: false,
-    });
-    lang.chain(passes).chain(llvm).collect()
+pub fn all() -> impl Iterator<Item = &'static Info> {
+    use weft_llvm::codes::LLVM;
+    use weft_passes::codes::{ISA, PASSES};
+    weft_lang::codes::all().chain(PASSES).chain(LLVM).chain(ISA)
 }
 
 /// What a code means.
-pub fn explain(code: Code) -> Option<Info> {
-    all().into_iter().find(|i| i.code == code)
+pub fn explain(code: Code) -> Option<&'static Info> {
+    all().find(|i| i.code == code)
 }
 
 /// The list for docs/errors.md.
@@ -53,10 +20,10 @@ pub fn markdown() -> String {
     let mut out = String::new();
     for i in all() {
         out.push_str(&format!("### {}: {}\n\n{}\n\n", i.code, i.title, i.explanation));
-        match (i.example, i.is_text) {
-            ("", _) => {}
-            (text, true) => out.push_str(&format!("```text\n{}\n```\n\n", text.trim_end())),
-            (words, false) => out.push_str(&format!("For example: {words}.\n\n")),
+        match i.example {
+            Example::Text("") => {}
+            Example::Text(text) => out.push_str(&format!("```text\n{}\n```\n\n", text.trim_end())),
+            Example::Words(words) => out.push_str(&format!("For example: {words}.\n\n")),
         }
     }
     out

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use std::process::ExitCode;
 use weft::codes;
+use weft::ir::codes::Example;
 use weft::ir::diag::Code;
 
 /// For a kernel file: every access with its instructions and widths, and why they are not wider.
@@ -40,9 +41,10 @@ impl Explain {
 fn explain_code(code: Code) -> Result<ExitCode> {
     let Some(info) = codes::explain(code) else { bail!("there is no error code {code}") };
     println!("{code}: {}\n\n{}", info.title, info.explanation);
-    if !info.example.is_empty() {
+    let (Example::Text(example) | Example::Words(example)) = info.example;
+    if !example.is_empty() {
         println!("\nFor example:\n");
-        info.example.lines().for_each(|l| println!("    {l}"));
+        example.lines().for_each(|l| println!("    {l}"));
     }
     Ok(ExitCode::SUCCESS)
 }

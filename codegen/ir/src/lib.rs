@@ -4,6 +4,7 @@
 pub mod abi;
 pub mod arena;
 pub mod builder;
+pub mod codes;
 pub mod diag;
 pub mod kernel;
 pub mod names;

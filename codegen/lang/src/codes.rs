@@ -1,33 +1,7 @@
 //! Every error code, with its title, what it means and an example: `weft explain E0011` and docs/errors.md.
 
+pub use weft_ir::codes::{Example, Info};
 use weft_ir::diag::Code;
-
-/// What there is to say about a code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Info {
-    /// The code.
-    pub code: Code,
-    /// One line, no full stop.
-    pub title: &'static str,
-    /// One paragraph: what is wrong and what to do.
-    pub explanation: &'static str,
-    /// A small `.weft` text that is rejected with this code; empty where no short text can be.
-    pub example: &'static str,
-}
-
-/// Declares a family of codes once: a constant for each, and the table of all.
-macro_rules! codes {
-    ($(#[$doc:meta])* $table:ident: $($name:ident = $number:literal, $title:literal, $example:expr, $explanation:literal;)*) => {
-        $(#[doc = $title] pub const $name: weft_ir::diag::Code = weft_ir::diag::Code($number);)*
-        $(#[$doc])*
-        pub const $table: &[$crate::codes::Info] = &[$($crate::codes::Info {
-            code: $name,
-            title: $title,
-            explanation: $explanation,
-            example: $example,
-        }),*];
-    };
-}
 
 pub mod meaning;
 pub mod syntax;

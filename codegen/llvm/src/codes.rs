@@ -1,35 +1,10 @@
 //! E0600 to E0649: what the way to PTX rejects. (What an instruction does not have comes from the tables of
 //! `weft-isa`, with their own codes.)
 
-use weft_ir::diag::Code;
+weft_ir::codes! {
+    /// What the way to PTX rejects, in ascending order of codes.
+    LLVM Words:
 
-/// What there is to say about a code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Info {
-    /// The code.
-    pub code: Code,
-    /// One line, no full stop.
-    pub title: &'static str,
-    /// One paragraph: what is wrong and what to do.
-    pub explanation: &'static str,
-    /// What a rejected kernel does, in words.
-    pub example: &'static str,
-}
-
-macro_rules! codes {
-    ($($name:ident = $number:literal, $title:literal, $example:literal, $explanation:literal;)*) => {
-        $(#[doc = $title] pub const $name: Code = Code($number);)*
-        /// What the way to PTX rejects, in ascending order of codes.
-        pub const LLVM: &[Info] = &[$(Info {
-            code: $name,
-            title: $title,
-            explanation: $explanation,
-            example: $example,
-        }),*];
-    };
-}
-
-codes! {
     NOT_MACHINE = 600, "an op that is not of the machine level", "a `view` that no pass has lowered",
     "Only pointers, numbers and vectors can be lowered to PTX: the passes must run first. In a kernel compiled from \
      text this is a bug of warpweft: please report it with the kernel's text.";

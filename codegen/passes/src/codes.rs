@@ -39,6 +39,39 @@ weft_ir::codes! {
      add, min, max, and, or, xor, or load, combine and store.";
 }
 
+weft_ir::codes! {
+    /// What the tables of the ISA do not have, one code for each column, in ascending order.
+    ISA Words:
+
+    NO_OP = 701, "the instruction has no such reduction", "`ld_reduce<min>` of f32",
+    "Not every reduction exists for every element type: the switch adds every type, but finds the least and greatest of \
+     integers and of 16-bit and 8-bit floats only (docs/multimem.md). The message lists what is legal in its place; \
+     `--lowering unicast` reduces anything.";
+
+    NO_TYPE = 702, "the instruction has no such element type", "`ld_reduce<add>` of i16",
+    "The switch knows 32-bit and 64-bit integers, f16, bf16, f32, f64 and, on some targets, fp8. Convert to one of \
+     them, or use `--lowering unicast`.";
+
+    NO_WIDTH = 703, "the instruction has no such vector width", "a single f16 through `ld_reduce`",
+    "One access moves 4, 8 or 16 bytes, of 16-bit and 8-bit floats as vectors only.";
+
+    NO_ACC = 704, "the instruction has no such accumulator", "`ld_reduce<max, acc = f32>` of f16",
+    "Sums of f16 and bf16 can be accumulated in f32, sums of fp8 in f16; nothing else has an accumulator.";
+
+    NO_SEM = 705, "the instruction has no such memory order", "`ld_reduce<add, release, sys>`",
+    "Loads are weak, relaxed or acquire, stores weak, relaxed or release, reductions relaxed or release.";
+
+    NO_SCOPE = 706, "the instruction has no such scope", "a weak access with a scope",
+    "A weak access has no scope; relaxed, acquire and release need one.";
+
+    NO_TARGET = 707, "the target does not have the instruction", "`ld_reduce` of e4m3 for sm_90a",
+    "The form exists, but for other targets, which the message lists: compile for one of them (`--arch sm_100a`), use \
+     another element type, or `--lowering unicast`.";
+
+    UNDOCUMENTED = 708, "the instruction's form is not documented", "`red<min>` of f16 through the switch",
+    "The assembler takes the form, but the manual does not say what it means, so it is refused.";
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,8 +79,9 @@ mod tests {
     #[test]
     fn codes_ascend_and_say_something() {
         assert!(PASSES.is_sorted_by(|a, b| a.code < b.code));
-        for info in PASSES {
-            assert!((400..450).contains(&info.code.0), "{}", info.code);
+        assert_eq!(ISA.iter().map(|i| i.code.0).collect::<Vec<_>>(), (701..=708).collect::<Vec<_>>());
+        for info in PASSES.iter().chain(ISA) {
+            assert!((400..450).contains(&info.code.0) || info.code.0 > 700, "{}", info.code);
             assert!(!info.title.ends_with('.') && info.title.len() < 90, "{}", info.title);
             assert!(info.explanation.ends_with('.') && info.explanation.len() > 40, "{}", info.explanation);
         }

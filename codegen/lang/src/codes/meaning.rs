@@ -1,8 +1,8 @@
 //! E0100 to E0139: what a text means, or fails to.
 
-codes! {
+weft_ir::codes! {
     /// Codes of the elaborator.
-    MEANING:
+    MEANING Text:
     UNKNOWN_NAME = 100, "unknown name",
         "kernel k() block(32) { let x = missing; }",
         "Nothing of this name is in scope: no parameter, variable, constant, function or built-in. Names must be defined before they are used.";

@@ -1,8 +1,8 @@
 //! E0001 to E0029: what the lexer and the parser reject.
 
-codes! {
+weft_ir::codes! {
     /// What the lexer and the parser reject.
-    SYNTAX:
+    SYNTAX Text:
 
     FILE_TOO_LARGE = 1, "the file is too large", "",
     "A `.weft` file may hold 1 MiB. A kernel is a few kilobytes, so a larger file is most likely something \

@@ -1,8 +1,8 @@
 //! E0200 to E0219: what the verifier of the IR finds. The codes are `weft-ir`'s.
 
-codes! {
+weft_ir::codes! {
     /// Codes of the verifier.
-    VERIFY:
+    VERIFY Text:
     TYPE = 200, "an operand or result has the wrong type",
         "kernel k(x: global<f32, (8):(1)>) block(8) { let v = fma(x[0], x[1], true); }",
         "An operation got operands whose types it does not take together. Nothing is converted silently: write `.to<f32>()`.";

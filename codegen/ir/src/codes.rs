@@ -1,0 +1,51 @@
+//! What there is to say about an error code: one table a family, declared where the errors are made.
+
+use crate::diag::Code;
+
+/// An error code explained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// The code.
+    pub code: Code,
+    /// One line, no full stop.
+    pub title: &'static str,
+    /// One paragraph: what is wrong and what to do.
+    pub explanation: &'static str,
+    /// Something rejected with this code; an empty text where no short one can be.
+    pub example: Example,
+}
+
+/// What is rejected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Example {
+    /// A small `.weft` text.
+    Text(&'static str),
+    /// What a rejected kernel or request does, in words.
+    Words(&'static str),
+}
+
+impl Example {
+    /// The `.weft` text, if it is one.
+    pub fn text(self) -> Option<&'static str> {
+        match self {
+            Example::Text("") | Example::Words(_) => None,
+            Example::Text(text) => Some(text),
+        }
+    }
+}
+
+/// Declares a family of codes once: a constant for each, and the table of all, ascending.
+/// `Text` or `Words` says what the family's examples are.
+#[macro_export]
+macro_rules! codes {
+    ($(#[$doc:meta])* $table:ident $kind:ident: $($name:ident = $number:literal, $title:literal, $example:expr, $explanation:literal;)*) => {
+        $(#[doc = $title] pub const $name: $crate::diag::Code = $crate::diag::Code($number);)*
+        $(#[$doc])*
+        pub const $table: &[$crate::codes::Info] = &[$($crate::codes::Info {
+            code: $name,
+            title: $title,
+            explanation: $explanation,
+            example: $crate::codes::Example::$kind($example),
+        }),*];
+    };
+}

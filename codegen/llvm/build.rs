@@ -3,7 +3,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 const MAJOR: &str = "22";
 
@@ -13,11 +13,9 @@ struct Llvm {
     name: String,
 }
 
-fn main() -> ExitCode {
+fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for variable in ["RUSTC", "PATH", PREFIX] {
-        println!("cargo::rerun-if-env-changed={variable}");
-    }
+    println!("cargo::rerun-if-env-changed=RUSTC");
     let has = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
     let found = if has("SYSTEM_LLVM") {
         system_llvm()
@@ -34,14 +32,9 @@ fn main() -> ExitCode {
             // For this package's tests; a dependent adds it to its own binaries (see the root build.rs).
             println!("cargo::rustc-link-arg=-Wl,-rpath,{directory}");
             println!("cargo::metadata=LIBDIR={directory}");
-            ExitCode::SUCCESS
         }
-        Err(message) => {
-            for line in message.lines() {
-                println!("cargo::error={line}");
-            }
-            ExitCode::FAILURE
-        }
+        // Cargo stops here; by itself, so that it shows these lines and not the rest of the output.
+        Err(message) => message.lines().for_each(|line| println!("cargo::error={line}")),
     }
 }
 
@@ -77,6 +70,8 @@ const PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
 /// The LLVM of `LLVM_SYS_221_PREFIX`, `llvm-config-22` or `llvm-config`, whichever is the first there.
 fn system_llvm() -> Result<Llvm, String> {
+    println!("cargo::rerun-if-env-changed=PATH");
+    println!("cargo::rerun-if-env-changed={PREFIX}");
     let candidates = match env::var_os(PREFIX) {
         Some(prefix) => vec![Path::new(&prefix).join("bin/llvm-config")],
         None => vec![format!("llvm-config-{MAJOR}").into(), "llvm-config".into()],

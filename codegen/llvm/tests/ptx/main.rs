@@ -1,6 +1,7 @@
 //! Kernels at machine level, compiled to PTX, and the PTX checked: by what stands in it, and by ptxas.
 //!
 //! Without ptxas that check is skipped and says so; `WEFT_REQUIRE_PTXAS=1` makes its absence a failure.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod harness;
 

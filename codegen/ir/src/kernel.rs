@@ -179,6 +179,10 @@ impl Kernel {
             }
             _ => open(i64::MIN),
         };
+        let (min, max) = match self.ty(value) {
+            Type::Scalar(Scalar::I32) => (min.max(i32::MIN.into()), max.or(Some(i32::MAX.into()))),
+            _ => (min, max),
+        };
         Some(Int::var(Var { id: value.0, name: value.to_string().into(), div: div.max(1), min, max }))
     }
 

@@ -126,6 +126,12 @@ impl Index {
             let up = x + ((1i64 << shift) - 1);
             return self.shift(b, &up, shift, span);
         }
+        if x.lower_bound() >= 1 && natural(y) {
+            // Not (x + y - 1) / y: x alone may be known to fit 32 bits.
+            let before = self.unsigned(b, BinOp::Div, &(x - 1), y, span)?;
+            let one = b.i64(1)?;
+            return b.binary(BinOp::Add, before, one);
+        }
         if natural(x) && y.lower_bound() >= 1 {
             return self.unsigned(b, BinOp::Div, &(x + (y - 1)), y, span);
         }
@@ -155,13 +161,21 @@ impl Index {
         b.binary(BinOp::Shr, x, by)
     }
 
-    /// Unsigned division is cheaper than signed.
+    /// Unsigned division is cheaper than signed, and of 32 bits much cheaper than of 64.
     fn unsigned(&mut self, b: &mut Builder, op: BinOp, x: &Int, y: &Int, span: Span) -> Built<Value> {
-        let cast = |b: &mut Builder, a, to| b.emit_as(Op::Bitcast { a }, Type::Scalar(to));
-        let (x, y) = (self.value(b, x, span)?, self.value(b, y, span)?);
-        let (x, y) = (cast(b, x, Scalar::U64)?, cast(b, y, Scalar::U64)?);
+        const MOST: i64 = u32::MAX as i64;
+        let narrow = x.upper_bound().is_some_and(|x| x < MOST);
+        // A divisor that does not fit is greater than the dividend, as is the greatest that does.
+        let y = if narrow { y.min(&Int::from(MOST)) } else { y.clone() };
+        let (x, y) = (self.value(b, x, span)?, self.value(b, &y, span)?);
+        let mut cast = |a, to| match narrow {
+            true => b.convert(a, to),
+            false => b.emit_as(Op::Bitcast { a }, Type::Scalar(to)),
+        };
+        let wide = if narrow { Scalar::U32 } else { Scalar::U64 };
+        let (x, y) = (cast(x, wide)?, cast(y, wide)?);
         let q = b.binary(op, x, y)?;
-        cast(b, q, Scalar::I64)
+        b.emit_as(if narrow { Op::Convert { a: q } } else { Op::Bitcast { a: q } }, Type::Scalar(Scalar::I64))
     }
 
     /// The quotient rounded toward zero, and whether the floor is one less.

@@ -206,7 +206,8 @@ fn accumulator(compiled: &Compiled) -> Scalar {
         k.walk(&mut |_, inst| {
             let acc = match &inst.op {
                 Op::LdReduce { acc, .. } => Some(*acc),
-                Op::Binary { .. } | Op::McRed { .. } | Op::Red { .. } | Op::Fma { .. } => inst.ty.elem(),
+                Op::Binary { .. } | Op::Fma { .. } => inst.ty.elem(),
+                Op::McRed { value, .. } | Op::Red { value, .. } => k.insts[*value].ty.elem(),
                 _ => None,
             };
             if let Some(acc) = acc.filter(|a| a.is_float())

@@ -11,6 +11,7 @@ mod convert;
 mod errors;
 mod memory;
 mod print;
+mod random;
 mod switch;
 mod threads;
 mod versions;

@@ -121,7 +121,10 @@ fn print(o: &Outcome, pes: u32) {
         } else {
             String::new()
         };
-        let errors = format!("max abs {:.3e}, max rel {:.3e}", c.max_abs, c.max_rel);
+        let errors = format!(
+            "max abs {:.2e}, max rel {:.2e}, {:.2} of the rounding bound",
+            c.max_abs, c.max_rel, c.worst
+        );
         match c.first_wrong {
             None => line(
                 "error",

@@ -41,6 +41,8 @@ pub struct Checked {
     pub max_abs: f64,
     /// Greatest error relative to the exact result (where that is not 0).
     pub max_rel: f64,
+    /// Greatest error in terms of the bound on rounding: 1 or less where all is right.
+    pub worst: f64,
     /// Elements outside the bound.
     pub wrong: u64,
     /// The first of them: PE, element, found, expected.
@@ -147,6 +149,7 @@ pub fn check(
         elements: 0,
         max_abs: 0.0,
         max_rel: 0.0,
+        worst: 0.0,
         wrong: 0,
         first_wrong: None,
     };
@@ -199,6 +202,7 @@ impl Checked {
         let bound = half_ulp(dtype) * w.abs()
             + additions * half_ulp(acc) * scale * (1.0 + half_ulp(dtype))
             + least_step(dtype);
+        self.worst = self.worst.max(if error == 0.0 { 0.0 } else { error / bound });
         dtype.is_float() && error <= bound
     }
 }

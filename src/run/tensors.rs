@@ -7,7 +7,7 @@ use super::{RunError, RunOptions, TensorInfo, request};
 use crate::compile::Compiled;
 use std::path::PathBuf;
 use weft_ir::abi::signature;
-use weft_ir::{Int, Kernel, Layout, Op, ParamKind, Scalar, Space, Type, Value};
+use weft_ir::{Dim, Int, Kernel, Layout, Op, ParamKind, Scalar, Space, Sreg, Type, Value};
 use weft_lang::elaborate::Define;
 use weft_sim::{Arg, Config, Launch, Machine, Module, Stats, Symmetric, Team};
 
@@ -76,6 +76,12 @@ impl<'c> Plan<'c> {
             }
             (_, asked) => asked.unwrap_or([4, 1, 1]),
         };
+        if high.grid.is_none() && grid[1..] != [1, 1] && !uses_grid_planes(high) {
+            return request(format!(
+                "grid {grid:?}: `{}` numbers its CTAs in one dimension; declare `grid(x, y)` in it",
+                high.name
+            ));
+        }
         let ctas = grid.iter().try_fold(1u64, |n, g| n.checked_mul(u64::from(*g))).unwrap_or(u64::MAX);
         if ctas == 0 || ctas > 1 << 16 {
             return request(format!("grid {grid:?}: 1 to 65536 CTAs can be simulated"));
@@ -313,6 +319,15 @@ impl Tensor {
             }
         }
     }
+}
+
+/// Whether a kernel looks at its grid's second or third dimension.
+fn uses_grid_planes(k: &Kernel) -> bool {
+    let mut found = false;
+    k.walk(&mut |_, inst| {
+        found |= matches!(inst.op, Op::Special { reg: Sreg::BlockIdx | Sreg::GridDim, dim: Dim::Y | Dim::Z });
+    });
+    found
 }
 
 /// The value of each scalar parameter, by index.

@@ -7,7 +7,7 @@ use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{Bound, Group, Int, IntTuple, Layout, Op, Space, Sreg, Type, Value};
-use weft_layout::{Coord, LayoutError, Var};
+use weft_layout::{Coord, LayoutError, Node, Var};
 
 impl Elab<'_> {
     /// A view with another layout and other bounds, `offset` elements on.
@@ -31,8 +31,34 @@ impl Elab<'_> {
             let (layout, more) = take(&b.layout, &coord).map_err(bad)?;
             bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
         }
+        if let Coord::Tuple(parts) = &coord
+            && coord.has_all()
+        {
+            // A part beyond the last one is not there: a team may have more PEs than a tensor has tiles.
+            for (i, c) in parts.iter().enumerate() {
+                let (Coord::Int(c), Some(mode)) = (c, ty.layout.mode(i)) else { continue };
+                let limit = mode.size();
+                if !self.is_below(c, &limit) {
+                    let nowhere = layout.stride().map(&mut |_| Int::from(0));
+                    let layout = Layout::new(layout.shape().clone(), nowhere).map_err(bad)?;
+                    bounds.push(Bound { limit, offset: c.clone(), layout });
+                }
+            }
+        }
         let view = self.view(t, offset, layout, bounds)?;
         Ok(Tensor { element: !coord.has_all(), ..view })
+    }
+
+    /// Whether `a < b` is known: by their ranges, or because ranks are below the size of their team.
+    fn is_below(&self, a: &Int, b: &Int) -> bool {
+        let op = |n: &Int| match n.node() {
+            Node::Var(v) => self.b.kernel().insts.get(Value(v.id)).map(|i| &i.op),
+            _ => None,
+        };
+        match (op(a), op(b)) {
+            (Some(Op::MyPe { team: x }), Some(Op::NPes { team: y })) => x == y,
+            _ => a.is_lt(b),
+        }
     }
 
     /// Ranges first (they keep their mode, shorter), then the rest.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::algebra::coalesce::flat;
 use crate::algebra::partition::{Cut, Side, cut, thread_tile};
 use crate::coord::{Coord, dice};
 use crate::error::{Mode, invalid};
@@ -82,7 +83,26 @@ impl ComposedLayout {
     /// If the offset is not 0, or if the inverse moves the swizzle's bits apart.
     pub fn right_inverse(&self) -> Result<AnyLayout> {
         self.without_offset("right_inverse")?;
-        swizzle_after(&self.layout.right_inverse()?, self.swizzle)
+        let inverse = self.layout.right_inverse()?;
+        // The swizzle must map the indices of the inverse onto themselves, or else both layouts go on alike.
+        let (y, z) = (self.swizzle.source_mask(), self.swizzle.target_mask());
+        let block = Int::from(1i64 << (64 - z.leading_zeros()));
+        let idle = y == 0 || inverse.size().is_le(&Int::from(y & y.wrapping_neg()));
+        let goes_on = flat(&self.layout).last().is_some_and(|(s, _)| !s.is(1))
+            && flat(&self.layout.coalesce()?).last().is_some_and(|(s, d)| s * d == inverse.size());
+        match swizzle_after(&inverse, self.swizzle) {
+            Ok(result) if idle || goes_on || inverse.size().is_divisible_by(&block) => Ok(result),
+            Err(error) => Err(error),
+            Ok(_) => invalid(
+                "right_inverse",
+                format!(
+                    "{} moves offsets past the {} that {} has an inverse for",
+                    self.swizzle,
+                    inverse.size(),
+                    self.layout
+                ),
+            ),
+        }
     }
 
     /// A layout that undoes this one from the left.
@@ -111,7 +131,7 @@ impl ComposedLayout {
     /// If the offset is not 0, or if `lhs` moves the swizzle's bits apart.
     pub fn composition_after(&self, lhs: &Layout) -> Result<AnyLayout> {
         self.without_offset("composition")?;
-        match swizzle_after(lhs, self.swizzle)? {
+        match swizzle_below(lhs, self.swizzle, &lhs.size().max(&self.layout.cosize()))? {
             AnyLayout::Plain(l) => l.composition(&self.layout).map(AnyLayout::Plain),
             AnyLayout::Composed(c) => c.map(|l| l.composition(&self.layout)).map(AnyLayout::Composed),
         }
@@ -228,9 +248,15 @@ impl ComposedLayout {
         let consumed = dice(coord, coord).ok()?.origin();
         let swizzled = only.composition(&diced).ok()?.crd2idx(&consumed).ok()?;
         let passed = anti.composition(&diced).ok()?.crd2idx(&consumed).ok()?;
-        let offset = self.offset.as_const()? ^ swizzled.as_const()?;
+        let (mine, swizzled, passing) = (self.offset.as_const()?, swizzled.as_const()?, passed.as_const()?);
+        // Sums are only bitwise where no two terms share a bit.
+        let mut used = disjoint(mine, swizzled).and_then(|u| disjoint(u, passing))?;
+        for (s, d) in flat(&sliced) {
+            used = disjoint(used, bits_of(&s, &d)?)?;
+        }
+        let offset = mine | swizzled;
         let reach = only.composition(&sliced).ok()?;
-        let active = reach.crd2idx(&(reach.size() - 1).into()).ok()?.as_const()?;
+        let active = flat(&reach).iter().try_fold(0, |bits, (s, d)| Some(bits | bits_of(s, d)?))?;
         if active & !sw.apply(&active.into()).as_const()? != 0 {
             let rest = ComposedLayout::new(sw, offset.into(), sliced).ok()?;
             return Some((AnyLayout::Composed(rest), passed));
@@ -270,6 +296,22 @@ impl ComposedLayout {
     }
 }
 
+/// The bits that a mode of `extent` with `stride` may set; nothing if they are not of its own.
+fn bits_of(extent: &Int, stride: &Int) -> Option<i64> {
+    let (s, d) = (extent.as_const()?, stride.as_const()?);
+    let span = u64::try_from(s).ok()?.checked_next_power_of_two()?;
+    match d {
+        0 => Some(0),
+        1.. if d & (d - 1) == 0 => i64::try_from(span - 1).ok()?.checked_mul(d),
+        _ => (s <= 1).then_some(0),
+    }
+}
+
+/// Both sets of bits together, if they have none in common.
+fn disjoint(a: i64, b: i64) -> Option<i64> {
+    (a & b == 0 && a >= 0 && b >= 0).then_some(a | b)
+}
+
 /// `swizzle` after `layout`; the layout itself where the swizzle moves nothing.
 ///
 /// # Errors
@@ -283,21 +325,65 @@ pub fn swizzled(swizzle: Swizzle, layout: Layout) -> Result<AnyLayout> {
 
 /// `layout` after `swizzle`, as another swizzle after the layout: the one that moves the images of the bits.
 ///
-/// Post: `result(i) == layout(swizzle(i))`.
+/// Post: `result(i) == layout(swizzle(i))` for all i in the size of the layout.
 ///
 /// # Errors
-/// If the layout does not keep the moved bits together.
+/// If the layout is symbolic, or does not keep the moved bits together and apart from the others.
 pub fn swizzle_after(layout: &Layout, swizzle: Swizzle) -> Result<AnyLayout> {
-    let image = |mask: i64| {
-        let index = layout.crd2idx(&mask.into())?;
-        index.as_const().ok_or(LayoutError::NotConstant {
-            function: "composition",
+    swizzle_below(layout, swizzle, &layout.size())
+}
+
+/// As [`swizzle_after`], for all i below `bound`.
+fn swizzle_below(layout: &Layout, swizzle: Swizzle, bound: &Int) -> Result<AnyLayout> {
+    const NAME: &str = "composition";
+    let constant = |i: &Int| {
+        i.as_const().ok_or(LayoutError::NotConstant {
+            function: NAME,
             mode: Mode::default(),
-            value: index,
+            value: i.clone(),
         })
     };
-    let moved = Swizzle::from_masks(image(swizzle.source_mask())?, image(swizzle.target_mask())?)?;
-    swizzled(moved, layout.clone())
+    let apart = || invalid(NAME, format!("{layout} moves the bits of {swizzle} apart, or onto others"));
+    let modes = flat(&layout.coalesce()?);
+    let inner = modes.split_last().map_or(&[][..], |(_, inner)| inner);
+    for (s, _) in inner {
+        let s = constant(s)?;
+        if s & (s - 1) != 0 {
+            return invalid(
+                NAME,
+                format!("extent {s} of {layout} is no power of two, so {swizzle} cannot pass it"),
+            );
+        }
+    }
+    let image = |k: u32| constant(&layout.crd2idx(&(1i64 << k).into())?);
+    // Bits that may be set below the bound, and those that the swizzle reads and, if it reads any of them, writes.
+    let within = 64 - (constant(bound)?.max(1) - 1).leading_zeros();
+    let (y, z) = (swizzle.source_mask(), swizzle.target_mask());
+    let idle = y.trailing_zeros() >= within;
+    let (mut used, mut moved) = (0i64, (0, 0));
+    for k in 0..62 {
+        let (reads, writes) = (y >> k & 1 == 1, z >> k & 1 == 1);
+        if k >= within && !reads && !writes {
+            continue;
+        }
+        let bit = image(k)?;
+        moved = (if reads { moved.0 | bit } else { moved.0 }, if writes { moved.1 | bit } else { moved.1 });
+        if k < within || reads || !idle {
+            match disjoint(used, bit) {
+                Some(both) => used = both,
+                None => return apart(),
+            }
+        }
+    }
+    let outer = Swizzle::from_masks(moved.0, moved.1)?;
+    // Bit by bit, in the same order.
+    for k in 0..outer.bits() {
+        let low = |mask: i64| mask.trailing_zeros() + k;
+        if image(low(y))? != 1 << low(moved.0) || image(low(z))? != 1 << low(moved.1) {
+            return apart();
+        }
+    }
+    swizzled(outer, layout.clone())
 }
 
 /// The five fields of an offset under a swizzle: base, lower bits, between, upper bits, the rest.

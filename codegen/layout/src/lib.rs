@@ -8,6 +8,7 @@
 mod algebra;
 mod composed;
 mod coord;
+pub mod draw;
 mod error;
 pub mod expr;
 mod int;
@@ -21,8 +22,9 @@ mod tuple;
 
 pub use composed::{AnyLayout, ComposedLayout, swizzle_after, swizzled};
 pub use coord::{Coord, crd2crd, crd2idx, dice, idx2crd, slice};
+pub use draw::{Mapping, svg, svg_tv, table};
 pub use error::{LayoutError, Mode, Result};
-pub use expr::{ExprError, Value, eval, parse_int, parse_layout};
+pub use expr::{ExprError, Value, eval, eval_with, functions, parse_int, parse_layout};
 pub use int::{Int, MAX_NODES, Node, Poison, Var};
 pub use layout::Layout;
 pub use major::Order;

@@ -1,4 +1,5 @@
 //! The postcondition of each function of the algebra, on random layouts.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

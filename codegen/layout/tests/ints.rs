@@ -205,7 +205,7 @@ fn what_has_no_value_is_poison() {
     assert_eq!((-Int::from(i64::MIN)).poison(), Some(Poison::Overflow));
     assert_eq!(max.floor_div(&0.into()).poison(), Some(Poison::Undefined));
     assert_eq!(sym("N", 1).rem(&0.into()).poison(), Some(Poison::Undefined));
-    assert_eq!(((&max + 1) * 0).poison(), Some(Poison::Overflow));
+    assert_eq!(((&max + 1) * Int::ZERO).poison(), Some(Poison::Overflow));
     assert_eq!((&max + 1).to_string(), "overflow");
     assert_eq!((sym("N", 1) * i64::MAX * 2).poison(), Some(Poison::Overflow));
     // An expression that doubles at every step ends as poison, in bounded time and memory.

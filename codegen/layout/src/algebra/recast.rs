@@ -9,7 +9,7 @@ use crate::{Int, IntTuple, Layout, LayoutError, Result};
 fn map_modes(
     shape: &IntTuple,
     stride: &IntTuple,
-    f: &mut dyn FnMut(&Int, &Int) -> Result<(Int, Int)>,
+    f: &impl Fn(&Int, &Int) -> Result<(Int, Int)>,
 ) -> Result<(IntTuple, IntTuple)> {
     match (shape, stride) {
         (IntTuple::Int(s), IntTuple::Int(d)) => f(s, d).map(|(s, d)| (s.into(), d.into())),
@@ -41,7 +41,7 @@ impl Layout {
         const NAME: &str = "upcast";
         check_factor(NAME, n)?;
         let by = Int::from(n);
-        let (shape, stride) = map_modes(self.shape(), self.stride(), &mut |s, d| match d.as_const() {
+        let (shape, stride) = map_modes(self.shape(), self.stride(), &|s, d| match d.as_const() {
             Some(0) => Ok((s.clone(), d.clone())),
             Some(c) if c % n != 0 && n % c != 0 => Err(LayoutError::NotDivisible {
                 function: NAME,
@@ -79,7 +79,7 @@ impl Layout {
             );
         }
         let by = Int::from(n);
-        let (shape, stride) = map_modes(self.shape(), self.stride(), &mut |s, d| {
+        let (shape, stride) = map_modes(self.shape(), self.stride(), &|s, d| {
             let contiguous = d.is(1) || d.is(-1);
             Ok(if contiguous { (s * &by, d.clone()) } else { (s.clone(), d * &by) })
         })?;

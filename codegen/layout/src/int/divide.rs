@@ -239,7 +239,10 @@ fn divide_const(a: &Int, mut k: i64, round: Round) -> Int {
 }
 
 /// `a == quotient * b + rest`, with as much in the quotient as cancels term by term.
-fn split_multiples(a: &Int, b: &Int) -> (Int, Int) {
+pub(super) fn split_multiples(a: &Int, b: &Int) -> (Int, Int) {
+    if b.as_const().is_some() || a.poison().or(b.poison()).is_some() {
+        return (Int::ZERO, a.clone());
+    }
     let (pa, pb) = (Poly::of(a), Poly::of(b));
     if let ([divisor], 0) = (pb.terms.as_slice(), pb.constant) {
         let (mut quotient, mut rest) = (Poly::default(), Poly { constant: pa.constant, ..Poly::default() });

@@ -230,10 +230,7 @@ impl Int {
     pub fn is_le(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
             (Some(a), Some(b)) => a <= b,
-            _ => {
-                (self.hi() != i64::MAX && self.hi() <= other.lower_bound())
-                    || (other - self).lower_bound() >= 0
-            }
+            _ => self.least_gap(other) >= 0,
         }
     }
 
@@ -241,10 +238,22 @@ impl Int {
     pub fn is_lt(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
             (Some(a), Some(b)) => a < b,
-            _ => {
-                (self.hi() != i64::MAX && self.hi() < other.lower_bound())
-                    || (other - self).lower_bound() >= 1
-            }
+            _ => self.least_gap(other) >= 1,
+        }
+    }
+
+    /// A proven lower bound of `other - self`; `i64::MIN` if none is known.
+    fn least_gap(&self, other: &Int) -> i64 {
+        let apart = (other - self).lower_bound();
+        if apart >= 1 || self.lower_bound() < 0 {
+            return apart;
+        }
+        // N <= M*N + K, which the bounds of the difference do not show.
+        let (quotient, rest) = divide::split_multiples(other, self);
+        match (quotient.lower_bound(), rest.lower_bound()) {
+            (1, 0..) => apart.max(rest.lower_bound()),
+            (2.., 0..) => apart.max(rest.lower_bound().saturating_add(self.lower_bound())),
+            _ => apart,
         }
     }
 

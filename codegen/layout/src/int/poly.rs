@@ -79,17 +79,16 @@ impl Term {
         factors.clone().try_fold(coef, i64::checked_mul).unwrap_or_else(|| factors.fold(coef, i64::max))
     }
 
-    /// The term divided by `divisor`'s atoms and coefficient, if it has them.
+    /// The term divided by another, if that is provably exact: it has its atoms, and what is left divides by its
+    /// coefficient.
     pub fn cancel(&self, divisor: &Term) -> Option<Term> {
-        if self.coef % divisor.coef != 0 {
-            return None;
-        }
         let mut atoms = self.atoms.clone();
         for d in &divisor.atoms {
             let at = atoms.iter().position(|a| a == d)?;
             atoms.remove(at);
         }
-        Some(Term { coef: self.coef.checked_div(divisor.coef)?, atoms })
+        let coef = self.coef.checked_mul(divisor.coef.signum())?;
+        Term { coef, atoms }.exact_div(divisor.coef.checked_abs()?)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Random layouts, and layouts as plain functions.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use weft_layout::{Int, IntTuple, Layout, Modes};

@@ -193,7 +193,7 @@ pub(super) fn functions() -> Vec<Function> {
         }),
         function("zip", "zip(T[,U]) -> modes", "((a,b),(x,y)) to ((a,x),(b,y))", 1..=2, |c| {
             match c.args.len() {
-                1 => rearrange!(c, |t| Modes::zip(&t)),
+                1 => rearrange!(c, |t| t.zip()),
                 _ => extend!(c, 1, |t, u| Modes::from_modes(vec![t.clone(), u]).zip()),
             }
         }),

@@ -109,11 +109,20 @@ pub struct SimError {
     pub at: Option<Box<Place>>,
     /// Further lines, for example who waits for what in a deadlock.
     pub notes: Vec<String>,
+    /// What the kernels printed until then.
+    pub printed: String,
 }
 
 impl SimError {
     pub(crate) fn new(code: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
-        SimError { code, message: message.into(), help: help.into(), at: None, notes: Vec::new() }
+        SimError {
+            code,
+            message: message.into(),
+            help: help.into(),
+            at: None,
+            notes: Vec::new(),
+            printed: String::new(),
+        }
     }
 
     pub(crate) fn request(message: impl Into<String>, help: impl Into<String>) -> Self {

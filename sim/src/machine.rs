@@ -328,7 +328,7 @@ impl Machine {
         run.poison = self.config.poison;
         run.step_limit = self.config.step_limit;
         run.output = Output { limit: self.config.print_limit, ..Output::default() };
-        run.run()?;
+        run.run().map_err(|e| SimError { printed: run.output.text.clone(), ..e })?;
         Ok(stats(&run, &links))
     }
 

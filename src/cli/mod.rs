@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::compile::{CompileError, KernelFile, Lowering, OptLevel, Options};
 use weft::lang::render::Color;
+use weft::run::RunError;
 use weft::{Define, Defines, PtxVersion, Target};
 
 /// Compiler for GPU kernels that compute and communicate in one launch.
@@ -58,15 +59,21 @@ fn report(e: &anyhow::Error) {
     }) {
         return;
     }
-    let compile = e.chain().find_map(|c| match c.downcast_ref::<weft::run::RunError>() {
-        Some(weft::run::RunError::Compile(e)) => Some(e),
-        _ => c.downcast_ref::<CompileError>(),
-    });
+    let run = e.chain().find_map(|c| c.downcast_ref::<RunError>());
+    let compile = match run {
+        Some(RunError::Compile(e)) => Some(e),
+        _ => e.chain().find_map(|c| c.downcast_ref::<CompileError>()),
+    };
+    if let Some(RunError::Sim(e)) = run {
+        print!("{}", e.printed);
+    }
     let mut err = std::io::stderr().lock();
+    let text = format!("{e:#}");
     // Where standard error is gone there is nobody to tell.
     let _ = match compile {
         Some(c) => write!(err, "{}", c.render(color(&err))),
-        None => writeln!(err, "error: {e:#}"),
+        None if text.starts_with("error[") => writeln!(err, "{text}"),
+        None => writeln!(err, "error: {text}"),
     };
 }
 

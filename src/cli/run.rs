@@ -43,8 +43,8 @@ impl Run {
         let mut options = RunOptions::new(self.compile.options()?, self.pes as usize);
         options.seed = self.seed;
         options.launches = self.launches;
-        options.inputs = files(&self.input);
-        options.outputs = files(&self.output);
+        options.inputs = files(&self.input)?;
+        options.outputs = files(&self.output)?;
         options.args = defines(&self.arg)?;
         options.grid = self.grid.as_deref().map(grid).transpose()?;
         if let Some(name) = &self.dtype {
@@ -60,10 +60,11 @@ impl Run {
 }
 
 /// `TENSOR=FILE`, or `FILE` for the first tensor.
-fn files(pairs: &[String]) -> Vec<(String, PathBuf)> {
+fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
     let split = |p: &String| match p.split_once('=') {
-        Some((name, file)) => (name.to_owned(), file.into()),
-        None => (String::new(), p.into()),
+        Some(("", _)) | Some((_, "")) => bail!("`{p}`: expected TENSOR=FILE"),
+        Some((name, file)) => Ok((name.to_owned(), file.into())),
+        None => Ok((String::new(), p.into())),
     };
     pairs.iter().map(split).collect()
 }

@@ -84,7 +84,10 @@ impl Array {
             return Err("is truncated within its header".into());
         }
         let mut rest = bytes;
-        let header = NpyHeader::from_reader(&mut rest).map_err(|e| format!("has a damaged header: {e}"))?;
+        let header = NpyHeader::from_reader(&mut rest).map_err(|e| {
+            let why: String = e.to_string().chars().take(200).collect();
+            format!("has a damaged header: {why}")
+        })?;
         let DType::Plain(ty) = header.dtype() else {
             return Err("holds records, not plain numbers".into());
         };
@@ -138,7 +141,7 @@ impl Array {
         Err(format!("has dtype {}, and {dtype} is wanted (as NumPy's {numpy})", self.dtype))
     }
 
-    /// Writes a `.npy` file. It appears whole or not at all.
+    /// Writes a `.npy` file. A regular file appears whole or not at all; a device or pipe is written to.
     pub fn write(&self, path: &Path) -> Result<(), ArrayError> {
         let bad = |e: std::io::Error| ArrayError {
             file: path.display().to_string(),
@@ -146,17 +149,16 @@ impl Array {
         };
         let mut bytes = self.header().map_err(bad)?;
         bytes.extend_from_slice(&self.data);
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(name);
-        let written = std::fs::File::create(&part)
-            .and_then(|mut f| f.write_all(&bytes))
-            .and_then(|()| std::fs::rename(&part, path));
-        if written.is_err() {
-            // The half-written file is of no use; that it stays is the smaller error.
-            let _ = std::fs::remove_file(&part);
+        // What a link names is replaced, not the link.
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        if std::fs::metadata(&target).is_ok_and(|m| !m.is_file()) {
+            return std::fs::write(&target, bytes).map_err(bad);
         }
-        written.map_err(bad)
+        let directory = target.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut part = tempfile::Builder::new().prefix(".weft").tempfile_in(directory).map_err(bad)?;
+        part.write_all(&bytes).map_err(bad)?;
+        part.persist(&target).map_err(|e| bad(e.error))?;
+        Ok(())
     }
 
     /// The header alone: what an empty array's file has, with this shape.

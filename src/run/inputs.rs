@@ -102,7 +102,12 @@ pub(super) fn gather(head: &Head, options: &RunOptions) -> Result<Found, RunErro
                 settle(&mut found.args, name, Define::Int(n), &source)?;
             }
         }
-        found.arrays.insert(param.name.to_string(), arrays);
+        if shape.contains(&0) {
+            return Err(bad(format!("has shape {shape:?} for each PE: a tensor has at least one element")));
+        }
+        if found.arrays.insert(param.name.to_string(), arrays).is_some() {
+            return request(format!("`{}` is given two inputs", param.name));
+        }
     }
     Ok(found)
 }

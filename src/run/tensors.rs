@@ -14,6 +14,9 @@ use weft_sim::{Arg, Config, Launch, Machine, Module, Stats, Symmetric, Team};
 /// Most elements of a tensor on a PE.
 const MAX_ELEMENTS: i64 = 1 << 32;
 
+/// Most bytes of all tensors of all PEs.
+const MAX_BYTES: u64 = 4 << 30;
+
 /// Bytes of a CTA's counters in a barrier: see the pass `teams`.
 const BARRIER_LINE: u64 = 128;
 
@@ -30,8 +33,32 @@ enum Place {
 struct Tensor {
     param: usize,
     info: TensorInfo,
-    /// For each mode, the offset in elements of each position.
-    offsets: Vec<Vec<i64>>,
+    /// For each mode, where its positions lie.
+    modes: Vec<Mode>,
+}
+
+/// The positions of a mode, in elements.
+enum Mode {
+    /// As many, so far apart.
+    Even(usize, i64),
+    /// Each.
+    Table(Vec<i64>),
+}
+
+impl Mode {
+    fn len(&self) -> usize {
+        match self {
+            Mode::Even(n, _) => *n,
+            Mode::Table(at) => at.len(),
+        }
+    }
+
+    fn at(&self, i: usize) -> i64 {
+        match self {
+            Mode::Even(_, stride) => i as i64 * stride,
+            Mode::Table(at) => at[i],
+        }
+    }
 }
 
 /// Everything of a run.
@@ -87,6 +114,7 @@ impl<'c> Plan<'c> {
             return request(format!("grid {grid:?}: 1 to 65536 CTAs can be simulated"));
         }
         let (mut places, mut tensors) = (Vec::new(), Vec::new());
+        let mut total = 0u64;
         for (i, p) in high.params.iter().enumerate() {
             let place = match &p.ty {
                 Type::Tensor(t) => {
@@ -98,6 +126,14 @@ impl<'c> Plan<'c> {
                     let elements = layout.cosize().as_const().unwrap_or(0);
                     let bytes = u64::try_from(elements).unwrap_or(0) * u64::from(t.elem.bytes());
                     tensors.push(tensor);
+                    total = total.saturating_add(bytes.saturating_mul(n_pes as u64));
+                    if total > MAX_BYTES {
+                        let all = total >> 20;
+                        return request(format!(
+                            "the tensors of {n_pes} PEs take {all} MiB; the simulator has {} MiB",
+                            MAX_BYTES >> 20
+                        ));
+                    }
                     let align = u64::from(t.align.max(16));
                     match t.space {
                         Space::Symmetric => Place::Symmetric(machine.alloc_symmetric(&p.name, bytes, align)?),
@@ -279,43 +315,49 @@ impl Tensor {
     fn new(param: usize, name: &str, dtype: Scalar, layout: &Layout) -> Result<Tensor, RunError> {
         let size = layout.size().as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
         let cosize = layout.cosize().as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
+        if layout.size().is(0) {
+            return request(format!(
+                "`{name}` with layout {layout} has an extent of 0: a tensor has at least one element"
+            ));
+        }
         if size.is_none() || cosize.is_none() {
             return request(format!(
                 "`{name}` with layout {layout} has no elements, or more than {MAX_ELEMENTS}"
             ));
         }
-        let mut offsets = Vec::new();
+        let mut modes = Vec::new();
         for m in 0..layout.rank() {
             let mode = layout.mode(m).unwrap_or_else(Layout::one);
             let n = mode.size().as_const().unwrap_or(0);
             let at = |i: i64| mode.crd2idx(&Int::from(i).into()).ok().and_then(|x| x.as_const());
-            let all: Option<Vec<i64>> = match (mode.shape(), mode.stride().as_int().and_then(Int::as_const)) {
-                (weft_ir::IntTuple::Int(_), Some(stride)) => Some((0..n).map(|i| i * stride).collect()),
-                _ => (0..n).map(at).collect(),
-            };
-            offsets
-                .push(all.ok_or_else(|| RunError::Request(format!("`{name}` has no addresses: {layout}")))?);
+            modes.push(match (mode.shape(), mode.stride().as_int().and_then(Int::as_const)) {
+                (weft_ir::IntTuple::Int(_), Some(stride)) => Mode::Even(n as usize, stride),
+                _ => {
+                    let all: Option<Vec<i64>> = (0..n).map(at).collect();
+                    Mode::Table(
+                        all.ok_or_else(|| RunError::Request(format!("`{name}` has no addresses: {layout}")))?,
+                    )
+                }
+            });
         }
-        let shape = offsets.iter().map(|o| o.len() as u64).collect();
-        Ok(Tensor { param, info: TensorInfo { name: name.to_owned(), dtype, shape }, offsets })
+        let shape = modes.iter().map(|m| m.len() as u64).collect();
+        Ok(Tensor { param, info: TensorInfo { name: name.to_owned(), dtype, shape }, modes })
     }
 
     /// Calls `f` with (first element in C order, offset in memory, elements) of each run of consecutive elements.
     fn runs(&self, f: &mut dyn FnMut(usize, u64, usize)) {
-        let Some((last, outer)) = self.offsets.split_last() else { return f(0, 0, 1) };
-        let rows: usize = outer.iter().map(Vec::len).product();
-        let contiguous = last.iter().enumerate().all(|(i, o)| i as i64 == *o);
+        let Some((last, outer)) = self.modes.split_last() else { return f(0, 0, 1) };
+        let rows: usize = outer.iter().map(Mode::len).product();
         for row in 0..rows {
             let (mut rest, mut base) = (row, 0);
             for mode in outer.iter().rev() {
-                base += mode[rest % mode.len()];
+                base += mode.at(rest % mode.len());
                 rest /= mode.len();
             }
             let first = row * last.len();
-            if contiguous {
-                f(first, base as u64, last.len());
-            } else {
-                last.iter().enumerate().for_each(|(i, o)| f(first + i, (base + o) as u64, 1));
+            match last {
+                Mode::Even(n, 1) => f(first, base as u64, *n),
+                _ => (0..last.len()).for_each(|i| f(first + i, (base + last.at(i)) as u64, 1)),
             }
         }
     }

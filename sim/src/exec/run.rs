@@ -471,6 +471,7 @@ impl<'a> Run<'a> {
             help: fault.help,
             at: Some(Box::new(place)),
             notes: Vec::new(),
+            printed: String::new(),
         }
     }
 

@@ -445,7 +445,13 @@ impl Elab<'_> {
         }
         // A launcher allocates cosize elements: it must not be negative or beyond all memory.
         if layout.cosize().poison().is_some() || layout.size().as_const().is_some_and(|n| n < 1) {
-            return fail(LAYOUT, layout_span, format!("{layout} has no elements, or too many"));
+            let why = if layout.cosize().poison().is_some() {
+                "has more elements than can be counted"
+            } else {
+                "has an extent of 0 or less"
+            };
+            return Err(Diagnostic::error(LAYOUT, layout_span, format!("{layout} {why}"))
+                .help("a tensor has at least one element"));
         }
         Ok(TensorType { elem, layout, space, align, bounds: Vec::new() })
     }

@@ -5,7 +5,7 @@ use crate::kernel::{Block, Inst, Kernel, Module, TeamRef, Value};
 use crate::names::{Group, Sem};
 use crate::op::Op;
 use crate::types::Type;
-use crate::typing::result_type;
+use crate::typing::{MAX_LANES, result_type};
 use crate::uniform::{self, Uniformity, Varies};
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -185,6 +185,13 @@ impl Order<'_> {
 }
 
 fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec<Diagnostic>) {
+    if let Type::Vector(_, lanes) = inst.ty
+        && !(1..=MAX_LANES).contains(&lanes)
+    {
+        let message = format!("a vector has 1 to {MAX_LANES} lanes, not {lanes}");
+        found.push(Diagnostic::error(crate::typing::MISMATCH, inst.span, message));
+        return;
+    }
     match result_type(k, &inst.op, &inst.ty) {
         Ok(ty) if ty == inst.ty => {}
         Ok(ty) => {

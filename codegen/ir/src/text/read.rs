@@ -312,9 +312,12 @@ impl<'t> Reader<'t> {
         let mut params = Vec::new();
         while self.eat("param") {
             let index = u32::read(self)?;
+            if index >= MAX_PARAMS {
+                return Err(self.error(format!("a kernel has at most {MAX_PARAMS} parameters")));
+            }
             let param = self.param()?;
             // A scalar can be a symbol in the types that follow.
-            while self.kernel.params.len() <= index as usize && index < MAX_PARAMS {
+            while self.kernel.params.len() <= index as usize {
                 self.kernel.params.push(param.clone());
             }
             if let Some(slot) = self.kernel.params.get_mut(index as usize) {
@@ -347,7 +350,8 @@ impl<'t> Reader<'t> {
         let name = Arc::from(self.word()?);
         self.expect(":")?;
         let ty = self.ty()?;
-        let div = if self.eat("%") { self.int()? } else { 1 };
+        // With a space: without, it is the first instruction's value.
+        let div = if self.rest().starts_with("% ") && self.eat("%") { self.int()? } else { 1 };
         let mut kind = ParamKind::User;
         if self.eat("=") {
             let word = self.word()?;

@@ -43,8 +43,8 @@ impl Place {
             root: v,
             route: Route::Local,
             offset: Int::ZERO,
-            align: ty.align,
-            root_align: ty.align,
+            align: ty.align.max(1),
+            root_align: ty.align.max(1),
             ty,
         })
     }

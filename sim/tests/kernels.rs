@@ -34,7 +34,9 @@ fn two_shot(n_pes: usize, n: u32, ctas: u32, seed: u64) -> (Vec<Vec<f32>>, Stats
 
 #[test]
 fn two_shot_over_sizes_and_teams() {
-    for (n_pes, n, ctas) in [(1, 4, 1), (2, 37, 1), (3, 1000, 2), (8, 4099, 2), (5, 1, 1), (8, 7, 3), (4, 16384, 4)] {
+    for (n_pes, n, ctas) in
+        [(1, 4, 1), (2, 37, 1), (3, 1000, 2), (8, 4099, 2), (5, 1, 1), (8, 7, 3), (4, 16384, 4)]
+    {
         let (out, stats) = two_shot(n_pes, n, ctas, u64::from(n));
         let offsets: f32 = (0..n_pes).map(|p| p as f32).sum();
         for (pe, values) in out.iter().enumerate() {
@@ -444,7 +446,8 @@ fn special_registers_in_three_dimensions() {
     let mut m = machine(1);
     let n = 3 * 2 * 4 * 5 * 3 * 2;
     let out = buffer(&mut m, 0, "out", &words(&vec![0; n]));
-    let launch = Launch { pe: 0, grid: [3, 2, 4], block: [5, 3, 2], dynamic_shared: 0, args: vec![Arg::U64(out)] };
+    let launch =
+        Launch { pe: 0, grid: [3, 2, 4], block: [5, 3, 2], dynamic_shared: 0, args: vec![Arg::U64(out)] };
     m.launch(&module, "k", &[launch]).unwrap();
     assert_eq!(read_words(&m, 0, out, n), vec![1; n]);
 }

@@ -6,11 +6,11 @@
 //! count (bounded spins) or read the clock never repeat and are never reported.
 
 use super::run::Run;
-use super::warp::{Snapshot, State};
-use super::{LANES, lanes};
+use super::warp::{Group, Snapshot, State};
 use crate::error::SimError;
+use std::collections::BTreeMap;
 
-/// Warps that a report lists.
+/// Lines of a report.
 const LISTED: usize = 24;
 
 /// Called after a backward branch of group `i`: compares with its snapshot and renews it at growing distances.
@@ -20,61 +20,71 @@ pub(crate) fn probe(run: &mut Run<'_>, w: usize, i: usize) {
     }
     let changes = run.memory.changes;
     let warp = &mut run.warps[w];
-    let frame = &warp.frames[warp.groups[i].frame];
-    let g = &mut warp.groups[i];
-    if let Some(s) = g.snapshot.as_mut().filter(|s| s.changes == changes) {
-        let same_preds = || s.preds.iter().zip(&frame.preds).all(|(a, b)| (a ^ b) & g.mask == 0);
-        let same_regs = || s.regs.iter().zip(&frame.regs).all(|(a, b)| lanes(g.mask).all(|l| a[l] == b[l]));
-        if s.pc == g.pc && same_preds() && same_regs() {
-            g.proven = changes + 1;
-            g.snapshot = None;
+    let (pc, mut old) = (warp.groups[i].pc, warp.groups[i].snapshot.take().filter(|s| s.changes == changes));
+    if let Some(s) = &mut old {
+        if s.pc == pc && warp.is_saved(i, &s.stack) {
+            warp.groups[i].proven = changes + 1;
             return;
         }
         s.steps += 1;
-        if s.steps < s.power {
-            return;
-        }
     }
-    let power = g.snapshot.as_ref().filter(|s| s.changes == changes).map_or(1, |s| s.power.saturating_mul(2));
-    g.snapshot = Some(Box::new(Snapshot {
-        pc: g.pc,
-        regs: frame.regs.clone(),
-        preds: frame.preds.clone(),
-        power,
-        steps: 0,
-        changes,
-    }));
+    let power = old.as_ref().map_or(1, |s| s.power);
+    warp.groups[i].snapshot = match old {
+        Some(s) if s.steps < s.power => Some(s),
+        _ => Some(Box::new(Snapshot {
+            pc,
+            stack: warp.save(i),
+            power: power.saturating_mul(2),
+            steps: 0,
+            changes,
+        })),
+    };
 }
 
-/// What each waiting group waits for, one line each.
+/// What a group waits for. The order is that of a report: causes before consequences.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Wait {
+    Memory(String),
+    Nothing(String),
+    Lanes(String),
+    Barrier(String),
+}
+
+/// What each waiting group waits for; warps of a CTA that wait for the same share a line.
 fn waits(run: &Run<'_>, order: &[usize]) -> Vec<String> {
+    let mut all: BTreeMap<(Wait, usize, [u32; 3]), Vec<String>> = BTreeMap::new();
     let mut sorted = order.to_vec();
-    sorted.sort_by_key(|&w| {
-        let warp = &run.warps[w];
-        let at = &run.ctas[warp.cta].at;
-        (at.pe, at.ctaid[2], at.ctaid[1], at.ctaid[0], warp.index)
-    });
-    let mut out = Vec::new();
+    sorted.sort_unstable_by_key(|&w| run.warps[w].index);
     for w in sorted {
         let warp = &run.warps[w];
+        let at = &run.ctas[warp.cta].at;
         for g in &warp.groups {
-            if out.len() == LISTED {
-                out.push(format!("... and more ({} warps in all)", order.len()));
-                return out;
-            }
-            out.push(wait_line(run, w, g));
+            let lanes = if g.mask == warp.live { String::new() } else { format!(" lanes {:#010x}", g.mask) };
+            let [x, y, z] = at.ctaid;
+            all.entry((wait(run, w, g), at.pe, [z, y, x]))
+                .or_default()
+                .push(format!("{}{lanes}", warp.index));
         }
+    }
+    let total = all.len();
+    let line = |((wait, pe, [z, y, x]), warps): ((Wait, usize, [u32; 3]), Vec<String>)| {
+        let (Wait::Memory(text) | Wait::Nothing(text) | Wait::Lanes(text) | Wait::Barrier(text)) = wait;
+        let s = if warps.len() == 1 { "" } else { "s" };
+        let shown = warps.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if warps.len() > 8 { format!(" and {} more", warps.len() - 8) } else { String::new() };
+        format!("PE {pe} CTA ({x}, {y}, {z}) warp{s} {shown}{more}: {text}")
+    };
+    let mut out: Vec<String> = all.into_iter().take(LISTED).map(line).collect();
+    if total > LISTED {
+        out.push(format!("... and {} more waits, of {} warps in all", total - LISTED, order.len()));
     }
     out
 }
 
-fn wait_line(run: &Run<'_>, w: usize, g: &super::warp::Group) -> String {
+fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
     let warp = &run.warps[w];
     let cta = &run.ctas[warp.cta];
-    let lanes_text = if g.mask == warp.live { String::new() } else { format!(" lanes {:#010x}", g.mask) };
-    let [x, y, z] = cta.at.ctaid;
-    let who = format!("PE {} CTA ({x}, {y}, {z}) warp {}{lanes_text}", cta.at.pe, warp.index);
-    let what = |pc: u32| {
+    let place = |pc: u32| {
         let inst = &run.code.insts[pc as usize];
         let source = run.code.source(inst).first().map_or(String::new(), |s| format!("{s}, "));
         format!("{source}PTX line {}: {}", inst.line, run.code.line(inst.line))
@@ -82,31 +92,28 @@ fn wait_line(run: &Run<'_>, w: usize, g: &super::warp::Group) -> String {
     match g.state {
         State::Barrier(a) => {
             let b = &cta.barriers[a.id as usize];
-            let wanted = a.count.map_or(format!("{}", cta.live), |n| n.to_string());
-            format!(
-                "{who} waits at barrier {} ({} of {wanted} threads arrived), {}",
+            let wanted = a.count.unwrap_or(cta.live);
+            Wait::Barrier(format!(
+                "at barrier {} ({} of {wanted} threads arrived), {}",
                 a.id,
                 b.lanes,
-                what(g.pc)
-            )
+                place(g.pc)
+            ))
         }
         State::Converge(needed) => {
-            format!(
-                "{who} waits for lanes {:#010x} of its warp, {}",
-                needed & warp.live & !g.mask,
-                what(g.pc)
-            )
+            let missing = needed & warp.live & !g.mask;
+            Wait::Lanes(format!("waits for lanes {missing:#010x} of its warp, {}", place(g.pc)))
         }
         State::Ready if warp.poll.valid => {
             let p = warp.poll;
-            let place = if p.shared {
+            let what = if p.shared {
                 format!("shared {:#x}", p.addr)
             } else {
                 run.memory.describe(cta.at.pe, p.addr)
             };
-            format!("{who} reads {place} = {:#x} again and again, {}", p.value, what(p.pc))
+            Wait::Memory(format!("reads {what} = {:#x} again and again, {}", p.value, place(p.pc)))
         }
-        State::Ready => format!("{who} loops without reading memory, {}", what(g.pc)),
+        State::Ready => Wait::Nothing(format!("loops without reading memory, {}", place(g.pc))),
     }
 }
 
@@ -130,37 +137,30 @@ fn residency(run: &Run<'_>) -> Vec<String> {
 
 /// No warp can go on.
 pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
-    let all = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
-    let divergent = all().find(|(_, g)| matches!(g.state, State::Converge(_)));
-    let mut error = match divergent {
-        Some((w, g)) => {
-            let mut e = SimError::new(
-                "S007",
-                "a barrier or warp-synchronous instruction is reached by part of a warp only",
-                "execute it where all threads of the warp (those of the member mask) come along",
-            );
-            let lane = g.mask.trailing_zeros() as usize;
-            e.at = Some(Box::new(run.place(w, g.pc, Some(lane))));
-            e
+    let groups = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
+    // Lanes that wait for others of their warp, which are stuck at another such place.
+    let all_stuck = |w: usize| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
+    let divergent = groups().find(|(w, g)| matches!(g.state, State::Converge(_)) && all_stuck(*w));
+    let (mut error, culprit) = match divergent {
+        Some(found) => {
+            let message = "a barrier or warp-synchronous instruction is reached by part of a warp only";
+            let help = "execute it where all threads of the warp (those of the member mask) come along";
+            (SimError::new("S007", message, help), Some(found))
         }
         None => {
-            let mut e = SimError::new(
-                "S008",
-                "deadlock: every thread that has not ended waits for memory that nobody will write, or at a barrier",
-                "see what each waits for: a signal not sent, sent to another PE, or an epoch out of step",
-            );
-            if let Some((w, g)) = all().next() {
-                let pc = if g.state == State::Ready && run.warps[w].poll.valid {
-                    run.warps[w].poll.pc
-                } else {
-                    g.pc
-                };
-                e.at =
-                    Some(Box::new(run.place(w, pc, Some((g.mask.trailing_zeros() as usize).min(LANES - 1)))));
-            }
-            e
+            let message = "deadlock: every thread that has not ended waits for memory that nobody will write, or for \
+                           threads that wait";
+            let help =
+                "see what each waits for: a signal not sent, sent to another PE, or an epoch out of step";
+            let reader = groups().find(|(_, g)| g.state == State::Ready);
+            (SimError::new("S008", message, help), reader.or_else(|| groups().next()))
         }
     };
+    if let Some((w, g)) = culprit {
+        let poll = &run.warps[w].poll;
+        let pc = if g.state == State::Ready && poll.valid { poll.pc } else { g.pc };
+        error.at = Some(Box::new(run.place(w, pc, Some(g.mask.trailing_zeros().min(31) as usize))));
+    }
     error.notes = residency(run);
     error.notes.extend(waits(run, order));
     error

@@ -23,15 +23,23 @@ pub(crate) enum State {
     Barrier(Arrival),
 }
 
-/// A copy of a group's registers, to find out that it repeats itself (Brent's algorithm).
+/// A copy of a group's state, to find out that it repeats itself (Brent's algorithm).
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub pc: u32,
-    pub regs: Vec<Lanes>,
-    pub preds: Vec<u32>,
+    /// Its frames, the current one first.
+    pub stack: Vec<SavedFrame>,
     pub power: u32,
     pub steps: u32,
     pub changes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct SavedFrame {
+    index: usize,
+    caller: Option<Caller>,
+    regs: Vec<Lanes>,
+    preds: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -76,7 +84,7 @@ pub(crate) struct Frame {
     caller: Option<Caller>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Caller {
     frame: usize,
     pc: u32,
@@ -148,6 +156,35 @@ impl Warp {
         let ready =
             self.groups.iter().enumerate().filter(|(_, g)| g.state == State::Ready && g.proven != stamp);
         ready.min_by_key(|(_, g)| (g.turn, u32::MAX - g.depth, g.pc)).map(|(i, _)| i)
+    }
+
+    /// Indices of a frame and those that wait for it to return.
+    fn stack(&self, frame: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(frame), |&f| self.frames[f].caller.map(|c| c.frame))
+    }
+
+    /// Copies the state of group `i`.
+    pub(crate) fn save(&self, i: usize) -> Vec<SavedFrame> {
+        let save = |index| {
+            let f: &Frame = &self.frames[index];
+            SavedFrame { index, caller: f.caller, regs: f.regs.clone(), preds: f.preds.clone() }
+        };
+        self.stack(self.groups[i].frame).map(save).collect()
+    }
+
+    /// Whether group `i` is in the state that was saved.
+    pub(crate) fn is_saved(&self, i: usize, saved: &[SavedFrame]) -> bool {
+        let g = &self.groups[i];
+        let same = |(s, index): (&SavedFrame, usize)| {
+            let f = &self.frames[index];
+            let same_preds = || s.preds.iter().zip(&f.preds).all(|(a, b)| (a ^ b) & g.mask == 0);
+            let same_lanes = |(a, b): (&Lanes, &Lanes)| super::lanes(g.mask).all(|l| a[l] == b[l]);
+            s.index == index
+                && s.caller == f.caller
+                && same_preds()
+                && s.regs.iter().zip(&f.regs).all(same_lanes)
+        };
+        self.stack(g.frame).count() == saved.len() && saved.iter().zip(self.stack(g.frame)).all(same)
     }
 
     /// Joins groups that have met: `i` with any other at its place. Waiting groups are woken by newcomers.
@@ -286,7 +323,7 @@ impl Warp {
         let g = &mut self.groups[i];
         let fork = Group { frame, depth: depth + 1, ..g.fork(function.entry, entering) };
         if entering == g.mask {
-            *g = fork;
+            *g = Group { snapshot: g.snapshot.take(), ..fork };
         } else {
             g.mask &= !entering;
             g.pc += 1;
@@ -324,7 +361,7 @@ impl Warp {
         g.mask &= !leaving;
         g.pc += 1;
         if g.mask == 0 {
-            *g = returned;
+            *g = Group { snapshot: g.snapshot.take(), ..returned };
         } else {
             g.snapshot = None;
             self.groups.push(returned);

@@ -10,7 +10,8 @@ pub fn machine(n_pes: usize) -> Machine {
 
 /// A module of one kernel `k` with these parameter types and this body.
 pub fn module(params: &str, body: &str) -> Module {
-    let list: Vec<String> = params.split_whitespace().enumerate().map(|(i, t)| format!(".param .{t} p{i}")).collect();
+    let list: Vec<String> =
+        params.split_whitespace().enumerate().map(|(i, t)| format!(".param .{t} p{i}")).collect();
     let text = format!(
         ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k({})\n{{\n{body}\nret;\n}}\n",
         list.join(", ")

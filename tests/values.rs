@@ -10,7 +10,8 @@ use weft_ir::builder::Built;
 use weft_ir::names::Kind;
 use weft_ir::verify::verify;
 use weft_ir::{
-    BinOp, Builder, CmpOp, Dim, Kernel, Layout, Module, Op, Scalar, Space, Sreg, Type, UnOp, Value,
+    BinOp, Builder, CmpOp, Dim, Kernel, Layout, Module, Op, Scalar, ShuffleMode, Space, Sreg, Type, UnOp,
+    Value,
 };
 use weft_llvm::{Options, emit};
 use weft_sim::{Arg, Config, Launch, Machine};

@@ -269,7 +269,7 @@ impl Layout {
     pub fn compose(&self, tiler: &Tiler) -> Result<Layout> {
         match tiler {
             Tiler::All => Ok(self.clone()),
-            Tiler::Int(n) => self.composition(&Layout::raw(n.into(), Int::ONE.into())),
+            Tiler::Int(n) => self.composition(&Layout::new(n, 1)?),
             Tiler::Layout(rhs) => self.composition(rhs),
             Tiler::Tuple(tilers) => {
                 let modes = self.modes();

@@ -18,7 +18,7 @@ use nom::bytes::complete::{tag, take_while, take_while1};
 use nom::character::complete::{char, digit1, multispace0};
 use nom::combinator::{cut, eof, map, not, opt, recognize, value, verify};
 use nom::error::{ErrorKind, ParseError};
-use nom::multi::{many0, separated_list0, separated_list1};
+use nom::multi::{many0, separated_list1};
 use nom::sequence::{delimited, pair, preceded, separated_pair, terminated};
 use nom::{Err, IResult, Parser};
 
@@ -104,10 +104,9 @@ fn expect<'a, T>(
     what: &'static str,
     mut parser: impl Parser<&'a str, Output = T, Error = Expected<'a>>,
 ) -> impl Parser<&'a str, Output = T, Error = Expected<'a>> {
-    move |input: &'a str| {
-        parser.parse(input).map_err(|e| {
-            e.map(|e| if e.rest.len() == input.len() { Expected { rest: input, what } } else { e })
-        })
+    move |input: &'a str| match parser.parse(input) {
+        Err(Err::Error(e)) if e.rest.len() == input.len() => Err(Err::Error(Expected { rest: input, what })),
+        other => other,
     }
 }
 
@@ -182,7 +181,10 @@ impl<'a> Grammar<'a> {
     fn list(self, open: char, close: char) -> impl Fn(&'a str) -> Parsed<'a, Vec<Node>> {
         move |input| {
             let inner = self.deeper(input)?;
-            let elements = separated_list0(symbol(',', "\",\""), move |i| inner.chain(i));
+            let more = preceded(symbol(',', "\",\""), cut(move |i| inner.chain(i)));
+            let elements = map(opt(pair(move |i| inner.chain(i), many0(more))), |list| {
+                list.map_or_else(Vec::new, |(first, rest)| std::iter::once(first).chain(rest).collect())
+            });
             let end: &'static str = match close {
                 ')' => "\",\" or \")\"",
                 ']' => "\",\" or \"]\"",

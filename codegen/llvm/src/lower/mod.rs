@@ -163,6 +163,8 @@ impl<'c> Lower<'_, 'c> {
                 self.control(&inst.op)
             }
             Op::Print { format, args } => self.print(format, args).map(|()| None),
+            // It says where threads must meet, which has been checked.
+            Op::Converge { .. } => Ok(None),
             Op::Trap {} => self.intrinsic("llvm.trap", &[], &[]).map(|_| None),
             Op::Index { .. }
             | Op::MyPe { .. }

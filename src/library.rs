@@ -1,6 +1,6 @@
 //! Where `use` finds files: the built-in library, and the file system.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use weft_lang::elaborate::Loader;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
@@ -17,7 +17,7 @@ pub fn part(name: &str) -> Option<&'static str> {
 
 impl Loader for Files {
     fn file(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let at = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
+        let at = plain(&Path::new(from).parent().unwrap_or(Path::new("")).join(path));
         let name = at.display().to_string();
         read_text(&at).map(|text| (name, text))
     }
@@ -25,6 +25,22 @@ impl Loader for Files {
     fn builtin(&self, path: &str) -> Option<&str> {
         part(path)
     }
+}
+
+/// Without `.` and, where a folder precedes it, `..`: a file has one name however it is reached, so that files which
+/// use each other are read once.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// Largest file that is taken for a kernel's text.

@@ -58,7 +58,7 @@ impl Compile {
                 compiled.sources(),
                 super::color(&std::io::stderr()),
             );
-            eprint!("{shown}");
+            std::io::stderr().write_all(shown.as_bytes())?;
         }
         let mut data = match row {
             Some((_, emit)) => emit(&compiled)?,

@@ -1,6 +1,6 @@
 //! `weft explain`
 
-use super::CompileArgs;
+use super::{CompileArgs, write_out};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::process::ExitCode;
@@ -23,28 +23,27 @@ impl Explain {
             return explain_code(Code(number));
         }
         let compiled = self.compile.compile(&self.compile.options()?)?;
+        let mut out = String::new();
         for a in &compiled.report.accesses {
-            println!("{}: {a}", compiled.place(a.span));
+            out.push_str(&format!("{}: {a}\n", compiled.place(a.span)));
         }
         for l in &compiled.report.loops {
-            println!(
-                "{}: loop: {} rounds in flight{}",
-                compiled.place(l.span),
-                l.rounds,
-                l.why.as_deref().map(|w| format!(": {w}")).unwrap_or_default()
-            );
+            let why = l.why.as_deref().map(|w| format!(": {w}")).unwrap_or_default();
+            out.push_str(&format!("{}: loop: {} rounds in flight{why}\n", compiled.place(l.span), l.rounds));
         }
+        write_out(None, out.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn explain_code(code: Code) -> Result<ExitCode> {
     let Some(info) = codes::explain(code) else { bail!("there is no error code {code}") };
-    println!("{code}: {}\n\n{}", info.title, info.explanation);
+    let mut out = format!("{code}: {}\n\n{}\n", info.title, info.explanation);
     let (Example::Text(example) | Example::Words(example)) = info.example;
     if !example.is_empty() {
-        println!("\nFor example:\n");
-        example.lines().for_each(|l| println!("    {l}"));
+        out.push_str("\nFor example:\n\n");
+        example.lines().for_each(|l| out.push_str(&format!("    {l}\n")));
     }
+    write_out(None, out.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

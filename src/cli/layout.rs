@@ -45,11 +45,8 @@ impl LayoutCommand {
             let svg = value.svg()?;
             std::fs::write(path, svg).map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))?;
         }
-        if self.table {
-            print!("{}", value.table()?);
-        } else {
-            println!("{value}");
-        }
+        let text = if self.table { value.table()? } else { format!("{value}\n") };
+        super::write_out(None, text.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -65,7 +65,8 @@ fn report(e: &anyhow::Error) {
         _ => e.chain().find_map(|c| c.downcast_ref::<CompileError>()),
     };
     if let Some(RunError::Sim(e)) = run {
-        print!("{}", e.printed);
+        // As below: where nobody listens there is nobody to tell.
+        let _ = std::io::stdout().write_all(e.printed.as_bytes());
     }
     let mut err = std::io::stderr().lock();
     let text = format!("{e:#}");

@@ -54,7 +54,7 @@ impl Run {
             options.dtype = Some(dtype);
         }
         let outcome = run_file(&self.compile.parse()?, &options)?;
-        print(&outcome, self.pes);
+        super::write_out(None, report(&outcome, self.pes).as_bytes())?;
         Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -84,9 +84,9 @@ fn dims(d: [u32; 3]) -> String {
 }
 
 /// The report that a run ends with.
-fn print(o: &Outcome, pes: u32) {
-    print!("{}", o.printed);
-    let line = |name: &str, text: String| println!("{name:<13}{text}");
+fn report(o: &Outcome, pes: u32) -> String {
+    let mut out = o.printed.clone();
+    let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
     line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, lowering(o)));
     line(
         "ran on",
@@ -152,6 +152,7 @@ fn print(o: &Outcome, pes: u32) {
             o.stats.lane_instructions as f64 / 1e6
         ),
     );
+    out
 }
 
 fn lowering(o: &Outcome) -> &'static str {

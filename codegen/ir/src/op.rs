@@ -341,6 +341,11 @@ ops! {
         /// Which threads.
         group: Group,
     }
+    /// Does nothing, where every thread of the group must come: a tensor dealt out over them is accessed here.
+    effect Converge = "converge" {
+        /// Which threads.
+        group: Group,
+    }
     /// Waits for the CTAs of the same index on every PE of the team. Epoch-counted: nothing is reset,
     /// launches may follow each other. `release` arrives, `acquire` waits, `acq_rel` both in order.
     effect TeamBarrier = "team_barrier" {

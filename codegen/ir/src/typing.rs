@@ -120,7 +120,7 @@ pub fn result_type(k: &Kernel, op: &Op, given: &Type) -> Rule {
             }
             Ok(Type::Unit)
         }
-        Op::Fence { .. } | Op::GroupBarrier { .. } | Op::Trap {} => Ok(Type::Unit),
+        Op::Fence { .. } | Op::GroupBarrier { .. } | Op::Converge { .. } | Op::Trap {} => Ok(Type::Unit),
     }
 }
 

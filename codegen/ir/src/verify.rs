@@ -236,7 +236,7 @@ fn divergent(k: &Kernel, inst: &Inst, group: Group, cond: Option<Value>) -> Diag
     let mut d = Diagnostic::error(
         DIVERGENT,
         inst.span,
-        format!("`{}` in divergent control flow: every {who} must reach it", inst.op.mnemonic()),
+        format!("{} in divergent control flow: every {who} must reach it", called(&inst.op)),
     )
     .label("some threads never come here")
     .help("move it out of the condition, or make the condition the same for all threads");
@@ -246,10 +246,22 @@ fn divergent(k: &Kernel, inst: &Inst, group: Group, cond: Option<Value>) -> Diag
     d
 }
 
+/// What the language calls an op that threads reach together.
+fn called(op: &Op) -> String {
+    match op {
+        Op::GroupBarrier { group: Group::Block } => "`sync_threads`".into(),
+        Op::GroupBarrier { group: Group::Warp } => "`sync_warp`".into(),
+        Op::TeamBarrier { .. } => "`barrier`".into(),
+        Op::Reduce { group, .. } => format!("a reduction over the {group}"),
+        Op::Converge { group } => format!("an access to a tensor that the {group} shares out"),
+        other => format!("`{}`", other.mnemonic()),
+    }
+}
+
 /// The threads that must all take part.
 fn takes_all(op: &Op) -> Option<Group> {
     match op {
-        Op::GroupBarrier { group } | Op::Reduce { group, .. } => Some(*group),
+        Op::GroupBarrier { group } | Op::Converge { group } | Op::Reduce { group, .. } => Some(*group),
         Op::TeamBarrier { .. } => Some(Group::Block),
         Op::Shuffle { .. } => Some(Group::Warp),
         _ => None,

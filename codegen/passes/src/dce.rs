@@ -46,7 +46,7 @@ impl Live<'_> {
                     self.roots(body);
                     true
                 }
-                Op::LocalGet { .. } => false,
+                Op::LocalGet { .. } | Op::Converge { .. } => false,
                 op => !op.is_pure(),
             };
             if effect {

@@ -22,7 +22,7 @@ weft_ir::codes! {
         "kernel k() block(32) { let x = 1; x = 2; }",
         "Only elements of tensors and variables declared with `let mut` can be assigned.";
     LAYOUT = 106, "the layout algebra has no answer",
-        "kernel k(x: global<f32, (6):(1)>) block(32) { let y = composition(x, (4):(2)); }",
+        "kernel k(x: global<f32, (6,4):(1,6)>) block(32) { let y = composition(x, (4,2):(1,3)); }",
         "A layout function was applied where CuTe's static assertions would fail: a division that is not exact, an overlap, shapes that do not match. The message names the mode and the numbers.";
     BAD_INDEX = 107, "the index does not fit the tensor",
         "kernel k(x: global<f32, (4,8):(1,4)>) block(32) { let y = x[0, 0, 0]; }",
@@ -55,7 +55,7 @@ weft_ir::codes! {
         "fn f(x) { x } fn f(y) { y } kernel k() block(32) { }",
         "Functions, kernels and constants of a file and of what it uses share one name space, and parameters of one head must differ.";
     BAD_PARTITION = 117, "the tensor cannot be divided among the threads",
-        "kernel k(x: multicast<f32, (8):(1)>) block(32) { }",
+        "kernel k(x: global<f32, (3,5):(1,8)>) block(32) { let part = partition(x, threads()); }",
         "`partition` needs a layout whose elements can be dealt out in vectors; choose a tile that divides the extents, or partition row by row.";
     BAD_RETURN = 118, "`return` must be the last statement of a function",
         "fn f(x) { return x; let y = 1; } kernel k() block(32) { let z = f(1); }",

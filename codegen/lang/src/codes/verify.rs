@@ -4,7 +4,7 @@ weft_ir::codes! {
     /// Codes of the verifier.
     VERIFY Text:
     TYPE = 200, "an operand or result has the wrong type",
-        "kernel k(x: global<f32, (8):(1)>) block(8) { let v = fma(x[0], x[1], true); }",
+        "",
         "An operation got operands whose types it does not take together. Nothing is converted silently: write `.to<f32>()`.";
     NO_SUCH_OP = 201, "the element type does not have this operation",
         "kernel k(x: global<f32, (8):(1)>) block(8) { x[0] = x[0] % x[1]; }",
@@ -13,7 +13,7 @@ weft_ir::codes! {
         "kernel k(x: symm<f32, (8):(1)>, team: team) block(8) { let mc = multicast(x, team); x[0] = load(mc[0]); }",
         "A multicast address is for ld_reduce, st and red only (PTX ISA, multimem), and those take no other; multicast and peer addresses exist of symmetric tensors only.";
     NOT_STATIC = 203, "this must be a compile-time number of elements",
-        "kernel k(n: int, x: symm<f32, (n):(1)>, team: team) block(8) { let v = ld_reduce<add>(multicast(x, team)[0..n]); }",
+        "",
         "A thread moves a fixed number of elements at once, from 1 to 1024: partition the tensor over threads and loop over the steps.";
     LITERAL = 204, "the literal does not fit its type",
         "kernel k(x: global<u8, (8):(1)>) block(8) { x[0] = 300; }",

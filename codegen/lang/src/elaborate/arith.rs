@@ -239,8 +239,10 @@ impl Elab<'_> {
                 (Some(n), Some(s)) if s.is_float() && !s.is_fp8() => self.b.float(s, n as f64).map(Val::Rt),
                 (Some(n), Some(s)) if s.is_int() => self.b.int(s, n).map(Val::Rt),
                 (_, None | Some(Scalar::I64)) => self.b.index(n).map(Val::Rt),
-                (_, Some(s)) => Err(Diagnostic::error(MISMATCH, span, format!("an `int` and a {s}"))
-                    .help(format!("convert it: `.to<{s}>()`"))),
+                (_, Some(s)) => {
+                    Err(Diagnostic::error(MISMATCH, span, format!("an `int` where {s} is needed"))
+                        .help(format!("convert it: `.to<{s}>()`")))
+                }
             },
             other => fail(WRONG_KIND, span, format!("expected a number, found {}", self.describe(&other))),
         }

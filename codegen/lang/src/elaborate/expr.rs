@@ -335,7 +335,7 @@ impl Elab<'_> {
             Val::Tensor(t) => self.slice(t, coords, span).map(Val::Tensor),
             Val::Frag(f) => self.lanes(&f, coords, span),
             Val::Layout(l) => {
-                let coord = self.coord(coords, l.rank(), span)?;
+                let coord = self.coord(coords, l.shape(), span)?;
                 let bad = |x: weft_layout::LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
                 if coord.has_all() {
                     l.slice(&coord).map(Val::Layout).map_err(bad)
@@ -361,8 +361,9 @@ impl Elab<'_> {
         }
     }
 
-    /// Indices as a coordinate of that rank; a single one is linear.
-    pub(super) fn coord(&mut self, coords: &[(Val, Span)], rank: usize, span: Span) -> R<Coord> {
+    /// Indices as a coordinate of that shape; a single one for several modes is linear.
+    pub(super) fn coord(&mut self, coords: &[(Val, Span)], shape: &IntTuple, span: Span) -> R<Coord> {
+        let rank = shape.as_tuple().map_or(1, <[IntTuple]>::len);
         if coords.len() != rank && coords.len() != 1 {
             return Err(Diagnostic::error(
                 BAD_INDEX,
@@ -372,13 +373,8 @@ impl Elab<'_> {
             .help("give one for each mode, `_` to keep it whole, or a single linear one"));
         }
         let mut all = coords.iter().map(|(v, at)| self.as_coord(v, *at)).collect::<R<Vec<_>>>()?;
-        Ok(if all.len() == 1 && rank != 1 {
-            all.remove(0)
-        } else if rank == 1 {
-            all.remove(0)
-        } else {
-            Coord::Tuple(all)
-        })
+        let linear = all.len() == 1 && (rank != 1 || shape.as_tuple().is_none());
+        Ok(if linear { all.remove(0) } else { Coord::Tuple(all) })
     }
 
     fn as_coord(&mut self, val: &Val, span: Span) -> R<Coord> {
@@ -394,7 +390,7 @@ impl Elab<'_> {
     /// Lanes of a register tensor: one, or those of the modes kept.
     fn lanes(&mut self, f: &Frag, coords: &[(Val, Span)], span: Span) -> R<Val> {
         let layout = self.frag_layout(f, span)?;
-        let coord = self.coord(coords, layout.rank(), span)?;
+        let coord = self.coord(coords, layout.shape(), span)?;
         let bad = |x: weft_layout::LayoutError| Diagnostic::error(BAD_INDEX, span, x.to_string());
         let (rest, offset) = layout.slice_and_offset(&coord).map_err(bad)?;
         if f.whole.is_some() {

@@ -219,7 +219,7 @@ impl Elab<'_> {
         }
         let layout = self.frag_layout(frag, target.span)?;
         let coords = indices.iter().map(|i| Ok((self.expr(i)?, i.span))).collect::<R<Vec<_>>>()?;
-        let coord = self.coord(&coords, layout.rank(), target.span)?;
+        let coord = self.coord(&coords, layout.shape(), target.span)?;
         let ty = self.b.kernel().locals[local].ty.clone();
         let v = self.scalar_or_frag(val, ty.elem(), at)?;
         let v = self.check_elem(v, ty.elem(), at)?;

@@ -23,7 +23,7 @@ impl Elab<'_> {
             return self.slice_ranges(t, coords, span);
         }
         let ty = self.tensor_type_of(t);
-        let coord = self.coord(coords, ty.layout.rank(), span)?;
+        let coord = self.coord(coords, ty.layout.shape(), span)?;
         let bad = |x: LayoutError| Diagnostic::error(BAD_INDEX, span, x.to_string());
         let (layout, offset) = take(&ty.layout, &coord).map_err(bad)?;
         let mut bounds = Vec::new();
@@ -195,7 +195,13 @@ impl Elab<'_> {
                         IntTuple::Tuple(vec![v.into(), threads.count.clone().into(), steps.clone().into()]),
                         IntTuple::Tuple(vec![Int::from(1).into(), v.into(), round.clone().into()]),
                     )?;
-                    let dealt = l.composition(&all)?;
+                    let dealt = match l.composition(&all) {
+                        // No more elements than threads: each finds its own, whatever the shape.
+                        Err(_) if v == 1 && steps.is(1) => {
+                            return Ok((tiler(0.into())?, l.crd2idx(&threads.index.clone().into())?));
+                        }
+                        other => other?,
+                    };
                     dealt.slice_and_offset(&Coord::Tuple(vec![
                         Coord::All,
                         Coord::Int(threads.index.clone()),
@@ -230,20 +236,27 @@ impl Elab<'_> {
             return Err(Diagnostic::error(NOT_HELD, span, format!("how many elements {} has is known at run time only", ty.layout))
                 .help("partition it over `threads<block>()` and loop over the steps, or make the extent a compile-time parameter"));
         };
-        let vector = [8, 4, 2, 1].into_iter().find(|v| v * threads <= total).unwrap_or(1);
         if total > threads * i64::from(MAX_LANES) {
             let message = format!("{total} elements over {threads} threads are more than {MAX_LANES} each");
             return Err(Diagnostic::error(NOT_HELD, span, message).help("loop over parts of it"));
         }
+        self.b.emit(Op::Converge { group: Group::Block })?;
         let all = self.threads(false)?;
-        self.partition(t, &all, Some(vector), span).map(|p| (p, total))
+        // The widest vector that gives every thread one; of tiles it may have to be narrower.
+        let mut v = [8, 4, 2, 1].into_iter().find(|v| v * threads <= total).unwrap_or(1);
+        loop {
+            match self.partition(t, &all, Some(v), span) {
+                Err(_) if v > 1 => v /= 2,
+                other => return other.map(|p| (p, total)),
+            }
+        }
     }
 
     /// A tensor's elements in registers. One that differs by thread is read by each thread for itself; one that
     /// is the same for the whole CTA is dealt out over it.
     pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
         let ty = self.tensor_type_of(t);
-        let (part, whole) = if t.private || ty.layout.size().is(1) {
+        let (part, whole) = if t.private || t.element {
             (t, None)
         } else if ty.space == Space::Multicast {
             (t, None) // the op's own rule says what is wrong
@@ -264,8 +277,7 @@ impl Elab<'_> {
 
     /// The part of a tensor that this thread works on in a cooperative operation, and the whole's size if it is dealt out.
     pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> R<(Tensor, Option<i64>)> {
-        let ty = self.tensor_type_of(t);
-        if t.private || ty.layout.size().is(1) {
+        if t.private || t.element {
             return Ok((t, None));
         }
         self.deal_out(t, span).map(|(p, n)| (p, Some(n)))

@@ -78,7 +78,17 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
     call.arity(1..=1)?;
     let (val, span) = call.val(0);
     let layout = match val {
-        Val::Frag(f) => e.frag_layout(&f, span)?,
+        Val::Frag(f) => match f.whole {
+            None => e.frag_layout(&f, span)?,
+            Some(n) if call.words.is_empty() && call.name.ends_with("size") => {
+                return Layout::col_major(n).map_err(bad(span));
+            }
+            Some(_) => {
+                let message = format!("`{}` of a register tensor that is dealt out over the CTA", call.name);
+                return Err(Diagnostic::error(WRONG_KIND, span, message)
+                    .help("ask the tensor in memory that it came from"));
+            }
+        },
         Val::Threads(t) => return Layout::col_major(t.count).map_err(bad(span)),
         other => e.as_layout(other, span)?,
     };

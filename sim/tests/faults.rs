@@ -29,7 +29,7 @@ fn out_of_bounds_names_the_allocation() {
     assert_eq!(at.ptx_line, 8);
     assert_eq!(at.ptx_text, "ld.global.b32 %r1, [%rd1+100];");
     // In front of it, and a vector across its end.
-    let e = fault(&mut m, 1, x, "st.global.b32 [%rd1-4], 1;", "S003");
+    let e = fault(&mut m, 1, x, "st.global.b32 [%rd1+-4], 1;", "S003");
     assert!(e.message.contains("`weights`-4"), "{e}");
     fault(&mut m, 1, x, "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+96];", "S003");
     fault(&mut m, 1, x, "red.global.add.u32 [%rd1+4096], 1;", "S003");

@@ -434,7 +434,8 @@ fn special_registers_in_three_dimensions() {
         mov.u32 %r4, %ntid.x; mov.u32 %r5, %ntid.y; mov.u32 %r6, %ntid.z;
         mov.u32 %r7, %ctaid.x; mov.u32 %r8, %ctaid.y; mov.u32 %r9, %ctaid.z;
         mad.lo.u32 %r10, %r3, %r5, %r2; mad.lo.u32 %r10, %r10, %r4, %r1;
-        mad.lo.u32 %r11, %r9, %nctaid.y, %r8; mad.lo.u32 %r11, %r11, %nctaid.x, %r7;
+        mov.u32 %r16, %nctaid.y; mov.u32 %r17, %nctaid.x;
+        mad.lo.u32 %r11, %r9, %r16, %r8; mad.lo.u32 %r11, %r11, %r17, %r7;
         mul.lo.u32 %r12, %r4, %r5; mul.lo.u32 %r12, %r12, %r6;
         mad.lo.u32 %r13, %r11, %r12, %r10;
         mov.u32 %r14, %laneid; mov.u32 %r15, %warpid;

@@ -17,7 +17,13 @@ fn decode(exp: u32, man: u32, inf: bool, v: u64) -> f64 {
     let unit = 2_f64.powi(-(man as i32));
     match e {
         0 => sign * f * unit * 2_f64.powi(1 - bias),
-        _ if e == top && inf => if f == 0.0 { sign * f64::INFINITY } else { f64::NAN },
+        _ if e == top && inf => {
+            if f == 0.0 {
+                sign * f64::INFINITY
+            } else {
+                f64::NAN
+            }
+        }
         _ if e == top && f as u64 == (1 << man) - 1 => f64::NAN,
         _ => sign * (1.0 + f * unit) * 2_f64.powi(e - bias),
     }
@@ -31,7 +37,13 @@ fn round(exp: u32, man: u32, inf: bool, x: f64) -> f64 {
     let quantum = |x: f64| {
         let e = if x == 0.0 { 1 - ((1 << (exp - 1)) - 1) } else { x.abs().log2().floor() as i32 };
         // log2 may be off by one at a power of two.
-        let e = if 2_f64.powi(e) > x.abs() { e - 1 } else if 2_f64.powi(e + 1) <= x.abs() { e + 1 } else { e };
+        let e = if 2_f64.powi(e) > x.abs() {
+            e - 1
+        } else if 2_f64.powi(e + 1) <= x.abs() {
+            e + 1
+        } else {
+            e
+        };
         2_f64.powi(e.max(1 - ((1 << (exp - 1)) - 1)) - man as i32)
     };
     let q = quantum(x);
@@ -160,7 +172,13 @@ fn team(ty: &str, members: &[usize]) -> Team {
 /// Register bits and count of a vector form.
 fn registers(ty: &str, vec: usize) -> (u32, usize) {
     let e = Elem::of(ty);
-    let packed = if ty.ends_with("x2") { 2 } else if ty.ends_with("x4") { 4 } else { 1 };
+    let packed = if ty.ends_with("x2") {
+        2
+    } else if ty.ends_with("x4") {
+        4
+    } else {
+        1
+    };
     (e.bits * packed, vec)
 }
 
@@ -249,7 +267,8 @@ fn ld_reduce_in_every_form() {
             let n = 32 * bits as usize / 8 * count;
             let out = t.m.alloc(5, "out", n as u64, 16).unwrap();
             let mc = t.m.multicast_addr(5, t.x, t.team).unwrap();
-            let stats = t.m.launch(&module, "k", &[grid(5, 1, 32, vec![Arg::U64(mc), Arg::U64(out)])]).unwrap();
+            let stats =
+                t.m.launch(&module, "k", &[grid(5, 1, 32, vec![Arg::U64(mc), Arg::U64(out)])]).unwrap();
             assert_eq!(stats.multicast[0].ld_reduce, n as u64, "{inst}");
             let mut got = vec![0; n];
             t.m.read(5, out, &mut got).unwrap();
@@ -260,7 +279,10 @@ fn ld_reduce_in_every_form() {
                     Ok(want) => assert_eq!(v, want, "{inst} element {i} of {members:x?}"),
                     Err(want) => {
                         let x = e.value(v);
-                        assert!(x == want || x.is_nan() && want.is_nan(), "{inst} element {i}: {x} for {want}");
+                        assert!(
+                            x == want || x.is_nan() && want.is_nan(),
+                            "{inst} element {i}: {x} for {want}"
+                        );
                     }
                 }
             }
@@ -296,7 +318,11 @@ fn st_in_every_form() {
             for (pe, old) in old.into_iter().enumerate() {
                 let now = before(&t, pe);
                 let member = t.members.contains(&pe);
-                assert_eq!(now[..n], if member { values[..n].to_vec() } else { old[..n].to_vec() }, "{inst} PE {pe}");
+                assert_eq!(
+                    now[..n],
+                    if member { values[..n].to_vec() } else { old[..n].to_vec() },
+                    "{inst} PE {pe}"
+                );
                 assert_eq!(now[n..], old[n..], "{inst} PE {pe} behind");
             }
         }
@@ -356,7 +382,8 @@ fn accumulator_precision_and_order() {
             m.write(pe, at, &v.to_le_bytes()).unwrap();
         }
         let team = m.team(members).unwrap();
-        let body = format!("multimem.ld_reduce.weak.global.add{acc}.f16x2 %v0, [%rd4];\nst.global.b32 [%rd5], %v0;");
+        let body =
+            format!("multimem.ld_reduce.weak.global.add{acc}.f16x2 %v0, [%rd4];\nst.global.b32 [%rd5], %v0;");
         let out = m.alloc(0, "out", 4, 4).unwrap();
         let mc = m.multicast_addr(0, x, team).unwrap();
         m.launch(&kernel(&body, 32, 1), "k", &[grid(0, 1, 1, vec![Arg::U64(mc), Arg::U64(out)])]).unwrap();
@@ -373,7 +400,9 @@ fn accumulator_precision_and_order() {
 fn illegal_forms_are_rejected() {
     let parse = |inst: &str| {
         let regs = ".reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b16 %h<9>;";
-        let text = format!(".version 9.0 .target sm_100a .address_size 64 .entry k(.param .u64 p) {{ {regs} {inst} ret; }}");
+        let text = format!(
+            ".version 9.0 .target sm_100a .address_size 64 .entry k(.param .u64 p) {{ {regs} {inst} ret; }}"
+        );
         Module::parse(&text)
     };
     let good = [

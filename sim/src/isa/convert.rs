@@ -105,8 +105,9 @@ fn mov(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             }))
         }
         _ => {
-            let (d, a) = (s.dst(0, t)?, s.src(1, t)?);
-            Ok(map1(d, a, |a| a))
+            let (d, a) = (s.dst(0, t)?, s.src_any(1, t)?);
+            let m = mask(t.bits);
+            Ok(map1(d, a, move |a| a & m))
         }
     }
 }
@@ -148,7 +149,8 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let rnd = s.get("rnd");
     let integer_rounding = rnd.is_some_and(|r| r.len() == 3);
     let (d, width) = s.dst_wide(0, dt.bits)?;
-    let a = s.src_wide(1, at)?;
+    let is_special = matches!(s.operands.get(1), Some(Operand::Name { name, .. }) if super::special_register(name).is_some());
+    let a = if is_special { s.src_any(1, at)? } else { s.src_wide(1, at)? };
     let from = mask(at.bits);
     // A destination register wider than the type is extended as the type is signed.
     let place = move |v: u64| if dt.signed() { sext(v, dt.bits) as u64 & mask(width) } else { v };

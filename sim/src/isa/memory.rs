@@ -217,7 +217,8 @@ fn cvta_space(s: &Site<'_, '_, '_>) -> Space {
 fn cvta(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let ty = s.ty("size")?;
     let window = cvta_space(s).window();
-    let (d, a) = (s.dst(0, ty)?, s.src(1, ty)?);
+    let a = if s.has("to") { s.src(1, ty)? } else { s.src_any(1, ty)? };
+    let d = s.dst(0, ty)?;
     // Windows are disjoint in their upper halves, so adding and removing them is a matter of bits.
     Ok(if s.has("to") {
         map1(d, a, move |v| if window == 0 { v } else { v.wrapping_sub(window) })

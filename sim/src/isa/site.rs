@@ -5,7 +5,7 @@ use super::{Picks, lift};
 use crate::decode::{Entity, FunctionBuilder, Width};
 use crate::exec::access::Space;
 use crate::exec::{Context, Pred, PredSrc, Reg, Src};
-use crate::num::{Rounding, mask};
+use crate::num::{F32, F64, Rounding, mask};
 use crate::ptx::ast::{Base, Number, Operand};
 
 /// Why an instruction cannot be decoded; the position is added by the caller.
@@ -156,40 +156,60 @@ impl<'a> Site<'_, '_, 'a> {
         self.value(&operand, ty, true)
     }
 
-    /// Any source operand: register, literal, special register, address of a variable.
-    pub(crate) fn value(&mut self, operand: &Operand<'a>, ty: Ty, wider: bool) -> Result<Src, Issue> {
+    /// Source of `mov`, `cvt` and `cvta`: also a special register or the address of a variable.
+    pub(crate) fn src_any(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
+        let Operand::Name { name, offset } = *self.operand(i)? else { return self.src(i, ty) };
+        if let Some(special) = super::special_register(name) {
+            if special.bits != ty.width() && !(special.bits == 32 && ty.width() == 16) {
+                return issue("P005", format!("`{name}` has {} bits", special.bits), "");
+            }
+            let d = self.f.temporary();
+            self.f.prelude(special.operation(d, mask(ty.width())));
+            return Ok(Src::reg(d));
+        }
+        match self.f.lookup(name)? {
+            Entity::Symbol(index) => Ok(self.f.symbol(index, offset)),
+            Entity::EntryParam { offset: at } => Ok(self.f.constant(at.wrapping_add(offset as u64))),
+            Entity::Frame { offset: at, .. } => {
+                let d = self.f.temporary();
+                let at = at.wrapping_add(offset as u64);
+                self.f.prelude(lift::custom(move |cx| {
+                    let address = cx.frame_base.wrapping_add(at);
+                    cx.splat(d, address);
+                    Ok(crate::exec::Flow::Next)
+                }));
+                Ok(Src::reg(d))
+            }
+            _ => self.src(i, ty),
+        }
+    }
+
+    /// Register or literal.
+    fn value(&mut self, operand: &Operand<'a>, ty: Ty, wider: bool) -> Result<Src, Issue> {
         match *operand {
             Operand::Number(n) => {
                 let bits = literal(n, ty)?;
                 Ok(self.f.constant(bits & mask(ty.width())))
             }
-            Operand::Name { name, offset } => {
-                if let Some(special) = super::special_register(name) {
-                    let d = self.f.temporary();
-                    self.f.prelude(special.operation(d));
-                    return Ok(Src::reg(d));
-                }
-                match self.f.lookup(name)? {
-                    Entity::Reg { slot, width: Width::Bits(bits) } if offset == 0 => {
-                        Self::check_width(name, bits, ty.width(), wider)?;
-                        Ok(Src::reg(slot))
-                    }
-                    Entity::Symbol(index) => Ok(self.f.symbol(index, offset)),
-                    Entity::EntryParam { offset: at } => Ok(self.f.constant(at.wrapping_add(offset as u64))),
-                    Entity::Frame { offset: at, .. } => {
-                        let d = self.f.temporary();
-                        let at = at.wrapping_add(offset as u64);
-                        self.f.prelude(lift::custom(move |cx| {
-                            let address = cx.frame_base.wrapping_add(at);
-                            cx.splat(d, address);
-                            Ok(crate::exec::Flow::Next)
-                        }));
-                        Ok(Src::reg(d))
-                    }
-                    _ => issue("P005", format!("`{name}` cannot be a source operand here"), ""),
-                }
+            Operand::Name { name: "WARP_SZ", .. } => Ok(self.f.constant(32)),
+            Operand::Name { name, .. } if super::special_register(name).is_some() => {
+                issue("P005", format!("`{name}` is a special register"), "copy it to a register with mov")
             }
-            _ => issue("P005", "a register, a literal or a variable is needed here", ""),
+            Operand::Name { name, offset: 0 } => match self.f.lookup(name)? {
+                Entity::Reg { slot, width: Width::Bits(bits) } => {
+                    Self::check_width(name, bits, ty.width(), wider)?;
+                    Ok(Src::reg(slot))
+                }
+                Entity::Reg { .. } => {
+                    issue("P005", format!("`{name}` is a predicate, a register is needed"), "")
+                }
+                _ => issue(
+                    "P005",
+                    format!("`{name}` is not a register"),
+                    "take the address of a variable with mov",
+                ),
+            },
+            _ => issue("P005", "a register or a literal is needed here", ""),
         }
     }
 
@@ -379,11 +399,15 @@ impl<'a> Site<'_, '_, 'a> {
 /// Bits of a literal for an operand of this type.
 fn literal(n: Number, ty: Ty) -> Result<u64, Issue> {
     match (n, ty.kind) {
-        (Number::Int(v), _) => Ok(v),
-        (Number::F32(v), _) if ty.width() == 32 => Ok(v.into()),
-        (Number::F64(v), _) if ty.width() == 64 => Ok(v.to_bits()),
+        (Number::Int(v), Kind::Bits | Kind::Unsigned | Kind::Signed) => Ok(v),
+        (Number::F32(v), Kind::Bits | Kind::Float(F32)) if ty.width() == 32 => Ok(v.into()),
+        (Number::F64(v), Kind::Bits | Kind::Float(F64)) if ty.width() == 64 => Ok(v.to_bits()),
         // A decimal or double literal in single-precision code is rounded to it.
-        (Number::F64(v), Kind::Float(_) | Kind::Bits) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
-        _ => issue("P005", format!("this literal does not fit a type of {} bits", ty.width()), ""),
+        (Number::F64(v), Kind::Float(F32)) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
+        _ => issue(
+            "P005",
+            format!("this literal is not one of the instruction's type, of {} bits", ty.width()),
+            "",
+        ),
     }
 }

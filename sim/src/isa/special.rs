@@ -7,6 +7,7 @@ use crate::exec::{Context, Flow, Op, Reg, lanes};
 pub(crate) struct Special {
     pub name: &'static str,
     pub meaning: &'static str,
+    pub bits: u32,
     value: fn(&Context<'_>, usize) -> u64,
 }
 
@@ -15,7 +16,15 @@ const fn special(
     meaning: &'static str,
     value: fn(&Context<'_>, usize) -> u64,
 ) -> Special {
-    Special { name, meaning, value }
+    Special { name, meaning, bits: 32, value }
+}
+
+const fn special64(
+    name: &'static str,
+    meaning: &'static str,
+    value: fn(&Context<'_>, usize) -> u64,
+) -> Special {
+    Special { name, meaning, bits: 64, value }
 }
 
 /// The clock of the simulator runs at one tick a warp instruction of the whole machine; `%globaltimer` counts
@@ -38,7 +47,7 @@ pub(crate) static SPECIAL: &[Special] = &[
     special("%nwarpid", "warps an SM can hold", |_, _| 64),
     special("%smid", "SM: the CTA's place among those resident on the PE", |c, _| c.at.slot.into()),
     special("%nsmid", "SMs of the PE", |c, _| c.at.slots.into()),
-    special("%gridid", "grid: always 1", |_, _| 1),
+    special64("%gridid", "grid: always 1", |_, _| 1),
     special("%lanemask_eq", "bit of this lane", |_, l| 1 << l),
     special("%lanemask_lt", "bits of the lanes below", |_, l| (1 << l) - 1),
     special("%lanemask_le", "bits of the lanes up to this one", |_, l| (2 << l) - 1),
@@ -46,8 +55,8 @@ pub(crate) static SPECIAL: &[Special] = &[
     special("%lanemask_ge", "bits of this lane and those above", |_, l| 0xffff_ffff & !((1 << l) - 1)),
     special("%clock", "low 32 bits of the clock", |c, _| c.clock & 0xffff_ffff),
     special("%clock_hi", "high 32 bits of the clock", |c, _| c.clock >> 32),
-    special("%clock64", "clock: warp instructions of the machine so far", |c, _| c.clock),
-    special("%globaltimer", "the same clock, as nanoseconds", |c, _| c.clock),
+    special64("%clock64", "clock: warp instructions of the machine so far", |c, _| c.clock),
+    special64("%globaltimer", "the same clock, as nanoseconds", |c, _| c.clock),
     special("%globaltimer_lo", "low 32 bits of it", |c, _| c.clock & 0xffff_ffff),
     special("%globaltimer_hi", "high 32 bits of it", |c, _| c.clock >> 32),
     special("%dynamic_smem_size", "bytes of dynamic shared memory", |c, _| c.at.dynamic_shared.into()),
@@ -82,11 +91,11 @@ pub(crate) fn special_register(name: &str) -> Option<&'static Special> {
 }
 
 impl Special {
-    /// Copies the value into a register.
-    pub(crate) fn operation(&'static self, d: Reg) -> Op {
+    /// Copies the value, cut to `mask`, into a register.
+    pub(crate) fn operation(&'static self, d: Reg, mask: u64) -> Op {
         custom(move |cx| {
             for lane in lanes(cx.active) {
-                let v = (self.value)(cx, lane);
+                let v = (self.value)(cx, lane) & mask;
                 cx.reg(d)[lane] = v;
             }
             Ok(Flow::Next)

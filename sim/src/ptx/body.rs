@@ -237,9 +237,9 @@ fn scalar(i: &str) -> Res<'_, Operand<'_>> {
     Ok((rest, Operand::Name { name: first, offset }))
 }
 
-/// `+n`, `+-n`, `-n` or nothing.
+/// `+n`, `+-n` or nothing.
 pub(super) fn plus_minus(mut i: &str) -> Res<'_, i64> {
-    if eat(&mut i, "+") || blank(i).starts_with('-') { must(signed)(i) } else { Ok((i, 0)) }
+    if eat(&mut i, "+") { must(signed)(i) } else { Ok((i, 0)) }
 }
 
 fn address(i: &str) -> Res<'_, Operand<'_>> {

@@ -1,5 +1,6 @@
-//! Kernel files that say what becomes of them: `tests/filetests/**/*.weft`, each a test or several. The directives
-//! are described in `support/directives.rs`. Files in folders called `used` are there for others to `use`.
+//! Kernel files that say what becomes of them: `tests/filetests/**/*.weft`, each a test or several, and files of IR,
+//! `*.ir`, for what no kernel file makes. The directives are described in `support/directives.rs`. Files in folders
+//! called `used` are there for others to `use`.
 
 #[path = "support/bless.rs"]
 mod bless;
@@ -13,10 +14,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use directives::{Expectations, Setting, Stage};
+use directives::{Expectations, Setting};
 use libtest_mimic::{Arguments, Failed, Trial};
-use weft::compile::{CompileError, Compiled};
-use weft::ir::diag::Severity;
+use weft::compile::CompileError;
+use weft::ir::diag::{Diagnostic, Severity};
+use weft::ir::text::parse_module;
+use weft::ir::verify::verify;
+use weft::lang::render::{Color, render};
+use weft::lang::source::SourceMap;
 use weft::run::{RunOptions, run_file};
 use weft::{Define, KernelFile, Lowering, Options};
 
@@ -49,7 +54,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for path in entries.map(|entry| entry.path()) {
         if path.is_dir() && !path.ends_with("used") {
             collect(&path, files);
-        } else if path.extension().is_some_and(|kind| kind == "weft") {
+        } else if path.extension().is_some_and(|kind| kind == "weft" || kind == "ir") {
             files.push(path);
         }
     }
@@ -83,6 +88,68 @@ fn trials(path: &Path) -> Vec<Trial> {
     trials
 }
 
+/// Why a file has no text of a stage.
+enum Rejected {
+    /// It is wrong: the errors' codes, and how they read.
+    Compiler(Vec<String>, String),
+    /// The test is wrong.
+    Test(String),
+}
+
+impl Rejected {
+    fn new(diagnostics: &[Diagnostic], rendered: &str) -> Rejected {
+        let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
+        Rejected::Compiler(errors.map(|d| d.code.to_string()).collect(), format!("{}\n", rendered.trim_end()))
+    }
+}
+
+impl From<CompileError> for Rejected {
+    fn from(error: CompileError) -> Rejected {
+        Rejected::new(&error.diagnostics, &error.to_string())
+    }
+}
+
+impl From<String> for Rejected {
+    fn from(message: String) -> Rejected {
+        Rejected::Test(message)
+    }
+}
+
+impl From<Rejected> for String {
+    fn from(rejected: Rejected) -> String {
+        match rejected {
+            Rejected::Compiler(_, message) | Rejected::Test(message) => message,
+        }
+    }
+}
+
+/// A stage's text from IR, which comments may precede: verified, through the passes and LLVM.
+fn ir_stage(text: &str, name: &str, options: &Options) -> Result<Option<String>, Rejected> {
+    let reject = |found: Vec<Diagnostic>| {
+        let rendered = render(&found, &SourceMap::new(), Color::Never);
+        Rejected::new(&found, &rendered)
+    };
+    let ir: Vec<_> = text.lines().filter(|line| !line.starts_with("//")).collect();
+    let module = parse_module(&ir.join("\n")).map_err(|e| Rejected::Test(e.to_string()))?;
+    let module = verify(module).map_err(reject)?;
+    let lowering = match options.lowering {
+        Lowering::Unicast => weft_passes::Lowering::Unicast,
+        _ => weft_passes::Lowering::Multimem,
+    };
+    let mut passes = weft_passes::Options::new(lowering, options.target);
+    passes.dump_after.clone_from(&options.keep_after);
+    let lowered = weft_passes::run(module, &passes).map_err(reject)?;
+    let mut llvm = weft_llvm::Options::new(options.target);
+    llvm.ptx_version = options.ptx_version;
+    llvm.keep_llvm = options.keep_llvm;
+    let out = weft_llvm::emit(&lowered.module, &llvm).map_err(|e| reject(vec![e]))?;
+    Ok(match name {
+        "ptx" => Some(out.ptx),
+        "llvm" => out.llvm,
+        _ => lowered.dump,
+    })
+}
+
 /// In a thread of its own, so that one that hangs fails alone.
 fn within_limit(test: impl FnOnce() -> Verdict + Send + 'static) -> Result<(), Failed> {
     let (done, wait) = mpsc::channel();
@@ -110,50 +177,51 @@ impl FileTest {
         let target = self.expects.arch.as_deref().unwrap_or("sm_90a");
         let mut options = Options::new(target.parse().map_err(|e| format!("arch: {e}"))?);
         options.lowering = lowering(self.expects.lowering.as_deref().unwrap_or("multimem"))?;
+        let version = self.expects.ptx.as_deref().map(str::parse).transpose();
+        options.ptx_version = version.map_err(|e| format!("ptx: {e}"))?;
         for (name, value) in &self.expects.defines {
             options.defines.insert(name.clone(), define(value)?);
         }
         Ok(options)
     }
 
-    fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
-        KernelFile::parse(&self.name, &self.text)?.compile(options)
+    /// Compiles with what the stage called `name` needs kept; its text.
+    fn stage(&self, name: &str) -> Result<String, Rejected> {
+        let mut options = self.options()?;
+        options.keep_ir = name == "ir";
+        options.keep_llvm = name == "llvm";
+        options.keep_after = name.strip_prefix("after:").map(str::to_owned);
+        let text = if self.path.extension().is_some_and(|kind| kind == "ir") {
+            ir_stage(&self.text, name, &options)?
+        } else {
+            let compiled = KernelFile::parse(&self.name, &self.text)?.compile(&options)?;
+            let accesses = &compiled.report.accesses;
+            match name {
+                "ptx" => Some(compiled.ptx),
+                "report" => Some(accesses.iter().map(|access| format!("{access}\n")).collect()),
+                "ir" => compiled.ir,
+                "llvm" => compiled.llvm,
+                _ => compiled.after,
+            }
+        };
+        text.ok_or_else(|| Rejected::Test(format!("emit: there is no stage `{name}`")))
     }
 
     /// Compiles, and holds the errors, or the text of stages, against what is expected.
     fn compiles(&self) -> Verdict {
-        let options = self.options()?;
-        if !self.expects.errors.is_empty() {
-            let Err(error) = self.compile(&options) else { return Err("it compiles".into()) };
-            let found = error.diagnostics.iter().filter(|d| d.severity == Severity::Error);
-            let codes: Vec<_> = found.map(|d| d.code.to_string()).collect();
-            if codes != self.expects.errors {
-                return Err(format!(
-                    "expected {}, found {}:\n{error}",
-                    self.expects.errors.join(" "),
-                    codes.join(" ")
-                ));
-            }
-            return bless::check(&self.path.with_extension("stderr"), &format!("{error}\n"));
+        let Expectations { errors, stages, .. } = &self.expects;
+        if errors.is_empty() {
+            return stages.iter().try_for_each(|stage| stage.check(&self.stage(&stage.name)?));
         }
-        self.expects.stages.iter().try_for_each(|stage| stage.check(&self.stage(stage, &options)?))
-    }
-
-    /// The text of a stage.
-    fn stage(&self, stage: &Stage, options: &Options) -> Result<String, String> {
-        let mut options = options.clone();
-        options.keep_ir = stage.name == "ir";
-        options.keep_llvm = stage.name == "llvm";
-        options.keep_after = stage.name.strip_prefix("after:").map(str::to_owned);
-        let compiled = self.compile(&options).map_err(|e| e.to_string())?;
-        let text = match stage.name.as_str() {
-            "ptx" => Some(compiled.ptx),
-            "report" => Some(compiled.report.accesses.iter().map(|access| format!("{access}\n")).collect()),
-            "ir" => compiled.ir,
-            "llvm" => compiled.llvm,
-            _ => compiled.after,
+        let (codes, rendered) = match self.stage(stages.first().map_or("ptx", |stage| &stage.name)) {
+            Ok(_) => return Err("it compiles".into()),
+            Err(Rejected::Test(e)) => return Err(e),
+            Err(Rejected::Compiler(codes, rendered)) => (codes, rendered),
         };
-        text.ok_or_else(|| format!("emit: there is no stage `{}`", stage.name))
+        if codes != *errors {
+            return Err(format!("expected {}, found {}:\n{rendered}", errors.join(" "), codes.join(" ")));
+        }
+        bless::check(&self.path.with_extension("stderr"), &rendered)
     }
 
     /// Runs every combination of a `run` line; up to five failures are told.

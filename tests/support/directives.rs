@@ -6,6 +6,7 @@
 //! | `define: N=100 T=bf16` | compile-time parameters |
 //! | `lowering: unicast` | as the command's option; `multimem` if left out |
 //! | `arch: sm_100a` | as the command's option; `sm_90a` if left out |
+//! | `ptx: 8.0` | the PTX version asked for |
 //! | `error: E0104 E0107` | does not compile, for exactly these reasons in this order; `NAME.stderr` has them rendered |
 //! | `emit: ir` | what the following checks look at: `ir`, `after:PASS`, `llvm`, `ptx` (if left out), `report` |
 //! | `check: TEXT` | is there, after what the check before found |
@@ -21,6 +22,7 @@ pub struct Expectations {
     pub source: Option<String>,
     pub lowering: Option<String>,
     pub arch: Option<String>,
+    pub ptx: Option<String>,
     pub defines: Vec<(String, String)>,
     pub errors: Vec<String>,
     pub stages: Vec<Stage>,
@@ -92,8 +94,9 @@ pub fn parse(text: &str) -> Result<Expectations, String> {
     if expects_nothing {
         return Err("nothing is expected: say `// error: ...`, `// check: ...` or `// run: ...`".into());
     }
-    if !all.errors.is_empty() && !(all.stages.is_empty() && all.runs.is_empty()) {
-        return Err("what does not compile has no stages and no runs".into());
+    let checked = all.stages.iter().any(|stage| !stage.checks.is_empty());
+    if !all.errors.is_empty() && (checked || !all.runs.is_empty()) {
+        return Err("what does not compile has no text to check and no runs".into());
     }
     if all.runs.is_empty() && !(all.stdout.is_empty() && all.fails.is_none()) {
         return Err("`stdout` and `fails` need a `run`".into());
@@ -108,6 +111,7 @@ impl Expectations {
             "source" => self.source = Some(text),
             "lowering" => self.lowering = Some(text),
             "arch" => self.arch = Some(text),
+            "ptx" => self.ptx = Some(text),
             "define" => self.defines.extend(pairs(rest)?),
             "error" => self.errors.extend(rest.split_whitespace().map(str::to_owned)),
             "emit" => self.stages.push(Stage { name: text, checks: Vec::new() }),

@@ -1,6 +1,7 @@
 //! Where `use` finds files: the built-in library, and the file system.
 
-use std::path::{Component, Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 use weft_lang::elaborate::Loader;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
@@ -17,9 +18,9 @@ pub fn part(name: &str) -> Option<&'static str> {
 
 impl Loader for Files {
     fn file(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let at = plain(&Path::new(from).parent().unwrap_or(Path::new("")).join(path));
-        let name = at.display().to_string();
-        read_text(&at).map(|text| (name, text))
+        let at = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
+        let text = read_text(&at)?;
+        Ok((name_of(&at), text))
     }
 
     fn builtin(&self, path: &str) -> Option<&str> {
@@ -27,20 +28,11 @@ impl Loader for Files {
     }
 }
 
-/// Without `.` and, where a folder precedes it, `..`: a file has one name however it is reached, so that files which
-/// use each other are read once.
-fn plain(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
-                out.pop();
-            }
-            other => out.push(other),
-        }
-    }
-    out
+/// The name of a file, one however it is spelled: relative to the working directory where it lies below that.
+pub fn name_of(path: &Path) -> String {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let here = std::env::current_dir().unwrap_or_default();
+    real.strip_prefix(here).unwrap_or(&real).display().to_string()
 }
 
 /// Largest file that is taken for a kernel's text.
@@ -49,11 +41,13 @@ const MAX_BYTES: u64 = weft_lang::source::MAX_FILE_BYTES as u64;
 /// Reads a text file, refusing what can be no `.weft`: too large, or no UTF-8.
 pub fn read_text(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let size = std::fs::metadata(path).map_err(|e| format!("cannot read {shown}: {e}"))?.len();
-    if size > MAX_BYTES {
-        return Err(format!("{shown} has {size} bytes; a .weft file has at most {MAX_BYTES}"));
+    let bad = |e: std::io::Error| format!("cannot read {shown}: {e}");
+    let mut bytes = Vec::new();
+    // A device has no size to ask for.
+    std::fs::File::open(path).map_err(bad)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(bad)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("{shown} is larger than {MAX_BYTES} bytes, the most that a .weft file has"));
     }
-    let bytes = std::fs::read(path).map_err(|e| format!("cannot read {shown}: {e}"))?;
     String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
         format!("{shown} is no text: line {line} is not UTF-8")

@@ -135,7 +135,7 @@ impl CompileArgs {
     /// The parsed file.
     fn parse(&self) -> Result<KernelFile> {
         let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;
-        Ok(KernelFile::parse(&self.file.display().to_string(), &text)?)
+        Ok(KernelFile::parse(&weft::library::name_of(&self.file), &text)?)
     }
 
     fn options(&self) -> Result<Options> {

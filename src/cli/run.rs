@@ -86,6 +86,9 @@ fn dims(d: [u32; 3]) -> String {
 /// The report that a run ends with.
 fn report(o: &Outcome, pes: u32) -> String {
     let mut out = o.printed.clone();
+    if !out.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
     let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
     line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, lowering(o)));
     line(

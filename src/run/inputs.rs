@@ -127,7 +127,7 @@ fn settle(
     }
 }
 
-fn show(d: Define) -> String {
+pub(super) fn show(d: Define) -> String {
     match d {
         Define::Int(n) => n.to_string(),
         Define::Float(x) => x.to_string(),

@@ -133,7 +133,7 @@ fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
 /// See [`RunError`]. Nothing is written unless all launches ended.
 pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
     let text = crate::library::read_text(path).or_else(request)?;
-    let file = KernelFile::parse(&path.display().to_string(), &text)?;
+    let file = KernelFile::parse(&crate::library::name_of(path), &text)?;
     run_file(&file, options)
 }
 

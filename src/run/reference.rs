@@ -291,6 +291,11 @@ mod tests {
     }
 
     #[test]
+    fn the_language_knows_these() {
+        assert_eq!(REFERENCES.map(|(name, ..)| name), weft_lang::elaborate::REFERENCES);
+    }
+
+    #[test]
     fn a_reference_that_does_not_fit_is_an_error() {
         let x = values(Scalar::F32, &[&[1.0, 2.0, 3.0], &[1.0, 2.0, 3.0]]);
         assert!(run("scan", &[], &["x"], &x, &x).is_err());

@@ -1,6 +1,6 @@
 //! The run itself: where each parameter lies on each PE, what fills it, and what comes back.
 
-use super::array::{Array, Number, write_number};
+use super::array::{Array, Number, read_number, write_number};
 use super::inputs::{Found, of_pe};
 use super::reference::Values;
 use super::{RunError, RunOptions, TensorInfo, request};
@@ -90,6 +90,12 @@ impl<'c> Plan<'c> {
         let value = |n: &Int| evaluate(high, &scalars, n_pes, n);
 
         let grid = match (&high.grid, options.grid) {
+            (Some(_), Some(asked)) => {
+                return request(format!(
+                    "grid {asked:?}: `{}` says itself how many CTAs it takes",
+                    high.name
+                ));
+            }
             (Some(g), None) => {
                 let mut out = [1u32; 3];
                 for (o, g) in out.iter_mut().zip(g) {
@@ -101,7 +107,7 @@ impl<'c> Plan<'c> {
                 }
                 out
             }
-            (_, asked) => asked.unwrap_or([4, 1, 1]),
+            (None, asked) => asked.unwrap_or([4, 1, 1]),
         };
         if high.grid.is_none() && grid[1..] != [1, 1] && !uses_grid_planes(high) {
             return request(format!(
@@ -385,13 +391,24 @@ fn scalars(k: &Kernel, found: &Found) -> Result<Vec<Option<Define>>, RunError> {
             (Some(Define::Int(n)), true) => Define::Float(n as f64),
             (Some(v @ Define::Float(_)), true) | (Some(v @ Define::Int(_)), false) => v,
             (Some(Define::Bool(b)), false) => Define::Int(b.into()),
-            (Some(v), _) => return request(format!("`{}` is {v:?}, and a {s} is wanted", p.name)),
+            (Some(v), _) => {
+                return request(format!("`{}` is {}, where {s} is wanted", p.name, super::inputs::show(v)));
+            }
             (None, _) => return request(format!("`{}` has no value: give it with --arg {0}=VALUE", p.name)),
         };
         if let Define::Int(n) = value
             && n % p.div != 0
         {
             return request(format!("`{}` is {n}, not a multiple of {}", p.name, p.div));
+        }
+        if let Define::Int(n) = value
+            && s != Scalar::U64
+        {
+            let mut bytes = Vec::new();
+            write_number(s, Number::Int(n.into()), &mut bytes);
+            if read_number(s, &bytes) != Number::Int(n.into()) {
+                return request(format!("`{}` is {n}, which does not fit {s}", p.name));
+            }
         }
         out.push(Some(value));
     }

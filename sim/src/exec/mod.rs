@@ -171,15 +171,21 @@ pub(crate) struct Output {
     pub text: String,
     pub limit: usize,
     pub truncated: bool,
+    /// Who printed last.
+    pub last: usize,
 }
 
 impl Output {
-    /// Appends, each line prefixed by its PE.
+    /// Appends, each line prefixed by its PE; a line that another PE left open is ended.
     pub(crate) fn print(&mut self, pe: usize, text: &str) {
         if self.text.len() + text.len() > self.limit {
             self.truncated = true;
             return;
         }
+        if self.last != pe && !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+        self.last = pe;
         for line in text.split_inclusive('\n') {
             if self.text.is_empty() || self.text.ends_with('\n') {
                 let _ = write!(self.text, "PE {pe}: ");

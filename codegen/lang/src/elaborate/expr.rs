@@ -5,12 +5,12 @@ use super::value::{Frag, Tensor, Val};
 use super::{Binding, Elab, MAX_CALLS, R, builtin, fail};
 use crate::ast::{self, Expr, ExprKind};
 use crate::codes::meaning::{
-    BAD_INDEX, LAYOUT, MISMATCH, NOT_CONSTANT, TOO_DEEP, UNKNOWN_NAME, WRONG_ARGS, WRONG_KIND,
+    BAD_INDEX, LAYOUT, MISMATCH, NOT_CONSTANT, TOO_DEEP, TOO_LARGE, UNKNOWN_NAME, WRONG_ARGS, WRONG_KIND,
 };
 use std::sync::Arc;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Int, IntTuple, Layout, Op, Scalar, Type};
-use weft_layout::Coord;
+use weft_layout::{Coord, MAX_LEAVES};
 
 /// An evaluated call.
 pub(super) struct Call<'e> {
@@ -32,7 +32,14 @@ impl Elab<'_> {
             ExprKind::Underscore => Ok(Val::Whole),
             ExprKind::Name(name) => self.name(name),
             ExprKind::Paren(inner) => self.expr(inner),
-            ExprKind::Tuple(items) => items.iter().map(|i| self.expr(i)).collect::<R<_>>().map(Val::Tuple),
+            ExprKind::Tuple(items) => {
+                let items = items.iter().map(|i| self.expr(i)).collect::<R<Vec<_>>>()?;
+                let leaves: usize = items.iter().map(Val::leaves).sum();
+                if leaves > MAX_LEAVES {
+                    return fail(TOO_LARGE, e.span, format!("a tuple of more than {MAX_LEAVES} elements"));
+                }
+                Ok(Val::Tuple(items))
+            }
             ExprKind::Unary(op, a) => {
                 let a = self.expr(a)?;
                 self.b.at(e.span);
@@ -109,7 +116,7 @@ impl Elab<'_> {
     pub(super) fn in_callee<T>(&mut self, span: Span, f: impl FnOnce(&mut Self) -> R<T>) -> R<T> {
         if self.calls >= MAX_CALLS {
             return Err(Diagnostic::error(TOO_DEEP, span, format!("calls nest deeper than {MAX_CALLS}"))
-                .help("functions are inlined and cannot recurse"));
+                .help("functions are inlined and cannot recurse, nor can constants be made of themselves"));
         }
         let floor = std::mem::replace(&mut self.floor, self.scopes.len());
         self.calls += 1;

@@ -80,6 +80,9 @@ pub struct Reference {
     pub args: Vec<Arc<str>>,
 }
 
+/// What `computes(...)` can say.
+pub const REFERENCES: [&str; 4] = ["allreduce", "reduce_scatter", "all_gather", "broadcast"];
+
 /// A compiled file.
 #[derive(Debug)]
 pub struct Compiled {
@@ -237,7 +240,11 @@ impl Elab<'_> {
         self.params(&k.params)?;
         let mut reference = None;
         let mut has_block = false;
-        for attr in &k.attrs {
+        for (i, attr) in k.attrs.iter().enumerate() {
+            if let Some(first) = k.attrs[..i].iter().find(|a| a.name.name == attr.name.name) {
+                let message = format!("`{}` is said twice", attr.name.name);
+                return Err(Diagnostic::error(BAD_ATTR, attr.span, message).related(first.span, "first here"));
+            }
             match &*attr.name.name {
                 "block" => {
                     let dims = self.dims(attr)?;
@@ -258,12 +265,17 @@ impl Elab<'_> {
                 }
                 "grid" => {
                     let dims = self.dims(attr)?;
+                    for (d, most) in dims.iter().zip([i64::from(i32::MAX), 65535, 65535]) {
+                        if d.upper_bound().is_some_and(|n| n < 1) || d.lower_bound() > most {
+                            return fail(BAD_ATTR, attr.span, format!("grid: {d} is not from 1 to {most}"));
+                        }
+                    }
                     let one = || Int::from(1);
                     let mut dims = dims.into_iter();
                     let mut next = || dims.next().unwrap_or_else(one);
                     self.b.kernel_mut().grid = Some([next(), next(), next()]);
                 }
-                "computes" => reference = Some(reference_of(attr)?),
+                "computes" => reference = Some(reference_of(attr, &k.params)?),
                 other => {
                     return Err(Diagnostic::error(
                         BAD_ATTR,
@@ -505,7 +517,7 @@ impl Elab<'_> {
 }
 
 /// `computes(allreduce<add>(x, out))`
-fn reference_of(attr: &ast::Attr) -> R<Reference> {
+fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
     let bad = || {
         Diagnostic::error(
             BAD_ATTR,
@@ -526,6 +538,17 @@ fn reference_of(attr: &ast::Attr) -> R<Reference> {
             .collect()
     };
     let (words, args) = names(generics).zip(names(args)).ok_or_else(bad)?;
+    if let Some(name) = args.iter().find(|a| !params.iter().any(|p| p.name.name == **a)) {
+        return fail(BAD_ATTR, attr.span, format!("computes: the kernel has no parameter `{name}`"));
+    }
+    if !REFERENCES.contains(&&*callee.name) {
+        return Err(Diagnostic::error(
+            BAD_ATTR,
+            callee.span,
+            format!("computes: `{}` is not known", callee.name),
+        )
+        .help(format!("known are {}", REFERENCES.join(", "))));
+    }
     Ok(Reference { name: callee.name.clone(), words, args })
 }
 

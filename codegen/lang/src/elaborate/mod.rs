@@ -12,7 +12,7 @@ mod value;
 
 pub use builtin::{Builtin, all as builtins, markdown};
 pub use files::{Loader, NoFiles, Program};
-pub use head::{Compiled, Define, Defines, Head, HeadParam, Reference};
+pub use head::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
 
 use crate::ast;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use weft_ir::{Int, LocalId, Value};
 /// A result whose error is a finding.
 pub(crate) type R<T> = Result<T, Diagnostic>;
 
-/// Most instructions of a kernel before its passes, and deepest nesting of calls.
+/// Most instructions of a kernel before its passes (and statements elaborated for it), and deepest nesting of calls.
 const MAX_INSTS: usize = 200_000;
 const MAX_CALLS: usize = 64;
 
@@ -48,6 +48,8 @@ pub(crate) struct Elab<'a> {
     /// Scopes below this index belong to callers and are not seen.
     floor: usize,
     calls: usize,
+    /// Rounds of wholly unrolled loops and calls so far: they need not make instructions.
+    rounds: usize,
     errors: Vec<Diagnostic>,
     /// Values that differ between the threads of a CTA (see [`tensor`]).
     varying: std::collections::HashSet<Value>,
@@ -65,6 +67,7 @@ impl<'a> Elab<'a> {
             scopes: vec![HashMap::new()],
             floor: 0,
             calls: 0,
+            rounds: 0,
             errors: Vec::new(),
             varying: Default::default(),
         }
@@ -95,12 +98,13 @@ impl<'a> Elab<'a> {
         }
     }
 
-    fn check_size(&self, span: Span) -> R<()> {
-        if self.b.kernel().insts.len() > MAX_INSTS {
+    fn check_size(&mut self, span: Span) -> R<()> {
+        self.rounds += 1;
+        if self.b.kernel().insts.len().max(self.rounds) > MAX_INSTS {
             return Err(Diagnostic::error(
                 crate::codes::meaning::TOO_LARGE,
                 span,
-                format!("the kernel has more than {MAX_INSTS} instructions here"),
+                format!("unrolling and inlining make more than {MAX_INSTS} instructions or statements here"),
             )
             .help("unroll less: `unroll(4)` instead of `unroll`"));
         }

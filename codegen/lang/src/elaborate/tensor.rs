@@ -25,6 +25,20 @@ impl Elab<'_> {
         let ty = self.tensor_type_of(t);
         let coord = self.coord(coords, ty.layout.shape(), span)?;
         let bad = |x: LayoutError| Diagnostic::error(BAD_INDEX, span, x.to_string());
+        let modes = |i: usize| {
+            if coords.len() == 1 { Some(ty.layout.size()) } else { ty.layout.mode(i).map(|m| m.size()) }
+        };
+        for (i, (val, at)) in coords.iter().enumerate() {
+            if let (Val::Int(c), Some(extent)) = (val, modes(i))
+                && (c.upper_bound().is_some_and(|c| c < 0) || (c.as_const().is_some() && extent.is_le(c)))
+            {
+                return fail(
+                    BAD_INDEX,
+                    *at,
+                    format!("the index {c} is outside the {extent} elements of this mode"),
+                );
+            }
+        }
         let (layout, offset) = take(&ty.layout, &coord).map_err(bad)?;
         let mut bounds = Vec::new();
         for b in &ty.bounds {
@@ -73,6 +87,15 @@ impl Elab<'_> {
             for (i, (val, at)) in coords.iter().enumerate() {
                 let mode = l.mode(i).unwrap_or_else(Layout::one);
                 match (val, leaf(mode.shape()), leaf(mode.stride())) {
+                    (Val::Range(lo, hi), Some(n), _)
+                        if hi.as_const().is_some() && n.is_lt(hi) || hi.is_le(lo) =>
+                    {
+                        return fail(
+                            BAD_INDEX,
+                            *at,
+                            format!("the range {lo}..{hi} is empty or outside the {n} elements of this mode"),
+                        );
+                    }
                     (Val::Range(lo, hi), Some(_), Some(stride)) => {
                         offset = offset + lo * stride;
                         shapes.push(IntTuple::Int(hi - lo));

@@ -77,6 +77,14 @@ pub struct Threads {
 }
 
 impl Val {
+    /// Elements of a tuple, all levels together; 1 of anything else.
+    pub fn leaves(&self) -> usize {
+        match self {
+            Val::Tuple(items) => items.iter().map(Val::leaves).sum(),
+            _ => 1,
+        }
+    }
+
     /// For messages: what kind of thing it is.
     pub fn kind(&self) -> &'static str {
         match self {

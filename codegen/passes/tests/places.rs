@@ -115,6 +115,8 @@ fn orders(lowering: Lowering, sem: [Sem; 2]) -> Vec<String> {
         Op::Fence { sem, .. } => out.push(format!("fence {sem}")),
         _ => {}
     });
+    // Of several PEs in a row.
+    out.dedup();
     out
 }
 
@@ -122,12 +124,11 @@ fn orders(lowering: Lowering, sem: [Sem; 2]) -> Vec<String> {
 #[test]
 fn memory_order_is_kept() {
     let unicast = |sem| orders(Lowering::Unicast, sem);
+    assert_eq!(unicast([Sem::Weak, Sem::Weak]), ["load weak", "store weak"]);
     assert_eq!(
-        unicast([Sem::Weak, Sem::Weak]),
-        ["load weak"; 5].into_iter().chain(["store weak"]).collect::<Vec<_>>()
+        unicast([Sem::Acquire, Sem::Release]),
+        ["load relaxed", "fence acquire", "fence release", "store relaxed"]
     );
-    let ordered = unicast([Sem::Acquire, Sem::Release]);
-    assert_eq!(ordered[4..], ["load relaxed", "fence acquire", "fence release", "store relaxed"]);
     assert_eq!(
         orders(Lowering::Multimem, [Sem::Acquire, Sem::Release]),
         ["ld_reduce acquire", "mc_store release"]

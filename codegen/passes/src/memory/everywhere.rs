@@ -16,8 +16,9 @@ use weft_ir::builder::Built;
 use weft_ir::diag::Span;
 use weft_ir::{CmpOp, Int, Op, ParamKind, Scalar, Scope, Sem, TeamRef, Type, Value};
 
-/// Vector registers of loads that may be on their way at once.
-const IN_FLIGHT: usize = 16;
+/// Loads of a thread that may be on their way at once. With 16 bytes each and 512 threads an SM that is 64 KiB, several
+/// times what the links need.
+const IN_FLIGHT: usize = 8;
 /// Most PEs whose loads are issued together.
 const PES_IN_FLIGHT: usize = 4;
 
@@ -26,9 +27,17 @@ pub(super) struct Every<'a> {
     pub place: &'a Place,
     pub team: TeamRef,
     pub op: &'a Op,
+    /// Elements of a whole piece. Fewer are a tail, which is rare: the code for it is small rather than fast.
+    pub width: u32,
 }
 
 impl Every<'_> {
+    /// How many PEs to access together.
+    fn together(&self, pieces: usize, lanes: u32) -> usize {
+        let tail = lanes < self.width;
+        if tail { 1 } else { (IN_FLIGHT / pieces.max(1)).clamp(1, PES_IN_FLIGHT) }
+    }
+
     /// The table of addresses, and the number of PEs.
     fn team(&self, m: &mut Memory<'_>, e: &mut Editor) -> Built<(Value, Int)> {
         let table = m.table(e, self.place, self.team)?;
@@ -53,7 +62,6 @@ impl Every<'_> {
         e: &mut Editor,
         n: &Int,
         together: usize,
-        unroll: u32,
         body: &mut dyn FnMut(&mut Editor, &[Int]) -> Built<()>,
     ) -> Built<()> {
         let by = i64::try_from(together).unwrap_or(1);
@@ -67,7 +75,7 @@ impl Every<'_> {
             let first = e.b.symbol(var)?;
             let pes: Vec<Int> = (0..step).map(|j| &first + j).collect();
             let block = nested(e, |e| body(e, &pes))?;
-            e.b.rounds(var, range, unroll, block)?;
+            e.b.rounds(var, range, 1, block)?;
         }
         Ok(())
     }
@@ -89,8 +97,8 @@ impl Read for Every<'_> {
             sums.push(sum);
         }
         let load_sem = if sem == Sem::Weak { Sem::Weak } else { Sem::Relaxed };
-        let together = (IN_FLIGHT / pieces.len().max(1)).clamp(1, PES_IN_FLIGHT);
-        self.each_pe(e, &n, together, 1, &mut |e, pes| {
+        let together = self.together(pieces.len(), pieces.first().map_or(1, |(_, lanes)| *lanes));
+        self.each_pe(e, &n, together, &mut |e, pes| {
             let mut loaded = Vec::new();
             for pe in pes {
                 let pointer = self.pointer(e, table, pe)?;
@@ -140,15 +148,23 @@ impl Write for Every<'_> {
             }
             sem => sem,
         };
-        self.each_pe(e, &n, 1, PES_IN_FLIGHT as u32, &mut |e, pes| {
-            let pointer = self.pointer(e, table, &pes[0])?;
-            for (at, value) in pieces {
-                let place = elements_on(&mut e.b, pointer, at, elem)?;
-                let (value, sem) = (*value, relaxed);
-                e.b.emit(match *self.op {
-                    Op::McRed { op, .. } => Op::Red { place, value, op, sem, scope },
-                    _ => Op::Store { place, value, sem, scope },
-                })?;
+        let lanes = pieces.first().and_then(|(_, value)| e.b.ty(*value).lanes()).unwrap_or(1);
+        let together = self.together(pieces.len(), lanes);
+        self.each_pe(e, &n, together, &mut |e, pes| {
+            // All addresses first: they are loaded from the table.
+            let mut pointers = Vec::new();
+            for pe in pes {
+                pointers.push(self.pointer(e, table, pe)?);
+            }
+            for pointer in pointers {
+                for (at, value) in pieces {
+                    let place = elements_on(&mut e.b, pointer, at, elem)?;
+                    let (value, sem) = (*value, relaxed);
+                    e.b.emit(match *self.op {
+                        Op::McRed { op, .. } => Op::Red { place, value, op, sem, scope },
+                        _ => Op::Store { place, value, sem, scope },
+                    })?;
+                }
             }
             Ok(())
         })
@@ -177,20 +193,20 @@ impl Memory<'_> {
         span: Span,
     ) -> Built<Action> {
         reject_product(op, span)?;
-        let every = Every { place: at, team, op };
+        let every = |f: &Fragment| Every { place: at, team, op, width: f.width };
         if let Op::McRed { value, .. } = op {
             let red = Reductions::new(self.options.target, op, at.ty.elem, span)?;
             let f = red.fragment(at, span)?;
             self.note(e, v, &f, red.instrs(&f));
-            return self.finish_write(e, &f, *value, &every, None, red.narrowest());
+            return self.finish_write(e, &f, *value, &every(&f), None, red.narrowest());
         }
         let f = Fragment::new(at, &plain_widths(at.ty.elem), span)?;
         let bytes = f.width * f.elem.bytes();
         let instr = Instr { name: unicast_name(op, bytes), bytes, count: f.starts.len() as u32 };
         self.note(e, v, &f, vec![instr]);
         match op {
-            Op::McStore { value, .. } => self.finish_write(e, &f, *value, &every, None, 1),
-            _ => self.finish_read(e, &f, &every, None, 1),
+            Op::McStore { value, .. } => self.finish_write(e, &f, *value, &every(&f), None, 1),
+            _ => self.finish_read(e, &f, &every(&f), None, 1),
         }
     }
 }

@@ -33,7 +33,7 @@ impl Memory<'_> {
         };
         let legal: Vec<u32> = widths.iter().map(|w| w.elements).collect();
         let f = Fragment::new(at, &legal, span)?;
-        let every = Every { place: at, team, op };
+        let every = Every { place: at, team, op, width: f.width };
 
         let Some(width) = widths.iter().find(|w| w.elements == f.width) else {
             // Single elements that the switch cannot move: by every PE's own address.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::Module;
 use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::text::readable;
 use weft_ir::verify::{Verified, verify};
 use weft_isa::{PtxVersion, Target};
 use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
@@ -213,7 +214,12 @@ fn lower(
     passes.dump_after.clone_from(&options.keep_after);
     let names = sources.clone();
     passes.locate = Some(Arc::new(move |span| place(&names, span)));
-    let lowered = weft_passes::run(high.clone(), &passes).map_err(error)?;
+    let lowered = weft_passes::run(high.clone(), &passes).map_err(|mut found| {
+        if let [k] = &high.kernels[..] {
+            found.iter_mut().for_each(|d| d.message = readable(k, &d.message));
+        }
+        error(found)
+    })?;
     timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
 
     let locate = |span: Span| {

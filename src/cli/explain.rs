@@ -31,6 +31,9 @@ impl Explain {
             let why = l.why.as_deref().map(|w| format!(": {w}")).unwrap_or_default();
             out.push_str(&format!("{}: loop: {} rounds in flight{why}\n", compiled.place(l.span), l.rounds));
         }
+        if let [k] = &compiled.high.kernels[..] {
+            out = weft::ir::text::readable(k, &out);
+        }
         write_out(None, out.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }

@@ -6,7 +6,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Kernel, Param};
-use crate::names::Scalar;
+use crate::names::{Scalar, Space};
 use crate::types::Type;
 
 /// A parameter that no launch can pass.
@@ -71,6 +71,13 @@ pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
 /// How a parameter is passed; `None` where it is not.
 fn kind(param: &Param) -> Result<Option<EntryKind>, Diagnostic> {
     match &param.ty {
+        Type::Tensor(_) | Type::Pointer(_)
+            if matches!(param.ty.space(), Some(Space::Shared | Space::Register)) =>
+        {
+            let message = format!("parameter `{}` cannot be a {}", param.name, param.ty);
+            Err(Diagnostic::error(BAD_PARAM, param.span, message)
+                .help("a caller has no shared memory or registers to pass: declare it in the kernel"))
+        }
         Type::Tensor(t) => Ok(Some(EntryKind::Address { align: t.align.max(1) })),
         Type::Barrier => Ok(Some(EntryKind::Address { align: 8 })),
         Type::Pointer(_) => Ok(Some(EntryKind::Address { align: 1 })),
@@ -88,7 +95,6 @@ fn kind(param: &Param) -> Result<Option<EntryKind>, Diagnostic> {
 mod tests {
     use super::*;
     use crate::builder::Builder;
-    use crate::names::Space;
     use weft_layout::Layout;
 
     fn offsets(types: Vec<Type>) -> Vec<(u32, u32, u32)> {
@@ -119,6 +125,18 @@ mod tests {
         let mut b = Builder::new("k", [32, 1, 1]);
         b.param("x", Builder::tensor(Scalar::F32, Space::Global, Layout::new(8, 1).unwrap(), 16)).unwrap();
         assert_eq!(signature(b.kernel()).unwrap()[0].kind, EntryKind::Address { align: 16 });
+    }
+
+    #[test]
+    fn memory_of_the_cta_is_not_passed() {
+        for ty in [
+            Builder::tensor(Scalar::F32, Space::Shared, Layout::new(8, 1).unwrap(), 16),
+            Type::Pointer(Space::Register),
+        ] {
+            let mut b = Builder::new("k", [32, 1, 1]);
+            b.param("x", ty).unwrap();
+            assert_eq!(signature(b.kernel()).unwrap_err().code, BAD_PARAM);
+        }
     }
 
     #[test]

@@ -246,11 +246,11 @@ words! {
         Sqrt = "sqrt",
         /// 1 / square root (PTX `rsqrt.approx`).
         Rsqrt = "rsqrt",
-        /// Exponential, base e.
+        /// Exponential, base e (PTX `ex2.approx` of `x * log2(e)`).
         Exp = "exp",
         /// Exponential, base 2 (PTX `ex2.approx`).
         Exp2 = "exp2",
-        /// Natural logarithm.
+        /// Natural logarithm (PTX `lg2.approx` times `ln(2)`).
         Log = "log",
         /// Logarithm, base 2 (PTX `lg2.approx`).
         Log2 = "log2",

@@ -214,6 +214,10 @@ impl Typing<'_> {
     }
 
     fn has(&self, ok: bool, op: &str, s: Scalar) -> Result<(), TypeError> {
+        // As the text writes them.
+        const SIGNS: [(&str, &str); 5] =
+            [("rem", "%"), ("shl", "<<"), ("shr", ">>"), ("neg", "-"), ("not", "!")];
+        let op = SIGNS.iter().find(|(name, _)| *name == op).map_or(op, |(_, sign)| sign);
         if ok {
             Ok(())
         } else if s.is_fp8() {
@@ -370,7 +374,7 @@ impl Typing<'_> {
             };
             return fail_help(
                 WRONG_SPACE,
-                format!("`{}` {message}, found {space} memory", op.mnemonic()),
+                format!("`{}` {message}, found {space} memory", op.mnemonic().trim_start_matches("mc_")),
                 help,
             );
         }

@@ -217,7 +217,7 @@ fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec
     {
         let names: Vec<_> = allowed.iter().map(|s| s.name()).collect();
         found.push(
-            Diagnostic::error(BAD_ORDER, inst.span, format!("`{}` cannot be `{sem}`", inst.op.mnemonic()))
+            Diagnostic::error(BAD_ORDER, inst.span, format!("{} cannot be `{sem}`", called(&inst.op)))
                 .help(format!("it may be {}", names.join(", "))),
         );
     }
@@ -254,7 +254,13 @@ fn called(op: &Op) -> String {
         Op::TeamBarrier { .. } => "`barrier`".into(),
         Op::Reduce { group, .. } => format!("a reduction over the {group}"),
         Op::Converge { group } => format!("an access to a tensor that the {group} shares out"),
-        other => format!("`{}`", other.mnemonic()),
+        other => format!(
+            "`{}`",
+            other
+                .mnemonic()
+                .trim_start_matches("mc_")
+                .replace("store", if matches!(op, Op::McStore { .. }) { "st" } else { "store" })
+        ),
     }
 }
 

@@ -195,19 +195,29 @@ fn compile_kernel(program: &Program, k: &ast::Kernel, defines: &Defines) -> Resu
         Ok(r) => r,
         Err(d) => {
             e.report(d);
-            return Err(e.errors);
+            return Err(e.readable_errors());
         }
     };
     if let Err(d) = e.body(&k.body) {
         e.report(d);
     }
     if !e.errors.is_empty() {
-        return Err(e.errors);
+        return Err(e.readable_errors());
     }
     Ok((e.b.finish(), reference, bound))
 }
 
 impl Elab<'_> {
+    /// The errors, with symbols by the names that the text has for them.
+    fn readable_errors(self) -> Vec<Diagnostic> {
+        let k = self.b.finish();
+        let mut errors = self.errors;
+        for d in &mut errors {
+            d.message = weft_ir::text::readable(&k, &d.message);
+        }
+        errors
+    }
+
     /// Element types are names like others.
     fn globals(&mut self) {
         for s in Scalar::ALL {

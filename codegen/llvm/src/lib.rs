@@ -106,10 +106,10 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     let mut needs = Needs::of(options)?;
     let mut names = HashSet::new();
     for kernel in &module.kernels {
-        if !names.insert(&*kernel.name) || lower::CALLED.contains(&&*kernel.name) {
+        if !names.insert(&*kernel.name) || lower::TAKEN.contains(&&*kernel.name) {
             let message = format!("`{}` cannot name a kernel here", kernel.name);
             return Err(Diagnostic::error(codes::BAD_NAME, kernel.span, message)
-                .help("kernels compiled together have different names, and none is `vprintf`"));
+                .help(format!("kernels have different names, and none of {}", lower::TAKEN.join(", "))));
         }
         lower::kernel(&ir, kernel, options, &mut needs, lines.as_mut())?;
     }

@@ -18,8 +18,8 @@ use weft_ir::diag::Diagnostic;
 use weft_ir::{Block, Constant, Inst, Kernel, Op, Scalar, Space, Type, Value};
 use weft_isa::Target;
 
-/// Functions of the device's runtime that kernels call.
-pub(crate) const CALLED: &[&str] = &[print::VPRINTF];
+/// Names that a kernel cannot have: what the device's runtime or LLVM defines, and what PTX reads as something else.
+pub(crate) const TAKEN: &[&str] = &[print::VPRINTF, "__nvvm_reflect", "WARP_SZ", "_"];
 
 /// What a lowering gives.
 type Lowered<T> = Result<T, Diagnostic>;

@@ -84,7 +84,7 @@ fn names_are_kept_apart() {
         emit(&verified(kernels), &Options::new(target("sm_90a"))).map(|out| out.ptx)
     };
     assert!(compiled(&["a", "b"]).unwrap().contains(".visible .entry b("));
-    for names in [&["a", "a"][..], &["vprintf"]] {
+    for names in [&["a", "a"][..], &["vprintf"], &["_"], &["a", "WARP_SZ"]] {
         assert_eq!(compiled(names).unwrap_err().code, codes::BAD_NAME);
     }
 }

@@ -13,6 +13,7 @@ pub(crate) fn param(k: &mut Kernel, kind: ParamKind) -> u32 {
         ParamKind::PeersOf { base, .. } => (base, "peers", Scalar::U64),
         ParamKind::MyPe { team } => (team, "my_pe", Scalar::I32),
         ParamKind::NPes { team } => (team, "n_pes", Scalar::I32),
+        // Nobody asks for one: what the caller fills in is declared by the kernel.
         ParamKind::User => (u32::MAX, "param", Scalar::U64),
     };
     let span = k.params.get(of as usize).map_or(k.span, |p| p.span);

@@ -92,7 +92,10 @@ impl Elab<'_> {
                 }
             }
             None => match self.program.consts.get(&name.name) {
-                Some(c) => self.in_callee(c.span, |e| e.expr(&c.value)),
+                Some(c) => {
+                    self.check_size(c.span)?;
+                    self.in_callee(c.span, |e| e.expr(&c.value))
+                }
                 None if builtin::word(&name.name) => Ok(Val::Str(name.name.clone())),
                 None => Err(self.unknown(name)),
             },

@@ -25,8 +25,10 @@ use weft_ir::{Int, LocalId, Value};
 /// A result whose error is a finding.
 pub(crate) type R<T> = Result<T, Diagnostic>;
 
-/// Most instructions of a kernel before its passes (and statements elaborated for it), and deepest nesting of calls.
+/// Most instructions of a kernel before its passes (and statements elaborated for it), most numbers that they make
+/// together, and deepest nesting of calls.
 const MAX_INSTS: usize = 200_000;
+const MAX_LANES: usize = 500_000;
 const MAX_CALLS: usize = 64;
 
 /// Marks a finding that follows from one already reported.
@@ -48,8 +50,11 @@ pub(crate) struct Elab<'a> {
     /// Scopes below this index belong to callers and are not seen.
     floor: usize,
     calls: usize,
-    /// Rounds of wholly unrolled loops and calls so far: they need not make instructions.
-    rounds: usize,
+    /// Statements, calls and uses of constants so far: they need not make instructions.
+    steps: usize,
+    /// Lanes of all instructions so far, up to the instruction `counted`.
+    lanes: usize,
+    counted: usize,
     errors: Vec<Diagnostic>,
     /// Values that differ between the threads of a CTA (see [`tensor`]).
     varying: std::collections::HashSet<Value>,
@@ -67,7 +72,9 @@ impl<'a> Elab<'a> {
             scopes: vec![HashMap::new()],
             floor: 0,
             calls: 0,
-            rounds: 0,
+            steps: 0,
+            lanes: 0,
+            counted: 0,
             errors: Vec::new(),
             varying: Default::default(),
         }
@@ -98,13 +105,20 @@ impl<'a> Elab<'a> {
         }
     }
 
+    /// Counts a step, and refuses to go on where the kernel has grown too large.
     fn check_size(&mut self, span: Span) -> R<()> {
-        self.rounds += 1;
-        if self.b.kernel().insts.len().max(self.rounds) > MAX_INSTS {
+        self.steps += 1;
+        let insts = &self.b.kernel().insts;
+        while self.counted < insts.len() {
+            let ty = &insts[Value(self.counted as u32)].ty;
+            self.lanes += ty.lanes().map_or(1, |n| n as usize);
+            self.counted += 1;
+        }
+        if insts.len().max(self.steps) > MAX_INSTS || self.lanes > MAX_LANES {
             return Err(Diagnostic::error(
                 crate::codes::meaning::TOO_LARGE,
                 span,
-                format!("unrolling and inlining make more than {MAX_INSTS} instructions or statements here"),
+                format!("unrolling and inlining make more than {MAX_INSTS} instructions or steps, or {MAX_LANES} numbers"),
             )
             .help("unroll less: `unroll(4)` instead of `unroll`"));
         }

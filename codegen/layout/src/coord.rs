@@ -143,23 +143,29 @@ fn div_rem(a: &Int, b: &Int) -> (Int, Int) {
     (a.floor_div(b), a.rem(b))
 }
 
+/// The offset at an index of a part of a layout; an extent that is the last one is not a limit.
+fn offset_of_index(index: &Int, shape: &IntTuple, stride: &IntTuple) -> Int {
+    match (shape, stride) {
+        (IntTuple::Tuple(s), IntTuple::Tuple(d)) => {
+            let (mut rest, mut sum) = (index.clone(), Int::ZERO);
+            for (i, (s, d)) in s.iter().zip(d).enumerate() {
+                if i + 1 == shape.rank() {
+                    return sum + offset_of_index(&rest, s, d);
+                }
+                let (q, r) = div_rem(&rest, &s.product());
+                rest = q;
+                sum = sum + offset_of_index(&r, s, d);
+            }
+            sum
+        }
+        (_, IntTuple::Int(d)) => index * d,
+        (IntTuple::Int(_), IntTuple::Tuple(_)) => Int::ZERO,
+    }
+}
+
 fn offset(coord: &IntTuple, shape: &IntTuple, stride: &IntTuple) -> Result<Int> {
     match (coord, shape, stride) {
-        (IntTuple::Int(c), IntTuple::Int(_), IntTuple::Int(d)) => Ok(c * d),
-        (IntTuple::Int(c), IntTuple::Tuple(s), IntTuple::Tuple(d)) => {
-            let (mut rest, mut sum) = (c.clone(), Int::ZERO);
-            for (i, (s, d)) in s.iter().zip(d).enumerate() {
-                let here = if i + 1 == shape.rank() {
-                    rest.clone()
-                } else {
-                    let (q, r) = div_rem(&rest, &s.product());
-                    rest = q;
-                    r
-                };
-                sum = sum + offset(&here.into(), s, d)?;
-            }
-            Ok(sum)
-        }
+        (IntTuple::Int(c), ..) => Ok(offset_of_index(c, shape, stride)),
         (IntTuple::Tuple(c), IntTuple::Tuple(s), IntTuple::Tuple(d)) if c.len() == s.len() => {
             let modes = c.iter().zip(s).zip(d);
             modes.map(|((c, s), d)| offset(c, s, d)).try_fold(Int::ZERO, |sum, part| Ok(sum + part?))

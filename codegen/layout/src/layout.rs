@@ -40,12 +40,9 @@ impl Layout {
 
     /// It, or an error if one of its numbers has no value or it has become too large.
     pub(crate) fn checked(self, function: &'static str) -> Result<Layout> {
-        let mut negative = None;
-        self.shape.for_each_leaf(&mut |s| negative = negative.or(s.as_const().filter(|s| *s < 0)));
-        if let Some(extent) = negative {
-            return Err(LayoutError::NegativeExtent { mode: Mode::default(), extent: extent.into() });
-        }
-        Ok(Layout { shape: self.shape.checked(function)?, stride: self.stride.checked(function)? })
+        self.shape.check(function, true)?;
+        self.stride.check(function, false)?;
+        Ok(self)
     }
 
     /// Shape and stride.

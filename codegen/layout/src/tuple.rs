@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::{Int, LayoutError, Poison, Result};
+use crate::{Int, LayoutError, Mode, Poison, Result};
 
 /// The deepest nesting a layout may have.
 pub const MAX_DEPTH: usize = 32;
@@ -86,9 +86,10 @@ impl IntTuple {
 
     /// The product of all leaves; 1 for the empty tuple.
     pub fn product(&self) -> Int {
-        let mut product = Int::ONE;
-        self.for_each_leaf(&mut |i| product = &product * i);
-        product
+        match self {
+            IntTuple::Int(i) => i.clone(),
+            IntTuple::Tuple(t) => t.iter().fold(Int::ONE, |p, e| p * e.product()),
+        }
     }
 
     /// Whether every leaf is a constant.
@@ -116,33 +117,49 @@ impl IntTuple {
 
     /// It, or an error if a leaf has no value, or it nests too deep or has too many leaves.
     pub(crate) fn checked(self, function: &'static str) -> Result<IntTuple> {
-        let too_large = |what, limit| {
-            Err(LayoutError::TooLarge { function, what, value: "of the result".into(), limit: limit as i64 })
+        self.check(function, false)?;
+        Ok(self)
+    }
+
+    /// An error if it is not fit to be part of a layout; as extents, if one is negative.
+    pub(crate) fn check(&self, function: &'static str, extents: bool) -> Result<()> {
+        let defect = match self.defect(extents, MAX_DEPTH, &mut 0) {
+            None => return Ok(()),
+            Some(defect) => defect,
         };
-        let mut leaves = 0;
-        match self.check(MAX_DEPTH, &mut leaves) {
-            Err(Defect::Poison(poison)) => Err(LayoutError::Arithmetic { function, poison }),
-            Err(Defect::Deep) => too_large("the nesting depth", MAX_DEPTH),
-            Err(Defect::Wide) => too_large("the number of modes", MAX_LEAVES),
-            Ok(()) => Ok(self),
+        let too_large = |what, limit: usize| {
+            let (value, limit) = ("of the result".into(), limit as i64);
+            Err(LayoutError::TooLarge { function, what, value, limit })
+        };
+        match defect {
+            Defect::Poison(poison) => Err(LayoutError::Arithmetic { function, poison }),
+            Defect::Negative(extent) => {
+                Err(LayoutError::NegativeExtent { mode: Mode::default(), extent: extent.into() })
+            }
+            Defect::Deep => too_large("the nesting depth", MAX_DEPTH),
+            Defect::Wide => too_large("the number of modes", MAX_LEAVES),
         }
     }
 
-    fn check(&self, levels: usize, leaves: &mut usize) -> std::result::Result<(), Defect> {
+    fn defect(&self, extents: bool, levels: usize, leaves: &mut usize) -> Option<Defect> {
         match self {
             IntTuple::Int(i) => {
                 *leaves += 1;
-                i.poison().map_or(Ok(()), |p| Err(Defect::Poison(p)))
+                match i.as_const() {
+                    Some(v) if extents && v < 0 => Some(Defect::Negative(v)),
+                    _ if *leaves > MAX_LEAVES => Some(Defect::Wide),
+                    _ => i.poison().map(Defect::Poison),
+                }
             }
-            IntTuple::Tuple(_) if levels == 0 => Err(Defect::Deep),
-            IntTuple::Tuple(t) => t.iter().try_for_each(|e| e.check(levels - 1, leaves)),
-        }?;
-        if *leaves > MAX_LEAVES { Err(Defect::Wide) } else { Ok(()) }
+            IntTuple::Tuple(_) if levels == 0 => Some(Defect::Deep),
+            IntTuple::Tuple(t) => t.iter().find_map(|e| e.defect(extents, levels - 1, leaves)),
+        }
     }
 }
 
 enum Defect {
     Poison(Poison),
+    Negative(i64),
     Deep,
     Wide,
 }

@@ -27,6 +27,7 @@ pub(crate) enum Guarantee {
 
 /// A part of one digit taken by one mode of the right-hand side.
 struct Piece {
+    digit: usize,
     extent: Int,
     /// Always positive.
     step: Int,
@@ -35,8 +36,9 @@ struct Piece {
 }
 
 /// What the modes of the right-hand side take of the digits of the left-hand side.
+#[derive(Default)]
 struct Taken {
-    digits: SmallVec<[SmallVec<[Piece; 2]>; 6]>,
+    pieces: SmallVec<[Piece; 8]>,
     leaves: usize,
     /// Whether some strides are positive, some negative.
     signs: (bool, bool),
@@ -45,24 +47,24 @@ struct Taken {
 }
 
 impl Taken {
-    fn new(rank: usize) -> Self {
-        let digits = (0..rank).map(|_| SmallVec::new()).collect();
-        Taken { digits, leaves: 0, signs: (false, false), uneven: None }
-    }
-
     fn take(&mut self, digit: usize, extent: &Int, step: &Int, filled: bool) {
         if !extent.is(1) {
-            self.digits[digit].push(Piece { extent: extent.clone(), step: step.clone(), filled });
+            self.pieces.push(Piece { digit, extent: extent.clone(), step: step.clone(), filled });
         }
+    }
+
+    /// The pieces of a digit.
+    fn of(&self, digit: usize) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter().filter(move |p| p.digit == digit)
     }
 
     /// Whether the digits add up without a carry: an error says which one does.
     fn no_carry(&self, lhs: &Flat) -> Result<()> {
-        if self.leaves <= 1 {
+        let last = lhs.len() - 1;
+        if self.leaves <= 1 || last == 0 {
             return Ok(());
         }
-        let touched = self.digits.iter().filter(|d| !d.is_empty()).count();
-        if self.signs == (true, true) && touched > 1 {
+        if self.signs == (true, true) && self.pieces.iter().any(|p| p.digit != self.pieces[0].digit) {
             return Err(LayoutError::Invalid {
                 function: "composition",
                 reason: "the right-hand side mixes positive and negative strides over several modes of the left-hand \
@@ -70,20 +72,16 @@ impl Taken {
                     .into(),
             });
         }
-        for (k, ((extent, _), pieces)) in lhs.iter().zip(&self.digits).enumerate().take(lhs.len() - 1) {
-            let reach = pieces.iter().fold(Int::ZERO, |sum, p| sum + (&p.extent - 1) * &p.step);
-            if reach.is_lt(extent) {
+        for (k, (extent, _)) in lhs[..last].iter().enumerate() {
+            let reach = self.of(k).fold(Int::ZERO, |sum, p| sum + (&p.extent - 1) * &p.step);
+            if reach.is(0) || reach.is_lt(extent) {
                 continue;
             }
             return Err(match (reach.as_const(), extent.as_const()) {
                 (Some(_), Some(_)) => LayoutError::Carry { mode: k, reach, extent: extent.clone() },
-                _ => LayoutError::NotProvable {
-                    function: "composition",
-                    mode: Mode::default(),
-                    condition: format!(
-                        "the right-hand side stays below extent {extent} of the left-hand side, reaching {reach}"
-                    ),
-                },
+                _ => not_provable(format!(
+                    "the right-hand side, which reaches {reach}, stays below extent {extent} of the left-hand side"
+                )),
             });
         }
         Ok(())
@@ -91,8 +89,8 @@ impl Taken {
 
     /// Whether the pieces of every digit count through it from 0 without gaps or repetitions.
     fn covers(&self, extents: &[Int]) -> bool {
-        extents.iter().zip(&self.digits).all(|(extent, pieces)| {
-            let mut left: Vec<&Piece> = pieces.iter().collect();
+        extents.iter().enumerate().all(|(digit, extent)| {
+            let mut left: Vec<&Piece> = self.of(digit).collect();
             let (mut next, mut filled) = (Int::ONE, false);
             while let Some(at) = left.iter().position(|p| p.step == next) {
                 let piece = left.swap_remove(at);
@@ -102,6 +100,10 @@ impl Taken {
             left.is_empty() && (filled || extent.is_le(&next))
         })
     }
+}
+
+fn not_provable(condition: String) -> LayoutError {
+    LayoutError::NotProvable { function: "composition", mode: Mode::default(), condition }
 }
 
 /// `lhs o extent:stride` for an integral mode.
@@ -115,8 +117,6 @@ fn compose_mode(lhs: &Flat, extent: &Int, stride: &Int, taken: &mut Taken) -> Re
         taken.take(0, extent, stride, false);
         return Ok((extent.into(), (stride * &lhs[0].1).into()));
     }
-    let not_provable =
-        |condition| LayoutError::NotProvable { function: "composition", mode: Mode::default(), condition };
     let sign = stride.sign().ok_or_else(|| not_provable(format!("stride {stride} is not 0")))?;
     if sign < 0 {
         taken.signs.1 = true
@@ -217,7 +217,7 @@ pub(crate) fn compose_guaranteed(lhs: &Layout, rhs: &Layout, guarantee: Guarante
     if modes.is_empty() {
         modes.push((Int::ONE, Int::ZERO));
     }
-    let mut taken = Taken::new(modes.len());
+    let mut taken = Taken::default();
     let (shape, stride) = compose(&modes, rhs.shape(), rhs.stride(), &mut taken)?;
     let exact = match taken.uneven.take() {
         Some(error) => Err(error),

@@ -21,6 +21,7 @@ enum Round {
 
 impl Round {
     /// The quotient of constants; `b > 0`.
+    #[inline]
     fn quotient(self, a: i64, b: i64) -> i64 {
         let q = a.div_euclid(b);
         if self == Round::Up && a.rem_euclid(b) != 0 { q + 1 } else { q }
@@ -33,12 +34,20 @@ impl Round {
 
 impl Int {
     /// `self / other`, rounded toward negative infinity. Poison if `other` is 0.
+    #[inline]
     pub fn floor_div(&self, other: &Int) -> Int {
+        if let (Some(a), Some(b @ 1..)) = (self.as_const(), other.as_const()) {
+            return Int::from(Round::Down.quotient(a, b));
+        }
         divide(self, other, Round::Down)
     }
 
     /// `self / other`, rounded toward positive infinity. Poison if `other` is 0.
+    #[inline]
     pub fn ceil_div(&self, other: &Int) -> Int {
+        if let (Some(a), Some(b @ 1..)) = (self.as_const(), other.as_const()) {
+            return Int::from(Round::Up.quotient(a, b));
+        }
         divide(self, other, Round::Up)
     }
 

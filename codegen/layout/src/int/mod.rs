@@ -177,6 +177,7 @@ impl Int {
     }
 
     /// Why it has no value, if it has none.
+    #[inline]
     pub fn poison(&self) -> Option<Poison> {
         match self.0 {
             Repr::Poison(p) => Some(p),
@@ -195,6 +196,7 @@ impl Int {
     }
 
     /// Whether `other` provably divides it without remainder.
+    #[inline]
     pub fn is_divisible_by(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
             (_, Some(0)) => false,
@@ -204,6 +206,7 @@ impl Int {
     }
 
     /// A proven lower bound; `i64::MIN` if none is known.
+    #[inline]
     pub fn lower_bound(&self) -> i64 {
         match &self.0 {
             Repr::Const(v) => *v,
@@ -227,6 +230,7 @@ impl Int {
     }
 
     /// Whether `self <= other` provably.
+    #[inline]
     pub fn is_le(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
             (Some(a), Some(b)) => a <= b,
@@ -235,6 +239,7 @@ impl Int {
     }
 
     /// Whether `self < other` provably.
+    #[inline]
     pub fn is_lt(&self, other: &Int) -> bool {
         match (self.as_const(), other.as_const()) {
             (Some(a), Some(b)) => a < b,
@@ -432,13 +437,21 @@ impl From<Var> for Int {
     }
 }
 
+#[inline]
 fn checked(value: Option<i64>) -> Int {
     value.map_or(Int::poisoned(Poison::Overflow), Int::from)
 }
 
+#[inline]
 fn add(a: &Int, b: &Int) -> Int {
     match (&a.0, &b.0) {
         (Repr::Const(x), Repr::Const(y)) => checked(x.checked_add(*y)),
+        _ => add_symbolic(a, b),
+    }
+}
+
+fn add_symbolic(a: &Int, b: &Int) -> Int {
+    match (&a.0, &b.0) {
         (Repr::Poison(p), _) | (_, Repr::Poison(p)) => Int::poisoned(*p),
         (Repr::Const(0), _) => b.clone(),
         (_, Repr::Const(0)) => a.clone(),
@@ -446,9 +459,16 @@ fn add(a: &Int, b: &Int) -> Int {
     }
 }
 
+#[inline]
 fn mul(a: &Int, b: &Int) -> Int {
     match (&a.0, &b.0) {
         (Repr::Const(x), Repr::Const(y)) => checked(x.checked_mul(*y)),
+        _ => mul_symbolic(a, b),
+    }
+}
+
+fn mul_symbolic(a: &Int, b: &Int) -> Int {
+    match (&a.0, &b.0) {
         (Repr::Poison(p), _) | (_, Repr::Poison(p)) => Int::poisoned(*p),
         (Repr::Const(0), _) | (_, Repr::Const(0)) => Int::ZERO,
         (Repr::Const(1), _) => b.clone(),
@@ -457,21 +477,26 @@ fn mul(a: &Int, b: &Int) -> Int {
     }
 }
 
+#[inline]
 fn sub(a: &Int, b: &Int) -> Int {
     match (&a.0, &b.0) {
         (Repr::Const(x), Repr::Const(y)) => checked(x.checked_sub(*y)),
-        _ => add(a, &mul(b, &Int::from(-1))),
+        _ => sub_symbolic(a, b),
     }
+}
+
+fn sub_symbolic(a: &Int, b: &Int) -> Int {
+    add(a, &mul(b, &Int::from(-1)))
 }
 
 macro_rules! operators {
     ($($trait:ident $method:ident),*) => {$(
-        impl $trait<&Int> for &Int { type Output = Int; fn $method(self, rhs: &Int) -> Int { $method(self, rhs) } }
-        impl $trait<Int> for &Int { type Output = Int; fn $method(self, rhs: Int) -> Int { $method(self, &rhs) } }
-        impl $trait<&Int> for Int { type Output = Int; fn $method(self, rhs: &Int) -> Int { $method(&self, rhs) } }
-        impl $trait<Int> for Int { type Output = Int; fn $method(self, rhs: Int) -> Int { $method(&self, &rhs) } }
-        impl $trait<i64> for &Int { type Output = Int; fn $method(self, rhs: i64) -> Int { $method(self, &Int::from(rhs)) } }
-        impl $trait<i64> for Int { type Output = Int; fn $method(self, rhs: i64) -> Int { $method(&self, &Int::from(rhs)) } }
+        impl $trait<&Int> for &Int { type Output = Int; #[inline] fn $method(self, rhs: &Int) -> Int { $method(self, rhs) } }
+        impl $trait<Int> for &Int { type Output = Int; #[inline] fn $method(self, rhs: Int) -> Int { $method(self, &rhs) } }
+        impl $trait<&Int> for Int { type Output = Int; #[inline] fn $method(self, rhs: &Int) -> Int { $method(&self, rhs) } }
+        impl $trait<Int> for Int { type Output = Int; #[inline] fn $method(self, rhs: Int) -> Int { $method(&self, &rhs) } }
+        impl $trait<i64> for &Int { type Output = Int; #[inline] fn $method(self, rhs: i64) -> Int { $method(self, &Int::from(rhs)) } }
+        impl $trait<i64> for Int { type Output = Int; #[inline] fn $method(self, rhs: i64) -> Int { $method(&self, &Int::from(rhs)) } }
     )*};
 }
 operators!(Add add, Sub sub, Mul mul);

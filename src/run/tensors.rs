@@ -397,9 +397,10 @@ fn scalars(k: &Kernel, found: &Found) -> Result<Vec<Option<Define>>, RunError> {
             (None, _) => return request(format!("`{}` has no value: give it with --arg {0}=VALUE", p.name)),
         };
         if let Define::Int(n) = value
-            && n % p.div != 0
+            && p.div > 0
+            && (n < 1 || n % p.div != 0)
         {
-            return request(format!("`{}` is {n}, not a multiple of {}", p.name, p.div));
+            return request(format!("`{}` is {n}, not a positive multiple of {}", p.name, p.div));
         }
         if let Define::Int(n) = value
             && s != Scalar::U64

@@ -131,12 +131,12 @@ impl Builder {
         if self.open.len() > 1 { self.open.pop().unwrap_or_default() } else { Block::default() }
     }
 
-    /// Adds a run-time parameter. All of them before any other op.
+    /// Adds a run-time parameter, all of them before any other op. An integer is positive, as extents are.
     pub fn param(&mut self, name: &str, ty: Type) -> Built<Value> {
         self.param_of(name, ty, ParamKind::User, 1)
     }
 
-    /// Adds a parameter, with who fills it in and, of an integer, a known divisor.
+    /// Adds a parameter, with who fills it in. An integer is a positive multiple of `div`, or anything where that is 0.
     pub fn param_of(&mut self, name: &str, ty: Type, kind: ParamKind, div: i64) -> Built<Value> {
         let index = u32::try_from(self.kernel.params.len()).unwrap_or(u32::MAX);
         self.kernel.params.push(Param { name: name.into(), ty, kind, div, span: self.span });

@@ -58,7 +58,7 @@ pub struct Param {
     pub ty: Type,
     /// Who fills it in.
     pub kind: ParamKind,
-    /// A known divisor of an integer parameter; 1 where nothing is known.
+    /// What is known of an integer parameter: it is a positive multiple of this; 0 where nothing is.
     pub div: i64,
     /// The text it comes from.
     pub span: Span,
@@ -162,6 +162,7 @@ impl Kernel {
             Op::Index { expr } => return Some(expr.clone()),
             Op::Param { index } => match self.params.get(*index as usize) {
                 Some(Param { kind: ParamKind::MyPe { .. }, .. }) => open(0),
+                Some(Param { div: 0, .. }) => open(i64::MIN),
                 param => (1, None, param.map_or(1, |p| p.div)),
             },
             Op::NPes { .. } => open(1),

@@ -22,7 +22,7 @@ weft_ir::codes! {
         "kernel k() block(32) { let x = 1; x = 2; }",
         "Only elements of tensors and variables declared with `let mut` can be assigned.";
     LAYOUT = 106, "the layout algebra has no answer",
-        "kernel k(x: global<f32, (6,4):(1,6)>) block(32) { let y = composition(x, (4,2):(1,3)); }",
+        "kernel k(x: global<f32, (6,4):(1,8)>) block(32) { let y = composition(x, (4,2):(1,3)); }",
         "A layout function was applied where CuTe's static assertions would fail: a division that is not exact, an overlap, shapes that do not match. The message names the mode and the numbers.";
     BAD_INDEX = 107, "the index does not fit the tensor",
         "kernel k(x: global<f32, (4,8):(1,4)>) block(32) { let y = x[0, 0, 0]; }",

@@ -383,11 +383,12 @@ impl Elab<'_> {
                     _ => Type::Unit,
                 },
             };
+            let is_int = &*ty.name.name == "int";
             let div = match &ty.div {
                 Some(d) => self.constant(d)?,
-                None => 1,
+                None => i64::from(is_int),
             };
-            if div < 1 || (div != 1 && scalar != Type::Scalar(Scalar::I64)) {
+            if div < 0 || is_int != (div > 0) {
                 return fail(BAD_PARAM, ty.span, "only an `int` has a divisor, of 1 or more");
             }
             let index = self.b.kernel().params.len() as u32;
@@ -395,7 +396,7 @@ impl Elab<'_> {
             let val = match scalar {
                 Type::Team => Val::Team(weft_ir::TeamRef(index)),
                 Type::Barrier => Val::Barrier(v),
-                Type::Scalar(Scalar::I64) if &*ty.name.name == "int" => Val::Int(self.symbol(v)?),
+                Type::Scalar(_) if is_int => Val::Int(self.symbol(v)?),
                 Type::Scalar(_) => Val::Rt(v),
                 _ => Val::Error,
             };

@@ -1,5 +1,7 @@
 //! Wrong programs and wrong requests: what is reported, and where.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "common/host.rs"]
 mod host;
 

@@ -4,6 +4,8 @@
 //! inputs that are drawn here. With `WEFT_CORPUS=DIR` this test writes the corpus (PTX, inputs, the simulator's
 //! outputs) to `DIR`, for `tests/golden/run_corpus.py` to execute on a GPU.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 #[path = "common/corpus.rs"]
 mod corpus;

@@ -1,5 +1,7 @@
 //! Complete small kernels, on one PE and on many.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "common/host.rs"]
 mod host;
 

@@ -1,5 +1,7 @@
 //! In-switch operations against a plain reference: every legal form, over teams in different orders.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "common/host.rs"]
 mod host;
 

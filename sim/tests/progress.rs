@@ -1,5 +1,7 @@
 //! Programs that cannot go on, programs that only seem so, and what is said about them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "common/host.rs"]
 mod host;
 

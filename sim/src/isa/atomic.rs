@@ -62,8 +62,8 @@ pub(super) static FAMILY: Family = Family {
             atom,
         ),
         row(
-            "atom{.sem}{.scope}{.ss}.cas{.L2::cache_hint}.type",
-            "d, [a], b, c{, policy}",
+            "atom{.sem}{.scope}{.ss}.cas.type",
+            "d, [a], b, c",
             &[SEM, SC, SPACE, ("type", &["b16", "b32", "b64"])],
             atom,
         ),
@@ -178,13 +178,15 @@ fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
         return issue("P004", "a vector atomic updates at most 16 bytes", "");
     }
     let (address, space) = s.address(first, s.space())?;
+    if space == Space::Shared && s.has("L2::cache_hint") {
+        return issue("P004", "`.L2::cache_hint` applies to global addresses", "");
+    }
     let dst = match first {
         0 => Vec::new(),
         _ => s.vector_dst(0, count, ty, false)?.into_iter().map(|d| d.0).collect(),
     };
     let src = s.vector_src(first + 1, count, ty, false)?;
     let update = if s.has("cas") {
-        s.cache_hint(first + 3)?;
         Update::CompareAndSwap { new: s.src(first + 2, ty)? }
     } else {
         s.cache_hint(first + 2)?;

@@ -6,7 +6,7 @@ use super::site::{Issue, Site, issue};
 use super::types::{Kind, Ty};
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, Pred};
-use crate::num::{F32, Format, mask};
+use crate::num::{F16, F32, Format, mask};
 
 const CMP: Class = (
     "CmpOp",
@@ -50,7 +50,7 @@ pub(super) static FAMILY: Family = Family {
         row("slct{.ftz}.type.f32", "d, a, b, c", &[("type", SCALAR)], |s| {
             let t = s.ty("type")?;
             let ftz = s.has("ftz");
-            let (d, abc) = (s.dst(0, t)?, [s.src(1, t)?, s.src(2, t)?, s.src(3, Ty::B32)?]);
+            let (d, abc) = (s.dst(0, t)?, [s.src(1, t)?, s.src(2, t)?, s.src(3, Ty::F32)?]);
             // -0 counts as zero, a NaN selects b.
             Ok(map3(
                 d,
@@ -99,6 +99,9 @@ fn outcome<T: PartialOrd>(a: &T, b: &T) -> u8 {
 /// The accepted outcomes of `.CmpOp`, checked against the operand type.
 fn accepted(s: &Site<'_, '_, '_>, t: Ty) -> Result<u8, Issue> {
     let op = s.text("CmpOp");
+    if s.has("ftz") && !matches!(t.format(), Some(F32 | F16)) {
+        return issue("P004", "`.ftz` applies to .f32 and .f16 operands", "");
+    }
     let legal = match t.kind {
         Kind::Bits => matches!(op, "eq" | "ne"),
         Kind::Signed => matches!(op, "eq" | "ne" | "lt" | "le" | "gt" | "ge"),

@@ -243,7 +243,7 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty(if s.has("dtype") { "dtype" } else { "tf32" })?;
     let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
-    let (d, a) = (s.dst(0, t)?, s.src(1, Ty::B32)?);
+    let (d, a) = (s.dst(0, t)?, s.src(1, Ty::F32)?);
     if mode == Rounding::NearestAway {
         // This form drops the NaN's low bits, where all others make it canonical.
         return Ok(map1(d, a, move |v| {
@@ -263,7 +263,7 @@ fn narrow2(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("dtype")?;
     let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
-    let (d, a, b) = (s.dst(0, t)?, s.src(1, Ty::B32)?, s.src(2, Ty::B32)?);
+    let (d, a, b) = (s.dst(0, t)?, s.src(1, Ty::F32)?, s.src(2, Ty::F32)?);
     let one = move |v: u64| to_narrow(f, F32.decode(v), mode, relu, finite);
     Ok(map2(d, a, b, move |a, b| one(a) << t.bits | one(b)))
 }

@@ -28,6 +28,7 @@ const LD_SPACE: Class = (
 );
 const ST_SPACE: Class =
     ("ss", &["global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::func"]);
+const VOLATILE_SPACE: Class = ("ss", &["global", "shared", "shared::cta", "shared::cluster", "local"]);
 const SYNC_SPACE: Class = ("ss", &["global", "shared", "shared::cta", "shared::cluster"]);
 const L1: Class = (
     "L1",
@@ -51,7 +52,7 @@ pub(super) static FAMILY: Family = Family {
             &[LD_SPACE, LD_COP, L1, L2, PREFETCH, VEC, TYPE],
             load,
         ),
-        row("ld.volatile{.ss}{.prefetch}{.vec}.type", "d, [a]", &[LD_SPACE, PREFETCH, VEC, TYPE], load),
+        row("ld.volatile{.ss}{.prefetch}{.vec}.type", "d, [a]", &[VOLATILE_SPACE, PREFETCH, VEC, TYPE], load),
         row(
             "ld.sem.scope{.ss}{.L1}{.L2}{.L2::cache_hint}{.prefetch}{.vec}.type",
             "d, [a]{, policy}",
@@ -60,19 +61,19 @@ pub(super) static FAMILY: Family = Family {
         ),
         row("ld.mmio.relaxed.sys{.ss}.type", "d, [a]", &[("ss", &["global"]), TYPE], load),
         row(
-            "ld{.ss}{.cop}.nc{.L1}{.L2}{.L2::cache_hint}{.prefetch}{.vec}.type",
+            "ld.global{.cop}.nc{.L1}{.L2}{.L2::cache_hint}{.prefetch}{.vec}.type",
             "d, [a]{, policy}",
-            &[("ss", &["global"]), ("cop", &["ca", "cg", "cs"]), L1, L2, PREFETCH, VEC, TYPE],
+            &[("cop", &["ca", "cg", "cs"]), L1, L2, PREFETCH, VEC, TYPE],
             load,
         ),
-        row("ldu{.ss}{.vec}.type", "d, [a]", &[("ss", &["global"]), VEC, TYPE], load),
+        row("ldu{.ss}{.vec}.type", "d, [a]", &[("ss", &["global"]), ("vec", &["v2", "v4"]), TYPE], load),
         row(
             "st{.weak}{.ss}{.cop}{.L1}{.L2}{.L2::cache_hint}{.vec}.type",
             "[a], b{, policy}",
             &[ST_SPACE, ST_COP, L1, L2, VEC, TYPE],
             store,
         ),
-        row("st.volatile{.ss}{.vec}.type", "[a], b", &[ST_SPACE, VEC, TYPE], store),
+        row("st.volatile{.ss}{.vec}.type", "[a], b", &[VOLATILE_SPACE, VEC, TYPE], store),
         row(
             "st.sem.scope{.ss}{.L1}{.L2}{.L2::cache_hint}{.vec}.type",
             "[a], b{, policy}",
@@ -91,7 +92,10 @@ pub(super) static FAMILY: Family = Family {
         ),
         row("prefetch.global.level", "[a]", &[("level", &["L2::evict_last", "L2::evict_normal"])], prefetch),
         row("prefetchu.L1", "[a]", &[], prefetch),
-        row("applypriority{.global}.L2::evict_normal", "[a], size", &[], prefetch),
+        row("applypriority{.global}.L2::evict_normal", "[a], size", &[], |s| match s.immediate(1)? {
+            128 => prefetch(s),
+            n => issue("P005", format!("a size of {n} bytes"), "the size is 128"),
+        }),
         row(
             "createpolicy.fractional.primary{.secondary}.b64",
             "d{, fraction}",
@@ -122,6 +126,23 @@ fn vector_bytes(s: &Site<'_, '_, '_>, ty: Ty) -> Result<usize, Issue> {
     Ok(bytes)
 }
 
+/// Checks cache modifiers, which have no effect, against space and size.
+fn check_hints(s: &Site<'_, '_, '_>, space: Space, bytes: usize) -> Result<(), Issue> {
+    let eviction = s.has("L1") || s.has("L2");
+    let wrong = if s.has("L2") && bytes != 32 {
+        "`.L2::evict_*` needs a 32-byte access (.v8 of 4 bytes, .v4 of 8)"
+    } else if eviction && s.has("cop") {
+        "a cache operator and an eviction priority exclude each other"
+    } else if (eviction || s.has("L2::cache_hint") || s.has("prefetch"))
+        && !matches!(space, Space::Global | Space::Generic)
+    {
+        "eviction priorities and cache hints apply to global addresses"
+    } else {
+        return Ok(());
+    };
+    issue("P004", wrong, "")
+}
+
 /// Whether the access takes part in synchronisation, so that repeating it may be a wait.
 fn is_strong(s: &Site<'_, '_, '_>) -> bool {
     s.has("sem") || s.has("volatile") || s.has("mmio")
@@ -141,7 +162,9 @@ struct Load {
 fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let ty = s.ty("type")?;
     let bytes = vector_bytes(s, ty)?;
-    let (address, space) = s.address(1, s.space())?;
+    let given = if s.has("global") { Space::Global } else { s.space() };
+    check_hints(s, given, bytes)?;
+    let (address, space) = s.address(1, given)?;
     let dst = s.vector_dst(0, s.vec_count(), ty, true)?;
     s.cache_hint(2)?;
     let width = dst.iter().map(|d| d.1).max().unwrap_or(64);
@@ -184,6 +207,7 @@ struct Store {
 fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let ty = s.ty("type")?;
     let bytes = vector_bytes(s, ty)?;
+    check_hints(s, s.space(), bytes)?;
     let (address, space) = s.address(0, s.space())?;
     let src = s.vector_src(1, s.vec_count(), ty, true)?;
     s.cache_hint(2)?;
@@ -251,6 +275,9 @@ fn prefetch(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 /// A cache policy is a hint; its value here is 0.
 fn policy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let d = s.dst(0, Ty::B64)?;
+    if s.operands.len() > 1 {
+        s.src(1, if s.has("cvt") { Ty::B64 } else { Ty::F32 })?;
+    }
     Ok(custom(move |cx| {
         cx.splat(d, 0);
         Ok(Flow::Next)

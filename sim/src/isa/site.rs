@@ -399,7 +399,7 @@ impl<'a> Site<'_, '_, 'a> {
 /// Bits of a literal for an operand of this type.
 fn literal(n: Number, ty: Ty) -> Result<u64, Issue> {
     match (n, ty.kind) {
-        (Number::Int(v), Kind::Bits | Kind::Unsigned | Kind::Signed) => Ok(v),
+        (Number::Int(v), Kind::Bits | Kind::Unsigned | Kind::Signed) if ty.count == 1 => Ok(v),
         (Number::F32(v), Kind::Bits | Kind::Float(F32)) if ty.width() == 32 => Ok(v.into()),
         (Number::F64(v), Kind::Bits | Kind::Float(F64)) if ty.width() == 64 => Ok(v.to_bits()),
         // A decimal or double literal in single-precision code is rounded to it.

@@ -48,8 +48,10 @@ pub(super) static FAMILY: Family = Family {
         // Grids of a launch run concurrently and depend on no earlier grid.
         row("griddepcontrol.action", "", &[("action", &["launch_dependents", "wait"])], nothing),
         row("setmaxnreg.action.sync.aligned.u32", "count", &[("action", &["inc", "dec"])], |s| {
-            s.immediate(0)?;
-            nothing(s)
+            match s.immediate(0)? {
+                n if n % 8 == 0 && (24..=256).contains(&n) => nothing(s),
+                n => issue("P005", format!("{n} registers"), "the count is a multiple of 8 from 24 to 256"),
+            }
         }),
         row("pmevent{.mask}", "a", &[], |s| {
             s.immediate(0)?;

@@ -58,7 +58,7 @@ const TYPES: &[(&str, Ty)] = &[
 ];
 
 impl Ty {
-    /// `.b8`, for sizes of untyped storage.
+    pub(crate) const F32: Ty = float(F32, 32, 1);
     pub(crate) const B32: Ty = ty(Kind::Bits, 32, 1);
     pub(crate) const B64: Ty = ty(Kind::Bits, 64, 1);
 

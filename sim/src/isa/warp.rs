@@ -4,7 +4,7 @@ use super::lift::custom;
 use super::site::{Issue, Site, issue};
 use super::types::Ty;
 use super::{Class, Family, row};
-use crate::exec::{Context, Fault, Flow, Op, Src, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Pred, Src, fault, lanes};
 use crate::isa::reduce::combine;
 use crate::num::F32;
 use crate::num::float::Style;
@@ -84,7 +84,7 @@ pub(super) static FAMILY: Family = Family {
         ),
         row("redux.sync.op.b32", "d, a, membermask", &[("op", &["and", "or", "xor"])], redux),
         row("redux.sync.op{.abs}{.NaN}.f32", "d, a, membermask", &[("op", &["min", "max"])], |s| {
-            let (d, a, m) = (s.dst(0, Ty::B32)?, s.src(1, Ty::B32)?, s.src(2, Ty::B32)?);
+            let (d, a, m) = (s.dst(0, Ty::B32)?, s.src(1, Ty::F32)?, s.src(2, Ty::B32)?);
             let (largest, abs, nan) = (s.get("op") == Some("max"), s.has("abs"), s.has("NaN"));
             synced(m, move |cx| {
                 let a = *cx.src(a);
@@ -98,6 +98,9 @@ pub(super) static FAMILY: Family = Family {
         }),
         row("elect.sync", "d|p, membermask", &[], |s| {
             let ((d, p), m) = (s.dst_pred(0, 32)?, s.src(1, Ty::B32)?);
+            if p == Pred::SINK {
+                return issue("P005", "elect.sync has a predicate destination", "write `d|p` or `_|p`");
+            }
             synced(m, move |cx| {
                 let leader = cx.active.trailing_zeros();
                 cx.splat(d, leader.into());

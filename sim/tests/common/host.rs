@@ -1,6 +1,12 @@
 //! Host-side helpers of the tests: typed memory of a machine, launches on one or all PEs.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "shared by several test programs")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "shared by several test programs"
+)]
 
 use weft_sim::{Arg, Config, Launch, Machine, Module, SimError, Symmetric};
 

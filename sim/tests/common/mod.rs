@@ -1,7 +1,13 @@
 //! A harness for single instructions: a kernel in which every thread applies a few instructions to its own
 //! operands, and the operands.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "shared by several test programs")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "shared by several test programs"
+)]
 
 use std::fmt::Write as _;
 use weft_sim::{Arg, Config, Launch, Machine, Module};

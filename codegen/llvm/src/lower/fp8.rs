@@ -97,3 +97,36 @@ impl<'c> Lower<'_, 'c> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::encode;
+    use float8::{F8E4M3, F8E5M2};
+    use weft_ir::Scalar;
+
+    /// Every code is itself; between two neighbours the nearer one is taken, half way the even one.
+    fn check(s: Scalar, largest: u8, value: impl Fn(u8) -> f64) {
+        for code in 0..=largest {
+            assert_eq!(encode(s, value(code)), code, "{s} {code:#x}");
+            assert_eq!(encode(s, -value(code)), code | 0x80, "{s} -{code:#x}");
+            if code < largest {
+                let (low, high) = (value(code), value(code + 1));
+                let (middle, step) = ((low + high) / 2.0, (high - low) / 1e6);
+                assert_eq!(encode(s, middle - step), code, "{s} {code:#x}");
+                assert_eq!(encode(s, middle + step), code + 1, "{s} {code:#x}");
+                assert_eq!(encode(s, middle), code + (code & 1), "{s} {code:#x}");
+            }
+        }
+        for beyond in [value(largest) * 1.2, 65535.9, 1e300, f64::INFINITY] {
+            assert_eq!((encode(s, beyond), encode(s, -beyond)), (largest, largest | 0x80), "{s} {beyond}");
+        }
+        assert_eq!(encode(s, f64::NAN) & 0x7f, 0x7f);
+        assert_eq!(encode(s, 5e-324), 0);
+    }
+
+    #[test]
+    fn literals_are_the_nearest_numbers() {
+        check(Scalar::E4M3, 0x7e, |c| F8E4M3::from_bits(c).to_f64());
+        check(Scalar::E5M2, 0x7b, |c| F8E5M2::from_bits(c).to_f64());
+    }
+}

@@ -4,6 +4,7 @@
 //! global memory come from the tables of `weft-isa`. Shared memory has neither vectors of strong accesses nor
 //! tables: there lanes go one by one, with fences around what LLVM prints relaxed.
 
+use super::switch::Wanted;
 use super::{Lower, Lowered, from_memory};
 use crate::codes::NO_ACCESS;
 use crate::raw::{Cast, Order, Rmw, Val};
@@ -37,7 +38,8 @@ impl<'c> Lower<'_, 'c> {
                     }
                     return Ok(None);
                 }
-                self.instruction(Instr::GlobalRed, Some(op), None, access, order, at, Some(data))
+                let wanted = Wanted { instr: Instr::GlobalRed, op: Some(op), acc: None, access, order };
+                self.instruction(wanted, at, Some(data))
             }
             Op::Atomic { place, value, op, sem, scope } => {
                 let (at, space) = self.place(place)?;
@@ -46,7 +48,8 @@ impl<'c> Lower<'_, 'c> {
                 if space == Space::Shared {
                     return self.shared_rmw(op, access.elem, at, data, order).map(Some);
                 }
-                self.instruction(Instr::GlobalAtom, op, None, access, order, at, Some(data))
+                let wanted = Wanted { instr: Instr::GlobalAtom, op, acc: None, access, order };
+                self.instruction(wanted, at, Some(data))
             }
             Op::AtomicCas { place, expected, value, sem, scope } => {
                 let (at, _) = self.place(place)?;
@@ -114,7 +117,8 @@ impl<'c> Lower<'_, 'c> {
         let value = match (order.sem, access.bytes) {
             (Sem::Weak, bytes) => ir.load(ty, at, bytes),
             (_, 16) if space != Space::Shared => {
-                let result = self.instruction(Instr::GlobalLd, None, None, access, order, at, None)?;
+                let wanted = Wanted { instr: Instr::GlobalLd, op: None, acc: None, access, order };
+                let result = self.instruction(wanted, at, None)?;
                 return result.ok_or_else(|| self.not_machine("a load of nothing"));
             }
             (_, 16) => {
@@ -144,7 +148,8 @@ impl<'c> Lower<'_, 'c> {
                 ir.store(data, at, bytes);
             }
             (_, 16) if space != Space::Shared => {
-                self.instruction(Instr::GlobalSt, None, None, access, order, at, Some(data))?;
+                let wanted = Wanted { instr: Instr::GlobalSt, op: None, acc: None, access, order };
+                self.instruction(wanted, at, Some(data))?;
             }
             (_, 16) => {
                 let words = ir.bitcast(data, ir.vector(ir.int(64), 2));

@@ -15,6 +15,7 @@ use crate::{Locate, Needs, Options};
 use weft_ir::abi::{EntryKind, signature};
 use weft_ir::arena::Handle;
 use weft_ir::diag::Diagnostic;
+use weft_ir::typing::MAX_LANES;
 use weft_ir::{Block, Constant, Inst, Kernel, Op, Scalar, Space, Type, Value};
 use weft_isa::Target;
 
@@ -196,7 +197,7 @@ impl<'c> Lower<'_, 'c> {
     fn ty(&self, ty: &Type) -> Lowered<Ty<'c>> {
         match ty {
             Type::Scalar(s) => Ok(self.ir.scalar(*s)),
-            Type::Vector(s, n) if *n > 0 => Ok(self.ir.vector(self.ir.scalar(*s), *n)),
+            Type::Vector(s, n) if (1..=MAX_LANES).contains(n) => Ok(self.ir.vector(self.ir.scalar(*s), *n)),
             Type::Pointer(space) if *space != Space::Register => Ok(self.ir.pointer(address_space(*space))),
             other => Err(self.not_machine(&format!("a {other}"))),
         }

@@ -39,9 +39,20 @@ fn red_op(op: RedOp) -> Option<weft_isa::RedOp> {
     })
 }
 
+/// An instruction of the tables, as the IR asks for it.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub instr: Instr,
+    pub op: Option<RedOp>,
+    /// Precision of a sum, where the instruction has one.
+    pub acc: Option<Scalar>,
+    pub access: Access,
+    pub order: Order,
+}
+
 impl<'c> Lower<'_, 'c> {
     pub(super) fn switch(&mut self, op: &Op) -> Lowered<Option<Val<'c>>> {
-        let (instr, place, value, red, acc, sem, scope) = match *op {
+        let (instr, place, value, op, acc, sem, scope) = match *op {
             Op::LdReduce { place, op, acc, sem, scope } => {
                 (Instr::LdReduce, place, None, Some(op), Some(acc), sem, scope)
             }
@@ -59,22 +70,18 @@ impl<'c> Lower<'_, 'c> {
         }
         let data = value.map(|v| self.val(v)).transpose()?;
         let access = self.access(value.map_or(&self.inst.ty, |v| self.k.ty(v)))?;
-        self.instruction(instr, red, acc, access, Order { sem, scope }, at, data)
+        self.instruction(Wanted { instr, op, acc, access, order: Order { sem, scope } }, at, data)
     }
 
-    /// One instruction of the tables. `acc` is the precision of a sum.
-    #[expect(clippy::too_many_arguments, reason = "an instruction's modifiers and operands")]
+    /// One instruction of the tables, at an address; `data` is what it writes.
     pub(super) fn instruction(
         &mut self,
-        instr: Instr,
-        op: Option<RedOp>,
-        acc: Option<Scalar>,
-        access: Access,
-        order: Order,
+        wanted: Wanted,
         at: Val<'c>,
         data: Option<Val<'c>>,
     ) -> Lowered<Option<Val<'c>>> {
-        let width = self.form(instr, op, acc, access, order)?;
+        let access = wanted.access;
+        let width = self.form(wanted)?;
         let form = *width.legal.form();
         self.needs.raise(width.legal.min_ptx(), self.inst.span, || format!("`{form}`"))?;
         let Some(asm) = width.legal.asm() else {
@@ -131,14 +138,8 @@ impl<'c> Lower<'_, 'c> {
     }
 
     /// The form that moves just what the access moves.
-    fn form(
-        &self,
-        instr: Instr,
-        op: Option<RedOp>,
-        acc: Option<Scalar>,
-        access: Access,
-        order: Order,
-    ) -> Lowered<Width> {
+    fn form(&self, wanted: Wanted) -> Lowered<Width> {
+        let Wanted { instr, op, acc, access, order } = wanted;
         let Access { elem, lanes, .. } = access;
         let none = |help: &str| {
             let op = op.map_or(String::new(), |op| format!(" ({op})"));

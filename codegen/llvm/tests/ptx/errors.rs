@@ -131,3 +131,13 @@ fn parameters_are_as_the_abi_says() {
     }
     contains(&out.ptx, &[".reqntid 64, 2, 1"]);
 }
+
+#[test]
+fn vectors_beyond_all_measure() {
+    for lanes in [0, 1025, u32::MAX] {
+        let mut k = kernel("k", |_, _| Ok(()));
+        k.locals.push(weft_ir::Local { name: "v".into(), ty: Type::Vector(Scalar::F64, lanes) });
+        let e = rejected(k);
+        assert_eq!(e.code, codes::NOT_MACHINE, "{e}");
+    }
+}

@@ -55,7 +55,7 @@ weft_ir::codes! {
         "fn f(x) { x } fn f(y) { y } kernel k() block(32) { }",
         "Functions, kernels and constants of a file and of what it uses share one name space, and parameters of one head must differ.";
     BAD_PARTITION = 117, "the tensor cannot be divided among the threads",
-        "kernel k(x: global<f32, (3,5):(1,8)>) block(32) { let part = partition(x, threads()); }",
+        "kernel k(n: int, x: global<f32, (n,5):(1,8)>) block(32) { let part = partition(x, threads()); }",
         "`partition` needs a layout whose elements can be dealt out in vectors; choose a tile that divides the extents, or partition row by row.";
     BAD_RETURN = 118, "`return` must be the last statement of a function",
         "fn f(x) { return x; let y = 1; } kernel k() block(32) { let z = f(1); }",

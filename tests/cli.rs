@@ -1,0 +1,275 @@
+//! The `weft` command: what it answers to bad input, and that nothing is written then; data in and out.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use weft::ir::Scalar;
+use weft::run::array::Array;
+
+const TWO_SHOT: &str = "examples/allreduce_two_shot.weft";
+
+/// A folder of its own, with the examples.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(TempDir::new().unwrap());
+        fs::create_dir(place.path("examples")).unwrap();
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap() {
+            let from = entry.unwrap().path();
+            fs::copy(&from, place.path("examples").join(from.file_name().unwrap())).unwrap();
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    /// An array of numbers 0, 1, 2, ...
+    fn write_npy(&self, name: &str, dtype: Scalar, shape: &[u64]) {
+        let mut data = Vec::new();
+        for i in 0..shape.iter().product::<u64>() {
+            weft::run::array::write_number(dtype, weft::run::array::Number::Int(i.into()), &mut data);
+        }
+        Array { dtype, shape: shape.to_vec(), data }.write(&self.path(name)).unwrap();
+    }
+
+    /// Names and contents of all files.
+    fn everything(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let files = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> =
+            files.filter(|p| p.is_file()).map(|p| (p.clone(), fs::read(p).unwrap())).collect();
+        files.sort();
+        files
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.args(arguments).current_dir(self.0.path());
+        command
+    }
+
+    fn weft(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What the command prints, which must succeed.
+    fn answer(&self, arguments: &[&str]) -> String {
+        let out = self.weft(arguments);
+        assert!(out.status.success(), "weft {arguments:?}: {}", text(&out.stderr));
+        text(&out.stdout)
+    }
+
+    /// The command must fail with status 1 or 2, say all of `why` on standard error, nothing on standard output,
+    /// and leave every file as it is.
+    fn rejects(&self, arguments: &[&str], why: &[&str]) {
+        let before = self.everything();
+        let out = self.weft(arguments);
+        let said = text(&out.stderr);
+        assert!(matches!(out.status.code(), Some(1 | 2)), "weft {arguments:?}: {:?}\n{said}", out.status);
+        for part in why {
+            assert!(said.contains(part), "weft {arguments:?} does not say `{part}`:\n{said}");
+        }
+        assert!(!said.contains("panicked"), "{said}");
+        assert_eq!(text(&out.stdout), "", "weft {arguments:?}");
+        assert_eq!(self.everything(), before, "weft {arguments:?} changed files");
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn arrays_that_are_none() {
+    let place = Place::new();
+    place.write_npy("good.npy", Scalar::F32, &[2, 100]);
+    let good = fs::read(place.path("good.npy")).unwrap();
+    place.write("truncated.npy", &good[..good.len() - 5]);
+    place.write("longer.npy", [&good[..], b"more"].concat());
+    place.write("header.npy", &good[..40]);
+    place.write("foreign.npy", b"PK\x03\x04 this is an archive, not an array");
+    place.write("empty.npy", b"");
+    let huge =
+        text(&good).replace("(2, 100)", "(2, 9999999999999)").replacen("          ", "", 1).into_bytes();
+    place.write("claims.npy", huge);
+    let run = |file: &str, why: &[&str]| {
+        let input = format!("x={file}");
+        let all = ["run", TWO_SHOT, "--pes", "2", "--input", &input, "--output", "x=out.npy"];
+        place.rejects(&all, &[&[file], why].concat());
+    };
+    run("nowhere.npy", &["cannot be read"]);
+    run("truncated.npy", &[]);
+    run("longer.npy", &[]);
+    run("header.npy", &[]);
+    run("foreign.npy", &["\\x93NUMPY"]);
+    run("empty.npy", &[]);
+    run("claims.npy", &[]);
+    run("examples", &["cannot be read"]);
+}
+
+#[test]
+fn arrays_that_do_not_fit() {
+    let place = Place::new();
+    place.write_npy("x.npy", Scalar::F32, &[2, 100]);
+    place.write_npy("doubles.npy", Scalar::F64, &[2, 100]);
+    place.write_npy("half.npy", Scalar::F16, &[2, 100]);
+    place.write_npy("cube.npy", Scalar::F32, &[2, 10, 10]);
+    place.write_npy("pe_0.npy", Scalar::F32, &[100]);
+    place.write_npy("pe_1.npy", Scalar::F32, &[99]);
+    let run = |more: &[&str], why: &[&str]| {
+        let all = [&["run", TWO_SHOT, "--pes", "2", "--output", "x=out.npy"], more].concat();
+        place.rejects(&all, why);
+    };
+    run(&["--input", "x=x.npy", "--pes", "3"], &[]);
+    place.rejects(&["run", TWO_SHOT, "--pes", "3", "--input", "x=x.npy"], &["x.npy", "3"]);
+    run(&["--input", "x=cube.npy"], &["cube.npy", "[10, 10]", "1 modes"]);
+    run(&["--input", "x=x.npy", "-D", "N=99"], &["99", "100"]);
+    run(&["--input", "x=x.npy", "-D", "T=f16"], &["f16", "f32"]);
+    run(&["--input", "x=x.npy", "--dtype", "bf16"], &["x.npy", "bf16"]);
+    run(&["--input", "y=x.npy"], &["no tensor `y`", "x"]);
+    run(&["--input", "x=pe_{pe}.npy"], &["PE 1", "[99]", "[100]"]);
+    run(&["--input", "x=x.npy", "--input", "x=x.npy"], &["two inputs"]);
+    run(&["--input", "x=doubles.npy", "-D", "T=f32"], &["f64", "f32"]);
+    for file in ["half.npy", "doubles.npy"] {
+        let answer = place.answer(&["run", TWO_SHOT, "--pes", "2", "--input", &format!("x={file}")]);
+        assert!(answer.contains("correct"), "{answer}");
+    }
+}
+
+#[test]
+fn requests_that_do_not_fit() {
+    let place = Place::new();
+    place.write("given.weft", "kernel k<N: int>(x: global<f32, (N):(1)>) block(32) { }");
+    place.write("two.weft", "kernel a() block(1) {} kernel b() block(1) {}");
+    place.rejects(&["compile", "given.weft"], &["E0101", "-D N="]);
+    place.rejects(&["run", "given.weft"], &["N"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=0"], &["E0106"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=4", "-D", "M=4"], &["E0102", "`M`", "N"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=four"], &["N=four"]);
+    place.rejects(&["compile", "given.weft", "-D", "N"], &["NAME=VALUE"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=4", "-D", "N=5"], &["twice"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=4", "--arch", "sm_1"], &["sm_1", "sm_90a"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=4", "--ptx-version", "one"], &["one"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=4", "--emit", "elf"], &["elf", "ptx"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=4", "--emit", "after:magic"], &["E0400", "memory"]);
+    place.rejects(&["compile", "given.weft", "-D", "N=4", "-o", "no/such/folder/k.ptx"], &["no/such/folder"]);
+    place.rejects(&["run", "two.weft"], &["--kernel", "a, b"]);
+    place.rejects(&["run", "two.weft", "--kernel", "c"], &["`c`", "a, b"]);
+    place.rejects(&["run", TWO_SHOT, "--pes", "0"], &["--pes"]);
+    place.rejects(&["run", TWO_SHOT, "--grid", "0"], &["--grid 0"]);
+    place.rejects(&["run", TWO_SHOT, "--dtype", "f33"], &["f33", "bf16"]);
+    place.rejects(&["run", "examples/broadcast.weft", "--pes", "2", "-D", "ROOT=2", "-D", "N=64"], &["ROOT"]);
+    place.rejects(&["compile", "nowhere.weft"], &["nowhere.weft"]);
+    place.rejects(&["compile", "examples"], &["examples"]);
+    place.rejects(&["explain", "E9999"], &["E9999"]);
+    place.rejects(&["layout", "composition((6,4):(1,8),(4,2):(1,3))"], &["mode"]);
+    place.rejects(&["layout", "composition((6,4)"], &["^"]);
+}
+
+#[test]
+fn texts_that_are_none() {
+    let place = Place::new();
+    place.write("latin1.weft", b"// caf\xe9\nkernel k() block(1) {}");
+    place.write("nested.weft", format!("const N = {}1{};", "(".repeat(100_000), ")".repeat(100_000)));
+    place.write("blocks.weft", format!("kernel k() block(1) {}", "{".repeat(200_000)));
+    place.write("binary.weft", [0u8; 1000]);
+    place.write("empty.weft", "");
+    place.rejects(&["compile", "latin1.weft"], &["line 1", "UTF-8"]);
+    place.rejects(&["compile", "nested.weft"], &["E0009"]);
+    place.rejects(&["compile", "blocks.weft"], &["E0"]);
+    place.rejects(&["compile", "binary.weft"], &["E0003"]);
+    place.rejects(&["compile", "empty.weft"], &["kernel"]);
+    place.rejects(&["layout", &format!("{}1", "(".repeat(100_000))], &[]);
+}
+
+/// A hundred megabytes are refused by their size, without being read.
+#[test]
+fn a_hundred_megabytes_of_garbage() {
+    let place = Place::new();
+    fs::File::create(place.path("garbage.weft")).unwrap().set_len(100 << 20).unwrap();
+    let start = std::time::Instant::now();
+    let out = place.weft(&["compile", "garbage.weft"]);
+    assert!(
+        !out.status.success() && text(&out.stderr).contains("larger than 1048576 bytes"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert!(start.elapsed().as_secs() < 5);
+}
+
+/// One array for all PEs, and one file a PE, in and out; what comes out is the sum.
+#[test]
+fn data_in_and_out() {
+    let place = Place::new();
+    for (dtype, word) in [(Scalar::F32, "f32"), (Scalar::F16, "f16"), (Scalar::BF16, "bf16")] {
+        place.write_npy("x.npy", dtype, &[3, 7]);
+        let run = ["run", TWO_SHOT, "--pes", "3", "--dtype", word];
+        let all = [&run[..], &["--input", "x=x.npy", "--output", "x=sum_{pe}.npy"]].concat();
+        assert!(place.answer(&all).contains("correct"));
+        for pe in 0..3 {
+            let sum = Array::read(&place.path(&format!("sum_{pe}.npy"))).unwrap();
+            // NumPy has no bf16: such files hold 16-bit words.
+            let sum = if dtype == Scalar::BF16 { sum.reinterpret(dtype).unwrap() } else { sum };
+            assert_eq!((sum.dtype, &sum.shape[..]), (dtype, &[7][..]));
+            let found: Vec<_> = (0..7).map(|i| sum.get(i).as_f64()).collect();
+            assert_eq!(found, [21.0, 24.0, 27.0, 30.0, 33.0, 36.0, 39.0], "{word}, PE {pe}");
+        }
+        let again = [&run[..], &["--input", "x=sum_{pe}.npy", "--output", "x=nine.npy"]].concat();
+        assert!(place.answer(&again).contains("correct"));
+        assert_eq!(Array::read(&place.path("nine.npy")).unwrap().shape, [3, 7]);
+    }
+}
+
+#[test]
+fn layouts_line_by_line() {
+    let place = Place::new();
+    let mut child = place
+        .command(&["layout", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = "composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))\nnonsense(\nsize((4,8):(8,1))\n";
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let out = child.wait_with_output().unwrap();
+    let answers = text(&out.stdout);
+    let answers: Vec<_> = answers.lines().collect();
+    assert_eq!((answers.len(), answers[0], answers[2]), (3, "(2,4):(8,1)", "32"), "{answers:?}");
+    assert!(answers[1].starts_with("error: "), "{answers:?}");
+}
+
+/// A reader that goes away (`weft ... | head`) is no error worth a message.
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let place = Place::new();
+    let mut child =
+        place.command(&["compile", TWO_SHOT]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(text(&out.stderr), "");
+}
+
+#[test]
+fn stages_and_their_times() {
+    let place = Place::new();
+    let out = place.weft(&["compile", TWO_SHOT, "--time-passes", "-o", "k.ptx"]);
+    assert!(out.status.success());
+    let times = text(&out.stderr);
+    for stage in ["parse", "elaborate", "memory", "llvm", "total"] {
+        assert!(times.contains(stage), "{times}");
+    }
+    assert!(fs::read_to_string(place.path("k.ptx")).unwrap().contains("multimem.ld_reduce"));
+    assert!(place.answer(&["compile", TWO_SHOT, "--emit", "meta"]).contains("\"multimem\""));
+}

@@ -386,9 +386,10 @@ impl Elab<'_> {
             let is_int = &*ty.name.name == "int";
             let div = match &ty.div {
                 Some(d) => self.constant(d)?,
-                None => i64::from(is_int),
+                // Of other numbers nothing is known.
+                None => i64::from(is_int || !matches!(scalar, Type::Scalar(_))),
             };
-            if div < 0 || is_int != (div > 0) {
+            if div < 0 || (ty.div.is_some() && (!is_int || div == 0)) {
                 return fail(BAD_PARAM, ty.span, "only an `int` has a divisor, of 1 or more");
             }
             let index = self.b.kernel().params.len() as u32;

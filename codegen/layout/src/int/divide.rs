@@ -303,6 +303,8 @@ fn divide_symbolic(a: &Int, b: &Int, round: Round) -> Int {
             p.terms.iter_mut().for_each(|t| t.coef /= shared);
             p.constant /= shared;
         }
+        // What is left may be a quotient itself.
+        return quotient + divide(&top.into_int(), &bottom.into_int(), round);
     }
     let (top, bottom) = (top.into_int(), bottom.into_int());
     let bounds = if !positive {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::error::no_such_mode;
-use crate::{Int, IntTuple, Layout, LayoutError, Result};
+use crate::{Int, IntTuple, Layout, LayoutError, Mode, Result, Tiler};
 
 /// A hierarchy of modes, and CuTe's functions that only rearrange them.
 ///
@@ -305,4 +305,71 @@ impl IntTuple {
             }),
         }
     }
+
+    /// CuTe's `shape_div`: as [`IntTuple::ceil_div`], but of integers one must divide the other.
+    ///
+    /// # Errors
+    /// If neither divides the other, that cannot be proven, or the tuples differ in rank.
+    pub fn shape_div(&self, by: &IntTuple) -> Result<IntTuple> {
+        match (self, by) {
+            (IntTuple::Int(a), by) => Ok(divide_either_way(a, &by.product())?.into()),
+            (IntTuple::Tuple(a), IntTuple::Int(b)) => {
+                let mut rest = b.clone();
+                let modes = a.iter().map(|a| {
+                    let quotient = a.shape_div(&rest.clone().into())?;
+                    rest = divide_either_way(&rest, &a.product())?;
+                    Ok(quotient)
+                });
+                Ok(IntTuple::Tuple(modes.collect::<Result<_>>()?))
+            }
+            (IntTuple::Tuple(a), IntTuple::Tuple(b)) if b.len() == a.len() => {
+                Ok(IntTuple::Tuple(a.iter().zip(b).map(|(a, b)| a.shape_div(b)).collect::<Result<_>>()?))
+            }
+            _ => Err(LayoutError::ProfileMismatch {
+                function: "shape_div",
+                what: "divisor",
+                given: by.to_string(),
+                against: self.to_string(),
+                expected: "it needs as many modes",
+            }),
+        }
+    }
+
+    /// Whether `tiler` divides this shape mode by mode without a remainder.
+    ///
+    /// # Errors
+    /// If the division of a mode is not defined.
+    pub fn evenly_divides(&self, tiler: &Tiler) -> Result<bool> {
+        match tiler {
+            Tiler::All => Ok(true),
+            Tiler::Tuple(t) if t.len() > self.rank() => Ok(false),
+            Tiler::Tuple(t) => {
+                t.iter().zip(self.as_modes()).try_fold(true, |all, (t, s)| Ok(all && s.evenly_divides(t)?))
+            }
+            Tiler::Int(n) => {
+                let rest = self.ceil_div(&n.into())?.product();
+                Ok(self.product() == n * rest)
+            }
+            Tiler::Layout(l) => {
+                let rest = l.complement(self)?.size();
+                Ok(self.product() == l.size() * rest)
+            }
+        }
+    }
+}
+
+/// `ceil(a / b)`, where one divides the other.
+fn divide_either_way(a: &Int, b: &Int) -> Result<Int> {
+    if a.is_divisible_by(b) || b.is_divisible_by(a) {
+        return Ok(a.ceil_div(b));
+    }
+    let (function, mode) = ("shape_div", Mode::default());
+    Err(match (a.as_const(), b.as_const()) {
+        (Some(_), Some(_)) => LayoutError::NotDivisible { function, mode, value: a.clone(), by: b.clone() },
+        _ => LayoutError::NotProvable {
+            function,
+            mode,
+            condition: format!("one of {a} and {b} divides the other"),
+        },
+    })
 }

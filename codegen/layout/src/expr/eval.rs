@@ -274,12 +274,21 @@ fn swizzle(parameters: &[i64]) -> std::result::Result<Swizzle, String> {
 
 /// A layout or swizzle applied to a coordinate: an index, or a slice if a `_` is in it.
 fn apply(at: usize, function: &Value, mut args: Vec<Value>) -> Result<Value> {
+    if !matches!(function, Value::Swizzle(_) | Value::Composed(_) | Value::Layout(_) | Value::Tiler(_)) {
+        return Err(ExprError {
+            position: at,
+            message: format!(
+                "{function} is {}, which cannot be applied; there is no such function",
+                function.kind()
+            ),
+            expected: Some("a layout, a swizzle or the name of a function".into()),
+        });
+    }
     let arg = match args.len() {
         1 => args.pop(),
         _ => Value::tuple(args),
     };
-    let coord = arg.as_ref().and_then(Value::to_coord);
-    let Some(coord) = coord else {
+    let Some(coord) = arg.as_ref().and_then(Value::to_coord) else {
         return Err(ExprError::new(at, format!("{function} can only be applied to coordinates")));
     };
     let outcome: LayoutResult<Value> = match function {
@@ -289,21 +298,11 @@ fn apply(at: usize, function: &Value, mut args: Vec<Value>) -> Result<Value> {
         },
         Value::Composed(c) if coord.has_all() => c.slice_and_offset(&coord).map(|(slice, _)| slice.into()),
         Value::Composed(c) => c.crd2idx(&coord.origin()).map(Value::Int),
-        Value::Layout(_) | Value::Tiler(_) => match function.to_layout() {
+        _ => match function.to_layout() {
             Some(l) if coord.has_all() => l.and_then(|l| l.slice(&coord)).map(Value::Layout),
             Some(l) => l.and_then(|l| l.crd2idx(&coord.origin())).map(Value::Int),
             None => return Err(expected(at, function, "a layout")),
         },
-        other => {
-            return Err(ExprError {
-                position: at,
-                message: format!(
-                    "{other} is {}, which cannot be applied; there is no such function",
-                    other.kind()
-                ),
-                expected: Some("a layout, a swizzle or the name of a function".into()),
-            });
-        }
     };
     outcome.map_err(|e| ExprError::of(at, e))
 }

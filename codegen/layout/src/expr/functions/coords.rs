@@ -79,6 +79,27 @@ pub(super) fn functions() -> Vec<Function> {
             },
         ),
         function(
+            "get_hier_coord",
+            "get_hier_coord(L,i) -> tuple",
+            "the coordinate of offset i, nested as L",
+            2..=2,
+            |c| c.wrap(c.layout(0)?.idx2crd(&c.int(1)?.into())),
+        ),
+        function(
+            "get_flat_coord",
+            "get_flat_coord(L,i) -> tuple",
+            "the coordinate of offset i, by top-level mode",
+            2..=2,
+            |c| c.wrap(c.layout(0)?.flat_coord(&c.int(1)?)),
+        ),
+        function(
+            "get_1d_coord",
+            "get_1d_coord(L,i) -> int",
+            "the index of offset i in colexicographic order",
+            2..=2,
+            |c| c.wrap(c.layout(0)?.coord_1d(&c.int(1)?)),
+        ),
+        function(
             "crd2crd",
             "crd2crd(c,from,to) -> tuple",
             "the coordinate of shape to that c is in from",

@@ -214,6 +214,20 @@ pub(super) fn functions() -> Vec<Function> {
             2..=2,
             |c| Ok(c.shape(0)?.is_compatible(&c.shape(1)?).into()),
         ),
+        function(
+            "evenly_divides",
+            "evenly_divides(S,tiler) -> bool",
+            "whether no tile is in part past S",
+            2..=2,
+            |c| c.wrap(c.shape(0)?.evenly_divides(&c.tiler(1)?)),
+        ),
+        function(
+            "shape_div",
+            "shape_div(S,T) -> tuple",
+            "ceil_div where one must divide the other",
+            2..=2,
+            |c| c.wrap(c.shape(0)?.shape_div(&c.shape(1)?).and_then(|t| t.checked("shape_div"))),
+        ),
         function("product", "product(T) -> int", "the product of all integers", 1..=1, |c| {
             Ok(Value::Int(c.tuple(0)?.product()))
         }),

@@ -1,6 +1,7 @@
 //! From the text of a kernel file to PTX and what a launcher needs to know of it.
 
 use crate::library::Files;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,6 +85,13 @@ pub struct CompileError {
 }
 
 impl CompileError {
+    /// Each finding once: a loop that is taken apart gives the same for each part.
+    fn new(mut diagnostics: Vec<Diagnostic>, sources: Arc<SourceMap>) -> CompileError {
+        let mut seen = HashSet::new();
+        diagnostics.retain(|d| seen.insert((d.code, d.span, d.message.clone())));
+        CompileError { diagnostics, sources }
+    }
+
     /// Rendered, with or without terminal colours.
     pub fn render(&self, color: Color) -> String {
         render(&self.diagnostics, &self.sources, color)
@@ -155,7 +163,7 @@ impl KernelFile {
         let sources = Arc::new(sources);
         match program {
             Ok(program) => Ok(KernelFile { sources, program, parse_time: start.elapsed() }),
-            Err(diagnostics) => Err(CompileError { diagnostics, sources }),
+            Err(diagnostics) => Err(CompileError::new(diagnostics, sources)),
         }
     }
 
@@ -171,7 +179,7 @@ impl KernelFile {
     pub fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
         let start = Instant::now();
         let made = self.program.compile(options.kernel.as_deref(), &options.defines);
-        let made = made.map_err(|diagnostics| CompileError { diagnostics, sources: self.sources.clone() })?;
+        let made = made.map_err(|found| CompileError::new(found, self.sources.clone()))?;
         let timings = vec![("parse".to_owned(), self.parse_time), ("elaborate".to_owned(), start.elapsed())];
         let mut compiled = lower(made.module, options, self.sources.clone(), timings)?;
         compiled.references = made.references;
@@ -190,8 +198,7 @@ pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, Com
         sources.add(&**name, "");
     }
     let sources = Arc::new(sources);
-    let verified =
-        verify(module).map_err(|diagnostics| CompileError { diagnostics, sources: sources.clone() })?;
+    let verified = verify(module).map_err(|found| CompileError::new(found, sources.clone()))?;
     lower(verified, options, sources, Vec::new())
 }
 
@@ -202,7 +209,7 @@ fn lower(
     sources: Arc<SourceMap>,
     mut timings: Vec<(String, Duration)>,
 ) -> Result<Compiled, CompileError> {
-    let error = |diagnostics| CompileError { diagnostics, sources: sources.clone() };
+    let error = |found| CompileError::new(found, sources.clone());
     let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
     let warnings = high.warnings.clone();
     let lowering = match options.lowering {

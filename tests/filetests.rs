@@ -16,12 +16,9 @@ use std::time::Duration;
 
 use directives::{Expectations, Setting};
 use libtest_mimic::{Arguments, Failed, Trial};
-use weft::compile::CompileError;
-use weft::ir::diag::{Diagnostic, Severity};
+use weft::compile::{CompileError, compile_module};
+use weft::ir::diag::Severity;
 use weft::ir::text::parse_module;
-use weft::ir::verify::verify;
-use weft::lang::render::{Color, render};
-use weft::lang::source::SourceMap;
 use weft::run::{RunOptions, run_file};
 use weft::{Define, KernelFile, Lowering, Options};
 
@@ -96,16 +93,10 @@ enum Rejected {
     Test(String),
 }
 
-impl Rejected {
-    fn new(diagnostics: &[Diagnostic], rendered: &str) -> Rejected {
-        let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
-        Rejected::Compiler(errors.map(|d| d.code.to_string()).collect(), format!("{}\n", rendered.trim_end()))
-    }
-}
-
 impl From<CompileError> for Rejected {
     fn from(error: CompileError) -> Rejected {
-        Rejected::new(&error.diagnostics, &error.to_string())
+        let errors = error.diagnostics.iter().filter(|d| d.severity == Severity::Error);
+        Rejected::Compiler(errors.map(|d| d.code.to_string()).collect(), format!("{error}\n"))
     }
 }
 
@@ -121,33 +112,6 @@ impl From<Rejected> for String {
             Rejected::Compiler(_, message) | Rejected::Test(message) => message,
         }
     }
-}
-
-/// A stage's text from IR, which comments may precede: verified, through the passes and LLVM.
-fn ir_stage(text: &str, name: &str, options: &Options) -> Result<Option<String>, Rejected> {
-    let reject = |found: Vec<Diagnostic>| {
-        let rendered = render(&found, &SourceMap::new(), Color::Never);
-        Rejected::new(&found, &rendered)
-    };
-    let ir: Vec<_> = text.lines().filter(|line| !line.starts_with("//")).collect();
-    let module = parse_module(&ir.join("\n")).map_err(|e| Rejected::Test(e.to_string()))?;
-    let module = verify(module).map_err(reject)?;
-    let lowering = match options.lowering {
-        Lowering::Unicast => weft_passes::Lowering::Unicast,
-        _ => weft_passes::Lowering::Multimem,
-    };
-    let mut passes = weft_passes::Options::new(lowering, options.target);
-    passes.dump_after.clone_from(&options.keep_after);
-    let lowered = weft_passes::run(module, &passes).map_err(reject)?;
-    let mut llvm = weft_llvm::Options::new(options.target);
-    llvm.ptx_version = options.ptx_version;
-    llvm.keep_llvm = options.keep_llvm;
-    let out = weft_llvm::emit(&lowered.module, &llvm).map_err(|e| reject(vec![e]))?;
-    Ok(match name {
-        "ptx" => Some(out.ptx),
-        "llvm" => out.llvm,
-        _ => lowered.dump,
-    })
 }
 
 /// In a thread of its own, so that one that hangs fails alone.
@@ -191,18 +155,21 @@ impl FileTest {
         options.keep_ir = name == "ir";
         options.keep_llvm = name == "llvm";
         options.keep_after = name.strip_prefix("after:").map(str::to_owned);
-        let text = if self.path.extension().is_some_and(|kind| kind == "ir") {
-            ir_stage(&self.text, name, &options)?
+        let compiled = if self.path.extension().is_some_and(|kind| kind == "ir") {
+            // Comments stand before IR, not in it.
+            let ir: Vec<_> = self.text.lines().filter(|line| !line.starts_with("//")).collect();
+            let module = parse_module(&ir.join("\n")).map_err(|e| e.to_string())?;
+            compile_module(module, &options)?
         } else {
-            let compiled = KernelFile::parse(&self.name, &self.text)?.compile(&options)?;
-            let accesses = &compiled.report.accesses;
-            match name {
-                "ptx" => Some(compiled.ptx),
-                "report" => Some(accesses.iter().map(|access| format!("{access}\n")).collect()),
-                "ir" => compiled.ir,
-                "llvm" => compiled.llvm,
-                _ => compiled.after,
-            }
+            KernelFile::parse(&self.name, &self.text)?.compile(&options)?
+        };
+        let accesses = &compiled.report.accesses;
+        let text = match name {
+            "ptx" => Some(compiled.ptx),
+            "report" => Some(accesses.iter().map(|access| format!("{access}\n")).collect()),
+            "ir" => compiled.ir,
+            "llvm" => compiled.llvm,
+            _ => compiled.after,
         };
         text.ok_or_else(|| Rejected::Test(format!("emit: there is no stage `{name}`")))
     }

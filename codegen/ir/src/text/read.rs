@@ -376,7 +376,10 @@ fn resolve(kernel: &Kernel, name: &str) -> Option<Int> {
     let id = name.strip_prefix('%')?.parse().ok()?;
     match kernel.insts.get(Value(id)).map(|i| &i.op) {
         // A parameter's layout may name a team size, which is defined later.
-        None | Some(Op::Trap {}) => Some(Int::var(Var { id, name: name.into(), div: 1, min: 1, max: None })),
+        None | Some(Op::Trap {}) => {
+            let max = Some(i32::MAX.into());
+            Some(Int::var(Var { id, name: name.into(), div: 1, min: 1, max }))
+        }
         Some(_) => kernel.symbol(Value(id)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::functions::{Call, compose, find};
+use super::functions::{Call, compose, find, nearest};
 use super::parse::{Kind, Node, Operator, Program};
 use super::{ExprError, Value};
 use crate::{ComposedLayout, Coord, Int, Layout, Order, Result as LayoutResult, Swizzle, Var};
@@ -203,6 +203,9 @@ impl<'a> Evaluator<'a> {
             }
             Kind::Apply(base, lists) => {
                 let mut value = self.value(base)?;
+                if let (Kind::Name { name, .. }, Value::Int(_)) = (&base.kind, &value) {
+                    return Err(no_function(node.at, name));
+                }
                 for list in lists {
                     let args = self.values(list)?;
                     self.burn(node.at, value.weight() + args.iter().map(Value::weight).sum::<usize>())?;
@@ -272,16 +275,21 @@ fn swizzle(parameters: &[i64]) -> std::result::Result<Swizzle, String> {
     }
 }
 
+fn no_function(at: usize, name: &str) -> ExprError {
+    let expected = match nearest(name) {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => "a layout, a swizzle or the name of a function".into(),
+    };
+    ExprError { position: at, message: format!("there is no function {name}"), expected: Some(expected) }
+}
+
 /// A layout or swizzle applied to a coordinate: an index, or a slice if a `_` is in it.
 fn apply(at: usize, function: &Value, mut args: Vec<Value>) -> Result<Value> {
     if !matches!(function, Value::Swizzle(_) | Value::Composed(_) | Value::Layout(_) | Value::Tiler(_)) {
         return Err(ExprError {
             position: at,
-            message: format!(
-                "{function} is {}, which cannot be applied; there is no such function",
-                function.kind()
-            ),
-            expected: Some("a layout, a swizzle or the name of a function".into()),
+            message: format!("{function} is {}, which cannot be applied", function.kind()),
+            expected: Some("a layout or a swizzle".into()),
         });
     }
     let arg = match args.len() {

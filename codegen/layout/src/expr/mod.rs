@@ -19,7 +19,7 @@ use eval::{Evaluator, Symbols};
 
 /// Why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("at byte {position}: {message}{}", expected.as_ref().map(|e| format!("; expected {e}")).unwrap_or_default())]
+#[error("at byte {position}: {message}{}", hint(expected.as_deref()))]
 pub struct ExprError {
     /// Byte offset in the text.
     pub position: usize,
@@ -27,6 +27,14 @@ pub struct ExprError {
     pub message: String,
     /// What would have been right, where that can be said.
     pub expected: Option<String>,
+}
+
+fn hint(expected: Option<&str>) -> String {
+    match expected {
+        None => String::new(),
+        Some(question) if question.ends_with('?') => format!("; {question}"),
+        Some(what) => format!("; expected {what}"),
+    }
 }
 
 impl ExprError {

@@ -43,6 +43,29 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     functions().find(|f| f.name == name)
 }
 
+/// The function whose name is nearest to `name`, if it is near: for who mistypes one.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    if name.len() > 32 {
+        return None;
+    }
+    let ranked = functions().map(|f| (edits(name.as_bytes(), f.name.as_bytes()), f.name));
+    ranked.min().filter(|(edits, _)| *edits <= 1 + name.len() / 6).map(|(_, nearest)| nearest)
+}
+
+/// The least number of insertions, removals and replacements that turn one into the other.
+fn edits(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
 /// An entry of the table.
 fn function(
     name: &'static str,

@@ -131,6 +131,16 @@ proptest! {
     }
 
     #[test]
+    fn layout_after_swizzled_layout(a in powers(), s in swizzle(), l in powers()) {
+        let c = ComposedLayout::new(s, Int::ZERO, l.clone()).unwrap();
+        if let Ok(r) = c.composition_after(&a) {
+            for i in 0..size(&l) {
+                prop_assert_eq!(composed_at(&r, i), at(&a, reference(s, at(&l, i))), "{} o {} = {}", a, c, r);
+            }
+        }
+    }
+
+    #[test]
     fn slices_of_swizzled_layouts(s in swizzle(), l in powers(), holes: u8, index in 0i64..999, offset in 0i64..64) {
         let c = ComposedLayout::new(s, offset.into(), l.clone()).unwrap();
         let coord = coord(l.shape(), holes, index);

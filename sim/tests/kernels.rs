@@ -496,3 +496,24 @@ fn llvm_output() {
     assert_eq!(stats.printed.lines().count(), 512);
     assert!(stats.printed.starts_with("PE 0: pe "), "{}", &stats.printed[..80]);
 }
+
+/// PTX as NVRTC 13.5 printed it for a row-wise softmax in CUDA C++ (typed registers, line information).
+#[test]
+fn nvrtc_output() {
+    let module = Module::parse(include_str!("ptx/nvrtc_softmax.ptx")).unwrap_or_else(|e| panic!("{e}"));
+    let (rows, n) = (3_usize, 300_usize);
+    let x: Vec<f32> = (0..rows * n).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.1).collect();
+    let mut m = machine(1);
+    let input = buffer(&mut m, 0, "x", &floats(&x));
+    let out = m.alloc(0, "y", 4 * x.len() as u64, 16).unwrap();
+    let args = vec![Arg::U64(out), Arg::U64(input), Arg::U32(n as u32)];
+    m.launch(&module, "softmax", &[grid(0, rows as u32, 128, args)]).unwrap_or_else(|e| panic!("{e}"));
+    let got = read_floats(&m, 0, out, x.len());
+    for (row, got) in x.chunks(n).zip(got.chunks(n)) {
+        let sum: f64 = row.iter().map(|v| f64::from(*v).exp()).sum();
+        for (v, g) in row.iter().zip(got) {
+            let want = f64::from(*v).exp() / sum;
+            assert!((f64::from(*g) - want).abs() <= 1e-6 * want, "{g} for {want}");
+        }
+    }
+}

@@ -160,7 +160,9 @@ impl<'a> Site<'_, '_, 'a> {
     pub(crate) fn src_any(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
         let Operand::Name { name, offset } = *self.operand(i)? else { return self.src(i, ty) };
         if let Some(special) = super::special_register(name) {
-            if special.bits != ty.width() && !(special.bits == 32 && ty.width() == 16) {
+            let narrower =
+                special.bits == 32 && ty.width() == 16 || special.name == "%gridid" && ty.width() == 32;
+            if special.bits != ty.width() && !narrower {
                 return issue("P005", format!("`{name}` has {} bits", special.bits), "");
             }
             let d = self.f.temporary();

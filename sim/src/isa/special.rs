@@ -47,7 +47,7 @@ pub(crate) static SPECIAL: &[Special] = &[
     special("%nwarpid", "warps an SM can hold", |_, _| 64),
     special("%smid", "SM: the CTA's place among those resident on the PE", |c, _| c.at.slot.into()),
     special("%nsmid", "SMs of the PE", |c, _| c.at.slots.into()),
-    special64("%gridid", "grid: always 1", |_, _| 1),
+    special64("%gridid", "grid: always 1; also read as 32 bits", |_, _| 1),
     special("%lanemask_eq", "bit of this lane", |_, l| 1 << l),
     special("%lanemask_lt", "bits of the lanes below", |_, l| (1 << l) - 1),
     special("%lanemask_le", "bits of the lanes up to this one", |_, l| (2 << l) - 1),
@@ -80,6 +80,7 @@ pub(crate) static SPECIAL: &[Special] = &[
     special("%cluster_nctaid.z", "CTAs of the cluster: 1", |_, _| 1),
     special("%cluster_ctarank", "rank in the cluster: 0", |_, _| 0),
     special("%cluster_nctarank", "CTAs of the cluster: 1", |_, _| 1),
+    special(ZEROS, "0", |_, _| 0),
     special("WARP_SZ", "threads of a warp: 32", |_, _| 32),
 ];
 
@@ -87,8 +88,17 @@ pub(crate) fn special_register(name: &str) -> Option<&'static Special> {
     if !name.starts_with('%') && name != "WARP_SZ" {
         return None;
     }
+    let numbered = |prefix: &str, count: u32| {
+        name.strip_prefix(prefix).and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n < count)
+    };
+    if numbered("%envreg", 32) || numbered("%pm", 8) {
+        return SPECIAL.iter().find(|s| s.name == ZEROS);
+    }
     SPECIAL.iter().find(|s| s.name == name)
 }
+
+/// Environment and performance-monitor registers, which nothing sets here.
+const ZEROS: &str = "%envreg0..31, %pm0..7";
 
 impl Special {
     /// Copies the value, cut to `mask`, into a register.

@@ -18,3 +18,6 @@ pub(crate) const fn sext(v: u64, bits: u32) -> i64 {
     let s = 64 - bits;
     ((v << s) as i64) >> s
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-lang", &["weft-ir", "weft-layout"]),
     ("weft-isa", &[]),
     ("weft-passes", &["weft-ir", "weft-isa", "weft-layout"]),
-    ("weft-llvm", &["weft-ir", "weft-isa", "weft-layout"]),
+    ("weft-llvm", &["weft-ir", "weft-isa"]),
     ("weft-sim", &[]),
     (
         "warpweft",

@@ -1,0 +1,131 @@
+//! The commands of README.md and docs/ do what stands below them: every ```console block is run, line by line.
+//!
+//! A line `$ command` is run by `sh` in a folder with the examples, with `weft` in the path; the lines below it are
+//! what it prints. `...` stands for any text in a line and, alone, for any number of lines. A command below which
+//! `error[` or `error:` begins a line must fail, every other succeed. `cargo run --release -- ...` is run as `weft ...`.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// The command that runs this test, which therefore cannot run it.
+const TESTS: &str = "cargo test --workspace";
+
+struct Step {
+    command: String,
+    prints: Vec<String>,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The commands of a document's console blocks, in order.
+fn steps(document: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for block in document.split("```console\n").skip(1) {
+        for line in block.split("```").next().unwrap_or_default().lines() {
+            match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => steps.push(Step { command: command.to_owned(), prints: Vec::new() }),
+                (None, Some(step)) => step.prints.push(line.trim_end().to_owned()),
+                (None, None) => panic!("no command before `{line}`"),
+            }
+        }
+    }
+    steps
+}
+
+/// Whether a line is as expected, where `...` is any text.
+fn line_matches(expected: &str, line: &str) -> bool {
+    match expected.split_once("...") {
+        None => expected == line,
+        Some((before, rest)) => line.strip_prefix(before).is_some_and(|line| {
+            (0..=line.len()).filter(|at| line.is_char_boundary(*at)).any(|at| line_matches(rest, &line[at..]))
+        }),
+    }
+}
+
+/// Whether lines are as expected, where the line `...` is any number of lines.
+fn lines_match(expected: &[String], lines: &[&str]) -> bool {
+    match (expected.split_first(), lines.split_first()) {
+        (None, None) => true,
+        (Some((first, rest)), _) if first == "..." => {
+            (0..=lines.len()).any(|n| lines_match(rest, &lines[n..]))
+        }
+        (Some((first, rest)), Some((line, others))) => {
+            line_matches(first, line.trim_end()) && lines_match(rest, others)
+        }
+        _ => false,
+    }
+}
+
+/// A folder with the examples, and one with `weft` for the path.
+fn place() -> (TempDir, PathBuf) {
+    let place = TempDir::new().unwrap();
+    let (examples, bin) = (place.path().join("examples"), place.path().join(".bin"));
+    fs::create_dir(&examples).unwrap();
+    fs::create_dir(&bin).unwrap();
+    for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let from = entry.unwrap().path();
+        fs::copy(&from, examples.join(from.file_name().unwrap())).unwrap();
+    }
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weft"), bin.join("weft")).unwrap();
+    (place, bin)
+}
+
+/// Runs a document's commands; how many there were.
+fn run(name: &str) -> usize {
+    let steps = steps(&fs::read_to_string(root().join(name)).unwrap());
+    let (place, bin) = place();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    for step in steps.iter().filter(|step| step.command != TESTS) {
+        let command = step.command.replace("cargo run --release -- ", "weft ");
+        let shell = format!("exec 2>&1; {command}");
+        let out =
+            Command::new("sh").args(["-c", &shell]).current_dir(&place).env("PATH", &path).output().unwrap();
+        let printed = String::from_utf8(out.stdout).unwrap();
+        let fails = step.prints.iter().any(|line| line.starts_with("error[") || line.starts_with("error:"));
+        assert_eq!(out.status.success(), !fails, "{name}: $ {}\n{printed}", step.command);
+        let lines: Vec<_> = printed.lines().collect();
+        assert!(
+            step.prints.is_empty() || lines_match(&step.prints, &lines),
+            "{name}: $ {}\nprints\n{printed}\nand not\n{}",
+            step.command,
+            step.prints.join("\n")
+        );
+    }
+    steps.len()
+}
+
+#[test]
+fn the_tour_is_true() {
+    let document = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(document.contains(&format!("$ {TESTS}\n")), "README.md does not name the test command");
+    assert!(run("README.md") >= 8);
+}
+
+#[test]
+fn the_architecture_page_is_true() {
+    assert!(run("docs/architecture.md") >= 2);
+}
+
+/// Every file that a document points at is there.
+#[test]
+fn links_lead_somewhere() {
+    for name in
+        ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/language.md", "docs/performance.md"]
+    {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        let folder = root().join(name).parent().unwrap().to_owned();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            if !link.contains("://") && !file.is_empty() {
+                assert!(folder.join(file).exists(), "{name} points at {file}, which is not there");
+            }
+        }
+    }
+}

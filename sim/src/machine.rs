@@ -147,6 +147,11 @@ impl Machine {
         &self.config
     }
 
+    /// Changes the seed of the schedule for the launches to come.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.config.seed = seed;
+    }
+
     fn check_pe(&self, pe: usize) -> Result<(), SimError> {
         if pe < self.config.n_pes {
             return Ok(());

@@ -132,7 +132,7 @@ fn arithmetic_and_traps() {
 fn narrow_spaces_are_bounded() {
     let mut m = machine(1);
     let e = fault(&mut m, 0, 0, ".shared .align 4 .b8 s[64]; ld.shared.b32 %r1, [s+64];", "S003");
-    assert!(e.message.contains("size 64"), "{e}");
+    assert!(e.message.contains("(size 64): `k.s`+64, which has 64 bytes"), "{e}");
     fault(&mut m, 0, 0, ".local .align 4 .b8 l[8]; mov.b64 %rd2, l; st.local.b32 [%rd2+16], 1;", "S003");
     fault(&mut m, 0, 0, "ld.local.b32 %r1, [0];", "S003");
     fault(&mut m, 0, 0, "ld.param.b32 %r1, [p0+8];", "S003");

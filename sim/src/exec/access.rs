@@ -70,12 +70,10 @@ fn outside(space: Space, addr: u64, len: usize, size: usize, lane: usize) -> Fau
         Space::Param => "the kernel's parameters end there",
         _ => "check the index into the local array",
     };
-    fault(
-        "S003",
-        lane,
-        format!("{len} bytes at {} offset {addr:#x} are out of bounds (size {size})", space.name()),
-        help,
-    )
+    let message = format!("{len} bytes at {} offset {addr:#x} are out of bounds (size {size})", space.name());
+    let mut f = fault("S003", lane, message, help);
+    f.shared = (space == Space::Shared).then_some(addr);
+    f
 }
 
 /// The bytes `[addr, addr + len)` of a narrow space.

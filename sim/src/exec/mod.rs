@@ -104,6 +104,8 @@ pub(crate) struct FaultInfo {
     pub message: String,
     pub help: String,
     pub lane: Option<usize>,
+    /// Offset in shared memory, if that is where it happened: the runner knows the variables' names.
+    pub shared: Option<u64>,
 }
 
 /// Boxed: the good path should not pay for it.
@@ -117,7 +119,7 @@ pub(crate) fn fault(
     message: impl Into<String>,
     help: impl Into<String>,
 ) -> Fault {
-    Box::new(FaultInfo { code, message: message.into(), help: help.into(), lane: Some(lane) })
+    Box::new(FaultInfo { code, message: message.into(), help: help.into(), lane: Some(lane), shared: None })
 }
 
 #[cold]

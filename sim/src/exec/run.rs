@@ -367,6 +367,7 @@ impl<'a> Run<'a> {
                         message: "the call stack of a thread exceeds 512 KiB of local memory".into(),
                         help: "look for unbounded recursion".into(),
                         lane: Some(active.trailing_zeros() as usize),
+                        shared: None,
                     };
                     return Err(self.error(w, pc, fault));
                 }
@@ -414,7 +415,7 @@ impl<'a> Run<'a> {
         let arrived = self.ctas[c].barriers[a.id as usize].arrive(&a, active.count_ones());
         if let Err(message) = arrived {
             let help = "all threads of a barrier must give the same count".into();
-            return Err(self.error(w, pc, FaultInfo { code: "S007", message, help, lane: None }));
+            return Err(self.error(w, pc, FaultInfo { code: "S007", message, help, lane: None, shared: None }));
         }
         let warp = &mut self.warps[w];
         if a.role == Role::Arrive {
@@ -465,14 +466,24 @@ impl<'a> Run<'a> {
     /// An error with its place: `fault.lane` of warp `w` at `pc`.
     pub(crate) fn error(&self, w: usize, pc: u32, fault: FaultInfo) -> SimError {
         let place = self.place(w, pc, fault.lane);
+        let near = fault.shared.and_then(|at| self.shared_variable(w, at)).unwrap_or_default();
         SimError {
             code: fault.code,
-            message: fault.message,
+            message: fault.message + &near,
             help: fault.help,
             at: Some(Box::new(place)),
             notes: Vec::new(),
             printed: String::new(),
         }
+    }
+
+    /// The shared variable at or below an offset, in words.
+    fn shared_variable(&self, w: usize, at: u64) -> Option<String> {
+        let grid = &self.grids[self.ctas[self.warps[w].cta].grid];
+        let (index, start) = grid.code.shared.iter().filter(|(_, start)| *start <= at).max_by_key(|(_, start)| *start)?;
+        let v = &self.code.variables[*index];
+        let bytes = if v.dynamic { u64::from(grid.dynamic_shared) } else { v.size };
+        Some(format!(": `{}`{:+}, which has {bytes} bytes", v.name, at as i64 - *start as i64))
     }
 
     pub(crate) fn place(&self, w: usize, pc: u32, lane: Option<usize>) -> Place {

@@ -134,6 +134,7 @@ impl Warp {
             proven: 0,
             snapshot: None,
         });
+        self.locals.lanes.iter_mut().for_each(Vec::clear);
         self.reserve_locals(function.frame_bytes);
     }
 

@@ -105,7 +105,11 @@ fn mov(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             }))
         }
         _ => {
-            let (d, a) = (s.dst(0, t)?, s.src_any(1, t)?);
+            let d = s.dst(0, t)?;
+            if let Some(op) = s.computed(1, t, d)? {
+                return Ok(op);
+            }
+            let a = s.src_named(1, t)?;
             let m = mask(t.bits);
             Ok(map1(d, a, move |a| a & m))
         }

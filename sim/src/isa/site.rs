@@ -4,7 +4,7 @@ use super::types::{Kind, Ty};
 use super::{Picks, lift};
 use crate::decode::{Entity, FunctionBuilder, Width};
 use crate::exec::access::Space;
-use crate::exec::{Context, Pred, PredSrc, Reg, Src};
+use crate::exec::{Context, Op, Pred, PredSrc, Reg, Src};
 use crate::num::{F32, F64, Rounding, mask};
 use crate::ptx::ast::{Base, Number, Operand};
 
@@ -156,34 +156,49 @@ impl<'a> Site<'_, '_, 'a> {
         self.value(&operand, ty, true)
     }
 
-    /// Source of `mov`, `cvt` and `cvta`: also a special register or the address of a variable.
+    /// Source of `cvt` and `cvta`: also a special register or the address of a variable.
     pub(crate) fn src_any(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
-        let Operand::Name { name, offset } = *self.operand(i)? else { return self.src(i, ty) };
-        if let Some(special) = super::special_register(name) {
-            let narrower =
-                special.bits == 32 && ty.width() == 16 || special.name == "%gridid" && ty.width() == 32;
-            if special.bits != ty.width() && !narrower {
-                return issue("P005", format!("`{name}` has {} bits", special.bits), "");
+        let d = self.f.temporary();
+        match self.computed(i, ty, d)? {
+            Some(op) => {
+                self.f.prelude(op);
+                Ok(Src::reg(d))
             }
-            let d = self.f.temporary();
-            self.f.prelude(special.operation(d, mask(ty.width())));
-            return Ok(Src::reg(d));
+            None => self.src_named(i, ty),
+        }
+    }
+
+    /// Register, literal or address of a variable of the module or parameter of the kernel.
+    pub(crate) fn src_named(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
+        let Operand::Name { name, offset } = *self.operand(i)? else { return self.src(i, ty) };
+        if super::special_register(name).is_some() {
+            return self.src(i, ty);
         }
         match self.f.lookup(name)? {
             Entity::Symbol(index) => Ok(self.f.symbol(index, offset)),
             Entity::EntryParam { offset: at } => Ok(self.f.constant(at.wrapping_add(offset as u64))),
-            Entity::Frame { offset: at, .. } => {
-                let d = self.f.temporary();
-                let at = at.wrapping_add(offset as u64);
-                self.f.prelude(lift::custom(move |cx| {
-                    let address = cx.frame_base.wrapping_add(at);
-                    cx.splat(d, address);
-                    Ok(crate::exec::Flow::Next)
-                }));
-                Ok(Src::reg(d))
-            }
             _ => self.src(i, ty),
         }
+    }
+
+    /// An operation that writes to `d` what is only known when it runs: a special register, or the address of a
+    /// variable in the frame. `None` for other operands.
+    pub(crate) fn computed(&mut self, i: usize, ty: Ty, d: Reg) -> Result<Option<Op>, Issue> {
+        let Operand::Name { name, offset } = *self.operand(i)? else { return Ok(None) };
+        if let Some(special) = super::special_register(name) {
+            let narrower = special.bits == 32 && ty.width() == 16 || special.name == "%gridid" && ty.width() == 32;
+            if special.bits != ty.width() && !narrower {
+                return issue("P005", format!("`{name}` has {} bits", special.bits), "");
+            }
+            return Ok(Some(special.operation(d, mask(ty.width()))));
+        }
+        let Entity::Frame { offset: at, .. } = self.f.lookup(name)? else { return Ok(None) };
+        let at = at.wrapping_add(offset as u64);
+        Ok(Some(lift::custom(move |cx| {
+            let address = cx.frame_base.wrapping_add(at);
+            cx.splat(d, address);
+            Ok(crate::exec::Flow::Next)
+        })))
     }
 
     /// Register or literal.

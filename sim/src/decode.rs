@@ -1,5 +1,6 @@
 //! Syntax tree to executable code: names become slots, instructions become operations, once.
 
+mod allocate;
 mod function;
 mod layout;
 
@@ -39,6 +40,22 @@ pub(crate) struct ModuleBuilder<'a> {
     mnemonic_index: FxHashMap<String, u32>,
     /// For each function: variables it names, functions it calls.
     pub uses: Vec<(Vec<usize>, Vec<usize>)>,
+}
+
+/// Lengths of a module's parts.
+pub(crate) struct Mark {
+    insts: usize,
+    labels: usize,
+    calls: usize,
+    variables: usize,
+    locs: usize,
+}
+
+impl Mark {
+    /// Program counter of what comes next.
+    pub(crate) fn entry(&self) -> u32 {
+        self.insts as u32
+    }
 }
 
 /// Byte offsets at which lines begin.
@@ -85,6 +102,27 @@ impl<'a> ModuleBuilder<'a> {
         self.mnemonics.push(text.clone());
         self.mnemonic_index.insert(text, i);
         i
+    }
+
+    /// How much has been appended so far.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            insts: self.insts.len(),
+            labels: self.labels.len(),
+            calls: self.calls.len(),
+            variables: self.variables.len(),
+            locs: self.locs.len(),
+        }
+    }
+
+    /// Forgets what function `index` has appended since.
+    pub(crate) fn rewind(&mut self, m: &Mark, index: usize) {
+        self.insts.truncate(m.insts);
+        self.labels.truncate(m.labels);
+        self.calls.truncate(m.calls);
+        self.variables.truncate(m.variables);
+        self.locs.truncate(m.locs);
+        self.uses[index] = (Vec::new(), Vec::new());
     }
 
     /// Adds a variable of module lifetime; returns its index.

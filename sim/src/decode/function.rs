@@ -1,5 +1,6 @@
 //! One function: scopes, registers, labels, instructions.
 
+use super::allocate::{Step, allocate};
 use super::layout::{Size, size_of};
 use super::{MAX_VARIABLE, ModuleBuilder};
 use crate::error::PtxError;
@@ -63,38 +64,32 @@ pub(crate) struct FunctionBuilder<'a> {
     before: Vec<Op>,
     sink: Option<Reg>,
     loc: u32,
+    /// Slots by number of register; empty while the numbers serve as slots.
+    slots: Vec<Reg>,
+    /// What the instruction being decoded does, and those before it.
+    step: Step,
+    steps: Vec<Step>,
 }
 
-/// Decodes function `index`.
+/// Decodes function `index`, twice: first to learn which registers live at the same time, then for good.
 pub(super) fn build<'a>(
     m: ModuleBuilder<'a>,
     index: usize,
     f: &ast::Function<'a>,
 ) -> Result<ModuleBuilder<'a>, PtxError> {
-    let mut b = FunctionBuilder {
-        index,
-        scopes: vec![FxHashMap::default()],
-        registers: 0,
-        predicates: Pred::RESERVED,
-        frame_bytes: m.functions[index].frame_bytes,
-        targets: Vec::new(),
-        before: Vec::new(),
-        sink: None,
-        loc: 0,
-        m,
-    };
-    let entry = b.m.insts.len() as u32;
-    b.parameters(f)?;
-    b.block(f.body.as_deref().unwrap_or(&[]))?;
-    // Running off the end returns.
-    let end = Instruction { opcode: "ret", at: f.at };
-    b.implicit(end)?;
-    let code = &mut b.m.functions[index];
-    code.entry = entry;
-    code.registers = b.registers;
+    let mark = m.mark();
+    let first = FunctionBuilder::run(m, index, f, Vec::new())?;
+    let (slots, count) = allocate(&first.steps, first.registers, &first.m.labels);
+    let mut m = first.m;
+    m.rewind(&mark, index);
+    let b = FunctionBuilder::run(m, index, f, slots)?;
+    let mut m = b.m;
+    let code = &mut m.functions[index];
+    code.entry = mark.entry();
+    code.registers = count;
     code.predicates = b.predicates;
     code.frame_bytes = b.frame_bytes.next_multiple_of(16);
-    Ok(b.m)
+    Ok(m)
 }
 
 struct Instruction {
@@ -103,6 +98,35 @@ struct Instruction {
 }
 
 impl<'a> FunctionBuilder<'a> {
+    /// Decodes the function with these slots for its registers, or, if there are none, numbers them.
+    fn run(
+        m: ModuleBuilder<'a>,
+        index: usize,
+        f: &ast::Function<'a>,
+        slots: Vec<Reg>,
+    ) -> Result<Self, PtxError> {
+        let mut b = FunctionBuilder {
+            index,
+            scopes: vec![FxHashMap::default()],
+            registers: 0,
+            predicates: Pred::RESERVED,
+            frame_bytes: m.functions[index].frame_bytes,
+            targets: Vec::new(),
+            before: Vec::new(),
+            sink: None,
+            loc: 0,
+            slots,
+            step: Step::default(),
+            steps: Vec::new(),
+            m,
+        };
+        b.parameters(f)?;
+        b.block(f.body.as_deref().unwrap_or(&[]))?;
+        // Running off the end returns.
+        b.implicit(Instruction { opcode: "ret", at: f.at })?;
+        Ok(b)
+    }
+
     fn parameters(&mut self, f: &ast::Function<'a>) -> Result<(), PtxError> {
         if f.is_entry {
             let mut end = 0_u64;
@@ -252,9 +276,33 @@ impl<'a> FunctionBuilder<'a> {
     }
 
     fn slot(&mut self, width: Width) -> Reg {
-        let counter = if width == Width::Pred { &mut self.predicates } else { &mut self.registers };
-        *counter += 1;
-        Reg(*counter - 1)
+        if width == Width::Pred {
+            self.predicates += 1;
+            return Reg(self.predicates - 1);
+        }
+        let number = self.registers;
+        self.registers += 1;
+        self.slots.get(number as usize).copied().unwrap_or(Reg(number))
+    }
+
+    /// Notes that the instruction reads a register.
+    pub(crate) fn reads(&mut self, r: Reg) {
+        self.step.uses.push(r.0);
+    }
+
+    /// Notes that the instruction writes a register.
+    pub(crate) fn writes(&mut self, r: Reg) {
+        self.step.defs.push(r.0);
+    }
+
+    /// Notes that the instruction may jump to a label.
+    pub(crate) fn jumps_to(&mut self, label: u32) {
+        self.step.jumps.push(label);
+    }
+
+    /// Notes that nothing follows the instruction.
+    pub(crate) fn ends_here(&mut self) {
+        self.step.ends = true;
     }
 
     /// What a name stands for here; members of register ranges get their slots now.
@@ -299,21 +347,25 @@ impl<'a> FunctionBuilder<'a> {
         })
     }
 
-    /// A register of its own for one operand.
+    /// A register for one operand, written and read within the instruction.
     pub(crate) fn temporary(&mut self) -> Reg {
-        self.slot(Width::Bits(64))
+        let r = self.slot(Width::Bits(64));
+        self.writes(r);
+        r
     }
 
     /// The register behind `_`.
     pub(crate) fn sink(&mut self) -> Reg {
-        match self.sink {
+        let sink = match self.sink {
             Some(r) => r,
             None => {
-                let r = self.temporary();
+                let r = self.slot(Width::Bits(64));
                 self.sink = Some(r);
                 r
             }
-        }
+        };
+        self.writes(sink);
+        sink
     }
 
     /// Runs `op` before the instruction being decoded, under the same guard.
@@ -361,6 +413,8 @@ impl<'a> FunctionBuilder<'a> {
     }
 
     fn instruction(&mut self, inst: &ast::Instruction<'a>) -> Result<(), PtxError> {
+        let pc = self.m.insts.len() as u32;
+        self.step = Step { pc, guarded: inst.guard.is_some(), ..Step::default() };
         let op = isa::find(inst.opcode, &inst.modifiers, &inst.operands)
             .and_then(|(form, picks)| {
                 let mut site = Site { opcode: inst.opcode, operands: &inst.operands, picks, f: self };
@@ -383,6 +437,9 @@ impl<'a> FunctionBuilder<'a> {
             self.m.insts.push(Inst { op, guard, line, loc: self.loc, mnemonic: hidden });
         }
         self.m.insts.push(Inst { op, guard, line, loc: self.loc, mnemonic });
+        if self.slots.is_empty() {
+            self.steps.push(std::mem::take(&mut self.step));
+        }
         Ok(())
     }
 

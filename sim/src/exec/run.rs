@@ -415,7 +415,11 @@ impl<'a> Run<'a> {
         let arrived = self.ctas[c].barriers[a.id as usize].arrive(&a, active.count_ones());
         if let Err(message) = arrived {
             let help = "all threads of a barrier must give the same count".into();
-            return Err(self.error(w, pc, FaultInfo { code: "S007", message, help, lane: None, shared: None }));
+            return Err(self.error(
+                w,
+                pc,
+                FaultInfo { code: "S007", message, help, lane: None, shared: None },
+            ));
         }
         let warp = &mut self.warps[w];
         if a.role == Role::Arrive {
@@ -480,7 +484,8 @@ impl<'a> Run<'a> {
     /// The shared variable at or below an offset, in words.
     fn shared_variable(&self, w: usize, at: u64) -> Option<String> {
         let grid = &self.grids[self.ctas[self.warps[w].cta].grid];
-        let (index, start) = grid.code.shared.iter().filter(|(_, start)| *start <= at).max_by_key(|(_, start)| *start)?;
+        let (index, start) =
+            grid.code.shared.iter().filter(|(_, start)| *start <= at).max_by_key(|(_, start)| *start)?;
         let v = &self.code.variables[*index];
         let bytes = if v.dynamic { u64::from(grid.dynamic_shared) } else { v.size };
         Some(format!(": `{}`{:+}, which has {bytes} bytes", v.name, at as i64 - *start as i64))

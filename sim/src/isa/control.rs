@@ -16,15 +16,23 @@ pub(super) static FAMILY: Family = Family {
     rows: &[
         row("bra{.uni}", "target", &[], |s| {
             let target = s.label(0)?;
+            s.f.jumps_to(target);
             Ok(custom(move |_| Ok(Flow::Jump(target))))
         }),
         row("brx.idx{.uni}", "index, targets", &[], brx),
         row("call{.uni}", "function", &[], call),
         row("call{.uni}", "(result), function, (arguments)", &[], call),
         row("call{.uni}", "function, (arguments)", &[], call),
-        row("ret{.uni}", "", &[], |_| Ok(custom(|_| Ok(Flow::Return)))),
-        row("exit", "", &[], |_| Ok(custom(|_| Ok(Flow::Exit)))),
-        row("trap", "", &[], |_| {
+        row("ret{.uni}", "", &[], |s| {
+            s.f.ends_here();
+            Ok(custom(|_| Ok(Flow::Return)))
+        }),
+        row("exit", "", &[], |s| {
+            s.f.ends_here();
+            Ok(custom(|_| Ok(Flow::Exit)))
+        }),
+        row("trap", "", &[], |s| {
+            s.f.ends_here();
             Ok(custom(|cx| {
                 let lane = cx.active.trailing_zeros() as usize;
                 Err(fault(
@@ -43,7 +51,11 @@ fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let index = s.src(0, Ty::B32)?;
     let list = match s.operands.get(1) {
         Some(Operand::Name { name, offset: 0 }) => match s.f.lookup(name)? {
-            Entity::Targets(id) => s.f.branch_targets(id).to_vec(),
+            Entity::Targets(id) => {
+                let list = s.f.branch_targets(id).to_vec();
+                list.iter().for_each(|&l| s.f.jumps_to(l));
+                list
+            }
             _ => return issue("P005", format!("`{name}` is not a list of branch targets"), ""),
         },
         _ => return issue("P005", "operand 2 must be the name of a .branchtargets list", ""),

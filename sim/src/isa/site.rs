@@ -121,6 +121,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
         let (reg, width) = self.register(name)?;
         Self::check_width(name, width, bits, wider)?;
+        self.f.writes(reg);
         Ok((reg, width))
     }
 
@@ -186,7 +187,8 @@ impl<'a> Site<'_, '_, 'a> {
     pub(crate) fn computed(&mut self, i: usize, ty: Ty, d: Reg) -> Result<Option<Op>, Issue> {
         let Operand::Name { name, offset } = *self.operand(i)? else { return Ok(None) };
         if let Some(special) = super::special_register(name) {
-            let narrower = special.bits == 32 && ty.width() == 16 || special.name == "%gridid" && ty.width() == 32;
+            let narrower =
+                special.bits == 32 && ty.width() == 16 || special.name == "%gridid" && ty.width() == 32;
             if special.bits != ty.width() && !narrower {
                 return issue("P005", format!("`{name}` has {} bits", special.bits), "");
             }
@@ -215,6 +217,7 @@ impl<'a> Site<'_, '_, 'a> {
             Operand::Name { name, offset: 0 } => match self.f.lookup(name)? {
                 Entity::Reg { slot, width: Width::Bits(bits) } => {
                     Self::check_width(name, bits, ty.width(), wider)?;
+                    self.f.reads(slot);
                     Ok(Src::reg(slot))
                 }
                 Entity::Reg { .. } => {
@@ -366,6 +369,7 @@ impl<'a> Site<'_, '_, 'a> {
                 if bits == 32 && matches!(space, Space::Global | Space::Generic) {
                     return issue("P005", format!("`{name}` has 32 bits; global addresses have 64"), "");
                 }
+                self.f.reads(slot);
                 Ok((Address { base: AddressBase::Value(Src::reg(slot)), offset }, space))
             }
             Entity::Symbol(index) => {

@@ -2,7 +2,9 @@
 
 use npyz::{DType, NpyHeader, Order, WriterBuilder};
 use std::fmt;
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use weft_ir::Scalar;
 
@@ -155,7 +157,11 @@ impl Array {
             return std::fs::write(&target, bytes).map_err(bad);
         }
         let directory = target.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut part = tempfile::Builder::new().prefix(".weft").tempfile_in(directory).map_err(bad)?;
+        // The mode that a plain new file gets, less the user's mask; of a file that is there, its own.
+        let mode = std::fs::metadata(&target).map_or(0o666, |m| m.permissions().mode());
+        let mut new = tempfile::Builder::new();
+        new.prefix(".weft").permissions(Permissions::from_mode(mode));
+        let mut part = new.tempfile_in(directory).map_err(bad)?;
         part.write_all(&bytes).map_err(bad)?;
         part.persist(&target).map_err(|e| bad(e.error))?;
         Ok(())

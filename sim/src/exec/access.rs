@@ -211,11 +211,26 @@ impl Context<'_> {
     }
 }
 
-/// Little-endian integer of up to 8 bytes.
+/// Little-endian integer of 1, 2, 4 or 8 bytes.
 #[inline]
 pub(crate) fn from_le(bytes: &[u8]) -> u64 {
-    let mut b = [0; 8];
-    let n = bytes.len().min(8);
-    b[..n].copy_from_slice(&bytes[..n]);
-    u64::from_le_bytes(b)
+    match *bytes {
+        [a] => a.into(),
+        [a, b] => u16::from_le_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+        [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        _ => 0,
+    }
+}
+
+/// Writes the low bytes of `v`: 1, 2, 4 or 8 of them.
+#[inline]
+pub(crate) fn put_le(out: &mut [u8], v: u64) {
+    match out {
+        [a] => *a = v as u8,
+        [_, _] => out.copy_from_slice(&(v as u16).to_le_bytes()),
+        [_, _, _, _] => out.copy_from_slice(&(v as u32).to_le_bytes()),
+        [_, _, _, _, _, _, _, _] => out.copy_from_slice(&v.to_le_bytes()),
+        _ => {}
+    }
 }

@@ -4,7 +4,7 @@ use super::classes::SCOPE;
 use super::reduce::{Combine, combine_global, combine_shared};
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
-use crate::exec::access::{Space, from_le};
+use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
 use crate::memory::Window;
 use crate::num::mask;
@@ -237,7 +237,7 @@ impl Operation for Atomic {
             for (i, (old, new)) in pieces.enumerate() {
                 let before = from_le(old);
                 let after = self.apply(space, before, cx.src(self.src[i])[lane], swap);
-                new.copy_from_slice(&after.to_le_bytes()[..self.register]);
+                put_le(new, after);
                 first_old.get_or_insert(before);
                 if let Some(d) = self.dst.get(i) {
                     cx.reg(*d)[lane] = before;

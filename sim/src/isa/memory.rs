@@ -5,7 +5,7 @@ use super::lift::{custom, map1};
 use super::site::{Address, Issue, Site, issue};
 use super::types::{Kind, Ty};
 use super::{Class, Family, row};
-use crate::exec::access::{Space, from_le};
+use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
 use crate::memory::Window;
 use crate::num::{mask, sext};
@@ -221,7 +221,7 @@ impl Operation for Store {
         let mut data = [0; 32];
         for lane in lanes(cx.active) {
             for (src, element) in self.src.iter().zip(data.chunks_exact_mut(self.element)) {
-                element.copy_from_slice(&cx.src(*src)[lane].to_le_bytes()[..self.element]);
+                put_le(element, cx.src(*src)[lane]);
             }
             cx.write(self.space, addresses[lane], &data[..self.bytes], lane, &mut w)?;
         }

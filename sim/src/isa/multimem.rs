@@ -8,10 +8,10 @@ use super::reduce::{Combine, combine};
 use super::site::{Address, Issue, Site, issue};
 use super::types::Ty;
 use super::{Class, Family, row};
-use crate::exec::access::{Space, from_le};
+use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, access_fault, fault, lanes};
 use crate::num::float::Style;
-use crate::num::{F16, F32, Format, Rounding, mask};
+use crate::num::{F16, F32, Format, Rounding};
 
 const GLOBAL: Class = ("ss", &["global"]);
 const LD: Class = ("sem", &["weak", "relaxed", "acquire"]);
@@ -204,7 +204,7 @@ fn element(data: &[u8], bits: u32, i: usize) -> u64 {
 #[inline]
 fn set_element(data: &mut [u8], bits: u32, i: usize, v: u64) {
     let n = bits as usize / 8;
-    data[i * n..(i + 1) * n].copy_from_slice(&v.to_le_bytes()[..n]);
+    put_le(&mut data[i * n..(i + 1) * n], v);
 }
 
 /// Accumulation in a wider format: conversions in and out around its sum.
@@ -317,9 +317,7 @@ impl Operation for Update {
             let (team, at) = self.place.locate(cx, lane, addresses[lane])?;
             let mut data = [0; 16];
             for (src, piece) in self.src.iter().zip(data.chunks_exact_mut(register)) {
-                piece.copy_from_slice(
-                    &(cx.src(*src)[lane] & mask(register as u32 * 8)).to_le_bytes()[..register],
-                );
+                put_le(piece, cx.src(*src)[lane]);
             }
             let memory = &mut *cx.memory;
             for &pe in &memory.teams[team].members {

@@ -1,6 +1,6 @@
 //! What the targets share.
 
-use weft_lang::elaborate::{Define, Defines, Loader, Program};
+use weft::lang::elaborate::{Define, Defines, Head, Loader};
 
 /// The built-in library, and no files.
 #[derive(Clone, Copy, Debug)]
@@ -12,29 +12,30 @@ impl Loader for Library {
     }
 
     fn builtin(&self, path: &str) -> Option<&str> {
-        (path == "collectives").then_some(include_str!("../../src/library/collectives.weft"))
+        weft::library::part(path)
     }
 }
 
 /// Values for compile-time parameters that have no default: odd, so that tails come up.
-pub fn defines(program: &Program) -> Defines {
-    let heads = program.heads();
+pub fn defines(heads: &[Head]) -> Defines {
     let without = heads.iter().flat_map(|head| &head.generics).filter(|(_, _, default)| !default);
-    let value = |bound: &str| Define::parse(match bound {
-        "int" => "1003",
-        "dtype" | "float" => "f16",
-        "integer" => "i32",
-        "bool" => "true",
-        _ => "0.5",
-    });
+    let value = |bound: &str| {
+        Define::parse(match bound {
+            "int" => "1003",
+            "dtype" | "float" => "f16",
+            "integer" => "i32",
+            "bool" => "true",
+            _ => "0.5",
+        })
+    };
     without.filter_map(|(name, bound, _)| Some((name.to_string(), value(bound)?))).collect()
 }
 
-/// What a rejected text is told must say something, with a code.
+/// What a rejected text is told must have a code, and be no fault of ours.
 ///
 /// # Panics
-/// If it does not.
+/// If it is not so.
 pub fn reject(rendered: &str) {
-    assert!(rendered.contains("[E0"), "an error without a code:\n{rendered}");
+    assert!(rendered.contains("error[E0"), "an error without a code:\n{rendered}");
     assert!(!rendered.contains("bug of warpweft"), "{rendered}");
 }

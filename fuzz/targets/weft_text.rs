@@ -1,27 +1,30 @@
 //! A kernel file is parsed, elaborated, verified and lowered by every pass, or rejected with codes.
 #![no_main]
 
-use weft_fuzz::{defines, reject, Library};
-use weft_lang::elaborate::Program;
-use weft_lang::render::{Color, render};
-use weft_lang::source::SourceMap;
+use weft::ir::diag::Diagnostic;
+use weft::lang::elaborate::Program;
+use weft::lang::render::{Color, render};
+use weft::lang::source::SourceMap;
+use weft_fuzz::{Library, defines, reject};
 use weft_passes::{Lowering, Options};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let mut sources = SourceMap::new();
     let root = sources.add("k.weft", text);
-    let program = match Program::load(&mut sources, root, &Library) {
+    let program = Program::load(&mut sources, root, &Library);
+    let rejected = |found: Vec<Diagnostic>| reject(&render(&found, &sources, Color::Never));
+    let program = match program {
         Ok(program) => program,
-        Err(found) => return reject(&render(&found, &sources, Color::Never)),
+        Err(found) => return rejected(found),
     };
-    let compiled = match program.compile(None, &defines(&program)) {
+    let compiled = match program.compile(None, &defines(&program.heads())) {
         Ok(compiled) => compiled,
-        Err(found) => return reject(&render(&found, &sources, Color::Never)),
+        Err(found) => return rejected(found),
     };
     for lowering in [Lowering::Multimem, Lowering::Unicast] {
         let options = Options::new(lowering, "sm_90a".parse().expect("a target"));
         if let Err(found) = weft_passes::run(compiled.module.clone(), &options) {
-            reject(&render(&found, &sources, Color::Never));
+            rejected(found);
         }
     }
 });

@@ -1,0 +1,11 @@
+//! A `.npy` file is read, or rejected; what was read is as large as it says.
+#![no_main]
+
+use weft::run::array::Array;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Ok(array) = Array::from_npy(bytes) {
+        assert_eq!(array.len().checked_mul(array.dtype.bytes().into()), u64::try_from(array.data.len()).ok());
+        assert!(array.data.len() <= bytes.len());
+    }
+});

@@ -5,7 +5,7 @@
 //! round, all drawn from the seed, so that a run is repeatable and a spinning warp starves nobody.
 
 use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
-use super::warp::{State, Warp};
+use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes, Output, stall};
 use crate::error::{Place, SimError};
 use crate::memory::Memory;
@@ -330,7 +330,9 @@ impl<'a> Run<'a> {
                     Err(fault) => break Event::Fault(fault),
                 }
             }
-            if !alone && warp.groups.iter().enumerate().any(|(j, g)| j != i && pc >= g.pc) {
+            let meets =
+                |(j, g): (usize, &Group)| j != i && (pc == g.pc || pc > g.pc && g.state == State::Ready);
+            if !alone && warp.groups.iter().enumerate().any(meets) {
                 break Event::Regroup;
             }
         };

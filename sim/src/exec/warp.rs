@@ -189,7 +189,7 @@ impl Warp {
     }
 
     /// Joins groups that have met: `i` with any other at its place. Waiting groups are woken by newcomers.
-    pub(crate) fn merge(&mut self, i: usize) {
+    fn merge(&mut self, i: usize) {
         let (pc, frame) = (self.groups[i].pc, self.groups[i].frame);
         let mut at = i;
         let mut j = 0;
@@ -212,19 +212,15 @@ impl Warp {
         }
     }
 
-    /// Joins all groups that are at the same place.
+    /// Joins all groups that are at the same place. Groups that waited there to converge try again together.
     pub(crate) fn merge_all(&mut self) {
         let mut i = 0;
         while i < self.groups.len() {
-            if self.groups[i].state == State::Ready {
-                let before = self.groups.len();
+            let before = self.groups.len();
+            if !matches!(self.groups[i].state, State::Barrier(_)) {
                 self.merge(i);
-                if self.groups.len() != before {
-                    i = 0;
-                    continue;
-                }
             }
-            i += 1;
+            i = if self.groups.len() == before { i + 1 } else { 0 };
         }
     }
 
@@ -239,7 +235,6 @@ impl Warp {
             g.snapshot = None;
             let fork = g.fork(pc, moved);
             self.groups.push(fork);
-            self.merge(self.groups.len() - 1);
         }
         self.merge_all();
     }
@@ -277,19 +272,7 @@ impl Warp {
         } else {
             g.state = state;
         }
-        if matches!(state, State::Converge(_)) {
-            self.join_waiting(pc);
-        }
         self.merge_all();
-    }
-
-    /// Two groups that wait to converge at the same place become one, which tries again.
-    fn join_waiting(&mut self, pc: u32) {
-        let waits = |g: &Group| g.pc == pc && matches!(g.state, State::Converge(_));
-        let here: Vec<usize> = (0..self.groups.len()).filter(|&j| waits(&self.groups[j])).collect();
-        if let [first, _, ..] = here.as_slice() {
-            self.merge(*first);
-        }
     }
 
     /// Enters a function with the lanes `entering` of group `i`.

@@ -100,21 +100,30 @@ fn arrays_that_are_none() {
     place.write("header.npy", &good[..40]);
     place.write("foreign.npy", b"PK\x03\x04 this is an archive, not an array");
     place.write("empty.npy", b"");
-    let huge =
-        text(&good).replace("(2, 100)", "(2, 9999999999999)").replacen("          ", "", 1).into_bytes();
-    place.write("claims.npy", huge);
+    // Headers that lie: as long as before, the padding makes up for it.
+    let shape = |new: &str| {
+        let latin: String = good.iter().map(|byte| char::from(*byte)).collect();
+        let padding = " ".repeat(new.len() - "(2, 100, )".len());
+        let lie = latin.replacen("(2, 100, )", new, 1).replacen(&padding, "", 1);
+        lie.chars().map(|c| c as u8).collect::<Vec<_>>()
+    };
+    place.write("claims.npy", shape("(2, 99999999999)"));
+    place.write("overflows.npy", shape("(2, 9999999999999999999)"));
+    place.write("nested.npy", shape(&"[".repeat(30)));
     let run = |file: &str, why: &[&str]| {
         let input = format!("x={file}");
         let all = ["run", TWO_SHOT, "--pes", "2", "--input", &input, "--output", "x=out.npy"];
         place.rejects(&all, &[&[file], why].concat());
     };
     run("nowhere.npy", &["cannot be read"]);
-    run("truncated.npy", &[]);
-    run("longer.npy", &[]);
-    run("header.npy", &[]);
+    run("truncated.npy", &["truncated", "800 bytes"]);
+    run("longer.npy", &["4 bytes behind"]);
+    run("header.npy", &["truncated"]);
     run("foreign.npy", &["\\x93NUMPY"]);
-    run("empty.npy", &[]);
-    run("claims.npy", &[]);
+    run("empty.npy", &["no .npy file"]);
+    run("claims.npy", &["99999999999"]);
+    run("overflows.npy", &["impossible shape"]);
+    run("nested.npy", &["nested"]);
     run("examples", &["cannot be read"]);
 }
 

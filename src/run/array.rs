@@ -1,6 +1,6 @@
 //! Arrays of numbers: element bytes with a shape, and NumPy's file format.
 
-use npyz::{DType, NpyHeader, Order, WriterBuilder};
+use super::npy::Header;
 use std::fmt;
 use std::fs::Permissions;
 use std::io::Write;
@@ -75,36 +75,16 @@ impl Array {
 
     /// Parses the bytes of a `.npy` file.
     pub fn from_npy(bytes: &[u8]) -> Result<Array, String> {
-        if !bytes.starts_with(b"\x93NUMPY") {
-            return Err("is no .npy file: it does not start with \\x93NUMPY (save it with numpy.save)".into());
-        }
-        // Of format 1 the header's length has 2 bytes, later 4; it must lie in the file.
-        let long = bytes.get(6).is_some_and(|major| *major >= 2);
-        let length = bytes.get(8..if long { 12 } else { 10 }).unwrap_or_default();
-        let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
-        if length == 0 || length > bytes.len() {
-            return Err("is truncated within its header".into());
-        }
-        let mut rest = bytes;
-        let header = NpyHeader::from_reader(&mut rest).map_err(|e| {
-            let why: String = e.to_string().chars().take(200).collect();
-            format!("has a damaged header: {why}")
-        })?;
-        let DType::Plain(ty) = header.dtype() else {
-            return Err("holds records, not plain numbers".into());
-        };
-        let text = ty.to_string();
-        let (swap, name) = match text.strip_prefix('>') {
-            Some(rest) => (true, format!("<{rest}")),
-            None => (false, text.replace('=', "<")),
-        };
-        let found = NAMES.iter().find(|(_, n)| n[1..] == name[1.min(name.len())..]).map(|(s, _)| *s);
-        let Some(dtype) = found else {
+        let (header, rest) = Header::read(bytes)?;
+        let swap = header.descr.starts_with('>');
+        let ty = header.descr.strip_prefix(['<', '>', '=', '|']).unwrap_or(&header.descr);
+        let Some((dtype, _)) = NAMES.iter().copied().find(|(_, name)| name[1..] == *ty) else {
+            let descr: String = header.descr.chars().take(40).collect();
             return Err(format!(
-                "has dtype {text}; known are float16, float32, float64, int8 to int64, uint8 to uint64, bool"
+                "has dtype {descr}; known are float16, float32, float64, int8 to int64, uint8 to uint64, bool"
             ));
         };
-        let shape = header.shape().to_vec();
+        let shape = header.shape;
         let want = shape.iter().try_fold(u64::from(dtype.bytes()), |n, d| n.checked_mul(*d));
         let Some(want) = want else {
             return Err(format!("claims an impossible shape {shape:?}"));
@@ -126,7 +106,7 @@ impl Array {
         if swap {
             data.chunks_exact_mut(size).for_each(<[u8]>::reverse);
         }
-        if header.order() == Order::Fortran && shape.len() > 1 {
+        if header.fortran_order && shape.len() > 1 {
             data = c_order(&data, &shape, size);
         }
         Ok(Array { dtype, shape, data })
@@ -149,7 +129,7 @@ impl Array {
             file: path.display().to_string(),
             message: format!("cannot be written: {e}"),
         };
-        let mut bytes = self.header().map_err(bad)?;
+        let mut bytes = self.header();
         bytes.extend_from_slice(&self.data);
         // What a link names is replaced, not the link.
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -167,13 +147,10 @@ impl Array {
         Ok(())
     }
 
-    /// The header alone: what an empty array's file has, with this shape.
-    fn header(&self) -> std::io::Result<Vec<u8>> {
-        let name = NAMES.iter().find(|(s, _)| *s == self.dtype).map_or("|u1", |(_, n)| n);
-        let invalid = |e: String| std::io::Error::new(std::io::ErrorKind::InvalidInput, e);
-        let ty = name.parse().map_err(|e| invalid(format!("{e:?}")))?;
-        let options = npyz::WriteOptions::new_header_only().dtype(DType::Plain(ty)).shape(&self.shape);
-        options.writer(Vec::new()).write_header_only()
+    /// The header of its file.
+    fn header(&self) -> Vec<u8> {
+        let descr = NAMES.iter().find(|(s, _)| *s == self.dtype).map_or("|u1", |(_, n)| n);
+        Header { descr: descr.into(), fortran_order: false, shape: self.shape.clone() }.bytes()
     }
 
     /// Element `i` in C order, exactly.
@@ -312,7 +289,7 @@ mod tests {
     fn what_is_no_array_is_refused() {
         let good = {
             let a = numbers(Scalar::F32, &[1.0, 2.0], &[2]);
-            let mut bytes = a.header().unwrap();
+            let mut bytes = a.header();
             bytes.extend_from_slice(&a.data);
             bytes
         };

@@ -2,6 +2,7 @@
 
 pub mod array;
 mod inputs;
+mod npy;
 pub mod reference;
 mod tensors;
 

@@ -279,10 +279,9 @@ impl Elab<'_> {
     /// is the same for the whole CTA is dealt out over it.
     pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
         let ty = self.tensor_type_of(t);
-        let (part, whole) = if t.private || t.element {
+        // What is wrong with a load of multicast memory the op's own rule says.
+        let (part, whole) = if t.private || t.element || ty.space == Space::Multicast {
             (t, None)
-        } else if ty.space == Space::Multicast {
-            (t, None) // the op's own rule says what is wrong
         } else {
             let (part, total) = self.deal_out(t, span)?;
             (part, Some(total))

@@ -1,0 +1,27 @@
+//! The two-shot allreduce on eight simulated PEs, 1 Mi elements each. Run on a quiet machine: `cargo bench --bench simulate`.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use weft::run::{RunOptions, run_file};
+use weft::{KernelFile, Lowering, Options};
+
+const TEXT: &str = include_str!("../examples/allreduce_two_shot.weft");
+
+fn simulate(c: &mut Criterion) {
+    let file = KernelFile::parse("allreduce_two_shot.weft", TEXT).unwrap();
+    for (name, lowering) in [("multimem", Lowering::Multimem), ("unicast", Lowering::Unicast)] {
+        let mut options = Options::new("sm_90a".parse().unwrap());
+        options.lowering = lowering;
+        let options = RunOptions::new(options, 8);
+        // The run's own clock: the launch alone, without making data and checking it.
+        c.bench_function(&format!("simulate 8 PEs x 1 Mi f32, two-shot, {name}"), |b| {
+            b.iter_custom(|n| (0..n).map(|_| run_file(&file, &options).unwrap().simulate_time).sum());
+        });
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(10);
+    targets = simulate
+}
+criterion_main!(benches);

@@ -66,7 +66,7 @@ impl Options {
             lowering: Lowering::Auto,
             kernel: None,
             defines: Defines::new(),
-            opt: OptLevel::O3,
+            opt: OptLevel::O2,
             lines: true,
             debug_waits: None,
             keep_ir: false,

@@ -103,7 +103,7 @@ struct CompileArgs {
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
     /// LLVM's optimisation level.
-    #[arg(short = 'O', default_value = "3", value_parser = clap::value_parser!(u8).range(0..=3))]
+    #[arg(short = 'O', default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     opt: u8,
     /// Bound every wait to this many polls, then say who waits for what, and trap.
     #[arg(long, value_name = "POLLS")]

@@ -13,11 +13,7 @@ entry:
   %12 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !7
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
   %13 = icmp eq i32 %7, 0, !dbg !7
-  br i1 %13, label %then, label %entry.end_crit_edge, !dbg !7
-
-entry.end_crit_edge:                              ; preds = %entry
-  %.pre = zext nneg i32 %8 to i64, !dbg !8
-  br label %end, !dbg !7
+  br i1 %13, label %then, label %end, !dbg !7
 
 then:                                             ; preds = %entry
   %narrow = mul nuw i32 %9, %10, !dbg !7
@@ -38,40 +34,40 @@ then:                                             ; preds = %entry
   %27 = mul i32 %26, %3, !dbg !7
   br label %while, !dbg !7
 
-end:                                              ; preds = %entry.end_crit_edge, %done
-  %.pre-phi = phi i64 [ %.pre, %entry.end_crit_edge ], [ %19, %done ], !dbg !8
+end:                                              ; preds = %done, %entry
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
   %28 = shl nuw nsw i32 %7, 3, !dbg !8
   %29 = zext nneg i32 %28 to i64, !dbg !8
-  %30 = shl nuw nsw i64 %.pre-phi, 11, !dbg !8
-  %31 = or disjoint i64 %30, %29, !dbg !8
-  %32 = icmp samesign ult i64 %31, 1000, !dbg !8
-  br i1 %32, label %then2, label %end5, !dbg !8
+  %30 = zext nneg i32 %8 to i64, !dbg !8
+  %31 = shl nuw nsw i64 %30, 11, !dbg !8
+  %32 = or disjoint i64 %31, %29, !dbg !8
+  %33 = icmp samesign ult i64 %32, 1000, !dbg !8
+  br i1 %33, label %then2, label %end5, !dbg !8
 
 while:                                            ; preds = %while, %then
-  %33 = load atomic i32, ptr addrspace(1) %23 acquire, align 4, !dbg !7
-  %34 = sub i32 %33, %27, !dbg !7
-  %35 = icmp slt i32 %34, 0, !dbg !7
-  br i1 %35, label %while, label %done, !dbg !7, !llvm.loop !9
+  %34 = load atomic i32, ptr addrspace(1) %23 acquire, align 4, !dbg !7
+  %35 = sub i32 %34, %27, !dbg !7
+  %36 = icmp slt i32 %35, 0, !dbg !7
+  br i1 %36, label %while, label %done, !dbg !7, !llvm.loop !9
 
 done:                                             ; preds = %while
   store i32 %26, ptr addrspace(1) %24, align 4, !dbg !7
   br label %end, !dbg !7
 
 then2:                                            ; preds = %end
-  %36 = shl nuw nsw i64 %29, 1, !dbg !8
-  %37 = getelementptr i8, ptr addrspace(1) %0, i64 %36, !dbg !8
-  %38 = load <4 x i32>, ptr addrspace(1) %37, align 16, !dbg !8
-  %39 = sext i32 %4 to i64, !dbg !8
-  %40 = mul nsw i64 %39, 1000, !dbg !8
-  %41 = add nsw i64 %40, %29, !dbg !8
-  %42 = shl nsw i64 %41, 1, !dbg !8
-  %43 = extractelement <4 x i32> %38, i64 0, !dbg !8
-  %44 = extractelement <4 x i32> %38, i64 1, !dbg !8
-  %45 = extractelement <4 x i32> %38, i64 2, !dbg !8
-  %46 = extractelement <4 x i32> %38, i64 3, !dbg !8
-  %47 = add i64 %6, %42, !dbg !8
-  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %47, i32 %43, i32 %44, i32 %45, i32 %46) #4, !dbg !8
+  %37 = shl nuw nsw i64 %32, 1, !dbg !8
+  %38 = getelementptr i8, ptr addrspace(1) %0, i64 %37, !dbg !8
+  %39 = load <4 x i32>, ptr addrspace(1) %38, align 16, !dbg !8
+  %40 = sext i32 %4 to i64, !dbg !8
+  %41 = mul nsw i64 %40, 1000, !dbg !8
+  %42 = add nsw i64 %41, %29, !dbg !8
+  %43 = shl nsw i64 %42, 1, !dbg !8
+  %44 = extractelement <4 x i32> %39, i64 0, !dbg !8
+  %45 = extractelement <4 x i32> %39, i64 1, !dbg !8
+  %46 = extractelement <4 x i32> %39, i64 2, !dbg !8
+  %47 = extractelement <4 x i32> %39, i64 3, !dbg !8
+  %48 = add i64 %6, %43, !dbg !8
+  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %48, i32 %44, i32 %45, i32 %46, i32 %47) #4, !dbg !8
   br label %end5, !dbg !8
 
 end5:                                             ; preds = %end, %then2
@@ -80,20 +76,20 @@ end5:                                             ; preds = %end, %then2
 
 then6:                                            ; preds = %end5
   %narrow11 = mul nuw i32 %9, %10, !dbg !11
-  %48 = zext i32 %narrow11 to i64, !dbg !11
-  %49 = zext nneg i32 %12 to i64, !dbg !11
-  %50 = zext nneg i32 %11 to i64, !dbg !11
-  %51 = add nuw nsw i64 %48, %50, !dbg !11
-  %52 = mul nuw i64 %51, %49, !dbg !11
-  %53 = add i64 %52, %.pre-phi, !dbg !11
-  %54 = shl i64 %53, 7, !dbg !11
-  %55 = add i64 %5, %54, !dbg !11
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %55, i32 1) #4, !dbg !11
-  %56 = getelementptr i8, ptr addrspace(1) %2, i64 %54, !dbg !11
-  %57 = getelementptr i8, ptr addrspace(1) %56, i64 4, !dbg !11
-  %58 = load i32, ptr addrspace(1) %57, align 4, !dbg !11
-  %59 = add i32 %58, 1, !dbg !11
-  %60 = mul i32 %59, %3, !dbg !11
+  %49 = zext i32 %narrow11 to i64, !dbg !11
+  %50 = zext nneg i32 %12 to i64, !dbg !11
+  %51 = zext nneg i32 %11 to i64, !dbg !11
+  %52 = add nuw nsw i64 %49, %51, !dbg !11
+  %53 = mul nuw i64 %52, %50, !dbg !11
+  %54 = add i64 %53, %30, !dbg !11
+  %55 = shl i64 %54, 7, !dbg !11
+  %56 = add i64 %5, %55, !dbg !11
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %56, i32 1) #4, !dbg !11
+  %57 = getelementptr i8, ptr addrspace(1) %2, i64 %55, !dbg !11
+  %58 = getelementptr i8, ptr addrspace(1) %57, i64 4, !dbg !11
+  %59 = load i32, ptr addrspace(1) %58, align 4, !dbg !11
+  %60 = add i32 %59, 1, !dbg !11
+  %61 = mul i32 %60, %3, !dbg !11
   br label %while8, !dbg !11
 
 end7:                                             ; preds = %done10, %end5
@@ -101,13 +97,13 @@ end7:                                             ; preds = %done10, %end5
   ret void, !dbg !11
 
 while8:                                           ; preds = %while8, %then6
-  %61 = load atomic i32, ptr addrspace(1) %56 acquire, align 4, !dbg !11
-  %62 = sub i32 %61, %60, !dbg !11
-  %63 = icmp slt i32 %62, 0, !dbg !11
-  br i1 %63, label %while8, label %done10, !dbg !11, !llvm.loop !12
+  %62 = load atomic i32, ptr addrspace(1) %57 acquire, align 4, !dbg !11
+  %63 = sub i32 %62, %61, !dbg !11
+  %64 = icmp slt i32 %63, 0, !dbg !11
+  br i1 %64, label %while8, label %done10, !dbg !11, !llvm.loop !12
 
 done10:                                           ; preds = %while8
-  store i32 %59, ptr addrspace(1) %57, align 4, !dbg !11
+  store i32 %60, ptr addrspace(1) %58, align 4, !dbg !11
   br label %end7, !dbg !11
 }
 

@@ -15,11 +15,7 @@ entry:
   %14 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !8
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !8
   %15 = icmp eq i32 %9, 0, !dbg !8
-  br i1 %15, label %then, label %entry.end_crit_edge, !dbg !8
-
-entry.end_crit_edge:                              ; preds = %entry
-  %.pre = zext nneg i32 %10 to i64, !dbg !6
-  br label %end, !dbg !8
+  br i1 %15, label %then, label %end, !dbg !8
 
 then:                                             ; preds = %entry
   %narrow = mul nuw i32 %11, %12, !dbg !8
@@ -40,135 +36,135 @@ then:                                             ; preds = %entry
   %29 = mul i32 %28, %4, !dbg !8
   br label %while, !dbg !8
 
-end:                                              ; preds = %entry.end_crit_edge, %done
-  %.pre-phi = phi i64 [ %.pre, %entry.end_crit_edge ], [ %21, %done ], !dbg !6
+end:                                              ; preds = %done, %entry
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !8
   %30 = shl nuw nsw i32 %9, 3, !dbg !6
   %31 = zext nneg i32 %30 to i64, !dbg !6
-  %32 = shl nuw nsw i64 %.pre-phi, 11, !dbg !6
-  %33 = or disjoint i64 %32, %31, !dbg !6
-  %34 = shl nuw nsw i64 %33, 1, !dbg !6
-  %35 = getelementptr i8, ptr addrspace(1) %7, i64 %34, !dbg !6
-  %36 = or disjoint i64 %33, 7, !dbg !6
-  %37 = icmp samesign ult i64 %36, 1003, !dbg !6
-  br i1 %37, label %then2, label %else, !dbg !6
+  %32 = zext nneg i32 %10 to i64, !dbg !6
+  %33 = shl nuw nsw i64 %32, 11, !dbg !6
+  %34 = or disjoint i64 %33, %31, !dbg !6
+  %35 = shl nuw nsw i64 %34, 1, !dbg !6
+  %36 = getelementptr i8, ptr addrspace(1) %7, i64 %35, !dbg !6
+  %37 = or disjoint i64 %34, 7, !dbg !6
+  %38 = icmp samesign ult i64 %37, 1003, !dbg !6
+  br i1 %38, label %then2, label %else, !dbg !6
 
 while:                                            ; preds = %while, %then
-  %38 = load atomic i32, ptr addrspace(1) %25 acquire, align 4, !dbg !8
-  %39 = sub i32 %38, %29, !dbg !8
-  %40 = icmp slt i32 %39, 0, !dbg !8
-  br i1 %40, label %while, label %done, !dbg !8, !llvm.loop !9
+  %39 = load atomic i32, ptr addrspace(1) %25 acquire, align 4, !dbg !8
+  %40 = sub i32 %39, %29, !dbg !8
+  %41 = icmp slt i32 %40, 0, !dbg !8
+  br i1 %41, label %while, label %done, !dbg !8, !llvm.loop !9
 
 done:                                             ; preds = %while
   store i32 %28, ptr addrspace(1) %26, align 4, !dbg !8
   br label %end, !dbg !8
 
 then2:                                            ; preds = %end
-  %41 = ptrtoint ptr addrspace(1) %35 to i64, !dbg !6
-  %42 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %41) #4, !dbg !6
-  %43 = extractvalue { i32, i32, i32, i32 } %42, 0, !dbg !6
-  %44 = extractvalue { i32, i32, i32, i32 } %42, 1, !dbg !6
-  %45 = extractvalue { i32, i32, i32, i32 } %42, 2, !dbg !6
-  %46 = extractvalue { i32, i32, i32, i32 } %42, 3, !dbg !6
-  %47 = insertelement <4 x i32> poison, i32 %43, i64 0, !dbg !6
-  %48 = insertelement <4 x i32> %47, i32 %44, i64 1, !dbg !6
-  %49 = insertelement <4 x i32> %48, i32 %45, i64 2, !dbg !6
-  %50 = insertelement <4 x i32> %49, i32 %46, i64 3, !dbg !6
-  %51 = bitcast <4 x i32> %50 to <8 x half>, !dbg !6
+  %42 = ptrtoint ptr addrspace(1) %36 to i64, !dbg !6
+  %43 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %42) #4, !dbg !6
+  %44 = extractvalue { i32, i32, i32, i32 } %43, 0, !dbg !6
+  %45 = extractvalue { i32, i32, i32, i32 } %43, 1, !dbg !6
+  %46 = extractvalue { i32, i32, i32, i32 } %43, 2, !dbg !6
+  %47 = extractvalue { i32, i32, i32, i32 } %43, 3, !dbg !6
+  %48 = insertelement <4 x i32> poison, i32 %44, i64 0, !dbg !6
+  %49 = insertelement <4 x i32> %48, i32 %45, i64 1, !dbg !6
+  %50 = insertelement <4 x i32> %49, i32 %46, i64 2, !dbg !6
+  %51 = insertelement <4 x i32> %50, i32 %47, i64 3, !dbg !6
+  %52 = bitcast <4 x i32> %51 to <8 x half>, !dbg !6
   br label %end3, !dbg !6
 
 end3:                                             ; preds = %done9, %done5, %then2
-  %.026 = phi <8 x half> [ %51, %then2 ], [ %.125, %done5 ], [ %101, %done9 ], !dbg !6
-  %52 = getelementptr i8, ptr addrspace(1) %1, i64 %34, !dbg !11
-  br i1 %37, label %then10, label %else12, !dbg !11
+  %.026 = phi <8 x half> [ %52, %then2 ], [ %.125, %done5 ], [ %102, %done9 ], !dbg !6
+  %53 = getelementptr i8, ptr addrspace(1) %1, i64 %35, !dbg !11
+  br i1 %38, label %then10, label %else12, !dbg !11
 
 else:                                             ; preds = %end
-  %53 = sub nsw i64 1003, %33, !dbg !6
-  %54 = call i64 @llvm.smax.i64(i64 %53, i64 0), !dbg !6
-  %55 = call i64 @llvm.smin.i64(i64 %54, i64 8), !dbg !6
-  %56 = lshr i64 %55, 1, !dbg !6
-  %57 = add nsw i64 %56, -1, !dbg !6
-  %.not = icmp eq i64 %56, 0, !dbg !6
+  %54 = sub nsw i64 1003, %34, !dbg !6
+  %55 = call i64 @llvm.smax.i64(i64 %54, i64 0), !dbg !6
+  %56 = call i64 @llvm.smin.i64(i64 %55, i64 8), !dbg !6
+  %57 = lshr i64 %56, 1, !dbg !6
+  %58 = add nsw i64 %57, -1, !dbg !6
+  %.not = icmp eq i64 %57, 0, !dbg !6
   br i1 %.not, label %done5, label %for4, !dbg !6
 
 for4:                                             ; preds = %else, %for4
-  %.024 = phi <8 x half> [ %69, %for4 ], [ zeroinitializer, %else ], !dbg !6
-  %58 = phi i64 [ %71, %for4 ], [ 0, %else ], !dbg !6
-  %59 = shl i64 %58, 2, !dbg !6
-  %60 = getelementptr i8, ptr addrspace(1) %35, i64 %59, !dbg !6
-  %61 = ptrtoint ptr addrspace(1) %60 to i64, !dbg !6
-  %62 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %61) #4, !dbg !6
-  %63 = bitcast i32 %62 to <2 x half>, !dbg !6
-  %64 = shufflevector <2 x half> %63, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
-  %65 = trunc i64 %58 to i32, !dbg !6
-  %66 = insertelement <8 x i32> poison, i32 %65, i64 0, !dbg !6
-  %67 = shufflevector <8 x i32> %66, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %68 = icmp eq <8 x i32> %67, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
-  %69 = select <8 x i1> %68, <8 x half> %64, <8 x half> %.024, !dbg !6
-  %70 = icmp slt i64 %58, %57, !dbg !6
-  %71 = add nuw nsw i64 %58, 1, !dbg !6
-  br i1 %70, label %for4, label %done5, !dbg !6, !llvm.loop !12
+  %.024 = phi <8 x half> [ %70, %for4 ], [ zeroinitializer, %else ], !dbg !6
+  %59 = phi i64 [ %72, %for4 ], [ 0, %else ], !dbg !6
+  %60 = shl i64 %59, 2, !dbg !6
+  %61 = getelementptr i8, ptr addrspace(1) %36, i64 %60, !dbg !6
+  %62 = ptrtoint ptr addrspace(1) %61 to i64, !dbg !6
+  %63 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %62) #4, !dbg !6
+  %64 = bitcast i32 %63 to <2 x half>, !dbg !6
+  %65 = shufflevector <2 x half> %64, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
+  %66 = trunc i64 %59 to i32, !dbg !6
+  %67 = insertelement <8 x i32> poison, i32 %66, i64 0, !dbg !6
+  %68 = shufflevector <8 x i32> %67, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %69 = icmp eq <8 x i32> %68, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
+  %70 = select <8 x i1> %69, <8 x half> %65, <8 x half> %.024, !dbg !6
+  %71 = icmp slt i64 %59, %58, !dbg !6
+  %72 = add nuw nsw i64 %59, 1, !dbg !6
+  br i1 %71, label %for4, label %done5, !dbg !6, !llvm.loop !12
 
 done5:                                            ; preds = %for4, %else
-  %.125 = phi <8 x half> [ zeroinitializer, %else ], [ %69, %for4 ], !dbg !6
-  %72 = and i64 %55, 14, !dbg !6
-  %73 = add nsw i64 %55, -1, !dbg !6
-  %.not27 = icmp eq i64 %72, %55, !dbg !6
+  %.125 = phi <8 x half> [ zeroinitializer, %else ], [ %70, %for4 ], !dbg !6
+  %73 = and i64 %56, 14, !dbg !6
+  %74 = add nsw i64 %56, -1, !dbg !6
+  %.not27 = icmp eq i64 %73, %56, !dbg !6
   br i1 %.not27, label %end3, label %for6.preheader, !dbg !6
 
 for6.preheader:                                   ; preds = %done5
-  %74 = sext i32 %4 to i64
-  %75 = add nsw i64 %74, -1
-  %76 = icmp sgt i32 %4, 0
+  %75 = sext i32 %4 to i64
+  %76 = add nsw i64 %75, -1
+  %77 = icmp sgt i32 %4, 0
   br label %for6, !dbg !6
 
 for6:                                             ; preds = %for6.preheader, %done9
-  %.2 = phi <8 x half> [ %101, %done9 ], [ %.125, %for6.preheader ], !dbg !6
-  %77 = phi i64 [ %103, %done9 ], [ %72, %for6.preheader ], !dbg !6
-  br i1 %76, label %for8.preheader, label %done9, !dbg !6
+  %.2 = phi <8 x half> [ %102, %done9 ], [ %.125, %for6.preheader ], !dbg !6
+  %78 = phi i64 [ %104, %done9 ], [ %73, %for6.preheader ], !dbg !6
+  br i1 %77, label %for8.preheader, label %done9, !dbg !6
 
 for8.preheader:                                   ; preds = %for6
-  %78 = shl nuw i64 %77, 1
+  %79 = shl nuw i64 %78, 1
   br label %for8, !dbg !6
 
 for8:                                             ; preds = %for8.preheader, %for8
-  %.0 = phi float [ %91, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
-  %79 = phi i64 [ %93, %for8 ], [ 0, %for8.preheader ], !dbg !6
-  %80 = shl i64 %79, 3, !dbg !6
-  %81 = getelementptr i8, ptr addrspace(1) %8, i64 %80, !dbg !6
-  %82 = load i64, ptr addrspace(1) %81, align 8, !dbg !6
-  %83 = inttoptr i64 %82 to ptr addrspace(1), !dbg !6
-  %84 = getelementptr i8, ptr addrspace(1) %83, i64 %34, !dbg !6
-  %85 = getelementptr i8, ptr addrspace(1) %84, i64 %78, !dbg !6
-  %86 = load atomic i16, ptr addrspace(1) %85 monotonic, align 2, !dbg !6
-  %87 = bitcast i16 %86 to half, !dbg !6
-  %88 = icmp eq i64 %79, 0, !dbg !6
-  %89 = fpext half %87 to float, !dbg !6
-  %90 = fadd float %.0, %89, !dbg !6
-  %91 = select i1 %88, float %89, float %90, !dbg !6
-  %92 = icmp slt i64 %79, %75, !dbg !6
-  %93 = add nuw nsw i64 %79, 1, !dbg !6
-  br i1 %92, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
+  %.0 = phi float [ %92, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
+  %80 = phi i64 [ %94, %for8 ], [ 0, %for8.preheader ], !dbg !6
+  %81 = shl i64 %80, 3, !dbg !6
+  %82 = getelementptr i8, ptr addrspace(1) %8, i64 %81, !dbg !6
+  %83 = load i64, ptr addrspace(1) %82, align 8, !dbg !6
+  %84 = inttoptr i64 %83 to ptr addrspace(1), !dbg !6
+  %85 = getelementptr i8, ptr addrspace(1) %84, i64 %35, !dbg !6
+  %86 = getelementptr i8, ptr addrspace(1) %85, i64 %79, !dbg !6
+  %87 = load atomic i16, ptr addrspace(1) %86 monotonic, align 2, !dbg !6
+  %88 = bitcast i16 %87 to half, !dbg !6
+  %89 = icmp eq i64 %80, 0, !dbg !6
+  %90 = fpext half %88 to float, !dbg !6
+  %91 = fadd float %.0, %90, !dbg !6
+  %92 = select i1 %89, float %90, float %91, !dbg !6
+  %93 = icmp slt i64 %80, %76, !dbg !6
+  %94 = add nuw nsw i64 %80, 1, !dbg !6
+  br i1 %93, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
 
 done9.loopexit:                                   ; preds = %for8
-  %94 = fptrunc float %91 to half, !dbg !6
+  %95 = fptrunc float %92 to half, !dbg !6
   br label %done9, !dbg !6
 
 done9:                                            ; preds = %done9.loopexit, %for6
-  %.1 = phi half [ 0xH0000, %for6 ], [ %94, %done9.loopexit ], !dbg !6
-  %95 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
-  %96 = shufflevector <8 x half> %95, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
-  %97 = trunc i64 %77 to i32, !dbg !6
-  %98 = insertelement <8 x i32> poison, i32 %97, i64 0, !dbg !6
-  %99 = shufflevector <8 x i32> %98, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %100 = icmp eq <8 x i32> %99, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
-  %101 = select <8 x i1> %100, <8 x half> %96, <8 x half> %.2, !dbg !6
-  %102 = icmp slt i64 %77, %73, !dbg !6
-  %103 = add nuw nsw i64 %77, 1, !dbg !6
-  br i1 %102, label %for6, label %end3, !dbg !6, !llvm.loop !14
+  %.1 = phi half [ 0xH0000, %for6 ], [ %95, %done9.loopexit ], !dbg !6
+  %96 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
+  %97 = shufflevector <8 x half> %96, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
+  %98 = trunc i64 %78 to i32, !dbg !6
+  %99 = insertelement <8 x i32> poison, i32 %98, i64 0, !dbg !6
+  %100 = shufflevector <8 x i32> %99, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %101 = icmp eq <8 x i32> %100, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
+  %102 = select <8 x i1> %101, <8 x half> %97, <8 x half> %.2, !dbg !6
+  %103 = icmp slt i64 %78, %74, !dbg !6
+  %104 = add nuw nsw i64 %78, 1, !dbg !6
+  br i1 %103, label %for6, label %end3, !dbg !6, !llvm.loop !14
 
 then10:                                           ; preds = %end3
-  store <8 x half> %.026, ptr addrspace(1) %52, align 16, !dbg !11
+  store <8 x half> %.026, ptr addrspace(1) %53, align 16, !dbg !11
   br label %end11, !dbg !11
 
 end11:                                            ; preds = %for13, %else12, %then10
@@ -176,63 +172,63 @@ end11:                                            ; preds = %for13, %else12, %th
   br i1 %15, label %then15, label %end16, !dbg !15
 
 else12:                                           ; preds = %end3
-  %104 = sub nsw i64 1003, %33, !dbg !11
-  %105 = call i64 @llvm.smax.i64(i64 %104, i64 0), !dbg !11
-  %106 = call i64 @llvm.smin.i64(i64 %105, i64 8), !dbg !11
-  %107 = add nsw i64 %106, -1, !dbg !11
-  %.not28 = icmp eq i64 %105, 0, !dbg !11
+  %105 = sub nsw i64 1003, %34, !dbg !11
+  %106 = call i64 @llvm.smax.i64(i64 %105, i64 0), !dbg !11
+  %107 = call i64 @llvm.smin.i64(i64 %106, i64 8), !dbg !11
+  %108 = add nsw i64 %107, -1, !dbg !11
+  %.not28 = icmp eq i64 %106, 0, !dbg !11
   br i1 %.not28, label %end11, label %for13.preheader, !dbg !11
 
 for13.preheader:                                  ; preds = %else12
-  %108 = extractelement <8 x half> %.026, i64 0
-  %109 = extractelement <8 x half> %.026, i64 1
-  %110 = extractelement <8 x half> %.026, i64 2
-  %111 = extractelement <8 x half> %.026, i64 3
-  %112 = extractelement <8 x half> %.026, i64 4
-  %113 = extractelement <8 x half> %.026, i64 5
-  %114 = extractelement <8 x half> %.026, i64 6
-  %115 = extractelement <8 x half> %.026, i64 7
+  %109 = extractelement <8 x half> %.026, i64 0
+  %110 = extractelement <8 x half> %.026, i64 1
+  %111 = extractelement <8 x half> %.026, i64 2
+  %112 = extractelement <8 x half> %.026, i64 3
+  %113 = extractelement <8 x half> %.026, i64 4
+  %114 = extractelement <8 x half> %.026, i64 5
+  %115 = extractelement <8 x half> %.026, i64 6
+  %116 = extractelement <8 x half> %.026, i64 7
   br label %for13, !dbg !11
 
 for13:                                            ; preds = %for13.preheader, %for13
-  %116 = phi i64 [ %134, %for13 ], [ 0, %for13.preheader ], !dbg !11
-  %117 = icmp eq i64 %116, 1, !dbg !11
-  %118 = select i1 %117, half %109, half %108, !dbg !11
-  %119 = icmp eq i64 %116, 2, !dbg !11
-  %120 = select i1 %119, half %110, half %118, !dbg !11
-  %121 = icmp eq i64 %116, 3, !dbg !11
-  %122 = select i1 %121, half %111, half %120, !dbg !11
-  %123 = icmp eq i64 %116, 4, !dbg !11
-  %124 = select i1 %123, half %112, half %122, !dbg !11
-  %125 = icmp eq i64 %116, 5, !dbg !11
-  %126 = select i1 %125, half %113, half %124, !dbg !11
-  %127 = icmp eq i64 %116, 6, !dbg !11
-  %128 = select i1 %127, half %114, half %126, !dbg !11
-  %129 = icmp eq i64 %116, 7, !dbg !11
-  %130 = select i1 %129, half %115, half %128, !dbg !11
-  %131 = shl nuw i64 %116, 1, !dbg !11
-  %132 = getelementptr i8, ptr addrspace(1) %52, i64 %131, !dbg !11
-  store half %130, ptr addrspace(1) %132, align 2, !dbg !11
-  %133 = icmp slt i64 %116, %107, !dbg !11
-  %134 = add nuw nsw i64 %116, 1, !dbg !11
-  br i1 %133, label %for13, label %end11, !dbg !11, !llvm.loop !16
+  %117 = phi i64 [ %135, %for13 ], [ 0, %for13.preheader ], !dbg !11
+  %118 = icmp eq i64 %117, 1, !dbg !11
+  %119 = select i1 %118, half %110, half %109, !dbg !11
+  %120 = icmp eq i64 %117, 2, !dbg !11
+  %121 = select i1 %120, half %111, half %119, !dbg !11
+  %122 = icmp eq i64 %117, 3, !dbg !11
+  %123 = select i1 %122, half %112, half %121, !dbg !11
+  %124 = icmp eq i64 %117, 4, !dbg !11
+  %125 = select i1 %124, half %113, half %123, !dbg !11
+  %126 = icmp eq i64 %117, 5, !dbg !11
+  %127 = select i1 %126, half %114, half %125, !dbg !11
+  %128 = icmp eq i64 %117, 6, !dbg !11
+  %129 = select i1 %128, half %115, half %127, !dbg !11
+  %130 = icmp eq i64 %117, 7, !dbg !11
+  %131 = select i1 %130, half %116, half %129, !dbg !11
+  %132 = shl nuw i64 %117, 1, !dbg !11
+  %133 = getelementptr i8, ptr addrspace(1) %53, i64 %132, !dbg !11
+  store half %131, ptr addrspace(1) %133, align 2, !dbg !11
+  %134 = icmp slt i64 %117, %108, !dbg !11
+  %135 = add nuw nsw i64 %117, 1, !dbg !11
+  br i1 %134, label %for13, label %end11, !dbg !11, !llvm.loop !16
 
 then15:                                           ; preds = %end11
   %narrow29 = mul nuw i32 %11, %12, !dbg !15
-  %135 = zext i32 %narrow29 to i64, !dbg !15
-  %136 = zext nneg i32 %14 to i64, !dbg !15
-  %137 = zext nneg i32 %13 to i64, !dbg !15
-  %138 = add nuw nsw i64 %135, %137, !dbg !15
-  %139 = mul nuw i64 %138, %136, !dbg !15
-  %140 = add i64 %139, %.pre-phi, !dbg !15
-  %141 = shl i64 %140, 7, !dbg !15
-  %142 = add i64 %3, %141, !dbg !15
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %142, i32 1) #4, !dbg !15
-  %143 = getelementptr i8, ptr addrspace(1) %2, i64 %141, !dbg !15
-  %144 = getelementptr i8, ptr addrspace(1) %143, i64 4, !dbg !15
-  %145 = load i32, ptr addrspace(1) %144, align 4, !dbg !15
-  %146 = add i32 %145, 1, !dbg !15
-  %147 = mul i32 %146, %4, !dbg !15
+  %136 = zext i32 %narrow29 to i64, !dbg !15
+  %137 = zext nneg i32 %14 to i64, !dbg !15
+  %138 = zext nneg i32 %13 to i64, !dbg !15
+  %139 = add nuw nsw i64 %136, %138, !dbg !15
+  %140 = mul nuw i64 %139, %137, !dbg !15
+  %141 = add i64 %140, %32, !dbg !15
+  %142 = shl i64 %141, 7, !dbg !15
+  %143 = add i64 %3, %142, !dbg !15
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %143, i32 1) #4, !dbg !15
+  %144 = getelementptr i8, ptr addrspace(1) %2, i64 %142, !dbg !15
+  %145 = getelementptr i8, ptr addrspace(1) %144, i64 4, !dbg !15
+  %146 = load i32, ptr addrspace(1) %145, align 4, !dbg !15
+  %147 = add i32 %146, 1, !dbg !15
+  %148 = mul i32 %147, %4, !dbg !15
   br label %while17, !dbg !15
 
 end16:                                            ; preds = %done19, %end11
@@ -240,13 +236,13 @@ end16:                                            ; preds = %done19, %end11
   ret void, !dbg !15
 
 while17:                                          ; preds = %while17, %then15
-  %148 = load atomic i32, ptr addrspace(1) %143 acquire, align 4, !dbg !15
-  %149 = sub i32 %148, %147, !dbg !15
-  %150 = icmp slt i32 %149, 0, !dbg !15
-  br i1 %150, label %while17, label %done19, !dbg !15, !llvm.loop !17
+  %149 = load atomic i32, ptr addrspace(1) %144 acquire, align 4, !dbg !15
+  %150 = sub i32 %149, %148, !dbg !15
+  %151 = icmp slt i32 %150, 0, !dbg !15
+  br i1 %151, label %while17, label %done19, !dbg !15, !llvm.loop !17
 
 done19:                                           ; preds = %while17
-  store i32 %146, ptr addrspace(1) %144, align 4, !dbg !15
+  store i32 %147, ptr addrspace(1) %145, align 4, !dbg !15
   br label %end16, !dbg !15
 }
 

@@ -13,11 +13,7 @@ entry:
   %12 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !7
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
   %13 = icmp eq i32 %7, 0, !dbg !7
-  br i1 %13, label %then, label %entry.end_crit_edge, !dbg !7
-
-entry.end_crit_edge:                              ; preds = %entry
-  %.pre = zext nneg i32 %8 to i64, !dbg !8
-  br label %end, !dbg !7
+  br i1 %13, label %then, label %end, !dbg !7
 
 then:                                             ; preds = %entry
   %narrow = mul nuw i32 %9, %10, !dbg !7
@@ -38,44 +34,44 @@ then:                                             ; preds = %entry
   %27 = mul i32 %26, %3, !dbg !7
   br label %while, !dbg !7
 
-end:                                              ; preds = %entry.end_crit_edge, %done
-  %.pre-phi = phi i64 [ %.pre, %entry.end_crit_edge ], [ %19, %done ], !dbg !8
+end:                                              ; preds = %done, %entry
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
   %28 = shl nuw nsw i32 %7, 3, !dbg !8
   %29 = zext nneg i32 %28 to i64, !dbg !8
-  %30 = shl nuw nsw i64 %.pre-phi, 11, !dbg !8
-  %31 = or disjoint i64 %30, %29, !dbg !8
-  %32 = icmp samesign ult i64 %31, 1000, !dbg !8
-  br i1 %32, label %then2, label %end5, !dbg !8
+  %30 = zext nneg i32 %8 to i64, !dbg !8
+  %31 = shl nuw nsw i64 %30, 11, !dbg !8
+  %32 = or disjoint i64 %31, %29, !dbg !8
+  %33 = icmp samesign ult i64 %32, 1000, !dbg !8
+  br i1 %33, label %then2, label %end5, !dbg !8
 
 while:                                            ; preds = %while, %then
-  %33 = load atomic i32, ptr addrspace(1) %23 acquire, align 4, !dbg !7
-  %34 = sub i32 %33, %27, !dbg !7
-  %35 = icmp slt i32 %34, 0, !dbg !7
-  br i1 %35, label %while, label %done, !dbg !7, !llvm.loop !9
+  %34 = load atomic i32, ptr addrspace(1) %23 acquire, align 4, !dbg !7
+  %35 = sub i32 %34, %27, !dbg !7
+  %36 = icmp slt i32 %35, 0, !dbg !7
+  br i1 %36, label %while, label %done, !dbg !7, !llvm.loop !9
 
 done:                                             ; preds = %while
   store i32 %26, ptr addrspace(1) %24, align 4, !dbg !7
   br label %end, !dbg !7
 
 then2:                                            ; preds = %end
-  %36 = sext i32 %4 to i64, !dbg !8
-  %37 = mul nsw i64 %36, 1000, !dbg !8
-  %38 = add nsw i64 %37, %29, !dbg !8
-  %39 = shl nsw i64 %38, 1, !dbg !8
-  %40 = add i64 %6, %39, !dbg !8
-  %41 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %40) #4, !dbg !8
-  %42 = extractvalue { i32, i32, i32, i32 } %41, 0, !dbg !8
-  %43 = extractvalue { i32, i32, i32, i32 } %41, 1, !dbg !8
-  %44 = extractvalue { i32, i32, i32, i32 } %41, 2, !dbg !8
-  %45 = extractvalue { i32, i32, i32, i32 } %41, 3, !dbg !8
-  %46 = insertelement <4 x i32> poison, i32 %42, i64 0, !dbg !8
-  %47 = insertelement <4 x i32> %46, i32 %43, i64 1, !dbg !8
-  %48 = insertelement <4 x i32> %47, i32 %44, i64 2, !dbg !8
-  %49 = insertelement <4 x i32> %48, i32 %45, i64 3, !dbg !8
-  %50 = shl nuw nsw i64 %29, 1, !dbg !11
-  %51 = getelementptr i8, ptr addrspace(1) %1, i64 %50, !dbg !11
-  store <4 x i32> %49, ptr addrspace(1) %51, align 16, !dbg !11
+  %37 = sext i32 %4 to i64, !dbg !8
+  %38 = mul nsw i64 %37, 1000, !dbg !8
+  %39 = add nsw i64 %38, %29, !dbg !8
+  %40 = shl nsw i64 %39, 1, !dbg !8
+  %41 = add i64 %6, %40, !dbg !8
+  %42 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %41) #4, !dbg !8
+  %43 = extractvalue { i32, i32, i32, i32 } %42, 0, !dbg !8
+  %44 = extractvalue { i32, i32, i32, i32 } %42, 1, !dbg !8
+  %45 = extractvalue { i32, i32, i32, i32 } %42, 2, !dbg !8
+  %46 = extractvalue { i32, i32, i32, i32 } %42, 3, !dbg !8
+  %47 = insertelement <4 x i32> poison, i32 %43, i64 0, !dbg !8
+  %48 = insertelement <4 x i32> %47, i32 %44, i64 1, !dbg !8
+  %49 = insertelement <4 x i32> %48, i32 %45, i64 2, !dbg !8
+  %50 = insertelement <4 x i32> %49, i32 %46, i64 3, !dbg !8
+  %51 = shl nuw nsw i64 %29, 1, !dbg !11
+  %52 = getelementptr i8, ptr addrspace(1) %1, i64 %51, !dbg !11
+  store <4 x i32> %50, ptr addrspace(1) %52, align 16, !dbg !11
   br label %end5, !dbg !11
 
 end5:                                             ; preds = %end, %then2
@@ -84,20 +80,20 @@ end5:                                             ; preds = %end, %then2
 
 then6:                                            ; preds = %end5
   %narrow11 = mul nuw i32 %9, %10, !dbg !12
-  %52 = zext i32 %narrow11 to i64, !dbg !12
-  %53 = zext nneg i32 %12 to i64, !dbg !12
-  %54 = zext nneg i32 %11 to i64, !dbg !12
-  %55 = add nuw nsw i64 %52, %54, !dbg !12
-  %56 = mul nuw i64 %55, %53, !dbg !12
-  %57 = add i64 %56, %.pre-phi, !dbg !12
-  %58 = shl i64 %57, 7, !dbg !12
-  %59 = add i64 %5, %58, !dbg !12
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %59, i32 1) #4, !dbg !12
-  %60 = getelementptr i8, ptr addrspace(1) %2, i64 %58, !dbg !12
-  %61 = getelementptr i8, ptr addrspace(1) %60, i64 4, !dbg !12
-  %62 = load i32, ptr addrspace(1) %61, align 4, !dbg !12
-  %63 = add i32 %62, 1, !dbg !12
-  %64 = mul i32 %63, %3, !dbg !12
+  %53 = zext i32 %narrow11 to i64, !dbg !12
+  %54 = zext nneg i32 %12 to i64, !dbg !12
+  %55 = zext nneg i32 %11 to i64, !dbg !12
+  %56 = add nuw nsw i64 %53, %55, !dbg !12
+  %57 = mul nuw i64 %56, %54, !dbg !12
+  %58 = add i64 %57, %30, !dbg !12
+  %59 = shl i64 %58, 7, !dbg !12
+  %60 = add i64 %5, %59, !dbg !12
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %60, i32 1) #4, !dbg !12
+  %61 = getelementptr i8, ptr addrspace(1) %2, i64 %59, !dbg !12
+  %62 = getelementptr i8, ptr addrspace(1) %61, i64 4, !dbg !12
+  %63 = load i32, ptr addrspace(1) %62, align 4, !dbg !12
+  %64 = add i32 %63, 1, !dbg !12
+  %65 = mul i32 %64, %3, !dbg !12
   br label %while8, !dbg !12
 
 end7:                                             ; preds = %done10, %end5
@@ -105,13 +101,13 @@ end7:                                             ; preds = %done10, %end5
   ret void, !dbg !12
 
 while8:                                           ; preds = %while8, %then6
-  %65 = load atomic i32, ptr addrspace(1) %60 acquire, align 4, !dbg !12
-  %66 = sub i32 %65, %64, !dbg !12
-  %67 = icmp slt i32 %66, 0, !dbg !12
-  br i1 %67, label %while8, label %done10, !dbg !12, !llvm.loop !13
+  %66 = load atomic i32, ptr addrspace(1) %61 acquire, align 4, !dbg !12
+  %67 = sub i32 %66, %65, !dbg !12
+  %68 = icmp slt i32 %67, 0, !dbg !12
+  br i1 %68, label %while8, label %done10, !dbg !12, !llvm.loop !13
 
 done10:                                           ; preds = %while8
-  store i32 %63, ptr addrspace(1) %61, align 4, !dbg !12
+  store i32 %64, ptr addrspace(1) %62, align 4, !dbg !12
   br label %end7, !dbg !12
 }
 

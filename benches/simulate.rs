@@ -1,5 +1,7 @@
 //! The two-shot allreduce on eight simulated PEs, 1 Mi elements each. Run on a quiet machine: `cargo bench --bench simulate`.
 
+#![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use weft::run::{RunOptions, run_file};
 use weft::{KernelFile, Lowering, Options};

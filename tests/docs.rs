@@ -1,5 +1,7 @@
 //! The documents are true: every snippet compiles, every generated table is current.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::PathBuf;
 use weft::lang::elaborate::Loader;
 use weft::{KernelFile, Options};

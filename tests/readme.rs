@@ -4,7 +4,7 @@
 //! what it prints. `...` stands for any text in a line and, alone, for any number of lines. A command below which
 //! `error[` or `error:` begins a line must fail, every other succeed. `cargo run --release -- ...` is run as `weft ...`.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,10 @@
 //! ```
 //! use weft_ir::*;
 //! let mut b = Builder::new("double", [256, 1, 1]);
-//! let x = b.param("x", Builder::tensor(Scalar::F32, Space::Global, "1024:1".parse()?, 16))?;
+//! let x = b.param("x", Builder::tensor(Scalar::F32, Space::Global, Layout::new(1024, 1)?, 16))?;
 //! let tid = b.special(Sreg::ThreadIdx, Dim::X)?;
 //! let at = b.symbol(tid)?;
-//! let mine = b.view(x, at * Int::from(4), "4:1".parse()?, vec![])?;
+//! let mine = b.view(x, at * Int::from(4), Layout::new(4, 1)?, vec![])?;
 //! let v = b.load(mine)?;
 //! let twice = b.binary(BinOp::Add, v, v)?;
 //! b.store(mine, twice)?;

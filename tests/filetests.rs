@@ -239,6 +239,7 @@ impl FileTest {
                 "grid" => options.grid = Some([number()?, 1, 1]),
                 "seed" => options.seed = number()?.into(),
                 "launches" => options.launches = number()?,
+                "waits" => options.compile.debug_waits = Some(number()?.into()),
                 "lowering" => options.compile.lowering = lowering(value)?,
                 "arch" => options.compile.target = value.parse().map_err(|e| format!("arch: {e}"))?,
                 _ if generics.iter().any(|(name, ..)| **name == **word) => {

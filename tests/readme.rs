@@ -113,6 +113,22 @@ fn the_architecture_page_is_true() {
     assert!(run("docs/architecture.md") >= 2);
 }
 
+/// A text without comments and empty lines.
+fn code(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim_end());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn the_kernels_shown_are_those_that_run() {
+    for (name, example) in [("README.md", "allreduce_two_shot"), ("docs/architecture.md", "all_gather")] {
+        let document = fs::read_to_string(root().join(name)).unwrap();
+        let shown = document.split("```weft\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let kernel = fs::read_to_string(root().join(format!("examples/{example}.weft"))).unwrap();
+        assert_eq!(code(shown), code(&kernel), "{name} does not show examples/{example}.weft");
+    }
+}
+
 /// Every file that a document points at is there.
 #[test]
 fn links_lead_somewhere() {

@@ -18,9 +18,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-passes", &["weft-ir", "weft-isa", "weft-layout"]),
     ("weft-llvm", &["weft-ir", "weft-isa"]),
     ("weft-sim", &[]),
+    ("weft-runtime", &["weft-layout"]),
     (
         "warpweft",
-        &["weft-layout", "weft-ir", "weft-lang", "weft-isa", "weft-passes", "weft-llvm", "weft-sim"],
+        &[
+            "weft-layout",
+            "weft-ir",
+            "weft-lang",
+            "weft-isa",
+            "weft-passes",
+            "weft-llvm",
+            "weft-sim",
+            "weft-runtime",
+        ],
     ),
 ];
 

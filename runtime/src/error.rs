@@ -1,0 +1,139 @@
+//! What can go wrong on real machines: a code, what was met and what was expected, and what to do.
+
+use std::fmt;
+
+/// An error of this room. `Display` is meant for people:
+/// `error[R0301]: PE 1 …`, then `help: …` on a line of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    /// Which kind; explained in [`CODES`].
+    pub code: Code,
+    /// What was met, with names and numbers.
+    pub message: String,
+    /// What to do; empty where the message says all.
+    pub help: String,
+}
+
+impl Error {
+    /// An error of that kind.
+    pub fn new(code: Code, message: impl Into<String>) -> Error {
+        Error { code, message: message.into(), help: String::new() }
+    }
+
+    /// Says what to do.
+    pub fn help(mut self, help: impl Into<String>) -> Error {
+        self.help = help.into();
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code, self.message)?;
+        match self.help.is_empty() {
+            true => Ok(()),
+            false => write!(f, "\n  help: {}", self.help.replace('\n', "\n        ")),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What most functions here return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A kind of error: `R0301`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Code(pub u16);
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "R{:04}", self.0)
+    }
+}
+
+/// A kind of error explained.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// The kind.
+    pub code: Code,
+    /// One line, no full stop.
+    pub title: &'static str,
+    /// One paragraph: what is wrong and what to do.
+    pub explanation: &'static str,
+}
+
+macro_rules! codes {
+    ($($name:ident = $number:literal, $title:literal, $explanation:literal;)*) => {
+        $(#[doc = $title] pub const $name: Code = Code($number);)*
+        /// Every kind, ascending: R01xx the machine and its libraries, R02xx starting PEs, R03xx symmetric memory
+        /// and teams, R04xx operations on streams, R05xx kernels.
+        pub const CODES: &[Info] = &[$(Info { code: $name, title: $title, explanation: $explanation },)*];
+    };
+}
+
+codes! {
+    NO_CUDA = 101, "no CUDA driver",
+        "libcuda was not found, or it could not be started. A machine with an NVIDIA GPU gets it with the driver. Without it, kernels compile, and run on the simulator.";
+    NO_GPU = 102, "no such GPU",
+        "The driver is there and has no GPU for this process: fewer GPUs than PEs on this host, or CUDA_VISIBLE_DEVICES hides them.";
+    CUDA = 103, "the CUDA driver refused a call",
+        "A driver call failed; the message has its name, CUDA's name for the error, and what that means.";
+    NO_NVSHMEM = 104, "libnvshmem_host not found",
+        "NVSHMEM's host library was in none of the places searched, which the message lists. `weft setup` fetches it; NVSHMEM_HOME names an installation.";
+    NVSHMEM_VERSION = 105, "an NVSHMEM that is not supported",
+        "Versions 3.3 to 3.8 are supported; and the host library and the device bitcode must be of one version, since they share structures.";
+    NVSHMEM = 106, "an NVSHMEM call failed",
+        "A call of NVSHMEM's returned an error. NVSHMEM_DEBUG=INFO makes it say more.";
+    LAUNCHER = 201, "the launcher's variables do not fit together",
+        "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another.";
+    BOOTSTRAP = 202, "the PEs did not find each other",
+        "Every PE connects to PE 0 before NVSHMEM starts. One did not come in time, or the address cannot be listened on.";
+    PEER_DIED = 203, "another PE ended",
+        "A PE ended before the others, by an error, a signal, or an early return. All PEs end, since what they wait for never comes. The first message is the cause.";
+    STARTED_TWICE = 204, "started twice",
+        "A process joins once: NVSHMEM has one state a process, and cannot start again after its end.";
+    COLLECTIVE = 301, "the PEs do not agree",
+        "A collective call needs every PE of the team to make the same call with the same sizes, in the same order. The message says what each PE called.";
+    OUT_OF_MEMORY = 302, "not enough memory",
+        "The symmetric heap or the device could not give that many bytes.";
+    NOT_IN_TEAM = 303, "not in this team",
+        "The PE asked for, or this one, is not a member of the team.";
+    UNREACHABLE = 304, "a peer's memory cannot be addressed",
+        "Loads and stores reach a peer's memory only over NVLink or PCIe peer access. Use put and get, which go over any transport.";
+    FINALIZED = 305, "used after the end",
+        "NVSHMEM has been finalized, or the memory freed.";
+    REGISTER = 306, "memory that cannot be registered",
+        "NVSHMEM registers memory made with CUDA's virtual memory functions (cuMemCreate, cuMemMap), whole, exported by file descriptor, a multiple of its granularity (NVSHMEM_CUMEM_GRANULARITY).";
+    SHAPE = 307, "shapes or sizes do not fit",
+        "Source and destination have different numbers of elements, or a copy goes past an end.";
+    DLPACK = 308, "a DLPack tensor that cannot be taken",
+        "Its device, element type or strides are not what is asked for.";
+    OPERATION = 401, "an operation that is not there",
+        "NVSHMEM has no such operation for this element type.";
+    PTX = 501, "the driver refused the PTX",
+        "The driver could not load the code; the message has its log. PTX newer than the driver needs a newer driver, or an older --ptx-version.";
+    ARGUMENT = 502, "an argument that does not fit the kernel",
+        "Arguments are checked against the kernel's description before launch: their number, element type, layout and space.";
+    LAUNCH = 503, "a launch that the device cannot do",
+        "The grid, block, cluster or shared memory is more than the device or a cooperative launch allows.";
+    NO_KERNEL = 504, "no such kernel",
+        "The module has no entry point of that name.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_ascend_and_say_something() {
+        assert!(CODES.windows(2).all(|w| w[0].code < w[1].code));
+        assert!(CODES.iter().all(|c| c.explanation.ends_with('.') && !c.title.ends_with('.')));
+    }
+
+    #[test]
+    fn help_stands_on_its_own_line() {
+        let e = Error::new(NO_GPU, "there is no GPU 3").help("this host has 2 GPUs");
+        assert_eq!(e.to_string(), "error[R0102]: there is no GPU 3\n  help: this host has 2 GPUs");
+    }
+}

@@ -6,6 +6,7 @@
 
 pub mod dtype;
 pub mod error;
+pub mod find;
 
 pub use dtype::{DType, Element};
 pub use error::Error;

@@ -1,0 +1,355 @@
+//! Where NVIDIA's programs and libraries are on this machine: one search for the assembler, the disassembler,
+//! NVSHMEM's host library and its device bitcode, so that what one command finds all find.
+//!
+//! A variable that names the thing itself comes first, and is an error if it names nothing. Then come the
+//! [`Place`]s that the [`Wanted`] lists, in its order.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::error::{Error, NO_NVSHMEM, Result};
+
+/// A file that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The file.
+    pub path: PathBuf,
+    /// Which place led to it, such as `NVSHMEM_HOME` or `` `weft setup` ``.
+    pub by: String,
+}
+
+/// How a search failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// A variable names what is not there.
+    Named(&'static str, PathBuf),
+    /// It is in none of these places.
+    Everywhere(Vec<String>),
+}
+
+/// Something to be found.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// File name. A library's (`libnvrtc.so`) may have a version behind it.
+    pub name: &'static str,
+    /// Variables that name the file, or an installation that has it.
+    pub vars: &'static [&'static str],
+    /// Folders below an installation's root (and a wheel's) that it is in.
+    pub folders: &'static [&'static str],
+    /// Where to look, in this order.
+    pub places: &'static [Place],
+}
+
+/// A kind of place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The folder that `weft setup` fills: [`wheels_folder`].
+    Setup,
+    /// The folders that a variable such as `PATH` lists.
+    List(&'static str),
+    /// The linker's cache of the system's libraries.
+    Linker,
+    /// An installation that a variable such as `CUDA_HOME` names, if it does.
+    Root(&'static str),
+    /// An installation's usual place.
+    System(&'static str),
+    /// The wheels in a virtual environment, a conda environment, and the user's packages.
+    Packages,
+    /// The wheels wherever `python3` says its packages are. Starting it takes 20 ms and more.
+    Python,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Setup => f.write_str("`weft setup`"),
+            Place::List(var) | Place::Root(var) => f.write_str(var),
+            Place::Linker => f.write_str("the linker's cache"),
+            Place::System(_) => f.write_str("the system"),
+            Place::Packages | Place::Python => f.write_str("Python's packages"),
+        }
+    }
+}
+
+/// Where NVSHMEM is looked for.
+const NVSHMEM: Wanted = Wanted {
+    name: "libnvshmem_host.so.3",
+    vars: &["WEFT_NVSHMEM", "NVSHMEM_HOME"],
+    folders: &["lib", "lib64", ""],
+    places: &[
+        Place::Setup,
+        Place::List("LD_LIBRARY_PATH"),
+        Place::Linker,
+        Place::Packages,
+        Place::Python,
+        Place::System("/usr/lib/x86_64-linux-gnu/nvshmem/13"),
+        Place::System("/usr/lib/x86_64-linux-gnu/nvshmem/12"),
+        Place::System("/usr/local/nvshmem"),
+        Place::System("/opt/nvidia/nvshmem"),
+        Place::Root("CUDA_HOME"),
+        Place::System("/usr/local/cuda"),
+    ],
+};
+
+/// NVSHMEM's host library.
+///
+/// # Errors
+/// R0104 with every place searched.
+pub fn nvshmem_host() -> Result<Found> {
+    let found = Machine::here().find(&NVSHMEM);
+    found.map_err(|missing| no_nvshmem(NVSHMEM.name, missing))
+}
+
+/// NVSHMEM's device functions as LLVM bitcode for a GPU of compute capability `sm` (90 for 9.0): of one file an
+/// architecture (NVSHMEM 3.7 on) the highest that is not above it, else the one file for all. The host library's
+/// own folder comes first, since the two must be of one version.
+///
+/// # Errors
+/// R0104 with every place searched.
+pub fn nvshmem_device(sm: u32) -> Result<Found> {
+    device_of(&Machine::here(), sm)
+}
+
+fn device_of(machine: &Machine<'_>, sm: u32) -> Result<Found> {
+    if let Ok(host) = machine.find(&NVSHMEM)
+        && let Some(path) = device_in(&host.path, sm)
+    {
+        return Ok(Found { path, by: host.by });
+    }
+    let found = machine.find_by(&NVSHMEM, &|dir| device_in(dir, sm));
+    found.map_err(|missing| no_nvshmem("libnvshmem_device.bc", missing))
+}
+
+/// The bitcode in a folder, or beside a host library.
+fn device_in(at: &Path, sm: u32) -> Option<PathBuf> {
+    let dir = if at.is_file() { at.parent()? } else { at };
+    let arch = |path: &PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix("libnvshmem_device_sm_")?.strip_suffix(".bc")?.parse::<u32>().ok()
+    };
+    let family = children(dir).into_iter().filter_map(|path| Some((arch(&path)?, path)));
+    let best = family.filter(|(arch, _)| *arch <= sm).max().map(|(_, path)| path);
+    best.or_else(|| Some(dir.join("libnvshmem_device.bc")).filter(|path| path.is_file()))
+}
+
+fn no_nvshmem(name: &str, missing: Missing) -> Error {
+    match missing {
+        Missing::Named(var, path) => {
+            let message = format!("{var} is set to {}, where there is no {name}", path.display());
+            Error::new(NO_NVSHMEM, message)
+                .help(format!("set {var} to an installation that has lib/{name}, or unset it to search for one"))
+        }
+        Missing::Everywhere(searched) => {
+            let message = format!("{name} not found; searched:\n    {}", searched.join("\n    "));
+            Error::new(NO_NVSHMEM, message).help(
+                "`weft setup` fetches it into your cache folder; or `pip install nvidia-nvshmem-cu13`; or set \
+                 NVSHMEM_HOME to an installation",
+            )
+        }
+    }
+}
+
+/// The folder that all of warpweft keeps its files in: `warpweft` in `XDG_CACHE_HOME`, or in `~/.cache`. None
+/// where neither is known.
+pub fn cache_folder() -> Option<PathBuf> {
+    Machine::here().cache_folder()
+}
+
+/// Where `weft setup` puts wheels, each unpacked into a folder of its own as Python's site-packages has it.
+pub fn wheels_folder() -> Option<PathBuf> {
+    Some(cache_folder()?.join("wheels"))
+}
+
+/// What the search asks of a machine, apart from the process's own so that tests can make one up.
+pub struct Machine<'a> {
+    /// A variable of the environment.
+    pub var: &'a dyn Fn(&str) -> Option<OsString>,
+    /// What stands before the paths of [`Place::System`]; `/` but for tests.
+    pub root: &'a Path,
+    /// Python's package folders, one a line; none where there is no Python.
+    pub python: &'a dyn Fn() -> Option<String>,
+    /// The linker's cache as `ldconfig -p` prints it.
+    pub linker: &'a dyn Fn() -> Option<String>,
+}
+
+impl Machine<'_> {
+    /// This one.
+    pub fn here() -> Machine<'static> {
+        Machine {
+            var: &|name| std::env::var_os(name),
+            root: Path::new("/"),
+            python: &|| {
+                static ANSWER: OnceLock<Option<String>> = OnceLock::new();
+                ANSWER.get_or_init(ask_python).clone()
+            },
+            linker: &|| ["ldconfig", "/sbin/ldconfig"].iter().find_map(|program| output(program, &["-p"])),
+        }
+    }
+
+    /// Looks for a file by its name.
+    ///
+    /// # Errors
+    /// [`Missing`], with every place searched.
+    pub fn find(&self, wanted: &Wanted) -> std::result::Result<Found, Missing> {
+        self.find_by(wanted, &|dir| file_in(dir, wanted.name))
+    }
+
+    /// Looks for what `pick` finds in a folder, or at a file that a variable names.
+    fn find_by(
+        &self,
+        wanted: &Wanted,
+        pick: &dyn Fn(&Path) -> Option<PathBuf>,
+    ) -> std::result::Result<Found, Missing> {
+        let mut look = Look { folders: wanted.folders, pick, searched: Vec::new() };
+        for var in wanted.vars {
+            let Some(named) = self.path_var(var) else {
+                look.searched.push(format!("{var} (not set)"));
+                continue;
+            };
+            return match (look.pick)(&named).or_else(|| look.root(&named)) {
+                Some(path) => Ok(Found { path, by: (*var).into() }),
+                None => Err(Missing::Named(var, named)),
+            };
+        }
+        let found = wanted.places.iter().find_map(|place| {
+            let path = self.look_in(*place, wanted.name, &mut look)?;
+            Some(Found { path, by: place.to_string() })
+        });
+        found.ok_or(Missing::Everywhere(look.searched))
+    }
+
+    fn look_in(&self, place: Place, name: &str, look: &mut Look<'_>) -> Option<PathBuf> {
+        match place {
+            Place::Setup => {
+                let folder = self.cache_folder()?.join("wheels");
+                look.searched.push(folder.display().to_string());
+                let mut wheels = children(&folder);
+                wheels.sort();
+                wheels.iter().filter(|dir| !name_starts(dir, ".")).find_map(|dir| look.quietly_in_wheels(dir))
+            }
+            Place::List(var) => {
+                look.searched.push(var.into());
+                let list = (self.var)(var).unwrap_or_default();
+                let mut dirs = std::env::split_paths(&list).filter(|dir| !dir.as_os_str().is_empty());
+                dirs.find_map(|dir| (look.pick)(&dir))
+            }
+            Place::Linker => {
+                look.searched.push("the linker's cache".into());
+                let cache = (self.linker)()?;
+                let paths = cache.lines().filter_map(|line| Some(Path::new(line.split_once("=> ")?.1)));
+                let named = paths.filter(|path| path.file_name() == Some(OsStr::new(name)));
+                named.filter_map(Path::parent).find_map(|dir| (look.pick)(dir))
+            }
+            Place::Root(var) => look.root(&self.path_var(var)?),
+            Place::System(path) => look.root(&self.root.join(path.trim_start_matches('/'))),
+            Place::Packages => self.site_packages().iter().find_map(|dir| look.in_wheels(dir)),
+            Place::Python => {
+                let Some(answer) = (self.python)() else {
+                    look.searched.push("python3 (not there)".into());
+                    return None;
+                };
+                answer.lines().find_map(|dir| look.in_wheels(Path::new(dir)))
+            }
+        }
+    }
+
+    fn path_var(&self, name: &str) -> Option<PathBuf> {
+        (self.var)(name).filter(|v| !v.is_empty()).map(PathBuf::from)
+    }
+
+    fn cache_folder(&self) -> Option<PathBuf> {
+        // A relative path is to be ignored (XDG Base Directory Specification).
+        let xdg = self.path_var("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+        let cache = xdg.or_else(|| Some(self.path_var("HOME")?.join(".cache")))?;
+        Some(cache.join("warpweft"))
+    }
+
+    /// Package folders that need no Python to know.
+    fn site_packages(&self) -> Vec<PathBuf> {
+        let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| self.path_var(name));
+        let user = self.path_var("HOME").map(|home| home.join(".local"));
+        let libs = environments.chain(user).map(|root| root.join("lib"));
+        let pythons = libs.flat_map(|lib| children(&lib)).filter(|dir| name_starts(dir, "python"));
+        pythons.map(|dir| dir.join("site-packages")).filter(|dir| dir.is_dir()).collect()
+    }
+}
+
+/// A search that goes on.
+struct Look<'a> {
+    folders: &'a [&'a str],
+    pick: &'a dyn Fn(&Path) -> Option<PathBuf>,
+    searched: Vec<String>,
+}
+
+impl Look<'_> {
+    /// An installation's folders.
+    fn root(&mut self, root: &Path) -> Option<PathBuf> {
+        self.folders.iter().find_map(|folder| {
+            let dir = below(root, folder);
+            self.searched.push(dir.display().to_string());
+            (self.pick)(&dir)
+        })
+    }
+
+    fn in_wheels(&mut self, packages: &Path) -> Option<PathBuf> {
+        let place = format!("{}/nvidia/*/{}", packages.display(), self.folders.first().unwrap_or(&""));
+        if self.searched.contains(&place) {
+            return None;
+        }
+        self.searched.push(place);
+        self.quietly_in_wheels(packages)
+    }
+
+    /// NVIDIA's wheels unpack into `nvidia/cu13/bin`, older ones into `nvidia/cuda_nvcc/bin`: any of them, the
+    /// newest CUDA first.
+    fn quietly_in_wheels(&self, packages: &Path) -> Option<PathBuf> {
+        let roots: BTreeSet<_> = children(&packages.join("nvidia")).into_iter().collect();
+        let places = roots.iter().rev().flat_map(|root| self.folders.iter().map(|folder| below(root, folder)));
+        places.into_iter().find_map(|dir| (self.pick)(&dir))
+    }
+}
+
+/// Python's package folders.
+fn ask_python() -> Option<String> {
+    const SCRIPT: &str = "import site, sysconfig; \
+        print('\\n'.join([sysconfig.get_path('purelib'), *site.getsitepackages(), site.getusersitepackages()]))";
+    output("python3", &["-c", SCRIPT])
+}
+
+/// What a program prints; none where it is not there or fails.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let out = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// The file of that name, or, of a library, with a version behind it (the highest); a file is itself.
+fn file_in(dir: &Path, name: &str) -> Option<PathBuf> {
+    if dir.is_file() {
+        return Some(dir.to_owned());
+    }
+    let plain = dir.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    if plain.is_file() {
+        return Some(plain);
+    }
+    let versioned = || children(dir).into_iter().filter(|path| name_starts(path, &format!("{name}."))).max();
+    if name.ends_with(".so") { versioned() } else { None }
+}
+
+/// The entries of a folder; none where it is not there.
+fn children(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn name_starts(path: &Path, prefix: &str) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(prefix))
+}
+
+/// `root.join("")` would end in a slash.
+fn below(root: &Path, folder: &str) -> PathBuf {
+    if folder.is_empty() { root.to_owned() } else { root.join(folder) }
+}

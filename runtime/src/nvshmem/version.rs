@@ -1,0 +1,132 @@
+//! Which NVSHMEM a library is, and whether two of them go together.
+#![allow(unsafe_code, reason = "a C function of a library opened at run time")]
+
+use std::ffi::c_int;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::error::{Error, NVSHMEM_VERSION, Result};
+
+/// A version of NVSHMEM: 3.4.5.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[serde(into = "String")]
+pub struct Version {
+    /// 3
+    pub major: u32,
+    /// 4
+    pub minor: u32,
+    /// 5
+    pub patch: u32,
+}
+
+/// What is supported: any patch of these minor versions.
+pub const SUPPORTED: RangeInclusive<(u32, u32)> = (3, 3)..=(3, 8);
+
+impl Version {
+    /// `major.minor.patch`.
+    pub const fn new(major: u32, minor: u32, patch: u32) -> Version {
+        Version { major, minor, patch }
+    }
+
+    /// Whether it is one of [`SUPPORTED`].
+    pub fn is_supported(self) -> bool {
+        SUPPORTED.contains(&(self.major, self.minor))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> String {
+        version.to_string()
+    }
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    /// `3.4.5`, or `3.4` for `3.4.0`.
+    fn from_str(text: &str) -> std::result::Result<Version, String> {
+        let numbers: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some(&[major, minor]) => Ok(Version::new(major, minor, 0)),
+            Some(&[major, minor, patch]) => Ok(Version::new(major, minor, patch)),
+            _ => Err(format!("`{text}` is no version: expected one such as 3.4.5")),
+        }
+    }
+}
+
+/// Asks a host library which NVSHMEM it is (`nvshmemx_vendor_get_version_info`). Needs neither a GPU nor a start.
+///
+/// # Errors
+/// R0105 where it cannot be opened or has no such function.
+pub fn host_version(path: &Path) -> Result<Version> {
+    type GetVersion = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int);
+    const NAME: &str = "nvshmemx_vendor_get_version_info";
+    let fails = |e: libloading::Error| {
+        Error::new(NVSHMEM_VERSION, format!("{} is no NVSHMEM host library: {e}", path.display()))
+            .help("`weft setup` fetches one that works; WEFT_NVSHMEM or NVSHMEM_HOME names one of yours")
+    };
+    // SAFETY: loading runs the initialisers of a library that the user names or the system has; NVSHMEM's only
+    // set up its own tables. The function is declared `void (int *, int *, int *)` in nvshmemx_api.h, writes its
+    // three arguments, and the library outlives the call.
+    let [major, minor, patch] = unsafe {
+        let library = libloading::Library::new(path).map_err(fails)?;
+        let get = library.get::<GetVersion>(NAME.as_bytes()).map_err(fails)?;
+        let mut numbers = [-1; 3];
+        let [major, minor, patch] = &mut numbers;
+        get(major, minor, patch);
+        numbers
+    };
+    let number = |n: c_int| {
+        u32::try_from(n).map_err(|_| {
+            let message = format!("{} says that its version is {major}.{minor}.{patch}", path.display());
+            Error::new(NVSHMEM_VERSION, message)
+        })
+    };
+    Ok(Version::new(number(major)?, number(minor)?, number(patch)?))
+}
+
+/// Whether a library's version is supported.
+///
+/// # Errors
+/// R0105 with the version and what is supported.
+pub fn check_supported(version: Version, path: &Path) -> Result<()> {
+    if version.is_supported() {
+        return Ok(());
+    }
+    let ((a, b), (c, d)) = (SUPPORTED.start(), SUPPORTED.end());
+    let message =
+        format!("{} is NVSHMEM {version}; versions {a}.{b} to {c}.{d} are supported", path.display());
+    Err(Error::new(NVSHMEM_VERSION, message)
+        .help("`weft setup` fetches a supported one; WEFT_NVSHMEM or NVSHMEM_HOME names one of yours"))
+}
+
+/// Whether a host library and device bitcode go together: both supported, and of one version.
+///
+/// # Errors
+/// R0105 with both versions and both paths.
+pub fn check(host: (Version, &Path), device: (Version, &Path)) -> Result<()> {
+    check_supported(host.0, host.1)?;
+    check_supported(device.0, device.1)?;
+    if host.0 == device.0 {
+        return Ok(());
+    }
+    let message = format!(
+        "NVSHMEM's host library is {} and its device bitcode is {}\n    host:   {}\n    device: {}",
+        host.0,
+        device.0,
+        host.1.display(),
+        device.1.display()
+    );
+    Err(Error::new(NVSHMEM_VERSION, message).help(
+        "they share structures, so both must come from one installation: set NVSHMEM_HOME to it, or run \
+         `weft setup --force`",
+    ))
+}

@@ -4,6 +4,7 @@
 //! call (`result`), and types that own. CUDA's are [`cudarc`]'s, NVSHMEM's are in [`nvshmem`].
 //! This room knows neither the IR nor LLVM: it launches PTX with the description that came with it.
 
+pub mod cuda;
 pub mod dtype;
 pub mod error;
 pub mod find;

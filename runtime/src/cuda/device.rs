@@ -1,0 +1,227 @@
+//! A GPU.
+
+use super::{CudaContext, CudaStream, device_count, error, no_gpu};
+use crate::error::Result;
+use cudarc::driver::{DriverError, result, sys};
+use std::ffi::c_char;
+use std::fmt;
+use std::sync::Arc;
+use sys::CUdevice_attribute as Attribute;
+
+/// A GPU of this process, with its primary context, which other libraries in the process share. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Device(Arc<CudaContext>);
+
+impl Device {
+    /// The GPU of that number, as `CUDA_VISIBLE_DEVICES` leaves them; makes its context this thread's.
+    ///
+    /// # Errors
+    /// `R0101` without a driver, `R0102` without such a GPU, `R0103` where its context cannot be made.
+    #[allow(unsafe_code, reason = "cudarc's switch for its own tracking")]
+    pub fn open(ordinal: u32) -> Result<Device> {
+        let count = device_count()?;
+        if ordinal >= count {
+            return Err(no_gpu(ordinal, count));
+        }
+        let context = CudaContext::new(ordinal as usize).map_err(|e| error("cuDevicePrimaryCtxRetain", e))?;
+        // SAFETY: slices made in this context are used on one stream, or ordered by who uses them on more. The events
+        // would be wrong in captures, and cost two records for each launch.
+        unsafe { context.disable_event_tracking() };
+        Ok(Device(context))
+    }
+
+    /// The GPU that a stream, or anything else of `cudarc`'s, belongs to.
+    pub fn of(context: &Arc<CudaContext>) -> Device {
+        Device(context.clone())
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.0
+    }
+
+    /// Its number in this process.
+    pub fn ordinal(&self) -> u32 {
+        u32::try_from(self.0.ordinal()).unwrap_or(u32::MAX)
+    }
+
+    /// `NVIDIA H200`.
+    ///
+    /// # Errors
+    /// `R0103`, as of all functions here.
+    pub fn name(&self) -> Result<String> {
+        self.0.name().map_err(|e| error("cuDeviceGetName", e))
+    }
+
+    /// (9, 0).
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn compute_capability(&self) -> Result<(u32, u32)> {
+        Ok((
+            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ))
+    }
+
+    /// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn arch(&self) -> Result<String> {
+        self.compute_capability().map(arch_of)
+    }
+
+    /// Streaming multiprocessors.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn sm_count(&self) -> Result<u32> {
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    }
+
+    /// Bytes of memory: (free, total).
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.0.mem_get_info().map_err(|e| error("cuMemGetInfo", e))
+    }
+
+    /// Whether the GPU and its fabric have multicast objects. (NVSHMEM may still have it switched off.)
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn supports_multicast(&self) -> Result<bool> {
+        Ok(self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0)
+    }
+
+    /// Whether a kernel here can address the memory of another GPU of this process, by its number.
+    ///
+    /// # Errors
+    /// `R0102` without such a GPU, `R0103`.
+    #[allow(unsafe_code, reason = "FFI")]
+    pub fn can_access_peer(&self, ordinal: u32) -> Result<bool> {
+        let count = device_count()?;
+        let other =
+            i32::try_from(ordinal).ok().filter(|_| ordinal < count).ok_or_else(|| no_gpu(ordinal, count))?;
+        let other = result::device::get(other).map_err(|e| error("cuDeviceGet", e))?;
+        let mut can = 0;
+        // SAFETY: both devices exist; a `Device` proves that the driver is initialised.
+        unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.0.cu_device(), other) }
+            .result()
+            .map_err(|e| error("cuDeviceCanAccessPeer", e))?;
+        Ok(can != 0)
+    }
+
+    /// `GPU-` and 16 bytes in hexadecimal, as nvidia-smi prints it.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn uuid(&self) -> Result<String> {
+        let uuid = self.0.uuid().map_err(|e| error("cuDeviceGetUuid", e))?;
+        Ok(uuid_text(uuid.bytes.map(|b| b as u8)))
+    }
+
+    /// `0000:1b:00.0`.
+    ///
+    /// # Errors
+    /// `R0103`.
+    #[allow(unsafe_code, reason = "FFI")]
+    pub fn pci_bus_id(&self) -> Result<String> {
+        let mut text = [0u8; 32];
+        // SAFETY: the buffer has the length that is said.
+        unsafe {
+            sys::cuDeviceGetPCIBusId(
+                text.as_mut_ptr().cast::<c_char>(),
+                text.len() as i32,
+                self.0.cu_device(),
+            )
+        }
+        .result()
+        .map_err(|e| error("cuDeviceGetPCIBusId", e))?;
+        let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+        Ok(String::from_utf8_lossy(&text[..end]).to_ascii_lowercase())
+    }
+
+    /// An attribute of the device; a negative one is 0.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn attribute(&self, which: Attribute) -> Result<u32> {
+        let value = self.0.attribute(which).map_err(|e| error("cuDeviceGetAttribute", e))?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+
+    /// Makes its context the calling thread's.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn bind(&self) -> Result<()> {
+        self.0.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))
+    }
+
+    /// A stream that does not wait for the default stream.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn new_stream(&self) -> Result<Arc<CudaStream>> {
+        self.0.new_stream().map_err(|e| error("cuStreamCreate", e))
+    }
+
+    /// The default (legacy, null) stream.
+    pub fn default_stream(&self) -> Arc<CudaStream> {
+        self.0.default_stream()
+    }
+
+    /// Waits for all work on the GPU.
+    ///
+    /// # Errors
+    /// `R0103`: also what a kernel that failed left behind.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.synchronize().map_err(|e| error("cuCtxSynchronize", e))
+    }
+
+    /// Runs a driver call in its context.
+    pub(super) fn call<T>(
+        &self,
+        name: &str,
+        f: impl FnOnce() -> std::result::Result<T, DriverError>,
+    ) -> Result<T> {
+        self.bind()?;
+        f().map_err(|e| error(name, e))
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.ordinal())
+    }
+}
+
+fn arch_of((major, minor): (u32, u32)) -> String {
+    format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
+}
+
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let hex = |part: &[u8]| part.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let parts = [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].map(hex);
+    format!("GPU-{}", parts.join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_from_nine_on_have_features_of_their_own() {
+        let named = [(8, 0), (8, 9), (9, 0), (10, 0), (12, 1)].map(arch_of);
+        assert_eq!(named, ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_121a"]);
+    }
+
+    #[test]
+    fn uuids_print_as_nvidia_smi_prints_them() {
+        let bytes = std::array::from_fn(|i| i as u8 * 17);
+        assert_eq!(uuid_text(bytes), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

@@ -1,0 +1,129 @@
+//! Work of a stream, captured once and launched again and again.
+
+use super::{CudaStream, error};
+use crate::error::{CUDA, Error, Result};
+use cudarc::driver::CudaGraph;
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+/// Something a graph holds on to: a module, memory, a table of addresses.
+pub type Keep = Arc<dyn Any + Send + Sync>;
+
+thread_local! {
+    /// What was launched since the capture on this thread began; none while there is no capture.
+    static KEPT: RefCell<Option<Vec<Keep>>> = const { RefCell::new(None) };
+}
+
+/// Lets the graph that is being captured on this thread hold on to `what`; does nothing outside of a capture, where
+/// the caller keeps what a launch uses until its stream is done.
+pub fn keep(what: Keep) {
+    KEPT.with_borrow_mut(|kept| {
+        if let Some(kept) = kept {
+            kept.push(what);
+        }
+    });
+}
+
+/// A captured graph, ready to launch. It holds on to the modules and buffers of the launches in it.
+pub struct Graph {
+    graph: CudaGraph,
+    kept: Vec<Keep>,
+}
+
+/// Ends a capture whichever way its closure is left.
+struct Capture<'s> {
+    stream: &'s Arc<CudaStream>,
+    ended: bool,
+}
+
+impl<'s> Capture<'s> {
+    fn begin(stream: &'s Arc<CudaStream>) -> Result<Capture<'s>> {
+        if KEPT.with_borrow(Option::is_some) {
+            return Err(Error::new(CUDA, "a graph is being captured on this thread already")
+                .help("capture one after the other, or launch both sequences in one capture"));
+        }
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        stream.begin_capture(mode).map_err(|e| error("cuStreamBeginCapture", e))?;
+        KEPT.set(Some(Vec::new()));
+        Ok(Capture { stream, ended: false })
+    }
+
+    fn end(&mut self) -> Result<Graph> {
+        self.ended = true;
+        let kept = KEPT.take().unwrap_or_default();
+        // What is wrong with the launches is found now: a graph without nodes is one too.
+        let graph = self.stream.end_capture(CUgraphInstantiate_flags(0));
+        match graph.map_err(|e| error("cuStreamEndCapture", e))? {
+            Some(graph) => Ok(Graph { graph, kept }),
+            None => Err(Error::new(CUDA, "the capture gave no graph")),
+        }
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // The closure's own error is the one that is told.
+            let _ = self.end();
+        }
+    }
+}
+
+impl Graph {
+    /// Captures what `work` launches on `stream` (and on streams that wait for its events), without running it.
+    ///
+    /// Memory cannot be allocated, freed or copied to the host in between, and nothing can be waited for.
+    ///
+    /// # Errors
+    /// What `work` returns, after which the stream is as before; `R0103` where something launched cannot be captured.
+    pub fn capture(
+        stream: &Arc<CudaStream>,
+        work: impl FnOnce(&Arc<CudaStream>) -> Result<()>,
+    ) -> Result<Graph> {
+        let mut capture = Capture::begin(stream)?;
+        work(stream)?;
+        capture.end()
+    }
+
+    /// Runs it on the stream it was captured on.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn launch(&self) -> Result<()> {
+        self.graph.launch().map_err(|e| error("cuGraphLaunch", e))
+    }
+
+    /// Prepares the device, so that the first launch takes no longer than the others.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn upload(&self) -> Result<()> {
+        self.graph.upload().map_err(|e| error("cuGraphUpload", e))
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("kept", &self.kept.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_kept_only_during_a_capture() {
+        let thing: Keep = Arc::new(7);
+        keep(thing.clone());
+        assert_eq!(Arc::strong_count(&thing), 1);
+        KEPT.set(Some(Vec::new()));
+        keep(thing.clone());
+        assert_eq!(Arc::strong_count(&thing), 2);
+        drop(KEPT.take());
+        assert_eq!(Arc::strong_count(&thing), 1);
+    }
+}

@@ -1,0 +1,186 @@
+//! CUDA's driver, over [`cudarc`]: what it says about devices and errors, and the few calls its safe layer lacks.
+//!
+//! `cudarc` opens libcuda at its first call and panics where there is none; so everything here begins with
+//! [`present`], which a [`Device`] is the proof of. Order between streams is the caller's: `cudarc`'s tracking of
+//! slices by events is off in the contexts made here.
+
+mod device;
+mod event;
+mod graph;
+mod tensor;
+pub mod vmm;
+
+pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
+pub use device::Device;
+pub use event::Event;
+pub use graph::{Graph, Keep, keep};
+pub use tensor::DeviceTensor;
+
+use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
+use cudarc::driver::sys::{self, CUresult};
+use std::sync::OnceLock;
+
+/// The oldest CUDA version whose driver has every function that is called here.
+const OLDEST: (u32, u32) = (12, 0);
+
+/// Where a program may start to look for GPUs.
+const WHAT_TO_DO: &str = "an NVIDIA driver brings libcuda.so.1; in a container, pass the GPUs on (docker run --gpus all)\n\
+                          without a GPU, `weft run` and `weft compile` work as they are, on the simulator";
+
+/// Whether there is a driver to talk to.
+///
+/// # Errors
+/// `R0101`: libcuda is not found (with the names that were tried), does not answer, or is too old.
+pub fn present() -> Result<()> {
+    driver_version().map(|_| ())
+}
+
+/// The CUDA version that the driver supports: (13, 0).
+///
+/// # Errors
+/// As [`present`].
+pub fn driver_version() -> Result<(u32, u32)> {
+    static FOUND: OnceLock<Result<(u32, u32)>> = OnceLock::new();
+    FOUND.get_or_init(ask_version).clone()
+}
+
+#[allow(unsafe_code, reason = "FFI")]
+fn ask_version() -> Result<(u32, u32)> {
+    // SAFETY: opening libcuda runs only its own initialisers.
+    if !unsafe { sys::is_culib_present() } {
+        let path = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+        let message = format!(
+            "the CUDA driver was not found: neither libcuda.so nor libcuda.so.1 is where the loader searches (the \
+             system's folders, and LD_LIBRARY_PATH={path})"
+        );
+        return Err(Error::new(NO_CUDA, message).help(WHAT_TO_DO));
+    }
+    let mut version = 0;
+    // SAFETY: the library is there, and has had this function since CUDA 2.2.
+    let answer = unsafe { sys::cuDriverGetVersion(&mut version) };
+    let version = u32::try_from(version).unwrap_or(0);
+    let version = (version / 1000, version % 1000 / 10);
+    match answer {
+        CUresult::CUDA_SUCCESS if version >= OLDEST => Ok(version),
+        CUresult::CUDA_SUCCESS => {
+            let ((major, minor), (least, _)) = (version, OLDEST);
+            let message =
+                format!("the driver supports CUDA {major}.{minor}; {least}.0 is the oldest that will do");
+            Err(Error::new(NO_CUDA, message).help("install a newer NVIDIA driver (525 or later)"))
+        }
+        other => {
+            let message = format!("libcuda does not answer: cuDriverGetVersion gave {other:?}");
+            Err(Error::new(NO_CUDA, message)
+                .help("a stub library, or a driver that does not fit the kernel module"))
+        }
+    }
+}
+
+/// GPUs that this process can see.
+///
+/// # Errors
+/// `R0101` without a driver, `R0103` where it does not start. No GPU at all is 0.
+pub fn device_count() -> Result<u32> {
+    present()?;
+    match CudaContext::device_count() {
+        Ok(n) => Ok(u32::try_from(n).unwrap_or(0)),
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => Ok(0),
+        Err(e) => Err(error("cuInit", e)),
+    }
+}
+
+/// What a driver call answered, as an error: its name, CUDA's name for the error, and what CUDA says it means.
+pub fn error(call: &str, e: DriverError) -> Error {
+    let text = |s: std::result::Result<&std::ffi::CStr, DriverError>| {
+        s.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let (name, meaning) = match present() {
+        Ok(()) => (text(e.error_name()), text(e.error_string())),
+        Err(_) => (String::new(), String::new()),
+    };
+    let name = if name.is_empty() { format!("{:?}", e.0) } else { name };
+    let error = Error::new(CUDA, format!("{call}: {name}: {meaning}"));
+    match HELP.iter().find(|(code, _)| *code == e.0) {
+        Some((_, help)) => error.help(*help),
+        None => error,
+    }
+}
+
+/// The error of a call that may find no room.
+pub(crate) fn no_room(what: &str, bytes: usize, device: &Device, call: &str, e: DriverError) -> Error {
+    if e.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return error(call, e);
+    }
+    let room =
+        device.memory().map(|(free, total)| format!("; {free} of its {total} are free")).unwrap_or_default();
+    let message = format!("GPU {} has no room for {what} of {bytes} bytes{room}", device.ordinal());
+    Error::new(crate::error::OUT_OF_MEMORY, message)
+}
+
+/// What to do about errors whose name does not say it.
+const HELP: &[(CUresult, &str)] = &[
+    (
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        "a kernel read or wrote outside its memory; every later call of this process fails\n\
+         the simulator says which access it was: `weft run --pes N`",
+    ),
+    (
+        CUresult::CUDA_ERROR_LAUNCH_FAILED,
+        "a kernel trapped: with debug waits, a wait longer than its bound; every later call of this process fails",
+    ),
+    (
+        CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+        "a kernel took an address for more aligned than it is; the simulator says which",
+    ),
+    (
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE,
+        "another process holds this GPU exclusively: see nvidia-smi -q -d COMPUTE",
+    ),
+    (
+        CUresult::CUDA_ERROR_SYSTEM_NOT_READY,
+        "start NVIDIA's fabric manager: systemctl start nvidia-fabricmanager",
+    ),
+];
+
+/// No GPU of that number.
+pub(crate) fn no_gpu(ordinal: u32, count: u32) -> Error {
+    let gpus = if count == 1 { "GPU" } else { "GPUs" };
+    let message = format!("there is no GPU {ordinal}: this process sees {count} {gpus}");
+    Error::new(NO_GPU, message).help(match std::env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(visible) => format!("CUDA_VISIBLE_DEVICES is {visible:?}: only those are seen, counted from 0"),
+        Err(_) => "GPUs are counted from 0; `nvidia-smi -L` lists them".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tests of this room run on machines with and without a driver.
+    #[test]
+    fn without_a_driver_everything_is_an_error_and_nothing_a_panic() {
+        match present() {
+            Ok(()) => assert!(driver_version().unwrap() >= OLDEST),
+            Err(e) => {
+                assert_eq!(e.code, NO_CUDA);
+                assert!(e.message.contains("libcuda") || e.message.contains("CUDA"), "{e}");
+                assert_eq!(device_count().unwrap_err(), e);
+                assert_eq!(Device::open(0).unwrap_err(), e);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_say_the_call_the_name_and_what_to_do() {
+        let e = error("cuLaunchKernelEx", DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
+        assert_eq!(e.code, CUDA);
+        assert!(e.message.starts_with("cuLaunchKernelEx: CUDA_ERROR_ILLEGAL_ADDRESS"), "{e}");
+        assert!(e.help.contains("simulator"), "{e}");
+    }
+
+    #[test]
+    fn a_missing_gpu_is_named_with_how_many_there_are() {
+        let e = no_gpu(3, 2);
+        assert_eq!((e.code, e.message.as_str()), (NO_GPU, "there is no GPU 3: this process sees 2 GPUs"));
+    }
+}

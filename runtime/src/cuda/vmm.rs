@@ -1,0 +1,148 @@
+//! Memory by CUDA's virtual memory functions: the kind that NVSHMEM can register as symmetric.
+#![allow(unsafe_code, reason = "FFI")]
+
+use super::{Device, no_room};
+use crate::error::Result;
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUdeviceptr};
+
+/// Physical memory of a device, mapped at an address of its own and exportable by file descriptor
+/// (CUDA Driver API, Virtual Memory Management). Unmapped and released on drop.
+#[derive(Debug)]
+pub struct Allocation {
+    device: Device,
+    handle: Option<sys::CUmemGenericAllocationHandle>,
+    address: CUdeviceptr,
+    mapped: bool,
+    bytes: usize,
+}
+
+impl Allocation {
+    /// At least `bytes`, readable and writable by the device: whole multiples of the device's granularity.
+    ///
+    /// # Errors
+    /// `R0302` where the device has no room, `R0103`.
+    pub fn new(device: &Device, bytes: usize) -> Result<Allocation> {
+        Allocation::with_granularity(device, bytes, 1)
+    }
+
+    /// As [`new`](Allocation::new), in multiples also of `granularity` bytes, to which its address is aligned:
+    /// NVSHMEM registers multiples of `NVSHMEM_CUMEM_GRANULARITY` (512 MiB if unset).
+    ///
+    /// # Errors
+    /// `R0302` where the device has no room, `R0103`.
+    pub fn with_granularity(device: &Device, bytes: usize, granularity: usize) -> Result<Allocation> {
+        let prop = properties(device)?;
+        let least = device.call("cuMemGetAllocationGranularity", || {
+            let mut least = 0;
+            let which = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+            // SAFETY: both pointers are to locals.
+            unsafe { sys::cuMemGetAllocationGranularity(&mut least, &prop, which) }.result().map(|()| least)
+        })?;
+        let (bytes, align) = round_up(bytes, least, granularity);
+        let mut made = Allocation { device: device.clone(), handle: None, address: 0, mapped: false, bytes };
+        // What was done before a step that fails is undone by `drop`.
+        let mut handle = 0;
+        // SAFETY: both pointers are to locals.
+        unsafe { sys::cuMemCreate(&mut handle, bytes, &prop, 0) }
+            .result()
+            .map_err(|e| no_room("an allocation", bytes, device, "cuMemCreate", e))?;
+        made.handle = Some(handle);
+        device.call("cuMemAddressReserve", || {
+            // SAFETY: the pointer is to a field.
+            unsafe { sys::cuMemAddressReserve(&mut made.address, bytes, align, 0, 0) }.result()
+        })?;
+        // SAFETY: the range was just reserved, and the handle made, each of this size.
+        device.call("cuMemMap", || unsafe { sys::cuMemMap(made.address, bytes, 0, handle, 0) }.result())?;
+        made.mapped = true;
+        device.call("cuMemSetAccess", || {
+            let access = sys::CUmemAccessDesc {
+                location: prop.location,
+                flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            };
+            // SAFETY: the range is mapped, and the pointer is to one local.
+            unsafe { sys::cuMemSetAccess(made.address, bytes, &access, 1) }.result()
+        })?;
+        Ok(made)
+    }
+
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes, granularity included.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The device whose memory it is.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if self.device.bind().is_err() {
+            return;
+        }
+        let context = self.device.context();
+        // SAFETY: each is undone once, in reverse order, and only if it was done. Unmapping waits for the device.
+        unsafe {
+            if self.mapped {
+                context.record_err(sys::cuMemUnmap(self.address, self.bytes).result());
+            }
+            if self.address != 0 {
+                context.record_err(sys::cuMemAddressFree(self.address, self.bytes).result());
+            }
+            if let Some(handle) = self.handle {
+                context.record_err(sys::cuMemRelease(handle).result());
+            }
+        }
+    }
+}
+
+fn properties(device: &Device) -> Result<sys::CUmemAllocationProp> {
+    let rdma = Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
+    Ok(sys::CUmemAllocationProp {
+        type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        location: sys::CUmemLocation {
+            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: device.context().cu_device(),
+        },
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: u8::from(device.attribute(rdma)? != 0),
+            usage: 0,
+            reserved: [0; 4],
+        },
+    })
+}
+
+/// (bytes, alignment): the next multiple of both granularities, at least one; and the larger power of two of them.
+fn round_up(bytes: usize, device: usize, asked: usize) -> (usize, usize) {
+    let (device, asked) = (device.max(1), asked.max(1));
+    let unit =
+        if asked % device == 0 { asked } else { asked.checked_next_multiple_of(device).unwrap_or(device) };
+    let bytes = bytes.max(1).checked_next_multiple_of(unit).unwrap_or(usize::MAX / device * device);
+    (bytes, if unit.is_power_of_two() { unit } else { device })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_multiples_of_both_granularities() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(round_up(1, 2 * MIB, 1), (2 * MIB, 2 * MIB));
+        assert_eq!(round_up(0, 2 * MIB, 1), (2 * MIB, 2 * MIB));
+        assert_eq!(round_up(3 * MIB, 2 * MIB, 512 * MIB), (512 * MIB, 512 * MIB));
+        assert_eq!(round_up(512 * MIB + 1, 2 * MIB, 512 * MIB), (1024 * MIB, 512 * MIB));
+        assert_eq!(round_up(5 * MIB, 2 * MIB, 3 * MIB), (8 * MIB, 4 * MIB));
+        // No such memory: the driver says so.
+        assert_eq!(round_up(usize::MAX, 2 * MIB, 1).0 % (2 * MIB), 0);
+    }
+}

@@ -1,11 +1,10 @@
 //! NVIDIA's own assembler, disassembler and linker, where a machine has them. Nothing needs them but cubin and
 //! SASS output and the tests that check PTX with the real assembler.
 //!
-//! Looked for, in this order: the tool's environment variable (`WEFT_PTXAS`, ...), `PATH`, `CUDA_HOME`,
-//! `CUDA_PATH`, `/usr/local/cuda`, and the PyPI wheels in a virtual environment, a conda environment, the user's
-//! site-packages, and at last wherever `python3` says its packages are.
+//! Looked for, in this order: the tool's environment variable (`WEFT_PTXAS`, ...), what `weft setup` fetched,
+//! `PATH`, `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, and the PyPI wheels in a virtual environment, a conda
+//! environment, the user's site-packages, and at last wherever `python3` says its packages are.
 
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weft_isa::Target;
+use weft_runtime::find::{Found, Machine, Missing, Place, Wanted};
 
 /// A program or library of the CUDA toolkit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,51 +28,68 @@ pub enum Tool {
     Nvrtc,
 }
 
-/// What is known of a tool.
-struct Facts {
+/// Where tools are looked for.
+const PLACES: &[Place] = &[
+    Place::Setup,
+    Place::List("PATH"),
+    Place::Root("CUDA_HOME"),
+    Place::Root("CUDA_PATH"),
+    Place::System("/usr/local/cuda"),
+    Place::Packages,
+    Place::Python,
+];
+
+/// What to look for, and the PyPI package that has it.
+const TOOLS: [(Wanted, &str); 4] = [
+    (wanted("ptxas", &["WEFT_PTXAS"], &["bin"]), "nvidia-cuda-nvcc"),
+    (wanted("nvdisasm", &["WEFT_NVDISASM"], &["bin"]), "nvidia-cuda-nvdisasm"),
+    (wanted("nvlink", &["WEFT_NVLINK"], &["bin"]), "nvidia-cuda-nvcc"),
+    (wanted("libnvrtc.so", &["WEFT_NVRTC"], &["lib64", "lib"]), "nvidia-cuda-nvrtc"),
+];
+
+const fn wanted(
     name: &'static str,
-    /// Environment variable with its path.
-    var: &'static str,
-    /// Folders below a toolkit's root (and a wheel's) that it is in.
+    vars: &'static [&'static str],
     folders: &'static [&'static str],
-    wheel: &'static str,
+) -> Wanted {
+    Wanted { name, vars, folders, places: PLACES }
 }
 
 impl Tool {
-    const ALL: [Facts; 4] = [
-        Facts { name: "ptxas", var: "WEFT_PTXAS", folders: &["bin"], wheel: "nvidia-cuda-nvcc" },
-        Facts { name: "nvdisasm", var: "WEFT_NVDISASM", folders: &["bin"], wheel: "nvidia-cuda-nvdisasm" },
-        Facts { name: "nvlink", var: "WEFT_NVLINK", folders: &["bin"], wheel: "nvidia-cuda-nvcc" },
-        Facts {
-            name: "libnvrtc.so",
-            var: "WEFT_NVRTC",
-            folders: &["lib64", "lib"],
-            wheel: "nvidia-cuda-nvrtc",
-        },
-    ];
-
-    fn facts(self) -> &'static Facts {
-        &Tool::ALL[self as usize]
-    }
-
     /// File name, without a library's version.
     pub fn name(self) -> &'static str {
-        self.facts().name
+        TOOLS[self as usize].0.name
     }
 
     /// The path of the tool; looked for once a process.
     ///
     /// # Errors
+    /// As [`Tool::locate`].
+    pub fn find(self) -> Result<PathBuf, ToolError> {
+        self.locate().map(|found| found.path)
+    }
+
+    /// The path of the tool and what led to it; looked for once a process.
+    ///
+    /// # Errors
     /// [`ToolError::NotFound`] with every place searched, [`ToolError::Variable`] where the tool's variable
     /// names no file.
-    pub fn find(self) -> Result<PathBuf, ToolError> {
-        static FOUND: [OnceLock<Result<PathBuf, Missing>>; 4] = [const { OnceLock::new() }; 4];
-        let found = FOUND[self as usize].get_or_init(|| Search::of_process().find(self));
-        let Facts { name: tool, var, wheel, .. } = *self.facts();
-        found.clone().map_err(|missing| match missing {
-            Missing::Named(path) => ToolError::Variable { tool, var, path },
-            Missing::Everywhere(searched) => ToolError::NotFound { tool, var, wheel, searched },
-        })
+    pub fn locate(self) -> Result<Found, ToolError> {
+        static FOUND: [OnceLock<Result<Found, Missing>>; 4] = [const { OnceLock::new() }; 4];
+        let (wanted, wheel) = &TOOLS[self as usize];
+        let found = FOUND[self as usize].get_or_init(|| Machine::here().find(wanted));
+        found.clone().map_err(|missing| not_found(wanted, wheel, missing))
+    }
+}
+
+fn not_found(wanted: &Wanted, wheel: &'static str, missing: Missing) -> ToolError {
+    let tool = wanted.name;
+    match missing {
+        Missing::Named(var, path) => ToolError::Variable { tool, var, path },
+        Missing::Everywhere(searched) => {
+            let var = wanted.vars.first().copied().unwrap_or_default();
+            ToolError::NotFound { tool, var, wheel, searched }
+        }
     }
 }
 
@@ -80,7 +97,7 @@ impl Tool {
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// It is nowhere.
-    #[error("{tool} not found\n  searched: {}\n  help: `pip install {wheel}`, or install the CUDA toolkit, or set {var} to its path", searched.join("\n            "))]
+    #[error("{tool} not found\n  searched: {}\n  help: `weft setup` fetches it; or `pip install {wheel}`, or install the CUDA toolkit, or set {var} to its path", searched.join("\n            "))]
     NotFound {
         /// File name.
         tool: &'static str,
@@ -92,7 +109,7 @@ pub enum ToolError {
         searched: Vec<String>,
     },
     /// Its environment variable names something else.
-    #[error("{var} is set to {}, which is not a file; unset it to search for {tool}", path.display())]
+    #[error("{var} is set to {}, where there is no {tool}; unset it to search for {tool}", path.display())]
     Variable {
         /// File name.
         tool: &'static str,
@@ -119,124 +136,6 @@ pub enum ToolError {
         /// The system's reason.
         source: io::Error,
     },
-}
-
-/// How a search failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Missing {
-    /// The tool's variable names what is no file.
-    Named(PathBuf),
-    /// It is in none of these places.
-    Everywhere(Vec<String>),
-}
-
-/// Where to look: what the environment says, apart from the process's own so that tests can make one up.
-struct Search<'a> {
-    var: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The toolkit's usual place.
-    system: &'a Path,
-    /// Asks Python for its package folders, one a line.
-    python: &'a dyn Fn() -> Option<String>,
-}
-
-impl Search<'_> {
-    fn of_process() -> Search<'static> {
-        Search {
-            var: &|name| std::env::var_os(name),
-            system: Path::new("/usr/local/cuda"),
-            python: &ask_python,
-        }
-    }
-
-    fn find(&self, tool: Tool) -> Result<PathBuf, Missing> {
-        let facts = tool.facts();
-        if let Some(path) = self.path_var(facts.var) {
-            return if path.is_file() { Ok(path) } else { Err(Missing::Named(path)) };
-        }
-        let mut searched = Vec::new();
-        let path = (self.var)("PATH").unwrap_or_default();
-        searched.push("PATH".into());
-        let mut found = std::env::split_paths(&path).find_map(|dir| file_in(&dir, facts.name));
-
-        let toolkits = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| self.path_var(name));
-        for root in toolkits.chain([self.system.to_owned()]) {
-            found = found.or_else(|| in_toolkit(&root, facts, &mut searched));
-        }
-        for packages in self.site_packages() {
-            found = found.or_else(|| in_wheels(&packages, facts, &mut searched));
-        }
-        if found.is_none() {
-            // Starting Python takes 20 ms and more, so it is asked last.
-            let answer = (self.python)();
-            if answer.is_none() {
-                searched.push("python3 (not there)".into());
-            }
-            let folders = answer.iter().flat_map(|text| text.lines()).map(PathBuf::from);
-            found = folders.into_iter().find_map(|dir| in_wheels(&dir, facts, &mut searched));
-        }
-        found.ok_or(Missing::Everywhere(searched))
-    }
-
-    fn path_var(&self, name: &str) -> Option<PathBuf> {
-        (self.var)(name).filter(|v| !v.is_empty()).map(PathBuf::from)
-    }
-
-    /// Package folders that need no Python to know.
-    fn site_packages(&self) -> Vec<PathBuf> {
-        let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| self.path_var(name));
-        let user = self.path_var("HOME").map(|home| home.join(".local"));
-        let libs = environments.chain(user).map(|root| root.join("lib"));
-        let pythons = libs.flat_map(|lib| children(&lib)).filter(|dir| name_starts(dir, "python"));
-        pythons.map(|dir| dir.join("site-packages")).filter(|dir| dir.is_dir()).collect()
-    }
-}
-
-fn ask_python() -> Option<String> {
-    const SCRIPT: &str = "import site, sysconfig; \
-        print('\\n'.join([sysconfig.get_path('purelib'), *site.getsitepackages(), site.getusersitepackages()]))";
-    let out = Command::new("python3").args(["-c", SCRIPT]).stdin(Stdio::null()).output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
-}
-
-/// The file of that name, or, of a library, with a version behind it (the highest).
-fn file_in(dir: &Path, name: &str) -> Option<PathBuf> {
-    let plain = dir.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    if plain.is_file() {
-        return Some(plain);
-    }
-    let versioned = || children(dir).into_iter().filter(|path| name_starts(path, &format!("{name}."))).max();
-    if name.ends_with(".so") { versioned() } else { None }
-}
-
-fn in_toolkit(root: &Path, facts: &Facts, searched: &mut Vec<String>) -> Option<PathBuf> {
-    facts.folders.iter().find_map(|folder| {
-        let dir = root.join(folder);
-        searched.push(dir.display().to_string());
-        file_in(&dir, facts.name)
-    })
-}
-
-/// NVIDIA's wheels unpack into `nvidia/cu13/bin`, older ones into `nvidia/cuda_nvcc/bin`: any of them, the newest
-/// CUDA first.
-fn in_wheels(packages: &Path, facts: &Facts, searched: &mut Vec<String>) -> Option<PathBuf> {
-    let nvidia = packages.join("nvidia");
-    let place = format!("{}/*/{}", nvidia.display(), facts.folders.join(","));
-    if !searched.contains(&place) {
-        searched.push(place);
-    }
-    let mut roots = children(&nvidia);
-    roots.sort_by_key(|root| std::cmp::Reverse(root.file_name().map(OsStr::to_owned)));
-    let places = roots.iter().flat_map(|root| facts.folders.iter().map(|folder| root.join(folder)));
-    places.into_iter().find_map(|dir| file_in(&dir, facts.name))
-}
-
-/// The entries of a folder; none where it is not there.
-fn children(dir: &Path) -> Vec<PathBuf> {
-    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
-}
-
-fn name_starts(path: &Path, prefix: &str) -> bool {
-    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(prefix))
 }
 
 /// Assembles PTX to a cubin for `target` with ptxas.
@@ -319,70 +218,14 @@ fn io_error(doing: &str, path: &Path, source: io::Error) -> ToolError {
 mod tests {
     use super::*;
 
-    /// A root with `files` in it, and a search that sees only it.
-    fn search(
-        files: &[&str],
-        vars: &[(&str, &str)],
-        python: Option<&str>,
-        tool: Tool,
-    ) -> Result<String, Missing> {
-        let root = Folder::new().unwrap();
-        for file in files {
-            let path = root.0.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
+    #[test]
+    fn absence_says_what_to_install() {
+        for (wanted, wheel) in &TOOLS {
+            let searched = vec!["PATH".into(), "somewhere/bin".into()];
+            let text = not_found(wanted, wheel, Missing::Everywhere(searched)).to_string();
+            for part in [wanted.name, wanted.vars[0], "pip install", wheel, "weft setup", "somewhere/bin"] {
+                assert!(text.contains(part), "no `{part}` in {text}");
+            }
         }
-        let inside = |rel: &str| root.0.join(rel);
-        let var = |name: &str| {
-            let found = vars.iter().find(|(var, _)| *var == name)?;
-            Some(inside(found.1).into_os_string())
-        };
-        let search = Search {
-            var: &var,
-            system: &inside("system"),
-            python: &|| python.map(|rel| inside(rel).display().to_string()),
-        };
-        search.find(tool).map(|path| path.strip_prefix(&root.0).unwrap().display().to_string())
-    }
-
-    #[test]
-    fn the_order_is_variable_path_toolkit_wheels() {
-        let wheel = "home/.local/lib/python3.11/site-packages/nvidia/cu13/bin/ptxas";
-        let files = ["mine", "path/ptxas", "cuda/bin/ptxas", "system/bin/ptxas", wheel];
-        let vars = [("WEFT_PTXAS", "mine"), ("PATH", "path"), ("CUDA_HOME", "cuda"), ("HOME", "home")];
-        for first in 0..files.len() {
-            let (files, vars) = (&files[first..], &vars[first.min(3)..]);
-            let found = search(files, vars, None, Tool::Ptxas);
-            assert_eq!(found.as_deref(), Ok(files[0]));
-        }
-    }
-
-    #[test]
-    fn wheels_of_either_layout_are_found_and_the_newest_cuda_wins() {
-        let old = "venv/lib/python3.9/site-packages/nvidia/cuda_nvcc/bin/ptxas";
-        assert_eq!(search(&[old], &[("VIRTUAL_ENV", "venv")], None, Tool::Ptxas).as_deref(), Ok(old));
-        let files = ["py/nvidia/cu12/bin/nvdisasm", "py/nvidia/cu13/bin/nvdisasm"];
-        assert_eq!(search(&files, &[], Some("py"), Tool::Nvdisasm).as_deref(), Ok(files[1]));
-        let lib = "py/nvidia/cu13/lib/libnvrtc.so.13";
-        assert_eq!(search(&[lib], &[], Some("py"), Tool::Nvrtc).as_deref(), Ok(lib));
-    }
-
-    #[test]
-    fn absence_lists_the_places_and_what_to_install() {
-        let missing = search(&[], &[("CUDA_HOME", "cuda")], Some("py"), Tool::Ptxas);
-        let Err(Missing::Everywhere(searched)) = missing else { panic!("{missing:?}") };
-        let places = ["PATH", "/cuda/bin", "/system/bin", "/py/nvidia/*/bin"];
-        assert_eq!(searched.len(), places.len(), "{searched:?}");
-        assert!(searched.iter().zip(places).all(|(place, end)| place.ends_with(end)), "{searched:?}");
-        let Facts { var, wheel, .. } = Tool::Ptxas.facts();
-        let text = ToolError::NotFound { tool: "ptxas", var, wheel, searched }.to_string();
-        assert!(text.contains("pip install nvidia-cuda-nvcc") && text.contains("/py/nvidia/*/bin"), "{text}");
-    }
-
-    #[test]
-    fn a_variable_that_names_nothing_is_said() {
-        let vars = [("WEFT_PTXAS", "no"), ("PATH", "path")];
-        let missing = search(&["path/ptxas"], &vars, None, Tool::Ptxas);
-        assert!(matches!(&missing, Err(Missing::Named(path)) if path.ends_with("no")), "{missing:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! A GPU.
 
-use super::{CudaContext, CudaStream, device_count, error, no_gpu};
+use super::{CudaContext, Stream, device_count, error, no_gpu};
 use crate::error::Result;
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::c_char;
@@ -165,12 +165,12 @@ impl Device {
     ///
     /// # Errors
     /// `R0103`.
-    pub fn new_stream(&self) -> Result<Arc<CudaStream>> {
+    pub fn new_stream(&self) -> Result<Stream> {
         self.0.new_stream().map_err(|e| error("cuStreamCreate", e))
     }
 
     /// The default (legacy, null) stream.
-    pub fn default_stream(&self) -> Arc<CudaStream> {
+    pub fn default_stream(&self) -> Stream {
         self.0.default_stream()
     }
 

@@ -1,6 +1,6 @@
 //! Work of a stream, captured once and launched again and again.
 
-use super::{CudaStream, error};
+use super::{Stream, error};
 use crate::error::{CUDA, Error, Result};
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
@@ -35,12 +35,12 @@ pub struct Graph {
 
 /// Ends a capture whichever way its closure is left.
 struct Capture<'s> {
-    stream: &'s Arc<CudaStream>,
+    stream: &'s Stream,
     ended: bool,
 }
 
 impl<'s> Capture<'s> {
-    fn begin(stream: &'s Arc<CudaStream>) -> Result<Capture<'s>> {
+    fn begin(stream: &'s Stream) -> Result<Capture<'s>> {
         if KEPT.with_borrow(Option::is_some) {
             return Err(Error::new(CUDA, "a graph is being captured on this thread already")
                 .help("capture one after the other, or launch both sequences in one capture"));
@@ -80,8 +80,8 @@ impl Graph {
     /// # Errors
     /// What `work` returns, after which the stream is as before; `R0103` where something launched cannot be captured.
     pub fn capture(
-        stream: &Arc<CudaStream>,
-        work: impl FnOnce(&Arc<CudaStream>) -> Result<()>,
+        stream: &Stream,
+        work: impl FnOnce(&Stream) -> Result<()>,
     ) -> Result<Graph> {
         let mut capture = Capture::begin(stream)?;
         work(stream)?;

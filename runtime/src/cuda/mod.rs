@@ -18,7 +18,10 @@ pub use tensor::DeviceTensor;
 
 use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
 use cudarc::driver::sys::{self, CUresult};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+
+/// A stream, `cudarc`'s own: whoever uses `cudarc` already passes theirs.
+pub type Stream = Arc<CudaStream>;
 
 /// The oldest CUDA version whose driver has every function that is called here.
 const OLDEST: (u32, u32) = (12, 0);

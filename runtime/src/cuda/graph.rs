@@ -45,7 +45,8 @@ impl<'s> Capture<'s> {
             return Err(Error::new(CUDA, "a graph is being captured on this thread already")
                 .help("capture one after the other, or launch both sequences in one capture"));
         }
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // Relaxed: a kernel's first launch may make a table of addresses, on another stream.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         stream.begin_capture(mode).map_err(|e| error("cuStreamBeginCapture", e))?;
         KEPT.set(Some(Vec::new()));
         Ok(Capture { stream, ended: false })
@@ -75,7 +76,7 @@ impl Drop for Capture<'_> {
 impl Graph {
     /// Captures what `work` launches on `stream` (and on streams that wait for its events), without running it.
     ///
-    /// Memory cannot be allocated, freed or copied to the host in between, and nothing can be waited for.
+    /// Nothing can be copied to or from the host on that stream in between, and it cannot be waited for.
     ///
     /// # Errors
     /// What `work` returns, after which the stream is as before; `R0103` where something launched cannot be captured.

@@ -15,6 +15,7 @@ pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};
 pub use tensor::DeviceTensor;
+pub(crate) use tensor::memory_elements;
 
 use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
 use cudarc::driver::sys::{self, CUresult};

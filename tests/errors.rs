@@ -25,6 +25,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("E0403", "a guard of the passes: the verifier rejects the same with E0203"),
     ("E0600", "IR that skipped the passes: codegen/llvm/tests/ptx/errors.rs"),
     ("E0607", "a guard against mistakes of ours"),
+    ("E0608", "a device library that is broken: codegen/llvm/tests/nvshmem.rs"),
     ("E0703", "a form that the passes never choose: codegen/isa/tests/tables.rs"),
     ("E0705", "as E0703; the verifier rejects the same with E0213"),
     ("E0706", "as E0703"),

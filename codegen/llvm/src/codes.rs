@@ -34,6 +34,10 @@ weft_ir::codes! {
     LLVM_FAILED = 607, "an error of LLVM's", "a module that LLVM's verifier rejects",
     "LLVM found something wrong in what warpweft made of the kernel. This is a bug of warpweft: please report it with \
      the kernel's text.";
+
+    BAD_LIBRARY = 608, "a device library that cannot be read", "a truncated `libnvshmem_device.bc`",
+    "The file is missing, is no LLVM bitcode, was made by a later LLVM than the one here, or is not NVSHMEM's device \
+     library. `weft doctor` says which file is found and why; `weft setup --force` fetches NVSHMEM anew.";
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 
 pub mod codes;
 mod lower;
+pub mod nvshmem;
 mod pipeline;
 mod raw;
 

@@ -9,6 +9,7 @@
 mod debug;
 mod host;
 mod inst;
+pub(crate) mod library;
 mod memory;
 
 pub(crate) use debug::Lines;

@@ -1,0 +1,33 @@
+//! NVSHMEM's device functions, which come as LLVM bitcode.
+
+use crate::codes::BAD_LIBRARY;
+use crate::raw;
+use inkwell::context::Context;
+use std::path::Path;
+use weft_ir::diag::{Diagnostic, Span};
+
+/// The variable that holds the version NVSHMEM was built as: three 32-bit integers. The host library compares it
+/// with its own when a module is initialised.
+const VERSION: &str = "nvshmemi_device_lib_version_d";
+
+/// Major, minor and patch version of NVSHMEM's device bitcode. Takes a few milliseconds: functions are not read.
+///
+/// # Errors
+/// E0608 where the file cannot be read, is no bitcode that LLVM 22 reads, or is not NVSHMEM's.
+pub fn device_library_version(path: &Path) -> Result<[u32; 3], Diagnostic> {
+    raw::on_fatal_error();
+    let bad = |why: &str| {
+        Diagnostic::error(BAD_LIBRARY, Span::NONE, format!("{}: {why}", path.display()))
+            .help("`weft setup --force` fetches NVSHMEM anew; NVSHMEM_HOME names another installation")
+    };
+    let context = Context::create();
+    let module =
+        raw::library::open(&context, path).map_err(|why| bad(&format!("not device bitcode: {why}")))?;
+    let numbers = raw::library::initial_integers::<3>(&module, VERSION);
+    let numbers =
+        numbers.ok_or_else(|| bad(&format!("not NVSHMEM's device bitcode: it has no `{VERSION}`")))?;
+    let [Ok(major), Ok(minor), Ok(patch)] = numbers.map(u32::try_from) else {
+        return Err(bad(&format!("`{VERSION}` is no version: {numbers:?}")));
+    };
+    Ok([major, minor, patch])
+}

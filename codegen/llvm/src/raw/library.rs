@@ -1,0 +1,69 @@
+//! Bitcode files, opened lazily: the file is mapped, the module's declarations are read, bodies are not.
+
+use super::{Diagnostics, c_string};
+use inkwell::context::Context;
+use inkwell::llvm_sys::LLVMTypeKind;
+use inkwell::llvm_sys::prelude::{LLVMMemoryBufferRef, LLVMModuleRef};
+use inkwell::llvm_sys::{bit_reader, core};
+use inkwell::module::Module;
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// Opens a bitcode file.
+///
+/// # Errors
+/// What the system or LLVM says of it.
+pub(crate) fn open<'c>(context: &'c Context, path: &Path) -> Result<Module<'c>, String> {
+    let said = Diagnostics::collect(context);
+    let buffer = map(path)?;
+    let mut module: LLVMModuleRef = ptr::null_mut();
+    // Owns the buffer from here on, unless it fails.
+    let failed = unsafe { bit_reader::LLVMGetBitcodeModuleInContext2(context.raw(), buffer, &mut module) };
+    if failed == 0 && !module.is_null() {
+        return Ok(unsafe { Module::new(module) });
+    }
+    unsafe { core::LLVMDisposeMemoryBuffer(buffer) };
+    Err(said.take().into_iter().next().unwrap_or_else(|| "not LLVM bitcode".into()))
+}
+
+fn map(path: &Path) -> Result<LLVMMemoryBufferRef, String> {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_| "its name has a NUL")?;
+    let mut buffer = ptr::null_mut();
+    let mut message = ptr::null_mut();
+    unsafe {
+        if core::LLVMCreateMemoryBufferWithContentsOfFile(name.as_ptr(), &mut buffer, &mut message) == 0 {
+            return Ok(buffer);
+        }
+        if message.is_null() {
+            return Err("it cannot be read".into());
+        }
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        core::LLVMDisposeMessage(message);
+        Err(text)
+    }
+}
+
+/// The first `N` elements, all of them integers, that a variable begins with.
+pub(crate) fn initial_integers<const N: usize>(module: &Module<'_>, variable: &str) -> Option<[u64; N]> {
+    let name = c_string(variable);
+    let mut out = [0; N];
+    unsafe {
+        let global = core::LLVMGetNamedGlobal(module.as_mut_ptr(), name.as_ptr());
+        let init = (!global.is_null()).then(|| core::LLVMGetInitializer(global)).filter(|i| !i.is_null())?;
+        // Of a number LLVM takes every element to be the number itself.
+        let kind = core::LLVMGetTypeKind(core::LLVMTypeOf(init));
+        if !matches!(kind, LLVMTypeKind::LLVMStructTypeKind | LLVMTypeKind::LLVMArrayTypeKind) {
+            return None;
+        }
+        for (index, number) in (0..).zip(&mut out) {
+            let element = core::LLVMGetAggregateElement(init, index);
+            if element.is_null() || core::LLVMIsAConstantInt(element).is_null() {
+                return None;
+            }
+            *number = core::LLVMConstIntGetZExtValue(element);
+        }
+    }
+    Some(out)
+}

@@ -1,0 +1,397 @@
+//! A PE's connection with all others.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::env::{Launcher, Place};
+use super::hub::{HEAD_START, Hub};
+use super::socket::{self, Link, Reader};
+use super::wire::{self, Call, Hello, MAGIC, Reply, Request};
+use super::{ENDED_WITH_PEER, pes};
+use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEAM, PEER_DIED, Result};
+
+/// How long to wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// For the PEs to find each other, and for the last member of an exchange after the first. PE 0's counts.
+    pub timeout: Duration,
+    /// After the death of a PE: for this process to end by itself. Then it is ended with status
+    /// [`ENDED_WITH_PEER`], since it may be stuck in a kernel that waits for that PE. None: it never is.
+    pub grace: Option<Duration>,
+}
+
+impl Default for Options {
+    /// 60 s, and 3 s.
+    fn default() -> Options {
+        Options { timeout: Duration::from_secs(60), grace: Some(Duration::from_secs(3)) }
+    }
+}
+
+impl Options {
+    /// The default, with the timeout of `WEFT_TIMEOUT` (seconds). Error R0201: it is no positive number.
+    pub fn from_env() -> Result<Options> {
+        let Ok(text) = std::env::var("WEFT_TIMEOUT") else { return Ok(Options::default()) };
+        let seconds =
+            text.parse().ok().filter(|&s: &f64| s > 0.0).and_then(|s| Duration::try_from_secs_f64(s).ok());
+        match seconds {
+            Some(timeout) => Ok(Options { timeout, ..Options::default() }),
+            None => {
+                let message = format!("WEFT_TIMEOUT is {text:?}; expected a number of seconds above 0");
+                Err(Error::new(LAUNCHER, message))
+            }
+        }
+    }
+}
+
+/// The connection of a PE with all others, through the hub in PE 0.
+///
+/// Dropping it without [`goodbye`](Control::goodbye) is a death for the others, as the end of the process is.
+pub struct Control {
+    rank: u32,
+    size: u32,
+    options: Options,
+    shared: Arc<Shared>,
+    /// In PE 0.
+    hub: Option<Hub>,
+}
+
+struct Shared {
+    rank: u32,
+    link: Link,
+    state: Mutex<State>,
+    changed: Condvar,
+    grace: Option<Duration>,
+    /// Whether a parent process tells the user what happened.
+    supervised: bool,
+    watched: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    /// Answers by call; none as long as there is none.
+    calls: BTreeMap<u64, Option<std::result::Result<Arc<Vec<Vec<u8>>>, String>>>,
+    died: Option<(u32, String)>,
+    /// After goodbye, or the hub's orderly end.
+    ended: bool,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code panics while it holds one of these locks; if it did, the state would still be whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    /// Connects, and waits until every PE has, with [`Options::from_env`].
+    ///
+    /// Errors: R0202, naming the PEs that did not come in time, or the address; R0203, a PE died meanwhile.
+    pub fn connect(place: &Place) -> Result<Arc<Control>> {
+        Control::connect_with(place, Options::from_env()?)
+    }
+
+    /// Connects, and waits until every PE has.
+    pub fn connect_with(place: &Place, options: Options) -> Result<Arc<Control>> {
+        let deadline = Instant::now() + options.timeout;
+        let failed = |what: &str, e: io::Error| {
+            let message = format!("PE {}: {what} {}: {e}", place.rank, place.hub);
+            Error::new(BOOTSTRAP, message).help(match e.kind() {
+                io::ErrorKind::AddrInUse => {
+                    "another program listens there: set WEFT_PORT (or WEFT_ADDR) to a free port, for all PEs"
+                }
+                _ => "PE 0 listens there: is it running, and can its host be reached? WEFT_ADDR sets another address",
+            })
+        };
+        let (hub, socket) = match place.rank {
+            0 => {
+                let listener = (place.size > 1).then(|| socket::listen(&place.hub)).transpose();
+                let listener = listener.map_err(|e| failed("cannot listen at", e))?;
+                let supervisor = std::env::var(super::spawn::SUPERVISOR).ok();
+                let supervisor = supervisor.filter(|_| place.launcher == Launcher::Weft);
+                let (hub, socket) = Hub::start(place, listener, options.timeout, supervisor.as_deref())
+                    .map_err(|e| failed("cannot serve the other PEs at", e))?;
+                (Some(hub), socket)
+            }
+            _ => (
+                None,
+                socket::connect(&place.hub, deadline)
+                    .map_err(|e| failed("cannot connect with PE 0 at", e))?,
+            ),
+        };
+        let link = Link::new(socket, options.timeout).map_err(|e| failed("no connection with", e))?;
+        let reader = greet(place, &link, deadline).map_err(|e| match e {
+            Greeting::Refused(why) => {
+                Error::new(BOOTSTRAP, format!("PE {}: PE 0 at {} refused it: {why}", place.rank, place.hub))
+                    .help("every PE must be started by one launcher, from one build of the program")
+            }
+            Greeting::Failed(e) => failed("no answer from PE 0 at", e),
+        })?;
+
+        let shared = Arc::new(Shared {
+            rank: place.rank,
+            link,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            grace: options.grace,
+            supervised: place.launcher == Launcher::Weft,
+            watched: AtomicBool::new(false),
+        });
+        let control = Control { rank: place.rank, size: place.size, options, shared: shared.clone(), hub };
+        thread::Builder::new()
+            .name("weft-control".into())
+            .spawn(move || listen(&shared, reader))
+            .map_err(|e| failed("no thread for", e))?;
+
+        let all: Vec<u32> = (0..place.size).collect();
+        control.exchange(&all, "start", &[]).map_err(|e| match e.code {
+            COLLECTIVE => Error::new(BOOTSTRAP, e.message).help(format!(
+                "WEFT_TIMEOUT sets how many seconds to wait (now {})",
+                options.timeout.as_secs_f32()
+            )),
+            _ => e,
+        })?;
+        Ok(Arc::new(control))
+    }
+
+    /// Which PE this is.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many PEs there are.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Gathers every member's payload, in member order, in all of them. `members` are PEs, ascending, with this one.
+    /// Members of one group must make their exchanges in one order, `what` being what they call; exchanges of
+    /// different groups may overlap, from several threads.
+    ///
+    /// Errors, at every member: R0301, the members' calls differ, or one did not come in time, or has left;
+    /// R0203, a PE of the job died. At this one: R0303, the members are not as above; R0305, after the end.
+    pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let sound = members.windows(2).all(|pair| pair[0] < pair[1])
+            && members.last().is_some_and(|&m| m < self.size);
+        if !sound || members.binary_search(&self.rank).is_err() {
+            let message = format!("PE {} of {} called `{what}` among {}", self.rank, self.size, pes(members));
+            return Err(Error::new(NOT_IN_TEAM, message)
+                .help("members are ascending PEs of the job, this one among them"));
+        }
+        let mut state = lock(&self.shared.state);
+        self.shared.check(&state)?;
+        let id = state.next;
+        state.next += 1;
+        state.calls.insert(id, None);
+        drop(state);
+        let call = Call { id, members: members.to_vec(), what: what.to_string(), payload: payload.to_vec() };
+        if let Err(e) = self.shared.link.send(&Request::Call(call)) {
+            if e.kind() == io::ErrorKind::InvalidData {
+                lock(&self.shared.state).calls.remove(&id);
+                return Err(Error::new(COLLECTIVE, format!("PE {}: `{what}`: {e}", self.rank)));
+            }
+            // The reader gets to know why, and tells below.
+            self.shared.link.close();
+        }
+
+        // The hub answers within the timeout; if it does not, its host is gone or PE 0 is stopped.
+        let patience = self.options.timeout + Duration::from_secs(10);
+        let state = lock(&self.shared.state);
+        let open = |state: &mut State| {
+            matches!(state.calls.get(&id), Some(None)) && state.died.is_none() && !state.ended
+        };
+        let waited = self.shared.changed.wait_timeout_while(state, patience, open);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match state.calls.remove(&id).flatten() {
+            Some(Ok(payloads)) => Ok(Arc::unwrap_or_clone(payloads)),
+            Some(Err(message)) => Err(Error::new(COLLECTIVE, message)
+                .help("every PE of the team makes the same collective calls in the same order")),
+            None => {
+                self.shared.check(&state)?;
+                let message = format!(
+                    "PE {}: `{what}`: no answer from PE 0 for {} s",
+                    self.rank,
+                    patience.as_secs_f32()
+                );
+                Err(Error::new(COLLECTIVE, message).help("is PE 0 stopped, or its host gone?"))
+            }
+        }
+    }
+
+    /// Tells all PEs that this one fails with this message: their exchanges, pending and later ones, get R0203. This
+    /// process is expected to end; after the grace it is ended.
+    pub fn fail(&self, message: &str) {
+        let mut state = lock(&self.shared.state);
+        if state.ended || state.died.is_some() {
+            return;
+        }
+        state.died = Some((self.rank, message.into()));
+        drop(state);
+        self.shared.changed.notify_all();
+        match &self.hub {
+            Some(hub) => hub.fail(message),
+            None => _ = self.shared.link.send(&Request::Fail(message.into())),
+        }
+        self.shared.watch();
+    }
+
+    /// An orderly end; without it, the closing of the connection is a death. In PE 0 it waits for the others'.
+    pub fn goodbye(&self) {
+        let mut state = lock(&self.shared.state);
+        if state.ended {
+            return;
+        }
+        state.ended = true;
+        drop(state);
+        self.shared.changed.notify_all();
+        let _ = self.shared.link.send(&Request::Goodbye);
+        if let Some(hub) = &self.hub {
+            hub.goodbye();
+        }
+    }
+
+    /// The first death known, if any: which PE, and why.
+    pub fn died(&self) -> Option<(u32, String)> {
+        lock(&self.shared.state).died.clone()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.link.close();
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("rank", &self.rank).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+enum Greeting {
+    Refused(String),
+    Failed(io::Error),
+}
+
+fn greet(
+    place: &Place,
+    link: &Link,
+    deadline: Instant,
+) -> std::result::Result<io::BufReader<Reader>, Greeting> {
+    let answer = || {
+        if !link.same_user() {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "another user's process listens there",
+            ));
+        }
+        let hello = Hello { magic: MAGIC.into(), job: place.job.clone(), rank: place.rank, size: place.size };
+        link.send(&hello)?;
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
+        link.read_within(Some(left))?;
+        let mut reader = link.reader();
+        let reply = wire::read::<Reply>(&mut reader, wire::MAX_FRAME)?;
+        link.read_within(None)?;
+        Ok((reply, reader))
+    };
+    match answer().map_err(Greeting::Failed)? {
+        (Some(Reply::Welcome), reader) => Ok(reader),
+        (Some(Reply::Refused(why)), _) => Err(Greeting::Refused(why)),
+        _ => {
+            Err(Greeting::Failed(io::Error::new(io::ErrorKind::InvalidData, "what listens there is no PE 0")))
+        }
+    }
+}
+
+/// Takes the hub's frames until the connection ends.
+fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
+    let (pe, reason) = loop {
+        match wire::read(&mut reader, wire::MAX_FRAME) {
+            Ok(Some(Reply::Done { id, payloads })) => shared.answer(id, Ok(payloads)),
+            Ok(Some(Reply::Failed { id, message })) => shared.answer(id, Err(message)),
+            Ok(Some(Reply::Died { pe, reason })) => break (pe, reason),
+            Ok(Some(Reply::Closed)) => {
+                lock(&shared.state).ended = true;
+                return shared.changed.notify_all();
+            }
+            Ok(Some(Reply::Welcome | Reply::Refused(_))) => {
+                break (0, "it sent a message out of turn".into());
+            }
+            Ok(None) => break (0, "its process ended before the job did".into()),
+            Err(e) => break (0, format!("its connection was lost: {e}")),
+        }
+    };
+    if lock(&shared.state).ended {
+        return;
+    }
+    if shared.supervised && pe == 0 {
+        thread::sleep(HEAD_START);
+    }
+    lock(&shared.state).died.get_or_insert((pe, reason));
+    shared.changed.notify_all();
+    shared.watch();
+}
+
+impl Shared {
+    fn check(&self, state: &State) -> Result<()> {
+        match &state.died {
+            Some((pe, reason)) => {
+                let message = format!("PE {pe} ended: {reason}");
+                Err(Error::new(PEER_DIED, message).help(match *pe == self.rank {
+                    true => "this PE reported its own failure before".to_string(),
+                    false => format!("PE {pe}'s own error is the cause; PE {} ends with it", self.rank),
+                }))
+            }
+            None if state.ended => Err(Error::new(
+                FINALIZED,
+                format!("PE {}: a collective call after the end of the job", self.rank),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn answer(&self, id: u64, answer: std::result::Result<Arc<Vec<Vec<u8>>>, String>) {
+        if let Some(slot) = lock(&self.state).calls.get_mut(&id) {
+            *slot = Some(answer);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Ends this process after the grace, if it does not end by itself.
+    fn watch(self: &Arc<Shared>) {
+        let Some(grace) = self.grace else { return };
+        if self.watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let shared = self.clone();
+        let watcher = thread::Builder::new().name("weft-watch".into()).spawn(move || {
+            thread::sleep(grace);
+            if !shared.supervised {
+                shared.say_last_words();
+            }
+            super::sys::exit_now(ENDED_WITH_PEER)
+        });
+        if watcher.is_err() {
+            super::sys::exit_now(ENDED_WITH_PEER);
+        }
+    }
+
+    /// One line on standard error; whoever holds it up does not hold up the end.
+    fn say_last_words(&self) {
+        let Some((pe, reason)) = lock(&self.state).died.clone() else { return };
+        let rank = self.rank;
+        let line = match pe == rank {
+            true => format!("weft: PE {rank} failed and did not end by itself: {reason}\n"),
+            false => format!("weft: PE {rank} ends, since PE {pe} ended: {reason}\n"),
+        };
+        let (done, wait) = mpsc::channel::<()>();
+        let _ = thread::Builder::new().spawn(move || {
+            let _ = io::stderr().write_all(line.as_bytes());
+            drop(done);
+        });
+        let _ = wait.recv_timeout(Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,436 @@
+//! The hub, in PE 0: lets the PEs in, matches their calls, and tells all when one is gone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+
+use super::control::lock;
+use super::socket::Link;
+use super::wire::{self, Call, Hello, MAGIC, Reply, Request};
+use super::{Place, pes};
+
+/// How long a connection may take to say who it is.
+const HELLO: Duration = Duration::from_secs(5);
+/// What the supervisor gets ahead of the PEs, to see the failed PE's end and output before theirs.
+pub(super) const HEAD_START: Duration = Duration::from_millis(100);
+
+/// The hub; its end closes every connection.
+pub(super) struct Hub(Arc<Shared>);
+
+struct Shared {
+    job: String,
+    size: u32,
+    timeout: Duration,
+    supervisor: Option<SocketAddr>,
+    listener: Option<Socket>,
+    state: Mutex<State>,
+    /// A call came, or a PE left, or the hub ends.
+    changed: Condvar,
+}
+
+struct State {
+    seats: Vec<Seat>,
+    /// By members, ascending.
+    groups: BTreeMap<Vec<u32>, VecDeque<Round>>,
+    death: Option<(u32, String)>,
+    closed: bool,
+}
+
+enum Seat {
+    Empty,
+    Taken(Arc<Link>),
+    /// Said goodbye.
+    Left,
+}
+
+/// One exchange. A member's k-th call in a group belongs to the group's k-th round; the members in `came` of one
+/// round are a superset of those of the next.
+struct Round {
+    since: Instant,
+    came: BTreeMap<u32, Call>,
+    /// Why it will not complete; members that have come were told.
+    failed: Option<String>,
+}
+
+/// A frame for a PE, sent when the state is no longer locked.
+type Mail = Vec<(Arc<Link>, Reply)>;
+
+impl Hub {
+    /// Starts the threads; PE 0 itself gets its connection back.
+    pub fn start(
+        place: &Place,
+        listener: Option<Socket>,
+        timeout: Duration,
+        supervisor: Option<&str>,
+    ) -> io::Result<(Hub, Socket)> {
+        let supervisor = supervisor.map(SocketAddr::from_abstract_name).transpose()?;
+        let seats = (0..place.size).map(|_| Seat::Empty).collect();
+        let state = State { seats, groups: BTreeMap::new(), death: None, closed: false };
+        let shared = Arc::new(Shared {
+            job: place.job.clone(),
+            size: place.size,
+            timeout,
+            supervisor,
+            listener,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let hub = Hub(shared.clone());
+        let (mine, theirs) = Link::pair()?;
+        serve(shared.clone(), theirs)?;
+        if shared.listener.is_some() {
+            let shared = shared.clone();
+            spawn("weft-hub-accept", move || accept(&shared))?;
+        }
+        spawn("weft-hub-clock", move || shared.clock())?;
+        Ok((hub, mine))
+    }
+
+    /// PE 0 fails: all others know when this returns.
+    pub fn fail(&self, message: &str) {
+        self.0.die(0, message.into());
+    }
+
+    /// Waits until every PE has said goodbye or one died, at most for the timeout; then ends in an orderly way.
+    pub fn goodbye(&self) {
+        let shared = &self.0;
+        let busy = |state: &mut State| {
+            state.death.is_none() && !state.seats.iter().all(|seat| matches!(seat, Seat::Left))
+        };
+        let state = shared.lock();
+        let (mut state, _) = shared
+            .changed
+            .wait_timeout_while(state, shared.timeout, busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        let mail = state.mail_all(|| Reply::Closed, None);
+        state.closed = true;
+        drop(state);
+        deliver(mail);
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        for seat in &state.seats {
+            if let Seat::Taken(link) = seat {
+                link.close();
+            }
+        }
+        drop(state);
+        self.0.stop_listening();
+        self.0.changed.notify_all();
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(body).map(drop)
+}
+
+fn accept(shared: &Arc<Shared>) {
+    let Some(listener) = &shared.listener else { return };
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => _ = serve(shared.clone(), socket),
+            Err(_) if shared.lock().is_open() => thread::sleep(Duration::from_millis(10)),
+            Err(_) => return,
+        }
+    }
+}
+
+/// A thread for a connection, from its hello to its end.
+fn serve(shared: Arc<Shared>, socket: Socket) -> io::Result<()> {
+    let link = Arc::new(Link::new(socket, shared.timeout)?);
+    link.read_within(Some(HELLO))?;
+    spawn("weft-hub-pe", move || {
+        let mut reader = link.reader();
+        let Ok(Some(hello)) = wire::read::<Hello>(&mut reader, wire::MAX_HELLO) else { return link.close() };
+        let rank = match link.same_user().then(|| shared.seat(&hello, &link)) {
+            Some(Ok(rank)) => rank,
+            Some(Err(reason)) => {
+                let _ = link.send(&Reply::Refused(reason));
+                return link.close();
+            }
+            None => return link.close(),
+        };
+        let _ = link.read_within(None);
+        loop {
+            match wire::read(&mut reader, wire::MAX_FRAME) {
+                Ok(Some(Request::Call(call))) if shared.fits(rank, &call) => shared.call(rank, call),
+                Ok(Some(Request::Call(_))) => {
+                    break shared.die(rank, "sent a call that makes no sense".into());
+                }
+                Ok(Some(Request::Fail(message))) => shared.die(rank, message),
+                Ok(Some(Request::Goodbye)) => break shared.leave(rank),
+                Ok(None) => break shared.die(rank, "its process ended before the job did".into()),
+                Err(e) => break shared.die(rank, format!("its connection was lost: {e}")),
+            }
+        }
+    })
+}
+
+fn deliver(mail: Mail) {
+    for (link, reply) in mail {
+        if link.send(&reply).is_err() {
+            // Its reader notices, and that is a death.
+            link.close();
+        }
+    }
+}
+
+impl State {
+    /// Whether PEs may still come.
+    fn is_open(&self) -> bool {
+        !self.closed && self.seats.iter().any(|seat| matches!(seat, Seat::Empty))
+    }
+
+    fn mail_all(&self, reply: impl Fn() -> Reply, except: Option<u32>) -> Mail {
+        let taken = (0..).zip(&self.seats).filter_map(|(pe, seat)| match seat {
+            Seat::Taken(link) if Some(pe) != except => Some((link.clone(), reply())),
+            _ => None,
+        });
+        taken.collect()
+    }
+
+    fn mail(&self, pe: u32, reply: Reply) -> Option<(Arc<Link>, Reply)> {
+        match self.seats.get(pe as usize) {
+            Some(Seat::Taken(link)) => Some((link.clone(), reply)),
+            _ => None,
+        }
+    }
+
+    /// Ends the rounds of this group that are complete, late, or wait for one that has left.
+    fn settle(&mut self, members: &[u32], timeout: Duration) -> Mail {
+        let mut mail = Mail::new();
+        let Some(mut rounds) = self.groups.remove(members) else { return mail };
+        for round in &mut rounds {
+            if round.failed.is_some() {
+                continue;
+            }
+            let missing: Vec<u32> = members.iter().copied().filter(|m| !round.came.contains_key(m)).collect();
+            let left: Vec<u32> = missing.iter().copied().filter(|&m| self.has_left(m)).collect();
+            if missing.is_empty() {
+                mail.extend(self.complete(round));
+            } else if !left.is_empty() {
+                let message = format!("{} already left the job; {}", pes(&left), calls(&round.came));
+                mail.extend(self.give_up(round, message));
+            } else if round.since.elapsed() >= timeout {
+                let message = self.missing(&missing, members, round, timeout);
+                mail.extend(self.give_up(round, message));
+            }
+        }
+        while rounds.front().is_some_and(|round| round.came.len() == members.len()) {
+            rounds.pop_front();
+        }
+        if !rounds.is_empty() {
+            self.groups.insert(members.to_vec(), rounds);
+        }
+        mail
+    }
+
+    fn has_left(&self, pe: u32) -> bool {
+        matches!(self.seats.get(pe as usize), Some(Seat::Left))
+    }
+
+    /// Everybody's payloads for everybody, if all made the same call.
+    fn complete(&self, round: &mut Round) -> Mail {
+        let mut whats = round.came.values().map(|call| &call.what);
+        let first = whats.next();
+        if whats.any(|what| Some(what) != first) {
+            return self.give_up(round, format!("the PEs made different calls: {}", calls(&round.came)));
+        }
+        let bytes: usize = round.came.values().map(|call| call.payload.len() + 16).sum();
+        if bytes > wire::MAX_FRAME {
+            let message = format!("{bytes} bytes in one exchange; the limit is {}", wire::MAX_FRAME);
+            return self.give_up(round, format!("{message}; {}", calls(&round.came)));
+        }
+        let ids: Vec<(u32, u64)> = round.came.iter().map(|(&pe, call)| (pe, call.id)).collect();
+        let payloads: Vec<Vec<u8>> =
+            round.came.values_mut().map(|call| std::mem::take(&mut call.payload)).collect();
+        let payloads = Arc::new(payloads);
+        ids.iter()
+            .filter_map(|&(pe, id)| self.mail(pe, Reply::Done { id, payloads: payloads.clone() }))
+            .collect()
+    }
+
+    fn give_up(&self, round: &mut Round, message: String) -> Mail {
+        let told = round.came.iter();
+        let mail = told
+            .filter_map(|(&pe, call)| self.mail(pe, Reply::Failed { id: call.id, message: message.clone() }))
+            .collect();
+        round.failed = Some(message);
+        mail
+    }
+
+    /// Who did not come, what those who came called, and where the others are meanwhile.
+    fn missing(&self, missing: &[u32], members: &[u32], round: &Round, timeout: Duration) -> String {
+        let mut message = format!(
+            "{} did not come within {} s; {}",
+            pes(missing),
+            timeout.as_secs_f32(),
+            calls(&round.came)
+        );
+        for (group, rounds) in self.groups.iter().filter(|(group, _)| group.as_slice() != members) {
+            for round in rounds.iter().filter(|round| round.failed.is_none()) {
+                let elsewhere: BTreeMap<u32, &Call> = round
+                    .came
+                    .iter()
+                    .filter(|(pe, _)| missing.contains(pe))
+                    .map(|(&pe, call)| (pe, call))
+                    .collect();
+                if !elsewhere.is_empty() {
+                    message = format!("{message}; among {}, {}", pes(group), calls(&elsewhere));
+                }
+            }
+        }
+        message
+    }
+}
+
+/// "PEs 0, 2: alloc 4096 B; PE 1: free #3": equal calls together, in the order of their first PE.
+fn calls<C: std::borrow::Borrow<Call>>(came: &BTreeMap<u32, C>) -> String {
+    let mut by_what: Vec<(&str, Vec<u32>)> = Vec::new();
+    for (&pe, call) in came {
+        let what = call.borrow().what.as_str();
+        match by_what.iter_mut().find(|(other, _)| *other == what) {
+            Some((_, same)) => same.push(pe),
+            None => by_what.push((what, vec![pe])),
+        }
+    }
+    let parts: Vec<String> = by_what.iter().map(|(what, same)| format!("{}: {what}", pes(same))).collect();
+    parts.join("; ")
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Lets a PE in, or says why not.
+    fn seat(&self, hello: &Hello, link: &Arc<Link>) -> Result<u32, String> {
+        let rank = hello.rank;
+        if hello.magic != MAGIC {
+            return Err(format!("PE 0 speaks {MAGIC:?}, and this PE {:?}", hello.magic));
+        }
+        if hello.job != self.job {
+            return Err(format!("PE 0 is of job {:?}, and this PE of job {:?}", self.job, hello.job));
+        }
+        if hello.size != self.size || rank >= self.size {
+            return Err(format!(
+                "PE 0's job has {} PEs, and this PE is number {rank} of {}",
+                self.size, hello.size
+            ));
+        }
+        let mut state = self.lock();
+        let Some(seat @ Seat::Empty) = state.seats.get_mut(rank as usize) else {
+            return Err(format!("another process is PE {rank} already"));
+        };
+        *seat = Seat::Taken(link.clone());
+        let death = state.death.clone();
+        let full = !state.is_open();
+        drop(state);
+        if full {
+            self.stop_listening();
+        }
+        let late = death.map(|(pe, reason)| Reply::Died { pe, reason });
+        deliver([Reply::Welcome].into_iter().chain(late).map(|reply| (link.clone(), reply)).collect());
+        Ok(rank)
+    }
+
+    fn stop_listening(&self) {
+        if let Some(listener) = &self.listener {
+            let _ = listener.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn fits(&self, rank: u32, call: &Call) -> bool {
+        let members = &call.members;
+        members.binary_search(&rank).is_ok()
+            && members.windows(2).all(|pair| pair[0] < pair[1])
+            && members.last().is_some_and(|&last| last < self.size)
+    }
+
+    fn call(&self, rank: u32, call: Call) {
+        let mut state = self.lock();
+        if state.death.is_some() || state.closed {
+            return;
+        }
+        let members = call.members.clone();
+        let rounds = state.groups.entry(members.clone()).or_default();
+        let at = rounds.partition_point(|round| round.came.contains_key(&rank));
+        if at == rounds.len() {
+            rounds.push_back(Round { since: Instant::now(), came: BTreeMap::new(), failed: None });
+        }
+        let round = &mut rounds[at];
+        let late = round.failed.clone().map(|message| Reply::Failed { id: call.id, message });
+        round.came.insert(rank, call);
+        let mut mail = state.settle(&members, self.timeout);
+        mail.extend(late.and_then(|reply| state.mail(rank, reply)));
+        drop(state);
+        self.changed.notify_all();
+        deliver(mail);
+    }
+
+    /// An orderly end of one PE.
+    fn leave(&self, rank: u32) {
+        let mut state = self.lock();
+        if let Some(seat) = state.seats.get_mut(rank as usize) {
+            *seat = Seat::Left;
+        }
+        let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
+        let mail: Mail = groups.iter().flat_map(|members| state.settle(members, self.timeout)).collect();
+        drop(state);
+        self.changed.notify_all();
+        deliver(mail);
+    }
+
+    /// The first death takes all down.
+    fn die(&self, pe: u32, reason: String) {
+        let mut state = self.lock();
+        if state.death.is_some() || state.closed || state.has_left(pe) {
+            return;
+        }
+        state.death = Some((pe, reason.clone()));
+        let mail = state.mail_all(|| Reply::Died { pe, reason: reason.clone() }, Some(pe));
+        drop(state);
+        self.changed.notify_all();
+        if let Some(supervisor) = &self.supervisor {
+            let told = UnixDatagram::unbound().and_then(|s| s.send_to_addr(&pe.to_le_bytes(), supervisor));
+            if told.is_ok() {
+                thread::sleep(HEAD_START);
+            }
+        }
+        deliver(mail);
+    }
+
+    /// Gives up the rounds whose time is over.
+    fn clock(&self) {
+        let mut state = self.lock();
+        while !state.closed && state.death.is_none() {
+            let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
+            let mail: Mail = groups.iter().flat_map(|members| state.settle(members, self.timeout)).collect();
+            if !mail.is_empty() {
+                drop(state);
+                deliver(mail);
+                state = self.lock();
+                continue;
+            }
+            let waiting = state.groups.values().flatten().filter(|round| round.failed.is_none());
+            let next = waiting.map(|round| round.since).min();
+            state = match next {
+                Some(since) => {
+                    let left = self.timeout.saturating_sub(since.elapsed()).max(Duration::from_millis(1));
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}

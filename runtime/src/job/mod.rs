@@ -1,0 +1,51 @@
+//! A job: how its PEs start, find each other, agree, and end together.
+//!
+//! [`Place`] says which PE this process is, from whatever launcher started it. [`Control`] connects it with all
+//! others before (and beside) NVSHMEM: PE 0 runs the hub, a few threads that match the calls of the PEs and notice
+//! when one is gone. [`start`] and [`Job`] start the PEs where no launcher did.
+
+mod control;
+mod env;
+mod hub;
+
+mod socket;
+mod spawn;
+mod sys;
+mod wire;
+
+pub use control::{Control, Options};
+pub use env::{Hub, Launcher, Place};
+
+/// The exit status of a process that ended because another PE did (`EX_SOFTWARE` of sysexits.h).
+pub const ENDED_WITH_PEER: u8 = 70;
+
+/// "PE 3", "PEs 0-2, 5".
+fn pes(ranks: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(rank) => *last = rank,
+            _ => runs.push((rank, rank)),
+        }
+    }
+    let parts: Vec<String> = runs
+        .iter()
+        .map(|&(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first}-{last}"),
+        })
+        .collect();
+    format!("{} {}", if ranks.len() == 1 { "PE" } else { "PEs" }, parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ranks_are_named_in_runs() {
+        assert_eq!(super::pes(&[3]), "PE 3");
+        assert_eq!(super::pes(&[0, 1]), "PEs 0, 1");
+        assert_eq!(super::pes(&[0, 1, 2, 5, 7, 8]), "PEs 0-2, 5, 7, 8");
+        assert_eq!(super::pes(&[u32::MAX, 0]), "PEs 4294967295, 0");
+    }
+}

@@ -1,0 +1,170 @@
+//! Connections of PEs with the hub: unix sockets on one host, TCP between hosts.
+
+use std::io::{self, BufReader};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::libc::MSG_NOSIGNAL;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use serde::Serialize;
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+use super::env::Hub;
+use super::wire;
+
+/// Between attempts to connect, while PE 0 is not there yet.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A connection: one thread reads, any may write.
+pub(super) struct Link {
+    socket: Arc<Socket>,
+    writing: Mutex<()>,
+}
+
+impl Link {
+    /// A connection that carries frames; `patience` bounds a write to a PE that does not read.
+    pub fn new(socket: Socket, patience: Duration) -> io::Result<Link> {
+        socket.set_write_timeout(Some(patience))?;
+        if matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6) {
+            socket.set_tcp_nodelay(true)?;
+            // A host that is gone closes nothing: ask it, and give it up after about 8 s.
+            let alive = TcpKeepalive::new().with_time(Duration::from_secs(4));
+            socket.set_tcp_keepalive(&alive.with_interval(Duration::from_secs(2)).with_retries(2))?;
+        }
+        Ok(Link { socket: Arc::new(socket), writing: Mutex::new(()) })
+    }
+
+    /// Two ends of a connection within this process.
+    pub fn pair() -> io::Result<(Socket, Socket)> {
+        Socket::pair(Domain::UNIX, Type::STREAM, None)
+    }
+
+    /// Sends a frame whole.
+    pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
+        let bytes = wire::frame(message)?;
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            match self.socket.send_with_flags(rest, MSG_NOSIGNAL) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => rest = &rest[sent..],
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// For the one thread that reads.
+    pub fn reader(&self) -> BufReader<Reader> {
+        BufReader::new(Reader(self.socket.clone()))
+    }
+
+    /// Bounds every read from now on, or none.
+    pub fn read_within(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_read_timeout(timeout)
+    }
+
+    /// Ends the connection for both sides; reads in progress return.
+    pub fn close(&self) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Whether the process at the other end is the same user's; TCP cannot tell.
+    pub fn same_user(&self) -> bool {
+        match self.socket.domain() {
+            Ok(Domain::UNIX) => getsockopt(&*self.socket, PeerCredentials)
+                .is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw()),
+            other => other.is_ok(),
+        }
+    }
+}
+
+/// The reading side of a [`Link`].
+pub(super) struct Reader(Arc<Socket>);
+
+impl io::Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(buffer)
+    }
+}
+
+/// Listens where PE 0 is looked for.
+pub(super) fn listen(hub: &Hub) -> io::Result<Socket> {
+    let socket = match hub {
+        Hub::Local(name) => {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.bind(&local(name)?)?;
+            socket
+        }
+        Hub::Tcp(host, port) => {
+            // Other hosts may know this one by another of its addresses, unless it is meant for this one alone.
+            let any = match is_loopback(host) {
+                true => SocketAddr::from((Ipv4Addr::LOCALHOST, *port)),
+                false => SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
+            };
+            bind(any).or_else(|e| match any.is_ipv6() {
+                // A kernel without IPv6.
+                true if e.kind() != io::ErrorKind::AddrInUse => bind((Ipv4Addr::UNSPECIFIED, *port).into()),
+                _ => Err(e),
+            })?
+        }
+    };
+    socket.listen(1024)?;
+    Ok(socket)
+}
+
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Connects with PE 0, which may not listen yet; gives up after `deadline` with what the last attempt said.
+pub(super) fn connect(hub: &Hub, deadline: Instant) -> io::Result<Socket> {
+    loop {
+        match attempt(hub, deadline) {
+            Err(_) if Instant::now() + RETRY < deadline => std::thread::sleep(RETRY),
+            done => return done,
+        }
+    }
+}
+
+fn attempt(hub: &Hub, deadline: Instant) -> io::Result<Socket> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses(hub)? {
+        let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+        let left = deadline.saturating_duration_since(Instant::now()).clamp(RETRY, Duration::from_secs(5));
+        let connected = match address.domain() {
+            Domain::UNIX => socket.connect(&address),
+            _ => socket.connect_timeout(&address, left),
+        };
+        match connected {
+            Ok(()) => return Ok(socket),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+fn addresses(hub: &Hub) -> io::Result<Vec<SockAddr>> {
+    match hub {
+        Hub::Local(name) => Ok(vec![local(name)?]),
+        Hub::Tcp(host, port) => Ok((host.as_str(), *port).to_socket_addrs()?.map(SockAddr::from).collect()),
+    }
+}
+
+/// An address in the abstract namespace: no file, so nothing is left behind, whatever happens.
+fn local(name: &str) -> io::Result<SockAddr> {
+    SockAddr::unix(format!("\0{name}"))
+}
+
+/// Whether the name means the host itself.
+pub(super) fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|a| a.is_loopback())
+}

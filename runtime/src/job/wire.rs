@@ -1,0 +1,101 @@
+//! What a PE and the hub say to each other: frames of a length (4 bytes, little endian) and a body (postcard).
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of a body.
+pub(super) const MAX_FRAME: usize = 64 << 20;
+/// Bytes of a [`Hello`]: all that a stranger can make the hub hold.
+pub(super) const MAX_HELLO: usize = 4 << 10;
+/// What comes first on a connection. PEs of another version are told so by the hub.
+pub(super) const MAGIC: &str = concat!("warpweft job ", env!("CARGO_PKG_VERSION"));
+
+/// The first frame of a PE.
+#[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
+pub(super) struct Hello {
+    pub magic: String,
+    pub job: String,
+    pub rank: u32,
+    pub size: u32,
+}
+
+/// Every later frame of a PE.
+#[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
+pub(super) enum Request {
+    Call(Call),
+    Fail(String),
+    Goodbye,
+}
+
+/// A PE's part in an exchange.
+#[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
+pub(super) struct Call {
+    /// The PE's own number for it.
+    pub id: u64,
+    pub members: Vec<u32>,
+    pub what: String,
+    pub payload: Vec<u8>,
+}
+
+/// A frame of the hub.
+#[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
+pub(super) enum Reply {
+    Welcome,
+    Refused(String),
+    Done {
+        id: u64,
+        payloads: Arc<Vec<Vec<u8>>>,
+    },
+    Failed {
+        id: u64,
+        message: String,
+    },
+    Died {
+        pe: u32,
+        reason: String,
+    },
+    /// The hub ends in an orderly way.
+    Closed,
+}
+
+/// The bytes of a frame; an error where the body is more than [`MAX_FRAME`] bytes.
+pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let bytes = postcard::to_extend(message, vec![0; 4]).map_err(malformed)?;
+    let body = bytes.len() - 4;
+    if body > MAX_FRAME {
+        return Err(malformed(format!("a message of {body} bytes; the limit is {MAX_FRAME}")));
+    }
+    let mut bytes = bytes;
+    bytes[..4].copy_from_slice(&(body as u32).to_le_bytes());
+    Ok(bytes)
+}
+
+/// The next message; none where the stream ends before one. Holds no more than what came, and never more than
+/// `limit` bytes.
+pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> io::Result<Option<T>> {
+    let mut length = Vec::with_capacity(4);
+    from.by_ref().take(4).read_to_end(&mut length)?;
+    let Ok(length) = <[u8; 4]>::try_from(length.as_slice()) else {
+        return if length.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+    };
+    let length = u32::from_le_bytes(length) as usize;
+    if length > limit {
+        return Err(malformed(format!("a message of {length} bytes; the limit is {limit}")));
+    }
+    let mut body = Vec::new();
+    from.by_ref().take(length as u64).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match postcard::take_from_bytes(&body).map_err(malformed)? {
+        (message, []) => Ok(Some(message)),
+        (_, rest) => Err(malformed(format!("{} bytes after a message", rest.len()))),
+    }
+}
+
+fn malformed(why: impl ToString) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+}

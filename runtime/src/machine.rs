@@ -1,0 +1,232 @@
+//! What this machine has: GPUs, the links between them, MPI. Asks the driver without making a context on any GPU,
+//! so that a machine where others work is left as it is.
+#![allow(unsafe_code, reason = "the CUDA driver's interface is C")]
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use cudarc::driver::DriverError;
+use cudarc::driver::result;
+use cudarc::driver::sys::{
+    self, CUdevice, CUdevice_P2PAttribute as P2p, CUdevice_attribute as Attribute, CUresult,
+};
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus};
+use serde::Serialize;
+
+use crate::cuda;
+use crate::error::{CUDA, Error, Result};
+use crate::find;
+
+/// How long the driver may take to answer: a broken fabric can keep it for ever.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The driver and its GPUs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Driver {
+    /// The CUDA version that it supports: (13, 0).
+    pub cuda: (u32, u32),
+    /// Its own version, such as `580.95.05`; none where NVML is not there.
+    pub version: Option<String>,
+    /// The GPUs this process can see (CUDA_VISIBLE_DEVICES may hide others).
+    pub gpus: Vec<Gpu>,
+}
+
+/// A GPU.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Gpu {
+    /// Such as `NVIDIA H200`.
+    pub name: String,
+    /// (9, 0)
+    pub compute_capability: (u32, u32),
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// `0000:1B:00.0`
+    pub pci: String,
+    /// Whether it and its fabric have multicast objects (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED).
+    pub multicast: bool,
+    /// NVLinks that are up; none where NVML is not there.
+    pub nvlinks: Option<u32>,
+    /// How it reaches the memory of each GPU, in order.
+    pub links: Vec<Link>,
+}
+
+/// How a GPU reaches another's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// It is its own.
+    Own,
+    /// NVLink: loads, stores and atomics.
+    NvLink,
+    /// PCIe peer access: loads and stores.
+    Pcie,
+    /// Not at all: only copies go there.
+    None,
+}
+
+impl Link {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Link::Own => "-",
+            Link::NvLink => "NVLink",
+            Link::Pcie => "PCIe",
+            Link::None => "none",
+        }
+    }
+}
+
+/// Asks the driver for its GPUs.
+///
+/// # Errors
+/// R0101 without a driver that will do, R0103 where it refuses a call or does not answer in 20 s.
+pub fn driver() -> Result<Driver> {
+    let (tell, told) = mpsc::channel();
+    // A thread that hangs in the driver ends with the process.
+    std::thread::spawn(move || tell.send(ask()));
+    told.recv_timeout(LIMIT).unwrap_or_else(|_| {
+        let message = format!("the CUDA driver did not answer in {} s", LIMIT.as_secs());
+        Err(Error::new(CUDA, message).help("see whether `nvidia-smi` answers, and what `dmesg` says of NVRM"))
+    })
+}
+
+fn ask() -> Result<Driver> {
+    let cuda = cuda::driver_version()?;
+    let count = c_int::try_from(cuda::device_count()?).unwrap_or(0);
+    let devices = (0..count).map(|n| said("cuDeviceGet", result::device::get(n)));
+    let devices = devices.collect::<Result<Vec<_>>>()?;
+    let nvml = nvml();
+    let gpus = devices.iter().map(|device| gpu(*device, &devices, nvml.as_ref())).collect::<Result<_>>()?;
+    let version = nvml.as_ref().and_then(|nvml| nvml.sys_driver_version().ok());
+    Ok(Driver { cuda, version, gpus })
+}
+
+/// NVML comes with the driver; some containers lack it.
+fn nvml() -> Option<Nvml> {
+    // The crate's own choice, `libnvidia-ml.so`, is there only with a development package.
+    Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init().ok()
+}
+
+fn said<T>(call: &str, answer: std::result::Result<T, DriverError>) -> Result<T> {
+    answer.map_err(|e| cuda::error(call, e))
+}
+
+fn gpu(device: CUdevice, all: &[CUdevice], nvml: Option<&Nvml>) -> Result<Gpu> {
+    // SAFETY: the driver has been initialised, and gave these devices.
+    let attribute = |which| unsafe {
+        let value = said("cuDeviceGetAttribute", result::device::get_attribute(device, which))?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    };
+    // SAFETY: as above.
+    let memory = said("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })?;
+    let pci = pci_bus_id(device)?;
+    Ok(Gpu {
+        name: said("cuDeviceGetName", result::device::get_name(device))?,
+        compute_capability: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        memory: memory as u64,
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        // A driver before 12.1 does not know the attribute.
+        multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED).unwrap_or(0) != 0,
+        nvlinks: nvml.and_then(|nvml| nvlinks(nvml, &pci)),
+        links: all.iter().map(|other| link(device, *other, nvml)).collect::<Result<_>>()?,
+        pci,
+    })
+}
+
+/// How many NVLinks are up. (No GPU so far has more than 18.)
+fn nvlinks(nvml: &Nvml, pci: &str) -> Option<u32> {
+    let device = nvml.device_by_pci_bus_id(pci).ok()?;
+    let up = (0..18).filter(|link| device.link_wrapper_for(*link).is_active().unwrap_or(false));
+    u32::try_from(up.count()).ok()
+}
+
+fn link(from: CUdevice, to: CUdevice, nvml: Option<&Nvml>) -> Result<Link> {
+    if from == to {
+        return Ok(Link::Own);
+    }
+    let mut reaches = 0;
+    // SAFETY: the driver has been initialised, and gave both devices.
+    let answer = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, from, to) };
+    said("cuDeviceCanAccessPeer", answer.result())?;
+    Ok(match reaches {
+        0 => Link::None,
+        _ if over_nvlink(from, to, nvml) => Link::NvLink,
+        _ => Link::Pcie,
+    })
+}
+
+fn over_nvlink(from: CUdevice, to: CUdevice, nvml: Option<&Nvml>) -> bool {
+    let known = nvml.and_then(|nvml| {
+        let device = |of| nvml.device_by_pci_bus_id(pci_bus_id(of).ok()?).ok();
+        let status = device(from)?.p2p_status(&device(to)?, P2pCapabilitiesIndex::NvLink);
+        Some(status.ok()? == P2pStatus::Ok)
+    });
+    // Peers beyond PCIe have no native atomics.
+    known.unwrap_or_else(|| {
+        let mut atomics = 0;
+        let which = P2p::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+        // SAFETY: the driver has been initialised, and gave both devices.
+        let answer = unsafe { sys::cuDeviceGetP2PAttribute(&mut atomics, which, from, to) };
+        answer == CUresult::CUDA_SUCCESS && atomics != 0
+    })
+}
+
+/// Where a device is plugged in, which is how NVML names it too, whatever CUDA_VISIBLE_DEVICES says.
+fn pci_bus_id(device: CUdevice) -> Result<String> {
+    let mut text: [c_char; 32] = [0; 32];
+    // SAFETY: the driver writes at most the 32 bytes, with a NUL behind.
+    let text = unsafe {
+        let answer = sys::cuDeviceGetPCIBusId(text.as_mut_ptr(), 32, device);
+        said("cuDeviceGetPCIBusId", answer.result())?;
+        CStr::from_ptr(text.as_ptr())
+    };
+    Ok(text.to_string_lossy().into_owned())
+}
+
+/// The `mpirun` on PATH: the first line of what it says of itself. None where there is none.
+pub fn mpi() -> Option<String> {
+    let said = find::output("mpirun", &["--version"])?;
+    said.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// Whether NVSHMEM_DISABLE_NVLS keeps NVSHMEM from using multicast.
+pub fn nvls_disabled() -> bool {
+    std::env::var("NVSHMEM_DISABLE_NVLS").is_ok_and(|value| is_on(&value))
+}
+
+/// How NVSHMEM reads a switch that is set (its env_defs_internal.h): off if it begins with 0, n or f.
+fn is_on(value: &str) -> bool {
+    !value.starts_with(['0', 'N', 'n', 'F', 'f'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_a_driver_says_so_and_one_with_it_names_its_gpus() {
+        match driver() {
+            Err(e) => assert!(e.to_string().starts_with("error[R010"), "{e}"),
+            Ok(found) => {
+                for (n, gpu) in found.gpus.iter().enumerate() {
+                    assert!(!gpu.name.is_empty() && gpu.memory > 0 && gpu.multiprocessors > 0, "{gpu:?}");
+                    assert_eq!(gpu.links.len(), found.gpus.len());
+                    assert_eq!(gpu.links[n], Link::Own);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn booleans_are_read_as_nvshmem_reads_them() {
+        assert!(["1", "true", "Yes", "on", "2", ""].into_iter().all(is_on));
+        assert!(!["0", "false", "No", "n"].into_iter().any(is_on));
+    }
+}

@@ -1,0 +1,83 @@
+//! NVSHMEM's two halves on this machine: the host library, which a process opens, and the device bitcode, which
+//! kernels are linked with. Joins the rooms that can read one each.
+
+use std::path::Path;
+
+use weft_ir::diag::Diagnostic;
+use weft_runtime::Error;
+use weft_runtime::find::{self, Found};
+use weft_runtime::nvshmem::version::{self, Version};
+
+/// A half of NVSHMEM that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Half {
+    /// Where it is.
+    pub found: Found,
+    /// What it says it is.
+    pub version: Version,
+}
+
+/// Why a half is not there, or not to be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NvshmemError {
+    /// Not found, not supported, or not of the other's version.
+    #[error("{0}")]
+    Runtime(Error),
+    /// The bitcode cannot be read.
+    #[error("error[{}]: {}{}", .0.code, .0.message, help(.0))]
+    Bitcode(Diagnostic),
+}
+
+fn help(diagnostic: &Diagnostic) -> String {
+    diagnostic.help.as_ref().map(|help| format!("\n  help: {help}")).unwrap_or_default()
+}
+
+impl From<Error> for NvshmemError {
+    fn from(e: Error) -> NvshmemError {
+        NvshmemError::Runtime(e)
+    }
+}
+
+/// The host library.
+///
+/// # Errors
+/// R0104 where there is none, R0105 where its version cannot be had.
+pub fn host() -> Result<Half, NvshmemError> {
+    let found = find::nvshmem_host()?;
+    let version = version::host_version(&found.path)?;
+    Ok(Half { found, version })
+}
+
+/// The device bitcode for a GPU of compute capability `sm` (90 for 9.0).
+///
+/// # Errors
+/// R0104 where there is none, E0608 where it cannot be read.
+pub fn device(sm: u32) -> Result<Half, NvshmemError> {
+    let found = find::nvshmem_device(sm)?;
+    let version = device_version(&found.path)?;
+    Ok(Half { found, version })
+}
+
+fn device_version(path: &Path) -> Result<Version, NvshmemError> {
+    let [major, minor, patch] =
+        weft_llvm::nvshmem::device_library_version(path).map_err(NvshmemError::Bitcode)?;
+    Ok(Version::new(major, minor, patch))
+}
+
+/// Both halves, of one supported version: for who links a kernel with NVSHMEM.
+///
+/// # Errors
+/// As [`host`] and [`device`], and R0105 with both versions where they differ or are not supported.
+pub fn pair(sm: u32) -> Result<(Half, Half), NvshmemError> {
+    let (host, device) = (host()?, device(sm)?);
+    check(&host, &device)?;
+    Ok((host, device))
+}
+
+/// Whether two halves go together.
+///
+/// # Errors
+/// R0105 with both versions where they differ or are not supported.
+pub fn check(host: &Half, device: &Half) -> Result<(), NvshmemError> {
+    Ok(version::check((host.version, &host.found.path), (device.version, &device.found.path))?)
+}

@@ -4,10 +4,26 @@
 //! call (`result`), and types that own. CUDA's are [`cudarc`]'s, NVSHMEM's are in [`nvshmem`].
 //! This room knows neither the IR nor LLVM: it launches PTX with the description that came with it.
 
+mod collective;
 pub mod cuda;
 pub mod dtype;
 pub mod error;
 pub mod find;
+pub mod job;
+pub mod launch;
+pub mod machine;
+pub mod memory;
+pub mod nvshmem;
+mod rma;
+mod team;
+mod world;
 
+pub use collective::Reduce;
+pub use cuda::{Device, DeviceTensor, Graph, Stream};
+pub use dlpark;
 pub use dtype::{DType, Element};
-pub use error::Error;
+pub use error::{Error, Result};
+pub use memory::{Barrier, Compare, ImportedTensor, Signal, SignalOp, SymmetricBuffer, SymmetricTensor};
+pub use rma::Local;
+pub use team::Team;
+pub use world::{Config, World};

@@ -1,0 +1,172 @@
+//! Collectives of a team on streams.
+//!
+//! Source: NVSHMEM API, Collective Communication (`_on_stream` forms). All PEs of the team make the same calls in the
+//! same order; sizes are per PE. Sources and destinations do not overlap, except that an in-place reduce has one
+//! tensor for both.
+
+use crate::cuda::Stream;
+use crate::dtype::Element;
+use crate::error::{self, Error, Result};
+use crate::memory::SymmetricTensor;
+use crate::nvshmem::Collective;
+use crate::rma::{Local, raw};
+use crate::team::Team;
+
+/// How elements of PEs become one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reduce {
+    /// Sum.
+    Sum,
+    /// Product.
+    Prod,
+    /// Least.
+    Min,
+    /// Greatest.
+    Max,
+    /// Bitwise, of integers.
+    And,
+    /// Bitwise, of integers.
+    Or,
+    /// Bitwise, of integers.
+    Xor,
+}
+
+impl Reduce {
+    /// Every operation.
+    pub const ALL: [Reduce; 7] =
+        [Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max, Reduce::And, Reduce::Or, Reduce::Xor];
+
+    /// As NVSHMEM's functions name it.
+    pub fn name(self) -> &'static str {
+        ["sum", "prod", "min", "max", "and", "or", "xor"][self as usize]
+    }
+}
+
+impl Team {
+    /// All PEs have come and all their operations are complete, when the stream gets past it.
+    ///
+    /// # Errors
+    /// `R0106`, `R0305` after the end.
+    pub fn barrier(&self, stream: &Stream) -> Result<()> {
+        self.world.on(stream)?.library.barrier(self.handle, raw(stream))
+    }
+
+    /// All PEs have come, when the stream gets past it; their operations may still be under way.
+    ///
+    /// # Errors
+    /// As [`barrier`](Team::barrier).
+    pub fn sync(&self, stream: &Stream) -> Result<()> {
+        self.world.on(stream)?.library.sync(self.handle, raw(stream))
+    }
+
+    /// `dest` of every PE becomes the reduction of all PEs' `source`, element by element (an allreduce).
+    ///
+    /// # Errors
+    /// `R0401` where NVSHMEM has no such operation for the type, `R0307` for different sizes, `R0106`, `R0305`.
+    pub fn reduce<T: Element>(
+        &self,
+        op: Reduce,
+        dest: &SymmetricTensor<T>,
+        source: &SymmetricTensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.collective(&format!("{}_reduce", op.name()), dest, source, (1, 1), stream)
+    }
+
+    /// `dest` becomes this PE's share of the reduction: of `source`, as many elements for each PE as `dest` has.
+    ///
+    /// # Errors
+    /// As [`reduce`](Team::reduce).
+    pub fn reduce_scatter<T: Element>(
+        &self,
+        op: Reduce,
+        dest: &SymmetricTensor<T>,
+        source: &SymmetricTensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let shares = (1, self.n_pes() as usize);
+        self.collective(&format!("{}_reducescatter", op.name()), dest, source, shares, stream)
+    }
+
+    /// `dest` becomes all PEs' `source`, in order of their ranks (an all-gather of one size).
+    ///
+    /// # Errors
+    /// As [`reduce`](Team::reduce).
+    pub fn fcollect<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &SymmetricTensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.collective("fcollect", dest, source, (self.n_pes() as usize, 1), stream)
+    }
+
+    /// Part j of PE i's `source` becomes part i of PE j's `dest`.
+    ///
+    /// # Errors
+    /// As [`reduce`](Team::reduce); `R0307` also for sizes that the team's size does not divide.
+    pub fn alltoall<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &SymmetricTensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let n = self.n_pes() as usize;
+        self.collective("alltoall", dest, source, (n, n), stream)
+    }
+
+    /// `dest` of every PE becomes the `source` of the PE with rank `root`.
+    ///
+    /// # Errors
+    /// As [`reduce`](Team::reduce); `R0303` for a root that is not in the team.
+    pub fn broadcast<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &SymmetricTensor<T>,
+        root: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        let world = self.world.on(stream)?;
+        self.world_pe(root)?;
+        let io = self.sides("broadcast", dest, source, (1, 1))?;
+        world.library.broadcast(T::DTYPE, &io, root, raw(stream))
+    }
+
+    fn collective<T: Element>(
+        &self,
+        name: &str,
+        dest: &SymmetricTensor<T>,
+        source: &SymmetricTensor<T>,
+        parts: (usize, usize),
+        stream: &Stream,
+    ) -> Result<()> {
+        let world = self.world.on(stream)?;
+        let io = self.sides(name, dest, source, parts)?;
+        world.library.collective(name, T::DTYPE, &io, raw(stream))
+    }
+
+    /// Both sides, checked: `dest` has so many parts, `source` so many, all of one size.
+    fn sides<T: Element>(
+        &self,
+        name: &str,
+        dest: &SymmetricTensor<T>,
+        source: &SymmetricTensor<T>,
+        (of_dest, of_source): (usize, usize),
+    ) -> Result<Collective> {
+        let (d, s) = (dest.compact(name)?, source.compact(name)?);
+        if d % of_dest != 0 || s % of_source != 0 || d / of_dest != s / of_source {
+            let pes = self.n_pes();
+            let message = format!("{name} of a team of {pes} PEs from {s} elements to {d}");
+            let help = format!("the destination has {of_dest} and the source {of_source} parts of one size");
+            return Err(Error::new(error::SHAPE, message).help(help));
+        }
+        dest.keep();
+        source.keep();
+        Ok(Collective {
+            team: self.handle,
+            dest: dest.address(),
+            source: source.address(),
+            count: d / of_dest,
+        })
+    }
+}

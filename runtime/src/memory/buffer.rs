@@ -1,0 +1,129 @@
+//! Untyped symmetric memory.
+
+use super::{Allocation, copy};
+use crate::cuda::{self, DeviceTensor};
+use crate::error::{self, Error, Result};
+use crate::team::Team;
+use crate::world::Inner;
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of symmetric memory. Clones are the same memory, which is freed when the last is dropped: on every PE in the
+/// same order.
+#[derive(Clone)]
+pub struct SymmetricBuffer(pub(crate) Arc<Shared>);
+
+/// Addresses by rank in a team, on the device.
+pub type Table = Arc<DeviceTensor<u64>>;
+
+pub(crate) struct Shared {
+    /// Tables of peers' addresses on the device, by team and offset. Gone before the memory is.
+    tables: Mutex<HashMap<(i32, u64), Table>>,
+    pub allocation: Allocation,
+}
+
+impl SymmetricBuffer {
+    #[track_caller]
+    pub(crate) fn new(world: &Arc<Inner>, bytes: usize) -> Result<SymmetricBuffer> {
+        Ok(SymmetricBuffer::of(Allocation::heap(world, bytes, Location::caller())?))
+    }
+
+    pub(super) fn of(allocation: Allocation) -> SymmetricBuffer {
+        SymmetricBuffer(Arc::new(Shared { tables: Mutex::default(), allocation }))
+    }
+
+    pub(crate) fn world(&self) -> &Arc<Inner> {
+        &self.0.allocation.world
+    }
+
+    /// Address on this PE.
+    pub fn address(&self) -> u64 {
+        self.0.allocation.address
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.allocation.bytes
+    }
+
+    /// Sets every byte on this PE, and waits.
+    ///
+    /// # Errors
+    /// `R0103`, `R0305`.
+    pub fn fill(&self, byte: u8) -> Result<()> {
+        let world = self.world().enter()?;
+        copy::fill(self.address(), byte, self.bytes(), &world.stream)?;
+        world.stream.synchronize().map_err(|e| cuda::error("cuStreamSynchronize", e))
+    }
+
+    /// Where loads and stores reach a PE's copy.
+    ///
+    /// # Errors
+    /// `R0303` for a PE that is not there, `R0304` for one that only puts and gets reach.
+    pub fn peer_address(&self, pe: u32) -> Result<u64> {
+        let world = self.world().enter()?;
+        if pe >= world.control.size() {
+            let message = format!("there is no PE {pe}: the world has {} PEs", world.control.size());
+            return Err(Error::new(error::NOT_IN_TEAM, message));
+        }
+        world.library.peer(self.address(), pe).ok_or_else(|| {
+            Error::new(
+                error::UNREACHABLE,
+                format!("loads and stores of PE {} do not reach the memory of PE {pe}", world.control.rank()),
+            )
+            .help("`weft doctor` shows which GPUs reach each other; put and get go over any transport")
+        })
+    }
+
+    /// Where multimem instructions reach all of a team's copies; `None` where the team has no multicast address
+    /// ([`why_no_multicast`](SymmetricBuffer::why_no_multicast)).
+    pub fn multicast_address(&self, team: &Team) -> Option<u64> {
+        self.world().enter().ok()?.library.multicast(team.handle, self.address())
+    }
+
+    /// Why a team has no multicast address for this memory; `None` where it has one.
+    pub fn why_no_multicast(&self, team: &Team) -> Option<String> {
+        if self.multicast_address(team).is_some() {
+            return None;
+        }
+        let world = self.world();
+        let set = |name: &str| std::env::var(name).is_ok_and(|v| !matches!(&*v, "" | "0" | "false" | "no"));
+        Some(if world.ended() {
+            "NVSHMEM has been finalized".into()
+        } else if set("NVSHMEM_DISABLE_NVLS") {
+            "NVSHMEM_DISABLE_NVLS is set".into()
+        } else if !world.device.supports_multicast().unwrap_or(false) {
+            "the GPU or its fabric has no multicast (NVLink SHARP: Hopper or newer behind NVSwitch)".into()
+        } else if team.n_pes() < 2 {
+            "a team of one PE has no use for it".into()
+        } else {
+            "NVSHMEM made none for this team (it spans hosts, or the fabric's multicast objects are used up)"
+                .into()
+        })
+    }
+
+    /// Address, on this PE's device, of a table of all team members' addresses of the byte at `offset`: what a
+    /// kernel's unicast lowering reads. Made once for each team.
+    ///
+    /// # Errors
+    /// As [`peer_address`](SymmetricBuffer::peer_address).
+    pub fn peer_table(&self, team: &Team, offset: u64) -> Result<Table> {
+        let mut tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = tables.get(&(team.handle, offset)) {
+            return Ok(table.clone());
+        }
+        let peers = team.members().iter().map(|pe| Ok(self.peer_address(*pe)? + offset));
+        let peers = peers.collect::<Result<Vec<u64>>>()?;
+        let table = Arc::new(DeviceTensor::from_slice(&self.world().stream, &peers)?);
+        tables.insert((team.handle, offset), table.clone());
+        Ok(table)
+    }
+}
+
+impl fmt::Debug for SymmetricBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SymmetricBuffer({} bytes at {:#x})", self.bytes(), self.address())
+    }
+}

@@ -1,0 +1,291 @@
+//! DLPack: tensors shared with PyTorch, CuPy, JAX and others, without copying.
+//!
+//! Source: DLPack 1.x (dmlc.github.io/dlpack). Order is the callers': a tensor is passed on when the work that fills
+//! it is done, or between streams that wait for each other.
+#![allow(unsafe_code, reason = "DLPack's descriptors hold raw addresses")]
+
+use super::SymmetricTensor;
+use crate::cuda::{Device, DeviceTensor, memory_elements};
+use crate::dtype::{DType, Element};
+use crate::error::{self, Error, Result};
+use crate::rma::Local;
+use dlpark::ffi::{DLDataType, DLDataTypeCode as Code, DLDevice, DLDeviceType};
+use dlpark::metadata::Dynamic;
+use dlpark::{AllocationDeleter, Managed, ManagedTensorBase};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use weft_layout::{Int, IntTuple, Layout};
+
+/// DLPack's code for each element type; its bits are our bytes.
+const CODES: &[(DType, Code)] = &[
+    (DType::Bool, Code::BOOL),
+    (DType::I8, Code::INT),
+    (DType::I16, Code::INT),
+    (DType::I32, Code::INT),
+    (DType::I64, Code::INT),
+    (DType::U8, Code::UINT),
+    (DType::U16, Code::UINT),
+    (DType::U32, Code::UINT),
+    (DType::U64, Code::UINT),
+    (DType::F16, Code::FLOAT),
+    (DType::BF16, Code::BFLOAT),
+    (DType::F32, Code::FLOAT),
+    (DType::F64, Code::FLOAT),
+    (DType::E4M3, Code::FLOAT8_E4M3FN),
+    (DType::E5M2, Code::FLOAT8_E5M2),
+];
+
+fn dl_type(dtype: DType) -> DLDataType {
+    let code = CODES.iter().find(|(d, _)| *d == dtype).map_or(Code::OPAQUEHANDLE, |(_, code)| *code);
+    DLDataType::new(code, (dtype.bytes() * 8) as u8, 1)
+}
+
+/// The element type of a DLPack type, if we have it.
+fn dtype_of(dl: DLDataType) -> Option<DType> {
+    DType::ALL.iter().copied().find(|d| dl_type(*d) == dl)
+}
+
+fn error(message: impl Into<String>) -> Error {
+    Error::new(error::DLPACK, message)
+}
+
+/// Shape and strides of a layout, one of each a mode.
+fn flat(layout: &Layout) -> Result<(Vec<i64>, Vec<i64>)> {
+    let nested = || {
+        error(format!("layout {layout} has a mode of several strides, which DLPack has no form for"))
+            .help("export a view with one stride a mode")
+    };
+    let int = |t: &IntTuple| t.as_int().and_then(Int::as_const);
+    let mut out = (Vec::new(), Vec::new());
+    for m in 0..layout.rank() {
+        let mode = layout.mode(m).ok_or_else(nested)?.coalesce().map_err(|_| nested())?;
+        out.0.push(int(mode.shape()).ok_or_else(nested)?);
+        out.1.push(int(mode.stride()).ok_or_else(nested)?);
+    }
+    Ok(out)
+}
+
+/// Describes memory that `owner` keeps.
+fn export<M: ManagedTensorBase, O: Send>(
+    owner: O,
+    (address, dtype, layout): (u64, DType, &Layout),
+    device: &Device,
+) -> Result<Managed<M>> {
+    let (shape, strides) = flat(layout)?;
+    let prepared = Dynamic::new(&shape[..], &strides[..]).prepare_as::<M>();
+    let mut made = prepared.map_err(|e| error(e.to_string()))?.initialize(Box::new(owner));
+    made.set_device(DLDevice { device_type: DLDeviceType::CUDA, device_id: device.ordinal() as i32 });
+    made.set_dtype(dl_type(dtype)).set_data(address as usize as *mut _);
+    // SAFETY: the owner keeps the memory, which has these extents, until the deleter drops it.
+    Ok(unsafe { made.finish() })
+}
+
+impl<T: Element> SymmetricTensor<T> {
+    /// This PE's copy for another library, which keeps the memory until it drops the tensor. `M` is
+    /// `DLManagedTensorVersioned`, or `DLManagedTensor` for who takes only that.
+    ///
+    /// Other libraries drop on their own time, and not on all PEs at once. So memory once exported is freed at the
+    /// next allocation, [`collect`](crate::World::collect) or end after its last use on every PE; export on every PE
+    /// or on none.
+    ///
+    /// # Errors
+    /// `R0308` for a layout that DLPack has no form for, `R0305` after the end.
+    pub fn to_dlpack<M: ManagedTensorBase>(&self) -> Result<Managed<M>> {
+        let world = self.buffer().world().enter()?;
+        let made = export(self.clone(), (self.address(), T::DTYPE, self.layout()), &world.device)?;
+        self.buffer().0.allocation.export();
+        Ok(made)
+    }
+}
+
+impl<T: Element> DeviceTensor<T> {
+    /// The tensor for another library, which owns it from now on.
+    ///
+    /// # Errors
+    /// `R0308` for a layout that DLPack has no form for.
+    pub fn into_dlpack<M: ManagedTensorBase>(self) -> Result<Managed<M>> {
+        let (address, layout, device) = (self.address(), self.layout().clone(), self.device().clone());
+        export(self, (address, T::DTYPE, &layout), &device)
+    }
+}
+
+/// A tensor that another library made, in the memory of one GPU: a `global` parameter of kernels, and the local side of
+/// puts and gets. Its owner is told when the last clone is dropped.
+#[derive(Clone)]
+pub struct ImportedTensor<T> {
+    owner: Arc<AllocationDeleter>,
+    address: u64,
+    layout: Layout,
+    elements: usize,
+    device: Device,
+    marker: PhantomData<T>,
+}
+
+impl<T: Element> ImportedTensor<T> {
+    /// Takes a tensor over.
+    ///
+    /// # Errors
+    /// `R0308` where it is not on a GPU, has another element type, negative strides, or no elements; it is then given
+    /// back to its owner.
+    ///
+    /// # Safety
+    /// The tensor obeys DLPack: its memory stays as described until its deleter is called. Whatever fills it is done,
+    /// or ordered before the stream it is used on.
+    pub unsafe fn from_dlpack<M: ManagedTensorBase>(tensor: Managed<M>) -> Result<ImportedTensor<T>> {
+        let view = tensor.validate().map_err(|e| error(e.to_string()))?;
+        if view.device().device_type != DLDeviceType::CUDA {
+            let kind = view.device().device_type.0;
+            return Err(error(format!(
+                "the tensor is on a device of DLPack's type {kind}, not on a CUDA GPU (2)"
+            )));
+        }
+        if dtype_of(view.dtype()) != Some(T::DTYPE) {
+            let d = view.dtype();
+            let have = dtype_of(d).map_or_else(
+                || format!("DLPack type code {} of {} bits, {} lanes", d.code.0, d.bits, d.lanes),
+                |d| d.to_string(),
+            );
+            return Err(error(format!("the tensor's elements are {have}; {} was asked for", T::DTYPE)));
+        }
+        let device = Device::open(u32::try_from(view.device().device_id).unwrap_or(u32::MAX))?;
+        let strides = view.strides_or_compact().map_err(|e| error(e.to_string()))?;
+        let layout = layout(view.shape(), &strides)?;
+        let elements = memory_elements(&layout)?;
+        // SAFETY: only the address is computed; the caller vouches for the memory.
+        let address = unsafe { view.offset_bytes_ptr() }.map_err(|e| error(e.to_string()))? as u64;
+        if elements == 0 || address == 0 {
+            return Err(error("the tensor has no elements"));
+        }
+        let owner = Arc::new(tensor.into_deleter());
+        Ok(ImportedTensor { owner, address, layout, elements, device, marker: PhantomData })
+    }
+
+    /// Where it begins on the device.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Shape and strides, in elements.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The GPU it is on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Elements from the first to the last.
+    pub fn len(&self) -> usize {
+        self.elements
+    }
+
+    /// Never: a tensor has at least one element.
+    pub fn is_empty(&self) -> bool {
+        self.elements == 0
+    }
+
+    /// What a graph holds on to.
+    pub(crate) fn owner(&self) -> Arc<AllocationDeleter> {
+        self.owner.clone()
+    }
+}
+
+/// Layout of flat shape and strides; a mode of one element has stride 0, whatever is said.
+fn layout(shape: &[i64], strides: &[i64]) -> Result<Layout> {
+    if strides.iter().zip(shape).any(|(d, n)| *d < 0 && *n > 1) {
+        return Err(error(format!("strides {strides:?}: negative ones are not taken"))
+            .help("make a copy with positive strides"));
+    }
+    let tuple = |numbers: Vec<i64>| -> IntTuple {
+        match numbers[..] {
+            [] => 1.into(),
+            [n] => n.into(),
+            _ => numbers.into_iter().map(IntTuple::from).collect::<Vec<_>>().into(),
+        }
+    };
+    let strides = shape.iter().zip(strides).map(|(n, d)| if *n == 1 { 0 } else { *d }).collect();
+    Layout::new(tuple(shape.to_vec()), tuple(strides)).map_err(|e| error(e.to_string()))
+}
+
+impl<T: Element> Local<T> for ImportedTensor<T> {
+    fn local(&self) -> Result<(u64, usize)> {
+        match self.layout.size().is(self.elements as i64) {
+            true => Ok((self.address, self.elements)),
+            false => {
+                let message =
+                    format!("put and get move elements without gaps; the tensor has {}", self.layout);
+                Err(Error::new(error::SHAPE, message).help("move it part by part, or in a kernel"))
+            }
+        }
+    }
+
+    fn keep(&self) {
+        crate::cuda::keep(self.owner());
+    }
+}
+
+impl<T> fmt::Debug for ImportedTensor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ImportedTensor({} at {:#x})", self.layout, self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_a_code_of_its_own() {
+        for d in DType::ALL {
+            assert_eq!(dtype_of(dl_type(*d)), Some(*d));
+        }
+        assert_eq!(dtype_of(DLDataType::new(Code::FLOAT, 32, 4)), None);
+    }
+
+    #[test]
+    fn layouts_are_shape_and_strides() {
+        let l = layout(&[4, 8], &[8, 1]).unwrap();
+        assert_eq!((l.to_string().as_str(), flat(&l).unwrap()), ("(4,8):(8,1)", (vec![4, 8], vec![8, 1])));
+        assert_eq!(flat(&layout(&[], &[]).unwrap()).unwrap(), (vec![1], vec![0]));
+        assert_eq!(flat(&layout(&[1, 5], &[77, 1]).unwrap()).unwrap(), (vec![1, 5], vec![0, 1]));
+        assert_eq!(layout(&[4], &[-1]).unwrap_err().code, error::DLPACK);
+    }
+
+    #[test]
+    fn nested_modes_go_where_they_are_one_stride() {
+        let parse = |text| weft_layout::parse_layout(text, &mut |_| None).unwrap();
+        assert_eq!(flat(&parse("((2,4),8):((1,2),8)")).unwrap(), (vec![8, 8], vec![1, 8]));
+        assert_eq!(flat(&parse("((2,4),8):((1,16),2)")).unwrap_err().code, error::DLPACK);
+    }
+
+    #[test]
+    fn an_owner_is_kept_until_the_tensor_is_dropped() {
+        struct Owner(Arc<()>);
+        // A descriptor of memory that nobody touches, without a device to ask.
+        let alive = Arc::new(());
+        let prepared = Dynamic::new(&[4i64][..], &[1i64][..]).prepare_as::<dlpark::ffi::DLManagedTensor>();
+        let made = prepared.unwrap().initialize(Box::new(Owner(alive.clone())));
+        // SAFETY: it is dropped without being read.
+        let tensor = unsafe { made.finish() };
+        assert_eq!(Arc::strong_count(&alive), 2);
+        drop(tensor);
+        assert_eq!(Arc::strong_count(&alive), 1);
+        let _ = Owner(alive).0;
+    }
+
+    #[test]
+    fn tensors_of_the_host_are_given_back() {
+        let alive = Arc::new(());
+        let prepared =
+            Dynamic::new(&[4i64][..], &[1i64][..]).prepare_as::<dlpark::ffi::DLManagedTensorVersioned>();
+        let mut made = prepared.unwrap().initialize(Box::new(alive.clone()));
+        made.set_device(DLDevice { device_type: DLDeviceType::CPU, device_id: 0 })
+            .set_dtype(dl_type(DType::F32));
+        // SAFETY: nobody reads its memory.
+        let error = unsafe { ImportedTensor::<f32>::from_dlpack(made.finish()) }.unwrap_err();
+        assert_eq!(error.code, crate::error::DLPACK);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}

@@ -1,0 +1,198 @@
+//! Symmetric memory: the same size on every PE, reachable from all.
+//!
+//! Allocating and dropping are collective: all PEs, the same sizes, the same order. Both are checked over the job's
+//! control connection before NVSHMEM is called, so that a PE that does something else is an error on all of them and
+//! not a hang. Source: NVSHMEM API, Memory Management.
+
+mod buffer;
+mod copy;
+mod dlpack;
+mod external;
+mod sync;
+mod tensor;
+
+pub use buffer::{SymmetricBuffer, Table};
+pub use dlpack::ImportedTensor;
+pub use external::granularity;
+pub use sync::{Barrier, Compare, Signal, SignalOp};
+pub use tensor::{IntoLayout, MulticastTensor, PeerTensor, SymmetricTensor};
+
+use crate::cuda::vmm;
+use crate::error::{self, Error, Result};
+use crate::world::Inner;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is allocated, by the number that all PEs know it by.
+#[derive(Default)]
+pub(crate) struct Registry {
+    made: u64,
+    live: BTreeMap<u64, Leak>,
+    /// Exported once and no longer used: freed together at the next collective call.
+    released: BTreeMap<u64, u64>,
+    /// Bytes in use, and the most there were: what NVSHMEM's heap holds in reserve.
+    in_use: usize,
+    most: usize,
+}
+
+/// Something allocated and not freed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leak {
+    /// Allocation, counted from 0.
+    pub number: u64,
+    /// Bytes.
+    pub bytes: usize,
+    /// `file:line` of the call that made it.
+    pub place: String,
+}
+
+impl fmt::Display for Leak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "allocation {} of {} bytes, made at {}", self.number, self.bytes, self.place)
+    }
+}
+
+impl Registry {
+    fn add(&mut self, bytes: usize, place: &Location<'_>) -> u64 {
+        let number = self.made;
+        self.made += 1;
+        self.in_use += bytes;
+        self.most = self.most.max(self.in_use);
+        self.live.insert(number, Leak { number, bytes, place: place.to_string() });
+        number
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.released.remove(&number);
+        if let Some(gone) = self.live.remove(&number) {
+            self.in_use -= gone.bytes;
+        }
+    }
+
+    pub fn leaks(&self) -> Vec<Leak> {
+        self.live.values().cloned().collect()
+    }
+}
+
+/// One symmetric allocation, freed when the last that uses it is dropped.
+pub(crate) struct Allocation {
+    pub world: Arc<Inner>,
+    pub address: u64,
+    pub bytes: usize,
+    number: u64,
+    /// Registered, not from NVSHMEM's heap: bytes registered, and the memory itself if it is ours.
+    external: Option<(usize, Option<vmm::Allocation>)>,
+    /// Once handed to another library, which may drop it at any time and on any thread.
+    exported: AtomicBool,
+}
+
+impl Allocation {
+    /// From NVSHMEM's heap. Collective.
+    fn heap(world: &Arc<Inner>, bytes: usize, place: &Location<'_>) -> Result<Allocation> {
+        world.enter()?;
+        if bytes == 0 {
+            return Err(Error::new(error::SHAPE, "a symmetric allocation of 0 bytes"));
+        }
+        world.collect()?;
+        let (free, _) = world.device.memory()?;
+        let reserve = {
+            let r = world.registry();
+            r.most - r.in_use
+        };
+        let room = free.saturating_add(reserve) as u64;
+        let what = format!("allocation of {bytes} bytes");
+        let rooms = world.together(&what, &room.to_le_bytes())?;
+        let least = rooms.iter().map(|b| number(b)).enumerate().min_by_key(|(_, room)| *room);
+        let too_large = |pe: usize, room: u64| {
+            Error::new(error::OUT_OF_MEMORY, format!("{what} on each PE: PE {pe} has {room} bytes free"))
+                .help("NVSHMEM keeps its heap once it has grown; free what is not needed before it grows")
+        };
+        if let Some((pe, room)) = least.filter(|(_, room)| *room < bytes as u64) {
+            return Err(too_large(pe, room));
+        }
+        let address = world.library.alloc(bytes, ALIGN);
+        // NVSHMEM may run out on one PE alone (fragments); then nobody has it.
+        let all = world.together("allocated", &address.to_le_bytes())?;
+        if let Some(pe) = all.iter().position(|b| number(b) == 0) {
+            let error = too_large(pe, number(&rooms[pe]));
+            return Err(error.help("NVSHMEM_SYMMETRIC_SIZE and NVSHMEM_MAX_MEMORY_PER_GPU bound its heap"));
+        }
+        Ok(Allocation::adopt(world, address, bytes, None, place))
+    }
+
+    fn adopt(
+        world: &Arc<Inner>,
+        address: u64,
+        bytes: usize,
+        external: Option<(usize, Option<vmm::Allocation>)>,
+        place: &Location<'_>,
+    ) -> Allocation {
+        let number = world.registry().add(bytes, place);
+        let exported = AtomicBool::new(false);
+        Allocation { world: world.clone(), address, bytes, number, external, exported }
+    }
+
+    /// From now on it is freed at a later collective call, not when it is dropped.
+    pub fn export(&self) {
+        self.exported.store(true, Ordering::SeqCst);
+    }
+
+    /// Frees it. Collective.
+    fn free(&mut self) -> Result<()> {
+        let world = self.world.enter()?;
+        world.device.synchronize()?;
+        world.together(&format!("free of allocation {} of {} bytes", self.number, self.bytes), &[])?;
+        match self.external.take() {
+            // The memory itself goes after its alias in the heap.
+            Some((bytes, _memory)) => world.library.unregister(self.address, bytes)?,
+            None => world.library.free(self.address),
+        }
+        world.registry().remove(self.number);
+        Ok(())
+    }
+}
+
+/// Bytes that every allocation's address is a multiple of.
+const ALIGN: usize = 256;
+
+/// Eight bytes that a PE sent; 0 where it sent others.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // After the end all is freed; after a panic the other PEs are elsewhere.
+        if self.world.ended() || std::thread::panicking() {
+            return;
+        }
+        if self.exported.load(Ordering::SeqCst) && self.external.is_none() {
+            self.world.registry().released.insert(self.number, self.address);
+        } else if let Err(e) = self.free() {
+            let (pe, leak) = (self.world.control.rank(), self.number);
+            eprintln!("PE {pe}: allocation {leak} of {} bytes is not freed: {e}", self.bytes);
+        }
+    }
+}
+
+impl Inner {
+    /// Frees what was exported and is no longer used on any PE. Collective; a step only where there is something.
+    pub fn collect(&self) -> Result<()> {
+        let mine: Vec<u64> = self.registry().released.keys().copied().collect();
+        let bytes: Vec<u8> = mine.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let all = self.together("collection of what was exported", &bytes)?;
+        let on_all = |n: &u64| all.iter().all(|pe| pe.chunks_exact(8).any(|c| number(c) == *n));
+        for n in mine.into_iter().filter(on_all) {
+            let address = self.registry().released.get(&n).copied();
+            if let Some(address) = address {
+                self.device.synchronize()?;
+                self.library.free(address);
+                self.registry().remove(n);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What PEs wait for: signals, and the memory of a kernel's barriers.
+
+use super::{SymmetricBuffer, SymmetricTensor};
+use crate::cuda::Stream;
+use crate::error::Result;
+use crate::world::World;
+
+/// Bytes of a CTA's counters in a barrier: a line of its own.
+pub const BARRIER_LINE: usize = 128;
+
+/// The memory of a kernel's `barrier` parameter: counters for each CTA, zeroed once and never reset, so that one
+/// barrier serves any number of launches of any kernels, one after the other.
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    buffer: SymmetricBuffer,
+    ctas: u32,
+}
+
+impl Barrier {
+    #[track_caller]
+    pub(crate) fn new(world: &World, ctas: u32) -> Result<Barrier> {
+        let buffer = world.buffer(ctas as usize * BARRIER_LINE)?;
+        buffer.fill(0)?;
+        // Nobody arrives before all are zero.
+        world.barrier()?;
+        Ok(Barrier { buffer, ctas })
+    }
+
+    /// Its memory.
+    pub fn buffer(&self) -> &SymmetricBuffer {
+        &self.buffer
+    }
+
+    /// CTAs that it has counters for.
+    pub fn ctas(&self) -> u32 {
+        self.ctas
+    }
+}
+
+/// A word of symmetric memory that PEs set and wait for (NVSHMEM API, Signaling Operations).
+#[derive(Clone, Debug)]
+pub struct Signal(pub(crate) SymmetricTensor<u64>);
+
+impl Signal {
+    /// The word as a tensor of one element.
+    pub fn tensor(&self) -> &SymmetricTensor<u64> {
+        &self.0
+    }
+
+    /// A symmetric `u64` as a signal: one of many in a tensor.
+    ///
+    /// # Errors
+    /// `R0307` past the tensor's end.
+    pub fn of(tensor: &SymmetricTensor<u64>, index: usize) -> Result<Signal> {
+        tensor.slice(index..index.saturating_add(1)).map(Signal)
+    }
+
+    /// Its value on this PE, once `stream` gets there.
+    ///
+    /// # Errors
+    /// `R0305` after the end, `R0103`.
+    pub fn get(&self, stream: &Stream) -> Result<u64> {
+        Ok(self.0.to_vec(stream)?.first().copied().unwrap_or_default())
+    }
+
+    /// Sets it on this PE, once `stream` gets there.
+    ///
+    /// # Errors
+    /// `R0305` after the end, `R0103`.
+    pub fn set(&self, value: u64, stream: &Stream) -> Result<()> {
+        self.0.copy_from(&[value], stream)
+    }
+}
+
+/// How a signal is updated, atomically.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SignalOp {
+    /// Becomes the value (`NVSHMEM_SIGNAL_SET`).
+    Set = 9,
+    /// Grows by the value (`NVSHMEM_SIGNAL_ADD`).
+    Add = 10,
+}
+
+/// What is waited for: the signal compared with a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compare {
+    /// Equal.
+    Eq = 0,
+    /// Not equal.
+    Ne = 1,
+    /// Greater.
+    Gt = 2,
+    /// Less or equal.
+    Le = 3,
+    /// Less.
+    Lt = 4,
+    /// Greater or equal.
+    Ge = 5,
+}
+
+impl Compare {
+    /// Every comparison.
+    pub const ALL: [Compare; 6] =
+        [Compare::Eq, Compare::Ne, Compare::Gt, Compare::Le, Compare::Lt, Compare::Ge];
+
+    /// Whether a signal's value satisfies it.
+    pub fn holds(self, signal: u64, value: u64) -> bool {
+        match self {
+            Compare::Eq => signal == value,
+            Compare::Ne => signal != value,
+            Compare::Gt => signal > value,
+            Compare::Le => signal <= value,
+            Compare::Lt => signal < value,
+            Compare::Ge => signal >= value,
+        }
+    }
+}

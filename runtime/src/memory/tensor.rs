@@ -1,0 +1,278 @@
+//! Symmetric memory with an element type and a layout.
+
+use super::{SymmetricBuffer, copy};
+use crate::cuda::{Stream, memory_elements};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result, SHAPE};
+use crate::team::Team;
+use crate::world::Inner;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+use weft_layout::{Int, IntTuple, Layout};
+
+/// What a tensor's shape can be given as: a layout, or extents, which make a compact layout with the last extent
+/// fastest, as NumPy and DLPack have it.
+pub trait IntoLayout {
+    /// The layout.
+    ///
+    /// # Errors
+    /// `R0307` for extents that make none.
+    fn into_layout(self) -> Result<Layout>;
+}
+
+impl IntoLayout for Layout {
+    fn into_layout(self) -> Result<Layout> {
+        Ok(self)
+    }
+}
+
+impl IntoLayout for &Layout {
+    fn into_layout(self) -> Result<Layout> {
+        Ok(self.clone())
+    }
+}
+
+impl IntoLayout for &[usize] {
+    fn into_layout(self) -> Result<Layout> {
+        let int = |n: &usize| Int::from(i64::try_from(*n).unwrap_or(i64::MAX));
+        let shape: IntTuple = match self {
+            [n] => int(n).into(),
+            many => many.iter().map(|n| int(n).into()).collect::<Vec<IntTuple>>().into(),
+        };
+        Layout::row_major(shape).map_err(|e| Error::new(SHAPE, format!("extents {self:?}: {e}")))
+    }
+}
+
+impl<const N: usize> IntoLayout for [usize; N] {
+    fn into_layout(self) -> Result<Layout> {
+        self.as_slice().into_layout()
+    }
+}
+
+impl IntoLayout for usize {
+    fn into_layout(self) -> Result<Layout> {
+        [self].into_layout()
+    }
+}
+
+/// A tensor that every PE has, at the same place of its symmetric heap. Clones and [slices](SymmetricTensor::slice)
+/// are the same memory, freed when the last is dropped: on every PE in the same order.
+#[derive(Clone)]
+pub struct SymmetricTensor<T> {
+    buffer: SymmetricBuffer,
+    /// Bytes from the start of the buffer.
+    offset: u64,
+    layout: Layout,
+    /// Elements from the first to the last: the layout's cosize.
+    elements: usize,
+    marker: PhantomData<T>,
+}
+
+impl<T: Element> SymmetricTensor<T> {
+    #[track_caller]
+    pub(crate) fn new(world: &Arc<Inner>, layout: Layout) -> Result<SymmetricTensor<T>> {
+        let elements = memory_elements(&layout)?;
+        let bytes = elements.checked_mul(size_of::<T>()).ok_or_else(|| {
+            Error::new(SHAPE, format!("a tensor {layout} has more bytes than there are addresses"))
+        })?;
+        SymmetricTensor::view(SymmetricBuffer::new(world, bytes)?, 0, layout)
+    }
+
+    /// Part of a buffer as a tensor: `layout` from `offset` bytes on.
+    ///
+    /// # Errors
+    /// `R0307` where it does not fit the buffer, or is not aligned to its elements.
+    pub fn view(buffer: SymmetricBuffer, offset: u64, layout: Layout) -> Result<SymmetricTensor<T>> {
+        let elements = memory_elements(&layout)?;
+        let end = (elements as u64).checked_mul(size_of::<T>() as u64).and_then(|n| n.checked_add(offset));
+        if elements == 0 || end.is_none_or(|end| end > buffer.bytes() as u64) {
+            return Err(Error::new(
+                SHAPE,
+                format!(
+                    "{} elements of {} from byte {offset} do not fit a buffer of {} bytes",
+                    elements,
+                    T::DTYPE,
+                    buffer.bytes()
+                ),
+            ));
+        }
+        if !(buffer.address() + offset).is_multiple_of(size_of::<T>() as u64) {
+            return Err(Error::new(
+                SHAPE,
+                format!("byte {offset} is not aligned to {} of {} bytes", T::DTYPE, size_of::<T>()),
+            ));
+        }
+        Ok(SymmetricTensor { buffer, offset, layout, elements, marker: PhantomData })
+    }
+
+    /// Elements `range` of a compact tensor, as a tensor of one mode: the same memory.
+    ///
+    /// # Errors
+    /// `R0307` for a range that goes past the end, or a layout with gaps.
+    pub fn slice(&self, range: Range<usize>) -> Result<SymmetricTensor<T>> {
+        let n = self.compact("slice")?;
+        if range.start > range.end || range.end > n {
+            return Err(Error::new(SHAPE, format!("elements {range:?} of a tensor of {n}")));
+        }
+        let offset = self.offset + (range.start * size_of::<T>()) as u64;
+        SymmetricTensor::view(self.buffer.clone(), offset, (range.end - range.start).into_layout()?)
+    }
+
+    /// Writes this PE's elements in memory order (a layout with gaps: its gaps too), once `stream` gets there, and
+    /// waits.
+    ///
+    /// # Errors
+    /// `R0307` for another number of elements, `R0305` after the end, `R0103`.
+    pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
+        self.buffer.world().enter()?;
+        copy::same_len("the tensor", self.elements, data.len())?;
+        copy::write(self.address(), data, stream)
+    }
+
+    /// This PE's elements in memory order, once `stream` gets there.
+    ///
+    /// # Errors
+    /// `R0305` after the end, `R0103`.
+    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
+        self.buffer.world().enter()?;
+        copy::to_vec(self.address(), self.elements, stream)
+    }
+
+    /// The copy of a PE of the world, for loads, stores and copies of the driver.
+    ///
+    /// # Errors
+    /// `R0303` for a PE that is not there, `R0304` for one that only puts and gets reach.
+    pub fn peer(&self, pe: u32) -> Result<PeerTensor<T>> {
+        let address = self.buffer.peer_address(pe)? + self.offset;
+        Ok(PeerTensor { tensor: self.clone(), pe, address })
+    }
+
+    /// All copies of a team at once, for multimem instructions; `None` where the team has no multicast address:
+    /// [`SymmetricBuffer::why_no_multicast`] says why.
+    pub fn multicast(&self, team: &Team) -> Option<MulticastTensor<T>> {
+        let address = self.buffer.multicast_address(team)? + self.offset;
+        Some(MulticastTensor { tensor: self.clone(), address })
+    }
+}
+
+impl<T> SymmetricTensor<T> {
+    /// The memory it lies in.
+    pub fn buffer(&self) -> &SymmetricBuffer {
+        &self.buffer
+    }
+
+    /// Bytes from the start of its buffer.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Address on this PE.
+    pub fn address(&self) -> u64 {
+        self.buffer.address() + self.offset
+    }
+
+    /// Shape and strides, in elements.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Elements in memory, gaps of the layout included.
+    pub fn len(&self) -> usize {
+        self.elements
+    }
+
+    /// Never: a tensor has at least one element.
+    pub fn is_empty(&self) -> bool {
+        self.elements == 0
+    }
+
+    /// Its elements, all of which must lie without gaps: what is moved as one piece.
+    pub(crate) fn compact(&self, what: &str) -> Result<usize> {
+        match self.layout.size().as_const() {
+            Some(n) if usize::try_from(n).ok() == Some(self.elements) => Ok(self.elements),
+            _ => Err(Error::new(
+                SHAPE,
+                format!("{what} moves elements without gaps; the tensor has layout {}", self.layout),
+            )
+            .help("move it part by part, or in a kernel")),
+        }
+    }
+}
+
+impl<T: Element> SymmetricTensor<T> {
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        T::DTYPE
+    }
+}
+
+impl<T> fmt::Debug for SymmetricTensor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SymmetricTensor({} at {:#x})", self.layout, self.address())
+    }
+}
+
+/// Another PE's copy of a tensor.
+#[derive(Clone, Debug)]
+pub struct PeerTensor<T> {
+    tensor: SymmetricTensor<T>,
+    pe: u32,
+    address: u64,
+}
+
+impl<T: Element> PeerTensor<T> {
+    /// Whose.
+    pub fn pe(&self) -> u32 {
+        self.pe
+    }
+
+    /// Where this PE's loads and stores reach it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The tensor it is a copy of.
+    pub fn tensor(&self) -> &SymmetricTensor<T> {
+        &self.tensor
+    }
+
+    /// Writes its elements as [`SymmetricTensor::copy_from`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
+        self.tensor.buffer.world().enter()?;
+        copy::same_len("the tensor", self.tensor.elements, data.len())?;
+        copy::write(self.address, data, stream)
+    }
+
+    /// Its elements, as [`SymmetricTensor::to_vec`] gives them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
+        self.tensor.buffer.world().enter()?;
+        copy::to_vec(self.address, self.tensor.elements, stream)
+    }
+}
+
+/// All copies of a tensor at their multicast address, which only multimem instructions may touch.
+#[derive(Clone, Debug)]
+pub struct MulticastTensor<T> {
+    tensor: SymmetricTensor<T>,
+    address: u64,
+}
+
+impl<T> MulticastTensor<T> {
+    /// The multicast address.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The tensor it is all copies of.
+    pub fn tensor(&self) -> &SymmetricTensor<T> {
+        &self.tensor
+    }
+}

@@ -1,0 +1,375 @@
+//! Each of NVSHMEM's calls with a `Result`. Pointers are addresses: this layer neither owns nor dereferences.
+#![allow(unsafe_code, reason = "calls of a C library")]
+
+use super::sys::{self, Functions, InitAttr, Stream, Team, TeamConfig, UniqueId};
+use crate::dtype::DType;
+use crate::error::{self, Error, Result};
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+
+/// The opened host library. It stays loaded: NVSHMEM keeps threads and exit handlers.
+pub struct Library {
+    functions: Functions,
+    library: ManuallyDrop<libloading::Library>,
+    path: PathBuf,
+}
+
+/// An address as the C functions take it.
+fn at(address: u64) -> *mut c_void {
+    address as usize as *mut c_void
+}
+
+/// A status: 0 is success.
+fn check(call: &str, status: c_int) -> Result<()> {
+    match status {
+        0 => Ok(()),
+        other => Err(Error::new(error::NVSHMEM, format!("{call} returned {other}{}", meaning(other)))
+            .help("NVSHMEM_DEBUG=INFO makes NVSHMEM say more")),
+    }
+}
+
+/// Of `nvshmemx_status` (nvshmemx_error.h).
+fn meaning(status: c_int) -> &'static str {
+    match status {
+        1 => " (invalid value)",
+        2 => " (out of memory)",
+        3 => " (not supported)",
+        4 => " (symmetry)",
+        5 => " (GPU not selected)",
+        6 => " (collective launch failed)",
+        7 => " (internal)",
+        _ => "",
+    }
+}
+
+impl Library {
+    /// Opens the library of that path and finds its functions.
+    ///
+    /// # Errors
+    /// `R0104` where it cannot be loaded, `R0105` where a function is missing.
+    pub fn open(path: &Path) -> Result<Library> {
+        // SAFETY: loading runs NVSHMEM's own initialisers, which only set up tables.
+        let library = unsafe { libloading::Library::new(path) }.map_err(|e| {
+            Error::new(error::NO_NVSHMEM, format!("{} cannot be loaded: {e}", path.display()))
+        })?;
+        let library = ManuallyDrop::new(library);
+        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process.
+        let functions = unsafe { Functions::load(&library) }.map_err(|name| {
+            Error::new(error::NVSHMEM_VERSION, format!("{} has no function {name}", path.display()))
+                .help("NVSHMEM 3.3 to 3.8 are supported")
+        })?;
+        Ok(Library { functions, library, path: path.to_owned() })
+    }
+
+    /// Where it was loaded from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Major, minor and patch version. Needs no initialisation.
+    pub fn version(&self) -> (u32, u32, u32) {
+        let (mut major, mut minor, mut patch) = (0, 0, 0);
+        // SAFETY: writes three integers.
+        unsafe { (self.functions.nvshmemx_vendor_get_version_info)(&mut major, &mut minor, &mut patch) };
+        (major as u32, minor as u32, patch as u32)
+    }
+
+    /// A fresh unique id, for PE 0 to tell the others.
+    pub fn unique_id(&self) -> Result<UniqueId> {
+        let mut id = UniqueId::new();
+        // SAFETY: fills the structure.
+        check("nvshmemx_get_uniqueid", unsafe { (self.functions.nvshmemx_get_uniqueid)(&mut id) })?;
+        Ok(id)
+    }
+
+    /// Starts NVSHMEM on the current CUDA context's device. Collective.
+    pub fn init(&self, rank: u32, size: u32, mut id: UniqueId) -> Result<()> {
+        let mut attr = InitAttr::new();
+        attr.args.uid.id = &mut id;
+        // SAFETY: `attr` and `id` live through both calls, which copy what they keep.
+        unsafe {
+            let set = self.functions.nvshmemx_set_attr_uniqueid_args;
+            check("nvshmemx_set_attr_uniqueid_args", set(rank as c_int, size as c_int, &id, &mut attr))?;
+            let init = self.functions.nvshmemx_hostlib_init_attr;
+            check("nvshmemx_hostlib_init_attr", init(sys::INIT_WITH_UNIQUEID, &mut attr))
+        }
+    }
+
+    /// Ends NVSHMEM. Collective.
+    pub fn finalize(&self) {
+        // SAFETY: init succeeded; `World` calls this once.
+        unsafe { (self.functions.nvshmemx_hostlib_finalize)() }
+    }
+
+    /// Makes NVSHMEM's device state known to a module that contains its device functions.
+    pub fn module_init(&self, module: *mut c_void) -> Result<()> {
+        // SAFETY: the caller has a loaded module.
+        check("nvshmemx_cumodule_init", unsafe { (self.functions.nvshmemx_cumodule_init)(module) })
+    }
+
+    /// Undoes [`module_init`](Library::module_init), before the module is unloaded.
+    pub fn module_finalize(&self, module: *mut c_void) -> Result<()> {
+        // SAFETY: as above.
+        check("nvshmemx_cumodule_finalize", unsafe { (self.functions.nvshmemx_cumodule_finalize)(module) })
+    }
+
+    /// Symmetric memory, zeroed or as it was, aligned to `align` bytes; 0 where there is none left. Collective over
+    /// all PEs.
+    pub fn alloc(&self, bytes: usize, align: usize) -> u64 {
+        // SAFETY: any size is allowed.
+        (unsafe { (self.functions.nvshmem_align)(align, bytes) }) as u64
+    }
+
+    /// Gives symmetric memory back. Collective over all PEs.
+    pub fn free(&self, address: u64) {
+        // SAFETY: the owner frees once.
+        unsafe { (self.functions.nvshmem_free)(at(address)) }
+    }
+
+    /// Where loads and stores reach a PE's copy, if they do.
+    pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
+        // SAFETY: computes an address.
+        let p = unsafe { (self.functions.nvshmem_ptr)(at(address), pe as c_int) } as u64;
+        (p != 0).then_some(p)
+    }
+
+    /// Where multimem instructions reach all copies of a team, if they do.
+    pub fn multicast(&self, team: Team, address: u64) -> Option<u64> {
+        // SAFETY: computes an address.
+        let p = unsafe { (self.functions.nvshmemx_mc_ptr)(team, at(address)) } as u64;
+        (p != 0).then_some(p)
+    }
+
+    /// Maps memory made with CUDA's virtual memory functions into the symmetric heap; its address there, or 0.
+    /// Collective over all PEs.
+    pub fn register(&self, address: u64, bytes: usize) -> u64 {
+        // SAFETY: the owner keeps the allocation until it is unregistered.
+        (unsafe { (self.functions.nvshmemx_buffer_register_symmetric)(at(address), bytes, 0) }) as u64
+    }
+
+    /// Undoes [`register`](Library::register). Collective over all PEs.
+    pub fn unregister(&self, address: u64, bytes: usize) -> Result<()> {
+        let call = self.functions.nvshmemx_buffer_unregister_symmetric;
+        // SAFETY: as registered.
+        check("nvshmemx_buffer_unregister_symmetric", unsafe { call(at(address), bytes) })
+    }
+
+    /// PE of this process in a team; `None` where it is not a member.
+    pub fn team_my_pe(&self, team: Team) -> Option<u32> {
+        // SAFETY: a query.
+        u32::try_from(unsafe { (self.functions.nvshmem_team_my_pe)(team) }).ok()
+    }
+
+    /// PEs of a team.
+    pub fn team_n_pes(&self, team: Team) -> Option<u32> {
+        // SAFETY: a query.
+        u32::try_from(unsafe { (self.functions.nvshmem_team_n_pes)(team) }).ok()
+    }
+
+    /// What a PE of one team is in another.
+    pub fn translate(&self, from: Team, pe: u32, to: Team) -> Option<u32> {
+        // SAFETY: a query.
+        u32::try_from(unsafe { (self.functions.nvshmem_team_translate_pe)(from, pe as c_int, to) }).ok()
+    }
+
+    /// PEs `start + i * stride`, i < size, of a parent. Collective over the parent; `None` in other PEs.
+    pub fn split_strided(&self, parent: Team, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
+        let mut team = sys::TEAM_INVALID;
+        let split = self.functions.nvshmem_team_split_strided;
+        let null = std::ptr::null();
+        // SAFETY: no configuration is given, so that none is read.
+        let status =
+            unsafe { split(parent, start as c_int, stride as c_int, size as c_int, null, 0, &mut team) };
+        // The call returns a non-zero status in PEs outside the new team.
+        match team {
+            sys::TEAM_INVALID if status != 0 && self.inside(parent, start, stride, size) => {
+                check("nvshmem_team_split_strided", status).map(|()| None)
+            }
+            sys::TEAM_INVALID => Ok(None),
+            team => Ok(Some(team)),
+        }
+    }
+
+    fn inside(&self, parent: Team, start: u32, stride: u32, size: u32) -> bool {
+        let me = self.team_my_pe(parent);
+        me.is_some_and(|me| (0..size).any(|i| start + i * stride == me))
+    }
+
+    /// Rows and columns of a grid `x_range` wide. Collective over the parent.
+    pub fn split_2d(&self, parent: Team, x_range: u32) -> Result<(Option<Team>, Option<Team>)> {
+        let (mut x, mut y) = (sys::TEAM_INVALID, sys::TEAM_INVALID);
+        let split = self.functions.nvshmem_team_split_2d;
+        let null = std::ptr::null();
+        // SAFETY: no configuration is given, so that none is read.
+        let status = unsafe { split(parent, x_range as c_int, null, 0, &mut x, null, 0, &mut y) };
+        check("nvshmem_team_split_2d", status)?;
+        let team = |t| (t != sys::TEAM_INVALID).then_some(t);
+        Ok((team(x), team(y)))
+    }
+
+    /// An id for a team made by [`team_init`](Library::team_init): one PE asks, and tells the others.
+    pub fn team_unique_id(&self) -> Result<u64> {
+        let mut id = 0;
+        let call = self.functions.nvshmemx_team_get_uniqueid;
+        // SAFETY: writes a number.
+        check("nvshmemx_team_get_uniqueid", unsafe { call(&mut id) })?;
+        Ok(id)
+    }
+
+    /// A team of any PEs. Collective over these.
+    pub fn team_init(&self, unique_id: u64, n_pes: u32, my_pe: u32) -> Result<Team> {
+        let mut team = sys::TEAM_INVALID;
+        let mut config = TeamConfig::new(unique_id);
+        let init = self.functions.nvshmemx_team_init;
+        let mask = sys::TEAM_CONFIG_MASK_UNIQUEID;
+        // SAFETY: reads the configuration, writes the team.
+        let status = unsafe { init(&mut team, &mut config, mask, n_pes as c_int, my_pe as c_int) };
+        check("nvshmemx_team_init", status)?;
+        match team {
+            sys::TEAM_INVALID => Err(Error::new(error::NVSHMEM, "nvshmemx_team_init made no team")
+                .help("NVSHMEM_MAX_TEAMS bounds how many there can be at a time (128 if not set)")),
+            team => Ok(team),
+        }
+    }
+
+    /// Ends a team. Collective over it.
+    pub fn team_destroy(&self, team: Team) {
+        // SAFETY: the owner destroys once.
+        unsafe { (self.functions.nvshmem_team_destroy)(team) }
+    }
+
+    /// All PEs have come, and all their stores are seen.
+    pub fn barrier_all(&self) {
+        // SAFETY: init succeeded.
+        unsafe { (self.functions.nvshmem_barrier_all)() }
+    }
+
+    /// On a stream: copies to a PE. `nbi`: complete only after a quiet.
+    pub fn put(&self, dest: u64, source: u64, bytes: usize, pe: u32, nbi: bool, stream: Stream) {
+        let f = &self.functions;
+        let call = if nbi { f.nvshmemx_putmem_nbi_on_stream } else { f.nvshmemx_putmem_on_stream };
+        // SAFETY: both ranges lie in memory that the caller owns.
+        unsafe { call(at(dest), at(source), bytes, pe as c_int, stream) }
+    }
+
+    /// On a stream: copies from a PE. `nbi`: complete only after a quiet.
+    pub fn get(&self, dest: u64, source: u64, bytes: usize, pe: u32, nbi: bool, stream: Stream) {
+        let f = &self.functions;
+        let call = if nbi { f.nvshmemx_getmem_nbi_on_stream } else { f.nvshmemx_getmem_on_stream };
+        // SAFETY: both ranges lie in memory that the caller owns.
+        unsafe { call(at(dest), at(source), bytes, pe as c_int, stream) }
+    }
+
+    /// On a stream: copies to a PE, then updates its signal.
+    pub fn put_signal(&self, copy: &PutSignal, stream: Stream) {
+        let PutSignal { dest, source, bytes, signal, value, op, pe, nbi } = *copy;
+        let f = &self.functions;
+        let call =
+            if nbi { f.nvshmemx_putmem_signal_nbi_on_stream } else { f.nvshmemx_putmem_signal_on_stream };
+        // SAFETY: all three lie in memory that the caller owns.
+        unsafe { call(at(dest), at(source), bytes, at(signal).cast(), value, op, pe as c_int, stream) }
+    }
+
+    /// On a stream: updates a PE's signal.
+    pub fn signal(&self, signal: u64, value: u64, op: c_int, pe: u32, stream: Stream) {
+        let call = self.functions.nvshmemx_signal_op_on_stream;
+        // SAFETY: eight bytes of memory that the caller owns.
+        unsafe { call(at(signal).cast(), value, op, pe as c_int, stream) }
+    }
+
+    /// On a stream: waits for this PE's signal.
+    pub fn signal_wait(&self, signal: u64, compare: c_int, value: u64, stream: Stream) {
+        let call = self.functions.nvshmemx_signal_wait_until_on_stream;
+        // SAFETY: eight bytes of memory that the caller owns.
+        unsafe { call(at(signal).cast(), compare, value, stream) }
+    }
+
+    /// On a stream: all operations that this PE started are complete.
+    pub fn quiet(&self, stream: Stream) {
+        // SAFETY: init succeeded.
+        unsafe { (self.functions.nvshmemx_quiet_on_stream)(stream) }
+    }
+
+    /// On a stream: the team's PEs have come, and all their stores are seen.
+    pub fn barrier(&self, team: Team, stream: Stream) -> Result<()> {
+        let call = self.functions.nvshmemx_barrier_on_stream;
+        // SAFETY: this PE is a member.
+        check("nvshmemx_barrier_on_stream", unsafe { call(team, stream) })
+    }
+
+    /// On a stream: the team's PEs have come.
+    pub fn sync(&self, team: Team, stream: Stream) -> Result<()> {
+        let call = self.functions.nvshmemx_team_sync_on_stream;
+        // SAFETY: this PE is a member.
+        check("nvshmemx_team_sync_on_stream", unsafe { call(team, stream) })
+    }
+
+    /// On a stream: the collective of that name for that element type, if NVSHMEM has it.
+    pub fn collective(&self, name: &str, dtype: DType, io: &Collective, stream: Stream) -> Result<()> {
+        let f = &self.functions;
+        let (call, count, label) = match (name, dtype.nvshmem_name()) {
+            // Moves of types that NVSHMEM has no name for are moves of bytes.
+            ("fcollect", None) => (f.nvshmemx_fcollectmem_on_stream, io.count * dtype.bytes(), name.into()),
+            ("alltoall", None) => (f.nvshmemx_alltoallmem_on_stream, io.count * dtype.bytes(), name.into()),
+            (_, None) => return Err(no_operation(name, dtype)),
+            (_, Some(ty)) => {
+                let label = format!("nvshmemx_{ty}_{name}_on_stream");
+                // SAFETY: all collectives of that form have this signature.
+                let call = unsafe { self.library.get::<sys::Collective>(label.as_bytes()) };
+                (*call.map_err(|_| no_operation(name, dtype))?, io.count, label)
+            }
+        };
+        // SAFETY: source and destination lie in symmetric memory that the caller owns.
+        check(&label, unsafe { call(io.team, at(io.dest), at(io.source), count, stream) })
+    }
+
+    /// On a stream: the root's source becomes everybody's destination.
+    pub fn broadcast(&self, dtype: DType, io: &Collective, root: u32, stream: Stream) -> Result<()> {
+        let (count, root) = (io.count * dtype.bytes(), root as c_int);
+        let call = self.functions.nvshmemx_broadcastmem_on_stream;
+        // SAFETY: source and destination lie in symmetric memory that the caller owns.
+        let status = unsafe { call(io.team, at(io.dest), at(io.source), count, root, stream) };
+        check("nvshmemx_broadcastmem_on_stream", status)
+    }
+}
+
+fn no_operation(name: &str, dtype: DType) -> Error {
+    Error::new(error::OPERATION, format!("NVSHMEM has no {} of {dtype}", name.replace('_', " "))).help(
+        "sum, min, max and prod are there for integers, f16, bf16, f32 and f64; and, or, xor for integers",
+    )
+}
+
+/// What a collective reads and writes: addresses in symmetric memory, elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Collective {
+    /// Whose PEs take part.
+    pub team: Team,
+    /// Written.
+    pub dest: u64,
+    /// Read.
+    pub source: u64,
+    /// Elements: of each PE's contribution, or of each PE's result in a reduce-scatter.
+    pub count: usize,
+}
+
+/// A copy with a signal after it.
+#[derive(Clone, Copy, Debug)]
+pub struct PutSignal {
+    /// In symmetric memory.
+    pub dest: u64,
+    /// Of this PE.
+    pub source: u64,
+    /// Copied.
+    pub bytes: usize,
+    /// In symmetric memory, eight bytes.
+    pub signal: u64,
+    /// Set or added.
+    pub value: u64,
+    /// Which of the two.
+    pub op: c_int,
+    /// Whose.
+    pub pe: u32,
+    /// Complete only after a quiet.
+    pub nbi: bool,
+}

@@ -1,0 +1,226 @@
+//! NVSHMEM's host functions as they are: names, signatures and structures of its headers (3.3 to 3.8, whose
+//! version 1 structures all of them accept).
+#![allow(unsafe_code, reason = "functions of a C library")]
+
+use libloading::Library;
+use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+/// `nvshmem_team_t`.
+pub type Team = i32;
+
+/// `CUstream`.
+pub type Stream = *mut c_void;
+
+/// `nvshmemx_uniqueid_v1` (nvshmem_uniqueid.h): 128 bytes that PE 0 makes and all others are told.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct UniqueId {
+    /// Version and size.
+    pub version: c_int,
+    /// The library's own.
+    pub internal: [u8; 124],
+}
+
+/// `nvshmemx_uniqueid_args_v1`.
+#[repr(C)]
+pub struct UniqueIdArgs {
+    /// Version and size.
+    pub version: c_int,
+    /// Read during init.
+    pub id: *mut UniqueId,
+    /// PE.
+    pub rank: c_int,
+    /// PEs.
+    pub size: c_int,
+}
+
+/// `nvshmemx_init_args_v1`.
+#[repr(C)]
+pub struct InitArgs {
+    /// Version and size.
+    pub version: c_int,
+    /// For bootstrap by unique id.
+    pub uid: UniqueIdArgs,
+    /// Zeros.
+    pub padding: [u8; 96],
+}
+
+/// `nvshmemx_init_attr_v1`.
+#[repr(C)]
+pub struct InitAttr {
+    /// Version and size.
+    pub version: c_int,
+    /// For bootstrap by MPI; null.
+    pub mpi_comm: *mut c_void,
+    /// For bootstrap by unique id.
+    pub args: InitArgs,
+}
+
+/// `nvshmem_team_config_v2`.
+#[repr(C)]
+pub struct TeamConfig {
+    /// Version and size.
+    pub version: c_int,
+    /// Contexts; -1: any.
+    pub num_contexts: c_int,
+    /// Same on all PEs of the team, and of no other team.
+    pub unique_id: u64,
+    /// Zeros.
+    pub padding: [u8; 48],
+}
+
+// The headers' own assertions.
+const _: () = assert!(size_of::<UniqueId>() == 128 && size_of::<UniqueIdArgs>() == 24);
+const _: () = assert!(size_of::<InitArgs>() == 128 && size_of::<InitAttr>() == 144);
+const _: () = assert!(size_of::<TeamConfig>() == 64);
+
+/// First word of a structure: its version and its size.
+const fn word<T>(version: c_int) -> c_int {
+    (version << 16) + size_of::<T>() as c_int
+}
+
+impl UniqueId {
+    /// `NVSHMEMX_UNIQUEID_INITIALIZER`.
+    pub const fn new() -> UniqueId {
+        UniqueId { version: word::<UniqueId>(1), internal: [0; 124] }
+    }
+}
+
+impl Default for UniqueId {
+    fn default() -> UniqueId {
+        UniqueId::new()
+    }
+}
+
+impl InitAttr {
+    /// `NVSHMEMX_INIT_ATTR_INITIALIZER`.
+    pub const fn new() -> InitAttr {
+        let version = word::<UniqueIdArgs>(1);
+        let uid = UniqueIdArgs { version, id: std::ptr::null_mut(), rank: 0, size: 0 };
+        let args = InitArgs { version: word::<InitArgs>(1), uid, padding: [0; 96] };
+        InitAttr { version: word::<InitAttr>(1), mpi_comm: std::ptr::null_mut(), args }
+    }
+}
+
+impl Default for InitAttr {
+    fn default() -> InitAttr {
+        InitAttr::new()
+    }
+}
+
+impl TeamConfig {
+    /// `NVSHMEM_TEAM_CONFIG_INITIALIZER` with a unique id.
+    pub const fn new(unique_id: u64) -> TeamConfig {
+        TeamConfig { version: word::<TeamConfig>(2), num_contexts: -1, unique_id, padding: [0; 48] }
+    }
+}
+
+/// `NVSHMEMX_INIT_WITH_UNIQUEID`.
+pub const INIT_WITH_UNIQUEID: c_uint = 1 << 3;
+
+/// `NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID`.
+pub const TEAM_CONFIG_MASK_UNIQUEID: c_long = 2;
+
+/// `NVSHMEM_TEAM_INVALID`.
+pub const TEAM_INVALID: Team = -1;
+/// `NVSHMEM_TEAM_WORLD`.
+pub const TEAM_WORLD: Team = 0;
+/// `NVSHMEM_TEAM_SHARED`.
+pub const TEAM_SHARED: Team = 1;
+/// `NVSHMEMX_TEAM_NODE`.
+pub const TEAM_NODE: Team = 2;
+/// `NVSHMEMX_TEAM_SAME_MYPE_NODE`.
+pub const TEAM_SAME_MYPE_NODE: Team = 3;
+
+macro_rules! functions {
+    ($($name:ident($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+        /// The untyped functions, by name.
+        #[allow(missing_docs, reason = "each is documented under its name in the NVSHMEM API")]
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+        }
+
+        impl Functions {
+            /// Finds them all.
+            ///
+            /// # Errors
+            /// The name of the first that is not there.
+            ///
+            /// # Safety
+            /// The library is NVSHMEM's host library, and is never unloaded.
+            pub unsafe fn load(library: &Library) -> Result<Functions, &'static str> {
+                // SAFETY: the signatures are those of NVSHMEM's headers.
+                unsafe {
+                    Ok(Functions {
+                        $($name: *library.get(stringify!($name).as_bytes()).map_err(|_| stringify!($name))?,)*
+                    })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    nvshmemx_vendor_get_version_info(*mut c_int, *mut c_int, *mut c_int);
+    nvshmem_info_get_version(*mut c_int, *mut c_int);
+    nvshmem_info_get_name(*mut c_char);
+    nvshmemx_get_uniqueid(*mut UniqueId) -> c_int;
+    nvshmemx_set_attr_uniqueid_args(c_int, c_int, *const UniqueId, *mut InitAttr) -> c_int;
+    nvshmemx_hostlib_init_attr(c_uint, *mut InitAttr) -> c_int;
+    nvshmemx_hostlib_finalize();
+    nvshmemx_init_status() -> c_int;
+    nvshmemx_cumodule_init(*mut c_void) -> c_int;
+    nvshmemx_cumodule_finalize(*mut c_void) -> c_int;
+    nvshmem_my_pe() -> c_int;
+    nvshmem_n_pes() -> c_int;
+
+    nvshmem_malloc(usize) -> *mut c_void;
+    nvshmem_calloc(usize, usize) -> *mut c_void;
+    nvshmem_align(usize, usize) -> *mut c_void;
+    nvshmem_free(*mut c_void);
+    nvshmem_ptr(*const c_void, c_int) -> *mut c_void;
+    nvshmemx_mc_ptr(Team, *const c_void) -> *mut c_void;
+    nvshmemx_buffer_register_symmetric(*mut c_void, usize, c_int) -> *mut c_void;
+    nvshmemx_buffer_unregister_symmetric(*mut c_void, usize) -> c_int;
+
+    nvshmem_team_my_pe(Team) -> c_int;
+    nvshmem_team_n_pes(Team) -> c_int;
+    nvshmem_team_translate_pe(Team, c_int, Team) -> c_int;
+    nvshmem_team_split_strided(Team, c_int, c_int, c_int, *const TeamConfig, c_long, *mut Team) -> c_int;
+    nvshmem_team_split_2d(
+        Team, c_int, *const TeamConfig, c_long, *mut Team, *const TeamConfig, c_long, *mut Team
+    ) -> c_int;
+    nvshmemx_team_get_uniqueid(*mut u64) -> c_int;
+    nvshmemx_team_init(*mut Team, *mut TeamConfig, c_long, c_int, c_int) -> c_int;
+    nvshmem_team_destroy(Team);
+
+    nvshmem_barrier_all();
+    nvshmem_sync_all();
+    nvshmem_barrier(Team) -> c_int;
+    nvshmem_team_sync(Team) -> c_int;
+    nvshmem_quiet();
+    nvshmem_fence();
+
+    nvshmemx_putmem_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+    nvshmemx_putmem_nbi_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+    nvshmemx_getmem_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+    nvshmemx_getmem_nbi_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+    nvshmemx_putmem_signal_on_stream(*mut c_void, *const c_void, usize, *mut u64, u64, c_int, c_int, Stream);
+    nvshmemx_putmem_signal_nbi_on_stream(
+        *mut c_void, *const c_void, usize, *mut u64, u64, c_int, c_int, Stream
+    );
+    nvshmemx_signal_op_on_stream(*mut u64, u64, c_int, c_int, Stream);
+    nvshmemx_signal_wait_until_on_stream(*mut u64, c_int, u64, Stream);
+    nvshmemx_quiet_on_stream(Stream);
+    nvshmemx_barrier_on_stream(Team, Stream) -> c_int;
+    nvshmemx_barrier_all_on_stream(Stream);
+    nvshmemx_team_sync_on_stream(Team, Stream) -> c_int;
+    nvshmemx_sync_all_on_stream(Stream);
+
+    nvshmemx_broadcastmem_on_stream(Team, *mut c_void, *const c_void, usize, c_int, Stream) -> c_int;
+    nvshmemx_fcollectmem_on_stream(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;
+    nvshmemx_alltoallmem_on_stream(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;
+}
+
+/// `nvshmemx_TYPENAME_OP_reduce_on_stream` and its kin: team, destination, source, elements, stream.
+pub type Collective = unsafe extern "C" fn(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;

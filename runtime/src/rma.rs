@@ -1,0 +1,285 @@
+//! One-sided operations on streams: put, get, signals and their order.
+//!
+//! Source: NVSHMEM API, Remote Memory Access, Signaling Operations, Memory Ordering (`_on_stream` forms). PEs are
+//! ranks of the world. An operation that is not `nbi` is complete, at the PE that started it, when the stream gets
+//! past it; an `nbi` one after the next [`quiet`](World::quiet).
+
+use crate::cuda::{self, DeviceTensor, Stream};
+use crate::dtype::Element;
+use crate::error::{self, Error, Result};
+use crate::memory::{Compare, Signal, SignalOp, SymmetricTensor};
+use crate::nvshmem::PutSignal;
+use crate::world::{Inner, World};
+use std::ffi::c_void;
+
+/// Memory of this PE's GPU that a put reads or a get writes: symmetric, or the GPU's own.
+pub trait Local<T: Element> {
+    /// Address and elements, which lie without gaps.
+    ///
+    /// # Errors
+    /// `R0307` for a layout with gaps.
+    fn local(&self) -> Result<(u64, usize)>;
+
+    /// Lets a graph that is being captured hold on to the memory.
+    fn keep(&self);
+}
+
+impl<T: Element> Local<T> for SymmetricTensor<T> {
+    fn local(&self) -> Result<(u64, usize)> {
+        Ok((self.address(), self.compact("put or get")?))
+    }
+
+    fn keep(&self) {
+        cuda::keep(self.buffer().0.clone());
+    }
+}
+
+impl<T: Element> Local<T> for DeviceTensor<T> {
+    fn local(&self) -> Result<(u64, usize)> {
+        match self.layout().size().is(self.len() as i64) {
+            true => Ok((self.address(), self.len())),
+            false => {
+                let message =
+                    format!("put and get move elements without gaps; the tensor has {}", self.layout());
+                Err(Error::new(error::SHAPE, message).help("move it part by part, or in a kernel"))
+            }
+        }
+    }
+
+    fn keep(&self) {
+        cuda::keep(self.memory().clone());
+    }
+}
+
+/// A stream as C has it.
+pub(crate) fn raw(stream: &Stream) -> *mut c_void {
+    stream.cu_stream().cast()
+}
+
+impl Inner {
+    /// Before every operation on a stream: NVSHMEM has not ended, and the stream is of this PE's GPU.
+    pub fn on(&self, stream: &Stream) -> Result<&Inner> {
+        if stream.context().ordinal() != self.device.context().ordinal() {
+            let (of, mine) = (stream.context().ordinal(), self.device.ordinal());
+            return Err(Error::new(error::NO_GPU, format!("a stream of GPU {of}; this PE has GPU {mine}"))
+                .help("World::stream, or World::device().new_stream()"));
+        }
+        self.enter()
+    }
+
+    /// That rank of the world.
+    fn member(&self, pe: u32) -> Result<u32> {
+        match pe < self.control.size() {
+            true => Ok(pe),
+            false => Err(Error::new(
+                error::NOT_IN_TEAM,
+                format!("there is no PE {pe}: the world has {} PEs", self.control.size()),
+            )),
+        }
+    }
+}
+
+/// What is moved, checked: bytes, and both addresses.
+fn sides<T: Element>(remote: &SymmetricTensor<T>, local: &impl Local<T>) -> Result<(u64, u64, usize)> {
+    let n = remote.compact("put or get")?;
+    let (address, m) = local.local()?;
+    if n != m {
+        return Err(Error::new(
+            error::SHAPE,
+            format!("the symmetric tensor has {n} elements, the other {m}"),
+        )
+        .help("take slices of one length"));
+    }
+    remote.keep();
+    local.keep();
+    Ok((remote.address(), address, n * size_of::<T>()))
+}
+
+impl World {
+    /// Copies `source` to `dest` of a PE, in the stream's order.
+    ///
+    /// # Errors
+    /// `R0303` for a PE that is not there, `R0307` for different sizes, `R0305` after the end.
+    pub fn put<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &impl Local<T>,
+        pe: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.copy_to(dest, source, pe, false, stream)
+    }
+
+    /// As [`put`](World::put), complete only after a [`quiet`](World::quiet); `source` stays as it is until then.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_nbi<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &impl Local<T>,
+        pe: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.copy_to(dest, source, pe, true, stream)
+    }
+
+    fn copy_to<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &impl Local<T>,
+        pe: u32,
+        nbi: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        let inner = self.0.on(stream)?;
+        let (remote, local, bytes) = sides(dest, source)?;
+        inner.library.put(remote, local, bytes, inner.member(pe)?, nbi, raw(stream));
+        Ok(())
+    }
+
+    /// Copies `source` of a PE to `dest`, in the stream's order.
+    ///
+    /// # Errors
+    /// As [`put`](World::put).
+    pub fn get<T: Element>(
+        &self,
+        dest: &impl Local<T>,
+        source: &SymmetricTensor<T>,
+        pe: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.copy_from(dest, source, pe, false, stream)
+    }
+
+    /// As [`get`](World::get), complete only after a [`quiet`](World::quiet).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_nbi<T: Element>(
+        &self,
+        dest: &impl Local<T>,
+        source: &SymmetricTensor<T>,
+        pe: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.copy_from(dest, source, pe, true, stream)
+    }
+
+    fn copy_from<T: Element>(
+        &self,
+        dest: &impl Local<T>,
+        source: &SymmetricTensor<T>,
+        pe: u32,
+        nbi: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        let inner = self.0.on(stream)?;
+        let (remote, local, bytes) = sides(source, dest)?;
+        inner.library.get(local, remote, bytes, inner.member(pe)?, nbi, raw(stream));
+        Ok(())
+    }
+
+    /// Copies `source` to `dest` of a PE, then updates that PE's signal: who sees the signal sees the data.
+    ///
+    /// # Errors
+    /// As [`put`](World::put).
+    pub fn put_signal<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &impl Local<T>,
+        update: (&Signal, SignalOp, u64),
+        pe: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.signalled(dest, source, update, pe, false, stream)
+    }
+
+    /// As [`put_signal`](World::put_signal); `source` stays as it is until the next [`quiet`](World::quiet).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_signal_nbi<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &impl Local<T>,
+        update: (&Signal, SignalOp, u64),
+        pe: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.signalled(dest, source, update, pe, true, stream)
+    }
+
+    fn signalled<T: Element>(
+        &self,
+        dest: &SymmetricTensor<T>,
+        source: &impl Local<T>,
+        (signal, op, value): (&Signal, SignalOp, u64),
+        pe: u32,
+        nbi: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        let inner = self.0.on(stream)?;
+        let (remote, local, bytes) = sides(dest, source)?;
+        signal.0.keep();
+        let copy = PutSignal {
+            dest: remote,
+            source: local,
+            bytes,
+            signal: signal.0.address(),
+            value,
+            op: op as i32,
+            pe: inner.member(pe)?,
+            nbi,
+        };
+        inner.library.put_signal(&copy, raw(stream));
+        Ok(())
+    }
+
+    /// Updates a PE's signal, in the stream's order.
+    ///
+    /// # Errors
+    /// `R0303` for a PE that is not there, `R0305` after the end.
+    pub fn signal_op(
+        &self,
+        signal: &Signal,
+        op: SignalOp,
+        value: u64,
+        pe: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        let inner = self.0.on(stream)?;
+        signal.0.keep();
+        inner.library.signal(signal.0.address(), value, op as i32, inner.member(pe)?, raw(stream));
+        Ok(())
+    }
+
+    /// Lets the stream wait until this PE's signal compares so with a value.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn signal_wait(&self, signal: &Signal, compare: Compare, value: u64, stream: &Stream) -> Result<()> {
+        let inner = self.0.on(stream)?;
+        signal.0.keep();
+        inner.library.signal_wait(signal.0.address(), compare as i32, value, raw(stream));
+        Ok(())
+    }
+
+    /// Everything this PE started is complete at its targets, when the stream gets past it.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn quiet(&self, stream: &Stream) -> Result<()> {
+        self.0.on(stream)?.library.quiet(raw(stream));
+        Ok(())
+    }
+
+    /// What this PE started before reaches each PE before what it starts after. NVSHMEM has no such order on streams
+    /// but [`quiet`](World::quiet), which is stronger; so this is one.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn fence(&self, stream: &Stream) -> Result<()> {
+        self.quiet(stream)
+    }
+}

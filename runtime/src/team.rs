@@ -1,0 +1,188 @@
+//! Teams: sets of PEs that take part in collectives, with their own numbering.
+//!
+//! Source: NVSHMEM API, Team Management. All calls that make a team are collective over its parent (or, by list, over
+//! the PEs listed), and so is dropping one.
+
+use crate::error::{self, Error, Result};
+use crate::nvshmem::sys;
+use crate::world::Inner;
+use std::fmt;
+use std::sync::Arc;
+
+/// A team that this PE is a member of.
+pub struct Team {
+    pub(crate) world: Arc<Inner>,
+    pub(crate) handle: sys::Team,
+    /// By rank in the team: PE of the world.
+    members: Arc<[u32]>,
+    my_pe: u32,
+    name: String,
+    /// Ended when dropped; predefined ones are not.
+    owned: bool,
+}
+
+impl Team {
+    pub(crate) fn world(world: Arc<Inner>) -> Team {
+        let (members, my_pe) = (world.everyone.clone(), world.control.rank());
+        Team { world, handle: sys::TEAM_WORLD, members, my_pe, name: "world".into(), owned: false }
+    }
+
+    pub(crate) fn predefined(world: &Arc<Inner>, handle: sys::Team, name: &str) -> Result<Team> {
+        world.enter()?;
+        Team::of_handle(world, handle, name.into(), false)
+    }
+
+    fn of_handle(world: &Arc<Inner>, handle: sys::Team, name: String, owned: bool) -> Result<Team> {
+        let library = &world.library;
+        let bad = || Error::new(error::NVSHMEM, format!("team {name} has no members"));
+        let n = library.team_n_pes(handle).ok_or_else(bad)?;
+        let my_pe = library.team_my_pe(handle).ok_or_else(bad)?;
+        let members = (0..n).map(|pe| library.translate(handle, pe, sys::TEAM_WORLD).ok_or_else(bad));
+        let members = members.collect::<Result<_>>()?;
+        Ok(Team { world: world.clone(), handle, members, my_pe, name, owned })
+    }
+
+    /// Rank of this PE in the team.
+    pub fn my_pe(&self) -> u32 {
+        self.my_pe
+    }
+
+    /// PEs of the team.
+    pub fn n_pes(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// PEs of the world, by rank in the team.
+    pub fn members(&self) -> &[u32] {
+        &self.members
+    }
+
+    /// PE of the world that has a rank in this team.
+    ///
+    /// # Errors
+    /// `R0303` for a rank that is not in the team.
+    pub fn world_pe(&self, pe: u32) -> Result<u32> {
+        self.members.get(pe as usize).copied().ok_or_else(|| self.no_member(pe))
+    }
+
+    /// Rank in another team of a rank in this one; `None` where it is not a member there.
+    ///
+    /// # Errors
+    /// `R0303` for a rank that is not in this team.
+    pub fn translate(&self, pe: u32, to: &Team) -> Result<Option<u32>> {
+        let world = self.world_pe(pe)?;
+        Ok(to.members.iter().position(|m| *m == world).map(|i| i as u32))
+    }
+
+    /// The team of this one's ranks `start`, `start + stride`, …, `size` of them; `None` in PEs that are not in it.
+    /// Collective over this team.
+    ///
+    /// # Errors
+    /// `R0303` where a rank is not in this team, `R0301` where its PEs ask for different teams.
+    pub fn split_strided(&self, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
+        let world = self.enter()?;
+        let n = self.n_pes();
+        let last = (size.checked_sub(1)).and_then(|k| k.checked_mul(stride)?.checked_add(start));
+        match last {
+            None => return Err(self.bad_split(format!("{size} PEs, {stride} apart from {start}"))),
+            Some(last) if last >= n || (stride == 0 && size > 1) => {
+                return Err(
+                    self.bad_split(format!("{size} PEs, {stride} apart from {start}, of a team of {n} PEs"))
+                );
+            }
+            Some(_) => {}
+        }
+        self.together(&format!("split_strided({start}, {stride}, {size}) of team {}", self.name))?;
+        let handle = world.library.split_strided(self.handle, start, stride.max(1), size)?;
+        let name = format!("{}[{start}::{stride}; {size}]", self.name);
+        handle.map(|h| Team::of_handle(&self.world, h, name, true)).transpose()
+    }
+
+    /// This team as a grid `x_range` wide: the team of this PE's row, and that of its column. Collective over this
+    /// team.
+    ///
+    /// # Errors
+    /// `R0303` for a width of 0, `R0301` where the PEs ask for different widths.
+    pub fn split_2d(&self, x_range: u32) -> Result<(Team, Team)> {
+        let world = self.enter()?;
+        if x_range == 0 {
+            return Err(self.bad_split("rows of 0 PEs".into()));
+        }
+        let x_range = x_range.min(self.n_pes());
+        self.together(&format!("split_2d({x_range}) of team {}", self.name))?;
+        let (x, y) = world.library.split_2d(self.handle, x_range)?;
+        let team = |handle: Option<sys::Team>, axis: &str| match handle {
+            Some(h) => Team::of_handle(&self.world, h, format!("{}.{axis}", self.name), true),
+            None => Err(Error::new(error::NVSHMEM, format!("split_2d({x_range}) made no {axis} team"))),
+        };
+        Ok((team(x, "x")?, team(y, "y")?))
+    }
+
+    /// The team of these ranks, in this order; `None` in PEs that are not listed. Collective over the PEs listed;
+    /// others need not call.
+    ///
+    /// # Errors
+    /// `R0303` where a rank is not in this team or stands twice, `R0301` where the PEs list different ones.
+    pub fn list(&self, pes: &[u32]) -> Result<Option<Team>> {
+        let world = self.enter()?;
+        let list = pes.iter().map(|pe| self.world_pe(*pe)).collect::<Result<Vec<_>>>()?;
+        let mut sorted = list.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() != list.len() || list.is_empty() {
+            return Err(self.bad_split(format!("PEs {pes:?}: each rank once, and at least one")));
+        }
+        let Some(me) = list.iter().position(|pe| *pe == world.control.rank()) else { return Ok(None) };
+        // The first of the list makes the id that all of them name the team by.
+        let id = if me == 0 { world.library.team_unique_id()? } else { 0 };
+        let ids = world.control.exchange(&sorted, &format!("team of PEs {list:?}"), &id.to_le_bytes())?;
+        let first = sorted.iter().position(|pe| *pe == list[0]).unwrap_or(0);
+        let id = ids.get(first).and_then(|b| b.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes);
+        let handle = world.library.team_init(id, list.len() as u32, me as u32)?;
+        let mut team = Team::of_handle(&self.world, handle, format!("{list:?}"), true)?;
+        team.members = list.into();
+        Ok(Some(team))
+    }
+
+    /// A step of all PEs of the team.
+    pub(crate) fn together(&self, what: &str) -> Result<()> {
+        let mut sorted = self.members.to_vec();
+        sorted.sort_unstable();
+        self.world.control.exchange(&sorted, what, &[]).map(drop)
+    }
+
+    pub(crate) fn enter(&self) -> Result<&Inner> {
+        self.world.enter()
+    }
+
+    fn no_member(&self, pe: u32) -> Error {
+        Error::new(error::NOT_IN_TEAM, format!("PE {pe} of team {}: it has {} PEs", self.name, self.n_pes()))
+    }
+
+    fn bad_split(&self, what: String) -> Error {
+        Error::new(error::NOT_IN_TEAM, format!("team {} has no such part: {what}", self.name))
+    }
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Team({}: PE {} of {:?})", self.name, self.my_pe, self.members)
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        if !self.owned || self.world.ended() || std::thread::panicking() {
+            return;
+        }
+        let destroyed = self.enter().and_then(|w| {
+            w.device.synchronize()?;
+            self.together(&format!("drop of team {}", self.name))?;
+            w.library.team_destroy(self.handle);
+            Ok(())
+        });
+        if let Err(e) = destroyed {
+            eprintln!("PE {}: team {} is not ended: {e}", self.world.control.rank(), self.name);
+        }
+    }
+}

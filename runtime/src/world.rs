@@ -1,0 +1,343 @@
+//! This process as a PE among others: NVSHMEM started over them, and what all of them do together.
+
+use crate::cuda::{Device, Stream};
+use crate::error::{self, Error, Result};
+use crate::job::{Control, Place};
+use crate::memory::{Barrier, IntoLayout, Leak, Registry, Signal, SymmetricBuffer, SymmetricTensor};
+use crate::nvshmem::version::{Version, check_supported};
+use crate::nvshmem::{Library, sys};
+use crate::team::Team;
+use crate::{Element, find};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Set for good at the first start: NVSHMEM has one state a process.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// How to start; the default suits most.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given.
+    pub device: Option<u32>,
+    /// The host library; searched for if not given.
+    pub library: Option<PathBuf>,
+}
+
+/// All PEs, seen from this one. Clones are the same world.
+///
+/// Calls marked *collective* must be made by all PEs in the same order with the same sizes; each is checked, and a PE
+/// that does something else gives an error on every PE instead of a hang.
+#[derive(Clone)]
+pub struct World(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub library: Library,
+    pub device: Device,
+    pub stream: Stream,
+    pub control: Arc<Control>,
+    /// 0 to n_pes - 1.
+    pub everyone: Arc<[u32]>,
+    pub registry: Mutex<Registry>,
+    ended: AtomicBool,
+}
+
+/// What each PE tells the others before NVSHMEM starts, so that what cannot work ends with a reason.
+struct Hello {
+    version: Version,
+    host: String,
+    gpu: String,
+}
+
+impl World {
+    /// Joins the job that the environment describes ([`Place::detect`]); alone where there is none. *Collective.*
+    ///
+    /// # Errors
+    /// What is missing (`R01xx`), who did not come (`R02xx`).
+    pub fn init() -> Result<World> {
+        let place = Place::detect()?.unwrap_or_else(Place::alone);
+        World::join(&place, &Config::default())
+    }
+
+    /// Joins a job. *Collective.*
+    ///
+    /// # Errors
+    /// As [`init`](World::init).
+    pub fn join(place: &Place, config: &Config) -> Result<World> {
+        if STARTED.swap(true, Ordering::SeqCst) {
+            return Err(Error::new(error::STARTED_TWICE, "this process has joined a job already")
+                .help("keep the first World: its clones are the same"));
+        }
+        let control = Control::connect(place)?;
+        let world = World::start(place, config, control.clone());
+        if let Err(e) = &world {
+            control.fail(&e.to_string());
+        }
+        world
+    }
+
+    fn start(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
+        let everyone: Arc<[u32]> = (0..place.size).collect();
+        let path = match &config.library {
+            Some(path) => path.clone(),
+            None => find::nvshmem_host()?.path,
+        };
+        let device = Device::open(config.device.unwrap_or(place.local_rank))?;
+        device.bind()?;
+        let library = Library::open(&path)?;
+        let (major, minor, patch) = library.version();
+        let version = Version { major, minor, patch };
+        check_supported(version, &path)?;
+
+        let hello = Hello { version, host: host_name(), gpu: device.uuid()? };
+        let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
+        agree(&all)?;
+
+        let id = if place.rank == 0 { library.unique_id()? } else { sys::UniqueId::new() };
+        let ids = control.exchange(&everyone, "init: unique id", &id.internal)?;
+        let mut id = sys::UniqueId::new();
+        match ids.first().and_then(|b| b.as_slice().try_into().ok()) {
+            Some(bytes) => id.internal = bytes,
+            None => return Err(Error::new(error::BOOTSTRAP, "PE 0 sent no unique id")),
+        }
+        library.init(place.rank, place.size, id)?;
+        let stream = device.new_stream()?;
+        let registry = Mutex::new(Registry::default());
+        let ended = AtomicBool::new(false);
+        Ok(World(Arc::new(Inner { library, device, stream, control, everyone, registry, ended })))
+    }
+
+    /// This PE.
+    pub fn my_pe(&self) -> u32 {
+        self.0.control.rank()
+    }
+
+    /// PEs.
+    pub fn n_pes(&self) -> u32 {
+        self.0.control.size()
+    }
+
+    /// The GPU of this PE.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// A stream of this PE's GPU, for who needs only one.
+    pub fn stream(&self) -> &Stream {
+        &self.0.stream
+    }
+
+    /// Version of NVSHMEM.
+    pub fn nvshmem_version(&self) -> Version {
+        let (major, minor, patch) = self.0.library.version();
+        Version { major, minor, patch }
+    }
+
+    /// Where NVSHMEM was found.
+    pub fn nvshmem_path(&self) -> &std::path::Path {
+        self.0.library.path()
+    }
+
+    /// All PEs as a team.
+    pub fn team(&self) -> Team {
+        Team::world(self.0.clone())
+    }
+
+    /// The PEs of this host.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn team_node(&self) -> Result<Team> {
+        Team::predefined(&self.0, sys::TEAM_NODE, "node")
+    }
+
+    /// The PEs whose memory this one reaches by loads and stores.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn team_shared(&self) -> Result<Team> {
+        Team::predefined(&self.0, sys::TEAM_SHARED, "shared")
+    }
+
+    /// The PEs that have this one's place on their hosts.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn team_same_place(&self) -> Result<Team> {
+        Team::predefined(&self.0, sys::TEAM_SAME_MYPE_NODE, "same place on each node")
+    }
+
+    /// Bytes of symmetric memory, aligned to 256. *Collective.*
+    ///
+    /// # Errors
+    /// `R0301` where the PEs ask for different sizes, `R0302` where a PE has too little memory.
+    #[track_caller]
+    pub fn buffer(&self, bytes: usize) -> Result<SymmetricBuffer> {
+        SymmetricBuffer::new(&self.0, bytes)
+    }
+
+    /// A symmetric tensor of that shape, or layout; its elements are what the memory held. *Collective.*
+    ///
+    /// # Errors
+    /// As [`buffer`](World::buffer); `R0307` for a layout without elements.
+    #[track_caller]
+    pub fn tensor<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
+        SymmetricTensor::new(&self.0, layout.into_layout()?)
+    }
+
+    /// A symmetric tensor of zeros. *Collective.*
+    ///
+    /// # Errors
+    /// As [`tensor`](World::tensor).
+    #[track_caller]
+    pub fn zeros<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
+        let tensor = self.tensor(layout)?;
+        tensor.buffer().fill(0)?;
+        self.barrier()?;
+        Ok(tensor)
+    }
+
+    /// The memory of a kernel's `barrier` parameter, for grids of so many CTAs. *Collective.*
+    ///
+    /// # Errors
+    /// As [`buffer`](World::buffer).
+    #[track_caller]
+    pub fn kernel_barrier(&self, ctas: u32) -> Result<Barrier> {
+        Barrier::new(self, ctas)
+    }
+
+    /// A signal, zero. *Collective.*
+    ///
+    /// # Errors
+    /// As [`buffer`](World::buffer).
+    #[track_caller]
+    pub fn signal(&self) -> Result<Signal> {
+        Ok(Signal(self.zeros(1)?))
+    }
+
+    /// Waits, on the host, until all PEs have come and what they sent has arrived. *Collective.*
+    ///
+    /// # Errors
+    /// `R0301` where a PE does something else, `R0203` where one died.
+    pub fn barrier(&self) -> Result<()> {
+        let inner = self.0.enter()?;
+        inner.device.synchronize()?;
+        inner.together("barrier", &[])?;
+        inner.library.barrier_all();
+        Ok(())
+    }
+
+    /// Everybody's bytes, by PE; for what programs agree on. *Collective.*
+    ///
+    /// # Errors
+    /// As [`barrier`](World::barrier).
+    pub fn all_gather_host(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.0.enter()?.together("all_gather_host", bytes)
+    }
+
+    /// Frees what was exported by DLPack and is no longer used on any PE. *Collective.*
+    ///
+    /// # Errors
+    /// As [`barrier`](World::barrier).
+    pub fn collect(&self) -> Result<()> {
+        self.0.enter()?.collect()
+    }
+
+    /// Frees what was exported and is no longer used anywhere, then ends NVSHMEM. What is still allocated is
+    /// reported, here and on standard error. *Collective.*
+    ///
+    /// # Errors
+    /// As [`barrier`](World::barrier).
+    pub fn finalize(self) -> Result<Vec<Leak>> {
+        self.0.finalize()
+    }
+}
+
+impl Inner {
+    /// Before every call of NVSHMEM's: it has not ended, and this thread has the GPU's context.
+    pub fn enter(&self) -> Result<&Inner> {
+        if self.ended() {
+            return Err(Error::new(error::FINALIZED, "NVSHMEM has been finalized")
+                .help("drop tensors, teams and kernels before World::finalize"));
+        }
+        self.device.bind()?;
+        Ok(self)
+    }
+
+    pub fn ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// A step of all PEs.
+    pub fn together(&self, what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.control.exchange(&self.everyone, what, payload)
+    }
+
+    pub fn registry(&self) -> MutexGuard<'_, Registry> {
+        // A panic elsewhere leaves the list as it is, which is still a list.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finalize(&self) -> Result<Vec<Leak>> {
+        self.enter()?;
+        self.device.synchronize()?;
+        self.collect()?;
+        self.together("finalize", &[])?;
+        if self.ended.swap(true, Ordering::SeqCst) {
+            return Ok(Vec::new());
+        }
+        let leaks = self.registry().leaks();
+        for leak in &leaks {
+            eprintln!("PE {}: not freed at finalize: {leak}", self.control.rank());
+        }
+        self.library.finalize();
+        self.control.goodbye();
+        Ok(leaks)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.ended() {
+            return;
+        }
+        if std::thread::panicking() {
+            self.control.fail("panicked");
+        } else if let Err(e) = self.finalize() {
+            eprintln!("PE {}: {e}", self.control.rank());
+        }
+    }
+}
+
+impl Hello {
+    fn to_line(&self) -> String {
+        format!("{}\n{}\n{}", self.version, self.host, self.gpu)
+    }
+}
+
+/// All have one version, and no two share a GPU.
+fn agree(all: &[Vec<u8>]) -> Result<()> {
+    let lines: Vec<String> = all.iter().map(|b| String::from_utf8_lossy(b).into_owned()).collect();
+    let field = |pe: usize, n: usize| lines.get(pe).and_then(|l| l.lines().nth(n)).unwrap_or("?");
+    for pe in 1..lines.len() {
+        if field(pe, 0) != field(0, 0) {
+            return Err(Error::new(
+                error::NVSHMEM_VERSION,
+                format!("PE 0 has NVSHMEM {}, PE {pe} has {}", field(0, 0), field(pe, 0)),
+            )
+            .help("install one version on all hosts"));
+        }
+        if let Some(other) = (0..pe).find(|q| field(*q, 2) == field(pe, 2) && field(*q, 1) == field(pe, 1)) {
+            return Err(Error::new(
+                error::NO_GPU,
+                format!("PEs {other} and {pe} have the same GPU, {}, on {}", field(pe, 2), field(pe, 1)),
+            )
+            .help("start one PE a GPU; the launcher's local rank chooses it"));
+        }
+    }
+    Ok(())
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "?".into(), |s| s.trim().into())
+}

@@ -7,6 +7,8 @@
 mod control;
 mod env;
 mod hub;
+mod output;
+mod shm;
 
 mod socket;
 mod spawn;
@@ -15,6 +17,7 @@ mod wire;
 
 pub use control::{Control, Options};
 pub use env::{Hub, Launcher, Place};
+pub use spawn::{Job, Started, start};
 
 /// The exit status of a process that ended because another PE did (`EX_SOFTWARE` of sysexits.h).
 pub const ENDED_WITH_PEER: u8 = 70;

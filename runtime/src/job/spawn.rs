@@ -1,0 +1,372 @@
+//! Starting the PEs of a job on this host, and ending them together.
+
+use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::output::{Output, Stream};
+use super::{ENDED_WITH_PEER, Place, pes, shm};
+use crate::error::{BOOTSTRAP, Error, Result};
+
+/// The variable that tells PE 0 where its supervisor hears of a death: a datagram socket in the abstract namespace.
+pub(super) const SUPERVISOR: &str = "WEFT_SUPERVISOR";
+
+/// For the PE that failed to end by itself, with its output.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+/// From SIGTERM to SIGKILL.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What [`start`] gives.
+#[derive(Debug)]
+pub enum Started {
+    /// This process is a PE.
+    Pe(Place),
+    /// This process was the parent; the job is over, with this status.
+    Done(ExitCode),
+}
+
+/// This process's place in the job that a launcher started ([`Place::detect`]). Without one, starts `pes` processes of
+/// this program with these arguments, and waits for their end; one PE needs no other process.
+///
+/// Errors: R0201, the launcher's variables; R0202, a process cannot be started.
+pub fn start(pes: u32) -> Result<Started> {
+    match Place::detect()? {
+        Some(place) => Ok(Started::Pe(place)),
+        None if pes <= 1 => Ok(Started::Pe(Place::alone())),
+        None => {
+            // By its link, which still works where the file was replaced since.
+            let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+            let status = Job::new(program, pes).args(std::env::args_os().skip(1)).run()?;
+            Ok(Started::Done(ExitCode::from(status)))
+        }
+    }
+}
+
+/// A command to run as every PE of a job on this host.
+///
+/// Standard output of PE 0 is passed on as it is, all other lines with `[PE 3] ` before them, whole. Standard input
+/// goes to PE 0, unless it is a terminal. The first PE that fails decides the job's status; its output is passed on
+/// to the end, the others' no more, and they are ended. SIGINT and SIGTERM are passed on to the PEs; what
+/// is left after 3 s is killed. The PEs do not survive the thread that runs the job, however its process ends.
+#[derive(Clone, Debug)]
+pub struct Job {
+    program: OsString,
+    args: Vec<OsString>,
+    pes: u32,
+    env: Vec<(Option<u32>, OsString, OsString)>,
+}
+
+impl Job {
+    /// `pes` processes of this program.
+    pub fn new(program: impl AsRef<OsStr>, pes: u32) -> Job {
+        Job { program: program.as_ref().into(), args: Vec::new(), pes, env: Vec::new() }
+    }
+
+    /// Adds arguments.
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Job {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().into()));
+        self
+    }
+
+    /// Sets a variable in every PE.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Job {
+        self.env.push((None, name.as_ref().into(), value.as_ref().into()));
+        self
+    }
+
+    /// Sets a variable in one PE.
+    pub fn env_of(mut self, pe: u32, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Job {
+        self.env.push((Some(pe), name.as_ref().into(), value.as_ref().into()));
+        self
+    }
+
+    /// Runs the job to its end. The exit status of the first PE that failed, 128 + n where signal n ended it; 130 or
+    /// 143 after SIGINT or SIGTERM (which do nothing in this process any more once the job is over).
+    ///
+    /// Error R0202: a process cannot be started; those that were are ended.
+    pub fn run(&self) -> Result<u8> {
+        if self.pes == 0 {
+            return Err(Error::new(BOOTSTRAP, "a job of no PEs"));
+        }
+        let shm = shm::Before::look();
+        let status = Supervisor::start(self).map(|mut supervisor| supervisor.attend());
+        shm.clean();
+        status.map_err(|e| {
+            Error::new(BOOTSTRAP, format!("cannot start {} processes of {:?}: {e}", self.pes, self.program))
+        })
+    }
+
+    fn command(&self, pe: u32, address: &str, supervisor: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        for name in ["WEFT_RANK", "WEFT_LOCAL_RANK"] {
+            command.env(name, pe.to_string());
+        }
+        for name in ["WEFT_SIZE", "WEFT_LOCAL_SIZE"] {
+            command.env(name, self.pes.to_string());
+        }
+        command.env("WEFT_ADDR", format!("@{address}")).env(SUPERVISOR, supervisor);
+        command.envs(
+            self.env.iter().filter(|e| e.0.is_none_or(|of| of == pe)).map(|(_, name, value)| (name, value)),
+        );
+        let stdin = match pe == 0 && !io::IsTerminal::is_terminal(&io::stdin()) {
+            true => Stdio::inherit(),
+            false => Stdio::null(),
+        };
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Out of the terminal's group: its Ctrl-C comes to this process alone, which passes it on once.
+        command.process_group(0);
+        super::sys::dies_with_parent(&mut command);
+        command
+    }
+}
+
+/// What the supervisor waits for.
+enum Event {
+    /// The PE's process ended; its status can be had.
+    Ended(u32),
+    /// The hub heard of this PE's death.
+    Died(u32),
+    Signal(i32),
+}
+
+enum Phase {
+    Running,
+    /// This PE failed, and has until then to say so and end.
+    LastWords(u32, Instant),
+    /// All were sent SIGTERM (or SIGINT); those left then are sent SIGKILL.
+    Ending(Instant),
+    /// All were sent SIGKILL; those left then are stuck in the kernel.
+    Killed(Instant),
+}
+
+struct Supervisor {
+    /// By PE; none once the process is reaped.
+    children: Vec<Option<Child>>,
+    /// How those reaped ended.
+    ended: Vec<Option<ExitStatus>>,
+    events: Receiver<Event>,
+    output: Output,
+    /// Where the hub sends deaths.
+    ear: SocketAddr,
+    /// Stops the thread that takes signals.
+    signals: signal_hook::iterator::Handle,
+    phase: Phase,
+    /// The job's, as far as it is known.
+    status: u8,
+}
+
+impl Supervisor {
+    fn start(job: &Job) -> io::Result<Supervisor> {
+        let (send, events) = mpsc::channel();
+        let name = format!("weft-{}-{:016x}", nix::unistd::geteuid(), random());
+        let supervisor = format!("{name}-parent");
+        let ear = SocketAddr::from_abstract_name(&supervisor)?;
+        let socket = UnixDatagram::bind_addr(&ear)?;
+        let signals = Signals::new([SIGINT, SIGTERM])?;
+        let mut this = Supervisor {
+            children: Vec::new(),
+            ended: Vec::new(),
+            events,
+            output: Output::start()?,
+            ear,
+            signals: signals.handle(),
+            phase: Phase::Running,
+            status: 0,
+        };
+        listen(socket, signals, &send)?;
+        for pe in 0..job.pes {
+            let child = job.command(pe, &name, &supervisor).spawn()?;
+            this.follow(pe, child, &send)?;
+        }
+        Ok(this)
+    }
+
+    /// Takes the output of a PE, and waits for its end.
+    fn follow(&mut self, pe: u32, mut child: Child, to: &Sender<Event>) -> io::Result<()> {
+        let (stdout, stderr, pid) = (child.stdout.take(), child.stderr.take(), pid(&child));
+        self.children.push(Some(child));
+        self.ended.push(None);
+        if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
+            self.output.pass_on(pe, Stream::Out, stdout)?;
+            self.output.pass_on(pe, Stream::Err, stderr)?;
+        }
+        let to = to.clone();
+        spawn("weft-wait", move || {
+            // Leaves it a zombie, so that its number is its own until it is reaped.
+            while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
+            let _ = to.send(Event::Ended(pe));
+        })
+    }
+
+    /// Waits for the end of all, and gives the job's status.
+    fn attend(&mut self) -> u8 {
+        while self.children.iter().any(Option::is_some) {
+            let event = match self.phase {
+                Phase::Running => self.events.recv().ok(),
+                Phase::LastWords(_, until) | Phase::Ending(until) | Phase::Killed(until) => {
+                    self.events.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+                }
+            };
+            match (event, &self.phase) {
+                (Some(Event::Ended(pe)), phase) => {
+                    let blamed = match phase {
+                        Phase::Running => None,
+                        Phase::LastWords(cause, _) => Some(*cause == pe),
+                        Phase::Ending(_) | Phase::Killed(_) => Some(false),
+                    };
+                    let status = self.reap(pe);
+                    if blamed.unwrap_or(!status.success()) {
+                        self.conclude(pe, Some(status));
+                    }
+                }
+                (Some(Event::Died(pe)), Phase::Running) => match self.ended.get(pe as usize) {
+                    Some(&Some(status)) => self.conclude(pe, Some(status)),
+                    Some(None) => {
+                        self.output.only(pe);
+                        self.phase = Phase::LastWords(pe, Instant::now() + LAST_WORDS);
+                    }
+                    None => {}
+                },
+                (Some(Event::Died(_)), _) => {}
+                (Some(Event::Signal(signal)), Phase::Running | Phase::LastWords(..)) => {
+                    self.status = 128 + signal as u8;
+                    self.kill(Signal::try_from(signal).unwrap_or(Signal::SIGTERM));
+                    self.phase = Phase::Ending(Instant::now() + PATIENCE);
+                }
+                (None, &Phase::LastWords(pe, _)) => self.conclude(pe, None),
+                (None, Phase::Killed(_)) => {
+                    let left: Vec<u32> =
+                        (0..).zip(&self.children).filter(|(_, c)| c.is_some()).map(|(pe, _)| pe).collect();
+                    self.output
+                        .note(&format!("{} cannot be ended: stuck in the system's kernel", pes(&left)));
+                    break;
+                }
+                // A second signal is no request but an order.
+                (Some(Event::Signal(_)) | None, _) => {
+                    self.kill(Signal::SIGKILL);
+                    self.phase = Phase::Killed(Instant::now() + PATIENCE);
+                }
+            }
+        }
+        self.status
+    }
+
+    /// Ends the job for the sake of one PE, which ended so, or did not end.
+    fn conclude(&mut self, pe: u32, status: Option<ExitStatus>) {
+        self.status = match status.map(code) {
+            None | Some(0) => ENDED_WITH_PEER,
+            Some(code) => code,
+        };
+        self.output.only(pe);
+        if status.is_some() {
+            self.output.drain(pe);
+        }
+        let how = status.map_or("failed and did not end by itself".into(), describe);
+        let others = self.children.iter().flatten().count() - usize::from(status.is_none());
+        let rest = if others > 0 { format!("; ended the other {others}") } else { String::new() };
+        self.output.note(&format!("PE {pe} {how}{rest}"));
+        self.kill(Signal::SIGTERM);
+        self.phase = Phase::Ending(Instant::now() + PATIENCE);
+    }
+
+    /// Ends what the PE's process has left behind, and gives its status.
+    fn reap(&mut self, pe: u32) -> ExitStatus {
+        let child = self.children.get_mut(pe as usize).and_then(Option::take);
+        let status = child.map(|mut child| {
+            let _ = killpg(pid(&child), Signal::SIGKILL);
+            child.wait()
+        });
+        // (No child of a process that ignores SIGCHLD has a status.)
+        let status = status.and_then(io::Result::ok).unwrap_or_default();
+        if let Some(ended) = self.ended.get_mut(pe as usize) {
+            *ended = Some(status);
+        }
+        status
+    }
+
+    fn kill(&self, signal: Signal) {
+        for child in self.children.iter().flatten() {
+            let _ = killpg(pid(child), signal);
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.kill(Signal::SIGKILL);
+        for pe in 0..self.children.len() as u32 {
+            if !matches!(self.phase, Phase::Killed(_)) {
+                self.reap(pe);
+            }
+        }
+        let signalled = || matches!(self.events.try_recv(), Ok(Event::Signal(_)));
+        self.output.finish(self.status != 0, signalled);
+        self.signals.close();
+        let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(&[], &self.ear));
+    }
+}
+
+/// Makes events of signals and of the hub's datagrams, until the [`Supervisor`] is dropped.
+fn listen(socket: UnixDatagram, mut signals: Signals, to: &Sender<Event>) -> io::Result<()> {
+    let (signalled, died) = (to.clone(), to.clone());
+    spawn("weft-signals", move || {
+        for signal in signals.forever() {
+            let _ = signalled.send(Event::Signal(signal));
+        }
+    })?;
+    spawn("weft-deaths", move || {
+        let mut pe = [0; 4];
+        while let Ok(4) = socket.recv(&mut pe) {
+            let _ = died.send(Event::Died(u32::from_le_bytes(pe)));
+        }
+    })
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).spawn(body).map(drop)
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32)
+}
+
+/// As shells have it.
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, signal) => 128u8.wrapping_add(signal.unwrap_or(0) as u8),
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => match Signal::try_from(signal) {
+            Ok(name) => format!("was ended by signal {signal} ({})", name.as_str()),
+            Err(_) => format!("was ended by signal {signal}"),
+        },
+        None if status.success() => "ended before the others were done".into(),
+        None => format!("ended with status {}", status.code().unwrap_or(0)),
+    }
+}
+
+/// A number that nobody else has: `RandomState`'s keys come from the system.
+pub(super) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -80,10 +80,7 @@ impl Graph {
     ///
     /// # Errors
     /// What `work` returns, after which the stream is as before; `R0103` where something launched cannot be captured.
-    pub fn capture(
-        stream: &Stream,
-        work: impl FnOnce(&Stream) -> Result<()>,
-    ) -> Result<Graph> {
+    pub fn capture(stream: &Stream, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         let mut capture = Capture::begin(stream)?;
         work(stream)?;
         capture.end()

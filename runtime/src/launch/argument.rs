@@ -1,0 +1,263 @@
+//! What a caller passes to a kernel.
+
+use super::scalar::Number;
+use crate::cuda::{CudaSlice, CudaStream, DeviceTensor, Keep, Stream};
+use crate::dtype::{DType, Element};
+use crate::memory::{Barrier, SymmetricBuffer, SymmetricTensor};
+use crate::team::Team;
+use cudarc::driver::{DevicePtr, SyncOnDrop};
+use std::fmt;
+use std::sync::Arc;
+use weft_layout::Layout;
+
+/// An argument as the checks see it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Given<'a> {
+    /// A tensor.
+    Tensor {
+        /// Where it begins.
+        address: u64,
+        /// Element type.
+        dtype: DType,
+        /// Where its elements lie.
+        extent: Elements<'a>,
+        /// Whether every PE has it, at the same place of the symmetric heap.
+        symmetric: bool,
+    },
+    /// A number.
+    Scalar {
+        /// Its type in the caller.
+        dtype: DType,
+        /// Its value.
+        value: Number,
+    },
+    /// A team, of which the caller is a member.
+    Team {
+        /// Rank of this PE.
+        my_pe: u32,
+        /// PEs.
+        n_pes: u32,
+    },
+    /// A barrier's memory.
+    Barrier {
+        /// Where it begins.
+        address: u64,
+        /// CTAs that it has counters for.
+        ctas: u32,
+    },
+}
+
+/// Where a tensor's elements lie.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Elements<'a> {
+    /// By shape and strides.
+    Layout(&'a Layout),
+    /// One after the other, with whatever shape the kernel gives them.
+    Flat(usize),
+}
+
+impl fmt::Display for Given<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::Tensor { dtype, extent, symmetric, .. } => {
+                f.write_str(if *symmetric { "symm" } else { "global" })?;
+                match extent {
+                    Elements::Layout(l) => write!(f, "<{dtype}, {l}>"),
+                    Elements::Flat(n) => write!(f, "<{dtype}, {n} elements>"),
+                }
+            }
+            Given::Scalar { dtype, value } => write!(f, "{value}: {dtype}"),
+            Given::Team { n_pes, .. } => write!(f, "team of {n_pes} PEs"),
+            Given::Barrier { ctas, .. } => write!(f, "barrier for {ctas} CTAs"),
+        }
+    }
+}
+
+/// An argument of one launch.
+pub struct Argument<'a> {
+    pub(super) given: Given<'a>,
+    /// What its hidden parameters come from.
+    pub(super) origin: Origin<'a>,
+    /// The GPU whose memory it is in.
+    pub(super) device: Option<u32>,
+    /// What a graph holds on to.
+    pub(super) keep: Option<Keep>,
+    /// `cudarc`'s record of the use, where the slice is of a context that tracks them; made when dropped.
+    _used: Option<SyncOnDrop<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Origin<'a> {
+    Nothing,
+    /// A buffer, from that byte on.
+    Symmetric(&'a SymmetricBuffer, u64),
+    Team(&'a Team),
+}
+
+impl<'a> Argument<'a> {
+    fn new(given: Given<'a>) -> Argument<'a> {
+        Argument { given, origin: Origin::Nothing, device: None, keep: None, _used: None }
+    }
+
+    fn symmetric(given: Given<'a>, buffer: &'a SymmetricBuffer, offset: u64) -> Argument<'a> {
+        Argument {
+            origin: Origin::Symmetric(buffer, offset),
+            keep: Some(Arc::new(buffer.clone())),
+            device: Some(buffer.world().device.ordinal()),
+            ..Argument::new(given)
+        }
+    }
+
+    /// As the checks see it.
+    pub fn given(&self) -> Given<'a> {
+        self.given
+    }
+}
+
+impl fmt::Debug for Argument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Argument({})", self.given)
+    }
+}
+
+/// What can be passed to a kernel: tensors, numbers, teams, barriers, by value or by reference.
+///
+/// A tensor may be read and written by the kernel whichever way it is passed; the kernel's text says which it does.
+pub trait AsArgument {
+    /// It, for a launch on `stream`.
+    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a>;
+}
+
+impl<A: AsArgument + ?Sized> AsArgument for &A {
+    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
+        (**self).argument(stream)
+    }
+}
+
+impl<A: AsArgument + ?Sized> AsArgument for Box<A> {
+    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
+        (**self).argument(stream)
+    }
+}
+
+impl<T: Element> AsArgument for SymmetricTensor<T> {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let extent = Elements::Layout(self.layout());
+        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: true };
+        Argument::symmetric(given, self.buffer(), self.offset())
+    }
+}
+
+impl AsArgument for Barrier {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let given = Given::Barrier { address: self.buffer().address(), ctas: self.ctas() };
+        Argument::symmetric(given, self.buffer(), 0)
+    }
+}
+
+impl AsArgument for Team {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let given = Given::Team { my_pe: self.my_pe(), n_pes: self.n_pes() };
+        Argument { origin: Origin::Team(self), ..Argument::new(given) }
+    }
+}
+
+impl<T: Element> AsArgument for DeviceTensor<T> {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let extent = Elements::Layout(self.layout());
+        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        Argument {
+            device: Some(self.device().ordinal()),
+            keep: Some(self.memory().clone()),
+            ..Argument::new(given)
+        }
+    }
+}
+
+impl<T: Element> AsArgument for CudaSlice<T> {
+    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
+        let (address, used) = self.device_ptr(stream);
+        let extent = Elements::Flat(self.len());
+        let given = Given::Tensor { address, dtype: T::DTYPE, extent, symmetric: false };
+        let device = u32::try_from(self.ordinal()).ok();
+        Argument { device, _used: Some(used), ..Argument::new(given) }
+    }
+}
+
+macro_rules! numbers {
+    ($($ty:ty: $dtype:ident, $x:ident => $number:expr;)*) => {$(
+        impl AsArgument for $ty {
+            fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+                let $x = *self;
+                Argument::new(Given::Scalar { dtype: DType::$dtype, value: $number })
+            }
+        }
+    )*};
+}
+
+numbers! {
+    bool: Bool, x => Number::Bool(x);
+    i8: I8, x => Number::Int(x.into());
+    i16: I16, x => Number::Int(x.into());
+    i32: I32, x => Number::Int(x.into());
+    i64: I64, x => Number::Int(x.into());
+    isize: I64, x => Number::Int(x as i128);
+    u8: U8, x => Number::Int(x.into());
+    u16: U16, x => Number::Int(x.into());
+    u32: U32, x => Number::Int(x.into());
+    u64: U64, x => Number::Int(x.into());
+    usize: U64, x => Number::Int(x as i128);
+    half::f16: F16, x => Number::Float(x.to_f64());
+    half::bf16: BF16, x => Number::Float(x.to_f64());
+    f32: F32, x => Number::Float(x.into());
+    f64: F64, x => Number::Float(x);
+    float8::F8E4M3: E4M3, x => Number::Float(x.to_f64());
+    float8::F8E5M2: E5M2, x => Number::Float(x.to_f64());
+}
+
+/// All arguments of a launch, in the order of the kernel's text: a tuple of up to 12, or a list of
+/// `&dyn AsArgument` where their number is known only at run time.
+pub trait Arguments {
+    /// Them, for a launch on `stream`.
+    fn arguments<'a>(&'a self, stream: &'a Stream) -> Vec<Argument<'a>>;
+}
+
+impl Arguments for () {
+    fn arguments<'a>(&'a self, _: &'a Stream) -> Vec<Argument<'a>> {
+        Vec::new()
+    }
+}
+
+impl<A: AsArgument> Arguments for [A] {
+    fn arguments<'a>(&'a self, stream: &'a Stream) -> Vec<Argument<'a>> {
+        self.iter().map(|a| a.argument(stream)).collect()
+    }
+}
+
+impl<A: AsArgument> Arguments for Vec<A> {
+    fn arguments<'a>(&'a self, stream: &'a Stream) -> Vec<Argument<'a>> {
+        self.as_slice().arguments(stream)
+    }
+}
+
+impl<A: Arguments + ?Sized> Arguments for &A {
+    fn arguments<'a>(&'a self, stream: &'a Stream) -> Vec<Argument<'a>> {
+        (**self).arguments(stream)
+    }
+}
+
+macro_rules! tuples {
+    ($first:ident $($rest:ident)*) => {
+        impl<$first: AsArgument, $($rest: AsArgument),*> Arguments for ($first, $($rest,)*) {
+            fn arguments<'a>(&'a self, stream: &'a Stream) -> Vec<Argument<'a>> {
+                #[expect(non_snake_case, reason = "a type's name is its field's too")]
+                let ($first, $($rest,)*) = self;
+                vec![$first.argument(stream), $($rest.argument(stream)),*]
+            }
+        }
+        tuples!($($rest)*);
+    };
+    () => {};
+}
+
+tuples!(A B C D E F G H I J K L);

@@ -1,0 +1,285 @@
+//! The driver's calls on modules and functions that `cudarc`'s safe layer lacks: logs of its compiler, cubins, and
+//! launches with attributes.
+#![allow(unsafe_code, reason = "FFI")]
+
+use crate::cuda::{Device, DriverError, Stream, error};
+use crate::error::Result;
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUjit_option as Jit, CUlaunchAttributeID as Id};
+use std::ffi::{CString, c_void};
+use std::ptr::null_mut;
+
+/// Most of a log that is kept.
+const LOG_BYTES: usize = 16 << 10;
+
+/// A module of a device's context; unloaded on drop.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub device: Device,
+    module: sys::CUmodule,
+}
+
+// SAFETY: a handle, which the driver locks itself.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
+
+/// A function of a module that is still loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function(sys::CUfunction);
+
+// SAFETY: a handle, which the driver locks itself.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// The error that the driver's compiler gave, with its log.
+pub(super) struct Refused {
+    pub error: DriverError,
+    pub log: String,
+}
+
+/// Options that make the driver's compiler write logs, and the logs.
+struct Logs {
+    info: Vec<u8>,
+    error: Vec<u8>,
+}
+
+impl Logs {
+    fn new() -> Logs {
+        Logs { info: vec![0; LOG_BYTES], error: vec![0; LOG_BYTES] }
+    }
+
+    /// Options and their values; valid while `self` is.
+    fn options(&mut self) -> ([Jit; 5], [*mut c_void; 5]) {
+        let size = LOG_BYTES as *mut c_void;
+        let options = [
+            Jit::CU_JIT_INFO_LOG_BUFFER,
+            Jit::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+            Jit::CU_JIT_ERROR_LOG_BUFFER,
+            Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+            Jit::CU_JIT_GENERATE_LINE_INFO,
+        ];
+        let values =
+            [self.info.as_mut_ptr().cast(), size, self.error.as_mut_ptr().cast(), size, 1 as *mut c_void];
+        (options, values)
+    }
+
+    fn text(&self) -> String {
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+        };
+        [text(&self.error), text(&self.info)]
+            .iter()
+            .filter(|t| !t.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    fn refused(&self, error: DriverError) -> Refused {
+        Refused { error, log: self.text() }
+    }
+}
+
+impl Loaded {
+    /// Loads PTX (with its terminating 0) or a cubin. The device's context is this thread's.
+    pub fn new(device: &Device, image: &[u8]) -> std::result::Result<Loaded, Refused> {
+        let mut logs = Logs::new();
+        let (mut options, mut values) = logs.options();
+        let mut module = null_mut();
+        // SAFETY: the image is PTX that ends in 0, or a cubin, whose header has its length; the options point into
+        // `logs`, which outlives the call.
+        let answer = unsafe {
+            sys::cuModuleLoadDataEx(
+                &mut module,
+                image.as_ptr().cast(),
+                options.len() as u32,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        match answer.result() {
+            Ok(()) => Ok(Loaded { device: device.clone(), module }),
+            Err(e) => Err(logs.refused(e)),
+        }
+    }
+
+    /// The driver's handle, for libraries that initialise modules.
+    pub fn handle(&self) -> sys::CUmodule {
+        self.module
+    }
+
+    pub fn function(&self, name: &str) -> Result<Function> {
+        self.device.bind()?;
+        let none = || DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND);
+        let found = CString::new(name).map_err(|_| none()).and_then(|name| {
+            // SAFETY: the module is loaded.
+            unsafe { result::module::get_function(self.module, name) }
+        });
+        found.map(Function).map_err(|e| error("cuModuleGetFunction", e))
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let context = self.device.context();
+        context.record_err(context.bind_to_thread());
+        // SAFETY: loaded by `new`, unloaded once. Launches on the way were given a module that is kept until then,
+        // or the caller waited for them.
+        context.record_err(unsafe { result::module::unload(self.module) });
+    }
+}
+
+/// Assembles PTX (with its terminating 0) for the device of this thread's context.
+pub(super) fn cubin(ptx: &[u8]) -> std::result::Result<Vec<u8>, Refused> {
+    struct Linker(sys::CUlinkState);
+    impl Drop for Linker {
+        fn drop(&mut self) {
+            // SAFETY: created, destroyed once; an error would only say that it was not.
+            let _ = unsafe { sys::cuLinkDestroy(self.0) };
+        }
+    }
+    let mut logs = Logs::new();
+    let (mut options, mut values) = logs.options();
+    let mut state = null_mut();
+    // SAFETY: the options point into `logs`, which outlives the linker.
+    let created = unsafe {
+        sys::cuLinkCreate_v2(options.len() as u32, options.as_mut_ptr(), values.as_mut_ptr(), &mut state)
+    };
+    created.result().map_err(|e| logs.refused(e))?;
+    let linker = Linker(state);
+    let kind = sys::CUjitInputType::CU_JIT_INPUT_PTX;
+    // SAFETY: the driver reads the text, which ends in 0, and copies it.
+    let added = unsafe {
+        sys::cuLinkAddData_v2(
+            linker.0,
+            kind,
+            ptx.as_ptr().cast_mut().cast(),
+            ptx.len(),
+            c"kernel.ptx".as_ptr(),
+            0,
+            null_mut(),
+            null_mut(),
+        )
+    };
+    added.result().map_err(|e| logs.refused(e))?;
+    let (mut image, mut bytes) = (null_mut(), 0);
+    // SAFETY: the pointers are to locals.
+    unsafe { sys::cuLinkComplete(linker.0, &mut image, &mut bytes) }.result().map_err(|e| logs.refused(e))?;
+    // SAFETY: the linker owns the image of that many bytes until it is destroyed, after this copy.
+    Ok(unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) }.to_vec())
+}
+
+impl Function {
+    /// Lets it have more dynamic shared memory than the 48 KiB of every function.
+    pub fn allow_shared(self, bytes: u32) -> Result<()> {
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function's module is loaded.
+        unsafe {
+            result::function::set_function_attribute(self.0, which, bytes.try_into().unwrap_or(i32::MAX))
+        }
+        .map_err(|e| error("cuFuncSetAttribute", e))
+    }
+
+    pub fn attribute(self, which: sys::CUfunction_attribute) -> Result<u32> {
+        // SAFETY: the function's module is loaded.
+        let value = unsafe { result::function::get_function_attribute(self.0, which) };
+        value.map(|n| u32::try_from(n).unwrap_or(0)).map_err(|e| error("cuFuncGetAttribute", e))
+    }
+
+    /// CTAs that a multiprocessor holds at once.
+    pub fn ctas_per_sm(self, threads: u32, shared: u32) -> Result<u32> {
+        let threads = threads.try_into().unwrap_or(i32::MAX);
+        // SAFETY: the function's module is loaded.
+        unsafe { result::occupancy::max_active_block_per_multiprocessor(self.0, threads, shared as usize) }
+            .map(|n| u32::try_from(n).unwrap_or(0))
+            .map_err(|e| error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
+    }
+
+    /// Clusters that the device holds at once.
+    pub fn clusters(self, shape: &Shape) -> Result<u32> {
+        let mut n = 0;
+        let mut attributes = shape.attributes();
+        let config = shape.config(null_mut(), &mut attributes);
+        // SAFETY: the function's module is loaded; the configuration points to locals.
+        unsafe { sys::cuOccupancyMaxActiveClusters(&mut n, self.0, &config) }
+            .result()
+            .map_err(|e| error("cuOccupancyMaxActiveClusters", e))?;
+        Ok(u32::try_from(n).unwrap_or(0))
+    }
+
+    /// Launches it. `params` is its whole parameter block.
+    pub fn launch(
+        self,
+        stream: &Stream,
+        shape: &Shape,
+        params: &mut [u8],
+    ) -> std::result::Result<(), DriverError> {
+        let mut bytes = params.len();
+        // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END of cuda.h.
+        let mut extra: [*mut c_void; 5] = [
+            1 as *mut c_void,
+            params.as_mut_ptr().cast(),
+            2 as *mut c_void,
+            (&raw mut bytes).cast(),
+            null_mut(),
+        ];
+        let mut attributes = shape.attributes();
+        let config = shape.config(stream.cu_stream(), &mut attributes);
+        // SAFETY: the function's module is loaded; the driver copies the parameters, which have the size that the
+        // code reads, before it returns; all pointers are to locals.
+        unsafe { sys::cuLaunchKernelEx(&config, self.0, null_mut(), extra.as_mut_ptr()) }.result()
+    }
+}
+
+/// How a kernel is launched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shape {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub cluster: Option<[u32; 3]>,
+    pub cooperative: bool,
+    pub shared: u32,
+}
+
+impl Shape {
+    fn attributes(&self) -> Vec<sys::CUlaunchAttribute> {
+        // SAFETY: a union of plain numbers and pointers, of which zero bytes are a value.
+        let zero = || unsafe { std::mem::zeroed::<sys::CUlaunchAttributeValue>() };
+        let mut out = Vec::new();
+        let mut add = |id, value| out.push(sys::CUlaunchAttribute { id, pad: [0; 4], value });
+        if let Some([x, y, z]) = self.cluster {
+            let mut value = zero();
+            value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
+            add(Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value);
+        }
+        if self.cooperative {
+            let mut value = zero();
+            value.cooperative = 1;
+            add(Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value);
+        }
+        out
+    }
+
+    fn config(
+        &self,
+        stream: sys::CUstream,
+        attributes: &mut [sys::CUlaunchAttribute],
+    ) -> sys::CUlaunchConfig {
+        let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
+        sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: self.shared,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Integers and layouts that a launch completes: `(%2,64):(64,1)`.
+//!
+//! `%i` is what parameter i of the kernel brings: the value of an integer, or the number of PEs of a team. The
+//! notation is that of layouts everywhere else; nothing is known of a `%i` but its name.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use weft_layout::{Int, IntTuple, Layout, Value, Var, eval_with};
+
+/// The value that parameter `index` brings.
+pub fn parameter(index: u32) -> Int {
+    Int::var(Var { id: index, name: format!("%{index}").into(), div: 1, min: i64::MIN, max: None })
+}
+
+/// An integer that may depend on parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extent(pub Int);
+
+/// Shape and stride that may depend on parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extents {
+    /// Extents.
+    pub shape: IntTuple,
+    /// Elements from one to the next in each mode.
+    pub stride: IntTuple,
+}
+
+/// What parameters bring, by index; none where that is no integer.
+pub type Values = [Option<i64>];
+
+impl Extent {
+    /// Its value in a launch; none where it has none.
+    pub fn value(&self, values: &Values) -> Option<i64> {
+        substitute(&self.0, values).as_const()
+    }
+}
+
+impl Extents {
+    /// The layout in a launch.
+    ///
+    /// # Errors
+    /// A text that says why there is none: a negative extent, a parameter that is not known.
+    pub fn layout(&self, values: &Values) -> Result<Layout, String> {
+        let known = |t: &IntTuple| t.map(&mut |n| substitute(n, values));
+        let layout = Layout::new(known(&self.shape), known(&self.stride)).map_err(|e| e.to_string())?;
+        match layout.is_static() {
+            true => Ok(layout),
+            false => Err(format!("{layout} is not known at launch")),
+        }
+    }
+}
+
+fn substitute(n: &Int, values: &Values) -> Int {
+    match n.as_const() {
+        Some(_) => n.clone(),
+        None => n.subst(&mut |v| values.get(v.id as usize).copied().flatten().map(Int::from)),
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Extents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.shape, self.stride)
+    }
+}
+
+impl From<&Layout> for Extents {
+    fn from(l: &Layout) -> Extents {
+        Extents { shape: l.shape().clone(), stride: l.stride().clone() }
+    }
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    let mut resolve = |name: &str| name.strip_prefix('%')?.parse().ok().map(parameter);
+    eval_with(text, &mut resolve).map_err(|e| format!("`{text}`: {e}"))
+}
+
+impl std::str::FromStr for Extent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Extent, String> {
+        match parse(text)? {
+            Value::Int(n) => Ok(Extent(n)),
+            other => Err(format!("`{text}` is {}, not an integer", other.kind())),
+        }
+    }
+}
+
+impl std::str::FromStr for Extents {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Extents, String> {
+        let tuple = |part: &str| match parse(part)? {
+            Value::Int(n) => Ok(n.into()),
+            Value::Tuple(t) => Ok(t),
+            other => Err(format!("`{part}` is {}, not a tuple of integers", other.kind())),
+        };
+        let (shape, stride) = text.split_once(':').ok_or_else(|| format!("`{text}` is no shape:stride"))?;
+        let (shape, stride): (IntTuple, IntTuple) = (tuple(shape)?, tuple(stride)?);
+        match shape.is_congruent(&stride) {
+            true => Ok(Extents { shape, stride }),
+            false => Err(format!("`{text}`: shape and stride do not nest alike")),
+        }
+    }
+}
+
+/// Stored as text.
+macro_rules! as_text {
+    ($($name:ident),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<$name, D::Error> {
+                String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+as_text!(Extent, Extents);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_reads_back_and_takes_values() {
+        for (text, values, want) in [
+            ("1003:1", vec![], Ok("1003:1")),
+            ("(%1,64):(64,1)", vec![None, Some(5)], Ok("(5,64):(64,1)")),
+            (
+                "(ceil_div(%0,%2),(4,%2)):(4*%2,(%2,1))",
+                vec![Some(17), None, Some(8)],
+                Ok("(3,(4,8)):(32,(8,1))"),
+            ),
+            ("(%0-3):(1)", vec![Some(4)], Ok("(1):(1)")),
+            ("(%0-3,2):(1,1)", vec![Some(2)], Err("negative")),
+            ("(%0,2):(1,1)", vec![None], Err("%0")),
+        ] {
+            let extents: Extents = text.parse().unwrap();
+            assert_eq!(extents.to_string().parse(), Ok(extents.clone()), "{text}");
+            match (extents.layout(&values), want) {
+                (Ok(l), Ok(want)) => assert_eq!(l.to_string(), want),
+                (Err(e), Err(want)) => assert!(e.contains(want), "{e}"),
+                (got, want) => panic!("{text}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_layout_is_an_error() {
+        for text in ["", "4", "(4,2):(1)", "N:1", "4:1:1", "Sw<1,2,3>:1", "(4:1"] {
+            assert!(text.parse::<Extents>().is_err(), "{text}");
+        }
+        assert!("(4,2)".parse::<Extent>().is_err());
+        assert_eq!("ceil_div(%0,512)".parse::<Extent>().unwrap().value(&[Some(513)]), Some(2));
+        assert_eq!("%0/%1".parse::<Extent>().unwrap().value(&[Some(513), Some(0)]), None);
+    }
+}

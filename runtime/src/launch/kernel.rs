@@ -1,0 +1,370 @@
+//! An entry point, and its launches.
+
+use super::argument::{Argument, Arguments, Given, Origin};
+use super::check::{Address, Checked};
+use super::driver::{Function, Shape};
+use super::info::KernelInfo;
+use super::module::Module;
+use crate::cuda::{self, Device, DriverError, Stream, keep};
+use crate::error::{ARGUMENT, Error, LAUNCH, Result};
+use cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute, CUresult};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Dynamic shared memory that a function has without asking (CUDA C Programming Guide, Compute Capabilities).
+const SHARED_UNASKED: u32 = 48 << 10;
+
+/// How many CTAs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Grid {
+    /// The kernel's own number; where it leaves that to the caller, as [`fill`](Grid::fill) on the device it is on.
+    #[default]
+    Auto,
+    /// The kernel's own number.
+    Kernel,
+    /// As many as a device holds at once, and as the kernel's barriers have counters for.
+    Fill(Device),
+    /// So many (x, y, z).
+    Of([u32; 3]),
+}
+
+impl Grid {
+    /// So many in x.
+    pub fn of(x: u32) -> Grid {
+        Grid::Of([x, 1, 1])
+    }
+
+    /// So many in each dimension.
+    pub fn xyz(x: u32, y: u32, z: u32) -> Grid {
+        Grid::Of([x, y, z])
+    }
+
+    /// As many CTAs as the device holds at once, and as the kernel's barriers have counters for: for kernels that
+    /// leave the number to the caller. All PEs get the same number if they have the same GPU.
+    pub fn fill(device: &Device) -> Grid {
+        Grid::Fill(device.clone())
+    }
+
+    /// What the kernel says itself.
+    pub fn kernel() -> Grid {
+        Grid::Kernel
+    }
+}
+
+/// What a launch may have besides its grid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaunchOptions {
+    /// Whether all CTAs must be on the device at once. Unless said, those of kernels with a barrier must, since CTAs
+    /// that wait keep those that they wait for from starting.
+    pub cooperative: Option<bool>,
+    /// CTAs a cluster (x, y, z).
+    pub cluster: Option<[u32; 3]>,
+    /// Dynamic shared memory of a CTA, in bytes.
+    pub shared_bytes: u32,
+}
+
+/// An entry point of a loaded module. Cheap to clone.
+#[derive(Clone)]
+pub struct Kernel(Arc<Entry>);
+
+struct Entry {
+    info: KernelInfo,
+    function: Function,
+    /// CTAs that the device holds at once, without clusters or dynamic shared memory.
+    at_once: OnceLock<u32>,
+    module: Arc<Module>,
+}
+
+impl Kernel {
+    pub(super) fn new(module: &Arc<Module>, info: &KernelInfo) -> Result<Kernel> {
+        let function = module.loaded.function(&info.name)?;
+        let most = function.attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        if info.threads() > most {
+            let message = format!(
+                "`{}` has {} threads a CTA, and the device runs at most {most} of it",
+                info.name,
+                info.threads()
+            );
+            return Err(Error::new(LAUNCH, message).help("write it for a smaller block"));
+        }
+        let (info, module) = (info.clone(), module.clone());
+        Ok(Kernel(Arc::new(Entry { info, function, at_once: OnceLock::new(), module })))
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> &KernelInfo {
+        &self.0.info
+    }
+
+    /// The code it is in.
+    pub fn module(&self) -> &Arc<Module> {
+        &self.0.module
+    }
+
+    /// The GPU it is on.
+    pub fn device(&self) -> &Device {
+        self.0.module.device()
+    }
+
+    /// CTAs of it that the device holds at once, with no other kernel there: the most of a cooperative launch, and
+    /// what [`Grid::fill`] launches.
+    ///
+    /// # Errors
+    /// `R0503` for more shared memory than a CTA has or no such cluster, `R0103`.
+    pub fn max_ctas(&self, options: &LaunchOptions) -> Result<u32> {
+        self.at_once(self.device(), options)
+    }
+
+    /// Checks the arguments and launches it.
+    ///
+    /// What it works on must live until `stream` has done it; a graph that is being captured sees to that itself.
+    ///
+    /// # Errors
+    /// `R0502` for arguments that do not fit ([`KernelInfo::check`]) or that are on another GPU, `R0503` for a launch
+    /// that the device cannot do, `R0305` for symmetric memory after NVSHMEM's end, `R0103`.
+    pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<()> {
+        self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
+    }
+
+    /// As [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic shared memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch_with(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        options: &LaunchOptions,
+        arguments: impl Arguments,
+    ) -> Result<()> {
+        let entry = &*self.0;
+        if Device::of(stream.context()).ordinal() != self.device().ordinal() {
+            return Err(self.elsewhere("the stream", Device::of(stream.context()).ordinal()));
+        }
+        self.device().bind()?;
+        let arguments = arguments.arguments(stream);
+        let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
+        let mut checked = entry.info.check(&given)?;
+        self.reachable(&arguments)?;
+        let shape = self.shape(&checked, grid, options)?;
+        self.fill_in(&mut checked, &arguments)?;
+        let launched = entry.function.launch(stream, &shape, &mut checked.block);
+        launched.map_err(|e| self.refused(&shape, e))?;
+        keep(self.0.module.clone());
+        arguments.into_iter().filter_map(|a| a.keep).for_each(keep);
+        Ok(())
+    }
+
+    /// All memory is this GPU's and still there.
+    fn reachable(&self, arguments: &[Argument<'_>]) -> Result<()> {
+        for a in arguments {
+            if let Some(other) = a.device.filter(|d| *d != self.device().ordinal()) {
+                return Err(self.elsewhere(&a.given.to_string(), other));
+            }
+            if let Origin::Symmetric(buffer, _) = a.origin {
+                buffer.world().enter()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The grid that is asked for, checked against kernel and device.
+    fn shape(&self, checked: &Checked<'_>, grid: Grid, options: &LaunchOptions) -> Result<Shape> {
+        let info = self.info();
+        let own = checked.own_grid()?;
+        let refuse = |message: String, help: &str| Err(Error::new(LAUNCH, message).help(help));
+        let fill = |device: &Device| {
+            let ctas = self.at_once(device, options)?;
+            Ok::<_, Error>([checked.barrier_ctas().map_or(ctas, |has| has.min(ctas)).max(1), 1, 1])
+        };
+        let grid = match (own, grid) {
+            (Some(own), Grid::Auto | Grid::Kernel) => own,
+            (Some(own), Grid::Of(asked)) if asked == own => own,
+            (Some(own), _) => {
+                let message = format!("`{}` says itself how many CTAs it takes: here {own:?}", info.name);
+                return refuse(message, "launch it with Grid::kernel()");
+            }
+            (None, Grid::Kernel) => {
+                let message = format!("`{}` does not say how many CTAs it takes", info.name);
+                return refuse(message, "launch it with Grid::of(x) or Grid::fill(&device)");
+            }
+            (None, Grid::Auto) => fill(self.device())?,
+            (None, Grid::Fill(device)) => fill(&device)?,
+            (None, Grid::Of(asked)) => asked,
+        };
+        let cluster = options.cluster.or(info.cluster);
+        within_limits(info, grid, cluster)?;
+        checked.fits(grid)?;
+        let cooperative = options.cooperative.unwrap_or_else(|| info.has_barrier());
+        let shape = Shape {
+            grid,
+            block: info.block,
+            // What the code says itself needs no attribute.
+            cluster: options.cluster.filter(|_| info.cluster.is_none()),
+            cooperative,
+            shared: options.shared_bytes,
+        };
+        self.shared(self.device(), options.shared_bytes)?;
+        if cooperative {
+            let (most, asked) = (self.at_once(self.device(), options)?, ctas(grid));
+            if asked > u64::from(most) {
+                let message = format!(
+                    "{asked} CTAs of `{}` are to wait for each other, and {most} of them fit on GPU {} at once",
+                    info.name,
+                    self.device().ordinal()
+                );
+                return refuse(message, "launch at most that many, in a loop over the work");
+            }
+        }
+        Ok(shape)
+    }
+
+    fn at_once(&self, device: &Device, options: &LaunchOptions) -> Result<u32> {
+        let (info, function) = (self.info(), self.0.function);
+        let cluster = options.cluster.or(info.cluster);
+        self.device().bind()?;
+        self.shared(device, options.shared_bytes)?;
+        let Some(cluster) = cluster else {
+            let count = || {
+                let a_sm = function.ctas_per_sm(info.threads(), options.shared_bytes)?;
+                Ok(a_sm.saturating_mul(device.sm_count()?))
+            };
+            if options.shared_bytes > 0 || device.ordinal() != self.device().ordinal() {
+                return count();
+            }
+            if let Some(n) = self.0.at_once.get() {
+                return Ok(*n);
+            }
+            let n = count()?;
+            return Ok(*self.0.at_once.get_or_init(|| n));
+        };
+        let shape = Shape {
+            grid: cluster,
+            block: info.block,
+            cluster: Some(cluster),
+            cooperative: false,
+            shared: options.shared_bytes,
+        };
+        Ok(function.clusters(&shape)?.saturating_mul(cluster.iter().product()))
+    }
+
+    /// Lets the function have that much dynamic shared memory.
+    fn shared(&self, device: &Device, bytes: u32) -> Result<()> {
+        if bytes <= SHARED_UNASKED {
+            return Ok(());
+        }
+        let most =
+            device.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let own = self.0.function.attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        if bytes > most.saturating_sub(own) {
+            let message = format!(
+                "`{}` is to have {bytes} bytes of shared memory besides its own {own}, and a CTA has at most {most}",
+                self.info().name
+            );
+            return Err(Error::new(LAUNCH, message));
+        }
+        self.0.function.allow_shared(bytes)
+    }
+
+    /// Addresses that hidden parameters bring.
+    fn fill_in(&self, checked: &mut Checked<'_>, arguments: &[Argument<'_>]) -> Result<()> {
+        for h in &checked.hidden {
+            let name = &self.info().name;
+            let (Some(base), Some(team)) = (arguments.get(h.base), arguments.get(h.team)) else { continue };
+            let (Origin::Symmetric(buffer, offset), Origin::Team(team)) = (base.origin, team.origin) else {
+                let message =
+                    format!("`{name}` needs the addresses of other PEs, and {} has none", base.given);
+                return Err(Error::new(ARGUMENT, message));
+            };
+            let address = match h.what {
+                Address::Peers => {
+                    let table = buffer.peer_table(team, offset)?;
+                    let address = table.address();
+                    keep(table);
+                    address
+                }
+                Address::Multicast => {
+                    buffer.multicast_address(team).map(|mc| mc + offset).ok_or_else(|| {
+                        let why = buffer.why_no_multicast(team).unwrap_or_default();
+                        let message =
+                            format!("`{name}` is compiled for multicast, and {team:?} has none: {why}");
+                        Error::new(ARGUMENT, message)
+                            .help("compile it for this team: Lowering::Auto, or Lowering::Unicast")
+                    })?
+                }
+            };
+            if let Some(place) = checked.block.get_mut(h.offset..h.offset + 8) {
+                place.copy_from_slice(&address.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn elsewhere(&self, what: &str, gpu: u32) -> Error {
+        let message =
+            format!("`{}` is on GPU {}, and {what} on GPU {gpu}", self.info().name, self.device().ordinal());
+        Error::new(ARGUMENT, message).help("load the kernel on each GPU that it is to run on")
+    }
+
+    /// What the driver says of a launch.
+    fn refused(&self, shape: &Shape, e: DriverError) -> Error {
+        let error = cuda::error("cuLaunchKernelEx", e);
+        if !NOT_LAUNCHED.contains(&e.0) {
+            return error;
+        }
+        let Shape { grid, block, cluster, cooperative, shared } = shape;
+        let message = format!(
+            "`{}` with grid {grid:?}, block {block:?}, {}{}{shared} bytes of dynamic shared memory: {}",
+            self.info().name,
+            cluster.map_or(String::new(), |c| format!("clusters of {c:?}, ")),
+            if *cooperative { "cooperative, " } else { "" },
+            error.message
+        );
+        Error::new(LAUNCH, message).help(error.help)
+    }
+}
+
+/// Errors of the driver about a launch's shape.
+const NOT_LAUNCHED: [CUresult; 5] = [
+    CUresult::CUDA_ERROR_INVALID_VALUE,
+    CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+    CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+    CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE,
+    CUresult::CUDA_ERROR_NOT_SUPPORTED,
+];
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({} on {:?})", self.info().name, self.device())
+    }
+}
+
+fn ctas(grid: [u32; 3]) -> u64 {
+    grid.iter().fold(1, |n, g| n.saturating_mul(u64::from(*g)))
+}
+
+/// Grids and clusters that every device has (CUDA C Programming Guide, Technical Specifications).
+fn within_limits(info: &KernelInfo, grid: [u32; 3], cluster: Option<[u32; 3]>) -> Result<()> {
+    const MOST: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+    const MOST_IN_CLUSTER: u64 = 8;
+    let name = &info.name;
+    if grid.contains(&0) || grid.iter().zip(MOST).any(|(g, most)| *g > most) {
+        let message = format!("`{name}` cannot be launched with a grid of {grid:?} CTAs");
+        return Err(Error::new(LAUNCH, message).help(format!("at least 1, and at most {MOST:?}")));
+    }
+    let Some(cluster) = cluster else { return Ok(()) };
+    if info.cluster.is_some_and(|own| own != cluster) {
+        let message =
+            format!("`{name}` has clusters of {:?} CTAs, and {cluster:?} are asked for", info.cluster);
+        return Err(Error::new(LAUNCH, message));
+    }
+    if !(1..=MOST_IN_CLUSTER).contains(&ctas(cluster)) {
+        let message = format!("`{name}` cannot be launched in clusters of {cluster:?} CTAs");
+        return Err(Error::new(LAUNCH, message).help("1 to 8 of them"));
+    }
+    if grid.iter().zip(cluster).any(|(g, c)| g % c != 0) {
+        let message = format!("`{name}`: a grid of {grid:?} is not made of clusters of {cluster:?} CTAs");
+        return Err(Error::new(LAUNCH, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! Code loaded into a device.
+
+use super::driver::{self, Loaded, Refused};
+use super::info::{ModuleInfo, runs_on};
+use super::kernel::Kernel;
+use crate::cuda::{self, Device};
+use crate::error::{Error, PTX, Result};
+use crate::world::{Inner, World};
+use cudarc::driver::sys::CUresult;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+/// A variable of every module that NVSHMEM's device code is linked to (nvshmem_device.bc).
+const NVSHMEM_SYMBOL: &[u8] = b"nvshmemi_device_state_d";
+
+/// Compiled code on a device, unloaded when the last kernel of it is dropped, which must be after its launches are
+/// done. (A captured graph holds on to it by itself.)
+pub struct Module {
+    /// Whose NVSHMEM knows it, where it must.
+    world: Option<Weak<Inner>>,
+    info: ModuleInfo,
+    pub(super) loaded: Loaded,
+}
+
+impl Module {
+    /// Loads PTX or a cubin, with its description.
+    ///
+    /// # Errors
+    /// `R0501` where the driver refuses it, with what its compiler says; or where it has NVSHMEM's device code:
+    /// [`load_in`](Module::load_in) loads that.
+    pub fn load(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
+        if needs_nvshmem(image) {
+            return Err(Error::new(
+                PTX,
+                format!("{} has NVSHMEM's device code, and NVSHMEM is not started", kernels(&info)),
+            )
+            .help("load it with Module::load_in, which tells NVSHMEM of it"));
+        }
+        Module::new(device, image, info).map(Arc::new)
+    }
+
+    /// Loads PTX or a cubin into the GPU of this PE; NVSHMEM is told of it if it has NVSHMEM's device code. Not
+    /// collective.
+    ///
+    /// # Errors
+    /// `R0501` where the driver refuses it, with what its compiler says; `R0106`, `R0305`.
+    pub fn load_in(world: &World, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
+        let inner = world.0.enter()?;
+        let mut module = Module::new(&inner.device, image, info)?;
+        if needs_nvshmem(image) {
+            inner.library.module_init(module.loaded.handle().cast())?;
+            module.world = Some(Arc::downgrade(&world.0));
+        }
+        Ok(Arc::new(module))
+    }
+
+    fn new(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Module> {
+        fits(device, &info)?;
+        device.bind()?;
+        let loaded = Loaded::new(device, &terminated(image)).map_err(|e| refused(device, &info, &e))?;
+        Ok(Module { world: None, info, loaded })
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> &ModuleInfo {
+        &self.info
+    }
+
+    /// Where it is loaded.
+    pub fn device(&self) -> &Device {
+        &self.loaded.device
+    }
+
+    /// The entry point of that name.
+    ///
+    /// # Errors
+    /// `R0504`, with the names there are.
+    pub fn kernel(self: &Arc<Module>, name: &str) -> Result<Kernel> {
+        Kernel::new(self, self.info.kernel(name)?)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let Some(inner) = self.world.as_ref().and_then(Weak::upgrade) else { return };
+        if let Ok(inner) = inner.enter()
+            && let Err(e) = inner.library.module_finalize(self.loaded.handle().cast())
+        {
+            eprintln!("PE {}: {} is not ended: {e}", inner.control.rank(), kernels(&self.info));
+        }
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Module({} for {} on {:?})", kernels(&self.info), self.info.target, self.device())
+    }
+}
+
+/// Whether code has variables that NVSHMEM must initialise before a launch.
+pub fn needs_nvshmem(image: &[u8]) -> bool {
+    image.windows(NVSHMEM_SYMBOL.len()).any(|w| w == NVSHMEM_SYMBOL)
+}
+
+/// Assembles PTX for a device with the driver's own compiler: a cubin, which loads without it.
+///
+/// # Errors
+/// `R0501`, with what the compiler says.
+pub fn to_cubin(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<Vec<u8>> {
+    fits(device, info)?;
+    device.bind()?;
+    driver::cubin(&terminated(ptx.as_bytes())).map_err(|e| refused(device, info, &e))
+}
+
+/// PTX ends in 0 for the driver; a cubin knows its length.
+fn terminated(image: &[u8]) -> Vec<u8> {
+    let mut out = image.to_vec();
+    out.push(0);
+    out
+}
+
+/// The code is for this device.
+fn fits(device: &Device, info: &ModuleInfo) -> Result<()> {
+    let capability = device.compute_capability()?;
+    if runs_on(&info.target, capability) {
+        return Ok(());
+    }
+    let (kernels, target, (major, minor)) = (kernels(info), &info.target, capability);
+    let (gpu, name, arch) = (device.ordinal(), device.name()?, device.arch()?);
+    let message = format!("{kernels} is compiled for {target}, and GPU {gpu} is an {name}, {major}.{minor}");
+    Err(Error::new(PTX, message).help(format!("compile for {arch}")))
+}
+
+fn refused(device: &Device, info: &ModuleInfo, refused: &Refused) -> Error {
+    let name = cuda::error("cuModuleLoadDataEx", refused.error).message;
+    let what = Refusal {
+        kernels: kernels(info),
+        ptx: &info.ptx_version,
+        code: refused.error.0,
+        driver: cuda::driver_version().unwrap_or_default(),
+        gpu: device.ordinal(),
+    };
+    what.error(&name, &refused.log)
+}
+
+/// What the driver was given, and what it is.
+struct Refusal<'a> {
+    kernels: String,
+    ptx: &'a str,
+    code: CUresult,
+    driver: (u32, u32),
+    gpu: u32,
+}
+
+impl Refusal<'_> {
+    fn error(&self, name: &str, log: &str) -> Error {
+        let Refusal { kernels, ptx, driver: (major, minor), gpu, .. } = self;
+        let log = if log.is_empty() { String::new() } else { format!("\n{log}") };
+        if self.code == CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION {
+            let takes = newest_ptx(self.driver)
+                .map_or(String::new(), |(a, b)| format!(", which takes PTX up to {a}.{b}"));
+            let message =
+                format!("{kernels} is PTX {ptx}, and the driver is CUDA {major}.{minor}'s{takes}{log}");
+            let older = match newest_ptx(self.driver) {
+                Some((a, b)) => format!("compile with --ptx-version {a}.{b}"),
+                None => "compile with an older --ptx-version".into(),
+            };
+            return Error::new(PTX, message).help(format!("{older}, or install a newer driver"));
+        }
+        let message = format!("the driver does not load {kernels} (PTX {ptx}) into GPU {gpu}: {name}{log}");
+        let error = Error::new(PTX, message);
+        match HELP.iter().find(|(code, _)| *code == self.code) {
+            Some((_, help)) => error.help(*help),
+            None => error,
+        }
+    }
+}
+
+const HELP: &[(CUresult, &str)] = &[
+    (CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, "the code is for another architecture: compile for this device"),
+    (
+        CUresult::CUDA_ERROR_INVALID_PTX,
+        "`weft compile --emit cubin` asks ptxas about the same text; if it is warpweft's own, this is an error of ours",
+    ),
+    (CUresult::CUDA_ERROR_INVALID_IMAGE, "this is neither PTX nor a cubin"),
+    (
+        CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
+        "the driver's compiler, libnvidia-ptxjitcompiler.so.1, is missing: in a container, pass it on, or compile to a cubin",
+    ),
+];
+
+/// The newest PTX that the driver of a CUDA version takes (PTX ISA, Release Notes); none where that is not known.
+fn newest_ptx(cuda: (u32, u32)) -> Option<(u32, u32)> {
+    match cuda {
+        (12, n @ 0..=5) => Some((8, n)),
+        (12, 6) => Some((8, 5)),
+        (12, n @ 7..=9) => Some((8, n - 1)),
+        (13, n) => Some((9, n)),
+        _ => None,
+    }
+}
+
+fn kernels(info: &ModuleInfo) -> String {
+    match &info.kernels[..] {
+        [] => "the module".into(),
+        [one] => format!("`{}`", one.name),
+        [first, rest @ ..] => format!("`{}` (and {} more)", first.name, rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(code: CUresult) -> Refusal<'static> {
+        Refusal { kernels: "`k`".into(), ptx: "9.1", code, driver: (13, 0), gpu: 0 }
+    }
+
+    #[test]
+    fn ptx_newer_than_the_driver_says_both_versions_and_what_to_do() {
+        let e = refusal(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+            .error("", "line 1: Unsupported .version 9.1");
+        assert_eq!(e.code, PTX);
+        assert_eq!(
+            e.message,
+            "`k` is PTX 9.1, and the driver is CUDA 13.0's, which takes PTX up to 9.0\nline 1: Unsupported .version 9.1"
+        );
+        assert!(e.help.contains("--ptx-version 9.0") && e.help.contains("newer driver"), "{e}");
+    }
+
+    #[test]
+    fn other_refusals_have_the_log() {
+        let e = refusal(CUresult::CUDA_ERROR_INVALID_PTX)
+            .error("cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX", "line 7: no");
+        assert!(e.message.contains("CUDA_ERROR_INVALID_PTX") && e.message.ends_with("line 7: no"), "{e}");
+        assert!(e.help.contains("ptxas"), "{e}");
+    }
+
+    #[test]
+    fn versions_of_ptx_that_drivers_take() {
+        let newest = [(11, 8), (12, 0), (12, 5), (12, 6), (12, 8), (12, 9), (13, 0), (13, 1)].map(newest_ptx);
+        let versions = [(8, 0), (8, 5), (8, 5), (8, 7), (8, 8), (9, 0), (9, 1)].map(Some);
+        assert_eq!(newest[0], None);
+        assert_eq!(newest[1..], versions);
+    }
+
+    #[test]
+    fn nvshmem_is_asked_only_for_modules_that_have_its_code() {
+        assert!(!needs_nvshmem(b".version 8.1\n.visible .entry k()"));
+        assert!(needs_nvshmem(b".visible .const .align 8 .b8 nvshmemi_device_state_d[1024];"));
+        assert!(!needs_nvshmem(b""));
+    }
+}

@@ -7,6 +7,7 @@ pub mod codes;
 pub mod compile;
 pub mod library;
 pub mod meta;
+pub mod nvshmem;
 pub mod run;
 pub mod tools;
 
@@ -16,4 +17,5 @@ pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;
 pub use weft_lang::elaborate::{Define, Defines};
 pub use weft_layout as layout;
+pub use weft_llvm::version as llvm_version;
 pub use weft_sim as sim;

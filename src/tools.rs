@@ -61,6 +61,11 @@ impl Tool {
         TOOLS[self as usize].0.name
     }
 
+    /// The environment variable that names it.
+    pub fn variable(self) -> &'static str {
+        TOOLS[self as usize].0.vars.first().copied().unwrap_or_default()
+    }
+
     /// The path of the tool; looked for once a process.
     ///
     /// # Errors

@@ -19,6 +19,9 @@ use crate::cuda;
 use crate::error::{CUDA, Error, Result};
 use crate::find;
 
+/// Whether PEs can meet over an MPI communicator: the cargo feature `mpi`.
+pub const MPI: bool = cfg!(feature = "mpi");
+
 /// How long the driver may take to answer: a broken fabric can keep it for ever.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -92,6 +95,12 @@ pub fn driver() -> Result<Driver> {
         let message = format!("the CUDA driver did not answer in {} s", LIMIT.as_secs());
         Err(Error::new(CUDA, message).help("see whether `nvidia-smi` answers, and what `dmesg` says of NVRM"))
     })
+}
+
+/// Whether libcuda is here at all, working or not.
+pub fn has_libcuda() -> bool {
+    // SAFETY: opening libcuda runs only its own initialisers.
+    unsafe { sys::is_culib_present() }
 }
 
 fn ask() -> Result<Driver> {

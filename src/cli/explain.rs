@@ -6,10 +6,9 @@ use clap::Args;
 use std::process::ExitCode;
 use weft::codes;
 use weft::ir::codes::Example;
-use weft::ir::diag::Code;
 
 /// For a kernel file: every access with its instructions and widths, and why they are not wider.
-/// For an error code (E0212): what it means, with an example.
+/// For an error code (E0212, R0104): what it means, with an example.
 #[derive(Args)]
 pub struct Explain {
     #[command(flatten)]
@@ -19,8 +18,8 @@ pub struct Explain {
 impl Explain {
     pub fn run(&self) -> Result<ExitCode> {
         let name = self.compile.file.to_string_lossy();
-        if let Some(number) = name.strip_prefix('E').and_then(|n| n.parse().ok()) {
-            return explain_code(Code(number));
+        if codes::is_code(&name) && !self.compile.file.exists() {
+            return explain_code(&name);
         }
         let compiled = self.compile.compile(&self.compile.options()?)?;
         let mut out = String::new();
@@ -39,10 +38,10 @@ impl Explain {
     }
 }
 
-fn explain_code(code: Code) -> Result<ExitCode> {
-    let Some(info) = codes::explain(code) else { bail!("there is no error code {code}") };
-    let mut out = format!("{code}: {}\n\n{}\n", info.title, info.explanation);
-    let (Example::Text(example) | Example::Words(example)) = info.example;
+fn explain_code(name: &str) -> Result<ExitCode> {
+    let Some(page) = codes::page(name) else { bail!("there is no error code {}", name.to_ascii_uppercase()) };
+    let mut out = format!("{}: {}\n\n{}\n", page.code, page.title, page.explanation);
+    let (Example::Text(example) | Example::Words(example)) = page.example;
     if !example.is_empty() {
         out.push_str("\nFor example:\n\n");
         example.lines().for_each(|l| out.push_str(&format!("    {l}\n")));

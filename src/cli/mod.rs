@@ -1,9 +1,11 @@
 //! The `weft` command: one file a subcommand.
 
 mod compile;
+mod doctor;
 mod explain;
 mod layout;
 mod run;
+mod setup;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -33,6 +35,10 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Say what became of each access of a kernel, or what an error code means.
     Explain(explain::Explain),
+    /// Look at this machine: the compiler, GPUs and their links, NVSHMEM, tools; what is missing and what to do.
+    Doctor(doctor::Doctor),
+    /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
+    Setup(setup::Setup),
 }
 
 pub fn main() -> ExitCode {
@@ -42,6 +48,8 @@ pub fn main() -> ExitCode {
         Command::Run(r) => r.run(),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
+        Command::Doctor(d) => d.run(),
+        Command::Setup(s) => s.run(),
     };
     match result {
         Ok(code) => code,

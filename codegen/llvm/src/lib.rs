@@ -30,6 +30,11 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::verify::Verified;
 use weft_isa::{PtxVersion, Target};
 
+/// Which LLVM this is: (22, 1, 0).
+pub fn version() -> (u32, u32, u32) {
+    inkwell::support::get_llvm_version()
+}
+
 /// A place in a source file, as PTX's `.loc` has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {

@@ -395,3 +395,6 @@ impl Shared {
         let _ = wait.recv_timeout(Duration::from_millis(500));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -364,3 +364,6 @@ impl Vars<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,9 @@ struct Shared {
     supervisor: Option<SocketAddr>,
     listener: Option<Socket>,
     state: Mutex<State>,
+    /// Held while frames are sent, and taken before the state is let go: frames go out in the order of its changes,
+    /// so that no death overtakes the end of an exchange before it.
+    sending: Mutex<()>,
     /// A call came, or a PE left, or the hub ends.
     changed: Condvar,
 }
@@ -79,6 +82,7 @@ impl Hub {
             supervisor,
             listener,
             state: Mutex::new(state),
+            sending: Mutex::new(()),
             changed: Condvar::new(),
         });
         let hub = Hub(shared.clone());
@@ -110,8 +114,7 @@ impl Hub {
             .unwrap_or_else(PoisonError::into_inner);
         let mail = state.mail_all(|| Reply::Closed, None);
         state.closed = true;
-        drop(state);
-        deliver(mail);
+        shared.send(state, mail);
     }
 }
 
@@ -174,15 +177,6 @@ fn serve(shared: Arc<Shared>, socket: Socket) -> io::Result<()> {
             }
         }
     })
-}
-
-fn deliver(mail: Mail) {
-    for (link, reply) in mail {
-        if link.send(&reply).is_err() {
-            // Its reader notices, and that is a death.
-            link.close();
-        }
-    }
 }
 
 impl State {
@@ -313,6 +307,18 @@ impl Shared {
         lock(&self.state)
     }
 
+    /// Sends what a change of the state brought.
+    fn send(&self, state: MutexGuard<'_, State>, mail: Mail) {
+        let _in_order = lock(&self.sending);
+        drop(state);
+        for (link, reply) in mail {
+            if link.send(&reply).is_err() {
+                // Its reader notices, and that is a death.
+                link.close();
+            }
+        }
+    }
+
     /// Lets a PE in, or says why not.
     fn seat(&self, hello: &Hello, link: &Arc<Link>) -> Result<u32, String> {
         let rank = hello.rank;
@@ -333,14 +339,12 @@ impl Shared {
             return Err(format!("another process is PE {rank} already"));
         };
         *seat = Seat::Taken(link.clone());
-        let death = state.death.clone();
-        let full = !state.is_open();
-        drop(state);
-        if full {
+        if !state.is_open() {
             self.stop_listening();
         }
-        let late = death.map(|(pe, reason)| Reply::Died { pe, reason });
-        deliver([Reply::Welcome].into_iter().chain(late).map(|reply| (link.clone(), reply)).collect());
+        let late = state.death.clone().map(|(pe, reason)| Reply::Died { pe, reason });
+        let mail = [Reply::Welcome].into_iter().chain(late).map(|reply| (link.clone(), reply)).collect();
+        self.send(state, mail);
         Ok(rank)
     }
 
@@ -373,9 +377,8 @@ impl Shared {
         round.came.insert(rank, call);
         let mut mail = state.settle(&members, self.timeout);
         mail.extend(late.and_then(|reply| state.mail(rank, reply)));
-        drop(state);
         self.changed.notify_all();
-        deliver(mail);
+        self.send(state, mail);
     }
 
     /// An orderly end of one PE.
@@ -386,9 +389,8 @@ impl Shared {
         }
         let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
         let mail: Mail = groups.iter().flat_map(|members| state.settle(members, self.timeout)).collect();
-        drop(state);
         self.changed.notify_all();
-        deliver(mail);
+        self.send(state, mail);
     }
 
     /// The first death takes all down.
@@ -398,16 +400,17 @@ impl Shared {
             return;
         }
         state.death = Some((pe, reason.clone()));
-        let mail = state.mail_all(|| Reply::Died { pe, reason: reason.clone() }, Some(pe));
-        drop(state);
         self.changed.notify_all();
         if let Some(supervisor) = &self.supervisor {
+            drop(state);
             let told = UnixDatagram::unbound().and_then(|s| s.send_to_addr(&pe.to_le_bytes(), supervisor));
             if told.is_ok() {
                 thread::sleep(HEAD_START);
             }
+            state = self.lock();
         }
-        deliver(mail);
+        let mail = state.mail_all(|| Reply::Died { pe, reason: reason.clone() }, Some(pe));
+        self.send(state, mail);
     }
 
     /// Gives up the rounds whose time is over.
@@ -417,8 +420,7 @@ impl Shared {
             let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
             let mail: Mail = groups.iter().flat_map(|members| state.settle(members, self.timeout)).collect();
             if !mail.is_empty() {
-                drop(state);
-                deliver(mail);
+                self.send(state, mail);
                 state = self.lock();
                 continue;
             }

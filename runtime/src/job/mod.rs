@@ -7,9 +7,10 @@
 mod control;
 mod env;
 mod hub;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod output;
 mod shm;
-
 mod socket;
 mod spawn;
 mod sys;

@@ -99,3 +99,6 @@ pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> i
 fn malformed(why: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! Jobs whose PEs are threads.
+
+use std::net::TcpListener;
+use std::sync::atomic::AtomicU32;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::super::env::{self, Hub as Address};
+use super::*;
+use crate::error::Code;
+
+const FAST: Options = Options { timeout: Duration::from_millis(600), grace: None };
+const SLOW: Options = Options { timeout: Duration::from_secs(20), grace: None };
+
+fn places(size: u32) -> Vec<Place> {
+    static JOBS: AtomicU32 = AtomicU32::new(0);
+    let job = format!("test {} {}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+    let hub = Address::Local(env::local_name(&job));
+    let place = |rank| Place {
+        rank,
+        size,
+        local_rank: rank,
+        local_size: size,
+        hub: hub.clone(),
+        job: job.clone(),
+        launcher: Launcher::Variables,
+    };
+    (0..size).map(place).collect()
+}
+
+/// What every PE of a job returns, by rank.
+fn job<T: Send>(places: &[Place], options: Options, pe: impl Fn(&Control) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let start = |place| {
+            let pe = &pe;
+            scope.spawn(move || pe(&Control::connect_with(place, options).unwrap()))
+        };
+        let pes: Vec<_> = places.iter().map(start).collect();
+        pes.into_iter().map(|pe| pe.join().unwrap()).collect()
+    })
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T>) -> (Code, String) {
+    let error = result.unwrap_err();
+    (error.code, error.message)
+}
+
+fn within<T>(bound: Duration, body: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = body();
+    assert!(start.elapsed() < bound, "took {:?}, bound {bound:?}", start.elapsed());
+    result
+}
+
+#[test]
+fn everybody_gets_everybodys_payload() {
+    for size in [1, 2, 7] {
+        let all: Vec<u32> = (0..size).collect();
+        let results = job(&places(size), SLOW, |control| {
+            let mut got = Vec::new();
+            for round in 0..20u32 {
+                // Lengths differ by PE and round.
+                let payload = vec![(control.rank() + round) as u8; (control.rank() * round) as usize];
+                got.push(control.exchange(&all, &format!("round {round}"), &payload).unwrap());
+            }
+            control.goodbye();
+            got
+        });
+        for rounds in results {
+            for (round, payloads) in (0..).zip(rounds) {
+                let expected: Vec<Vec<u8>> =
+                    (0..size).map(|pe| vec![(pe + round) as u8; (pe * round) as usize]).collect();
+                assert_eq!(payloads, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_overlap_and_run_side_by_side() {
+    let results = job(&places(4), SLOW, |control| {
+        let pair: &[u32] = if control.rank() < 2 { &[0, 1] } else { &[2, 3] };
+        let odd = [1, 3];
+        let rank = control.rank() as u8;
+        thread::scope(|scope| {
+            let inner = scope.spawn(|| control.exchange(pair, "pair", &[rank]).unwrap());
+            if control.rank() % 2 == 1 {
+                assert_eq!(control.exchange(&odd, "odd", &[rank]).unwrap(), [[1], [3]]);
+            }
+            let inner = inner.join().unwrap();
+            control.exchange(&[0, 1, 2, 3], "all", &[]).unwrap();
+            control.goodbye();
+            inner
+        })
+    });
+    assert_eq!(results, [[[0], [1]], [[0], [1]], [[2], [3]], [[2], [3]]]);
+}
+
+#[test]
+fn calls_that_differ_are_told_to_all_and_the_next_one_works() {
+    let all = [0, 1, 2];
+    let results = job(&places(3), SLOW, |control| {
+        let what = if control.rank() == 1 { "free #3" } else { "alloc 4096 B (src/main.rs:10)" };
+        let wrong = control.exchange(&all, what, b"x");
+        let right = control.exchange(&all, "barrier", &[control.rank() as u8]);
+        control.goodbye();
+        (wrong, right)
+    });
+    for (wrong, right) in results {
+        let message = "the PEs made different calls: PEs 0, 2: alloc 4096 B (src/main.rs:10); PE 1: free #3";
+        assert_eq!(code(wrong), (COLLECTIVE, message.into()));
+        assert_eq!(right.unwrap(), [[0], [1], [2]]);
+    }
+}
+
+#[test]
+fn who_does_not_come_is_named_and_where_it_is() {
+    let results = job(&places(4), FAST, |control| {
+        let result = match control.rank() {
+            0 | 3 => within(FAST.timeout * 4, || control.exchange(&[0, 1, 2, 3], "barrier", &[])),
+            1 => control.exchange(&[1, 2], "split", &[]),
+            _ => {
+                thread::sleep(FAST.timeout * 3 / 2);
+                // It is too late for both, and learns so at once.
+                let split = within(FAST.timeout / 2, || control.exchange(&[1, 2], "split", &[]));
+                assert!(code(split).1.starts_with("PE 2 did not come within 0.6 s; PE 1: split"));
+                within(FAST.timeout / 2, || control.exchange(&[0, 1, 2, 3], "barrier", &[]))
+            }
+        };
+        if control.rank() == 1 {
+            thread::sleep(FAST.timeout * 3 / 2);
+        }
+        control.goodbye();
+        result
+    });
+    let messages: Vec<_> = results.into_iter().map(|result| code(result)).collect();
+    assert!(messages.iter().all(|m| m.0 == COLLECTIVE), "{messages:?}");
+    let barrier = "PEs 1, 2 did not come within 0.6 s; PEs 0, 3: barrier";
+    assert!(messages[0].1.starts_with(barrier), "{messages:?}");
+    assert_eq!(messages[0], messages[3]);
+    assert_eq!(messages[0], messages[2]);
+    assert!(messages[1].1.starts_with("PE 2 did not come within 0.6 s; PE 1: split"), "{messages:?}");
+}
+
+#[test]
+fn a_death_ends_all_exchanges() {
+    let results = job(&places(3), SLOW, |control| {
+        if control.rank() == 1 {
+            // Returns, and its connection closes.
+            return None;
+        }
+        let pending = within(Duration::from_secs(5), || control.exchange(&[0, 1, 2], "barrier", &[]));
+        let later = within(Duration::from_secs(1), || control.exchange(&[0, 2], "barrier", &[]));
+        Some((code(pending), code(later), control.died()))
+    });
+    let message = "PE 1 ended: its process ended before the job did".to_string();
+    for (pending, later, died) in results.into_iter().flatten() {
+        assert_eq!(pending, (PEER_DIED, message.clone()));
+        assert_eq!(later, pending);
+        assert_eq!(died, Some((1, "its process ended before the job did".into())));
+    }
+}
+
+#[test]
+fn the_hubs_death_is_a_death() {
+    let results = job(&places(3), SLOW, |control| match control.rank() {
+        0 => None,
+        _ => Some(code(within(Duration::from_secs(5), || control.exchange(&[0, 1, 2], "barrier", &[])))),
+    });
+    for result in results.into_iter().skip(1) {
+        let (code, message) = result.unwrap();
+        assert_eq!(code, PEER_DIED);
+        assert!(message.starts_with("PE 0 ended: "), "{message}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_in_its_own_words() {
+    for failing in 0..3 {
+        let results = job(&places(3), SLOW, |control| {
+            if control.rank() == failing {
+                control.fail("error[R0302]: out of memory");
+            }
+            code(control.exchange(&[0, 1, 2], "alloc", &[]))
+        });
+        for result in results {
+            assert_eq!(result, (PEER_DIED, format!("PE {failing} ended: error[R0302]: out of memory")));
+        }
+    }
+}
+
+#[test]
+fn one_that_left_is_not_waited_for() {
+    let results = job(&places(2), SLOW, |control| {
+        if control.rank() == 1 {
+            control.goodbye();
+            return code(control.exchange(&[0, 1], "late", &[]));
+        }
+        let result = within(Duration::from_secs(5), || control.exchange(&[0, 1], "more", &[]));
+        control.goodbye();
+        code(result)
+    });
+    assert_eq!(results[0], (COLLECTIVE, "PE 1 already left the job; PE 0: more".into()));
+    assert_eq!(results[1].0, FINALIZED);
+}
+
+#[test]
+fn members_are_checked_here() {
+    let results = job(&places(2), SLOW, |control| {
+        let wrong: [&[u32]; 5] = [&[], &[1 - control.rank()], &[1, 0], &[0, 0, 1], &[0, 1, 2]];
+        let codes: Vec<Code> = wrong.iter().map(|m| code(control.exchange(m, "x", &[])).0).collect();
+        let huge = vec![0; wire::MAX_FRAME];
+        let too_much = code(control.exchange(&[0, 1], "huge", &huge));
+        // Each of these fits, and the answer does not.
+        let half = code(control.exchange(&[0, 1], "half", &huge[..wire::MAX_FRAME / 2]));
+        let after = control.exchange(&[0, 1], "after", &[]).map(|payloads| payloads.len());
+        control.goodbye();
+        (codes, too_much.0, half, after)
+    });
+    for (codes, too_much, half, after) in results {
+        assert_eq!(codes, [NOT_IN_TEAM; 5]);
+        assert_eq!((too_much, half.0, after), (COLLECTIVE, COLLECTIVE, Ok(2)));
+        assert!(half.1.ends_with("the limit is 67108864; PEs 0, 1: half"), "{}", half.1);
+    }
+}
+
+#[test]
+fn a_pe_that_never_starts_is_named() {
+    let places = places(3);
+    thread::scope(|scope| {
+        for place in &places[..2] {
+            scope.spawn(move || {
+                let error =
+                    within(Duration::from_secs(5), || Control::connect_with(place, FAST)).unwrap_err();
+                assert_eq!(error.code, BOOTSTRAP);
+                assert_eq!(error.message, "PE 2 did not come within 0.6 s; PEs 0, 1: start");
+            });
+        }
+    });
+    // Without PE 0 there is nobody to ask.
+    let error = Control::connect_with(&places[1], FAST).unwrap_err();
+    assert_eq!(error.code, BOOTSTRAP);
+    assert!(error.message.starts_with("PE 1: cannot connect with PE 0 at @weft-"), "{error}");
+}
+
+#[test]
+fn strangers_and_misfits_are_refused() {
+    let places = places(2);
+    let Address::Local(name) = places[0].hub.clone() else { unreachable!() };
+    thread::scope(|scope| {
+        let hub = scope.spawn(|| Control::connect_with(&places[0], SLOW).unwrap());
+        let connect =
+            || socket::connect(&Address::Local(name.clone()), Instant::now() + SLOW.timeout).unwrap();
+        // Nonsense, and an endless hello: closed without an answer.
+        for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], &[0; 64]] {
+            let socket = connect();
+            let _ = socket.send(nonsense);
+            let link = Link::new(socket, SLOW.timeout).unwrap();
+            let answer = wire::read::<Reply>(&mut link.reader(), wire::MAX_FRAME);
+            assert!(!matches!(answer, Ok(Some(_))), "{answer:?}");
+        }
+        let refusal = |change: fn(&mut Place)| {
+            let mut place = places[1].clone();
+            change(&mut place);
+            let error = Control::connect_with(&place, SLOW).unwrap_err();
+            assert_eq!(error.code, BOOTSTRAP);
+            error.message
+        };
+        assert!(refusal(|p| p.job = "other".into()).contains(r#"and this PE of job "other""#));
+        assert!(refusal(|p| p.size = 3).ends_with("PE 0's job has 2 PEs, and this PE is number 1 of 3"));
+        let last = scope.spawn(|| Control::connect_with(&places[1], SLOW).unwrap());
+        let (zero, one) = (hub.join().unwrap(), last.join().unwrap());
+        // The house is full, and the door shut.
+        assert!(refusal_when_full(&places[1]).contains("cannot connect with PE 0"));
+        one.goodbye();
+        zero.goodbye();
+    });
+}
+
+fn refusal_when_full(place: &Place) -> String {
+    Control::connect_with(place, FAST).unwrap_err().message
+}
+
+#[test]
+fn over_tcp() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for host in ["127.0.0.1", "localhost"] {
+        let mut places = places(3);
+        for place in &mut places {
+            place.hub = Address::Tcp(host.into(), port);
+        }
+        let results = job(&places, SLOW, |control| {
+            let got = control.exchange(&[0, 1, 2], "x", &[control.rank() as u8]).unwrap();
+            control.goodbye();
+            got
+        });
+        assert_eq!(results, vec![vec![vec![0], vec![1], vec![2]]; 3]);
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let mut places = places(2);
+    places[0].hub = Address::Tcp("127.0.0.1".into(), address.port());
+    let error = Control::connect_with(&places[0], FAST).unwrap_err();
+    assert_eq!(error.code, BOOTSTRAP);
+    assert!(error.message.starts_with(&format!("PE 0: cannot listen at {address}: ")), "{error}");
+    assert!(error.help.contains("WEFT_PORT"));
+}
+
+/// Nothing stays open: the name is free again, and PE 0's threads are gone.
+#[test]
+fn the_end_leaves_nothing() {
+    let places = places(2);
+    for _ in 0..3 {
+        job(&places, SLOW, |control| control.goodbye());
+    }
+    let Address::Local(name) = &places[0].hub else { unreachable!() };
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    socket.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
+}

@@ -3,7 +3,7 @@
 use super::scalar::Number;
 use crate::cuda::{CudaSlice, CudaStream, DeviceTensor, Keep, Stream};
 use crate::dtype::{DType, Element};
-use crate::memory::{Barrier, SymmetricBuffer, SymmetricTensor};
+use crate::memory::{AnyTensor, Barrier, ImportedTensor, PeerTensor, SymmetricBuffer, SymmetricTensor};
 use crate::team::Team;
 use cudarc::driver::{DevicePtr, SyncOnDrop};
 use std::fmt;
@@ -145,6 +145,32 @@ impl<T: Element> AsArgument for SymmetricTensor<T> {
         let extent = Elements::Layout(self.layout());
         let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: true };
         Argument::symmetric(given, self.buffer(), self.offset())
+    }
+}
+
+impl AsArgument for AnyTensor {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let (address, extent) = (self.buffer().address(), Elements::Layout(self.layout()));
+        let given = Given::Tensor { address, dtype: self.dtype(), extent, symmetric: true };
+        Argument::symmetric(given, self.buffer(), 0)
+    }
+}
+
+/// Another PE's copy is memory like any other to loads and stores; it has no copies of its own.
+impl<T: Element> AsArgument for PeerTensor<T> {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let extent = Elements::Layout(self.tensor().layout());
+        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        Argument::symmetric(given, self.tensor().buffer(), 0)
+    }
+}
+
+impl<T: Element> AsArgument for ImportedTensor<T> {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let extent = Elements::Layout(self.layout());
+        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        let (device, keep) = (Some(self.device().ordinal()), Some(self.owner() as Keep));
+        Argument { device, keep, ..Argument::new(given) }
     }
 }
 

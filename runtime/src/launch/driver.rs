@@ -7,7 +7,7 @@ use crate::error::Result;
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUjit_option as Jit, CUlaunchAttributeID as Id};
 use std::ffi::{CString, c_void};
-use std::ptr::null_mut;
+use std::ptr::{null_mut, without_provenance_mut as word};
 
 /// Most of a log that is kept.
 const LOG_BYTES: usize = 16 << 10;
@@ -52,7 +52,7 @@ impl Logs {
 
     /// Options and their values; valid while `self` is.
     fn options(&mut self) -> ([Jit; 5], [*mut c_void; 5]) {
-        let size = LOG_BYTES as *mut c_void;
+        let size = word(LOG_BYTES);
         let options = [
             Jit::CU_JIT_INFO_LOG_BUFFER,
             Jit::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
@@ -60,8 +60,7 @@ impl Logs {
             Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             Jit::CU_JIT_GENERATE_LINE_INFO,
         ];
-        let values =
-            [self.info.as_mut_ptr().cast(), size, self.error.as_mut_ptr().cast(), size, 1 as *mut c_void];
+        let values = [self.info.as_mut_ptr().cast(), size, self.error.as_mut_ptr().cast(), size, word(1)];
         (options, values)
     }
 
@@ -219,13 +218,8 @@ impl Function {
     ) -> std::result::Result<(), DriverError> {
         let mut bytes = params.len();
         // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END of cuda.h.
-        let mut extra: [*mut c_void; 5] = [
-            1 as *mut c_void,
-            params.as_mut_ptr().cast(),
-            2 as *mut c_void,
-            (&raw mut bytes).cast(),
-            null_mut(),
-        ];
+        let mut extra: [*mut c_void; 5] =
+            [word(1), params.as_mut_ptr().cast(), word(2), (&raw mut bytes).cast(), null_mut()];
         let mut attributes = shape.attributes();
         let config = shape.config(stream.cu_stream(), &mut attributes);
         // SAFETY: the function's module is loaded; the driver copies the parameters, which have the size that the

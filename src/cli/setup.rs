@@ -40,6 +40,10 @@ struct Wheel {
 /// The ways to call pip, best first.
 const PIPS: &[&[&str]] = &[&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"]];
 
+/// A user's settings for other installs that pip would refuse `--target` with, or warn about.
+const PIP_SETTINGS: [(&str, &str); 3] =
+    [("PIP_USER", "0"), ("PIP_REQUIRE_VIRTUALENV", "0"), ("PIP_ROOT_USER_ACTION", "ignore")];
+
 impl Setup {
     pub fn run(&self) -> Result<ExitCode> {
         let wheels = self.wheels()?;
@@ -144,6 +148,7 @@ impl Wheel {
         let status = Command::new(pip[0])
             .args(&pip[1..])
             .args(&arguments)
+            .envs(PIP_SETTINGS)
             .stdin(Stdio::null())
             .stdout(Stdio::from(std::io::stderr()))
             .status();

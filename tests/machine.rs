@@ -1,0 +1,346 @@
+//! `weft doctor` and `weft setup` on machines made up for them: made-up NVSHMEM libraries, a made-up pip.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use weft_runtime::error::NVSHMEM_VERSION;
+use weft_runtime::nvshmem::version::{Version, host_version};
+
+/// Bitcode with the one variable that a version is read from, as LLVM 22 wrote it.
+const DEVICE_3_4_5: &[u8] = include_bytes!("data/nvshmem_device_3_4_5.bc");
+
+/// What python3 is on these machines: a pip that unpacks a little of what NVIDIA's wheels have, notes how it was
+/// called, and fails where a file says so.
+const PYTHON: &str = r#"#!/bin/sh
+PATH=/usr/bin:/bin
+[ "$1 $2" = "-m pip" ] || exit 1
+[ "$3" = --version ] && exit 0
+root=$(dirname "$0")
+echo "$@" >> "$root/calls"
+while [ $# -gt 1 ]; do [ "$1" = --target ] && target=$2; shift; done
+case $1 in
+nvidia-nvshmem-cu1?==*) version=${1##*==} ;;
+*) version=3.8.0 ;;
+esac
+package=$(echo "${1%%[>=]*}" | tr - _)
+mkdir -p "$target/$package-$version.dist-info" "$target/nvidia/cu13/bin"
+[ -e "$root/fails" ] && exit 3
+for tool in ptxas nvdisasm; do
+    printf '#!/bin/sh\necho "Cuda compilation tools, release 13.0, V13.0.88"\n' > "$target/nvidia/cu13/bin/$tool"
+    chmod +x "$target/nvidia/cu13/bin/$tool"
+done
+"#;
+
+/// A home of its own, where nothing is but what a test puts there.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Home {
+        let home = Home(TempDir::new().unwrap());
+        fs::create_dir(home.path("bin")).unwrap();
+        home
+    }
+
+    fn with_python() -> Home {
+        let home = Home::new();
+        home.program("python3", PYTHON);
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        let path = self.path("bin").join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A folder with a host library of that version, and device bitcode.
+    fn nvshmem(&self, version: &str, device: Option<&[u8]>) -> PathBuf {
+        let lib = self.path("nvshmem/lib");
+        fs::create_dir_all(&lib).unwrap();
+        host_library(&lib.join("libnvshmem_host.so.3"), version);
+        if let Some(bytes) = device {
+            fs::write(lib.join("libnvshmem_device.bc"), bytes).unwrap();
+        }
+        self.path("nvshmem")
+    }
+
+    /// What the command says in this home, with more variables set.
+    fn weft(&self, arguments: &[&str], vars: &[(&str, &Path)]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        let unset =
+            ["VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "NVSHMEM_HOME"];
+        let own = ["WEFT_NVSHMEM", "WEFT_PTXAS", "WEFT_NVDISASM"];
+        unset.iter().chain(&own).for_each(|var| {
+            command.env_remove(var);
+        });
+        command.env("HOME", self.0.path()).env("XDG_CACHE_HOME", self.path("cache"));
+        command.env("PATH", self.path("bin")).envs(vars.iter().copied()).current_dir(self.0.path());
+        command.args(arguments).output().unwrap()
+    }
+
+    /// The doctor's findings, by part, and whether it says that all works; its status must say the same.
+    fn doctor(&self, vars: &[(&str, &Path)]) -> (bool, Value) {
+        let out = self.weft(&["doctor", "--json"], vars);
+        let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let works = report["works"].as_bool().unwrap();
+        assert_eq!(out.status.code(), Some(if works { 0 } else { 1 }), "{report:#}");
+        let findings = report["findings"].as_array().unwrap().iter();
+        let by_part = findings.map(|f| (f["part"].as_str().unwrap().to_owned(), f.clone()));
+        (works, by_part.collect::<serde_json::Map<_, _>>().into())
+    }
+
+    /// What pip was asked for, since the last call.
+    fn pip_calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.path("bin/calls")).unwrap_or_default();
+        let _ = fs::remove_file(self.path("bin/calls"));
+        calls.lines().map(|call| call.split(' ').next_back().unwrap().to_owned()).collect()
+    }
+
+    /// The folders of `weft setup`.
+    fn wheels(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("cache/warpweft/wheels")).into_iter().flatten();
+        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != ".lock");
+        names.sort();
+        names
+    }
+}
+
+/// A library that says which NVSHMEM it is, and can nothing else.
+fn host_library(path: &Path, version: &str) {
+    let numbers: Vec<_> = version.split('.').collect();
+    let source = path.with_extension("rs");
+    let text = format!(
+        "#[unsafe(no_mangle)]
+        unsafe extern \"C\" fn nvshmemx_vendor_get_version_info(a: *mut i32, b: *mut i32, c: *mut i32) {{
+            unsafe {{ (*a, *b, *c) = ({}) }}
+        }}",
+        numbers.join(", ")
+    );
+    library(path, &source, &text);
+}
+
+fn library(path: &Path, source: &Path, text: &str) {
+    fs::write(source, text).unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let flags =
+        ["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "made", "-C", "panic=abort", "-o"];
+    let out = Command::new(rustc).args(flags).args([path, source]).output().unwrap();
+    assert!(out.status.success(), "{}", said(&out.stderr));
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_host_library_is_asked_for_its_version() {
+    let home = Home::new();
+    for version in ["3.2.0", "3.4.5", "3.9.0"] {
+        let path = home.path(version);
+        host_library(&path, version);
+        assert_eq!(host_version(&path), Ok(version.parse::<Version>().unwrap()));
+    }
+    let other = home.path("other");
+    library(&other, &home.path("other.rs"), "");
+    let text = home.path("text");
+    fs::write(&text, "no library").unwrap();
+    let negative = home.path("negative");
+    host_library(&negative, "-3.4.5");
+    for path in [other, text, negative, home.path("nothing")] {
+        let e = host_version(&path).unwrap_err();
+        assert_eq!(e.code, NVSHMEM_VERSION);
+        assert!(e.message.contains(path.to_str().unwrap()), "{e}");
+    }
+}
+
+#[test]
+fn a_bare_machine_works_and_says_what_is_missing() {
+    let home = Home::new();
+    let (works, parts) = home.doctor(&[]);
+    assert!(works);
+    assert_eq!(parts["LLVM"]["state"], "ok");
+    for part in ["ptxas", "nvdisasm", "NVSHMEM host"] {
+        // Some machine may have it in a place that no variable hides.
+        if parts[part]["path"].is_null() {
+            assert_eq!(parts[part]["state"], "note", "{parts:#}");
+            assert!(parts[part]["todo"].as_str().unwrap().contains("weft setup"), "{parts:#}");
+        }
+    }
+    let cache = home.path("cache/warpweft");
+    assert_eq!(parts["cache"]["path"].as_str(), cache.to_str());
+    let text = said(&home.weft(&["doctor"], &[]).stdout);
+    assert!(text.contains("\nok      LLVM  ") && text.contains("The compiler"), "{text}");
+}
+
+#[test]
+fn halves_of_one_version_go_together() {
+    let home = Home::new();
+    let root = home.nvshmem("3.4.5", Some(DEVICE_3_4_5));
+    for named in [root.clone(), root.join("lib"), root.join("lib/libnvshmem_host.so.3")] {
+        let (works, parts) = home.doctor(&[("WEFT_NVSHMEM", &named)]);
+        assert!(works, "{parts:#}");
+        for part in ["NVSHMEM host", "NVSHMEM device"] {
+            assert_eq!(parts[part]["state"], "ok", "{parts:#}");
+            assert_eq!(parts[part]["found"], "3.4.5, from WEFT_NVSHMEM");
+        }
+    }
+}
+
+#[test]
+fn halves_of_two_versions_are_refused_with_both_named() {
+    let home = Home::new();
+    let root = home.nvshmem("3.8.0", Some(DEVICE_3_4_5));
+    let (works, parts) = home.doctor(&[("NVSHMEM_HOME", &root)]);
+    assert!(!works);
+    let finding = &parts["NVSHMEM device"];
+    assert_eq!(finding["state"], "broken");
+    let found = finding["found"].as_str().unwrap();
+    assert!(found.contains("3.8.0") && found.contains("3.4.5"), "{found}");
+    let details = finding["details"].to_string();
+    assert!(
+        details.contains("libnvshmem_host.so.3") && details.contains("libnvshmem_device.bc"),
+        "{details}"
+    );
+    let text = said(&home.weft(&["doctor"], &[("NVSHMEM_HOME", &root)]).stdout);
+    assert!(text.contains("BROKEN  NVSHMEM device") && text.contains("Something is broken"), "{text}");
+}
+
+#[test]
+fn versions_that_are_not_supported_are_refused() {
+    for version in ["3.2.0", "3.9.0"] {
+        let home = Home::new();
+        let root = home.nvshmem(version, Some(DEVICE_3_4_5));
+        let (works, parts) = home.doctor(&[("NVSHMEM_HOME", &root)]);
+        let found = parts["NVSHMEM host"]["found"].as_str().unwrap();
+        assert!(!works && found.contains(version) && found.contains("3.3 to 3.8"), "{found}");
+    }
+}
+
+#[test]
+fn a_broken_or_missing_half_is_said() {
+    let home = Home::new();
+    let broken = home.nvshmem("3.4.5", Some(&DEVICE_3_4_5[..1000]));
+    let (works, parts) = home.doctor(&[("NVSHMEM_HOME", &broken)]);
+    let found = parts["NVSHMEM device"]["found"].as_str().unwrap();
+    assert!(!works && found.contains("E0608") && found.contains("libnvshmem_device.bc"), "{found}");
+
+    let nothing = home.path("nothing");
+    let (works, parts) = home.doctor(&[("NVSHMEM_HOME", &nothing)]);
+    let found = parts["NVSHMEM host"]["found"].as_str().unwrap();
+    assert!(!works && found.contains("NVSHMEM_HOME is set to") && found.contains("nothing"), "{found}");
+}
+
+#[test]
+fn a_tool_that_does_not_run_is_broken() {
+    let home = Home::new();
+    home.program("ptxas", "#!/bin/sh\nexit 1\n");
+    let (works, parts) = home.doctor(&[]);
+    assert!(!works && parts["ptxas"]["state"] == "broken", "{parts:#}");
+}
+
+#[test]
+fn setup_fetches_what_is_missing_once() {
+    let home = Home::with_python();
+    let with_cuda = |cuda: &str, arguments: &[&str]| {
+        let out = home.weft(&[&["setup", "--cuda", cuda], arguments].concat(), &[]);
+        assert!(out.status.success(), "{}", said(&out.stderr));
+        said(&out.stdout)
+    };
+    let setup = |arguments: &[&str]| with_cuda("13", arguments);
+    const TOOLS: [&str; 2] = ["nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"];
+    setup(&[]);
+    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13>=3.3,<3.9", TOOLS[0], TOOLS[1]]);
+    assert_eq!(home.wheels(), ["nvdisasm", "nvshmem", "ptxas"]);
+
+    // Again: nothing to do. What the commands find is what was fetched.
+    assert_eq!(setup(&[]).matches("there already").count(), 3);
+    assert_eq!(setup(&["--nvshmem", "3.8"]).matches("there already").count(), 3);
+    assert!(home.pip_calls().is_empty());
+    let (_, parts) = home.doctor(&[]);
+    assert_eq!(parts["ptxas"]["found"], "13.0.88, from `weft setup`");
+
+    // Another version takes its place; --force renews all.
+    let said = setup(&["--nvshmem", "3.4.5"]);
+    assert!(said.contains("nvidia-nvshmem-cu13 3.4.5: fetched"), "{said}");
+    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13==3.4.5"]);
+    let folder = home.path("cache/warpweft/wheels/nvshmem");
+    assert!(folder.join("nvidia_nvshmem_cu13-3.4.5.dist-info").is_dir());
+    assert!(!folder.join("nvidia_nvshmem_cu13-3.8.0.dist-info").exists());
+    with_cuda("12", &["--force"]);
+    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu12>=3.3,<3.9", TOOLS[0], TOOLS[1]]);
+    assert_eq!(home.wheels(), ["nvdisasm", "nvshmem", "ptxas"]);
+}
+
+#[test]
+fn a_setup_that_fails_leaves_what_was_there() {
+    let home = Home::with_python();
+    assert!(home.weft(&["setup"], &[]).status.success());
+    // An earlier one was cut off, and this one's pip fails half way.
+    fs::create_dir_all(home.path("cache/warpweft/wheels/.new-nvshmem/half")).unwrap();
+    fs::write(home.path("bin/fails"), "").unwrap();
+    let out = home.weft(&["setup", "--nvshmem", "3.4.5"], &[]);
+    let text = said(&out.stderr);
+    assert!(out.status.code() == Some(1) && text.contains("pip failed"), "{text}");
+    assert_eq!(home.wheels(), ["nvdisasm", "nvshmem", "ptxas"]);
+    assert!(home.path("cache/warpweft/wheels/nvshmem/nvidia_nvshmem_cu13-3.8.0.dist-info").is_dir());
+}
+
+#[test]
+fn setup_says_what_stops_it() {
+    let home = Home::new();
+    let rejects = |home: &Home, arguments: &[&str], why: &[&str]| {
+        let out = home.weft(arguments, &[]);
+        let text = said(&out.stderr);
+        assert!(!out.status.success() && why.iter().all(|part| text.contains(part)), "{text}");
+        assert!(home.wheels().is_empty(), "{:?}", home.wheels());
+    };
+    rejects(&home, &["setup"], &["no pip here", "python3 -m pip", "NVSHMEM_HOME"]);
+    let home = Home::with_python();
+    rejects(&home, &["setup", "--nvshmem", "3.9.1"], &["3.9.1", "3.3 to 3.8"]);
+    rejects(&home, &["setup", "--nvshmem", "new"], &["`new` is no version"]);
+    rejects(&home, &["setup", "--cuda", "11"], &["--cuda"]);
+    let folder = home.path("cache/warpweft/wheels");
+    fs::create_dir_all(&folder).unwrap();
+    let lock = fs::File::create(folder.join(".lock")).unwrap();
+    lock.lock().unwrap();
+    rejects(&home, &["setup"], &["another `weft setup` is at work"]);
+}
+
+#[test]
+fn a_dry_run_prints_commands_that_a_shell_takes() {
+    let home = Home::with_python();
+    let out = home.weft(&["setup", "--dry-run", "--cuda", "13"], &[]);
+    let text = said(&out.stdout);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0].starts_with("python3 -m pip install --no-deps"), "{text}");
+    assert!(lines[0].ends_with("'nvidia-nvshmem-cu13>=3.3,<3.9'"), "{text}");
+    assert!(home.pip_calls().is_empty() && !home.path("cache").exists());
+}
+
+#[test]
+fn codes_of_every_room_are_explained() {
+    let home = Home::new();
+    for (name, begins) in [
+        ("R0203", "R0203: another PE ended"),
+        ("r0105", "R0105: an NVSHMEM that is not supported"),
+        ("e0212", "E0212: "),
+        ("E608", "E0608: a device library"),
+    ] {
+        let out = home.weft(&["explain", name], &[]);
+        assert!(said(&out.stdout).starts_with(begins), "{name}: {}", said(&out.stdout));
+    }
+    let out = home.weft(&["explain", "R9999"], &[]);
+    assert!(!out.status.success() && said(&out.stderr).contains("no error code R9999"));
+}

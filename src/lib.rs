@@ -5,6 +5,7 @@
 
 pub mod codes;
 pub mod compile;
+pub mod gpu;
 pub mod library;
 pub mod meta;
 pub mod nvshmem;
@@ -18,4 +19,5 @@ pub use weft_lang as lang;
 pub use weft_lang::elaborate::{Define, Defines};
 pub use weft_layout as layout;
 pub use weft_llvm::version as llvm_version;
+pub use weft_runtime as runtime;
 pub use weft_sim as sim;

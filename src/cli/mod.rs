@@ -101,9 +101,9 @@ struct CompileArgs {
     /// A compile-time parameter: -D N=1048576 -D T=bf16
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     define: Vec<String>,
-    /// Target architecture.
-    #[arg(long, default_value = "sm_90a")]
-    arch: String,
+    /// Target architecture: sm_90a if not given, or the GPU's where it runs on one.
+    #[arg(long)]
+    arch: Option<String>,
     /// PTX version, such as 8.6; the least that is needed if not given.
     #[arg(long)]
     ptx_version: Option<String>,
@@ -147,7 +147,7 @@ impl CompileArgs {
     }
 
     fn options(&self) -> Result<Options> {
-        let target: Target = self.arch.parse()?;
+        let target: Target = self.arch.as_deref().unwrap_or("sm_90a").parse()?;
         let mut options = Options::new(target);
         options.ptx_version = self.ptx_version.as_deref().map(str::parse::<PtxVersion>).transpose()?;
         options.lowering = match self.lowering {

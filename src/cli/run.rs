@@ -2,19 +2,24 @@
 
 use super::{CompileArgs, defines};
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::ir::Scalar;
-use weft::run::{Outcome, RunOptions, run_file};
+use weft::run::{Outcome, Ran, RunOptions, run_file, run_on_gpus};
+use weft::runtime::job::{Place, Started, start};
+use weft::runtime::{Config, Error, World, cuda, error, find};
 
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
     compile: CompileArgs,
-    /// PEs.
-    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pes: u32,
+    /// PEs: all GPUs of this host if not given, or 8 simulated ones.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Option<u32>,
+    /// Where the PEs are.
+    #[arg(long, value_enum, default_value = "auto")]
+    on: On,
     /// A tensor's data: a .npy with a leading PE dimension, or one file a PE: --input x=grad_{pe}.npy
     #[arg(long, value_name = "TENSOR=FILE")]
     input: Vec<String>,
@@ -38,9 +43,57 @@ pub struct Run {
     launches: u32,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// On GPUs where there are as many as PEs, and NVSHMEM; else on the simulator.
+    Auto,
+    /// On GPUs, one process each. Under mpirun, torchrun or srun the processes that are there join.
+    Gpu,
+    /// On the simulator.
+    Sim,
+}
+
 impl Run {
     pub fn run(&self) -> Result<ExitCode> {
-        let mut options = RunOptions::new(self.compile.options()?, self.pes as usize);
+        let place = match self.on {
+            On::Sim => Err("asked for".to_owned()),
+            On::Gpu => gpus(self.pes).map(Ok)?,
+            On::Auto => gpus(self.pes).map_err(|e| e.message),
+        };
+        match place {
+            Ok(pes) => match start(pes)? {
+                Started::Done(code) => Ok(code),
+                Started::Pe(place) => self.on_gpus(&place),
+            },
+            Err(why) => self.simulated(&why),
+        }
+    }
+
+    fn simulated(&self, why: &str) -> Result<ExitCode> {
+        let options = self.options(self.pes.unwrap_or(8))?;
+        let outcome = run_file(&self.compile.parse()?, &options)?;
+        super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
+        Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// One PE of a job. PE 0 reports.
+    fn on_gpus(&self, place: &Place) -> Result<ExitCode> {
+        let file = self.compile.parse()?;
+        let mut options = self.options(place.size)?;
+        let world = World::join(place, &Config::default())?;
+        if self.compile.arch.is_none() {
+            options.compile.target = world.device().arch()?.parse()?;
+        }
+        let outcome = run_on_gpus(&file, &options, &world)?;
+        if world.my_pe() == 0 {
+            super::write_out(None, report(&outcome, options.n_pes, "").as_bytes())?;
+        }
+        world.finalize()?;
+        Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn options(&self, pes: u32) -> Result<RunOptions> {
+        let mut options = RunOptions::new(self.compile.options()?, pes as usize);
         options.seed = self.seed;
         options.launches = self.launches;
         options.inputs = files(&self.input)?;
@@ -53,9 +106,24 @@ impl Run {
                 .with_context(|| format!("--dtype {name}: expected one of {}", known.join(", ")))?;
             options.dtype = Some(dtype);
         }
-        let outcome = run_file(&self.compile.parse()?, &options)?;
-        super::write_out(None, report(&outcome, self.pes).as_bytes())?;
-        Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(options)
+    }
+}
+
+/// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
+fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
+    let count = cuda::device_count()?;
+    find::nvshmem_host()?;
+    if let Some(place) = Place::detect()? {
+        return Ok(place.size);
+    }
+    match pes.unwrap_or(count) {
+        0 => Err(Error::new(error::NO_GPU, "no GPU is seen")),
+        n if n > count => {
+            let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
+            Err(Error::new(error::NO_GPU, message).help("one PE a GPU; --on sim takes any number"))
+        }
+        n => Ok(n),
     }
 }
 
@@ -84,21 +152,26 @@ fn dims(d: [u32; 3]) -> String {
 }
 
 /// The report that a run ends with.
-fn report(o: &Outcome, pes: u32) -> String {
+fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     let mut out = o.printed.clone();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
     }
     let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
     line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, lowering(o)));
-    line(
-        "ran on",
-        format!(
-            "simulator, {pes} PEs, grid {}, block {} (this build has no GPU runtime)",
-            dims(o.grid),
-            dims(o.block)
-        ),
-    );
+    let (grid, block) = (dims(o.grid), dims(o.block));
+    match &o.ran {
+        Ran::Simulator { .. } => {
+            let why = why_simulated.lines().next().unwrap_or_default();
+            line("ran on", format!("simulator, {pes} PEs, grid {grid}, block {block} (GPUs: {why})"));
+        }
+        Ran::Gpus { gpu, nvshmem, no_multicast, .. } => {
+            line("ran on", format!("{pes} x {gpu}, NVSHMEM {nvshmem}, grid {grid}, block {block}"));
+            if let Some(why) = no_multicast {
+                line("multicast", format!("none: {why}"));
+            }
+        }
+    }
     for t in &o.tensors {
         let shape: Vec<_> = t.shape.iter().map(u64::to_string).collect();
         line("tensor", format!("{}: {} ({}) on each PE", t.name, t.dtype, shape.join(", ")));
@@ -112,9 +185,10 @@ fn report(o: &Outcome, pes: u32) -> String {
         _ => "not stated: without computes(...) nothing is checked".to_owned(),
     };
     line("computes", algorithm);
-    let switch: Vec<_> = o.stats.opcodes.iter().filter(|c| c.mnemonic.starts_with("multimem.")).collect();
-    for c in &switch {
-        line("instruction", format!("{} x {}", c.mnemonic, c.lanes));
+    if let Ran::Simulator { stats, .. } = &o.ran {
+        for c in stats.opcodes.iter().filter(|c| c.mnemonic.starts_with("multimem.")) {
+            line("instruction", format!("{} x {}", c.mnemonic, c.lanes));
+        }
     }
     for name in o.compiled.report.instructions().into_iter().filter(|n| !n.starts_with("multimem.")) {
         line("instruction", name.to_owned());
@@ -146,14 +220,23 @@ fn report(o: &Outcome, pes: u32) -> String {
             ),
         }
     }
+    let compiled = o.compile_time.as_secs_f64() * 1e3;
     line(
         "time",
-        format!(
-            "compiled in {:.1} ms; simulated in {:.3} s, {:.1} M lane instructions",
-            o.compile_time.as_secs_f64() * 1e3,
-            o.simulate_time.as_secs_f64(),
-            o.stats.lane_instructions as f64 / 1e6
-        ),
+        match &o.ran {
+            Ran::Simulator { stats, time } => format!(
+                "compiled in {compiled:.1} ms; simulated in {:.3} s, {:.1} M lane instructions",
+                time.as_secs_f64(),
+                stats.lane_instructions as f64 / 1e6
+            ),
+            Ran::Gpus { micros, .. } => {
+                let all: Vec<_> = micros.iter().map(|us| format!("{us:.1}")).collect();
+                format!(
+                    "compiled in {compiled:.1} ms; each launch {} us on PE 0 (cold, with its wait for others)",
+                    all.join(", ")
+                )
+            }
+        },
     );
     out
 }

@@ -1,14 +1,20 @@
-//! Runs a kernel on simulated PEs over real data: finds parameters out, allocates, fills, launches, checks.
+//! Runs a kernel over real data, on simulated PEs or on GPUs: finds parameters out, allocates, fills, launches, checks.
 
 pub mod array;
+mod backend;
+mod gpus;
 mod inputs;
 mod npy;
 pub mod reference;
+mod simulated;
 mod tensors;
 
 use crate::compile::{CompileError, Compiled, KernelFile, Options};
 use array::ArrayError;
+use backend::Backend;
+use inputs::Found;
 use reference::{Checked, Values, check};
+use simulated::Simulated;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -79,6 +85,32 @@ pub enum RunError {
     /// The kernel did something wrong, or nothing for ever.
     #[error(transparent)]
     Sim(#[from] weft_sim::SimError),
+    /// What GPUs, their driver or NVSHMEM refused.
+    #[error(transparent)]
+    Gpu(#[from] weft_runtime::Error),
+}
+
+/// Where a run took place, and what is known from there.
+#[derive(Clone, Debug)]
+pub enum Ran {
+    /// On the simulator.
+    Simulator {
+        /// Counters of the last launch.
+        stats: Box<Stats>,
+        /// Wall time that all launches took.
+        time: Duration,
+    },
+    /// On GPUs, one a PE.
+    Gpus {
+        /// Name of this PE's.
+        gpu: String,
+        /// NVSHMEM's version.
+        nvshmem: weft_runtime::nvshmem::Version,
+        /// Why in-switch operations went by every PE's own address, where the text left that open.
+        no_multicast: Option<String>,
+        /// Time of each launch on this PE in microseconds, by events on its stream: waiting for others is in it.
+        micros: Vec<f64>,
+    },
 }
 
 /// A tensor of the run.
@@ -107,14 +139,12 @@ pub struct Outcome {
     pub tensors: Vec<TensorInfo>,
     /// The check of each launch; `None` where the kernel does not say what it computes.
     pub checks: Option<Vec<Checked>>,
-    /// Counters of the last launch.
-    pub stats: Stats,
     /// What all launches printed.
     pub printed: String,
     /// Time to compile.
     pub compile_time: Duration,
-    /// Wall time that simulating all launches took.
-    pub simulate_time: Duration,
+    /// Where it ran.
+    pub ran: Ran,
 }
 
 impl Outcome {
@@ -143,61 +173,106 @@ pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
 /// # Errors
 /// As [`run`].
 pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
-    if options.n_pes == 0 || options.launches == 0 {
-        return request("a run takes 1 PE and 1 launch or more");
-    }
-    let heads = file.heads();
-    let head = inputs::choose(&heads, options.compile.kernel.as_deref()).or_else(request)?;
-    let found = inputs::gather(head, options)?;
-
-    let start = Instant::now();
-    let mut compile = options.compile.clone();
-    compile.kernel = Some(head.name.to_string());
-    compile.defines = found.defines.clone();
-    let compiled = file.compile(&compile)?;
-    let compile_time = start.elapsed();
-
-    let mut plan = Plan::new(&compiled, options, &found)?;
-    let ptx = weft_sim::Module::parse(&compiled.ptx)?;
-    plan.fill(options.seed, &found)?;
-
-    let reference = compiled.references.first().cloned().flatten();
-    let root = match compiled.defines.first().and_then(|d| d.get("ROOT")) {
-        Some(Define::Int(n)) => Some(*n),
-        _ => None,
-    };
-    let mut checks = Vec::new();
-    let mut printed = String::new();
-    let mut stats = Stats::default();
-    let mut simulate_time = Duration::ZERO;
-    for _ in 0..options.launches {
-        let before: BTreeMap<String, Values> = match &reference {
-            Some(r) => r.args.iter().filter_map(|n| Some((n.to_string(), plan.values(n)?))).collect(),
-            None => BTreeMap::new(),
-        };
-        let start = Instant::now();
-        stats = plan.launch(&ptx)?;
-        simulate_time += start.elapsed();
-        printed.push_str(&stats.printed);
-        if let Some(r) = &reference {
-            let acc = accumulator(&compiled);
-            let get = |n: &str| before.get(n).cloned();
-            checks.push(check(r, &get, &|n| plan.values(n), root, acc).or_else(request)?);
-        }
-    }
-    plan.write(&options.outputs)?;
+    let prepared = Prepared::new(file, options)?;
+    let mut plan = Plan::new(
+        &prepared.compiled,
+        options,
+        &prepared.found,
+        Simulated::new(&prepared.compiled, options)?,
+    )?;
+    let checks = prepared.carry_out(&mut plan, options)?;
+    let ran = Ran::Simulator { stats: Box::new(plan.backend.stats.clone()), time: plan.backend.time };
+    let printed = plan.backend.printed.clone();
     Ok(Outcome {
-        kernel: head.name.to_string(),
         grid: plan.grid,
         block: plan.block,
         tensors: plan.infos(),
-        checks: reference.is_some().then_some(checks),
-        stats,
+        checks,
         printed,
-        compile_time,
-        simulate_time,
-        compiled,
+        ran,
+        kernel: prepared.kernel,
+        compile_time: prepared.compile_time,
+        compiled: prepared.compiled,
     })
+}
+
+/// Compiles and runs a parsed kernel file on the GPUs of a world; every PE calls it. PE 0 checks and writes.
+/// *Collective.*
+///
+/// # Errors
+/// As [`run`], and what the GPUs refuse.
+pub fn run_on_gpus(
+    file: &KernelFile,
+    options: &RunOptions,
+    world: &weft_runtime::World,
+) -> Result<Outcome, RunError> {
+    gpus::run(file, options, world)
+}
+
+/// A compiled kernel with what follows from data and request.
+struct Prepared {
+    kernel: String,
+    found: Found,
+    compiled: Compiled,
+    compile_time: Duration,
+}
+
+impl Prepared {
+    fn new(file: &KernelFile, options: &RunOptions) -> Result<Prepared, RunError> {
+        if options.n_pes == 0 || options.launches == 0 {
+            return request("a run takes 1 PE and 1 launch or more");
+        }
+        let heads = file.heads();
+        let head = inputs::choose(&heads, options.compile.kernel.as_deref()).or_else(request)?;
+        let found = inputs::gather(head, options)?;
+
+        let start = Instant::now();
+        let mut compile = options.compile.clone();
+        compile.kernel = Some(head.name.to_string());
+        compile.defines = found.defines.clone();
+        let compiled = file.compile(&compile)?;
+        let compile_time = start.elapsed();
+        Ok(Prepared { kernel: head.name.to_string(), found, compiled, compile_time })
+    }
+
+    /// Fills, launches, checks each launch, and writes what is asked for.
+    fn carry_out<B: Backend>(
+        &self,
+        plan: &mut Plan<'_, B>,
+        options: &RunOptions,
+    ) -> Result<Option<Vec<Checked>>, RunError> {
+        plan.fill(options.seed, &self.found)?;
+        let reference = self.compiled.references.first().and_then(Option::as_ref);
+        let reference = reference.filter(|_| plan.backend.judges());
+        let root = match self.compiled.defines.first().and_then(|d| d.get("ROOT")) {
+            Some(Define::Int(n)) => Some(*n),
+            _ => None,
+        };
+        let mut checks = Vec::new();
+        for _ in 0..options.launches {
+            plan.backend.settle()?;
+            let mut before: BTreeMap<String, Values> = BTreeMap::new();
+            for name in reference.iter().flat_map(|r| &r.args) {
+                before.extend(plan.values(name)?.map(|v| (name.to_string(), v)));
+            }
+            plan.backend.settle()?;
+            plan.launch()?;
+            plan.backend.settle()?;
+            let Some(r) = reference else { continue };
+            let mut after: BTreeMap<String, Values> = BTreeMap::new();
+            for name in &r.args {
+                after.extend(plan.values(name)?.map(|v| (name.to_string(), v)));
+            }
+            let acc = accumulator(&self.compiled);
+            let get = |n: &str| before.get(n).cloned();
+            checks.push(check(r, &get, &|n| after.get(n).cloned(), root, acc).or_else(request)?);
+        }
+        if plan.backend.judges() {
+            plan.write(&options.outputs)?;
+        }
+        plan.backend.settle()?;
+        Ok(reference.is_some().then_some(checks))
+    }
 }
 
 /// The least precise type that a reduction of the kernel is summed in.

@@ -1,38 +1,34 @@
 //! The run itself: where each parameter lies on each PE, what fills it, and what comes back.
 
 use super::array::{Array, Number, read_number, write_number};
+use super::backend::{Backend, Memory, Request};
 use super::inputs::{Found, of_pe};
 use super::reference::Values;
 use super::{RunError, RunOptions, TensorInfo, request};
 use crate::compile::Compiled;
 use std::path::PathBuf;
-use weft_ir::abi::signature;
-use weft_ir::{Dim, Int, Kernel, Layout, Op, ParamKind, Scalar, Space, Sreg, Type, Value};
+use weft_ir::{Dim, Int, Kernel, Layout, Op, Scalar, Space, Sreg, Type, Value};
 use weft_lang::elaborate::Define;
-use weft_sim::{Arg, Config, Launch, Machine, Module, Stats, Symmetric, Team};
 
 /// Most elements of a tensor on a PE.
 const MAX_ELEMENTS: i64 = 1 << 32;
 
-/// Most bytes of all tensors of all PEs.
-const MAX_BYTES: u64 = 4 << 30;
-
-/// Bytes of a CTA's counters in a barrier: see the pass `teams`.
-const BARRIER_LINE: u64 = 128;
-
-/// Where a parameter lies.
-enum Place {
-    Symmetric(Symmetric),
-    /// Address by PE.
-    Private(Vec<u64>),
+/// What a parameter is given.
+pub(super) enum Place {
+    /// Memory of the backend's, by its number.
+    Memory(usize),
     Scalar(Define),
     Team,
 }
 
 /// A tensor: which parameter, its extents, and where each element lies.
-struct Tensor {
+pub(super) struct Tensor {
     param: usize,
-    info: TensorInfo,
+    /// Its memory, by the backend's number.
+    memory: usize,
+    pub info: TensorInfo,
+    /// Elements from the first to the last.
+    pub span: u64,
     /// For each mode, where its positions lie.
     modes: Vec<Mode>,
 }
@@ -62,10 +58,9 @@ impl Mode {
 }
 
 /// Everything of a run.
-pub(super) struct Plan<'c> {
+pub(super) struct Plan<'c, B> {
     low: &'c Kernel,
-    machine: Machine,
-    team: Team,
+    pub backend: B,
     n_pes: usize,
     pub grid: [u32; 3],
     pub block: [u32; 3],
@@ -75,17 +70,18 @@ pub(super) struct Plan<'c> {
     results: Vec<usize>,
 }
 
-impl<'c> Plan<'c> {
+impl<'c, B: Backend> Plan<'c, B> {
     /// Allocates every parameter of the compiled kernel.
-    pub fn new(compiled: &'c Compiled, options: &RunOptions, found: &Found) -> Result<Plan<'c>, RunError> {
+    pub fn new(
+        compiled: &'c Compiled,
+        options: &RunOptions,
+        found: &Found,
+        mut backend: B,
+    ) -> Result<Plan<'c, B>, RunError> {
         let (Some(high), Some(low)) = (compiled.high.kernels.first(), compiled.low.kernels.first()) else {
             return request("there is no kernel to run");
         };
         let n_pes = options.n_pes;
-        let mut config = Config { n_pes, seed: options.seed, ..Config::default() };
-        config.step_limit = options.step_limit.unwrap_or(config.step_limit);
-        let mut machine = Machine::new(config)?;
-        let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
         let scalars = scalars(high, found)?;
         let value = |n: &Int| evaluate(high, &scalars, n_pes, n);
 
@@ -120,7 +116,6 @@ impl<'c> Plan<'c> {
             return request(format!("grid {grid:?}: 1 to 65536 CTAs can be simulated"));
         }
         let (mut places, mut tensors) = (Vec::new(), Vec::new());
-        let mut total = 0u64;
         for (i, p) in high.params.iter().enumerate() {
             let place = match &p.ty {
                 Type::Tensor(t) => {
@@ -128,35 +123,24 @@ impl<'c> Plan<'c> {
                     let stride = t.layout.stride().map(&mut |n| value(n).map_or(Int::from(0), Int::from));
                     let layout = Layout::new(shape, stride)
                         .map_err(|e| RunError::Request(format!("`{}`: {e}", p.name)))?;
-                    let tensor = Tensor::new(i, &p.name, t.elem, &layout)?;
-                    let elements = layout.cosize().as_const().unwrap_or(0);
-                    let bytes = u64::try_from(elements).unwrap_or(0) * u64::from(t.elem.bytes());
+                    let mut tensor = Tensor::new(i, &p.name, t.elem, &layout)?;
+                    tensor.memory = backend.alloc(&Memory {
+                        name: &p.name,
+                        bytes: tensor.span * u64::from(t.elem.bytes()),
+                        align: u64::from(t.align.max(16)),
+                        symmetric: t.space == Space::Symmetric,
+                        tensor: Some((t.elem, &layout)),
+                    })?;
                     tensors.push(tensor);
-                    total = total.saturating_add(bytes.saturating_mul(n_pes as u64));
-                    if total > MAX_BYTES {
-                        let all = total >> 20;
-                        return request(format!(
-                            "the tensors of {n_pes} PEs take {all} MiB; the simulator has {} MiB",
-                            MAX_BYTES >> 20
-                        ));
-                    }
-                    let align = u64::from(t.align.max(16));
-                    match t.space {
-                        Space::Symmetric => Place::Symmetric(machine.alloc_symmetric(&p.name, bytes, align)?),
-                        _ => {
-                            let all = (0..n_pes).map(|pe| machine.alloc(pe, &p.name, bytes, align));
-                            Place::Private(all.collect::<Result<_, _>>()?)
-                        }
-                    }
+                    Place::Memory(tensors.last().map_or(0, |t| t.memory))
                 }
-                Type::Barrier => {
-                    let place = machine.alloc_symmetric(&p.name, ctas * BARRIER_LINE, BARRIER_LINE)?;
-                    for pe in 0..n_pes {
-                        let at = machine.local_addr(pe, place)?;
-                        machine.write(pe, at, &vec![0; (ctas * BARRIER_LINE) as usize])?;
-                    }
-                    Place::Symmetric(place)
-                }
+                Type::Barrier => Place::Memory(backend.alloc(&Memory {
+                    name: &p.name,
+                    bytes: ctas * BARRIER_LINE,
+                    align: BARRIER_LINE,
+                    symmetric: true,
+                    tensor: None,
+                })?),
                 Type::Team => Place::Team,
                 _ => Place::Scalar(scalars[i].unwrap_or(Define::Int(0))),
             };
@@ -166,7 +150,7 @@ impl<'c> Plan<'c> {
         let result = reference.and_then(|r| if r.args.len() == 2 { r.args.last() } else { None });
         let results =
             high.params.iter().enumerate().filter(|(_, p)| Some(&p.name) == result).map(|(i, _)| i).collect();
-        Ok(Plan { low, machine, team, n_pes, grid, block: low.block, places, tensors, results })
+        Ok(Plan { low, backend, n_pes, grid, block: low.block, places, tensors, results })
     }
 
     /// Puts the input files into their tensors, and seeded data into the others but results.
@@ -174,7 +158,7 @@ impl<'c> Plan<'c> {
         for t in 0..self.tensors.len() {
             let Tensor { param, info, .. } = &self.tensors[t];
             let (param, info) = (*param, info.clone());
-            for pe in 0..self.n_pes {
+            for pe in self.backend.fills() {
                 let data = match found.arrays.get(&info.name) {
                     Some(arrays) => {
                         let a = &arrays[pe];
@@ -190,102 +174,26 @@ impl<'c> Plan<'c> {
                     None if self.results.contains(&param) => continue,
                     None => seeded(&info, seed, pe),
                 };
-                self.put(t, pe, &data)?;
+                self.backend.put(pe, self.tensors[t].memory, &self.tensors[t], &data)?;
             }
         }
         Ok(())
     }
 
-    fn base(&self, param: usize, pe: usize) -> Result<u64, RunError> {
-        match &self.places[param] {
-            Place::Symmetric(s) => Ok(self.machine.local_addr(pe, *s)?),
-            Place::Private(at) => Ok(at[pe]),
-            _ => request("a scalar has no address"),
-        }
-    }
-
-    /// Writes a tensor's elements, in C order.
-    fn put(&mut self, t: usize, pe: usize, data: &[u8]) -> Result<(), RunError> {
-        let base = self.base(self.tensors[t].param, pe)?;
-        let size = self.tensors[t].info.dtype.bytes() as usize;
-        let mut result = Ok(());
-        let machine = &mut self.machine;
-        self.tensors[t].runs(&mut |first, offset, n| {
-            if result.is_ok() {
-                result =
-                    machine.write(pe, base + offset * size as u64, &data[first * size..(first + n) * size]);
-            }
-        });
-        Ok(result?)
-    }
-
     /// A tensor's elements on every PE, in C order.
-    pub fn values(&self, name: &str) -> Option<Values> {
-        let t = self.tensors.iter().find(|t| t.info.name == name)?;
-        let size = t.info.dtype.bytes() as usize;
-        let n = t.info.shape.iter().product::<u64>() as usize;
-        let data = (0..self.n_pes).map(|pe| {
-            let base = self.base(t.param, pe).ok()?;
-            let mut out = vec![0; n * size];
-            let mut ok = true;
-            t.runs(&mut |first, offset, n| {
-                ok &= self
-                    .machine
-                    .read(pe, base + offset * size as u64, &mut out[first * size..(first + n) * size])
-                    .is_ok();
-            });
-            ok.then_some(out)
-        });
-        Some(Values { dtype: t.info.dtype, data: data.collect::<Option<_>>()? })
+    ///
+    /// # Errors
+    /// What the backend meets.
+    pub fn values(&self, name: &str) -> Result<Option<Values>, RunError> {
+        let Some(t) = self.tensors.iter().find(|t| t.info.name == name) else { return Ok(None) };
+        let data = (0..self.n_pes).map(|pe| self.backend.get(pe, t.memory, t)).collect::<Result<_, _>>()?;
+        Ok(Some(Values { dtype: t.info.dtype, data }))
     }
 
     /// Launches the kernel on every PE at once.
-    pub fn launch(&mut self, ptx: &Module) -> Result<Stats, RunError> {
-        let entry = signature(self.low).map_err(|e| RunError::Request(e.to_string()))?;
-        // Tables of peers' addresses live as long as the launch.
-        let mut launches = Vec::new();
-        for pe in 0..self.n_pes {
-            let mut args = Vec::new();
-            for e in &entry {
-                let index = e.index as usize;
-                let param = &self.low.params[index];
-                let arg = match &param.kind {
-                    ParamKind::User => match &self.places[index] {
-                        Place::Scalar(d) => scalar_arg(*d, param.ty.elem().unwrap_or(Scalar::I64)),
-                        _ => Arg::U64(self.base(index, pe)?),
-                    },
-                    ParamKind::MulticastOf { base, .. } => {
-                        Arg::U64(self.machine.multicast_addr(pe, self.symmetric(*base)?, self.team)?)
-                    }
-                    ParamKind::PeersOf { base, .. } => Arg::U64(self.peers(pe, *base)?),
-                    ParamKind::MyPe { .. } => Arg::I32(pe as i32),
-                    ParamKind::NPes { .. } => Arg::I32(self.n_pes as i32),
-                };
-                args.push(arg);
-            }
-            launches.push(Launch { pe, grid: self.grid, block: self.block, dynamic_shared: 0, args });
-        }
-        Ok(self.machine.launch(ptx, &self.low.name, &launches)?)
-    }
-
-    fn symmetric(&self, param: u32) -> Result<Symmetric, RunError> {
-        match self.places.get(param as usize) {
-            Some(Place::Symmetric(s)) => Ok(*s),
-            _ => request(format!("parameter {param} is not symmetric")),
-        }
-    }
-
-    /// A table of the addresses of every PE's copy, in the memory of `pe`.
-    fn peers(&mut self, pe: usize, param: u32) -> Result<u64, RunError> {
-        let s = self.symmetric(param)?;
-        let mut table = Vec::new();
-        for q in 0..self.n_pes {
-            table.extend_from_slice(&self.machine.peer_addr(pe, s, q)?.to_le_bytes());
-        }
-        let name = format!("{}.peers", self.low.params[param as usize].name);
-        let at = self.machine.alloc(pe, &name, table.len() as u64, 8)?;
-        self.machine.write(pe, at, &table)?;
-        Ok(at)
+    pub fn launch(&mut self) -> Result<(), RunError> {
+        let (grid, block) = (self.grid, self.block);
+        self.backend.launch(&Request { kernel: self.low, grid, block, places: &self.places })
     }
 
     /// The tensors of the run.
@@ -298,7 +206,8 @@ impl<'c> Plan<'c> {
         for (name, path) in outputs {
             let first = self.tensors.first().map_or(String::new(), |t| t.info.name.clone());
             let name = if name.is_empty() { &first } else { name };
-            let Some((t, values)) = self.tensors.iter().find(|t| t.info.name == *name).zip(self.values(name))
+            let Some((t, values)) =
+                self.tensors.iter().find(|t| t.info.name == *name).zip(self.values(name)?)
             else {
                 return request(format!("there is no tensor `{name}` to write to {}", path.display()));
             };
@@ -347,11 +256,12 @@ impl Tensor {
             });
         }
         let shape = modes.iter().map(|m| m.len() as u64).collect();
-        Ok(Tensor { param, info: TensorInfo { name: name.to_owned(), dtype, shape }, modes })
+        let span = cosize.unwrap_or(0).unsigned_abs();
+        Ok(Tensor { param, memory: 0, info: TensorInfo { name: name.to_owned(), dtype, shape }, span, modes })
     }
 
     /// Calls `f` with (first element in C order, offset in memory, elements) of each run of consecutive elements.
-    fn runs(&self, f: &mut dyn FnMut(usize, u64, usize)) {
+    pub fn runs(&self, f: &mut dyn FnMut(usize, u64, usize)) {
         let Some((last, outer)) = self.modes.split_last() else { return f(0, 0, 1) };
         let rows: usize = outer.iter().map(Mode::len).product();
         for row in 0..rows {
@@ -432,7 +342,8 @@ fn evaluate(k: &Kernel, scalars: &[Option<Define>], n_pes: usize, n: &Int) -> Re
     known.as_const().ok_or_else(|| RunError::Request(format!("the extent {known} is not known at launch")))
 }
 
-fn scalar_arg(d: Define, ty: Scalar) -> Arg {
+/// A scalar as its bytes.
+pub(super) fn scalar_bytes(d: Define, ty: Scalar) -> Vec<u8> {
     let number = match d {
         Define::Int(n) => Number::Int(n.into()),
         Define::Float(x) => Number::Float(x),
@@ -441,8 +352,11 @@ fn scalar_arg(d: Define, ty: Scalar) -> Arg {
     };
     let mut bytes = Vec::new();
     write_number(ty, number, &mut bytes);
-    Arg::Bytes(bytes)
+    bytes
 }
+
+/// Bytes of a CTA's counters in a barrier.
+const BARRIER_LINE: u64 = weft_runtime::launch::BARRIER_LINE;
 
 /// Data that depends on PE and index: floats in [-1, 1), integers in [-100, 100) or [0, 200).
 fn seeded(info: &TensorInfo, seed: u64, pe: usize) -> Vec<u8> {

@@ -120,6 +120,20 @@ impl fmt::Debug for Argument<'_> {
     }
 }
 
+/// Whether every symmetric argument has a multicast address in every team among them; none where no symmetric argument
+/// comes with a team.
+pub fn multicast(arguments: &[Argument<'_>]) -> Option<bool> {
+    let mut all = None;
+    for a in arguments {
+        for b in arguments {
+            if let (Origin::Symmetric(buffer, _), Origin::Team(team)) = (a.origin, b.origin) {
+                all = Some(all.unwrap_or(true) && buffer.multicast_address(team).is_some());
+            }
+        }
+    }
+    all
+}
+
 /// What can be passed to a kernel: tensors, numbers, teams, barriers, by value or by reference.
 ///
 /// A tensor may be read and written by the kernel whichever way it is passed; the kernel's text says which it does.

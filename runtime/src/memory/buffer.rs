@@ -1,7 +1,7 @@
 //! Untyped symmetric memory.
 
 use super::{Allocation, copy};
-use crate::cuda::{self, DeviceTensor};
+use crate::cuda::{self, DeviceTensor, Stream};
 use crate::error::{self, Error, Result};
 use crate::team::Team;
 use crate::world::Inner;
@@ -56,6 +56,34 @@ impl SymmetricBuffer {
         let world = self.world().enter()?;
         copy::fill(self.address(), byte, self.bytes(), &world.stream)?;
         world.stream.synchronize().map_err(|e| cuda::error("cuStreamSynchronize", e))
+    }
+
+    /// Writes this PE's bytes from `offset` on, once `stream` gets there, and waits.
+    ///
+    /// # Errors
+    /// `R0307` past the end, `R0305` after NVSHMEM's, `R0103`.
+    pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
+        self.world().enter()?;
+        copy::write(self.range(self.address(), offset, data.len())?, data, stream)
+    }
+
+    /// Reads the bytes of a PE from `offset` on, once `stream` gets there.
+    ///
+    /// # Errors
+    /// As [`write`](SymmetricBuffer::write), and [`peer_address`](SymmetricBuffer::peer_address).
+    pub fn read(&self, pe: u32, offset: usize, data: &mut [u8], stream: &Stream) -> Result<()> {
+        let base = self.peer_address(pe)?;
+        copy::read(self.range(base, offset, data.len())?, data, stream)
+    }
+
+    fn range(&self, base: u64, offset: usize, n: usize) -> Result<u64> {
+        match offset.checked_add(n) {
+            Some(end) if end <= self.bytes() => Ok(base + offset as u64),
+            _ => Err(Error::new(
+                error::SHAPE,
+                format!("{n} bytes from byte {offset} of a buffer of {}", self.bytes()),
+            )),
+        }
     }
 
     /// Where loads and stores reach a PE's copy.

@@ -15,7 +15,7 @@ pub use buffer::{SymmetricBuffer, Table};
 pub use dlpack::ImportedTensor;
 pub use external::granularity;
 pub use sync::{Barrier, Compare, Signal, SignalOp};
-pub use tensor::{IntoLayout, MulticastTensor, PeerTensor, SymmetricTensor};
+pub use tensor::{AnyTensor, IntoLayout, MulticastTensor, PeerTensor, SymmetricTensor};
 
 use crate::cuda::vmm;
 use crate::error::{self, Error, Result};

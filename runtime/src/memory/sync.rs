@@ -3,10 +3,8 @@
 use super::{SymmetricBuffer, SymmetricTensor};
 use crate::cuda::Stream;
 use crate::error::Result;
+use crate::launch::BARRIER_LINE;
 use crate::world::World;
-
-/// Bytes of a CTA's counters in a barrier: a line of its own.
-pub const BARRIER_LINE: usize = 128;
 
 /// The memory of a kernel's `barrier` parameter: counters for each CTA, zeroed once and never reset, so that one
 /// barrier serves any number of launches of any kernels, one after the other.
@@ -19,7 +17,7 @@ pub struct Barrier {
 impl Barrier {
     #[track_caller]
     pub(crate) fn new(world: &World, ctas: u32) -> Result<Barrier> {
-        let buffer = world.buffer(ctas as usize * BARRIER_LINE)?;
+        let buffer = world.buffer(ctas as usize * BARRIER_LINE as usize)?;
         buffer.fill(0)?;
         // Nobody arrives before all are zero.
         world.barrier()?;

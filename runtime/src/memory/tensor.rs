@@ -276,3 +276,44 @@ impl<T> MulticastTensor<T> {
         &self.tensor
     }
 }
+
+/// A symmetric tensor whose element type is known only at run time: for launches.
+#[derive(Clone, Debug)]
+pub struct AnyTensor {
+    buffer: SymmetricBuffer,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl AnyTensor {
+    /// A buffer, from its first byte, as elements of that type.
+    ///
+    /// # Errors
+    /// `R0307` where the layout does not fit the buffer.
+    pub fn new(buffer: SymmetricBuffer, dtype: DType, layout: Layout) -> Result<AnyTensor> {
+        let bytes = memory_elements(&layout)?.checked_mul(dtype.bytes());
+        if bytes.is_none_or(|b| b > buffer.bytes()) {
+            let have = buffer.bytes();
+            return Err(Error::new(
+                SHAPE,
+                format!("a tensor {layout} of {dtype} in a buffer of {have} bytes"),
+            ));
+        }
+        Ok(AnyTensor { buffer, dtype, layout })
+    }
+
+    /// The memory it lies in.
+    pub fn buffer(&self) -> &SymmetricBuffer {
+        &self.buffer
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Shape and strides, in elements.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}

@@ -1,0 +1,181 @@
+//! PEs on GPUs, one a process. Each fills its own memory; PE 0 reads all, checks, and writes files.
+
+use super::backend::{Backend, Memory, Request};
+use super::tensors::{Place, Plan, Tensor, scalar_bytes};
+use super::{Outcome, Prepared, Ran, RunError, RunOptions};
+use crate::compile::{Compiled, KernelFile, Lowering};
+use std::ops::Range;
+use weft_ir::{Scalar, Type};
+use weft_lang::elaborate::Define;
+use weft_runtime::cuda::Event;
+use weft_runtime::launch::{AsArgument, Grid, Kernel, Module};
+use weft_runtime::memory::{AnyTensor, SymmetricBuffer};
+use weft_runtime::{Barrier, DType, Team, World};
+
+pub(super) fn run(file: &KernelFile, options: &RunOptions, world: &World) -> Result<Outcome, RunError> {
+    let mut options = options.clone();
+    options.n_pes = world.n_pes() as usize;
+    let mut no_multicast = None;
+    if options.compile.lowering == Lowering::Auto {
+        // What the switch has for one allocation it has for all.
+        let probe = world.buffer(256)?;
+        no_multicast = probe.why_no_multicast(&world.team());
+        options.compile.lowering =
+            if no_multicast.is_some() { Lowering::Unicast } else { Lowering::Multimem };
+    }
+    let prepared = Prepared::new(file, &options)?;
+    let mut plan =
+        Plan::new(&prepared.compiled, &options, &prepared.found, Gpus::new(&prepared.compiled, world)?)?;
+    let checks = prepared.carry_out(&mut plan, &options)?;
+    let ran = Ran::Gpus {
+        gpu: world.device().name()?,
+        nvshmem: world.nvshmem_version(),
+        no_multicast,
+        micros: plan.backend.micros.clone(),
+    };
+    Ok(Outcome {
+        grid: plan.grid,
+        block: plan.block,
+        tensors: plan.infos(),
+        checks,
+        printed: String::new(),
+        ran,
+        kernel: prepared.kernel,
+        compile_time: prepared.compile_time,
+        compiled: prepared.compiled,
+    })
+}
+
+/// Memory of a parameter: symmetric even where a `global` would do, so that PE 0 can look at all.
+enum Block {
+    Tensor(AnyTensor),
+    Barrier(Barrier),
+}
+
+struct Gpus<'w> {
+    world: &'w World,
+    team: Team,
+    kernel: Kernel,
+    blocks: Vec<Block>,
+    /// Time of each launch.
+    micros: Vec<f64>,
+}
+
+impl<'w> Gpus<'w> {
+    fn new(compiled: &Compiled, world: &'w World) -> Result<Gpus<'w>, RunError> {
+        let info = crate::meta::describe(compiled).map_err(|e| RunError::Request(e.to_string()))?;
+        let name = info.kernels.first().map(|k| k.name.clone()).unwrap_or_default();
+        let module = Module::load_in(world, compiled.ptx.as_bytes(), info)?;
+        let kernel = module.kernel(&name)?;
+        Ok(Gpus { world, team: world.team(), kernel, blocks: Vec::new(), micros: Vec::new() })
+    }
+
+    fn buffer(&self, memory: usize) -> &SymmetricBuffer {
+        match &self.blocks[memory] {
+            Block::Tensor(t) => t.buffer(),
+            Block::Barrier(b) => b.buffer(),
+        }
+    }
+
+    fn argument(&self, place: &Place, ty: &Type) -> Result<Box<dyn AsArgument>, RunError> {
+        Ok(match (place, ty) {
+            (Place::Memory(m), _) => match &self.blocks[*m] {
+                Block::Tensor(t) => Box::new(t.clone()),
+                Block::Barrier(b) => Box::new(b.clone()),
+            },
+            (Place::Team, _) => Box::new(self.world.team()),
+            (Place::Scalar(Define::Float(x)), _) => Box::new(*x),
+            (Place::Scalar(d), ty) => {
+                let scalar = ty.elem().unwrap_or(Scalar::I64);
+                let bytes = scalar_bytes(*d, scalar);
+                match (scalar, d) {
+                    (Scalar::Bool, _) => Box::new(bytes != [0]),
+                    (_, Define::Int(n)) => Box::new(*n),
+                    (_, Define::Bool(b)) => Box::new(i64::from(*b)),
+                    _ => return super::request("a type is no number"),
+                }
+            }
+        })
+    }
+}
+
+/// The runtime's name of an element type.
+fn dtype(s: Scalar) -> Result<DType, RunError> {
+    DType::parse(s.name()).ok_or_else(|| RunError::Request(format!("no memory of {s} can be made")))
+}
+
+impl Backend for Gpus<'_> {
+    fn fills(&self) -> Range<usize> {
+        let me = self.world.my_pe() as usize;
+        me..me + 1
+    }
+
+    fn judges(&self) -> bool {
+        self.world.my_pe() == 0
+    }
+
+    fn settle(&mut self) -> Result<(), RunError> {
+        Ok(self.world.barrier()?)
+    }
+
+    fn alloc(&mut self, memory: &Memory<'_>) -> Result<usize, RunError> {
+        let bytes = usize::try_from(memory.bytes).unwrap_or(usize::MAX);
+        self.blocks.push(match memory.tensor {
+            None => {
+                let lines = memory.bytes / weft_runtime::launch::BARRIER_LINE;
+                Block::Barrier(self.world.kernel_barrier(u32::try_from(lines).unwrap_or(u32::MAX))?)
+            }
+            Some((elem, layout)) => {
+                let buffer = self.world.buffer(bytes)?;
+                // What nobody writes is seen: NaNs, or numbers far away.
+                buffer.fill(0xff)?;
+                Block::Tensor(AnyTensor::new(buffer, dtype(elem)?, layout.clone())?)
+            }
+        });
+        Ok(self.blocks.len() - 1)
+    }
+
+    fn put(&mut self, pe: usize, memory: usize, tensor: &Tensor, data: &[u8]) -> Result<(), RunError> {
+        if pe != self.world.my_pe() as usize {
+            return Ok(());
+        }
+        let size = tensor.info.dtype.bytes() as usize;
+        let mut image = vec![0xff; tensor.span as usize * size];
+        tensor.runs(&mut |first, offset, n| {
+            let at = offset as usize * size;
+            image[at..at + n * size].copy_from_slice(&data[first * size..(first + n) * size]);
+        });
+        Ok(self.buffer(memory).write(0, &image, self.world.stream())?)
+    }
+
+    fn get(&self, pe: usize, memory: usize, tensor: &Tensor) -> Result<Vec<u8>, RunError> {
+        let size = tensor.info.dtype.bytes() as usize;
+        let mut image = vec![0; tensor.span as usize * size];
+        self.buffer(memory).read(pe as u32, 0, &mut image, self.world.stream())?;
+        let mut out = vec![0; tensor.info.shape.iter().product::<u64>() as usize * size];
+        tensor.runs(&mut |first, offset, n| {
+            let at = offset as usize * size;
+            out[first * size..(first + n) * size].copy_from_slice(&image[at..at + n * size]);
+        });
+        Ok(out)
+    }
+
+    fn launch(&mut self, request: &Request<'_>) -> Result<(), RunError> {
+        let arguments = request
+            .places
+            .iter()
+            .zip(&request.kernel.params)
+            .map(|(place, p)| self.argument(place, &p.ty))
+            .collect::<Result<Vec<_>, _>>()?;
+        let own = self.kernel.info().grid.is_some();
+        let grid = if own { Grid::Kernel } else { Grid::Of(request.grid) };
+        let stream = self.world.stream();
+        self.team.sync(stream)?;
+        let start = Event::record(stream)?;
+        self.kernel.launch(stream, grid, arguments)?;
+        let end = Event::record(stream)?;
+        self.micros.push(start.elapsed_us(&end)?);
+        self.world.device().synchronize()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! PEs of the simulator, all in this process.
+
+use super::backend::{Backend, Memory, Request};
+use super::tensors::{Place, Tensor, scalar_bytes};
+use super::{RunError, RunOptions, request};
+use crate::compile::Compiled;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use weft_ir::abi::signature;
+use weft_ir::{ParamKind, Scalar};
+use weft_sim::{Arg, Config, Launch, Machine, Module, Stats, Symmetric, Team};
+
+/// Most bytes of all tensors of all PEs.
+const MAX_BYTES: u64 = 4 << 30;
+
+/// Memory of a parameter.
+enum Block {
+    Symmetric(Symmetric),
+    /// Address by PE.
+    Private(Vec<u64>),
+}
+
+pub(super) struct Simulated {
+    machine: Machine,
+    module: Module,
+    team: Team,
+    n_pes: usize,
+    blocks: Vec<Block>,
+    bytes: u64,
+    /// Counters of the last launch.
+    pub stats: Stats,
+    /// What all launches printed.
+    pub printed: String,
+    /// Wall time of all launches.
+    pub time: Duration,
+}
+
+impl Simulated {
+    pub fn new(compiled: &Compiled, options: &RunOptions) -> Result<Simulated, RunError> {
+        let n_pes = options.n_pes;
+        let mut config = Config { n_pes, seed: options.seed, ..Config::default() };
+        config.step_limit = options.step_limit.unwrap_or(config.step_limit);
+        let mut machine = Machine::new(config)?;
+        let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
+        let module = Module::parse(&compiled.ptx)?;
+        let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());
+        let (printed, time) = (String::new(), Duration::ZERO);
+        Ok(Simulated { machine, module, team, n_pes, blocks, bytes, stats, printed, time })
+    }
+
+    fn base(&self, memory: usize, pe: usize) -> Result<u64, RunError> {
+        Ok(match &self.blocks[memory] {
+            Block::Symmetric(s) => self.machine.local_addr(pe, *s)?,
+            Block::Private(at) => at[pe],
+        })
+    }
+
+    /// The symmetric memory of a parameter that a hidden one is about.
+    fn symmetric(&self, request: &Request<'_>, param: u32) -> Result<Symmetric, RunError> {
+        match request.places.get(param as usize) {
+            Some(Place::Memory(m)) => match self.blocks[*m] {
+                Block::Symmetric(s) => Ok(s),
+                Block::Private(_) => super::request(format!("parameter {param} is not symmetric")),
+            },
+            _ => super::request(format!("parameter {param} is not symmetric")),
+        }
+    }
+
+    /// A table of the addresses of every PE's copy, in the memory of `pe`, for a launch.
+    fn peers(&mut self, pe: usize, name: &str, of: Symmetric) -> Result<u64, RunError> {
+        let mut table = Vec::new();
+        for q in 0..self.n_pes {
+            table.extend_from_slice(&self.machine.peer_addr(pe, of, q)?.to_le_bytes());
+        }
+        let at = self.machine.alloc(pe, &format!("{name}.peers"), table.len() as u64, 8)?;
+        self.machine.write(pe, at, &table)?;
+        Ok(at)
+    }
+}
+
+impl Backend for Simulated {
+    fn fills(&self) -> Range<usize> {
+        0..self.n_pes
+    }
+
+    fn alloc(&mut self, memory: &Memory<'_>) -> Result<usize, RunError> {
+        let Memory { name, bytes, align, symmetric, tensor } = *memory;
+        self.bytes = self.bytes.saturating_add(bytes.saturating_mul(self.n_pes as u64));
+        if self.bytes > MAX_BYTES {
+            let all = self.bytes >> 20;
+            return request(format!(
+                "the tensors of {} PEs take {all} MiB; the simulator has {} MiB",
+                self.n_pes,
+                MAX_BYTES >> 20
+            ));
+        }
+        let block = match symmetric {
+            true => Block::Symmetric(self.machine.alloc_symmetric(name, bytes, align)?),
+            false => {
+                let all = (0..self.n_pes).map(|pe| self.machine.alloc(pe, name, bytes, align));
+                Block::Private(all.collect::<Result<_, _>>()?)
+            }
+        };
+        self.blocks.push(block);
+        let number = self.blocks.len() - 1;
+        if tensor.is_none() {
+            for pe in 0..self.n_pes {
+                let at = self.base(number, pe)?;
+                self.machine.write(pe, at, &vec![0; bytes as usize])?;
+            }
+        }
+        Ok(number)
+    }
+
+    fn put(&mut self, pe: usize, memory: usize, tensor: &Tensor, data: &[u8]) -> Result<(), RunError> {
+        let base = self.base(memory, pe)?;
+        let size = tensor.info.dtype.bytes() as usize;
+        let mut result = Ok(());
+        tensor.runs(&mut |first, offset, n| {
+            if result.is_ok() {
+                let part = &data[first * size..(first + n) * size];
+                result = self.machine.write(pe, base + offset * size as u64, part);
+            }
+        });
+        Ok(result?)
+    }
+
+    fn get(&self, pe: usize, memory: usize, tensor: &Tensor) -> Result<Vec<u8>, RunError> {
+        let base = self.base(memory, pe)?;
+        let size = tensor.info.dtype.bytes() as usize;
+        let mut out = vec![0; tensor.info.shape.iter().product::<u64>() as usize * size];
+        let mut result = Ok(());
+        tensor.runs(&mut |first, offset, n| {
+            if result.is_ok() {
+                let part = &mut out[first * size..(first + n) * size];
+                result = self.machine.read(pe, base + offset * size as u64, part);
+            }
+        });
+        result?;
+        Ok(out)
+    }
+
+    fn launch(&mut self, request: &Request<'_>) -> Result<(), RunError> {
+        let start = Instant::now();
+        let kernel = request.kernel;
+        let entry = signature(kernel).map_err(|e| RunError::Request(e.to_string()))?;
+        let mut launches = Vec::new();
+        for pe in 0..self.n_pes {
+            let mut args = Vec::new();
+            for e in &entry {
+                let index = e.index as usize;
+                let param = &kernel.params[index];
+                args.push(match &param.kind {
+                    ParamKind::User => match &request.places[index] {
+                        Place::Scalar(d) => {
+                            Arg::Bytes(scalar_bytes(*d, param.ty.elem().unwrap_or(Scalar::I64)))
+                        }
+                        Place::Memory(m) => Arg::U64(self.base(*m, pe)?),
+                        Place::Team => continue,
+                    },
+                    ParamKind::MulticastOf { base, .. } => {
+                        let of = self.symmetric(request, *base)?;
+                        Arg::U64(self.machine.multicast_addr(pe, of, self.team)?)
+                    }
+                    ParamKind::PeersOf { base, .. } => {
+                        let of = self.symmetric(request, *base)?;
+                        Arg::U64(self.peers(pe, &kernel.params[*base as usize].name, of)?)
+                    }
+                    ParamKind::MyPe { .. } => Arg::I32(pe as i32),
+                    ParamKind::NPes { .. } => Arg::I32(self.n_pes as i32),
+                });
+            }
+            let (grid, block) = (request.grid, request.block);
+            launches.push(Launch { pe, grid, block, dynamic_shared: 0, args });
+        }
+        self.stats = self.machine.launch(&self.module, &kernel.name, &launches)?;
+        self.printed.push_str(&self.stats.printed);
+        self.time += start.elapsed();
+        Ok(())
+    }
+}

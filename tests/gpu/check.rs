@@ -1,0 +1,135 @@
+//! What the cases are made of: data that depends on (PE, index, iteration), and checks that say what they met.
+
+use half::{bf16, f16};
+use weft::runtime::{Element, World};
+
+/// What a case's body returns.
+pub type Checked = Result<(), Box<dyn std::error::Error>>;
+
+/// How a job ended.
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+    pub seconds: f64,
+}
+
+/// A test: a body that every PE runs, and a judge of how the job ended.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub name: &'static str,
+    pub least_pes: u32,
+    pub env: &'static [(&'static str, &'static str)],
+    pub body: fn(&World) -> Checked,
+    pub judge: fn(&Outcome) -> Result<(), String>,
+}
+
+impl Case {
+    /// A case that all PEs end well.
+    pub const fn new(name: &'static str, body: fn(&World) -> Checked) -> Case {
+        Case { name, least_pes: 1, env: &[], body, judge: ended_well }
+    }
+
+    /// It needs so many PEs.
+    pub const fn pes(self, least_pes: u32) -> Case {
+        Case { least_pes, ..self }
+    }
+
+    /// With these variables.
+    pub const fn env(self, env: &'static [(&'static str, &'static str)]) -> Case {
+        Case { env, ..self }
+    }
+
+    /// It should end otherwise.
+    pub const fn judged(self, judge: fn(&Outcome) -> Result<(), String>) -> Case {
+        Case { judge, ..self }
+    }
+}
+
+fn ended_well(o: &Outcome) -> Result<(), String> {
+    match o.code {
+        Some(0) => Ok(()),
+        _ => Err("the job failed".into()),
+    }
+}
+
+/// Ends the case with what was met where a condition does not hold.
+#[macro_export]
+macro_rules! ensure {
+    ($cond:expr, $($message:tt)+) => {
+        if !$cond {
+            return Err(format!("{}:{}: {}", file!(), line!(), format!($($message)+)).into());
+        }
+    };
+}
+
+/// Ends the case where two values differ.
+#[macro_export]
+macro_rules! same {
+    ($left:expr, $right:expr, $($message:tt)+) => {
+        let (left, right) = (&$left, &$right);
+        $crate::ensure!(left == right, "{}: {left:?}, expected {right:?}", format!($($message)+));
+    };
+}
+
+/// Elements as numbers.
+pub trait Num: Element {
+    /// A small whole number.
+    fn small(n: u32) -> Self;
+    /// Whether it is an integer type.
+    const INTEGER: bool;
+}
+
+macro_rules! nums {
+    ($($ty:ty, $integer:literal, |$n:ident| $value:expr;)*) => {
+        $(impl Num for $ty {
+            const INTEGER: bool = $integer;
+            fn small($n: u32) -> $ty { $value }
+        })*
+    };
+}
+
+nums! {
+    i8, true, |n| n as i8;
+    i16, true, |n| n as i16;
+    i32, true, |n| n as i32;
+    i64, true, |n| i64::from(n);
+    u8, true, |n| n as u8;
+    u16, true, |n| n as u16;
+    u32, true, |n| n;
+    u64, true, |n| u64::from(n);
+    f16, false, |n| f16::from_f32(n as f32);
+    bf16, false, |n| bf16::from_f32(n as f32);
+    f32, false, |n| n as f32;
+    f64, false, |n| f64::from(n);
+}
+
+/// Calls a generic function for every element type that NVSHMEM computes with.
+#[macro_export]
+macro_rules! for_numbers {
+    ($f:ident($($arg:expr),*)) => {{
+        $f::<i8>($($arg),*)?;
+        $f::<i16>($($arg),*)?;
+        $f::<i32>($($arg),*)?;
+        $f::<i64>($($arg),*)?;
+        $f::<u8>($($arg),*)?;
+        $f::<u16>($($arg),*)?;
+        $f::<u32>($($arg),*)?;
+        $f::<u64>($($arg),*)?;
+        $f::<half::f16>($($arg),*)?;
+        $f::<half::bf16>($($arg),*)?;
+        $f::<f32>($($arg),*)?;
+        $f::<f64>($($arg),*)?;
+    }};
+}
+
+/// Element `i` of PE `pe` in round `round`: below 128, so that every type has it (f16 and bf16 too).
+pub fn datum<T: Num>(pe: u32, i: usize, round: u32) -> T {
+    let bits = (u64::from(pe) << 40 | u64::from(round) << 32 | i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    T::small((bits >> 57) as u32)
+}
+
+/// All elements of a PE.
+pub fn data<T: Num>(pe: u32, n: usize, round: u32) -> Vec<T> {
+    (0..n).map(|i| datum(pe, i, round)).collect()
+}

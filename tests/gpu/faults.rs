@@ -1,0 +1,113 @@
+//! What goes wrong: every PE gets an error that says what, nothing hangs, nothing is left behind.
+
+use crate::check::{Case, Checked, Outcome};
+use crate::same;
+use weft::runtime::{Compare, SymmetricTensor, World, error};
+
+pub const CASES: &[Case] = &[
+    Case::new("faults::unequal_sizes", unequal_sizes).pes(2),
+    Case::new("faults::another_order", another_order).pes(2),
+    Case::new("faults::drops_in_another_order", drops_in_another_order).pes(2),
+    Case::new("faults::a_second_start", second_start),
+    Case::new("faults::a_pe_that_fails", fails).pes(2).judged(fails_judged),
+    Case::new("faults::a_pe_killed_while_others_wait_on_the_gpu", killed).pes(2).judged(killed_judged),
+    Case::new("faults::a_pe_that_panics", panics).pes(2).judged(panics_judged),
+];
+
+fn unequal_sizes(world: &World) -> Checked {
+    let bytes = 1000 + 24 * world.my_pe() as usize;
+    let e = world.buffer(bytes).unwrap_err();
+    same!(e.code, error::COLLECTIVE, "unequal sizes");
+    same!(e.message.contains("1000") && e.message.contains("1024"), true, "{e}");
+    // All PEs met the same error, so that they are still in step.
+    let x: SymmetricTensor<u8> = world.zeros(100)?;
+    drop(x);
+    Ok(())
+}
+
+fn another_order(world: &World) -> Checked {
+    let met = match world.my_pe() {
+        0 => world.buffer(64).map(drop),
+        _ => world.barrier(),
+    };
+    same!(met.unwrap_err().code, error::COLLECTIVE, "an allocation and a barrier");
+    world.barrier()?;
+    Ok(())
+}
+
+fn drops_in_another_order(world: &World) -> Checked {
+    let (x, y) = (world.buffer(64)?, world.buffer(128)?);
+    // Both drops are refused, said on standard error, and nothing hangs.
+    match world.my_pe() {
+        0 => {
+            drop(x);
+            drop(y);
+        }
+        _ => {
+            drop(y);
+            drop(x);
+        }
+    }
+    let leaks = world.clone().finalize()?;
+    same!(leaks.len(), 2, "leaks");
+    std::process::exit(0);
+}
+
+fn second_start(world: &World) -> Checked {
+    same!(World::init().err().map(|e| e.code), Some(error::STARTED_TWICE), "a second start");
+    world.barrier()?;
+    Ok(())
+}
+
+fn fails(world: &World) -> Checked {
+    if world.my_pe() == 1 {
+        return Err("the reason of PE 1".into());
+    }
+    world.barrier()?;
+    Ok(())
+}
+
+/// The failure's own words come first, and the job ends within its bound.
+fn ended_with(o: &Outcome, words: &str, code: Option<i32>) -> Result<(), String> {
+    match (o.err.find(words), o.err.find("PE 1")) {
+        _ if o.seconds > 40.0 => Err(format!("it took {:.0} s", o.seconds)),
+        (None, _) => Err(format!("nothing says {words:?}")),
+        _ if code.is_some() && o.code != code => Err(format!("status {:?}, expected {code:?}", o.code)),
+        _ if o.code == Some(0) => Err("it ended well".into()),
+        _ => Ok(()),
+    }
+}
+
+fn fails_judged(o: &Outcome) -> Result<(), String> {
+    ended_with(o, "the reason of PE 1", Some(1))
+}
+
+/// PE 0 waits on its GPU for a signal that never comes, while PE 1 is killed.
+fn killed(world: &World) -> Checked {
+    let signal = world.signal()?;
+    if world.my_pe() == 1 {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+    }
+    world.signal_wait(&signal, Compare::Eq, 1, world.stream())?;
+    world.stream().synchronize()?;
+    Ok(())
+}
+
+fn killed_judged(o: &Outcome) -> Result<(), String> {
+    ended_with(o, "signal 9", Some(128 + 9))
+}
+
+fn panics(world: &World) -> Checked {
+    let x: SymmetricTensor<u32> = world.zeros(100)?;
+    if world.my_pe() == 1 {
+        panic!("a panic of PE 1");
+    }
+    world.barrier()?;
+    drop(x);
+    Ok(())
+}
+
+fn panics_judged(o: &Outcome) -> Result<(), String> {
+    ended_with(o, "a panic of PE 1", Some(101))
+}

@@ -1,0 +1,206 @@
+//! Launches: compiled for the GPU that is there, checked, cooperative, in clusters, in graphs.
+
+use crate::check::{Case, Checked, data};
+use crate::{ensure, same};
+use weft::runtime::cuda::Event;
+use weft::runtime::launch::{Grid, Kernel, LaunchOptions, Module};
+use weft::runtime::{DeviceTensor, Graph, SymmetricTensor, World, error};
+use weft::{Define, Lowering, Options};
+
+pub const CASES: &[Case] = &[
+    Case::new("launch::arguments_are_checked", arguments),
+    Case::new("launch::cooperative_and_clusters", cooperative),
+    Case::new("launch::a_graph_is_replayed", graph),
+    Case::new("launch::ptx_that_the_driver_refuses", refused),
+    Case::new("launch::parts_of_the_world", parts),
+];
+
+const TWO_SHOT: &str = include_str!("../../examples/allreduce_two_shot.weft");
+
+/// Multiplies by a run-time number; its grid is the caller's.
+const SCALE: &str = "kernel scale<N: int>(x: global<f32, (N):(1)>, by: f32) block(128) {
+    let mine = partition(x, threads());
+    for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * by; }
+}";
+
+fn load(
+    world: &World,
+    name: &str,
+    text: &str,
+    defines: &[(&str, Define)],
+) -> Result<Kernel, Box<dyn std::error::Error>> {
+    let mut options = Options::new(world.device().arch()?.parse()?);
+    options.lowering = Lowering::Unicast;
+    options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
+    let compiled = weft::KernelFile::parse(name, text)?.compile(&options)?;
+    let info = weft::meta::describe(&compiled).map_err(|e| e.to_string())?;
+    let module = Module::load_in(world, compiled.ptx.as_bytes(), info)?;
+    let first = module.info().kernels[0].name.clone();
+    Ok(module.kernel(&first)?)
+}
+
+fn allreduce(world: &World, n: i64) -> Result<Kernel, Box<dyn std::error::Error>> {
+    load(world, "two_shot.weft", TWO_SHOT, &[("N", Define::Int(n))])
+}
+
+/// Sum over PEs of small whole numbers, exact in f32.
+fn sum(pes: &[u32], n: usize, round: u32) -> Vec<f32> {
+    (0..n).map(|i| pes.iter().map(|pe| data::<f32>(*pe, n, round)[i]).sum()).collect()
+}
+
+fn arguments(world: &World) -> Checked {
+    let (stream, team) = (world.stream(), world.team());
+    let kernel = allreduce(world, 1000)?;
+    let x: SymmetricTensor<f32> = world.zeros(1000)?;
+    let barrier = world.kernel_barrier(64)?;
+    kernel.launch(stream, Grid::of(4), (&x, &barrier, &team))?;
+    stream.synchronize()?;
+
+    let refused = |e: weft::runtime::Result<()>, what: &str, word: &str| -> Checked {
+        let e = e.err().ok_or_else(|| format!("{what} was launched"))?;
+        same!(e.code, error::ARGUMENT, "{what}");
+        ensure!(e.to_string().contains(word), "{what}: {e}");
+        Ok(())
+    };
+    refused(kernel.launch(stream, Grid::of(4), (&x, &barrier)), "two arguments", "team")?;
+    let wrong: SymmetricTensor<f64> = world.zeros(1000)?;
+    refused(kernel.launch(stream, Grid::of(4), (&wrong, &barrier, &team)), "f64", "f64")?;
+    let wrong: SymmetricTensor<f32> = world.zeros(999)?;
+    refused(kernel.launch(stream, Grid::of(4), (&wrong, &barrier, &team)), "999 elements", "999")?;
+    let wrong: SymmetricTensor<f32> = world.tensor(weft::layout::Layout::new(1000, 2)?)?;
+    refused(kernel.launch(stream, Grid::of(4), (&wrong, &barrier, &team)), "stride 2", ":2")?;
+    let own: DeviceTensor<f32> = DeviceTensor::zeros(stream, &weft::layout::Layout::new(1000, 1)?)?;
+    refused(kernel.launch(stream, Grid::of(4), (&own, &barrier, &team)), "memory of one GPU", "symmetric")?;
+    refused(
+        kernel.launch(stream, Grid::of(65), (&x, &barrier, &team)),
+        "65 CTAs and a barrier for 64",
+        "64",
+    )?;
+    refused(kernel.launch(stream, Grid::of(4), (&x, &x, &team)), "a tensor for a barrier", "barrier")?;
+
+    let scale = load(world, "scale.weft", SCALE, &[("N", Define::Int(1000))])?;
+    own.write(stream, &data(world.my_pe(), 1000, 3))?;
+    scale.launch(stream, Grid::fill(world.device()), (&own, 2.0))?;
+    let want: Vec<f32> = data::<f32>(world.my_pe(), 1000, 3).iter().map(|x| x * 2.0).collect();
+    same!(own.to_vec(stream)?, want, "twice the data");
+    refused(scale.launch(stream, Grid::of(1), (&own, "2".len())), "an integer for a float", "integer")?;
+    world.barrier()?;
+    Ok(())
+}
+
+fn cooperative(world: &World) -> Checked {
+    let (stream, team) = (world.stream(), world.team());
+    let n = 100_003usize;
+    let kernel = allreduce(world, n as i64)?;
+    let most = kernel.max_ctas(&LaunchOptions::default())?;
+    ensure!(most >= world.device().sm_count()?, "{most} CTAs at once");
+    let x: SymmetricTensor<f32> = world.tensor(n)?;
+    let barrier = world.kernel_barrier(most + 8)?;
+    let pes: Vec<u32> = (0..world.n_pes()).collect();
+    let together = LaunchOptions { cooperative: Some(true), ..LaunchOptions::default() };
+    let pairs = LaunchOptions { cluster: Some([2, 1, 1]), ..LaunchOptions::default() };
+    for (round, (grid, options)) in
+        (0..).zip([(most, &together), (8, &pairs), (32, &LaunchOptions::default())])
+    {
+        x.copy_from(&data(world.my_pe(), n, round), stream)?;
+        world.barrier()?;
+        kernel.launch_with(stream, Grid::of(grid), options, (&x, &barrier, &team))?;
+        same!(x.to_vec(stream)?, sum(&pes, n, round), "sum by {grid} CTAs, {options:?}");
+        world.barrier()?;
+    }
+    let e = kernel.launch_with(stream, Grid::of(most + 1), &together, (&x, &barrier, &team)).unwrap_err();
+    same!(e.code, error::LAUNCH, "more CTAs than fit at once");
+    ensure!(e.message.contains(&most.to_string()), "{e}");
+    let odd = kernel.launch_with(stream, Grid::of(9), &pairs, (&x, &barrier, &team)).unwrap_err();
+    same!(odd.code, error::LAUNCH, "9 CTAs in pairs");
+    let shared = LaunchOptions { shared_bytes: 1 << 30, ..LaunchOptions::default() };
+    let e = kernel.launch_with(stream, Grid::of(1), &shared, (&x, &barrier, &team)).unwrap_err();
+    same!(e.code, error::LAUNCH, "a GiB of shared memory");
+    world.barrier()?;
+    Ok(())
+}
+
+fn graph(world: &World) -> Checked {
+    let (stream, team) = (world.stream(), world.team());
+    let n = 4099usize;
+    let kernel = allreduce(world, n as i64)?;
+    let x: SymmetricTensor<f32> = world.tensor(n)?;
+    let barrier = world.kernel_barrier(8)?;
+    let pes: Vec<u32> = (0..world.n_pes()).collect();
+    world.barrier()?;
+    let graph = Graph::capture(stream, |stream| kernel.launch(stream, Grid::of(8), (&x, &barrier, &team)))?;
+    for round in 0..10 {
+        x.copy_from(&data(world.my_pe(), n, round), stream)?;
+        world.barrier()?;
+        let start = Event::record(stream)?;
+        graph.launch()?;
+        let end = Event::record(stream)?;
+        ensure!(start.elapsed_us(&end)? > 0.0, "no time passed");
+        same!(x.to_vec(stream)?, sum(&pes, n, round), "replay {round}");
+        world.barrier()?;
+    }
+    // The graph keeps what it works on.
+    let twice = {
+        let kernel = allreduce(world, n as i64)?;
+        Graph::capture(stream, |stream| {
+            kernel.launch(stream, Grid::of(8), (&x, &barrier, &team))?;
+            kernel.launch(stream, Grid::of(8), (&x, &barrier, &team))
+        })?
+    };
+    x.copy_from(&data(world.my_pe(), n, 77), stream)?;
+    world.barrier()?;
+    twice.launch()?;
+    let want: Vec<f32> = sum(&pes, n, 77).iter().map(|v| v * world.n_pes() as f32).collect();
+    same!(x.to_vec(stream)?, want, "two launches in a graph");
+    // What cannot be captured leaves the stream as it was.
+    ensure!(Graph::capture(stream, |s| x.to_vec(s).map(drop)).is_err(), "a copy to the host was captured");
+    kernel.launch(stream, Grid::of(8), (&x, &barrier, &team))?;
+    stream.synchronize()?;
+    world.barrier()?;
+    drop((graph, twice));
+    Ok(())
+}
+
+fn refused(world: &World) -> Checked {
+    let options = Options::new(world.device().arch()?.parse()?);
+    let compiled = weft::compile(SCALE, &[("N", Define::Int(8))], options.target)?;
+    let info = weft::meta::describe(&compiled).map_err(|e| e.to_string())?;
+    let newer = compiled.ptx.replacen(&format!(".version {}", compiled.ptx_version), ".version 99.9", 1);
+    let e = Module::load_in(world, newer.as_bytes(), info.clone()).err().ok_or("PTX 99.9 was loaded")?;
+    same!(e.code, error::PTX, "PTX 99.9");
+    ensure!(e.to_string().contains("driver"), "{e}");
+    let broken = compiled.ptx.replacen("ret;", "retreat;", 1);
+    let e = Module::load_in(world, broken.as_bytes(), info.clone()).err().ok_or("broken PTX was loaded")?;
+    same!(e.code, error::PTX, "an unknown instruction");
+    ensure!(e.message.contains("retreat"), "the driver's log is missing: {e}");
+    let module = Module::load_in(world, compiled.ptx.as_bytes(), info)?;
+    same!(
+        module.kernel("nobody").err().map(|e| e.code),
+        Some(error::NO_KERNEL),
+        "a kernel that is not there"
+    );
+    world.barrier()?;
+    Ok(())
+}
+
+/// A kernel over a team that is not the world: only its members take part.
+fn parts(world: &World) -> Checked {
+    let (stream, n) = (world.stream(), 5003usize);
+    let kernel = allreduce(world, n as i64)?;
+    let x: SymmetricTensor<f32> = world.tensor(n)?;
+    let barrier = world.kernel_barrier(8)?;
+    let all = world.team();
+    let (even, odd) = (
+        all.split_strided(0, 2, world.n_pes().div_ceil(2))?,
+        if world.n_pes() > 1 { all.split_strided(1, 2, world.n_pes() / 2)? } else { None },
+    );
+    let team = even.or(odd).ok_or("every PE is even or odd")?;
+    for round in 0..5 {
+        x.copy_from(&data(world.my_pe(), n, round), stream)?;
+        world.barrier()?;
+        kernel.launch(stream, Grid::of(8), (&x, &barrier, &team))?;
+        same!(x.to_vec(stream)?, sum(team.members(), n, round), "sum over {team:?}");
+        world.barrier()?;
+    }
+    Ok(())
+}

@@ -167,6 +167,11 @@ impl KernelFile {
         }
     }
 
+    /// Its text, and those of all files it uses.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
     /// The heads of its kernels: for finding parameters from data.
     pub fn heads(&self) -> Vec<Head> {
         self.program.heads()

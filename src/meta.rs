@@ -1,94 +1,146 @@
-//! What a launcher needs to know of a compiled kernel, as data that can be stored beside the PTX.
+//! What a launcher needs to know of a compiled kernel: the compiler's side of
+//! [`weft_runtime::launch::ModuleInfo`], which is stored beside the PTX.
 
 use crate::compile::{Compiled, Lowering};
-use serde::Serialize;
-use weft_ir::abi::{EntryKind, signature};
+use weft_ir::abi::{BAD_PARAM, EntryKind, EntryParam, signature};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Kernel, ParamKind, Type};
-
-/// A compiled file.
-#[derive(Clone, Debug, Serialize)]
-pub struct Meta {
-    /// As in `.target`.
-    pub target: String,
-    /// As in `.version`.
-    pub ptx_version: String,
-    /// `multimem` or `unicast`.
-    pub lowering: &'static str,
-    /// Entry points.
-    pub kernels: Vec<KernelMeta>,
-}
-
-/// An entry point.
-#[derive(Clone, Debug, Serialize)]
-pub struct KernelMeta {
-    /// Its name in the PTX.
-    pub name: String,
-    /// Threads a CTA.
-    pub block: [u32; 3],
-    /// CTAs, in terms of `%i`, parameter i; none where the launcher is free to choose.
-    pub grid: Option<[String; 3]>,
-    /// Parameters of the entry point, in order.
-    pub params: Vec<ParamMeta>,
-}
-
-/// A parameter of an entry point.
-#[derive(Clone, Debug, Serialize)]
-pub struct ParamMeta {
-    /// Its name.
-    pub name: String,
-    /// Bytes from the start of the parameters.
-    pub offset: u32,
-    /// In bytes.
-    pub size: u32,
-    /// Its type, as the IR writes it.
-    #[serde(rename = "type")]
-    pub ty: String,
-    /// Who fills it in: `user`, or what the launcher passes, as `multicast(x, team)`.
-    pub from: String,
-    /// Alignment in bytes that an address must have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub align: Option<u32>,
-}
+use weft_ir::{Dim, Int, IntTuple, Kernel, Op, Param, ParamKind, Scalar, Space, Sreg, Type, Value};
+use weft_runtime::DType;
+use weft_runtime::launch::extent::{Extent, Extents, parameter};
+use weft_runtime::launch::{self, KernelInfo, ModuleInfo, ParamInfo};
 
 /// Describes all kernels of a compiled file.
 ///
 /// # Errors
-/// A kernel whose parameters cannot be passed.
-pub fn describe(c: &Compiled) -> Result<Meta, Diagnostic> {
-    Ok(Meta {
+/// A kernel whose parameters cannot be passed, or depend on what no launch knows.
+pub fn describe(c: &Compiled) -> Result<ModuleInfo, Diagnostic> {
+    let lowering = match c.lowering {
+        Lowering::Unicast => launch::Lowering::Unicast,
+        Lowering::Auto | Lowering::Multimem => launch::Lowering::Multimem,
+    };
+    Ok(ModuleInfo {
         target: c.target.to_string(),
         ptx_version: c.ptx_version.to_string(),
-        lowering: if c.lowering == Lowering::Unicast { "unicast" } else { "multimem" },
-        kernels: c.low.kernels.iter().map(kernel).collect::<Result<_, _>>()?,
+        lowering,
+        kernels: c
+            .high
+            .kernels
+            .iter()
+            .zip(&c.low.kernels)
+            .map(|(h, l)| kernel(h, l))
+            .collect::<Result<_, _>>()?,
     })
 }
 
-fn kernel(k: &Kernel) -> Result<KernelMeta, Diagnostic> {
-    let name = |i: u32| k.params.get(i as usize).map_or(String::new(), |p| p.name.to_string());
-    let params = signature(k)?.into_iter().map(|e| {
-        let p = &k.params[e.index as usize];
-        let from = match p.kind {
-            ParamKind::User => "user".to_owned(),
-            ParamKind::MulticastOf { base, team } => format!("multicast({}, {})", name(base), name(team)),
-            ParamKind::PeersOf { base, team } => format!("peers({}, {})", name(base), name(team)),
-            ParamKind::MyPe { team } => format!("my_pe({})", name(team)),
-            ParamKind::NPes { team } => format!("n_pes({})", name(team)),
-        };
-        let align = match e.kind {
-            EntryKind::Address { align } => Some(align),
-            EntryKind::Number(_) => None,
-        };
-        let ty = match &p.ty {
-            Type::Tensor(t) => format!("{t}"),
-            other => other.to_string(),
-        };
-        ParamMeta { name: p.name.to_string(), offset: e.offset, size: e.size, ty, from, align }
+/// Layouts are those of the text, offsets those of the code.
+fn kernel(high: &Kernel, low: &Kernel) -> Result<KernelInfo, Diagnostic> {
+    let entries = signature(low)?;
+    let end = entries.last().map_or(0, |e| e.offset + e.size);
+    let params = (0u32..).zip(&low.params).map(|(i, p)| {
+        let entry = entries.iter().find(|e| e.index == i);
+        let (offset, size) = entry.map_or((end, 0), |e| (e.offset, e.size));
+        let kind = kind(high, high.params.get(i as usize).unwrap_or(p), entry)?;
+        Ok(ParamInfo { name: p.name.to_string(), offset, size, kind })
     });
-    Ok(KernelMeta {
-        name: k.name.to_string(),
-        block: k.block,
-        grid: k.grid.as_ref().map(|g| g.each_ref().map(ToString::to_string)),
-        params: params.collect(),
+    let grid = match &high.grid {
+        Some([x, y, z]) => Some([x, y, z].map(|n| extent(high, n).map(Extent))),
+        None => None,
+    };
+    Ok(KernelInfo {
+        name: low.name.to_string(),
+        block: low.block,
+        cluster: None,
+        grid: grid.map(|[x, y, z]| Ok::<_, Diagnostic>([x?, y?, z?])).transpose()?,
+        planes: uses_grid_planes(high),
+        params: params.collect::<Result<_, Diagnostic>>()?,
     })
+}
+
+fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::ParamKind, Diagnostic> {
+    use launch::ParamKind as Kind;
+    Ok(match (&p.kind, &p.ty) {
+        (&ParamKind::MulticastOf { base, team }, _) => Kind::Multicast { base, team },
+        (&ParamKind::PeersOf { base, team }, _) => Kind::Peers { base, team },
+        (&ParamKind::MyPe { team }, _) => Kind::MyPe { team },
+        (&ParamKind::NPes { team }, _) => Kind::NPes { team },
+        (ParamKind::User, Type::Tensor(t)) => Kind::Tensor {
+            dtype: dtype(t.elem),
+            layout: Extents {
+                shape: tuple(high, t.layout.shape()).map_err(|e| of_param(e, p))?,
+                stride: tuple(high, t.layout.stride()).map_err(|e| of_param(e, p))?,
+            },
+            space: if t.space == Space::Symmetric { launch::Space::Symm } else { launch::Space::Global },
+            align: match entry.map(|e| e.kind) {
+                Some(EntryKind::Address { align }) => align,
+                _ => 1,
+            },
+        },
+        (ParamKind::User, Type::Scalar(s)) => Kind::Scalar { dtype: dtype(*s), multiple_of: p.div },
+        (ParamKind::User, Type::Barrier) => Kind::Barrier,
+        (ParamKind::User, Type::Team) => Kind::Team,
+        (ParamKind::User, other) => {
+            let message = format!("parameter `{}` is a {other}, which no launch passes", p.name);
+            return Err(Diagnostic::error(BAD_PARAM, p.span, message));
+        }
+    })
+}
+
+fn dtype(s: Scalar) -> DType {
+    match s {
+        Scalar::Bool => DType::Bool,
+        Scalar::I8 => DType::I8,
+        Scalar::I16 => DType::I16,
+        Scalar::I32 => DType::I32,
+        Scalar::I64 => DType::I64,
+        Scalar::U8 => DType::U8,
+        Scalar::U16 => DType::U16,
+        Scalar::U32 => DType::U32,
+        Scalar::U64 => DType::U64,
+        Scalar::F16 => DType::F16,
+        Scalar::BF16 => DType::BF16,
+        Scalar::F32 => DType::F32,
+        Scalar::F64 => DType::F64,
+        Scalar::E4M3 => DType::E4M3,
+        Scalar::E5M2 => DType::E5M2,
+    }
+}
+
+fn tuple(k: &Kernel, t: &IntTuple) -> Result<IntTuple, Diagnostic> {
+    match t {
+        IntTuple::Int(n) => extent(k, n).map(IntTuple::Int),
+        IntTuple::Tuple(t) => t.iter().map(|t| tuple(k, t)).collect::<Result<_, _>>().map(IntTuple::Tuple),
+    }
+}
+
+/// In terms of what parameters bring.
+fn extent(k: &Kernel, n: &Int) -> Result<Int, Diagnostic> {
+    let mut unknown = false;
+    let known = n.subst(&mut |v| match k.insts.get(Value(v.id)).map(|i| &i.op) {
+        Some(Op::Param { index }) => Some(parameter(*index)),
+        Some(Op::NPes { team }) => Some(parameter(team.0)),
+        _ => {
+            unknown = true;
+            None
+        }
+    });
+    match unknown {
+        false => Ok(known),
+        true => {
+            Err(Diagnostic::error(BAD_PARAM, k.span, format!("the extent {n} is not known before a launch"))
+                .help("extents of parameters and grids are made of numbers, integer parameters and n_pes"))
+        }
+    }
+}
+
+fn of_param(d: Diagnostic, p: &Param) -> Diagnostic {
+    Diagnostic { span: p.span, ..d }
+}
+
+/// Whether a kernel looks at its grid's second or third dimension.
+pub(crate) fn uses_grid_planes(k: &Kernel) -> bool {
+    let mut found = false;
+    k.walk(&mut |_, inst| {
+        found |= matches!(inst.op, Op::Special { reg: Sreg::BlockIdx | Sreg::GridDim, dim: Dim::Y | Dim::Z });
+    });
+    found
 }

@@ -137,12 +137,25 @@ impl Kernel {
         options: &LaunchOptions,
         arguments: impl Arguments,
     ) -> Result<()> {
+        self.launch_arguments(stream, grid, options, arguments.arguments(stream))
+    }
+
+    /// As [`launch_with`](Kernel::launch_with), of arguments that were looked at before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch_arguments(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        options: &LaunchOptions,
+        arguments: Vec<Argument<'_>>,
+    ) -> Result<()> {
         let entry = &*self.0;
         if Device::of(stream.context()).ordinal() != self.device().ordinal() {
             return Err(self.elsewhere("the stream", Device::of(stream.context()).ordinal()));
         }
         self.device().bind()?;
-        let arguments = arguments.arguments(stream);
         let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
         let mut checked = entry.info.check(&given)?;
         self.reachable(&arguments)?;

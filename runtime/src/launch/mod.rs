@@ -13,7 +13,7 @@ mod kernel;
 mod module;
 mod scalar;
 
-pub use argument::{Argument, Arguments, AsArgument, Elements, Given};
+pub use argument::{Argument, Arguments, AsArgument, Elements, Given, multicast};
 pub use check::{Address, Checked, Hidden};
 pub use extent::{Extent, Extents};
 pub use info::{BARRIER_LINE, KernelInfo, Lowering, ModuleInfo, ParamInfo, ParamKind, Space, runs_on};

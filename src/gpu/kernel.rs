@@ -1,0 +1,270 @@
+//! From a kernel's text to launches.
+
+use super::cache::{Cache, Entry, Key};
+use crate::compile::{CompileError, KernelFile, Lowering, Options};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use weft_ir::diag::Diagnostic;
+use weft_isa::Target;
+use weft_lang::elaborate::Define;
+use weft_runtime::cuda::{self, Device, Stream};
+use weft_runtime::launch::{self, Arguments, Grid, KernelInfo, LaunchOptions, Module, multicast, to_cubin};
+use weft_runtime::{World, error};
+
+/// Why there is no kernel, or no launch.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// The text does not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// No launch can pass its parameters.
+    #[error("{}", .0.message)]
+    Describe(Diagnostic),
+    /// What the driver, NVSHMEM or the arguments are to blame for.
+    #[error(transparent)]
+    Runtime(#[from] weft_runtime::Error),
+}
+
+/// Where a kernel is to run: a GPU of this process, or that of a PE, where it can also reach the other PEs by
+/// NVSHMEM's device functions.
+#[derive(Clone)]
+pub struct On {
+    device: Device,
+    world: Option<World>,
+}
+
+impl From<&Device> for On {
+    fn from(device: &Device) -> On {
+        On { device: device.clone(), world: None }
+    }
+}
+
+impl From<&World> for On {
+    fn from(world: &World) -> On {
+        On { device: world.device().clone(), world: Some(world.clone()) }
+    }
+}
+
+/// What to compile for on a device: its own architecture, or the newest known that runs there.
+///
+/// # Errors
+/// `R0103`; `R0501` for a device older than all known targets.
+pub fn target(device: &Device) -> Result<Target, weft_runtime::Error> {
+    let (arch, capability) = (device.arch()?, device.compute_capability()?);
+    if let Ok(target) = arch.parse() {
+        return Ok(target);
+    }
+    let runs = Target::all().filter(|t| launch::runs_on(t.name(), capability));
+    runs.max_by_key(|t| t.number()).ok_or_else(|| {
+        let message = format!("GPU {} is {arch}, and no target that is known runs there", device.ordinal());
+        weft_runtime::Error::new(error::PTX, message)
+    })
+}
+
+/// A kernel compiled at run time for the device it is on.
+///
+/// With [`Lowering::Auto`] it uses the switch where the team it is launched with has a multicast address, and
+/// every PE's own address elsewhere: the second is compiled when the first launch that needs it comes
+/// ([`prepare`](Kernel::prepare) does it before).
+pub struct Kernel {
+    on: On,
+    file: KernelFile,
+    options: Options,
+    /// The lowering that is compiled first.
+    first: Lowering,
+    multimem: OnceLock<launch::Kernel>,
+    unicast: OnceLock<launch::Kernel>,
+}
+
+impl Kernel {
+    /// Compiles a text's one kernel, with these values of its compile-time parameters.
+    ///
+    /// # Errors
+    /// What is wrong with the text; `R01xx`, `R05xx` where the device does not take it.
+    pub fn compile(on: impl Into<On>, source: &str, defines: &[(&str, Define)]) -> Result<Kernel, GpuError> {
+        let on = on.into();
+        let mut options = Options::new(target(&on.device)?);
+        options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
+        Kernel::with(on, KernelFile::parse("kernel.weft", source)?, options)
+    }
+
+    /// Compiles the kernel of a file that `options` name, or its only one.
+    ///
+    /// # Errors
+    /// As [`compile`](Kernel::compile); `R0504` where the file has several and none is named.
+    pub fn with(on: impl Into<On>, file: KernelFile, mut options: Options) -> Result<Kernel, GpuError> {
+        let on = on.into();
+        options.kernel = Some(name(&file, options.kernel.take())?);
+        let first = match options.lowering {
+            Lowering::Auto if likely_multicast(&on.device) => Lowering::Multimem,
+            Lowering::Auto => Lowering::Unicast,
+            asked => asked,
+        };
+        let (multimem, unicast) = (OnceLock::new(), OnceLock::new());
+        let kernel = Kernel { on, file, options, first, multimem, unicast };
+        kernel.prepare(first)?;
+        Ok(kernel)
+    }
+
+    /// Compiles and loads the code of a lowering now, so that no launch waits for it. ([`Lowering::Auto`]: of both.)
+    ///
+    /// # Errors
+    /// As [`compile`](Kernel::compile).
+    pub fn prepare(&self, lowering: Lowering) -> Result<(), GpuError> {
+        if lowering != Lowering::Unicast {
+            self.lowered(Lowering::Multimem)?;
+        }
+        if lowering != Lowering::Multimem {
+            self.lowered(Lowering::Unicast)?;
+        }
+        Ok(())
+    }
+
+    /// The loaded code of a lowering; for [`Lowering::Auto`], of the one that was compiled first.
+    ///
+    /// # Errors
+    /// As [`compile`](Kernel::compile).
+    pub fn lowered(&self, lowering: Lowering) -> Result<&launch::Kernel, GpuError> {
+        let lowering = if lowering == Lowering::Auto { self.first } else { lowering };
+        let slot = if lowering == Lowering::Unicast { &self.unicast } else { &self.multimem };
+        if let Some(kernel) = slot.get() {
+            return Ok(kernel);
+        }
+        let options = Options { lowering, ..self.options.clone() };
+        let kernel = load(&self.on, &self.file, &options)?;
+        Ok(slot.get_or_init(|| kernel))
+    }
+
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// As [`compile`](Kernel::compile).
+    pub fn info(&self) -> Result<&KernelInfo, GpuError> {
+        self.lowered(Lowering::Auto).map(launch::Kernel::info)
+    }
+
+    /// CTAs of it that the device holds at once: what [`Grid::fill`] launches.
+    ///
+    /// # Errors
+    /// As [`launch::Kernel::max_ctas`].
+    pub fn max_ctas(&self) -> Result<u32, GpuError> {
+        Ok(self.lowered(Lowering::Auto)?.max_ctas(&LaunchOptions::default())?)
+    }
+
+    /// Checks the arguments and launches it: see [`launch::Kernel::launch`].
+    ///
+    /// # Errors
+    /// As there, and as [`compile`](Kernel::compile) where the code of a lowering is still to be compiled.
+    pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<(), GpuError> {
+        self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
+    }
+
+    /// As [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic shared memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch_with(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        options: &LaunchOptions,
+        arguments: impl Arguments,
+    ) -> Result<(), GpuError> {
+        let arguments = arguments.arguments(stream);
+        let lowering = match (self.options.lowering, multicast(&arguments)) {
+            (Lowering::Auto, Some(true)) => Lowering::Multimem,
+            (Lowering::Auto, Some(false)) => Lowering::Unicast,
+            (asked, _) => asked,
+        };
+        Ok(self.lowered(lowering)?.launch_arguments(stream, grid, options, arguments)?)
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.options.kernel.as_deref().unwrap_or_default();
+        write!(f, "Kernel({name} for {} on {:?})", self.options.target, self.on.device)
+    }
+}
+
+/// The kernel that is meant.
+fn name(file: &KernelFile, asked: Option<String>) -> Result<String, weft_runtime::Error> {
+    let heads = file.heads();
+    let names: Vec<_> = heads.iter().map(|h| format!("`{}`", h.name)).collect();
+    let no_kernel = |message: String| {
+        Err(weft_runtime::Error::new(error::NO_KERNEL, message).help(if names.is_empty() {
+            "the text has none".into()
+        } else {
+            format!("the text has {}", names.join(", "))
+        }))
+    };
+    match (asked, &heads[..]) {
+        (Some(asked), _) if heads.iter().any(|h| *h.name == *asked) => Ok(asked),
+        (Some(asked), _) => no_kernel(format!("there is no kernel `{asked}`")),
+        (None, [one]) => Ok(one.name.to_string()),
+        (None, _) => no_kernel("which kernel is meant is not said".into()),
+    }
+}
+
+/// A guess, which the first launch corrects: NVSHMEM tells only of allocations.
+fn likely_multicast(device: &Device) -> bool {
+    let off = std::env::var("NVSHMEM_DISABLE_NVLS").is_ok_and(|v| !matches!(&*v, "" | "0" | "false" | "no"));
+    !off && device.supports_multicast().unwrap_or(false)
+}
+
+/// Modules that are loaded, by what they were compiled from and where they are.
+type Loaded = Mutex<HashMap<(Key, u32, bool), Weak<Module>>>;
+
+/// The kernel, from this process, from the cache, or compiled.
+fn load(on: &On, file: &KernelFile, options: &Options) -> Result<launch::Kernel, GpuError> {
+    static LOADED: OnceLock<Loaded> = OnceLock::new();
+    let lock = || LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let key = Key::of(file, options);
+    let place = (key, on.device.ordinal(), on.world.is_some());
+    let loaded = lock().get(&place).and_then(Weak::upgrade);
+    let module = match loaded {
+        Some(module) => module,
+        None => {
+            let entry = assembled(&on.device, &key, file, options)?;
+            let module = match &on.world {
+                Some(world) => Module::load_in(world, &entry.image, entry.info.clone())?,
+                None => Module::load(&on.device, &entry.image, entry.info.clone())?,
+            };
+            lock().insert(place, Arc::downgrade(&module));
+            module
+        }
+    };
+    let name = module.info().kernels.first().map_or("", |k| &k.name);
+    Ok(module.kernel(name)?)
+}
+
+/// A cubin for the device, from the cache as far as it goes: cubin, PTX, text.
+fn assembled(
+    device: &Device,
+    key: &Key,
+    file: &KernelFile,
+    options: &Options,
+) -> Result<Arc<Entry>, GpuError> {
+    let cache = Cache::user();
+    let (major, minor) = cuda::driver_version()?;
+    // An assembler for each driver version, and an architecture for each device.
+    let assembled = key.with(&["cubin", &format!("CUDA {major}.{minor}"), &device.arch()?]);
+    let (entry, _) = cache.get_or_make(&assembled, || {
+        let (ptx, _) = cache.get_or_make(key, || compile(file, options))?;
+        let text = String::from_utf8_lossy(&ptx.image);
+        let image = to_cubin(device, &text, &ptx.info)?;
+        Ok::<_, GpuError>(Entry { info: ptx.info.clone(), image })
+    })?;
+    Ok(entry)
+}
+
+/// PTX with its description: what the cache keeps of a compilation.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn compile(file: &KernelFile, options: &Options) -> Result<Entry, GpuError> {
+    let compiled = file.compile(options)?;
+    let info = crate::meta::describe(&compiled).map_err(GpuError::Describe)?;
+    Ok(Entry { info, image: compiled.ptx.into_bytes() })
+}

@@ -113,6 +113,11 @@ fn the_architecture_page_is_true() {
     assert!(run("docs/architecture.md") >= 2);
 }
 
+#[test]
+fn the_page_of_real_gpus_is_true() {
+    assert!(run("docs/gpu.md") >= 2);
+}
+
 /// A text without comments and empty lines.
 fn code(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim_end());
@@ -132,9 +137,14 @@ fn the_kernels_shown_are_those_that_run() {
 /// Every file that a document points at is there.
 #[test]
 fn links_lead_somewhere() {
-    for name in
-        ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/language.md", "docs/performance.md"]
-    {
+    for name in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/architecture.md",
+        "docs/gpu.md",
+        "docs/language.md",
+        "docs/performance.md",
+    ] {
         let text = fs::read_to_string(root().join(name)).unwrap();
         let folder = root().join(name).parent().unwrap().to_owned();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

@@ -476,12 +476,12 @@ mod tests {
 
     #[test]
     fn absence_lists_the_places() {
-        let vars = [("CUDA_HOME", "cuda"), ("HOME", "home")];
+        let vars = [("CUDA_HOME", "cuda"), ("HOME", "me")];
         let missing = Made { vars: &vars, python: Some("py"), ..Made::default() }.find(&PTXAS);
         let Err(Missing::Everywhere(searched)) = missing else { panic!("{missing:?}") };
         let places = [
             "WEFT_PTXAS (not set)",
-            "/home/.cache/warpweft/wheels",
+            "/me/.cache/warpweft/wheels",
             "PATH",
             "/cuda/bin",
             "/usr/local/cuda/bin",

@@ -186,13 +186,15 @@ fn gpus(driver: &weft_runtime::Result<Driver>) -> Vec<Finding> {
     let driver = match driver {
         Ok(driver) => driver,
         Err(e) => {
-            let state = if machine::has_libcuda() { State::Broken } else { State::Note };
-            return vec![Finding::failed(
-                state,
-                "CUDA driver",
-                &plain(e),
-                "no kernel runs on a GPU here; the simulator runs them all",
-            )];
+            const NONE: &str = "no kernel runs on a GPU here; the simulator runs them all";
+            let there = machine::has_libcuda();
+            let state = if there { State::Broken } else { State::Note };
+            let mut finding = Finding::failed(state, "CUDA driver", &plain(e), NONE);
+            if !there {
+                let searched = std::mem::replace(&mut finding.found, "not found".into());
+                finding.details.push(searched);
+            }
+            return vec![finding];
         }
     };
     let (major, minor) = driver.cuda;

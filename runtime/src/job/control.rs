@@ -8,9 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::env::{Launcher, Place};
-use super::hub::{HEAD_START, Hub};
+use super::env::Place;
+use super::hub::Hub;
 use super::socket::{self, Link, Reader};
+use super::spawn::Parent;
 use super::wire::{self, Call, Hello, MAGIC, Reply, Request};
 use super::{ENDED_WITH_PEER, pes};
 use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEAM, PEER_DIED, Result};
@@ -66,16 +67,19 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     grace: Option<Duration>,
-    /// Whether a parent process tells the user what happened.
-    supervised: bool,
+    /// It tells the user what happened.
+    parent: Option<Parent>,
     watched: AtomicBool,
 }
+
+/// Every member's payload, or why there are none.
+type Answer = std::result::Result<Arc<Vec<Vec<u8>>>, String>;
 
 #[derive(Default)]
 struct State {
     next: u64,
     /// Answers by call; none as long as there is none.
-    calls: BTreeMap<u64, Option<std::result::Result<Arc<Vec<Vec<u8>>>, String>>>,
+    calls: BTreeMap<u64, Option<Answer>>,
     died: Option<(u32, String)>,
     /// After goodbye, or the hub's orderly end.
     ended: bool,
@@ -106,13 +110,12 @@ impl Control {
                 _ => "PE 0 listens there: is it running, and can its host be reached? WEFT_ADDR sets another address",
             })
         };
+        let parent = Parent::of(place);
         let (hub, socket) = match place.rank {
             0 => {
                 let listener = (place.size > 1).then(|| socket::listen(&place.hub)).transpose();
                 let listener = listener.map_err(|e| failed("cannot listen at", e))?;
-                let supervisor = std::env::var(super::spawn::SUPERVISOR).ok();
-                let supervisor = supervisor.filter(|_| place.launcher == Launcher::Weft);
-                let (hub, socket) = Hub::start(place, listener, options.timeout, supervisor.as_deref())
+                let (hub, socket) = Hub::start(place, listener, options.timeout, parent.clone())
                     .map_err(|e| failed("cannot serve the other PEs at", e))?;
                 (Some(hub), socket)
             }
@@ -137,7 +140,7 @@ impl Control {
             state: Mutex::default(),
             changed: Condvar::new(),
             grace: options.grace,
-            supervised: place.launcher == Launcher::Weft,
+            parent,
             watched: AtomicBool::new(false),
         });
         let control = Control { rank: place.rank, size: place.size, options, shared: shared.clone(), hub };
@@ -261,6 +264,8 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
+        // What the reader sees then is no death of PE 0's.
+        lock(&self.shared.state).ended = true;
         self.shared.link.close();
     }
 }
@@ -327,8 +332,9 @@ fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
     if lock(&shared.state).ended {
         return;
     }
-    if shared.supervised && pe == 0 {
-        thread::sleep(HEAD_START);
+    if let Some(parent) = shared.parent.as_ref().filter(|_| pe == 0) {
+        // The hub, which tells of others' deaths, may be gone with PE 0.
+        parent.tell(pe);
     }
     lock(&shared.state).died.get_or_insert((pe, reason));
     shared.changed.notify_all();
@@ -353,7 +359,7 @@ impl Shared {
         }
     }
 
-    fn answer(&self, id: u64, answer: std::result::Result<Arc<Vec<Vec<u8>>>, String>) {
+    fn answer(&self, id: u64, answer: Answer) {
         if let Some(slot) = lock(&self.state).calls.get_mut(&id) {
             *slot = Some(answer);
         }
@@ -369,7 +375,7 @@ impl Shared {
         let shared = self.clone();
         let watcher = thread::Builder::new().name("weft-watch".into()).spawn(move || {
             thread::sleep(grace);
-            if !shared.supervised {
+            if shared.parent.is_none() {
                 shared.say_last_words();
             }
             super::sys::exit_now(ENDED_WITH_PEER)

@@ -326,8 +326,10 @@ fn tasks_on(list: &str, node: u32) -> Option<u32> {
 }
 
 fn unset(name: &str, other: &str) -> Error {
-    Error::new(LAUNCHER, format!("{name} is not set, and {other} is"))
-        .help(format!("set both, or neither; WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK, WEFT_LOCAL_SIZE and WEFT_ADDR go before all others"))
+    Error::new(LAUNCHER, format!("{name} is not set, and {other} is")).help(
+        "set both, or neither. Variables that go before all others: \
+         WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK, WEFT_LOCAL_SIZE, WEFT_ADDR",
+    )
 }
 
 /// Variables by name.

@@ -2,33 +2,33 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
 use super::control::lock;
 use super::socket::Link;
+use super::spawn::Parent;
 use super::wire::{self, Call, Hello, MAGIC, Reply, Request};
 use super::{Place, pes};
 
 /// How long a connection may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
-/// What the supervisor gets ahead of the PEs, to see the failed PE's end and output before theirs.
-pub(super) const HEAD_START: Duration = Duration::from_millis(100);
-
-/// The hub; its end closes every connection.
-pub(super) struct Hub(Arc<Shared>);
+/// The hub; its end closes every connection, and frees the address.
+pub(super) struct Hub {
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
 
 struct Shared {
     job: String,
     size: u32,
     timeout: Duration,
-    supervisor: Option<SocketAddr>,
-    listener: Option<Socket>,
+    parent: Option<Parent>,
+    /// Until all PEs are there.
+    listener: Mutex<Option<Arc<Socket>>>,
     state: Mutex<State>,
     /// Held while frames are sent, and taken before the state is let go: frames go out in the order of its changes,
     /// so that no death overtakes the end of an exchange before it.
@@ -70,27 +70,27 @@ impl Hub {
         place: &Place,
         listener: Option<Socket>,
         timeout: Duration,
-        supervisor: Option<&str>,
+        parent: Option<Parent>,
     ) -> io::Result<(Hub, Socket)> {
-        let supervisor = supervisor.map(SocketAddr::from_abstract_name).transpose()?;
         let seats = (0..place.size).map(|_| Seat::Empty).collect();
         let state = State { seats, groups: BTreeMap::new(), death: None, closed: false };
         let shared = Arc::new(Shared {
             job: place.job.clone(),
             size: place.size,
             timeout,
-            supervisor,
-            listener,
+            parent,
+            listener: Mutex::default(),
             state: Mutex::new(state),
             sending: Mutex::new(()),
             changed: Condvar::new(),
         });
-        let hub = Hub(shared.clone());
+        let mut hub = Hub { shared: shared.clone(), accepting: None };
         let (mine, theirs) = Link::pair()?;
         serve(shared.clone(), theirs)?;
-        if shared.listener.is_some() {
+        if let Some(listener) = listener.map(Arc::new) {
+            *lock(&shared.listener) = Some(listener.clone());
             let shared = shared.clone();
-            spawn("weft-hub-accept", move || accept(&shared))?;
+            hub.accepting = Some(spawn("weft-hub-accept", move || accept(&shared, &listener))?);
         }
         spawn("weft-hub-clock", move || shared.clock())?;
         Ok((hub, mine))
@@ -98,12 +98,12 @@ impl Hub {
 
     /// PE 0 fails: all others know when this returns.
     pub fn fail(&self, message: &str) {
-        self.0.die(0, message.into());
+        self.shared.die(0, message.into());
     }
 
     /// Waits until every PE has said goodbye or one died, at most for the timeout; then ends in an orderly way.
     pub fn goodbye(&self) {
-        let shared = &self.0;
+        let shared = &self.shared;
         let busy = |state: &mut State| {
             state.death.is_none() && !state.seats.iter().all(|seat| matches!(seat, Seat::Left))
         };
@@ -120,7 +120,7 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.closed = true;
         for seat in &state.seats {
             if let Seat::Taken(link) = seat {
@@ -128,17 +128,19 @@ impl Drop for Hub {
             }
         }
         drop(state);
-        self.0.stop_listening();
-        self.0.changed.notify_all();
+        self.shared.stop_listening();
+        self.shared.changed.notify_all();
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(body).map(drop)
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(body)
 }
 
-fn accept(shared: &Arc<Shared>) {
-    let Some(listener) = &shared.listener else { return };
+fn accept(shared: &Arc<Shared>, listener: &Socket) {
     loop {
         match listener.accept() {
             Ok((socket, _)) => _ = serve(shared.clone(), socket),
@@ -177,6 +179,7 @@ fn serve(shared: Arc<Shared>, socket: Socket) -> io::Result<()> {
             }
         }
     })
+    .map(drop)
 }
 
 impl State {
@@ -185,12 +188,15 @@ impl State {
         !self.closed && self.seats.iter().any(|seat| matches!(seat, Seat::Empty))
     }
 
+    /// For all, PE 0 last: it may end at once, and the hub with it.
     fn mail_all(&self, reply: impl Fn() -> Reply, except: Option<u32>) -> Mail {
         let taken = (0..).zip(&self.seats).filter_map(|(pe, seat)| match seat {
             Seat::Taken(link) if Some(pe) != except => Some((link.clone(), reply())),
             _ => None,
         });
-        taken.collect()
+        let mut mail: Mail = taken.collect();
+        mail.reverse();
+        mail
     }
 
     fn mail(&self, pe: u32, reply: Reply) -> Option<(Arc<Link>, Reply)> {
@@ -349,7 +355,7 @@ impl Shared {
     }
 
     fn stop_listening(&self) {
-        if let Some(listener) = &self.listener {
+        if let Some(listener) = lock(&self.listener).take() {
             let _ = listener.shutdown(std::net::Shutdown::Both);
         }
     }
@@ -401,12 +407,9 @@ impl Shared {
         }
         state.death = Some((pe, reason.clone()));
         self.changed.notify_all();
-        if let Some(supervisor) = &self.supervisor {
+        if let Some(parent) = &self.parent {
             drop(state);
-            let told = UnixDatagram::unbound().and_then(|s| s.send_to_addr(&pe.to_le_bytes(), supervisor));
-            if told.is_ok() {
-                thread::sleep(HEAD_START);
-            }
+            parent.tell(pe);
             state = self.lock();
         }
         let mail = state.mail_all(|| Reply::Died { pe, reason: reason.clone() }, Some(pe));

@@ -26,7 +26,7 @@ pub(super) enum Stream {
 }
 
 enum Message {
-    Bytes(Stream, Vec<u8>),
+    Bytes(Stream, u32, Vec<u8>),
     /// Answered by being dropped, when all before it is written.
     Mark {
         _done: Sender<()>,
@@ -50,7 +50,7 @@ impl Output {
     }
 
     /// Passes this stream on until it ends: as it is where it is PE 0's standard output, else with `[PE n] ` before
-    /// each line.
+    /// each line. A line without an end gets one where another PE's follows.
     pub fn pass_on(&mut self, pe: u32, stream: Stream, from: impl Read + Send + 'static) -> io::Result<()> {
         let (done, ended) = mpsc::channel();
         let (send, only) = (self.send.clone(), self.only.clone());
@@ -83,7 +83,7 @@ impl Output {
     pub fn note(&self, line: &str) {
         let until = Instant::now() + DRAIN;
         let bytes = format!("weft: {line}\n").into_bytes();
-        self.push(Message::Bytes(Stream::Err, bytes), || Instant::now() < until);
+        self.push(Message::Bytes(Stream::Err, ALL, bytes), || Instant::now() < until);
     }
 
     fn flush(&self, of: impl Fn(u32) -> bool, wait: impl Fn() -> bool) {
@@ -128,7 +128,7 @@ fn lines(pe: u32, stream: Stream, from: impl Read, only: &AtomicU32, to: &SyncSe
             bytes.push(b'\n');
         }
         let wanted = only.load(Ordering::Relaxed);
-        if (wanted == ALL || wanted == pe) && to.send(Message::Bytes(stream, bytes)).is_err() {
+        if (wanted == ALL || wanted == pe) && to.send(Message::Bytes(stream, pe, bytes)).is_err() {
             return;
         }
     }
@@ -136,13 +136,17 @@ fn lines(pe: u32, stream: Stream, from: impl Read, only: &AtomicU32, to: &SyncSe
 
 /// Writes what comes. Where nobody reads it any more, it is dropped, and the PEs go on.
 fn write(from: &Receiver<Message>) {
+    // The PE whose line on standard output has no end yet.
+    let mut open = None;
     while let Ok(message) = from.recv() {
         match message {
-            Message::Bytes(Stream::Out, bytes) => {
+            Message::Bytes(Stream::Out, pe, bytes) => {
                 let mut out = io::stdout();
-                let _ = out.write_all(&bytes).and_then(|()| out.flush());
+                let cut: &[u8] = if open.is_some_and(|of| of != pe) { b"\n" } else { b"" };
+                let _ = out.write_all(cut).and_then(|()| out.write_all(&bytes)).and_then(|()| out.flush());
+                open = (bytes.last() != Some(&b'\n')).then_some(pe);
             }
-            Message::Bytes(Stream::Err, bytes) => _ = io::stderr().write_all(&bytes),
+            Message::Bytes(Stream::Err, _, bytes) => _ = io::stderr().write_all(&bytes),
             Message::Mark { .. } => {}
         }
     }

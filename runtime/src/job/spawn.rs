@@ -21,16 +21,39 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::output::{Output, Stream};
-use super::{ENDED_WITH_PEER, Place, pes, shm};
+use super::{ENDED_WITH_PEER, Launcher, Place, pes, shm};
 use crate::error::{BOOTSTRAP, Error, Result};
 
-/// The variable that tells PE 0 where its supervisor hears of a death: a datagram socket in the abstract namespace.
+/// The variable that tells PEs where their supervisor hears of a death: a datagram socket in the abstract namespace.
 pub(super) const SUPERVISOR: &str = "WEFT_SUPERVISOR";
 
 /// For the PE that failed to end by itself, with its output.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// From SIGTERM to SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What the supervisor gets ahead of the PEs, to see the failed PE's end and output before theirs.
+const HEAD_START: Duration = Duration::from_millis(100);
+
+/// For a PE: the supervisor that started it.
+#[derive(Clone)]
+pub(super) struct Parent(SocketAddr);
+
+impl Parent {
+    /// The supervisor of the PE with this place, if it has one.
+    pub fn of(place: &Place) -> Option<Parent> {
+        let name = std::env::var(SUPERVISOR).ok().filter(|_| place.launcher == Launcher::Weft)?;
+        SocketAddr::from_abstract_name(name).ok().map(Parent)
+    }
+
+    /// Says that a PE died, and gives the supervisor time to see how.
+    pub fn tell(&self, pe: u32) {
+        let told = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(&pe.to_le_bytes(), &self.0));
+        if told.is_ok() {
+            thread::sleep(HEAD_START);
+        }
+    }
+}
 
 /// What [`start`] gives.
 #[derive(Debug)]
@@ -279,7 +302,8 @@ impl Supervisor {
             self.output.drain(pe);
         }
         let how = status.map_or("failed and did not end by itself".into(), describe);
-        let others = self.children.iter().flatten().count() - usize::from(status.is_none());
+        let done = self.ended.iter().flatten().filter(|status| status.success()).count();
+        let others = self.ended.len() - done - usize::from(!status.is_some_and(|s| s.success()));
         let rest = if others > 0 { format!("; ended the other {others}") } else { String::new() };
         self.output.note(&format!("PE {pe} {how}{rest}"));
         self.kill(Signal::SIGTERM);

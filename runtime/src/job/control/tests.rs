@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::super::env::{self, Hub as Address};
+use super::super::env::{self, Hub as Address, Launcher};
 use super::*;
 use crate::error::Code;
 
@@ -133,7 +133,7 @@ fn who_does_not_come_is_named_and_where_it_is() {
         control.goodbye();
         result
     });
-    let messages: Vec<_> = results.into_iter().map(|result| code(result)).collect();
+    let messages: Vec<_> = results.into_iter().map(code).collect();
     assert!(messages.iter().all(|m| m.0 == COLLECTIVE), "{messages:?}");
     let barrier = "PEs 1, 2 did not come within 0.6 s; PEs 0, 3: barrier";
     assert!(messages[0].1.starts_with(barrier), "{messages:?}");

@@ -1,0 +1,156 @@
+//! What this program does when a test starts it again.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::sleep;
+use std::time::Duration;
+
+use weft_runtime::job::{Control, Job, Launcher, Place, Started, start};
+
+/// The variable with the role and its arguments.
+pub const ROLE: &str = "WEFT_TEST_ROLE";
+/// Lines that `chatter` writes on each stream.
+pub const CHATTER: usize = 5000;
+
+/// Longer than any test runs.
+const FOREVER: Duration = Duration::from_secs(600);
+
+pub fn play(role: &str) -> ExitCode {
+    let (name, rest) = role.split_once(' ').unwrap_or((role, ""));
+    let result = match name {
+        "job" => job(rest),
+        "start" => start(rest.parse().unwrap()).and_then(|started| match started {
+            Started::Pe(place) => ring(&place),
+            Started::Done(code) => Ok(code),
+        }),
+        "sh" => sh(rest),
+        "ring" => place().and_then(|place| ring(&place)),
+        "die" => die(rest),
+        "sleep" => sleeper(rest == "stubborn"),
+        "chatter" => chatter(),
+        #[cfg(feature = "mpi")]
+        "mpi" => {
+            let universe = mpi::initialize().unwrap();
+            let place = Place::from_mpi(&universe.world()).unwrap();
+            assert_eq!(place.launcher, Launcher::Mpi);
+            ring(&place)
+        }
+        _ => panic!("no role {role}"),
+    };
+    result.unwrap_or_else(|e| {
+        eprintln!("{e}");
+        ExitCode::FAILURE
+    })
+}
+
+type Result = weft_runtime::error::Result<ExitCode>;
+
+fn place() -> weft_runtime::error::Result<Place> {
+    Ok(Place::detect()?.expect("a launcher"))
+}
+
+/// Supervises PEs of a role: `4 ring`.
+fn job(rest: &str) -> Result {
+    let (pes, role) = rest.split_once(' ').unwrap();
+    let program = std::env::current_exe().unwrap();
+    Job::new(program, pes.parse().unwrap()).env(ROLE, role).run().map(ExitCode::from)
+}
+
+/// Supervises shells: `2 echo $WEFT_RANK`.
+fn sh(rest: &str) -> Result {
+    let (pes, text) = rest.split_once(' ').unwrap();
+    let job = Job::new("/bin/sh", pes.parse().unwrap()).args(["-c", text]);
+    job.env("ALL", "all").env_of(1, "ONE", "one").run().map(ExitCode::from)
+}
+
+fn ring(place: &Place) -> Result {
+    let control = Control::connect(place)?;
+    let all: Vec<u32> = (0..control.size()).collect();
+    let mut sum = 0;
+    for round in 0..50 {
+        let ranks = control.exchange(&all, &format!("round {round}"), &control.rank().to_le_bytes())?;
+        sum = ranks.iter().map(|rank| u32::from_le_bytes(rank.as_slice().try_into().unwrap())).sum();
+    }
+    println!("{} of {}, sum {sum}", control.rank(), control.size());
+    control.goodbye();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One PE ends in some way; the others wait for it, or are stuck where no message reaches them.
+fn die(rest: &str) -> Result {
+    let [way, pe, others] = rest.split(' ').collect::<Vec<_>>().try_into().unwrap();
+    let control = Control::connect(&place()?)?;
+    if control.rank() != pe.parse::<u32>().unwrap() {
+        if others == "stuck" {
+            sleep(FOREVER);
+        }
+        let all: Vec<u32> = (0..control.size()).collect();
+        return control.exchange(&all, "barrier", &[]).map(|_| ExitCode::SUCCESS);
+    }
+    // The others are waiting by then.
+    sleep(Duration::from_millis(200));
+    match way {
+        "kill" => nix::sys::signal::raise(nix::sys::signal::SIGKILL).unwrap(),
+        "abort" => std::process::abort(),
+        "panic" => panic!("its own panic"),
+        "early" => std::process::exit(0),
+        "exit" => {
+            eprintln!("its own error");
+            std::process::exit(3)
+        }
+        "fail" => {
+            control.fail("its own error");
+            // Slower than the others to end.
+            sleep(Duration::from_millis(700));
+            eprintln!("its own error, late");
+            std::process::exit(5)
+        }
+        "fail-stuck" => {
+            control.fail("its own error");
+            sleep(FOREVER);
+        }
+        _ => panic!("no way {way}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sleeper(stubborn: bool) -> Result {
+    if stubborn {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).unwrap();
+        }
+    }
+    let place = place()?;
+    assert_eq!(place.launcher, Launcher::Weft);
+    let _control = Control::connect(&place)?;
+    println!("pid {} {}", std::process::id(), place.hub);
+    loop {
+        sleep(FOREVER);
+    }
+}
+
+pub fn chatter_line(pe: u32, n: usize) -> String {
+    format!("line {n} of {pe} {}", "x".repeat(n * 7 % 211))
+}
+
+/// Lines in pieces, on both streams.
+fn chatter() -> Result {
+    let pe = place()?.rank;
+    let write = |out: &mut dyn Write| -> std::io::Result<()> {
+        for n in 0..CHATTER {
+            let line = chatter_line(pe, n) + "\n";
+            let (first, second) = line.as_bytes().split_at(line.len() / 2);
+            out.write_all(first)?;
+            out.flush()?;
+            out.write_all(second)?;
+        }
+        out.flush()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(&mut std::io::stderr()).unwrap());
+        write(&mut std::io::stdout()).unwrap();
+    });
+    Ok(ExitCode::SUCCESS)
+}

@@ -64,7 +64,7 @@ fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::
         (&ParamKind::MyPe { team }, _) => Kind::MyPe { team },
         (&ParamKind::NPes { team }, _) => Kind::NPes { team },
         (ParamKind::User, Type::Tensor(t)) => Kind::Tensor {
-            dtype: dtype(t.elem),
+            dtype: dtype(t.elem, p)?,
             layout: Extents {
                 shape: tuple(high, t.layout.shape()).map_err(|e| of_param(e, p))?,
                 stride: tuple(high, t.layout.stride()).map_err(|e| of_param(e, p))?,
@@ -75,7 +75,7 @@ fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::
                 _ => 1,
             },
         },
-        (ParamKind::User, Type::Scalar(s)) => Kind::Scalar { dtype: dtype(*s), multiple_of: p.div },
+        (ParamKind::User, Type::Scalar(s)) => Kind::Scalar { dtype: dtype(*s, p)?, multiple_of: p.div },
         (ParamKind::User, Type::Barrier) => Kind::Barrier,
         (ParamKind::User, Type::Team) => Kind::Team,
         (ParamKind::User, other) => {
@@ -85,24 +85,12 @@ fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::
     })
 }
 
-fn dtype(s: Scalar) -> DType {
-    match s {
-        Scalar::Bool => DType::Bool,
-        Scalar::I8 => DType::I8,
-        Scalar::I16 => DType::I16,
-        Scalar::I32 => DType::I32,
-        Scalar::I64 => DType::I64,
-        Scalar::U8 => DType::U8,
-        Scalar::U16 => DType::U16,
-        Scalar::U32 => DType::U32,
-        Scalar::U64 => DType::U64,
-        Scalar::F16 => DType::F16,
-        Scalar::BF16 => DType::BF16,
-        Scalar::F32 => DType::F32,
-        Scalar::F64 => DType::F64,
-        Scalar::E4M3 => DType::E4M3,
-        Scalar::E5M2 => DType::E5M2,
-    }
+/// The runtime's name of an element type.
+fn dtype(s: Scalar, p: &Param) -> Result<DType, Diagnostic> {
+    DType::parse(s.name()).ok_or_else(|| {
+        let message = format!("parameter `{}` has elements of {s}, which no launch passes", p.name);
+        Diagnostic::error(BAD_PARAM, p.span, message)
+    })
 }
 
 fn tuple(k: &Kernel, t: &IntTuple) -> Result<IntTuple, Diagnostic> {

@@ -6,8 +6,9 @@ use super::inputs::{Found, of_pe};
 use super::reference::Values;
 use super::{RunError, RunOptions, TensorInfo, request};
 use crate::compile::Compiled;
+use crate::meta::uses_grid_planes;
 use std::path::PathBuf;
-use weft_ir::{Dim, Int, Kernel, Layout, Op, Scalar, Space, Sreg, Type, Value};
+use weft_ir::{Int, Kernel, Layout, Op, Scalar, Space, Type, Value};
 use weft_lang::elaborate::Define;
 
 /// Most elements of a tensor on a PE.
@@ -277,15 +278,6 @@ impl Tensor {
             }
         }
     }
-}
-
-/// Whether a kernel looks at its grid's second or third dimension.
-fn uses_grid_planes(k: &Kernel) -> bool {
-    let mut found = false;
-    k.walk(&mut |_, inst| {
-        found |= matches!(inst.op, Op::Special { reg: Sreg::BlockIdx | Sreg::GridDim, dim: Dim::Y | Dim::Z });
-    });
-    found
 }
 
 /// The value of each scalar parameter, by index.

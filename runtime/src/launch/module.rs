@@ -195,7 +195,7 @@ fn newest_ptx(cuda: (u32, u32)) -> Option<(u32, u32)> {
         (12, n @ 0..=5) => Some((8, n)),
         (12, 6) => Some((8, 5)),
         (12, n @ 7..=9) => Some((8, n - 1)),
-        (13, n) => Some((9, n)),
+        (13, n @ 0..=1) => Some((9, n)),
         _ => None,
     }
 }
@@ -238,10 +238,11 @@ mod tests {
 
     #[test]
     fn versions_of_ptx_that_drivers_take() {
-        let newest = [(11, 8), (12, 0), (12, 5), (12, 6), (12, 8), (12, 9), (13, 0), (13, 1)].map(newest_ptx);
+        let newest =
+            [(11, 8), (12, 0), (12, 5), (12, 6), (12, 8), (12, 9), (13, 0), (13, 1), (13, 9)].map(newest_ptx);
         let versions = [(8, 0), (8, 5), (8, 5), (8, 7), (8, 8), (9, 0), (9, 1)].map(Some);
-        assert_eq!(newest[0], None);
-        assert_eq!(newest[1..], versions);
+        assert_eq!((newest[0], newest[8]), (None, None));
+        assert_eq!(newest[1..8], versions);
     }
 
     #[test]

@@ -42,15 +42,15 @@ fn kernel(high: &Kernel, low: &Kernel) -> Result<KernelInfo, Diagnostic> {
         let kind = kind(high, high.params.get(i as usize).unwrap_or(p), entry)?;
         Ok(ParamInfo { name: p.name.to_string(), offset, size, kind })
     });
-    let grid = match &high.grid {
-        Some([x, y, z]) => Some([x, y, z].map(|n| extent(high, n).map(Extent))),
-        None => None,
-    };
+    let grid = high.grid.as_ref().map(|grid| {
+        let [x, y, z] = grid.each_ref().map(|n| extent(high, n).map(Extent));
+        Ok::<_, Diagnostic>([x?, y?, z?])
+    });
     Ok(KernelInfo {
         name: low.name.to_string(),
         block: low.block,
         cluster: None,
-        grid: grid.map(|[x, y, z]| Ok::<_, Diagnostic>([x?, y?, z?])).transpose()?,
+        grid: grid.transpose()?,
         planes: uses_grid_planes(high),
         params: params.collect::<Result<_, Diagnostic>>()?,
     })

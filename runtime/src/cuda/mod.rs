@@ -103,7 +103,8 @@ pub fn error(call: &str, e: DriverError) -> Error {
         Err(_) => (String::new(), String::new()),
     };
     let name = if name.is_empty() { format!("{:?}", e.0) } else { name };
-    let error = Error::new(CUDA, format!("{call}: {name}: {meaning}"));
+    let colon = if meaning.is_empty() { "" } else { ": " };
+    let error = Error::new(CUDA, format!("{call}: {name}{colon}{meaning}"));
     match HELP.iter().find(|(code, _)| *code == e.0) {
         Some((_, help)) => error.help(*help),
         None => error,

@@ -220,11 +220,12 @@ impl Function {
         // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END of cuda.h.
         let mut extra: [*mut c_void; 5] =
             [word(1), params.as_mut_ptr().cast(), word(2), (&raw mut bytes).cast(), null_mut()];
+        let extra = if params.is_empty() { null_mut() } else { extra.as_mut_ptr() };
         let mut attributes = shape.attributes();
         let config = shape.config(stream.cu_stream(), &mut attributes);
         // SAFETY: the function's module is loaded; the driver copies the parameters, which have the size that the
         // code reads, before it returns; all pointers are to locals.
-        unsafe { sys::cuLaunchKernelEx(&config, self.0, null_mut(), extra.as_mut_ptr()) }.result()
+        unsafe { sys::cuLaunchKernelEx(&config, self.0, null_mut(), extra) }.result()
     }
 }
 

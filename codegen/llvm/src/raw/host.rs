@@ -1,11 +1,13 @@
 //! What LLVM says to its host: diagnostics and fatal errors.
 
+use crate::codes;
 use inkwell::context::Context;
 use inkwell::llvm_sys::prelude::LLVMDiagnosticInfoRef;
 use inkwell::llvm_sys::{LLVMDiagnosticSeverity, core, error_handling, support};
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::Once;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
 
 /// Collects the errors LLVM reports through a context, which would else be printed, or end the process.
 pub(crate) struct Diagnostics<'c> {
@@ -60,8 +62,31 @@ pub(crate) fn set_flags(flags: &[&CStr]) {
     });
 }
 
+/// The file that LLVM reads, while it does: then it is that file, and no mistake of ours, that it cannot go on with.
+static READING: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Reads a file with LLVM. LLVM reports what it checks; a damaged file may also make it ask for memory that cannot be
+/// had, which ends the process, with a word on the file.
+pub(crate) fn reading<T>(path: &Path, read: impl FnOnce() -> T) -> T {
+    let set = |to| *READING.lock().unwrap_or_else(PoisonError::into_inner) = to;
+    set(Some(path.to_owned()));
+    let out = read();
+    set(None);
+    out
+}
+
 extern "C" fn fatal(reason: *const c_char) {
     let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
+    // Not waited for: whoever has the lock may be what failed.
+    if let Some(path) = READING.try_lock().ok().and_then(|path| path.clone()) {
+        eprintln!(
+            "error[{}]: {}: not device bitcode, or damaged: {reason}\n  help: {}",
+            codes::BAD_LIBRARY,
+            path.display(),
+            crate::nvshmem::FETCH_ANEW
+        );
+        std::process::exit(1);
+    }
     eprintln!(
         "weft: LLVM cannot go on: {reason}\nThis is a bug in warpweft, not in the kernel: please report it with the kernel's text."
     );

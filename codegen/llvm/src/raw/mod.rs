@@ -13,7 +13,7 @@ pub(crate) mod library;
 mod memory;
 
 pub(crate) use debug::Lines;
-pub(crate) use host::{Diagnostics, on_fatal_error, set_flags};
+pub(crate) use host::{Diagnostics, on_fatal_error, reading, set_flags};
 pub(crate) use inst::{Cast, FloatIs, IntIs};
 pub(crate) use memory::{Order, Rmw};
 

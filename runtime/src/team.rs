@@ -182,7 +182,7 @@ impl Drop for Team {
             Ok(())
         });
         if let Err(e) = destroyed {
-            eprintln!("PE {}: team {} is not ended: {e}", self.world.control.rank(), self.name);
+            self.world.complain(&format!("team {} is not ended", self.name), &e);
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     pub library: Library,
     pub device: Device,
     pub stream: Stream,
+    /// For tables of addresses, which are made also while another stream is captured.
+    pub side: Stream,
     pub control: Arc<Control>,
     /// 0 to n_pes - 1.
     pub everyone: Arc<[u32]>,
@@ -101,10 +103,10 @@ impl World {
             None => return Err(Error::new(error::BOOTSTRAP, "PE 0 sent no unique id")),
         }
         library.init(place.rank, place.size, id)?;
-        let stream = device.new_stream()?;
+        let (stream, side) = (device.new_stream()?, device.new_stream()?);
         let registry = Mutex::new(Registry::default());
         let ended = AtomicBool::new(false);
-        Ok(World(Arc::new(Inner { library, device, stream, control, everyone, registry, ended })))
+        Ok(World(Arc::new(Inner { library, device, stream, side, control, everyone, registry, ended })))
     }
 
     /// This PE.
@@ -235,6 +237,14 @@ impl World {
         self.0.enter()?.together("all_gather_host", bytes)
     }
 
+    /// Ends the job for a reason of this PE's: all others get `R0203` with it, and NVSHMEM is not finalized. What this
+    /// process still does is its own.
+    pub fn fail(&self, why: &str) {
+        if !self.0.ended.swap(true, Ordering::SeqCst) {
+            self.0.control.fail(why);
+        }
+    }
+
     /// Frees what was exported by DLPack and is no longer used on any PE. *Collective.*
     ///
     /// # Errors
@@ -280,6 +290,7 @@ impl Inner {
 
     fn finalize(&self) -> Result<Vec<Leak>> {
         self.enter()?;
+        self.together("finalize", &[])?;
         self.device.synchronize()?;
         self.collect()?;
         self.together("finalize", &[])?;
@@ -296,6 +307,17 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Says that something was not ended in order; not where another PE's death is the cause, which is told already.
+    pub fn complain(&self, what: &str, e: &Error) {
+        if self.control.died().is_none() {
+            eprintln!("PE {}: {what}: {e}", self.control.rank());
+        }
+    }
+}
+
+/// Without [`World::finalize`]: the end of a program that forgot it, which is an end like another where all PEs come to
+/// it; or of one that failed, and has its own error to tell.
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.ended() {
@@ -304,7 +326,7 @@ impl Drop for Inner {
         if std::thread::panicking() {
             self.control.fail("panicked");
         } else if let Err(e) = self.finalize() {
-            eprintln!("PE {}: {e}", self.control.rank());
+            self.control.fail(&format!("ended before the others: {}", e.message));
         }
     }
 }

@@ -81,15 +81,20 @@ impl Run {
         let file = self.compile.parse()?;
         let mut options = self.options(place.size)?;
         let world = World::join(place, &Config::default())?;
-        if self.compile.arch.is_none() {
-            options.compile.target = world.device().arch()?.parse()?;
-        }
-        let outcome = run_on_gpus(&file, &options, &world)?;
-        if world.my_pe() == 0 {
-            super::write_out(None, report(&outcome, options.n_pes, "").as_bytes())?;
-        }
-        world.finalize()?;
-        Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let mut passed = true;
+        let status = world.run(|world| -> Result<(), String> {
+            if self.compile.arch.is_none() {
+                options.compile.target = weft::gpu::target(world.device()).map_err(|e| e.to_string())?;
+            }
+            let outcome = run_on_gpus(&file, &options, world).map_err(|e| e.to_string())?;
+            passed = outcome.passed();
+            if world.my_pe() == 0 {
+                let text = report(&outcome, options.n_pes, "");
+                super::write_out(None, text.as_bytes()).map_err(|e| e.to_string())?;
+            }
+            Ok(())
+        });
+        Ok(if passed { status } else { ExitCode::FAILURE })
     }
 
     fn options(&self, pes: u32) -> Result<RunOptions> {

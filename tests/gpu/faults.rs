@@ -9,6 +9,13 @@ pub const CASES: &[Case] = &[
     Case::new("faults::another_order", another_order).pes(2),
     Case::new("faults::drops_in_another_order", drops_in_another_order).pes(2),
     Case::new("faults::a_second_start", second_start),
+    Case::new("faults::more_pes_than_gpus", nothing)
+        .pes(2)
+        .env(&[("CUDA_VISIBLE_DEVICES", "0")])
+        .judged(|o| fails_with(o, "R0102")),
+    Case::new("faults::no_nvshmem", nothing)
+        .env(&[("WEFT_NVSHMEM", "/nowhere/libnvshmem_host.so.3")])
+        .judged(|o| fails_with(o, "R0104")),
     Case::new("faults::a_pe_that_fails", fails).pes(2).judged(fails_judged),
     Case::new("faults::a_pe_killed_while_others_wait_on_the_gpu", killed).pes(2).judged(killed_judged),
     Case::new("faults::a_pe_that_panics", panics).pes(2).judged(panics_judged),
@@ -57,6 +64,17 @@ fn second_start(world: &World) -> Checked {
     same!(World::init().err().map(|e| e.code), Some(error::STARTED_TWICE), "a second start");
     world.barrier()?;
     Ok(())
+}
+
+fn nothing(_: &World) -> Checked {
+    Ok(())
+}
+
+fn fails_with(o: &Outcome, code: &str) -> Result<(), String> {
+    match o.err.contains(code) && o.code != Some(0) {
+        true => Ok(()),
+        false => Err(format!("expected {code}")),
+    }
 }
 
 fn fails(world: &World) -> Checked {

@@ -1,6 +1,6 @@
 //! What needs GPUs: each test is a job of one process a GPU over NVSHMEM, started by weft's own launcher.
 //!
-//! `cargo test --test gpu` runs it on all GPUs of the machine, or on `WEFT_GPU_PES` of them. Without a GPU, or without
+//! `cargo test --test gpu` runs it on all GPUs of the machine, or on `WEFT_PES` of them. Without a GPU, or without
 //! NVSHMEM, every test is ignored, counted, and the reason printed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -18,8 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use weft::runtime::job::{Started, start};
-use weft::runtime::{Config, World, cuda, find};
+use weft::runtime::{cuda, find, on_every_gpu};
 
 /// Names the case that this process is a PE of.
 const CASE: &str = "WEFT_GPU_CASE";
@@ -42,7 +41,7 @@ fn main() -> ExitCode {
 fn gpus() -> Result<u32, String> {
     let have = cuda::device_count().map_err(|e| e.to_string())?;
     find::nvshmem_host().map_err(|e| e.to_string())?;
-    let asked = std::env::var("WEFT_GPU_PES").ok().and_then(|v| v.parse().ok());
+    let asked = std::env::var("WEFT_PES").ok().and_then(|v| v.parse().ok());
     match asked.unwrap_or(have).min(have) {
         0 => Err("the driver is there, and no GPU".into()),
         n => Ok(n),
@@ -72,7 +71,7 @@ fn tests() -> ExitCode {
 /// Runs a case as a job of its own and looks at how it ended.
 fn run(case: &Case, pes: u32) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-    command.env(CASE, case.name).env("WEFT_GPU_PES", pes.to_string());
+    command.env(CASE, case.name).env("WEFT_PES", pes.to_string());
     command.envs(case.env.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let began = Instant::now();
@@ -118,23 +117,5 @@ fn pe(name: &str) -> ExitCode {
         eprintln!("there is no case {name}");
         return ExitCode::FAILURE;
     };
-    let pes = std::env::var("WEFT_GPU_PES").ok().and_then(|v| v.parse().ok()).unwrap_or(1);
-    let place = match start(pes) {
-        Ok(Started::Pe(place)) => place,
-        Ok(Started::Done(code)) => return code,
-        Err(e) => {
-            eprintln!("{e}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let done = World::join(&place, &Config::default())
-        .map_err(Into::into)
-        .and_then(|world| (case.body)(&world).and_then(|()| world.finalize().map(drop).map_err(Into::into)));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("{e}");
-            ExitCode::FAILURE
-        }
-    }
+    on_every_gpu(case.body)
 }

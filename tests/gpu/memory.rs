@@ -52,7 +52,7 @@ fn many_times(world: &World) -> Checked {
     for round in 0..200u32 {
         let n = 1 + (round as usize * 7919) % 300_000;
         let x: SymmetricTensor<u32> = world.tensor(n)?;
-        ensure!(x.address() % 256 == 0, "an address of {:#x}", x.address());
+        ensure!(x.address().is_multiple_of(256), "an address of {:#x}", x.address());
         x.copy_from(&vec![round; n], world.stream())?;
         if round % 3 == 0 {
             kept.push((round, x));
@@ -149,7 +149,7 @@ fn leaks(world: &World) -> Checked {
 
 fn leaks_judged(o: &Outcome) -> Result<(), String> {
     match (o.err.contains("not freed at finalize"), o.err.contains("R0305")) {
-        // The case itself finalizes, so the end of `pe` is an error with the code for that.
+        // The case itself finalizes, so that the program's own end is an error with the code for that.
         (true, true) => Ok(()),
         _ => Err("no report of the leak".into()),
     }

@@ -144,7 +144,7 @@ impl SymmetricBuffer {
         }
         let peers = team.members().iter().map(|pe| Ok(self.peer_address(*pe)? + offset));
         let peers = peers.collect::<Result<Vec<u64>>>()?;
-        let table = Arc::new(DeviceTensor::from_slice(&self.world().stream, &peers)?);
+        let table = Arc::new(DeviceTensor::from_slice(&self.world().side, &peers)?);
         tables.insert((team.handle, offset), table.clone());
         Ok(table)
     }

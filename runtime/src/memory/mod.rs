@@ -172,8 +172,8 @@ impl Drop for Allocation {
         if self.exported.load(Ordering::SeqCst) && self.external.is_none() {
             self.world.registry().released.insert(self.number, self.address);
         } else if let Err(e) = self.free() {
-            let (pe, leak) = (self.world.control.rank(), self.number);
-            eprintln!("PE {pe}: allocation {leak} of {} bytes is not freed: {e}", self.bytes);
+            self.world
+                .complain(&format!("allocation {} of {} bytes is not freed", self.number, self.bytes), &e);
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Source: NVSHMEM API documentation; headers of 3.3 to 3.8.
 
+mod exit;
 mod result;
 pub mod sys;
 pub mod version;

@@ -88,18 +88,21 @@ impl Library {
         let mut attr = InitAttr::new();
         attr.args.uid.id = &mut id;
         // SAFETY: `attr` and `id` live through both calls, which copy what they keep.
-        unsafe {
+        let status = unsafe {
             let set = self.functions.nvshmemx_set_attr_uniqueid_args;
             check("nvshmemx_set_attr_uniqueid_args", set(rank as c_int, size as c_int, &id, &mut attr))?;
-            let init = self.functions.nvshmemx_hostlib_init_attr;
-            check("nvshmemx_hostlib_init_attr", init(sys::INIT_WITH_UNIQUEID, &mut attr))
-        }
+            (self.functions.nvshmemx_hostlib_init_attr)(sys::INIT_WITH_UNIQUEID, &mut attr)
+        };
+        // Whether it succeeded or not: it may have got far enough to need an end.
+        super::exit::guard();
+        check("nvshmemx_hostlib_init_attr", status)
     }
 
     /// Ends NVSHMEM. Collective.
     pub fn finalize(&self) {
         // SAFETY: init succeeded; `World` calls this once.
         unsafe { (self.functions.nvshmemx_hostlib_finalize)() }
+        super::exit::release();
     }
 
     /// Makes NVSHMEM's device state known to a module that contains its device functions.

@@ -375,9 +375,7 @@ impl Shared {
         let shared = self.clone();
         let watcher = thread::Builder::new().name("weft-watch".into()).spawn(move || {
             thread::sleep(grace);
-            if shared.parent.is_none() {
-                shared.say_last_words();
-            }
+            shared.say_last_words();
             super::sys::exit_now(ENDED_WITH_PEER)
         });
         if watcher.is_err() {
@@ -385,11 +383,12 @@ impl Shared {
         }
     }
 
-    /// One line on standard error; whoever holds it up does not hold up the end.
+    /// One line on standard error, unless a parent says as much; whoever holds it up does not hold up the end.
     fn say_last_words(&self) {
         let Some((pe, reason)) = lock(&self.state).died.clone() else { return };
         let rank = self.rank;
         let line = match pe == rank {
+            false if self.parent.is_some() => return,
             true => format!("weft: PE {rank} failed and did not end by itself: {reason}\n"),
             false => format!("weft: PE {rank} ends, since PE {pe} ended: {reason}\n"),
         };

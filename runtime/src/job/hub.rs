@@ -14,6 +14,8 @@ use super::spawn::Parent;
 use super::wire::{self, Call, Hello, MAGIC, Reply, Request};
 use super::{Place, pes};
 
+/// How long PE 0 stays to tell all of a death.
+const TELL: Duration = Duration::from_secs(1);
 /// How long a connection may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
 /// The hub; its end closes every connection, and frees the address.
@@ -42,6 +44,8 @@ struct State {
     /// By members, ascending.
     groups: BTreeMap<Vec<u32>, VecDeque<Round>>,
     death: Option<(u32, String)>,
+    /// All know of it.
+    told: bool,
     closed: bool,
 }
 
@@ -73,7 +77,7 @@ impl Hub {
         parent: Option<Parent>,
     ) -> io::Result<(Hub, Socket)> {
         let seats = (0..place.size).map(|_| Seat::Empty).collect();
-        let state = State { seats, groups: BTreeMap::new(), death: None, closed: false };
+        let state = State { seats, groups: BTreeMap::new(), death: None, told: false, closed: false };
         let shared = Arc::new(Shared {
             job: place.job.clone(),
             size: place.size,
@@ -99,28 +103,31 @@ impl Hub {
     /// PE 0 fails: all others know when this returns.
     pub fn fail(&self, message: &str) {
         self.shared.die(0, message.into());
+        drop(self.wait(TELL, State::is_telling));
     }
 
-    /// Waits until every PE has said goodbye or one died, at most for the timeout; then ends in an orderly way.
+    /// Waits until every PE has said goodbye, at most for the timeout, or one died; then ends in an orderly way.
     pub fn goodbye(&self) {
-        let shared = &self.shared;
-        let busy = |state: &mut State| {
-            state.death.is_none() && !state.seats.iter().all(|seat| matches!(seat, Seat::Left))
-        };
-        let state = shared.lock();
-        let (mut state, _) = shared
-            .changed
-            .wait_timeout_while(state, shared.timeout, busy)
-            .unwrap_or_else(PoisonError::into_inner);
-        let mail = state.mail_all(|| Reply::Closed, None);
-        state.closed = true;
-        shared.send(state, mail);
+        let mut state = self.wait(self.shared.timeout, |state| {
+            state.is_telling()
+                || state.death.is_none() && !state.seats.iter().all(|seat| matches!(seat, Seat::Left))
+        });
+        if state.death.is_none() {
+            let mail = state.mail_all(|| Reply::Closed, None);
+            state.closed = true;
+            self.shared.send(state, mail);
+        }
+    }
+
+    fn wait(&self, bound: Duration, busy: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), bound, |state| busy(state));
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.wait(TELL, State::is_telling);
         state.closed = true;
         for seat in &state.seats {
             if let Seat::Taken(link) = seat {
@@ -186,6 +193,10 @@ impl State {
     /// Whether PEs may still come.
     fn is_open(&self) -> bool {
         !self.closed && self.seats.iter().any(|seat| matches!(seat, Seat::Empty))
+    }
+
+    fn is_telling(&self) -> bool {
+        self.death.is_some() && !self.told
     }
 
     /// For all, PE 0 last: it may end at once, and the hub with it.
@@ -406,7 +417,6 @@ impl Shared {
             return;
         }
         state.death = Some((pe, reason.clone()));
-        self.changed.notify_all();
         if let Some(parent) = &self.parent {
             drop(state);
             parent.tell(pe);
@@ -414,6 +424,8 @@ impl Shared {
         }
         let mail = state.mail_all(|| Reply::Died { pe, reason: reason.clone() }, Some(pe));
         self.send(state, mail);
+        self.lock().told = true;
+        self.changed.notify_all();
     }
 
     /// Gives up the rounds whose time is over.

@@ -27,8 +27,9 @@ use crate::error::{BOOTSTRAP, Error, Result};
 /// The variable that tells PEs where their supervisor hears of a death: a datagram socket in the abstract namespace.
 pub(super) const SUPERVISOR: &str = "WEFT_SUPERVISOR";
 
-/// For the PE that failed to end by itself, with its output.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+/// For the PE that failed to end by itself, with its output: a little more than it gives itself
+/// ([`Options::grace`](super::Options)).
+const LAST_WORDS: Duration = Duration::from_secs(4);
 /// From SIGTERM to SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(3);
 

@@ -111,6 +111,10 @@ fn die(rest: &str) -> Result {
             control.fail("its own error");
             sleep(FOREVER);
         }
+        "fail-stopped" => {
+            control.fail("its own error");
+            nix::sys::signal::raise(nix::sys::signal::SIGSTOP).unwrap();
+        }
         _ => panic!("no way {way}"),
     }
     Ok(ExitCode::SUCCESS)

@@ -35,8 +35,7 @@ proptest! {
         prop_assert!(read::<Request>(&mut &bytes[..cut], MAX_FRAME).is_err());
     }
 
-    /// Whatever comes: a message that is written the same, the end, or an error; no panic, and no more bytes taken
-    /// than the length says.
+    /// Whatever comes: a message that is written the same, the end, or an error; no panic.
     #[test]
     fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..80), honest in any::<bool>()) {
         if honest && bytes.len() >= 4 {
@@ -46,9 +45,7 @@ proptest! {
         let mut stream = bytes.as_slice();
         match read::<Request>(&mut stream, MAX_FRAME) {
             Ok(Some(message)) => {
-                let taken = bytes.len() - stream.len();
                 prop_assert_eq!(read::<Request>(&mut frame(&message).unwrap().as_slice(), MAX_FRAME).unwrap(), Some(message));
-                prop_assert!(taken <= bytes.len());
             }
             Ok(None) => prop_assert!(bytes.is_empty()),
             Err(_) => {}

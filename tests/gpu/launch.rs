@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     Case::new("launch::a_graph_is_replayed", graph),
     Case::new("launch::ptx_that_the_driver_refuses", refused),
     Case::new("launch::parts_of_the_world", parts),
+    Case::new("launch::kernels_from_the_library", library),
 ];
 
 const TWO_SHOT: &str = include_str!("../../examples/allreduce_two_shot.weft");
@@ -203,6 +204,33 @@ fn parts(world: &World) -> Checked {
         kernel.launch(stream, Grid::of(8), (&x, &barrier, &team))?;
         same!(x.to_vec(stream)?, sum(team.members(), n, round), "sum over {team:?}");
         world.barrier()?;
+    }
+    Ok(())
+}
+
+/// `weft::gpu::Kernel`: compiled for the GPU that is there, kept as a cubin, and found again.
+fn library(world: &World) -> Checked {
+    let (stream, team, n) = (world.stream(), world.team(), 1009usize);
+    let pes: Vec<u32> = (0..world.n_pes()).collect();
+    let x: SymmetricTensor<f32> = world.tensor(n)?;
+    let barrier = world.kernel_barrier(4)?;
+    for round in 0..3 {
+        let kernel = weft::gpu::Kernel::compile(world, TWO_SHOT, &[("N", Define::Int(n as i64))])?;
+        x.copy_from(&data(world.my_pe(), n, round), stream)?;
+        world.barrier()?;
+        kernel.launch(stream, Grid::of(4), (&x, &barrier, &team))?;
+        same!(x.to_vec(stream)?, sum(&pes, n, round), "kernel {round} from the library");
+        world.barrier()?;
+    }
+    // Multicast where there is none is refused before the launch.
+    if x.multicast(&team).is_none() {
+        let mut options = Options::new(weft::gpu::target(world.device())?);
+        options.lowering = Lowering::Multimem;
+        options.defines.insert("N".into(), Define::Int(n as i64));
+        let file = weft::KernelFile::parse("two_shot.weft", TWO_SHOT)?;
+        let kernel = weft::gpu::Kernel::with(world, file, options)?;
+        let e = kernel.launch(stream, Grid::of(4), (&x, &barrier, &team)).err().ok_or("it was launched")?;
+        ensure!(e.to_string().contains("R0502") && e.to_string().contains("multicast"), "{e}");
     }
     Ok(())
 }

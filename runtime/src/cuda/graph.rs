@@ -80,10 +80,13 @@ impl Graph {
     ///
     /// # Errors
     /// What `work` returns, after which the stream is as before; `R0103` where something launched cannot be captured.
-    pub fn capture(stream: &Stream, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
+    pub fn capture<E: From<Error>>(
+        stream: &Stream,
+        work: impl FnOnce(&Stream) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Graph, E> {
         let mut capture = Capture::begin(stream)?;
         work(stream)?;
-        capture.end()
+        Ok(capture.end()?)
     }
 
     /// Runs it on the stream it was captured on.

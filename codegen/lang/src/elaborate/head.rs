@@ -42,6 +42,25 @@ impl Define {
     }
 }
 
+macro_rules! from {
+    ($($ty:ty: $variant:ident;)*) => {$(
+        impl From<$ty> for Define {
+            fn from(value: $ty) -> Define {
+                Define::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+from! {
+    i64: Int;
+    i32: Int;
+    u32: Int;
+    f64: Float;
+    bool: Bool;
+    Scalar: Dtype;
+}
+
 /// Values of compile-time parameters, by name.
 pub type Defines = BTreeMap<String, Define>;
 

@@ -1,0 +1,36 @@
+//! Memory that somebody else allocated becomes symmetric: other PEs reach it without a copy into the heap.
+
+use std::error::Error;
+use std::process::ExitCode;
+use weft::layout::Layout;
+use weft::runtime::{DeviceTensor, SymmetricTensor, World, on_every_gpu};
+
+fn main() -> ExitCode {
+    on_every_gpu(register)
+}
+
+fn register(world: &World) -> Result<(), Box<dyn Error>> {
+    let (me, n_pes, stream) = (world.my_pe(), world.n_pes(), world.stream());
+    let n = 1 << 20;
+
+    // By CUDA's virtual memory functions, in the size that NVSHMEM registers. (World::register_raw takes an address of
+    // another library's.)
+    let memory = world.vmm(n * 4)?;
+    let buffer = world.register(memory)?; // collective
+    let x = SymmetricTensor::<u32>::view(buffer, 0, Layout::new(n as i64, 1)?)?;
+
+    let mine: Vec<u32> = (0..n as u32).map(|i| i * n_pes + me).collect();
+    x.copy_from(&mine, stream)?;
+    world.barrier()?;
+
+    let next = (me + 1) % n_pes;
+    let y = DeviceTensor::<u32>::zeros(stream, x.layout())?; // this GPU's own
+    world.get(&y, &x, next, stream)?;
+    let want: Vec<u32> = (0..n as u32).map(|i| i * n_pes + next).collect();
+    if y.to_vec(stream)? != want {
+        return Err(format!("PE {me} read other data than PE {next} wrote").into());
+    }
+    println!("PE {me}: {n} elements of PE {next}'s registered memory");
+    world.barrier()?;
+    Ok(())
+}

@@ -266,7 +266,9 @@ impl State {
         let payloads: Vec<Vec<u8>> =
             round.came.values_mut().map(|call| std::mem::take(&mut call.payload)).collect();
         let payloads = Arc::new(payloads);
+        // PE 0 last, as in `mail_all`.
         ids.iter()
+            .rev()
             .filter_map(|&(pe, id)| self.mail(pe, Reply::Done { id, payloads: payloads.clone() }))
             .collect()
     }

@@ -17,12 +17,12 @@ impl Before {
         Before(entries(Path::new(FOLDER)))
     }
 
-    /// Removes what came since, is this user's, and is mapped by no process.
+    /// Removes what came since, is this user's, and is open in no process that this user can see.
     pub fn clean(self) {
         let new: Vec<String> = entries(Path::new(FOLDER)).difference(&self.0).map(|e| e.0.clone()).collect();
         for name in new {
             let path = format!("{FOLDER}/{name}");
-            if !is_mapped(&path) {
+            if !is_open(&path) {
                 let _ = fs::remove_file(path);
             }
         }
@@ -43,9 +43,35 @@ fn entries(folder: &Path) -> BTreeSet<(String, u64)> {
     ours.collect()
 }
 
-fn is_mapped(path: &str) -> bool {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|process| fs::read_to_string(process.path().join("maps")).ok())
-        .any(|maps| maps.lines().any(|line| line.ends_with(path)))
+fn is_open(path: &str) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|process| process.path());
+    processes.into_iter().any(|process| {
+        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        maps.lines().any(|line| line.ends_with(path))
+            || files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file == Path::new(path))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_job_left_is_removed_and_nothing_else() {
+        let path = |n: u32| format!("{FOLDER}/{PREFIX}{}{n}", std::process::id());
+        let (old, open, left, other) = (path(1), path(2), path(3), path(4) + "x");
+        fs::write(&old, "").unwrap();
+        let before = Before::look();
+        let file = fs::File::create(&open).unwrap();
+        fs::write(&left, "").unwrap();
+        fs::write(&other, "").unwrap();
+        before.clean();
+        let there: Vec<bool> = [&old, &open, &left, &other].iter().map(|p| Path::new(p).exists()).collect();
+        drop(file);
+        for path in [old, open, left, other] {
+            let _ = fs::remove_file(path);
+        }
+        assert_eq!(there, [true, true, false, true]);
+    }
 }

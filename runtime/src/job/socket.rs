@@ -28,9 +28,10 @@ impl Link {
         socket.set_write_timeout(Some(patience))?;
         if matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6) {
             socket.set_tcp_nodelay(true)?;
-            // A host that is gone closes nothing: ask it, and give it up after about 8 s.
-            let alive = TcpKeepalive::new().with_time(Duration::from_secs(4));
-            socket.set_tcp_keepalive(&alive.with_interval(Duration::from_secs(2)).with_retries(2))?;
+            // A host that is gone closes nothing: ask it, and give it up after 6 s.
+            let alive = TcpKeepalive::new().with_time(Duration::from_secs(3));
+            socket.set_tcp_keepalive(&alive.with_interval(Duration::from_secs(1)).with_retries(3))?;
+            socket.set_tcp_user_timeout(Some(Duration::from_secs(6)))?;
         }
         Ok(Link { socket: Arc::new(socket), writing: Mutex::new(()) })
     }

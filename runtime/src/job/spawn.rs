@@ -32,7 +32,6 @@ pub(super) const SUPERVISOR: &str = "WEFT_SUPERVISOR";
 const LAST_WORDS: Duration = Duration::from_secs(4);
 /// From SIGTERM to SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(3);
-
 /// What the supervisor gets ahead of the PEs, to see the failed PE's end and output before theirs.
 const HEAD_START: Duration = Duration::from_millis(100);
 
@@ -74,7 +73,6 @@ pub fn start(pes: u32) -> Result<Started> {
         Some(place) => Ok(Started::Pe(place)),
         None if pes <= 1 => Ok(Started::Pe(Place::alone())),
         None => {
-            // By its link, which still works where the file was replaced since.
             let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
             let status = Job::new(program, pes).args(std::env::args_os().skip(1)).run()?;
             Ok(Started::Done(ExitCode::from(status)))

@@ -125,8 +125,9 @@ impl Drop for Loaded {
     fn drop(&mut self) {
         let context = self.device.context();
         context.record_err(context.bind_to_thread());
-        // SAFETY: loaded by `new`, unloaded once. Launches on the way were given a module that is kept until then,
-        // or the caller waited for them.
+        // A launch may still be under way.
+        context.record_err(context.synchronize());
+        // SAFETY: loaded by `new`, unloaded once, when nothing of it runs.
         context.record_err(unsafe { result::module::unload(self.module) });
     }
 }
@@ -209,23 +210,24 @@ impl Function {
         Ok(u32::try_from(n).unwrap_or(0))
     }
 
-    /// Launches it. `params` is its whole parameter block.
+    /// Launches it. `block` is its whole parameter block; `offsets` say where in it each parameter begins.
+    ///
+    /// (The driver takes the block as a whole too, as `extra`, but not for a cooperative kernel in a capture.)
     pub fn launch(
         self,
         stream: &Stream,
         shape: &Shape,
-        params: &mut [u8],
+        block: &mut [u8],
+        offsets: &[usize],
     ) -> std::result::Result<(), DriverError> {
-        let mut bytes = params.len();
-        // CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END of cuda.h.
-        let mut extra: [*mut c_void; 5] =
-            [word(1), params.as_mut_ptr().cast(), word(2), (&raw mut bytes).cast(), null_mut()];
-        let extra = if params.is_empty() { null_mut() } else { extra.as_mut_ptr() };
+        let parts = offsets.iter().map(|at| block.get_mut(*at..).map(|part| part.as_mut_ptr().cast()));
+        let invalid = DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE);
+        let mut params: Vec<*mut c_void> = parts.collect::<Option<_>>().ok_or(invalid)?;
         let mut attributes = shape.attributes();
         let config = shape.config(stream.cu_stream(), &mut attributes);
-        // SAFETY: the function's module is loaded; the driver copies the parameters, which have the size that the
-        // code reads, before it returns; all pointers are to locals.
-        unsafe { sys::cuLaunchKernelEx(&config, self.0, null_mut(), extra) }.result()
+        // SAFETY: the function's module is loaded; the driver copies the parameters, which have the places and sizes
+        // that the code reads, before it returns; all pointers are to locals.
+        unsafe { sys::cuLaunchKernelEx(&config, self.0, params.as_mut_ptr(), null_mut()) }.result()
     }
 }
 

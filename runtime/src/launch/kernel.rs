@@ -72,6 +72,8 @@ struct Entry {
     function: Function,
     /// CTAs that the device holds at once, without clusters or dynamic shared memory.
     at_once: OnceLock<u32>,
+    /// Where each parameter that is passed begins.
+    offsets: Vec<usize>,
     module: Arc<Module>,
 }
 
@@ -87,8 +89,10 @@ impl Kernel {
             );
             return Err(Error::new(LAUNCH, message).help("write it for a smaller block"));
         }
+        let passed = info.params.iter().filter(|p| p.size > 0);
+        let offsets = passed.map(|p| p.offset as usize).collect();
         let (info, module) = (info.clone(), module.clone());
-        Ok(Kernel(Arc::new(Entry { info, function, at_once: OnceLock::new(), module })))
+        Ok(Kernel(Arc::new(Entry { info, function, at_once: OnceLock::new(), offsets, module })))
     }
 
     /// What is known of it.
@@ -161,7 +165,7 @@ impl Kernel {
         self.reachable(&arguments)?;
         let shape = self.shape(&checked, grid, options)?;
         self.fill_in(&mut checked, &arguments)?;
-        let launched = entry.function.launch(stream, &shape, &mut checked.block);
+        let launched = entry.function.launch(stream, &shape, &mut checked.block, &entry.offsets);
         launched.map_err(|e| self.refused(&shape, e))?;
         keep(self.0.module.clone());
         arguments.into_iter().filter_map(|a| a.keep).for_each(keep);

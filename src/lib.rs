@@ -21,3 +21,12 @@ pub use weft_layout as layout;
 pub use weft_llvm::version as llvm_version;
 pub use weft_runtime as runtime;
 pub use weft_sim as sim;
+
+/// The Rust of the documents compiles.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/gpu.md")]
+    struct Gpu;
+}

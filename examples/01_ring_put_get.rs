@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     on_every_gpu(ring)
 }
 
-fn ring(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn ring(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream) = (world.my_pe(), world.n_pes(), world.stream());
     let (next, previous) = ((me + 1) % n_pes, (me + n_pes - 1) % n_pes);
     let n = 1 << 20;

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     on_every_gpu(put_signal)
 }
 
-fn put_signal(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn put_signal(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, stream) = (world.my_pe(), world.stream());
     let receiver = 1 % world.n_pes();
     let source = world.tensor::<f32>([4, 4])?;

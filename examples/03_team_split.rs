@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     on_every_gpu(split)
 }
 
-fn split(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn split(world: &World) -> Result<(), Box<dyn Error>> {
     let all = world.team();
     let n = world.n_pes();
 

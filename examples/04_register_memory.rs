@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     on_every_gpu(register)
 }
 
-fn register(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn register(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream) = (world.my_pe(), world.n_pes(), world.stream());
     let n = 1 << 20;
 
@@ -24,7 +24,7 @@ fn register(world: &World) -> Result<(), Box<dyn Error>> {
     world.barrier()?;
 
     let next = (me + 1) % n_pes;
-    let y = DeviceTensor::<u32>::zeros(stream, x.layout())?; // this GPU's own
+    let y = DeviceTensor::<u32>::zeros(x.layout(), stream)?; // this GPU's own
     world.get(&y, &x, next, stream)?;
     let want: Vec<u32> = (0..n as u32).map(|i| i * n_pes + next).collect();
     if y.to_vec(stream)? != want {

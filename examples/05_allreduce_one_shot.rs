@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     on_every_gpu(allreduce)
 }
 
-fn allreduce(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn allreduce(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream, team) = (world.my_pe(), world.n_pes(), world.stream(), world.team());
     let n = 8192;
     let source = include_str!("allreduce_one_shot.weft");

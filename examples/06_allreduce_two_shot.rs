@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     on_every_gpu(allreduce)
 }
 
-fn allreduce(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn allreduce(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream, team) = (world.my_pe(), world.n_pes(), world.stream(), world.team());
     let n = 16 << 20;
     let kernel =

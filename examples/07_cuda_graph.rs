@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     on_every_gpu(graph)
 }
 
-fn graph(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn graph(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream, team) = (world.my_pe(), world.n_pes(), world.stream(), world.team());
     let n = 4096;
     let kernel =

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     on_every_gpu(dlpack)
 }
 
-fn dlpack(world: &World) -> Result<(), Box<dyn Error>> {
+pub(crate) fn dlpack(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream) = (world.my_pe(), world.n_pes(), world.stream());
     let x = world.tensor::<f32>([2, 512])?;
     x.copy_from(&[me as f32; 1024], stream)?;

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod nvshmem;
 mod program;
 mod rma;
+mod shape;
 mod team;
 mod world;
 
@@ -27,5 +28,9 @@ pub use error::{Error, Result};
 pub use memory::{Barrier, Compare, ImportedTensor, Signal, SignalOp, SymmetricBuffer, SymmetricTensor};
 pub use program::on_every_gpu;
 pub use rma::Local;
+pub use shape::IntoLayout;
 pub use team::Team;
 pub use world::{Config, World};
+
+#[cfg(feature = "mpi")]
+pub use ::mpi;

@@ -3,9 +3,10 @@
 use crate::cuda::{Device, Stream};
 use crate::error::{self, Error, Result};
 use crate::job::{Control, Place};
-use crate::memory::{Barrier, IntoLayout, Leak, Registry, Signal, SymmetricBuffer, SymmetricTensor};
+use crate::memory::{Barrier, Leak, Registry, Signal, SymmetricBuffer, SymmetricTensor};
 use crate::nvshmem::version::{Version, check_supported};
 use crate::nvshmem::{Library, sys};
+use crate::shape::IntoLayout;
 use crate::team::Team;
 use crate::{Element, find};
 use std::path::PathBuf;

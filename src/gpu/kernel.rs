@@ -21,6 +21,9 @@ pub enum GpuError {
     /// No launch can pass its parameters.
     #[error("{}", .0.message)]
     Describe(Diagnostic),
+    /// A file is no array, or cannot be written.
+    #[error(transparent)]
+    Array(#[from] crate::run::array::ArrayError),
     /// What the driver, NVSHMEM or the arguments are to blame for.
     #[error(transparent)]
     Runtime(#[from] weft_runtime::Error),

@@ -16,7 +16,9 @@
 
 pub mod cache;
 mod kernel;
+mod npy;
 
 pub use cache::Cache;
 pub use kernel::{GpuError, Kernel, On, compile, target};
+pub use npy::Npy;
 pub use weft_runtime::launch::{Arguments, AsArgument, Grid, LaunchOptions};

@@ -140,24 +140,16 @@ impl Backend for Gpus<'_> {
             return Ok(());
         }
         let size = tensor.info.dtype.bytes() as usize;
-        let mut image = vec![0xff; tensor.span as usize * size];
-        tensor.runs(&mut |first, offset, n| {
-            let at = offset as usize * size;
-            image[at..at + n * size].copy_from_slice(&data[first * size..(first + n) * size]);
-        });
+        let mut image = vec![0xff; tensor.places.span() as usize * size];
+        tensor.places.scatter(size, data, &mut image);
         Ok(self.buffer(memory).write(0, &image, self.world.stream())?)
     }
 
     fn get(&self, pe: usize, memory: usize, tensor: &Tensor) -> Result<Vec<u8>, RunError> {
         let size = tensor.info.dtype.bytes() as usize;
-        let mut image = vec![0; tensor.span as usize * size];
+        let mut image = vec![0; tensor.places.span() as usize * size];
         self.buffer(memory).read(pe as u32, 0, &mut image, self.world.stream())?;
-        let mut out = vec![0; tensor.info.shape.iter().product::<u64>() as usize * size];
-        tensor.runs(&mut |first, offset, n| {
-            let at = offset as usize * size;
-            out[first * size..(first + n) * size].copy_from_slice(&image[at..at + n * size]);
-        });
-        Ok(out)
+        Ok(tensor.places.gather(size, &image))
     }
 
     fn launch(&mut self, request: &Request<'_>) -> Result<(), RunError> {

@@ -5,6 +5,7 @@ mod backend;
 mod gpus;
 mod inputs;
 mod npy;
+pub(crate) mod positions;
 pub mod reference;
 mod simulated;
 mod tensors;

@@ -116,7 +116,7 @@ impl Backend for Simulated {
         let base = self.base(memory, pe)?;
         let size = tensor.info.dtype.bytes() as usize;
         let mut result = Ok(());
-        tensor.runs(&mut |first, offset, n| {
+        tensor.places.runs(&mut |first, offset, n| {
             if result.is_ok() {
                 let part = &data[first * size..(first + n) * size];
                 result = self.machine.write(pe, base + offset * size as u64, part);
@@ -128,9 +128,9 @@ impl Backend for Simulated {
     fn get(&self, pe: usize, memory: usize, tensor: &Tensor) -> Result<Vec<u8>, RunError> {
         let base = self.base(memory, pe)?;
         let size = tensor.info.dtype.bytes() as usize;
-        let mut out = vec![0; tensor.info.shape.iter().product::<u64>() as usize * size];
+        let mut out = vec![0; tensor.places.len() * size];
         let mut result = Ok(());
-        tensor.runs(&mut |first, offset, n| {
+        tensor.places.runs(&mut |first, offset, n| {
             if result.is_ok() {
                 let part = &mut out[first * size..(first + n) * size];
                 result = self.machine.read(pe, base + offset * size as u64, part);

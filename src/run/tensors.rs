@@ -3,6 +3,7 @@
 use super::array::{Array, Number, read_number, write_number};
 use super::backend::{Backend, Memory, Request};
 use super::inputs::{Found, of_pe};
+use super::positions::Positions;
 use super::reference::Values;
 use super::{RunError, RunOptions, TensorInfo, request};
 use crate::compile::Compiled;
@@ -10,9 +11,6 @@ use crate::meta::uses_grid_planes;
 use std::path::PathBuf;
 use weft_ir::{Int, Kernel, Layout, Op, Scalar, Space, Type, Value};
 use weft_lang::elaborate::Define;
-
-/// Most elements of a tensor on a PE.
-const MAX_ELEMENTS: i64 = 1 << 32;
 
 /// What a parameter is given.
 pub(super) enum Place {
@@ -28,34 +26,8 @@ pub(super) struct Tensor {
     /// Its memory, by the backend's number.
     memory: usize,
     pub info: TensorInfo,
-    /// Elements from the first to the last.
-    pub span: u64,
-    /// For each mode, where its positions lie.
-    modes: Vec<Mode>,
-}
-
-/// The positions of a mode, in elements.
-enum Mode {
-    /// As many, so far apart.
-    Even(usize, i64),
-    /// Each.
-    Table(Vec<i64>),
-}
-
-impl Mode {
-    fn len(&self) -> usize {
-        match self {
-            Mode::Even(n, _) => *n,
-            Mode::Table(at) => at.len(),
-        }
-    }
-
-    fn at(&self, i: usize) -> i64 {
-        match self {
-            Mode::Even(_, stride) => i as i64 * stride,
-            Mode::Table(at) => at[i],
-        }
-    }
+    /// Where its elements lie.
+    pub places: Positions,
 }
 
 /// Everything of a run.
@@ -127,7 +99,7 @@ impl<'c, B: Backend> Plan<'c, B> {
                     let mut tensor = Tensor::new(i, &p.name, t.elem, &layout)?;
                     tensor.memory = backend.alloc(&Memory {
                         name: &p.name,
-                        bytes: tensor.span * u64::from(t.elem.bytes()),
+                        bytes: tensor.places.span() * u64::from(t.elem.bytes()),
                         align: u64::from(t.align.max(16)),
                         symmetric: t.space == Space::Symmetric,
                         tensor: Some((t.elem, &layout)),
@@ -229,54 +201,9 @@ impl<'c, B: Backend> Plan<'c, B> {
 
 impl Tensor {
     fn new(param: usize, name: &str, dtype: Scalar, layout: &Layout) -> Result<Tensor, RunError> {
-        let size = layout.size().as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
-        let cosize = layout.cosize().as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
-        if layout.size().is(0) {
-            return request(format!(
-                "`{name}` with layout {layout} has an extent of 0: a tensor has at least one element"
-            ));
-        }
-        if size.is_none() || cosize.is_none() {
-            return request(format!(
-                "`{name}` with layout {layout} has no elements, or more than {MAX_ELEMENTS}"
-            ));
-        }
-        let mut modes = Vec::new();
-        for m in 0..layout.rank() {
-            let mode = layout.mode(m).unwrap_or_else(Layout::one);
-            let n = mode.size().as_const().unwrap_or(0);
-            let at = |i: i64| mode.crd2idx(&Int::from(i).into()).ok().and_then(|x| x.as_const());
-            modes.push(match (mode.shape(), mode.stride().as_int().and_then(Int::as_const)) {
-                (weft_ir::IntTuple::Int(_), Some(stride)) => Mode::Even(n as usize, stride),
-                _ => {
-                    let all: Option<Vec<i64>> = (0..n).map(at).collect();
-                    Mode::Table(
-                        all.ok_or_else(|| RunError::Request(format!("`{name}` has no addresses: {layout}")))?,
-                    )
-                }
-            });
-        }
-        let shape = modes.iter().map(|m| m.len() as u64).collect();
-        let span = cosize.unwrap_or(0).unsigned_abs();
-        Ok(Tensor { param, memory: 0, info: TensorInfo { name: name.to_owned(), dtype, shape }, span, modes })
-    }
-
-    /// Calls `f` with (first element in C order, offset in memory, elements) of each run of consecutive elements.
-    pub fn runs(&self, f: &mut dyn FnMut(usize, u64, usize)) {
-        let Some((last, outer)) = self.modes.split_last() else { return f(0, 0, 1) };
-        let rows: usize = outer.iter().map(Mode::len).product();
-        for row in 0..rows {
-            let (mut rest, mut base) = (row, 0);
-            for mode in outer.iter().rev() {
-                base += mode.at(rest % mode.len());
-                rest /= mode.len();
-            }
-            let first = row * last.len();
-            match last {
-                Mode::Even(n, 1) => f(first, base as u64, *n),
-                _ => (0..last.len()).for_each(|i| f(first + i, (base + last.at(i)) as u64, 1)),
-            }
-        }
+        let places = Positions::new(layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
+        let info = TensorInfo { name: name.to_owned(), dtype, shape: places.shape() };
+        Ok(Tensor { param, memory: 0, info, places })
     }
 }
 

@@ -71,7 +71,7 @@ fn arguments(world: &World) -> Checked {
     refused(kernel.launch(stream, Grid::of(4), (&wrong, &barrier, &team)), "999 elements", "999")?;
     let wrong: SymmetricTensor<f32> = world.tensor(weft::layout::Layout::new(1000, 2)?)?;
     refused(kernel.launch(stream, Grid::of(4), (&wrong, &barrier, &team)), "stride 2", ":2")?;
-    let own: DeviceTensor<f32> = DeviceTensor::zeros(stream, &weft::layout::Layout::new(1000, 1)?)?;
+    let own: DeviceTensor<f32> = DeviceTensor::zeros(1000, stream)?;
     refused(kernel.launch(stream, Grid::of(4), (&own, &barrier, &team)), "memory of one GPU", "symmetric")?;
     refused(
         kernel.launch(stream, Grid::of(65), (&x, &barrier, &team)),
@@ -81,7 +81,7 @@ fn arguments(world: &World) -> Checked {
     refused(kernel.launch(stream, Grid::of(4), (&x, &x, &team)), "a tensor for a barrier", "barrier")?;
 
     let scale = load(world, "scale.weft", SCALE, &[("N", Define::Int(1000))])?;
-    own.write(stream, &data(world.my_pe(), 1000, 3))?;
+    own.copy_from(&data(world.my_pe(), 1000, 3), stream)?;
     scale.launch(stream, Grid::fill(world.device()), (&own, 2.0))?;
     let want: Vec<f32> = data::<f32>(world.my_pe(), 1000, 3).iter().map(|x| x * 2.0).collect();
     same!(own.to_vec(stream)?, want, "twice the data");

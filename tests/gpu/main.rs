@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod check;
+mod examples;
 mod faults;
 mod kernels;
 mod launch;
@@ -27,7 +28,16 @@ const CASE: &str = "WEFT_GPU_CASE";
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn cases() -> Vec<Case> {
-    [memory::CASES, teams::CASES, streams::CASES, launch::CASES, kernels::CASES, faults::CASES].concat()
+    [
+        memory::CASES,
+        teams::CASES,
+        streams::CASES,
+        launch::CASES,
+        kernels::CASES,
+        examples::CASES,
+        faults::CASES,
+    ]
+    .concat()
 }
 
 fn main() -> ExitCode {

@@ -2,6 +2,7 @@
 
 use crate::check::{Case, Checked, Num, Outcome, data, datum};
 use crate::{ensure, for_numbers, same};
+use weft::gpu::Npy;
 use weft::runtime::dlpark::ffi::{DLManagedTensor, DLManagedTensorVersioned};
 use weft::runtime::{DeviceTensor, ImportedTensor, SymmetricTensor, World, error};
 
@@ -10,6 +11,7 @@ pub const CASES: &[Case] = &[
     Case::new("memory::allocating_and_freeing_many_times", many_times),
     Case::new("memory::external_memory_is_registered", external),
     Case::new("memory::dlpack_keeps_ownership", dlpack),
+    Case::new("memory::npy_files", npy),
     Case::new("memory::too_much_is_an_error_on_every_pe", too_much),
     Case::new("memory::leaks_are_reported", leaks).judged(leaks_judged),
     Case::new("memory::multicast_is_none_with_a_reason", no_multicast),
@@ -80,13 +82,13 @@ fn external(world: &World) -> Checked {
     x.copy_from(&data(me, n / 2, 0), stream)?;
     world.barrier()?;
     let next = (me + 1) % world.n_pes();
-    let y: DeviceTensor<u32> = DeviceTensor::zeros(stream, x.layout())?;
+    let y: DeviceTensor<u32> = DeviceTensor::zeros(x.layout(), stream)?;
     world.get(&y, &x, next, stream)?;
     same!(y.to_vec(stream)?, data::<u32>(next, n / 2, 0), "registered memory of PE {next}");
     world.barrier()?;
     drop((x, buffer));
     // Memory that NVSHMEM cannot register: plain, and of an odd size.
-    let plain: DeviceTensor<u8> = DeviceTensor::zeros(stream, &weft::layout::Layout::new(1 << 20, 1)?)?;
+    let plain: DeviceTensor<u8> = DeviceTensor::zeros(1 << 20, stream)?;
     // SAFETY: it is refused.
     #[allow(unsafe_code, reason = "the address is refused before it is used")]
     let refused = unsafe { world.register_raw(plain.address(), 12345) };
@@ -115,12 +117,38 @@ fn dlpack(world: &World) -> Checked {
     drop(imported);
     world.collect()?;
     // The old form, and a tensor of this GPU alone.
-    let z = DeviceTensor::from_slice(stream, &data::<i64>(me, 77, 2))?;
+    let z = DeviceTensor::from_slice(&data::<i64>(me, 77, 2), stream)?;
     let exported = z.into_dlpack::<DLManagedTensor>()?;
     // SAFETY: as above.
     #[allow(unsafe_code, reason = "DLPack hands addresses over")]
     let wrong = unsafe { ImportedTensor::<f64>::from_dlpack(exported) };
     same!(wrong.unwrap_err().code, error::DLPACK, "i64 as f64");
+    Ok(())
+}
+
+/// A file has C order, whatever order the memory has; gaps stay as they are.
+fn npy(world: &World) -> Checked {
+    let stream = world.stream();
+    let file = std::env::temp_dir().join(format!("weft-gpu-{}.npy", std::process::id()));
+    let rows: SymmetricTensor<half::bf16> = world.tensor([3, 5])?;
+    rows.copy_from(&data(world.my_pe(), 15, 4), stream)?;
+    rows.save_npy(&file, stream)?;
+    // Columns, with a gap after each.
+    let columns: SymmetricTensor<half::bf16> = world.zeros("(3,5):(1,4)")?;
+    columns.load_npy(&file, stream)?;
+    let (have, want) = (columns.to_vec(stream)?, data::<half::bf16>(world.my_pe(), 15, 4));
+    for (i, want) in want.iter().enumerate() {
+        same!(have[i / 5 + i % 5 * 4], *want, "element {i}");
+    }
+    same!(have[3], half::bf16::ZERO, "a gap");
+    let back: DeviceTensor<half::bf16> = DeviceTensor::zeros([3, 5], stream)?;
+    columns.save_npy(&file, stream)?;
+    back.load_npy(&file, stream)?;
+    same!(back.to_vec(stream)?, want, "there and back");
+    let other: SymmetricTensor<f32> = world.tensor([3, 5])?;
+    let e = other.load_npy(&file, stream).err().ok_or("bf16 as f32")?;
+    ensure!(e.to_string().contains("R0307"), "{e}");
+    std::fs::remove_file(&file)?;
     Ok(())
 }
 

@@ -25,7 +25,7 @@ fn ring(world: &World) -> Checked {
             world.team().barrier(stream)?;
             same!(y.to_vec(stream)?, data::<T>(previous, n, round), "put of {n}");
             // From this GPU's own memory, without waiting for each.
-            let own = DeviceTensor::from_slice(stream, &data::<T>(me, n, round + 10))?;
+            let own = DeviceTensor::from_slice(&data::<T>(me, n, round + 10), stream)?;
             for pe in 0..n_pes {
                 if pe == next {
                     world.put_nbi(&y, &own, pe, stream)?;

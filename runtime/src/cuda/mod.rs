@@ -4,6 +4,7 @@
 //! [`present`], which a [`Device`] is the proof of. Order between streams is the caller's: `cudarc`'s tracking of
 //! slices by events is off in the contexts made here.
 
+pub(crate) mod copy;
 mod device;
 mod event;
 mod graph;
@@ -15,7 +16,6 @@ pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};
 pub use tensor::DeviceTensor;
-pub(crate) use tensor::memory_elements;
 
 use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
 use cudarc::driver::sys::{self, CUresult};

@@ -152,7 +152,7 @@ impl KernelInfo {
                 }
             }
             Elements::Flat(n) => {
-                let needs = crate::cuda::memory_elements(&layout)?;
+                let needs = crate::shape::memory_elements(&layout)?;
                 if n < needs {
                     return bad(&format!("{layout} reaches over {needs} elements"));
                 }

@@ -1,7 +1,7 @@
 //! Untyped symmetric memory.
 
-use super::{Allocation, copy};
-use crate::cuda::{self, DeviceTensor, Stream};
+use super::Allocation;
+use crate::cuda::{self, DeviceTensor, Stream, copy};
 use crate::error::{self, Error, Result};
 use crate::team::Team;
 use crate::world::Inner;
@@ -144,7 +144,7 @@ impl SymmetricBuffer {
         }
         let peers = team.members().iter().map(|pe| Ok(self.peer_address(*pe)? + offset));
         let peers = peers.collect::<Result<Vec<u64>>>()?;
-        let table = Arc::new(DeviceTensor::from_slice(&self.world().side, &peers)?);
+        let table = Arc::new(DeviceTensor::from_slice(&peers, &self.world().side)?);
         tables.insert((team.handle, offset), table.clone());
         Ok(table)
     }

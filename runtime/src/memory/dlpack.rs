@@ -5,10 +5,11 @@
 #![allow(unsafe_code, reason = "DLPack's descriptors hold raw addresses")]
 
 use super::SymmetricTensor;
-use crate::cuda::{Device, DeviceTensor, memory_elements};
+use crate::cuda::{Device, DeviceTensor};
 use crate::dtype::{DType, Element};
 use crate::error::{self, Error, Result};
 use crate::rma::Local;
+use crate::shape::memory_elements;
 use dlpark::ffi::{DLDataType, DLDataTypeCode as Code, DLDevice, DLDeviceType};
 use dlpark::metadata::Dynamic;
 use dlpark::{AllocationDeleter, Managed, ManagedTensorBase};

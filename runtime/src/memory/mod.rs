@@ -5,7 +5,6 @@
 //! not a hang. Source: NVSHMEM API, Memory Management.
 
 mod buffer;
-mod copy;
 mod dlpack;
 mod external;
 mod sync;
@@ -15,7 +14,7 @@ pub use buffer::{SymmetricBuffer, Table};
 pub use dlpack::ImportedTensor;
 pub use external::granularity;
 pub use sync::{Barrier, Compare, Signal, SignalOp};
-pub use tensor::{AnyTensor, IntoLayout, MulticastTensor, PeerTensor, SymmetricTensor};
+pub use tensor::{AnyTensor, MulticastTensor, PeerTensor, SymmetricTensor};
 
 use crate::cuda::vmm;
 use crate::error::{self, Error, Result};

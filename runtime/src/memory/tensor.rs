@@ -1,61 +1,17 @@
 //! Symmetric memory with an element type and a layout.
 
-use super::{SymmetricBuffer, copy};
-use crate::cuda::{Stream, memory_elements};
+use super::SymmetricBuffer;
+use crate::cuda::{Stream, copy};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, SHAPE};
+use crate::shape::{IntoLayout, memory_elements};
 use crate::team::Team;
 use crate::world::Inner;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
-use weft_layout::{Int, IntTuple, Layout};
-
-/// What a tensor's shape can be given as: a layout, or extents, which make a compact layout with the last extent
-/// fastest, as NumPy and DLPack have it.
-pub trait IntoLayout {
-    /// The layout.
-    ///
-    /// # Errors
-    /// `R0307` for extents that make none.
-    fn into_layout(self) -> Result<Layout>;
-}
-
-impl IntoLayout for Layout {
-    fn into_layout(self) -> Result<Layout> {
-        Ok(self)
-    }
-}
-
-impl IntoLayout for &Layout {
-    fn into_layout(self) -> Result<Layout> {
-        Ok(self.clone())
-    }
-}
-
-impl IntoLayout for &[usize] {
-    fn into_layout(self) -> Result<Layout> {
-        let int = |n: &usize| Int::from(i64::try_from(*n).unwrap_or(i64::MAX));
-        let shape: IntTuple = match self {
-            [n] => int(n).into(),
-            many => many.iter().map(|n| int(n).into()).collect::<Vec<IntTuple>>().into(),
-        };
-        Layout::row_major(shape).map_err(|e| Error::new(SHAPE, format!("extents {self:?}: {e}")))
-    }
-}
-
-impl<const N: usize> IntoLayout for [usize; N] {
-    fn into_layout(self) -> Result<Layout> {
-        self.as_slice().into_layout()
-    }
-}
-
-impl IntoLayout for usize {
-    fn into_layout(self) -> Result<Layout> {
-        [self].into_layout()
-    }
-}
+use weft_layout::Layout;
 
 /// A tensor that every PE has, at the same place of its symmetric heap. Clones and [slices](SymmetricTensor::slice)
 /// are the same memory, freed when the last is dropped: on every PE in the same order.
@@ -129,6 +85,25 @@ impl<T: Element> SymmetricTensor<T> {
         self.buffer.world().enter()?;
         copy::same_len("the tensor", self.elements, data.len())?;
         copy::write(self.address(), data, stream)
+    }
+
+    /// As [`copy_from`](SymmetricTensor::copy_from), of elements as their bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
+        self.buffer.world().enter()?;
+        copy::same_len("the tensor, in bytes,", self.elements * size_of::<T>(), data.len())?;
+        copy::write(self.address(), data, stream)
+    }
+
+    /// As [`to_vec`](SymmetricTensor::to_vec), of elements as their bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
+        self.buffer.world().enter()?;
+        copy::to_vec(self.address(), self.elements * size_of::<T>(), stream)
     }
 
     /// This PE's elements in memory order, once `stream` gets there.

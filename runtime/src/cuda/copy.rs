@@ -1,27 +1,27 @@
 //! Copies between the host and addresses of the device, in a stream's order.
 #![allow(unsafe_code, reason = "calls of the CUDA driver on addresses")]
 
-use crate::cuda::{self, Stream};
+use super::{Stream, error};
 use crate::dtype::Element;
 use crate::error::{Error, Result, SHAPE};
 use cudarc::driver::result;
 
 /// Writes a slice's elements from `address` on, and waits for the stream. The caller owns as many bytes there.
 pub fn write<T: Element>(address: u64, data: &[T], stream: &Stream) -> Result<()> {
-    stream.context().bind_to_thread().map_err(|e| cuda::error("cuCtxSetCurrent", e))?;
+    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
     // SAFETY: the caller's memory has room for them; the stream is waited for before `data` can go.
     unsafe { result::memcpy_htod_async(address, data, stream.cu_stream()) }
-        .map_err(|e| cuda::error("cuMemcpyHtoDAsync", e))?;
-    stream.synchronize().map_err(|e| cuda::error("cuStreamSynchronize", e))
+        .map_err(|e| error("cuMemcpyHtoDAsync", e))?;
+    stream.synchronize().map_err(|e| error("cuStreamSynchronize", e))
 }
 
 /// Reads a slice's elements from `address` on, after all that the stream has to do before.
 pub fn read<T: Element>(address: u64, data: &mut [T], stream: &Stream) -> Result<()> {
-    stream.context().bind_to_thread().map_err(|e| cuda::error("cuCtxSetCurrent", e))?;
+    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
     // SAFETY: the caller's memory has as many; any bytes are an `Element`; the stream is waited for.
     unsafe { result::memcpy_dtoh_async(data, address, stream.cu_stream()) }
-        .map_err(|e| cuda::error("cuMemcpyDtoHAsync", e))?;
-    stream.synchronize().map_err(|e| cuda::error("cuStreamSynchronize", e))
+        .map_err(|e| error("cuMemcpyDtoHAsync", e))?;
+    stream.synchronize().map_err(|e| error("cuStreamSynchronize", e))
 }
 
 /// The `n` elements from `address` on.
@@ -34,10 +34,10 @@ pub fn to_vec<T: Element>(address: u64, n: usize, stream: &Stream) -> Result<Vec
 
 /// Sets bytes, in the stream's order.
 pub fn fill(address: u64, byte: u8, bytes: usize, stream: &Stream) -> Result<()> {
-    stream.context().bind_to_thread().map_err(|e| cuda::error("cuCtxSetCurrent", e))?;
+    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
     // SAFETY: the caller's memory has as many bytes.
     unsafe { result::memset_d8_async(address, byte, bytes, stream.cu_stream()) }
-        .map_err(|e| cuda::error("cuMemsetD8Async", e))
+        .map_err(|e| error("cuMemsetD8Async", e))
 }
 
 /// A copy's two sides have one size.

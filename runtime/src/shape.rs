@@ -1,0 +1,88 @@
+//! Shapes: what a tensor's extents can be given as, and the memory that they take.
+
+use crate::error::{Error, Result, SHAPE};
+use weft_layout::{Int, IntTuple, Layout};
+
+/// What a tensor's shape can be given as: a layout, or extents, which make a compact layout with the last extent
+/// fastest, as NumPy and DLPack have it.
+pub trait IntoLayout {
+    /// The layout.
+    ///
+    /// # Errors
+    /// `R0307` for extents that make none.
+    fn into_layout(self) -> Result<Layout>;
+}
+
+impl IntoLayout for Layout {
+    fn into_layout(self) -> Result<Layout> {
+        Ok(self)
+    }
+}
+
+impl IntoLayout for &Layout {
+    fn into_layout(self) -> Result<Layout> {
+        Ok(self.clone())
+    }
+}
+
+/// In CuTe's notation: `"(4,8):(8,1)"`.
+impl IntoLayout for &str {
+    fn into_layout(self) -> Result<Layout> {
+        weft_layout::parse_layout(self, &mut |_| None)
+            .map_err(|e| Error::new(SHAPE, format!("`{self}` is no layout: {e}")))
+    }
+}
+
+impl IntoLayout for &[usize] {
+    fn into_layout(self) -> Result<Layout> {
+        let int = |n: &usize| Int::from(i64::try_from(*n).unwrap_or(i64::MAX));
+        let shape: IntTuple = match self {
+            [n] => int(n).into(),
+            many => many.iter().map(|n| int(n).into()).collect::<Vec<IntTuple>>().into(),
+        };
+        Layout::row_major(shape).map_err(|e| Error::new(SHAPE, format!("extents {self:?}: {e}")))
+    }
+}
+
+impl<const N: usize> IntoLayout for [usize; N] {
+    fn into_layout(self) -> Result<Layout> {
+        self.as_slice().into_layout()
+    }
+}
+
+impl IntoLayout for usize {
+    fn into_layout(self) -> Result<Layout> {
+        [self].into_layout()
+    }
+}
+
+/// Elements from the first to the last of a layout.
+pub(crate) fn memory_elements(layout: &Layout) -> Result<usize> {
+    let down = layout.stride().leaves().iter().any(|d| d.lower_bound() < 0);
+    let elements = if layout.size().is(0) { Some(0) } else { layout.cosize().as_const() };
+    match elements.and_then(|n| usize::try_from(n).ok()) {
+        Some(n) if !down => Ok(n),
+        _ => {
+            let message = format!("no memory can be made for the layout {layout}");
+            Err(Error::new(SHAPE, message)
+                .help("extents and strides are numbers known now, strides not negative"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_layout::parse_layout;
+
+    #[test]
+    fn memory_reaches_from_the_first_element_to_the_last() {
+        let elements =
+            |text| memory_elements(&parse_layout(text, &mut |_| None).unwrap()).map_err(|e| e.code);
+        assert_eq!(elements("(4,8):(8,1)"), Ok(32));
+        assert_eq!(elements("(4,8):(10,1)"), Ok(38));
+        assert_eq!(elements("(0,8):(8,1)"), Ok(0));
+        assert_eq!(elements("4:-1"), Err(SHAPE));
+        assert_eq!(elements("(2,2):(9223372036854775807,9223372036854775807)"), Err(SHAPE));
+    }
+}

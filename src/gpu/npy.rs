@@ -1,0 +1,109 @@
+//! Tensors on GPUs from and to NumPy's files.
+
+use super::GpuError;
+use crate::run::array::Array;
+use crate::run::positions::Positions;
+use std::path::Path;
+use weft_ir::{Layout, Scalar};
+use weft_runtime::cuda::Stream;
+use weft_runtime::{DType, DeviceTensor, Element, Error, SymmetricTensor, error};
+
+/// Reading and writing `.npy` files: the shape is the layout's, one dimension a mode; the order of elements in memory
+/// is the layout's too, and gaps between them stay as they are. Types that NumPy lacks (bf16, fp8) are kept as
+/// unsigned integers of their width.
+pub trait Npy {
+    /// Fills this PE's tensor from a file, once `stream` gets there, and waits.
+    ///
+    /// # Errors
+    /// A file that is no array; `R0307` for one of another shape or element type; `R0103`, `R0305`.
+    fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError>;
+
+    /// Writes this PE's tensor to a file, once `stream` gets there.
+    ///
+    /// # Errors
+    /// `R0103`, `R0305`; a file that cannot be written.
+    fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError>;
+}
+
+/// Memory with a layout, as bytes.
+trait Bytes {
+    fn layout(&self) -> &Layout;
+    fn read(&self, stream: &Stream) -> Result<Vec<u8>, Error>;
+    fn write(&self, bytes: &[u8], stream: &Stream) -> Result<(), Error>;
+}
+
+fn scalar(dtype: DType) -> Result<Scalar, Error> {
+    Scalar::parse(dtype.name())
+        .ok_or_else(|| Error::new(error::SHAPE, format!("kernels have no element type {dtype}")))
+}
+
+fn positions(layout: &Layout) -> Result<Positions, Error> {
+    Positions::new(layout).map_err(|why| Error::new(error::SHAPE, format!("the tensor {why}")))
+}
+
+fn load(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+    let array = Array::read(path)?;
+    let (have, want) = (array.clone(), scalar(dtype)?);
+    let places = positions(tensor.layout())?;
+    let array = array.reinterpret(want).ok().filter(|a| a.dtype == want && a.shape == places.shape());
+    let Some(array) = array else {
+        let message = format!("{} has {have:?}; the tensor is {want}{:?}", path.display(), places.shape());
+        return Err(Error::new(error::SHAPE, message).into());
+    };
+    let mut memory = match places.len() as u64 == places.span() {
+        true => vec![0; array.data.len()],
+        false => tensor.read(stream)?,
+    };
+    places.scatter(dtype.bytes(), &array.data, &mut memory);
+    Ok(tensor.write(&memory, stream)?)
+}
+
+fn save(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+    let places = positions(tensor.layout())?;
+    let data = places.gather(dtype.bytes(), &tensor.read(stream)?);
+    Ok(Array { dtype: scalar(dtype)?, shape: places.shape(), data }.write(path)?)
+}
+
+macro_rules! npy {
+    ($($tensor:ident),*) => {$(
+        impl<T: Element> Npy for $tensor<T> {
+            fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+                load(self, T::DTYPE, path, stream)
+            }
+
+            fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError> {
+                save(self, T::DTYPE, path, stream)
+            }
+        }
+    )*};
+}
+
+npy!(SymmetricTensor, DeviceTensor);
+
+impl<T: Element> Bytes for SymmetricTensor<T> {
+    fn layout(&self) -> &Layout {
+        SymmetricTensor::layout(self)
+    }
+
+    fn read(&self, stream: &Stream) -> Result<Vec<u8>, Error> {
+        self.to_bytes(stream)
+    }
+
+    fn write(&self, bytes: &[u8], stream: &Stream) -> Result<(), Error> {
+        self.copy_from_bytes(bytes, stream)
+    }
+}
+
+impl<T: Element> Bytes for DeviceTensor<T> {
+    fn layout(&self) -> &Layout {
+        DeviceTensor::layout(self)
+    }
+
+    fn read(&self, stream: &Stream) -> Result<Vec<u8>, Error> {
+        self.to_bytes(stream)
+    }
+
+    fn write(&self, bytes: &[u8], stream: &Stream) -> Result<(), Error> {
+        self.copy_from_bytes(bytes, stream)
+    }
+}

@@ -1,0 +1,120 @@
+//! Where the elements of a layout lie in memory, in the order that arrays have them (last index fastest).
+
+use weft_ir::{Int, IntTuple, Layout};
+
+/// Most elements of a tensor on a PE.
+const MAX_ELEMENTS: i64 = 1 << 32;
+
+/// Elements of a tensor: one mode a dimension.
+pub(crate) struct Positions {
+    modes: Vec<Mode>,
+    /// Elements from the first to the last.
+    span: u64,
+}
+
+/// The positions of a mode, in elements.
+enum Mode {
+    /// As many, so far apart.
+    Even(usize, i64),
+    /// Each.
+    Table(Vec<i64>),
+}
+
+impl Mode {
+    fn len(&self) -> usize {
+        match self {
+            Mode::Even(n, _) => *n,
+            Mode::Table(at) => at.len(),
+        }
+    }
+
+    fn at(&self, i: usize) -> i64 {
+        match self {
+            Mode::Even(_, stride) => i as i64 * stride,
+            Mode::Table(at) => at[i],
+        }
+    }
+}
+
+impl Positions {
+    /// Of a layout that is known.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence.
+    pub fn new(layout: &Layout) -> Result<Positions, String> {
+        let within = |n: Int| n.as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
+        if layout.size().is(0) {
+            return Err(format!(
+                "with layout {layout} has an extent of 0: a tensor has at least one element"
+            ));
+        }
+        let (Some(_), Some(span)) = (within(layout.size()), within(layout.cosize())) else {
+            return Err(format!("with layout {layout} has no elements, or more than {MAX_ELEMENTS}"));
+        };
+        let mut modes = Vec::new();
+        for m in 0..layout.rank() {
+            let mode = layout.mode(m).unwrap_or_else(Layout::one);
+            let n = mode.size().as_const().unwrap_or(0);
+            let at = |i: i64| mode.crd2idx(&Int::from(i).into()).ok().and_then(|x| x.as_const());
+            modes.push(match (mode.shape(), mode.stride().as_int().and_then(Int::as_const)) {
+                (IntTuple::Int(_), Some(stride)) => Mode::Even(n as usize, stride),
+                _ => {
+                    let all: Option<Vec<i64>> = (0..n).map(at).collect();
+                    Mode::Table(all.ok_or_else(|| format!("has no addresses: {layout}"))?)
+                }
+            });
+        }
+        Ok(Positions { modes, span: span.unsigned_abs() })
+    }
+
+    /// Extents, slowest first.
+    pub fn shape(&self) -> Vec<u64> {
+        self.modes.iter().map(|m| m.len() as u64).collect()
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.modes.iter().map(Mode::len).product()
+    }
+
+    /// Elements of memory from the first to the last, gaps included.
+    pub fn span(&self) -> u64 {
+        self.span
+    }
+
+    /// Calls `f` with (first element in C order, offset in memory, elements) of each run of consecutive elements.
+    pub fn runs(&self, f: &mut dyn FnMut(usize, u64, usize)) {
+        let Some((last, outer)) = self.modes.split_last() else { return f(0, 0, 1) };
+        let rows: usize = outer.iter().map(Mode::len).product();
+        for row in 0..rows {
+            let (mut rest, mut base) = (row, 0);
+            for mode in outer.iter().rev() {
+                base += mode.at(rest % mode.len());
+                rest /= mode.len();
+            }
+            let first = row * last.len();
+            match last {
+                Mode::Even(n, 1) => f(first, base as u64, *n),
+                _ => (0..last.len()).for_each(|i| f(first + i, (base + last.at(i)) as u64, 1)),
+            }
+        }
+    }
+
+    /// Puts elements of `size` bytes, in C order, into their places in memory.
+    pub fn scatter(&self, size: usize, data: &[u8], memory: &mut [u8]) {
+        self.runs(&mut |first, offset, n| {
+            let at = offset as usize * size;
+            memory[at..at + n * size].copy_from_slice(&data[first * size..(first + n) * size]);
+        });
+    }
+
+    /// Takes elements of `size` bytes from their places in memory: in C order.
+    pub fn gather(&self, size: usize, memory: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; self.len() * size];
+        self.runs(&mut |first, offset, n| {
+            let at = offset as usize * size;
+            out[first * size..(first + n) * size].copy_from_slice(&memory[at..at + n * size]);
+        });
+        out
+    }
+}

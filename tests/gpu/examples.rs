@@ -1,0 +1,33 @@
+//! The numbered examples, as they stand: each checks what it shows.
+
+#![allow(dead_code, reason = "their `main` is for who runs them alone")]
+
+use crate::check::Case;
+
+#[path = "../../examples/05_allreduce_one_shot.rs"]
+mod allreduce_one_shot;
+#[path = "../../examples/06_allreduce_two_shot.rs"]
+mod allreduce_two_shot;
+#[path = "../../examples/07_cuda_graph.rs"]
+mod cuda_graph;
+#[path = "../../examples/08_dlpack.rs"]
+mod dlpack;
+#[path = "../../examples/02_put_signal.rs"]
+mod put_signal;
+#[path = "../../examples/04_register_memory.rs"]
+mod register_memory;
+#[path = "../../examples/01_ring_put_get.rs"]
+mod ring_put_get;
+#[path = "../../examples/03_team_split.rs"]
+mod team_split;
+
+pub const CASES: &[Case] = &[
+    Case::new("examples::01_ring_put_get", ring_put_get::ring),
+    Case::new("examples::02_put_signal", put_signal::put_signal),
+    Case::new("examples::03_team_split", team_split::split),
+    Case::new("examples::04_register_memory", register_memory::register),
+    Case::new("examples::05_allreduce_one_shot", allreduce_one_shot::allreduce),
+    Case::new("examples::06_allreduce_two_shot", allreduce_two_shot::allreduce),
+    Case::new("examples::07_cuda_graph", cuda_graph::graph),
+    Case::new("examples::08_dlpack", dlpack::dlpack),
+];

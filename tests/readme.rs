@@ -3,6 +3,7 @@
 //! A line `$ command` is run by `sh` in a folder with the examples, with `weft` in the path; the lines below it are
 //! what it prints. `...` stands for any text in a line and, alone, for any number of lines. A command below which
 //! `error[` or `error:` begins a line must fail, every other succeed. `cargo run --release -- ...` is run as `weft ...`.
+//! GPUs are hidden, so that what is printed is the simulator's on every machine.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -85,8 +86,9 @@ fn run(name: &str) -> usize {
     for step in steps.iter().filter(|step| step.command != TESTS) {
         let command = step.command.replace("cargo run --release -- ", "weft ");
         let shell = format!("exec 2>&1; {command}");
-        let out =
-            Command::new("sh").args(["-c", &shell]).current_dir(&place).env("PATH", &path).output().unwrap();
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &shell]).current_dir(&place).env("PATH", &path).env("CUDA_VISIBLE_DEVICES", "");
+        let out = sh.output().unwrap();
         let printed = String::from_utf8(out.stdout).unwrap();
         let fails = step.prints.iter().any(|line| line.starts_with("error[") || line.starts_with("error:"));
         assert_eq!(out.status.success(), !fails, "{name}: $ {}\n{printed}", step.command);

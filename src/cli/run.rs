@@ -5,8 +5,10 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use weft::KernelFile;
+use weft::gpu::target_of;
 use weft::ir::Scalar;
-use weft::run::{Outcome, Ran, RunOptions, run_file, run_on_gpus};
+use weft::run::{Outcome, Ran, RunOptions, check_file, run_file, run_on_gpus};
 use weft::runtime::job::{Place, Started, start};
 use weft::runtime::{Config, Error, World, cuda, error, find};
 
@@ -55,46 +57,39 @@ enum On {
 
 impl Run {
     pub fn run(&self) -> Result<ExitCode> {
-        let place = match self.on {
+        let file = self.compile.parse()?;
+        let pes = match self.on {
             On::Sim => Err("asked for".to_owned()),
             On::Gpu => gpus(self.pes).map(Ok)?,
-            On::Auto => gpus(self.pes).map_err(|e| e.message),
-        };
-        match place {
-            Ok(pes) => match start(pes)? {
-                Started::Done(code) => Ok(code),
-                Started::Pe(place) => self.on_gpus(&place),
+            On::Auto => match gpus(self.pes) {
+                // Many processes that each simulate all PEs are not what a launcher was started for.
+                Err(e) if e.code == error::LAUNCHER => return Err(e.into()),
+                other => other.map_err(|e| e.message),
             },
-            Err(why) => self.simulated(&why),
+        };
+        let pes = match pes {
+            Ok(pes) => pes,
+            Err(why) => return self.simulated(&file, &why),
+        };
+        let mut options = self.options(pes)?;
+        if self.compile.arch.is_none() {
+            options.compile.target = target_of(cuda::compute_capability(0)?)?;
+        }
+        if Place::detect()?.is_none() {
+            // Said once, and not by every PE.
+            check_file(&file, &options)?;
+        }
+        match start(pes)? {
+            Started::Done(code) => Ok(code),
+            Started::Pe(place) => on_gpus(&file, &options, &place),
         }
     }
 
-    fn simulated(&self, why: &str) -> Result<ExitCode> {
+    fn simulated(&self, file: &KernelFile, why: &str) -> Result<ExitCode> {
         let options = self.options(self.pes.unwrap_or(8))?;
-        let outcome = run_file(&self.compile.parse()?, &options)?;
+        let outcome = run_file(file, &options)?;
         super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
         Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-
-    /// One PE of a job. PE 0 reports.
-    fn on_gpus(&self, place: &Place) -> Result<ExitCode> {
-        let file = self.compile.parse()?;
-        let mut options = self.options(place.size)?;
-        let world = World::join(place, &Config::default())?;
-        let mut passed = true;
-        let status = world.run(|world| -> Result<(), String> {
-            if self.compile.arch.is_none() {
-                options.compile.target = weft::gpu::target(world.device()).map_err(|e| e.to_string())?;
-            }
-            let outcome = run_on_gpus(&file, &options, world).map_err(|e| e.to_string())?;
-            passed = outcome.passed();
-            if world.my_pe() == 0 {
-                let text = report(&outcome, options.n_pes, "");
-                super::write_out(None, text.as_bytes()).map_err(|e| e.to_string())?;
-            }
-            Ok(())
-        });
-        Ok(if passed { status } else { ExitCode::FAILURE })
     }
 
     fn options(&self, pes: u32) -> Result<RunOptions> {
@@ -115,12 +110,34 @@ impl Run {
     }
 }
 
+/// One PE of a job. PE 0 reports.
+fn on_gpus(file: &KernelFile, options: &RunOptions, place: &Place) -> Result<ExitCode> {
+    let world = World::join(place, &Config::default())?;
+    let mut passed = true;
+    let status = world.run(|world| -> Result<(), String> {
+        let outcome = run_on_gpus(file, options, world).map_err(|e| e.to_string())?;
+        passed = outcome.passed();
+        if world.my_pe() == 0 {
+            let text = report(&outcome, options.n_pes, "");
+            super::write_out(None, text.as_bytes()).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    });
+    Ok(if passed { status } else { ExitCode::FAILURE })
+}
+
 /// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
 fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
     let count = cuda::device_count()?;
     find::nvshmem_host()?;
     if let Some(place) = Place::detect()? {
-        return Ok(place.size);
+        return match pes {
+            Some(n) if n != place.size => {
+                let message = format!("--pes {n}, and the launcher started {} PEs", place.size);
+                Err(Error::new(error::LAUNCHER, message).help("leave --pes out under a launcher"))
+            }
+            _ => Ok(place.size),
+        };
     }
     match pes.unwrap_or(count) {
         0 => Err(Error::new(error::NO_GPU, "no GPU is seen")),

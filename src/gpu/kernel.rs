@@ -54,13 +54,21 @@ impl From<&World> for On {
 /// # Errors
 /// `R0103`; `R0501` for a device older than all known targets.
 pub fn target(device: &Device) -> Result<Target, weft_runtime::Error> {
-    let (arch, capability) = (device.arch()?, device.compute_capability()?);
+    target_of(device.compute_capability()?)
+}
+
+/// As [`target`], of a compute capability.
+///
+/// # Errors
+/// `R0501` for one older than all known targets.
+pub fn target_of(capability: (u32, u32)) -> Result<Target, weft_runtime::Error> {
+    let arch = cuda::arch(capability);
     if let Ok(target) = arch.parse() {
         return Ok(target);
     }
     let runs = Target::all().filter(|t| launch::runs_on(t.name(), capability));
     runs.max_by_key(|t| t.number()).ok_or_else(|| {
-        let message = format!("GPU {} is {arch}, and no target that is known runs there", device.ordinal());
+        let message = format!("the GPU is {arch}, and no target that is known runs there");
         weft_runtime::Error::new(error::PTX, message)
     })
 }

@@ -58,10 +58,7 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn compute_capability(&self) -> Result<(u32, u32)> {
-        Ok((
-            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        ))
+        super::compute_capability(self.ordinal())
     }
 
     /// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
@@ -69,7 +66,7 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn arch(&self) -> Result<String> {
-        self.compute_capability().map(arch_of)
+        self.compute_capability().map(super::arch)
     }
 
     /// Streaming multiprocessors.
@@ -199,10 +196,6 @@ impl fmt::Debug for Device {
     }
 }
 
-fn arch_of((major, minor): (u32, u32)) -> String {
-    format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
-}
-
 fn uuid_text(bytes: [u8; 16]) -> String {
     let hex = |part: &[u8]| part.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let parts = [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].map(hex);
@@ -215,7 +208,7 @@ mod tests {
 
     #[test]
     fn architectures_from_nine_on_have_features_of_their_own() {
-        let named = [(8, 0), (8, 9), (9, 0), (10, 0), (12, 1)].map(arch_of);
+        let named = [(8, 0), (8, 9), (9, 0), (10, 0), (12, 1)].map(crate::cuda::arch);
         assert_eq!(named, ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_121a"]);
     }
 

@@ -18,6 +18,7 @@ pub use graph::{Graph, Keep, keep};
 pub use tensor::DeviceTensor;
 
 use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
+use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUresult};
 use std::sync::{Arc, OnceLock};
 
@@ -91,6 +92,33 @@ pub fn device_count() -> Result<u32> {
         Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => Ok(0),
         Err(e) => Err(error("cuInit", e)),
     }
+}
+
+/// Compute capability of a GPU, without a context on it: (9, 0).
+///
+/// # Errors
+/// `R0101` without a driver, `R0102` without such a GPU, `R0103`.
+#[allow(unsafe_code, reason = "FFI")]
+pub fn compute_capability(ordinal: u32) -> Result<(u32, u32)> {
+    use sys::CUdevice_attribute as Attribute;
+    let count = device_count()?;
+    let device = i32::try_from(ordinal).ok().filter(|_| ordinal < count);
+    let device = device.ok_or_else(|| no_gpu(ordinal, count))?;
+    let device = result::device::get(device).map_err(|e| error("cuDeviceGet", e))?;
+    let ask = |which| {
+        // SAFETY: the device was just found.
+        let n = unsafe { result::device::get_attribute(device, which) };
+        n.map(|n| u32::try_from(n).unwrap_or(0)).map_err(|e| error("cuDeviceGetAttribute", e))
+    };
+    Ok((
+        ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    ))
+}
+
+/// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
+pub fn arch((major, minor): (u32, u32)) -> String {
+    format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
 }
 
 /// What a driver call answered, as an error: its name, CUDA's name for the error, and what CUDA says it means.

@@ -14,17 +14,28 @@ pub struct Team {
     pub(crate) world: Arc<Inner>,
     pub(crate) handle: sys::Team,
     /// By rank in the team: PE of the world.
-    members: Arc<[u32]>,
+    pub(crate) members: Arc<[u32]>,
     my_pe: u32,
     name: String,
     /// Ended when dropped; predefined ones are not.
     owned: bool,
+    /// Made by list, as its parts are then: NVSHMEM's own splits need ascending members at one distance, and crash
+    /// the PEs that are not in a part of any other team (3.5).
+    listed: bool,
 }
 
 impl Team {
     pub(crate) fn world(world: Arc<Inner>) -> Team {
         let (members, my_pe) = (world.everyone.clone(), world.control.rank());
-        Team { world, handle: sys::TEAM_WORLD, members, my_pe, name: "world".into(), owned: false }
+        Team {
+            world,
+            handle: sys::TEAM_WORLD,
+            members,
+            my_pe,
+            name: "world".into(),
+            owned: false,
+            listed: false,
+        }
     }
 
     pub(crate) fn predefined(world: &Arc<Inner>, handle: sys::Team, name: &str) -> Result<Team> {
@@ -39,7 +50,7 @@ impl Team {
         let my_pe = library.team_my_pe(handle).ok_or_else(bad)?;
         let members = (0..n).map(|pe| library.translate(handle, pe, sys::TEAM_WORLD).ok_or_else(bad));
         let members = members.collect::<Result<_>>()?;
-        Ok(Team { world: world.clone(), handle, members, my_pe, name, owned })
+        Ok(Team { world: world.clone(), handle, members, my_pe, name, owned, listed: false })
     }
 
     /// Rank of this PE in the team.
@@ -93,7 +104,12 @@ impl Team {
             Some(_) => {}
         }
         self.together(&format!("split_strided({start}, {stride}, {size}) of team {}", self.name))?;
-        let handle = world.library.split_strided(self.handle, start, stride.max(1), size)?;
+        if self.listed {
+            return self.list(&(0..size).map(|i| start + i * stride).collect::<Vec<_>>());
+        }
+        // One PE has no stride, and NVSHMEM takes a signed one.
+        let stride = if size == 1 { 1 } else { stride };
+        let handle = world.library.split_strided(self.handle, start, stride, size)?;
         let name = format!("{}[{start}::{stride}; {size}]", self.name);
         handle.map(|h| Team::of_handle(&self.world, h, name, true)).transpose()
     }
@@ -110,6 +126,14 @@ impl Team {
         }
         let x_range = x_range.min(self.n_pes());
         self.together(&format!("split_2d({x_range}) of team {}", self.name))?;
+        if self.listed {
+            let (row, column) = (self.my_pe / x_range, self.my_pe % x_range);
+            let part = |of: &dyn Fn(u32) -> bool| {
+                let ranks: Vec<u32> = (0..self.n_pes()).filter(|pe| of(*pe)).collect();
+                self.list(&ranks)?.ok_or_else(|| self.bad_split(format!("PEs {ranks:?}")))
+            };
+            return Ok((part(&|pe| pe / x_range == row)?, part(&|pe| pe % x_range == column)?));
+        }
         let (x, y) = world.library.split_2d(self.handle, x_range)?;
         let team = |handle: Option<sys::Team>, axis: &str| match handle {
             Some(h) => Team::of_handle(&self.world, h, format!("{}.{axis}", self.name), true),
@@ -141,6 +165,7 @@ impl Team {
         let handle = world.library.team_init(id, list.len() as u32, me as u32)?;
         let mut team = Team::of_handle(&self.world, handle, format!("{list:?}"), true)?;
         team.members = list.into();
+        team.listed = true;
         Ok(Some(team))
     }
 

@@ -19,8 +19,9 @@ pub struct SymmetricBuffer(pub(crate) Arc<Shared>);
 pub type Table = Arc<DeviceTensor<u64>>;
 
 pub(crate) struct Shared {
-    /// Tables of peers' addresses on the device, by team and offset. Gone before the memory is.
-    tables: Mutex<HashMap<(i32, u64), Table>>,
+    /// Tables of peers' addresses on the device, by a team's members and offset (NVSHMEM gives an ended team's handle
+    /// to the next). Gone before the memory is.
+    tables: Mutex<HashMap<(Arc<[u32]>, u64), Table>>,
     pub allocation: Allocation,
 }
 
@@ -139,13 +140,14 @@ impl SymmetricBuffer {
     /// As [`peer_address`](SymmetricBuffer::peer_address).
     pub fn peer_table(&self, team: &Team, offset: u64) -> Result<Table> {
         let mut tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = tables.get(&(team.handle, offset)) {
+        let key = (team.members.clone(), offset);
+        if let Some(table) = tables.get(&key) {
             return Ok(table.clone());
         }
         let peers = team.members().iter().map(|pe| Ok(self.peer_address(*pe)? + offset));
         let peers = peers.collect::<Result<Vec<u64>>>()?;
         let table = Arc::new(DeviceTensor::from_slice(&peers, &self.world().side)?);
-        tables.insert((team.handle, offset), table.clone());
+        tables.insert(key, table.clone());
         Ok(table)
     }
 }

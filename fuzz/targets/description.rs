@@ -1,0 +1,49 @@
+//! A kernel's description is read and reads back, or is rejected; arguments are laid out as it says, or refused.
+#![no_main]
+
+use weft::layout::Layout;
+use weft::runtime::launch::{Elements, Given, KernelInfo, ModuleInfo, Number, ParamKind};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(info) = serde_json::from_slice::<ModuleInfo>(bytes) else { return };
+    let text = serde_json::to_string(&info).expect("JSON");
+    assert_eq!(serde_json::from_str::<ModuleInfo>(&text).expect("its own text"), info);
+    for kernel in &info.kernels {
+        // As many arguments as it takes, of the right kinds.
+        let compact = Layout::new(1000, 1).expect("a layout");
+        let given: Vec<_> = kernel.arguments().map(|(_, p)| argument(&p.kind, &compact)).collect();
+        launch(kernel, &given);
+        launch(kernel, &given[..given.len() / 2]);
+    }
+});
+
+fn argument<'a>(kind: &ParamKind, layout: &'a Layout) -> Given<'a> {
+    match kind {
+        ParamKind::Tensor { dtype, .. } => Given::Tensor {
+            address: 1 << 40,
+            dtype: *dtype,
+            extent: Elements::Layout(layout),
+            symmetric: true,
+        },
+        ParamKind::Scalar { dtype, .. } => Given::Scalar { dtype: *dtype, value: Number::Int(8) },
+        ParamKind::Barrier => Given::Barrier { address: 1 << 41, ctas: 4 },
+        _ => Given::Team { my_pe: 1, n_pes: 3 },
+    }
+}
+
+fn launch(kernel: &KernelInfo, given: &[Given<'_>]) {
+    let Ok(checked) = kernel.check(given) else { return };
+    assert_eq!(checked.block.len(), kernel.param_bytes());
+    for hidden in &checked.hidden {
+        assert!(
+            hidden.offset + 8 <= checked.block.len()
+                && hidden.base < given.len()
+                && hidden.team < given.len()
+        );
+    }
+    if let Ok(Some(grid)) = checked.own_grid() {
+        assert!(grid.iter().all(|n| *n > 0));
+        let _ = checked.fits(grid);
+    }
+    let _ = checked.fits([4, 1, 1]);
+}

@@ -34,7 +34,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The default, with the timeout of `WEFT_TIMEOUT` (seconds). Error R0201: it is no positive number.
+    /// The default, with the timeout of `WEFT_TIMEOUT` (seconds).
+    ///
+    /// # Errors
+    /// `R0201` where that is no positive number.
     pub fn from_env() -> Result<Options> {
         let Ok(text) = std::env::var("WEFT_TIMEOUT") else { return Ok(Options::default()) };
         let seconds =
@@ -93,12 +96,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Control {
     /// Connects, and waits until every PE has, with [`Options::from_env`].
     ///
-    /// Errors: R0202, naming the PEs that did not come in time, or the address; R0203, a PE died meanwhile.
+    /// # Errors
+    /// `R0201` for `WEFT_TIMEOUT`; as [`connect_with`](Control::connect_with).
     pub fn connect(place: &Place) -> Result<Arc<Control>> {
         Control::connect_with(place, Options::from_env()?)
     }
 
     /// Connects, and waits until every PE has.
+    ///
+    /// # Errors
+    /// `R0202`, naming the PEs that did not come in time, or the address; `R0203` where a PE died meanwhile.
     pub fn connect_with(place: &Place, options: Options) -> Result<Arc<Control>> {
         let deadline = Instant::now() + options.timeout;
         let failed = |what: &str, e: io::Error| {
@@ -174,8 +181,9 @@ impl Control {
     /// Members of one group must make their exchanges in one order, `what` being what they call; exchanges of
     /// different groups may overlap, from several threads.
     ///
-    /// Errors, at every member: R0301, the members' calls differ, or one did not come in time, or has left;
-    /// R0203, a PE of the job died. At this one: R0303, the members are not as above; R0305, after the end.
+    /// # Errors
+    /// At every member: `R0301` where the members' calls differ, or one did not come in time, or has left; `R0203`
+    /// where a PE of the job died. At this one: `R0303` where the members are not as above, `R0305` after the end.
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         let sound = members.windows(2).all(|pair| pair[0] < pair[1])
             && members.last().is_some_and(|&m| m < self.size);

@@ -158,7 +158,8 @@ impl Place {
     /// named after the job; on several, on `MASTER_ADDR` or Slurm's first node, at `WEFT_PORT` or a port from 16384
     /// to 32767 that follows from the job's name (`MASTER_PORT` is torch's own).
     ///
-    /// Errors (R0201): a variable is missing, is no number, or contradicts another; no address is known.
+    /// # Errors
+    /// `R0201` where a variable is missing, is no number, or contradicts another, or no address is known.
     pub fn detect() -> Result<Option<Place>> {
         detect(&Vars(&|name| std::env::var(name).ok()))
     }

@@ -67,7 +67,8 @@ pub enum Started {
 /// This process's place in the job that a launcher started ([`Place::detect`]). Without one, starts `pes` processes of
 /// this program with these arguments, and waits for their end; one PE needs no other process.
 ///
-/// Errors: R0201, the launcher's variables; R0202, a process cannot be started.
+/// # Errors
+/// `R0201` for a launcher's variables that do not fit together, `R0202` where a process cannot be started.
 pub fn start(pes: u32) -> Result<Started> {
     match Place::detect()? {
         Some(place) => Ok(Started::Pe(place)),
@@ -121,7 +122,8 @@ impl Job {
     /// Runs the job to its end. The exit status of the first PE that failed, 128 + n where signal n ended it; 130 or
     /// 143 after SIGINT or SIGTERM (which do nothing in this process any more once the job is over).
     ///
-    /// Error R0202: a process cannot be started; those that were are ended.
+    /// # Errors
+    /// `R0202` where a process cannot be started; those that were are ended.
     pub fn run(&self) -> Result<u8> {
         if self.pes == 0 {
             return Err(Error::new(BOOTSTRAP, "a job of no PEs"));

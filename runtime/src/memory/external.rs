@@ -9,10 +9,15 @@ use std::sync::Arc;
 
 /// NVSHMEM's own default (env_defs.h): 512 MiB.
 const GRANULARITY: usize = 1 << 29;
+/// CUDA's own, below which NVSHMEM does not go.
+const LEAST: usize = 2 << 20;
 
 /// Bytes that memory to be registered must be a multiple of: `NVSHMEM_CUMEM_GRANULARITY`, with the suffixes K, M, G.
 pub fn granularity() -> usize {
-    std::env::var("NVSHMEM_CUMEM_GRANULARITY").ok().and_then(|v| size(&v)).unwrap_or(GRANULARITY)
+    std::env::var("NVSHMEM_CUMEM_GRANULARITY")
+        .ok()
+        .and_then(|v| size(&v))
+        .map_or(GRANULARITY, |n| n.max(LEAST))
 }
 
 /// `512M`, `1g`, `65536`.
@@ -75,10 +80,11 @@ fn register(
     world.enter()?;
     // All are asked before NVSHMEM is: it tears its heap down on an error.
     let unit = granularity();
-    let fits = address != 0 && bytes != 0 && bytes.is_multiple_of(unit);
+    let here = memory.as_ref().is_none_or(|m| *m.device() == world.device);
+    let fits = here && address != 0 && bytes != 0 && bytes.is_multiple_of(unit);
     let answers = world.together(&format!("registering {bytes} bytes"), &u64::from(fits).to_le_bytes())?;
     if let Some(pe) = answers.iter().position(|b| number(b) == 0) {
-        let message = format!("PE {pe} gives {bytes} bytes, which is not a multiple of {unit}");
+        let message = format!("PE {pe} gives {bytes} bytes: not a multiple of {unit}, or of another GPU");
         return Err(Error::new(error::REGISTER, message)
             .help("World::vmm makes memory of a right size; NVSHMEM_CUMEM_GRANULARITY sets the unit"));
     }

@@ -32,9 +32,9 @@ pub(crate) struct Registry {
     live: BTreeMap<u64, Leak>,
     /// Exported once and no longer used: freed together at the next collective call.
     released: BTreeMap<u64, u64>,
-    /// Bytes in use, and the most there were: what NVSHMEM's heap holds in reserve.
+    /// Bytes of NVSHMEM's heap in use, and what the heap was seen to grow by: it keeps the difference in reserve.
     in_use: usize,
-    most: usize,
+    grown: usize,
 }
 
 /// Something allocated and not freed.
@@ -58,17 +58,31 @@ impl Registry {
     fn add(&mut self, bytes: usize, place: &Location<'_>) -> u64 {
         let number = self.made;
         self.made += 1;
-        self.in_use += bytes;
-        self.most = self.most.max(self.in_use);
         self.live.insert(number, Leak { number, bytes, place: place.to_string() });
         number
     }
 
-    fn remove(&mut self, number: u64) {
+    /// NVSHMEM gave so many bytes of its heap, and took so many of the device for it.
+    fn took(&mut self, bytes: usize, device: usize) {
+        self.in_use = self.in_use.saturating_add(bytes);
+        self.grown = self.grown.saturating_add(device);
+    }
+
+    /// So many bytes are the heap's again.
+    fn gave_back(&mut self, bytes: usize) {
+        self.in_use = self.in_use.saturating_sub(bytes);
+    }
+
+    /// The largest allocation that NVSHMEM can make of what the heap has, or of free memory of the device, which it
+    /// takes in whole units. (Where it cannot, it tears its heap down, and the PEs crash: so it must not be asked.)
+    fn room(&self, free: usize, unit: usize) -> usize {
+        let new = (free / unit * unit).saturating_sub(ALIGN);
+        new.max(self.grown.saturating_sub(self.in_use))
+    }
+
+    fn remove(&mut self, number: u64) -> usize {
         self.released.remove(&number);
-        if let Some(gone) = self.live.remove(&number) {
-            self.in_use -= gone.bytes;
-        }
+        self.live.remove(&number).map_or(0, |gone| gone.bytes)
     }
 
     pub fn leaks(&self) -> Vec<Leak> {
@@ -97,16 +111,12 @@ impl Allocation {
         }
         world.collect()?;
         let (free, _) = world.device.memory()?;
-        let reserve = {
-            let r = world.registry();
-            r.most - r.in_use
-        };
-        let room = free.saturating_add(reserve) as u64;
+        let room = world.registry().room(free, granularity()) as u64;
         let what = format!("allocation of {bytes} bytes");
         let rooms = world.together(&what, &room.to_le_bytes())?;
         let least = rooms.iter().map(|b| number(b)).enumerate().min_by_key(|(_, room)| *room);
         let too_large = |pe: usize, room: u64| {
-            Error::new(error::OUT_OF_MEMORY, format!("{what} on each PE: PE {pe} has {room} bytes free"))
+            Error::new(error::OUT_OF_MEMORY, format!("{what} on each PE: PE {pe} has room for {room} bytes"))
                 .help("NVSHMEM keeps its heap once it has grown; free what is not needed before it grows")
         };
         if let Some((pe, room)) = least.filter(|(_, room)| *room < bytes as u64) {
@@ -119,6 +129,8 @@ impl Allocation {
             let error = too_large(pe, number(&rooms[pe]));
             return Err(error.help("NVSHMEM_SYMMETRIC_SIZE and NVSHMEM_MAX_MEMORY_PER_GPU bound its heap"));
         }
+        let (left, _) = world.device.memory()?;
+        world.registry().took(bytes, free.saturating_sub(left));
         Ok(Allocation::adopt(world, address, bytes, None, place))
     }
 
@@ -147,7 +159,10 @@ impl Allocation {
         match self.external.take() {
             // The memory itself goes after its alias in the heap.
             Some((bytes, _memory)) => world.library.unregister(self.address, bytes)?,
-            None => world.library.free(self.address),
+            None => {
+                world.library.free(self.address);
+                world.registry().gave_back(self.bytes);
+            }
         }
         world.registry().remove(self.number);
         Ok(())
@@ -189,9 +204,34 @@ impl Inner {
             if let Some(address) = address {
                 self.device.synchronize()?;
                 self.library.free(address);
-                self.registry().remove(n);
+                let mut registry = self.registry();
+                let bytes = registry.remove(n);
+                registry.gave_back(bytes);
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn room_is_what_the_heap_has_or_can_take_in_whole_units() {
+        let mut r = Registry::default();
+        assert_eq!(r.room(300 * MIB, 512 * MIB), 0);
+        assert_eq!(r.room(1300 * MIB, 512 * MIB), 1024 * MIB - ALIGN);
+        r.took(100 * MIB, 512 * MIB);
+        assert_eq!(r.room(300 * MIB, 512 * MIB), 412 * MIB);
+        r.took(400 * MIB, 0);
+        assert_eq!(r.room(300 * MIB, 512 * MIB), 12 * MIB);
+        r.gave_back(400 * MIB);
+        assert_eq!(r.room(0, 512 * MIB), 412 * MIB);
+        // NVSHMEM had room of its own from the start.
+        r.took(500 * MIB, 0);
+        assert_eq!(r.room(0, 512 * MIB), 0);
     }
 }

@@ -85,14 +85,19 @@ impl World {
             Some(path) => path.clone(),
             None => find::nvshmem_host()?.path,
         };
-        let device = Device::open(config.device.unwrap_or(place.local_rank))?;
+        let host = host_name();
+        let hosts = control.exchange(&everyone, "init: hosts", host.as_bytes())?;
+        // As many PEs of lower rank as there are on this host.
+        let before = hosts.iter().take(place.rank as usize).filter(|h| **h == host.as_bytes()).count();
+        let local_rank = place.local_rank.unwrap_or(before as u32);
+        let device = Device::open(config.device.unwrap_or(local_rank))?;
         device.bind()?;
         let library = Library::open(&path)?;
         let (major, minor, patch) = library.version();
         let version = Version { major, minor, patch };
         check_supported(version, &path)?;
 
-        let hello = Hello { version, host: host_name(), gpu: device.uuid()? };
+        let hello = Hello { version, host, gpu: device.uuid()? };
         let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
         agree(&all)?;
 

@@ -13,10 +13,11 @@ pub struct Place {
     pub rank: u32,
     /// How many PEs.
     pub size: u32,
-    /// Which of the PEs on this host, from 0: by default, the number of its GPU.
-    pub local_rank: u32,
-    /// How many PEs on this host.
-    pub local_size: u32,
+    /// Which of the PEs on this host, from 0: by default, the number of its GPU. None where the launcher does not say;
+    /// the PEs then find it out from each other.
+    pub local_rank: Option<u32>,
+    /// How many PEs on this host, if the launcher says so.
+    pub local_size: Option<u32>,
     /// Who started it.
     pub launcher: Launcher,
     /// Where PE 0 listens; of no use where there is one PE.
@@ -170,8 +171,8 @@ impl Place {
         Place {
             rank: 0,
             size: 1,
-            local_rank: 0,
-            local_size: 1,
+            local_rank: Some(0),
+            local_size: Some(1),
             launcher: Launcher::Alone,
             hub: Hub::Local(local_name(&job)),
             job,
@@ -188,18 +189,10 @@ fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
     let one_host = size == 1
         || given.as_ref().is_some_and(Hub::is_this_host)
         || given.is_none() && v.get("MASTER_ADDR").is_some_and(|host| is_loopback(&host));
-    let local_size = v.number(row.local_size, 1, size)?;
-    let most = local_size.as_ref().map_or(size, |l| l.1) - 1;
-    let local_rank = v.number(row.local_rank, 0, most)?;
-    let (local_rank, local_size) = match (local_rank, local_size) {
-        (Some(local_rank), Some(local_size)) => (local_rank.1, local_size.1),
-        (None, None) if one_host => (rank, size),
-        (Some(local_rank), None) if one_host => (local_rank.1, size),
-        (local_rank, _) => {
-            let names = if local_rank.is_none() { row.local_rank } else { row.local_size };
-            return Err(unset(names[0], &rank_name));
-        }
-    };
+    let local_size = v.number(row.local_size, 1, size)?.map(|n| n.1).or(one_host.then_some(size));
+    let local_rank = v.number(row.local_rank, 0, local_size.unwrap_or(size) - 1)?.map(|n| n.1);
+    let local_rank = local_rank.or(one_host.then_some(rank));
+    let all_here = local_size == Some(size);
 
     let mut job = format!("{:?}", row.launcher).to_lowercase();
     let mut named = false;
@@ -207,7 +200,7 @@ fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
         named = true;
         job = format!("{job} {value}");
     }
-    if !named && local_size == size {
+    if !named && all_here {
         // The launcher's process on this host has started all of them.
         job = format!("{job} {}", nix::unistd::getppid());
     }
@@ -216,7 +209,7 @@ fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
         None if row.launcher == Launcher::Variables && size > 1 => {
             return Err(unset("WEFT_ADDR", &rank_name));
         }
-        None if local_size == size => Hub::Local(local_name(&job)),
+        None if all_here => Hub::Local(local_name(&job)),
         None => {
             // (SLURM_LAUNCH_NODE_IPADDR is where srun was typed, which may be no node of the job.)
             let host = v.get("MASTER_ADDR").or_else(|| {
@@ -224,9 +217,10 @@ fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
                 (row.launcher == Launcher::Slurm).then(|| first_host(&nodes))
             });
             let host = host.ok_or_else(|| {
-                let message = format!(
-                    "the {size} PEs are on several hosts ({local_size} on this one), and nothing says where PE 0 is"
-                );
+                let here = local_size.map_or("on hosts that are not known".into(), |n| {
+                    format!("on several hosts ({n} on this one)")
+                });
+                let message = format!("the {size} PEs are {here}, and nothing says where PE 0 is");
                 Error::new(LAUNCHER, message).help(
                     "set MASTER_ADDR to the name of PE 0's host, or WEFT_ADDR to host:port, for all PEs; \
                      or use a communicator (cargo feature `mpi`)",

@@ -49,6 +49,7 @@ impl Place {
                 Hub::Tcp(name.ok_or_else(|| bad("no host name for PE 0"))?.to_string(), port)
             }
         };
+        let (local_rank, local_size) = (Some(local_rank), Some(local_size));
         Ok(Place { rank, size, local_rank, local_size, launcher: Launcher::Mpi, hub, job })
     }
 }

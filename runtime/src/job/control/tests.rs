@@ -19,8 +19,8 @@ fn places(size: u32) -> Vec<Place> {
     let place = |rank| Place {
         rank,
         size,
-        local_rank: rank,
-        local_size: size,
+        local_rank: Some(rank),
+        local_size: Some(size),
         hub: hub.clone(),
         job: job.clone(),
         launcher: Launcher::Variables,

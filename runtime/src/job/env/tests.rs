@@ -8,8 +8,10 @@ fn found(env: &[(&str, &str)]) -> Place {
     place(env).unwrap().unwrap()
 }
 
+/// Rank, size, and both on this host.
 fn numbers(place: &Place) -> (Launcher, [u32; 4]) {
-    (place.launcher, [place.rank, place.size, place.local_rank, place.local_size])
+    let (rank, size) = (place.local_rank.unwrap(), place.local_size.unwrap());
+    (place.launcher, [place.rank, place.size, rank, size])
 }
 
 fn refused(env: &[(&str, &str)]) -> String {
@@ -79,7 +81,7 @@ fn explicit_variables() {
     assert_eq!(numbers(&place), (Launcher::Variables, [1, 2, 1, 2]));
     assert_eq!(place.hub, Hub::Local("here".into()));
     let place = found(&[("WEFT_RANK", "1"), ("WEFT_SIZE", "2"), ("WEFT_ADDR", "[::1]:7000")]);
-    assert_eq!((place.local_size, place.hub), (2, Hub::Tcp("::1".into(), 7000)));
+    assert_eq!((place.local_size, place.hub), (Some(2), Hub::Tcp("::1".into(), 7000)));
     let supervised = with(EXPLICIT, &[(super::super::spawn::SUPERVISOR, "p")]);
     assert_eq!(found(&supervised).launcher, Launcher::Weft);
 }
@@ -123,7 +125,7 @@ fn srun() {
     assert!(matches!(&place.hub, Hub::Tcp(host, _) if host == "gpu07"), "{place:?}");
     let other = with(SRUN, &[("SLURM_PROCID", "0"), ("SLURM_NODEID", "0")]);
     let other = found(&other);
-    assert_eq!((other.local_size, other.hub), (2, place.hub));
+    assert_eq!((other.local_size, other.hub), (Some(2), place.hub));
     let one =
         with(SRUN, &[("SLURM_NODEID", "0"), ("SLURM_STEP_TASKS_PER_NODE", "5"), ("SLURM_LOCALID", "4")]);
     assert!(matches!(found(&one).hub, Hub::Local(_)));
@@ -187,15 +189,11 @@ fn what_does_not_fit_is_named() {
     let missing: &[(&str, &str)] = &[
         ("WEFT_SIZE", "WEFT_SIZE is not set, and WEFT_RANK is"),
         ("WEFT_RANK", "WEFT_RANK is not set, and WEFT_SIZE is"),
-        ("WEFT_LOCAL_RANK", "WEFT_LOCAL_RANK is not set, and WEFT_RANK is"),
-        ("WEFT_LOCAL_SIZE", "WEFT_LOCAL_SIZE is not set, and WEFT_RANK is"),
     ];
     for (name, message) in missing {
         assert_eq!(refused(&with(EXPLICIT, &[(name, "")])), *message);
     }
     let here = [("WEFT_RANK", "0"), ("WEFT_SIZE", "2")];
-    assert_eq!(refused(&here), "WEFT_LOCAL_RANK is not set, and WEFT_RANK is");
-    let here = with(&here, &[("WEFT_LOCAL_RANK", "0"), ("WEFT_LOCAL_SIZE", "2")]);
     assert_eq!(refused(&here), "WEFT_ADDR is not set, and WEFT_RANK is");
     let port = with(TORCHRUN, &[("LOCAL_WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("WEFT_PORT", "70000")]);
     assert_eq!(refused(&port), r#"WEFT_PORT is "70000"; expected a number from 1 to 65535"#);
@@ -227,4 +225,20 @@ fn addresses_are_written_as_they_are_read() {
         let hub = given_hub(&Vars(&|name| vars.iter().find(|e| e.0 == name).map(|e| e.1.to_string())));
         assert_eq!(hub.unwrap().unwrap().to_string(), text);
     }
+}
+
+/// Rank, size and address are enough: what is left the PEs tell each other.
+#[test]
+fn local_numbers_may_be_missing() {
+    let weft = [("WEFT_RANK", "1"), ("WEFT_SIZE", "2"), ("WEFT_ADDR", "node0:29600")];
+    let torch = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "node0"), ("MASTER_PORT", "29500")];
+    for (env, port) in [(&weft[..], Some(29600)), (&torch[..], None)] {
+        let place = found(env);
+        assert_eq!((place.local_rank, place.local_size), (None, None));
+        let Hub::Tcp(host, at) = place.hub else { panic!("TCP to {env:?}") };
+        assert_eq!((host.as_str(), port.unwrap_or(at)), ("node0", at));
+    }
+    let one = found(&with(&torch, &[("LOCAL_RANK", "1")]));
+    assert_eq!((one.local_rank, one.local_size), (Some(1), None));
+    assert!(refused(&[("RANK", "1"), ("WORLD_SIZE", "2")]).contains("nothing says where PE 0 is"));
 }

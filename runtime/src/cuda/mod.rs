@@ -8,6 +8,7 @@ pub(crate) mod copy;
 mod device;
 mod event;
 mod graph;
+mod symbols;
 mod tensor;
 pub mod vmm;
 
@@ -60,8 +61,23 @@ fn ask_version() -> Result<(u32, u32)> {
         );
         return Err(Error::new(NO_CUDA, message).help(WHAT_TO_DO));
     }
+    // SAFETY: the library is there; nothing is called or read through the symbol.
+    let has = |name: &[u8]| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name) }.is_ok();
+    let missing = symbols::missing(has);
+    if let Some(first) = missing.first() {
+        let message = format!(
+            "libcuda is there, and is no driver that will do: it lacks {first}{}",
+            if missing.len() > 1 {
+                format!(" and {} more functions", missing.len() - 1)
+            } else {
+                String::new()
+            }
+        );
+        return Err(Error::new(NO_CUDA, message)
+            .help(format!("see what LD_LIBRARY_PATH puts before the driver's own; {WHAT_TO_DO}")));
+    }
     let mut version = 0;
-    // SAFETY: the library is there, and has had this function since CUDA 2.2.
+    // SAFETY: the library has this function.
     let answer = unsafe { sys::cuDriverGetVersion(&mut version) };
     let version = u32::try_from(version).unwrap_or(0);
     let version = (version / 1000, version % 1000 / 10);

@@ -42,6 +42,30 @@ fn every_snippet_of_the_language_compiles() {
     assert!(kernels >= 8, "only {kernels} kernels stand in docs/language.md");
 }
 
+/// Every launcher's variables, and every function of NVSHMEM's that an operation on streams calls.
+#[test]
+fn the_page_of_real_gpus_is_complete() {
+    let (_, page) = doc("gpu.md");
+    let room = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("runtime/src");
+    let source = |name: &str| std::fs::read_to_string(room.join(name)).unwrap();
+    let (environment, calls) = (source("job/env.rs"), source("nvshmem/result.rs"));
+
+    let launchers = environment.split("const LAUNCHERS").nth(1).and_then(|rest| rest.split("\n];").next());
+    let rows = launchers.unwrap().lines().map(str::trim);
+    let rows = rows.filter(|row| ["rank:", "size:", "local_"].iter().any(|field| row.starts_with(field)));
+    let variables: Vec<_> = rows
+        .flat_map(|row| row.split('"').skip(1).step_by(2))
+        .filter(|name| name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
+        .collect();
+    let words = calls.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let functions: Vec<_> =
+        words.filter(|w| w.starts_with("nvshmemx_") && w.ends_with("_on_stream")).collect();
+    assert!(variables.len() >= 20 && functions.len() >= 12, "{variables:?} {functions:?}");
+    for name in variables.iter().chain(&functions) {
+        assert!(page.contains(&format!("`{name}`")), "docs/gpu.md does not say `{name}`");
+    }
+}
+
 /// The text between two marks of a document is what `make` gives; WEFT_BLESS=1 writes it.
 fn generated(name: &str, begin: &str, end: &str, made: &str) {
     let (path, text) = doc(name);

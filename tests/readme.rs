@@ -144,6 +144,7 @@ fn links_lead_somewhere() {
         "CONTRIBUTING.md",
         "docs/architecture.md",
         "docs/gpu.md",
+        "docs/gpu-verification.md",
         "docs/language.md",
         "docs/performance.md",
     ] {

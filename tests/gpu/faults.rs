@@ -1,13 +1,23 @@
 //! What goes wrong: every PE gets an error that says what, nothing hangs, nothing is left behind.
 
 use crate::check::{Case, Checked, Outcome};
-use crate::same;
-use weft::runtime::{Compare, SymmetricTensor, World, error};
+use crate::{ensure, same};
+use std::time::{Duration, Instant};
+use weft::runtime::{Compare, DeviceTensor, SymmetricTensor, World, error};
 
 pub const CASES: &[Case] = &[
     Case::new("faults::unequal_sizes", unequal_sizes).pes(2),
     Case::new("faults::another_order", another_order).pes(2),
     Case::new("faults::drops_in_another_order", drops_in_another_order).pes(2),
+    Case::new("faults::one_pe_has_too_little_memory", too_little).pes(2),
+    Case::new("faults::a_pe_that_does_not_come", late)
+        .pes(2)
+        .env(&[("WEFT_TIMEOUT", "3")])
+        .judged(late_judged),
+    Case::new("faults::no_peer_access", no_peer_access)
+        .pes(2)
+        .env(&[("NVSHMEM_DISABLE_P2P", "1")])
+        .judged(no_peer_access_judged),
     Case::new("faults::a_second_start", second_start),
     Case::new("faults::more_pes_than_gpus", nothing)
         .pes(2)
@@ -60,6 +70,60 @@ fn drops_in_another_order(world: &World) -> Checked {
     std::process::exit(0);
 }
 
+/// All PEs hear of the one that has no room, before NVSHMEM is asked.
+fn too_little(world: &World) -> Checked {
+    let (free, _) = world.device().memory()?;
+    let hog = match world.my_pe() {
+        1 => Some(DeviceTensor::<u8>::alloc(world.device(), free - (3 << 30))?),
+        _ => None,
+    };
+    let e = world.buffer(8 << 30).unwrap_err();
+    same!(e.code, error::OUT_OF_MEMORY, "8 GiB, of which PE 1 has 3");
+    ensure!(e.message.contains("PE 1 has"), "{e}");
+    drop(hog);
+    let x: SymmetricTensor<u8> = world.zeros(1 << 30)?;
+    same!(x.len(), 1 << 30, "a GiB after that");
+    Ok(())
+}
+
+/// Waits have a bound, and say for whom.
+fn late(world: &World) -> Checked {
+    if world.my_pe() == 1 {
+        std::thread::sleep(Duration::from_secs(6));
+        world.fail("it came too late");
+        return Ok(());
+    }
+    let began = Instant::now();
+    let e = world.barrier().unwrap_err();
+    ensure!(began.elapsed() < Duration::from_secs(5), "{e} after {:?}", began.elapsed());
+    same!(e.code, error::COLLECTIVE, "{e}");
+    ensure!(e.message.contains("PE 1"), "{e}");
+    Err(format!("as it should be: {e}").into())
+}
+
+fn late_judged(o: &Outcome) -> Result<(), String> {
+    match o.err.contains("as it should be: error[R0301]") && o.seconds < 30.0 {
+        true => Ok(()),
+        false => Err("no R0301 of a PE that did not come".into()),
+    }
+}
+
+/// NVSHMEM without peer access needs a network; with neither, the error says so, and nothing hangs.
+fn no_peer_access(world: &World) -> Checked {
+    let x: SymmetricTensor<f32> = world.zeros(100)?;
+    let next = (world.my_pe() + 1) % world.n_pes();
+    let e = x.peer(next).err().ok_or("a peer was reached")?;
+    same!(e.code, error::UNREACHABLE, "{e}");
+    Err(format!("as it should be: {e}").into())
+}
+
+fn no_peer_access_judged(o: &Outcome) -> Result<(), String> {
+    match o.code != Some(0) && (o.err.contains("R0304") || o.err.contains("R0106")) {
+        true => Ok(()),
+        false => Err("neither R0304 nor R0106".into()),
+    }
+}
+
 fn second_start(world: &World) -> Checked {
     same!(World::init().err().map(|e| e.code), Some(error::STARTED_TWICE), "a second start");
     world.barrier()?;
@@ -104,7 +168,7 @@ fn fails_judged(o: &Outcome) -> Result<(), String> {
 fn killed(world: &World) -> Checked {
     let signal = world.signal()?;
     if world.my_pe() == 1 {
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(500));
         let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
     }
     world.signal_wait(&signal, Compare::Eq, 1, world.stream())?;

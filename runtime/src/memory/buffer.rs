@@ -18,10 +18,12 @@ pub struct SymmetricBuffer(pub(crate) Arc<Shared>);
 /// Addresses by rank in a team, on the device.
 pub type Table = Arc<DeviceTensor<u64>>;
 
+/// Tables by a team's members (NVSHMEM gives an ended team's handle to the next) and offset.
+type Tables = HashMap<(Arc<[u32]>, u64), Table>;
+
 pub(crate) struct Shared {
-    /// Tables of peers' addresses on the device, by a team's members and offset (NVSHMEM gives an ended team's handle
-    /// to the next). Gone before the memory is.
-    tables: Mutex<HashMap<(Arc<[u32]>, u64), Table>>,
+    /// Of peers' addresses, on the device. Gone before the memory is.
+    tables: Mutex<Tables>,
     pub allocation: Allocation,
 }
 

@@ -344,3 +344,47 @@ fn codes_of_every_room_are_explained() {
     let out = home.weft(&["explain", "R9999"], &[]);
     assert!(!out.status.success() && said(&out.stderr).contains("no error code R9999"));
 }
+
+/// A folder with a libcuda that is no driver.
+fn no_driver(home: &Home) -> PathBuf {
+    let folder = home.path("fake");
+    fs::create_dir(&folder).unwrap();
+    let text = "#[unsafe(no_mangle)] extern \"C\" fn cuInit(_: u32) -> i32 { 0 }";
+    library(&folder.join("libcuda.so"), &home.path("cuda.rs"), text);
+    folder
+}
+
+const KERNEL: &str = "kernel k(x: symm<f32, (64):(1)>) block(64) { x[thread_idx()] = 1.0; }";
+
+#[test]
+fn a_libcuda_without_the_drivers_functions_is_an_error() {
+    let home = Home::new();
+    let fake = no_driver(&home);
+    let (works, parts) = home.doctor(&[("LD_LIBRARY_PATH", &fake)]);
+    assert!(!works);
+    assert_eq!(parts["CUDA driver"]["state"], "broken");
+    fs::write(home.path("k.weft"), KERNEL).unwrap();
+    let out = home.weft(&["run", "k.weft", "--on", "gpu"], &[("LD_LIBRARY_PATH", &fake)]);
+    let text = said(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("error[R0101]") && text.contains("lacks"), "{text}");
+}
+
+#[test]
+fn processes_of_a_launcher_do_not_simulate_unless_asked_to() {
+    let home = Home::new();
+    let fake = no_driver(&home);
+    fs::write(home.path("k.weft"), KERNEL).unwrap();
+    let run = |rank: &str, on: &str| {
+        let here = [("WORLD_SIZE", Path::new("2")), ("MASTER_ADDR", Path::new("127.0.0.1"))];
+        let vars = [("LD_LIBRARY_PATH", &*fake), ("RANK", Path::new(rank)), here[0], here[1]];
+        let out = home.weft(&["run", "k.weft", "--pes", "2", "--on", on], &vars);
+        (out.status.code(), said(&out.stdout) + &said(&out.stderr))
+    };
+    let (status, text) = run("0", "auto");
+    assert!(status == Some(1) && text.contains("error[R0101]") && text.contains("--on sim"), "{text}");
+    let (status, text) = run("2", "auto");
+    assert!(status == Some(1) && text.contains("error[R0201]") && text.contains("RANK"), "{text}");
+    let (status, text) = run("0", "sim");
+    assert!(status == Some(0) && text.contains("simulator, 2 PEs"), "{text}");
+}

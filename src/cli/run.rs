@@ -61,10 +61,14 @@ impl Run {
         let pes = match self.on {
             On::Sim => Err("asked for".to_owned()),
             On::Gpu => gpus(self.pes).map(Ok)?,
-            On::Auto => match gpus(self.pes) {
+            On::Auto => match (gpus(self.pes), Place::detect()?) {
                 // Many processes that each simulate all PEs are not what a launcher was started for.
-                Err(e) if e.code == error::LAUNCHER => return Err(e.into()),
-                other => other.map_err(|e| e.message),
+                (Err(e), Some(place)) if place.size > 1 => {
+                    let own = "a launcher started this process, so it does not simulate all PEs by itself: --on sim does";
+                    let help = format!("{}\n{own}", e.help);
+                    return Err(e.help(help.trim_start()).into());
+                }
+                (pes, _) => pes.map_err(|e| e.message),
             },
         };
         let pes = match pes {
@@ -128,9 +132,10 @@ fn on_gpus(file: &KernelFile, options: &RunOptions, place: &Place) -> Result<Exi
 
 /// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
 fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
+    let place = Place::detect()?;
     let count = cuda::device_count()?;
     find::nvshmem_host()?;
-    if let Some(place) = Place::detect()? {
+    if let Some(place) = place {
         return match pes {
             Some(n) if n != place.size => {
                 let message = format!("--pes {n}, and the launcher started {} PEs", place.size);
@@ -184,7 +189,7 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     let (grid, block) = (dims(o.grid), dims(o.block));
     match &o.ran {
         Ran::Simulator { .. } => {
-            let why = why_simulated.lines().next().unwrap_or_default();
+            let why = why_simulated.lines().next().unwrap_or_default().trim_end_matches("; searched:");
             line("ran on", format!("simulator, {pes} PEs, grid {grid}, block {block} (GPUs: {why})"));
         }
         Ran::Gpus { gpu, nvshmem, no_multicast, .. } => {

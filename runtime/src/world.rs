@@ -1,11 +1,11 @@
 //! This process as a PE among others: NVSHMEM started over them, and what all of them do together.
 
-use crate::cuda::{Device, Stream};
+use crate::cuda::{Device, Stream, device_count};
 use crate::error::{self, Error, Result};
 use crate::job::{Control, Place};
 use crate::memory::{Barrier, Leak, Registry, Signal, SymmetricBuffer, SymmetricTensor};
 use crate::nvshmem::version::{Version, check_supported};
-use crate::nvshmem::{Library, sys};
+use crate::nvshmem::{self, Library, sys};
 use crate::shape::IntoLayout;
 use crate::team::Team;
 use crate::{Element, find};
@@ -19,7 +19,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// How to start; the default suits most.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given.
+    /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given, or the only one.
     pub device: Option<u32>,
     /// The host library; searched for if not given.
     pub library: Option<PathBuf>,
@@ -71,12 +71,14 @@ impl World {
             return Err(Error::new(error::STARTED_TWICE, "this process has joined a job already")
                 .help("keep the first World: its clones are the same"));
         }
-        let control = Control::connect(place)?;
-        let world = World::start(place, config, control.clone());
-        if let Err(e) = &world {
-            control.fail(&e.to_string());
+        let joined = Control::connect(place).and_then(|control| {
+            World::start(place, config, control.clone()).inspect_err(|e| control.fail(&e.to_string()))
+        });
+        if joined.is_err() && !nvshmem::begun() {
+            // The same call may do once what was missing is there.
+            STARTED.store(false, Ordering::SeqCst);
         }
-        world
+        joined
     }
 
     fn start(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
@@ -90,7 +92,9 @@ impl World {
         // As many PEs of lower rank as there are on this host.
         let before = hosts.iter().take(place.rank as usize).filter(|h| **h == host.as_bytes()).count();
         let local_rank = place.local_rank.unwrap_or(before as u32);
-        let device = Device::open(config.device.unwrap_or(local_rank))?;
+        // Launchers may show each PE no GPU but its own. (Whether two have one GPU is seen below.)
+        let usual = if device_count()? == 1 { 0 } else { local_rank };
+        let device = Device::open(config.device.unwrap_or(usual))?;
         device.bind()?;
         let library = Library::open(&path)?;
         let (major, minor, patch) = library.version();

@@ -233,7 +233,7 @@ impl Control {
     }
 
     /// Tells all PEs that this one fails with this message: their exchanges, pending and later ones, get R0203. This
-    /// process is expected to end; after the grace it is ended.
+    /// process is expected to end; after the grace it is ended, unless it is alone.
     pub fn fail(&self, message: &str) {
         let mut state = lock(&self.shared.state);
         if state.ended || state.died.is_some() {
@@ -246,7 +246,10 @@ impl Control {
             Some(hub) => hub.fail(message),
             None => _ = self.shared.link.send(&Request::Fail(message.into())),
         }
-        self.shared.watch();
+        // Nobody waits for the end of a PE that is alone: its program may go on without a world.
+        if self.size > 1 {
+            self.shared.watch();
+        }
     }
 
     /// An orderly end; without it, the closing of the connection is a death. In PE 0 it waits for the others'.

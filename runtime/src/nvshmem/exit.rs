@@ -40,6 +40,11 @@ pub fn guard() {
     });
 }
 
+/// Whether a start was tried, and no end came after it.
+pub fn begun() -> bool {
+    RUNNING.load(Ordering::SeqCst)
+}
+
 /// NVSHMEM has ended in order.
 pub fn release() {
     RUNNING.store(false, Ordering::SeqCst);

@@ -8,5 +8,6 @@ mod result;
 pub mod sys;
 pub mod version;
 
+pub(crate) use exit::begun;
 pub(crate) use result::{Collective, Library, PutSignal};
 pub use version::Version;

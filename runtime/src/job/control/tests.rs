@@ -321,3 +321,13 @@ fn the_end_leaves_nothing() {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
     socket.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
 }
+
+#[test]
+fn a_pe_that_is_alone_may_fail_and_go_on() {
+    let options = Options { grace: Some(Duration::from_millis(50)), ..FAST };
+    let control = Control::connect_with(&places(1)[0], options).unwrap();
+    control.fail("no NVSHMEM");
+    // Were it watched, this process would end now.
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(control.died(), Some((0, "no NVSHMEM".into())));
+}

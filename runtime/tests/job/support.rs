@@ -10,17 +10,19 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 use crate::roles::ROLE;
 
-/// A command, and its standard input.
-pub struct Launch(Command, String);
+/// A command, its standard input, and a folder that it has for itself.
+pub struct Launch(Command, String, Option<TempDir>);
 
 /// Started, with what was read of its output.
 pub struct Running {
     child: Child,
     stdout: Option<BufReader<ChildStdout>>,
     read: String,
+    _folder: Option<TempDir>,
 }
 
 /// How it ended.
@@ -47,7 +49,11 @@ impl Launch {
         let mut mpirun = Command::new("mpirun");
         mpirun.args(["--allow-run-as-root", "--oversubscribe", "-n", &pes.to_string(), "-x", ROLE]);
         mpirun.arg(std::env::current_exe().unwrap());
-        Launch::command(mpirun, role)
+        // Two at a time fail now and then on the folder that all of a user's share (Open MPI 4.1, session_dir.c).
+        let folder = TempDir::new().unwrap();
+        mpirun.env("TMPDIR", folder.path());
+        let Launch(command, input, _) = Launch::command(mpirun, role);
+        Launch(command, input, Some(folder))
     }
 
     fn command(mut command: Command, role: &str) -> Launch {
@@ -61,7 +67,7 @@ impl Launch {
         }
         command.env(ROLE, role).env("RUST_BACKTRACE", "0").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Launch(command, String::new())
+        Launch(command, String::new(), None)
     }
 
     pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Launch {
@@ -78,7 +84,7 @@ impl Launch {
         let mut child = self.0.spawn().unwrap();
         child.stdin.take().unwrap().write_all(self.1.as_bytes()).unwrap();
         let stdout = child.stdout.take().map(BufReader::new);
-        Running { child, stdout, read: String::new() }
+        Running { child, stdout, read: String::new(), _folder: self.2 }
     }
 
     /// With nobody who reads its standard output.

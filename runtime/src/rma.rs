@@ -7,13 +7,13 @@
 use crate::cuda::{self, DeviceTensor, Stream};
 use crate::dtype::Element;
 use crate::error::{self, Error, Result};
-use crate::memory::{Compare, Signal, SignalOp, SymmetricTensor};
+use crate::memory::{Compare, ImportedTensor, Signal, SignalOp, SymmetricTensor};
 use crate::nvshmem::PutSignal;
 use crate::world::{Inner, World};
 use std::ffi::c_void;
 
 /// Memory of this PE's GPU that a put reads or a get writes: symmetric, or the GPU's own.
-pub trait Local<T: Element> {
+pub trait Local<T: Element>: sealed::Sealed {
     /// Address and elements, which lie without gaps.
     ///
     /// # Errors
@@ -23,6 +23,15 @@ pub trait Local<T: Element> {
     /// Lets a graph that is being captured hold on to the memory.
     fn keep(&self);
 }
+
+mod sealed {
+    /// Whoever says where memory is must have it.
+    pub trait Sealed {}
+}
+
+impl<T> sealed::Sealed for SymmetricTensor<T> {}
+impl<T> sealed::Sealed for DeviceTensor<T> {}
+impl<T> sealed::Sealed for ImportedTensor<T> {}
 
 impl<T: Element> Local<T> for SymmetricTensor<T> {
     fn local(&self) -> Result<(u64, usize)> {

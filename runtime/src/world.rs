@@ -260,7 +260,7 @@ impl World {
     /// # Errors
     /// As [`barrier`](World::barrier).
     pub fn collect(&self) -> Result<()> {
-        self.0.enter()?.collect()
+        self.0.enter()?.collect("collect")
     }
 
     /// Frees what was exported and is no longer used anywhere, then ends NVSHMEM. What is still allocated is
@@ -302,7 +302,7 @@ impl Inner {
         self.enter()?;
         self.together("finalize", &[])?;
         self.device.synchronize()?;
-        self.collect()?;
+        self.collect("finalize")?;
         self.together("finalize", &[])?;
         if self.ended.swap(true, Ordering::SeqCst) {
             return Ok(Vec::new());

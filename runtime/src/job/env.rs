@@ -135,6 +135,9 @@ const LAUNCHERS: &[Row] = &[
     },
 ];
 
+/// PEs of a job: more than any machine has GPUs, and no more than PE 0 can hold connections to.
+const MOST_PES: u32 = 1 << 16;
+
 /// Not a variable: the entry of `SLURM_NODEID` in `SLURM_STEP_TASKS_PER_NODE`.
 const TASKS_HERE: &str = "SLURM_STEP_TASKS_PER_NODE[SLURM_NODEID]";
 
@@ -182,7 +185,7 @@ impl Place {
 
 fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
     let Some(row) = LAUNCHERS.iter().find(|row| (row.means)(v)) else { return Ok(None) };
-    let (size_name, size) = v.number(row.size, 1, u32::MAX)?.ok_or_else(|| unset(row.size[0], row.rank))?;
+    let (size_name, size) = v.number(row.size, 1, MOST_PES)?.ok_or_else(|| unset(row.size[0], row.rank))?;
     let (rank_name, rank) = v.number(&[row.rank], 0, size - 1)?.ok_or_else(|| unset(row.rank, &size_name))?;
     let given = given_hub(v)?;
 
@@ -351,13 +354,10 @@ impl Vars<'_> {
         };
         match text.parse::<u32>() {
             Ok(n) if (least..=most).contains(&n) => Ok(Some((name.to_string(), n))),
-            _ => {
-                let range = match most {
-                    u32::MAX => format!("a number from {least} up"),
-                    _ => format!("a number from {least} to {most}"),
-                };
-                Err(Error::new(LAUNCHER, format!("{name} is {text:?}; expected {range}")))
-            }
+            _ => Err(Error::new(
+                LAUNCHER,
+                format!("{name} is {text:?}; expected a number from {least} to {most}"),
+            )),
         }
     }
 }

@@ -31,11 +31,14 @@ pub(crate) struct Registry {
     made: u64,
     live: BTreeMap<u64, Leak>,
     /// Exported once and no longer used: freed together at the next collective call.
-    released: BTreeMap<u64, u64>,
+    released: BTreeMap<u64, (u64, Option<External>)>,
     /// Bytes of NVSHMEM's heap in use, and what the heap was seen to grow by: it keeps the difference in reserve.
     in_use: usize,
     grown: usize,
 }
+
+/// Memory that is registered, not from NVSHMEM's heap: bytes registered, and the memory itself if it is ours.
+type External = (usize, Option<vmm::Allocation>);
 
 /// Something allocated and not freed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,7 +84,6 @@ impl Registry {
     }
 
     fn remove(&mut self, number: u64) -> usize {
-        self.released.remove(&number);
         self.live.remove(&number).map_or(0, |gone| gone.bytes)
     }
 
@@ -96,8 +98,7 @@ pub(crate) struct Allocation {
     pub address: u64,
     pub bytes: usize,
     number: u64,
-    /// Registered, not from NVSHMEM's heap: bytes registered, and the memory itself if it is ours.
-    external: Option<(usize, Option<vmm::Allocation>)>,
+    external: Option<External>,
     /// Once handed to another library, which may drop it at any time and on any thread.
     exported: AtomicBool,
 }
@@ -109,10 +110,10 @@ impl Allocation {
         if bytes == 0 {
             return Err(Error::new(error::SHAPE, "a symmetric allocation of 0 bytes"));
         }
-        world.collect()?;
+        let what = format!("allocation of {bytes} bytes");
+        world.collect(&what)?;
         let (free, _) = world.device.memory()?;
         let room = world.registry().room(free, granularity()) as u64;
-        let what = format!("allocation of {bytes} bytes");
         let rooms = world.together(&what, &room.to_le_bytes())?;
         let least = rooms.iter().map(|b| number(b)).enumerate().min_by_key(|(_, room)| *room);
         let too_large = |pe: usize, room: u64| {
@@ -138,7 +139,7 @@ impl Allocation {
         world: &Arc<Inner>,
         address: u64,
         bytes: usize,
-        external: Option<(usize, Option<vmm::Allocation>)>,
+        external: Option<External>,
         place: &Location<'_>,
     ) -> Allocation {
         let number = world.registry().add(bytes, place);
@@ -156,16 +157,7 @@ impl Allocation {
         let world = self.world.enter()?;
         world.device.synchronize()?;
         world.together(&format!("free of allocation {} of {} bytes", self.number, self.bytes), &[])?;
-        match self.external.take() {
-            // The memory itself goes after its alias in the heap.
-            Some((bytes, _memory)) => world.library.unregister(self.address, bytes)?,
-            None => {
-                world.library.free(self.address);
-                world.registry().gave_back(self.bytes);
-            }
-        }
-        world.registry().remove(self.number);
-        Ok(())
+        world.give_back(self.number, self.address, self.external.take())
     }
 }
 
@@ -183,8 +175,9 @@ impl Drop for Allocation {
         if self.world.ended() || std::thread::panicking() {
             return;
         }
-        if self.exported.load(Ordering::SeqCst) && self.external.is_none() {
-            self.world.registry().released.insert(self.number, self.address);
+        if self.exported.load(Ordering::SeqCst) {
+            let released = (self.address, self.external.take());
+            self.world.registry().released.insert(self.number, released);
         } else if let Err(e) = self.free() {
             self.world
                 .complain(&format!("allocation {} of {} bytes is not freed", self.number, self.bytes), &e);
@@ -193,19 +186,34 @@ impl Drop for Allocation {
 }
 
 impl Inner {
-    /// Frees what was exported and is no longer used on any PE. Collective; a step only where there is something.
-    pub fn collect(&self) -> Result<()> {
+    /// Frees what was exported and is no longer used on any PE: the first step of a call. Collective.
+    pub fn collect(&self, what: &str) -> Result<()> {
         let mine: Vec<u64> = self.registry().released.keys().copied().collect();
         let bytes: Vec<u8> = mine.iter().flat_map(|n| n.to_le_bytes()).collect();
-        let all = self.together("collection of what was exported", &bytes)?;
+        let all = self.together(what, &bytes)?;
         let on_all = |n: &u64| all.iter().all(|pe| pe.chunks_exact(8).any(|c| number(c) == *n));
         for n in mine.into_iter().filter(on_all) {
-            let address = self.registry().released.get(&n).copied();
-            if let Some(address) = address {
+            let released = self.registry().released.remove(&n);
+            if let Some((address, external)) = released {
                 self.device.synchronize()?;
+                self.give_back(n, address, external)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an allocation's memory back, once all PEs agree. Collective.
+    fn give_back(&self, number: u64, address: u64, external: Option<External>) -> Result<()> {
+        match external {
+            // The memory itself goes after its alias in the heap.
+            Some((bytes, _memory)) => {
+                self.library.unregister(address, bytes)?;
+                self.registry().remove(number);
+            }
+            None => {
                 self.library.free(address);
                 let mut registry = self.registry();
-                let bytes = registry.remove(n);
+                let bytes = registry.remove(number);
                 registry.gave_back(bytes);
             }
         }

@@ -95,7 +95,16 @@ impl Library {
         };
         // Whether it succeeded or not: it may have got far enough to need an end.
         super::exit::guard();
-        check("nvshmemx_hostlib_init_attr", status)
+        check("nvshmemx_hostlib_init_attr", status)?;
+        // SAFETY: a query.
+        match unsafe { (self.functions.nvshmemx_init_status)() } {
+            // It puts the rest off where it finds no GPU, and ends the process at the first call that needs one.
+            state @ (0 | 1) => {
+                let message = format!("NVSHMEM did not find this PE's GPU: nvshmemx_init_status is {state}");
+                Err(Error::new(error::NVSHMEM, message).help("NVSHMEM_DEBUG=INFO makes NVSHMEM say more"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Ends NVSHMEM. Collective.

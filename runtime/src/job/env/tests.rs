@@ -173,9 +173,9 @@ fn what_does_not_fit_is_named() {
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[("WEFT_RANK", "16")], r#"WEFT_RANK is "16"; expected a number from 0 to 15"#),
         (&[("WEFT_RANK", "-1")], r#"WEFT_RANK is "-1"; expected a number from 0 to 15"#),
-        (&[("WEFT_SIZE", "0")], r#"WEFT_SIZE is "0"; expected a number from 1 up"#),
-        (&[("WEFT_SIZE", "many")], r#"WEFT_SIZE is "many"; expected a number from 1 up"#),
-        (&[("WEFT_SIZE", "99999999999")], r#"WEFT_SIZE is "99999999999"; expected a number from 1 up"#),
+        (&[("WEFT_SIZE", "0")], r#"WEFT_SIZE is "0"; expected a number from 1 to 65536"#),
+        (&[("WEFT_SIZE", "many")], r#"WEFT_SIZE is "many"; expected a number from 1 to 65536"#),
+        (&[("WEFT_SIZE", "99999999999")], r#"WEFT_SIZE is "99999999999"; expected a number from 1 to 65536"#),
         (&[("WEFT_LOCAL_RANK", "8")], r#"WEFT_LOCAL_RANK is "8"; expected a number from 0 to 7"#),
         (&[("WEFT_LOCAL_SIZE", "17")], r#"WEFT_LOCAL_SIZE is "17"; expected a number from 1 to 16"#),
         (&[("WEFT_ADDR", "node0")], r#"WEFT_ADDR is "node0"; expected host:port"#),

@@ -10,7 +10,7 @@ use weft_isa::Target;
 use weft_lang::elaborate::Define;
 use weft_runtime::cuda::{self, Device, Stream};
 use weft_runtime::launch::{self, Arguments, Grid, KernelInfo, LaunchOptions, Module, multicast, to_cubin};
-use weft_runtime::{World, error};
+use weft_runtime::{World, error, machine};
 
 /// Why there is no kernel, or no launch.
 #[derive(Debug, thiserror::Error)]
@@ -220,8 +220,7 @@ fn name(file: &KernelFile, asked: Option<String>) -> Result<String, weft_runtime
 
 /// A guess, which the first launch corrects: NVSHMEM tells only of allocations.
 fn likely_multicast(device: &Device) -> bool {
-    let off = std::env::var("NVSHMEM_DISABLE_NVLS").is_ok_and(|v| !matches!(&*v, "" | "0" | "false" | "no"));
-    !off && device.supports_multicast().unwrap_or(false)
+    !machine::nvls_disabled() && device.supports_multicast().unwrap_or(false)
 }
 
 /// Modules that are loaded, by what they were compiled from and where they are.

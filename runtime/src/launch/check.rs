@@ -42,6 +42,9 @@ pub enum Address {
     Peers,
 }
 
+/// Most bytes of parameters of any kernel (CUDA C++ Programming Guide, Compute Capabilities: 32,764).
+const MAX_PARAM_BYTES: usize = 32_764;
+
 impl KernelInfo {
     /// Checks arguments, in the order of the kernel's text, and lays them out.
     ///
@@ -55,6 +58,12 @@ impl KernelInfo {
             let message =
                 format!("`{}` takes {}, and {} were given", self.name, count(params.len()), given.len());
             return Err(Error::new(ARGUMENT, message).help(format!("it takes ({})", takes.join(", "))));
+        }
+        if self.param_bytes() > MAX_PARAM_BYTES {
+            let message =
+                format!("`{}` is said to take {} bytes of parameters", self.name, self.param_bytes());
+            return Err(Error::new(ARGUMENT, message)
+                .help(format!("a kernel has at most {MAX_PARAM_BYTES}: its description is damaged")));
         }
         let mut out = Checked {
             kernel: self,
@@ -343,6 +352,22 @@ mod tests {
     const EPS: Given<'static> = Given::Scalar { dtype: DType::F64, value: Number::Float(0.5) };
     const SYNC: Given<'static> = Given::Barrier { address: 0x300, ctas: 8 };
     const TEAM: Given<'static> = Given::Team { my_pe: 1, n_pes: 2 };
+
+    #[test]
+    fn a_damaged_description_takes_no_memory() {
+        let mut k = kernel();
+        k.params[8].offset = u32::MAX;
+        let (x, w) = (layout("(16,4):(4,1)"), layout("4:1"));
+        let given = [
+            tensor(0x100, DType::F32, &x, true),
+            tensor(0x200, DType::BF16, &w, false),
+            int(16),
+            EPS,
+            SYNC,
+            TEAM,
+        ];
+        assert!(k.check(&given).unwrap_err().help.contains("damaged"));
+    }
 
     #[test]
     fn arguments_that_fit_lie_where_the_code_reads_them() {

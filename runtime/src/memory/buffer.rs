@@ -3,6 +3,7 @@
 use super::Allocation;
 use crate::cuda::{self, DeviceTensor, Stream, copy};
 use crate::error::{self, Error, Result};
+use crate::machine;
 use crate::team::Team;
 use crate::world::Inner;
 use std::collections::HashMap;
@@ -120,10 +121,9 @@ impl SymmetricBuffer {
             return None;
         }
         let world = self.world();
-        let set = |name: &str| std::env::var(name).is_ok_and(|v| !matches!(&*v, "" | "0" | "false" | "no"));
         Some(if world.ended() {
             "NVSHMEM has been finalized".into()
-        } else if set("NVSHMEM_DISABLE_NVLS") {
+        } else if machine::nvls_disabled() {
             "NVSHMEM_DISABLE_NVLS is set".into()
         } else if !world.device.supports_multicast().unwrap_or(false) {
             "the GPU or its fabric has no multicast (NVLink SHARP: Hopper or newer behind NVSwitch)".into()

@@ -98,10 +98,14 @@ impl Library {
         check("nvshmemx_hostlib_init_attr", status)?;
         // SAFETY: a query.
         match unsafe { (self.functions.nvshmemx_init_status)() } {
-            // It puts the rest off where it finds no GPU, and ends the process at the first call that needs one.
+            // Some versions put off what fails now, and end the process at the first call that needs it.
             state @ (0 | 1) => {
-                let message = format!("NVSHMEM did not find this PE's GPU: nvshmemx_init_status is {state}");
-                Err(Error::new(error::NVSHMEM, message).help("NVSHMEM_DEBUG=INFO makes NVSHMEM say more"))
+                let message =
+                    format!("NVSHMEM has not started: nvshmemx_init_status is {state} after its init");
+                Err(Error::new(error::NVSHMEM, message).help(
+                    "what it printed above says why: no transport between the GPUs (peer access, InfiniBand), or \
+                     no GPU\nNVSHMEM_DEBUG=INFO makes it say more",
+                ))
             }
             _ => Ok(()),
         }

@@ -9,6 +9,8 @@ pub const CASES: &[Case] = &[
     Case::new("teams::split_strided", split_strided),
     Case::new("teams::split_2d", split_2d),
     Case::new("teams::by_list", by_list),
+    Case::new("teams::parts_of_a_listed_one", parts).pes(2),
+    Case::new("teams::tables_follow_members", tables).pes(2),
     Case::new("teams::many_are_made_and_ended", many),
 ];
 
@@ -93,6 +95,36 @@ fn by_list(world: &World) -> Checked {
     same!(world.team().list(&[0, 0]).unwrap_err().code, error::NOT_IN_TEAM, "PE 0 twice");
     same!(world.team().list(&[n]).unwrap_err().code, error::NOT_IN_TEAM, "PE {n}");
     world.barrier()?;
+    Ok(())
+}
+
+fn parts(world: &World) -> Checked {
+    let (n, me) = (world.n_pes(), world.my_pe());
+    let backwards: Vec<u32> = (0..n).rev().collect();
+    let team = world.team().list(&backwards)?.ok_or("all are listed")?;
+    let rest = team.split_strided(1, 1, n - 1)?;
+    same!(rest.is_some(), me != n - 1, "all but the first rank");
+    if let Some(rest) = &rest {
+        same!(rest.members(), &backwards[1..], "its members");
+    }
+    drop(rest);
+    let (row, column) = team.split_2d(2)?;
+    same!(row.my_pe(), team.my_pe() % 2, "rank in the row");
+    same!(column.my_pe(), team.my_pe() / 2, "rank in the column");
+    works(world, &row)?;
+    works(world, &column)
+}
+
+/// A team that is made when another has ended may get its handle, and not its table of addresses.
+fn tables(world: &World) -> Checked {
+    let x = world.buffer(64)?;
+    for pes in [[0, 1], [1, 0]] {
+        if let Some(team) = world.team().list(&pes)? {
+            let want = pes.iter().map(|pe| x.peer_address(*pe)).collect::<Result<Vec<_>, _>>()?;
+            same!(x.peer_table(&team, 0)?.to_vec(world.stream())?, want, "addresses of PEs {pes:?}");
+        }
+        world.barrier()?;
+    }
     Ok(())
 }
 

@@ -48,7 +48,9 @@ impl Team {
     /// # Errors
     /// `R0106`, `R0305` after the end.
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
-        self.world.on(stream)?.library.barrier(self.handle, raw(stream))
+        let world = self.world.on(stream)?;
+        self.agree("barrier on a stream", stream)?;
+        world.library.barrier(self.handle, raw(stream))
     }
 
     /// All PEs have come, when the stream gets past it; their operations may still be under way.
@@ -56,13 +58,16 @@ impl Team {
     /// # Errors
     /// As [`barrier`](Team::barrier).
     pub fn sync(&self, stream: &Stream) -> Result<()> {
-        self.world.on(stream)?.library.sync(self.handle, raw(stream))
+        let world = self.world.on(stream)?;
+        self.agree("sync on a stream", stream)?;
+        world.library.sync(self.handle, raw(stream))
     }
 
     /// `dest` of every PE becomes the reduction of all PEs' `source`, element by element (an allreduce).
     ///
     /// # Errors
-    /// `R0401` where NVSHMEM has no such operation for the type, `R0307` for different sizes, `R0106`, `R0305`.
+    /// `R0401` where NVSHMEM has no such operation for the type, `R0307` for different sizes, `R0301` where the PEs make
+    /// different calls (unless [checks](crate::Config::checks) are off), `R0106`, `R0305`.
     pub fn reduce<T: Element>(
         &self,
         op: Reduce,
@@ -129,6 +134,7 @@ impl Team {
         let world = self.world.on(stream)?;
         self.world_pe(root)?;
         let io = self.sides("broadcast", dest, source, (1, 1))?;
+        self.agree(&format!("broadcast of {} {} from PE {root} on a stream", io.count, T::DTYPE), stream)?;
         world.library.broadcast(T::DTYPE, &io, root, raw(stream))
     }
 
@@ -142,7 +148,17 @@ impl Team {
     ) -> Result<()> {
         let world = self.world.on(stream)?;
         let io = self.sides(name, dest, source, parts)?;
-        world.library.collective(name, T::DTYPE, &io, raw(stream))
+        let call = world.library.find_collective(name, T::DTYPE)?;
+        self.agree(&format!("{name} of {} {} on a stream", io.count, T::DTYPE), stream)?;
+        world.library.collective(&call, &io, raw(stream))
+    }
+
+    /// All PEs of the team are about to make this call ([`Config::checks`](crate::Config::checks)).
+    fn agree(&self, what: &str, stream: &Stream) -> Result<()> {
+        match self.world.checks(stream) {
+            true => self.together(what),
+            false => Ok(()),
+        }
     }
 
     /// Both sides, checked: `dest` has so many parts, `source` so many, all of one size.

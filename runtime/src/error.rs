@@ -111,6 +111,8 @@ codes! {
         "Its device, element type or strides are not what is asked for.";
     OPERATION = 401, "an operation that is not there",
         "NVSHMEM has no such operation for this element type.";
+    NOT_DONE = 402, "the GPU is not done within the bound",
+        "Something on the GPU waits: for a signal that nobody sends, a collective that a PE of the team did not call, or just long work. WEFT_TIMEOUT (seconds, 60 if unset) is the bound of every wait.";
     PTX = 501, "the driver refused the PTX",
         "The driver could not load the code; the message has its log. PTX newer than the driver needs a newer driver, or an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",

@@ -41,7 +41,8 @@ impl World {
         if let Err(e) = body(&self) {
             // Its own words are out before the others hear of it.
             let status = failed(&e);
-            self.fail(&e.to_string());
+            let text = e.to_string();
+            self.fail(text.lines().next().unwrap_or_default());
             return status;
         }
         match self.finalize() {

@@ -9,7 +9,7 @@ use crate::dtype::Element;
 use crate::error::{self, Error, Result};
 use crate::memory::{Compare, ImportedTensor, Signal, SignalOp, SymmetricTensor};
 use crate::nvshmem::PutSignal;
-use crate::world::{Inner, World};
+use crate::world::{Entered, Inner, World};
 use std::ffi::c_void;
 
 /// Memory of this PE's GPU that a put reads or a get writes: symmetric, or the GPU's own.
@@ -67,7 +67,7 @@ pub(crate) fn raw(stream: &Stream) -> *mut c_void {
 
 impl Inner {
     /// Before every operation on a stream: NVSHMEM has not ended, and the stream is of this PE's GPU.
-    pub fn on(&self, stream: &Stream) -> Result<&Inner> {
+    pub fn on(&self, stream: &Stream) -> Result<Entered<'_>> {
         if stream.context().ordinal() != self.device.context().ordinal() {
             let (of, mine) = (stream.context().ordinal(), self.device.ordinal());
             return Err(Error::new(error::NO_GPU, format!("a stream of GPU {of}; this PE has GPU {mine}"))

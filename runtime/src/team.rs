@@ -5,7 +5,7 @@
 
 use crate::error::{self, Error, Result};
 use crate::nvshmem::sys;
-use crate::world::Inner;
+use crate::world::{Entered, Inner};
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Team {
     }
 
     pub(crate) fn predefined(world: &Arc<Inner>, handle: sys::Team, name: &str) -> Result<Team> {
-        world.enter()?;
+        let _entered = world.enter()?;
         Team::of_handle(world, handle, name.into(), false)
     }
 
@@ -176,7 +176,7 @@ impl Team {
         self.world.control.exchange(&sorted, what, &[]).map(drop)
     }
 
-    pub(crate) fn enter(&self) -> Result<&Inner> {
+    pub(crate) fn enter(&self) -> Result<Entered<'_>> {
         self.world.enter()
     }
 
@@ -201,7 +201,7 @@ impl Drop for Team {
             return;
         }
         let destroyed = self.enter().and_then(|w| {
-            w.device.synchronize()?;
+            w.device.wait()?;
             self.together(&format!("drop of team {}", self.name))?;
             w.library.team_destroy(self.handle);
             Ok(())

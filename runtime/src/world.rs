@@ -4,14 +4,17 @@ use crate::cuda::{Device, Stream, device_count};
 use crate::error::{self, Error, Result};
 use crate::job::{Control, Place};
 use crate::memory::{Barrier, Leak, Registry, Signal, SymmetricBuffer, SymmetricTensor};
-use crate::nvshmem::version::{Version, check_supported};
+use crate::nvshmem::Version;
 use crate::nvshmem::{self, Library, sys};
 use crate::shape::IntoLayout;
 use crate::team::Team;
 use crate::{Element, find};
+use cudarc::driver::sys::CUstreamCaptureStatus;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Set for good at the first start: NVSHMEM has one state a process.
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -23,6 +26,9 @@ pub struct Config {
     pub device: Option<u32>,
     /// The host library; searched for if not given.
     pub library: Option<PathBuf>,
+    /// Whether the PEs tell each other of each collective on a stream before they make it, so that one that differs
+    /// is an error and not a hang. It costs the host an exchange, some 0.1 ms; `WEFT_CHECK=0` says no if this does not.
+    pub checks: Option<bool>,
 }
 
 /// All PEs, seen from this one. Clones are the same world.
@@ -43,6 +49,27 @@ pub(crate) struct Inner {
     pub everyone: Arc<[u32]>,
     pub registry: Mutex<Registry>,
     ended: AtomicBool,
+    /// Calls that are under way, which the end waits for.
+    users: AtomicUsize,
+    /// Whether the PEs compare their collectives on streams before they are made.
+    checks: bool,
+}
+
+/// A call under way: while it is, NVSHMEM does not end.
+pub(crate) struct Entered<'a>(&'a Inner);
+
+impl Deref for Entered<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        self.0
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// What each PE tells the others before NVSHMEM starts, so that what cannot work ends with a reason.
@@ -99,7 +126,6 @@ impl World {
         let library = Library::open(&path)?;
         let (major, minor, patch) = library.version();
         let version = Version { major, minor, patch };
-        check_supported(version, &path)?;
 
         let hello = Hello { version, host, gpu: device.uuid()? };
         let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
@@ -115,8 +141,20 @@ impl World {
         library.init(place.rank, place.size, id)?;
         let (stream, side) = (device.new_stream()?, device.new_stream()?);
         let registry = Mutex::new(Registry::default());
-        let ended = AtomicBool::new(false);
-        Ok(World(Arc::new(Inner { library, device, stream, side, control, everyone, registry, ended })))
+        let (ended, users, checks) =
+            (AtomicBool::new(false), AtomicUsize::new(0), config.checks.unwrap_or_else(checks));
+        Ok(World(Arc::new(Inner {
+            library,
+            device,
+            stream,
+            side,
+            control,
+            everyone,
+            registry,
+            ended,
+            users,
+            checks,
+        })))
     }
 
     /// This PE.
@@ -233,10 +271,22 @@ impl World {
     /// `R0301` where a PE does something else, `R0203` where one died.
     pub fn barrier(&self) -> Result<()> {
         let inner = self.0.enter()?;
-        inner.device.synchronize()?;
+        inner.device.wait()?;
         inner.together("barrier", &[])?;
         inner.library.barrier_all();
         Ok(())
+    }
+
+    /// As [`barrier`](World::barrier), however long the other PEs take to come: until they do, or one dies.
+    /// *Collective.*
+    ///
+    /// # Errors
+    /// As there, but for PEs that do not come in time.
+    pub fn wait_for_all(&self) -> Result<()> {
+        let inner = self.0.enter()?;
+        inner.control.exchange_patiently(&inner.everyone, "wait_for_all", &[]).map(drop)?;
+        drop(inner);
+        self.barrier()
     }
 
     /// Everybody's bytes, by PE; for what programs agree on. *Collective.*
@@ -275,17 +325,25 @@ impl World {
 
 impl Inner {
     /// Before every call of NVSHMEM's: it has not ended, and this thread has the GPU's context.
-    pub fn enter(&self) -> Result<&Inner> {
+    pub fn enter(&self) -> Result<Entered<'_>> {
+        self.users.fetch_add(1, Ordering::SeqCst);
+        let entered = Entered(self);
         if self.ended() {
             return Err(Error::new(error::FINALIZED, "NVSHMEM has been finalized")
                 .help("drop tensors, teams and kernels before World::finalize"));
         }
         self.device.bind()?;
-        Ok(self)
+        Ok(entered)
     }
 
     pub fn ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Whether collectives on that stream are compared first: in a capture nothing runs, and nobody waits.
+    pub fn checks(&self, stream: &Stream) -> bool {
+        let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        self.checks && stream.capture_status().is_ok_and(|status| status == none)
     }
 
     /// A step of all PEs.
@@ -299,13 +357,24 @@ impl Inner {
     }
 
     fn finalize(&self) -> Result<Vec<Leak>> {
-        self.enter()?;
+        drop(self.enter()?);
         self.together("finalize", &[])?;
-        self.device.synchronize()?;
+        self.device.wait()?;
         self.collect("finalize")?;
         self.together("finalize", &[])?;
         if self.ended.swap(true, Ordering::SeqCst) {
             return Ok(Vec::new());
+        }
+        // What other threads of this PE have under way. (Their next calls find the end.)
+        let began = Instant::now();
+        while self.users.load(Ordering::SeqCst) > 0 {
+            if began.elapsed() > self.control.timeout() {
+                return Err(Error::new(
+                    error::NOT_DONE,
+                    "another thread's call is still under way at finalize",
+                ));
+            }
+            std::thread::sleep(Duration::from_micros(100));
         }
         let leaks = self.registry().leaks();
         for leak in &leaks {
@@ -368,6 +437,11 @@ fn agree(all: &[Vec<u8>]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// `WEFT_CHECK`: on unless it is 0.
+fn checks() -> bool {
+    std::env::var("WEFT_CHECK").map_or(true, |v| v != "0")
 }
 
 fn host_name() -> String {

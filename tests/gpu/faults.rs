@@ -3,7 +3,7 @@
 use crate::check::{Case, Checked, Outcome};
 use crate::{ensure, same};
 use std::time::{Duration, Instant};
-use weft::runtime::{Compare, DeviceTensor, SymmetricTensor, World, error};
+use weft::runtime::{Compare, DeviceTensor, Reduce, SymmetricTensor, World, error};
 
 pub const CASES: &[Case] = &[
     Case::new("faults::unequal_sizes", unequal_sizes).pes(2),
@@ -14,6 +14,10 @@ pub const CASES: &[Case] = &[
         .pes(2)
         .env(&[("WEFT_TIMEOUT", "3")])
         .judged(late_judged),
+    Case::new("faults::collectives_that_differ", differ).pes(2),
+    Case::new("faults::a_signal_that_nobody_sends", nobody_signals)
+        .env(&[("WEFT_TIMEOUT", "3")])
+        .judged(nobody_signals_judged),
     Case::new("faults::no_peer_access", no_peer_access)
         .pes(2)
         .env(&[("NVSHMEM_DISABLE_P2P", "1")])
@@ -105,6 +109,48 @@ fn late_judged(o: &Outcome) -> Result<(), String> {
     match o.err.contains("as it should be: error[R0301]") && o.seconds < 30.0 {
         true => Ok(()),
         false => Err("no R0301 of a PE that did not come".into()),
+    }
+}
+
+/// On streams too: other sizes, other types, other calls.
+fn differ(world: &World) -> Checked {
+    let (team, stream) = (world.team(), world.stream());
+    let (x, y): (SymmetricTensor<f32>, SymmetricTensor<f32>) = (world.zeros(64)?, world.zeros(64)?);
+    let odd = world.my_pe() % 2 == 1;
+    let n = if odd { 32 } else { 64 };
+    let e = team.reduce(Reduce::Sum, &y.slice(0..n)?, &x.slice(0..n)?, stream).unwrap_err();
+    same!(e.code, error::COLLECTIVE, "unequal sizes");
+    ensure!(e.message.contains("32 f32") && e.message.contains("64 f32"), "{e}");
+    let e = match odd {
+        true => team.barrier(stream),
+        false => team.reduce(Reduce::Max, &y, &x, stream),
+    };
+    same!(e.unwrap_err().code, error::COLLECTIVE, "a barrier and a reduce");
+    let e = team.broadcast(&y, &x, u32::from(odd), stream).unwrap_err();
+    same!(e.code, error::COLLECTIVE, "two roots");
+    // Nothing was started, so that all are still in step.
+    team.reduce(Reduce::Sum, &y, &x, stream)?;
+    same!(y.to_vec(stream)?, vec![0.0; 64], "after the errors");
+    Ok(())
+}
+
+/// All PEs wait on their GPUs for ever: none dies, and the wait still ends.
+fn nobody_signals(world: &World) -> Checked {
+    let signal = world.signal()?;
+    world.signal_wait(&signal, Compare::Ne, 0, world.stream())?;
+    let began = Instant::now();
+    let e = signal.get(world.stream()).unwrap_err();
+    ensure!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
+    same!(e.code, error::NOT_DONE, "{e}");
+    let e = world.barrier().unwrap_err();
+    same!(e.code, error::NOT_DONE, "{e}");
+    Err(format!("as it should be: {e}").into())
+}
+
+fn nobody_signals_judged(o: &Outcome) -> Result<(), String> {
+    match o.err.contains("as it should be: error[R0402]") && o.seconds < 30.0 {
+        true => Ok(()),
+        false => Err("no R0402 within the bound".into()),
     }
 }
 

@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     Case::new("memory::dlpack_keeps_ownership", dlpack),
     Case::new("memory::npy_files", npy),
     Case::new("memory::too_much_is_an_error_on_every_pe", too_much),
+    Case::new("memory::until_it_is_full", until_full),
     Case::new("memory::leaks_are_reported", leaks).judged(leaks_judged),
     Case::new("memory::multicast_is_none_with_a_reason", no_multicast),
 ];
@@ -162,6 +163,34 @@ fn too_much(world: &World) -> Checked {
     same!(x.to_vec(world.stream())?, vec![0; 1000], "after the error");
     let e = world.buffer(0).unwrap_err();
     same!(e.code, error::SHAPE, "0 bytes");
+    Ok(())
+}
+
+/// The heap grows until there is no more, says so on every PE, and all of it can be had again.
+fn until_full(world: &World) -> Checked {
+    const STEP: usize = 8 << 30;
+    for round in 0..2 {
+        let mut all = Vec::new();
+        let e = loop {
+            match world.buffer(STEP) {
+                Ok(buffer) => all.push(buffer),
+                Err(e) => break e,
+            }
+        };
+        same!(e.code, error::OUT_OF_MEMORY, "after {} allocations in round {round}", all.len());
+        let (_, total) = world.device().memory()?;
+        ensure!(all.len() * STEP > total / 2, "{} allocations of {total} bytes: {e}", all.len());
+        for (i, buffer) in all.iter().enumerate() {
+            buffer.write(STEP - 8, &(i as u64).to_le_bytes(), world.stream())?;
+        }
+        world.barrier()?;
+        for (i, buffer) in all.iter().enumerate() {
+            let mut last = [0; 8];
+            buffer.read((world.my_pe() + 1) % world.n_pes(), STEP - 8, &mut last, world.stream())?;
+            same!(u64::from_le_bytes(last), i as u64, "the end of allocation {i}");
+        }
+        world.barrier()?;
+    }
     Ok(())
 }
 

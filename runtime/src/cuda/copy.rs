@@ -1,14 +1,15 @@
 //! Copies between the host and addresses of the device, in a stream's order.
 #![allow(unsafe_code, reason = "calls of the CUDA driver on addresses")]
 
-use super::{Stream, error};
+use super::{Stream, error, wait_for};
 use crate::dtype::Element;
 use crate::error::{Error, Result, SHAPE};
 use cudarc::driver::result;
 
 /// Writes a slice's elements from `address` on, and waits for the stream. The caller owns as many bytes there.
 pub fn write<T: Element>(address: u64, data: &[T], stream: &Stream) -> Result<()> {
-    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
+    // Only the copy itself is then waited for without a bound.
+    wait_for(stream)?;
     // SAFETY: the caller's memory has room for them; the stream is waited for before `data` can go.
     unsafe { result::memcpy_htod_async(address, data, stream.cu_stream()) }
         .map_err(|e| error("cuMemcpyHtoDAsync", e))?;
@@ -17,7 +18,7 @@ pub fn write<T: Element>(address: u64, data: &[T], stream: &Stream) -> Result<()
 
 /// Reads a slice's elements from `address` on, after all that the stream has to do before.
 pub fn read<T: Element>(address: u64, data: &mut [T], stream: &Stream) -> Result<()> {
-    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
+    wait_for(stream)?;
     // SAFETY: the caller's memory has as many; any bytes are an `Element`; the stream is waited for.
     unsafe { result::memcpy_dtoh_async(data, address, stream.cu_stream()) }
         .map_err(|e| error("cuMemcpyDtoHAsync", e))?;

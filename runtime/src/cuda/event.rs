@@ -1,8 +1,10 @@
 //! Points in time on a stream.
 
+use super::wait::poll;
 use super::{CudaStream, error};
 use crate::error::Result;
-use cudarc::driver::{CudaEvent, sys::CUevent_flags};
+use cudarc::driver::CudaEvent;
+use cudarc::driver::sys::{self, CUevent_flags};
 
 /// A point in a stream's work, with the time it was reached.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ impl Event {
     /// # Errors
     /// `R0103`: also where a kernel between them failed.
     pub fn elapsed_ms(&self, end: &Event) -> Result<f64> {
+        self.synchronize()?;
+        end.synchronize()?;
         self.0.elapsed_ms(&end.0).map(f64::from).map_err(|e| error("cuEventElapsedTime", e))
     }
 
@@ -34,12 +38,16 @@ impl Event {
         self.elapsed_ms(end).map(|ms| ms * 1e3)
     }
 
-    /// Waits until it is reached.
+    /// Waits until it is reached, at most for the bound of waits.
     ///
     /// # Errors
-    /// `R0103`.
+    /// `R0402` where that takes longer, `R0103`.
+    #[allow(unsafe_code, reason = "FFI")]
     pub fn synchronize(&self) -> Result<()> {
-        self.0.synchronize().map_err(|e| error("cuEventSynchronize", e))
+        let context = self.0.context();
+        context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
+        // SAFETY: the event is alive.
+        poll("an event", "cuEventQuery", || unsafe { sys::cuEventQuery(self.0.cu_event()) })
     }
 
     /// Lets later work on `stream` wait for it.

@@ -11,12 +11,15 @@ mod graph;
 mod symbols;
 mod tensor;
 pub mod vmm;
+mod wait;
 
 pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
 pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};
 pub use tensor::DeviceTensor;
+pub(crate) use wait::not_stuck;
+pub use wait::wait_for;
 
 use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
 use cudarc::driver::result;

@@ -29,8 +29,11 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // The driver would wait without a bound.
+        if self.device.wait().and_then(|()| self.device.bind()).is_err() {
+            return;
+        }
         let context = self.device.context();
-        context.record_err(context.bind_to_thread());
         // SAFETY: allocated by `new`, freed once.
         context.record_err(unsafe { result::free_sync(self.address) });
     }

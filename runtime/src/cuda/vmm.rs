@@ -83,7 +83,7 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.device.bind().is_err() {
+        if self.device.wait().and_then(|()| self.device.bind()).is_err() {
             return;
         }
         let context = self.device.context();

@@ -185,6 +185,23 @@ impl Control {
     /// At every member: `R0301` where the members' calls differ, or one did not come in time, or has left; `R0203`
     /// where a PE of the job died. At this one: `R0303` where the members are not as above, `R0305` after the end.
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.call(members, what, payload, false)
+    }
+
+    /// As [`exchange`](Control::exchange), waiting however long the others take: until they come, or one dies.
+    ///
+    /// # Errors
+    /// As there, but for members that do not come in time.
+    pub fn exchange_patiently(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.call(members, what, payload, true)
+    }
+
+    /// The bound of waits.
+    pub fn timeout(&self) -> Duration {
+        self.options.timeout
+    }
+
+    fn call(&self, members: &[u32], what: &str, payload: &[u8], patient: bool) -> Result<Vec<Vec<u8>>> {
         let sound = members.windows(2).all(|pair| pair[0] < pair[1])
             && members.last().is_some_and(|&m| m < self.size);
         if !sound || members.binary_search(&self.rank).is_err() {
@@ -198,7 +215,8 @@ impl Control {
         state.next += 1;
         state.calls.insert(id, None);
         drop(state);
-        let call = Call { id, members: members.to_vec(), what: what.to_string(), payload: payload.to_vec() };
+        let (members, payload) = (members.to_vec(), payload.to_vec());
+        let call = Call { id, members, what: what.to_string(), payload, patient };
         if let Err(e) = self.shared.link.send(&Request::Call(call)) {
             if e.kind() == io::ErrorKind::InvalidData {
                 lock(&self.shared.state).calls.remove(&id);
@@ -209,7 +227,7 @@ impl Control {
         }
 
         // The hub answers within the timeout; if it does not, its host is gone or PE 0 is stopped.
-        let patience = self.options.timeout + Duration::from_secs(10);
+        let patience = if patient { Duration::MAX } else { self.options.timeout + Duration::from_secs(10) };
         let state = lock(&self.shared.state);
         let open = |state: &mut State| {
             matches!(state.calls.get(&id), Some(None)) && state.died.is_none() && !state.ended

@@ -65,6 +65,13 @@ struct Round {
     failed: Option<String>,
 }
 
+impl Round {
+    /// Whether somebody waits in it however long the others take.
+    fn is_patient(&self) -> bool {
+        self.came.values().any(|call| call.patient)
+    }
+}
+
 /// A frame for a PE, sent when the state is no longer locked.
 type Mail = Vec<(Arc<Link>, Reply)>;
 
@@ -232,7 +239,7 @@ impl State {
             } else if !left.is_empty() {
                 let message = format!("{} already left the job; {}", pes(&left), calls(&round.came));
                 mail.extend(self.give_up(round, message));
-            } else if round.since.elapsed() >= timeout {
+            } else if !round.is_patient() && round.since.elapsed() >= timeout {
                 let message = self.missing(&missing, members, round, timeout);
                 mail.extend(self.give_up(round, message));
             }
@@ -441,7 +448,8 @@ impl Shared {
                 state = self.lock();
                 continue;
             }
-            let waiting = state.groups.values().flatten().filter(|round| round.failed.is_none());
+            let waiting = state.groups.values().flatten();
+            let waiting = waiting.filter(|round| round.failed.is_none() && !round.is_patient());
             let next = waiting.map(|round| round.since).min();
             state = match next {
                 Some(since) => {

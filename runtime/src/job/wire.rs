@@ -38,6 +38,8 @@ pub(super) struct Call {
     pub members: Vec<u32>,
     pub what: String,
     pub payload: Vec<u8>,
+    /// It waits for the others however long they take.
+    pub patient: bool,
 }
 
 /// A frame of the hub.

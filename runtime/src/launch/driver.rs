@@ -123,10 +123,11 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
+        // A launch may still be under way; one that does not end keeps its code.
+        if self.device.wait().and_then(|()| self.device.bind()).is_err() {
+            return;
+        }
         let context = self.device.context();
-        context.record_err(context.bind_to_thread());
-        // A launch may still be under way.
-        context.record_err(context.synchronize());
         // SAFETY: loaded by `new`, unloaded once, when nothing of it runs.
         context.record_err(unsafe { result::module::unload(self.module) });
     }

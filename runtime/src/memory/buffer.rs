@@ -59,7 +59,7 @@ impl SymmetricBuffer {
     pub fn fill(&self, byte: u8) -> Result<()> {
         let world = self.world().enter()?;
         copy::fill(self.address(), byte, self.bytes(), &world.stream)?;
-        world.stream.synchronize().map_err(|e| cuda::error("cuStreamSynchronize", e))
+        cuda::wait_for(&world.stream)
     }
 
     /// Writes this PE's bytes from `offset` on, once `stream` gets there, and waits.
@@ -67,7 +67,7 @@ impl SymmetricBuffer {
     /// # Errors
     /// `R0307` past the end, `R0305` after NVSHMEM's, `R0103`.
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
-        self.world().enter()?;
+        let _entered = self.world().enter()?;
         copy::write(self.range(self.address(), offset, data.len())?, data, stream)
     }
 

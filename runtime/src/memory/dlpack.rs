@@ -88,7 +88,7 @@ impl<T: Element> SymmetricTensor<T> {
     ///
     /// Other libraries drop on their own time, and not on all PEs at once. So memory once exported is freed at the
     /// next allocation, [`collect`](crate::World::collect) or end after its last use on every PE; export on every PE
-    /// or on none.
+    /// or on none. [`World::finalize`](crate::World::finalize) ends the memory whoever holds it, and reports it as a leak.
     ///
     /// # Errors
     /// `R0308` for a layout that DLPack has no form for, `R0305` after the end.

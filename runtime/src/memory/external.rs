@@ -14,10 +14,12 @@ const LEAST: usize = 2 << 20;
 
 /// Bytes that memory to be registered must be a multiple of: `NVSHMEM_CUMEM_GRANULARITY`, with the suffixes K, M, G.
 pub fn granularity() -> usize {
-    std::env::var("NVSHMEM_CUMEM_GRANULARITY")
-        .ok()
-        .and_then(|v| size(&v))
-        .map_or(GRANULARITY, |n| n.max(LEAST))
+    bytes_of("NVSHMEM_CUMEM_GRANULARITY").map_or(GRANULARITY, |n| n.max(LEAST))
+}
+
+/// A variable's number of bytes, if it is one.
+pub(super) fn bytes_of(variable: &str) -> Option<usize> {
+    std::env::var(variable).ok().and_then(|v| size(&v))
 }
 
 /// `512M`, `1g`, `65536`.
@@ -77,7 +79,7 @@ fn register(
     memory: Option<vmm::Allocation>,
     place: &Location<'_>,
 ) -> Result<SymmetricBuffer> {
-    world.enter()?;
+    let _entered = world.enter()?;
     // All are asked before NVSHMEM is: it tears its heap down on an error.
     let unit = granularity();
     let here = memory.as_ref().is_none_or(|m| *m.device() == world.device);

@@ -16,7 +16,7 @@ pub use external::granularity;
 pub use sync::{Barrier, Compare, Signal, SignalOp};
 pub use tensor::{AnyTensor, MulticastTensor, PeerTensor, SymmetricTensor};
 
-use crate::cuda::vmm;
+use crate::cuda::{self, vmm};
 use crate::error::{self, Error, Result};
 use crate::world::Inner;
 use std::collections::BTreeMap;
@@ -78,9 +78,12 @@ impl Registry {
 
     /// The largest allocation that NVSHMEM can make of what the heap has, or of free memory of the device, which it
     /// takes in whole units. (Where it cannot, it tears its heap down, and the PEs crash: so it must not be asked.)
-    fn room(&self, free: usize, unit: usize) -> usize {
+    fn room(&self, free: usize, unit: usize, most: usize) -> usize {
         let new = (free / unit * unit).saturating_sub(ALIGN);
-        new.max(self.grown.saturating_sub(self.in_use))
+        let live: usize = self.live.values().map(|l| l.bytes).sum();
+        // The heap's addresses are reserved once; a unit at each end is NVSHMEM's own.
+        let addresses = most.saturating_sub(live).saturating_sub(2 * unit);
+        new.max(self.grown.saturating_sub(self.in_use)).min(addresses)
     }
 
     fn remove(&mut self, number: u64) -> usize {
@@ -106,14 +109,14 @@ pub(crate) struct Allocation {
 impl Allocation {
     /// From NVSHMEM's heap. Collective.
     fn heap(world: &Arc<Inner>, bytes: usize, place: &Location<'_>) -> Result<Allocation> {
-        world.enter()?;
+        let _entered = world.enter()?;
         if bytes == 0 {
             return Err(Error::new(error::SHAPE, "a symmetric allocation of 0 bytes"));
         }
         let what = format!("allocation of {bytes} bytes");
         world.collect(&what)?;
         let (free, _) = world.device.memory()?;
-        let room = world.registry().room(free, granularity()) as u64;
+        let room = world.registry().room(free, granularity(), world.most_memory()) as u64;
         let rooms = world.together(&what, &room.to_le_bytes())?;
         let least = rooms.iter().map(|b| number(b)).enumerate().min_by_key(|(_, room)| *room);
         let too_large = |pe: usize, room: u64| {
@@ -154,8 +157,9 @@ impl Allocation {
 
     /// Frees it. Collective.
     fn free(&mut self) -> Result<()> {
+        cuda::not_stuck()?;
         let world = self.world.enter()?;
-        world.device.synchronize()?;
+        world.device.wait()?;
         world.together(&format!("free of allocation {} of {} bytes", self.number, self.bytes), &[])?;
         world.give_back(self.number, self.address, self.external.take())
     }
@@ -186,6 +190,14 @@ impl Drop for Allocation {
 }
 
 impl Inner {
+    /// Bytes of addresses that NVSHMEM reserves for its heap and what is registered (`NVSHMEM_MAX_MEMORY_PER_GPU`;
+    /// env_defs.h: 128 GiB before 3.5, 256 GiB since). Past them it crashes.
+    pub fn most_memory(&self) -> usize {
+        let (major, minor, _) = self.library.version();
+        let own = if (major, minor) < (3, 5) { 128 << 30 } else { 256 << 30 };
+        external::bytes_of("NVSHMEM_MAX_MEMORY_PER_GPU").unwrap_or(own)
+    }
+
     /// Frees what was exported and is no longer used on any PE: the first step of a call. Collective.
     pub fn collect(&self, what: &str) -> Result<()> {
         let mine: Vec<u64> = self.registry().released.keys().copied().collect();
@@ -195,7 +207,7 @@ impl Inner {
         for n in mine.into_iter().filter(on_all) {
             let released = self.registry().released.remove(&n);
             if let Some((address, external)) = released {
-                self.device.synchronize()?;
+                self.device.wait()?;
                 self.give_back(n, address, external)?;
             }
         }
@@ -230,16 +242,18 @@ mod tests {
     #[test]
     fn room_is_what_the_heap_has_or_can_take_in_whole_units() {
         let mut r = Registry::default();
-        assert_eq!(r.room(300 * MIB, 512 * MIB), 0);
-        assert_eq!(r.room(1300 * MIB, 512 * MIB), 1024 * MIB - ALIGN);
+        assert_eq!(r.room(300 * MIB, 512 * MIB, usize::MAX), 0);
+        assert_eq!(r.room(1300 * MIB, 512 * MIB, usize::MAX), 1024 * MIB - ALIGN);
         r.took(100 * MIB, 512 * MIB);
-        assert_eq!(r.room(300 * MIB, 512 * MIB), 412 * MIB);
+        assert_eq!(r.room(300 * MIB, 512 * MIB, usize::MAX), 412 * MIB);
         r.took(400 * MIB, 0);
-        assert_eq!(r.room(300 * MIB, 512 * MIB), 12 * MIB);
+        assert_eq!(r.room(300 * MIB, 512 * MIB, usize::MAX), 12 * MIB);
         r.gave_back(400 * MIB);
-        assert_eq!(r.room(0, 512 * MIB), 412 * MIB);
+        assert_eq!(r.room(0, 512 * MIB, usize::MAX), 412 * MIB);
+        // Addresses end before memory does.
+        assert_eq!(r.room(1 << 40, 512 * MIB, 8192 * MIB), 7168 * MIB);
         // NVSHMEM had room of its own from the start.
         r.took(500 * MIB, 0);
-        assert_eq!(r.room(0, 512 * MIB), 0);
+        assert_eq!(r.room(0, 512 * MIB, usize::MAX), 0);
     }
 }

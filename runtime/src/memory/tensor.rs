@@ -82,7 +82,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// # Errors
     /// `R0307` for another number of elements, `R0305` after the end, `R0103`.
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
-        self.buffer.world().enter()?;
+        let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor", self.elements, data.len())?;
         copy::write(self.address(), data, stream)
     }
@@ -92,7 +92,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// # Errors
     /// As there.
     pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
-        self.buffer.world().enter()?;
+        let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor, in bytes,", self.elements * size_of::<T>(), data.len())?;
         copy::write(self.address(), data, stream)
     }
@@ -102,7 +102,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// # Errors
     /// As there.
     pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
-        self.buffer.world().enter()?;
+        let _entered = self.buffer.world().enter()?;
         copy::to_vec(self.address(), self.elements * size_of::<T>(), stream)
     }
 
@@ -111,7 +111,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// # Errors
     /// `R0305` after the end, `R0103`.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        self.buffer.world().enter()?;
+        let _entered = self.buffer.world().enter()?;
         copy::to_vec(self.address(), self.elements, stream)
     }
 
@@ -218,7 +218,7 @@ impl<T: Element> PeerTensor<T> {
     /// # Errors
     /// As there.
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
-        self.tensor.buffer.world().enter()?;
+        let _entered = self.tensor.buffer.world().enter()?;
         copy::same_len("the tensor", self.tensor.elements, data.len())?;
         copy::write(self.address, data, stream)
     }
@@ -228,7 +228,7 @@ impl<T: Element> PeerTensor<T> {
     /// # Errors
     /// As there.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        self.tensor.buffer.world().enter()?;
+        let _entered = self.tensor.buffer.world().enter()?;
         copy::to_vec(self.address, self.tensor.elements, stream)
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "calls of a C library")]
 
 use super::sys::{self, Functions, InitAttr, Stream, Team, TeamConfig, UniqueId};
+use super::version::{check_supported, host_version};
 use crate::dtype::DType;
 use crate::error::{self, Error, Result};
 use std::ffi::{c_int, c_void};
@@ -54,6 +55,8 @@ impl Library {
             Error::new(error::NO_NVSHMEM, format!("{} cannot be loaded: {e}", path.display()))
         })?;
         let library = ManuallyDrop::new(library);
+        // Before functions are missed that another version has.
+        check_supported(host_version(path)?, path)?;
         // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process.
         let functions = unsafe { Functions::load(&library) }.map_err(|name| {
             Error::new(error::NVSHMEM_VERSION, format!("{} has no function {name}", path.display()))
@@ -321,23 +324,37 @@ impl Library {
         check("nvshmemx_team_sync_on_stream", unsafe { call(team, stream) })
     }
 
-    /// On a stream: the collective of that name for that element type, if NVSHMEM has it.
-    pub fn collective(&self, name: &str, dtype: DType, io: &Collective, stream: Stream) -> Result<()> {
+    /// The collective of that name for that element type.
+    ///
+    /// # Errors
+    /// `R0401` where NVSHMEM has none.
+    pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         let f = &self.functions;
-        let (call, count, label) = match (name, dtype.nvshmem_name()) {
-            // Moves of types that NVSHMEM has no name for are moves of bytes.
-            ("fcollect", None) => (f.nvshmemx_fcollectmem_on_stream, io.count * dtype.bytes(), name.into()),
-            ("alltoall", None) => (f.nvshmemx_alltoallmem_on_stream, io.count * dtype.bytes(), name.into()),
-            (_, None) => return Err(no_operation(name, dtype)),
+        // Moves of types that NVSHMEM has no name for are moves of bytes.
+        let bytes = |call, name: &str| Found { call, scale: dtype.bytes(), label: name.into() };
+        match (name, dtype.nvshmem_name()) {
+            ("fcollect", None) => {
+                Ok(bytes(f.nvshmemx_fcollectmem_on_stream, "nvshmemx_fcollectmem_on_stream"))
+            }
+            ("alltoall", None) => {
+                Ok(bytes(f.nvshmemx_alltoallmem_on_stream, "nvshmemx_alltoallmem_on_stream"))
+            }
+            (_, None) => Err(no_operation(name, dtype)),
             (_, Some(ty)) => {
                 let label = format!("nvshmemx_{ty}_{name}_on_stream");
                 // SAFETY: all collectives of that form have this signature.
                 let call = unsafe { self.library.get::<sys::Collective>(label.as_bytes()) };
-                (*call.map_err(|_| no_operation(name, dtype))?, io.count, label)
+                Ok(Found { call: *call.map_err(|_| no_operation(name, dtype))?, scale: 1, label })
             }
-        };
+        }
+    }
+
+    /// On a stream: a collective.
+    pub fn collective(&self, found: &Found, io: &Collective, stream: Stream) -> Result<()> {
+        let count = io.count * found.scale;
         // SAFETY: source and destination lie in symmetric memory that the caller owns.
-        check(&label, unsafe { call(io.team, at(io.dest), at(io.source), count, stream) })
+        let status = unsafe { (found.call)(io.team, at(io.dest), at(io.source), count, stream) };
+        check(&found.label, status)
     }
 
     /// On a stream: the root's source becomes everybody's destination.
@@ -354,6 +371,14 @@ fn no_operation(name: &str, dtype: DType) -> Error {
     Error::new(error::OPERATION, format!("NVSHMEM has no {} of {dtype}", name.replace('_', " "))).help(
         "sum, min, max and prod are there for integers, f16, bf16, f32 and f64; and, or, xor for integers",
     )
+}
+
+/// A collective's function.
+pub struct Found {
+    call: sys::Collective,
+    /// What it counts, for each element.
+    scale: usize,
+    label: String,
 }
 
 /// What a collective reads and writes: addresses in symmetric memory, elements.

@@ -77,6 +77,22 @@ fn everybody_gets_everybodys_payload() {
 }
 
 #[test]
+fn the_patient_wait_beyond_the_bound() {
+    let results = job(&places(3), FAST, |control| {
+        if control.rank() == 2 {
+            thread::sleep(FAST.timeout * 3);
+        }
+        let met = match control.rank() {
+            2 => control.exchange(&[0, 1, 2], "at last", &[]),
+            _ => control.exchange_patiently(&[0, 1, 2], "at last", &[]),
+        };
+        control.goodbye();
+        met.map(|all| all.len())
+    });
+    assert_eq!(results, [Ok(3), Ok(3), Ok(3)]);
+}
+
+#[test]
 fn groups_overlap_and_run_side_by_side() {
     let results = job(&places(4), SLOW, |control| {
         let pair: &[u32] = if control.rank() < 2 { &[0, 1] } else { &[2, 3] };

@@ -8,9 +8,12 @@ fn requests() -> impl Strategy<Value = Request> {
         prop::collection::vec(any::<u32>(), 0..9),
         ".*",
         prop::collection::vec(any::<u8>(), 0..300),
+        any::<bool>(),
     );
     prop_oneof![
-        call.prop_map(|(id, members, what, payload)| Request::Call(Call { id, members, what, payload })),
+        call.prop_map(|(id, members, what, payload, patient)| {
+            Request::Call(Call { id, members, what, payload, patient })
+        }),
         ".*".prop_map(Request::Fail),
         Just(Request::Goodbye),
     ]

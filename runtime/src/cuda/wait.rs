@@ -1,0 +1,90 @@
+//! Waits for the GPU that end: work on it may wait for PEs that never come.
+
+use super::{Device, Stream, error};
+use crate::error::{Error, NOT_DONE, Result};
+use cudarc::driver::sys::{self, CUresult};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// Whether a wait ended without the GPU being done: nothing of it can be freed in order any more.
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// For so long a stream is asked without a pause.
+const EAGER: Duration = Duration::from_micros(200);
+
+/// The bound: `WEFT_TIMEOUT` in seconds, as of the job's exchanges.
+fn bound() -> Duration {
+    static BOUND: OnceLock<Duration> = OnceLock::new();
+    *BOUND.get_or_init(|| crate::job::Options::from_env().unwrap_or_default().timeout)
+}
+
+fn not_done(what: &str) -> Error {
+    STUCK.store(true, Ordering::SeqCst);
+    let message = format!("{what} is not done after {} s", bound().as_secs_f32());
+    Error::new(NOT_DONE, message).help(
+        "does every PE make the calls that it waits for, with the same sizes?\n\
+         WEFT_TIMEOUT sets the bound in seconds, for work that takes longer",
+    )
+}
+
+/// An error if the GPU was not done before.
+///
+/// # Errors
+/// `R0402`.
+pub(crate) fn not_stuck() -> Result<()> {
+    match STUCK.load(Ordering::SeqCst) {
+        false => Ok(()),
+        true => Err(Error::new(NOT_DONE, "the GPU was not done before, and is not waited for again")),
+    }
+}
+
+/// Waits until a stream has done all that it was given.
+///
+/// # Errors
+/// `R0402` where that takes longer than the bound, `R0103` where it failed.
+#[allow(unsafe_code, reason = "FFI")]
+pub fn wait_for(stream: &Stream) -> Result<()> {
+    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
+    // SAFETY: the stream is alive.
+    poll("the stream", "cuStreamQuery", || unsafe { sys::cuStreamQuery(stream.cu_stream()) })
+}
+
+/// Asks until the answer is another than "not ready", at most for the bound.
+pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match ask() {
+            CUresult::CUDA_SUCCESS => return Ok(()),
+            CUresult::CUDA_ERROR_NOT_READY => {}
+            other => return other.result().map_err(|e| error(call, e)),
+        }
+        match began.elapsed() {
+            waited if waited >= bound() => return Err(not_done(what)),
+            waited if waited > EAGER => std::thread::sleep(Duration::from_micros(50)),
+            _ => std::hint::spin_loop(),
+        }
+    }
+}
+
+impl Device {
+    /// Waits for all work on the GPU, at most for the bound of waits.
+    ///
+    /// # Errors
+    /// `R0402` where that takes longer, `R0103` where it failed.
+    pub fn wait(&self) -> Result<()> {
+        not_stuck()?;
+        let (done, end) = channel();
+        let device = self.clone();
+        // The driver has no wait with a bound for a whole context: where it does not end, neither does the thread.
+        let spawned = std::thread::Builder::new().name("weft-wait".into()).spawn(move || {
+            // Nobody listens any more after the bound.
+            let _ = done.send(device.bind().and_then(|()| device.synchronize()));
+        });
+        match spawned {
+            Ok(_) => end.recv_timeout(bound()).unwrap_or_else(|_| Err(not_done("the GPU"))),
+            Err(_) => self.synchronize(),
+        }
+    }
+}

@@ -21,9 +21,11 @@ fn ring(world: &World) -> Checked {
             let (x, y) = (world.tensor::<T>(n)?, world.tensor::<T>(n)?);
             x.copy_from(&data(me, n, round), stream)?;
             world.barrier()?;
+            let team = world.team();
             world.put(&y, &x, next, stream)?;
-            world.team().barrier(stream)?;
+            team.barrier(stream)?;
             same!(y.to_vec(stream)?, data::<T>(previous, n, round), "put of {n}");
+            team.barrier(stream)?; // nobody overwrites what is still read
             // From this GPU's own memory, without waiting for each.
             let own = DeviceTensor::from_slice(&data::<T>(me, n, round + 10), stream)?;
             for pe in 0..n_pes {
@@ -199,6 +201,7 @@ fn moves(world: &World) -> Checked {
             let want: Vec<T> =
                 (0..n_pes).flat_map(|pe| data::<T>(pe, all, round)[mine.clone()].to_vec()).collect();
             same!(to.to_vec(stream)?, want, "alltoall of {n} {}", T::DTYPE);
+            team.barrier(stream)?;
             for root in 0..n_pes {
                 team.broadcast(&to, &from, root, stream)?;
                 // OpenSHMEM leaves the root's own destination alone in some versions; ours is defined by the others.

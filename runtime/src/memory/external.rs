@@ -83,10 +83,13 @@ fn register(
     // All are asked before NVSHMEM is: it tears its heap down on an error.
     let unit = granularity();
     let here = memory.as_ref().is_none_or(|m| *m.device() == world.device);
-    let fits = here && address != 0 && bytes != 0 && bytes.is_multiple_of(unit);
+    let room = world.registry().room(usize::MAX, unit, world.most_memory());
+    let fits = here && address != 0 && bytes != 0 && bytes.is_multiple_of(unit) && bytes <= room;
     let answers = world.together(&format!("registering {bytes} bytes"), &u64::from(fits).to_le_bytes())?;
     if let Some(pe) = answers.iter().position(|b| number(b) == 0) {
-        let message = format!("PE {pe} gives {bytes} bytes: not a multiple of {unit}, or of another GPU");
+        let message = format!(
+            "PE {pe} gives {bytes} bytes: not a multiple of {unit}, of another GPU, or more than there are addresses for"
+        );
         return Err(Error::new(error::REGISTER, message)
             .help("World::vmm makes memory of a right size; NVSHMEM_CUMEM_GRANULARITY sets the unit"));
     }

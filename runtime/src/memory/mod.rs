@@ -35,6 +35,7 @@ pub(crate) struct Registry {
     /// Bytes of NVSHMEM's heap in use, and what the heap was seen to grow by: it keeps the difference in reserve.
     in_use: usize,
     grown: usize,
+    registered: usize,
 }
 
 /// Memory that is registered, not from NVSHMEM's heap: bytes registered, and the memory itself if it is ours.
@@ -78,12 +79,14 @@ impl Registry {
 
     /// The largest allocation that NVSHMEM can make of what the heap has, or of free memory of the device, which it
     /// takes in whole units. (Where it cannot, it tears its heap down, and the PEs crash: so it must not be asked.)
+    ///
+    /// `most` bounds the addresses of heap and registered memory together, in whole units; some units are NVSHMEM's
+    /// own from the start.
     fn room(&self, free: usize, unit: usize, most: usize) -> usize {
-        let new = (free / unit * unit).saturating_sub(ALIGN);
-        let live: usize = self.live.values().map(|l| l.bytes).sum();
-        // The heap's addresses are reserved once; a unit at each end is NVSHMEM's own.
-        let addresses = most.saturating_sub(live).saturating_sub(2 * unit);
-        new.max(self.grown.saturating_sub(self.in_use)).min(addresses)
+        const OWN_UNITS: usize = 4;
+        let addresses = most.saturating_sub(self.grown + self.registered + OWN_UNITS * unit);
+        let new = (free.min(addresses) / unit * unit).saturating_sub(ALIGN);
+        new.max(self.grown.saturating_sub(self.in_use))
     }
 
     fn remove(&mut self, number: u64) -> usize {
@@ -145,7 +148,10 @@ impl Allocation {
         external: Option<External>,
         place: &Location<'_>,
     ) -> Allocation {
-        let number = world.registry().add(bytes, place);
+        let mut registry = world.registry();
+        let number = registry.add(bytes, place);
+        registry.registered += external.as_ref().map_or(0, |(bytes, _)| *bytes);
+        drop(registry);
         let exported = AtomicBool::new(false);
         Allocation { world: world.clone(), address, bytes, number, external, exported }
     }
@@ -220,7 +226,9 @@ impl Inner {
             // The memory itself goes after its alias in the heap.
             Some((bytes, _memory)) => {
                 self.library.unregister(address, bytes)?;
-                self.registry().remove(number);
+                let mut registry = self.registry();
+                registry.remove(number);
+                registry.registered = registry.registered.saturating_sub(bytes);
             }
             None => {
                 self.library.free(address);
@@ -251,7 +259,7 @@ mod tests {
         r.gave_back(400 * MIB);
         assert_eq!(r.room(0, 512 * MIB, usize::MAX), 412 * MIB);
         // Addresses end before memory does.
-        assert_eq!(r.room(1 << 40, 512 * MIB, 8192 * MIB), 7168 * MIB);
+        assert_eq!(r.room(1 << 40, 512 * MIB, 8192 * MIB), 5632 * MIB - ALIGN);
         // NVSHMEM had room of its own from the start.
         r.took(500 * MIB, 0);
         assert_eq!(r.room(0, 512 * MIB, usize::MAX), 0);

@@ -15,6 +15,7 @@ pub mod machine;
 pub mod memory;
 pub mod nvshmem;
 mod program;
+mod registry;
 mod rma;
 mod shape;
 mod team;

@@ -60,6 +60,23 @@ impl<T: Element> Local<T> for DeviceTensor<T> {
     }
 }
 
+impl<T: Element> Local<T> for ImportedTensor<T> {
+    fn local(&self) -> Result<(u64, usize)> {
+        match self.layout().size().is(self.len() as i64) {
+            true => Ok((self.address(), self.len())),
+            false => {
+                let message =
+                    format!("put and get move elements without gaps; the tensor has {}", self.layout());
+                Err(Error::new(error::SHAPE, message).help("move it part by part, or in a kernel"))
+            }
+        }
+    }
+
+    fn keep(&self) {
+        cuda::keep(self.owner());
+    }
+}
+
 /// A stream as C has it.
 pub(crate) fn raw(stream: &Stream) -> *mut c_void {
     stream.cu_stream().cast()

@@ -5,9 +5,40 @@
 
 use crate::error::{self, Error, Result};
 use crate::nvshmem::sys;
-use crate::world::{Entered, Inner};
+use crate::world::{Entered, Inner, World};
 use std::fmt;
 use std::sync::Arc;
+
+impl World {
+    /// All PEs as a team.
+    pub fn team(&self) -> Team {
+        Team::world(self.0.clone())
+    }
+
+    /// The PEs of this host.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn team_node(&self) -> Result<Team> {
+        Team::predefined(&self.0, sys::TEAM_NODE, "node")
+    }
+
+    /// The PEs whose memory this one reaches by loads and stores.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn team_shared(&self) -> Result<Team> {
+        Team::predefined(&self.0, sys::TEAM_SHARED, "shared")
+    }
+
+    /// The PEs that have this one's place on their hosts.
+    ///
+    /// # Errors
+    /// `R0305` after the end.
+    pub fn team_same_place(&self) -> Result<Team> {
+        Team::predefined(&self.0, sys::TEAM_SAME_MYPE_NODE, "same place on each node")
+    }
+}
 
 /// A team that this PE is a member of.
 pub struct Team {

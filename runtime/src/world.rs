@@ -2,13 +2,11 @@
 
 use crate::cuda::{Device, Stream, device_count};
 use crate::error::{self, Error, Result};
+use crate::find;
 use crate::job::{Control, Place};
-use crate::memory::{Barrier, Leak, Registry, Signal, SymmetricBuffer, SymmetricTensor};
 use crate::nvshmem::Version;
 use crate::nvshmem::{self, Library, sys};
-use crate::shape::IntoLayout;
-use crate::team::Team;
-use crate::{Element, find};
+use crate::registry::{Leak, Registry};
 use cudarc::driver::sys::CUstreamCaptureStatus;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -186,83 +184,6 @@ impl World {
     /// Where NVSHMEM was found.
     pub fn nvshmem_path(&self) -> &std::path::Path {
         self.0.library.path()
-    }
-
-    /// All PEs as a team.
-    pub fn team(&self) -> Team {
-        Team::world(self.0.clone())
-    }
-
-    /// The PEs of this host.
-    ///
-    /// # Errors
-    /// `R0305` after the end.
-    pub fn team_node(&self) -> Result<Team> {
-        Team::predefined(&self.0, sys::TEAM_NODE, "node")
-    }
-
-    /// The PEs whose memory this one reaches by loads and stores.
-    ///
-    /// # Errors
-    /// `R0305` after the end.
-    pub fn team_shared(&self) -> Result<Team> {
-        Team::predefined(&self.0, sys::TEAM_SHARED, "shared")
-    }
-
-    /// The PEs that have this one's place on their hosts.
-    ///
-    /// # Errors
-    /// `R0305` after the end.
-    pub fn team_same_place(&self) -> Result<Team> {
-        Team::predefined(&self.0, sys::TEAM_SAME_MYPE_NODE, "same place on each node")
-    }
-
-    /// Bytes of symmetric memory, aligned to 256. *Collective.*
-    ///
-    /// # Errors
-    /// `R0301` where the PEs ask for different sizes, `R0302` where a PE has too little memory.
-    #[track_caller]
-    pub fn buffer(&self, bytes: usize) -> Result<SymmetricBuffer> {
-        SymmetricBuffer::new(&self.0, bytes)
-    }
-
-    /// A symmetric tensor of that shape, or layout; its elements are what the memory held. *Collective.*
-    ///
-    /// # Errors
-    /// As [`buffer`](World::buffer); `R0307` for a layout without elements.
-    #[track_caller]
-    pub fn tensor<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
-        SymmetricTensor::new(&self.0, layout.into_layout()?)
-    }
-
-    /// A symmetric tensor of zeros. *Collective.*
-    ///
-    /// # Errors
-    /// As [`tensor`](World::tensor).
-    #[track_caller]
-    pub fn zeros<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
-        let tensor = self.tensor(layout)?;
-        tensor.buffer().fill(0)?;
-        self.barrier()?;
-        Ok(tensor)
-    }
-
-    /// The memory of a kernel's `barrier` parameter, for grids of so many CTAs. *Collective.*
-    ///
-    /// # Errors
-    /// As [`buffer`](World::buffer).
-    #[track_caller]
-    pub fn kernel_barrier(&self, ctas: u32) -> Result<Barrier> {
-        Barrier::new(self, ctas)
-    }
-
-    /// A signal, zero. *Collective.*
-    ///
-    /// # Errors
-    /// As [`buffer`](World::buffer).
-    #[track_caller]
-    pub fn signal(&self) -> Result<Signal> {
-        Ok(Signal(self.zeros(1)?))
     }
 
     /// Waits, on the host, until all PEs have come and what they sent has arrived. *Collective.*

@@ -6,9 +6,6 @@ use crate::error::{Error, NO_KERNEL, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Bytes of a CTA's counters in a barrier: a line of its own, so that CTAs do not share any.
-pub const BARRIER_LINE: u64 = 128;
-
 /// Compiled code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModuleInfo {

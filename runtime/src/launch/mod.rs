@@ -13,10 +13,11 @@ mod kernel;
 mod module;
 mod scalar;
 
+pub use crate::memory::BARRIER_LINE;
 pub use argument::{Argument, Arguments, AsArgument, Elements, Given, multicast};
 pub use check::{Address, Checked, Hidden};
 pub use extent::{Extent, Extents};
-pub use info::{BARRIER_LINE, KernelInfo, Lowering, ModuleInfo, ParamInfo, ParamKind, Space, runs_on};
+pub use info::{KernelInfo, Lowering, ModuleInfo, ParamInfo, ParamKind, Space, runs_on};
 pub use kernel::{Grid, Kernel, LaunchOptions};
 pub use module::{Module, needs_nvshmem, to_cubin};
 pub use scalar::Number;

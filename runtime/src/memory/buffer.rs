@@ -5,11 +5,22 @@ use crate::cuda::{self, DeviceTensor, Stream, copy};
 use crate::error::{self, Error, Result};
 use crate::machine;
 use crate::team::Team;
-use crate::world::Inner;
+use crate::world::{Inner, World};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
+
+impl World {
+    /// Bytes of symmetric memory, aligned to 256. *Collective.*
+    ///
+    /// # Errors
+    /// `R0301` where the PEs ask for different sizes, `R0302` where a PE has too little memory.
+    #[track_caller]
+    pub fn buffer(&self, bytes: usize) -> Result<SymmetricBuffer> {
+        SymmetricBuffer::new(&self.0, bytes)
+    }
+}
 
 /// Bytes of symmetric memory. Clones are the same memory, which is freed when the last is dropped: on every PE in the
 /// same order.

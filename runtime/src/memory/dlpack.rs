@@ -8,7 +8,6 @@ use super::SymmetricTensor;
 use crate::cuda::{Device, DeviceTensor};
 use crate::dtype::{DType, Element};
 use crate::error::{self, Error, Result};
-use crate::rma::Local;
 use crate::shape::memory_elements;
 use dlpark::ffi::{DLDataType, DLDataTypeCode as Code, DLDevice, DLDeviceType};
 use dlpark::metadata::Dynamic;
@@ -208,23 +207,6 @@ fn layout(shape: &[i64], strides: &[i64]) -> Result<Layout> {
     };
     let strides = shape.iter().zip(strides).map(|(n, d)| if *n == 1 { 0 } else { *d }).collect();
     Layout::new(tuple(shape.to_vec()), tuple(strides)).map_err(|e| error(e.to_string()))
-}
-
-impl<T: Element> Local<T> for ImportedTensor<T> {
-    fn local(&self) -> Result<(u64, usize)> {
-        match self.layout.size().is(self.elements as i64) {
-            true => Ok((self.address, self.elements)),
-            false => {
-                let message =
-                    format!("put and get move elements without gaps; the tensor has {}", self.layout);
-                Err(Error::new(error::SHAPE, message).help("move it part by part, or in a kernel"))
-            }
-        }
-    }
-
-    fn keep(&self) {
-        crate::cuda::keep(self.owner());
-    }
 }
 
 impl<T> fmt::Debug for ImportedTensor<T> {

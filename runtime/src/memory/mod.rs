@@ -13,90 +13,17 @@ mod tensor;
 pub use buffer::{SymmetricBuffer, Table};
 pub use dlpack::ImportedTensor;
 pub use external::granularity;
-pub use sync::{Barrier, Compare, Signal, SignalOp};
+pub use sync::{BARRIER_LINE, Barrier, Compare, Signal, SignalOp};
 pub use tensor::{AnyTensor, MulticastTensor, PeerTensor, SymmetricTensor};
 
-use crate::cuda::{self, vmm};
+use crate::cuda;
 use crate::error::{self, Error, Result};
+pub use crate::registry::Leak;
+use crate::registry::{ALIGN, External};
 use crate::world::Inner;
-use std::collections::BTreeMap;
-use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What is allocated, by the number that all PEs know it by.
-#[derive(Default)]
-pub(crate) struct Registry {
-    made: u64,
-    live: BTreeMap<u64, Leak>,
-    /// Exported once and no longer used: freed together at the next collective call.
-    released: BTreeMap<u64, (u64, Option<External>)>,
-    /// Bytes of NVSHMEM's heap in use, and what the heap was seen to grow by: it keeps the difference in reserve.
-    in_use: usize,
-    grown: usize,
-    registered: usize,
-}
-
-/// Memory that is registered, not from NVSHMEM's heap: bytes registered, and the memory itself if it is ours.
-type External = (usize, Option<vmm::Allocation>);
-
-/// Something allocated and not freed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Leak {
-    /// Allocation, counted from 0.
-    pub number: u64,
-    /// Bytes.
-    pub bytes: usize,
-    /// `file:line` of the call that made it.
-    pub place: String,
-}
-
-impl fmt::Display for Leak {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "allocation {} of {} bytes, made at {}", self.number, self.bytes, self.place)
-    }
-}
-
-impl Registry {
-    fn add(&mut self, bytes: usize, place: &Location<'_>) -> u64 {
-        let number = self.made;
-        self.made += 1;
-        self.live.insert(number, Leak { number, bytes, place: place.to_string() });
-        number
-    }
-
-    /// NVSHMEM gave so many bytes of its heap, and took so many of the device for it.
-    fn took(&mut self, bytes: usize, device: usize) {
-        self.in_use = self.in_use.saturating_add(bytes);
-        self.grown = self.grown.saturating_add(device);
-    }
-
-    /// So many bytes are the heap's again.
-    fn gave_back(&mut self, bytes: usize) {
-        self.in_use = self.in_use.saturating_sub(bytes);
-    }
-
-    /// The largest allocation that NVSHMEM can make of what the heap has, or of free memory of the device, which it
-    /// takes in whole units. (Where it cannot, it tears its heap down, and the PEs crash: so it must not be asked.)
-    ///
-    /// `most` bounds the addresses of heap and registered memory together, in whole units; some units are NVSHMEM's
-    /// own from the start.
-    fn room(&self, free: usize, unit: usize, most: usize) -> usize {
-        const OWN_UNITS: usize = 4;
-        let addresses = most.saturating_sub(self.grown + self.registered + OWN_UNITS * unit);
-        let new = (free.min(addresses) / unit * unit).saturating_sub(ALIGN);
-        new.max(self.grown.saturating_sub(self.in_use))
-    }
-
-    fn remove(&mut self, number: u64) -> usize {
-        self.live.remove(&number).map_or(0, |gone| gone.bytes)
-    }
-
-    pub fn leaks(&self) -> Vec<Leak> {
-        self.live.values().cloned().collect()
-    }
-}
 
 /// One symmetric allocation, freed when the last that uses it is dropped.
 pub(crate) struct Allocation {
@@ -171,9 +98,6 @@ impl Allocation {
     }
 }
 
-/// Bytes that every allocation's address is a multiple of.
-const ALIGN: usize = 256;
-
 /// Eight bytes that a PE sent; 0 where it sent others.
 fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
@@ -238,30 +162,5 @@ impl Inner {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: usize = 1 << 20;
-
-    #[test]
-    fn room_is_what_the_heap_has_or_can_take_in_whole_units() {
-        let mut r = Registry::default();
-        assert_eq!(r.room(300 * MIB, 512 * MIB, usize::MAX), 0);
-        assert_eq!(r.room(1300 * MIB, 512 * MIB, usize::MAX), 1024 * MIB - ALIGN);
-        r.took(100 * MIB, 512 * MIB);
-        assert_eq!(r.room(300 * MIB, 512 * MIB, usize::MAX), 412 * MIB);
-        r.took(400 * MIB, 0);
-        assert_eq!(r.room(300 * MIB, 512 * MIB, usize::MAX), 12 * MIB);
-        r.gave_back(400 * MIB);
-        assert_eq!(r.room(0, 512 * MIB, usize::MAX), 412 * MIB);
-        // Addresses end before memory does.
-        assert_eq!(r.room(1 << 40, 512 * MIB, 8192 * MIB), 5632 * MIB - ALIGN);
-        // NVSHMEM had room of its own from the start.
-        r.took(500 * MIB, 0);
-        assert_eq!(r.room(0, 512 * MIB, usize::MAX), 0);
     }
 }

@@ -3,8 +3,30 @@
 use super::{SymmetricBuffer, SymmetricTensor};
 use crate::cuda::Stream;
 use crate::error::Result;
-use crate::launch::BARRIER_LINE;
 use crate::world::World;
+
+impl World {
+    /// The memory of a kernel's `barrier` parameter, for grids of so many CTAs. *Collective.*
+    ///
+    /// # Errors
+    /// As [`buffer`](World::buffer).
+    #[track_caller]
+    pub fn kernel_barrier(&self, ctas: u32) -> Result<Barrier> {
+        Barrier::new(self, ctas)
+    }
+
+    /// A signal, zero. *Collective.*
+    ///
+    /// # Errors
+    /// As [`buffer`](World::buffer).
+    #[track_caller]
+    pub fn signal(&self) -> Result<Signal> {
+        Ok(Signal(self.zeros(1)?))
+    }
+}
+
+/// Bytes of a CTA's counters in a barrier: a line of its own, so that CTAs do not share any.
+pub const BARRIER_LINE: u64 = 128;
 
 /// The memory of a kernel's `barrier` parameter: counters for each CTA, zeroed once and never reset, so that one
 /// barrier serves any number of launches of any kernels, one after the other.

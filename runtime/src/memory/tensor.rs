@@ -6,12 +6,35 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements};
 use crate::team::Team;
-use crate::world::Inner;
+use crate::world::{Inner, World};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use weft_layout::Layout;
+
+impl World {
+    /// A symmetric tensor of that shape, or layout; its elements are what the memory held. *Collective.*
+    ///
+    /// # Errors
+    /// As [`buffer`](World::buffer); `R0307` for a layout without elements.
+    #[track_caller]
+    pub fn tensor<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
+        SymmetricTensor::new(&self.0, layout.into_layout()?)
+    }
+
+    /// A symmetric tensor of zeros. *Collective.*
+    ///
+    /// # Errors
+    /// As [`tensor`](World::tensor).
+    #[track_caller]
+    pub fn zeros<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
+        let tensor = self.tensor(layout)?;
+        tensor.buffer().fill(0)?;
+        self.barrier()?;
+        Ok(tensor)
+    }
+}
 
 /// A tensor that every PE has, at the same place of its symmetric heap. Clones and [slices](SymmetricTensor::slice)
 /// are the same memory, freed when the last is dropped: on every PE in the same order.

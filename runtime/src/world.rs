@@ -25,7 +25,8 @@ pub struct Config {
     /// The host library; searched for if not given.
     pub library: Option<PathBuf>,
     /// Whether the PEs tell each other of each collective on a stream before they make it, so that one that differs
-    /// is an error and not a hang. It costs the host an exchange, some 0.1 ms; `WEFT_CHECK=0` says no if this does not.
+    /// is an error and not a hang. It costs the host an exchange: 21, 44 and 104 us with 2, 4 and 8 PEs (medians, on
+    /// two cores). `WEFT_CHECK=0` says no if this does not.
     pub checks: Option<bool>,
 }
 

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use weft::layout::Layout;
 use weft::runtime::{DeviceTensor, SymmetricTensor, World, on_every_gpu};
 
 fn main() -> ExitCode {
@@ -17,7 +16,7 @@ pub(crate) fn register(world: &World) -> Result<(), Box<dyn Error>> {
     // another library's.)
     let memory = world.vmm(n * 4)?;
     let buffer = world.register(memory)?; // collective
-    let x = SymmetricTensor::<u32>::view(buffer, 0, Layout::new(n as i64, 1)?)?;
+    let x = SymmetricTensor::<u32>::view(buffer, 0, n)?;
 
     let mine: Vec<u32> = (0..n as u32).map(|i| i * n_pes + me).collect();
     x.copy_from(&mine, stream)?;

@@ -78,8 +78,7 @@ fn external(world: &World) -> Checked {
     let n = 1 << 16;
     let buffer = world.register(world.vmm(n * 4)?)?;
     ensure!(buffer.bytes() >= n * 4, "{} bytes", buffer.bytes());
-    let x: SymmetricTensor<u32> =
-        SymmetricTensor::view(buffer.clone(), 256, weft::layout::Layout::new(n as i64 / 2, 1)?)?;
+    let x: SymmetricTensor<u32> = SymmetricTensor::view(buffer.clone(), 256, n / 2)?;
     x.copy_from(&data(me, n / 2, 0), stream)?;
     world.barrier()?;
     let next = (me + 1) % world.n_pes();

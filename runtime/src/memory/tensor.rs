@@ -59,11 +59,12 @@ impl<T: Element> SymmetricTensor<T> {
         SymmetricTensor::view(SymmetricBuffer::new(world, bytes)?, 0, layout)
     }
 
-    /// Part of a buffer as a tensor: `layout` from `offset` bytes on.
+    /// Part of a buffer as a tensor: that shape or layout, from `offset` bytes on.
     ///
     /// # Errors
     /// `R0307` where it does not fit the buffer, or is not aligned to its elements.
-    pub fn view(buffer: SymmetricBuffer, offset: u64, layout: Layout) -> Result<SymmetricTensor<T>> {
+    pub fn view(buffer: SymmetricBuffer, offset: u64, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
+        let layout = layout.into_layout()?;
         let elements = memory_elements(&layout)?;
         let end = (elements as u64).checked_mul(size_of::<T>() as u64).and_then(|n| n.checked_add(offset));
         if elements == 0 || end.is_none_or(|end| end > buffer.bytes() as u64) {
@@ -96,7 +97,7 @@ impl<T: Element> SymmetricTensor<T> {
             return Err(Error::new(SHAPE, format!("elements {range:?} of a tensor of {n}")));
         }
         let offset = self.offset + (range.start * size_of::<T>()) as u64;
-        SymmetricTensor::view(self.buffer.clone(), offset, (range.end - range.start).into_layout()?)
+        SymmetricTensor::view(self.buffer.clone(), offset, range.end - range.start)
     }
 
     /// Writes this PE's elements in memory order (a layout with gaps: its gaps too), once `stream` gets there, and

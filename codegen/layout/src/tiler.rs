@@ -78,8 +78,8 @@ impl Display for Tiler {
             Tiler::All => f.write_str("_"),
             Tiler::Int(i) => write!(f, "{i}"),
             Tiler::Layout(l) => write!(f, "{l}"),
-            // Angle brackets tell a tuple of layouts from a layout of a tuple, and no tiles from no numbers.
-            Tiler::Tuple(t) if self.has_layout() || t.is_empty() => {
+            // Angle brackets tell a tuple of layouts from a layout of a tuple.
+            Tiler::Tuple(t) if self.has_layout() => {
                 let parts: Vec<String> = t.iter().map(Tiler::to_string).collect();
                 write!(f, "<{}>", parts.join(","))
             }

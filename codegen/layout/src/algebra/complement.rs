@@ -1,7 +1,7 @@
 //! Complement: the layout of the repetitions of another.
 
 use super::coalesce::{Flat, flat, from_flat};
-use crate::error::Mode;
+use crate::error::{Mode, invalid};
 use crate::{Int, IntTuple, Layout, LayoutError, Result};
 
 fn not_provable<T>(condition: String) -> Result<T> {
@@ -26,6 +26,9 @@ pub(crate) fn complement_with_gap(
     layout: &Layout,
     cotarget: &IntTuple,
 ) -> Result<(Layout, Option<(Int, Int)>)> {
+    if let Some(negative) = cotarget.leaves().iter().find(|n| n.as_const().is_some_and(|n| n < 0)) {
+        return invalid("complement", format!("a codomain of {negative} elements"));
+    }
     let filtered = layout.filter()?;
     let mut modes = flat(&filtered);
     if let [(_, d)] = modes.as_slice()

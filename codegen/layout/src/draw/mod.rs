@@ -119,7 +119,8 @@ fn grid(function: &'static str, shape: &IntTuple) -> Result<(i64, i64)> {
         );
     }
     let (rows, columns) = (extent(0)?, extent(1)?);
-    match rows.checked_mul(columns) {
+    // Rows without columns are drawn too.
+    match rows.max(1).checked_mul(columns.max(1)) {
         Some(cells) if cells <= MAX_CELLS => Ok((rows, columns)),
         _ => Err(LayoutError::TooLarge {
             function,

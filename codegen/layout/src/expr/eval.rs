@@ -147,7 +147,7 @@ impl<'a> Evaluator<'a> {
                 let tilers = parts.iter().zip(list).map(|(v, n)| {
                     v.to_tiler().ok_or_else(|| expected(n.at, v, "a layout, a shape or _ in a tiler"))
                 });
-                Ok(Value::Tiler(crate::Tiler::Tuple(tilers.collect::<Result<_>>()?)))
+                Ok(crate::Tiler::Tuple(tilers.collect::<Result<_>>()?).into())
             }
             Kind::Negated(n) => match n.kind {
                 // The least 64-bit integer has no positive counterpart.

@@ -149,15 +149,7 @@ macro_rules! from {
         impl From<$type> for Value { fn from(v: $type) -> Self { Value::$variant(v) } }
     )*};
 }
-from!(
-    Int(Int),
-    Layout(Layout),
-    Composed(ComposedLayout),
-    Swizzle(Swizzle),
-    Tiler(Tiler),
-    Bool(bool),
-    List(Vec<Value>)
-);
+from!(Int(Int), Layout(Layout), Composed(ComposedLayout), Swizzle(Swizzle), Bool(bool), List(Vec<Value>));
 
 impl From<IntTuple> for Value {
     fn from(t: IntTuple) -> Self {
@@ -171,6 +163,25 @@ impl From<IntTuple> for Value {
 impl From<Coord> for Value {
     fn from(c: Coord) -> Self {
         if c.has_all() { Value::Coord(c) } else { c.origin().into() }
+    }
+}
+
+/// A tiler without layouts is the coordinate or tuple that it is written as.
+impl From<Tiler> for Value {
+    fn from(t: Tiler) -> Self {
+        fn coord(t: &Tiler) -> Option<Coord> {
+            match t {
+                Tiler::All => Some(Coord::All),
+                Tiler::Int(i) => Some(Coord::Int(i.clone())),
+                Tiler::Layout(_) => None,
+                Tiler::Tuple(t) => t.iter().map(coord).collect::<Option<_>>().map(Coord::Tuple),
+            }
+        }
+        match (coord(&t), t) {
+            (Some(c), _) => c.into(),
+            (None, Tiler::Layout(l)) => Value::Layout(l),
+            (None, t) => Value::Tiler(t),
+        }
     }
 }
 

@@ -126,10 +126,10 @@ impl Team {
         let n = self.n_pes();
         let last = (size.checked_sub(1)).and_then(|k| k.checked_mul(stride)?.checked_add(start));
         match last {
-            None => return Err(self.bad_split(format!("{size} PEs, {stride} apart from {start}"))),
+            None => return Err(self.refuse(format!("{size} PEs, {stride} apart from {start}"))),
             Some(last) if last >= n || (stride == 0 && size > 1) => {
                 return Err(
-                    self.bad_split(format!("{size} PEs, {stride} apart from {start}, of a team of {n} PEs"))
+                    self.refuse(format!("{size} PEs, {stride} apart from {start}, of a team of {n} PEs"))
                 );
             }
             Some(_) => {}
@@ -153,7 +153,7 @@ impl Team {
     pub fn split_2d(&self, x_range: u32) -> Result<(Team, Team)> {
         let world = self.enter()?;
         if x_range == 0 {
-            return Err(self.bad_split("rows of 0 PEs".into()));
+            return Err(self.refuse("rows of 0 PEs".into()));
         }
         let x_range = x_range.min(self.n_pes());
         self.together(&format!("split_2d({x_range}) of team {}", self.name))?;
@@ -213,6 +213,13 @@ impl Team {
 
     fn no_member(&self, pe: u32) -> Error {
         Error::new(error::NOT_IN_TEAM, format!("PE {pe} of team {}: it has {} PEs", self.name, self.n_pes()))
+    }
+
+    /// As [`bad_split`](Team::bad_split), told to the team.
+    fn refuse(&self, what: String) -> Error {
+        let mut sorted = self.members.to_vec();
+        sorted.sort_unstable();
+        self.world.refuse(&sorted, self.bad_split(what))
     }
 
     fn bad_split(&self, what: String) -> Error {

@@ -273,6 +273,13 @@ impl Inner {
         self.control.exchange(&self.everyone, what, payload)
     }
 
+    /// A step of those PEs, in which this one says why it cannot take part: the others get that instead of a wait.
+    pub fn refuse(&self, members: &[u32], e: Error) -> Error {
+        // Whatever comes of it, the reason is this PE's own.
+        let _ = self.control.exchange(members, &format!("nothing, since {}", e.message), &[]);
+        e
+    }
+
     pub fn registry(&self) -> MutexGuard<'_, Registry> {
         // A panic elsewhere leaves the list as it is, which is still a list.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)

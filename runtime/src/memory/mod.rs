@@ -41,7 +41,8 @@ impl Allocation {
     fn heap(world: &Arc<Inner>, bytes: usize, place: &Location<'_>) -> Result<Allocation> {
         let _entered = world.enter()?;
         if bytes == 0 {
-            return Err(Error::new(error::SHAPE, "a symmetric allocation of 0 bytes"));
+            let e = Error::new(error::SHAPE, "a symmetric allocation has at least one byte");
+            return Err(world.refuse(&world.everyone, e));
         }
         let what = format!("allocation of {bytes} bytes");
         world.collect(&what)?;

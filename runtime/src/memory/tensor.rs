@@ -6,11 +6,10 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements};
 use crate::team::Team;
-use crate::world::{Inner, World};
+use crate::world::World;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::Arc;
 use weft_layout::Layout;
 
 impl World {
@@ -20,7 +19,9 @@ impl World {
     /// As [`buffer`](World::buffer); `R0307` for a layout without elements.
     #[track_caller]
     pub fn tensor<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
-        SymmetricTensor::new(&self.0, layout.into_layout()?)
+        let bytes = layout.into_layout().and_then(|layout| Ok((bytes_of::<T>(&layout)?, layout)));
+        let (bytes, layout) = bytes.map_err(|e| self.0.refuse(&self.0.everyone, e))?;
+        SymmetricTensor::view(self.buffer(bytes)?, 0, layout)
     }
 
     /// A symmetric tensor of zeros. *Collective.*
@@ -34,6 +35,13 @@ impl World {
         self.barrier()?;
         Ok(tensor)
     }
+}
+
+/// Bytes that a tensor of that layout takes.
+fn bytes_of<T: Element>(layout: &Layout) -> Result<usize> {
+    let too_large =
+        || Error::new(SHAPE, format!("a tensor {layout} has more bytes than there are addresses"));
+    memory_elements(layout)?.checked_mul(size_of::<T>()).ok_or_else(too_large)
 }
 
 /// A tensor that every PE has, at the same place of its symmetric heap. Clones and [slices](SymmetricTensor::slice)
@@ -50,15 +58,6 @@ pub struct SymmetricTensor<T> {
 }
 
 impl<T: Element> SymmetricTensor<T> {
-    #[track_caller]
-    pub(crate) fn new(world: &Arc<Inner>, layout: Layout) -> Result<SymmetricTensor<T>> {
-        let elements = memory_elements(&layout)?;
-        let bytes = elements.checked_mul(size_of::<T>()).ok_or_else(|| {
-            Error::new(SHAPE, format!("a tensor {layout} has more bytes than there are addresses"))
-        })?;
-        SymmetricTensor::view(SymmetricBuffer::new(world, bytes)?, 0, layout)
-    }
-
     /// Part of a buffer as a tensor: that shape or layout, from `offset` bytes on.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::dtype::Element;
 use crate::error::{self, Error, Result};
 use crate::memory::{Compare, ImportedTensor, Signal, SignalOp, SymmetricTensor};
 use crate::nvshmem::PutSignal;
+use crate::shape::without_gaps;
 use crate::world::{Entered, Inner, World};
 use std::ffi::c_void;
 
@@ -45,14 +46,7 @@ impl<T: Element> Local<T> for SymmetricTensor<T> {
 
 impl<T: Element> Local<T> for DeviceTensor<T> {
     fn local(&self) -> Result<(u64, usize)> {
-        match self.layout().size().is(self.len() as i64) {
-            true => Ok((self.address(), self.len())),
-            false => {
-                let message =
-                    format!("put and get move elements without gaps; the tensor has {}", self.layout());
-                Err(Error::new(error::SHAPE, message).help("move it part by part, or in a kernel"))
-            }
-        }
+        Ok((self.address(), without_gaps("put or get", self.layout(), self.len())?))
     }
 
     fn keep(&self) {
@@ -62,14 +56,7 @@ impl<T: Element> Local<T> for DeviceTensor<T> {
 
 impl<T: Element> Local<T> for ImportedTensor<T> {
     fn local(&self) -> Result<(u64, usize)> {
-        match self.layout().size().is(self.len() as i64) {
-            true => Ok((self.address(), self.len())),
-            false => {
-                let message =
-                    format!("put and get move elements without gaps; the tensor has {}", self.layout());
-                Err(Error::new(error::SHAPE, message).help("move it part by part, or in a kernel"))
-            }
-        }
+        Ok((self.address(), without_gaps("put or get", self.layout(), self.len())?))
     }
 
     fn keep(&self) {
@@ -91,17 +78,6 @@ impl Inner {
                 .help("World::stream, or World::device().new_stream()"));
         }
         self.enter()
-    }
-
-    /// That rank of the world.
-    fn member(&self, pe: u32) -> Result<u32> {
-        match pe < self.control.size() {
-            true => Ok(pe),
-            false => Err(Error::new(
-                error::NOT_IN_TEAM,
-                format!("there is no PE {pe}: the world has {} PEs", self.control.size()),
-            )),
-        }
     }
 }
 

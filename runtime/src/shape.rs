@@ -70,6 +70,21 @@ pub(crate) fn memory_elements(layout: &Layout) -> Result<usize> {
     }
 }
 
+/// The elements of a layout that takes so many in memory: all of them, as one piece.
+///
+/// # Errors
+/// `R0307` where there are gaps between them, or some lie in one place.
+pub(crate) fn without_gaps(what: &str, layout: &Layout, elements: usize) -> Result<usize> {
+    match layout.size().as_const() {
+        Some(n) if usize::try_from(n).ok() == Some(elements) => Ok(elements),
+        _ => Err(Error::new(
+            SHAPE,
+            format!("{what} moves elements without gaps; the tensor has layout {layout}"),
+        )
+        .help("move it part by part, or in a kernel")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -123,10 +123,7 @@ impl World {
         let device = Device::open(config.device.unwrap_or(usual))?;
         device.bind()?;
         let library = Library::open(&path)?;
-        let (major, minor, patch) = library.version();
-        let version = Version { major, minor, patch };
-
-        let hello = Hello { version, host, gpu: device.uuid()? };
+        let hello = Hello { version: library.version(), host, gpu: device.uuid()? };
         let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
         agree(&all)?;
 
@@ -178,8 +175,7 @@ impl World {
 
     /// Version of NVSHMEM.
     pub fn nvshmem_version(&self) -> Version {
-        let (major, minor, patch) = self.0.library.version();
-        Version { major, minor, patch }
+        self.0.library.version()
     }
 
     /// Where NVSHMEM was found.
@@ -258,6 +254,17 @@ impl Inner {
         Ok(entered)
     }
 
+    /// That rank of the world.
+    pub fn member(&self, pe: u32) -> Result<u32> {
+        match pe < self.control.size() {
+            true => Ok(pe),
+            false => Err(Error::new(
+                error::NOT_IN_TEAM,
+                format!("there is no PE {pe}: the world has {} PEs", self.control.size()),
+            )),
+        }
+    }
+
     pub fn ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
@@ -313,9 +320,7 @@ impl Inner {
         self.control.goodbye();
         Ok(leaks)
     }
-}
 
-impl Inner {
     /// Says that something was not ended in order; not where another PE's death is the cause, which is told already.
     pub fn complain(&self, what: &str, e: &Error) {
         if self.control.died().is_none() {

@@ -1,7 +1,7 @@
 //! PEs on GPUs, one a process. Each fills its own memory; PE 0 reads all, checks, and writes files.
 
 use super::backend::{Backend, Memory, Request};
-use super::tensors::{Place, Plan, Tensor, scalar_bytes};
+use super::tensors::{Place, Plan, Tensor};
 use super::{Outcome, Prepared, Ran, RunError, RunOptions};
 use crate::compile::{Compiled, KernelFile, Lowering};
 use std::ops::Range;
@@ -86,14 +86,12 @@ impl<'w> Gpus<'w> {
             (Place::Team, _) => Box::new(self.world.team()),
             (Place::Scalar(Define::Float(x)), _) => Box::new(*x),
             (Place::Scalar(d), ty) => {
-                let scalar = ty.elem().unwrap_or(Scalar::I64);
-                let bytes = scalar_bytes(*d, scalar);
-                match (scalar, d) {
-                    (Scalar::Bool, _) => Box::new(bytes != [0]),
-                    (_, Define::Int(n)) => Box::new(*n),
-                    (_, Define::Bool(b)) => Box::new(i64::from(*b)),
+                let n = match d {
+                    Define::Int(n) => *n,
+                    Define::Bool(b) => i64::from(*b),
                     _ => return super::request("a type is no number"),
-                }
+                };
+                if ty.elem() == Some(Scalar::Bool) { Box::new(n != 0) } else { Box::new(n) }
             }
         })
     }
@@ -167,8 +165,8 @@ impl Backend for Gpus<'_> {
         let start = Event::record(stream)?;
         self.kernel.launch(stream, grid, arguments)?;
         let end = Event::record(stream)?;
+        // That waits for the end.
         self.micros.push(start.elapsed_us(&end)?);
-        self.world.device().synchronize()?;
         Ok(())
     }
 }

@@ -107,11 +107,7 @@ impl SymmetricBuffer {
     /// `R0303` for a PE that is not there, `R0304` for one that only puts and gets reach.
     pub fn peer_address(&self, pe: u32) -> Result<u64> {
         let world = self.world().enter()?;
-        if pe >= world.control.size() {
-            let message = format!("there is no PE {pe}: the world has {} PEs", world.control.size());
-            return Err(Error::new(error::NOT_IN_TEAM, message));
-        }
-        world.library.peer(self.address(), pe).ok_or_else(|| {
+        world.library.peer(self.address(), world.member(pe)?).ok_or_else(|| {
             Error::new(
                 error::UNREACHABLE,
                 format!("loads and stores of PE {} do not reach the memory of PE {pe}", world.control.rank()),

@@ -124,8 +124,8 @@ impl Inner {
     /// Bytes of addresses that NVSHMEM reserves for its heap and what is registered (`NVSHMEM_MAX_MEMORY_PER_GPU`;
     /// env_defs.h: 128 GiB before 3.5, 256 GiB since). Past them it crashes.
     pub fn most_memory(&self) -> usize {
-        let (major, minor, _) = self.library.version();
-        let own = if (major, minor) < (3, 5) { 128 << 30 } else { 256 << 30 };
+        let version = self.library.version();
+        let own = if (version.major, version.minor) < (3, 5) { 128 << 30 } else { 256 << 30 };
         external::bytes_of("NVSHMEM_MAX_MEMORY_PER_GPU").unwrap_or(own)
     }
 

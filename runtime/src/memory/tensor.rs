@@ -4,7 +4,7 @@ use super::SymmetricBuffer;
 use crate::cuda::{Stream, copy};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, SHAPE};
-use crate::shape::{IntoLayout, memory_elements};
+use crate::shape::{IntoLayout, memory_elements, without_gaps};
 use crate::team::Team;
 use crate::world::World;
 use std::fmt;
@@ -188,14 +188,7 @@ impl<T> SymmetricTensor<T> {
 
     /// Its elements, all of which must lie without gaps: what is moved as one piece.
     pub(crate) fn compact(&self, what: &str) -> Result<usize> {
-        match self.layout.size().as_const() {
-            Some(n) if usize::try_from(n).ok() == Some(self.elements) => Ok(self.elements),
-            _ => Err(Error::new(
-                SHAPE,
-                format!("{what} moves elements without gaps; the tensor has layout {}", self.layout),
-            )
-            .help("move it part by part, or in a kernel")),
-        }
+        without_gaps(what, &self.layout, self.elements)
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "calls of a C library")]
 
 use super::sys::{self, Functions, InitAttr, Stream, Team, TeamConfig, UniqueId};
-use super::version::{check_supported, host_version};
+use super::version::{Version, check_supported, host_version};
 use crate::dtype::DType;
 use crate::error::{self, Error, Result};
 use std::ffi::{c_int, c_void};
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Library {
     functions: Functions,
     library: ManuallyDrop<libloading::Library>,
+    version: Version,
     path: PathBuf,
 }
 
@@ -56,13 +57,14 @@ impl Library {
         })?;
         let library = ManuallyDrop::new(library);
         // Before functions are missed that another version has.
-        check_supported(host_version(path)?, path)?;
+        let version = host_version(path)?;
+        check_supported(version, path)?;
         // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process.
         let functions = unsafe { Functions::load(&library) }.map_err(|name| {
             Error::new(error::NVSHMEM_VERSION, format!("{} has no function {name}", path.display()))
                 .help("NVSHMEM 3.3 to 3.8 are supported")
         })?;
-        Ok(Library { functions, library, path: path.to_owned() })
+        Ok(Library { functions, library, version, path: path.to_owned() })
     }
 
     /// Where it was loaded from.
@@ -70,12 +72,9 @@ impl Library {
         &self.path
     }
 
-    /// Major, minor and patch version. Needs no initialisation.
-    pub fn version(&self) -> (u32, u32, u32) {
-        let (mut major, mut minor, mut patch) = (0, 0, 0);
-        // SAFETY: writes three integers.
-        unsafe { (self.functions.nvshmemx_vendor_get_version_info)(&mut major, &mut minor, &mut patch) };
-        (major as u32, minor as u32, patch as u32)
+    /// Its version, asked when it was opened.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// A fresh unique id, for PE 0 to tell the others.

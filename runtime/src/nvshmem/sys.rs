@@ -161,7 +161,6 @@ macro_rules! functions {
 }
 
 functions! {
-    nvshmemx_vendor_get_version_info(*mut c_int, *mut c_int, *mut c_int);
     nvshmem_info_get_version(*mut c_int, *mut c_int);
     nvshmem_info_get_name(*mut c_char);
     nvshmemx_get_uniqueid(*mut UniqueId) -> c_int;

@@ -444,6 +444,15 @@ ops! {
         /// Address.
         a: Value,
     }
+    // ---- calls (made by lowering) ------------------------------------------------------------------------
+    /// Calls a function of a device library, by its C name. Result: what it returns, or `unit`.
+    /// Pointers are passed as addresses of any memory.
+    effect Call = "call" {
+        /// Name.
+        function: Arc<str>,
+        /// Pointers, integers, `f32` and `f64`.
+        args: Vec<Value>,
+    }
     // ---- debugging --------------------------------------------------------------------------------------
     /// `printf` on the device: `%d`, `%f`, ... as in C.
     effect Print = "print" {

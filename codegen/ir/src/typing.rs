@@ -120,6 +120,7 @@ pub fn result_type(k: &Kernel, op: &Op, given: &Type) -> Rule {
             }
             Ok(Type::Unit)
         }
+        Op::Call { args, .. } => rule.call(args),
         Op::Fence { .. } | Op::GroupBarrier { .. } | Op::Converge { .. } | Op::Trap {} => Ok(Type::Unit),
     }
 }
@@ -149,6 +150,24 @@ impl Typing<'_> {
             (a, lane) => {
                 fail(MISMATCH, format!("expected a vector and an integer lane, found {a} and {lane}"))
             }
+        }
+    }
+
+    /// A function takes and returns what C has in registers: 16-bit floats are structs there.
+    fn call(&self, args: &[Value]) -> Rule {
+        let passes = |ty: &Type| match ty {
+            Type::Scalar(s) => s.is_int() || matches!(s, Scalar::F32 | Scalar::F64),
+            Type::Pointer(space) => *space != Space::Register,
+            _ => false,
+        };
+        let given = Some(self.given).filter(|ty| **ty != Type::Unit);
+        match args.iter().map(|a| self.k.ty(*a)).chain(given).find(|ty| !passes(ty)) {
+            None => Ok(self.given.clone()),
+            Some(ty) => fail_help(
+                MISMATCH,
+                format!("a function cannot take or return {ty}"),
+                "it takes pointers, integers, f32 and f64, and returns one of them or nothing",
+            ),
         }
     }
 

@@ -110,7 +110,9 @@ impl Analysis<'_> {
             Op::Shuffle { mode: ShuffleMode::Idx, lane, .. } if self.u.value(*lane) < Varies::ByThread => {
                 Varies::ByWarp
             }
-            Op::Atomic { .. } | Op::AtomicCas { .. } | Op::Shuffle { .. } => Varies::ByThread,
+            Op::Atomic { .. } | Op::AtomicCas { .. } | Op::Shuffle { .. } | Op::Call { .. } => {
+                Varies::ByThread
+            }
             Op::Index { expr } => self.int(expr),
             Op::Binary { op: BinOp::Div, a, b } if self.is_warp_index(*a, *b, |n| n > 0 && n % 32 == 0) => {
                 Varies::ByWarp

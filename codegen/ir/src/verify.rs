@@ -2,13 +2,14 @@
 
 use crate::diag::{Code, Diagnostic, Severity};
 use crate::kernel::{Block, Inst, Kernel, Module, TeamRef, Value};
-use crate::names::{Group, Sem};
+use crate::names::{Group, Sem, Space};
 use crate::op::Op;
 use crate::types::Type;
 use crate::typing::{MAX_LANES, result_type};
 use crate::uniform::{self, Uniformity, Varies};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
+use std::sync::Arc;
 
 /// A value used where it is not defined.
 pub const UNDEFINED: Code = Code(210);
@@ -24,6 +25,8 @@ pub const BAD_LAUNCH: Code = Code(214);
 pub const NO_TEAM: Code = Code(215);
 /// A print format that does not fit its arguments.
 pub const BAD_FORMAT: Code = Code(216);
+/// A function that no library can have, or one with two signatures.
+pub const BAD_FUNCTION: Code = Code(218);
 
 /// A module without errors. Only the verifier makes it; what comes after asks for it.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,6 +55,9 @@ pub fn verify(module: Module) -> Result<Verified, Vec<Diagnostic>> {
     let mut found = Vec::new();
     for k in &module.kernels {
         kernel(k, &mut found);
+    }
+    if found.is_empty() {
+        functions(&module, &mut found);
     }
     let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(|d| d.severity == Severity::Error);
     if errors.is_empty() { Ok(Verified { module, warnings }) } else { Err(errors) }
@@ -90,6 +96,41 @@ fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && name.len() <= 256
+}
+
+/// What a function returns and takes in C, where there is but one kind of pointer.
+fn c_signature(k: &Kernel, result: &Type, args: &[Value]) -> Vec<Type> {
+    let types = std::iter::once(result).chain(args.iter().map(|a| k.ty(*a)));
+    types
+        .map(|ty| if matches!(ty, Type::Pointer(_)) { Type::Pointer(Space::Global) } else { ty.clone() })
+        .collect()
+}
+
+/// A called function has a C name, no kernel's, and one signature in all of the module.
+fn functions(module: &Module, found: &mut Vec<Diagnostic>) {
+    let mut known: HashMap<Arc<str>, Vec<Type>> = HashMap::new();
+    for k in &module.kernels {
+        k.walk(&mut |_, inst| {
+            let Op::Call { function, args } = &inst.op else { return };
+            let bad = |message: String, help: &str| {
+                Diagnostic::error(BAD_FUNCTION, inst.span, message).help(help.to_owned())
+            };
+            if !is_identifier(function) || module.kernels.iter().any(|k| k.name == *function) {
+                found.push(bad(
+                    format!("`{}` cannot name a function", function.escape_debug()),
+                    "letters, digits and `_`, a letter first, and no kernel's name",
+                ));
+                return;
+            }
+            let here = c_signature(k, &inst.ty, args);
+            if *known.entry(function.clone()).or_insert_with(|| here.clone()) != here {
+                found.push(bad(
+                    format!("`{function}` is called with two signatures"),
+                    "a function has the same parameters and result wherever it is called",
+                ));
+            }
+        });
+    }
 }
 
 /// Every value is defined before it is used, in its block or one around it; every instruction stands once.

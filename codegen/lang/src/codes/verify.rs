@@ -38,6 +38,8 @@ weft_ir::codes! {
         "A format has one conversion for each argument: %d for signed and %u or %x for unsigned integers, %f, %e or %g for floats.";
     BAD_PASS = 217, "a parameter cannot be passed", "",
         "A kernel takes numbers, tensors, barriers and teams, up to 4096 bytes of them; pass a tensor of them instead.";
+    BAD_FUNCTION = 218, "a called function has no C name, or two signatures", "",
+        "Only the builder API and the passes can make this: a call names a C function, not a kernel, and passes it the same types wherever it is called.";
 }
 
 #[cfg(test)]
@@ -60,6 +62,7 @@ mod tests {
             (super::NO_TEAM, verify::NO_TEAM),
             (super::BAD_FORMAT, verify::BAD_FORMAT),
             (super::BAD_PASS, abi::BAD_PARAM),
+            (super::BAD_FUNCTION, verify::BAD_FUNCTION),
         ];
         for (here, there) in pairs {
             assert_eq!(here, there);

@@ -1,6 +1,7 @@
 //! From a kernel to an LLVM function, one file a family of ops.
 
 mod arith;
+mod call;
 mod control;
 mod convert;
 mod fp8;
@@ -163,6 +164,7 @@ impl<'c> Lower<'_, 'c> {
             Op::If { .. } | Op::For { .. } | Op::While { .. } | Op::LocalGet { .. } | Op::LocalSet { .. } => {
                 self.control(&inst.op)
             }
+            Op::Call { function, args } => self.function(function, args),
             Op::Print { format, args } => self.print(format, args).map(|()| None),
             // It says where threads must meet, which has been checked.
             Op::Converge { .. } => Ok(None),

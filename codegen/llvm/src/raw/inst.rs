@@ -3,11 +3,19 @@
 use super::{Bb, Func, Ir, Ty, Val, c_string, count};
 use inkwell::llvm_sys::core;
 use inkwell::llvm_sys::prelude::LLVMValueRef;
+use std::ffi::CStr;
 use std::marker::PhantomData;
 
 pub(crate) use inkwell::llvm_sys::LLVMIntPredicate as IntIs;
 pub(crate) use inkwell::llvm_sys::LLVMOpcode as Cast;
 pub(crate) use inkwell::llvm_sys::LLVMRealPredicate as FloatIs;
+
+/// How an integer of fewer than 32 bits is passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ext {
+    Sign,
+    Zero,
+}
 
 /// LLVM numbers what has no name.
 const UNNAMED: *const std::ffi::c_char = c"".as_ptr();
@@ -136,6 +144,23 @@ impl<'c> Ir<'c> {
         let mut args: Vec<LLVMValueRef> = args.iter().map(|a| a.0).collect();
         let (at, n) = (args.as_mut_ptr(), count(&args));
         self.val(unsafe { core::LLVMBuildCall2(self.at(), f.ty.0, f.value.0, at, n, UNNAMED) })
+    }
+
+    /// Gives a function, its result (0) or a parameter (from 1) an attribute that has no value.
+    pub fn attribute(&self, f: Func<'c>, at: u32, name: &CStr) {
+        unsafe {
+            let kind = core::LLVMGetEnumAttributeKindForName(name.as_ptr(), name.count_bytes());
+            core::LLVMAddAttributeAtIndex(f.value.0, at, core::LLVMCreateEnumAttribute(self.ctx(), kind, 0));
+        }
+    }
+
+    /// How the result (0) or a parameter (from 1) is brought to a register's width.
+    pub fn extend(&self, f: Func<'c>, at: u32, ext: Option<Ext>) {
+        match ext {
+            Some(Ext::Sign) => self.attribute(f, at, c"signext"),
+            Some(Ext::Zero) => self.attribute(f, at, c"zeroext"),
+            None => {}
+        }
     }
 
     /// Calls an intrinsic, overloaded on `types`. `None` where this LLVM has none of the name.

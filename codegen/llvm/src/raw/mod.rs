@@ -14,7 +14,7 @@ mod memory;
 
 pub(crate) use debug::Lines;
 pub(crate) use host::{Diagnostics, on_fatal_error, reading, set_flags};
-pub(crate) use inst::{Cast, FloatIs, IntIs};
+pub(crate) use inst::{Cast, Ext, FloatIs, IntIs};
 pub(crate) use memory::{Order, Rmw};
 
 use inkwell::builder::Builder;
@@ -234,6 +234,15 @@ impl<'c> Ir<'c> {
             old
         };
         Func { value: self.val(raw), ty }
+    }
+
+    /// A library's function. Threads may have to meet in it, so no branch may be put around it.
+    pub fn external(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Func<'c> {
+        let f = self.declare(name, result, params);
+        for name in [c"convergent", c"nounwind"] {
+            self.attribute(f, inkwell::llvm_sys::LLVMAttributeFunctionIndex, name);
+        }
+        f
     }
 
     /// The address in parameter `index` is a multiple of `align`.

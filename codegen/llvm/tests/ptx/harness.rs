@@ -87,15 +87,23 @@ pub fn contains(ptx: &str, lines: &[&str]) {
 /// ptxas takes the PTX.
 #[track_caller]
 pub fn accepted(ptx: &str, target: &str) {
+    assembled(ptx, &["--gpu-name", target]);
+}
+
+/// ptxas makes a relocatable object of the PTX, which may call what others define.
+#[track_caller]
+pub fn accepted_as_object(ptx: &str, target: &str) {
+    assembled(ptx, &["--compile-only", "--gpu-name", target]);
+}
+
+#[track_caller]
+fn assembled(ptx: &str, options: &[&str]) {
     let Some(ptxas) = ptxas() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("k.ptx");
     std::fs::write(&file, ptx).unwrap();
-    let out = Command::new(ptxas)
-        .args(["--gpu-name", target, "--output-file", "/dev/null"])
-        .arg(&file)
-        .output()
-        .unwrap();
+    let out =
+        Command::new(ptxas).args(options).args(["--output-file", "/dev/null"]).arg(&file).output().unwrap();
     assert!(out.status.success(), "{}\n{ptx}", String::from_utf8_lossy(&out.stderr));
 }
 

@@ -6,6 +6,7 @@
 mod harness;
 
 mod arith;
+mod calls;
 mod control;
 mod convert;
 mod errors;

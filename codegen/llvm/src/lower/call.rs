@@ -1,0 +1,46 @@
+//! Calls of device libraries' functions.
+
+use super::{Lower, Lowered};
+use crate::codes::BAD_NAME;
+use crate::raw::{Cast, Ext, GENERIC, Ty, Val};
+use weft_ir::names::Kind;
+use weft_ir::{Type, Value};
+
+impl<'c> Lower<'_, 'c> {
+    /// Calls a function of another module as clang's C does: addresses are of any memory, and integers below 32 bits
+    /// are extended.
+    pub(super) fn function(&mut self, name: &str, args: &[Value]) -> Lowered<Option<Val<'c>>> {
+        let (ir, result) = (self.ir, &self.inst.ty);
+        if super::TAKEN.contains(&name) {
+            return Err(self.error(BAD_NAME, format!("`{name}` cannot be called: it is not a library's")));
+        }
+        let types = args.iter().map(|a| self.passed(self.k.ty(*a))).collect::<Lowered<Vec<_>>>()?;
+        let returned = if *result == Type::Unit { ir.void() } else { self.passed(result)? };
+        let f = ir.external(name, returned, &types);
+        ir.extend(f, 0, extension(result));
+        let mut passed = Vec::with_capacity(args.len());
+        for ((at, arg), ty) in (1..).zip(args).zip(types) {
+            ir.extend(f, at, extension(self.k.ty(*arg)));
+            passed.push(ir.cast(Cast::LLVMAddrSpaceCast, self.val(*arg)?, ty));
+        }
+        let found = ir.call(f, &passed);
+        match result {
+            Type::Unit => Ok(None),
+            ty => Ok(Some(ir.cast(Cast::LLVMAddrSpaceCast, found, self.ty(ty)?))),
+        }
+    }
+
+    /// The type that a function takes or returns for one of ours.
+    fn passed(&self, ty: &Type) -> Lowered<Ty<'c>> {
+        match ty {
+            Type::Pointer(_) => Ok(self.ir.pointer(GENERIC)),
+            _ => self.ty(ty),
+        }
+    }
+}
+
+/// How C extends a number to a register of 32 bits.
+fn extension(ty: &Type) -> Option<Ext> {
+    let s = ty.elem().filter(|s| s.is_int() && s.bits() < 32)?;
+    Some(if s.kind() == Kind::Signed { Ext::Sign } else { Ext::Zero })
+}

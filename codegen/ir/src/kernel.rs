@@ -21,6 +21,11 @@ handle! {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TeamRef(pub u32);
 
+impl TeamRef {
+    /// All PEs (`NVSHMEM_TEAM_WORLD`): no parameter brings it.
+    pub const WORLD: TeamRef = TeamRef(u32::MAX);
+}
+
 /// The variable that a loop defines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Induction(pub Value);

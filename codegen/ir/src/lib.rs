@@ -9,6 +9,7 @@ pub mod diag;
 pub mod kernel;
 pub mod names;
 pub mod op;
+pub mod remote;
 pub mod text;
 pub mod types;
 pub mod typing;
@@ -17,7 +18,8 @@ pub mod verify;
 
 pub use builder::Builder;
 pub use kernel::{Block, Inst, Kernel, Local, LocalId, Module, Param, ParamKind, TeamRef, Value};
-pub use names::{BinOp, CmpOp, Dim, Group, Kind, RedOp, Scalar, Scope, Sem, ShuffleMode, Space, Sreg, UnOp};
+pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, Kind, MoveKind, RedOp, Scalar, Scope, Sem, ShuffleMode};
+pub use names::{SignalKind, Space, Sreg, UnOp, WaitFor};
 pub use op::{Constant, Op};
 pub use types::{Bound, TensorType, Type};
 pub use weft_layout::{Int, IntTuple, Layout};

@@ -288,8 +288,10 @@ words! {
 }
 
 words! {
-    /// Threads that take part in a reduction or barrier.
+    /// Threads that do something together.
     Group {
+        /// One thread by itself.
+        Thread = "thread",
         /// The 32 threads of a warp.
         Warp = "warp",
         /// The threads of a CTA.
@@ -336,5 +338,102 @@ words! {
         Down = "down",
         /// This lane exclusive-or the operand.
         Xor = "xor",
+    }
+}
+
+words! {
+    /// How a signal is updated (NVSHMEM: `NVSHMEM_SIGNAL_SET`, `NVSHMEM_SIGNAL_ADD`).
+    SignalKind {
+        /// The value replaces it.
+        Set = "set",
+        /// The value is added, atomically.
+        Add = "add",
+    }
+}
+
+words! {
+    /// Atomic memory operations on another PE (NVSHMEM: `nvshmem_TYPE_atomic_...`).
+    AmoOp {
+        /// Reads.
+        Fetch = "fetch",
+        /// Writes.
+        Set = "set",
+        /// Writes, gives the old value.
+        Swap = "swap",
+        /// Writes if equal, gives the old value.
+        CompareSwap = "compare_swap",
+        /// Adds 1.
+        Inc = "inc",
+        /// Adds 1, gives the old value.
+        FetchInc = "fetch_inc",
+        /// Adds.
+        Add = "add",
+        /// Adds, gives the old value.
+        FetchAdd = "fetch_add",
+        /// Bitwise and.
+        And = "and",
+        /// Bitwise and, gives the old value.
+        FetchAnd = "fetch_and",
+        /// Bitwise or.
+        Or = "or",
+        /// Bitwise or, gives the old value.
+        FetchOr = "fetch_or",
+        /// Bitwise exclusive or.
+        Xor = "xor",
+        /// Bitwise exclusive or, gives the old value.
+        FetchXor = "fetch_xor",
+    }
+}
+
+impl AmoOp {
+    /// It gives the old value.
+    pub fn fetches(self) -> bool {
+        !matches!(self, AmoOp::Set | AmoOp::Inc | AmoOp::Add | AmoOp::And | AmoOp::Or | AmoOp::Xor)
+    }
+
+    /// Values it takes.
+    pub fn operands(self) -> usize {
+        match self {
+            AmoOp::Fetch | AmoOp::Inc | AmoOp::FetchInc => 0,
+            AmoOp::CompareSwap => 2,
+            _ => 1,
+        }
+    }
+
+    /// Types it exists for (NVSHMEM, standard, extended and bitwise AMO types; float add since NVSHMEM 3.7).
+    pub fn takes(self, s: Scalar) -> bool {
+        let int = s.is_int() && s.bits() >= 32;
+        let float = matches!(s, Scalar::F32 | Scalar::F64);
+        match self {
+            AmoOp::Fetch | AmoOp::Set | AmoOp::Swap => int || float,
+            AmoOp::Add => int || float || s == Scalar::F16,
+            _ => int,
+        }
+    }
+}
+
+words! {
+    /// Which of several variables a wait is for.
+    WaitFor {
+        /// The only one.
+        One = "one",
+        /// All of them.
+        All = "all",
+        /// One of them.
+        Any = "any",
+        /// One at least; tells which all.
+        Some = "some",
+    }
+}
+
+words! {
+    /// Collective exchanges without arithmetic.
+    MoveKind {
+        /// Every PE gets all PEs' tensors, in rank order (all-gather).
+        Fcollect = "fcollect",
+        /// Every PE gets its part of each PE's tensor.
+        Alltoall = "alltoall",
+        /// Every PE gets the root's tensor.
+        Broadcast = "broadcast",
     }
 }

@@ -3,7 +3,10 @@
 //! Text form: `%result = mnemonic field, field, ... : type`, the fields in the order of the declaration.
 
 use crate::kernel::{Block, Induction, LocalId, TeamRef, Value};
-use crate::names::{BinOp, CmpOp, Dim, Group, RedOp, Scalar, Scope, Sem, ShuffleMode, Sreg, UnOp};
+use crate::names::{
+    AmoOp, BinOp, CmpOp, Dim, Group, MoveKind, RedOp, Scalar, Scope, Sem, ShuffleMode, SignalKind,
+};
+use crate::names::{Sreg, UnOp, WaitFor};
 use crate::text::{Field, ParseError, Printer, Reader};
 use std::sync::Arc;
 use weft_layout::Int;
@@ -375,6 +378,191 @@ ops! {
         mode: ShuffleMode,
         /// By what (`i32`).
         lane: Value,
+    }
+    // ---- remote memory: NVSHMEM's operations, ranks counted in `team` ----------------------------------------
+    /// Copies a local tensor to another PE's part of a symmetric one. At return the source may be reused, unless it
+    /// is `nbi` (non-blocking); the data has arrived after a `quiet` or barrier.
+    effect Put = "put" {
+        /// Symmetric tensor: its place on the other PE is written.
+        dst: Value,
+        /// Tensor of this PE.
+        src: Value,
+        /// Rank in the team (`i32`).
+        pe: Value,
+        /// The team that ranks count in.
+        team: TeamRef,
+        /// Returns before the source is read; a `quiet` waits for it.
+        nbi: bool,
+        /// Threads that do it together, with the same arguments.
+        group: Group,
+    }
+    /// Copies another PE's part of a symmetric tensor to a local one. The data is there at return, unless it is `nbi`.
+    effect Get = "get" {
+        /// Tensor of this PE.
+        dst: Value,
+        /// Symmetric tensor: its place on the other PE is read.
+        src: Value,
+        /// Rank in the team (`i32`).
+        pe: Value,
+        /// The team that ranks count in.
+        team: TeamRef,
+        /// Returns before the data is there; a `quiet` waits for it.
+        nbi: bool,
+        /// Threads that do it together, with the same arguments.
+        group: Group,
+    }
+    /// `put`, and after the data is there, an update of a signal on that PE.
+    effect PutSignal = "put_signal" {
+        /// Symmetric tensor: its place on the other PE is written.
+        dst: Value,
+        /// Tensor of this PE.
+        src: Value,
+        /// Symmetric `u64`.
+        signal: Value,
+        /// How it is updated.
+        op: SignalKind,
+        /// By what (`u64`).
+        value: Value,
+        /// Rank in the team (`i32`).
+        pe: Value,
+        /// The team that ranks count in.
+        team: TeamRef,
+        /// Returns before the source is read; a `quiet` waits for it.
+        nbi: bool,
+        /// Threads that do it together, with the same arguments.
+        group: Group,
+    }
+    /// Writes one element on another PE.
+    effect PutValue = "p" {
+        /// Symmetric tensor of one element.
+        dst: Value,
+        /// Of its element type.
+        value: Value,
+        /// Rank in the team (`i32`).
+        pe: Value,
+        /// The team that ranks count in.
+        team: TeamRef,
+    }
+    /// Reads one element of another PE. Result: the element.
+    effect GetValue = "g" {
+        /// Symmetric tensor of one element.
+        src: Value,
+        /// Rank in the team (`i32`).
+        pe: Value,
+        /// The team that ranks count in.
+        team: TeamRef,
+    }
+    /// Updates a signal on another PE.
+    effect SignalOp = "signal_op" {
+        /// Symmetric `u64`.
+        signal: Value,
+        /// How it is updated.
+        op: SignalKind,
+        /// By what (`u64`).
+        value: Value,
+        /// Rank in the team (`i32`).
+        pe: Value,
+        /// The team that ranks count in.
+        team: TeamRef,
+    }
+    /// Waits until this PE's signal compares true with a value. Result: the signal's value (`u64`).
+    effect SignalWait = "signal_wait_until" {
+        /// Symmetric `u64`.
+        signal: Value,
+        /// Comparison, the signal on the left.
+        cmp: CmpOp,
+        /// Compared with (`u64`).
+        value: Value,
+    }
+    /// This PE's signal. Result: `u64`.
+    effect SignalFetch = "signal_fetch" {
+        /// Symmetric `u64`.
+        signal: Value,
+    }
+    /// Waits, or tests, until variables of this PE compare true with values. Result: of `one` and `all` nothing, or
+    /// `bool` for a test; of `any` the index of one that does (`i64`, -1 for none); of `some` how many do (`i64`).
+    effect Wait = "wait" {
+        /// Symmetric tensor; of one element for `one`.
+        vars: Value,
+        /// Comparison, the variable on the left.
+        cmp: CmpOp,
+        /// One value, or a tensor of one for each variable.
+        value: Value,
+        /// Which of them must compare true.
+        which: WaitFor,
+        /// Looks once and does not wait.
+        test: bool,
+        /// A tensor of `i32`, if there is one: where it is not 0 the variable is left out.
+        status: Vec<Value>,
+        /// For `some`: a tensor of `u64` that gets the indices of those that do.
+        indices: Vec<Value>,
+    }
+    /// Atomic operation on one element of another PE. Result: the old value of those that fetch.
+    effect Amo = "amo" {
+        /// Symmetric tensor of one element.
+        target: Value,
+        /// Which.
+        op: AmoOp,
+        /// `compare_swap`: what is compared, what is stored; else one value, or none for fetch and inc.
+        operands: Vec<Value>,
+        /// Rank in the team (`i32`).
+        pe: Value,
+        /// The team that ranks count in.
+        team: TeamRef,
+    }
+    /// Orders this PE's puts, signals and atomics to each PE before later ones to the same PE.
+    effect RmaFence = "rma_fence" {
+    }
+    /// Waits until all puts, gets, signals and atomics of this PE are done, those of other PEs' memory included.
+    effect Quiet = "quiet" {
+    }
+    /// Waits for the same call on all PEs of the team; a barrier is a quiet first.
+    effect TeamSync = "team_sync" {
+        /// The team.
+        team: TeamRef,
+        /// Completes remote memory operations, too.
+        barrier: bool,
+        /// Threads of each PE that come together.
+        group: Group,
+    }
+    /// Reduces a tensor over the PEs of a team; all get all of it, or with `scatter` each its part.
+    effect TeamReduce = "team_reduce" {
+        /// Symmetric tensor: the result.
+        dst: Value,
+        /// Symmetric tensor; for `scatter`, a part for each PE, in rank order.
+        src: Value,
+        /// Reduction.
+        op: RedOp,
+        /// Each PE gets its part only.
+        scatter: bool,
+        /// The team.
+        team: TeamRef,
+        /// Threads of each PE that do it together.
+        group: Group,
+    }
+    /// Exchanges tensors among the PEs of a team.
+    effect TeamMove = "team_move" {
+        /// How.
+        kind: MoveKind,
+        /// Symmetric tensor: the result.
+        dst: Value,
+        /// Symmetric tensor.
+        src: Value,
+        /// For `broadcast`: rank of the PE whose tensor it is (`i32`).
+        root: Vec<Value>,
+        /// The team.
+        team: TeamRef,
+        /// Threads of each PE that do it together.
+        group: Group,
+    }
+    /// The rank that a PE of one team has in another; -1 where it is not in it. Result: `i32`.
+    pure TranslatePe = "translate_pe" {
+        /// Rank in `from` (`i32`).
+        pe: Value,
+        /// Its team.
+        from: TeamRef,
+        /// The other team.
+        to: TeamRef,
     }
     // ---- control ----------------------------------------------------------------------------------------
     /// Two ways.

@@ -34,17 +34,24 @@ pub const LITERAL: Code = Code(204);
 
 type Rule = Result<Type, TypeError>;
 
-fn fail<T>(code: Code, message: impl Into<String>) -> Result<T, TypeError> {
+pub(crate) fn fail<T>(code: Code, message: impl Into<String>) -> Result<T, TypeError> {
     Err(TypeError { code, message: message.into(), help: None })
 }
 
-fn fail_help<T>(code: Code, message: impl Into<String>, help: impl Into<String>) -> Result<T, TypeError> {
+pub(crate) fn fail_help<T>(
+    code: Code,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Result<T, TypeError> {
     Err(TypeError { code, message: message.into(), help: Some(help.into()) })
 }
 
 /// The type of an op's result. `given` is the type the op was made with: ops such as `convert` and `view`
 /// take it as their own, after checking that it fits; the others ignore it.
 pub fn result_type(k: &Kernel, op: &Op, given: &Type) -> Rule {
+    if let Some(rule) = crate::remote::result_type(k, op) {
+        return rule;
+    }
     let rule = Typing { k, given };
     match op {
         Op::Const { value } => rule.constant(*value),
@@ -121,7 +128,8 @@ pub fn result_type(k: &Kernel, op: &Op, given: &Type) -> Rule {
             Ok(Type::Unit)
         }
         Op::Call { args, .. } => rule.call(args),
-        Op::Fence { .. } | Op::GroupBarrier { .. } | Op::Converge { .. } | Op::Trap {} => Ok(Type::Unit),
+        // Fences, barriers, and the remote operations, which have had their rule.
+        _ => Ok(Type::Unit),
     }
 }
 

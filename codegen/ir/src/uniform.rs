@@ -6,6 +6,7 @@ use crate::arena::Handle;
 use crate::kernel::{Block, Kernel, Value};
 use crate::names::{BinOp, Dim, Group, ShuffleMode, Sreg};
 use crate::op::{Constant, Op};
+use crate::remote;
 use crate::types::Type;
 use weft_layout::{Int, Node};
 
@@ -107,6 +108,8 @@ impl Analysis<'_> {
             Op::Special { reg, dim } => self.special(*reg, *dim),
             Op::Reduce { group: Group::Block, .. } => Varies::No,
             Op::Reduce { group: Group::Warp, .. } => Varies::ByWarp,
+            // Each thread asks for itself, and memory changes in between.
+            op if remote::name(op).is_some() && !op.is_pure() => Varies::ByThread,
             Op::Shuffle { mode: ShuffleMode::Idx, lane, .. } if self.u.value(*lane) < Varies::ByThread => {
                 Varies::ByWarp
             }

@@ -4,6 +4,7 @@ use crate::diag::{Code, Diagnostic, Severity};
 use crate::kernel::{Block, Inst, Kernel, Module, TeamRef, Value};
 use crate::names::{Group, Sem, Space};
 use crate::op::Op;
+use crate::remote;
 use crate::types::Type;
 use crate::typing::{MAX_LANES, result_type};
 use crate::uniform::{self, Uniformity, Varies};
@@ -252,6 +253,9 @@ fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec
         if varies > limit {
             found.push(divergent(k, inst, group, cond));
         }
+        if remote::group(&inst.op).is_some() {
+            not_same(k, u, inst, group, limit, found);
+        }
     }
     if let Some((sem, allowed)) = order_of(&inst.op)
         && !allowed.contains(&sem)
@@ -262,7 +266,9 @@ fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec
                 .help(format!("it may be {}", names.join(", "))),
         );
     }
-    if let Some(TeamRef(t)) = team_of(&inst.op)
+    if let Some(team) = team_of(&inst.op)
+        && team != TeamRef::WORLD
+        && let TeamRef(t) = team
         && k.params.get(t as usize).map(|p| &p.ty) != Some(&Type::Team)
     {
         found.push(Diagnostic::error(NO_TEAM, inst.span, format!("parameter {t} is no team")));
@@ -270,6 +276,35 @@ fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec
     if let Op::Print { format, args } = &inst.op {
         check_format(format, args, k, inst, found);
     }
+}
+
+/// The arguments of an operation that threads call together are the same in all of them.
+fn not_same(
+    k: &Kernel,
+    u: &Uniformity,
+    inst: &Inst,
+    group: Group,
+    limit: Varies,
+    found: &mut Vec<Diagnostic>,
+) {
+    let mut differs = None;
+    inst.op.operands(&mut |v| {
+        if u.value(v) > limit && differs.is_none() {
+            differs = Some(v);
+        }
+    });
+    let Some(v) = differs else { return };
+    let who = if group == Group::Block { "the threads of the CTA" } else { "the lanes of the warp" };
+    let mut d = Diagnostic::error(
+        remote::NOT_SAME,
+        inst.span,
+        format!("an argument of {} differs between {who}, which call it together", called(&inst.op)),
+    )
+    .help("pass all of them the same, or let each thread do its own: without `<warp>` or `<block>`");
+    if let Some(at) = k.insts.get(v) {
+        d = d.related(at.span, "this differs from thread to thread");
+    }
+    found.push(d);
 }
 
 fn divergent(k: &Kernel, inst: &Inst, group: Group, cond: Option<Value>) -> Diagnostic {
@@ -294,6 +329,7 @@ fn called(op: &Op) -> String {
         Op::GroupBarrier { group: Group::Warp } => "`sync_warp`".into(),
         Op::TeamBarrier { .. } => "`barrier`".into(),
         Op::Reduce { group, .. } => format!("a reduction over the {group}"),
+        op if remote::name(op).is_some() => format!("`{}`", remote::name(op).unwrap_or_default()),
         Op::Converge { group } => format!("an access to a tensor that the {group} shares out"),
         other => format!(
             "`{}`",
@@ -308,10 +344,12 @@ fn called(op: &Op) -> String {
 /// The threads that must all take part.
 fn takes_all(op: &Op) -> Option<Group> {
     match op {
-        Op::GroupBarrier { group } | Op::Converge { group } | Op::Reduce { group, .. } => Some(*group),
+        Op::GroupBarrier { group } | Op::Converge { group } | Op::Reduce { group, .. } => {
+            Some(*group).filter(|g| *g != Group::Thread)
+        }
         Op::TeamBarrier { .. } => Some(Group::Block),
         Op::Shuffle { .. } => Some(Group::Warp),
-        _ => None,
+        op => remote::group(op).filter(|g| *g != Group::Thread),
     }
 }
 
@@ -335,7 +373,7 @@ fn team_of(op: &Op) -> Option<TeamRef> {
     match op {
         Op::MyPe { team } | Op::NPes { team } => Some(*team),
         Op::Multicast { team, .. } | Op::Peer { team, .. } | Op::TeamBarrier { team, .. } => Some(*team),
-        _ => None,
+        op => remote::team(op),
     }
 }
 

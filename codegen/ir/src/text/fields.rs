@@ -3,7 +3,10 @@
 use super::{Field, ParseError, Printer, Reader};
 use crate::arena::Handle;
 use crate::kernel::{Block, Induction, LocalId, TeamRef, Value};
-use crate::names::{BinOp, CmpOp, Dim, Group, RedOp, Scalar, Scope, Sem, ShuffleMode, Sreg, UnOp};
+use crate::names::{
+    AmoOp, BinOp, CmpOp, Dim, Group, MoveKind, RedOp, Scalar, Scope, Sem, ShuffleMode, SignalKind,
+};
+use crate::names::{Sreg, UnOp, WaitFor};
 use crate::op::{Constant, Op};
 use crate::types::Type;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ macro_rules! word_fields {
     )*};
 }
 word_fields!(Scalar, Sem, Scope, RedOp, BinOp, UnOp, CmpOp, Group, Dim, Sreg, ShuffleMode);
+word_fields!(SignalKind, AmoOp, WaitFor, MoveKind);
 
 impl Field for Value {
     fn print(&self, p: &mut Printer<'_>) {
@@ -106,11 +110,26 @@ impl Field for i64 {
     }
 }
 
-impl Field for TeamRef {
+impl Field for bool {
     fn print(&self, p: &mut Printer<'_>) {
-        p.put(format_args!("team {}", self.0));
+        p.put(format_args!("{self}"));
     }
     fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        if r.eat("true") { Ok(true) } else { r.expect("false").map(|()| false) }
+    }
+}
+
+impl Field for TeamRef {
+    fn print(&self, p: &mut Printer<'_>) {
+        match *self {
+            TeamRef::WORLD => p.put(format_args!("world")),
+            TeamRef(index) => p.put(format_args!("team {index}")),
+        }
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        if r.eat("world") {
+            return Ok(TeamRef::WORLD);
+        }
         r.expect("team")?;
         u32::read(r).map(TeamRef)
     }

@@ -7,7 +7,7 @@ mod read;
 pub use print::{Printer, print_kernel, print_module};
 pub use read::{ParseError, Reader, parse_module};
 
-use crate::kernel::{Block, Kernel, Value};
+use crate::kernel::{Block, Kernel, TeamRef, Value};
 use crate::names::Dim;
 use crate::op::Op;
 
@@ -49,6 +49,8 @@ fn name_of(k: &Kernel, v: Value) -> Option<String> {
     let param = |i: u32| k.params.get(i as usize).map(|p| p.name.to_string());
     match &k.insts.get(v)?.op {
         Op::Param { index } => param(*index),
+        Op::MyPe { team: TeamRef::WORLD } => Some("my_pe()".into()),
+        Op::NPes { team: TeamRef::WORLD } => Some("n_pes()".into()),
         Op::MyPe { team } => Some(format!("my_pe({})", param(team.0)?)),
         Op::NPes { team } => Some(format!("n_pes({})", param(team.0)?)),
         Op::Special { reg, dim: Dim::X } => Some(format!("{reg}()")),

@@ -367,6 +367,7 @@ impl Elab<'_> {
                     return true;
                 }
                 Some(Op::Shuffle { .. } | Op::Reduce { group: Group::Warp, .. }) => return true,
+                Some(op) if weft_ir::remote::name(op).is_some() && !op.is_pure() => return true,
                 Some(Op::Reduce { group: Group::Block, .. }) | None => {}
                 Some(op) => op.operands(&mut |x| todo.push(x)),
             }

@@ -57,12 +57,12 @@ fn warp_idx(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 fn threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
     let mut words = call.words()?;
-    let group = words.take(Group::parse);
+    let group = words.take(|w| Group::parse(w).filter(|g| *g != Group::Thread));
     words.done(call.name, "block, warp, or nothing for the whole grid")?;
     Ok(Val::Threads(match group {
         None => e.threads(true)?,
         Some(Group::Block) => e.threads(false)?,
-        Some(Group::Warp) => Threads { index: e.special(Sreg::LaneIdx, Dim::X)?, count: 32.into() },
+        Some(_) => Threads { index: e.special(Sreg::LaneIdx, Dim::X)?, count: 32.into() },
     }))
 }
 

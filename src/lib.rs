@@ -3,6 +3,7 @@
 //! A kernel is written as tensor layouts in a `.weft` file (or with [`ir::Builder`]), compiled by [`compile()`] or
 //! [`KernelFile`] to PTX, and run on simulated PEs by [`run`].
 
+pub mod bench;
 pub mod codes;
 pub mod compile;
 pub mod gpu;

@@ -1,5 +1,6 @@
 //! The `weft` command: one file a subcommand.
 
+mod bench;
 mod compile;
 mod doctor;
 mod explain;
@@ -31,6 +32,8 @@ enum Command {
     Compile(compile::Compile),
     /// Compile a kernel file and run it on many PEs, over .npy files or made data, and check the result.
     Run(run::Run),
+    /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
+    Bench(bench::BenchCommand),
     /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
     Layout(layout::LayoutCommand),
     /// Say what became of each access of a kernel, or what an error code means.
@@ -46,6 +49,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Compile(c) => c.run(),
         Command::Run(r) => r.run(),
+        Command::Bench(b) => b.run(),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
         Command::Doctor(d) => d.run(),
@@ -128,6 +132,16 @@ enum LoweringArg {
     Unicast,
 }
 
+impl From<LoweringArg> for Lowering {
+    fn from(asked: LoweringArg) -> Lowering {
+        match asked {
+            LoweringArg::Auto => Lowering::Auto,
+            LoweringArg::Multimem => Lowering::Multimem,
+            LoweringArg::Unicast => Lowering::Unicast,
+        }
+    }
+}
+
 impl CompileArgs {
     /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {
@@ -150,11 +164,7 @@ impl CompileArgs {
         let target: Target = self.arch.as_deref().unwrap_or("sm_90a").parse()?;
         let mut options = Options::new(target);
         options.ptx_version = self.ptx_version.as_deref().map(str::parse::<PtxVersion>).transpose()?;
-        options.lowering = match self.lowering {
-            LoweringArg::Auto => Lowering::Auto,
-            LoweringArg::Multimem => Lowering::Multimem,
-            LoweringArg::Unicast => Lowering::Unicast,
-        };
+        options.lowering = self.lowering.into();
         options.kernel.clone_from(&self.kernel);
         options.defines = defines(&self.define)?;
         options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];

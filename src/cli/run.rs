@@ -131,7 +131,7 @@ fn on_gpus(file: &KernelFile, options: &RunOptions, place: &Place) -> Result<Exi
 }
 
 /// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
-fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
+pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
     let place = Place::detect()?;
     let count = cuda::device_count()?;
     find::nvshmem_host()?;
@@ -148,7 +148,7 @@ fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
         0 => Err(Error::new(error::NO_GPU, "no GPU is seen")),
         n if n > count => {
             let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
-            Err(Error::new(error::NO_GPU, message).help("one PE a GPU; --on sim takes any number"))
+            Err(Error::new(error::NO_GPU, message).help("one PE a GPU; `weft run --on sim` takes any number"))
         }
         n => Ok(n),
     }

@@ -1,0 +1,177 @@
+//! The collectives: what each PE has before and after, and how nccl-tests turns time into bandwidth.
+
+use std::fmt;
+use weft_runtime::Reduce;
+
+/// A collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Collective {
+    /// Every PE gets the reduction of all PEs' elements.
+    AllReduce,
+    /// Every PE gets all PEs' elements.
+    AllGather,
+    /// Every PE gets its part of the reduction.
+    ReduceScatter,
+    /// Every PE gets PE 0's elements.
+    Broadcast,
+}
+
+/// Elements of a size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// The column `count` of nccl-tests, and a kernel's `N`: of the smaller side of a PE.
+    pub count: u64,
+    /// Elements that a PE gives.
+    pub send: u64,
+    /// Elements that a PE gets.
+    pub recv: u64,
+    /// Bytes of the larger side: the column `size`.
+    pub bytes: u64,
+}
+
+impl Collective {
+    /// Every collective.
+    pub const ALL: [Collective; 4] =
+        [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast];
+
+    /// As the command line names it.
+    pub fn name(self) -> &'static str {
+        ["allreduce", "allgather", "reducescatter", "broadcast"][self as usize]
+    }
+
+    /// The collective of that name.
+    pub fn parse(name: &str) -> Option<Collective> {
+        Collective::ALL.into_iter().find(|c| c.name() == name)
+    }
+
+    /// Whether elements of PEs become one.
+    pub fn reduces(self) -> bool {
+        matches!(self, Collective::AllReduce | Collective::ReduceScatter)
+    }
+
+    /// Parts of the larger side, one a PE where it is divided.
+    pub fn parts(self, n_pes: u32) -> u64 {
+        match self {
+            Collective::AllReduce | Collective::Broadcast => 1,
+            Collective::AllGather | Collective::ReduceScatter => n_pes.into(),
+        }
+    }
+
+    /// Elements for so many bytes on the larger side, or fewer where they do not divide; none where there is not one
+    /// for each part.
+    pub fn counts(self, bytes: u64, element: u64, n_pes: u32) -> Option<Counts> {
+        let parts = self.parts(n_pes);
+        let count = bytes / (element * parts);
+        let whole = count * parts;
+        let (send, recv) = match self {
+            Collective::AllReduce | Collective::Broadcast => (count, count),
+            Collective::AllGather => (count, whole),
+            Collective::ReduceScatter => (whole, count),
+        };
+        (count > 0).then_some(Counts { count, send, recv, bytes: whole * element })
+    }
+
+    /// Extents of what a PE gives and gets, a row for each PE where there are parts.
+    pub fn shapes(self, counts: &Counts, n_pes: u32) -> [Vec<usize>; 2] {
+        [counts.send, counts.recv].map(|n| {
+            let count = counts.count as usize;
+            if self.parts(n_pes) > 1 && n > counts.count {
+                vec![n_pes as usize, count]
+            } else {
+                vec![n as usize]
+            }
+        })
+    }
+
+    /// Bus bandwidth for algorithm bandwidth: what each link carries for a byte of the size (nccl-tests,
+    /// doc/PERFORMANCE.md).
+    pub fn bus_factor(self, n_pes: u32) -> f64 {
+        let others = f64::from(n_pes.saturating_sub(1)) / f64::from(n_pes.max(1));
+        match self {
+            Collective::AllReduce => 2.0 * others,
+            Collective::AllGather | Collective::ReduceScatter => others,
+            Collective::Broadcast => 1.0,
+        }
+    }
+
+    /// What element `i` of PE `pe` becomes, where `given(pe, i)` is what each PE has.
+    pub fn result(
+        self,
+        op: Reduce,
+        counts: &Counts,
+        n_pes: u32,
+        pe: u32,
+        i: u64,
+        given: impl Fn(u32, u64) -> i64,
+    ) -> i64 {
+        let reduced = |i: u64| {
+            let all = (0..n_pes).map(|pe| given(pe, i));
+            match op {
+                Reduce::Min => all.min().unwrap_or_default(),
+                Reduce::Max => all.max().unwrap_or_default(),
+                _ => all.sum(),
+            }
+        };
+        match self {
+            Collective::AllReduce => reduced(i),
+            Collective::ReduceScatter => reduced(u64::from(pe) * counts.count + i),
+            Collective::AllGather => given((i / counts.count) as u32, i % counts.count),
+            Collective::Broadcast => given(0, i),
+        }
+    }
+}
+
+impl fmt::Display for Collective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_those_of_nccl_tests() {
+        // doc/PERFORMANCE.md: 2(n-1)/n, (n-1)/n, (n-1)/n, 1.
+        let of = |n| Collective::ALL.map(|c| c.bus_factor(n));
+        assert_eq!(of(8), [1.75, 0.875, 0.875, 1.0]);
+        assert_eq!(of(2), [1.0, 0.5, 0.5, 1.0]);
+        assert_eq!(of(1), [0.0, 0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn counts_are_whole_elements_for_each_pe() {
+        let counts = |c: Collective, bytes| c.counts(bytes, 4, 8).map(|k| (k.count, k.send, k.recv, k.bytes));
+        assert_eq!(counts(Collective::AllReduce, 1024), Some((256, 256, 256, 1024)));
+        assert_eq!(counts(Collective::Broadcast, 7), Some((1, 1, 1, 4)));
+        assert_eq!(counts(Collective::AllGather, 1000), Some((31, 31, 248, 992)));
+        assert_eq!(counts(Collective::ReduceScatter, 1024), Some((32, 256, 32, 1024)));
+        assert_eq!(counts(Collective::ReduceScatter, 31), None);
+        assert_eq!(counts(Collective::AllReduce, 3), None);
+        assert!(counts(Collective::AllGather, u64::MAX).is_some());
+    }
+
+    #[test]
+    fn results_by_hand() {
+        // PE p has 100 p + i; 2 PEs.
+        let given = |pe: u32, i: u64| i64::from(pe) * 100 + i as i64;
+        let result = |c: Collective, op, pe, i| {
+            let counts = c.counts(32, 4, 2).unwrap();
+            c.result(op, &counts, 2, pe, i, given)
+        };
+        assert_eq!(result(Collective::AllReduce, Reduce::Sum, 1, 3), 106);
+        assert_eq!(result(Collective::AllReduce, Reduce::Min, 1, 3), 3);
+        assert_eq!(result(Collective::ReduceScatter, Reduce::Sum, 1, 3), 7 + 107);
+        assert_eq!(result(Collective::ReduceScatter, Reduce::Max, 0, 3), 103);
+        assert_eq!(result(Collective::AllGather, Reduce::Sum, 0, 6), 102);
+        assert_eq!(result(Collective::Broadcast, Reduce::Sum, 1, 6), 6);
+    }
+
+    #[test]
+    fn names_read_back() {
+        assert!(Collective::ALL.into_iter().all(|c| Collective::parse(c.name()) == Some(c)));
+        assert_eq!(serde_json::to_string(&Collective::AllReduce).unwrap(), "\"allreduce\"");
+    }
+}

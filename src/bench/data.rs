@@ -1,0 +1,115 @@
+//! Data that depends on PE, element and round, of whole numbers so small that every sum of them is exact.
+
+use half::{bf16, f16};
+use weft_runtime::{DType, Element};
+
+/// A number type.
+pub trait Number: Element {
+    /// Up to which whole number it has all.
+    const EXACT: u64;
+
+    /// A whole number.
+    fn of(n: i64) -> Self;
+}
+
+macro_rules! numbers {
+    ($($ty:ty, $exact:expr, |$n:ident| $value:expr;)*) => {
+        $(impl Number for $ty {
+            const EXACT: u64 = $exact;
+
+            fn of($n: i64) -> $ty { $value }
+        })*
+    };
+}
+
+numbers! {
+    i8, 127, |n| n as i8;
+    i16, 32767, |n| n as i16;
+    i32, (1 << 31) - 1, |n| n as i32;
+    i64, 1 << 62, |n| n;
+    u8, 255, |n| n as u8;
+    u16, 65535, |n| n as u16;
+    u32, 1 << 31, |n| n as u32;
+    u64, 1 << 62, |n| n as u64;
+    f16, 1 << 11, |n| f16::from_f32(n as f32);
+    bf16, 1 << 8, |n| bf16::from_f32(n as f32);
+    f32, 1 << 24, |n| n as f32;
+    f64, 1 << 53, |n| n as f64;
+    float8::F8E4M3, 1 << 4, |n| float8::F8E4M3::from_f32(n as f32);
+    float8::F8E5M2, 1 << 3, |n| float8::F8E5M2::from_f32(n as f32);
+}
+
+/// Calls a generic function for the Rust type of a `DType`; for `bool`, which is no number, gives the second argument.
+macro_rules! with_number {
+    ($dtype:expr, $bool:expr, $f:ident $args:tt) => {
+        match $dtype {
+            weft_runtime::DType::Bool => $bool,
+            weft_runtime::DType::I8 => $f::<i8> $args,
+            weft_runtime::DType::I16 => $f::<i16> $args,
+            weft_runtime::DType::I32 => $f::<i32> $args,
+            weft_runtime::DType::I64 => $f::<i64> $args,
+            weft_runtime::DType::U8 => $f::<u8> $args,
+            weft_runtime::DType::U16 => $f::<u16> $args,
+            weft_runtime::DType::U32 => $f::<u32> $args,
+            weft_runtime::DType::U64 => $f::<u64> $args,
+            weft_runtime::DType::F16 => $f::<half::f16> $args,
+            weft_runtime::DType::BF16 => $f::<half::bf16> $args,
+            weft_runtime::DType::F32 => $f::<f32> $args,
+            weft_runtime::DType::F64 => $f::<f64> $args,
+            weft_runtime::DType::E4M3 => $f::<float8::F8E4M3> $args,
+            weft_runtime::DType::E5M2 => $f::<float8::F8E5M2> $args,
+        }
+    };
+}
+pub(super) use with_number;
+
+/// Greatest number of the data, where so many of them are added; 0 where no sum of them would be exact.
+pub fn limit(dtype: DType, summands: u32) -> u64 {
+    fn exact<T: Number>() -> u64 {
+        T::EXACT
+    }
+    with_number!(dtype, 0, exact()).min(1 << 15) / u64::from(summands.max(1))
+}
+
+/// Element `i` of PE `pe` in a round, from 0 to `limit`.
+pub fn datum(pe: u32, i: u64, round: u32, limit: u64) -> i64 {
+    // SplitMix64's finalizer (Steele, Lea, Flood, 2014): each bit depends on all.
+    let mut x = i ^ (u64::from(pe) << 40) ^ (u64::from(round) << 52);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ (x >> 31)) % (limit + 1)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_exact_in_every_type() {
+        fn most<T: Number>(summands: i64, limit: i64) {
+            let sum = T::of(summands * limit);
+            // The next whole number is another, or the type has no more.
+            assert_ne!(sum, T::of(summands * limit - 1), "{:?}", T::DTYPE);
+            assert!(u64::try_from(summands * limit).unwrap() <= T::EXACT);
+        }
+        for dtype in DType::ALL.iter().filter(|d| **d != DType::Bool) {
+            for summands in [1, 2, 8] {
+                let limit = limit(*dtype, summands) as i64;
+                assert!(limit > 0, "{dtype}, {summands}");
+                with_number!(*dtype, (), most(summands.into(), limit));
+            }
+        }
+        assert_eq!(limit(DType::E5M2, 9), 0);
+        assert_eq!(limit(DType::BF16, 8), 32);
+    }
+
+    #[test]
+    fn data_differ_by_pe_element_and_round() {
+        let of = |pe, round| (0..64).map(|i| datum(pe, i, round, 1000)).collect::<Vec<_>>();
+        assert_ne!(of(0, 0), of(1, 0));
+        assert_ne!(of(0, 0), of(0, 1));
+        assert_ne!(of(0, 1)[0..32], of(0, 1)[32..]);
+        let all: Vec<_> = (0..10_000).map(|i| datum(1, i, 2, 5)).collect();
+        assert_eq!((all.iter().min(), all.iter().max()), (Some(&0), Some(&5)));
+    }
+}

@@ -1,0 +1,147 @@
+//! Collectives on GPUs, timed and checked: ours, each compiled as a user's kernel is, and in the same run their peers.
+//!
+//! A [`Bench`] says what is measured; [`run`] measures it on the PEs of a world and gives a [`Report`], whose columns
+//! and factors are those of NVIDIA's nccl-tests (doc/PERFORMANCE.md there).
+
+mod algorithm;
+mod collective;
+mod data;
+mod measure;
+mod report;
+mod sizes;
+
+pub use algorithm::{ALGORITHMS, Algorithm, Contender, PEERS, Place};
+pub use collective::{Collective, Counts};
+pub use report::{Report, Row, Spread, Wrong};
+pub use sizes::parse_sizes;
+
+use crate::compile::Lowering;
+use crate::gpu::GpuError;
+use weft_runtime::{DType, Reduce, World};
+
+/// Reductions that can be asked for.
+pub const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// The collective.
+    pub collective: Collective,
+    /// Bytes, as nccl-tests counts them: of the larger side of a PE. What does not divide into whole elements for
+    /// each PE is rounded down.
+    pub sizes: Vec<u64>,
+    /// Element type.
+    pub dtype: DType,
+    /// How elements become one, where the collective reduces.
+    pub op: Reduce,
+    /// Who is measured, for each size.
+    pub contenders: Vec<Contender>,
+    /// Calls back to back in a block that is timed, between two events.
+    pub iters: u32,
+    /// Calls before the first block; at least one, which loads the code.
+    pub warmup: u32,
+    /// Blocks.
+    pub repeats: u32,
+    /// CTAs of our kernels; if not given, as many as have 16 bytes for each thread, and at most one a multiprocessor.
+    pub ctas: Option<u32>,
+    /// How our kernels carry in-switch operations out.
+    pub lowering: Lowering,
+    /// Whether a block is captured into a CUDA graph and replayed.
+    pub graph: bool,
+    /// Whether results are compared with a reference.
+    pub check: bool,
+}
+
+/// Why nothing is measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The request cannot be met.
+    #[error("{0}")]
+    Request(String),
+    /// The kernels, the GPUs or NVSHMEM are to blame.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+}
+
+impl From<weft_runtime::Error> for BenchError {
+    fn from(e: weft_runtime::Error) -> BenchError {
+        BenchError::Gpu(e.into())
+    }
+}
+
+impl Bench {
+    /// All of our algorithms for a collective over so many bytes: f32, sums, 20 calls a block.
+    pub fn new(collective: Collective, sizes: Vec<u64>) -> Bench {
+        Bench {
+            collective,
+            sizes,
+            dtype: DType::F32,
+            op: Reduce::Sum,
+            contenders: Algorithm::of(collective).map(Contender::Ours).collect(),
+            iters: 20,
+            warmup: 5,
+            repeats: 10,
+            ctas: None,
+            lowering: Lowering::Auto,
+            graph: false,
+            check: false,
+        }
+    }
+
+    /// Elements for each size with so many PEs, after all that can be known before any GPU works was looked at.
+    ///
+    /// # Errors
+    /// A size that has no element for each PE, an operation that a contender does not have, a check that could not be
+    /// exact.
+    pub fn counts(&self, n_pes: u32) -> Result<Vec<Counts>, BenchError> {
+        let bad = |message: String| Err(BenchError::Request(message));
+        if self.sizes.is_empty() || self.contenders.is_empty() {
+            return bad("there is nothing to measure: no size, or no algorithm".into());
+        }
+        if self.iters == 0 || self.warmup == 0 || self.repeats == 0 || self.ctas == Some(0) {
+            return bad("iterations, warm-up, repeats and CTAs are 1 or more".into());
+        }
+        for contender in &self.contenders {
+            contender.can(self.collective, self.dtype, self.op).map_err(BenchError::Request)?;
+        }
+        if self.check && data::limit(self.dtype, self.summands(n_pes)) == 0 {
+            let dtype = self.dtype;
+            return bad(format!(
+                "--check: sums over {n_pes} PEs are not exact in {dtype}; take a wider type"
+            ));
+        }
+        let count = |bytes: &u64| {
+            let counts = self.collective.counts(*bytes, self.dtype.bytes() as u64, n_pes);
+            counts.ok_or_else(|| {
+                let (each, dtype) = (self.collective.parts(n_pes), self.dtype);
+                let least = each * dtype.bytes() as u64;
+                let message =
+                    format!("{bytes} bytes do not fit {} of {dtype} over {n_pes} PEs", self.collective);
+                BenchError::Request(format!("{message}: {least} is the least"))
+            })
+        };
+        self.sizes.iter().map(count).collect()
+    }
+
+    /// Elements that are added to one.
+    fn summands(&self, n_pes: u32) -> u32 {
+        if self.collective.reduces() && self.op == Reduce::Sum { n_pes } else { 1 }
+    }
+}
+
+/// Measures on every PE of the world, which all call it with the same request; `done` gets the rows of each size and
+/// contender as they come, on every PE. *Collective.*
+///
+/// Worlds that compare their collectives ([`weft_runtime::Config::checks`]) have the time of that in those of peers
+/// that are called without a graph.
+///
+/// # Errors
+/// As [`Bench::counts`]; a kernel that does not compile for this type and lowering; `R0302` for sizes that the memory
+/// has no room for; whatever else GPUs and NVSHMEM refuse. Wrong results are none: the rows have them.
+pub fn run(
+    world: &World,
+    bench: &Bench,
+    done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
+) -> Result<Report, BenchError> {
+    measure::run(world, bench, done)
+}

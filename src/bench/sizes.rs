@@ -1,0 +1,115 @@
+//! Sizes as the command line has them.
+
+/// Sizes of one request.
+const MOST: usize = 1000;
+
+/// Bytes from `64`, `1K`, `1K,4K`, `1K:64M:x4` or `0K:1M:+128K`, and lists of those; K, M and G are powers of 1024.
+///
+/// # Errors
+/// What is wrong, and what is expected.
+pub fn parse_sizes(text: &str) -> Result<Vec<u64>, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',') {
+        match part.split(':').collect::<Vec<_>>()[..] {
+            [one] => sizes.push(bytes(one)?),
+            [from, to, step] => range(part, bytes(from)?, bytes(to)?, step, &mut sizes)?,
+            _ => return Err(expected(part)),
+        }
+        if sizes.len() > MOST {
+            return Err(format!("`{text}` are more than {MOST} sizes"));
+        }
+    }
+    Ok(sizes)
+}
+
+fn range(part: &str, from: u64, to: u64, step: &str, sizes: &mut Vec<u64>) -> Result<(), String> {
+    if from > to {
+        return Err(format!("`{part}` goes from {from} down to {to}: sizes ascend"));
+    }
+    let next: Box<dyn Fn(u64) -> Option<u64>> = match (step.strip_prefix('x'), step.strip_prefix('+')) {
+        (Some(factor), _) => match factor.parse::<u64>() {
+            Ok(factor) if factor >= 2 => Box::new(move |n| n.checked_mul(factor)),
+            _ => return Err(format!("`{part}`: a factor is x2 or more")),
+        },
+        (_, Some(summand)) => {
+            let summand = bytes(summand)?;
+            Box::new(move |n| n.checked_add(summand))
+        }
+        _ => return Err(expected(part)),
+    };
+    let all = std::iter::successors(Some(from), |n| next(*n)).take_while(|n| *n <= to);
+    sizes.extend(all.take(MOST + 1));
+    Ok(())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let units = [('K', 10), ('M', 20), ('G', 30)];
+    let unit = units.iter().find(|(u, _)| text.ends_with([*u, u.to_ascii_lowercase()]));
+    let (digits, shift) = unit.map_or((text, 0), |(_, shift)| (&text[..text.len() - 1], *shift));
+    // A sign is no digit, though `parse` takes it.
+    let number = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
+    match number {
+        Some(0) => Err("a size is 1 byte or more".into()),
+        Some(n) => {
+            n.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is no number of bytes that fits"))
+        }
+        None => Err(expected(text)),
+    }
+}
+
+fn expected(text: &str) -> String {
+    format!(
+        "`{text}` is no size: expected bytes, such as 4096, 64K or 1G, or FROM:TO:xFACTOR, or FROM:TO:+STEP"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_lists_and_ranges() {
+        let good: [(&str, &[u64]); 7] = [
+            ("1", &[1]),
+            ("4k", &[4096]),
+            ("3G", &[3 << 30]),
+            ("1K,4K", &[1024, 4096]),
+            ("1K:64K:x4", &[1 << 10, 1 << 12, 1 << 14, 1 << 16]),
+            ("1K:5K:x4", &[1 << 10, 1 << 12]),
+            ("1K:3K:+1K,7", &[1024, 2048, 3072, 7]),
+        ];
+        for (text, want) in good {
+            assert_eq!(parse_sizes(text).as_deref(), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_says_why() {
+        let bad = [
+            ("", "no size"),
+            ("1K,", "no size"),
+            ("K", "no size"),
+            ("-4", "no size"),
+            ("+4", "no size"),
+            ("1.5K", "no size"),
+            ("1T", "no size"),
+            ("0", "1 byte or more"),
+            ("1K:2K", "FROM:TO"),
+            ("1K:2K:4", "FROM:TO"),
+            ("1K:2K:x1", "x2 or more"),
+            ("1K:2K:xx", "x2 or more"),
+            ("1K:2K:+0", "1 byte or more"),
+            ("2K:1K:x2", "ascend"),
+            ("1:2:x2:x2", "FROM:TO"),
+            ("1:1G:+1", "more than 1000"),
+            ("99999999999999G", "fits"),
+            ("99999999999999999999", "no size"),
+        ];
+        for (text, why) in bad {
+            let said = parse_sizes(text).unwrap_err();
+            assert!(said.contains(why), "{text}: {said}");
+        }
+        // The last size is not passed by an overflow.
+        assert_eq!(parse_sizes("8G:17179869183G:x4294967296").map(|s| s.len()), Ok(1));
+    }
+}

@@ -1,8 +1,10 @@
 //! The functions that the language has: one table a family. docs/language.md lists them from these tables.
 
+mod collective;
 mod layout;
 mod math;
 mod memory;
+mod remote;
 mod tensor;
 mod threads;
 
@@ -13,7 +15,7 @@ use crate::ast::{self, ExprKind};
 use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
 use std::fmt;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Group, Int, RedOp, Scalar, Scope, Sem, TeamRef, Type};
+use weft_ir::{CmpOp, Group, Int, RedOp, Scalar, Scope, Sem, SignalKind, TeamRef, Type};
 
 type Run = fn(&mut Elab<'_>, &Call<'_>) -> R<Val>;
 
@@ -39,11 +41,13 @@ const fn builtin(name: &'static str, signature: &'static str, doc: &'static str,
     Builtin { name, signature, doc, run }
 }
 
-const FAMILIES: [(&str, &[Builtin]); 5] = [
+const FAMILIES: [(&str, &[Builtin]); 7] = [
     ("Threads and PEs", threads::TABLE),
     ("Layouts", layout::TABLE),
     ("Tensors", tensor::TABLE),
     ("Memory", memory::TABLE),
+    ("Other PEs' memory", remote::TABLE),
+    ("Collectives", collective::TABLE),
     ("Arithmetic", math::TABLE),
 ];
 
@@ -84,6 +88,8 @@ pub(super) fn word(name: &str) -> bool {
         || Scope::parse(name).is_some()
         || RedOp::parse(name).is_some()
         || Group::parse(name).is_some()
+        || SignalKind::parse(name).is_some()
+        || CmpOp::parse(name).is_some()
 }
 
 /// What stands in angle brackets, taken one after the other.
@@ -144,6 +150,25 @@ impl<'e> Call<'e> {
                 format!("`{}` needs a team, found {}", self.name, e.describe(&other)),
             )
             .help("give the kernel a parameter `team: team`")),
+        }
+    }
+
+    /// The team at `i`; where it is left out, the kernel's only one, or all PEs where it has none.
+    pub(super) fn team_or_only(&self, e: &Elab<'_>, i: usize) -> R<TeamRef> {
+        if self.args.len() > i {
+            return self.team(e, i);
+        }
+        let params = (0u32..).zip(&e.b.kernel().params);
+        let teams: Vec<_> = params.filter(|(_, p)| p.ty == Type::Team).map(|(i, _)| i).collect();
+        match teams[..] {
+            [] => Ok(TeamRef::WORLD),
+            [one] => Ok(TeamRef(one)),
+            _ => Err(Diagnostic::error(
+                WRONG_ARGS,
+                self.span,
+                format!("the kernel has {} teams: which one is meant?", teams.len()),
+            )
+            .help(format!("give `{}` the team as its last argument", self.name))),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::elaborate::value::{Frag, Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::typing::MAX_LANES;
-use weft_ir::{Scalar, TeamRef, Type};
+use weft_ir::{Scalar, Type};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "peer",
         "peer(x, pe, team)",
-        "The symmetric tensor x in the memory of rank pe; the team may be left out where the kernel has one.",
+        "The symmetric tensor x in the memory of rank pe; without a team, of the kernel's only one, or of all PEs.",
         peer,
     ),
     builtin(
@@ -48,24 +48,7 @@ fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.no_words()?;
     let (t, _) = call.tensor(e, 0)?;
     let pe = call.int(e, 1)?;
-    let team = if call.args.len() == 3 {
-        call.team(e, 2)?
-    } else {
-        let params = &e.b.kernel().params;
-        let teams: Vec<_> =
-            (0u32..).zip(params).filter(|(_, p)| p.ty == Type::Team).map(|(i, _)| i).collect();
-        match teams[..] {
-            [one] => TeamRef(one),
-            _ => {
-                return Err(Diagnostic::error(
-                    WRONG_ARGS,
-                    call.span,
-                    format!("the kernel has {} teams: which one counts `pe`?", teams.len()),
-                )
-                .help("write `peer(x, pe, team)`, with a parameter `team: team`"));
-            }
-        }
-    };
+    let team = call.team_or_only(e, 2)?;
     let private = t.private || e.varies(&pe);
     let pe = e.i32(pe)?;
     let value = e.b.peer(t.value, team, pe)?;

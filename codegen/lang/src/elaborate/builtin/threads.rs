@@ -24,14 +24,19 @@ pub(super) const TABLE: &[Builtin] = &[
         "The threads to deal work out to: of the grid, or with `<block>`, `<warp>` of those.",
         threads,
     ),
-    builtin("my_pe", "my_pe(team)", "Rank of this PE in the team.", my_pe),
-    builtin("n_pes", "n_pes(team)", "PEs of the team.", n_pes),
+    builtin(
+        "my_pe",
+        "my_pe(team)",
+        "Rank of this PE in the team; without one, in the kernel's only team, or among all PEs.",
+        my_pe,
+    ),
+    builtin("n_pes", "n_pes(team)", "PEs of the team; without one as my_pe.", n_pes),
     builtin("sync_threads", "sync_threads()", "Waits for all threads of the CTA (bar.sync).", sync_threads),
     builtin("sync_warp", "sync_warp()", "Waits for all lanes of the warp (bar.warp.sync).", sync_warp),
     builtin(
         "barrier",
         "barrier(sync, team, acq_rel, sys)",
-        "Waits for the CTAs of the same index on every PE of the team; epoch-counted, nothing to reset.",
+        "Waits for the CTAs of the same index on every PE of the team; epoch-counted, nothing to reset. With a team alone, `barrier<block>(team)`, NVSHMEM's own: a quiet and a sync.",
         barrier,
     ),
     builtin("fence", "fence<acq_rel, sys>()", "Orders earlier accesses before later ones.", fence),
@@ -67,17 +72,17 @@ fn threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 fn my_pe(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
-    call.arity(1..=1)?;
+    call.arity(0..=1)?;
     call.no_words()?;
-    let team = call.team(e, 0)?;
+    let team = call.team_or_only(e, 0)?;
     let v = e.b.emit(Op::MyPe { team })?;
     e.symbol(v).map(Val::Int)
 }
 
 fn n_pes(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
-    call.arity(1..=1)?;
+    call.arity(0..=1)?;
     call.no_words()?;
-    let team = call.team(e, 0)?;
+    let team = call.team_or_only(e, 0)?;
     let v = e.b.emit(Op::NPes { team })?;
     e.symbol(v).map(Val::Int)
 }
@@ -97,6 +102,9 @@ fn sync_warp(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 fn barrier(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    if matches!(call.val(0).0, Val::Team(_)) {
+        return super::collective::sync(e, call);
+    }
     call.arity(2..=4)?;
     call.no_words()?;
     let (sync, at) = call.val(0);

@@ -1,0 +1,116 @@
+//! NVSHMEM's collectives on the device, and questions about teams.
+
+use super::{Builtin, Call, Words, builtin};
+use crate::codes::meaning::WRONG_ARGS;
+use crate::elaborate::value::Val;
+use crate::elaborate::{Elab, R, fail};
+use weft_ir::diag::Diagnostic;
+use weft_ir::{Group, MoveKind, Op, RedOp, TeamRef};
+
+pub(super) const TABLE: &[Builtin] = &[
+    builtin("sync", "sync<block>(team)", "Waits for the same call on all PEs of the team.", sync),
+    builtin("sync_all", "sync_all<block>()", "As sync, of all PEs.", sync),
+    builtin("barrier_all", "barrier_all<block>()", "A quiet and a sync of all PEs.", sync),
+    builtin(
+        "reduce",
+        "reduce<block, add>(dst, src, team)",
+        "Reduces src over the PEs of the team, element by element; all get the result: add, mul, min, max, and, or, xor.",
+        reduce,
+    ),
+    builtin(
+        "reducescatter",
+        "reducescatter<block, add>(dst, src, team)",
+        "As reduce, but each PE gets its part: src has n_pes times the elements of dst.",
+        reduce,
+    ),
+    builtin(
+        "fcollect",
+        "fcollect<block>(dst, src, team)",
+        "All PEs' src in dst, in rank order: dst has n_pes times the elements of src.",
+        exchange,
+    ),
+    builtin(
+        "alltoall",
+        "alltoall<block>(dst, src, team)",
+        "Part j of src to part my_pe of dst on rank j, for all j.",
+        exchange,
+    ),
+    builtin(
+        "broadcast",
+        "broadcast<block>(dst, src, root, team)",
+        "src of rank root to all PEs' dst.",
+        exchange,
+    ),
+    builtin(
+        "translate_pe",
+        "translate_pe(pe, team, to)",
+        "The rank in the team `to` (all PEs if left out) of rank pe of team; -1 where it is not in it.",
+        translate,
+    ),
+];
+
+/// The threads, which by default are one.
+fn group(words: &mut Words<'_>) -> Group {
+    words.take(Group::parse).unwrap_or(Group::Thread)
+}
+
+const SCOPES: &str = "warp, block, or nothing for one thread";
+
+/// `sync<block>(team)`, `barrier<block>(team)`, and those of all PEs.
+pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    let all = call.name.ends_with("_all");
+    call.arity(if all { 0..=0 } else { 1..=1 })?;
+    let mut words = call.words()?;
+    let group = group(&mut words);
+    words.done(call.name, SCOPES)?;
+    let team = if all { TeamRef::WORLD } else { call.team(e, 0)? };
+    let barrier = call.name.starts_with("barrier");
+    e.b.emit(Op::TeamSync { team, barrier, group }).map(|_| Val::Unit)
+}
+
+fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=3)?;
+    let mut words = call.words()?;
+    let group = group(&mut words);
+    let op = words.take(RedOp::parse);
+    words.done(call.name, "a reduction, and warp or block")?;
+    let Some(op) = op else {
+        let message = format!("`{}` does not say which reduction", call.name);
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, message)
+            .help(format!("write `{}<block, add>(dst, src, team)`", call.name)));
+    };
+    let (dst, src) = (call.tensor(e, 0)?.0.value, call.tensor(e, 1)?.0.value);
+    let team = call.team_or_only(e, 2)?;
+    let scatter = call.name == "reducescatter";
+    e.b.emit(Op::TeamReduce { dst, src, op, scatter, team, group }).map(|_| Val::Unit)
+}
+
+fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    let Some(kind) = MoveKind::parse(call.name) else {
+        return fail(WRONG_ARGS, call.span, format!("no exchange `{}`", call.name));
+    };
+    let rooted = usize::from(kind == MoveKind::Broadcast);
+    call.arity(2 + rooted..=3 + rooted)?;
+    let mut words = call.words()?;
+    let group = group(&mut words);
+    words.done(call.name, SCOPES)?;
+    let (dst, src) = (call.tensor(e, 0)?.0.value, call.tensor(e, 1)?.0.value);
+    let mut root = Vec::new();
+    if rooted == 1 {
+        let pe = call.int(e, 2)?;
+        root.push(e.i32(pe)?);
+    }
+    let team = call.team_or_only(e, 2 + rooted)?;
+    e.b.emit(Op::TeamMove { kind, dst, src, root, team, group }).map(|_| Val::Unit)
+}
+
+fn translate(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=3)?;
+    call.no_words()?;
+    let pe = call.int(e, 0)?;
+    let pe = e.i32(pe)?;
+    let from = call.team(e, 1)?;
+    let to = if call.args.len() == 3 { call.team(e, 2)? } else { TeamRef::WORLD };
+    let v = e.b.emit(Op::TranslatePe { pe, from, to })?;
+    e.symbol(v).map(Val::Int)
+}

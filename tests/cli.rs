@@ -187,6 +187,45 @@ fn requests_that_do_not_fit() {
 }
 
 #[test]
+fn benches_that_cannot_be() {
+    let place = Place::new();
+    let bench = |more: &[&str], why: &[&str]| place.rejects(&[&["bench"], more].concat(), why);
+    bench(&[], &["COLLECTIVE"]);
+    bench(&["allsum"], &["`allsum`", "allreduce, allgather, reducescatter, broadcast"]);
+    bench(&["allreduce", "--sizes", "1K:2K"], &["--sizes 1K:2K", "FROM:TO:xFACTOR"]);
+    bench(&["allreduce", "--sizes", "0"], &["1 byte or more"]);
+    bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "4 is the least"]);
+    bench(&["reducescatter", "--sizes", "1K,16", "--pes", "8"], &["16 bytes", "8 PEs", "32 is the least"]);
+    bench(&["allreduce", "--dtype", "f33"], &["f33", "bf16, f32"]);
+    bench(&["allreduce", "--dtype", "bool"], &["--dtype bool", "i8"]);
+    bench(&["allreduce", "--op", "xor"], &["--op xor", "sum, min, max"]);
+    bench(&["allreduce", "--op", "max"], &["one_shot", "sum only"]);
+    bench(&["allreduce", "--algo", "two_shot,ring"], &["`ring`", "one_shot, two_shot"]);
+    bench(&["allreduce", "--against", "gloo"], &["`gloo`", "nvshmem"]);
+    bench(&["allreduce", "--dtype", "e4m3", "--against", "nvshmem"], &["NVSHMEM", "e4m3"]);
+    bench(&["allreduce", "--dtype", "e5m2", "--pes", "9", "--check"], &["--check", "9 PEs", "wider"]);
+    bench(&["allreduce", "--iters", "0"], &["--iters"]);
+    bench(&["allreduce", "--warmup", "0"], &["--warmup"]);
+    bench(&["allreduce", "--json", "no/such/folder/x.json"], &["cannot write no/such/folder/x.json"]);
+    bench(&["allreduce", "--csv", "examples"], &["cannot write examples"]);
+}
+
+/// Without a GPU there is nothing to measure; what is there instead is said, and no file is left.
+#[test]
+fn a_bench_without_gpus() {
+    let place = Place::new();
+    place.write("old.csv", "kept");
+    let before = place.everything();
+    let all = ["bench", "allreduce", "--json", "new.json", "--csv", "old.csv"];
+    let out = place.command(&all).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error[R010") && said.contains("`weft run` simulates"), "{said}");
+    assert_eq!(text(&out.stdout), "");
+    assert_eq!(place.everything(), before);
+}
+
+#[test]
 fn texts_that_are_none() {
     let place = Place::new();
     place.write("latin1.weft", b"// caf\xe9\nkernel k() block(1) {}");

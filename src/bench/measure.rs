@@ -19,6 +19,8 @@ const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
 const TIMED_ROUND: u32 = 0;
 
 type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+/// Puts one call of a contender on a stream.
+type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 type Result<T> = std::result::Result<T, BenchError>;
 
 pub(super) fn run(world: &World, bench: &Bench, done: Done<'_>) -> Result<Report> {
@@ -46,7 +48,7 @@ struct Case<'a, T> {
     counts: &'a Counts,
     input: SymmetricTensor<T>,
     output: SymmetricTensor<T>,
-    call: Box<dyn Fn(&Stream) -> Result<()> + 'a>,
+    call: Call<'a>,
     ctas: Option<u32>,
     /// Whether the next call may begin while another PE still reads what it got from the last: all of ours wait for
     /// each other first, NVSHMEM's do not.
@@ -144,11 +146,11 @@ impl<'a> Bed<'a> {
             Place::OutOfPlace => SymmetricTensor::<T>::view(self.output.clone(), 0, &get[..])?,
         };
         let (x, out) = (input.clone(), output.clone());
-        let (call, ctas): (Box<dyn Fn(&Stream) -> Result<()>>, _) = match contender {
+        let (call, ctas): (Call<'c>, _) = match contender {
             Contender::Ours(algorithm) => {
                 let (kernel, ctas) = self.kernel(algorithm, counts)?;
                 let grid = move || Grid::of(ctas);
-                let call: Box<dyn Fn(&Stream) -> Result<()>> = match place {
+                let call: Call<'c> = match place {
                     Place::InPlace => {
                         Box::new(move |s| Ok(kernel.launch(s, grid(), (&x, &self.barrier, &self.team))?))
                     }

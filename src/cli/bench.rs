@@ -5,6 +5,7 @@ use super::run::gpus;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::fs::{OpenOptions, remove_file};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::bench::{Bench, Collective, Contender, OPS, Report, parse_sizes, run};
@@ -16,7 +17,7 @@ pub struct BenchCommand {
     /// allreduce, allgather, reducescatter or broadcast.
     collective: String,
     /// PEs: all GPUs of this host if not given.
-    #[arg(long, alias = "pe", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
     /// Bytes of the larger side of a PE: 64K, a list 1K,4K, 1K:64M:x4 or 1M:8M:+1M
     #[arg(long, default_value = "1K:64M:x4")]
@@ -65,6 +66,11 @@ pub struct BenchCommand {
 impl BenchCommand {
     pub fn run(&self) -> Result<ExitCode> {
         let bench = self.bench()?;
+        // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at, and once.
+        bench.counts(self.pes.unwrap_or(1))?;
+        if Place::detect()?.is_none_or(|place| place.rank == 0) {
+            [&self.json, &self.csv].into_iter().flatten().try_for_each(|file| writable(file))?;
+        }
         let pes = gpus(self.pes).map_err(|e| {
             let simulator =
                 "collectives are measured on GPUs; `weft run` simulates kernels where there are none";
@@ -72,11 +78,6 @@ impl BenchCommand {
             e.help(help.trim_start())
         })?;
         bench.counts(pes)?;
-        let place = Place::detect()?;
-        if place.as_ref().is_none_or(|place| place.rank == 0) {
-            // Before anything is measured, and once.
-            [&self.json, &self.csv].into_iter().flatten().try_for_each(|file| writable(file))?;
-        }
         match start(pes)? {
             Started::Done(code) => Ok(code),
             Started::Pe(place) => self.measure(&bench, &place),
@@ -104,9 +105,6 @@ impl BenchCommand {
             let peers = Contender::peers(names).map_err(|e| anyhow!("--against {names}: {e}"))?;
             bench.contenders.extend(peers);
         }
-        for contender in &bench.contenders {
-            contender.can(collective, bench.dtype, bench.op).map_err(|e| anyhow!(e))?;
-        }
         (bench.iters, bench.warmup, bench.repeats) = (self.iters, self.warmup, self.repeats);
         (bench.ctas, bench.graph, bench.check) = (self.ctas, self.graph, self.check);
         bench.lowering = self.lowering.into();
@@ -118,33 +116,36 @@ impl BenchCommand {
         // Comparing collectives among PEs before they are made would be in NVSHMEM's times.
         let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
         let mut passed = true;
-        let status = world.run(|world| -> Result<()> {
-            let prints = world.my_pe() == 0;
-            let mut begun = false;
-            let report = run(world, bench, &mut |report, rows| {
-                if !prints {
-                    return Ok(());
-                }
-                let head = if begun { String::new() } else { report.head() };
-                begun = true;
-                std::io::Write::write_all(&mut std::io::stdout(), (head + &Report::line(rows)).as_bytes())
-            })?;
-            let wrong = report.first_wrong();
-            passed = wrong.is_none();
-            if prints {
-                if let Some(file) = &self.json {
-                    super::write_out(Some(file), report.json()?.as_bytes())?;
-                }
-                if let Some(file) = &self.csv {
-                    super::write_out(Some(file), report.csv().as_bytes())?;
-                }
-                if let Some(wrong) = wrong {
-                    eprintln!("error: {wrong}");
-                }
-            }
+        let status = world.run(|world| -> Result<(), String> {
+            let report = self.report(bench, world).map_err(|e| super::message(&e))?;
+            passed = report.first_wrong().is_none();
             Ok(())
         });
         Ok(if passed { status } else { ExitCode::FAILURE })
+    }
+
+    /// Measures; PE 0 prints the table as it grows, and writes files.
+    fn report(&self, bench: &Bench, world: &World) -> Result<Report> {
+        let reports = world.my_pe() == 0;
+        let print = |text: String| std::io::stdout().lock().write_all(text.as_bytes());
+        let mut head = true;
+        let report = run(world, bench, &mut |report, rows| match reports {
+            true if std::mem::take(&mut head) => print(report.head() + &Report::line(rows)),
+            true => print(Report::line(rows)),
+            false => Ok(()),
+        })?;
+        if reports {
+            if let Some(file) = &self.json {
+                super::write_out(Some(file), report.json()?.as_bytes())?;
+            }
+            if let Some(file) = &self.csv {
+                super::write_out(Some(file), report.csv().as_bytes())?;
+            }
+            if let Some(wrong) = report.first_wrong() {
+                eprintln!("error: {wrong}");
+            }
+        }
+        Ok(report)
     }
 }
 

@@ -81,13 +81,18 @@ fn report(e: &anyhow::Error) {
         let _ = std::io::stdout().write_all(e.printed.as_bytes());
     }
     let mut err = std::io::stderr().lock();
-    let text = format!("{e:#}");
+    let text = message(e);
     // Where standard error is gone there is nobody to tell.
     let _ = match compile {
         Some(c) => write!(err, "{}", c.render(color(&err))),
-        None if text.starts_with("error[") => writeln!(err, "{text}"),
-        None => writeln!(err, "error: {text}"),
+        None => writeln!(err, "{text}"),
     };
+}
+
+/// An error in a line, or as it shows itself where it has a code.
+fn message(e: &anyhow::Error) -> String {
+    let text = format!("{e:#}");
+    if text.starts_with("error[") { text } else { format!("error: {text}") }
 }
 
 fn color(stream: &impl IsTerminal) -> Color {

@@ -14,6 +14,14 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
+impl Outcome {
+    /// What is wrong with it, and what the job said.
+    pub fn told(&self, why: &str) -> String {
+        let (code, out, err) = (self.code, &self.out, &self.err);
+        format!("{why}\nstatus {code:?}\n--- output\n{out}\n--- errors\n{err}")
+    }
+}
+
 /// A test: a body that every PE runs, and a judge of how the job ended.
 #[derive(Clone, Copy)]
 pub struct Case {

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod bench;
 mod check;
 mod examples;
 mod faults;
@@ -36,6 +37,7 @@ fn cases() -> Vec<Case> {
         kernels::CASES,
         examples::CASES,
         faults::CASES,
+        bench::CASES,
     ]
     .concat()
 }
@@ -73,6 +75,9 @@ fn tests() -> ExitCode {
         }
         Trial::test(case.name, move || run(&case, pes)).with_ignored_flag(!enough)
     });
+    let pes = gpus.clone().unwrap_or(0);
+    let command = Trial::test("bench::the_command", move || bench::command(pes)).with_ignored_flag(pes == 0);
+    let trials = trials.chain([command]);
     // One job at a time: each has all the GPUs.
     let args = Arguments { test_threads: Some(1), ..args };
     libtest_mimic::run(&args, trials.collect()).exit_code()
@@ -83,6 +88,12 @@ fn run(case: &Case, pes: u32) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
     command.env(CASE, case.name).env("WEFT_PES", pes.to_string());
     command.envs(case.env.iter().copied());
+    let outcome = finish(&mut command, case.name)?;
+    (case.judge)(&outcome).map_err(|why| outcome.told(&why).into())
+}
+
+/// Starts a job, and waits for its end, but not for ever.
+fn finish(command: &mut Command, name: &str) -> Result<Outcome, Failed> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let began = Instant::now();
     let mut child = command.spawn().map_err(|e| e.to_string())?;
@@ -114,11 +125,8 @@ fn run(case: &Case, pes: u32) -> Result<(), Failed> {
     let err = pipes.pop().and_then(|p| p.join().ok()).unwrap_or_default();
     let out = pipes.pop().and_then(|p| p.join().ok()).unwrap_or_default();
     let seconds = began.elapsed().as_secs_f64();
-    let outcome = Outcome { code: status.code(), out, err, seconds };
-    println!("{} ended in {seconds:.1} s", case.name);
-    (case.judge)(&outcome).map_err(|why| {
-        format!("{why}\nstatus {status}\n--- output\n{}\n--- errors\n{}", outcome.out, outcome.err).into()
-    })
+    println!("{name} ended in {seconds:.1} s");
+    Ok(Outcome { code: status.code(), out, err, seconds })
 }
 
 /// One PE of a case; or its parent, which starts the PEs.

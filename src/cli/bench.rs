@@ -71,12 +71,7 @@ impl BenchCommand {
         if Place::detect()?.is_none_or(|place| place.rank == 0) {
             [&self.json, &self.csv].into_iter().flatten().try_for_each(|file| writable(file))?;
         }
-        let pes = gpus(self.pes).map_err(|e| {
-            let simulator =
-                "collectives are measured on GPUs; `weft run` simulates kernels where there are none";
-            let help = format!("{}\n{simulator}", e.help);
-            e.help(help.trim_start())
-        })?;
+        let pes = gpus(self.pes)?;
         bench.counts(pes)?;
         match start(pes)? {
             Started::Done(code) => Ok(code),

@@ -145,7 +145,9 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
         };
     }
     match pes.unwrap_or(count) {
-        0 => Err(Error::new(error::NO_GPU, "no GPU is seen")),
+        0 => Err(Error::new(error::NO_GPU, "no GPU is seen").help(
+            "`weft doctor` says what this machine has; without a GPU, `weft run` works on the simulator",
+        )),
         n if n > count => {
             let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
             Err(Error::new(error::NO_GPU, message).help("one PE a GPU; `weft run --on sim` takes any number"))

@@ -69,7 +69,7 @@ pub struct Param {
     pub span: Span,
 }
 
-/// Who fills a parameter in.
+/// Who fills a parameter in. A team is a parameter's index, or that of [`TeamRef::WORLD`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ParamKind {
     /// The caller.
@@ -85,6 +85,18 @@ pub enum ParamKind {
     PeersOf {
         /// The symmetric parameter.
         base: u32,
+        /// The team parameter.
+        team: u32,
+    },
+    /// The launcher: as [`PeersOf`](ParamKind::PeersOf), with 0 for a PE whose memory loads and stores do not reach.
+    ReachOf {
+        /// The symmetric parameter.
+        base: u32,
+        /// The team parameter.
+        team: u32,
+    },
+    /// The launcher: NVSHMEM's number of a team (`i32`).
+    TeamHandle {
         /// The team parameter.
         team: u32,
     },
@@ -111,6 +123,8 @@ pub struct Kernel {
     pub block: [u32; 3],
     /// CTAs, if the kernel says so, in terms of its integer parameters; else the launcher decides.
     pub grid: Option<[Int; 3]>,
+    /// Parameters whose elements the host or other kernels signal while this one waits.
+    pub signaled: Vec<u32>,
     /// Local variables.
     pub locals: Arena<LocalId, Local>,
     /// All instructions.
@@ -138,6 +152,7 @@ impl Kernel {
             params: Vec::new(),
             block: [1, 1, 1],
             grid: None,
+            signaled: Vec::new(),
             locals: Arena::default(),
             insts: Arena::default(),
             body: Block::default(),

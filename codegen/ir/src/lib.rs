@@ -9,6 +9,7 @@ pub mod diag;
 pub mod kernel;
 pub mod names;
 pub mod op;
+pub mod ordering;
 pub mod remote;
 pub mod text;
 pub mod types;

@@ -4,10 +4,10 @@ use crate::diag::{Code, Diagnostic, Severity};
 use crate::kernel::{Block, Inst, Kernel, Module, TeamRef, Value};
 use crate::names::{Group, Sem, Space};
 use crate::op::Op;
-use crate::remote;
 use crate::types::Type;
 use crate::typing::{MAX_LANES, result_type};
 use crate::uniform::{self, Uniformity, Varies};
+use crate::{ordering, remote};
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -88,6 +88,9 @@ fn kernel(k: &Kernel, found: &mut Vec<Diagnostic>) {
     }
     let u = uniform::analyze(k);
     k.walk(&mut |v, inst| check_inst(k, &u, v, inst, found));
+    if !found.iter().any(|d| d.severity == Severity::Error) {
+        ordering::check(k, found);
+    }
 }
 
 /// Deepest nesting of blocks: what comes after walks them recursively.

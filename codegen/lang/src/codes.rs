@@ -4,11 +4,12 @@ pub use weft_ir::codes::{Example, Info};
 use weft_ir::diag::Code;
 
 pub mod meaning;
+pub mod remote;
 pub mod syntax;
 pub mod verify;
 
 /// One entry a family, in ascending order of codes.
-const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING, verify::VERIFY];
+const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING, verify::VERIFY, remote::REMOTE];
 
 /// Every code, ascending.
 pub fn all() -> impl Iterator<Item = &'static Info> {

@@ -34,6 +34,9 @@ impl Printer<'_> {
         if let Some([x, y, z]) = &k.grid {
             self.put(format_args!(" grid({{{x}}}, {{{y}}}, {{{z}}})"));
         }
+        for param in &k.signaled {
+            self.put(format_args!(" signaled({param})"));
+        }
         self.put(format_args!(" {{\n"));
         // Scalars first: the layouts of the others are made of them.
         let order =
@@ -49,6 +52,8 @@ impl Printer<'_> {
                     self.put(format_args!(" = multicast({base}, {team})"))
                 }
                 ParamKind::PeersOf { base, team } => self.put(format_args!(" = peers({base}, {team})")),
+                ParamKind::ReachOf { base, team } => self.put(format_args!(" = reach({base}, {team})")),
+                ParamKind::TeamHandle { team } => self.put(format_args!(" = team({team})")),
                 ParamKind::MyPe { team } => self.put(format_args!(" = my_pe({team})")),
                 ParamKind::NPes { team } => self.put(format_args!(" = n_pes({team})")),
             }

@@ -308,6 +308,12 @@ impl<'t> Reader<'t> {
             self.expect(")")?;
             self.kernel.grid = Some([x, y, z]);
         }
+        while self.eat("signaled") {
+            self.expect("(")?;
+            let param = u32::read(self)?;
+            self.expect(")")?;
+            self.kernel.signaled.push(param);
+        }
         self.expect("{")?;
         let mut params = Vec::new();
         while self.eat("param") {
@@ -362,6 +368,8 @@ impl<'t> Reader<'t> {
             kind = match (word, second) {
                 ("multicast", Some(team)) => ParamKind::MulticastOf { base: first, team },
                 ("peers", Some(team)) => ParamKind::PeersOf { base: first, team },
+                ("reach", Some(team)) => ParamKind::ReachOf { base: first, team },
+                ("team", None) => ParamKind::TeamHandle { team: first },
                 ("my_pe", None) => ParamKind::MyPe { team: first },
                 ("n_pes", None) => ParamKind::NPes { team: first },
                 _ => return Err(self.error(format!("unknown parameter kind `{word}`"))),

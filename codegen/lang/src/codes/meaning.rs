@@ -38,7 +38,7 @@ weft_ir::codes! {
         "Unrolling and inlining would make more instructions than the compiler accepts (200,000). Unroll less: `unroll(4)`.";
     BAD_ATTR = 111, "unknown or malformed launch attribute",
         "kernel k() block(32) colour(3) { }",
-        "A kernel has `block(x, y, z)` with 1 to 1024 threads in all, and may have `grid(x, y, z)` and `computes(...)`.";
+        "A kernel has `block(x, y, z)` with 1 to 1024 threads in all, and may have `grid(x, y, z)`, `computes(...)` and `signaled(...)`.";
     BAD_PARAM = 112, "this cannot be a parameter's type",
         "kernel k(x: shared<f32, (8):(1)>) block(32) { }",
         "A kernel's parameters are tensors in `global` or `symm` memory, scalars (`int`, `i32`, `f32`, ...), `barrier` and `team`.";

@@ -305,13 +305,17 @@ impl Elab<'_> {
                     self.b.kernel_mut().grid = Some([next(), next(), next()]);
                 }
                 "computes" => reference = Some(reference_of(attr, &k.params)?),
+                "signaled" => {
+                    let signaled = self.signaled(attr)?;
+                    self.b.kernel_mut().signaled.extend(signaled);
+                }
                 other => {
                     return Err(Diagnostic::error(
                         BAD_ATTR,
                         attr.span,
                         format!("unknown launch attribute `{other}`"),
                     )
-                    .help("there are block(...), grid(...) and computes(...)"));
+                    .help("there are block(...), grid(...), computes(...) and signaled(...)"));
                 }
             }
         }
@@ -324,6 +328,22 @@ impl Elab<'_> {
             .help("write `block(256)` after the parameters"));
         }
         Ok(reference)
+    }
+
+    /// `signaled(sig, flags)`: parameters that the host or other kernels signal.
+    fn signaled(&self, attr: &ast::Attr) -> R<Vec<u32>> {
+        let index = |arg: &ast::Expr| {
+            let name = match &arg.kind {
+                ExprKind::Name(n) => n.name.clone(),
+                _ => "".into(),
+            };
+            let params = &self.b.kernel().params;
+            (0u32..).zip(params).find(|(_, p)| p.name == name).map(|(i, _)| i).ok_or_else(|| {
+                let message = "signaled: expected a run-time parameter of the kernel";
+                Diagnostic::error(BAD_ATTR, arg.span, message).help("such as `signaled(sig)`")
+            })
+        };
+        attr.args.iter().map(index).collect()
     }
 
     fn dims(&mut self, attr: &ast::Attr) -> R<Vec<Int>> {

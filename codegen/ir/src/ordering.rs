@@ -1,0 +1,416 @@
+//! What must stand between remote memory operations: a `quiet` before memory of a non-blocking one is used again, a
+//! fence between a put and the signal that tells of it; and signals that nobody sends or that count too little.
+//!
+//! The walk follows the text. A completion (`quiet`, a barrier) in one branch of an `if` counts for both: conditions
+//! are not understood, and what is reported is to be true. Loops are walked twice, so that a round meets the one before.
+
+use crate::diag::{Code, Diagnostic, Span};
+use crate::kernel::{Block, Kernel, TeamRef, Value};
+use crate::names::{CmpOp, SignalKind};
+use crate::op::{Constant, Op};
+use crate::remote;
+use std::collections::HashSet;
+use weft_layout::{Int, Layout, Node};
+
+/// A signal is waited for that nothing in the kernel sends.
+pub const NOBODY_SIGNALS: Code = Code(230);
+/// One counter adds up the signals of several non-blocking puts.
+pub const SHARED_COUNTER: Code = Code(231);
+/// Memory of a non-blocking operation is used before it is done.
+pub const BEFORE_QUIET: Code = Code(232);
+/// A signal by hand may overtake the put that it tells of.
+pub const UNORDERED_SIGNAL: Code = Code(233);
+
+/// Reports what `k`'s remote memory operations lack.
+pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
+    let mut any = false;
+    k.walk(&mut |_, inst| any |= remote::name(&inst.op).is_some());
+    if !any {
+        return;
+    }
+    let signals = Signals::of(k);
+    let mut walk = Walk { k, waited: signals.waited(), told: HashSet::new(), inside: Vec::new(), found };
+    walk.block(&k.body, &mut State::default());
+    signals.report(k, found);
+}
+
+/// Elements of a parameter's tensor of this PE.
+#[derive(Clone)]
+struct Region {
+    param: u32,
+    offset: Int,
+    layout: Layout,
+}
+
+impl Region {
+    /// Whether they have an element in common, for all that can be proven.
+    fn meets(&self, other: &Region) -> bool {
+        let within = |a: &Region, b: &Region| {
+            let distance = &b.offset - &a.offset;
+            let dense = remote::is_contiguous(&a.layout);
+            distance.is(0) || (dense && Int::from(0).is_le(&distance) && distance.is_lt(&a.layout.cosize()))
+        };
+        self.param == other.param && (within(self, other) || within(other, self))
+    }
+
+    fn mentions(&self, defined: &HashSet<Value>) -> bool {
+        let mut found = false;
+        let mut see = |v: &weft_layout::Var| found |= defined.contains(&Value(v.id));
+        self.offset.vars(&mut see);
+        self.layout.shape().for_each_leaf(&mut |n| n.vars(&mut see));
+        self.layout.stride().for_each_leaf(&mut |n| n.vars(&mut see));
+        found
+    }
+}
+
+/// The parameter behind a tensor, with the part of it; also through another PE's address.
+fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
+    let layout = k.ty(v).tensor()?.layout.clone();
+    let (mut at, mut offset, mut elsewhere) = (v, Int::from(0), false);
+    loop {
+        at = match k.insts.get(at).map(|i| &i.op)? {
+            Op::View { base, offset: more } => {
+                offset = offset + canonical(k, more);
+                *base
+            }
+            Op::Peer { base, .. } | Op::Multicast { base, .. } => {
+                elsewhere = true;
+                *base
+            }
+            Op::Param { index } => return Some((Region { param: *index, offset, layout }, elsewhere)),
+            _ => return None,
+        };
+    }
+}
+
+/// A part of this PE's memory.
+fn here(k: &Kernel, v: Value) -> Option<Region> {
+    behind(k, v).filter(|(_, elsewhere)| !elsewhere).map(|(region, _)| region)
+}
+
+/// The same number written the same way: questions asked twice have one answer.
+fn canonical(k: &Kernel, n: &Int) -> Int {
+    n.subst(&mut |var| {
+        let v = Value(var.id);
+        let op = &k.insts.get(v)?.op;
+        match op {
+            Op::Index { expr } if !matches!(expr.node(), Node::Var(x) if x.id == var.id) => {
+                Some(canonical(k, expr))
+            }
+            Op::MyPe { .. } | Op::NPes { .. } | Op::Special { .. } | Op::Param { .. } => {
+                let first = k.insts.iter().find(|(_, inst)| inst.op == *op).map(|(v, _)| v)?;
+                if first == v { None } else { k.symbol(first) }
+            }
+            _ => None,
+        }
+    })
+}
+
+/// A number as an expression.
+fn number(k: &Kernel, v: Value) -> Option<Int> {
+    match k.insts.get(v).map(|i| &i.op)? {
+        Op::Convert { a } => number(k, *a),
+        Op::Const { value: Constant::Int(n) } => Some(Int::from(*n)),
+        _ => k.symbol(v).map(|n| canonical(k, &n)),
+    }
+}
+
+#[derive(Clone, Default)]
+struct State {
+    /// Non-blocking operations that may not be done: the instruction, its memory here, whether that is written.
+    pending: Vec<(Value, Region, bool)>,
+    /// Puts that a signal may overtake: the instruction, where to.
+    unfenced: Vec<(Value, Value, TeamRef)>,
+}
+
+struct Walk<'k, 'f> {
+    k: &'k Kernel,
+    /// What somebody waits on.
+    waited: Vec<Region>,
+    /// What was reported.
+    told: HashSet<(Value, Value)>,
+    /// The conditions around.
+    inside: Vec<Value>,
+    found: &'f mut Vec<Diagnostic>,
+}
+
+impl Walk<'_, '_> {
+    fn block(&mut self, block: &Block, state: &mut State) {
+        for &v in &block.0 {
+            let Some(inst) = self.k.insts.get(v) else { continue };
+            match &inst.op {
+                Op::If { then, otherwise, .. } => self.either(v, then, otherwise, state),
+                Op::For { var, body, .. } => self.rounds(Some(var.0), &[body], state),
+                Op::While { head, body, .. } => self.rounds(None, &[head, body], state),
+                op => self.step(v, op, state),
+            }
+        }
+    }
+
+    fn either(&mut self, v: Value, then: &Block, otherwise: &Block, state: &mut State) {
+        let (mut a, mut b) = (state.clone(), state.clone());
+        self.inside.push(v);
+        self.block(then, &mut a);
+        self.block(otherwise, &mut b);
+        self.inside.pop();
+        // What one branch completes is done; what one begins is not.
+        let old = |s: &State, at: Value| s.pending.iter().any(|p| p.0 == at);
+        let fresh = |s: &State, at: Value| !old(state, at) && old(s, at);
+        let mut pending = a.pending.clone();
+        pending.retain(|p| fresh(&a, p.0) || old(&b, p.0));
+        pending.extend(b.pending.iter().filter(|p| fresh(&b, p.0)).cloned());
+        let old = |s: &State, at: Value| s.unfenced.iter().any(|p| p.0 == at);
+        let fresh = |s: &State, at: Value| !old(state, at) && old(s, at);
+        let mut unfenced = a.unfenced.clone();
+        unfenced.retain(|p| fresh(&a, p.0) || old(&b, p.0));
+        unfenced.extend(b.unfenced.iter().filter(|p| fresh(&b, p.0)).copied());
+        *state = State { pending, unfenced };
+    }
+
+    fn rounds(&mut self, var: Option<Value>, blocks: &[&Block], state: &mut State) {
+        let mut defined: HashSet<_> = var.into_iter().collect();
+        blocks.iter().for_each(|b| self.defined(b, &mut defined));
+        for _ in 0..2 {
+            for block in blocks {
+                self.block(block, state);
+            }
+            // What depends on the round is other memory in the next one.
+            state.pending.retain(|(_, region, _)| !region.mentions(&defined));
+            state.unfenced.retain(|(_, pe, _)| !defined.contains(pe));
+        }
+    }
+
+    /// Values that are made anew in each round.
+    fn defined(&self, block: &Block, out: &mut HashSet<Value>) {
+        for &v in &block.0 {
+            let Some(inst) = self.k.insts.get(v) else { continue };
+            // What asks where the thread is gives the same each time.
+            let fixed =
+                matches!(inst.op, Op::Special { .. } | Op::MyPe { .. } | Op::NPes { .. } | Op::Param { .. });
+            if !fixed {
+                out.insert(v);
+            }
+            if let Op::For { var, .. } = &inst.op {
+                out.insert(var.0);
+            }
+            inst.op.blocks().iter().for_each(|b| self.defined(b, out));
+        }
+    }
+
+    fn step(&mut self, v: Value, op: &Op, state: &mut State) {
+        let (reads, writes) = accesses(op);
+        for (places, write) in [(reads, false), (writes, true)] {
+            for place in places {
+                if let Some(region) = here(self.k, place) {
+                    self.access(v, &region, write, state);
+                }
+            }
+        }
+        match op {
+            Op::Quiet {} | Op::TeamSync { barrier: true, .. } => *state = State::default(),
+            Op::RmaFence {} => state.unfenced.clear(),
+            Op::Put { src, pe, team, nbi, .. } => {
+                state.unfenced.push((v, *pe, *team));
+                self.begin(v, *src, false, *nbi, state);
+            }
+            Op::PutSignal { src, nbi, .. } => self.begin(v, *src, false, *nbi, state),
+            Op::Get { dst, nbi, .. } => self.begin(v, *dst, true, *nbi, state),
+            Op::SignalOp { pe, team, .. } => self.signal(v, *pe, *team, state),
+            Op::PutValue { dst: flag, pe, team, .. } | Op::Amo { target: flag, pe, team, .. } => {
+                let waited = |(flag, _): (Region, bool)| self.waited.iter().any(|r| r.meets(&flag));
+                if behind(self.k, *flag).is_some_and(waited) {
+                    self.signal(v, *pe, *team, state);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A non-blocking operation reads or writes `place` until a quiet.
+    fn begin(&mut self, v: Value, place: Value, written: bool, nbi: bool, state: &mut State) {
+        if nbi && let Some(region) = here(self.k, place) {
+            state.pending.push((v, region, written));
+        }
+    }
+
+    fn access(&mut self, v: Value, region: &Region, write: bool, state: &State) {
+        for (at, pending, written) in &state.pending {
+            // A source may be read again; a destination may not be read yet.
+            if write == *written || !pending.meets(region) || !self.told.insert((v, *at)) {
+                continue;
+            }
+            let name = remote::name(self.k.op(*at)).unwrap_or_default();
+            let tensor = self.k.params.get(region.param as usize).map_or("", |p| &p.name);
+            let (message, label, why) = if *written {
+                (
+                    format!("`{tensor}` is read before the data of `{name}` is there"),
+                    "read here",
+                    "this writes it at any time until `quiet`",
+                )
+            } else {
+                (
+                    format!("`{tensor}` is written while `{name}` may still read it"),
+                    "written here",
+                    "this reads it at any time until `quiet`",
+                )
+            };
+            self.found.push(
+                Diagnostic::error(BEFORE_QUIET, self.span(v), message)
+                    .label(label)
+                    .related(self.span(*at), why)
+                    .help("write `quiet()` between them, and `sync_threads()` where another thread goes on"),
+            );
+        }
+    }
+
+    /// A signal by hand: puts to the same PE before it must be ordered.
+    fn signal(&mut self, v: Value, pe: Value, team: TeamRef, state: &State) {
+        for (at, to, of) in &state.unfenced {
+            let same = *of == team
+                && (*to == pe || number(self.k, *to).is_some_and(|n| Some(n) == number(self.k, pe)));
+            if !same || !self.told.insert((v, *at)) {
+                continue;
+            }
+            let name = remote::name(self.k.op(v)).unwrap_or_default();
+            self.found.push(
+                Diagnostic::error(
+                    UNORDERED_SIGNAL,
+                    self.span(v),
+                    format!("`{name}` may arrive before the data of the put that it tells of"),
+                )
+                .related(self.span(*at), "this put's data may come later")
+                .help("write `rma_fence()` between them, or use `put_signal`, which keeps the order"),
+            );
+        }
+    }
+
+    fn span(&self, v: Value) -> Span {
+        self.k.insts.get(v).map_or(Span::NONE, |i| i.span)
+    }
+}
+
+/// The tensors of this PE that an op reads, and those it writes.
+fn accesses(op: &Op) -> (Vec<Value>, Vec<Value>) {
+    match op {
+        Op::Load { place, .. } => (vec![*place], vec![]),
+        Op::Store { place, .. } => (vec![], vec![*place]),
+        Op::Red { place, .. } | Op::Atomic { place, .. } | Op::AtomicCas { place, .. } => {
+            (vec![*place], vec![*place])
+        }
+        Op::Put { src, .. } | Op::PutSignal { src, .. } => (vec![*src], vec![]),
+        Op::Get { dst, .. } => (vec![], vec![*dst]),
+        Op::TeamReduce { dst, src, .. } | Op::TeamMove { dst, src, .. } => (vec![*src], vec![*dst]),
+        _ => (vec![], vec![]),
+    }
+}
+
+/// Who sends signals and who waits for them.
+struct Signals {
+    /// Waits: the instruction, the variables, whether it asks for at least a value.
+    waits: Vec<(Value, Region, bool)>,
+    /// Parameters that somebody writes, here or on other PEs.
+    sent: HashSet<u32>,
+    /// Non-blocking puts that add to a signal: the instruction, the signal, whether in a loop that does not pick it.
+    adds: Vec<(Value, Region, bool)>,
+}
+
+impl Signals {
+    fn of(k: &Kernel) -> Signals {
+        let mut out = Signals { waits: Vec::new(), sent: HashSet::new(), adds: Vec::new() };
+        out.block(k, &k.body, false);
+        out
+    }
+
+    fn block(&mut self, k: &Kernel, block: &Block, looped: bool) {
+        for &v in &block.0 {
+            let Some(inst) = k.insts.get(v) else { continue };
+            self.inst(k, v, &inst.op, looped);
+            let looped = looped || matches!(inst.op, Op::For { .. } | Op::While { .. });
+            inst.op.blocks().iter().for_each(|b| self.block(k, b, looped));
+        }
+    }
+
+    fn inst(&mut self, k: &Kernel, v: Value, op: &Op, looped: bool) {
+        let sent: &[Value] = match op {
+            Op::SignalWait { signal: var, cmp, .. } | Op::Wait { vars: var, cmp, test: false, .. } => {
+                if let Some((region, _)) = behind(k, *var) {
+                    self.waits.push((v, region, matches!(cmp, CmpOp::Ge | CmpOp::Gt)));
+                }
+                &[]
+            }
+            Op::PutSignal { dst, signal, op, nbi, .. } => {
+                if *nbi
+                    && *op == SignalKind::Add
+                    && let Some((region, _)) = behind(k, *signal)
+                {
+                    // A signal that the round picks counts its own chunk only.
+                    let picked = varies(k, &region.offset);
+                    self.adds.push((v, region, looped && !picked));
+                }
+                &[*dst, *signal]
+            }
+            Op::SignalOp { signal: place, .. }
+            | Op::PutValue { dst: place, .. }
+            | Op::Amo { target: place, .. } => &[*place],
+            Op::Put { dst: place, .. }
+            | Op::TeamReduce { dst: place, .. }
+            | Op::TeamMove { dst: place, .. } => &[*place],
+            Op::Store { place, .. }
+            | Op::Red { place, .. }
+            | Op::McStore { place, .. }
+            | Op::McRed { place, .. } => &[*place],
+            Op::Atomic { place, .. } | Op::AtomicCas { place, .. } => &[*place],
+            _ => &[],
+        };
+        self.sent.extend(sent.iter().filter_map(|v| behind(k, *v)).map(|(region, _)| region.param));
+    }
+
+    fn waited(&self) -> Vec<Region> {
+        self.waits.iter().map(|(_, region, _)| region.clone()).collect()
+    }
+
+    fn report(&self, k: &Kernel, found: &mut Vec<Diagnostic>) {
+        let span = |v: Value| k.insts.get(v).map_or(Span::NONE, |i| i.span);
+        for (v, Region { param, .. }, at_least) in &self.waits {
+            let Some(name) = k.params.get(*param as usize).map(|p| &p.name) else { continue };
+            if !self.sent.contains(param) && !k.signaled.contains(param) {
+                found.push(
+                    Diagnostic::warning(
+                        NOBODY_SIGNALS,
+                        span(*v),
+                        format!("nothing in this kernel signals `{name}`, which is waited for"),
+                    )
+                    .help(format!(
+                        "if the host or another kernel does, say so in the kernel's head: `signaled({name})`"
+                    )),
+                );
+            }
+            let same = |a: &Region| self.adds.iter().filter(|b| b.1.meets(a)).count() > 1;
+            let several = self.adds.iter().find(|(_, r, looped)| r.param == *param && (*looped || same(r)));
+            if let (true, Some((at, ..))) = (at_least, several) {
+                found.push(
+                    Diagnostic::warning(
+                        SHARED_COUNTER,
+                        span(*v),
+                        format!("`{name}` counts the signals of several non-blocking puts, which may come in any order"),
+                    )
+                    .related(span(*at), "this adds to it")
+                    .help("a count tells how many have come, not which: give each its own signal, or wait for all of them with `eq`"),
+                );
+            }
+        }
+    }
+}
+
+/// Whether a number has other values in other rounds or threads.
+fn varies(k: &Kernel, n: &Int) -> bool {
+    let mut found = false;
+    n.vars(&mut |var| {
+        let op = k.insts.get(Value(var.id)).map(|i| &i.op);
+        found |= matches!(
+            op,
+            Some(Op::LoopVar { .. } | Op::LocalGet { .. } | Op::Load { .. } | Op::Special { .. })
+        );
+    });
+    found
+}

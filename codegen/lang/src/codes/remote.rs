@@ -1,0 +1,56 @@
+//! E0220 to E0239: what the verifier of the IR finds in remote memory operations. The codes are `weft-ir`'s.
+
+weft_ir::codes! {
+    /// Codes of remote memory operations.
+    REMOTE Text:
+    NOT_SYMMETRIC = 220, "the remote side of the operation is not in the symmetric heap",
+        "kernel k(dst: global<f32, (8):(1)>, src: global<f32, (8):(1)>) block(32) { put<warp>(dst, src, 1); }",
+        "A put writes to, and a get reads from, the place that a symmetric tensor has on another PE: only memory of the symmetric heap (`symm<...>`) has one. Pass the tensor itself, not `peer(x, pe)`: the operation finds the place.";
+    OTHER_DTYPE = 221, "the two sides have different element types",
+        "kernel k(dst: symm<f32, (8):(1)>, src: global<f16, (8):(1)>) block(32) { put<warp>(dst, src, 1); }",
+        "Remote memory operations move bytes: nothing is converted on the way. Convert before the put, or after the get; `p` casts its one value.";
+    OTHER_SHAPE = 222, "the two sides have different shapes",
+        "kernel k(dst: symm<f32, (8, 4):(1, 16)>, src: global<f32, (8, 2):(1, 8)>) block(32) { put<warp>(dst, src, 1); }",
+        "Where both sides are contiguous the smaller one says how many elements are moved. Otherwise element by element has to correspond, so both have the same shape. Operations on one element name it, `x[i]`; collectives and lists of NVSHMEM's are contiguous.";
+    BAD_SIGNAL = 223, "this is no signal",
+        "kernel k(x: symm<f32, (8):(1)>, sig: symm<u32, (1):(1)>) block(32) { put_signal<warp, set>(x, x, sig[0], 1, 1); }",
+        "A signal is one u64 of the symmetric heap (NVSHMEM, Signaling Operations).";
+    NOT_SAME = 224, "threads that call it together pass different arguments",
+        "kernel k(x: symm<f32, (64):(1)>) block(64) { put<block>(x[thread_idx()], x[0], 1); }",
+        "All threads of the warp or CTA call an operation of theirs with the same arguments: it deals the elements out itself. For another element in each thread, leave `<warp>` or `<block>` out.";
+    NOBODY_SIGNALS = 230, "a signal is waited for that nothing in the kernel sends",
+        "",
+        "A warning. The kernel waits on memory that no operation in it writes, neither here nor on another PE, so it waits for ever unless somebody else writes it. If the host or another kernel does, the kernel's head says so: `signaled(sig)`.";
+    SHARED_COUNTER = 231, "one counter adds up the signals of several non-blocking puts",
+        "",
+        "A warning. Non-blocking puts may be done in any order, so a counter that has reached n says that n of them have come, not that the first n have. Waiting with ge for the first chunk may find another one. Give each chunk its own signal, or wait with eq for the whole.";
+    BEFORE_QUIET = 232, "memory of a non-blocking operation is used before it is done",
+        "kernel k(x: symm<f32, (64):(1)>, y: global<f32, (64):(1)>) block(64) { get_nbi<block>(y, x, 1); x[thread_idx()] = y[thread_idx()]; }",
+        "A non-blocking get writes its destination, and a non-blocking put reads its source, at any time until `quiet` (or a barrier of NVSHMEM's). Read the destination, or write the source, after that.";
+    UNORDERED_SIGNAL = 233, "a signal by hand may overtake the put that it tells of",
+        "kernel k(x: symm<f32, (64):(1)>, sig: symm<u64, (1):(1)>) block(64) signaled(sig) { put<block>(x, x, 1); if thread_idx() == 0 { signal_op<set>(sig[0], 1, 1); } }",
+        "A put is done on this side when it returns, not on the other: a signal that follows it may arrive first. `rma_fence()` between them keeps the order to one PE; `put_signal` does both.";
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_ir::{ordering, remote};
+
+    #[test]
+    fn the_numbers_are_the_irs() {
+        let pairs = [
+            (super::NOT_SYMMETRIC, remote::NOT_SYMMETRIC),
+            (super::OTHER_DTYPE, remote::OTHER_DTYPE),
+            (super::OTHER_SHAPE, remote::OTHER_SHAPE),
+            (super::BAD_SIGNAL, remote::BAD_SIGNAL),
+            (super::NOT_SAME, remote::NOT_SAME),
+            (super::NOBODY_SIGNALS, ordering::NOBODY_SIGNALS),
+            (super::SHARED_COUNTER, ordering::SHARED_COUNTER),
+            (super::BEFORE_QUIET, ordering::BEFORE_QUIET),
+            (super::UNORDERED_SIGNAL, ordering::UNORDERED_SIGNAL),
+        ];
+        for (here, there) in pairs {
+            assert_eq!(here, there);
+        }
+    }
+}

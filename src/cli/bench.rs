@@ -66,7 +66,7 @@ pub struct BenchCommand {
 impl BenchCommand {
     pub fn run(&self) -> Result<ExitCode> {
         let bench = self.bench()?;
-        // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at, and once.
+        // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
         bench.counts(self.pes.unwrap_or(1))?;
         if Place::detect()?.is_none_or(|place| place.rank == 0) {
             [&self.json, &self.csv].into_iter().flatten().try_for_each(|file| writable(file))?;
@@ -98,6 +98,10 @@ impl BenchCommand {
             .map_err(|e| anyhow!("--algo {}: {e}", self.algo))?;
         if let Some(names) = &self.against {
             let peers = Contender::peers(names).map_err(|e| anyhow!("--against {names}: {e}"))?;
+            if self.algo == "all" {
+                // Those there are, beside peers that have more.
+                bench.contenders.retain(|c| c.can(collective, bench.dtype, bench.op).is_ok());
+            }
             bench.contenders.extend(peers);
         }
         (bench.iters, bench.warmup, bench.repeats) = (self.iters, self.warmup, self.repeats);

@@ -29,6 +29,18 @@ pub enum Lowering {
     Unicast,
 }
 
+/// How remote memory operations (`put`, `get`, signals, atomics) are carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Transport {
+    /// In place for PEs that loads and stores reach, else by NVSHMEM's function: one test of the other PE's address.
+    #[default]
+    Auto,
+    /// By NVSHMEM's functions, which also tell ranks and addresses.
+    Nvshmem,
+    /// In place, without a call: all PEs are in reach.
+    P2p,
+}
+
 /// What to compile for, and with what.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -39,6 +51,11 @@ pub struct Options {
     /// How in-switch operations are carried out. `Auto` compiles for a team with a multicast address;
     /// a launcher whose team has none compiles with `Unicast`.
     pub lowering: Lowering,
+    /// How remote memory operations are carried out.
+    pub transport: Transport,
+    /// For the simulator: what `Transport::Auto` leaves open is NVSHMEM's function, whose transfers the simulator
+    /// delays as a network may.
+    pub simulated: bool,
     /// Only this kernel of the file.
     pub kernel: Option<String>,
     /// Values of compile-time parameters.
@@ -64,6 +81,8 @@ impl Options {
             target,
             ptx_version: None,
             lowering: Lowering::Auto,
+            transport: Transport::Auto,
+            simulated: false,
             kernel: None,
             defines: Defines::new(),
             opt: OptLevel::O2,
@@ -222,6 +241,12 @@ fn lower(
         Lowering::Auto | Lowering::Multimem => weft_passes::Lowering::Multimem,
     };
     let mut passes = weft_passes::Options::new(lowering, options.target);
+    passes.transport = match (options.transport, options.simulated) {
+        (Transport::P2p, _) => weft_passes::Transport::P2p,
+        (Transport::Auto, false) => weft_passes::Transport::Auto,
+        (Transport::Auto, true) | (Transport::Nvshmem, _) => weft_passes::Transport::Nvshmem,
+    };
+    passes.library_pointers = options.transport == Transport::Nvshmem;
     passes.debug_waits = options.debug_waits;
     passes.dump_after.clone_from(&options.keep_after);
     let names = sources.clone();
@@ -244,6 +269,7 @@ fn lower(
         opt: options.opt,
         locate: options.lines.then_some(&locate),
         keep_llvm: options.keep_llvm,
+        link: weft_llvm::Link::External,
     };
     let out = weft_llvm::emit(&lowered.module, &llvm).map_err(|e| error(vec![e]))?;
     timings.extend(out.timings.iter().map(|(name, t)| (format!("llvm {name}"), *t)));

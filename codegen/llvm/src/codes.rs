@@ -38,6 +38,16 @@ weft_ir::codes! {
     BAD_LIBRARY = 608, "a device library that cannot be read", "a truncated `libnvshmem_device.bc`",
     "The file is missing, is no LLVM bitcode, was made by a later LLVM than the one here, or is not NVSHMEM's device \
      library. `weft doctor` says which file is found and why; `weft setup --force` fetches NVSHMEM anew.";
+
+    NO_LIBRARY_FUNCTION = 609, "a function that the device library does not have",
+    "an atomic addition to another PE's `f32` with NVSHMEM 3.4.5",
+    "The kernel needs a function of NVSHMEM's device bitcode that this version of it does not have, or has with other \
+     parameters. The message says which version has it: `weft setup --nvshmem VERSION` fetches one, NVSHMEM_HOME \
+     names another installation.";
+
+    NEW_LIBRARY = 610, "a device library for later GPUs", "`libnvshmem_device_sm_100.bc` and `--target sm_90a`",
+    "NVSHMEM's device bitcode is compiled for one architecture and those after it. Compile for a later target, or use \
+     a version of NVSHMEM that has bitcode for this one (from 3.7 on there is a file an architecture).";
 }
 
 #[cfg(test)]

@@ -14,17 +14,20 @@
 //! Products and sums are never contracted (PTX says `.rn`), and subnormal numbers stay what they are (no `.ftz`).
 
 pub mod codes;
+mod link;
 mod lower;
 pub mod nvshmem;
 mod pipeline;
 mod raw;
 
+pub use link::{Link, object};
 pub use pipeline::{OptLevel, passes};
 
 use inkwell::context::Context;
 use raw::{Diagnostics, Ir, Lines};
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::verify::Verified;
@@ -62,12 +65,21 @@ pub struct Options<'a> {
     pub locate: Option<&'a Locate<'a>>,
     /// Keep LLVM's IR in the output, as text.
     pub keep_llvm: bool,
+    /// Where functions that are called come from.
+    pub link: Link<'a>,
 }
 
 impl Options<'_> {
     /// Optimised, without line information.
     pub fn new(target: Target) -> Options<'static> {
-        Options { target, ptx_version: None, opt: OptLevel::O3, locate: None, keep_llvm: false }
+        Options {
+            target,
+            ptx_version: None,
+            opt: OptLevel::O3,
+            locate: None,
+            keep_llvm: false,
+            link: Link::External,
+        }
     }
 }
 
@@ -79,6 +91,7 @@ impl fmt::Debug for Options<'_> {
             .field("opt", &self.opt)
             .field("lines", &self.locate.is_some())
             .field("keep_llvm", &self.keep_llvm)
+            .field("link", &self.link)
             .finish()
     }
 }
@@ -90,6 +103,10 @@ pub struct Output {
     pub ptx: String,
     /// Its `.version`.
     pub version: PtxVersion,
+    /// The functions of libraries that its kernels call, by name.
+    pub functions: Vec<Arc<str>>,
+    /// The version of NVSHMEM's device bitcode that is linked in.
+    pub library: Option<[u32; 3]>,
     /// LLVM's IR before its passes, if asked for.
     pub llvm_before: Option<String>,
     /// LLVM's IR after its passes, if asked for.
@@ -122,26 +139,44 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     drop(lines);
     clock.lap("lower");
 
-    let machine = pipeline::Machine::get(options, needs.version)?;
     let llvm = ir.finished();
-    machine.adopt(llvm);
     let llvm_before = options.keep_llvm.then(|| llvm.print_to_string().to_string());
+    let called = link::called(module);
+    let library = match options.link {
+        Link::Library(path) if !called.is_empty() => {
+            let library =
+                link::functions(&context, &said, llvm, (path, &called), options.target, &mut needs)?;
+            clock.lap("link");
+            Some(library)
+        }
+        _ => None,
+    };
+
+    let machine = pipeline::Machine::get(options, needs.version)?;
+    machine.adopt(llvm);
     clock.lap("machine");
     // Checking costs as much as lowering does, and finds only our own mistakes.
     if cfg!(debug_assertions) {
         llvm.verify().map_err(|e| failed(e.to_string()))?;
         clock.lap("verify");
     }
-    machine.optimize(llvm)?;
+    machine.optimize(llvm, library.is_some())?;
     clock.lap("optimize");
-    let llvm_after = options.keep_llvm.then(|| llvm.print_to_string().to_string());
-    let text = machine.print(llvm)?;
-    if let Some(message) = said.take().into_iter().next() {
-        return Err(failed(message));
+    if let Some(library) = &library {
+        library.settle(llvm);
     }
-    let ptx = pipeline::finish(text, options.target, needs.version)?;
+    let llvm_after = options.keep_llvm.then(|| llvm.print_to_string().to_string());
+    let ptx = machine.finished(llvm, &said, options.target, needs.version)?;
     clock.lap("print");
-    Ok(Output { ptx, version: needs.version, llvm_before, llvm: llvm_after, timings: clock.laps })
+    Ok(Output {
+        ptx,
+        version: needs.version,
+        functions: called.into_keys().collect(),
+        library: library.map(|l| l.version),
+        llvm_before,
+        llvm: llvm_after,
+        timings: clock.laps,
+    })
 }
 
 /// LLVM reported an error.

@@ -3,6 +3,7 @@
 use crate::codes::BAD_LIBRARY;
 use crate::raw;
 use inkwell::context::Context;
+use inkwell::module::Module;
 use std::path::Path;
 use weft_ir::diag::{Diagnostic, Span};
 
@@ -20,15 +21,51 @@ pub(crate) const FETCH_ANEW: &str =
 /// E0608 where the file cannot be read, is no bitcode that LLVM 22 reads, or is not NVSHMEM's.
 pub fn device_library_version(path: &Path) -> Result<[u32; 3], Diagnostic> {
     raw::on_fatal_error();
-    raw::reading(path, || version_in(path)).map_err(|why| {
-        Diagnostic::error(BAD_LIBRARY, Span::NONE, format!("{}: {why}", path.display())).help(FETCH_ANEW)
-    })
+    raw::reading(path, || version_in(path)).map_err(|why| broken(path, &why))
+}
+
+/// What is wrong with a file.
+pub(crate) fn broken(path: &Path, why: &str) -> Diagnostic {
+    Diagnostic::error(BAD_LIBRARY, Span::NONE, format!("{}: {why}", path.display())).help(FETCH_ANEW)
+}
+
+/// Functions that came later than the oldest version that is supported: how their names begin, and since when.
+/// (Device functions of 3.4.5, 3.5.21, 3.6.5, 3.7.2 and 3.8.0, compared.)
+const SINCE: &[(&str, &str)] = &[
+    ("nvshmemx_qp_", "3.5"),
+    ("nvshmemx_float_atomic_", "3.7"),
+    ("nvshmemx_double_atomic_", "3.7"),
+    ("nvshmemx_half_atomic_", "3.7"),
+    ("nvshmemx_flush", "3.7"),
+    ("nvshmemx_put16_signal", "3.8"),
+    ("nvshmemx_region_", "3.8"),
+    ("nvshmemx_signal_counted_reset", "3.8"),
+];
+
+/// Which version a function came with, if not all have it.
+pub(crate) fn since(function: &str) -> Option<&'static str> {
+    SINCE.iter().find(|(prefix, _)| function.starts_with(prefix)).map(|(_, version)| *version)
 }
 
 fn version_in(path: &Path) -> Result<[u32; 3], String> {
     let context = Context::create();
-    let module = raw::library::open(&context, path).map_err(|why| format!("not device bitcode: {why}"))?;
-    let numbers = raw::library::initial_integers::<3>(&module, VERSION);
+    let said = raw::Diagnostics::collect(&context);
+    let module = open(&context, &said, path)?;
+    version_of(&module)
+}
+
+/// Opens the bitcode lazily.
+pub(crate) fn open<'c>(
+    context: &'c Context,
+    said: &raw::Diagnostics<'c>,
+    path: &Path,
+) -> Result<Module<'c>, String> {
+    raw::library::open(context, said, path).map_err(|why| format!("not device bitcode: {why}"))
+}
+
+/// The version of opened bitcode.
+pub(crate) fn version_of(module: &Module<'_>) -> Result<[u32; 3], String> {
+    let numbers = raw::library::initial_integers::<3>(module, VERSION);
     let numbers = numbers.ok_or_else(|| format!("not NVSHMEM's device bitcode: it has no `{VERSION}`"))?;
     let [Ok(major), Ok(minor), Ok(patch)] = numbers.map(u32::try_from) else {
         return Err(format!("`{VERSION}` is no version: {numbers:?}"));

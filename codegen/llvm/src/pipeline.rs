@@ -1,5 +1,6 @@
 //! LLVM's own stages: the target machine, the list of passes, and the text that comes out.
 
+use crate::raw::Diagnostics;
 use crate::{Options, failed};
 use inkwell::OptimizationLevel;
 use inkwell::module::Module;
@@ -89,28 +90,41 @@ impl Machine {
         module.set_triple(&TargetTriple::create(TRIPLE));
     }
 
-    /// Runs the passes.
-    pub fn optimize(&self, module: &Module<'_>) -> Result<(), Diagnostic> {
-        if self.opt == OptLevel::O0 {
-            return Ok(());
-        }
+    /// Runs the passes. Of a linked library's functions the small ones are inlined first, and what is then unused
+    /// goes; the others were optimised when the library was made.
+    pub fn optimize(&self, module: &Module<'_>, linked: bool) -> Result<(), Diagnostic> {
+        let list = match (passes(self.opt), linked) {
+            ("", _) => return Ok(()),
+            (list, false) => list.to_owned(),
+            (list, true) => format!("always-inline,{list},globaldce"),
+        };
         module
-            .run_passes(passes(self.opt), &self.machine, PassBuilderOptions::create())
+            .run_passes(&list, &self.machine, PassBuilderOptions::create())
             .map_err(|e| failed(e.to_string()))
     }
 
     /// The PTX.
-    pub fn print(&self, module: &Module<'_>) -> Result<String, Diagnostic> {
+    pub fn finished(
+        &self,
+        module: &Module<'_>,
+        said: &Diagnostics<'_>,
+        target: Target,
+        version: PtxVersion,
+    ) -> Result<String, Diagnostic> {
         let buffer = self
             .machine
             .write_to_memory_buffer(module, FileType::Assembly)
             .map_err(|e| failed(e.to_string()))?;
-        String::from_utf8(buffer.as_slice().to_vec()).map_err(failed)
+        let text = String::from_utf8(buffer.as_slice().to_vec()).map_err(failed)?;
+        match said.take().into_iter().next() {
+            Some(message) => Err(failed(message)),
+            None => finish(text, target, version),
+        }
     }
 }
 
 /// Takes an empty section out, and sets the `.version` and `.target` that LLVM cannot print.
-pub(crate) fn finish(mut text: String, target: Target, version: PtxVersion) -> Result<String, Diagnostic> {
+fn finish(mut text: String, target: Target, version: PtxVersion) -> Result<String, Diagnostic> {
     // It comes with line information, last but for the file names.
     const SECTION: &str = "\t.section\t.debug_macinfo\t{\t}\n";
     if let Some(at) = text.rfind(SECTION) {

@@ -4,19 +4,22 @@ use super::{Diagnostics, c_string};
 use inkwell::context::Context;
 use inkwell::llvm_sys::LLVMTypeKind;
 use inkwell::llvm_sys::prelude::{LLVMMemoryBufferRef, LLVMModuleRef};
-use inkwell::llvm_sys::{bit_reader, core};
+use inkwell::llvm_sys::{bit_reader, core, linker};
 use inkwell::module::Module;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-/// Opens a bitcode file.
+/// Opens a bitcode file. `said` collects what this context says.
 ///
 /// # Errors
 /// What the system or LLVM says of it.
-pub(crate) fn open<'c>(context: &'c Context, path: &Path) -> Result<Module<'c>, String> {
-    let said = Diagnostics::collect(context);
+pub(crate) fn open<'c>(
+    context: &'c Context,
+    said: &Diagnostics<'c>,
+    path: &Path,
+) -> Result<Module<'c>, String> {
     let buffer = map(path)?;
     let mut module: LLVMModuleRef = ptr::null_mut();
     // Owns the buffer from here on, unless it fails.
@@ -42,6 +45,25 @@ fn map(path: &Path) -> Result<LLVMMemoryBufferRef, String> {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();
         core::LLVMDisposeMessage(message);
         Err(text)
+    }
+}
+
+/// Links what `into` declares, and what that needs, and every function and variable of `library` that others may
+/// discard least (external ones). Only bodies that are linked are read.
+///
+/// # Errors
+/// What LLVM says.
+pub(crate) fn link<'c>(into: &Module<'c>, said: &Diagnostics<'c>, library: Module<'c>) -> Result<(), String> {
+    // One layout and triple for both: else LLVM warns, and reads the library's for naught.
+    let library = std::mem::ManuallyDrop::new(library);
+    let failed = unsafe {
+        core::LLVMSetDataLayout(library.as_mut_ptr(), super::LAYOUT.as_ptr());
+        // It owns the library from here on, whatever it answers.
+        linker::LLVMLinkModules2(into.as_mut_ptr(), library.as_mut_ptr())
+    };
+    match (failed, said.take().into_iter().next()) {
+        (0, None) => Ok(()),
+        (_, why) => Err(why.unwrap_or_else(|| "it cannot be linked".into())),
     }
 }
 

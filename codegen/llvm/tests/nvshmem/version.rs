@@ -1,11 +1,7 @@
 //! The version of NVSHMEM's device bitcode, and files that are not that.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-use inkwell::context::Context;
-use inkwell::memory_buffer::MemoryBuffer;
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::{bitcode, file};
+use std::path::Path;
 use tempfile::TempDir;
 use weft_llvm::codes::BAD_LIBRARY;
 use weft_llvm::nvshmem::device_library_version;
@@ -19,20 +15,6 @@ define i32 @nvshmem_n_pes() {
   ret i32 8
 }
 "#;
-
-/// Bitcode of a module.
-fn bitcode(text: &str) -> Vec<u8> {
-    let context = Context::create();
-    let buffer = MemoryBuffer::create_from_memory_range_copy(format!("{text}\0").as_bytes(), "text");
-    let module = context.create_module_from_ir(buffer).unwrap();
-    module.write_bitcode_to_memory().as_slice().to_vec()
-}
-
-fn file(folder: &TempDir, bytes: &[u8]) -> PathBuf {
-    let path = folder.path().join("libnvshmem_device.bc");
-    fs::write(&path, bytes).unwrap();
-    path
-}
 
 /// What is wrong with a file.
 fn reject(path: &Path) -> String {

@@ -1,0 +1,260 @@
+//! Functions of a device library: left for another object to define, linked into a kernel, or made an object of.
+//!
+//! The library's bitcode is opened lazily, and all its functions are marked as ones that a module need not keep, so
+//! LLVM's linker reads and takes only those that are reached. Its variables stay visible: the host initialises them.
+
+use crate::codes::{NEW_LIBRARY, NO_LIBRARY_FUNCTION};
+use crate::nvshmem::{broken, open, since, version_of};
+use crate::raw::{self, Diagnostics};
+use crate::{Clock, Needs, Options, Output, pipeline};
+use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::context::Context;
+use inkwell::module::{Linkage, Module};
+use inkwell::values::FunctionValue;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use weft_ir::Op;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_isa::{PtxVersion, Target};
+
+/// Where the functions that a kernel calls come from.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Link<'a> {
+    /// From another object: they are declared (`.extern .func`).
+    #[default]
+    External,
+    /// From NVSHMEM's device bitcode, in this file.
+    Library(&'a Path),
+}
+
+/// Called functions, and where first.
+pub(crate) type Called = BTreeMap<Arc<str>, Span>;
+
+/// The functions that a module's kernels call.
+pub(crate) fn called(module: &weft_ir::Module) -> Called {
+    let mut out = Called::new();
+    for k in &module.kernels {
+        k.walk(&mut |_, inst| {
+            if let Op::Call { function, .. } = &inst.op {
+                out.entry(function.clone()).or_insert(inst.span);
+            }
+        });
+    }
+    out
+}
+
+/// Functions of at most so many instructions are inlined: less than a call of them takes, or about that.
+const SMALL: usize = 64;
+
+/// What of a library is in a module.
+pub(crate) struct Linked<'c> {
+    pub version: [u32; 3],
+    /// Functions whose code is as the library has it.
+    kept: Vec<FunctionValue<'c>>,
+    optnone: Attribute,
+}
+
+/// Links the functions of a library that a module declares.
+pub(crate) fn functions<'c>(
+    context: &'c Context,
+    said: &Diagnostics<'c>,
+    into: &Module<'c>,
+    (path, called): (&Path, &Called),
+    target: Target,
+    needs: &mut Needs,
+) -> Result<Linked<'c>, Diagnostic> {
+    raw::reading(path, || {
+        let library = Library::open(context, said, path)?;
+        library.fits(target, needs)?;
+        for (name, span) in called {
+            library.has(name, *span, into.get_function(name))?;
+        }
+        let version = library.version;
+        for f in library.defined() {
+            f.set_linkage(Linkage::LinkOnceODR);
+        }
+        library.link(said, into)?;
+        let optnone = enumeration(context, "optnone");
+        let mut kept = Vec::new();
+        for f in of_library(into) {
+            f.set_linkage(Linkage::Internal);
+            if !is_small(f) {
+                // For a while, so that no pass spends time on it.
+                f.remove_enum_attribute(
+                    AttributeLoc::Function,
+                    Attribute::get_named_enum_kind_id("alwaysinline"),
+                );
+                f.add_attribute(AttributeLoc::Function, optnone);
+                f.add_attribute(AttributeLoc::Function, enumeration(context, "noinline"));
+                kept.push(f);
+            }
+        }
+        Ok(Linked { version, kept, optnone })
+    })
+}
+
+impl Linked<'_> {
+    /// After the passes: the code generator is to try as hard on its functions as on the others. (Those that are gone
+    /// by then are not looked at.)
+    pub fn settle(&self, module: &Module<'_>) {
+        let kind = self.optnone.get_enum_kind_id();
+        for f in module.get_functions().filter(|f| self.kept.iter().any(|k| k == f)) {
+            f.remove_enum_attribute(AttributeLoc::Function, kind);
+        }
+    }
+}
+
+/// A module that defines functions of NVSHMEM's device bitcode, in the file at `path`, and nothing else but what they
+/// need: PTX that an assembler makes a relocatable object of, for kernels compiled with [`Link::External`].
+///
+/// # Errors
+/// E0609 where the library lacks one, E0610 where it is for later GPUs, E0608 where it is none.
+pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<Output, Diagnostic> {
+    raw::on_fatal_error();
+    let mut clock = Clock::start();
+    let context = Context::create();
+    let said = Diagnostics::collect(&context);
+    let module = context.create_module("nvshmem");
+    let mut needs = Needs::of(options)?;
+    let version = raw::reading(path, || {
+        let library = Library::open(&context, &said, path)?;
+        library.fits(options.target, &mut needs)?;
+        for name in functions {
+            library.has(name, Span::NONE, None)?;
+        }
+        for f in library.defined() {
+            // LLVM's linker takes what is external in any case.
+            if !functions.iter().any(|name| f.get_name().to_bytes() == name.as_bytes()) {
+                f.set_linkage(Linkage::LinkOnceODR);
+            }
+        }
+        let version = library.version;
+        library.link(&said, &module)?;
+        Ok(version)
+    })?;
+    for f in of_library(&module) {
+        f.set_linkage(Linkage::Internal);
+    }
+    clock.lap("link");
+    let machine = pipeline::Machine::get(options, needs.version)?;
+    machine.adopt(&module);
+    clock.lap("machine");
+    let llvm = options.keep_llvm.then(|| module.print_to_string().to_string());
+    let ptx = machine.finished(&module, &said, options.target, needs.version)?;
+    clock.lap("print");
+    Ok(Output {
+        ptx,
+        version: needs.version,
+        functions: functions.iter().map(|f| Arc::from(*f)).collect(),
+        library: Some(version),
+        llvm_before: None,
+        llvm,
+        timings: clock.laps,
+    })
+}
+
+/// NVSHMEM's bitcode, opened.
+struct Library<'a, 'c> {
+    path: &'a Path,
+    module: Module<'c>,
+    version: [u32; 3],
+}
+
+impl<'a, 'c> Library<'a, 'c> {
+    fn open(
+        context: &'c Context,
+        said: &Diagnostics<'c>,
+        path: &'a Path,
+    ) -> Result<Library<'a, 'c>, Diagnostic> {
+        let module = open(context, said, path).map_err(|why| broken(path, &why))?;
+        let version = version_of(&module).map_err(|why| broken(path, &why))?;
+        Ok(Library { path, module, version })
+    }
+
+    /// `NVSHMEM 3.4.5 (/path/to/libnvshmem_device.bc)`.
+    fn name(&self) -> String {
+        let [major, minor, patch] = self.version;
+        format!("NVSHMEM {major}.{minor}.{patch} ({})", self.path.display())
+    }
+
+    fn defined(&self) -> impl Iterator<Item = FunctionValue<'c>> + use<'c> {
+        self.module.get_functions().filter(|f| is_defined(*f))
+    }
+
+    /// The target has what its code was compiled for, and the PTX is of a version that has.
+    fn fits(&self, target: Target, needs: &mut Needs) -> Result<(), Diagnostic> {
+        let Some(f) = self.defined().next() else { return Ok(()) };
+        let text = |key| {
+            let value = f.get_string_attribute(AttributeLoc::Function, key);
+            value.map(|v| v.get_string_value().to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        let least = text("target-cpu").strip_prefix("sm_").and_then(|sm| sm.parse::<u16>().ok());
+        if let Some(least) = least.filter(|least| target.number() < *least) {
+            let message = format!("{} is for sm_{least} and later, and the target is {target}", self.name());
+            return Err(Diagnostic::error(NEW_LIBRARY, Span::NONE, message)
+                .help(format!("compile for sm_{least} or later, or use NVSHMEM 3.7 or later, which has a file an architecture")));
+        }
+        let features = text("target-features");
+        let version = features.split(',').find_map(|f| f.strip_prefix("+ptx")).and_then(|v| {
+            let (major, minor) = v.split_at_checked(v.len().checked_sub(1)?)?;
+            format!("{major}.{minor}").parse::<PtxVersion>().ok()
+        });
+        match version {
+            Some(version) => needs.raise(version, Span::NONE, || self.name()),
+            None => Ok(()),
+        }
+    }
+
+    /// It has that function, as it is `declared`.
+    fn has(&self, name: &str, span: Span, declared: Option<FunctionValue<'c>>) -> Result<(), Diagnostic> {
+        let error = |message: String| Diagnostic::error(NO_LIBRARY_FUNCTION, span, message);
+        match self.module.get_function(name).filter(|f| is_defined(*f)) {
+            None => {
+                let help = match since(name) {
+                    Some(version) => format!(
+                        "NVSHMEM has it from {version} on: `weft setup --nvshmem {version}` fetches one"
+                    ),
+                    None => "is it a device function? Its name is as NVSHMEM's headers have it".into(),
+                };
+                Err(error(format!("{} has no device function `{name}`", self.name())).help(help))
+            }
+            Some(f) if declared.is_some_and(|d| d.get_type() != f.get_type()) => {
+                let (theirs, ours) = (f.get_type(), declared.map(FunctionValue::get_type));
+                let ours = ours.map(|ty| ty.to_string()).unwrap_or_default();
+                Err(error(format!("`{name}` of {} is {theirs}, and is called as {ours}", self.name()))
+                    .help("this is a bug of warpweft: please report it with the kernel's text"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn link(self, said: &Diagnostics<'c>, into: &Module<'c>) -> Result<(), Diagnostic> {
+        let path = self.path;
+        raw::library::link(into, said, self.module).map_err(|why| broken(path, &why))?;
+        // What it was compiled for would keep its code apart from the kernels'.
+        for f in into.get_functions() {
+            for key in ["target-cpu", "target-features"] {
+                f.remove_string_attribute(AttributeLoc::Function, key);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a library brought for others' sake.
+fn of_library<'c>(module: &Module<'c>) -> impl Iterator<Item = FunctionValue<'c>> + use<'c> {
+    module.get_functions().filter(|f| f.get_linkage() == Linkage::LinkOnceODR)
+}
+
+fn is_defined(f: FunctionValue<'_>) -> bool {
+    !f.as_global_value().is_declaration()
+}
+
+fn is_small(f: FunctionValue<'_>) -> bool {
+    f.get_basic_block_iter().flat_map(|b| b.get_instructions()).take(SMALL + 1).count() <= SMALL
+}
+
+fn enumeration(context: &Context, name: &str) -> Attribute {
+    context.create_enum_attribute(Attribute::get_named_enum_kind_id(name), 0)
+}

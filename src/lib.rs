@@ -13,7 +13,9 @@ pub mod nvshmem;
 pub mod run;
 pub mod tools;
 
-pub use compile::{CompileError, Compiled, KernelFile, Lowering, OptLevel, Options, compile, compile_module};
+pub use compile::{
+    CompileError, Compiled, KernelFile, Lowering, OptLevel, Options, Transport, compile, compile_module,
+};
 pub use weft_ir as ir;
 pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;

@@ -61,6 +61,8 @@ fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::
     Ok(match (&p.kind, &p.ty) {
         (&ParamKind::MulticastOf { base, team }, _) => Kind::Multicast { base, team },
         (&ParamKind::PeersOf { base, team }, _) => Kind::Peers { base, team },
+        (&ParamKind::ReachOf { base, team }, _) => Kind::Reach { base, team },
+        (&ParamKind::TeamHandle { team }, _) => Kind::TeamHandle { team },
         (&ParamKind::MyPe { team }, _) => Kind::MyPe { team },
         (&ParamKind::NPes { team }, _) => Kind::NPes { team },
         (ParamKind::User, Type::Tensor(t)) => Kind::Tensor {

@@ -64,7 +64,7 @@ fn tensor(dtype: DType, layout: &Layout) -> Given<'_> {
     Given::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
 }
 
-const TEAM: Given<'static> = Given::Team { my_pe: 3, n_pes: 8 };
+const TEAM: Given<'static> = Given::Team { my_pe: 3, n_pes: 8, handle: 0 };
 const SYNC: Given<'static> = Given::Barrier { address: 0x2000, ctas: 16 };
 
 /// Arguments that fit: of a tensor's own layout, where that is known.

@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::compile::{CompileError, KernelFile, Lowering, OptLevel, Options};
+use weft::compile::{CompileError, KernelFile, Lowering, OptLevel, Options, Transport};
 use weft::lang::render::Color;
 use weft::run::RunError;
 use weft::{Define, Defines, PtxVersion, Target};
@@ -119,6 +119,9 @@ struct CompileArgs {
     /// How in-switch operations are carried out.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
+    /// How put, get, signals and atomics reach another PE.
+    #[arg(long, value_enum, default_value = "auto")]
+    transport: TransportArg,
     /// LLVM's optimisation level.
     #[arg(short = 'O', default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     opt: u8,
@@ -147,6 +150,26 @@ impl From<LoweringArg> for Lowering {
     }
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum TransportArg {
+    /// In place for PEs that loads and stores reach, else NVSHMEM's function: one test. (Simulated: NVSHMEM's.)
+    Auto,
+    /// NVSHMEM's functions, for ranks and addresses too.
+    Nvshmem,
+    /// In place, without a call.
+    P2p,
+}
+
+impl From<TransportArg> for Transport {
+    fn from(asked: TransportArg) -> Transport {
+        match asked {
+            TransportArg::Auto => Transport::Auto,
+            TransportArg::Nvshmem => Transport::Nvshmem,
+            TransportArg::P2p => Transport::P2p,
+        }
+    }
+}
+
 impl CompileArgs {
     /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {
@@ -170,6 +193,7 @@ impl CompileArgs {
         let mut options = Options::new(target);
         options.ptx_version = self.ptx_version.as_deref().map(str::parse::<PtxVersion>).transpose()?;
         options.lowering = self.lowering.into();
+        options.transport = self.transport.into();
         options.kernel.clone_from(&self.kernel);
         options.defines = defines(&self.define)?;
         options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];

@@ -55,6 +55,8 @@ impl Key {
             target,
             ptx_version,
             lowering,
+            transport,
+            simulated,
             kernel,
             defines,
             opt,
@@ -67,7 +69,7 @@ impl Key {
         let mut parts = Parts::default();
         parts.add(&[env!("CARGO_PKG_VERSION"), env!("WEFT_COMPILER")]);
         parts.add(&[&format!("{:?}", crate::llvm_version())]);
-        parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {kernel:?}")]);
+        parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {simulated} {kernel:?}")]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?}")]);
         for (name, value) in defines {
             parts.add(&[name, &format!("{value:?}")]);

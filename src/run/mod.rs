@@ -174,6 +174,9 @@ pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
 /// # Errors
 /// As [`run`].
 pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
+    let mut options = options.clone();
+    options.compile.simulated = true;
+    let options = &options;
     let prepared = Prepared::new(file, options)?;
     let mut plan = Plan::new(
         &prepared.compiled,

@@ -162,10 +162,12 @@ impl Backend for Simulated {
                         let of = self.symmetric(request, *base)?;
                         Arg::U64(self.machine.multicast_addr(pe, of, self.team)?)
                     }
-                    ParamKind::PeersOf { base, .. } => {
+                    ParamKind::PeersOf { base, .. } | ParamKind::ReachOf { base, .. } => {
                         let of = self.symmetric(request, *base)?;
                         Arg::U64(self.peers(pe, &kernel.params[*base as usize].name, of)?)
                     }
+                    // The team of all PEs, NVSHMEM_TEAM_WORLD.
+                    ParamKind::TeamHandle { .. } => Arg::I32(0),
                     ParamKind::MyPe { .. } => Arg::I32(pe as i32),
                     ParamKind::NPes { .. } => Arg::I32(self.n_pes as i32),
                 });

@@ -7,10 +7,12 @@ pub(crate) fn param(k: &mut Kernel, kind: ParamKind) -> u32 {
     if let Some(at) = k.params.iter().position(|p| p.kind == kind) {
         return at as u32;
     }
-    let name = |of: u32| k.params.get(of as usize).map_or("team", |p| &p.name).to_owned();
+    let name = |of: u32| k.params.get(of as usize).map_or("world", |p| &p.name).to_owned();
     let (of, what, ty) = match kind {
         ParamKind::MulticastOf { base, .. } => (base, "mc", Scalar::U64),
         ParamKind::PeersOf { base, .. } => (base, "peers", Scalar::U64),
+        ParamKind::ReachOf { base, .. } => (base, "reach", Scalar::U64),
+        ParamKind::TeamHandle { team } => (team, "handle", Scalar::I32),
         ParamKind::MyPe { team } => (team, "my_pe", Scalar::I32),
         ParamKind::NPes { team } => (team, "n_pes", Scalar::I32),
         // Nobody asks for one: what the caller fills in is declared by the kernel.

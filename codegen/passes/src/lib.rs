@@ -38,11 +38,26 @@ pub enum Lowering {
     Unicast,
 }
 
+/// How remote memory operations (`put`, signals, atomics, ...) are carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Transport {
+    /// By NVSHMEM's functions, which go over any transport.
+    Nvshmem,
+    /// By loads, stores and atomics at the other PE's address, without a call: for PEs that these reach.
+    P2p,
+    /// Both: in place where the other PE's address is known, else NVSHMEM's function.
+    Auto,
+}
+
 /// What the passes are told.
 #[derive(Clone)]
 pub struct Options {
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
+    /// How remote memory operations are carried out.
+    pub transport: Transport,
+    /// Whether ranks, and peers' and multicast addresses, come from NVSHMEM's functions, not from hidden parameters.
+    pub library_pointers: bool,
     /// What code is compiled for.
     pub target: Target,
     /// Polls after which a wait gives up, prints who waits for what, and traps; none waits for ever.
@@ -63,6 +78,8 @@ impl Options {
     pub fn new(lowering: Lowering, target: Target) -> Options {
         Options {
             lowering,
+            transport: Transport::Auto,
+            library_pointers: false,
             target,
             debug_waits: None,
             locate: None,
@@ -76,6 +93,8 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("lowering", &self.lowering)
+            .field("transport", &self.transport)
+            .field("library_pointers", &self.library_pointers)
             .field("target", &self.target)
             .field("debug_waits", &self.debug_waits)
             .field("dump_after", &self.dump_after)

@@ -37,6 +37,8 @@ pub enum Given<'a> {
         my_pe: u32,
         /// PEs.
         n_pes: u32,
+        /// NVSHMEM's number of it.
+        handle: i32,
     },
     /// A barrier's memory.
     Barrier {
@@ -197,7 +199,7 @@ impl AsArgument for Barrier {
 
 impl AsArgument for Team {
     fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
-        let given = Given::Team { my_pe: self.my_pe(), n_pes: self.n_pes() };
+        let given = Given::Team { my_pe: self.my_pe(), n_pes: self.n_pes(), handle: self.handle };
         Argument { origin: Origin::Team(self), ..Argument::new(given) }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::argument::{Elements, Given};
 use super::extent::Extents;
-use super::info::{KernelInfo, ParamInfo, ParamKind, Space};
+use super::info::{KernelInfo, ParamInfo, ParamKind, Space, WORLD};
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
+use crate::nvshmem::sys::TEAM_WORLD;
 use weft_layout::Layout;
 
 /// Arguments that fit a kernel.
@@ -12,7 +13,7 @@ pub struct Checked<'k> {
     kernel: &'k KernelInfo,
     /// The parameters as the code reads them, addresses that only the launcher knows still 0.
     pub block: Vec<u8>,
-    /// Those addresses.
+    /// Those addresses, and what is asked of all PEs.
     pub hidden: Vec<Hidden>,
     /// What the parameters bring, by index.
     pub values: Vec<Option<i64>>,
@@ -27,19 +28,25 @@ pub struct Hidden {
     pub offset: usize,
     /// Which.
     pub what: Address,
-    /// The argument whose address it is, by position.
-    pub base: usize,
-    /// The argument that is the team.
-    pub team: usize,
+    /// The argument whose address it is, by position; none for those of no argument.
+    pub base: Option<usize>,
+    /// The argument that is the team; none for all PEs.
+    pub team: Option<usize>,
 }
 
-/// Which address of a symmetric tensor or barrier.
+/// Which address of a symmetric tensor or barrier, or what of all PEs, which no argument brings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Address {
     /// The team's multicast address.
     Multicast,
     /// A table of the address on each PE of the team.
     Peers,
+    /// Such a table, with 0 for a PE whose memory loads and stores do not reach.
+    Reach,
+    /// This PE.
+    MyPe,
+    /// The number of PEs.
+    NPes,
 }
 
 /// Most bytes of parameters of any kernel (CUDA C++ Programming Guide, Compute Capabilities: 32,764).
@@ -86,24 +93,39 @@ impl KernelInfo {
         let argument = |param: u32| params.iter().position(|(i, _)| *i == param as usize);
         for p in self.params.iter().filter(|p| p.kind.is_hidden()) {
             let team = |team: u32| match argument(team).and_then(|a| Some((a, given.get(a)?))) {
-                Some((a, Given::Team { my_pe, n_pes })) => Ok((a, *my_pe, *n_pes)),
+                Some((a, Given::Team { my_pe, n_pes, handle })) => Ok((a, *my_pe, *n_pes, *handle)),
                 _ => Err(self.malformed(p)),
             };
-            match p.kind {
-                ParamKind::MyPe { team: t } => out.put(p, &team(t)?.1.to_le_bytes())?,
-                ParamKind::NPes { team: t } => out.put(p, &team(t)?.2.to_le_bytes())?,
-                ParamKind::Multicast { base, team: t } | ParamKind::Peers { base, team: t } => {
-                    let multicast = matches!(p.kind, ParamKind::Multicast { .. });
-                    out.put(p, &[0; 8])?;
-                    out.hidden.push(Hidden {
-                        offset: p.offset as usize,
-                        what: if multicast { Address::Multicast } else { Address::Peers },
-                        base: argument(base).ok_or_else(|| self.malformed(p))?,
-                        team: team(t)?.0,
-                    });
+            let (what, base, t) = match p.kind {
+                ParamKind::TeamHandle { team: WORLD } => {
+                    out.put(p, &TEAM_WORLD.to_le_bytes())?;
+                    continue;
                 }
-                _ => {}
-            }
+                ParamKind::MyPe { team: WORLD } => (Address::MyPe, None, WORLD),
+                ParamKind::NPes { team: WORLD } => (Address::NPes, None, WORLD),
+                ParamKind::MyPe { team: t }
+                | ParamKind::NPes { team: t }
+                | ParamKind::TeamHandle { team: t } => {
+                    let (_, my_pe, n_pes, handle) = team(t)?;
+                    match p.kind {
+                        ParamKind::MyPe { .. } => out.put(p, &my_pe.to_le_bytes())?,
+                        ParamKind::NPes { .. } => out.put(p, &n_pes.to_le_bytes())?,
+                        _ => out.put(p, &handle.to_le_bytes())?,
+                    }
+                    continue;
+                }
+                ParamKind::Multicast { base, team } => (Address::Multicast, Some(base), team),
+                ParamKind::Peers { base, team } => (Address::Peers, Some(base), team),
+                ParamKind::Reach { base, team } => (Address::Reach, Some(base), team),
+                _ => continue,
+            };
+            out.put(p, if base.is_some() { &[0; 8] } else { &[0; 4] })?;
+            out.hidden.push(Hidden {
+                offset: p.offset as usize,
+                what,
+                base: base.map(|b| argument(b).ok_or_else(|| self.malformed(p))).transpose()?,
+                team: if t == WORLD { None } else { Some(team(t)?.0) },
+            });
         }
         Ok(out)
     }
@@ -260,6 +282,13 @@ impl Checked<'_> {
         }
     }
 
+    /// Writes what the launcher found out.
+    pub(super) fn put_at(&mut self, offset: usize, bytes: &[u8]) {
+        if let Some(place) = self.block.get_mut(offset..offset.saturating_add(bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
     fn put(&mut self, p: &ParamInfo, bytes: &[u8]) -> Result<()> {
         let offset = p.offset as usize;
         if bytes.is_empty() {
@@ -351,7 +380,7 @@ mod tests {
 
     const EPS: Given<'static> = Given::Scalar { dtype: DType::F64, value: Number::Float(0.5) };
     const SYNC: Given<'static> = Given::Barrier { address: 0x300, ctas: 8 };
-    const TEAM: Given<'static> = Given::Team { my_pe: 1, n_pes: 2 };
+    const TEAM: Given<'static> = Given::Team { my_pe: 1, n_pes: 2, handle: 7 };
 
     #[test]
     fn a_damaged_description_takes_no_memory() {
@@ -386,7 +415,10 @@ mod tests {
         assert_eq!(checked.block[24..28], 0.5f32.to_le_bytes());
         assert_eq!(word(48), 1 | 2 << 32);
         assert_eq!(checked.block.len(), 56);
-        assert_eq!(checked.hidden, [Hidden { offset: 40, what: Address::Peers, base: 0, team: 5 }]);
+        assert_eq!(
+            checked.hidden,
+            [Hidden { offset: 40, what: Address::Peers, base: Some(0), team: Some(5) }]
+        );
         assert_eq!(checked.own_grid(), Ok(Some([2, 1, 2])));
         assert!(checked.fits([2, 1, 2]).is_ok());
         let e = checked.fits([2, 1, 8]).unwrap_err();

@@ -6,6 +6,9 @@ use crate::error::{Error, NO_KERNEL, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// In place of a team's index: all PEs, which no parameter brings.
+pub const WORLD: u32 = u32::MAX;
+
 /// Compiled code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModuleInfo {
@@ -72,7 +75,7 @@ pub struct ParamInfo {
     pub kind: ParamKind,
 }
 
-/// What a parameter is. `base` and `team` are indices of parameters.
+/// What a parameter is. `base` and `team` are indices of parameters; [`WORLD`] is the team of all PEs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ParamKind {
@@ -113,6 +116,18 @@ pub enum ParamKind {
         /// A team.
         team: u32,
     },
+    /// Hidden: as `Peers`, with 0 for a PE whose memory loads and stores do not reach.
+    Reach {
+        /// A symmetric tensor or barrier.
+        base: u32,
+        /// A team.
+        team: u32,
+    },
+    /// Hidden: NVSHMEM's number of `team` (`i32`).
+    TeamHandle {
+        /// A team.
+        team: u32,
+    },
     /// Hidden: this PE's rank in `team` (`i32`).
     MyPe {
         /// A team.
@@ -138,8 +153,8 @@ pub enum Space {
 impl ParamKind {
     /// Whether the launch fills it in.
     pub fn is_hidden(&self) -> bool {
-        use ParamKind::{Multicast, MyPe, NPes, Peers};
-        matches!(self, Multicast { .. } | Peers { .. } | MyPe { .. } | NPes { .. })
+        use ParamKind::{Barrier, Scalar, Team, Tensor};
+        !matches!(self, Tensor { .. } | Scalar { .. } | Barrier | Team)
     }
 }
 
@@ -155,12 +170,18 @@ impl fmt::Display for ParamKind {
             ParamKind::Scalar { dtype, .. } => dtype.fmt(f),
             ParamKind::Barrier => f.write_str("barrier"),
             ParamKind::Team => f.write_str("team"),
-            ParamKind::Multicast { base, team } => write!(f, "multicast(%{base}, %{team})"),
-            ParamKind::Peers { base, team } => write!(f, "peers(%{base}, %{team})"),
-            ParamKind::MyPe { team } => write!(f, "my_pe(%{team})"),
-            ParamKind::NPes { team } => write!(f, "n_pes(%{team})"),
+            ParamKind::Multicast { base, team } => write!(f, "multicast(%{base}, {})", shown(*team)),
+            ParamKind::Peers { base, team } => write!(f, "peers(%{base}, {})", shown(*team)),
+            ParamKind::Reach { base, team } => write!(f, "reach(%{base}, {})", shown(*team)),
+            ParamKind::TeamHandle { team } => write!(f, "team({})", shown(*team)),
+            ParamKind::MyPe { team } => write!(f, "my_pe({})", shown(*team)),
+            ParamKind::NPes { team } => write!(f, "n_pes({})", shown(*team)),
         }
     }
+}
+
+fn shown(team: u32) -> String {
+    if team == WORLD { "world".into() } else { format!("%{team}") }
 }
 
 impl ModuleInfo {

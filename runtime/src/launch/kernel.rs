@@ -7,6 +7,7 @@ use super::info::KernelInfo;
 use super::module::Module;
 use crate::cuda::{self, Device, DriverError, Stream, keep};
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
+use crate::team::Team;
 use cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute, CUresult};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -283,23 +284,53 @@ impl Kernel {
         self.0.function.allow_shared(bytes)
     }
 
-    /// Addresses that hidden parameters bring.
+    /// All PEs, as its symmetric arguments, its teams, or its module know them.
+    fn world(&self, arguments: &[Argument<'_>]) -> Result<Team> {
+        let of = |a: &Argument<'_>| match a.origin {
+            Origin::Symmetric(buffer, _) => Some(buffer.world().clone()),
+            Origin::Team(team) => Some(team.world.clone()),
+            Origin::Nothing => None,
+        };
+        let world = arguments.iter().find_map(of).or_else(|| self.0.module.world());
+        world.map(Team::world).ok_or_else(|| {
+            let message =
+                format!("`{}` asks for its PE, and none of its arguments is symmetric", self.info().name);
+            Error::new(ARGUMENT, message).help("load it with Module::load_in(&world, ..)")
+        })
+    }
+
+    /// What hidden parameters bring.
     fn fill_in(&self, checked: &mut Checked<'_>, arguments: &[Argument<'_>]) -> Result<()> {
-        for h in &checked.hidden {
+        for h in std::mem::take(&mut checked.hidden) {
             let name = &self.info().name;
-            let (Some(base), Some(team)) = (arguments.get(h.base), arguments.get(h.team)) else { continue };
-            let (Origin::Symmetric(buffer, offset), Origin::Team(team)) = (base.origin, team.origin) else {
+            let all;
+            let team = match h.team.and_then(|t| arguments.get(t)).map(|t| t.origin) {
+                Some(Origin::Team(team)) => team,
+                _ => {
+                    all = self.world(arguments)?;
+                    &all
+                }
+            };
+            let number = |n: u32| n.to_le_bytes().to_vec();
+            let Some(base) = h.base.and_then(|b| arguments.get(b)) else {
+                let n = if h.what == Address::MyPe { team.my_pe() } else { team.n_pes() };
+                checked.put_at(h.offset, &number(n));
+                continue;
+            };
+            let Origin::Symmetric(buffer, offset) = base.origin else {
                 let message =
                     format!("`{name}` needs the addresses of other PEs, and {} has none", base.given);
                 return Err(Error::new(ARGUMENT, message));
             };
             let address = match h.what {
-                Address::Peers => {
-                    let table = buffer.peer_table(team, offset)?;
+                Address::Peers | Address::Reach => {
+                    let all_reached = h.what == Address::Peers;
+                    let table = buffer.table(team, offset, all_reached)?;
                     let address = table.address();
                     keep(table);
                     address
                 }
+                Address::MyPe | Address::NPes => continue,
                 Address::Multicast => {
                     buffer.multicast_address(team).map(|mc| mc + offset).ok_or_else(|| {
                         let why = buffer.why_no_multicast(team).unwrap_or_default();
@@ -310,9 +341,7 @@ impl Kernel {
                     })?
                 }
             };
-            if let Some(place) = checked.block.get_mut(h.offset..h.offset + 8) {
-                place.copy_from_slice(&address.to_le_bytes());
-            }
+            checked.put_at(h.offset, &address.to_le_bytes());
         }
         Ok(())
     }

@@ -54,6 +54,11 @@ impl Module {
         Ok(Arc::new(module))
     }
 
+    /// Where it is initialised as NVSHMEM's, if it is.
+    pub(super) fn world(&self) -> Option<Arc<Inner>> {
+        self.world.as_ref().and_then(Weak::upgrade)
+    }
+
     fn new(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Module> {
         fits(device, &info)?;
         device.bind()?;

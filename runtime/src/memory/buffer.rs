@@ -31,7 +31,7 @@ pub struct SymmetricBuffer(pub(crate) Arc<Shared>);
 pub type Table = Arc<DeviceTensor<u64>>;
 
 /// Tables by a team's members (NVSHMEM gives an ended team's handle to the next) and offset.
-type Tables = HashMap<(Arc<[u32]>, u64), Table>;
+type Tables = HashMap<(Arc<[u32]>, u64, bool), Table>;
 
 pub(crate) struct Shared {
     /// Of peers' addresses, on the device. Gone before the memory is.
@@ -148,12 +148,28 @@ impl SymmetricBuffer {
     /// # Errors
     /// As [`peer_address`](SymmetricBuffer::peer_address).
     pub fn peer_table(&self, team: &Team, offset: u64) -> Result<Table> {
+        self.table(team, offset, true)
+    }
+
+    /// As [`peer_table`](SymmetricBuffer::peer_table), with 0 for a PE that loads and stores do not reach: what code
+    /// with both ways to another PE reads.
+    ///
+    /// # Errors
+    /// `R0103`, `R0305`.
+    pub fn reach_table(&self, team: &Team, offset: u64) -> Result<Table> {
+        self.table(team, offset, false)
+    }
+
+    pub(crate) fn table(&self, team: &Team, offset: u64, all_reached: bool) -> Result<Table> {
         let mut tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (team.members.clone(), offset);
+        let key = (team.members.clone(), offset, all_reached);
         if let Some(table) = tables.get(&key) {
             return Ok(table.clone());
         }
-        let peers = team.members().iter().map(|pe| Ok(self.peer_address(*pe)? + offset));
+        let peers = team.members().iter().map(|pe| match self.peer_address(*pe) {
+            Err(e) if e.code == error::UNREACHABLE && !all_reached => Ok(0),
+            address => Ok(address? + offset),
+        });
         let peers = peers.collect::<Result<Vec<u64>>>()?;
         let table = Arc::new(DeviceTensor::from_slice(&peers, &self.world().side)?);
         tables.insert(key, table.clone());

@@ -245,7 +245,8 @@ impl<'a> Machine<'a> {
         let word = match &self.k.params[index as usize].kind {
             ParamKind::MyPe { .. } => pe as u64,
             ParamKind::NPes { .. } => self.w.pes as u64,
-            ParamKind::PeersOf { base: b, .. } => TABLE | base(*b),
+            ParamKind::TeamHandle { .. } => 0,
+            ParamKind::PeersOf { base: b, .. } | ParamKind::ReachOf { base: b, .. } => TABLE | base(*b),
             ParamKind::MulticastOf { base: b, .. } => EVERYWHERE | base(*b) | self.start(*b),
             ParamKind::User => match &self.w.args[index as usize] {
                 Arg::Int(n) => num::bits(self.k.params[index as usize].ty.elem().unwrap(), *n),

@@ -10,6 +10,7 @@ use crate::error::PtxError;
 use crate::exec::access::Space;
 use crate::isa::site::Issue;
 use crate::module::{CallSite, Code, Constant, FunctionCode, Inst, Kernel, KernelCode, Param, Variable};
+use crate::nvshmem;
 use crate::ptx::{self, ast};
 use layout::{Size, size_of};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -193,6 +194,13 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
         let code = layout::signature(text, f)?;
         m.functions.push(code);
         m.uses.push((Vec::new(), Vec::new()));
+    }
+    for f in ast.functions.iter().filter(|f| f.body.is_none()) {
+        let sizes = |list: &[ast::Variable<'_>]| {
+            list.iter().map(|v| size_of(text, v).map(|s| s.bytes)).collect::<Result<Vec<_>, _>>()
+        };
+        nvshmem::check_prototype(f.name, &sizes(&f.params)?, &sizes(&f.returns)?)
+            .map_err(|issue| m.error(f.at, issue))?;
     }
     m.declared = ast.functions.iter().filter(|f| f.body.is_none()).map(|f| f.name).collect();
     for (index, f) in bodies.iter().enumerate() {

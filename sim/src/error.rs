@@ -96,7 +96,8 @@ impl fmt::Display for Place {
 /// Codes: `S001` bad request (arguments, sizes, names), `S002` invalid address, `S003` out of bounds,
 /// `S004` misaligned, `S005` multicast address misused, `S006` arithmetic (division by zero), `S007` barrier
 /// misuse or divergence, `S008` deadlock, `S009` step limit, `S010` trap or failed assertion, `S011` operands
-/// with undefined behaviour (lane masks, barrier numbers), `S012` memory limits.
+/// with undefined behaviour (lane masks, barrier numbers), `S012` memory limits, `S013` NVSHMEM functions misused
+/// (no such PE or team, not symmetric, arguments that differ between threads, calls that differ between PEs).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct SimError {
     /// Stable code, `S001`...

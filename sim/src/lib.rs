@@ -55,6 +55,7 @@ mod machine;
 mod memory;
 mod module;
 mod num;
+mod nvshmem;
 mod printf;
 mod ptx;
 mod stats;
@@ -63,9 +64,11 @@ pub use error::{Place, PtxError, SimError, SourceLine};
 pub use machine::{Arg, Config, Launch, Machine};
 pub use memory::{Symmetric, Team};
 pub use module::{Kernel, Module, Param};
-pub use stats::{MulticastTraffic, OpcodeCount, Stats};
+pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};
+pub use stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
 
-/// The table of supported instructions as Markdown (the text of `docs/ptx-instructions.md`).
+/// The tables of supported instructions and built-in functions as Markdown (the text of
+/// `docs/ptx-instructions.md`).
 pub fn instruction_table() -> String {
     isa::docs::markdown()
 }

@@ -6,14 +6,14 @@ use crate::exec::run::{Grid, Run};
 use crate::exec::{LANES, Lanes, Output};
 use crate::memory::{AccessError, Memory, Symmetric, Team};
 use crate::module::{Code, Constant, FunctionCode, Kernel, Module};
-use crate::stats::{MulticastTraffic, OpcodeCount, Stats};
+use crate::stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
 
 /// What kind of machine to simulate.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Processing elements (GPUs), 1 to 4096.
     pub n_pes: usize,
-    /// Seed of the schedule: the same seed gives the same run.
+    /// Seed of the schedule and of the moments at which remote operations land: the same seed gives the same run.
     pub seed: u64,
     /// Warp instructions after which a launch is given up.
     pub step_limit: u64,
@@ -28,6 +28,11 @@ pub struct Config {
     pub shared_per_cta: u32,
     /// Most bytes of `vprintf` output a launch keeps.
     pub print_limit: usize,
+    /// Whether peers' memory is reachable by loads and stores: what `nvshmem_ptr` answers. Without, as between
+    /// nodes, it answers null for every other PE.
+    pub peer_access: bool,
+    /// Whether teams have multicast addresses: what `nvshmemx_mc_ptr` answers. Without, it answers null.
+    pub multicast: bool,
 }
 
 impl Default for Config {
@@ -41,6 +46,8 @@ impl Default for Config {
             sms: 132,
             shared_per_cta: 227 << 10,
             print_limit: 1 << 20,
+            peer_access: true,
+            multicast: true,
         }
     }
 }
@@ -147,7 +154,7 @@ impl Machine {
         &self.config
     }
 
-    /// Changes the seed of the schedule for the launches to come.
+    /// Changes the seed for the launches to come.
     pub fn set_seed(&mut self, seed: u64) {
         self.config.seed = seed;
     }
@@ -179,7 +186,8 @@ impl Machine {
         self.memory.alloc_private(pe, name, bytes, align, false)
     }
 
-    /// A team of PEs, in the order in which reductions take them. It gets a multicast range.
+    /// A team of PEs, in the order in which reductions take them. It gets a multicast range and a
+    /// [handle](Team::handle) for kernels. [`Team::WORLD`] is always there.
     ///
     /// # Errors
     /// `S001` if it is empty, names a PE twice, or one that does not exist.
@@ -332,6 +340,7 @@ impl Machine {
         let mut run = Run::new(code, &mut self.memory, list, self.config.seed);
         run.poison = self.config.poison;
         run.step_limit = self.config.step_limit;
+        run.nvshmem.reach(self.config.peer_access, self.config.multicast);
         run.output = Output { limit: self.config.print_limit, ..Output::default() };
         run.run().map_err(|e| SimError { printed: run.output.text.clone(), ..e })?;
         Ok(stats(&run, &links))
@@ -484,6 +493,11 @@ fn stats(run: &Run<'_>, links_before: &[u64]) -> Stats {
             red: m.red,
         })
         .collect();
+    s.nvshmem = NvshmemStats {
+        calls: run.nvshmem.counts(),
+        links: run.nvshmem.wire.links.clone(),
+        unfinished: run.nvshmem.wire.unfinished,
+    };
     s.printed.clone_from(&run.output.text);
     s.printed_truncated = run.output.truncated;
     s

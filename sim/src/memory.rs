@@ -38,6 +38,21 @@ impl Symmetric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Team(pub(crate) usize);
 
+impl Team {
+    /// All PEs of the machine (`NVSHMEM_TEAM_WORLD`).
+    pub const WORLD: Team = Team(0);
+
+    /// The `nvshmem_team_t` by which kernels name the team, the same on every PE: 0 for the world, for others
+    /// numbers above NVSHMEM's predefined ones. Of those 1 (shared), 2 (node), 5 (GPU leaders) and 6 (multicast)
+    /// are the world too: the machine is one node with a GPU a PE.
+    pub fn handle(self) -> i32 {
+        if self.0 == 0 { 0 } else { i32::try_from(self.0).map_or(i32::MAX, |n| n.saturating_add(PREDEFINED)) }
+    }
+}
+
+/// The last of the team handles that NVSHMEM itself defines.
+const PREDEFINED: i32 = 6;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Private,
@@ -83,6 +98,13 @@ pub(crate) struct TeamInfo {
     pub members: Vec<usize>,
     /// Region of the multicast range, by viewer.
     regions: Vec<Option<u64>>,
+}
+
+/// A place in the machine's buffers, whoever looks at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub buffer: usize,
+    pub at: usize,
 }
 
 /// One allocation as one PE sees it: the unit in which accesses are checked.
@@ -144,7 +166,7 @@ impl Memory {
             regions.push(Region { viewer, kind: Kind::Private });
             regions.extend((0..n_pes).map(|of| Region { viewer, kind: Kind::Heap { of } }));
         }
-        Memory {
+        let mut memory = Memory {
             n_pes,
             poison,
             limit,
@@ -156,6 +178,69 @@ impl Memory {
             buffers: vec![Vec::new(); 2 * n_pes],
             changes: 0,
             links: vec![0; n_pes * n_pes],
+        };
+        memory.add_team(&(0..n_pes).collect::<Vec<_>>());
+        memory
+    }
+
+    /// The team that a kernel names by this handle.
+    pub(crate) fn team_of(&self, handle: i32) -> Option<usize> {
+        let team = match handle {
+            0 | 1 | 2 | 5 | 6 => 0,
+            n => usize::try_from(n - PREDEFINED).ok().filter(|&n| n > 0)?,
+        };
+        (team < self.teams.len()).then_some(team)
+    }
+
+    /// The place of `[addr, addr + len)` on the symmetric heap, where that lies in the PE's own part of it.
+    pub(crate) fn symmetric(&self, pe: usize, addr: u64, len: u64) -> Result<u64, AccessError> {
+        let what = match self.region(pe, addr)? {
+            Some(Region { kind: Kind::Heap { of }, .. }) if *of == pe => {
+                let offset = addr & REGION_MASK;
+                return match self.heap.below(offset) {
+                    Some(a) if offset < a.offset + a.bytes && a.offset + a.bytes - offset >= len => {
+                        Ok(offset)
+                    }
+                    _ => Err(self.outside(pe, addr, len)),
+                };
+            }
+            Some(Region { kind: Kind::Heap { .. }, .. }) => "is an address of a peer's memory already",
+            Some(Region { kind: Kind::Multicast { .. }, .. }) => "is a multicast address",
+            Some(Region { kind: Kind::Private, .. }) => "is not symmetric",
+            None => return Err(self.unmapped(pe, addr)),
+        };
+        Err(AccessError {
+            code: "S013",
+            message: format!("{} {what}", self.describe(pe, addr)),
+            help: "NVSHMEM takes the PE's own address of an object on the symmetric heap, and the PE beside it",
+        })
+    }
+
+    /// The place of `[addr, addr + len)` as plain accesses of `pe` reach it.
+    pub(crate) fn spot(&self, pe: usize, addr: u64, len: u64, write: bool) -> Result<Spot, AccessError> {
+        let w = self.window(pe, addr, len)?;
+        if write {
+            self.writable(pe, &w, addr)?;
+        }
+        Ok(Spot { buffer: w.buffer, at: (addr - w.origin) as usize })
+    }
+
+    /// The place of a heap offset on `pe`.
+    pub(crate) fn heap(&self, pe: usize, offset: u64) -> Spot {
+        Spot { buffer: 2 * pe + 1, at: offset as usize }
+    }
+
+    /// Bytes at a place that has been checked.
+    pub(crate) fn at(&self, s: Spot, len: usize) -> &[u8] {
+        &self.buffers[s.buffer][s.at..s.at + len]
+    }
+
+    /// Writes at a place that has been checked; counts a change if the contents differ.
+    pub(crate) fn store_at(&mut self, s: Spot, data: &[u8]) {
+        let place = &mut self.buffers[s.buffer][s.at..s.at + data.len()];
+        if place != data {
+            place.copy_from_slice(data);
+            self.changes += 1;
         }
     }
 

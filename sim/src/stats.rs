@@ -24,6 +24,25 @@ pub struct MulticastTraffic {
     pub red: u64,
 }
 
+/// What a launch did through NVSHMEM's functions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NvshmemStats {
+    /// Calls by function, most called first; a call of a warp or CTA counts once.
+    pub calls: Vec<(String, u64)>,
+    /// Bytes moved from PE to PE by the functions, `[from * n_pes + to]`.
+    pub links: Vec<u64>,
+    /// Remote operations that nothing had completed when the last CTA of the launch ended: neither a quiet nor a
+    /// barrier, nor had they landed by themselves. The host has to complete them before it looks at their results.
+    pub unfinished: u64,
+}
+
+impl NvshmemStats {
+    /// Calls of one function.
+    pub fn calls(&self, name: &str) -> u64 {
+        self.calls.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n)
+    }
+}
+
 /// Counters of a launch, summed over PEs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -39,6 +58,8 @@ pub struct Stats {
     pub links: Vec<u64>,
     /// Multicast traffic by team, for the teams that had some.
     pub multicast: Vec<MulticastTraffic>,
+    /// Calls and bytes of NVSHMEM's functions.
+    pub nvshmem: NvshmemStats,
     /// CTA barriers completed.
     pub barriers: u64,
     /// What the kernels printed, each line prefixed with its PE.

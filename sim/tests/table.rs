@@ -16,6 +16,34 @@ fn instruction_table_is_current() {
     );
 }
 
+/// The built-in functions are those of the device library, with its prototypes and versions.
+#[test]
+fn nvshmem_functions_are_the_librarys() {
+    let mut library = std::collections::BTreeMap::new();
+    for line in include_str!("golden/nvshmem.txt").lines().filter(|l| !l.starts_with('#')) {
+        let (head, rest) = line.split_once(" (").unwrap();
+        let (params, rest) = rest.split_once(") ").unwrap();
+        let (name, version) = head.split_once(' ').unwrap();
+        let (result, types) = rest.split_once(' ').unwrap_or((rest, ""));
+        for ty in types.split(',') {
+            library.insert(name.replace("{T}", ty), format!("{version} ({params}) {result}"));
+        }
+    }
+    let mut ours = std::collections::BTreeMap::new();
+    for f in weft_sim::nvshmem_functions() {
+        let params: Vec<String> = f.params().iter().map(u64::to_string).collect();
+        let result = f.result().map_or("-".to_string(), |r| r.to_string());
+        let (major, minor) = f.since();
+        ours.insert(f.name().to_string(), format!("{major}.{minor} ({}) {result}", params.join(" ")));
+    }
+    assert!(library.len() > 1800, "{}", library.len());
+    let differs = |(name, text): &(&String, &String)| library.get(*name) != Some(*text);
+    let wrong: Vec<_> = ours.iter().filter(differs).map(|(n, t)| (n, t, library.get(n))).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let missing: Vec<&String> = library.keys().filter(|n| !ours.contains_key(*n)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// Every row of the tables is a form that can be found: no two rows are the same, no name is misspelt.
 #[test]
 fn rows_are_distinct() {

@@ -402,7 +402,8 @@ impl<'a> FunctionBuilder<'a> {
             None if self.m.declared.contains(name) => issue(
                 "P007",
                 format!("`{name}` is external and not known to the simulator"),
-                "vprintf and __assertfail are; link other functions into the module",
+                "vprintf, __assertfail and the NVSHMEM functions of docs/ptx-instructions.md are; link other functions into \
+                 the module",
             ),
             None => issue("P006", format!("function `{name}` is not declared"), ""),
         }

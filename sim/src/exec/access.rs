@@ -165,6 +165,7 @@ impl Context<'_> {
             Space::Global | Space::Const | Space::Generic => {
                 self.seek(w, addr, len, lane)?;
                 self.memory.writable(self.at.pe, w, addr).map_err(|e| access_fault(lane, e))?;
+                self.nvshmem.wire.order(self.memory, self.at.pe, w.owner);
                 self.memory.store(w, addr, data);
                 self.memory.count_link(self.at.pe, w.owner, len);
                 return Ok(());

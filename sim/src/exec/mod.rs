@@ -8,6 +8,7 @@ pub(crate) mod stall;
 pub(crate) mod warp;
 
 use crate::memory::{AccessError, Memory};
+use crate::nvshmem::Nvshmem;
 use std::fmt::Write as _;
 
 /// Threads of a warp.
@@ -95,6 +96,8 @@ pub(crate) enum Flow {
     /// Again, when these lanes have arrived here too.
     Converge(u32),
     Barrier(barrier::Arrival),
+    /// These lanes look again when memory has changed; the others go on.
+    Stay(u32),
 }
 
 /// Why an instruction could not be carried out.
@@ -228,6 +231,13 @@ pub(crate) struct Context<'a> {
     pub targets: &'a mut [u32; LANES],
     pub output: &'a mut Output,
     pub multicast: &'a mut Vec<MulticastBytes>,
+    pub nvshmem: &'a mut Nvshmem,
+    /// By lane: its call of a built-in function that waits, 0 if it has none.
+    pub tickets: &'a mut [u64; LANES],
+    /// The call that threads of the CTA have come to, others not yet.
+    pub gathering: &'a mut Option<u64>,
+    /// Threads of the CTA that have not exited.
+    pub cta_live: u32,
     /// Warp instructions executed so far on the whole machine: the clock.
     pub clock: u64,
 }

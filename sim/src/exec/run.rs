@@ -10,6 +10,7 @@ use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes,
 use crate::error::{Place, SimError};
 use crate::memory::Memory;
 use crate::module::{Code, Kernel, KernelCode};
+use crate::nvshmem::Nvshmem;
 
 /// CTAs that a grid may make resident in one round.
 const ADMIT: u32 = 8;
@@ -40,6 +41,8 @@ pub(crate) struct Cta {
     /// Threads that have not exited.
     pub live: u32,
     pub barriers: [Barrier; BARRIERS],
+    /// The call of a built-in function that threads have come to, others not yet.
+    pub gathering: Option<u64>,
 }
 
 /// SplitMix64: small, and good enough to shuffle with.
@@ -57,7 +60,7 @@ impl Rng {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 
-    fn shuffle<T>(&mut self, list: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
         for i in (1..list.len()).rev() {
             list.swap(i, self.below(i + 1));
         }
@@ -86,6 +89,7 @@ pub(crate) struct Run<'a> {
     pub barriers: u64,
     pub output: Output,
     pub multicast: Vec<MulticastBytes>,
+    pub nvshmem: Nvshmem,
     /// Labels to which the lanes of a `brx.idx` go.
     targets: [u32; LANES],
     free_ctas: Vec<usize>,
@@ -107,6 +111,7 @@ impl<'a> Run<'a> {
     pub(crate) fn new(code: &'a Code, memory: &'a mut Memory, grids: Vec<Grid<'a>>, seed: u64) -> Self {
         let counts = vec![Count::default(); code.insts.len()];
         let multicast = vec![MulticastBytes::default(); memory.teams.len()];
+        let nvshmem = Nvshmem::new(memory, seed);
         Run {
             code,
             memory,
@@ -121,6 +126,7 @@ impl<'a> Run<'a> {
             barriers: 0,
             output: Output::default(),
             multicast,
+            nvshmem,
             targets: [0; LANES],
             free_ctas: Vec::new(),
             free_warps: Vec::new(),
@@ -135,8 +141,10 @@ impl<'a> Run<'a> {
         loop {
             self.admit(&mut order);
             if order.is_empty() {
+                self.nvshmem.wire.finish(self.memory);
                 return Ok(());
             }
+            self.nvshmem.wire.tick(self.memory);
             self.rng.shuffle(&mut order);
             let mut progress = false;
             for &w in &order {
@@ -152,11 +160,12 @@ impl<'a> Run<'a> {
                 (seen, quiet_since, self.probing) = (self.memory.changes, self.clock, false);
             }
             let admitting = self.grids.iter().any(|g| g.next < g.total && g.running < g.resident);
-            if !progress && !order.is_empty() && !admitting {
+            if !progress && !order.is_empty() && !admitting && !self.nvshmem.wire.hasten(self.memory) {
                 return Err(stall::deadlock(self, &order));
             }
             if self.clock - quiet_since > 10_000 + 400 * order.len() as u64 {
                 self.probing = true;
+                self.nvshmem.wire.hasten(self.memory);
             }
             if self.clock > self.step_limit {
                 return Err(stall::step_limit(self, &order));
@@ -206,6 +215,7 @@ impl<'a> Run<'a> {
                     warps: Vec::new(),
                     live: 0,
                     barriers: [Barrier::default(); BARRIERS],
+                    gathering: None,
                 };
                 self.ctas.push(empty);
                 self.ctas.len() - 1
@@ -216,6 +226,7 @@ impl<'a> Run<'a> {
         cta.at = at;
         cta.live = threads;
         cta.barriers = [Barrier::default(); BARRIERS];
+        cta.gathering = None;
         cta.shared.clear();
         cta.shared.resize(shared_bytes, self.poison);
         cta.warps.clear();
@@ -295,6 +306,10 @@ impl<'a> Run<'a> {
             targets: &mut self.targets,
             output: &mut self.output,
             multicast: &mut self.multicast,
+            nvshmem: &mut self.nvshmem,
+            tickets: &mut warp.tickets,
+            gathering: &mut cta.gathering,
+            cta_live: cta.live,
             clock: self.clock,
         };
         let event = loop {
@@ -380,6 +395,7 @@ impl<'a> Run<'a> {
                 }
             }
             Flow::Exit => self.exit(w, i, active),
+            Flow::Stay(staying) => warp.stay(i, staying, self.memory.changes + 1),
             Flow::Converge(needed) => warp.wait(i, active, State::Converge(needed)),
             Flow::Barrier(arrival) => self.barrier(w, i, active, arrival)?,
         }

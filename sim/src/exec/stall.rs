@@ -89,6 +89,10 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
         let source = run.code.source(inst).first().map_or(String::new(), |s| format!("{s}, "));
         format!("{source}PTX line {}: {}", inst.line, run.code.line(inst.line))
     };
+    if let Some(ticket) = warp.ticket(g.mask) {
+        let what = run.nvshmem.describe(ticket, run.memory, cta.at.pe, cta.live);
+        return Wait::Memory(format!("{}, {}", what.unwrap_or_default(), place(g.pc)));
+    }
     match g.state {
         State::Barrier(a) => {
             let b = &cta.barriers[a.id as usize];
@@ -158,7 +162,8 @@ pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
     };
     if let Some((w, g)) = culprit {
         let poll = &run.warps[w].poll;
-        let pc = if g.state == State::Ready && poll.valid { poll.pc } else { g.pc };
+        let polls = g.state == State::Ready && poll.valid && run.warps[w].ticket(g.mask).is_none();
+        let pc = if polls { poll.pc } else { g.pc };
         error.at = Some(Box::new(run.place(w, pc, Some(g.mask.trailing_zeros().min(31) as usize))));
     }
     error.notes = residency(run);

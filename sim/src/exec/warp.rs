@@ -104,6 +104,8 @@ pub(crate) struct Warp {
     free: Vec<usize>,
     pub locals: Locals,
     pub poll: Poll,
+    /// By lane: its call of a built-in function that waits.
+    pub tickets: [u64; LANES],
 }
 
 /// The stack of a thread is too large.
@@ -116,6 +118,7 @@ impl Warp {
         self.index = index;
         self.live = lanes;
         self.poll = Poll::default();
+        self.tickets = [0; LANES];
         self.groups.clear();
         self.free.clear();
         self.free.extend((1..self.frames.len()).rev());
@@ -273,6 +276,27 @@ impl Warp {
             g.state = state;
         }
         self.merge_all();
+    }
+
+    /// Lets the lanes `staying` of group `i` try their instruction again in another state of the memory than the one
+    /// that `stamp` stands for; the others go on behind it.
+    pub(crate) fn stay(&mut self, i: usize, staying: u32, stamp: u64) {
+        let g = &mut self.groups[i];
+        g.snapshot = None;
+        if staying == g.mask {
+            g.proven = stamp;
+        } else {
+            let fork = Group { proven: stamp, ..g.fork(g.pc, staying) };
+            g.mask &= !staying;
+            g.pc += 1;
+            self.groups.push(fork);
+        }
+        self.merge_all();
+    }
+
+    /// The call that a lane of these waits in.
+    pub(crate) fn ticket(&self, mask: u32) -> Option<u64> {
+        super::lanes(mask).map(|l| self.tickets[l]).find(|t| *t != 0)
     }
 
     /// Enters a function with the lanes `entering` of group `i`.

@@ -7,6 +7,7 @@ use super::{Family, row};
 use crate::decode::Entity;
 use crate::exec::{Flow, Op, fault, lanes};
 use crate::module::CallSite;
+use crate::nvshmem;
 use crate::printf;
 use crate::ptx::ast::Operand;
 
@@ -112,6 +113,11 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         return issue("P007", "indirect calls are not simulated", "call the function by name");
     }
     if let Some(op) = printf::builtin(name, &args, &returns) {
+        return op;
+    }
+    if !s.f.module().function_names.contains_key(name)
+        && let Some(op) = nvshmem::builtin(name, &args, &returns)
+    {
         return op;
     }
     let function = s.f.callee(name)?;

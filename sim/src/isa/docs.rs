@@ -29,5 +29,5 @@ pub(crate) fn markdown() -> String {
     for s in SPECIAL {
         let _ = writeln!(out, "| `{}` | {} |", s.name, s.meaning);
     }
-    out
+    out + &crate::nvshmem::markdown()
 }

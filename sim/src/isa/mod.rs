@@ -20,7 +20,7 @@ mod integer;
 mod logic;
 mod memory;
 mod multimem;
-mod reduce;
+pub(crate) mod reduce;
 pub(crate) mod special;
 mod sync;
 mod warp;

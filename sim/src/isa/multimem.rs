@@ -319,6 +319,10 @@ impl Operation for Update {
             for (src, piece) in self.src.iter().zip(data.chunks_exact_mut(register)) {
                 put_le(piece, cx.src(*src)[lane]);
             }
+            for i in 0..cx.memory.teams[team].members.len() {
+                let pe = cx.memory.teams[team].members[i];
+                cx.nvshmem.wire.order(cx.memory, cx.at.pe, pe);
+            }
             let memory = &mut *cx.memory;
             for &pe in &memory.teams[team].members {
                 let target = &mut memory.buffers[2 * pe + 1][at..at + n];

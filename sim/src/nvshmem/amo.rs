@@ -1,0 +1,120 @@
+//! Atomic memory operations.
+
+use super::table::{ADD, ADD_FLOAT, BITWISE, COMPARE, Family, Param, SWAP, Size, row};
+use super::wire::{Change, change_element};
+use super::{Call, Step};
+use crate::exec::Fault;
+use crate::exec::access::{Space, from_le};
+
+const DST: Param = ("dst", Size::Long);
+const SRC: Param = ("src", Size::Long);
+const PE: Param = ("pe", Size::Int);
+const VALUE: Param = ("value", Size::Value);
+const ONE: &[Param] = &[DST, VALUE, PE];
+const NONE: &[Param] = &[DST, PE];
+const LOGIC: &[&str] = &["and", "or", "xor"];
+
+pub(super) static FAMILY: Family = Family {
+    title: "Atomic memory operations",
+    meaning: "One that returns a value is done when it returns; another lands then or later.",
+    rows: &[
+        row("{T}_atomic_fetch", &[SRC, PE], fetch).types(SWAP).thread().returns(Size::Value),
+        row("{T}_atomic_set", ONE, |c| send(c, c.args[1], c.args[2])).types(SWAP).thread(),
+        row("{T}_atomic_swap", ONE, |c| exchange(c, c.args[1], c.args[2]))
+            .types(SWAP)
+            .thread()
+            .returns(Size::Value),
+        row("{T}_atomic_compare_swap", &[DST, ("cond", Size::Value), VALUE, PE], compare_swap)
+            .types(COMPARE)
+            .thread()
+            .returns(Size::Value),
+        row("{T}_atomic_{op}", NONE, |c| send(c, 1, c.args[1])).types(ADD).ops(&["inc"]).thread(),
+        row("{T}_atomic_fetch_{op}", NONE, |c| exchange(c, 1, c.args[1]))
+            .types(ADD)
+            .ops(&["inc"])
+            .thread()
+            .returns(Size::Value),
+        row("{T}_atomic_{op}", ONE, |c| send(c, c.args[1], c.args[2])).types(ADD).ops(&["add"]).thread(),
+        row("{T}_atomic_fetch_{op}", ONE, |c| exchange(c, c.args[1], c.args[2]))
+            .types(ADD)
+            .ops(&["add"])
+            .thread()
+            .returns(Size::Value),
+        row("{T}_atomic_{op}", ONE, |c| send(c, c.args[1], c.args[2]))
+            .types(ADD_FLOAT)
+            .ops(&["add"])
+            .thread()
+            .extension(),
+        row("{T}_atomic_fetch_{op}", ONE, |c| exchange(c, c.args[1], c.args[2]))
+            .types(ADD_FLOAT)
+            .ops(&["add"])
+            .thread()
+            .extension()
+            .returns(Size::Value),
+        row("{T}_atomic_{op}", ONE, |c| send(c, c.args[1], c.args[2])).types(BITWISE).ops(LOGIC).thread(),
+        row("{T}_atomic_fetch_{op}", ONE, |c| exchange(c, c.args[1], c.args[2]))
+            .types(BITWISE)
+            .ops(LOGIC)
+            .thread()
+            .returns(Size::Value),
+    ],
+};
+
+/// The change that the function's name says.
+fn change(c: &Call<'_, '_>) -> Change {
+    if c.f.combine.is_some() { Change::Function(c.f) } else { Change::Set }
+}
+
+/// Target PE and heap offset.
+fn target(c: &Call<'_, '_>, pe: u64) -> Result<(usize, u64), Fault> {
+    let what = c.f.row.params.first().map_or("dst", |(name, _)| name);
+    Ok((c.pe(pe)?, c.symmetric(what, c.args[0], c.f.ty.bytes() as u64)?))
+}
+
+/// An operation without a result.
+fn send(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
+    let (to, at) = target(c, pe)?;
+    let (from, bytes, change) = (c.my_pe(), c.f.ty.bytes(), change(c));
+    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (at, bytes), value, change);
+    Ok(Step::Done(0))
+}
+
+/// An operation that returns the old value.
+fn exchange(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
+    let (to, at) = target(c, pe)?;
+    Ok(Step::Done(now(c, to, at, value, change(c))))
+}
+
+/// Changes an element at once, behind what fences order in front of it.
+fn now(c: &mut Call<'_, '_>, to: usize, at: u64, value: u64, change: Change) -> u64 {
+    let (from, bytes) = (c.my_pe(), c.f.ty.bytes());
+    c.cx.nvshmem.wire.order(c.cx.memory, from, to);
+    c.cx.nvshmem.wire.count(from, to, bytes);
+    change_element(c.cx.memory, c.cx.memory.heap(to, at), bytes, value, change)
+}
+
+fn fetch(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let (to, at) = target(c, c.args[1])?;
+    Ok(Step::Done(look(c, to, at)))
+}
+
+fn compare_swap(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let [_, cond, value, pe, ..] = c.args;
+    let (to, at) = target(c, pe)?;
+    let old = look(c, to, at);
+    if old == cond {
+        now(c, to, at, value, Change::Set);
+    }
+    Ok(Step::Done(old))
+}
+
+/// The value of an element, behind what fences order in front of it.
+fn look(c: &mut Call<'_, '_>, to: usize, at: u64) -> u64 {
+    let (me, bytes) = (c.my_pe(), c.f.ty.bytes());
+    c.cx.nvshmem.wire.order(c.cx.memory, me, to);
+    c.cx.nvshmem.wire.count(to, me, bytes);
+    let value = from_le(c.cx.memory.at(c.cx.memory.heap(to, at), bytes));
+    let addr = c.cx.memory.peer_addr(me, to, at);
+    c.repeats = c.cx.note_read(Space::Global, addr, value, bytes);
+    value
+}

@@ -1,0 +1,64 @@
+//! The table of functions as a part of the page `docs/ptx-instructions.md`.
+
+use super::table::{FAMILIES, FUNCTIONS, Row, Size};
+use std::fmt::Write as _;
+
+/// The chapter about NVSHMEM's functions.
+pub(crate) fn markdown() -> String {
+    let mut out = String::from(
+        "\n# NVSHMEM's functions, built in\n\n\
+         Calls of functions declared `.extern .func` with these names, from the tables in `sim/src/nvshmem`. Functions \
+         with `_warp` and `_block` forms begin with `nvshmemx_` there; all threads of the warp or CTA make one call \
+         together, with the same arguments. Sizes of parameters are in bytes, as PTX passes them; `v` is the size of the \
+         type, integers widened to 4.\n",
+    );
+    for family in FAMILIES {
+        let _ = write!(
+            out,
+            "\n## {}\n\n{}\n\n| function | forms | parameters | returns | types | since |\n|---|---|---|---|---|---|\n",
+            family.title, family.meaning
+        );
+        for row in family.rows {
+            line(&mut out, row);
+        }
+    }
+    out
+}
+
+fn size(s: Size) -> &'static str {
+    match s {
+        Size::Int => "4",
+        Size::Long => "8",
+        Size::Value => "v",
+    }
+}
+
+fn line(out: &mut String, row: &Row) {
+    let prefix = if row.extension { "nvshmemx_" } else { "nvshmem_" };
+    let op = if let [op] = row.ops { op } else { "{op}" };
+    let name = row.name.replace("{op}", op);
+    let forms = if row.scoped { "thread, warp, block" } else { "thread" };
+    let params: Vec<String> = row.params.iter().map(|(n, s)| format!("{n}: {}", size(*s))).collect();
+    let list = |what: &str, names: &[&str]| {
+        if names.len() > 1 { format!("{what} = {}", names.join(" ")) } else { String::new() }
+    };
+    let mut types = match row.types {
+        [one] if !one.is_empty() => format!("{{T}} = {one}"),
+        many => list("{T}", many),
+    };
+    if row.ops.len() > 1 {
+        types = format!("{}; {types}", list("{op}", row.ops));
+    }
+    let versions = FUNCTIONS.list.iter().filter(|f| std::ptr::eq(f.row, row)).map(|f| f.since);
+    let (first, last) = (versions.clone().min().unwrap_or_default(), versions.max().unwrap_or_default());
+    let mut since = format!("{}.{}", first.0, first.1);
+    if last != first {
+        let _ = write!(since, ", some {}.{}", last.0, last.1);
+    }
+    let returns = row.result.map_or("", size);
+    let _ = writeln!(
+        out,
+        "| `{prefix}{name}` | {forms} | {} | {returns} | {types} | {since} |",
+        params.join(", ")
+    );
+}

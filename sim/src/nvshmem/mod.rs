@@ -1,0 +1,291 @@
+//! NVSHMEM's device functions, built in by name: what PTX that declares `.extern .func nvshmem...` calls.
+//!
+//! [`table`] has the names and prototypes, a file for each family says what its functions do, [`wire`] holds the
+//! operations under way, [`call`] gathers the threads that make a call together and keeps calls that wait.
+
+mod amo;
+pub(crate) mod call;
+mod collective;
+mod docs;
+mod rma;
+mod signal;
+pub(crate) mod table;
+mod team;
+mod wire;
+
+pub(crate) use call::Nvshmem;
+pub(crate) use docs::markdown;
+
+use crate::exec::access::{Space, from_le, put_le};
+use crate::exec::{Context, Fault, Op, fault, lanes};
+use crate::isa::site::Issue;
+use crate::isa::types::Ty;
+use crate::memory::{AccessError, Spot, Window};
+use table::{FUNCTIONS, Function, Scope};
+
+/// What a call has come to.
+pub(crate) enum Step {
+    /// Its result; 0 where it has none.
+    Done(u64),
+    Wait(Waiting),
+}
+
+/// What a call waits for, to be reported if it waits for ever.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Waiting {
+    /// That one of `count` elements compares: `addr` is the first of them.
+    Memory { addr: u64, count: u64, ty: Ty, cmp: i32, value: u64 },
+    /// The other PEs of a team.
+    Team(usize),
+}
+
+/// One execution of a function by one thread, or by a warp or CTA together.
+pub(crate) struct Call<'c, 'a> {
+    pub cx: &'c mut Context<'a>,
+    pub f: &'static Function,
+    pub args: [u64; 8],
+    /// Lane of the (first) thread.
+    pub lane: usize,
+    /// Number of the call, if it has to wait.
+    pub ticket: u64,
+    /// It has waited before.
+    pub waited: bool,
+    /// It read what the same instruction read before: the program waits in a loop.
+    pub repeats: bool,
+}
+
+impl Call<'_, '_> {
+    pub(crate) fn my_pe(&self) -> usize {
+        self.cx.at.pe
+    }
+
+    /// A fault of this call.
+    #[cold]
+    pub(crate) fn fault(&self, message: impl std::fmt::Display, help: &str) -> Fault {
+        fault("S013", self.lane, format!("`{}`: {message}", self.f.name), help)
+    }
+
+    #[cold]
+    fn access_fault(&self, what: &str, e: AccessError) -> Fault {
+        fault(e.code, self.lane, format!("`{what}` of `{}`: {}", self.f.name, e.message), e.help)
+    }
+
+    /// A PE by its number in the world.
+    pub(crate) fn pe(&self, arg: u64) -> Result<usize, Fault> {
+        let n = self.cx.memory.n_pes;
+        let pe = arg as u32 as i32;
+        usize::try_from(pe).ok().filter(|&p| p < n).ok_or_else(|| {
+            self.fault(format_args!("PE {pe} does not exist: there are {n}"), "PEs are numbered from 0")
+        })
+    }
+
+    /// Bytes of so many elements.
+    pub(crate) fn bytes(&self, count: u64) -> Result<u64, Fault> {
+        let size = self.f.ty.bytes() as u64;
+        count.checked_mul(size).filter(|&b| b < 1 << 48).ok_or_else(|| {
+            let message = format_args!("{count} elements of {size} bytes are more than any allocation has");
+            self.fault(message, "the count is unsigned: look for a negative number")
+        })
+    }
+
+    /// Checks that the address is a multiple of the element's size.
+    pub(crate) fn aligned(&self, what: &str, addr: u64, size: usize) -> Result<(), Fault> {
+        if addr % size.max(1) as u64 == 0 {
+            return Ok(());
+        }
+        let place = match Space::of_generic(addr) {
+            (Space::Global, _) => self.cx.memory.describe(self.my_pe(), addr),
+            (space, at) => format!("{} address {at:#x}", space.name()),
+        };
+        Err(fault(
+            "S004",
+            self.lane,
+            format!("`{what}` of `{}`: {place} is not aligned to {size} bytes", self.f.name),
+            "the function moves elements of this size; use the form for bytes (`putmem`, `getmem`) if they are not aligned",
+        ))
+    }
+
+    /// Heap offset of `bytes` bytes at a symmetric address.
+    pub(crate) fn symmetric(&self, what: &str, addr: u64, bytes: u64) -> Result<u64, Fault> {
+        self.aligned(what, addr, self.f.ty.bytes())?;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        self.cx.memory.symmetric(self.my_pe(), addr, bytes).map_err(|e| self.access_fault(what, e))
+    }
+
+    /// The place of a local buffer in global memory; `None` if it is in shared or local memory.
+    pub(crate) fn global(
+        &self,
+        what: &str,
+        addr: u64,
+        bytes: u64,
+        write: bool,
+    ) -> Result<Option<Spot>, Fault> {
+        match Space::of_generic(addr) {
+            (Space::Global, _) => {
+                let spot = self.cx.memory.spot(self.my_pe(), addr, bytes, write);
+                spot.map(Some).map_err(|e| self.access_fault(what, e))
+            }
+            (Space::Local, _) if self.f.scope != Scope::Thread => Err(self.fault(
+                format_args!("`{what}` is in the local memory of one thread"),
+                "threads that call together need a buffer that all of them see",
+            )),
+            _ => Ok(None),
+        }
+    }
+
+    /// The bytes of shared or local memory behind a generic address.
+    fn narrow(&mut self, what: &str, addr: u64, bytes: u64, write: bool) -> Result<&mut [u8], Fault> {
+        let (space, at) = Space::of_generic(addr);
+        let memory: &mut [u8] = match space {
+            Space::Shared => self.cx.shared.as_mut_slice(),
+            Space::Local => self.cx.locals.lanes[self.lane].as_mut_slice(),
+            _ => {
+                let message = format!("`{what}` of `{}` is in the kernel's parameters", self.f.name);
+                let help = if write { "they are constant" } else { "copy the parameter to global memory" };
+                return Err(fault("S002", self.lane, message, help));
+            }
+        };
+        let size = memory.len();
+        let range = usize::try_from(at).ok().zip(usize::try_from(bytes).ok());
+        match range.filter(|(at, bytes)| at.checked_add(*bytes).is_some_and(|end| end <= size)) {
+            Some((at, bytes)) => Ok(&mut memory[at..at + bytes]),
+            None => {
+                let message = format!(
+                    "`{what}` of `{}`: {bytes} bytes at {} offset {at:#x} are out of bounds (size {size})",
+                    self.f.name,
+                    space.name()
+                );
+                Err(fault("S003", self.lane, message, "check the address and the count"))
+            }
+        }
+    }
+
+    /// Reads a local buffer.
+    pub(crate) fn load(&mut self, what: &str, addr: u64, bytes: u64) -> Result<Vec<u8>, Fault> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        match self.global(what, addr, bytes, false)? {
+            Some(spot) => Ok(self.cx.memory.at(spot, bytes as usize).to_vec()),
+            None => Ok(self.narrow(what, addr, bytes, false)?.to_vec()),
+        }
+    }
+
+    /// Writes a local buffer.
+    pub(crate) fn store(&mut self, what: &str, addr: u64, data: &[u8]) -> Result<(), Fault> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        if let Some(spot) = self.global(what, addr, data.len() as u64, true)? {
+            self.cx.memory.store_at(spot, data);
+            return Ok(());
+        }
+        let place = self.narrow(what, addr, data.len() as u64, true)?;
+        if place != data {
+            place.copy_from_slice(data);
+            self.cx.memory.changes += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a call of the module's goes to a function that is built in.
+pub(crate) fn builtin(name: &str, args: &[(u64, u64)], returns: &[(u64, u64)]) -> Option<Result<Op, Issue>> {
+    let f = FUNCTIONS.get(name)?;
+    let sizes = |list: &[(u64, u64)]| list.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
+    if let Err(issue) = check(f, &sizes(args), &sizes(returns)) {
+        return Some(Err(issue));
+    }
+    let args = args.to_vec();
+    Some(Ok(Box::new(call::Builtin { f, args, result: returns.first().map(|(at, _)| *at) })))
+}
+
+/// Checks a declaration or call of a function against its prototype; names that are not known pass.
+pub(crate) fn check_prototype(name: &str, params: &[u64], returns: &[u64]) -> Result<(), Issue> {
+    FUNCTIONS.get(name).map_or(Ok(()), |f| check(f, params, returns))
+}
+
+fn check(f: &Function, params: &[u64], returns: &[u64]) -> Result<(), Issue> {
+    // A caller need not take the result.
+    if params == f.params && (returns.is_empty() || returns == f.result.as_slice()) {
+        return Ok(());
+    }
+    let list = |sizes: &[u64]| sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let message = format!(
+        "`{}` has parameters of ({}) bytes and returns ({}), not ({}) and ({})",
+        f.name,
+        list(&f.params),
+        list(f.result.as_slice()),
+        list(params),
+        list(returns)
+    );
+    let names: Vec<&str> = f.row.params.iter().map(|(name, _)| *name).collect();
+    Err(Issue { code: "P005", message, help: format!("its parameters are ({})", names.join(", ")) })
+}
+
+/// One function of NVSHMEM's that kernels can call in the simulator.
+#[derive(Clone, Copy)]
+pub struct NvshmemFunction(&'static Function);
+
+impl std::fmt::Debug for NvshmemFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("NvshmemFunction").field(&self.0.name).finish()
+    }
+}
+
+impl NvshmemFunction {
+    /// The C name, as in NVSHMEM's device library.
+    pub fn name(self) -> &'static str {
+        &self.0.name
+    }
+
+    /// Bytes of the parameters as PTX passes them.
+    pub fn params(self) -> &'static [u64] {
+        &self.0.params
+    }
+
+    /// Bytes of the result, if it has one.
+    pub fn result(self) -> Option<u64> {
+        self.0.result
+    }
+
+    /// The first NVSHMEM version whose device library has it, not looking further back than 3.3.
+    pub fn since(self) -> (u32, u32) {
+        self.0.since
+    }
+}
+
+/// The functions of NVSHMEM that the simulator has built in.
+pub fn nvshmem_functions() -> impl Iterator<Item = NvshmemFunction> {
+    FUNCTIONS.list.iter().map(NvshmemFunction)
+}
+
+/// The built-in function of this name.
+pub fn nvshmem_function(name: &str) -> Option<NvshmemFunction> {
+    FUNCTIONS.get(name).map(NvshmemFunction)
+}
+
+/// Reads a call's argument from the frame.
+fn argument(cx: &mut Context<'_>, (offset, bytes): (u64, u64), lane: usize) -> Result<u64, Fault> {
+    let mut data = [0; 8];
+    let data = &mut data[..bytes.min(8) as usize];
+    let at = cx.frame_base + offset;
+    cx.read(Space::Local, at, data, lane, &mut Window::empty())?;
+    Ok(from_le(data))
+}
+
+/// Writes a call's result to the frame; narrow integers are extended as C does.
+fn answer(cx: &mut Context<'_>, f: &Function, at: Option<u64>, value: u64, mask: u32) -> Result<(), Fault> {
+    let (Some(at), Some(bytes)) = (at, f.result) else { return Ok(()) };
+    let value = if f.ty.width() < 32 && bytes == 4 { f.ty.extend(value) as u64 } else { value };
+    let mut data = [0; 8];
+    let data = &mut data[..bytes.min(8) as usize];
+    put_le(data, value);
+    let at = cx.frame_base + at;
+    for lane in lanes(mask) {
+        cx.write(Space::Local, at, data, lane, &mut Window::empty())?;
+    }
+    Ok(())
+}

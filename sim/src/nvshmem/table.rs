@@ -1,0 +1,377 @@
+//! The functions' names and prototypes, by rule: a row has a pattern, the types and operators it is there for, and
+//! its scopes. Expanded once, they are the names of NVSHMEM's device library.
+
+use super::{Call, Step, amo, collective, rma, signal, team};
+use crate::exec::Fault;
+use crate::isa::reduce::{Combine, combine, combine_global};
+use crate::isa::types::{Kind, Ty};
+use crate::num::{float::Style, mask};
+use rustc_hash::FxHashMap;
+use std::sync::LazyLock;
+
+/// Which threads make a call together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Thread,
+    Warp,
+    Block,
+}
+
+impl Scope {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Scope::Thread => "thread",
+            Scope::Warp => "warp",
+            Scope::Block => "CTA",
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Scope::Thread => "",
+            Scope::Warp => "_warp",
+            Scope::Block => "_block",
+        }
+    }
+}
+
+/// Size of a parameter or result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// `int`, `nvshmem_team_t`
+    Int,
+    /// Pointer, `size_t`, `ptrdiff_t`, `uint64_t`
+    Long,
+    /// A value of the type in the name. PTX widens integers to 32 bits; half-precision values are structures of
+    /// two bytes.
+    Value,
+}
+
+impl Size {
+    fn bytes(self, ty: Ty) -> u64 {
+        match self {
+            Size::Int => 4,
+            Size::Long => 8,
+            Size::Value if matches!(ty.kind, Kind::Float(_)) => ty.bytes() as u64,
+            Size::Value => (ty.bytes() as u64).max(4),
+        }
+    }
+}
+
+pub(crate) type Param = (&'static str, Size);
+pub(crate) type Perform = fn(&mut Call<'_, '_>) -> Result<Step, Fault>;
+
+/// A rule for names.
+pub(crate) struct Row {
+    /// Name behind the prefix; `{T}` is a type or width, `{op}` an operator.
+    pub name: &'static str,
+    pub types: &'static [&'static str],
+    pub ops: &'static [&'static str],
+    /// Has `_warp` and `_block` forms too, which begin with `nvshmemx_`.
+    pub scoped: bool,
+    /// The thread form begins with `nvshmemx_` too.
+    pub extension: bool,
+    pub params: &'static [Param],
+    pub result: Option<Size>,
+    pub perform: Perform,
+}
+
+/// A row of functions of all scopes without a type in their names.
+pub(crate) const fn row(name: &'static str, params: &'static [Param], perform: Perform) -> Row {
+    let (types, ops) = (NONE, NONE);
+    Row { name, types, ops, scoped: true, extension: false, params, result: None, perform }
+}
+
+impl Row {
+    pub(crate) const fn types(self, types: &'static [&'static str]) -> Row {
+        Row { types, ..self }
+    }
+    pub(crate) const fn ops(self, ops: &'static [&'static str]) -> Row {
+        Row { ops, ..self }
+    }
+    /// Only for single threads.
+    pub(crate) const fn thread(self) -> Row {
+        Row { scoped: false, ..self }
+    }
+    pub(crate) const fn extension(self) -> Row {
+        Row { extension: true, ..self }
+    }
+    pub(crate) const fn returns(self, size: Size) -> Row {
+        Row { result: Some(size), ..self }
+    }
+}
+
+pub(crate) struct Family {
+    pub title: &'static str,
+    /// What the simulator does, in a few sentences.
+    pub meaning: &'static str,
+    pub rows: &'static [Row],
+}
+
+pub(crate) static FAMILIES: &[&Family] = &[
+    &team::FAMILY,
+    &rma::FAMILY,
+    &signal::SIGNALS,
+    &signal::WAITS,
+    &amo::FAMILY,
+    &team::ORDERING,
+    &team::BARRIERS,
+    &collective::FAMILY,
+];
+
+const NONE: &[&str] = &[""];
+/// `NVSHMEMI_REPT_FOR_STANDARD_RMA_TYPES`
+pub(crate) const RMA: &[&str] = &[
+    "bfloat16",
+    "half",
+    "float",
+    "double",
+    "char",
+    "schar",
+    "short",
+    "int",
+    "long",
+    "longlong",
+    "uchar",
+    "ushort",
+    "uint",
+    "ulong",
+    "ulonglong",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "size",
+    "ptrdiff",
+];
+/// Types of sums, products and extrema.
+pub(crate) const REDUCE: &[&str] = &[
+    "bfloat16",
+    "half",
+    "float",
+    "double",
+    "char",
+    "schar",
+    "short",
+    "int",
+    "long",
+    "longlong",
+    "uchar",
+    "ushort",
+    "uint",
+    "ulong",
+    "ulonglong",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "size",
+];
+/// Types of bitwise reductions.
+pub(crate) const LOGIC: &[&str] = &[
+    "uchar",
+    "ushort",
+    "uint",
+    "ulong",
+    "ulonglong",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "size",
+];
+pub(crate) const WAIT: &[&str] = &[
+    "short",
+    "int",
+    "long",
+    "longlong",
+    "ushort",
+    "uint",
+    "ulong",
+    "ulonglong",
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "size",
+    "ptrdiff",
+];
+/// Types of atomic fetch, set and swap.
+pub(crate) const SWAP: &[&str] = &[
+    "float",
+    "double",
+    "int",
+    "long",
+    "longlong",
+    "uint",
+    "ulong",
+    "ulonglong",
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "size",
+    "ptrdiff",
+];
+pub(crate) const COMPARE: &[&str] = &[
+    "int",
+    "long",
+    "longlong",
+    "uint",
+    "ulong",
+    "ulonglong",
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "size",
+    "ptrdiff",
+];
+/// Types of atomic add and increment. NVSHMEM has no `int64` and `longlong` here.
+pub(crate) const ADD: &[&str] =
+    &["int", "long", "uint", "ulong", "ulonglong", "int32", "uint32", "uint64", "size"];
+pub(crate) const ADD_FLOAT: &[&str] = &["half", "float", "double"];
+pub(crate) const BITWISE: &[&str] = &["uint", "ulong", "ulonglong", "int32", "int64", "uint32", "uint64"];
+/// Widths in bits, and `mem` for bytes.
+pub(crate) const WIDTHS: &[&str] = &["mem", "8", "16", "32", "64", "128"];
+pub(crate) const BITS: &[&str] = &["8", "16", "32", "64", "128"];
+pub(crate) const MEM: &[&str] = &["mem"];
+
+/// C types and widths as the types of PTX (linux, 64 bits).
+const C_TYPES: &[(&str, &str)] = &[
+    ("char", "s8"),
+    ("schar", "s8"),
+    ("short", "s16"),
+    ("int", "s32"),
+    ("long", "s64"),
+    ("longlong", "s64"),
+    ("uchar", "u8"),
+    ("ushort", "u16"),
+    ("uint", "u32"),
+    ("ulong", "u64"),
+    ("ulonglong", "u64"),
+    ("int8", "s8"),
+    ("int16", "s16"),
+    ("int32", "s32"),
+    ("int64", "s64"),
+    ("uint8", "u8"),
+    ("uint16", "u16"),
+    ("uint32", "u32"),
+    ("uint64", "u64"),
+    ("size", "u64"),
+    ("ptrdiff", "s64"),
+    ("half", "f16"),
+    ("bfloat16", "bf16"),
+    ("float", "f32"),
+    ("double", "f64"),
+    ("mem", "b8"),
+    ("8", "b8"),
+    ("16", "b16"),
+    ("32", "b32"),
+    ("64", "b64"),
+];
+
+fn c_type(name: &str) -> Ty {
+    let found = C_TYPES.iter().find(|(c, _)| *c == name).and_then(|(_, ptx)| Ty::parse(ptx));
+    found.unwrap_or(if name == "128" { Ty { count: 2, ..Ty::B64 } } else { Ty::B64 })
+}
+
+/// What came later than 3.3, the oldest library looked at: beginnings of names.
+const LATER: &[(&str, (u32, u32))] = &[
+    ("nvshmemx_flush", (3, 7)),
+    ("nvshmemx_half_atomic", (3, 7)),
+    ("nvshmemx_float_atomic", (3, 7)),
+    ("nvshmemx_double_atomic", (3, 7)),
+    // Until then misspelt `put6`.
+    ("nvshmemx_put16_signal", (3, 8)),
+];
+
+/// One function.
+pub(crate) struct Function {
+    /// Place in the table.
+    pub index: usize,
+    pub name: String,
+    pub row: &'static Row,
+    pub scope: Scope,
+    /// Type of the elements.
+    pub ty: Ty,
+    /// Bytes of the parameters.
+    pub params: Vec<u64>,
+    pub result: Option<u64>,
+    pub since: (u32, u32),
+    /// What the operator does to two elements.
+    pub combine: Option<Combine>,
+}
+
+pub(crate) struct Functions {
+    pub list: Vec<Function>,
+    by_name: FxHashMap<String, usize>,
+}
+
+impl Functions {
+    pub(crate) fn get(&self, name: &str) -> Option<&Function> {
+        self.by_name.get(name).map(|&i| &self.list[i])
+    }
+}
+
+/// All functions, in the order of the rows.
+pub(crate) static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| {
+    let mut list = Vec::new();
+    for row in FAMILIES.iter().flat_map(|f| f.rows) {
+        for (ty, op) in row.types.iter().flat_map(|ty| row.ops.iter().map(move |op| (*ty, *op))) {
+            for scope in [Scope::Thread, Scope::Warp, Scope::Block] {
+                if scope == Scope::Thread || row.scoped {
+                    list.push(function(list.len(), row, ty, op, scope));
+                }
+            }
+        }
+    }
+    let by_name = list.iter().map(|f| (f.name.clone(), f.index)).collect();
+    Functions { list, by_name }
+});
+
+fn function(index: usize, row: &'static Row, ty: &str, op: &'static str, scope: Scope) -> Function {
+    let prefix = if row.extension || scope != Scope::Thread { "nvshmemx_" } else { "nvshmem_" };
+    let name = format!("{prefix}{}{}", row.name.replace("{T}", ty).replace("{op}", op), scope.suffix());
+    let later = LATER.iter().find(|(start, _)| name.starts_with(start));
+    let ty = c_type(ty);
+    Function {
+        index,
+        row,
+        scope,
+        ty,
+        params: row.params.iter().map(|(_, size)| size.bytes(ty)).collect(),
+        result: row.result.map(|size| size.bytes(ty)),
+        since: later.map_or((3, 3), |(_, version)| *version),
+        combine: operator(op, ty),
+        name,
+    }
+}
+
+/// `op` on elements of `ty`; `None` where the function has no operator.
+fn operator(op: &str, ty: Ty) -> Option<Combine> {
+    match (op, ty.kind) {
+        // Adding atomically is what the units at memory do.
+        ("add" | "inc", _) => combine_global("add", ty).ok(),
+        ("sum", _) => combine("add", ty).ok(),
+        ("prod", Kind::Float(format)) => {
+            let style = Style::new(format);
+            Some(Box::new(move |a, b| style.mul(a, b)))
+        }
+        ("prod", _) => Some(Box::new(move |a, b| a.wrapping_mul(b) & mask(ty.bits))),
+        ("min" | "max" | "and" | "or" | "xor", _) => combine(op, ty).ok(),
+        _ => None,
+    }
+}

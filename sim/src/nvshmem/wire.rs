@@ -1,0 +1,350 @@
+//! Remote operations under way. What a PE has issued lands when NVSHMEM's rules allow it, as late and as much out
+//! of order as they allow, drawn from the machine's seed:
+//!
+//! * A *prompt* operation (blocking put, `p`, signal, non-fetching AMO) has taken its data along. It lands at once
+//!   or some rounds of the schedule later.
+//! * A *lazy* one (`put_nbi`, `get_nbi`) reads its source when it lands: at a quiet or barrier of its PE, in front
+//!   of an operation that a fence orders behind it, or when otherwise nobody could go on.
+//! * `put_signal_nbi` lies between: it reads its source late, but lands some day without being asked to, as
+//!   receivers wait for its signal.
+//! * Puts are cut into pieces that land separately. A signal lands after all pieces of its own put.
+//! * A fence begins a new epoch of its PE. What lands, lands after everything of earlier epochs that goes from the
+//!   same PE to the same PE, gets excepted; so does a plain store to a peer's memory.
+
+use super::table::Function;
+use crate::exec::access::{from_le, put_le};
+use crate::exec::run::Rng;
+use crate::memory::{Memory, Spot};
+use std::ops::Range;
+
+/// Operations of one PE under way at a time; more make the oldest land.
+const DEPTH: usize = 4096;
+
+/// How long an operation may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Late {
+    Prompt,
+    Signal,
+    Lazy,
+}
+
+/// Where a put's data comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Data {
+    Bytes(Vec<u8>),
+    /// Read when it lands.
+    Memory(Spot, usize),
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Data::Bytes(b) => b.len(),
+            Data::Memory(_, n) => *n,
+        }
+    }
+
+    fn part(&self, r: Range<usize>) -> Data {
+        match self {
+            Data::Bytes(b) => Data::Bytes(b[r].to_vec()),
+            Data::Memory(s, _) => Data::Memory(Spot { at: s.at + r.start, ..*s }, r.len()),
+        }
+    }
+}
+
+/// A change of one element.
+#[derive(Clone, Copy)]
+pub(crate) enum Change {
+    Set,
+    /// Of a signal.
+    Add,
+    /// The operator of an AMO.
+    Function(&'static Function),
+}
+
+impl Change {
+    pub(crate) fn apply(self, old: u64, value: u64) -> u64 {
+        match self {
+            Change::Set => value,
+            Change::Add => old.wrapping_add(value),
+            Change::Function(f) => f.combine.as_ref().map_or(value, |c| c(old, value)),
+        }
+    }
+}
+
+enum Kind {
+    /// Elements of `element` bytes to heap offset `dst`, every `step` bytes.
+    Put {
+        dst: u64,
+        step: u64,
+        element: usize,
+        data: Data,
+    },
+    Get {
+        src: u64,
+        dst: Spot,
+        bytes: usize,
+    },
+    Update {
+        dst: u64,
+        bytes: usize,
+        value: u64,
+        change: Change,
+    },
+}
+
+struct Pending {
+    from: usize,
+    to: usize,
+    late: Late,
+    epoch: u64,
+    /// The put that a signal belongs to.
+    group: u64,
+    is_signal: bool,
+    kind: Kind,
+}
+
+impl Pending {
+    fn is_get(&self) -> bool {
+        matches!(self.kind, Kind::Get { .. })
+    }
+}
+
+/// A put to be issued.
+pub(crate) struct Put {
+    pub from: usize,
+    pub to: usize,
+    pub dst: u64,
+    pub step: u64,
+    pub element: usize,
+    pub data: Data,
+    /// Offset, value and change of the signal that follows it.
+    pub signal: Option<(u64, u64, Change)>,
+}
+
+pub(crate) struct Wire {
+    rng: Rng,
+    n_pes: usize,
+    queue: Vec<Pending>,
+    /// Fences by PE.
+    epoch: Vec<u64>,
+    /// Operations under way that are older than the PE's latest fence.
+    behind: Vec<usize>,
+    groups: u64,
+    /// Bytes moved, `from * n_pes + to`.
+    pub links: Vec<u64>,
+    /// Operations that no quiet or barrier had completed when the last CTA ended.
+    pub unfinished: u64,
+}
+
+impl Wire {
+    pub(crate) fn new(n_pes: usize, seed: u64) -> Wire {
+        Wire {
+            // Not the schedule's sequence.
+            rng: Rng(seed ^ 0x6e76_7368_6d65_6d00),
+            n_pes,
+            queue: Vec::new(),
+            epoch: vec![0; n_pes],
+            behind: vec![0; n_pes],
+            groups: 0,
+            links: vec![0; n_pes * n_pes],
+            unfinished: 0,
+        }
+    }
+
+    /// Counts bytes that go from one PE to another.
+    pub(crate) fn count(&mut self, from: usize, to: usize, bytes: usize) {
+        if from != to {
+            self.links[from * self.n_pes + to] += bytes as u64;
+        }
+    }
+
+    /// One in `n`.
+    fn chance(&mut self, n: u64) -> bool {
+        self.rng.next() % n == 0
+    }
+
+    fn push(&mut self, memory: &mut Memory, from: usize, to: usize, late: Late, group: u64, kind: Kind) {
+        let (epoch, is_signal) = (self.epoch[from], group != 0 && matches!(kind, Kind::Update { .. }));
+        self.queue.push(Pending { from, to, late, epoch, group, is_signal, kind });
+        if late == Late::Prompt && self.chance(2) {
+            self.land(memory, self.queue.len() - 1);
+        } else if self.queue.len() > DEPTH * self.n_pes {
+            self.land(memory, 0);
+        }
+    }
+
+    /// Issues a put.
+    pub(crate) fn put(&mut self, memory: &mut Memory, late: Late, put: Put) {
+        let Put { from, to, dst, step, element, data, signal } = put;
+        self.groups += 1;
+        let group = self.groups;
+        let elements = data.len() / element.max(1);
+        let cut =
+            if elements > 1 && self.chance(2) { 1 + self.rng.next() as usize % (elements - 1) } else { 0 };
+        for part in [0..cut, cut..elements] {
+            if !part.is_empty() {
+                let dst = dst + part.start as u64 * step;
+                let data = data.part(part.start * element..part.end * element);
+                self.push(memory, from, to, late, group, Kind::Put { dst, step, element, data });
+            }
+        }
+        if let Some((dst, value, change)) = signal {
+            self.push(memory, from, to, late, group, Kind::Update { dst, bytes: 8, value, change });
+        }
+    }
+
+    /// Issues a non-blocking get.
+    pub(crate) fn get(
+        &mut self,
+        memory: &mut Memory,
+        from: usize,
+        to: usize,
+        src: u64,
+        dst: Spot,
+        bytes: usize,
+    ) {
+        self.push(memory, from, to, Late::Lazy, 0, Kind::Get { src, dst, bytes });
+    }
+
+    /// Issues a change of one element without asking for its value.
+    pub(crate) fn update(
+        &mut self,
+        memory: &mut Memory,
+        (from, to): (usize, usize),
+        (dst, bytes): (u64, usize),
+        value: u64,
+        change: Change,
+    ) {
+        self.push(memory, from, to, Late::Prompt, 0, Kind::Update { dst, bytes, value, change });
+    }
+
+    /// `nvshmem_fence` on a PE.
+    pub(crate) fn fence(&mut self, pe: usize) {
+        self.behind[pe] = self.queue.iter().filter(|o| o.from == pe && !o.is_get()).count();
+        self.epoch[pe] += 1;
+    }
+
+    /// Lands what a fence of `from` orders in front of its next access to the memory of `to`.
+    #[inline]
+    pub(crate) fn order(&mut self, memory: &mut Memory, from: usize, to: usize) {
+        if self.behind[from] > 0 && to < self.n_pes {
+            let epoch = self.epoch[from];
+            self.land_all(memory, |o| o.from == from && o.to == to && !o.is_get() && o.epoch < epoch);
+        }
+    }
+
+    /// `nvshmem_quiet` on a PE.
+    pub(crate) fn quiet(&mut self, memory: &mut Memory, pe: usize) {
+        self.land_all(memory, |o| o.from == pe);
+    }
+
+    /// `nvshmemx_flush` on a PE: the sources of its puts are read.
+    pub(crate) fn flush(&mut self, memory: &Memory, pe: usize) {
+        for o in self.queue.iter_mut().filter(|o| o.from == pe) {
+            if let Kind::Put { data, .. } = &mut o.kind
+                && let Data::Memory(s, n) = *data
+            {
+                *data = Data::Bytes(memory.at(s, n).to_vec());
+            }
+        }
+    }
+
+    /// A round of the schedule has passed.
+    pub(crate) fn tick(&mut self, memory: &mut Memory) {
+        let mut i = 0;
+        while i < self.queue.len() {
+            let lands = match self.queue[i].late {
+                Late::Prompt => self.chance(4),
+                Late::Signal => self.chance(16),
+                Late::Lazy => false,
+            };
+            if lands {
+                self.land(memory, i);
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// Nobody can go on, or nothing has changed for long: lands something. `false` if nothing is under way.
+    pub(crate) fn hasten(&mut self, memory: &mut Memory) -> bool {
+        for late in [Late::Prompt, Late::Signal, Late::Lazy] {
+            let all: Vec<usize> = (0..self.queue.len()).filter(|&i| self.queue[i].late == late).collect();
+            if !all.is_empty() {
+                let chosen = self.rng.next() as usize % all.len();
+                self.land(memory, all[chosen]);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// All kernels have ended: lands everything, as late as it can be.
+    pub(crate) fn finish(&mut self, memory: &mut Memory) {
+        self.unfinished = self.queue.len() as u64;
+        self.land_all(memory, |_| true);
+    }
+
+    /// Lands one operation, and first what must not come after it.
+    fn land(&mut self, memory: &mut Memory, i: usize) {
+        let op = self.queue.remove(i);
+        if !op.is_get() {
+            self.land_all(memory, |o| {
+                let fenced = o.epoch < op.epoch && !o.is_get();
+                let signalled = op.is_signal && o.group == op.group;
+                o.from == op.from && o.to == op.to && (fenced || signalled)
+            });
+        }
+        self.apply(memory, op);
+    }
+
+    /// Lands all operations that `chosen` says, in an order drawn from those possible.
+    fn land_all(&mut self, memory: &mut Memory, chosen: impl Fn(&Pending) -> bool) {
+        let mut due: Vec<Pending> = self.queue.extract_if(.., |o| chosen(o)).collect();
+        self.rng.shuffle(&mut due);
+        due.sort_by_key(|o| (o.epoch, o.is_signal));
+        for op in due {
+            self.apply(memory, op);
+        }
+    }
+
+    fn apply(&mut self, memory: &mut Memory, op: Pending) {
+        let Pending { from, to, .. } = op;
+        if op.epoch < self.epoch[from] && !op.is_get() {
+            self.behind[from] = self.behind[from].saturating_sub(1);
+        }
+        match op.kind {
+            Kind::Put { dst, step, element, data } => {
+                let bytes = match data {
+                    Data::Bytes(bytes) => bytes,
+                    Data::Memory(s, n) => memory.at(s, n).to_vec(),
+                };
+                self.count(from, to, bytes.len());
+                // One piece where the elements lie next to each other.
+                let unit = if step == element as u64 { bytes.len() } else { element };
+                for (i, piece) in bytes.chunks(unit.max(1)).enumerate() {
+                    memory.store_at(memory.heap(to, dst + i as u64 * step), piece);
+                }
+            }
+            Kind::Get { src, dst, bytes } => {
+                let data = memory.at(memory.heap(to, src), bytes).to_vec();
+                self.count(to, from, bytes);
+                memory.store_at(dst, &data);
+            }
+            Kind::Update { dst, bytes, value, change } => {
+                self.count(from, to, bytes);
+                change_element(memory, memory.heap(to, dst), bytes, value, change);
+            }
+        }
+    }
+}
+
+/// Changes one element; returns what it was.
+pub(crate) fn change_element(memory: &mut Memory, at: Spot, bytes: usize, value: u64, change: Change) -> u64 {
+    let old = from_le(memory.at(at, bytes));
+    let mut new = [0; 8];
+    put_le(&mut new[..bytes], change.apply(old, value));
+    memory.store_at(at, &new[..bytes]);
+    old
+}

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use directives::{Expectations, Setting};
 use libtest_mimic::{Arguments, Failed, Trial};
-use weft::compile::{CompileError, compile_module};
+use weft::compile::{CompileError, Compiled, compile_module};
 use weft::ir::diag::Severity;
 use weft::ir::text::parse_module;
+use weft::lang::render::{Color, render};
 use weft::run::{RunOptions, run_file};
 use weft::{Define, KernelFile, Lowering, Options};
 
@@ -149,20 +150,23 @@ impl FileTest {
         Ok(options)
     }
 
+    fn compile(&self, options: &Options) -> Result<Compiled, Rejected> {
+        if self.path.extension().is_some_and(|kind| kind == "ir") {
+            // Comments stand before IR, not in it.
+            let ir: Vec<_> = self.text.lines().filter(|line| !line.starts_with("//")).collect();
+            let module = parse_module(&ir.join("\n")).map_err(|e| e.to_string())?;
+            return Ok(compile_module(module, options)?);
+        }
+        Ok(KernelFile::parse(&self.name, &self.text)?.compile(options)?)
+    }
+
     /// Compiles with what the stage called `name` needs kept; its text.
     fn stage(&self, name: &str) -> Result<String, Rejected> {
         let mut options = self.options()?;
         options.keep_ir = name == "ir";
         options.keep_llvm = name == "llvm";
         options.keep_after = name.strip_prefix("after:").map(str::to_owned);
-        let compiled = if self.path.extension().is_some_and(|kind| kind == "ir") {
-            // Comments stand before IR, not in it.
-            let ir: Vec<_> = self.text.lines().filter(|line| !line.starts_with("//")).collect();
-            let module = parse_module(&ir.join("\n")).map_err(|e| e.to_string())?;
-            compile_module(module, &options)?
-        } else {
-            KernelFile::parse(&self.name, &self.text)?.compile(&options)?
-        };
+        let compiled = self.compile(&options)?;
         let accesses = &compiled.report.accesses;
         let text = match name {
             "ptx" => Some(compiled.ptx),
@@ -176,7 +180,20 @@ impl FileTest {
 
     /// Compiles, and holds the errors, or the text of stages, against what is expected.
     fn compiles(&self) -> Verdict {
-        let Expectations { errors, stages, .. } = &self.expects;
+        let Expectations { errors, warnings, stages, .. } = &self.expects;
+        if !warnings.is_empty() {
+            let compiled = self.compile(&self.options()?)?;
+            let codes: Vec<_> = compiled.warnings.iter().map(|d| d.code.to_string()).collect();
+            let rendered = render(&compiled.warnings, compiled.sources(), Color::Never);
+            if codes != *warnings {
+                return Err(format!(
+                    "expected {}, found {}:\n{rendered}",
+                    warnings.join(" "),
+                    codes.join(" ")
+                ));
+            }
+            bless::check(&self.path.with_extension("stderr"), &rendered)?;
+        }
         if errors.is_empty() {
             return stages.iter().try_for_each(|stage| stage.check(&self.stage(&stage.name)?));
         }

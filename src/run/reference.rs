@@ -63,7 +63,7 @@ type Rule = fn(&Context<'_>, usize, usize) -> (Number, f64);
 /// (name, whether it takes a reduction, elements out for elements in, rule).
 type Row = (&'static str, bool, fn(usize, usize) -> Option<usize>, Rule);
 
-const REFERENCES: [Row; 4] = [
+const REFERENCES: [Row; 7] = [
     ("allreduce", true, |n, _| Some(n), |c, _, i| c.reduce(i)),
     (
         "reduce_scatter",
@@ -78,6 +78,17 @@ const REFERENCES: [Row; 4] = [
         |c, _, i| (c.from.get(i / c.from.len(), i % c.from.len()), 0.0),
     ),
     ("broadcast", false, |n, _| Some(n), |c, _, i| (c.from.get(c.root, i), 0.0)),
+    (
+        "alltoall",
+        false,
+        |n, pes| n.is_multiple_of(pes).then_some(n),
+        |c, pe, i| {
+            let part = c.from.len() / c.n_pes;
+            (c.from.get(i / part, pe * part + i % part), 0.0)
+        },
+    ),
+    ("rotate", false, |n, _| Some(n), |c, pe, i| (c.from.get((pe + c.n_pes - 1) % c.n_pes, i), 0.0)),
+    ("copy", false, |n, _| Some(n), |c, pe, i| (c.from.get(pe, i), 0.0)),
 ];
 
 impl Context<'_> {

@@ -8,6 +8,7 @@
 //! | `arch: sm_100a` | as the command's option; `sm_90a` if left out |
 //! | `ptx: 8.0` | the PTX version asked for |
 //! | `error: E0104 E0107` | does not compile, for exactly these reasons in this order; `NAME.stderr` has them rendered |
+//! | `warning: E0230` | compiles, with exactly these warnings; `NAME.stderr` has them rendered |
 //! | `emit: ir` | what the following checks look at: `ir`, `after:PASS`, `llvm`, `ptx` (if left out), `report` |
 //! | `check: TEXT` | is there, after what the check before found |
 //! | `count: 4 TEXT` | is there so many times |
@@ -25,6 +26,7 @@ pub struct Expectations {
     pub ptx: Option<String>,
     pub defines: Vec<(String, String)>,
     pub errors: Vec<String>,
+    pub warnings: Vec<String>,
     pub stages: Vec<Stage>,
     pub runs: Vec<Sweep>,
     pub stdout: Vec<String>,
@@ -90,13 +92,14 @@ pub fn parse(text: &str) -> Result<Expectations, String> {
             all.take(word, rest).map_err(|e| format!("line {}: {e}", number + 1))?;
         }
     }
-    let expects_nothing = all.errors.is_empty() && all.stages.is_empty() && all.runs.is_empty();
+    let expects_nothing =
+        all.errors.is_empty() && all.warnings.is_empty() && all.stages.is_empty() && all.runs.is_empty();
     if expects_nothing {
         return Err("nothing is expected: say `// error: ...`, `// check: ...` or `// run: ...`".into());
     }
     let checked = all.stages.iter().any(|stage| !stage.checks.is_empty());
-    if !all.errors.is_empty() && (checked || !all.runs.is_empty()) {
-        return Err("what does not compile has no text to check and no runs".into());
+    if !all.errors.is_empty() && (checked || !all.warnings.is_empty() || !all.runs.is_empty()) {
+        return Err("what does not compile has no text to check, no warnings and no runs".into());
     }
     if all.runs.is_empty() && !(all.stdout.is_empty() && all.fails.is_none()) {
         return Err("`stdout` and `fails` need a `run`".into());
@@ -114,6 +117,7 @@ impl Expectations {
             "ptx" => self.ptx = Some(text),
             "define" => self.defines.extend(pairs(rest)?),
             "error" => self.errors.extend(rest.split_whitespace().map(str::to_owned)),
+            "warning" => self.warnings.extend(rest.split_whitespace().map(str::to_owned)),
             "emit" => self.stages.push(Stage { name: text, checks: Vec::new() }),
             "check" => self.checks().push(Check::Next(text)),
             "not" => self.checks().push(Check::Not(text)),

@@ -100,7 +100,8 @@ pub struct Reference {
 }
 
 /// What `computes(...)` can say.
-pub const REFERENCES: [&str; 4] = ["allreduce", "reduce_scatter", "all_gather", "broadcast"];
+pub const REFERENCES: [&str; 7] =
+    ["allreduce", "reduce_scatter", "all_gather", "broadcast", "alltoall", "rotate", "copy"];
 
 /// A compiled file.
 #[derive(Debug)]

@@ -90,7 +90,7 @@ impl Call<'_, '_> {
 
     /// Checks that the address is a multiple of the element's size.
     pub(crate) fn aligned(&self, what: &str, addr: u64, size: usize) -> Result<(), Fault> {
-        if addr % size.max(1) as u64 == 0 {
+        if addr.is_multiple_of(size.max(1) as u64) {
             return Ok(());
         }
         let place = match Space::of_generic(addr) {

@@ -225,7 +225,7 @@ impl Set {
         let size = self.ty.bytes();
         let what = c.f.row.params.first().map_or("ivars", |(name, _)| name);
         c.aligned(what, self.ivars, size)?;
-        let bytes = self.count.checked_mul(size as u64).unwrap_or(u64::MAX);
+        let bytes = self.count.saturating_mul(size as u64);
         if self.count == 0 {
             return Ok(Vec::new());
         }

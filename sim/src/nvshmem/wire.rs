@@ -161,7 +161,7 @@ impl Wire {
 
     /// One in `n`.
     fn chance(&mut self, n: u64) -> bool {
-        self.rng.next() % n == 0
+        self.rng.next().is_multiple_of(n)
     }
 
     fn push(&mut self, memory: &mut Memory, from: usize, to: usize, late: Late, group: u64, kind: Kind) {

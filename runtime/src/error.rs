@@ -85,6 +85,10 @@ codes! {
         "Versions 3.3 to 3.8 are supported; and the host library and the device bitcode must be of one version, since they share structures.";
     NVSHMEM = 106, "an NVSHMEM call failed",
         "A call of NVSHMEM's returned an error. NVSHMEM_DEBUG=INFO makes it say more.";
+    NO_JITLINK = 107, "libnvJitLink not found",
+        "NVIDIA's linker of device code, libnvJitLink, was in none of the places searched, or is not that library. `weft setup` fetches it; WEFT_NVJITLINK names one.";
+    JITLINK = 108, "device code that cannot be linked",
+        "libnvJitLink refused its input; the message has its log. An object of a later CUDA than the library's needs a newer library: `weft setup --force` fetches the newest.";
     LAUNCHER = 201, "the launcher's variables do not fit together",
         "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another.";
     BOOTSTRAP = 202, "the PEs did not find each other",

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::error::{Error, NO_NVSHMEM, Result};
+use crate::error::{Error, NO_JITLINK, NO_NVSHMEM, Result};
 
 /// A file that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,6 +95,40 @@ const NVSHMEM: Wanted = Wanted {
         Place::System("/usr/local/cuda"),
     ],
 };
+
+/// Where nvJitLink is looked for.
+const NVJITLINK: Wanted = Wanted {
+    name: "libnvJitLink.so",
+    vars: &["WEFT_NVJITLINK"],
+    folders: &["lib64", "lib"],
+    places: &[
+        Place::Setup,
+        Place::List("LD_LIBRARY_PATH"),
+        Place::Root("CUDA_HOME"),
+        Place::Root("CUDA_PATH"),
+        Place::System("/usr/local/cuda"),
+        Place::Packages,
+        Place::Python,
+    ],
+};
+
+/// NVIDIA's linker of device code.
+///
+/// # Errors
+/// R0107 with every place searched.
+pub fn nvjitlink() -> Result<Found> {
+    Machine::here().find(&NVJITLINK).map_err(|missing| match missing {
+        Missing::Named(var, path) => {
+            let message = format!("{var} is set to {}, where there is no {}", path.display(), NVJITLINK.name);
+            Error::new(NO_JITLINK, message).help(format!("unset {var} to search for one"))
+        }
+        Missing::Everywhere(searched) => {
+            let message = format!("{} not found; searched:\n    {}", NVJITLINK.name, searched.join("\n    "));
+            Error::new(NO_JITLINK, message)
+                .help("`weft setup` fetches it into your cache folder; or `pip install nvidia-nvjitlink`")
+        }
+    })
+}
 
 /// NVSHMEM's host library.
 ///

@@ -9,6 +9,7 @@ pub mod cuda;
 pub mod dtype;
 pub mod error;
 pub mod find;
+pub mod jitlink;
 pub mod job;
 pub mod launch;
 pub mod machine;

@@ -1,0 +1,98 @@
+//! NVIDIA's linker of device code as a library, opened at run time: joins a kernel's PTX with relocatable objects to
+//! a cubin, in the process. [`sys`] the functions as they are, `result` a `Result` for every call. It needs neither
+//! a GPU nor a driver.
+
+mod result;
+pub mod sys;
+
+use crate::error::{Error, JITLINK, Result};
+use crate::find::{self, Found};
+use result::Library;
+use std::sync::OnceLock;
+
+/// The library.
+pub struct JitLink {
+    found: Found,
+    library: Library,
+}
+
+/// What is linked.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// PTX text; a name for it in messages.
+    Ptx(&'a str, &'a str),
+    /// A relocatable object (a cubin that ptxas made with `--compile-only`); a name for it in messages.
+    Object(&'a str, &'a [u8]),
+}
+
+impl JitLink {
+    /// The one of this machine; looked for and opened once a process.
+    ///
+    /// # Errors
+    /// R0107 where there is none, with every place searched.
+    pub fn get() -> Result<&'static JitLink> {
+        static LIBRARY: OnceLock<Result<JitLink>> = OnceLock::new();
+        LIBRARY.get_or_init(|| JitLink::open(find::nvjitlink()?)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Opens one.
+    ///
+    /// # Errors
+    /// R0107 where it is not nvJitLink.
+    pub fn open(found: Found) -> Result<JitLink> {
+        let library = Library::open(&found.path)?;
+        Ok(JitLink { found, library })
+    }
+
+    /// Where it is.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Major and minor version, which are those of the CUDA toolkit it belongs to.
+    pub fn version(&self) -> (u32, u32) {
+        self.library.version
+    }
+
+    /// Links inputs to a cubin for a target such as `sm_90a`. PTX is assembled first.
+    ///
+    /// # Errors
+    /// R0108 with what the library says: PTX that does not compile, symbols that nobody defines, objects of a later
+    /// CUDA than the library's.
+    pub fn link(&self, target: &str, inputs: &[Input<'_>]) -> Result<Vec<u8>> {
+        let (major, minor) = self.version();
+        if since(target).is_none_or(|since| self.version() < since) {
+            let message = format!("{} of CUDA {major}.{minor} has no {target}", self.found.path.display());
+            return Err(Error::new(JITLINK, message).help("`weft setup --force` fetches the newest"));
+        }
+        let arch = format!("-arch={target}");
+        let link = self.library.create(&[&arch, "-lineinfo"])?;
+        for input in inputs {
+            match input {
+                Input::Ptx(name, text) => {
+                    link.add(sys::PTX, &[text.as_bytes(), &[0]].concat(), name)?;
+                }
+                Input::Object(name, object) => link.add(sys::CUBIN, object, name)?,
+            }
+        }
+        link.complete()
+    }
+}
+
+/// The first CUDA toolkit with a target. Asked here, since the library crashes on one that it does not know.
+fn since(target: &str) -> Option<(u32, u32)> {
+    const FIRST: [(&str, (u32, u32)); 7] = [
+        ("90", (12, 0)),
+        ("100", (12, 8)),
+        ("120", (12, 8)),
+        ("103", (12, 9)),
+        ("121", (12, 9)),
+        ("110", (13, 0)),
+        ("107", (13, 4)),
+    ];
+    let name = target.strip_prefix("sm_")?;
+    let number = name.strip_suffix(['a', 'f']).unwrap_or(name);
+    let (_, since) = FIRST.iter().find(|(n, _)| *n == number)?;
+    // Families came with 12.9.
+    Some(if name.ends_with('f') { (12, 9).max(*since) } else { *since })
+}

@@ -1,0 +1,117 @@
+//! Each of nvJitLink's calls with a `Result`.
+#![allow(unsafe_code, reason = "calls of a C library")]
+
+use super::sys::{self, Functions, Handle};
+use crate::error::{Error, JITLINK, NO_JITLINK, Result};
+use std::ffi::{CString, c_int};
+use std::mem::ManuallyDrop;
+use std::path::Path;
+use std::ptr::null_mut;
+
+/// The opened library. It stays loaded: it keeps threads.
+pub struct Library {
+    functions: Functions,
+    _library: ManuallyDrop<libloading::Library>,
+    pub version: (u32, u32),
+}
+
+/// A link that is begun.
+pub struct Link<'a> {
+    functions: &'a Functions,
+    handle: Handle,
+}
+
+impl Library {
+    pub fn open(path: &Path) -> Result<Library> {
+        let fails = |why: String| Error::new(NO_JITLINK, format!("{}: {why}", path.display()));
+        // SAFETY: loading runs the initialisers of a library that the user names or the system has, which set up
+        // tables.
+        let library = unsafe { libloading::Library::new(path) }.map_err(|e| fails(e.to_string()))?;
+        let library = ManuallyDrop::new(library);
+        // SAFETY: `ManuallyDrop` keeps it loaded for the life of the process; a library that is not nvJitLink lacks
+        // the first function asked for.
+        unsafe {
+            let version = sys::version(&library);
+            let functions = Functions::load(&library, version);
+            let functions = functions.map_err(|name| fails(format!("it has no function {name}")))?;
+            Ok(Library { functions, _library: library, version })
+        }
+    }
+
+    pub fn create(&self, options: &[&str]) -> Result<Link<'_>> {
+        let options: Vec<_> = options.iter().filter_map(|option| CString::new(*option).ok()).collect();
+        let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+        let mut link = Link { functions: &self.functions, handle: null_mut() };
+        let n = u32::try_from(pointers.len()).unwrap_or(0);
+        // SAFETY: the options are C strings that outlive the call; the handle is a local's.
+        let status = unsafe { (self.functions.create)(&mut link.handle, n, pointers.as_ptr()) };
+        if status != 0 {
+            // What it left there is no handle.
+            link.handle = null_mut();
+        }
+        link.check("nvJitLinkCreate", status).map(|()| link)
+    }
+}
+
+impl Link<'_> {
+    /// `kind` is one of [`sys`]'s; PTX ends in 0.
+    pub fn add(&self, kind: c_int, data: &[u8], name: &str) -> Result<()> {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the handle is valid; the library copies what it keeps of data and name.
+        let status = unsafe {
+            (self.functions.add_data)(self.handle, kind, data.as_ptr().cast(), data.len(), name.as_ptr())
+        };
+        self.check("nvJitLinkAddData", status)
+    }
+
+    pub fn complete(&self) -> Result<Vec<u8>> {
+        let mut size = 0;
+        // SAFETY: the handle is valid; the size is a local's, and the buffer has that many bytes.
+        unsafe {
+            self.check("nvJitLinkComplete", (self.functions.complete)(self.handle))?;
+            let status = (self.functions.cubin_size)(self.handle, &mut size);
+            self.check("nvJitLinkGetLinkedCubinSize", status)?;
+            let mut cubin = vec![0; size];
+            let status = (self.functions.cubin)(self.handle, cubin.as_mut_ptr().cast());
+            self.check("nvJitLinkGetLinkedCubin", status)?;
+            Ok(cubin)
+        }
+    }
+
+    fn check(&self, call: &str, status: c_int) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        let meaning = usize::try_from(status).ok().and_then(|n| sys::RESULTS.get(n)).unwrap_or(&"unknown");
+        let message = format!("{call} returned {status} ({meaning}) {}", self.log());
+        Err(Error::new(JITLINK, message.trim_end().to_owned()))
+    }
+
+    fn log(&self) -> String {
+        let mut size = 0;
+        if self.handle.is_null() {
+            return String::new();
+        }
+        // SAFETY: the handle is valid; the buffer has as many bytes as are said.
+        unsafe {
+            if (self.functions.error_log_size)(self.handle, &mut size) != 0 || size == 0 {
+                return String::new();
+            }
+            let mut log = vec![0u8; size];
+            if (self.functions.error_log)(self.handle, log.as_mut_ptr().cast()) != 0 {
+                return String::new();
+            }
+            let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(text).trim().to_owned()
+        }
+    }
+}
+
+impl Drop for Link<'_> {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // SAFETY: created, destroyed once; an error would only say that it was not.
+            unsafe { (self.functions.destroy)(&mut self.handle) };
+        }
+    }
+}

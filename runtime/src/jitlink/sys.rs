@@ -1,0 +1,99 @@
+//! nvJitLink's functions as they are (nvJitLink.h of CUDA 12 and 13). Each is exported once for every minor version
+//! whose header a program may have been compiled with.
+#![allow(unsafe_code, reason = "functions of a C library")]
+
+use libloading::Library;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// `nvJitLinkHandle`.
+pub type Handle = *mut c_void;
+
+/// `NVJITLINK_INPUT_CUBIN`, a relocatable one.
+pub const CUBIN: c_int = 1;
+/// `NVJITLINK_INPUT_PTX`.
+pub const PTX: c_int = 2;
+
+/// The names of `nvJitLinkResult`, from 0 on.
+pub const RESULTS: [&str; 19] = [
+    "success",
+    "unrecognized option",
+    "missing -arch",
+    "invalid input",
+    "PTX does not compile",
+    "NVVM does not compile",
+    "internal error",
+    "no threads",
+    "unrecognized input",
+    "finalizer error",
+    "null input",
+    "incompatible options",
+    "incorrect input type",
+    "architectures differ",
+    "this nvJitLink is too old for its input",
+    "missing fatbin",
+    "unrecognized -arch",
+    "unsupported -arch",
+    "requires -lto",
+];
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $field:ident = $name:literal ($($arg:ty),*);)*) => {
+        /// The functions.
+        pub struct Functions {
+            $($(#[$doc])* pub $field: unsafe extern "C" fn($($arg),*) -> c_int,)*
+        }
+
+        impl Functions {
+            /// Finds them, as headers of that version call them.
+            ///
+            /// # Errors
+            /// The name of the first that is missing.
+            ///
+            /// # Safety
+            /// The library is nvJitLink, and stays loaded as long as the functions are called.
+            pub unsafe fn load(library: &Library, (major, minor): (u32, u32)) -> Result<Functions, String> {
+                Ok(Functions { $($field: {
+                    let name = format!("__{}_{major}_{minor}", $name);
+                    // SAFETY: as the caller says; the signature is the header's.
+                    match unsafe { library.get(name.as_bytes()) } {
+                        Ok(function) => *function,
+                        Err(_) => return Err(name),
+                    }
+                },)* })
+            }
+        }
+    };
+}
+
+functions! {
+    /// Handle out, options.
+    create = "nvJitLinkCreate"(*mut Handle, u32, *const *const c_char);
+    /// Handle, set to null.
+    destroy = "nvJitLinkDestroy"(*mut Handle);
+    /// Kind, data with its size, a name for messages.
+    add_data = "nvJitLinkAddData"(Handle, c_int, *const c_void, usize, *const c_char);
+    /// Links.
+    complete = "nvJitLinkComplete"(Handle);
+    /// Bytes of the cubin.
+    cubin_size = "nvJitLinkGetLinkedCubinSize"(Handle, *mut usize);
+    /// The cubin.
+    cubin = "nvJitLinkGetLinkedCubin"(Handle, *mut c_void);
+    /// Bytes of the log, its 0 included.
+    error_log_size = "nvJitLinkGetErrorLogSize"(Handle, *mut usize);
+    /// The log.
+    error_log = "nvJitLinkGetErrorLog"(Handle, *mut c_char);
+}
+
+/// Major and minor version of the library; 12.0 for those before 12.3, which do not tell.
+///
+/// # Safety
+/// The library is nvJitLink.
+pub unsafe fn version(library: &Library) -> (u32, u32) {
+    type Version = unsafe extern "C" fn(*mut c_uint, *mut c_uint) -> c_int;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the signature is the header's; the pointers are to locals.
+    let told = unsafe {
+        library.get::<Version>(b"nvJitLinkVersion").is_ok_and(|version| version(&mut major, &mut minor) == 0)
+    };
+    if told { (major, minor) } else { (12, 0) }
+}

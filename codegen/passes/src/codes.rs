@@ -37,6 +37,20 @@ weft_ir::codes! {
     NO_REDUCTION = 407, "a reduction that memory does not have", "`red<mul>` on f32",
     "Products exist among threads (`prod<block>`) and in registers, but no memory operation multiplies. Reduce by \
      add, min, max, and, or, xor, or load, combine and store.";
+
+    OTHER_SHAPES = 408, "sides of a transfer without common parts", "a put of a (4,3):(1,8) to a (3,4):(1,8)",
+    "A transfer pairs the elements of both sides in coordinate order and moves the largest pieces that are consecutive \
+     on both. That takes shapes with a common refinement, known when compiling: give both views the same shape. \
+     Only contiguous sides may differ in size; the smaller one counts.";
+
+    NEEDS_LIBRARY = 409, "an operation that needs NVSHMEM", "`barrier_all<block>()` with `--transport p2p`",
+    "Collectives of NVSHMEM synchronise through memory of its own, and only it knows the ranks of teams. Compile with \
+     `--transport auto` or `nvshmem`; or synchronise with a `barrier` parameter, and use the tile collectives of \
+     `weft::tile`.";
+
+    NO_FUNCTION = 410, "a type that NVSHMEM has no function for", "`reduce<block, and>` of f32",
+    "NVSHMEM's typed functions exist for certain types each: waits for integers of 16 to 64 bits, atomics for 32 and 64 \
+     bits, bitwise reductions for integers. Convert, or view the tensor as another type.";
 }
 
 weft_ir::codes! {

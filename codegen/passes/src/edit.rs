@@ -123,6 +123,14 @@ impl Editor {
     }
 }
 
+/// The ops that `f` emits, as a block.
+pub(crate) fn nested(e: &mut Editor, f: impl FnOnce(&mut Editor) -> Built<()>) -> Built<Block> {
+    e.b.open();
+    let result = f(e);
+    let block = e.b.close();
+    result.map(|()| block)
+}
+
 /// What passes emit often.
 pub(crate) trait Emit {
     /// An `i64` literal.

@@ -14,11 +14,12 @@ mod hidden;
 mod index;
 mod memory;
 mod reduce;
+mod remote;
 mod report;
 mod teams;
 mod widen;
 
-pub use report::{Access, Cover, Instr, Narrow, Report, Widened};
+pub use report::{Access, Cover, Instr, Moved, Narrow, Pieces, Report, Transfer, Widened};
 
 use codes::NO_SUCH_PASS;
 use std::fmt;
@@ -123,6 +124,11 @@ pub const PASSES: &[Pass] = &[
         name: "widen",
         doc: "rounds of a loop that cannot disturb each other become one round over wider tensors",
         run: widen::run,
+    },
+    Pass {
+        name: "remote",
+        doc: "operations on other PEs' memory become calls of NVSHMEM's functions, or code at the other PE's address",
+        run: remote::run,
     },
     Pass { name: "teams", doc: "ranks become hidden parameters, team barriers become code", run: teams::run },
     Pass {

@@ -11,6 +11,51 @@ pub struct Report {
     pub accesses: Vec<Access>,
     /// Every loop that asked for rounds in flight.
     pub loops: Vec<Widened>,
+    /// Every transfer to or from another PE, in the order of the code.
+    pub transfers: Vec<Transfer>,
+}
+
+/// A `put`, `get` or `put_signal` of the text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    /// The kernel.
+    pub kernel: Arc<str>,
+    /// Where it stands.
+    pub span: Span,
+    /// What the language calls it: `put<block>`.
+    pub op: String,
+    /// What it moves.
+    pub pieces: Pieces,
+    /// How.
+    pub moved: Moved,
+}
+
+/// The largest pieces that are consecutive on both sides of a transfer. Numbers are symbolic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pieces {
+    /// How many.
+    pub count: String,
+    /// Elements of one.
+    pub elements: String,
+    /// Bytes of one.
+    pub bytes: String,
+    /// Elements from one to the next, of destination and source, where those of a piece are not consecutive.
+    pub strides: Option<[String; 2]>,
+    /// Layouts of the pieces' first elements in destination and source, the first mode fastest; none for one piece.
+    pub order: Option<[String; 2]>,
+    /// The layouts of destination and source.
+    pub layouts: [String; 2],
+    /// Whether bounds may leave elements out.
+    pub bounded: bool,
+}
+
+/// How a transfer is carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// In place: bytes of a word, and of one where addresses turn out less aligned.
+    pub copy: Option<(u32, Option<u32>)>,
+    /// By NVSHMEM: the function.
+    pub function: Option<String>,
 }
 
 /// One memory op of the text.
@@ -126,6 +171,45 @@ impl fmt::Display for Narrow {
                 write!(f, "the bound {layout} does not follow the elements")
             }
             Narrow::Isa => f.write_str("the target has no wider form"),
+        }
+    }
+}
+
+impl fmt::Display for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pieces { count, elements, bytes, strides, order, layouts: [dst, src], bounded } = &self.pieces;
+        let s = if count == "1" { "" } else { "s" };
+        write!(f, "{}: {count} piece{s} of {elements} elements ({bytes} bytes)", self.op)?;
+        match strides {
+            Some([to, from]) => write!(
+                f,
+                ", {to} apart from {from} apart: {dst} and {src} have no consecutive ones in common"
+            )?,
+            None if order.is_some() => {
+                write!(f, ", the most that {dst} and {src} have consecutive in common")?
+            }
+            None => {}
+        }
+        if let Some([to, from]) = order {
+            write!(f, "; in the order {to} from {from}")?;
+        }
+        if *bounded {
+            f.write_str("; elements out of bounds are left out")?;
+        }
+        let Moved { copy, function } = &self.moved;
+        if let Some((words, unaligned)) = copy {
+            write!(f, "; for PEs in reach copied in place by words of {words} bytes")?;
+            if let Some(unaligned) = unaligned {
+                write!(
+                    f,
+                    " ({unaligned} where an address is no multiple of that: none is declared or provable)"
+                )?;
+            }
+        }
+        match (copy, function) {
+            (Some(_), Some(name)) => write!(f, "; for others {name}"),
+            (_, Some(name)) => write!(f, "; by {name}"),
+            _ => Ok(()),
         }
     }
 }

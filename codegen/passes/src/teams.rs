@@ -14,8 +14,8 @@ use crate::{Lowering, Options, Report, hidden};
 use weft_ir::builder::{Built, Range};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{
-    BinOp, Builder, CmpOp, Dim, Group, Int, Kernel, Op, ParamKind, RedOp, Scalar, Scope, Sem, Space, Sreg,
-    TeamRef, Type, Value,
+    BinOp, Builder, CmpOp, Dim, Group, Int, Kernel, LocalId, Op, ParamKind, RedOp, Scalar, Scope, Sem, Space,
+    Sreg, TeamRef, Type, Value,
 };
 
 /// Bytes of a CTA's counters: a cache line, so that CTAs do not share any.
@@ -145,15 +145,7 @@ impl Barrier<'_> {
         let pes = b.emit_as(Op::Bitcast { a: n_pes }, u32.clone())?;
         let expected = b.binary(BinOp::Mul, epoch, pes)?;
         let sem = if matches!(self.sem, Sem::AcqRel | Sem::Acquire) { Sem::Acquire } else { Sem::Relaxed };
-        let polls = match self.options.debug_waits {
-            Some(_) => {
-                let polls = b.local("polls", Type::Scalar(Scalar::U64));
-                let zero = b.int(Scalar::U64, 0)?;
-                b.set(polls, zero)?;
-                Some(polls)
-            }
-            None => None,
-        };
+        let polls = Polls::new(b, self.options.debug_waits)?;
         let seen = b.local("arrived", u32.clone());
         b.while_loop(
             |b| {
@@ -165,22 +157,11 @@ impl Barrier<'_> {
                 let zero = b.i32(0)?;
                 b.compare(CmpOp::Lt, ahead, zero)
             },
-            |b| match (polls, self.options.debug_waits) {
-                (Some(polls), Some(limit)) => {
-                    let n = b.get(polls)?;
-                    let one = b.int(Scalar::U64, 1)?;
-                    let n = b.binary(BinOp::Add, n, one)?;
-                    b.set(polls, n)?;
-                    let limit = b.int(Scalar::U64, i64::try_from(limit).unwrap_or(i64::MAX))?;
-                    let over = b.compare(CmpOp::Ge, n, limit)?;
-                    let then = b.nested(|b| {
-                        let count = b.get(seen)?;
-                        self.give_up(b, line, count, expected)
-                    })?;
-                    b.emit(Op::If { cond: over, then, otherwise: weft_ir::Block::default() })?;
-                    Ok(())
-                }
-                _ => Ok(()),
+            |b| {
+                polls.count(b, |b| {
+                    let count = b.get(seen)?;
+                    self.give_up(b, line, count, expected)
+                })
             },
         )?;
         b.emit(Op::Store { place: epoch_at, value: epoch, sem: Sem::Weak, scope: Scope::Sys })?;
@@ -188,20 +169,49 @@ impl Barrier<'_> {
     }
 
     fn give_up(&self, b: &mut Builder, line: &Int, count: Value, expected: Value) -> Built<()> {
-        let place = match &self.options.locate {
-            Some(locate) if !self.span.is_none() => locate(self.span),
-            _ => format!("kernel {}", b.kernel().name),
-        };
+        let place = place(self.options, self.span, b);
         let pe = hidden_value(b, ParamKind::MyPe { team: self.team.0 })?;
         let cta = b.index(line.floor_div(&Int::from(LINE)))?;
         let cta = b.convert(cta, Scalar::I32)?;
-        let format = format!(
-            "weft: PE %d CTA %d waits in barrier at {}: counter %u, expected %u\n",
-            place.replace('%', "%%")
-        );
+        let format = format!("weft: PE %d CTA %d waits in barrier at {place}: counter %u, expected %u\n",);
         b.emit(Op::Print { format: format.into(), args: vec![pe, cta, count, expected] })?;
         b.emit(Op::Trap {})?;
         Ok(())
+    }
+}
+
+/// Where a wait stands, as part of a format.
+pub(crate) fn place(options: &Options, span: Span, b: &Builder) -> String {
+    let place = match &options.locate {
+        Some(locate) if !span.is_none() => locate(span),
+        _ => format!("kernel {}", b.kernel().name),
+    };
+    place.replace('%', "%%")
+}
+
+/// The bound of a wait: counts its polls.
+pub(crate) struct Polls(Option<(LocalId, u64)>);
+
+impl Polls {
+    /// From 0, of at most `limit`, if there is a bound.
+    pub fn new(b: &mut Builder, limit: Option<u64>) -> Built<Polls> {
+        let Some(limit) = limit else { return Ok(Polls(None)) };
+        let polls = b.local("polls", Type::Scalar(Scalar::U64));
+        let zero = b.int(Scalar::U64, 0)?;
+        b.set(polls, zero)?;
+        Ok(Polls(Some((polls, limit))))
+    }
+
+    /// One more; after the last, `give_up`.
+    pub fn count(&self, b: &mut Builder, give_up: impl FnOnce(&mut Builder) -> Built<()>) -> Built<()> {
+        let Some((polls, limit)) = self.0 else { return Ok(()) };
+        let n = b.get(polls)?;
+        let one = b.int(Scalar::U64, 1)?;
+        let n = b.binary(BinOp::Add, n, one)?;
+        b.set(polls, n)?;
+        let limit = b.int(Scalar::U64, i64::try_from(limit).unwrap_or(i64::MAX))?;
+        let over = b.compare(CmpOp::Ge, n, limit)?;
+        b.if_true(over, give_up).map(drop)
     }
 }
 

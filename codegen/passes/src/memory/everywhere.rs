@@ -6,10 +6,10 @@
 
 use super::direct::{Reductions, plain_widths, reject_product};
 use super::fragment::Fragment;
-use super::moves::{Read, Write, nested};
+use super::moves::{Read, Write};
 use super::place::{Place, elements_on};
 use super::{Memory, peer_address, plain_name};
-use crate::edit::{Action, Editor, Emit};
+use crate::edit::{Action, Editor, Emit, nested};
 use crate::hidden;
 use crate::report::Instr;
 use weft_ir::builder::Built;

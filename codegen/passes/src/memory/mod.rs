@@ -65,6 +65,11 @@ impl Rewrite for Memory<'_> {
                 self.places.insert(v, place.by(Route::Peer(there), ty));
                 Ok(Action::Drop)
             }
+            (&Op::PtrAdd { ptr, bytes }, _) if self.places.contains_key(&ptr) => {
+                let at = found(self.places.get(&ptr), k, ptr, span)?.clone();
+                let first = self.first(e, &at)?;
+                e.b.emit(Op::PtrAdd { ptr: first, bytes }).map(Action::Become)
+            }
             (op, _) => match memory_place(op) {
                 Some(place) if k.ty(place).tensor().is_some() => {
                     let at = found(self.places.get(&place), k, place, span)?.clone();
@@ -118,6 +123,19 @@ impl Memory<'_> {
         })?;
         self.pointers.insert(kind, pointer);
         Ok(pointer)
+    }
+
+    /// The address of a place's first element.
+    fn first(&mut self, e: &mut Editor, at: &Place) -> Built<Value> {
+        let root = match at.route {
+            Route::Local => at.root,
+            Route::Peer(pointer) => pointer,
+            Route::Everywhere(team) => {
+                let base = param_index(e.b.kernel(), at.root).unwrap_or(u32::MAX);
+                self.hidden_pointer(e, ParamKind::MulticastOf { base, team: team.0 }, Space::Multicast)?
+            }
+        };
+        at.pointer(&mut e.b, root)
     }
 
     fn note(&mut self, e: &Editor, v: Value, fragment: &Fragment, instrs: Vec<Instr>) {

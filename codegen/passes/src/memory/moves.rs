@@ -2,10 +2,10 @@
 
 use super::Memory;
 use super::fragment::Fragment;
-use crate::edit::{Editor, Emit};
+use crate::edit::{Editor, Emit, nested};
 use crate::report::Cover;
 use weft_ir::builder::Built;
-use weft_ir::{Block, CmpOp, Int, Op, Scalar, Type, Value};
+use weft_ir::{CmpOp, Int, Op, Scalar, Type, Value};
 
 /// A way to read consecutive elements.
 pub(super) trait Read {
@@ -216,12 +216,4 @@ fn is_group(e: &mut Editor, width: u32, by: u32, at: &Int) -> Built<Value> {
     let at = e.b.convert(at, Scalar::I32)?;
     let at = e.b.splat(at, &Type::lanes_of(Scalar::I32, width))?;
     e.b.compare(CmpOp::Eq, groups, at)
-}
-
-/// The ops that `f` emits, as a block.
-pub(super) fn nested(e: &mut Editor, f: impl FnOnce(&mut Editor) -> Built<()>) -> Built<Block> {
-    e.b.open();
-    let result = f(e);
-    let block = e.b.close();
-    result.map(|()| block)
 }

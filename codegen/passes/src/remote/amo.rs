@@ -1,0 +1,193 @@
+//! Single elements of other PEs: `p`, `g`, signals, atomics.
+
+use super::copy::Threads;
+use super::library::{call, carrier, signal_op, type_name};
+use super::{Remote, address};
+use crate::codes::NO_FUNCTION;
+use crate::edit::{Action, Editor, Emit};
+use weft_ir::builder::Built;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{AmoOp, Builder, Op, RedOp, Scalar, Scope, Sem, SignalKind, Type, Value};
+
+impl Remote<'_> {
+    /// `p` and `g`.
+    pub(super) fn element(&mut self, e: &mut Editor, op: &Op) -> Built<Action> {
+        match *op {
+            Op::PutValue { dst, value, pe, team } => {
+                let (carrier, name) = carrier(elem(&e.b, dst).bytes());
+                self.reach(
+                    e,
+                    (dst, team, pe),
+                    &Type::Unit,
+                    &mut |_, e, place| {
+                        e.b.emit(Op::Store { place, value, sem: Sem::Relaxed, scope: Scope::Sys })
+                    },
+                    &mut |_, e, pe| {
+                        let (at, value) = (address(&mut e.b, dst)?, as_bits(&mut e.b, value, carrier)?);
+                        call(&mut e.b, &format!("nvshmem_{name}_p"), vec![at, value, pe], Type::Unit)
+                    },
+                )?;
+                Ok(Action::Drop)
+            }
+            Op::GetValue { src, pe, team } => {
+                let ty = elem(&e.b, src);
+                let (carrier, name) = carrier(ty.bytes());
+                let value = self.reach(
+                    e,
+                    (src, team, pe),
+                    &Type::Scalar(ty),
+                    &mut |_, e, place| {
+                        let load = Op::Load { place, sem: Sem::Relaxed, scope: Scope::Sys };
+                        e.b.emit_as(load, Type::Scalar(ty))
+                    },
+                    &mut |_, e, pe| {
+                        let at = address(&mut e.b, src)?;
+                        let function = format!("nvshmem_{name}_g");
+                        let bits = call(&mut e.b, &function, vec![at, pe], Type::Scalar(carrier))?;
+                        from_bits(&mut e.b, bits, ty)
+                    },
+                )?;
+                Ok(Action::Become(value))
+            }
+            _ => Ok(Action::Keep),
+        }
+    }
+
+    /// `signal_op`
+    pub(super) fn signal(&mut self, e: &mut Editor, op: &Op) -> Built<Action> {
+        let Op::SignalOp { signal, op, value, pe, team } = *op else { return Ok(Action::Keep) };
+        self.reach(
+            e,
+            (signal, team, pe),
+            &Type::Unit,
+            &mut |_, e, place| raise(&mut e.b, place, op, value),
+            &mut |_, e, pe| call_signal_op(&mut e.b, signal, op, value, pe),
+        )?;
+        Ok(Action::Drop)
+    }
+
+    pub(super) fn amo(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
+        let Op::Amo { target, op, ref operands, pe, team } = *op else { return Ok(Action::Keep) };
+        let s = elem(&e.b, target);
+        let function = amo_name(op, s, span)?;
+        let result = if op.fetches() { Type::Scalar(s) } else { Type::Unit };
+        if s == Scalar::F16 && op == AmoOp::Add {
+            // NVSHMEM's function takes a struct, and knows no other way than this one.
+            let place = self.near(e, target, team, pe, false)?.pointer;
+            atomic(&mut e.b, place, op, s, operands)?;
+            return Ok(Action::Drop);
+        }
+        let value = self.reach(
+            e,
+            (target, team, pe),
+            &result,
+            &mut |_, e, place| atomic(&mut e.b, place, op, s, operands),
+            &mut |_, e, pe| {
+                let mut args = vec![address(&mut e.b, target)?];
+                args.extend_from_slice(operands);
+                args.push(pe);
+                call(&mut e.b, &function, args, result.clone())
+            },
+        )?;
+        Ok(if op.fetches() { Action::Become(value) } else { Action::Drop })
+    }
+}
+
+fn elem(b: &Builder, tensor: Value) -> Scalar {
+    b.ty(tensor).elem().unwrap_or(Scalar::U32)
+}
+
+/// A value as the integer that stands for it in a call.
+fn as_bits(b: &mut Builder, a: Value, to: Scalar) -> Built<Value> {
+    match b.ty(a).elem() {
+        Some(from) if from == to => Ok(a),
+        Some(Scalar::Bool) => b.convert(a, to),
+        _ => b.emit_as(Op::Bitcast { a }, Type::Scalar(to)),
+    }
+}
+
+fn from_bits(b: &mut Builder, a: Value, to: Scalar) -> Built<Value> {
+    match to {
+        Scalar::Bool => {
+            let zero = b.zero(&b.ty(a).clone())?;
+            b.compare(weft_ir::CmpOp::Ne, a, zero)
+        }
+        to => as_bits(b, a, to),
+    }
+}
+
+/// Updates a signal at an address.
+pub(super) fn raise(b: &mut Builder, place: Value, op: SignalKind, value: Value) -> Built<Value> {
+    let (sem, scope) = (Sem::Relaxed, Scope::Sys);
+    b.emit(match op {
+        SignalKind::Set => Op::Store { place, value, sem, scope },
+        SignalKind::Add => Op::Red { place, value, op: RedOp::Add, sem, scope },
+    })
+}
+
+/// Updates a signal by NVSHMEM.
+pub(super) fn call_signal_op(
+    b: &mut Builder,
+    signal: Value,
+    op: SignalKind,
+    value: Value,
+    pe: Value,
+) -> Built<Value> {
+    let (at, op) = (address(b, signal)?, b.i32(signal_op(op))?);
+    call(b, "nvshmemx_signal_op", vec![at, value, op, pe], Type::Unit)
+}
+
+/// After a group's data: everything it wrote before the signal.
+pub(super) fn raise_after(
+    b: &mut Builder,
+    threads: &Threads,
+    place: Value,
+    op: SignalKind,
+    value: Value,
+) -> Built<()> {
+    threads.first(b, |b| {
+        b.emit(Op::Fence { sem: Sem::AcqRel, scope: Scope::Sys })?;
+        raise(b, place, op, value).map(drop)
+    })
+}
+
+/// `nvshmem_int32_atomic_add`; of floats, addition came later, as an extension.
+fn amo_name(op: AmoOp, s: Scalar, span: Span) -> Built<String> {
+    let prefix = if s.is_float() && op == AmoOp::Add { "nvshmemx" } else { "nvshmem" };
+    match type_name(s) {
+        Some(ty) if op.takes(s) => Ok(format!("{prefix}_{ty}_atomic_{op}")),
+        _ => {
+            let message = format!("there is no `atomic_{op}` on {s}");
+            Err(Diagnostic::error(NO_FUNCTION, span, message)
+                .help("convert to a type that it has: i32, i64, u32, u64"))
+        }
+    }
+}
+
+/// The same by an atomic instruction at an address.
+fn atomic(b: &mut Builder, place: Value, op: AmoOp, s: Scalar, operands: &[Value]) -> Built<Value> {
+    let (sem, scope) = (Sem::Relaxed, Scope::Sys);
+    let value = match operands.last() {
+        Some(v) => *v,
+        None => b.int(if s.is_int() { s } else { Scalar::I32 }, 1)?,
+    };
+    let fetches = op.fetches();
+    let red = match op {
+        AmoOp::Fetch => return b.emit_as(Op::Load { place, sem, scope }, Type::Scalar(s)),
+        AmoOp::Set => return b.emit(Op::Store { place, value, sem, scope }),
+        AmoOp::CompareSwap => {
+            let expected = operands.first().copied().unwrap_or(value);
+            return b.emit(Op::AtomicCas { place, expected, value, sem, scope });
+        }
+        AmoOp::Swap => None,
+        AmoOp::Inc | AmoOp::FetchInc | AmoOp::Add | AmoOp::FetchAdd => Some(RedOp::Add),
+        AmoOp::And | AmoOp::FetchAnd => Some(RedOp::And),
+        AmoOp::Or | AmoOp::FetchOr => Some(RedOp::Or),
+        AmoOp::Xor | AmoOp::FetchXor => Some(RedOp::Xor),
+    };
+    b.emit(match red {
+        // `atom` without a result is `red`, which has no f16.
+        Some(op) if !fetches && s != Scalar::F16 => Op::Red { place, value, op, sem, scope },
+        red => Op::Atomic { place, value, op: red, sem, scope },
+    })
+}

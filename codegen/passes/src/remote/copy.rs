@@ -1,0 +1,237 @@
+//! Copies between two addresses by loads and stores, dealt over the threads of a group.
+//!
+//! Words of 16 bytes where both sides are aligned so, which is tested where it is not proven, and eight of them in
+//! flight a thread: 64 KiB an SM with 512 threads, several times what a link needs.
+
+use super::pair::{At, Pair};
+use crate::edit::Emit;
+use crate::teams::linear;
+use weft_ir::builder::{Built, Range};
+use weft_ir::{BinOp, Builder, CmpOp, Dim, Group, Int, Op, Scalar, Scope, Sem, Sreg, Type, Value};
+
+/// Words of a thread that may be on their way at once.
+const IN_FLIGHT: i64 = 8;
+/// Bytes of the widest access.
+const WIDEST: u32 = 16;
+
+/// The threads that work together.
+pub(super) struct Threads {
+    pub group: Group,
+    /// This one.
+    pub index: Int,
+    /// How many there are.
+    pub count: Int,
+}
+
+impl Threads {
+    pub fn of(b: &mut Builder, group: Group) -> Built<Threads> {
+        let all = i64::from(b.kernel().threads());
+        let (index, count) = match group {
+            Group::Thread => (Int::ZERO, Int::ONE),
+            Group::Block => (linear(b, Sreg::ThreadIdx)?, Int::from(all)),
+            Group::Warp => {
+                let lane = b.special(Sreg::LaneIdx, Dim::X)?;
+                let count = match all % 32 {
+                    0 => Int::from(32),
+                    // The last warp has what is left.
+                    _ => (Int::from(all) - linear(b, Sreg::ThreadIdx)?.floor_div(&Int::from(32)) * 32)
+                        .min(&Int::from(32)),
+                };
+                (b.symbol(lane)?, count)
+            }
+        };
+        Ok(Threads { group, index, count })
+    }
+
+    /// Waits for all of them.
+    pub fn meet(&self, b: &mut Builder) -> Built<()> {
+        match self.group {
+            Group::Thread => Ok(()),
+            group => b.emit(Op::GroupBarrier { group }).map(drop),
+        }
+    }
+
+    /// `body` by the first of them.
+    pub fn first(&self, b: &mut Builder, body: impl FnOnce(&mut Builder) -> Built<()>) -> Built<()> {
+        if self.group == Group::Thread {
+            return body(b);
+        }
+        let (this, zero) = (b.index(self.index.clone())?, b.i64(0)?);
+        let first = b.compare(CmpOp::Eq, this, zero)?;
+        b.if_true(first, body).map(drop)
+    }
+
+    /// `body` for every number below `total`, dealt out one by one, `in_flight` of them at a time of a thread.
+    pub fn deal(
+        &self,
+        b: &mut Builder,
+        total: &Int,
+        in_flight: i64,
+        body: &mut dyn FnMut(&mut Builder, &[Int]) -> Built<()>,
+    ) -> Built<()> {
+        let mut start = Int::ZERO;
+        for together in if in_flight > 1 { vec![in_flight, 1] } else { vec![1] } {
+            let step = &self.count * together;
+            let end = if together == 1 { total.clone() } else { total.floor_div(&step) * &step };
+            if start == end {
+                continue;
+            }
+            let range = (b.index(&start + &self.index)?, b.index(end.clone())?, b.index(step)?);
+            let max = total.upper_bound().map(|n| n.max(1) - 1);
+            b.for_loop(range, 1, Range { min: 0, max, div: 1 }, |b, i| {
+                let first = b.symbol(i)?;
+                let all: Vec<Int> = (0..together).map(|j| &first + &self.count * j).collect();
+                body(b, &all)
+            })?;
+            start = end;
+        }
+        Ok(())
+    }
+}
+
+/// What a copy became, for the report: bytes of its words, and those it uses where addresses are less aligned.
+pub(super) struct Copied {
+    pub words: u32,
+    pub unaligned: Option<u32>,
+}
+
+/// Copies a pair by the threads' own loads and stores.
+pub(super) fn copy(b: &mut Builder, pair: &Pair, to: Value, from: Value, by: &Threads) -> Built<Copied> {
+    let job = Job { pair, to, from, by };
+    let flat = pair.rest.is_empty() && pair.contiguous;
+    let wide = job.widest(flat);
+    let proven = wide.min(pair.align).max(pair.elem);
+    let all = |b: &mut Builder, words: u32| if flat { job.flat(b, words) } else { job.chunks(b, words) };
+    let aligned = |b: &mut Builder| {
+        if wide == proven {
+            return all(b, wide);
+        }
+        let cond = job.is_aligned(b, wide)?;
+        b.if_else(cond, |b| all(b, wide), |b| all(b, proven)).map(drop)
+    };
+    match (flat || pair.limits.is_empty(), pair.tops()) {
+        (true, _) => aligned(b)?,
+        (false, None) => job.elements(b)?,
+        (false, Some(tops)) => {
+            let tests = tops.iter().map(|(top, limit)| b.less(top, limit)).collect::<Built<Vec<_>>>()?;
+            match b.all(tests)? {
+                Some(inside) => drop(b.if_else(inside, aligned, |b| job.elements(b))?),
+                None => aligned(b)?,
+            }
+        }
+    }
+    Ok(Copied { words: wide, unaligned: (wide != proven).then_some(proven) })
+}
+
+struct Job<'a> {
+    pair: &'a Pair,
+    to: Value,
+    from: Value,
+    by: &'a Threads,
+}
+
+impl Job<'_> {
+    /// The widest words that pieces and strides are whole numbers of.
+    fn widest(&self, flat: bool) -> u32 {
+        let (pair, elem) = (self.pair, i64::from(self.pair.elem));
+        if !pair.contiguous {
+            return pair.elem;
+        }
+        let strides = pair.rest.iter().flat_map(|m| [&m.dst, &m.src]);
+        let whole = strides.chain((!flat).then_some(&pair.run.extent));
+        let fits = |w: &u32| {
+            let holds =
+                whole.clone().all(|n| n.is(0) || (n * elem).is_divisible_by(&Int::from(i64::from(*w))));
+            let few = pair.run.extent.upper_bound().is_some_and(|n| n.saturating_mul(elem) < i64::from(*w));
+            holds && !few
+        };
+        [WIDEST, 8, 4, 2].into_iter().filter(|w| *w > pair.elem).find(fits).unwrap_or(pair.elem)
+    }
+
+    fn is_aligned(&self, b: &mut Builder, words: u32) -> Built<Value> {
+        let bits = [self.to, self.from].map(|p| b.emit_as(Op::Bitcast { a: p }, Type::Scalar(Scalar::I64)));
+        let [to, from] = bits;
+        let either = b.binary(BinOp::Or, to?, from?)?;
+        let mask = b.i64(i64::from(words) - 1)?;
+        let low = b.binary(BinOp::And, either, mask)?;
+        let zero = b.i64(0)?;
+        b.compare(CmpOp::Eq, low, zero)
+    }
+
+    /// One piece: words, then the elements that are left.
+    fn flat(&self, b: &mut Builder, words: u32) -> Built<()> {
+        let elem = i64::from(self.pair.elem);
+        let each = i64::from(words) / elem;
+        let elements = self.pair.count(&self.pair.at(&Int::ZERO));
+        let whole = elements.floor_div(&Int::from(each));
+        self.by.deal(b, &whole, IN_FLIGHT, &mut |b, all| {
+            let at: Vec<_> = all.iter().map(|i| i * i64::from(words)).map(|at| (at.clone(), at)).collect();
+            self.move_words(b, words, &at)
+        })?;
+        let moved = whole * each;
+        let left = &elements - &moved;
+        if left.is(0) {
+            return Ok(());
+        }
+        self.by.deal(b, &left, 1, &mut |b, all| {
+            let at: Vec<_> = all.iter().map(|i| (&moved + i) * elem).map(|at| (at.clone(), at)).collect();
+            self.move_words(b, self.pair.elem, &at)
+        })
+    }
+
+    /// Pieces: the words of all of them, dealt out as if they were one.
+    fn chunks(&self, b: &mut Builder, words: u32) -> Built<()> {
+        let (pair, elem) = (self.pair, i64::from(self.pair.elem));
+        let each = i64::from(words) / elem;
+        let of_piece = pair.run.extent.floor_div(&Int::from(each));
+        self.by.deal(b, &(pair.pieces() * &of_piece), IN_FLIGHT, &mut |b, all| {
+            let at = |i: &Int| {
+                let (at, c) = (pair.at(&i.floor_div(&of_piece)), i.rem(&of_piece) * each);
+                ((at.dst + &c * &pair.run.dst) * elem, (at.src + c * &pair.run.src) * elem)
+            };
+            self.move_words(b, words, &all.iter().map(at).collect::<Vec<_>>())
+        })
+    }
+
+    /// Element by element, those that exist.
+    fn elements(&self, b: &mut Builder) -> Built<()> {
+        let (pair, elem) = (self.pair, i64::from(self.pair.elem));
+        self.by.deal(b, &(pair.pieces() * &pair.run.extent), 1, &mut |b, all| {
+            let i = &all[0];
+            let (At { dst, src, positions }, c) =
+                (pair.at(&i.floor_div(&pair.run.extent)), i.rem(&pair.run.extent));
+            let mut tests = Vec::new();
+            for ((limit, start), step) in pair.limits.iter().zip(positions).zip(&pair.run.positions) {
+                tests.push(b.less(&(start + &c * step), &limit.limit)?);
+            }
+            let at = [((dst + &c * &pair.run.dst) * elem, (src + c * &pair.run.src) * elem)];
+            match b.all(tests)? {
+                Some(exists) => b.if_true(exists, |b| self.move_words(b, pair.elem, &at)).map(drop),
+                None => self.move_words(b, pair.elem, &at),
+            }
+        })
+    }
+
+    /// Moves words at bytes of both sides: all loads, then all stores.
+    fn move_words(&self, b: &mut Builder, bytes: u32, at: &[(Int, Int)]) -> Built<()> {
+        let mut loaded = Vec::with_capacity(at.len());
+        for (_, from) in at {
+            let place = b.offset(self.from, from)?;
+            loaded.push(b.emit_as(Op::Load { place, sem: Sem::Weak, scope: Scope::Sys }, word(bytes))?);
+        }
+        for ((to, _), value) in at.iter().zip(loaded) {
+            let place = b.offset(self.to, to)?;
+            b.emit(Op::Store { place, value, sem: Sem::Weak, scope: Scope::Sys })?;
+        }
+        Ok(())
+    }
+}
+
+/// The type that so many bytes are moved as.
+pub(super) fn word(bytes: u32) -> Type {
+    match bytes {
+        1 => Type::Scalar(Scalar::U8),
+        2 => Type::Scalar(Scalar::U16),
+        n => Type::lanes_of(Scalar::U32, n / 4),
+    }
+}

@@ -1,0 +1,88 @@
+//! NVSHMEM's functions: names and calls (NVSHMEM API; the C names of its device library).
+
+use weft_ir::builder::Built;
+use weft_ir::{Builder, CmpOp, Group, Op, RedOp, Scalar, SignalKind, Type, Value};
+
+/// `NVSHMEM_TEAM_WORLD`.
+pub(crate) const TEAM_WORLD: i64 = 0;
+
+/// Calls a function.
+pub(crate) fn call(b: &mut Builder, function: &str, args: Vec<Value>, result: Type) -> Built<Value> {
+    b.emit_as(Op::Call { function: function.into(), args }, result)
+}
+
+/// The form of a function for a group of threads: `nvshmem_quiet`, `nvshmemx_putmem_block`.
+pub(super) fn of_group(name: &str, group: Group) -> String {
+    match group {
+        Group::Thread => format!("nvshmem_{name}"),
+        group => format!("nvshmemx_{name}_{group}"),
+    }
+}
+
+/// What the names of typed functions call a type; none where there are none.
+pub(super) fn type_name(s: Scalar) -> Option<&'static str> {
+    Some(match s {
+        Scalar::I8 => "int8",
+        Scalar::I16 => "int16",
+        Scalar::I32 => "int32",
+        Scalar::I64 => "int64",
+        Scalar::U8 => "uint8",
+        Scalar::U16 => "uint16",
+        Scalar::U32 => "uint32",
+        Scalar::U64 => "uint64",
+        Scalar::F16 => "half",
+        Scalar::BF16 => "bfloat16",
+        Scalar::F32 => "float",
+        Scalar::F64 => "double",
+        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 => return None,
+    })
+}
+
+/// What those that wait call it: their list of types has C's names for 16 bits.
+pub(super) fn waited_name(s: Scalar) -> Option<&'static str> {
+    match s {
+        Scalar::I16 => Some("short"),
+        Scalar::U16 => Some("ushort"),
+        s if s.is_int() && s.bits() >= 32 => type_name(s),
+        _ => None,
+    }
+}
+
+/// The integer that is moved for an element of so many bytes, and its name.
+pub(super) fn carrier(bytes: u32) -> (Scalar, &'static str) {
+    match bytes {
+        1 => (Scalar::U8, "uint8"),
+        2 => (Scalar::U16, "uint16"),
+        4 => (Scalar::U32, "uint32"),
+        _ => (Scalar::U64, "uint64"),
+    }
+}
+
+/// `NVSHMEM_CMP_EQ` and so on.
+pub(super) fn comparison(cmp: CmpOp) -> i64 {
+    match cmp {
+        CmpOp::Eq => 0,
+        CmpOp::Ne => 1,
+        CmpOp::Gt => 2,
+        CmpOp::Le => 3,
+        CmpOp::Lt => 4,
+        CmpOp::Ge => 5,
+    }
+}
+
+/// `NVSHMEM_SIGNAL_SET` and `NVSHMEM_SIGNAL_ADD`.
+pub(super) fn signal_op(op: SignalKind) -> i64 {
+    match op {
+        SignalKind::Set => 9,
+        SignalKind::Add => 10,
+    }
+}
+
+/// The word for a reduction in the names of collectives.
+pub(super) fn reduction(op: RedOp) -> &'static str {
+    match op {
+        RedOp::Add => "sum",
+        RedOp::Mul => "prod",
+        other => other.name(),
+    }
+}

@@ -1,0 +1,195 @@
+//! Remote memory operations become calls of NVSHMEM's functions, or code at the other PE's address.
+//!
+//! Where both are compiled ([`Transport::Auto`]), one test of the other PE's address decides: it is 0 where loads and
+//! stores do not reach. Operations of a group begin and end with its barrier, as NVSHMEM's do: the source is written,
+//! and may be overwritten after; what was fetched is there for all.
+
+mod amo;
+mod copy;
+pub(crate) mod library;
+mod pair;
+mod rma;
+mod team;
+mod wait;
+
+use crate::codes::NO_ADDRESS;
+use crate::edit::{Action, Editor, Emit, Rewrite, nested, param_index, rewrite};
+use crate::{Options, Report, Transport, hidden};
+use library::{TEAM_WORLD, call};
+use rustc_hash::FxHashMap;
+use weft_ir::builder::Built;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Builder, CmpOp, Kernel, Op, ParamKind, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+
+/// The pass.
+pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    rewrite(kernel, &mut Remote { options, report, given: FxHashMap::default() })
+}
+
+struct Remote<'a> {
+    options: &'a Options,
+    report: &'a mut Report,
+    /// Hidden parameters that stand at the kernel's start.
+    given: FxHashMap<ParamKind, Value>,
+}
+
+impl Rewrite for Remote<'_> {
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        let (op, span) = (e.op(v), e.b.kernel().insts[v].span);
+        match &op {
+            Op::Put { .. } | Op::Get { .. } | Op::PutSignal { .. } => self.transfer(e, &op, span),
+            Op::PutValue { .. } | Op::GetValue { .. } => self.element(e, &op),
+            Op::SignalOp { .. } => self.signal(e, &op),
+            Op::Amo { .. } => self.amo(e, &op, span),
+            Op::SignalWait { .. } | Op::SignalFetch { .. } | Op::Wait { .. } => self.wait(e, &op, span),
+            Op::RmaFence {} => self.fence(e, "nvshmem_fence"),
+            Op::Quiet {} => self.fence(e, "nvshmem_quiet"),
+            Op::TeamSync { .. } | Op::TeamReduce { .. } | Op::TeamMove { .. } => {
+                self.collective(e, &op, span)
+            }
+            Op::TranslatePe { .. } => self.translate(e, &op, span),
+            _ => Ok(Action::Keep),
+        }
+    }
+}
+
+/// The other PE's copy of a tensor.
+struct Near {
+    /// Whether loads and stores reach it: an address, or 0, as `i64`.
+    base: Value,
+    /// The tensor's first element there.
+    pointer: Value,
+}
+
+impl Remote<'_> {
+    /// A hidden parameter.
+    fn hidden(&mut self, e: &mut Editor, kind: ParamKind) -> Built<Value> {
+        if let Some(v) = self.given.get(&kind) {
+            return Ok(*v);
+        }
+        let index = hidden::param(e.b.kernel_mut(), kind.clone());
+        let v = e.prologue(|b| b.emit(Op::Param { index }))?;
+        self.given.insert(kind, v);
+        Ok(v)
+    }
+
+    /// NVSHMEM's number of a team.
+    fn handle(&mut self, e: &mut Editor, team: TeamRef) -> Built<Value> {
+        match team {
+            TeamRef::WORLD => e.b.i32(TEAM_WORLD),
+            team => self.hidden(e, ParamKind::TeamHandle { team: team.0 }),
+        }
+    }
+
+    /// The PE, as NVSHMEM's functions count, that has a rank in a team.
+    fn world_pe(&mut self, e: &mut Editor, team: TeamRef, pe: Value) -> Built<Value> {
+        if team == TeamRef::WORLD {
+            return Ok(pe);
+        }
+        let (handle, world) = (self.handle(e, team)?, e.b.i32(TEAM_WORLD)?);
+        call(&mut e.b, "nvshmem_team_translate_pe", vec![handle, pe, world], Type::Scalar(Scalar::I32))
+    }
+
+    /// The place of a symmetric tensor in a PE's memory, by the table of addresses.
+    /// Where `or_none`, entries may be 0; else launches fail where one would be.
+    fn near(
+        &mut self,
+        e: &mut Editor,
+        tensor: Value,
+        team: TeamRef,
+        pe: Value,
+        or_none: bool,
+    ) -> Built<Near> {
+        let root = root(e.b.kernel(), tensor)?;
+        let base = param_index(e.b.kernel(), root).unwrap_or(u32::MAX);
+        let kind = match or_none {
+            true => ParamKind::ReachOf { base, team: team.0 },
+            false => ParamKind::PeersOf { base, team: team.0 },
+        };
+        let table = self.hidden(e, kind)?;
+        let b = &mut e.b;
+        let table = b.address(table, Space::Global)?;
+        let pe = b.convert(pe, Scalar::I64)?;
+        let entry = b.offset(table, &(b.symbol(pe)? * 8))?;
+        let load = Op::Load { place: entry, sem: Sem::Weak, scope: Scope::Sys };
+        let base = b.emit_as(load, Type::Scalar(Scalar::I64))?;
+        // As far from the other PE's first byte as here.
+        let (here, first) = (bits(b, tensor)?, bits(b, root)?);
+        let inside = b.binary(weft_ir::BinOp::Sub, here, first)?;
+        let there = b.binary(weft_ir::BinOp::Add, base, inside)?;
+        Ok(Near { base, pointer: b.address(there, Space::Peer)? })
+    }
+
+    /// Does an operation on another PE's copy of `tensor` in the ways that the transport has. Each way gets the
+    /// tensor's address there, or the PE as NVSHMEM counts, and gives a `result` unless that is `unit`.
+    fn reach(
+        &mut self,
+        e: &mut Editor,
+        (tensor, team, pe): (Value, TeamRef, Value),
+        result: &Type,
+        near: &mut dyn FnMut(&mut Self, &mut Editor, Value) -> Built<Value>,
+        far: &mut dyn FnMut(&mut Self, &mut Editor, Value) -> Built<Value>,
+    ) -> Built<Value> {
+        if self.options.transport == Transport::Nvshmem {
+            let pe = self.world_pe(e, team, pe)?;
+            return far(self, e, pe);
+        }
+        let place = self.near(e, tensor, team, pe, self.options.transport == Transport::Auto)?;
+        if self.options.transport == Transport::P2p {
+            return near(self, e, place.pointer);
+        }
+        let zero = e.b.i64(0)?;
+        let cond = e.b.compare(CmpOp::Ne, place.base, zero)?;
+        let found = (*result != Type::Unit).then(|| e.b.local("reached", result.clone()));
+        let keep = |e: &mut Editor, v: Value| match found {
+            Some(local) => e.b.set(local, v).map(drop),
+            None => Ok(()),
+        };
+        let then = nested(e, |e| near(self, e, place.pointer).and_then(|v| keep(e, v)))?;
+        let otherwise = nested(e, |e| {
+            let pe = self.world_pe(e, team, pe)?;
+            far(self, e, pe).and_then(|v| keep(e, v))
+        })?;
+        let done = e.b.emit(Op::If { cond, then, otherwise })?;
+        found.map_or(Ok(done), |local| e.b.get(local))
+    }
+
+    /// Everything before it, at every PE, before everything after it.
+    fn fence(&mut self, e: &mut Editor, function: &str) -> Built<Action> {
+        match self.options.transport {
+            Transport::P2p => {
+                e.b.emit(Op::Fence { sem: Sem::AcqRel, scope: Scope::Sys })?;
+            }
+            _ => drop(call(&mut e.b, function, vec![], Type::Unit)?),
+        }
+        Ok(Action::Drop)
+    }
+}
+
+/// The parameter whose memory a tensor is.
+fn root(k: &Kernel, mut v: Value) -> Built<Value> {
+    let span = k.insts[v].span;
+    loop {
+        match k.op(v) {
+            Op::View { base, .. } => v = *base,
+            Op::Param { .. } => return Ok(v),
+            _ => return Err(no_address(span, k.ty(v))),
+        }
+    }
+}
+
+fn no_address(span: Span, ty: &Type) -> Diagnostic {
+    Diagnostic::error(NO_ADDRESS, span, format!("{ty} has no address on other PEs"))
+        .help("pass a symmetric parameter or a view of one")
+}
+
+/// The address of a tensor's first element.
+fn address(b: &mut Builder, tensor: Value) -> Built<Value> {
+    let bytes = b.i64(0)?;
+    b.emit(Op::PtrAdd { ptr: tensor, bytes })
+}
+
+fn bits(b: &mut Builder, tensor: Value) -> Built<Value> {
+    let a = address(b, tensor)?;
+    b.emit_as(Op::Bitcast { a }, Type::Scalar(Scalar::I64))
+}

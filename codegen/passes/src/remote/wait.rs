@@ -1,0 +1,289 @@
+//! Waits and tests of this PE's own variables.
+//!
+//! NVSHMEM's functions also make what the network wrote visible, so they are taken wherever a network may be: with a
+//! bound on polls in a loop around the form that tests.
+
+use super::library::{call, comparison, waited_name};
+use super::{Remote, address};
+use crate::codes::NO_FUNCTION;
+use crate::edit::{Action, Editor, Emit};
+use crate::{Options, Transport, teams};
+use weft_ir::builder::{Built, Range};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{
+    BinOp, Builder, CmpOp, Int, Layout, LocalId, Op, Scalar, Scope, Sem, Space, TeamRef, Type, Value, WaitFor,
+};
+
+const I64: Type = Type::Scalar(Scalar::I64);
+
+/// What is waited for.
+struct Wait<'a> {
+    vars: Value,
+    elem: Scalar,
+    cmp: CmpOp,
+    value: Value,
+    which: WaitFor,
+    status: Option<Value>,
+    indices: Option<Value>,
+    span: Span,
+    options: &'a Options,
+}
+
+impl Remote<'_> {
+    pub(super) fn wait(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
+        let (sem, scope) = (Sem::Acquire, Scope::Sys);
+        let near = self.options.transport == Transport::P2p;
+        let options = self.options;
+        let wait = |b: &Builder, vars, cmp, value, which| Wait {
+            vars,
+            elem: b.ty(vars).elem().unwrap_or(Scalar::U64),
+            cmp,
+            value,
+            which,
+            status: None,
+            indices: None,
+            span,
+            options,
+        };
+        let b = &mut e.b;
+        Ok(match *op {
+            Op::SignalFetch { signal } => Action::Become(if near {
+                load(b, signal, sem, scope)?
+            } else {
+                let at = address(b, signal)?;
+                call(b, "nvshmem_signal_fetch", vec![at], Type::Scalar(Scalar::U64))?
+            }),
+            Op::SignalWait { signal, cmp, value } => {
+                let wait = wait(b, signal, cmp, value, WaitFor::One);
+                if near || options.debug_waits.is_some() {
+                    wait.until(b, near)?;
+                    Action::Become(load(b, signal, sem, scope)?)
+                } else {
+                    let (at, cmp) = (address(b, signal)?, b.i32(comparison(cmp))?);
+                    let function = "nvshmem_signal_wait_until";
+                    Action::Become(call(b, function, vec![at, cmp, value], Type::Scalar(Scalar::U64))?)
+                }
+            }
+            Op::Wait { vars, cmp, value, which, test, ref status, ref indices } => {
+                let wait = Wait {
+                    status: status.first().copied(),
+                    indices: indices.first().copied(),
+                    ..wait(b, vars, cmp, value, which)
+                };
+                let found = match (test, near) {
+                    (true, true) => wait.look(b)?,
+                    (true, false) => wait.call(b, true)?,
+                    (false, false) if options.debug_waits.is_none() => wait.call(b, false)?,
+                    (false, near) => wait.until(b, near)?,
+                };
+                match (which, test) {
+                    (WaitFor::One | WaitFor::All, false) => Action::Drop,
+                    (WaitFor::One | WaitFor::All, true) => {
+                        let zero = b.zero(&b.ty(found).clone())?;
+                        Action::Become(b.compare(CmpOp::Ne, found, zero)?)
+                    }
+                    _ => Action::Become(found),
+                }
+            }
+            _ => Action::Keep,
+        })
+    }
+}
+
+fn load(b: &mut Builder, place: Value, sem: Sem, scope: Scope) -> Built<Value> {
+    b.emit(Op::Load { place, sem, scope })
+}
+
+impl Wait<'_> {
+    fn count(&self, b: &Builder) -> Int {
+        b.ty(self.vars).tensor().map_or(Int::ONE, |t| t.layout.size())
+    }
+
+    /// NVSHMEM's function, one that waits or one that tests. Result: of one and all an `i32`, else an `i64`.
+    fn call(&self, b: &mut Builder, test: bool) -> Built<Value> {
+        let Some(ty) = waited_name(self.elem) else {
+            let message = format!("nothing waits on {}", self.elem);
+            return Err(Diagnostic::error(NO_FUNCTION, self.span, message)
+                .help("wait on integers of 16, 32 or 64 bits"));
+        };
+        let each = b.ty(self.value).tensor().is_some();
+        let verb = if test { "test" } else { "wait_until" };
+        let which = if self.which == WaitFor::One { String::new() } else { format!("_{}", self.which) };
+        let function = format!("nvshmem_{ty}_{verb}{which}{}", if each { "_vector" } else { "" });
+        let mut args = vec![address(b, self.vars)?];
+        if self.which != WaitFor::One {
+            args.push(b.index(self.count(b))?);
+            if let Some(indices) = self.indices {
+                args.push(address(b, indices)?);
+            }
+            args.push(match self.status {
+                Some(status) => address(b, status)?,
+                None => {
+                    let null = b.i64(0)?;
+                    b.address(null, Space::Global)?
+                }
+            });
+        }
+        args.push(b.i32(comparison(self.cmp))?);
+        args.push(if each { address(b, self.value)? } else { self.value });
+        let result = match (self.which, test) {
+            (WaitFor::One | WaitFor::All, false) => Type::Unit,
+            (WaitFor::One | WaitFor::All, true) => Type::Scalar(Scalar::I32),
+            _ => I64,
+        };
+        call(b, &function, args, result)
+    }
+
+    /// Looks again and again until there is something, or nothing to wait for, or too many polls. Result as of `look`.
+    fn until(&self, b: &mut Builder, near: bool) -> Built<Value> {
+        let ty = match self.which {
+            WaitFor::One | WaitFor::All => Type::Scalar(Scalar::I32),
+            _ => I64,
+        };
+        let found = b.local("found", ty);
+        // All of nothing holds; any and some of nothing are not waited for.
+        let empty = match (self.which, self.status) {
+            (WaitFor::Any | WaitFor::Some, Some(status)) => Some(self.nothing_left(b, status)?),
+            _ => None,
+        };
+        let polls = teams::Polls::new(b, self.options.debug_waits)?;
+        b.while_loop(
+            |b| {
+                let now = if near { self.look(b)? } else { self.call(b, true)? };
+                b.set(found, now)?;
+                let zero = b.zero(&b.ty(now).clone())?;
+                let go_on = match self.which {
+                    WaitFor::Any => b.compare(CmpOp::Lt, now, zero)?,
+                    _ => b.compare(CmpOp::Eq, now, zero)?,
+                };
+                match empty {
+                    Some(empty) => b.binary(BinOp::And, go_on, empty),
+                    None => Ok(go_on),
+                }
+            },
+            |b| polls.count(b, |b| self.give_up(b)),
+        )?;
+        b.get(found)
+    }
+
+    fn give_up(&self, b: &mut Builder) -> Built<()> {
+        let place = teams::place(self.options, self.span, b);
+        let mut args = vec![b.emit(Op::MyPe { team: TeamRef::WORLD })?];
+        let mut values = String::new();
+        if self.which == WaitFor::One {
+            let have = load(b, self.vars, Sem::Relaxed, Scope::Sys)?;
+            for v in [have, self.value] {
+                args.push(b.convert(v, Scalar::I64)?);
+            }
+            values = format!(": it is %ld, and must be {} %ld", sign(self.cmp));
+        }
+        let format = format!("weft: PE %d waits for a variable at {place}{values}\n");
+        b.emit(Op::Print { format: format.into(), args })?;
+        b.emit(Op::Trap {}).map(drop)
+    }
+
+    /// Looks once, by loads. Result as of [`call`](Wait::call) for a test.
+    fn look(&self, b: &mut Builder) -> Built<Value> {
+        let whole = self.which;
+        let start = match whole {
+            WaitFor::One => {
+                let holds = self.holds(b, &Int::ZERO)?;
+                return b.convert(holds, Scalar::I32);
+            }
+            WaitFor::All => b.i32(1)?,
+            WaitFor::Any => b.i64(-1)?,
+            WaitFor::Some => b.i64(0)?,
+        };
+        let found = b.local("found", b.ty(start).clone());
+        b.set(found, start)?;
+        let count = self.count(b);
+        let range = (b.i64(0)?, b.index(count)?, b.i64(1)?);
+        b.for_loop(range, 1, Range { min: 0, max: None, div: 1 }, |b, var| {
+            let i = b.symbol(var)?;
+            let test = |b: &mut Builder| {
+                let holds = self.holds(b, &i)?;
+                let (met, before) = (whole != WaitFor::All, b.get(found)?);
+                let next = match whole {
+                    WaitFor::Any => var,
+                    WaitFor::Some => {
+                        let one = b.i64(1)?;
+                        b.binary(BinOp::Add, before, one)?
+                    }
+                    _ => b.i32(0)?,
+                };
+                let now = if met { b.select(holds, next, before)? } else { b.select(holds, before, next)? };
+                if let Some(indices) = self.indices {
+                    b.if_true(holds, |b| {
+                        let at = b.symbol(before)?;
+                        let slot = element(b, indices, &at)?;
+                        let value = b.emit_as(Op::Bitcast { a: var }, Type::Scalar(Scalar::U64))?;
+                        b.store(slot, value).map(drop)
+                    })?;
+                }
+                b.set(found, now).map(drop)
+            };
+            match self.status {
+                None => test(b),
+                Some(status) => {
+                    let cond = left_in(b, status, &i)?;
+                    b.if_true(cond, test).map(drop)
+                }
+            }
+        })?;
+        b.get(found)
+    }
+
+    /// Whether one variable compares true.
+    fn holds(&self, b: &mut Builder, i: &Int) -> Built<Value> {
+        let var = element(b, self.vars, i)?;
+        let have = load(b, var, Sem::Acquire, Scope::Sys)?;
+        let value = match b.ty(self.value).tensor() {
+            Some(_) => {
+                let place = element(b, self.value, i)?;
+                b.load(place)?
+            }
+            None => self.value,
+        };
+        b.compare(self.cmp, have, value)
+    }
+
+    /// Whether status leaves any variable in.
+    fn nothing_left(&self, b: &mut Builder, status: Value) -> Built<Value> {
+        let any: LocalId = b.local("waits", Type::Scalar(Scalar::Bool));
+        let no = b.zero(&Type::Scalar(Scalar::Bool))?;
+        b.set(any, no)?;
+        let count = self.count(b);
+        let range = (b.i64(0)?, b.index(count)?, b.i64(1)?);
+        b.for_loop(range, 1, Range { min: 0, max: None, div: 1 }, |b, var| {
+            let i = b.symbol(var)?;
+            let here = left_in(b, status, &i)?;
+            let before = b.get(any)?;
+            let now = b.binary(BinOp::Or, before, here)?;
+            b.set(any, now).map(drop)
+        })?;
+        b.get(any)
+    }
+}
+
+/// One element of a contiguous list.
+fn element(b: &mut Builder, list: Value, i: &Int) -> Built<Value> {
+    b.view(list, i.clone(), Layout::one(), vec![])
+}
+
+fn left_in(b: &mut Builder, status: Value, i: &Int) -> Built<Value> {
+    let place = element(b, status, i)?;
+    let status = b.load(place)?;
+    let zero = b.i32(0)?;
+    b.compare(CmpOp::Eq, status, zero)
+}
+
+fn sign(cmp: CmpOp) -> &'static str {
+    match cmp {
+        CmpOp::Eq => "==",
+        CmpOp::Ne => "!=",
+        CmpOp::Lt => "<",
+        CmpOp::Le => "<=",
+        CmpOp::Gt => ">",
+        CmpOp::Ge => ">=",
+    }
+}

@@ -5,7 +5,7 @@
 //!   or some rounds of the schedule later.
 //! * A *lazy* one (`put_nbi`, `get_nbi`) reads its source when it lands: at a quiet or barrier of its PE, in front
 //!   of an operation that a fence orders behind it, or when otherwise nobody could go on.
-//! * `put_signal_nbi` lies between: it reads its source late, but lands some day without being asked to, as
+//! * `put_signal_nbi` lies between: it mostly reads its source late, but lands some day without being asked to, as
 //!   receivers wait for its signal.
 //! * Puts are cut into pieces that land separately. A signal lands after all pieces of its own put.
 //! * A fence begins a new epoch of its PE. What lands, lands after everything of earlier epochs that goes from the
@@ -167,7 +167,12 @@ impl Wire {
     fn push(&mut self, memory: &mut Memory, from: usize, to: usize, late: Late, group: u64, kind: Kind) {
         let (epoch, is_signal) = (self.epoch[from], group != 0 && matches!(kind, Kind::Update { .. }));
         self.queue.push(Pending { from, to, late, epoch, group, is_signal, kind });
-        if late == Late::Prompt && self.chance(2) {
+        let at_once = match late {
+            Late::Prompt => self.chance(2),
+            Late::Signal => self.chance(8),
+            Late::Lazy => false,
+        };
+        if at_once {
             self.land(memory, self.queue.len() - 1);
         } else if self.queue.len() > DEPTH * self.n_pes {
             self.land(memory, 0);

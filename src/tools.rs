@@ -156,6 +156,35 @@ pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
     folder.read("kernel.cubin")
 }
 
+/// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions of others.
+///
+/// # Errors
+/// As [`assemble_ptx`].
+pub fn assemble_object(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
+    let folder = Folder::new()?;
+    folder.write("object.ptx", ptx.as_bytes())?;
+    folder.run(
+        Tool::Ptxas,
+        &[&format!("-arch={target}"), "--compile-only", "-o", "object.cubin", "object.ptx"],
+    )?;
+    folder.read("object.cubin")
+}
+
+/// Links PTX and a relocatable object to a cubin for `target`, with ptxas and nvlink.
+///
+/// # Errors
+/// As [`assemble_ptx`], of both tools.
+pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Vec<u8>, ToolError> {
+    Tool::Nvlink.find()?;
+    let kernel = assemble_object(ptx, target)?;
+    let folder = Folder::new()?;
+    folder.write("kernel.cubin", &kernel)?;
+    folder.write("object.cubin", object)?;
+    let arch = format!("-arch={target}");
+    folder.run(Tool::Nvlink, &[&arch, "-o", "linked.cubin", "kernel.cubin", "object.cubin"])?;
+    folder.read("linked.cubin")
+}
+
 /// Disassembles a cubin to SASS with nvdisasm.
 ///
 /// # Errors

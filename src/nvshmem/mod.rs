@@ -1,6 +1,10 @@
 //! NVSHMEM's two halves on this machine: the host library, which a process opens, and the device bitcode, which
 //! kernels are linked with. Joins the rooms that can read one each.
 
+mod library;
+
+pub use library::{Library, LinkError, Object, Objects};
+
 use std::path::Path;
 
 use weft_ir::diag::Diagnostic;
@@ -56,6 +60,16 @@ pub fn device(sm: u32) -> Result<Half, NvshmemError> {
     let found = find::nvshmem_device(sm)?;
     let version = device_version(&found.path)?;
     Ok(Half { found, version })
+}
+
+/// As the room of LLVM says it of what it cannot open.
+fn unreadable(path: &Path, why: &std::io::Error) -> NvshmemError {
+    let message = format!("{}: {why}", path.display());
+    NvshmemError::Bitcode(Diagnostic::error(
+        weft_llvm::codes::BAD_LIBRARY,
+        weft_ir::diag::Span::NONE,
+        message,
+    ))
 }
 
 fn device_version(path: &Path) -> Result<Version, NvshmemError> {

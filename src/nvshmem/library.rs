@@ -1,0 +1,227 @@
+//! NVSHMEM's device functions for kernels that call them: made relocatable objects of, kept, and joined to kernels.
+//!
+//! Assembling them is what takes long, a second and more; which of them a kernel calls changes seldom. So an object
+//! is kept for each set of functions, library and target, and joining it takes milliseconds.
+
+use super::{NvshmemError, device_version};
+use crate::store::{Found, Kept, Key, Parts, Store, stamp};
+use crate::tools::{self, Tool, ToolError};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use weft_ir::diag::Diagnostic;
+use weft_isa::Target;
+use weft_runtime::find;
+use weft_runtime::jitlink::{Input, JitLink};
+use weft_runtime::nvshmem::version::Version;
+
+/// NVSHMEM's device bitcode, with what tells it from others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Library {
+    /// Where it is.
+    pub found: find::Found,
+    /// What it says it is.
+    pub version: Version,
+    hash: String,
+}
+
+/// Why there is no code with NVSHMEM's functions in it.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// No library, or none to be used.
+    #[error(transparent)]
+    Nvshmem(#[from] NvshmemError),
+    /// It lacks a function.
+    #[error("error[{}]: {}{}", .0.code, .0.message, super::help(.0))]
+    Function(Diagnostic),
+    /// Neither the linker nor what stands in for it took the code.
+    #[error(transparent)]
+    JitLink(weft_runtime::Error),
+    /// The assembler did not take it.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
+
+/// A relocatable object (a cubin).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Object(pub Vec<u8>);
+
+/// What is known of a file of bitcode.
+struct Identity {
+    version: [u32; 3],
+    hash: [u8; blake3::OUT_LEN],
+}
+
+impl Kept for Object {
+    const EXTENSION: &'static str = "object";
+
+    fn encode(&self) -> io::Result<Vec<u8>> {
+        Ok(self.0.clone())
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Object> {
+        Some(Object(bytes.to_vec()))
+    }
+}
+
+impl Kept for Identity {
+    const EXTENSION: &'static str = "library";
+
+    /// Three numbers, the hash.
+    fn encode(&self) -> io::Result<Vec<u8>> {
+        let numbers = self.version.iter().flat_map(|n| n.to_le_bytes());
+        Ok(numbers.chain(self.hash).collect())
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Identity> {
+        let (numbers, hash) = bytes.split_at_checked(12)?;
+        let mut version = [0; 3];
+        for (n, bytes) in version.iter_mut().zip(numbers.chunks_exact(4)) {
+            *n = u32::from_le_bytes(bytes.try_into().ok()?);
+        }
+        Some(Identity { version, hash: hash.try_into().ok()? })
+    }
+}
+
+/// Kept objects.
+pub type Objects = Store<Object>;
+
+impl Objects {
+    /// Those of this process and user: `warpweft/objects` in the user's cache folder, unless `WEFT_CACHE` says
+    /// otherwise.
+    pub fn user() -> &'static Objects {
+        static OBJECTS: OnceLock<Objects> = OnceLock::new();
+        OBJECTS.get_or_init(|| Objects::shared("objects"))
+    }
+}
+
+impl Library {
+    /// The device bitcode for a GPU of compute capability `sm` (90 for 9.0); looked for once a process.
+    ///
+    /// # Errors
+    /// R0104 where there is none, E0608 where it cannot be read.
+    pub fn find(sm: u32) -> Result<Library, NvshmemError> {
+        static KNOWN: OnceLock<Mutex<HashMap<u32, find::Found>>> = OnceLock::new();
+        let lock = || KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(&sm).cloned();
+        let found = match known {
+            Some(found) => found,
+            None => {
+                let found = find::nvshmem_device(sm)?;
+                lock().insert(sm, found.clone());
+                found
+            }
+        };
+        Library::at(found)
+    }
+
+    /// Bitcode that was found. It is read only where no process of the user's has: what is known of it is kept, as
+    /// long as its size and time stay.
+    ///
+    /// # Errors
+    /// E0608 where it cannot be read or is not NVSHMEM's.
+    pub fn at(found: find::Found) -> Result<Library, NvshmemError> {
+        static KNOWN: OnceLock<Store<Identity>> = OnceLock::new();
+        let store = KNOWN.get_or_init(|| Store::shared("objects"));
+        let identify = || {
+            let version = device_version(&found.path)?;
+            let hash = hash(&found.path).map_err(|e| super::unreadable(&found.path, &e))?;
+            Ok::<_, NvshmemError>(Identity { version: [version.major, version.minor, version.patch], hash })
+        };
+        let identity = match stamp(&found.path) {
+            Ok(stamp) => {
+                let mut parts = Parts::default();
+                parts.add(&["library", &stamp]);
+                store.get_or_make(&parts.key(), identify)?.0
+            }
+            Err(_) => Arc::new(identify()?),
+        };
+        let [major, minor, patch] = identity.version;
+        let hash = blake3::Hash::from_bytes(identity.hash).to_hex().to_string();
+        Ok(Library { found, version: Version::new(major, minor, patch), hash })
+    }
+
+    /// What tells its code from that of other libraries: a hash of the file.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// A relocatable object with these functions for a target, from the cache, or made with ptxas.
+    ///
+    /// # Errors
+    /// Where it lacks one of them, or ptxas is not there.
+    pub fn object(
+        &self,
+        functions: &[&str],
+        target: Target,
+        objects: &Objects,
+    ) -> Result<(Arc<Object>, Found), LinkError> {
+        objects.get_or_make(&self.object_key(functions, target)?, || {
+            let ptx = self.ptx(functions, target)?;
+            Ok(Object(tools::assemble_object(&ptx, target)?))
+        })
+    }
+
+    fn object_key(&self, functions: &[&str], target: Target) -> Result<Key, ToolError> {
+        let mut functions = functions.to_vec();
+        functions.sort_unstable();
+        let mut parts = Parts::default();
+        let ptxas = Tool::Ptxas.find()?;
+        // Where its stamp cannot be had it cannot be run.
+        parts.add(&["object", &stamp(&ptxas).unwrap_or_default()]);
+        parts.add(&[
+            env!("CARGO_PKG_VERSION"),
+            env!("WEFT_COMPILER"),
+            &format!("{:?}", crate::llvm_version()),
+        ]);
+        parts.add(&[&self.hash, target.name()]);
+        parts.add(&functions);
+        Ok(parts.key())
+    }
+
+    fn ptx(&self, functions: &[&str], target: Target) -> Result<String, LinkError> {
+        let options = weft_llvm::Options::new(target);
+        let out = weft_llvm::object(&self.found.path, functions, &options).map_err(LinkError::Function)?;
+        Ok(out.ptx)
+    }
+
+    /// Joins a kernel's PTX, which calls these functions, with them: a cubin that loads. By nvJitLink, or, where that
+    /// is absent or refuses, by ptxas and nvlink.
+    ///
+    /// # Errors
+    /// As [`object`](Library::object); R0107, R0108.
+    pub fn join(
+        &self,
+        ptx: &str,
+        functions: &[&str],
+        target: Target,
+        objects: &Objects,
+    ) -> Result<Vec<u8>, LinkError> {
+        let linker = JitLink::get();
+        let object = match (self.object(functions, target, objects), &linker) {
+            (Ok((object, _)), _) => object,
+            // Without ptxas the linker assembles all of it, each time.
+            (Err(LinkError::Tool(ToolError::NotFound { .. })), Ok(linker)) => {
+                let functions = self.ptx(functions, target)?;
+                let inputs = [Input::Ptx("kernel.ptx", ptx), Input::Ptx("nvshmem.ptx", &functions)];
+                return linker.link(target.name(), &inputs).map_err(LinkError::JitLink);
+            }
+            (Err(e), _) => return Err(e),
+        };
+        let inputs = [Input::Ptx("kernel.ptx", ptx), Input::Object("nvshmem.cubin", &object.0)];
+        linker.and_then(|linker| linker.link(target.name(), &inputs)).or_else(|refused| {
+            tools::link_object(ptx, &object.0, target).map_err(|e| match e {
+                ToolError::NotFound { .. } => LinkError::JitLink(refused),
+                other => LinkError::Tool(other),
+            })
+        })
+    }
+}
+
+fn hash(path: &Path) -> io::Result<[u8; blake3::OUT_LEN]> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(*hasher.finalize().as_bytes())
+}

@@ -1,0 +1,235 @@
+//! Made things that are kept: in this process, and in a folder of the user's for the next.
+//!
+//! What was made once is found by a [`Key`] of all that it depends on. `WEFT_CACHE=off` keeps nothing on disk;
+//! `WEFT_CACHE=FOLDER` keeps it there. A folder is bounded in size, what was not used for longest goes first, and what
+//! is damaged there is as if it were absent. Processes share it: a file appears whole or not at all.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+use weft_runtime::find;
+
+/// How an entry's file begins; another number is another form.
+const MAGIC: &[u8; 16] = b"warpweft cache 1";
+
+const HASH: usize = blake3::OUT_LEN;
+
+/// What is kept.
+pub trait Kept: Sized {
+    /// Of its files' names.
+    const EXTENSION: &'static str;
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    fn encode(&self) -> io::Result<Vec<u8>>;
+
+    /// What [`encode`](Kept::encode) wrote, of another version maybe.
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+/// What an entry is found by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Key([u8; HASH]);
+
+/// Where an entry was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// In this process.
+    Memory,
+    /// In the folder.
+    Disk,
+    /// Nowhere: it was made.
+    Made,
+}
+
+impl Key {
+    /// Of something made of what this key finds: by whom, for what.
+    #[must_use]
+    pub fn with(&self, made: &[&str]) -> Key {
+        let mut parts = Parts::default();
+        parts.add(&[&self.to_string()]);
+        parts.add(made);
+        parts.key()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// Texts, hashed so that their borders count.
+#[derive(Default)]
+pub(crate) struct Parts(blake3::Hasher);
+
+impl Parts {
+    pub fn add(&mut self, texts: &[&str]) {
+        self.0.update(&(texts.len() as u64).to_le_bytes());
+        for text in texts {
+            self.0.update(&(text.len() as u64).to_le_bytes());
+            self.0.update(text.as_bytes());
+        }
+    }
+
+    pub fn key(&self) -> Key {
+        Key(*self.0.finalize().as_bytes())
+    }
+}
+
+/// What tells a file from others without reading it: path, size, and when it was written.
+pub(crate) fn stamp(path: &Path) -> io::Result<String> {
+    let path = path.canonicalize()?;
+    let meta = fs::metadata(&path)?;
+    let written = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(format!("{} {} {}", path.display(), meta.len(), written.as_nanos()))
+}
+
+/// Kept entries.
+#[derive(Debug)]
+pub struct Store<T> {
+    folder: Option<PathBuf>,
+    most_bytes: u64,
+    memory: Mutex<HashMap<Key, Arc<T>>>,
+}
+
+impl<T: Kept> Store<T> {
+    /// Most bytes of a folder, unless [`most_bytes`](Store::most_bytes) says otherwise.
+    const FOLDER_BYTES: u64 = 512 << 20;
+
+    /// One that the user's processes share: this folder of the user's cache folder, unless `WEFT_CACHE` says otherwise.
+    pub(crate) fn shared(folder: &str) -> Store<T> {
+        match std::env::var_os("WEFT_CACHE") {
+            Some(off) if off == "off" || off == "0" => Store::in_memory(),
+            Some(folder) if !folder.is_empty() => Store::at(folder),
+            _ => find::cache_folder().map_or_else(Store::in_memory, |f| Store::at(f.join(folder))),
+        }
+    }
+
+    /// One that keeps entries in a folder too, which is made when the first comes.
+    pub fn at(folder: impl Into<PathBuf>) -> Store<T> {
+        Store { folder: Some(folder.into()), ..Store::in_memory() }
+    }
+
+    /// One that ends with the process.
+    pub fn in_memory() -> Store<T> {
+        Store { folder: None, most_bytes: Self::FOLDER_BYTES, memory: Mutex::default() }
+    }
+
+    /// It, with another bound of the folder's size.
+    #[must_use]
+    pub fn most_bytes(self, most_bytes: u64) -> Store<T> {
+        Store { most_bytes, ..self }
+    }
+
+    /// Where it keeps entries.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The entry of that key, if there is one that is whole.
+    pub fn get(&self, key: &Key) -> Option<(Arc<T>, Found)> {
+        if let Some(entry) = self.lock().get(key) {
+            return Some((entry.clone(), Found::Memory));
+        }
+        let path = self.path(key)?;
+        let entry = Arc::new(read::<T>(&fs::read(&path).ok()?)?);
+        // Used now: the last to go. A folder that cannot be written is still read.
+        let _ = File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
+        self.lock().insert(*key, entry.clone());
+        Some((entry, Found::Disk))
+    }
+
+    /// Keeps an entry. A folder that cannot be written, or a full disk, keeps it in this process alone.
+    pub fn put(&self, key: &Key, entry: T) -> Arc<T> {
+        let entry = Arc::new(entry);
+        self.lock().insert(*key, entry.clone());
+        if let (Some(path), Some(folder)) = (self.path(key), &self.folder) {
+            let _ = write(folder, &path, &*entry).and_then(|()| self.bound(folder, &path));
+        }
+        entry
+    }
+
+    /// The entry of that key, made if there is none.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get_or_make<E>(
+        &self,
+        key: &Key,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(Arc<T>, Found), E> {
+        match self.get(key) {
+            Some(found) => Ok(found),
+            None => Ok((self.put(key, make()?), Found::Made)),
+        }
+    }
+
+    fn path(&self, key: &Key) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(format!("{key}.{}", T::EXTENSION)))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<T>>> {
+        // A panic elsewhere leaves the map as it is, which is still a map.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what was not used for longest until the folder is small enough, but not `newest`.
+    fn bound(&self, folder: &Path, newest: &Path) -> io::Result<()> {
+        let mut files = Vec::new();
+        for file in fs::read_dir(folder)?.flatten() {
+            let path = file.path();
+            // Another process may have removed it.
+            let Ok(meta) = file.metadata() else { continue };
+            if path.extension().is_some_and(|e| e == T::EXTENSION) {
+                files.push((meta.modified()?, meta.len(), path));
+            } else if is_left_over(&file, &meta) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+        let mut bytes: u64 = files.iter().map(|f| f.1).sum();
+        files.sort();
+        for (_, size, path) in files {
+            if bytes <= self.most_bytes {
+                break;
+            }
+            if path != newest && fs::remove_file(&path).is_ok() {
+                bytes -= size;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How files begin that are being written.
+const NEW: &str = ".new";
+
+/// What a process that was killed was writing.
+fn is_left_over(file: &fs::DirEntry, meta: &fs::Metadata) -> bool {
+    let hour = std::time::Duration::from_secs(3600);
+    file.file_name().to_string_lossy().starts_with(NEW)
+        && meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > hour))
+}
+
+/// All at once: a reader sees the old file, the new one, or none.
+fn write(folder: &Path, path: &Path, entry: &impl Kept) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(NEW).tempfile_in(folder)?;
+    let rest = entry.encode()?;
+    file.write_all(&[MAGIC, blake3::hash(&rest).as_bytes().as_slice(), &rest].concat())?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Magic, hash of the rest, the rest. None of what is not whole.
+fn read<T: Kept>(bytes: &[u8]) -> Option<T> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (hash, rest) = rest.split_at_checked(HASH)?;
+    if blake3::hash(rest).as_bytes() == hash { T::decode(rest) } else { None }
+}

@@ -52,14 +52,7 @@ impl Compile {
         options.keep_llvm = self.emit == "llvm";
         options.keep_after = after.map(str::to_owned);
         let compiled = self.compile.compile(&options)?;
-        if !compiled.warnings.is_empty() {
-            let shown = weft::lang::render::render(
-                &compiled.warnings,
-                compiled.sources(),
-                super::color(&std::io::stderr()),
-            );
-            std::io::stderr().write_all(shown.as_bytes())?;
-        }
+        super::warn(&compiled)?;
         let mut data = match row {
             Some((_, emit)) => emit(&compiled)?,
             None => text(compiled.after.as_deref())?,

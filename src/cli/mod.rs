@@ -170,6 +170,16 @@ impl From<TransportArg> for Transport {
     }
 }
 
+/// Shows what is allowed but looks wrong.
+fn warn(compiled: &weft::Compiled) -> Result<()> {
+    if compiled.warnings.is_empty() {
+        return Ok(());
+    }
+    let color = color(&std::io::stderr());
+    let shown = weft::lang::render::render(&compiled.warnings, compiled.sources(), color);
+    Ok(std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes())?)
+}
+
 impl CompileArgs {
     /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {

@@ -81,7 +81,7 @@ impl Run {
         }
         if Place::detect()?.is_none() {
             // Said once, and not by every PE.
-            check_file(&file, &options)?;
+            super::warn(&check_file(&file, &options)?)?;
         }
         match start(pes)? {
             Started::Done(code) => Ok(code),
@@ -91,7 +91,15 @@ impl Run {
 
     fn simulated(&self, file: &KernelFile, why: &str) -> Result<ExitCode> {
         let options = self.options(self.pes.unwrap_or(8))?;
-        let outcome = run_file(file, &options)?;
+        let outcome = match run_file(file, &options) {
+            Ok(outcome) => outcome,
+            Err(e) => {
+                // What was suspected may be the reason.
+                check_file(file, &options).map_or(Ok(()), |compiled| super::warn(&compiled))?;
+                return Err(e.into());
+            }
+        };
+        super::warn(&outcome.compiled)?;
         super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
         Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

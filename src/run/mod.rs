@@ -200,12 +200,12 @@ pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunE
     })
 }
 
-/// Whether a run could begin: finds parameters out and compiles, and no more.
+/// What a run would run: finds parameters out and compiles, and no more.
 ///
 /// # Errors
 /// As [`run`], before anything is allocated.
-pub fn check_file(file: &KernelFile, options: &RunOptions) -> Result<(), RunError> {
-    Prepared::new(file, options).map(drop)
+pub fn check_file(file: &KernelFile, options: &RunOptions) -> Result<Compiled, RunError> {
+    Prepared::new(file, options).map(|prepared| prepared.compiled)
 }
 
 /// Compiles and runs a parsed kernel file on the GPUs of a world; every PE calls it. PE 0 checks and writes.

@@ -3,6 +3,7 @@
 use crate::library::Files;
 use std::collections::HashSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::Module;
@@ -14,6 +15,7 @@ use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
 use weft_lang::render::{Color, render};
 use weft_lang::source::SourceMap;
 use weft_passes::Report;
+use weft_runtime::nvshmem::Version;
 
 pub use weft_llvm::OptLevel;
 
@@ -41,6 +43,18 @@ pub enum Transport {
     P2p,
 }
 
+/// Where NVSHMEM's device functions that a kernel calls come from.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Nvshmem {
+    /// PTX declares them, for an object to define ([`Library::join`](crate::nvshmem::Library::join)), or the simulator.
+    #[default]
+    External,
+    /// They are linked in, from the device bitcode that is found.
+    Found,
+    /// They are linked in, from this file.
+    At(PathBuf),
+}
+
 /// What to compile for, and with what.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -56,6 +70,8 @@ pub struct Options {
     /// For the simulator: what `Transport::Auto` leaves open is NVSHMEM's function, whose transfers the simulator
     /// delays as a network may.
     pub simulated: bool,
+    /// Where the functions come from that they call.
+    pub nvshmem: Nvshmem,
     /// Only this kernel of the file.
     pub kernel: Option<String>,
     /// Values of compile-time parameters.
@@ -83,6 +99,7 @@ impl Options {
             lowering: Lowering::Auto,
             transport: Transport::Auto,
             simulated: false,
+            nvshmem: Nvshmem::External,
             kernel: None,
             defines: Defines::new(),
             opt: OptLevel::O2,
@@ -144,6 +161,10 @@ pub struct Compiled {
     pub target: Target,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
+    /// NVSHMEM's functions that its kernels call.
+    pub functions: Vec<Arc<str>>,
+    /// The version of NVSHMEM whose functions are linked in; without, those called are external.
+    pub nvshmem: Option<Version>,
     /// Before the passes: parameters as the text has them.
     pub high: Verified,
     /// After the passes: the entry points as they are, hidden parameters included.
@@ -259,6 +280,7 @@ fn lower(
     })?;
     timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
 
+    let library = library(&options.nvshmem, &lowered.module, options.target).map_err(|e| error(vec![e]))?;
     let locate = |span: Span| {
         let at = sources.line_column(span)?;
         Some(weft_llvm::Location { file: span.file, line: at.line, column: at.column })
@@ -269,7 +291,7 @@ fn lower(
         opt: options.opt,
         locate: options.lines.then_some(&locate),
         keep_llvm: options.keep_llvm,
-        link: weft_llvm::Link::External,
+        link: library.as_deref().map_or(weft_llvm::Link::External, weft_llvm::Link::Library),
     };
     let out = weft_llvm::emit(&lowered.module, &llvm).map_err(|e| error(vec![e]))?;
     timings.extend(out.timings.iter().map(|(name, t)| (format!("llvm {name}"), *t)));
@@ -278,6 +300,8 @@ fn lower(
         ptx_version: out.version,
         target: options.target,
         lowering: if options.lowering == Lowering::Unicast { Lowering::Unicast } else { Lowering::Multimem },
+        functions: out.functions,
+        nvshmem: out.library.map(|[major, minor, patch]| Version::new(major, minor, patch)),
         references: vec![None; high.kernels.len()],
         defines: vec![Defines::new(); high.kernels.len()],
         high,
@@ -292,7 +316,30 @@ fn lower(
     })
 }
 
+/// The bitcode that is linked in, where a kernel calls a function of it.
+fn library(from: &Nvshmem, module: &Module, target: Target) -> Result<Option<PathBuf>, Diagnostic> {
+    if *from == Nvshmem::External || weft_llvm::called(module).is_empty() {
+        return Ok(None);
+    }
+    match from {
+        Nvshmem::At(path) => Ok(Some(path.clone())),
+        _ => {
+            let found = weft_runtime::find::nvshmem_device(target.number().into());
+            let found = found.map_err(|e| {
+                Diagnostic::error(weft_llvm::codes::BAD_LIBRARY, Span::NONE, e.message).help(e.help)
+            })?;
+            Ok(Some(found.path))
+        }
+    }
+}
+
 impl Compiled {
+    /// The functions that it calls and does not have.
+    pub fn external(&self) -> Vec<&str> {
+        let missing = if self.nvshmem.is_none() { &self.functions[..] } else { &[] };
+        missing.iter().map(|f| &**f).collect()
+    }
+
     /// The texts that spans of the report and the warnings stand in.
     pub fn sources(&self) -> &SourceMap {
         &self.sources

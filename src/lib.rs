@@ -15,7 +15,8 @@ pub mod store;
 pub mod tools;
 
 pub use compile::{
-    CompileError, Compiled, KernelFile, Lowering, OptLevel, Options, Transport, compile, compile_module,
+    CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile,
+    compile_module,
 };
 pub use weft_ir as ir;
 pub use weft_isa::{PtxVersion, Target};

@@ -22,6 +22,8 @@ pub fn describe(c: &Compiled) -> Result<ModuleInfo, Diagnostic> {
         target: c.target.to_string(),
         ptx_version: c.ptx_version.to_string(),
         lowering,
+        external: c.external().into_iter().map(str::to_owned).collect(),
+        nvshmem: c.nvshmem,
         kernels: c
             .high
             .kernels

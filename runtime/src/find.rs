@@ -149,6 +149,15 @@ pub fn nvshmem_device(sm: u32) -> Result<Found> {
     device_of(&Machine::here(), sm)
 }
 
+/// The same in a place that is named: a file of bitcode, a host library, or an installation.
+pub fn nvshmem_device_at(path: &Path, sm: u32) -> Option<PathBuf> {
+    if path.is_file() && path.extension().is_some_and(|e| e == "bc") {
+        return Some(path.to_owned());
+    }
+    device_in(path, sm)
+        .or_else(|| NVSHMEM.folders.iter().find_map(|folder| device_in(&below(path, folder), sm)))
+}
+
 fn device_of(machine: &Machine<'_>, sm: u32) -> Result<Found> {
     if let Ok(host) = machine.find(&NVSHMEM)
         && let Some(path) = device_in(&host.path, sm)

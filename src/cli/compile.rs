@@ -6,7 +6,9 @@ use clap::Args;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::compile::Compiled;
+use weft::compile::{Compiled, Nvshmem};
+use weft::nvshmem::{Library, Objects};
+use weft::runtime::find::Found;
 use weft::tools;
 
 #[derive(Args)]
@@ -25,15 +27,29 @@ pub struct Compile {
 }
 
 /// What `--emit` can be, and how it is made.
-type Emit = fn(&Compiled) -> Result<Vec<u8>>;
+type Emit = fn(&Compiled, &Nvshmem) -> Result<Vec<u8>>;
 const EMIT: [(&str, Emit); 6] = [
-    ("ir", |c| text(c.ir.as_deref())),
-    ("llvm", |c| text(c.llvm.as_deref())),
-    ("ptx", |c| text(Some(&c.ptx))),
-    ("cubin", |c| Ok(tools::assemble_ptx(&c.ptx, c.target)?)),
-    ("sass", |c| Ok(tools::disassemble(&tools::assemble_ptx(&c.ptx, c.target)?)?.into_bytes())),
-    ("meta", |c| Ok(serde_json::to_vec_pretty(&weft::meta::describe(c)?)?)),
+    ("ir", |c, _| text(c.ir.as_deref())),
+    ("llvm", |c, _| text(c.llvm.as_deref())),
+    ("ptx", |c, _| text(Some(&c.ptx))),
+    ("cubin", cubin),
+    ("sass", |c, from| Ok(tools::disassemble(&cubin(c, from)?)?.into_bytes())),
+    ("meta", |c, _| Ok(serde_json::to_vec_pretty(&weft::meta::describe(c)?)?)),
 ];
+
+/// Assembled; what NVSHMEM has comes from its object, which is kept.
+fn cubin(c: &Compiled, from: &Nvshmem) -> Result<Vec<u8>> {
+    let functions = c.external();
+    if functions.is_empty() {
+        return Ok(tools::assemble_ptx(&c.ptx, c.target)?);
+    }
+    let library = match from {
+        Nvshmem::Found => Library::find(c.target.number().into())?,
+        Nvshmem::At(path) => Library::at(Found { path: path.clone(), by: "--nvshmem".into() })?,
+        Nvshmem::External => return Ok(tools::assemble_object(&c.ptx, c.target)?),
+    };
+    Ok(library.join(&c.ptx, &functions, c.target, Objects::user())?)
+}
 
 fn text(text: Option<&str>) -> Result<Vec<u8>> {
     text.map(|t| t.as_bytes().to_vec()).ok_or_else(|| anyhow!("it was not kept"))
@@ -51,10 +67,14 @@ impl Compile {
         options.keep_ir = self.emit == "ir";
         options.keep_llvm = self.emit == "llvm";
         options.keep_after = after.map(str::to_owned);
+        let nvshmem = self.compile.nvshmem(options.target)?;
+        if ["ptx", "llvm", "meta"].contains(&&*self.emit) {
+            options.nvshmem = nvshmem.clone();
+        }
         let compiled = self.compile.compile(&options)?;
         super::warn(&compiled)?;
         let mut data = match row {
-            Some((_, emit)) => emit(&compiled)?,
+            Some((_, emit)) => emit(&compiled, &nvshmem)?,
             None => text(compiled.after.as_deref())?,
         };
         if self.emit == "cubin" && self.output.is_none() && std::io::stdout().is_terminal() {

@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::compile::{CompileError, KernelFile, Lowering, OptLevel, Options, Transport};
+use weft::compile::{CompileError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::lang::render::Color;
 use weft::run::RunError;
 use weft::{Define, Defines, PtxVersion, Target};
@@ -122,6 +122,10 @@ struct CompileArgs {
     /// How put, get, signals and atomics reach another PE.
     #[arg(long, value_enum, default_value = "auto")]
     transport: TransportArg,
+    /// NVSHMEM's device bitcode for the functions that are called: the file, or an installation; `extern` leaves them
+    /// to another object. Looked for if not given.
+    #[arg(long, value_name = "PATH|extern")]
+    nvshmem: Option<PathBuf>,
     /// LLVM's optimisation level.
     #[arg(short = 'O', default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     opt: u8,
@@ -209,6 +213,22 @@ impl CompileArgs {
         options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];
         options.debug_waits = self.debug_waits;
         Ok(options)
+    }
+
+    /// Where the functions of NVSHMEM that it calls come from.
+    fn nvshmem(&self, target: Target) -> Result<Nvshmem> {
+        match &self.nvshmem {
+            None => Ok(Nvshmem::Found),
+            Some(word) if word.as_os_str() == "extern" => Ok(Nvshmem::External),
+            Some(path) => weft::runtime::find::nvshmem_device_at(path, target.number().into())
+                .map(Nvshmem::At)
+                .with_context(|| {
+                    format!(
+                        "--nvshmem {}: there is no device bitcode for {target} (libnvshmem_device*.bc)",
+                        path.display()
+                    )
+                }),
+        }
     }
 }
 

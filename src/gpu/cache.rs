@@ -1,9 +1,12 @@
 //! Compiled kernels that are kept ([`crate::store`]): found by every source text, the options, and the compiler.
 
-use crate::compile::{KernelFile, Options};
+use crate::compile::{KernelFile, Nvshmem, Options};
+use crate::nvshmem::Library;
 use crate::store::{Kept, Parts, Store};
 use std::io;
 use std::sync::OnceLock;
+use weft_isa::Target;
+use weft_runtime::find;
 use weft_runtime::launch::ModuleInfo;
 
 pub use crate::store::{Found, Key};
@@ -30,6 +33,7 @@ impl Key {
             lowering,
             transport,
             simulated,
+            nvshmem,
             kernel,
             defines,
             opt,
@@ -43,6 +47,7 @@ impl Key {
         parts.add(&[env!("CARGO_PKG_VERSION"), env!("WEFT_COMPILER")]);
         parts.add(&[&format!("{:?}", crate::llvm_version())]);
         parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {simulated} {kernel:?}")]);
+        parts.add(&[&library(nvshmem, *target)]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?}")]);
         for (name, value) in defines {
             parts.add(&[name, &format!("{value:?}")]);
@@ -53,6 +58,16 @@ impl Key {
         }
         parts.key()
     }
+}
+
+/// The bitcode that may be linked in. (Where there is none, there is no code to be found.)
+fn library(from: &Nvshmem, target: Target) -> String {
+    let library = match from {
+        Nvshmem::External => return "external".into(),
+        Nvshmem::Found => Library::find(target.number().into()),
+        Nvshmem::At(path) => Library::at(find::Found { path: path.clone(), by: String::new() }),
+    };
+    library.map(|library| library.hash().to_owned()).unwrap_or_default()
 }
 
 impl Cache {

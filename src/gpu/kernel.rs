@@ -1,7 +1,8 @@
 //! From a kernel's text to launches.
 
 use super::cache::{Cache, Entry, Key};
-use crate::compile::{CompileError, KernelFile, Lowering, Options};
+use crate::compile::{CompileError, KernelFile, Lowering, Nvshmem, Options};
+use crate::nvshmem::{Library, LinkError, Objects};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -9,7 +10,9 @@ use weft_ir::diag::Diagnostic;
 use weft_isa::Target;
 use weft_lang::elaborate::Define;
 use weft_runtime::cuda::{self, Device, Stream};
-use weft_runtime::launch::{self, Arguments, Grid, KernelInfo, LaunchOptions, Module, multicast, to_cubin};
+use weft_runtime::launch::{
+    self, Arguments, Grid, KernelInfo, LaunchOptions, Module, ModuleInfo, multicast, to_cubin,
+};
 use weft_runtime::{World, error, machine};
 
 /// Why there is no kernel, or no launch.
@@ -24,6 +27,9 @@ pub enum GpuError {
     /// A file is no array, or cannot be written.
     #[error(transparent)]
     Array(#[from] crate::run::array::ArrayError),
+    /// NVSHMEM's functions cannot be joined to it.
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// What the driver, NVSHMEM or the arguments are to blame for.
     #[error(transparent)]
     Runtime(#[from] weft_runtime::Error),
@@ -260,13 +266,46 @@ fn assembled(
     let (major, minor) = cuda::driver_version()?;
     // An assembler for each driver version, and an architecture for each device.
     let assembled = key.with(&["cubin", &format!("CUDA {major}.{minor}"), &device.arch()?]);
-    let (entry, _) = cache.get_or_make(&assembled, || {
-        let (ptx, _) = cache.get_or_make(key, || compile(file, options))?;
+    if let Some((entry, _)) = cache.get(&assembled) {
+        return Ok(entry);
+    }
+    let (ptx, _) = cache.get_or_make(key, || compile(file, options))?;
+    if ptx.info.external.is_empty() {
         let text = String::from_utf8_lossy(&ptx.image);
         let image = to_cubin(device, &text, &ptx.info)?;
-        Ok::<_, GpuError>(Entry { info: ptx.info.clone(), image })
-    })?;
+        return Ok(cache.put(&assembled, Entry { info: ptx.info.clone(), image }));
+    }
+    let library = Library::find(options.target.number().into()).map_err(LinkError::from)?;
+    let joined = assembled.with(&["nvshmem", library.hash()]);
+    let (entry, _) = cache.get_or_make(&joined, || join(device, &ptx, &library, file, options))?;
     Ok(entry)
+}
+
+/// A cubin of PTX and the NVSHMEM functions that it calls: joined with their object, or, where nothing joins them,
+/// compiled once more with them linked in, for the driver to assemble.
+fn join(
+    device: &Device,
+    ptx: &Entry,
+    library: &Library,
+    file: &KernelFile,
+    options: &Options,
+) -> Result<Entry, GpuError> {
+    let text = String::from_utf8_lossy(&ptx.image);
+    let functions: Vec<_> = ptx.info.external.iter().map(String::as_str).collect();
+    match library.join(&text, &functions, options.target, Objects::user()) {
+        Ok(image) => {
+            let info =
+                ModuleInfo { external: Vec::new(), nvshmem: Some(library.version), ..ptx.info.clone() };
+            Ok(Entry { info, image })
+        }
+        Err(e) if e.is_absence() => {
+            let nvshmem = Nvshmem::At(library.found.path.clone());
+            let whole = compile(file, &Options { nvshmem, ..options.clone() })?;
+            let image = to_cubin(device, &String::from_utf8_lossy(&whole.image), &whole.info)?;
+            Ok(Entry { image, ..whole })
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// PTX with its description: what the cache keeps of a compilation.

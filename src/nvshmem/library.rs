@@ -44,6 +44,17 @@ pub enum LinkError {
     Tool(#[from] ToolError),
 }
 
+impl LinkError {
+    /// Nothing is there that could link: neither nvJitLink nor ptxas and nvlink.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            LinkError::Tool(e) => matches!(e, ToolError::NotFound { .. }),
+            LinkError::JitLink(e) => e.code == weft_runtime::error::NO_JITLINK,
+            _ => false,
+        }
+    }
+}
+
 /// A relocatable object (a cubin).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object(pub Vec<u8>);

@@ -20,7 +20,7 @@ pub mod nvshmem;
 mod pipeline;
 mod raw;
 
-pub use link::{Link, object};
+pub use link::{Link, called, object};
 pub use pipeline::{OptLevel, passes};
 
 use inkwell::context::Context;

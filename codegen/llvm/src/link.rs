@@ -28,12 +28,9 @@ pub enum Link<'a> {
     Library(&'a Path),
 }
 
-/// Called functions, and where first.
-pub(crate) type Called = BTreeMap<Arc<str>, Span>;
-
-/// The functions that a module's kernels call.
-pub(crate) fn called(module: &weft_ir::Module) -> Called {
-    let mut out = Called::new();
+/// The functions of libraries that a module's kernels call, and where first.
+pub fn called(module: &weft_ir::Module) -> BTreeMap<Arc<str>, Span> {
+    let mut out = BTreeMap::new();
     for k in &module.kernels {
         k.walk(&mut |_, inst| {
             if let Op::Call { function, .. } = &inst.op {
@@ -60,7 +57,7 @@ pub(crate) fn functions<'c>(
     context: &'c Context,
     said: &Diagnostics<'c>,
     into: &Module<'c>,
-    (path, called): (&Path, &Called),
+    (path, called): (&Path, &BTreeMap<Arc<str>, Span>),
     target: Target,
     needs: &mut Needs,
 ) -> Result<Linked<'c>, Diagnostic> {

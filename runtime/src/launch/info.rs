@@ -3,6 +3,7 @@
 use super::extent::{Extent, Extents};
 use crate::dtype::DType;
 use crate::error::{Error, NO_KERNEL, Result};
+use crate::nvshmem::Version;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -18,6 +19,13 @@ pub struct ModuleInfo {
     pub ptx_version: String,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
+    /// NVSHMEM's device functions that the code calls and does not have: it cannot be loaded before it is joined with
+    /// an object that has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub external: Vec<String>,
+    /// Which NVSHMEM's device functions are in the code: the host's must be of the same version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvshmem: Option<Version>,
     /// Entry points.
     pub kernels: Vec<KernelInfo>,
 }

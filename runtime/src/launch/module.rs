@@ -4,10 +4,12 @@ use super::driver::{self, Loaded, Refused};
 use super::info::{ModuleInfo, runs_on};
 use super::kernel::Kernel;
 use crate::cuda::{self, Device};
-use crate::error::{Error, PTX, Result};
+use crate::error::{Error, NVSHMEM_VERSION, PTX, Result};
+use crate::nvshmem::Version;
 use crate::world::{Inner, World};
 use cudarc::driver::sys::CUresult;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 /// A variable of every module that NVSHMEM's device code is linked to (nvshmem_device.bc).
@@ -29,6 +31,7 @@ impl Module {
     /// `R0501` where the driver refuses it, with what its compiler says; or where it has NVSHMEM's device code:
     /// [`load_in`](Module::load_in) loads that.
     pub fn load(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
+        complete(&info)?;
         if needs_nvshmem(image) {
             return Err(Error::new(
                 PTX,
@@ -43,9 +46,12 @@ impl Module {
     /// collective.
     ///
     /// # Errors
-    /// `R0501` where the driver refuses it, with what its compiler says; `R0106`, `R0305`.
+    /// `R0501` where the driver refuses it, with what its compiler says, or NVSHMEM's functions are missing; `R0105`
+    /// where those it has are of another version than the NVSHMEM that runs; `R0106`, `R0305`.
     pub fn load_in(world: &World, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
+        complete(&info)?;
         let inner = world.0.enter()?;
+        same_nvshmem(&info, inner.library.version(), inner.library.path())?;
         let mut module = Module::new(&inner.device, image, info)?;
         if needs_nvshmem(image) {
             inner.library.module_init(module.loaded.handle().cast())?;
@@ -99,6 +105,35 @@ impl Drop for Module {
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Module({} for {} on {:?})", kernels(&self.info), self.info.target, self.device())
+    }
+}
+
+/// The code has what it calls.
+fn complete(info: &ModuleInfo) -> Result<()> {
+    match &info.external[..] {
+        [] => Ok(()),
+        missing => {
+            let message = format!("{} calls {}, which it does not have", kernels(info), missing.join(", "));
+            Err(Error::new(PTX, message).help(
+                "compile it with NVSHMEM linked in (`weft compile` does), or join it with an object of them",
+            ))
+        }
+    }
+}
+
+/// The code's half of NVSHMEM and the host's share structures.
+fn same_nvshmem(info: &ModuleInfo, host: Version, path: &Path) -> Result<()> {
+    match info.nvshmem {
+        Some(device) if device != host => {
+            let message = format!(
+                "{} has NVSHMEM {device}'s device functions, and {} is NVSHMEM {host}",
+                kernels(info),
+                path.display()
+            );
+            Err(Error::new(NVSHMEM_VERSION, message)
+                .help("compile it with the device bitcode of the NVSHMEM that runs: NVSHMEM_HOME names one for both"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -248,6 +283,29 @@ mod tests {
         let versions = [(8, 0), (8, 5), (8, 5), (8, 7), (8, 8), (9, 0), (9, 1)].map(Some);
         assert_eq!((newest[0], newest[8]), (None, None));
         assert_eq!(newest[1..8], versions);
+    }
+
+    #[test]
+    fn code_and_host_have_one_nvshmem() {
+        let mut info = ModuleInfo {
+            target: "sm_90a".into(),
+            ptx_version: "8.3".into(),
+            lowering: crate::launch::Lowering::Multimem,
+            external: vec!["nvshmem_quiet".into()],
+            nvshmem: Some(Version::new(3, 4, 5)),
+            kernels: Vec::new(),
+        };
+        let e = complete(&info).unwrap_err();
+        assert!(e.code == PTX && e.message.contains("nvshmem_quiet"), "{e}");
+        info.external.clear();
+        assert!(complete(&info).is_ok());
+        let path = Path::new("/lib/libnvshmem_host.so.3");
+        assert!(same_nvshmem(&info, Version::new(3, 4, 5), path).is_ok());
+        let e = same_nvshmem(&info, Version::new(3, 8, 0), path).unwrap_err();
+        assert_eq!(e.code, NVSHMEM_VERSION);
+        assert!(["3.4.5", "3.8.0", "/lib/"].iter().all(|part| e.message.contains(part)), "{e}");
+        info.nvshmem = None;
+        assert!(same_nvshmem(&info, Version::new(3, 8, 0), path).is_ok());
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::str::FromStr;
 use crate::error::{Error, NVSHMEM_VERSION, Result};
 
 /// A version of NVSHMEM: 3.4.5.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
-#[serde(into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Version {
     /// 3
     pub major: u32,
@@ -45,6 +45,14 @@ impl fmt::Display for Version {
 impl From<Version> for String {
     fn from(version: Version) -> String {
         version.to_string()
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Version, String> {
+        text.parse()
     }
 }
 

@@ -5,6 +5,8 @@
 
 #![allow(clippy::needless_range_loop, reason = "a thread's number indexes more than the mask")]
 
+mod remote;
+
 use super::num;
 use std::collections::HashMap;
 use weft_ir::kernel::Induction;
@@ -33,6 +35,10 @@ pub struct World {
     pub accesses: Vec<(&'static str, u32)>,
     /// A thread trapped.
     pub trapped: bool,
+    /// Functions that were called.
+    pub calls: Vec<String>,
+    /// Whether tables of PEs in reach have any.
+    pub in_reach: bool,
 }
 
 /// Extents and strides.
@@ -68,6 +74,7 @@ const MEMORY: u64 = 1 << 60;
 const EVERYWHERE: u64 = 2 << 60;
 const TABLE: u64 = 3 << 60;
 const SHARED: u64 = 4 << 60;
+const NOWHERE: u64 = 5 << 60;
 
 struct Machine<'a> {
     k: &'a Kernel,
@@ -80,7 +87,7 @@ struct Machine<'a> {
 
 impl World {
     pub fn new(pes: usize, grid: [u32; 3], args: Vec<Arg>) -> World {
-        World { pes, grid, args, printed: vec![], accesses: vec![], trapped: false }
+        World { pes, grid, args, printed: vec![], accesses: vec![], trapped: false, calls: vec![], in_reach: true }
     }
 
     /// Launches a kernel on every PE.
@@ -182,6 +189,10 @@ impl<'a> Machine<'a> {
             Op::Shuffle { value, mode, lane } => self.shuffle(v, *value, *mode, *lane, mask),
             op => {
                 for t in (0..mask.len()).filter(|t| mask[*t]) {
+                    if !self.acts(op, t, mask) {
+                        self.vals[t][v.0 as usize] = Val::Lanes(vec![0]);
+                        continue;
+                    }
                     let val = self.thread(t, v, op);
                     self.vals[t][v.0 as usize] = val;
                 }
@@ -246,6 +257,7 @@ impl<'a> Machine<'a> {
             ParamKind::MyPe { .. } => pe as u64,
             ParamKind::NPes { .. } => self.w.pes as u64,
             ParamKind::TeamHandle { .. } => 0,
+            ParamKind::ReachOf { base: b, .. } if !self.w.in_reach => NOWHERE | base(*b),
             ParamKind::PeersOf { base: b, .. } | ParamKind::ReachOf { base: b, .. } => TABLE | base(*b),
             ParamKind::MulticastOf { base: b, .. } => EVERYWHERE | base(*b) | self.start(*b),
             ParamKind::User => match &self.w.args[index as usize] {
@@ -306,6 +318,9 @@ impl<'a> Machine<'a> {
             }
             Op::Bitcast { a } => {
                 assert_eq!(ty.lanes(), k.ty(*a).lanes().or(Some(1)), "bit casts keep their lanes here");
+                if let Val::Tensor { address, .. } = self.vals[t][a.0 as usize] {
+                    return Val::Lanes(vec![address]);
+                }
                 lanewise(self, a, &|_, x| x)
             }
             Op::IntToPtr { a } => lanewise(self, a, &|_, x| x),
@@ -398,7 +413,16 @@ impl<'a> Machine<'a> {
                     vec![old]
                 })
             }
-            other => panic!("{other:?}"),
+            Op::AtomicCas { place, expected, value, .. } => {
+                let (s, want, new) = (self.elem(*value), self.lane(t, *expected), self.lane(t, *value));
+                self.read(t, *place, &ty, &mut |m, at, _| {
+                    let old = m.load_one(t, at, s);
+                    m.store(t, at, &[if old == want { new } else { old }]);
+                    vec![old]
+                })
+            }
+            Op::Call { function, args } => self.call(t, function, args),
+            other => self.remote(t, other).unwrap_or_else(|| panic!("{other:?}")),
         }
     }
 
@@ -512,6 +536,9 @@ impl<'a> Machine<'a> {
     }
 
     fn load(&mut self, t: usize, (address, width): (u64, u32), ty: &Type) -> Vec<u64> {
+        if address >> 60 == NOWHERE >> 60 {
+            return vec![0];
+        }
         if address >> 60 == TABLE >> 60 {
             let (arg, entry) = ((address >> 40 & 0xff) as u32, address & 0xff_ffff_ffff);
             assert!(width == 8 && entry % 8 == 0 && entry / 8 < self.w.pes as u64, "entry {entry} of {arg}");

@@ -654,3 +654,65 @@ fn many_threads_at_once() {
         }
     }
 }
+
+/// Collective functions of a team in an order of its own, in place; subtraction of bits tells the order of a reduction.
+#[test]
+fn collectives_of_a_team() {
+    let module = kernel(3, |k| {
+        k.line("cvt.u32.u64 %w9, %a2;").call("nvshmem_team_my_pe", &["%w9"], "%w1");
+        k.line("setp.eq.u32 %p0, %w1, -1; @%p0 bra END; mul.wide.u32 %x0, %w1, 16; add.u64 %x1, %a0, %x0;");
+        // Two longs of each PE, in place: a source at another offset on every PE.
+        k.call("nvshmemx_int64_fcollect_block", &["%w9", "%a0", "%x1", "2"], "%w2");
+        k.call("nvshmemx_float_sum_reduce_block", &["%w9", "%a1", "%a1", "3"], "%w2");
+        k.line("END:");
+    });
+    for seed in 0..10 {
+        let mut m = machine_of(4, seed);
+        let members = [3, 0, 2];
+        let team = m.team(&members).unwrap();
+        let x = symmetric(&mut m, "x", |pe| longs(&[pe as u64 * 10 + 1; 6]));
+        // The order shows: 2^24 + 1 - 2^24 is 0 in this one and 1 in others.
+        let of = |pe| match pe {
+            3 => [16_777_216.0_f32, 1.0, 2.0],
+            0 => [1.0, -16_777_216.0, 2.0],
+            _ => [-16_777_216.0, 16_777_216.0, 2.0],
+        };
+        let y = symmetric(&mut m, "y", |pe| host::floats(&of(pe)));
+        let stats = launch(&mut m, &module, 64, |m, pe| {
+            vec![m.local_addr(pe, x).unwrap(), m.local_addr(pe, y).unwrap(), team.handle() as u64]
+        })
+        .unwrap_or_else(|e| panic!("{e}"));
+        for pe in members {
+            let got = read_longs(&m, pe, m.local_addr(pe, x).unwrap(), 6);
+            assert_eq!(got, [31, 31, 1, 1, 21, 21]);
+            assert_eq!(host::read_floats(&m, pe, m.local_addr(pe, y).unwrap(), 3), [0.0, 1.0, 6.0]);
+        }
+        assert_eq!(read_longs(&m, 1, m.local_addr(1, x).unwrap(), 6), [11; 6]);
+        // 16 bytes of the fcollect, 12 of the reduction; none to or from the PE that is not in the team.
+        assert_eq!(stats.nvshmem.links[3 * 4], 28);
+        assert_eq!(stats.nvshmem.links[4..8], [0; 4]);
+    }
+}
+
+/// A PE that still reads the destination of a collective function when another comes to it may find the result there.
+#[test]
+fn destinations_have_to_be_ready() {
+    let module = kernel(2, |k| {
+        k.call("nvshmem_my_pe", &[], "%w0").line("setp.eq.u32 %p0, %w0, 0; @%p0 bra MEET;");
+        // PE 1 reads for a while before it comes.
+        k.line("mov.u32 %w1, 0;\nLOOP: ld.volatile.global.b64 %x0, [%a0]; add.u32 %w1, %w1, 1; setp.lt.u32 %p1, %w1, 2000; @%p1 bra LOOP;");
+        k.line("st.global.b64 [%a1], %x0;\nMEET:");
+        k.call("nvshmem_uint64_broadcast", &["0", "%a0", "%a0", "1", "0"], "%w2");
+    });
+    let seen = |seed| {
+        let mut m = machine_of(2, seed);
+        let x = symmetric(&mut m, "x", |pe| longs(&[if pe == 0 { 7 } else { 1 }]));
+        let out = buffer(&mut m, 1, "out", &[0; 8]);
+        launch(&mut m, &module, 1, |m, pe| vec![m.local_addr(pe, x).unwrap(), if pe == 1 { out } else { 0 }])
+            .unwrap();
+        assert_eq!(read_longs(&m, 1, m.local_addr(1, x).unwrap(), 1), [7]);
+        read_longs(&m, 1, out, 1)[0]
+    };
+    let all: BTreeSet<u64> = (0..20).map(seen).collect();
+    assert_eq!(all.into_iter().collect::<Vec<_>>(), [1, 7]);
+}

@@ -304,6 +304,16 @@ fn collective_calls_agree() {
         "S013",
     );
     assert!(e.message.contains("`root` is "), "{e}");
+    let e = differ(
+        |k| {
+            k.call("nvshmem_int_sum_reduce", &["0", "%a0", "%a0", "2"], "");
+        },
+        |k| {
+            k.line("add.u64 %x0, %a0, 8;").call("nvshmem_int_sum_reduce", &["0", "%a0", "%x0", "2"], "");
+        },
+        "S013",
+    );
+    assert!(e.message.contains("`src (offset on the heap)` is "), "{e}");
     // One does not come.
     let e = differ(
         |k| {
@@ -352,4 +362,33 @@ fn prototypes_are_checked() {
     );
     assert_eq!((e.code, e.line), ("P007", 6));
     assert!(e.help.contains("NVSHMEM"), "{e}");
+}
+
+/// NVSHMEM's `alltoall`, `broadcast` and `fcollect` do not wait for the CTA's other threads before they read.
+#[test]
+fn sources_of_collectives_are_ready() {
+    let write = |k: &mut Kernel, ready: bool, name: &str| {
+        k.line("mov.u32 %w1, %tid.x; mul.wide.u32 %x0, %w1, 4; and.b64 %x0, %x0, 60; add.u64 %x0, %x0, %a0;");
+        k.line("st.global.b32 [%x0], %w1;");
+        if ready {
+            k.line("bar.sync 0;");
+        }
+        k.line("add.u64 %x1, %a0, 32;");
+        match name {
+            "nvshmemx_int_broadcast_block" => k.call(name, &["0", "%x1", "%a0", "8", "1"], ""),
+            _ => k.call(name, &["0", "%x1", "%a0", "2"], ""),
+        };
+    };
+    for name in ["nvshmemx_int_alltoall_block", "nvshmemx_int_broadcast_block", "nvshmemx_int_fcollect_block"]
+    {
+        let e = fault(128, "S013", |k| write(k, false, name));
+        assert!(e.message.contains("`src` has changed between the coming of thread ("), "{e}");
+        assert!(e.help.contains("put a CTA barrier in front of the call"), "{e}");
+        // With a barrier it is well: the fault is another one, made on purpose.
+        let e = fault(128, "S010", |k| {
+            write(k, true, name);
+            k.line("trap;");
+        });
+        assert_eq!(e.message, "the program executed `trap`");
+    }
 }

@@ -96,6 +96,8 @@ pub(crate) struct Run<'a> {
     free_warps: Vec<usize>,
     /// Nothing has changed for long: look whether warps repeat themselves.
     probing: bool,
+    /// Since then a warp has looked at what it had looked at before.
+    polling: bool,
 }
 
 /// Why a warp's slice was interrupted.
@@ -131,6 +133,7 @@ impl<'a> Run<'a> {
             free_ctas: Vec::new(),
             free_warps: Vec::new(),
             probing: false,
+            polling: false,
         }
     }
 
@@ -158,6 +161,7 @@ impl<'a> Run<'a> {
             order.retain(|&w| self.warps[w].live != 0);
             if self.memory.changes != seen {
                 (seen, quiet_since, self.probing) = (self.memory.changes, self.clock, false);
+                self.polling = false;
             }
             let admitting = self.grids.iter().any(|g| g.next < g.total && g.running < g.resident);
             if !progress && !order.is_empty() && !admitting && !self.nvshmem.wire.hasten(self.memory) {
@@ -165,7 +169,10 @@ impl<'a> Run<'a> {
             }
             if self.clock - quiet_since > 10_000 + 400 * order.len() as u64 {
                 self.probing = true;
-                self.nvshmem.wire.hasten(self.memory);
+                // Somebody waits in a loop, perhaps for what is under way.
+                if self.polling {
+                    self.nvshmem.wire.hasten(self.memory);
+                }
             }
             if self.clock > self.step_limit {
                 return Err(stall::step_limit(self, &order));
@@ -345,8 +352,9 @@ impl<'a> Run<'a> {
                     Err(fault) => break Event::Fault(fault),
                 }
             }
-            let meets =
-                |(j, g): (usize, &Group)| j != i && (pc == g.pc || pc > g.pc && g.state == State::Ready);
+            let stamp = cx.memory.changes + 1;
+            let runs = |g: &Group| g.state == State::Ready && g.proven != stamp;
+            let meets = |(j, g): (usize, &Group)| j != i && (pc == g.pc || pc > g.pc && runs(g));
             if !alone && warp.groups.iter().enumerate().any(meets) {
                 break Event::Regroup;
             }
@@ -367,6 +375,7 @@ impl<'a> Run<'a> {
                 return Ok(super::lanes(active).any(|l| to[l] <= pc));
             }
             Flow::Yield => {
+                self.polling = true;
                 let g = &mut warp.groups[i];
                 g.pc += 1;
                 g.turn += 1;

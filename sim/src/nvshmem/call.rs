@@ -4,6 +4,7 @@
 //! look again whenever memory has changed. A warp's call begins when all its lanes have come, a CTA's when all its
 //! threads have; the function is then carried out once, and all of them go on.
 
+use super::collective::Push;
 use super::table::{FUNCTIONS, Function, Scope};
 use super::wire::Wire;
 use super::{Call, Step, Waiting, answer, argument};
@@ -23,6 +24,8 @@ struct InProgress {
     present: u32,
     phase: Phase,
     waiting: Option<Waiting>,
+    /// A buffer as the first thread found it, where NVSHMEM begins to read it then.
+    found: Option<Vec<u8>>,
 }
 
 enum Phase {
@@ -37,6 +40,7 @@ pub(super) struct Arrival {
     pub f: &'static Function,
     /// What must be the same on all PEs.
     pub key: Vec<(&'static str, u64)>,
+    pub pushes: Vec<Push>,
 }
 
 /// NVSHMEM's state during a launch.
@@ -232,6 +236,10 @@ impl Builtin {
                     self.join(cx, ticket, args, lane)?;
                 } else {
                     self.enter(cx, ticket, args, lane, None);
+                    let found = self.hasty(cx, ticket, args, lane)?;
+                    if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+                        c.found = found;
+                    }
                 }
             }
             if self.f.scope == Scope::Block {
@@ -261,9 +269,24 @@ impl Builtin {
     ) {
         let first = cx.at.tid(cx.thread(lane));
         let phase = if waiting.is_some() { Phase::Running } else { Phase::Gathering };
-        let call = InProgress { f: self.f, args, first, arrived: 1, present: 1, phase, waiting };
+        let call = InProgress { f: self.f, args, first, arrived: 1, present: 1, phase, waiting, found: None };
         cx.nvshmem.calls.insert(ticket, call);
         cx.tickets[lane] = ticket;
+    }
+
+    /// The buffer that the function begins to read before all threads have come.
+    fn hasty(
+        &self,
+        cx: &mut Context<'_>,
+        ticket: u64,
+        args: [u64; 8],
+        lane: usize,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let Some((param, extent)) = self.f.row.hasty else { return Ok(None) };
+        let mut call = Call { cx, f: self.f, args, lane, ticket, waited: false, repeats: false };
+        let bytes = extent(&call)?;
+        let name = self.f.row.params.get(param).map_or("?", |(name, _)| name);
+        call.load(name, args[param], bytes).map(Some)
     }
 
     /// A further lane of a call that others have begun.
@@ -315,6 +338,16 @@ impl Builtin {
         };
         c.phase = Phase::Running;
         let (args, waited) = (c.args, !begins);
+        let (found, [x, y, z]) = (c.found.take(), c.first);
+        if found.is_some() && found != self.hasty(cx, ticket, args, lane)? {
+            let call = Call { cx, f: self.f, args, lane, ticket, waited, repeats: false };
+            let message = format_args!(
+                "`src` has changed between the coming of thread ({x}, {y}, {z}) and that of the CTA's last threads"
+            );
+            let help =
+                "NVSHMEM begins to read it as soon as a thread comes: put a CTA barrier in front of the call";
+            return Err(call.fault(message, help));
+        }
         if begins {
             if self.f.scope == Scope::Block {
                 *cx.gathering = None;

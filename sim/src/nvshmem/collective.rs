@@ -18,27 +18,56 @@ const BITWISE: &[&str] = &["and", "or", "xor"];
 pub(super) static FAMILY: Family = Family {
     title: "Collective functions",
     meaning: "All PEs of the team come, each with one call of the same function, the same count and the same symmetric \
-              objects; all go on together. `count` is what one PE gives to one other. Reductions go through the team in \
-              its order and round every step to the element type; `dst` and `src` are the same or disjoint.",
+              objects; all go on together. `count` is what one PE gives to one other. What `fcollect`, `alltoall` and \
+              `broadcast` give to a PE may land before that PE has come, and a CTA's threads begin to read `src` as each \
+              comes: a source that changes meanwhile is a fault. Reductions go through the team in its order and round \
+              every step to the element type; `dst` and `src` are the same or disjoint.",
     rows: &[
         row("{T}_{op}_reduce", ALL, reduce).types(REDUCE).ops(ARITHMETIC).returns(Size::Int),
         row("{T}_{op}_reduce", ALL, reduce).types(LOGIC).ops(BITWISE).returns(Size::Int),
         row("{T}_{op}_reducescatter", ALL, reducescatter).types(REDUCE).ops(ARITHMETIC).returns(Size::Int),
         row("{T}_{op}_reducescatter", ALL, reducescatter).types(LOGIC).ops(BITWISE).returns(Size::Int),
-        row("{T}_fcollect", ALL, fcollect).types(RMA).returns(Size::Int),
-        row("fcollect{T}", ALL, fcollect).types(MEM).returns(Size::Int),
-        row("{T}_alltoall", ALL, alltoall).types(RMA).returns(Size::Int),
-        row("alltoall{T}", ALL, alltoall).types(MEM).returns(Size::Int),
-        row("{T}_broadcast", ROOTED, broadcast).types(RMA).returns(Size::Int),
-        row("broadcast{T}", ROOTED, broadcast).types(MEM).returns(Size::Int),
+        row("{T}_fcollect", ALL, fcollect).types(RMA).returns(Size::Int).hasty(2, one_part),
+        row("fcollect{T}", ALL, fcollect).types(MEM).returns(Size::Int).hasty(2, one_part),
+        row("{T}_alltoall", ALL, alltoall).types(RMA).returns(Size::Int).hasty(2, all_parts),
+        row("alltoall{T}", ALL, alltoall).types(MEM).returns(Size::Int).hasty(2, all_parts),
+        row("{T}_broadcast", ROOTED, broadcast).types(RMA).returns(Size::Int).hasty(2, roots_part),
+        row("broadcast{T}", ROOTED, broadcast).types(MEM).returns(Size::Int).hasty(2, roots_part),
     ],
 };
 
-/// Waits for all PEs of the team; the last that comes carries `act` out, given the members.
+/// Bytes of a source of one part.
+fn one_part(c: &Call<'_, '_>) -> Result<u64, Fault> {
+    c.bytes(c.args[3])
+}
+
+/// Bytes of a source of a part for each PE.
+fn all_parts(c: &Call<'_, '_>) -> Result<u64, Fault> {
+    let team = c.member_of(c.args[0])?;
+    c.bytes(c.args[3].saturating_mul(c.cx.memory.teams[team].members.len() as u64))
+}
+
+/// Bytes that the root reads.
+fn roots_part(c: &Call<'_, '_>) -> Result<u64, Fault> {
+    let team = c.member_of(c.args[0])?;
+    let rank = c.rank(team, c.my_pe());
+    if rank == Some(c.args[4] as u32 as usize) { one_part(c) } else { Ok(0) }
+}
+
+/// What a PE's call writes to a peer: heap offset and data.
+pub(super) struct Push {
+    to: usize,
+    at: u64,
+    data: Vec<u8>,
+}
+
+/// Waits for all PEs of the team; the last that comes carries `act` out, given the members. What a PE pushes lands
+/// when it comes, or when all have: the destination has to be ready on every PE before the first calls.
 pub(super) fn meet(
     c: &mut Call<'_, '_>,
     team: usize,
     key: Vec<(&'static str, u64)>,
+    pushes: Vec<Push>,
     act: impl FnOnce(&mut Call<'_, '_>, &[usize]),
 ) -> Result<Step, Fault> {
     if c.waited {
@@ -51,26 +80,41 @@ pub(super) fn meet(
     if let Some((other, a)) = members.iter().zip(round).find_map(|(pe, a)| a.as_ref().map(|a| (*pe, a))) {
         contradiction(c, other, a, &key)?;
     }
-    let round = &mut c.cx.nvshmem.rounds[team];
-    if let Some(a) = &round[rank] {
+    if let Some(a) = &c.cx.nvshmem.rounds[team][rank] {
         let message = format!("PE {me} is in `{}` of the same team {members:?}", a.f.name);
-        return Err(c.fault(
-            message,
-            "a PE calls one collective function of a team at a time, by one thread, warp or CTA",
-        ));
+        let help = "a PE calls one collective function of a team at a time, by one thread, warp or CTA";
+        return Err(c.fault(message, help));
     }
-    round[rank] = Some(Arrival { ticket: c.ticket, f: c.f, key });
+    for p in &pushes {
+        c.cx.nvshmem.wire.count(me, p.to, p.data.len());
+        if c.cx.nvshmem.wire.chance(2) {
+            p.land(c);
+        }
+    }
+    let round = &mut c.cx.nvshmem.rounds[team];
+    round[rank] = Some(Arrival { ticket: c.ticket, f: c.f, key, pushes });
     if round.iter().any(Option::is_none) {
         return Ok(Step::Wait(Waiting::Team(team)));
     }
-    let tickets: Vec<u64> = round.iter_mut().filter_map(Option::take).map(|a| a.ticket).collect();
+    let all: Vec<Arrival> = round.iter_mut().filter_map(Option::take).collect();
     act(c, &members);
-    for t in tickets.into_iter().filter(|&t| t != c.ticket) {
-        c.cx.nvshmem.finish(t, 0);
+    for a in all {
+        a.pushes.iter().for_each(|p| p.land(c));
+        if a.ticket != c.ticket {
+            c.cx.nvshmem.finish(a.ticket, 0);
+        }
     }
     // Those that wait look again.
     c.cx.memory.changes += 1;
     Ok(Step::Done(0))
+}
+
+impl Push {
+    fn land(&self, c: &mut Call<'_, '_>) {
+        if !self.data.is_empty() {
+            c.cx.memory.store_at(c.cx.memory.heap(self.to, self.at), &self.data);
+        }
+    }
 }
 
 /// Faults if this call is not what another PE has called.
@@ -93,7 +137,9 @@ fn contradiction(c: &Call<'_, '_>, pe: usize, a: &Arrival, key: &[(&'static str,
 /// A collective function's team and buffers, by heap offset.
 struct Buffers {
     team: usize,
-    n: usize,
+    members: Vec<usize>,
+    /// The PE's place among them.
+    rank: usize,
     dst: u64,
     src: u64,
     /// Of `count` elements.
@@ -101,24 +147,22 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// `dst_parts` and `src_parts` say how many times `count` the buffers have, of `n` PEs.
+    /// `parts` says how many times `count` elements `dst` and `src` have, in a team of so many.
     fn new(c: &Call<'_, '_>, parts: fn(u64) -> (u64, u64)) -> Result<Buffers, Fault> {
         let [team, dst, src, count, ..] = c.args;
         let team = c.member_of(team)?;
-        let n = c.cx.memory.teams[team].members.len();
-        let (dst_parts, src_parts) = parts(n as u64);
+        let members = c.cx.memory.teams[team].members.clone();
+        let rank = c.rank(team, c.my_pe()).unwrap_or(0);
+        let (dst_parts, src_parts) = parts(members.len() as u64);
         let bytes = c.bytes(count)?;
         let dst = c.symmetric("dst", dst, c.bytes(count.saturating_mul(dst_parts))?)?;
         let src = c.symmetric("src", src, c.bytes(count.saturating_mul(src_parts))?)?;
-        Ok(Buffers { team, n, dst, src, bytes: bytes as usize })
+        Ok(Buffers { team, members, rank, dst, src, bytes: bytes as usize })
     }
 
+    /// What all PEs have to agree on.
     fn key(&self, c: &Call<'_, '_>) -> Vec<(&'static str, u64)> {
-        vec![
-            ("count", c.args[3]),
-            ("dst (offset on the heap)", self.dst),
-            ("src (offset on the heap)", self.src),
-        ]
+        vec![("count", c.args[3]), ("dst (offset on the heap)", self.dst)]
     }
 
     /// Part `i` of a member's source.
@@ -127,17 +171,37 @@ impl Buffers {
         c.cx.memory.at(c.cx.memory.heap(pe, at), self.bytes).to_vec()
     }
 
-    /// Writes a member's destination.
-    fn store(&self, c: &mut Call<'_, '_>, pe: usize, data: &[u8]) {
-        if !data.is_empty() {
-            c.cx.memory.store_at(c.cx.memory.heap(pe, self.dst), data);
+    /// This PE's part of every member's destination, from the parts of its source that `part` says.
+    fn pushes(&self, c: &Call<'_, '_>, part: impl Fn(usize) -> usize) -> Vec<Push> {
+        let at = self.dst + (self.rank * self.bytes) as u64;
+        let to = self.members.iter().enumerate();
+        to.map(|(i, &to)| Push { to, at, data: self.part(c, c.my_pe(), part(i)) }).collect()
+    }
+
+    /// `dst` and `src` of reductions are the same or disjoint.
+    fn disjoint(&self, c: &Call<'_, '_>, src_parts: usize) -> Result<(), Fault> {
+        let (dst_end, src_end) = (self.dst + self.bytes as u64, self.src + (src_parts * self.bytes) as u64);
+        if self.dst == self.src || dst_end <= self.src || src_end <= self.dst {
+            return Ok(());
         }
+        let help = "reduce in place (`dst` = `src`), or into another buffer";
+        Err(c.fault("`dst` and `src` overlap in part", help))
     }
 }
 
-/// Counts bytes that a collective function moves.
-fn count(c: &mut Call<'_, '_>, from: usize, to: usize, bytes: usize) {
-    c.cx.nvshmem.wire.count(from, to, bytes);
+/// Reduces part `part(i)` of all sources for the PE of rank `i`.
+fn reduction(c: &mut Call<'_, '_>, b: &Buffers, part: fn(usize) -> usize) -> Result<Step, Fault> {
+    let mut key = b.key(c);
+    // Every PE's source is read by the address of one's own.
+    key.push(("src (offset on the heap)", b.src));
+    meet(c, b.team, key, Vec::new(), |c, members| {
+        let reduced = |i| combine(c, members.iter().map(|&pe| b.part(c, pe, part(i))).collect());
+        let all: Vec<Vec<u8>> = (0..members.len()).map(reduced).collect();
+        for (&to, data) in members.iter().zip(all) {
+            members.iter().for_each(|&from| c.cx.nvshmem.wire.count(from, to, b.bytes));
+            Push { to, at: b.dst, data }.land(c);
+        }
+    })
 }
 
 /// The reduction of equally long parts, in their order.
@@ -155,83 +219,41 @@ fn combine(c: &Call<'_, '_>, parts: Vec<Vec<u8>>) -> Vec<u8> {
     sum
 }
 
-/// `dst` and `src` of reductions are the same or disjoint.
-fn disjoint(c: &Call<'_, '_>, b: &Buffers, dst_parts: usize, src_parts: usize) -> Result<(), Fault> {
-    let (dst_end, src_end) = (b.dst + (dst_parts * b.bytes) as u64, b.src + (src_parts * b.bytes) as u64);
-    if b.dst == b.src || dst_end <= b.src || src_end <= b.dst {
-        return Ok(());
-    }
-    Err(c.fault("`dst` and `src` overlap in part", "reduce in place (`dst` = `src`), or into another buffer"))
-}
-
 fn reduce(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let b = Buffers::new(c, |_| (1, 1))?;
-    disjoint(c, &b, 1, 1)?;
-    let key = b.key(c);
-    meet(c, b.team, key, |c, members| {
-        let parts = members.iter().map(|&pe| b.part(c, pe, 0)).collect();
-        let sum = combine(c, parts);
-        for &to in members {
-            members.iter().for_each(|&from| count(c, from, to, b.bytes));
-            b.store(c, to, &sum);
-        }
-    })
+    b.disjoint(c, 1)?;
+    reduction(c, &b, |_| 0)
 }
 
 fn reducescatter(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let b = Buffers::new(c, |n| (1, n))?;
-    disjoint(c, &b, 1, b.n)?;
-    let key = b.key(c);
-    meet(c, b.team, key, |c, members| {
-        let part = |i: usize| combine(c, members.iter().map(|&pe| b.part(c, pe, i)).collect());
-        let sums: Vec<Vec<u8>> = (0..members.len()).map(part).collect();
-        for (&to, sum) in members.iter().zip(&sums) {
-            members.iter().for_each(|&from| count(c, from, to, b.bytes));
-            b.store(c, to, sum);
-        }
-    })
+    b.disjoint(c, b.members.len())?;
+    reduction(c, &b, |i| i)
 }
 
 fn fcollect(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let b = Buffers::new(c, |n| (n, 1))?;
-    let key = b.key(c);
-    meet(c, b.team, key, |c, members| {
-        let all: Vec<u8> = members.iter().flat_map(|&pe| b.part(c, pe, 0)).collect();
-        for &to in members {
-            members.iter().for_each(|&from| count(c, from, to, b.bytes));
-            b.store(c, to, &all);
-        }
-    })
+    let (key, pushes) = (b.key(c), b.pushes(c, |_| 0));
+    meet(c, b.team, key, pushes, |_, _| {})
 }
 
 fn alltoall(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let b = Buffers::new(c, |n| (n, n))?;
-    let key = b.key(c);
-    meet(c, b.team, key, |c, members| {
-        let gather = |i: usize| members.iter().flat_map(|&pe| b.part(c, pe, i)).collect();
-        let all: Vec<Vec<u8>> = (0..members.len()).map(gather).collect();
-        for (&to, data) in members.iter().zip(&all) {
-            members.iter().for_each(|&from| count(c, from, to, b.bytes));
-            b.store(c, to, data);
-        }
-    })
+    let (key, pushes) = (b.key(c), b.pushes(c, |i| i));
+    meet(c, b.team, key, pushes, |_, _| {})
 }
 
 fn broadcast(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let b = Buffers::new(c, |_| (1, 1))?;
-    let root = c.args[4] as u32 as usize;
-    if root >= b.n {
-        let message = format_args!("root {} is not a PE of the team, which has {}", root as i32, b.n);
+    let (n, root) = (b.members.len(), c.args[4] as u32 as usize);
+    if root >= n {
+        let message = format_args!("root {} is not a PE of the team, which has {n}", root as i32);
         return Err(c.fault(message, "the root is a rank in the team"));
     }
     let mut key = b.key(c);
     key.push(("root", root as u64));
-    meet(c, b.team, key, |c, members| {
-        let from = members[root];
-        let data = b.part(c, from, 0);
-        for &to in members {
-            count(c, from, to, b.bytes);
-            b.store(c, to, &data);
-        }
-    })
+    // The destination has one part, the root's.
+    let from_start = Buffers { rank: 0, ..b };
+    let pushes = if b.rank == root { from_start.pushes(c, |_| 0) } else { Vec::new() };
+    meet(c, b.team, key, pushes, |_, _| {})
 }

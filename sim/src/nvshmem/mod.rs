@@ -208,8 +208,7 @@ pub(crate) fn check_prototype(name: &str, params: &[u64], returns: &[u64]) -> Re
 }
 
 fn check(f: &Function, params: &[u64], returns: &[u64]) -> Result<(), Issue> {
-    // A caller need not take the result.
-    if params == f.params && (returns.is_empty() || returns == f.result.as_slice()) {
+    if params == f.params && returns == f.result.as_slice() {
         return Ok(());
     }
     let list = |sizes: &[u64]| sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");

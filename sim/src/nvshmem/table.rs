@@ -61,6 +61,9 @@ impl Size {
 pub(crate) type Param = (&'static str, Size);
 pub(crate) type Perform = fn(&mut Call<'_, '_>) -> Result<Step, Fault>;
 
+/// Bytes of a call's buffer.
+pub(crate) type Extent = fn(&Call<'_, '_>) -> Result<u64, Fault>;
+
 /// A rule for names.
 pub(crate) struct Row {
     /// Name behind the prefix; `{T}` is a type or width, `{op}` an operator.
@@ -74,12 +77,14 @@ pub(crate) struct Row {
     pub params: &'static [Param],
     pub result: Option<Size>,
     pub perform: Perform,
+    /// Index of a buffer that NVSHMEM begins to read before all threads of the group have come, with its bytes.
+    pub hasty: Option<(usize, Extent)>,
 }
 
 /// A row of functions of all scopes without a type in their names.
 pub(crate) const fn row(name: &'static str, params: &'static [Param], perform: Perform) -> Row {
     let (types, ops) = (NONE, NONE);
-    Row { name, types, ops, scoped: true, extension: false, params, result: None, perform }
+    Row { name, types, ops, scoped: true, extension: false, params, result: None, perform, hasty: None }
 }
 
 impl Row {
@@ -95,6 +100,9 @@ impl Row {
     }
     pub(crate) const fn extension(self) -> Row {
         Row { extension: true, ..self }
+    }
+    pub(crate) const fn hasty(self, param: usize, extent: Extent) -> Row {
+        Row { hasty: Some((param, extent)), ..self }
     }
     pub(crate) const fn returns(self, size: Size) -> Row {
         Row { result: Some(size), ..self }

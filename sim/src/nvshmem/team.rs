@@ -97,7 +97,7 @@ fn meet(c: &mut Call<'_, '_>, completes: bool) -> Result<Step, Fault> {
     if completes && !c.waited {
         quiet(c);
     }
-    collective::meet(c, team, Vec::new(), |_, _| {})
+    collective::meet(c, team, Vec::new(), Vec::new(), |_, _| {})
 }
 
 fn translate(c: &mut Call<'_, '_>) -> Result<Step, Fault> {

@@ -160,7 +160,7 @@ impl Wire {
     }
 
     /// One in `n`.
-    fn chance(&mut self, n: u64) -> bool {
+    pub(crate) fn chance(&mut self, n: u64) -> bool {
         self.rng.next().is_multiple_of(n)
     }
 
@@ -294,7 +294,7 @@ impl Wire {
     /// Lands one operation, and first what must not come after it.
     fn land(&mut self, memory: &mut Memory, i: usize) {
         let op = self.queue.remove(i);
-        if !op.is_get() {
+        if !op.is_get() && (op.is_signal || self.behind[op.from] > 0) {
             self.land_all(memory, |o| {
                 let fenced = o.epoch < op.epoch && !o.is_get();
                 let signalled = op.is_signal && o.group == op.group;

@@ -1,6 +1,7 @@
 //! From the text of a kernel file to PTX and what a launcher needs to know of it.
 
 use crate::library::Files;
+use crate::nvshmem::Caller;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -338,6 +339,13 @@ impl Compiled {
     pub fn external(&self) -> Vec<&str> {
         let missing = if self.nvshmem.is_none() { &self.functions[..] } else { &[] };
         missing.iter().map(|f| &**f).collect()
+    }
+
+    /// It, for a library that has those functions; none where it calls none.
+    pub fn caller(&self) -> Option<Caller<'_>> {
+        let functions = Some(self.external()).filter(|functions| !functions.is_empty())?;
+        let threads = self.low.kernels.iter().map(weft_ir::Kernel::threads).max().unwrap_or(0);
+        Some(Caller { ptx: &self.ptx, functions, target: self.target, threads })
     }
 
     /// The texts that spans of the report and the warnings stand in.

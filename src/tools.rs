@@ -156,17 +156,19 @@ pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
     folder.read("kernel.cubin")
 }
 
-/// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions of others.
+/// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions of others,
+/// with at most so many registers a thread.
 ///
 /// # Errors
 /// As [`assemble_ptx`].
-pub fn assemble_object(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
+pub fn assemble_object(ptx: &str, target: Target, registers: Option<u32>) -> Result<Vec<u8>, ToolError> {
     let folder = Folder::new()?;
     folder.write("object.ptx", ptx.as_bytes())?;
-    folder.run(
-        Tool::Ptxas,
-        &[&format!("-arch={target}"), "--compile-only", "-o", "object.cubin", "object.ptx"],
-    )?;
+    let arch = format!("-arch={target}");
+    let limit = registers.map(|n| format!("--maxrregcount={n}"));
+    let mut arguments = vec![&*arch, "--compile-only", "-o", "object.cubin", "object.ptx"];
+    arguments.extend(limit.as_deref());
+    folder.run(Tool::Ptxas, &arguments)?;
     folder.read("object.cubin")
 }
 
@@ -176,7 +178,7 @@ pub fn assemble_object(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> 
 /// As [`assemble_ptx`], of both tools.
 pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Vec<u8>, ToolError> {
     Tool::Nvlink.find()?;
-    let kernel = assemble_object(ptx, target)?;
+    let kernel = assemble_object(ptx, target, None)?;
     let folder = Folder::new()?;
     folder.write("kernel.cubin", &kernel)?;
     folder.write("object.cubin", object)?;

@@ -42,7 +42,7 @@ fn library() -> Option<&'static JitLink> {
 fn ptx_is_joined_to_a_cubin() {
     let Some(library) = library() else { return };
     assert!(library.version() >= (12, 0));
-    let cubin = library.link("sm_90a", &[Input::Ptx("kernel", KERNEL), Input::Ptx("twice", TWICE)]).unwrap();
+    let cubin = library.link("sm_90a", Some(64), &[Input::Ptx("kernel", KERNEL), Input::Ptx("twice", TWICE)]).unwrap();
     assert!(cubin.starts_with(b"\x7fELF"));
     let has = |name: &[u8]| cubin.windows(name.len()).any(|w| w == name);
     assert!(has(b".text.k"));
@@ -52,7 +52,7 @@ fn ptx_is_joined_to_a_cubin() {
 fn what_is_wrong_is_said() {
     let Some(library) = library() else { return };
     let fails = |target, inputs: &[Input<'_>]| {
-        let e = library.link(target, inputs).unwrap_err();
+        let e = library.link(target, None, inputs).unwrap_err();
         assert_eq!(e.code, JITLINK);
         e.message
     };

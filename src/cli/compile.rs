@@ -39,16 +39,13 @@ const EMIT: [(&str, Emit); 6] = [
 
 /// Assembled; what NVSHMEM has comes from its object, which is kept.
 fn cubin(c: &Compiled, from: &Nvshmem) -> Result<Vec<u8>> {
-    let functions = c.external();
-    if functions.is_empty() {
-        return Ok(tools::assemble_ptx(&c.ptx, c.target)?);
-    }
+    let Some(caller) = c.caller() else { return Ok(tools::assemble_ptx(&c.ptx, c.target)?) };
     let library = match from {
         Nvshmem::Found => Library::find(c.target.number().into())?,
         Nvshmem::At(path) => Library::at(Found { path: path.clone(), by: "--nvshmem".into() })?,
-        Nvshmem::External => return Ok(tools::assemble_object(&c.ptx, c.target)?),
+        Nvshmem::External => return Ok(tools::assemble_object(&c.ptx, c.target, None)?),
     };
-    Ok(library.join(&c.ptx, &functions, c.target, Objects::user())?)
+    Ok(library.join(&caller, Objects::user())?)
 }
 
 fn text(text: Option<&str>) -> Result<Vec<u8>> {

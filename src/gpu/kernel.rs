@@ -2,7 +2,7 @@
 
 use super::cache::{Cache, Entry, Key};
 use crate::compile::{CompileError, KernelFile, Lowering, Nvshmem, Options};
-use crate::nvshmem::{Library, LinkError, Objects};
+use crate::nvshmem::{Caller, Library, LinkError, Objects};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -291,8 +291,13 @@ fn join(
     options: &Options,
 ) -> Result<Entry, GpuError> {
     let text = String::from_utf8_lossy(&ptx.image);
-    let functions: Vec<_> = ptx.info.external.iter().map(String::as_str).collect();
-    match library.join(&text, &functions, options.target, Objects::user()) {
+    let caller = Caller {
+        ptx: &text,
+        functions: ptx.info.external.iter().map(String::as_str).collect(),
+        target: options.target,
+        threads: ptx.info.kernels.iter().map(KernelInfo::threads).max().unwrap_or(0),
+    };
+    match library.join(&caller, Objects::user()) {
         Ok(image) => {
             let info =
                 ModuleInfo { external: Vec::new(), nvshmem: Some(library.version), ..ptx.info.clone() };

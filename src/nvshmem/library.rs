@@ -159,24 +159,19 @@ impl Library {
         &self.hash
     }
 
-    /// A relocatable object with these functions for a target, from the cache, or made with ptxas.
+    /// A relocatable object with the functions that are called, from the cache, or made with ptxas.
     ///
     /// # Errors
     /// Where it lacks one of them, or ptxas is not there.
-    pub fn object(
-        &self,
-        functions: &[&str],
-        target: Target,
-        objects: &Objects,
-    ) -> Result<(Arc<Object>, Found), LinkError> {
-        objects.get_or_make(&self.object_key(functions, target)?, || {
-            let ptx = self.ptx(functions, target)?;
-            Ok(Object(tools::assemble_object(&ptx, target)?))
+    pub fn object(&self, caller: &Caller<'_>, objects: &Objects) -> Result<(Arc<Object>, Found), LinkError> {
+        objects.get_or_make(&self.object_key(caller)?, || {
+            let ptx = self.ptx(caller)?;
+            Ok(Object(tools::assemble_object(&ptx, caller.target, caller.registers())?))
         })
     }
 
-    fn object_key(&self, functions: &[&str], target: Target) -> Result<Key, ToolError> {
-        let mut functions = functions.to_vec();
+    fn object_key(&self, caller: &Caller<'_>) -> Result<Key, ToolError> {
+        let mut functions = caller.functions.clone();
         functions.sort_unstable();
         let mut parts = Parts::default();
         let ptxas = Tool::Ptxas.find()?;
@@ -187,47 +182,66 @@ impl Library {
             env!("WEFT_COMPILER"),
             &format!("{:?}", crate::llvm_version()),
         ]);
-        parts.add(&[&self.hash, target.name()]);
+        parts.add(&[&self.hash, caller.target.name(), &format!("{:?}", caller.registers())]);
         parts.add(&functions);
         Ok(parts.key())
     }
 
-    fn ptx(&self, functions: &[&str], target: Target) -> Result<String, LinkError> {
-        let options = weft_llvm::Options::new(target);
-        let out = weft_llvm::object(&self.found.path, functions, &options).map_err(LinkError::Function)?;
-        Ok(out.ptx)
+    fn ptx(&self, caller: &Caller<'_>) -> Result<String, LinkError> {
+        let options = weft_llvm::Options::new(caller.target);
+        let out = weft_llvm::object(&self.found.path, &caller.functions, &options);
+        out.map(|out| out.ptx).map_err(LinkError::Function)
     }
 
-    /// Joins a kernel's PTX, which calls these functions, with them: a cubin that loads. By nvJitLink, or, where that
-    /// is absent or refuses, by ptxas and nvlink.
+    /// Joins PTX with the functions that it calls: a cubin that loads. By nvJitLink, or, where that is absent or
+    /// refuses, by ptxas and nvlink.
     ///
     /// # Errors
     /// As [`object`](Library::object); R0107, R0108.
-    pub fn join(
-        &self,
-        ptx: &str,
-        functions: &[&str],
-        target: Target,
-        objects: &Objects,
-    ) -> Result<Vec<u8>, LinkError> {
-        let linker = JitLink::get();
-        let object = match (self.object(functions, target, objects), &linker) {
+    pub fn join(&self, caller: &Caller<'_>, objects: &Objects) -> Result<Vec<u8>, LinkError> {
+        let (linker, target) = (JitLink::get(), caller.target.name());
+        let kernel = Input::Ptx("kernel.ptx", caller.ptx);
+        let object = match (self.object(caller, objects), &linker) {
             (Ok((object, _)), _) => object,
             // Without ptxas the linker assembles all of it, each time.
             (Err(LinkError::Tool(ToolError::NotFound { .. })), Ok(linker)) => {
-                let functions = self.ptx(functions, target)?;
-                let inputs = [Input::Ptx("kernel.ptx", ptx), Input::Ptx("nvshmem.ptx", &functions)];
-                return linker.link(target.name(), &inputs).map_err(LinkError::JitLink);
+                let functions = self.ptx(caller)?;
+                let inputs = [kernel, Input::Ptx("nvshmem.ptx", &functions)];
+                return linker.link(target, caller.registers(), &inputs).map_err(LinkError::JitLink);
             }
             (Err(e), _) => return Err(e),
         };
-        let inputs = [Input::Ptx("kernel.ptx", ptx), Input::Object("nvshmem.cubin", &object.0)];
-        linker.and_then(|linker| linker.link(target.name(), &inputs)).or_else(|refused| {
-            tools::link_object(ptx, &object.0, target).map_err(|e| match e {
+        let inputs = [kernel, Input::Object("nvshmem.cubin", &object.0)];
+        linker.and_then(|linker| linker.link(target, None, &inputs)).or_else(|refused| {
+            tools::link_object(caller.ptx, &object.0, caller.target).map_err(|e| match e {
                 ToolError::NotFound { .. } => LinkError::JitLink(refused),
                 other => LinkError::Tool(other),
             })
         })
+    }
+}
+
+/// Kernels that call functions of NVSHMEM's.
+#[derive(Clone, Debug)]
+pub struct Caller<'a> {
+    /// Their PTX, which declares the functions.
+    pub ptx: &'a str,
+    /// The functions.
+    pub functions: Vec<&'a str>,
+    /// What the PTX is for.
+    pub target: Target,
+    /// Threads of their largest CTA.
+    pub threads: u32,
+}
+
+impl Caller<'_> {
+    /// Most registers of a thread in the functions, if there is a limit: a CTA has 65536 for all its threads, and code
+    /// that is assembled apart from its kernel does not know how many these are. Few steps, so that objects are shared.
+    fn registers(&self) -> Option<u32> {
+        [(256, None), (512, Some(128))]
+            .iter()
+            .find(|(most, _)| self.threads <= *most)
+            .map_or(Some(64), |(_, n)| *n)
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod library;
 
-pub use library::{Library, LinkError, Object, Objects};
+pub use library::{Caller, Library, LinkError, Object, Objects};
 
 use std::path::Path;
 

@@ -54,19 +54,22 @@ impl JitLink {
         self.library.version
     }
 
-    /// Links inputs to a cubin for a target such as `sm_90a`. PTX is assembled first.
+    /// Links inputs to a cubin for a target such as `sm_90a`. PTX is assembled first, with at most so many registers a
+    /// thread.
     ///
     /// # Errors
     /// R0108 with what the library says: PTX that does not compile, symbols that nobody defines, objects of a later
     /// CUDA than the library's.
-    pub fn link(&self, target: &str, inputs: &[Input<'_>]) -> Result<Vec<u8>> {
+    pub fn link(&self, target: &str, registers: Option<u32>, inputs: &[Input<'_>]) -> Result<Vec<u8>> {
         let (major, minor) = self.version();
         if since(target).is_none_or(|since| self.version() < since) {
             let message = format!("{} of CUDA {major}.{minor} has no {target}", self.found.path.display());
             return Err(Error::new(JITLINK, message).help("`weft setup --force` fetches the newest"));
         }
         let arch = format!("-arch={target}");
-        let link = self.library.create(&[&arch, "-lineinfo"])?;
+        let limit = registers.map(|n| format!("-maxrregcount={n}"));
+        let options: Vec<_> = [&*arch, "-lineinfo"].into_iter().chain(limit.as_deref()).collect();
+        let link = self.library.create(&options)?;
         for input in inputs {
             match input {
                 Input::Ptx(name, text) => {

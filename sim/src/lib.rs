@@ -46,6 +46,21 @@
 //!   within the error the manual allows, not the bits of any hardware.
 //!
 //! Anything that is not simulated is an error at [`Module::parse`] that names the PTX line.
+//!
+//! # NVSHMEM
+//!
+//! Calls of `.extern .func nvshmem...` go to functions that are built in, by name ([`nvshmem_functions`]); their
+//! prototypes are checked when the module is read. They mean what NVSHMEM's manual says, and take every liberty that it
+//! leaves, drawn from [`Config::seed`]:
+//!
+//! * A non-blocking operation stays under way until its PE calls quiet or a barrier, a fence orders a later operation
+//!   behind it, or nobody could go on without it. Only then a put reads its source and a get writes its destination.
+//! * A blocking put, a signal or a non-fetching atomic has taken its operands along and lands at once or later. Without
+//!   a fence, operations land in any order, and a put in pieces; a put's own signal lands after all of it.
+//! * Teams are named by [`Team::handle`]. All PEs of one come to its collective functions; what they call must agree.
+//! * Functions that wait take part in the detection of deadlocks, which says what each waits for and finds.
+//! * The end of a kernel completes nothing. What is under way when all kernels of a launch have ended lands then, as it
+//!   would at the host's next barrier, and is counted in [`NvshmemStats::unfinished`].
 
 mod decode;
 mod error;

@@ -1,6 +1,6 @@
 //! The table of functions as a part of the page `docs/ptx-instructions.md`.
 
-use super::table::{FAMILIES, FUNCTIONS, Row, Size};
+use super::table::{FAMILIES, FUNCTIONS, LISTS, Row, Size};
 use std::fmt::Write as _;
 
 /// The chapter about NVSHMEM's functions.
@@ -9,13 +9,18 @@ pub(crate) fn markdown() -> String {
         "\n# NVSHMEM's functions, built in\n\n\
          Calls of functions declared `.extern .func` with these names, from the tables in `sim/src/nvshmem`. Functions \
          with `_warp` and `_block` forms begin with `nvshmemx_` there; all threads of the warp or CTA make one call \
-         together, with the same arguments. Sizes of parameters are in bytes, as PTX passes them; `v` is the size of the \
+         together, with the same arguments: it begins when all have come and all leave when it is done, as NVSHMEM 3.3 to 3.8 \
+         begin and end these functions with a barrier of the group (collective functions, see there). Sizes of parameters are in bytes, as PTX passes them; `v` is the size of the \
          type, integers widened to 4.\n",
     );
+    out.push_str("\n| types | |\n|---|---|\n");
+    for (name, types) in LISTS {
+        let _ = writeln!(out, "| {name} | {} |", types.join(" "));
+    }
     for family in FAMILIES {
         let _ = write!(
             out,
-            "\n## {}\n\n{}\n\n| function | forms | parameters | returns | types | since |\n|---|---|---|---|---|---|\n",
+            "\n## {}\n\n{}\n\n| function | forms | parameters | returns | {{T}} | since |\n|---|---|---|---|---|---|\n",
             family.title, family.meaning
         );
         for row in family.rows {
@@ -39,15 +44,12 @@ fn line(out: &mut String, row: &Row) {
     let name = row.name.replace("{op}", op);
     let forms = if row.scoped { "thread, warp, block" } else { "thread" };
     let params: Vec<String> = row.params.iter().map(|(n, s)| format!("{n}: {}", size(*s))).collect();
-    let list = |what: &str, names: &[&str]| {
-        if names.len() > 1 { format!("{what} = {}", names.join(" ")) } else { String::new() }
-    };
-    let mut types = match row.types {
-        [one] if !one.is_empty() => format!("{{T}} = {one}"),
-        many => list("{T}", many),
+    let mut types = match (row.types, LISTS.iter().find(|(_, list)| *list == row.types)) {
+        (_, Some((name, _))) => (*name).to_string(),
+        (types, None) => types.join(" "),
     };
     if row.ops.len() > 1 {
-        types = format!("{}; {types}", list("{op}", row.ops));
+        types = format!("{types}; {{op}} = {}", row.ops.join(" "));
     }
     let versions = FUNCTIONS.list.iter().filter(|f| std::ptr::eq(f.row, row)).map(|f| f.since);
     let (first, last) = (versions.clone().min().unwrap_or_default(), versions.max().unwrap_or_default());

@@ -257,6 +257,18 @@ pub(crate) const WIDTHS: &[&str] = &["mem", "8", "16", "32", "64", "128"];
 pub(crate) const BITS: &[&str] = &["8", "16", "32", "64", "128"];
 pub(crate) const MEM: &[&str] = &["mem"];
 
+/// Names of the lists for the documentation.
+pub(crate) const LISTS: &[(&str, &[&str])] = &[
+    ("all", RMA),
+    ("numbers", REDUCE),
+    ("bits", LOGIC),
+    ("waits", WAIT),
+    ("swap", SWAP),
+    ("compare", COMPARE),
+    ("add", ADD),
+    ("words", BITWISE),
+];
+
 /// C types and widths as the types of PTX (linux, 64 bits).
 const C_TYPES: &[(&str, &str)] = &[
     ("char", "s8"),

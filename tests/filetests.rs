@@ -21,7 +21,7 @@ use weft::ir::diag::Severity;
 use weft::ir::text::parse_module;
 use weft::lang::render::{Color, render};
 use weft::run::{RunOptions, run_file};
-use weft::{Define, KernelFile, Lowering, Options};
+use weft::{Define, KernelFile, Lowering, Options, Transport};
 
 /// Most that one test may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -142,6 +142,7 @@ impl FileTest {
         let target = self.expects.arch.as_deref().unwrap_or("sm_90a");
         let mut options = Options::new(target.parse().map_err(|e| format!("arch: {e}"))?);
         options.lowering = lowering(self.expects.lowering.as_deref().unwrap_or("multimem"))?;
+        options.transport = transport(self.expects.transport.as_deref().unwrap_or("auto"))?;
         let version = self.expects.ptx.as_deref().map(str::parse).transpose();
         options.ptx_version = version.map_err(|e| format!("ptx: {e}"))?;
         for (name, value) in &self.expects.defines {
@@ -170,7 +171,10 @@ impl FileTest {
         let accesses = &compiled.report.accesses;
         let text = match name {
             "ptx" => Some(compiled.ptx),
-            "report" => Some(accesses.iter().map(|access| format!("{access}\n")).collect()),
+            "report" => {
+                let transfers = compiled.report.transfers.iter().map(|t| format!("{t}\n"));
+                Some(accesses.iter().map(|access| format!("{access}\n")).chain(transfers).collect())
+            }
             "ir" => compiled.ir,
             "llvm" => compiled.llvm,
             _ => compiled.after,
@@ -258,6 +262,7 @@ impl FileTest {
                 "launches" => options.launches = number()?,
                 "waits" => options.compile.debug_waits = Some(number()?.into()),
                 "lowering" => options.compile.lowering = lowering(value)?,
+                "transport" => options.compile.transport = transport(value)?,
                 "arch" => options.compile.target = value.parse().map_err(|e| format!("arch: {e}"))?,
                 _ if generics.iter().any(|(name, ..)| **name == **word) => {
                     options.compile.defines.insert(word.clone(), define(value)?);
@@ -276,6 +281,15 @@ fn lowering(word: &str) -> Result<Lowering, String> {
         "multimem" => Ok(Lowering::Multimem),
         "unicast" => Ok(Lowering::Unicast),
         _ => Err(format!("lowering: `{word}` is neither multimem nor unicast")),
+    }
+}
+
+fn transport(name: &str) -> Result<Transport, String> {
+    match name {
+        "auto" => Ok(Transport::Auto),
+        "nvshmem" => Ok(Transport::Nvshmem),
+        "p2p" => Ok(Transport::P2p),
+        other => Err(format!("transport: {other}: expected auto, nvshmem or p2p")),
     }
 }
 

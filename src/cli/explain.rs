@@ -26,6 +26,9 @@ impl Explain {
         for a in &compiled.report.accesses {
             out.push_str(&format!("{}: {a}\n", compiled.place(a.span)));
         }
+        for t in &compiled.report.transfers {
+            out.push_str(&format!("{}: {t}\n", compiled.place(t.span)));
+        }
         for l in &compiled.report.loops {
             let why = l.why.as_deref().map(|w| format!(": {w}")).unwrap_or_default();
             out.push_str(&format!("{}: loop: {} rounds in flight{why}\n", compiled.place(l.span), l.rounds));

@@ -5,6 +5,7 @@
 //! | `source: PATH` | the kernel file is that one, seen from the project's root, and not this |
 //! | `define: N=100 T=bf16` | compile-time parameters |
 //! | `lowering: unicast` | as the command's option; `multimem` if left out |
+//! | `transport: p2p` | as the command's option; `auto` if left out |
 //! | `arch: sm_100a` | as the command's option; `sm_90a` if left out |
 //! | `ptx: 8.0` | the PTX version asked for |
 //! | `error: E0104 E0107` | does not compile, for exactly these reasons in this order; `NAME.stderr` has them rendered |
@@ -13,7 +14,7 @@
 //! | `check: TEXT` | is there, after what the check before found |
 //! | `count: 4 TEXT` | is there so many times |
 //! | `not: TEXT` | is not there |
-//! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `grid`, `seed`, `launches`, `lowering`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
+//! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
 //! | `stdout: TEXT` | the next line that each run prints, which prints no others |
 //! | `fails: TEXT` | each run fails, saying so |
 
@@ -22,6 +23,7 @@
 pub struct Expectations {
     pub source: Option<String>,
     pub lowering: Option<String>,
+    pub transport: Option<String>,
     pub arch: Option<String>,
     pub ptx: Option<String>,
     pub defines: Vec<(String, String)>,
@@ -113,6 +115,7 @@ impl Expectations {
         match word {
             "source" => self.source = Some(text),
             "lowering" => self.lowering = Some(text),
+            "transport" => self.transport = Some(text),
             "arch" => self.arch = Some(text),
             "ptx" => self.ptx = Some(text),
             "define" => self.defines.extend(pairs(rest)?),

@@ -406,7 +406,7 @@ impl AmoOp {
         let float = matches!(s, Scalar::F32 | Scalar::F64);
         match self {
             AmoOp::Fetch | AmoOp::Set | AmoOp::Swap => int || float,
-            AmoOp::Add => int || float || s == Scalar::F16,
+            AmoOp::Add | AmoOp::FetchAdd => int || float || s == Scalar::F16,
             _ => int,
         }
     }

@@ -149,7 +149,7 @@ impl Remote<'_> {
                     return fail_help(
                         NO_SUCH_OP,
                         format!("there is no `{}` on {s}", self.name),
-                        "NVSHMEM has atomics on i32, i64, u32 and u64; fetch, set, swap and add on f32 and f64, too; and add on f16",
+                        "NVSHMEM has atomics on i32, i64, u32 and u64; fetch, set, swap, add and fetch_add on f32 and f64, too; and the last two on f16",
                     );
                 }
                 if operands.len() != op.operands() {

@@ -71,11 +71,11 @@ impl Remote<'_> {
         let s = elem(&e.b, target);
         let function = amo_name(op, s, span)?;
         let result = if op.fetches() { Type::Scalar(s) } else { Type::Unit };
-        if s == Scalar::F16 && op == AmoOp::Add {
+        if s == Scalar::F16 {
             // NVSHMEM's function takes a struct, and knows no other way than this one.
             let place = self.near(e, target, team, pe, false)?.pointer;
-            atomic(&mut e.b, place, op, s, operands)?;
-            return Ok(Action::Drop);
+            let old = atomic(&mut e.b, place, op, s, operands)?;
+            return Ok(if op.fetches() { Action::Become(old) } else { Action::Drop });
         }
         let value = self.reach(
             e,
@@ -153,8 +153,10 @@ pub(super) fn raise_after(
 
 /// `nvshmem_int32_atomic_add`; of floats, addition came later, as an extension.
 fn amo_name(op: AmoOp, s: Scalar, span: Span) -> Built<String> {
-    let prefix = if s.is_float() && op == AmoOp::Add { "nvshmemx" } else { "nvshmem" };
-    match type_name(s) {
+    let adds = matches!(op, AmoOp::Add | AmoOp::FetchAdd | AmoOp::Inc | AmoOp::FetchInc);
+    let prefix = if s.is_float() && adds { "nvshmemx" } else { "nvshmem" };
+    // Sums of 64 bits with a sign go by C's name alone.
+    match if adds && s == Scalar::I64 { Some("long") } else { type_name(s) } {
         Some(ty) if op.takes(s) => Ok(format!("{prefix}_{ty}_atomic_{op}")),
         _ => {
             let message = format!("there is no `atomic_{op}` on {s}");

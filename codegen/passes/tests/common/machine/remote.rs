@@ -233,6 +233,7 @@ impl Machine<'_> {
             "double" => Scalar::F64,
             "short" => Scalar::I16,
             "ushort" => Scalar::U16,
+            "long" => Scalar::I64,
             ty => Scalar::parse(&ty.replace("uint", "u").replace("int", "i")).unwrap(),
         };
         let last = *a.last().unwrap();

@@ -19,8 +19,9 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const PUT: &str = "
 kernel put_part<N: int, CTAS: int>(x: symm<f32, (N):(1)>, out: symm<f32, (N):(1)>) block(1024) grid(CTAS) {
-    let mine  = zipped_divide(x, ceil_div(N, CTAS))[_, block_idx()];
-    let there = zipped_divide(out, ceil_div(N, CTAS))[_, block_idx()];
+    let part  = round_up(ceil_div(N, CTAS), 32);      // whole 128-byte lines
+    let mine  = zipped_divide(x, part)[_, block_idx()];
+    let there = zipped_divide(out, part)[_, block_idx()];
     put<block>(there, mine, (my_pe() + 1) % n_pes());
 }";
 

@@ -1,6 +1,7 @@
 //! Linking with a small library that has one of everything NVSHMEM's has.
 
 use crate::{bitcode, file};
+use std::path::Path;
 use tempfile::TempDir;
 use weft_ir::text::parse_module;
 use weft_ir::verify::{Verified, verify};
@@ -240,4 +241,20 @@ fn damage_is_an_error_wherever_it_is() {
         let linked = Options { link: Link::Library(&path), ..options("sm_90a") };
         assert_eq!(emit(&text, &linked).unwrap_err().code, BAD_LIBRARY, "{length} of {}", whole.len());
     }
+}
+
+/// The library as a file, for tests of the rooms that cannot make one. `WEFT_BLESS=1` writes it.
+#[test]
+fn the_file_that_other_tests_link_with_is_this_library() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nvshmem_functions_3_4_5.bc");
+    if std::env::var_os("WEFT_BLESS").is_some() {
+        std::fs::write(&kept, bitcode(&library())).unwrap();
+    }
+    // (Not its bytes: an LLVM writes its own name into them.)
+    let ptx = |path: &Path| {
+        let options = Options { link: Link::Library(path), ..options("sm_90a") };
+        emit(&module(&kernel("k", LARGE)), &options).unwrap_or_else(|e| panic!("{e}")).ptx
+    };
+    let folder = TempDir::new().unwrap();
+    assert_eq!(ptx(&kept), ptx(&file(&folder, &bitcode(&library()))));
 }

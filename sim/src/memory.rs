@@ -187,7 +187,7 @@ impl Memory {
     pub(crate) fn team_of(&self, handle: i32) -> Option<usize> {
         let team = match handle {
             0 | 1 | 2 | 5 | 6 => 0,
-            n => usize::try_from(n - PREDEFINED).ok().filter(|&n| n > 0)?,
+            n => usize::try_from(n.checked_sub(PREDEFINED)?).ok().filter(|&n| n > 0)?,
         };
         (team < self.teams.len()).then_some(team)
     }

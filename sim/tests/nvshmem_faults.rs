@@ -9,7 +9,8 @@ mod host;
 
 use calls::{Kernel, kernel, launch, longs, machine_of};
 use host::{failure, symmetric};
-use weft_sim::{Module, SimError};
+use proptest::prelude::*;
+use weft_sim::{Config, Machine, Module, SimError, nvshmem_functions};
 
 /// Runs a kernel on two PEs that must fail: `%a0` is a symmetric array `x` of 8 longs, `%a1` private memory `y`
 /// of 64 bytes, `%a2` the handle of a team of PE 1 alone, `%w0` the PE.
@@ -171,6 +172,10 @@ fn faults_of_addresses() {
     assert!(e.message.contains("`src` is in the local memory of one thread"), "{e}");
     let e = fault(1, "S013", |k| {
         k.line("add.u64 %x0, %a0, 4;").call("nvshmem_int_sum_reduce", &["0", "%a0", "%x0", "4"], "");
+    });
+    assert!(e.message.contains("overlap in part"), "{e}");
+    let e = fault(1, "S013", |k| {
+        k.line("add.u64 %x0, %a0, 16;").call("nvshmem_int_max_reducescatter", &["0", "%x0", "%a0", "4"], "");
     });
     assert!(e.message.contains("overlap in part"), "{e}");
 }
@@ -390,5 +395,54 @@ fn sources_of_collectives_are_ready() {
             k.line("trap;");
         });
         assert_eq!(e.message, "the program executed `trap`");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a function is given, the launch ends or fails; nothing panics, nothing is written elsewhere.
+    #[test]
+    fn any_arguments(
+        which in any::<prop::sample::Index>(),
+        args in proptest::collection::vec(0..20_usize, 7),
+        seed in 0..1000_u64,
+    ) {
+        let f = which.get(&nvshmem_functions().collect::<Vec<_>>()).to_owned();
+        let values = [
+            "0", "1", "2", "3", "5", "9", "10", "-1", "-2", "0x7fffffffffffffff", "0x8000000000000000", "0xffffffff",
+            "0x80000000", "%a0", "%a0", "%a0", "%x1", "%a1", "%x2", "%x3",
+        ];
+        let module = kernel(3, |k| {
+            k.line(".shared .align 16 .b8 s[64]; cvta.shared.u64 %x2, s; add.u64 %x1, %a0, 8; mov.b64 %x3, 0x200000008;");
+            k.line("mov.b64 %x9, 0; mov.b16 %h0, 3;");
+            let mut list = Vec::new();
+            for (i, (&size, &a)) in f.params().iter().zip(&args).enumerate() {
+                let value = values[a];
+                match size {
+                    8 => k.line(&format!("mov.b64 %x{}, {value};", 20 + i)),
+                    _ if value.starts_with('%') => k.line(&format!("cvt.u32.u64 %w{}, {value};", 20 + i)),
+                    _ => k.line(&format!("mov.b64 %x9, {value}; cvt.u32.u64 %w{}, %x9;", 20 + i)),
+                };
+                list.push(match size {
+                    8 => format!("%x{}", 20 + i),
+                    4 => format!("%w{}", 20 + i),
+                    _ => "%h0".to_string(),
+                });
+            }
+            let list: Vec<&str> = list.iter().map(String::as_str).collect();
+            k.call(f.name(), &list, "");
+        });
+        let mut m = Machine::new(Config { n_pes: 2, seed, step_limit: 200_000, ..Config::default() }).unwrap();
+        let guard = symmetric(&mut m, "guard", |_| vec![0x5a; 64]);
+        let x = symmetric(&mut m, "x", |_| longs(&[3; 8]));
+        let other = symmetric(&mut m, "other", |_| vec![0x5a; 64]);
+        let y: Vec<u64> = (0..2).map(|pe| m.alloc(pe, "y", 64, 16).unwrap()).collect();
+        let _ = launch(&mut m, &module, 32, |m, pe| vec![m.local_addr(pe, x).unwrap(), y[pe], 0]);
+        for (pe, what) in [(0, guard), (1, guard), (0, other), (1, other)] {
+            let mut bytes = vec![0; 64];
+            m.read(pe, m.local_addr(pe, what).unwrap(), &mut bytes).unwrap();
+            prop_assert_eq!(bytes, vec![0x5a; 64]);
+        }
     }
 }

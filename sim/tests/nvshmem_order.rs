@@ -98,6 +98,12 @@ fn what_orders_data_and_signal() {
                 k.line("st.release.sys.global.b64 [%x9], 1;");
             });
             assert_eq!(all, [60, 0, 0], "{put} {order}");
+            // In the switch: to all PEs at once.
+            let all = outcomes(|k| {
+                k.call(put, COPY, "").call(order, &[], "").call("nvshmemx_mc_ptr", &["0", "%a1"], "%x9");
+                k.line("multimem.red.release.sys.global.add.u64 [%x9], 1;");
+            });
+            assert_eq!(all, [60, 0, 0], "{put} {order}");
         }
     }
     let signalled = &["%a0", "%a0", "512", "%a1", "1", "10", "1"];
@@ -227,6 +233,28 @@ fn operations_land_when_nobody_can_go_on() {
         },
     );
     assert_eq!(got[0], 7);
+}
+
+/// Two puts to the same place come in any order, unless a fence is between them.
+#[test]
+fn puts_overtake_each_other() {
+    let last = |seed, fence: bool| {
+        let (m, ..) = pair(
+            seed,
+            |k| {
+                k.line("add.u64 %x0, %a0, 8;").call("nvshmem_put64_nbi", &["%a0", "%a0", "1", "1"], "");
+                if fence {
+                    k.call("nvshmem_fence", &[], "");
+                }
+                k.call("nvshmem_put64_nbi", &["%a0", "%x0", "1", "1"], "").call("nvshmem_quiet", &[], "");
+            },
+            |_| {},
+        );
+        read_longs(&m, 0, m.peer_addr(0, x_of(&m), 1).unwrap(), 1)[0]
+    };
+    let seen = |fence| (0..40).map(|seed| last(seed, fence)).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(seen(false).into_iter().collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(seen(true).into_iter().collect::<Vec<_>>(), [2]);
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn iput(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let dst = c.symmetric("dst", dst, dst_bytes)?;
     c.aligned("src", src, element)?;
     let data = Data::Bytes(pick(&c.load("src", src, src_bytes)?, element, src_stride));
-    let step = dst_stride * element as u64;
+    let step = dst_stride.wrapping_mul(element as u64);
     let put = Put { from: c.my_pe(), to, dst, step, element, data, signal: None };
     c.cx.nvshmem.wire.put(c.cx.memory, Late::Prompt, put);
     Ok(Step::Done(0))

@@ -170,7 +170,7 @@ fn a_bare_machine_works_and_says_what_is_missing() {
     let (works, parts) = home.doctor(&[]);
     assert!(works);
     assert_eq!(parts["LLVM"]["state"], "ok");
-    for part in ["ptxas", "nvdisasm", "NVSHMEM host"] {
+    for part in ["ptxas", "nvdisasm", "nvJitLink", "NVSHMEM host"] {
         // Some machine may have it in a place that no variable hides.
         if parts[part]["path"].is_null() {
             assert_eq!(parts[part]["state"], "note", "{parts:#}");
@@ -258,14 +258,14 @@ fn setup_fetches_what_is_missing_once() {
         said(&out.stdout)
     };
     let setup = |arguments: &[&str]| with_cuda("13", arguments);
-    const TOOLS: [&str; 2] = ["nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"];
+    const TOOLS: [&str; 3] = ["nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm", "nvidia-nvjitlink"];
     setup(&[]);
-    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13>=3.3,<3.9", TOOLS[0], TOOLS[1]]);
-    assert_eq!(home.wheels(), ["nvdisasm", "nvshmem", "ptxas"]);
+    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13>=3.3,<3.9", TOOLS[0], TOOLS[1], TOOLS[2]]);
+    assert_eq!(home.wheels(), ["nvdisasm", "nvjitlink", "nvshmem", "ptxas"]);
 
     // Again: nothing to do. What the commands find is what was fetched.
-    assert_eq!(setup(&[]).matches("there already").count(), 3);
-    assert_eq!(setup(&["--nvshmem", "3.8"]).matches("there already").count(), 3);
+    assert_eq!(setup(&[]).matches("there already").count(), 4);
+    assert_eq!(setup(&["--nvshmem", "3.8"]).matches("there already").count(), 4);
     assert!(home.pip_calls().is_empty());
     let (_, parts) = home.doctor(&[]);
     assert_eq!(parts["ptxas"]["found"], "13.0.88, from `weft setup`");
@@ -278,8 +278,8 @@ fn setup_fetches_what_is_missing_once() {
     assert!(folder.join("nvidia_nvshmem_cu13-3.4.5.dist-info").is_dir());
     assert!(!folder.join("nvidia_nvshmem_cu13-3.8.0.dist-info").exists());
     with_cuda("12", &["--force"]);
-    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu12>=3.3,<3.9", TOOLS[0], TOOLS[1]]);
-    assert_eq!(home.wheels(), ["nvdisasm", "nvshmem", "ptxas"]);
+    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu12>=3.3,<3.9", TOOLS[0], TOOLS[1], TOOLS[2]]);
+    assert_eq!(home.wheels(), ["nvdisasm", "nvjitlink", "nvshmem", "ptxas"]);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_setup_that_fails_leaves_what_was_there() {
     let out = home.weft(&["setup", "--nvshmem", "3.4.5"], &[]);
     let text = said(&out.stderr);
     assert!(out.status.code() == Some(1) && text.contains("pip failed"), "{text}");
-    assert_eq!(home.wheels(), ["nvdisasm", "nvshmem", "ptxas"]);
+    assert_eq!(home.wheels(), ["nvdisasm", "nvjitlink", "nvshmem", "ptxas"]);
     assert!(home.path("cache/warpweft/wheels/nvshmem/nvidia_nvshmem_cu13-3.8.0.dist-info").is_dir());
 }
 
@@ -323,7 +323,7 @@ fn a_dry_run_prints_commands_that_a_shell_takes() {
     let out = home.weft(&["setup", "--dry-run", "--cuda", "13"], &[]);
     let text = said(&out.stdout);
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines.len(), 3, "{text}");
+    assert_eq!(lines.len(), 4, "{text}");
     assert!(lines[0].starts_with("python3 -m pip install --no-deps"), "{text}");
     assert!(lines[0].ends_with("'nvidia-nvshmem-cu13>=3.3,<3.9'"), "{text}");
     assert!(home.pip_calls().is_empty() && !home.path("cache").exists());

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use weft::nvshmem::{self, Half, NvshmemError};
 use weft::tools::{Tool, ToolError};
+use weft_runtime::jitlink::JitLink;
 use weft_runtime::machine::{self, Driver, Gpu, Link};
 use weft_runtime::nvshmem::version;
 use weft_runtime::{Error, error, find};
@@ -117,8 +118,12 @@ impl Doctor {
 }
 
 fn examine() -> Report {
-    let mut findings =
-        vec![compiler(), tool(Tool::Ptxas, "`--emit cubin`"), tool(Tool::Nvdisasm, "`--emit sass`")];
+    let mut findings = vec![
+        compiler(),
+        tool(Tool::Ptxas, "`--emit cubin`"),
+        tool(Tool::Nvdisasm, "`--emit sass`"),
+        linker(),
+    ];
     let driver = machine::driver();
     findings.extend(gpus(&driver));
     let driver = driver.ok();
@@ -180,6 +185,29 @@ fn tool(tool: Tool, what_for: &str) -> Finding {
         }
     };
     finding.at(&located.path)
+}
+
+/// What joins kernels with NVSHMEM's functions.
+fn linker() -> Finding {
+    match JitLink::get() {
+        Ok(linker) => {
+            let (major, minor) = linker.version();
+            let found = format!("{major}.{minor}, from {}", linker.found().by);
+            ok(
+                "nvJitLink",
+                found,
+                "kernels that call NVSHMEM's functions are joined with them in the process",
+            )
+            .at(&linker.found().path)
+        }
+        Err(e) => {
+            let state =
+                if std::env::var_os("WEFT_NVJITLINK").is_some() { State::Broken } else { State::Note };
+            const MEANS: &str =
+                "kernels that call NVSHMEM's functions are linked by ptxas and nvlink, which takes longer";
+            Finding::failed(state, "nvJitLink", &plain(&e), MEANS)
+        }
+    }
 }
 
 fn gpus(driver: &weft_runtime::Result<Driver>) -> Vec<Finding> {

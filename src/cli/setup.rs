@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use weft_runtime::nvshmem::version::{SUPPORTED, Version};
 use weft_runtime::{cuda, find};
 
-/// Fetches NVIDIA's wheels with pip: NVSHMEM, ptxas and nvdisasm. They go into your cache folder, need no root,
+/// Fetches NVIDIA's wheels with pip: NVSHMEM, ptxas, nvdisasm and nvJitLink. They go into your cache folder, need no root,
 /// and touch no Python environment; every command finds them there. What is there already is kept.
 #[derive(Args)]
 pub struct Setup {
@@ -72,7 +72,7 @@ impl Setup {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn wheels(&self) -> Result<[Wheel; 3]> {
+    fn wheels(&self) -> Result<[Wheel; 4]> {
         let tool = |folder, package: &str| Wheel {
             folder,
             package: package.into(),
@@ -84,7 +84,12 @@ impl Setup {
         let cuda = self.cuda.unwrap_or_else(driver);
         let (which, fits) = self.nvshmem_version()?;
         let nvshmem = Wheel { folder: "nvshmem", package: format!("nvidia-nvshmem-cu{cuda}"), which, fits };
-        Ok([nvshmem, tool("ptxas", "nvidia-cuda-nvcc"), tool("nvdisasm", "nvidia-cuda-nvdisasm")])
+        Ok([
+            nvshmem,
+            tool("ptxas", "nvidia-cuda-nvcc"),
+            tool("nvdisasm", "nvidia-cuda-nvdisasm"),
+            tool("nvjitlink", "nvidia-nvjitlink"),
+        ])
     }
 
     /// What pip is to choose from, and what will do that is there.

@@ -23,9 +23,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("E0002", "a file that is not UTF-8: codegen/lang/tests/errors.rs"),
     ("E0211", "only the builder can make it: below"),
     ("E0403", "a guard of the passes: the verifier rejects the same with E0203"),
+    ("E0410", "a guard of the passes: the verifier rejects the same with E0201"),
     ("E0600", "IR that skipped the passes: codegen/llvm/tests/ptx/errors.rs"),
     ("E0607", "a guard against mistakes of ours"),
     ("E0608", "a device library that is broken: codegen/llvm/tests/nvshmem.rs"),
+    ("E0609", "a function that a version of NVSHMEM does not have: codegen/llvm/tests/nvshmem/link.rs"),
+    ("E0610", "a device library for later GPUs: codegen/llvm/tests/nvshmem/link.rs"),
     ("E0703", "a form that the passes never choose: codegen/isa/tests/tables.rs"),
     ("E0705", "as E0703; the verifier rejects the same with E0213"),
     ("E0706", "as E0703"),
@@ -77,7 +80,9 @@ fn file_tests(folder: PathBuf, codes: &mut BTreeSet<String>) {
             file_tests(path, codes);
         } else if path.extension().is_some_and(|kind| kind == "weft" || kind == "ir") {
             let text = fs::read_to_string(&path).unwrap();
-            let lines = text.lines().filter_map(|line| line.strip_prefix("// error: "));
+            let says =
+                |line| ["// error: ", "// warning: "].iter().find_map(|word| str::strip_prefix(line, word));
+            let lines = text.lines().filter_map(says);
             codes.extend(lines.flat_map(str::split_whitespace).map(str::to_owned));
         }
     }

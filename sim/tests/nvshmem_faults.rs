@@ -255,6 +255,25 @@ fn waits_for_memory_that_nobody_writes() {
         k.call("nvshmem_int64_wait_until_all", &["%a0", "6", "0", "0", "4"], "");
     });
     assert!(e.notes[0].contains("for `x`+16") && e.notes[0].contains("= 4; now holds 0"), "{e}");
+    // Values of one PE's that overtook each other.
+    let overtaken = (0..20).any(|seed| {
+        let module = kernel(1, |k| {
+            k.call("nvshmem_my_pe", &[], "%w0").line("setp.eq.u32 %p1, %w0, 1; @%p1 bra ONE;");
+            k.call("nvshmem_signal_wait_until", &["%a0", "0", "2"], "");
+            k.call("nvshmem_signal_wait_until", &["%a0", "0", "9"], "").line("bra DONE;\nONE:");
+            for value in ["1", "2"] {
+                k.call("nvshmemx_signal_op", &["%a0", value, "9", "0"], "");
+            }
+            k.line("DONE:");
+        });
+        let mut m = machine_of(2, seed);
+        let x = symmetric(&mut m, "x", |_| longs(&[0]));
+        let e = failure(launch(&mut m, &module, 1, |m, pe| vec![m.local_addr(pe, x).unwrap()]), "S008");
+        e.notes[0].contains(
+            "= 9; now holds 1 (PE 1 set it to 1 and then 2, which landed first: no fence is between), PTX",
+        )
+    });
+    assert!(overtaken);
     // A loop of the program's own.
     let e = fault(1, "S008", |k| {
         k.line("SPIN:");

@@ -6,7 +6,7 @@
 
 use super::collective::Push;
 use super::table::{FUNCTIONS, Function, Scope};
-use super::wire::Wire;
+use super::wire::{Overtaken, Wire};
 use super::{Call, Step, Waiting, answer, argument};
 use crate::exec::access::from_le;
 use crate::exec::{Context, Fault, Flow, Operation, lanes};
@@ -133,8 +133,13 @@ impl Nvshmem {
                     (String::new(), "holds")
                 };
                 let more = if count > 4 { ", ..." } else { "" };
+                let offset = memory.symmetric(pe, addr, size).ok();
+                let overtaken = offset.and_then(|at| self.wire.overtaken(pe, at)).map_or(String::new(), |o| {
+                    let Overtaken { from, first, second } = o;
+                    format!(" (PE {from} set it to {first} and then {second}, which landed first: no fence is between)")
+                });
                 format!(
-                    "in `{name}` for {what}{} {} {}; now {holds} {}{more}",
+                    "in `{name}` for {what}{} {} {}; now {holds} {}{more}{overtaken}",
                     memory.describe(pe, addr),
                     super::signal::CMP.get(cmp as usize).copied().unwrap_or("?"),
                     ty.extend(value),

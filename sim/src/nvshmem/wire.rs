@@ -15,10 +15,11 @@ use super::table::Function;
 use crate::exec::access::{from_le, put_le};
 use crate::exec::run::Rng;
 use crate::memory::{Memory, Spot};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
-/// Operations of one PE under way at a time; more make the oldest land.
-const DEPTH: usize = 4096;
+/// Operations under way at a time; more make the older half land.
+const DEPTH: usize = 1 << 15;
 
 /// How long an operation may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,8 @@ struct Pending {
     /// The put that a signal belongs to.
     group: u64,
     is_signal: bool,
+    /// Number in the order of issue.
+    number: u64,
     kind: Kind,
 }
 
@@ -122,6 +125,14 @@ pub(crate) struct Put {
     pub signal: Option<(u64, u64, Change)>,
 }
 
+/// A PE has set a variable twice, and the first value came last: a reason to wait for ever.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Overtaken {
+    pub from: usize,
+    pub first: u64,
+    pub second: u64,
+}
+
 pub(crate) struct Wire {
     rng: Rng,
     n_pes: usize,
@@ -131,6 +142,10 @@ pub(crate) struct Wire {
     /// Operations under way that are older than the PE's latest fence.
     behind: Vec<usize>,
     groups: u64,
+    issued: u64,
+    /// By PE and heap offset: who has set the variable, when and to what, as it landed.
+    sets: FxHashMap<(usize, u64), (usize, u64, u64)>,
+    overtaken: FxHashMap<(usize, u64), Overtaken>,
     /// Bytes moved, `from * n_pes + to`.
     pub links: Vec<u64>,
     /// Operations that no quiet or barrier had completed when the last CTA ended.
@@ -147,6 +162,9 @@ impl Wire {
             epoch: vec![0; n_pes],
             behind: vec![0; n_pes],
             groups: 0,
+            issued: 0,
+            sets: FxHashMap::default(),
+            overtaken: FxHashMap::default(),
             links: vec![0; n_pes * n_pes],
             unfinished: 0,
         }
@@ -166,7 +184,9 @@ impl Wire {
 
     fn push(&mut self, memory: &mut Memory, from: usize, to: usize, late: Late, group: u64, kind: Kind) {
         let (epoch, is_signal) = (self.epoch[from], group != 0 && matches!(kind, Kind::Update { .. }));
-        self.queue.push(Pending { from, to, late, epoch, group, is_signal, kind });
+        self.issued += 1;
+        let number = self.issued;
+        self.queue.push(Pending { from, to, late, epoch, group, is_signal, number, kind });
         let at_once = match late {
             Late::Prompt => self.chance(2),
             Late::Signal => self.chance(8),
@@ -174,8 +194,10 @@ impl Wire {
         };
         if at_once {
             self.land(memory, self.queue.len() - 1);
-        } else if self.queue.len() > DEPTH * self.n_pes {
-            self.land(memory, 0);
+        } else if self.queue.len() > DEPTH {
+            // What is older lands in front of what is newer, so no rule is broken.
+            let middle = self.queue[self.queue.len() / 2].number;
+            self.land_all(memory, |o| o.number <= middle);
         }
     }
 
@@ -257,18 +279,32 @@ impl Wire {
 
     /// A round of the schedule has passed.
     pub(crate) fn tick(&mut self, memory: &mut Memory) {
-        let mut i = 0;
-        while i < self.queue.len() {
+        let mut chosen = FxHashSet::default();
+        let mut groups = FxHashSet::default();
+        let mut epochs: FxHashMap<(usize, usize), u64> = FxHashMap::default();
+        for i in 0..self.queue.len() {
             let lands = match self.queue[i].late {
                 Late::Prompt => self.chance(4),
                 Late::Signal => self.chance(16),
                 Late::Lazy => false,
             };
-            if lands {
-                self.land(memory, i);
-            } else {
-                i += 1;
+            let o = &self.queue[i];
+            if !lands {
+                continue;
             }
+            chosen.insert(o.number);
+            if o.is_signal {
+                groups.insert(o.group);
+            }
+            let epoch = epochs.entry((o.from, o.to)).or_default();
+            *epoch = o.epoch.max(*epoch);
+        }
+        // With what must not come after them.
+        if !chosen.is_empty() {
+            self.land_all(memory, |o| {
+                let fenced = || !o.is_get() && epochs.get(&(o.from, o.to)).is_some_and(|e| o.epoch < *e);
+                chosen.contains(&o.number) || groups.contains(&o.group) || fenced()
+            });
         }
     }
 
@@ -314,6 +350,24 @@ impl Wire {
         }
     }
 
+    /// Notes that a variable is being set, and whether an older value comes behind a newer one.
+    fn note(&mut self, from: usize, to: usize, dst: u64, number: u64, value: u64) {
+        let last = self.sets.insert((to, dst), (from, number, value));
+        match last {
+            Some((pe, later, second)) if pe == from && later > number => {
+                self.overtaken.insert((to, dst), Overtaken { from, first: value, second });
+            }
+            _ => {
+                self.overtaken.remove(&(to, dst));
+            }
+        }
+    }
+
+    /// Whether what a variable holds came behind something newer.
+    pub(crate) fn overtaken(&self, pe: usize, offset: u64) -> Option<Overtaken> {
+        self.overtaken.get(&(pe, offset)).copied()
+    }
+
     fn apply(&mut self, memory: &mut Memory, op: Pending) {
         let Pending { from, to, .. } = op;
         if op.epoch < self.epoch[from] && !op.is_get() {
@@ -339,6 +393,9 @@ impl Wire {
             }
             Kind::Update { dst, bytes, value, change } => {
                 self.count(from, to, bytes);
+                if matches!(change, Change::Set) {
+                    self.note(from, to, dst, op.number, value);
+                }
                 change_element(memory, memory.heap(to, dst), bytes, value, change);
             }
         }

@@ -69,6 +69,20 @@ pub fn name(op: &Op) -> Option<String> {
     })
 }
 
+/// A function of NVSHMEM's that gives the same for the same arguments, whoever asks: ranks and addresses.
+pub fn is_query(function: &str) -> bool {
+    const QUERIES: [&str; 7] = [
+        "nvshmem_my_pe",
+        "nvshmem_n_pes",
+        "nvshmem_team_my_pe",
+        "nvshmem_team_n_pes",
+        "nvshmem_team_translate_pe",
+        "nvshmem_ptr",
+        "nvshmemx_mc_ptr",
+    ];
+    QUERIES.contains(&function)
+}
+
 /// The threads that call it together, with the same arguments.
 pub fn group(op: &Op) -> Option<Group> {
     match op {

@@ -113,6 +113,9 @@ impl Analysis<'_> {
             Op::Shuffle { mode: ShuffleMode::Idx, lane, .. } if self.u.value(*lane) < Varies::ByThread => {
                 Varies::ByWarp
             }
+            Op::Call { function, args } if remote::is_query(function) => {
+                args.iter().map(|a| self.u.value(*a)).max().unwrap_or(Varies::No)
+            }
             Op::Atomic { .. } | Op::AtomicCas { .. } | Op::Shuffle { .. } | Op::Call { .. } => {
                 Varies::ByThread
             }

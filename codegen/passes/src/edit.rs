@@ -64,6 +64,11 @@ impl Editor {
         result
     }
 
+    /// Puts `new` in the place of `old` among what stands at the start.
+    pub fn retire(&mut self, old: Value, new: Value) {
+        self.prologue.iter_mut().filter(|v| **v == old).for_each(|v| *v = new);
+    }
+
     /// Visits the ops of a block, which go to the open one.
     pub fn block(&mut self, block: &Block, pass: &mut dyn Rewrite) {
         for &v in &block.0 {

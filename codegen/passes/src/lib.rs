@@ -13,6 +13,7 @@ mod edit;
 mod hidden;
 mod index;
 mod memory;
+mod pointers;
 mod reduce;
 mod remote;
 mod report;

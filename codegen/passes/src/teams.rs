@@ -10,12 +10,13 @@
 
 use crate::codes::BARRIER_ORIGIN;
 use crate::edit::{Action, Editor, Emit, Rewrite, param_index, rewrite};
-use crate::{Lowering, Options, Report, hidden};
+use crate::pointers::{Peers, Source};
+use crate::{Lowering, Options, Report};
 use weft_ir::builder::{Built, Range};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{
-    BinOp, Builder, CmpOp, Dim, Group, Int, Kernel, LocalId, Op, ParamKind, RedOp, Scalar, Scope, Sem, Space,
-    Sreg, TeamRef, Type, Value,
+    BinOp, Builder, CmpOp, Dim, Group, Int, Kernel, LocalId, Op, RedOp, Scalar, Scope, Sem, Sreg, TeamRef,
+    Type, Value,
 };
 
 /// Bytes of a CTA's counters: a cache line, so that CTAs do not share any.
@@ -34,9 +35,10 @@ struct Teams<'a> {
 
 impl Rewrite for Teams<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
-        let kind = match *e.b.kernel().op(v) {
-            Op::MyPe { team } => ParamKind::MyPe { team: team.0 },
-            Op::NPes { team } => ParamKind::NPes { team: team.0 },
+        let source = Source::of(self.options);
+        let told = match *e.b.kernel().op(v) {
+            Op::MyPe { team } => e.prologue(|b| source.my_pe(b, team))?,
+            Op::NPes { team } => e.prologue(|b| source.n_pes(b, team))?,
             Op::TeamBarrier { sync, team, sem, scope } => {
                 let span = e.b.kernel().insts[v].span;
                 let barrier = Barrier { options: self.options, sync, team, sem, scope, span };
@@ -44,11 +46,11 @@ impl Rewrite for Teams<'_> {
             }
             _ => return Ok(Action::Keep),
         };
-        // In place: layouts and offsets know the value by its name.
-        let k = e.b.kernel_mut();
-        let index = hidden::param(k, kind);
-        k.insts[v].op = Op::Param { index };
-        Ok(Action::Keep)
+        // Under its own number: layouts and offsets know the value by that. At the start, where everything sees it.
+        let op = e.b.kernel().op(told).clone();
+        e.retire(told, v);
+        e.b.kernel_mut().insts[v].op = op;
+        Ok(Action::Drop)
     }
 }
 
@@ -70,26 +72,26 @@ impl Barrier<'_> {
                 "the counters of a barrier are a parameter",
             ));
         };
-        let kind = match self.options.lowering {
-            Lowering::Multimem => ParamKind::MulticastOf { base, team: self.team.0 },
-            Lowering::Unicast => ParamKind::PeersOf { base, team: self.team.0 },
+        let (source, team) = (Source::of(self.options), self.team);
+        let multimem = self.options.lowering == Lowering::Multimem;
+        let (mc, peers) = match multimem {
+            true => (Some(e.prologue(|b| source.multicast(b, base, team))?), None),
+            false => (None, Some(e.prologue(|b| source.peers(b, base, team))?)),
         };
+        let n_pes = e.prologue(|b| source.n_pes(b, team))?;
         let b = &mut e.b;
-        let everywhere = hidden_value(b, kind)?;
-        let n_pes = hidden_value(b, ParamKind::NPes { team: self.team.0 })?;
         let line = linear(b, Sreg::BlockIdx)? * Int::from(LINE);
         let thread = linear(b, Sreg::ThreadIdx)?;
 
         b.emit(Op::GroupBarrier { group: Group::Block })?;
-        if self.options.lowering == Lowering::Unicast {
-            self.arrive_unicast(b, everywhere, n_pes, &thread, &line)?;
+        if let Some(peers) = peers {
+            self.arrive_unicast(b, peers, n_pes, &thread, &line)?;
         }
         let first = b.index(thread)?;
         let zero = b.i64(0)?;
         let first = b.compare(CmpOp::Eq, first, zero)?;
         let body = b.nested(|b| {
-            if self.options.lowering == Lowering::Multimem {
-                let mc = b.address(everywhere, Space::Multicast)?;
+            if let Some(mc) = mc {
                 let place = b.offset(mc, &line)?;
                 let value = b.int(Scalar::U32, 1)?;
                 b.emit(Op::McRed { place, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
@@ -109,7 +111,7 @@ impl Barrier<'_> {
     fn arrive_unicast(
         &self,
         b: &mut Builder,
-        peers: Value,
+        peers: Peers,
         n_pes: Value,
         thread: &Int,
         line: &Int,
@@ -117,14 +119,8 @@ impl Barrier<'_> {
         let lo = b.index(thread.clone())?;
         let hi = b.convert(n_pes, Scalar::I64)?;
         let step = b.i64(b.kernel().threads().into())?;
-        let table = b.address(peers, Space::Global)?;
         b.for_loop((lo, hi, step), 1, Range { min: 0, max: None, div: 1 }, |b, pe| {
-            let entry = b.offset(table, &(b.symbol(pe)? * Int::from(8)))?;
-            let at = b.emit_as(
-                Op::Load { place: entry, sem: Sem::Weak, scope: Scope::Sys },
-                Type::Scalar(Scalar::I64),
-            )?;
-            let there = b.address(at, Space::Peer)?;
+            let there = peers.address(b, &b.symbol(pe)?)?;
             let place = b.offset(there, line)?;
             let value = b.int(Scalar::U32, 1)?;
             b.emit(Op::Red { place, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
@@ -170,7 +166,7 @@ impl Barrier<'_> {
 
     fn give_up(&self, b: &mut Builder, line: &Int, count: Value, expected: Value) -> Built<()> {
         let place = place(self.options, self.span, b);
-        let pe = hidden_value(b, ParamKind::MyPe { team: self.team.0 })?;
+        let pe = Source::of(self.options).my_pe(b, self.team)?;
         let cta = b.index(line.floor_div(&Int::from(LINE)))?;
         let cta = b.convert(cta, Scalar::I32)?;
         let format = format!("weft: PE %d CTA %d waits in barrier at {place}: counter %u, expected %u\n",);
@@ -213,11 +209,6 @@ impl Polls {
         let over = b.compare(CmpOp::Ge, n, limit)?;
         b.if_true(over, give_up).map(drop)
     }
-}
-
-fn hidden_value(b: &mut Builder, kind: ParamKind) -> Built<Value> {
-    let index = hidden::param(b.kernel_mut(), kind);
-    b.emit(Op::Param { index })
 }
 
 /// The linear index of the CTA in the grid or of the thread in the CTA, x fastest.

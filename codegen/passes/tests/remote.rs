@@ -199,3 +199,149 @@ proptest! {
         }
     }
 }
+
+/// Only teams' numbers are asked of the launcher.
+#[test]
+fn ranks_and_addresses_may_come_from_nvshmem() {
+    for lowering in [Lowering::Multimem, Lowering::Unicast] {
+        let kernel = common::kernels::two_shot(Scalar::F32, 32, 2, RedOp::Add).unwrap();
+        let mut o = options(lowering);
+        o.transport = Transport::Nvshmem;
+        o.library_pointers = true;
+        o.debug_waits = Some(100);
+        let lowered = run(module(kernel.clone()), &o).unwrap_or_else(|e| panic!("{e:#?}"));
+        let hidden: Vec<_> = lowered.module.kernels[0].params.iter().map(|p| &p.kind).collect();
+        assert_eq!(hidden[4..], [&ParamKind::TeamHandle { team: 3 }]);
+        let data: Vec<Vec<u8>> = (0..3u32)
+            .map(|pe| (0..333u32).flat_map(|i| ((pe * 7 + i) as f32).to_le_bytes()).collect())
+            .collect();
+        let counters = Arg::Memory(vec![vec![0; 256]; 3], 128);
+        let args = vec![Arg::Int(333), Arg::Memory(data, 16), counters, Arg::Team];
+        let (mut want, mut have) = (World::new(3, [2, 1, 1], args.clone()), World::new(3, [2, 1, 1], args));
+        want.launch(&module(kernel).kernels[0]);
+        have.launch(&lowered.module.kernels[0]);
+        for pe in 0..3 {
+            assert_eq!(want.memory(1, pe), have.memory(1, pe), "PE {pe} by {lowering:?}");
+        }
+        let pointer = if lowering == Lowering::Multimem { "nvshmemx_mc_ptr" } else { "nvshmem_ptr" };
+        for function in [pointer, "nvshmem_team_my_pe", "nvshmem_team_n_pes"] {
+            assert!(have.calls.iter().any(|f| f == function), "{function}");
+        }
+    }
+}
+
+/// One kernel of each kind of op, at each scope.
+fn every_op(group: Group, nbi: bool, op: usize) -> Built<Option<Kernel>> {
+    let mut b = Builder::new("k", [64, 1, 1]);
+    let tensor = |elem, n| Builder::tensor(elem, Space::Symmetric, Layout::new(n, 1).unwrap(), 16);
+    let x = b.param("x", tensor(Scalar::F32, 100))?;
+    let y = b.param("y", tensor(Scalar::F32, 100))?;
+    let sig = b.param("sig", tensor(Scalar::U64, 1))?;
+    let v = b.param("v", tensor(Scalar::I32, 8))?;
+    let found = b.param("found", tensor(Scalar::U64, 8))?;
+    b.param("team", Type::Team)?;
+    let team = TeamRef(5);
+    let pe = b.int(Scalar::I32, 1)?;
+    let (value, one) = (b.int(Scalar::U64, 5)?, b.int(Scalar::I32, 1)?);
+    let element = b.view(x, 3.into(), Layout::one(), vec![])?;
+    let counter = b.view(v, 3.into(), Layout::one(), vec![])?;
+    let f = b.float(Scalar::F32, 1.5)?;
+    let all = |which, test| Op::Wait {
+        vars: if which == WaitFor::One { counter } else { v },
+        cmp: CmpOp::Eq,
+        value: one,
+        which,
+        test,
+        status: if which == WaitFor::One { vec![] } else { vec![v] },
+        indices: if which == WaitFor::Some { vec![found] } else { vec![] },
+    };
+    let ops: Vec<Op> = vec![
+        Op::Put { dst: y, src: x, pe, team, nbi, group },
+        Op::Get { dst: y, src: x, pe, team, nbi, group },
+        Op::PutSignal { dst: y, src: x, signal: sig, op: SignalKind::Set, value, pe, team, nbi, group },
+        Op::PutSignal {
+            dst: y,
+            src: x,
+            signal: sig,
+            op: SignalKind::Add,
+            value,
+            pe,
+            team: TeamRef::WORLD,
+            nbi,
+            group,
+        },
+        Op::PutValue { dst: element, value: f, pe, team },
+        Op::GetValue { src: element, pe, team },
+        Op::SignalOp { signal: sig, op: SignalKind::Set, value, pe, team },
+        Op::SignalWait { signal: sig, cmp: CmpOp::Ge, value },
+        Op::SignalFetch { signal: sig },
+        Op::RmaFence {},
+        Op::Quiet {},
+        Op::Amo { target: counter, op: AmoOp::CompareSwap, operands: vec![one, one], pe, team },
+        Op::Amo { target: counter, op: AmoOp::Inc, operands: vec![], pe, team },
+        Op::Amo { target: element, op: AmoOp::Add, operands: vec![f], pe, team },
+        all(WaitFor::One, true),
+        all(WaitFor::All, true),
+        all(WaitFor::Any, true),
+        all(WaitFor::Some, true),
+        all(WaitFor::One, false),
+        all(WaitFor::All, false),
+        all(WaitFor::Any, false),
+        all(WaitFor::Some, false),
+        Op::TeamSync { team, barrier: false, group },
+        Op::TeamSync { team: TeamRef::WORLD, barrier: true, group },
+        Op::TeamReduce { dst: y, src: x, op: RedOp::Mul, scatter: false, team, group },
+        Op::TeamReduce { dst: y, src: x, op: RedOp::Add, scatter: true, team, group },
+        Op::TeamMove { kind: MoveKind::Fcollect, dst: y, src: x, root: vec![], team, group },
+        Op::TeamMove { kind: MoveKind::Alltoall, dst: y, src: x, root: vec![], team, group },
+        Op::TeamMove { kind: MoveKind::Broadcast, dst: y, src: x, root: vec![one], team, group },
+        Op::TranslatePe { pe, from: team, to: TeamRef::WORLD },
+    ];
+    let Some(op) = ops.into_iter().nth(op) else { return Ok(None) };
+    b.emit(op)?;
+    Ok(Some(b.finish()))
+}
+
+/// The functions called for each op, by transport; `-` is none.
+#[test]
+fn functions_of_every_op() {
+    let mut table = String::new();
+    for op in 0.. {
+        let mut done = true;
+        let mut seen: Vec<String> = Vec::new();
+        for group in [Group::Thread, Group::Warp, Group::Block] {
+            for nbi in [false, true] {
+                let Some(kernel) = every_op(group, nbi, op).unwrap() else { continue };
+                done = false;
+                let mut name = String::new();
+                kernel.walk(&mut |_, inst| name = weft_ir::remote::name(&inst.op).unwrap_or(name.clone()));
+                let mut line = format!("{name}:");
+                for transport in TRANSPORTS {
+                    let mut o = options(Lowering::Multimem);
+                    o.transport = transport;
+                    let what = match run(module(kernel.clone()), &o) {
+                        Err(found) => found[0].code.to_string(),
+                        Ok(lowered) => {
+                            let mut calls = Vec::new();
+                            lowered.module.kernels[0].walk(&mut |_, inst| {
+                                if let Op::Call { function, .. } = &inst.op {
+                                    calls.push(function.to_string());
+                                }
+                            });
+                            if calls.is_empty() { "-".into() } else { calls.join("+") }
+                        }
+                    };
+                    line.push_str(&format!(" {what}"));
+                }
+                if !seen.contains(&line) {
+                    table.push_str(&format!("{line}\n"));
+                    seen.push(line);
+                }
+            }
+        }
+        if done {
+            break;
+        }
+    }
+    insta::assert_snapshot!(table);
+}

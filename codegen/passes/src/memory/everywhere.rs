@@ -8,13 +8,13 @@ use super::direct::{Reductions, plain_widths, reject_product};
 use super::fragment::Fragment;
 use super::moves::{Read, Write};
 use super::place::{Place, elements_on};
-use super::{Memory, peer_address, plain_name};
+use super::{Memory, plain_name};
 use crate::edit::{Action, Editor, Emit, nested};
-use crate::hidden;
+use crate::pointers::{Peers, Source};
 use crate::report::Instr;
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
-use weft_ir::{CmpOp, Int, Op, ParamKind, Scalar, Scope, Sem, TeamRef, Type, Value};
+use weft_ir::{CmpOp, Int, Op, Scalar, Scope, Sem, TeamRef, Type, Value};
 
 /// Loads of a thread that may be on their way at once. With 16 bytes each and 512 threads an SM that is 64 KiB, several
 /// times what the links need.
@@ -38,12 +38,11 @@ impl Every<'_> {
         if tail { 1 } else { (IN_FLIGHT / pieces.max(1)).clamp(1, PES_IN_FLIGHT) }
     }
 
-    /// The table of addresses, and the number of PEs.
-    fn team(&self, m: &mut Memory<'_>, e: &mut Editor) -> Built<(Value, Int)> {
-        let table = m.table(e, self.place, self.team)?;
-        let index = hidden::param(e.b.kernel_mut(), ParamKind::NPes { team: self.team.0 });
-        let n = e.prologue(|b| b.emit(Op::Param { index }))?;
-        Ok((table, e.b.symbol(n)?))
+    /// The addresses, and the number of PEs.
+    fn team(&self, m: &mut Memory<'_>, e: &mut Editor) -> Built<(Peers, Int)> {
+        let (peers, source) = (m.peers(e, self.place, self.team)?, Source::of(m.options));
+        let n = e.prologue(|b| source.n_pes(b, self.team))?;
+        Ok((peers, e.b.symbol(n)?))
     }
 
     fn elem(&self) -> Scalar {
@@ -51,8 +50,8 @@ impl Every<'_> {
     }
 
     /// The address of the place's first element on PE `pe`.
-    fn pointer(&self, e: &mut Editor, table: Value, pe: &Int) -> Built<Value> {
-        let root = peer_address(&mut e.b, table, pe)?;
+    fn pointer(&self, e: &mut Editor, peers: Peers, pe: &Int) -> Built<Value> {
+        let root = peers.address(&mut e.b, pe)?;
         self.place.pointer(&mut e.b, root)
     }
 
@@ -87,7 +86,7 @@ impl Read for Every<'_> {
             return Err(super::place::no_address(Span::NONE, &Type::Unit));
         };
         let (elem, acc) = (self.elem(), if acc.is_fp8() { Scalar::F16 } else { acc });
-        let (table, n) = self.team(m, e)?;
+        let (peers, n) = self.team(m, e)?;
         let mut sums = Vec::new();
         for (_, lanes) in pieces {
             let ty = Type::lanes_of(acc, *lanes);
@@ -101,7 +100,7 @@ impl Read for Every<'_> {
         self.each_pe(e, &n, together, &mut |e, pes| {
             let mut loaded = Vec::new();
             for pe in pes {
-                let pointer = self.pointer(e, table, pe)?;
+                let pointer = self.pointer(e, peers, pe)?;
                 for (at, lanes) in pieces {
                     let place = elements_on(&mut e.b, pointer, at, elem)?;
                     let load = Op::Load { place, sem: load_sem, scope };
@@ -139,7 +138,7 @@ impl Read for Every<'_> {
 impl Write for Every<'_> {
     fn write(&self, m: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
         let elem = self.elem();
-        let (table, n) = self.team(m, e)?;
+        let (peers, n) = self.team(m, e)?;
         let (sem, scope) = order(self.op);
         let relaxed = match sem {
             Sem::Release => {
@@ -151,10 +150,10 @@ impl Write for Every<'_> {
         let lanes = pieces.first().and_then(|(_, value)| e.b.ty(*value).lanes()).unwrap_or(1);
         let together = self.together(pieces.len(), lanes);
         self.each_pe(e, &n, together, &mut |e, pes| {
-            // All addresses first: they are loaded from the table.
+            // All addresses first: they may be loaded from a table.
             let mut pointers = Vec::new();
             for pe in pes {
-                pointers.push(self.pointer(e, table, pe)?);
+                pointers.push(self.pointer(e, peers, pe)?);
             }
             for pointer in pointers {
                 for (at, value) in pieces {

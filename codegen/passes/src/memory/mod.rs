@@ -12,20 +12,27 @@ mod moves;
 mod place;
 mod switch;
 
-use crate::edit::{Action, Editor, Emit, Rewrite, param_index, rewrite};
+use crate::edit::{Action, Editor, Rewrite, param_index, rewrite};
+use crate::pointers::{Peers, Source};
 use crate::report::{Access, Instr};
-use crate::{Lowering, Options, Report, hidden};
+use crate::{Lowering, Options, Report};
 use fragment::Fragment;
 use moves::{Read, Write};
 use place::{Place, Route, found};
 use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Int, Kernel, Op, ParamKind, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+use weft_ir::{Kernel, Op, Scalar, Scope, Sem, Space, TeamRef, Value};
 
 /// The pass.
 pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
-    let mut pass = Memory { options, report, places: FxHashMap::default(), pointers: FxHashMap::default() };
+    let mut pass = Memory {
+        options,
+        report,
+        places: FxHashMap::default(),
+        multicast: FxHashMap::default(),
+        peers: FxHashMap::default(),
+    };
     rewrite(kernel, &mut pass)
 }
 
@@ -33,8 +40,9 @@ struct Memory<'a> {
     options: &'a Options,
     report: &'a mut Report,
     places: FxHashMap<Value, Place>,
-    /// Pointers made of hidden parameters.
-    pointers: FxHashMap<ParamKind, Value>,
+    /// By parameter and team.
+    multicast: FxHashMap<(u32, TeamRef), Value>,
+    peers: FxHashMap<(u32, TeamRef), Peers>,
 }
 
 impl Rewrite for Memory<'_> {
@@ -99,30 +107,32 @@ fn memory_place(op: &Op) -> Option<Value> {
 impl Memory<'_> {
     /// The address of the first byte of a place's root on another PE.
     fn peer(&mut self, e: &mut Editor, place: &Place, team: TeamRef, pe: Value) -> Built<Value> {
-        let table = self.table(e, place, team)?;
+        let peers = self.peers(e, place, team)?;
         let pe = e.b.convert(pe, Scalar::I64)?;
         let pe = e.b.symbol(pe)?;
-        peer_address(&mut e.b, table, &pe)
+        peers.address(&mut e.b, &pe)
     }
 
-    /// The table of a root's addresses on every PE of a team.
-    fn table(&mut self, e: &mut Editor, place: &Place, team: TeamRef) -> Built<Value> {
-        let base = param_index(e.b.kernel(), place.root).unwrap_or(u32::MAX);
-        self.hidden_pointer(e, ParamKind::PeersOf { base, team: team.0 }, Space::Global)
-    }
-
-    /// A pointer that the launcher supplies.
-    fn hidden_pointer(&mut self, e: &mut Editor, kind: ParamKind, space: Space) -> Built<Value> {
-        if let Some(p) = self.pointers.get(&kind) {
-            return Ok(*p);
+    /// A root's addresses on every PE of a team.
+    fn peers(&mut self, e: &mut Editor, place: &Place, team: TeamRef) -> Built<Peers> {
+        let (base, source) = (base(e, place), Source::of(self.options));
+        if let Some(peers) = self.peers.get(&(base, team)) {
+            return Ok(*peers);
         }
-        let index = hidden::param(e.b.kernel_mut(), kind.clone());
-        let pointer = e.prologue(|b| {
-            let bits = b.emit(Op::Param { index })?;
-            b.address(bits, space)
-        })?;
-        self.pointers.insert(kind, pointer);
-        Ok(pointer)
+        let peers = e.prologue(|b| source.peers(b, base, team))?;
+        self.peers.insert((base, team), peers);
+        Ok(peers)
+    }
+
+    /// A root's multicast address in a team.
+    fn multicast(&mut self, e: &mut Editor, place: &Place, team: TeamRef) -> Built<Value> {
+        let (base, source) = (base(e, place), Source::of(self.options));
+        if let Some(mc) = self.multicast.get(&(base, team)) {
+            return Ok(*mc);
+        }
+        let mc = e.prologue(|b| source.multicast(b, base, team))?;
+        self.multicast.insert((base, team), mc);
+        Ok(mc)
     }
 
     /// The address of a place's first element.
@@ -130,10 +140,7 @@ impl Memory<'_> {
         let root = match at.route {
             Route::Local => at.root,
             Route::Peer(pointer) => pointer,
-            Route::Everywhere(team) => {
-                let base = param_index(e.b.kernel(), at.root).unwrap_or(u32::MAX);
-                self.hidden_pointer(e, ParamKind::MulticastOf { base, team: team.0 }, Space::Multicast)?
-            }
+            Route::Everywhere(team) => self.multicast(e, at, team)?,
         };
         at.pointer(&mut e.b, root)
     }
@@ -169,12 +176,9 @@ fn op_is_switch(op: &Op) -> bool {
     matches!(op, Op::LdReduce { .. } | Op::McStore { .. } | Op::McRed { .. })
 }
 
-/// Reads PE `pe`'s entry of a table of addresses.
-fn peer_address(b: &mut weft_ir::Builder, table: Value, pe: &Int) -> Built<Value> {
-    let place = b.offset(table, &(pe * Int::from(8)))?;
-    let load = Op::Load { place, sem: Sem::Weak, scope: Scope::Sys };
-    let bits = b.emit_as(load, Type::Scalar(Scalar::I64))?;
-    b.address(bits, Space::Peer)
+/// The parameter whose memory a place is in.
+fn base(e: &Editor, place: &Place) -> u32 {
+    param_index(e.b.kernel(), place.root).unwrap_or(u32::MAX)
 }
 
 /// `ld.relaxed.sys.global.v4.b32` and the like, for the report.

@@ -10,7 +10,7 @@ use crate::edit::{Action, Editor};
 use crate::report::{Cover, Instr};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Code, Diagnostic, Span};
-use weft_ir::{Op, ParamKind, RedOp, Scalar, Scope, Sem, Space, TeamRef, Value};
+use weft_ir::{Op, RedOp, Scalar, Scope, Sem, TeamRef, Value};
 use weft_isa::{Acc, ElemType, Form, Instr as Instruction, Target};
 
 impl Memory<'_> {
@@ -62,8 +62,7 @@ impl Memory<'_> {
         }
         self.note(e, v, &f, instrs);
 
-        let base = crate::edit::param_index(e.b.kernel(), at.root).unwrap_or(u32::MAX);
-        let mc = self.hidden_pointer(e, ParamKind::MulticastOf { base, team: team.0 }, Space::Multicast)?;
+        let mc = self.multicast(e, at, team)?;
         let pointer = at.pointer(&mut e.b, mc)?;
         let by = At { pointer, op, elem };
         match op {

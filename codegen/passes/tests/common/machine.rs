@@ -87,7 +87,16 @@ struct Machine<'a> {
 
 impl World {
     pub fn new(pes: usize, grid: [u32; 3], args: Vec<Arg>) -> World {
-        World { pes, grid, args, printed: vec![], accesses: vec![], trapped: false, calls: vec![], in_reach: true }
+        World {
+            pes,
+            grid,
+            args,
+            printed: vec![],
+            accesses: vec![],
+            trapped: false,
+            calls: vec![],
+            in_reach: true,
+        }
     }
 
     /// Launches a kernel on every PE.

@@ -26,7 +26,9 @@ impl Machine<'_> {
         let all = start..(start + threads).min(self.threads[t].group + self.k.threads() as usize);
         assert!(all.clone().all(|u| mask[u]), "{op:?} without all threads");
         op.operands(&mut |v| {
-            if let (Val::Lanes(a), Val::Lanes(b)) = (&self.vals[start][v.0 as usize], &self.vals[t][v.0 as usize]) {
+            if let (Val::Lanes(a), Val::Lanes(b)) =
+                (&self.vals[start][v.0 as usize], &self.vals[t][v.0 as usize])
+            {
                 assert_eq!(a, b, "{op:?}: {v} differs");
             }
         });
@@ -133,7 +135,13 @@ impl Machine<'_> {
         let new = match op.trim_start_matches("fetch_") {
             "fetch" => old,
             "set" | "swap" => given[0],
-            "compare_swap" => if old == given[0] { given[1] } else { old },
+            "compare_swap" => {
+                if old == given[0] {
+                    given[1]
+                } else {
+                    old
+                }
+            }
             "inc" => num::combine(RedOp::Add, s, old, one),
             op => num::combine(RedOp::parse(op).unwrap(), s, old, given[0]),
         };
@@ -187,6 +195,7 @@ impl Machine<'_> {
             "n_pes" | "team_n_pes" => self.w.pes as u64,
             "team_translate_pe" => a[1],
             "ptr" => at(a[0], a[1]),
+            "mc_ptr" => EVERYWHERE | a[1] & ((1 << 48) - 1),
             "quiet" | "fence" => 0,
             "putmem" => {
                 self.copy(t, at(a[0], a[3]), a[1], a[2]);

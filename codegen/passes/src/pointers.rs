@@ -1,0 +1,114 @@
+//! Ranks, sizes and addresses of teams: from hidden parameters, or from NVSHMEM's functions.
+
+use crate::edit::Emit;
+use crate::remote::library::{TEAM_WORLD, call};
+use crate::{Options, hidden};
+use weft_ir::builder::Built;
+use weft_ir::{Builder, Int, Op, ParamKind, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+
+const I32: Type = Type::Scalar(Scalar::I32);
+
+/// Who tells.
+#[derive(Clone, Copy)]
+pub(crate) struct Source {
+    library: bool,
+}
+
+/// Every PE's address of a symmetric parameter.
+#[derive(Clone, Copy)]
+pub(crate) enum Peers {
+    /// Of a table, one address a rank.
+    Table(Value),
+    /// By the address here, and the team's number where ranks are not the world's.
+    Library(Value, Option<Value>),
+}
+
+impl Source {
+    pub fn of(options: &Options) -> Source {
+        Source { library: options.library_pointers }
+    }
+
+    /// This PE's rank (`i32`).
+    pub fn my_pe(self, b: &mut Builder, team: TeamRef) -> Built<Value> {
+        self.number(b, team, "my_pe", ParamKind::MyPe { team: team.0 })
+    }
+
+    /// PEs of a team (`i32`).
+    pub fn n_pes(self, b: &mut Builder, team: TeamRef) -> Built<Value> {
+        self.number(b, team, "n_pes", ParamKind::NPes { team: team.0 })
+    }
+
+    fn number(self, b: &mut Builder, team: TeamRef, name: &str, kind: ParamKind) -> Built<Value> {
+        match (self.library, team) {
+            (false, _) => parameter(b, kind),
+            (true, TeamRef::WORLD) => call(b, &format!("nvshmem_{name}"), vec![], I32),
+            (true, team) => {
+                let handle = handle(b, team)?;
+                call(b, &format!("nvshmem_team_{name}"), vec![handle], I32)
+            }
+        }
+    }
+
+    /// The multicast address of parameter `base`: a pointer.
+    pub fn multicast(self, b: &mut Builder, base: u32, team: TeamRef) -> Built<Value> {
+        if !self.library {
+            let bits = parameter(b, ParamKind::MulticastOf { base, team: team.0 })?;
+            return b.address(bits, Space::Multicast);
+        }
+        let args = vec![handle(b, team)?, here(b, base)?];
+        call(b, "nvshmemx_mc_ptr", args, Type::Pointer(Space::Multicast))
+    }
+
+    /// The addresses of parameter `base` on the PEs of a team.
+    pub fn peers(self, b: &mut Builder, base: u32, team: TeamRef) -> Built<Peers> {
+        if !self.library {
+            let bits = parameter(b, ParamKind::PeersOf { base, team: team.0 })?;
+            return b.address(bits, Space::Global).map(Peers::Table);
+        }
+        let handle = if team == TeamRef::WORLD { None } else { Some(handle(b, team)?) };
+        Ok(Peers::Library(here(b, base)?, handle))
+    }
+}
+
+impl Peers {
+    /// The address on a PE, by its rank: a pointer.
+    pub fn address(self, b: &mut Builder, pe: &Int) -> Built<Value> {
+        match self {
+            Peers::Table(table) => {
+                let place = b.offset(table, &(pe * Int::from(8)))?;
+                let load = Op::Load { place, sem: Sem::Weak, scope: Scope::Sys };
+                let bits = b.emit_as(load, Type::Scalar(Scalar::I64))?;
+                b.address(bits, Space::Peer)
+            }
+            Peers::Library(here, handle) => {
+                let pe = b.index(pe.clone())?;
+                let mut pe = b.convert(pe, Scalar::I32)?;
+                if let Some(handle) = handle {
+                    let world = b.i32(TEAM_WORLD)?;
+                    pe = call(b, "nvshmem_team_translate_pe", vec![handle, pe, world], I32)?;
+                }
+                call(b, "nvshmem_ptr", vec![here, pe], Type::Pointer(Space::Peer))
+            }
+        }
+    }
+}
+
+/// A hidden parameter's value.
+pub(crate) fn parameter(b: &mut Builder, kind: ParamKind) -> Built<Value> {
+    let index = hidden::param(b.kernel_mut(), kind);
+    b.emit(Op::Param { index })
+}
+
+/// NVSHMEM's number of a team.
+fn handle(b: &mut Builder, team: TeamRef) -> Built<Value> {
+    match team {
+        TeamRef::WORLD => b.i32(TEAM_WORLD),
+        team => parameter(b, ParamKind::TeamHandle { team: team.0 }),
+    }
+}
+
+/// The address of a parameter on this PE.
+fn here(b: &mut Builder, index: u32) -> Built<Value> {
+    let (ptr, bytes) = (b.emit(Op::Param { index })?, b.i64(0)?);
+    b.emit(Op::PtrAdd { ptr, bytes })
+}

@@ -165,6 +165,10 @@ fn faults_of_addresses() {
         k.line(shared).call("nvshmem_putmem", &["%a0", "%x0", "24", "0"], "");
     });
     assert!(e.message.contains("24 bytes at shared offset 0x0 are out of bounds (size 16)"), "{e}");
+    let e = fault(1, "S013", |k| {
+        k.line(shared).call("nvshmem_getmem", &["%x0", "%a0", "8", "0"], "");
+    });
+    assert!(e.message.contains("`dst` is in shared memory"), "{e}");
     let local = ".local .align 8 .b8 l[16]; cvta.local.u64 %x0, l;";
     let e = fault(32, "S013", |k| {
         k.line(local).call("nvshmemx_putmem_block", &["%a0", "%x0", "16", "0"], "");
@@ -216,6 +220,17 @@ fn calls_of_part_of_a_group_stall() {
         k.line("DONE: bar.warp.sync 0xffffffff;");
     });
     assert!(e.notes.iter().any(|n| n.contains("waits for lanes 0x0000ffff of its warp")), "{e}");
+    // Threads that have ended; a last warp that is not full.
+    let e = fault(64, "S013", |k| {
+        k.line("mov.u32 %w1, %tid.x; setp.eq.u32 %p1, %w1, 40; @%p1 bra DONE;");
+        k.call("nvshmemx_putmem_block", &["%a0", "%a1", "8", "1"], "");
+        k.line("DONE:");
+    });
+    assert!(e.message.contains("the CTA has 63 threads, and NVSHMEM shares the work among 64"), "{e}");
+    let e = fault(40, "S013", |k| {
+        k.call("nvshmemx_putmem_warp", &["%a0", "%a1", "8", "1"], "");
+    });
+    assert!(e.message.contains("the warp has 8 threads, and NVSHMEM shares the work among 32"), "{e}");
     // A CTA of which one warp waits at another barrier.
     let e = fault(96, "S008", |k| {
         k.line("mov.u32 %w1, %tid.x; setp.lt.u32 %p1, %w1, 32; @%p1 bra LOW;");
@@ -346,7 +361,7 @@ fn collective_calls_agree() {
         |_| {},
         "S008",
     );
-    let wanted = "PE 0 CTA (0, 0, 0) warp 0: in `nvshmem_barrier_all` for PE 1 of team [0, 1], which have not called it";
+    let wanted = "PE 0 CTA (0, 0, 0) warp 0: in `nvshmem_barrier_all` for PE 1 of team [0, 1], which has not called it";
     assert!(e.notes[0].starts_with(wanted), "{e}");
     // Two threads of one PE at once.
     let e = fault(2, "S013", |k| {

@@ -90,7 +90,7 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
         format!("{source}PTX line {}: {}", inst.line, run.code.line(inst.line))
     };
     if let Some(ticket) = warp.ticket(g.mask) {
-        let what = run.nvshmem.describe(ticket, run.memory, cta.at.pe, cta.live);
+        let what = run.nvshmem.describe(ticket, run.memory, cta.at.pe, cta.at.ntid.iter().product());
         return Wait::Memory(format!("{}, {}", what.unwrap_or_default(), place(g.pc)));
     }
     match g.state {

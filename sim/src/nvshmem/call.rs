@@ -9,7 +9,7 @@ use super::table::{FUNCTIONS, Function, Scope};
 use super::wire::{Overtaken, Wire};
 use super::{Call, Step, Waiting, answer, argument};
 use crate::exec::access::from_le;
-use crate::exec::{Context, Fault, Flow, Operation, lanes};
+use crate::exec::{Context, Fault, Flow, LANES, Operation, lanes};
 use crate::memory::Memory;
 use rustc_hash::FxHashMap;
 
@@ -111,13 +111,13 @@ impl Nvshmem {
     }
 
     /// What a call waits for, in words.
-    pub(crate) fn describe(&self, ticket: u64, memory: &Memory, pe: usize, live: u32) -> Option<String> {
+    pub(crate) fn describe(&self, ticket: u64, memory: &Memory, pe: usize, threads: u32) -> Option<String> {
         let c = self.calls.get(&ticket)?;
         let name = &c.f.name;
         Some(match (&c.phase, c.waiting) {
             (Phase::Gathering, _) => {
                 let (n, scope) = (c.arrived, c.f.scope.name());
-                format!("in `{name}` for the other threads of its {scope} ({n} of {live} have come)")
+                format!("in `{name}` for the other threads of its {scope} ({n} of {threads} have come)")
             }
             (_, Some(Waiting::Memory { addr, count, ty, cmp, value })) => {
                 let size = ty.bytes() as u64;
@@ -151,9 +151,9 @@ impl Nvshmem {
                 let round = self.rounds.get(team).map_or(&[][..], Vec::as_slice);
                 let missing = members.iter().zip(round).filter(|(_, a)| a.is_none());
                 let missing: Vec<String> = missing.map(|(pe, _)| pe.to_string()).collect();
-                let s = if missing.len() == 1 { "" } else { "s" };
+                let (s, has) = if missing.len() == 1 { ("", "has") } else { ("s", "have") };
                 format!(
-                    "in `{name}` for PE{s} {} of team {members:?}, which have not called it",
+                    "in `{name}` for PE{s} {} of team {members:?}, which {has} not called it",
                     missing.join(", ")
                 )
             }
@@ -228,9 +228,25 @@ impl Builtin {
         Ok(staying)
     }
 
+    /// Faults if threads of the group have ended or never were: each does its share of the work, as one of a full warp
+    /// or of the whole CTA.
+    fn none_missing(&self, cx: &mut Context<'_>, lane: usize, wanted: u32) -> Result<(), Fault> {
+        let live = if self.f.scope == Scope::Warp { cx.live.count_ones() } else { cx.cta_live };
+        if live == wanted {
+            return Ok(());
+        }
+        let scope = self.f.scope.name();
+        let call = Call { cx, f: self.f, args: [0; 8], lane, ticket: 0, waited: false, repeats: false };
+        let message =
+            format_args!("the {scope} has {live} threads, and NVSHMEM shares the work among {wanted}");
+        Err(call
+            .fault(message, "call it where no thread has ended, a warp's function in warps of 32 threads"))
+    }
+
     /// The lanes as part of their warp or CTA; returns those that wait.
     fn together(&self, cx: &mut Context<'_>) -> Result<u32, Fault> {
-        let wanted = if self.f.scope == Scope::Warp { cx.live.count_ones() } else { cx.cta_live };
+        let threads = cx.at.ntid.iter().product::<u32>();
+        let wanted = if self.f.scope == Scope::Warp { threads.min(LANES as u32) } else { threads };
         let fresh = lanes(cx.active).filter(|&l| cx.tickets[l] == 0).fold(0, |m, l| m | 1 << l);
         if fresh != 0 {
             let known = if self.f.scope == Scope::Block { *cx.gathering } else { None };
@@ -337,7 +353,10 @@ impl Builtin {
         let Some(c) = cx.nvshmem.calls.get_mut(&ticket) else { return Ok(Some(0)) };
         let begins = match c.phase {
             Phase::Done(v) => return Ok(Some(v)),
-            Phase::Gathering if c.arrived < wanted => return Ok(None),
+            Phase::Gathering if c.arrived < wanted => {
+                self.none_missing(cx, lane, wanted)?;
+                return Ok(None);
+            }
             Phase::Gathering => true,
             Phase::Running => false,
         };

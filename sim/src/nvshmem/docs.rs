@@ -9,7 +9,7 @@ pub(crate) fn markdown() -> String {
         "\n# NVSHMEM's functions, built in\n\n\
          Calls of functions declared `.extern .func` with these names, from the tables in `sim/src/nvshmem`. Functions \
          with `_warp` and `_block` forms begin with `nvshmemx_` there; all threads of the warp or CTA make one call \
-         together, with the same arguments: it begins when all have come and all leave when it is done, as NVSHMEM 3.3 to 3.8 \
+         together, with the same arguments, and none of them may have ended: it begins when all have come and all leave when it is done, as NVSHMEM 3.3 to 3.8 \
          begin and end these functions with a barrier of the group (collective functions, see there). Sizes of parameters are in bytes, as PTX passes them; `v` is the size of the \
          type, integers widened to 4.\n",
     );

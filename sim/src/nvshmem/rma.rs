@@ -17,8 +17,8 @@ const SIGNALLED: &[Param] =
 
 pub(super) static FAMILY: Family = Family {
     title: "Remote memory access",
-    meaning: "`dst` of a put and `src` of a get are the caller's own addresses of symmetric objects; the other side may \
-              be any memory of the caller. A blocking put has read its source when it returns, and lands then or \
+    meaning: "`dst` of a put and `src` of a get are the caller's own addresses of symmetric objects; the source of a \
+              put may be any memory of the caller, the destination of a get any global memory. A blocking put has read its source when it returns, and lands then or \
               later; a blocking get is done. A non-blocking put reads its source, and a non-blocking get writes its \
               destination, only when it lands (a source in shared or local memory is read at once). Puts may land in \
               pieces; a put's signal lands after all of them.",
@@ -94,6 +94,12 @@ fn source(c: &mut Call<'_, '_>) -> Result<(usize, u64, u64), Fault> {
     let bytes = c.bytes(count)?;
     let at = c.symmetric("src", src, bytes)?;
     c.aligned("dst", dst, c.f.ty.bytes())?;
+    let (space, _) = Space::of_generic(dst);
+    if space != Space::Global && bytes > 0 {
+        let message = format_args!("`dst` is in {} memory", space.name());
+        let help = "NVSHMEM's bitcode writes it by global stores: get into global memory, or load from the peer's address";
+        return Err(c.fault(message, help));
+    }
     Ok((to, at, bytes))
 }
 
@@ -111,14 +117,11 @@ fn get_nbi(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if bytes == 0 {
         return Ok(Step::Done(0));
     }
-    match c.global("dst", c.args[0], bytes, true)? {
-        Some(dst) => {
-            let from = c.my_pe();
-            c.cx.nvshmem.wire.get(c.cx.memory, from, to, src, dst, bytes as usize);
-            Ok(Step::Done(0))
-        }
-        None => get(c),
+    if let Some(dst) = c.global("dst", c.args[0], bytes, true)? {
+        let from = c.my_pe();
+        c.cx.nvshmem.wire.get(c.cx.memory, from, to, src, dst, bytes as usize);
     }
+    Ok(Step::Done(0))
 }
 
 /// Strides in elements and bytes from the first to the last element's end, of a strided call.

@@ -72,3 +72,33 @@ pub(crate) fn version_of(module: &Module<'_>) -> Result<[u32; 3], String> {
     };
     Ok([major, minor, patch])
 }
+
+/// A device function, as its library declares it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its C name.
+    pub name: String,
+    /// Bytes of each parameter as PTX passes it: integers below 32 bits take 4.
+    pub params: Vec<u64>,
+    /// Bytes of the result, if there is one.
+    pub result: Option<u64>,
+}
+
+/// The functions with C names (`nvshmem_*`, `nvshmemx_*`) that NVSHMEM's device bitcode has.
+///
+/// # Errors
+/// As [`device_library_version`].
+pub fn functions(path: &Path) -> Result<Vec<Function>, Diagnostic> {
+    raw::on_fatal_error();
+    let context = Context::create();
+    let said = raw::Diagnostics::collect(&context);
+    raw::reading(path, || {
+        let module = open(&context, &said, path)?;
+        version_of(&module)?;
+        let known = module.get_functions().filter(|f| !f.as_global_value().is_declaration());
+        let named = known.filter_map(|f| Some((f.get_name().to_str().ok()?.to_owned(), f)));
+        let public = named.filter(|(name, _)| name.starts_with("nvshmem_") || name.starts_with("nvshmemx_"));
+        Ok(public.map(|(name, f)| raw::library::declared(name, f)).collect())
+    })
+    .map_err(|why: String| broken(path, &why))
+}

@@ -1,11 +1,15 @@
 //! Bitcode files, opened lazily: the file is mapped, the module's declarations are read, bodies are not.
 
 use super::{Diagnostics, c_string};
+use crate::nvshmem::Function;
+use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
 use inkwell::llvm_sys::LLVMTypeKind;
-use inkwell::llvm_sys::prelude::{LLVMMemoryBufferRef, LLVMModuleRef};
+use inkwell::llvm_sys::prelude::{LLVMMemoryBufferRef, LLVMModuleRef, LLVMTypeRef};
 use inkwell::llvm_sys::{bit_reader, core, linker};
 use inkwell::module::Module;
+use inkwell::types::AsTypeRef;
+use inkwell::values::FunctionValue;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -88,4 +92,36 @@ pub(crate) fn initial_integers<const N: usize>(module: &Module<'_>, variable: &s
         }
     }
     Some(out)
+}
+
+/// What a function takes and returns.
+pub(crate) fn declared(name: String, f: FunctionValue<'_>) -> Function {
+    let ty = f.get_type();
+    let byval = Attribute::get_named_enum_kind_id("byval");
+    let passed = |bytes: u64, is_int: bool| if is_int { bytes.max(4) } else { bytes };
+    let params = (0u32..).zip(ty.get_param_types()).map(|(at, param)| {
+        match f.get_enum_attribute(AttributeLoc::Param(at), byval) {
+            Some(by_value) => bytes(by_value.get_type_value().as_type_ref()),
+            None => passed(bytes(param.as_type_ref()), param.is_int_type()),
+        }
+    });
+    let result = ty.get_return_type().map(|ty| passed(bytes(ty.as_type_ref()), ty.is_int_type()));
+    Function { name, params: params.collect(), result }
+}
+
+/// Of a type made of numbers and pointers.
+fn bytes(ty: LLVMTypeRef) -> u64 {
+    use LLVMTypeKind as K;
+    unsafe {
+        match core::LLVMGetTypeKind(ty) {
+            K::LLVMIntegerTypeKind => u64::from(core::LLVMGetIntTypeWidth(ty)).div_ceil(8),
+            K::LLVMHalfTypeKind | K::LLVMBFloatTypeKind => 2,
+            K::LLVMFloatTypeKind => 4,
+            K::LLVMDoubleTypeKind | K::LLVMPointerTypeKind => 8,
+            K::LLVMStructTypeKind => (0..core::LLVMCountStructElementTypes(ty))
+                .map(|i| bytes(core::LLVMStructGetTypeAtIndex(ty, i)))
+                .sum(),
+            _ => 0,
+        }
+    }
 }

@@ -281,6 +281,23 @@ fn assembled(
     Ok(entry)
 }
 
+/// PTX that was compiled with these options, and what it calls of NVSHMEM: a cubin where it calls any, else itself.
+///
+/// # Errors
+/// What [`Library::find`] and [`Library::join`] meet.
+pub(crate) fn complete(
+    device: &Device,
+    ptx: Entry,
+    file: &KernelFile,
+    options: &Options,
+) -> Result<Entry, GpuError> {
+    if ptx.info.external.is_empty() {
+        return Ok(ptx);
+    }
+    let library = Library::find(options.target.number().into()).map_err(LinkError::from)?;
+    join(device, &ptx, &library, file, options)
+}
+
 /// A cubin of PTX and the NVSHMEM functions that it calls: joined with their object, or, where nothing joins them,
 /// compiled once more with them linked in, for the driver to assemble.
 fn join(

@@ -3,7 +3,8 @@
 use super::backend::{Backend, Memory, Request};
 use super::tensors::{Place, Plan, Tensor};
 use super::{Outcome, Prepared, Ran, RunError, RunOptions};
-use crate::compile::{Compiled, KernelFile, Lowering};
+use crate::compile::{KernelFile, Lowering};
+use crate::gpu::cache::Entry;
 use std::ops::Range;
 use weft_ir::{Scalar, Type};
 use weft_lang::elaborate::Define;
@@ -24,8 +25,8 @@ pub(super) fn run(file: &KernelFile, options: &RunOptions, world: &World) -> Res
             if no_multicast.is_some() { Lowering::Unicast } else { Lowering::Multimem };
     }
     let prepared = Prepared::new(file, &options)?;
-    let mut plan =
-        Plan::new(&prepared.compiled, &options, &prepared.found, Gpus::new(&prepared.compiled, world)?)?;
+    let gpus = Gpus::new(file, &prepared, world)?;
+    let mut plan = Plan::new(&prepared.compiled, &options, &prepared.found, gpus)?;
     let checks = prepared.carry_out(&mut plan, &options)?;
     let ran = Ran::Gpus {
         gpu: world.device().name()?,
@@ -62,10 +63,13 @@ struct Gpus<'w> {
 }
 
 impl<'w> Gpus<'w> {
-    fn new(compiled: &Compiled, world: &'w World) -> Result<Gpus<'w>, RunError> {
+    fn new(file: &KernelFile, prepared: &Prepared, world: &'w World) -> Result<Gpus<'w>, RunError> {
+        let compiled = &prepared.compiled;
         let info = crate::meta::describe(compiled).map_err(|e| RunError::Request(e.to_string()))?;
         let name = info.kernels.first().map(|k| k.name.clone()).unwrap_or_default();
-        let module = Module::load_in(world, compiled.ptx.as_bytes(), info)?;
+        let ptx = Entry { info, image: compiled.ptx.clone().into_bytes() };
+        let entry = crate::gpu::complete(world.device(), ptx, file, &prepared.options)?;
+        let module = Module::load_in(world, &entry.image, entry.info)?;
         let kernel = module.kernel(&name)?;
         Ok(Gpus { world, team: world.team(), kernel, blocks: Vec::new(), micros: Vec::new() })
     }

@@ -11,6 +11,8 @@ mod simulated;
 mod tensors;
 
 use crate::compile::{CompileError, Compiled, KernelFile, Options};
+use crate::gpu::GpuError;
+use crate::nvshmem::LinkError;
 use array::ArrayError;
 use backend::Backend;
 use inputs::Found;
@@ -89,6 +91,21 @@ pub enum RunError {
     /// What GPUs, their driver or NVSHMEM refused.
     #[error(transparent)]
     Gpu(#[from] weft_runtime::Error),
+    /// NVSHMEM's functions cannot be joined to the kernel.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+impl From<GpuError> for RunError {
+    fn from(e: GpuError) -> RunError {
+        match e {
+            GpuError::Compile(e) => e.into(),
+            GpuError::Describe(d) => RunError::Request(d.message),
+            GpuError::Array(e) => e.into(),
+            GpuError::Link(e) => e.into(),
+            GpuError::Runtime(e) => e.into(),
+        }
+    }
 }
 
 /// Where a run took place, and what is known from there.
@@ -225,6 +242,8 @@ pub fn run_on_gpus(
 struct Prepared {
     kernel: String,
     found: Found,
+    /// What it was compiled with.
+    options: Options,
     compiled: Compiled,
     compile_time: Duration,
 }
@@ -244,7 +263,7 @@ impl Prepared {
         compile.defines = found.defines.clone();
         let compiled = file.compile(&compile)?;
         let compile_time = start.elapsed();
-        Ok(Prepared { kernel: head.name.to_string(), found, compiled, compile_time })
+        Ok(Prepared { kernel: head.name.to_string(), found, options: compile, compiled, compile_time })
     }
 
     /// Fills, launches, checks each launch, and writes what is asked for.

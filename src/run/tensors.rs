@@ -9,6 +9,7 @@ use super::{RunError, RunOptions, TensorInfo, request};
 use crate::compile::Compiled;
 use crate::meta::uses_grid_planes;
 use std::path::PathBuf;
+use weft_ir::ordering::flags;
 use weft_ir::{Int, Kernel, Layout, Op, Scalar, Space, Type, Value};
 use weft_lang::elaborate::Define;
 
@@ -41,6 +42,8 @@ pub(super) struct Plan<'c, B> {
     tensors: Vec<Tensor>,
     /// Tensors that are only written, by parameter: the result of `computes(x, out)`.
     results: Vec<usize>,
+    /// Tensors that begin at 0, by parameter: signals and counters that are no operand of `computes`.
+    flags: Vec<usize>,
 }
 
 impl<'c, B: Backend> Plan<'c, B> {
@@ -123,10 +126,16 @@ impl<'c, B: Backend> Plan<'c, B> {
         let result = reference.and_then(|r| if r.args.len() == 2 { r.args.last() } else { None });
         let results =
             high.params.iter().enumerate().filter(|(_, p)| Some(&p.name) == result).map(|(i, _)| i).collect();
-        Ok(Plan { low, backend, n_pes, grid, block: low.block, places, tensors, results })
+        let is_operand = |i: u32| {
+            let name = high.params.get(i as usize).map(|p| &p.name);
+            reference.is_some_and(|r| r.args.iter().any(|arg| Some(arg) == name))
+        };
+        let flags = flags(high).into_iter().filter(|i| !is_operand(*i)).map(|i| i as usize).collect();
+        Ok(Plan { low, backend, n_pes, grid, block: low.block, places, tensors, results, flags })
     }
 
-    /// Puts the input files into their tensors, and seeded data into the others but results.
+    /// Puts the input files into their tensors, 0 into signals and counters, and seeded data into the others but
+    /// results.
     pub fn fill(&mut self, seed: u64, found: &Found) -> Result<(), RunError> {
         for t in 0..self.tensors.len() {
             let Tensor { param, info, .. } = &self.tensors[t];
@@ -145,6 +154,7 @@ impl<'c, B: Backend> Plan<'c, B> {
                         a.data.clone()
                     }
                     None if self.results.contains(&param) => continue,
+                    None if self.flags.contains(&param) => zeros(&info),
                     None => seeded(&info, seed, pe),
                 };
                 self.backend.put(pe, self.tensors[t].memory, &self.tensors[t], &data)?;
@@ -276,6 +286,10 @@ pub(super) fn scalar_bytes(d: Define, ty: Scalar) -> Vec<u8> {
 
 /// Bytes of a CTA's counters in a barrier.
 const BARRIER_LINE: u64 = weft_runtime::launch::BARRIER_LINE;
+
+fn zeros(info: &TensorInfo) -> Vec<u8> {
+    vec![0; info.shape.iter().product::<u64>() as usize * info.dtype.bytes() as usize]
+}
 
 /// Data that depends on PE and index: floats in [-1, 1), integers in [-100, 100) or [0, 200).
 fn seeded(info: &TensorInfo, seed: u64, pe: usize) -> Vec<u8> {

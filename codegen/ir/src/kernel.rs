@@ -194,7 +194,10 @@ impl Kernel {
                     Sreg::ThreadIdx => (0, Some(threads - 1), 1),
                     Sreg::BlockDim => return Some(Int::from(threads)),
                     Sreg::LaneIdx => (0, Some(31), 1),
-                    Sreg::BlockIdx => open(0),
+                    Sreg::BlockIdx => {
+                        let ctas = self.grid.as_ref().and_then(|grid| grid[*dim as usize].as_const());
+                        (0, ctas.map(|n| n.max(1) - 1), 1)
+                    }
                     Sreg::GridDim => open(1),
                 }
             }

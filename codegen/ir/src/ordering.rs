@@ -34,6 +34,22 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     signals.report(k, found);
 }
 
+/// Parameters that count or tell of something: signals, what is waited for, targets of integer atomics. They begin at 0.
+pub fn flags(k: &Kernel) -> std::collections::BTreeSet<u32> {
+    let mut found = std::collections::BTreeSet::new();
+    k.walk(&mut |_, inst| {
+        let flag = match &inst.op {
+            Op::PutSignal { signal, .. } | Op::SignalOp { signal, .. } => *signal,
+            Op::SignalWait { signal, .. } | Op::SignalFetch { signal } => *signal,
+            Op::Wait { vars, .. } => *vars,
+            Op::Amo { target, .. } if k.ty(*target).elem().is_some_and(|s| s.is_int()) => *target,
+            _ => return,
+        };
+        found.extend(behind(k, flag).map(|(region, _)| region.param));
+    });
+    found
+}
+
 /// Elements of a parameter's tensor of this PE.
 #[derive(Clone)]
 struct Region {

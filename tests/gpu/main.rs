@@ -12,6 +12,7 @@ mod faults;
 mod kernels;
 mod launch;
 mod memory;
+mod remote;
 mod streams;
 mod teams;
 
@@ -35,6 +36,7 @@ fn cases() -> Vec<Case> {
         streams::CASES,
         launch::CASES,
         kernels::CASES,
+        remote::CASES,
         examples::CASES,
         faults::CASES,
         bench::CASES,

@@ -166,34 +166,60 @@ impl Analysis<'_> {
     }
 
     fn is_thread_x(&self, v: Value) -> bool {
-        match self.k.op(v) {
-            Op::Special { reg: Sreg::ThreadIdx, dim: Dim::X } => true,
-            Op::Convert { a } => self.is_thread_x(*a),
-            Op::Index { expr } => match expr.node() {
-                Node::Var(var) => {
-                    var.id != v.0
-                        && self.k.insts.get(Value(var.id)).is_some()
-                        && self.is_thread_x(Value(var.id))
-                }
-                _ => false,
-            },
-            _ => false,
-        }
+        self.thread_dim(v) == Some(Dim::X)
     }
 
     fn int(&self, e: &Int) -> Varies {
-        if let Node::FloorDiv(a, b) = e.node()
-            && let (Node::Var(var), Some(n)) = (a.node(), b.as_const())
-            && n > 0
-            && n % 32 == 0
-            && self.k.insts.get(Value(var.id)).is_some()
-            && self.is_thread_x(Value(var.id))
-            && (self.k.block[0].is_multiple_of(32) || (self.k.block[1] == 1 && self.k.block[2] == 1))
-        {
-            return Varies::ByWarp;
+        let both = |a: &Int, b: &Int| self.int(a).max(self.int(b));
+        match e.node() {
+            Node::Const(_) | Node::Poison(_) => Varies::No,
+            Node::Var(v) => self.u.value(Value(v.id)),
+            Node::Add(list) | Node::Mul(list) => list.iter().map(|n| self.int(n)).max().unwrap_or(Varies::No),
+            // Warps are made of threads whose linear indices follow one another.
+            Node::FloorDiv(a, b)
+                if b.as_const().is_some_and(|n| n > 0 && n % 32 == 0) && self.is_linear(a) =>
+            {
+                Varies::ByWarp
+            }
+            Node::FloorDiv(a, b) | Node::CeilDiv(a, b) | Node::Rem(a, b) => both(a, b),
+            Node::Min(a, b) | Node::Max(a, b) | Node::And(a, b) | Node::Xor(a, b) => both(a, b),
         }
-        let mut out = Varies::No;
-        e.vars(&mut |v| out = out.max(self.u.value(Value(v.id))));
-        out
+    }
+
+    /// Whether it is the linear index of the thread: x, and y and z times the threads of a row and of a plane.
+    fn is_linear(&self, e: &Int) -> bool {
+        let [x, y, _] = self.k.block.map(i64::from);
+        let corners = [([0, 0, 0], 0), ([1, 0, 0], 1), ([0, 1, 0], x), ([0, 0, 1], x * y)];
+        let at = |point: [i64; 3]| {
+            e.subst(&mut |v| self.thread_dim(Value(v.id)).map(|d| point[d as usize].into()))
+        };
+        // In a dimension of one thread its index is 0, and need not be there.
+        let is_one = |i: usize| i > 0 && self.k.block[i - 1] == 1;
+        is_affine(e) && corners.iter().enumerate().all(|(i, (point, want))| is_one(i) || at(*point).is(*want))
+    }
+
+    /// The dimension whose thread index a value is.
+    fn thread_dim(&self, v: Value) -> Option<Dim> {
+        match &self.k.insts.get(v)?.op {
+            Op::Special { reg: Sreg::ThreadIdx, dim } => Some(*dim),
+            Op::Convert { a } => self.thread_dim(*a),
+            Op::Index { expr } => match expr.node() {
+                Node::Var(var) if var.id != v.0 => self.thread_dim(Value(var.id)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// A sum of variables, each times a number.
+fn is_affine(e: &Int) -> bool {
+    match e.node() {
+        Node::Const(_) | Node::Var(_) => true,
+        Node::Add(terms) => terms.iter().all(is_affine),
+        Node::Mul(factors) => {
+            factors.iter().filter(|f| f.as_const().is_none()).count() == 1 && factors.iter().all(is_affine)
+        }
+        _ => false,
     }
 }

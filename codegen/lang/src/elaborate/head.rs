@@ -383,7 +383,7 @@ impl Elab<'_> {
                     g.bound.span,
                     format!("unknown kind of parameter `{other}`"),
                 )
-                .help("int (a number), dtype, float or integer (element types), real, bool"));
+                .help("int (a number), dtype, float or integer (element types), real, bool; of functions reduction, too"));
             }
         };
         if !fits {
@@ -517,7 +517,22 @@ impl Elab<'_> {
             return Err(Diagnostic::error(LAYOUT, layout_span, format!("{layout} {why}"))
                 .help("a tensor has at least one element"));
         }
-        Ok(TensorType { elem, layout, space, align, bounds: Vec::new() })
+        let ty = TensorType { elem, layout, space, align, bounds: Vec::new() };
+        let mut unknown = None;
+        ty.vars(&mut |v| {
+            let op = self.b.kernel().insts.get(Value(v.id)).map(|i| &i.op);
+            if !matches!(op, Some(Op::Param { .. } | Op::NPes { .. })) {
+                unknown = Some(v.name.clone());
+            }
+        });
+        match unknown {
+            Some(name) => {
+                let message = format!("the layout {} depends on {name}, which no launch knows", ty.layout);
+                Err(Diagnostic::error(BAD_PARAM, layout_span, message)
+                    .help("a parameter's layout is made of numbers, integer parameters and n_pes(team)"))
+            }
+            None => Ok(ty),
+        }
     }
 
     fn body(&mut self, body: &ast::Block) -> R<()> {

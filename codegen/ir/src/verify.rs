@@ -87,7 +87,14 @@ fn kernel(k: &Kernel, found: &mut Vec<Diagnostic>) {
         return;
     }
     let u = uniform::analyze(k);
-    k.walk(&mut |v, inst| check_inst(k, &u, v, inst, found));
+    k.walk(&mut |v, inst| check_inst(k, v, inst, found));
+    // Once addresses are arithmetic, so are conditions, which then are not understood as well: what lowering makes of a
+    // kernel diverges no more than the kernel did.
+    let mut lowered = false;
+    k.walk(&mut |_, inst| lowered |= matches!(inst.op, Op::PtrAdd { .. }));
+    if !lowered {
+        k.walk(&mut |v, inst| check_threads(k, &u, v, inst, found));
+    }
     if !found.iter().any(|d| d.severity == Severity::Error) {
         ordering::check(k, found);
     }
@@ -217,8 +224,9 @@ impl Order<'_> {
     fn uses(&mut self, uses: &[Value], inst: &Inst) {
         for u in uses {
             // A parameter's layout may be made of other parameters and team sizes, wherever they stand.
-            let is_param = |v: Value| {
-                matches!(self.k.insts.get(v).map(|i| &i.op), Some(Op::Param { .. } | Op::NPes { .. }))
+            let is_param = |v: Value| match self.k.insts.get(v).map(|i| &i.op) {
+                Some(Op::Call { function, .. }) => remote::is_query(function),
+                op => matches!(op, Some(Op::Param { .. } | Op::NPes { .. })),
             };
             let between_params = matches!(inst.op, Op::Param { .. }) && is_param(*u);
             if !self.defined.contains(u) && !between_params {
@@ -229,7 +237,7 @@ impl Order<'_> {
     }
 }
 
-fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec<Diagnostic>) {
+fn check_inst(k: &Kernel, v: Value, inst: &Inst, found: &mut Vec<Diagnostic>) {
     if let Type::Vector(_, lanes) = inst.ty
         && !(1..=MAX_LANES).contains(&lanes)
     {
@@ -247,17 +255,6 @@ fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec
             let mut d = Diagnostic::error(e.code, inst.span, e.message);
             d.help = e.help;
             found.push(d);
-        }
-    }
-    if let Some(group) = takes_all(&inst.op) {
-        let (varies, cond) = u.control(v);
-        // A CTA of one warp differs as little as its warp.
-        let limit = if group == Group::Block && k.threads() > 32 { Varies::No } else { Varies::ByWarp };
-        if varies > limit {
-            found.push(divergent(k, inst, group, cond));
-        }
-        if remote::group(&inst.op).is_some() {
-            not_same(k, u, inst, group, limit, found);
         }
     }
     if let Some((sem, allowed)) = order_of(&inst.op)
@@ -278,6 +275,21 @@ fn check_inst(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec
     }
     if let Op::Print { format, args } = &inst.op {
         check_format(format, args, k, inst, found);
+    }
+}
+
+/// All threads of a group come to an operation of theirs, with the same arguments.
+fn check_threads(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec<Diagnostic>) {
+    if let Some(group) = takes_all(&inst.op) {
+        let (varies, cond) = u.control(v);
+        // A CTA of one warp differs as little as its warp.
+        let limit = if group == Group::Block && k.threads() > 32 { Varies::No } else { Varies::ByWarp };
+        if varies > limit {
+            found.push(divergent(k, inst, group, cond));
+        }
+        if remote::group(&inst.op).is_some() {
+            not_same(k, u, inst, group, limit, found);
+        }
     }
 }
 

@@ -7,228 +7,231 @@ define ptx_kernel void @allreduce_one_shot(ptr addrspace(1) align 16 %0, ptr add
 entry:
   %7 = inttoptr i64 %5 to ptr addrspace(1), !dbg !6
   %8 = inttoptr i64 %6 to ptr addrspace(1), !dbg !6
-  %9 = call range(i32 0, 256) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !7
-  %10 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
-  %11 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !8
-  %12 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !8
-  %13 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !8
-  %14 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !8
-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !8
-  %15 = icmp eq i32 %9, 0, !dbg !8
-  br i1 %15, label %then, label %end, !dbg !8
+  %9 = inttoptr i64 %3 to ptr addrspace(1), !dbg !7
+  %10 = call range(i32 0, 256) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !8
+  %11 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !8
+  %12 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !7
+  %13 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !7
+  %14 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !7
+  %15 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !7
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
+  %16 = icmp eq i32 %10, 0, !dbg !7
+  br i1 %16, label %then, label %end, !dbg !7
 
 then:                                             ; preds = %entry
-  %narrow = mul nuw i32 %11, %12, !dbg !8
-  %16 = zext i32 %narrow to i64, !dbg !8
-  %17 = zext nneg i32 %14 to i64, !dbg !8
-  %18 = zext nneg i32 %13 to i64, !dbg !8
-  %19 = add nuw nsw i64 %16, %18, !dbg !8
-  %20 = mul nuw i64 %19, %17, !dbg !8
-  %21 = zext nneg i32 %10 to i64, !dbg !8
-  %22 = add i64 %20, %21, !dbg !8
-  %23 = shl i64 %22, 7, !dbg !8
-  %24 = add i64 %3, %23, !dbg !8
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %24, i32 1) #4, !dbg !8
-  %25 = getelementptr i8, ptr addrspace(1) %2, i64 %23, !dbg !8
-  %26 = getelementptr i8, ptr addrspace(1) %25, i64 4, !dbg !8
-  %27 = load i32, ptr addrspace(1) %26, align 4, !dbg !8
-  %28 = add i32 %27, 1, !dbg !8
-  %29 = mul i32 %28, %4, !dbg !8
-  br label %while, !dbg !8
+  %narrow = mul nuw i32 %12, %13, !dbg !7
+  %17 = zext i32 %narrow to i64, !dbg !7
+  %18 = zext nneg i32 %15 to i64, !dbg !7
+  %19 = zext nneg i32 %14 to i64, !dbg !7
+  %20 = add nuw nsw i64 %17, %19, !dbg !7
+  %21 = mul nuw i64 %20, %18, !dbg !7
+  %22 = zext nneg i32 %11 to i64, !dbg !7
+  %23 = add i64 %21, %22, !dbg !7
+  %24 = shl i64 %23, 7, !dbg !7
+  %25 = getelementptr i8, ptr addrspace(1) %9, i64 %24, !dbg !7
+  %26 = ptrtoint ptr addrspace(1) %25 to i64, !dbg !7
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %26, i32 1) #4, !dbg !7
+  %27 = getelementptr i8, ptr addrspace(1) %2, i64 %24, !dbg !7
+  %28 = getelementptr i8, ptr addrspace(1) %27, i64 4, !dbg !7
+  %29 = load i32, ptr addrspace(1) %28, align 4, !dbg !7
+  %30 = add i32 %29, 1, !dbg !7
+  %31 = mul i32 %30, %4, !dbg !7
+  br label %while, !dbg !7
 
 end:                                              ; preds = %done, %entry
-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !8
-  %30 = shl nuw nsw i32 %9, 3, !dbg !6
-  %31 = zext nneg i32 %30 to i64, !dbg !6
-  %32 = zext nneg i32 %10 to i64, !dbg !6
-  %33 = shl nuw nsw i64 %32, 11, !dbg !6
-  %34 = or disjoint i64 %33, %31, !dbg !6
-  %35 = shl nuw nsw i64 %34, 1, !dbg !6
-  %36 = getelementptr i8, ptr addrspace(1) %7, i64 %35, !dbg !6
-  %37 = or disjoint i64 %34, 7, !dbg !6
-  %38 = icmp samesign ult i64 %37, 1003, !dbg !6
-  br i1 %38, label %then2, label %else, !dbg !6
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
+  %32 = shl nuw nsw i32 %10, 3, !dbg !6
+  %33 = zext nneg i32 %32 to i64, !dbg !6
+  %34 = zext nneg i32 %11 to i64, !dbg !6
+  %35 = shl nuw nsw i64 %34, 11, !dbg !6
+  %36 = or disjoint i64 %35, %33, !dbg !6
+  %37 = shl nuw nsw i64 %36, 1, !dbg !6
+  %38 = getelementptr i8, ptr addrspace(1) %7, i64 %37, !dbg !6
+  %39 = or disjoint i64 %36, 7, !dbg !6
+  %40 = icmp samesign ult i64 %39, 1003, !dbg !6
+  br i1 %40, label %then2, label %else, !dbg !6
 
 while:                                            ; preds = %while, %then
-  %39 = load atomic i32, ptr addrspace(1) %25 acquire, align 4, !dbg !8
-  %40 = sub i32 %39, %29, !dbg !8
-  %41 = icmp slt i32 %40, 0, !dbg !8
-  br i1 %41, label %while, label %done, !dbg !8, !llvm.loop !9
+  %41 = load atomic i32, ptr addrspace(1) %27 acquire, align 4, !dbg !7
+  %42 = sub i32 %41, %31, !dbg !7
+  %43 = icmp slt i32 %42, 0, !dbg !7
+  br i1 %43, label %while, label %done, !dbg !7, !llvm.loop !9
 
 done:                                             ; preds = %while
-  store i32 %28, ptr addrspace(1) %26, align 4, !dbg !8
-  br label %end, !dbg !8
+  store i32 %30, ptr addrspace(1) %28, align 4, !dbg !7
+  br label %end, !dbg !7
 
 then2:                                            ; preds = %end
-  %42 = ptrtoint ptr addrspace(1) %36 to i64, !dbg !6
-  %43 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %42) #4, !dbg !6
-  %44 = extractvalue { i32, i32, i32, i32 } %43, 0, !dbg !6
-  %45 = extractvalue { i32, i32, i32, i32 } %43, 1, !dbg !6
-  %46 = extractvalue { i32, i32, i32, i32 } %43, 2, !dbg !6
-  %47 = extractvalue { i32, i32, i32, i32 } %43, 3, !dbg !6
-  %48 = insertelement <4 x i32> poison, i32 %44, i64 0, !dbg !6
-  %49 = insertelement <4 x i32> %48, i32 %45, i64 1, !dbg !6
-  %50 = insertelement <4 x i32> %49, i32 %46, i64 2, !dbg !6
-  %51 = insertelement <4 x i32> %50, i32 %47, i64 3, !dbg !6
-  %52 = bitcast <4 x i32> %51 to <8 x half>, !dbg !6
+  %44 = ptrtoint ptr addrspace(1) %38 to i64, !dbg !6
+  %45 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %44) #4, !dbg !6
+  %46 = extractvalue { i32, i32, i32, i32 } %45, 0, !dbg !6
+  %47 = extractvalue { i32, i32, i32, i32 } %45, 1, !dbg !6
+  %48 = extractvalue { i32, i32, i32, i32 } %45, 2, !dbg !6
+  %49 = extractvalue { i32, i32, i32, i32 } %45, 3, !dbg !6
+  %50 = insertelement <4 x i32> poison, i32 %46, i64 0, !dbg !6
+  %51 = insertelement <4 x i32> %50, i32 %47, i64 1, !dbg !6
+  %52 = insertelement <4 x i32> %51, i32 %48, i64 2, !dbg !6
+  %53 = insertelement <4 x i32> %52, i32 %49, i64 3, !dbg !6
+  %54 = bitcast <4 x i32> %53 to <8 x half>, !dbg !6
   br label %end3, !dbg !6
 
 end3:                                             ; preds = %done9, %done5, %then2
-  %.026 = phi <8 x half> [ %52, %then2 ], [ %.125, %done5 ], [ %102, %done9 ], !dbg !6
-  %53 = getelementptr i8, ptr addrspace(1) %1, i64 %35, !dbg !11
-  br i1 %38, label %then10, label %else12, !dbg !11
+  %.026 = phi <8 x half> [ %54, %then2 ], [ %.125, %done5 ], [ %104, %done9 ], !dbg !6
+  %55 = getelementptr i8, ptr addrspace(1) %1, i64 %37, !dbg !11
+  br i1 %40, label %then10, label %else12, !dbg !11
 
 else:                                             ; preds = %end
-  %54 = sub nsw i64 1003, %34, !dbg !6
-  %55 = call i64 @llvm.smax.i64(i64 %54, i64 0), !dbg !6
-  %56 = call i64 @llvm.smin.i64(i64 %55, i64 8), !dbg !6
-  %57 = lshr i64 %56, 1, !dbg !6
-  %58 = add nsw i64 %57, -1, !dbg !6
-  %.not = icmp eq i64 %57, 0, !dbg !6
+  %56 = sub nsw i64 1003, %36, !dbg !6
+  %57 = call i64 @llvm.smax.i64(i64 %56, i64 0), !dbg !6
+  %58 = call i64 @llvm.smin.i64(i64 %57, i64 8), !dbg !6
+  %59 = lshr i64 %58, 1, !dbg !6
+  %60 = add nsw i64 %59, -1, !dbg !6
+  %.not = icmp eq i64 %59, 0, !dbg !6
   br i1 %.not, label %done5, label %for4, !dbg !6
 
 for4:                                             ; preds = %else, %for4
-  %.024 = phi <8 x half> [ %70, %for4 ], [ zeroinitializer, %else ], !dbg !6
-  %59 = phi i64 [ %72, %for4 ], [ 0, %else ], !dbg !6
-  %60 = shl i64 %59, 2, !dbg !6
-  %61 = getelementptr i8, ptr addrspace(1) %36, i64 %60, !dbg !6
-  %62 = ptrtoint ptr addrspace(1) %61 to i64, !dbg !6
-  %63 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %62) #4, !dbg !6
-  %64 = bitcast i32 %63 to <2 x half>, !dbg !6
-  %65 = shufflevector <2 x half> %64, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
-  %66 = trunc i64 %59 to i32, !dbg !6
-  %67 = insertelement <8 x i32> poison, i32 %66, i64 0, !dbg !6
-  %68 = shufflevector <8 x i32> %67, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %69 = icmp eq <8 x i32> %68, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
-  %70 = select <8 x i1> %69, <8 x half> %65, <8 x half> %.024, !dbg !6
-  %71 = icmp slt i64 %59, %58, !dbg !6
-  %72 = add nuw nsw i64 %59, 1, !dbg !6
-  br i1 %71, label %for4, label %done5, !dbg !6, !llvm.loop !12
+  %.024 = phi <8 x half> [ %72, %for4 ], [ zeroinitializer, %else ], !dbg !6
+  %61 = phi i64 [ %74, %for4 ], [ 0, %else ], !dbg !6
+  %62 = shl i64 %61, 2, !dbg !6
+  %63 = getelementptr i8, ptr addrspace(1) %38, i64 %62, !dbg !6
+  %64 = ptrtoint ptr addrspace(1) %63 to i64, !dbg !6
+  %65 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %64) #4, !dbg !6
+  %66 = bitcast i32 %65 to <2 x half>, !dbg !6
+  %67 = shufflevector <2 x half> %66, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
+  %68 = trunc i64 %61 to i32, !dbg !6
+  %69 = insertelement <8 x i32> poison, i32 %68, i64 0, !dbg !6
+  %70 = shufflevector <8 x i32> %69, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %71 = icmp eq <8 x i32> %70, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
+  %72 = select <8 x i1> %71, <8 x half> %67, <8 x half> %.024, !dbg !6
+  %73 = icmp slt i64 %61, %60, !dbg !6
+  %74 = add nuw nsw i64 %61, 1, !dbg !6
+  br i1 %73, label %for4, label %done5, !dbg !6, !llvm.loop !12
 
 done5:                                            ; preds = %for4, %else
-  %.125 = phi <8 x half> [ zeroinitializer, %else ], [ %70, %for4 ], !dbg !6
-  %73 = and i64 %56, 14, !dbg !6
-  %74 = add nsw i64 %56, -1, !dbg !6
-  %.not27 = icmp eq i64 %73, %56, !dbg !6
+  %.125 = phi <8 x half> [ zeroinitializer, %else ], [ %72, %for4 ], !dbg !6
+  %75 = and i64 %58, 14, !dbg !6
+  %76 = add nsw i64 %58, -1, !dbg !6
+  %.not27 = icmp eq i64 %75, %58, !dbg !6
   br i1 %.not27, label %end3, label %for6.preheader, !dbg !6
 
 for6.preheader:                                   ; preds = %done5
-  %75 = sext i32 %4 to i64
-  %76 = add nsw i64 %75, -1
-  %77 = icmp sgt i32 %4, 0
+  %77 = sext i32 %4 to i64
+  %78 = add nsw i64 %77, -1
+  %79 = icmp sgt i32 %4, 0
   br label %for6, !dbg !6
 
 for6:                                             ; preds = %for6.preheader, %done9
-  %.2 = phi <8 x half> [ %102, %done9 ], [ %.125, %for6.preheader ], !dbg !6
-  %78 = phi i64 [ %104, %done9 ], [ %73, %for6.preheader ], !dbg !6
-  br i1 %77, label %for8.preheader, label %done9, !dbg !6
+  %.2 = phi <8 x half> [ %104, %done9 ], [ %.125, %for6.preheader ], !dbg !6
+  %80 = phi i64 [ %106, %done9 ], [ %75, %for6.preheader ], !dbg !6
+  br i1 %79, label %for8.preheader, label %done9, !dbg !6
 
 for8.preheader:                                   ; preds = %for6
-  %79 = shl nuw i64 %78, 1
+  %81 = shl nuw i64 %80, 1
   br label %for8, !dbg !6
 
 for8:                                             ; preds = %for8.preheader, %for8
-  %.0 = phi float [ %92, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
-  %80 = phi i64 [ %94, %for8 ], [ 0, %for8.preheader ], !dbg !6
-  %81 = shl i64 %80, 3, !dbg !6
-  %82 = getelementptr i8, ptr addrspace(1) %8, i64 %81, !dbg !6
-  %83 = load i64, ptr addrspace(1) %82, align 8, !dbg !6
-  %84 = inttoptr i64 %83 to ptr addrspace(1), !dbg !6
-  %85 = getelementptr i8, ptr addrspace(1) %84, i64 %35, !dbg !6
-  %86 = getelementptr i8, ptr addrspace(1) %85, i64 %79, !dbg !6
-  %87 = load atomic i16, ptr addrspace(1) %86 monotonic, align 2, !dbg !6
-  %88 = bitcast i16 %87 to half, !dbg !6
-  %89 = icmp eq i64 %80, 0, !dbg !6
-  %90 = fpext half %88 to float, !dbg !6
-  %91 = fadd float %.0, %90, !dbg !6
-  %92 = select i1 %89, float %90, float %91, !dbg !6
-  %93 = icmp slt i64 %80, %76, !dbg !6
-  %94 = add nuw nsw i64 %80, 1, !dbg !6
-  br i1 %93, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
+  %.0 = phi float [ %94, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
+  %82 = phi i64 [ %96, %for8 ], [ 0, %for8.preheader ], !dbg !6
+  %83 = shl i64 %82, 3, !dbg !6
+  %84 = getelementptr i8, ptr addrspace(1) %8, i64 %83, !dbg !6
+  %85 = load i64, ptr addrspace(1) %84, align 8, !dbg !6
+  %86 = inttoptr i64 %85 to ptr addrspace(1), !dbg !6
+  %87 = getelementptr i8, ptr addrspace(1) %86, i64 %37, !dbg !6
+  %88 = getelementptr i8, ptr addrspace(1) %87, i64 %81, !dbg !6
+  %89 = load atomic i16, ptr addrspace(1) %88 monotonic, align 2, !dbg !6
+  %90 = bitcast i16 %89 to half, !dbg !6
+  %91 = icmp eq i64 %82, 0, !dbg !6
+  %92 = fpext half %90 to float, !dbg !6
+  %93 = fadd float %.0, %92, !dbg !6
+  %94 = select i1 %91, float %92, float %93, !dbg !6
+  %95 = icmp slt i64 %82, %78, !dbg !6
+  %96 = add nuw nsw i64 %82, 1, !dbg !6
+  br i1 %95, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
 
 done9.loopexit:                                   ; preds = %for8
-  %95 = fptrunc float %92 to half, !dbg !6
+  %97 = fptrunc float %94 to half, !dbg !6
   br label %done9, !dbg !6
 
 done9:                                            ; preds = %done9.loopexit, %for6
-  %.1 = phi half [ 0xH0000, %for6 ], [ %95, %done9.loopexit ], !dbg !6
-  %96 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
-  %97 = shufflevector <8 x half> %96, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
-  %98 = trunc i64 %78 to i32, !dbg !6
-  %99 = insertelement <8 x i32> poison, i32 %98, i64 0, !dbg !6
-  %100 = shufflevector <8 x i32> %99, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %101 = icmp eq <8 x i32> %100, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
-  %102 = select <8 x i1> %101, <8 x half> %97, <8 x half> %.2, !dbg !6
-  %103 = icmp slt i64 %78, %74, !dbg !6
-  %104 = add nuw nsw i64 %78, 1, !dbg !6
-  br i1 %103, label %for6, label %end3, !dbg !6, !llvm.loop !14
+  %.1 = phi half [ 0xH0000, %for6 ], [ %97, %done9.loopexit ], !dbg !6
+  %98 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
+  %99 = shufflevector <8 x half> %98, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
+  %100 = trunc i64 %80 to i32, !dbg !6
+  %101 = insertelement <8 x i32> poison, i32 %100, i64 0, !dbg !6
+  %102 = shufflevector <8 x i32> %101, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %103 = icmp eq <8 x i32> %102, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
+  %104 = select <8 x i1> %103, <8 x half> %99, <8 x half> %.2, !dbg !6
+  %105 = icmp slt i64 %80, %76, !dbg !6
+  %106 = add nuw nsw i64 %80, 1, !dbg !6
+  br i1 %105, label %for6, label %end3, !dbg !6, !llvm.loop !14
 
 then10:                                           ; preds = %end3
-  store <8 x half> %.026, ptr addrspace(1) %53, align 16, !dbg !11
+  store <8 x half> %.026, ptr addrspace(1) %55, align 16, !dbg !11
   br label %end11, !dbg !11
 
 end11:                                            ; preds = %for13, %else12, %then10
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !15
-  br i1 %15, label %then15, label %end16, !dbg !15
+  br i1 %16, label %then15, label %end16, !dbg !15
 
 else12:                                           ; preds = %end3
-  %105 = sub nsw i64 1003, %34, !dbg !11
-  %106 = call i64 @llvm.smax.i64(i64 %105, i64 0), !dbg !11
-  %107 = call i64 @llvm.smin.i64(i64 %106, i64 8), !dbg !11
-  %108 = add nsw i64 %107, -1, !dbg !11
-  %.not28 = icmp eq i64 %106, 0, !dbg !11
+  %107 = sub nsw i64 1003, %36, !dbg !11
+  %108 = call i64 @llvm.smax.i64(i64 %107, i64 0), !dbg !11
+  %109 = call i64 @llvm.smin.i64(i64 %108, i64 8), !dbg !11
+  %110 = add nsw i64 %109, -1, !dbg !11
+  %.not28 = icmp eq i64 %108, 0, !dbg !11
   br i1 %.not28, label %end11, label %for13.preheader, !dbg !11
 
 for13.preheader:                                  ; preds = %else12
-  %109 = extractelement <8 x half> %.026, i64 0
-  %110 = extractelement <8 x half> %.026, i64 1
-  %111 = extractelement <8 x half> %.026, i64 2
-  %112 = extractelement <8 x half> %.026, i64 3
-  %113 = extractelement <8 x half> %.026, i64 4
-  %114 = extractelement <8 x half> %.026, i64 5
-  %115 = extractelement <8 x half> %.026, i64 6
-  %116 = extractelement <8 x half> %.026, i64 7
+  %111 = extractelement <8 x half> %.026, i64 0
+  %112 = extractelement <8 x half> %.026, i64 1
+  %113 = extractelement <8 x half> %.026, i64 2
+  %114 = extractelement <8 x half> %.026, i64 3
+  %115 = extractelement <8 x half> %.026, i64 4
+  %116 = extractelement <8 x half> %.026, i64 5
+  %117 = extractelement <8 x half> %.026, i64 6
+  %118 = extractelement <8 x half> %.026, i64 7
   br label %for13, !dbg !11
 
 for13:                                            ; preds = %for13.preheader, %for13
-  %117 = phi i64 [ %135, %for13 ], [ 0, %for13.preheader ], !dbg !11
-  %118 = icmp eq i64 %117, 1, !dbg !11
-  %119 = select i1 %118, half %110, half %109, !dbg !11
-  %120 = icmp eq i64 %117, 2, !dbg !11
-  %121 = select i1 %120, half %111, half %119, !dbg !11
-  %122 = icmp eq i64 %117, 3, !dbg !11
-  %123 = select i1 %122, half %112, half %121, !dbg !11
-  %124 = icmp eq i64 %117, 4, !dbg !11
-  %125 = select i1 %124, half %113, half %123, !dbg !11
-  %126 = icmp eq i64 %117, 5, !dbg !11
-  %127 = select i1 %126, half %114, half %125, !dbg !11
-  %128 = icmp eq i64 %117, 6, !dbg !11
-  %129 = select i1 %128, half %115, half %127, !dbg !11
-  %130 = icmp eq i64 %117, 7, !dbg !11
-  %131 = select i1 %130, half %116, half %129, !dbg !11
-  %132 = shl nuw i64 %117, 1, !dbg !11
-  %133 = getelementptr i8, ptr addrspace(1) %53, i64 %132, !dbg !11
-  store half %131, ptr addrspace(1) %133, align 2, !dbg !11
-  %134 = icmp slt i64 %117, %108, !dbg !11
-  %135 = add nuw nsw i64 %117, 1, !dbg !11
-  br i1 %134, label %for13, label %end11, !dbg !11, !llvm.loop !16
+  %119 = phi i64 [ %137, %for13 ], [ 0, %for13.preheader ], !dbg !11
+  %120 = icmp eq i64 %119, 1, !dbg !11
+  %121 = select i1 %120, half %112, half %111, !dbg !11
+  %122 = icmp eq i64 %119, 2, !dbg !11
+  %123 = select i1 %122, half %113, half %121, !dbg !11
+  %124 = icmp eq i64 %119, 3, !dbg !11
+  %125 = select i1 %124, half %114, half %123, !dbg !11
+  %126 = icmp eq i64 %119, 4, !dbg !11
+  %127 = select i1 %126, half %115, half %125, !dbg !11
+  %128 = icmp eq i64 %119, 5, !dbg !11
+  %129 = select i1 %128, half %116, half %127, !dbg !11
+  %130 = icmp eq i64 %119, 6, !dbg !11
+  %131 = select i1 %130, half %117, half %129, !dbg !11
+  %132 = icmp eq i64 %119, 7, !dbg !11
+  %133 = select i1 %132, half %118, half %131, !dbg !11
+  %134 = shl nuw i64 %119, 1, !dbg !11
+  %135 = getelementptr i8, ptr addrspace(1) %55, i64 %134, !dbg !11
+  store half %133, ptr addrspace(1) %135, align 2, !dbg !11
+  %136 = icmp slt i64 %119, %110, !dbg !11
+  %137 = add nuw nsw i64 %119, 1, !dbg !11
+  br i1 %136, label %for13, label %end11, !dbg !11, !llvm.loop !16
 
 then15:                                           ; preds = %end11
-  %narrow29 = mul nuw i32 %11, %12, !dbg !15
-  %136 = zext i32 %narrow29 to i64, !dbg !15
-  %137 = zext nneg i32 %14 to i64, !dbg !15
-  %138 = zext nneg i32 %13 to i64, !dbg !15
-  %139 = add nuw nsw i64 %136, %138, !dbg !15
-  %140 = mul nuw i64 %139, %137, !dbg !15
-  %141 = add i64 %140, %32, !dbg !15
-  %142 = shl i64 %141, 7, !dbg !15
-  %143 = add i64 %3, %142, !dbg !15
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %143, i32 1) #4, !dbg !15
-  %144 = getelementptr i8, ptr addrspace(1) %2, i64 %142, !dbg !15
-  %145 = getelementptr i8, ptr addrspace(1) %144, i64 4, !dbg !15
-  %146 = load i32, ptr addrspace(1) %145, align 4, !dbg !15
-  %147 = add i32 %146, 1, !dbg !15
-  %148 = mul i32 %147, %4, !dbg !15
+  %narrow29 = mul nuw i32 %12, %13, !dbg !15
+  %138 = zext i32 %narrow29 to i64, !dbg !15
+  %139 = zext nneg i32 %15 to i64, !dbg !15
+  %140 = zext nneg i32 %14 to i64, !dbg !15
+  %141 = add nuw nsw i64 %138, %140, !dbg !15
+  %142 = mul nuw i64 %141, %139, !dbg !15
+  %143 = add i64 %142, %34, !dbg !15
+  %144 = shl i64 %143, 7, !dbg !15
+  %145 = getelementptr i8, ptr addrspace(1) %9, i64 %144, !dbg !15
+  %146 = ptrtoint ptr addrspace(1) %145 to i64, !dbg !15
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %146, i32 1) #4, !dbg !15
+  %147 = getelementptr i8, ptr addrspace(1) %2, i64 %144, !dbg !15
+  %148 = getelementptr i8, ptr addrspace(1) %147, i64 4, !dbg !15
+  %149 = load i32, ptr addrspace(1) %148, align 4, !dbg !15
+  %150 = add i32 %149, 1, !dbg !15
+  %151 = mul i32 %150, %4, !dbg !15
   br label %while17, !dbg !15
 
 end16:                                            ; preds = %done19, %end11
@@ -236,13 +239,13 @@ end16:                                            ; preds = %done19, %end11
   ret void, !dbg !15
 
 while17:                                          ; preds = %while17, %then15
-  %149 = load atomic i32, ptr addrspace(1) %144 acquire, align 4, !dbg !15
-  %150 = sub i32 %149, %148, !dbg !15
-  %151 = icmp slt i32 %150, 0, !dbg !15
-  br i1 %151, label %while17, label %done19, !dbg !15, !llvm.loop !17
+  %152 = load atomic i32, ptr addrspace(1) %147 acquire, align 4, !dbg !15
+  %153 = sub i32 %152, %151, !dbg !15
+  %154 = icmp slt i32 %153, 0, !dbg !15
+  br i1 %154, label %while17, label %done19, !dbg !15, !llvm.loop !17
 
 done19:                                           ; preds = %while17
-  store i32 %147, ptr addrspace(1) %145, align 4, !dbg !15
+  store i32 %150, ptr addrspace(1) %148, align 4, !dbg !15
   br label %end16, !dbg !15
 }
 
@@ -295,8 +298,8 @@ attributes #4 = { nounwind }
 !4 = !DISubroutineType(types: !5)
 !5 = !{}
 !6 = !DILocation(line: 11, column: 20, scope: !3)
-!7 = !DILocation(line: 6, column: 46, scope: !3)
-!8 = !DILocation(line: 9, column: 5, scope: !3)
+!7 = !DILocation(line: 9, column: 5, scope: !3)
+!8 = !DILocation(line: 6, column: 46, scope: !3)
 !9 = distinct !{!9, !10}
 !10 = !{!"llvm.loop.unroll.disable"}
 !11 = !DILocation(line: 11, column: 9, scope: !3)

@@ -7,321 +7,324 @@ define ptx_kernel void @allreduce_two_shot(ptr addrspace(1) align 16 %0, ptr add
 entry:
   %7 = inttoptr i64 %5 to ptr addrspace(1), !dbg !6
   %8 = inttoptr i64 %6 to ptr addrspace(1), !dbg !6
-  %9 = call range(i32 0, 512) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !7
-  %10 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
-  %11 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !8
-  %12 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !8
-  %13 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !8
-  %14 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !8
-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !8
-  %15 = icmp eq i32 %9, 0, !dbg !8
-  br i1 %15, label %then, label %end, !dbg !8
+  %9 = inttoptr i64 %4 to ptr addrspace(1), !dbg !7
+  %10 = call range(i32 0, 512) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !8
+  %11 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !8
+  %12 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !7
+  %13 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !7
+  %14 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !7
+  %15 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !7
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
+  %16 = icmp eq i32 %10, 0, !dbg !7
+  br i1 %16, label %then, label %end, !dbg !7
 
 then:                                             ; preds = %entry
-  %narrow = mul nuw i32 %11, %12, !dbg !8
-  %16 = zext i32 %narrow to i64, !dbg !8
-  %17 = zext nneg i32 %14 to i64, !dbg !8
-  %18 = zext nneg i32 %13 to i64, !dbg !8
-  %19 = add nuw nsw i64 %16, %18, !dbg !8
-  %20 = mul nuw i64 %19, %17, !dbg !8
-  %21 = zext nneg i32 %10 to i64, !dbg !8
-  %22 = add i64 %20, %21, !dbg !8
-  %23 = shl i64 %22, 7, !dbg !8
-  %24 = add i64 %4, %23, !dbg !8
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %24, i32 1) #4, !dbg !8
-  %25 = getelementptr i8, ptr addrspace(1) %1, i64 %23, !dbg !8
-  %26 = getelementptr i8, ptr addrspace(1) %25, i64 4, !dbg !8
-  %27 = load i32, ptr addrspace(1) %26, align 4, !dbg !8
-  %28 = add i32 %27, 1, !dbg !8
-  %29 = mul i32 %28, %3, !dbg !8
-  br label %while, !dbg !8
+  %narrow = mul nuw i32 %12, %13, !dbg !7
+  %17 = zext i32 %narrow to i64, !dbg !7
+  %18 = zext nneg i32 %15 to i64, !dbg !7
+  %19 = zext nneg i32 %14 to i64, !dbg !7
+  %20 = add nuw nsw i64 %17, %19, !dbg !7
+  %21 = mul nuw i64 %20, %18, !dbg !7
+  %22 = zext nneg i32 %11 to i64, !dbg !7
+  %23 = add i64 %21, %22, !dbg !7
+  %24 = shl i64 %23, 7, !dbg !7
+  %25 = getelementptr i8, ptr addrspace(1) %9, i64 %24, !dbg !7
+  %26 = ptrtoint ptr addrspace(1) %25 to i64, !dbg !7
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %26, i32 1) #4, !dbg !7
+  %27 = getelementptr i8, ptr addrspace(1) %1, i64 %24, !dbg !7
+  %28 = getelementptr i8, ptr addrspace(1) %27, i64 4, !dbg !7
+  %29 = load i32, ptr addrspace(1) %28, align 4, !dbg !7
+  %30 = add i32 %29, 1, !dbg !7
+  %31 = mul i32 %30, %3, !dbg !7
+  br label %while, !dbg !7
 
 end:                                              ; preds = %done, %entry
-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !8
-  %30 = sext i32 %2 to i64, !dbg !6
-  %31 = sext i32 %3 to i64, !dbg !6
-  %32 = shl nsw i64 %31, 3, !dbg !6
-  %33 = call i64 @llvm.smin.i64(i64 %32, i64 4294967295), !dbg !6
-  %34 = trunc i64 %33 to i32, !dbg !6
-  %35 = icmp eq i32 %34, 0, !dbg !6
-  %36 = call i32 @llvm.umax.i32(i32 %34, i32 1), !dbg !6
-  %37 = udiv i32 1002, %36, !dbg !6
-  %38 = select i1 %35, i32 -1, i32 %37, !dbg !6
-  %39 = zext i32 %38 to i64, !dbg !6
-  %40 = add nuw nsw i64 %39, 1, !dbg !6
-  %41 = mul i64 %40, %30, !dbg !6
-  %42 = shl i64 %41, 3, !dbg !6
-  %43 = shl nuw nsw i32 %9, 3, !dbg !6
-  %44 = zext nneg i32 %43 to i64, !dbg !6
-  %45 = add i64 %42, %44, !dbg !6
-  %46 = zext nneg i32 %10 to i64, !dbg !6
-  %47 = shl nuw nsw i64 %46, 12, !dbg !6
-  %48 = add i64 %45, %47, !dbg !6
-  %49 = shl i64 %48, 1, !dbg !6
-  %50 = getelementptr i8, ptr addrspace(1) %7, i64 %49, !dbg !6
-  %51 = or disjoint i64 %48, 7, !dbg !6
-  %52 = icmp slt i64 %51, 1003, !dbg !6
-  %53 = shl nuw nsw i64 %40, 3, !dbg !6
-  %54 = trunc i64 %53 to i32, !dbg !6
-  %55 = icmp eq i32 %54, 0, !dbg !6
-  %56 = call i32 @llvm.umax.i32(i32 %54, i32 1), !dbg !6
-  %57 = udiv i32 1002, %56, !dbg !6
-  %58 = select i1 %55, i32 -1, i32 %57, !dbg !6
-  %59 = zext i32 %58 to i64, !dbg !6
-  %60 = add nuw nsw i64 %59, 1, !dbg !6
-  %61 = icmp sge i64 %59, %30, !dbg !6
-  %62 = or disjoint i64 %47, %44, !dbg !6
-  %63 = or disjoint i64 %62, 7, !dbg !6
-  %64 = icmp samesign ult i64 %63, %53, !dbg !6
-  %65 = and i1 %52, %61, !dbg !6
-  %66 = and i1 %65, %64, !dbg !6
-  br i1 %66, label %then2, label %else, !dbg !6
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
+  %32 = sext i32 %2 to i64, !dbg !6
+  %33 = sext i32 %3 to i64, !dbg !6
+  %34 = shl nsw i64 %33, 3, !dbg !6
+  %35 = call i64 @llvm.smin.i64(i64 %34, i64 4294967295), !dbg !6
+  %36 = trunc i64 %35 to i32, !dbg !6
+  %37 = icmp eq i32 %36, 0, !dbg !6
+  %38 = call i32 @llvm.umax.i32(i32 %36, i32 1), !dbg !6
+  %39 = udiv i32 1002, %38, !dbg !6
+  %40 = select i1 %37, i32 -1, i32 %39, !dbg !6
+  %41 = zext i32 %40 to i64, !dbg !6
+  %42 = add nuw nsw i64 %41, 1, !dbg !6
+  %43 = mul i64 %42, %32, !dbg !6
+  %44 = shl i64 %43, 3, !dbg !6
+  %45 = shl nuw nsw i32 %10, 3, !dbg !6
+  %46 = zext nneg i32 %45 to i64, !dbg !6
+  %47 = add i64 %44, %46, !dbg !6
+  %48 = zext nneg i32 %11 to i64, !dbg !6
+  %49 = shl nuw nsw i64 %48, 12, !dbg !6
+  %50 = add i64 %47, %49, !dbg !6
+  %51 = shl i64 %50, 1, !dbg !6
+  %52 = getelementptr i8, ptr addrspace(1) %7, i64 %51, !dbg !6
+  %53 = or disjoint i64 %50, 7, !dbg !6
+  %54 = icmp slt i64 %53, 1003, !dbg !6
+  %55 = shl nuw nsw i64 %42, 3, !dbg !6
+  %56 = trunc i64 %55 to i32, !dbg !6
+  %57 = icmp eq i32 %56, 0, !dbg !6
+  %58 = call i32 @llvm.umax.i32(i32 %56, i32 1), !dbg !6
+  %59 = udiv i32 1002, %58, !dbg !6
+  %60 = select i1 %57, i32 -1, i32 %59, !dbg !6
+  %61 = zext i32 %60 to i64, !dbg !6
+  %62 = add nuw nsw i64 %61, 1, !dbg !6
+  %63 = icmp sge i64 %61, %32, !dbg !6
+  %64 = or disjoint i64 %49, %46, !dbg !6
+  %65 = or disjoint i64 %64, 7, !dbg !6
+  %66 = icmp samesign ult i64 %65, %55, !dbg !6
+  %67 = and i1 %54, %63, !dbg !6
+  %68 = and i1 %67, %66, !dbg !6
+  br i1 %68, label %then2, label %else, !dbg !6
 
 while:                                            ; preds = %while, %then
-  %67 = load atomic i32, ptr addrspace(1) %25 acquire, align 4, !dbg !8
-  %68 = sub i32 %67, %29, !dbg !8
-  %69 = icmp slt i32 %68, 0, !dbg !8
-  br i1 %69, label %while, label %done, !dbg !8, !llvm.loop !9
+  %69 = load atomic i32, ptr addrspace(1) %27 acquire, align 4, !dbg !7
+  %70 = sub i32 %69, %31, !dbg !7
+  %71 = icmp slt i32 %70, 0, !dbg !7
+  br i1 %71, label %while, label %done, !dbg !7, !llvm.loop !9
 
 done:                                             ; preds = %while
-  store i32 %28, ptr addrspace(1) %26, align 4, !dbg !8
-  br label %end, !dbg !8
+  store i32 %30, ptr addrspace(1) %28, align 4, !dbg !7
+  br label %end, !dbg !7
 
 then2:                                            ; preds = %end
-  %70 = ptrtoint ptr addrspace(1) %50 to i64, !dbg !6
-  %71 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %70) #4, !dbg !6
-  %72 = extractvalue { i32, i32, i32, i32 } %71, 0, !dbg !6
-  %73 = extractvalue { i32, i32, i32, i32 } %71, 1, !dbg !6
-  %74 = extractvalue { i32, i32, i32, i32 } %71, 2, !dbg !6
-  %75 = extractvalue { i32, i32, i32, i32 } %71, 3, !dbg !6
-  %76 = insertelement <4 x i32> poison, i32 %72, i64 0, !dbg !6
-  %77 = insertelement <4 x i32> %76, i32 %73, i64 1, !dbg !6
-  %78 = insertelement <4 x i32> %77, i32 %74, i64 2, !dbg !6
-  %79 = insertelement <4 x i32> %78, i32 %75, i64 3, !dbg !6
-  %80 = bitcast <4 x i32> %79 to <8 x half>, !dbg !6
+  %72 = ptrtoint ptr addrspace(1) %52 to i64, !dbg !6
+  %73 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %72) #4, !dbg !6
+  %74 = extractvalue { i32, i32, i32, i32 } %73, 0, !dbg !6
+  %75 = extractvalue { i32, i32, i32, i32 } %73, 1, !dbg !6
+  %76 = extractvalue { i32, i32, i32, i32 } %73, 2, !dbg !6
+  %77 = extractvalue { i32, i32, i32, i32 } %73, 3, !dbg !6
+  %78 = insertelement <4 x i32> poison, i32 %74, i64 0, !dbg !6
+  %79 = insertelement <4 x i32> %78, i32 %75, i64 1, !dbg !6
+  %80 = insertelement <4 x i32> %79, i32 %76, i64 2, !dbg !6
+  %81 = insertelement <4 x i32> %80, i32 %77, i64 3, !dbg !6
+  %82 = bitcast <4 x i32> %81 to <8 x half>, !dbg !6
   br label %end3, !dbg !6
 
 end3:                                             ; preds = %done9, %done5, %then2
-  %.030 = phi <8 x half> [ %80, %then2 ], [ %.129, %done5 ], [ %133, %done9 ], !dbg !6
-  br i1 %66, label %then10, label %else12, !dbg !11
+  %.030 = phi <8 x half> [ %82, %then2 ], [ %.129, %done5 ], [ %135, %done9 ], !dbg !6
+  br i1 %68, label %then10, label %else12, !dbg !11
 
 else:                                             ; preds = %end
-  %81 = sub i64 1003, %48, !dbg !6
-  %82 = sub nsw i64 %60, %30, !dbg !6
-  %83 = sub nsw i64 %53, %62, !dbg !6
-  %84 = shl nsw i64 %82, 3, !dbg !6
-  %85 = call i64 @llvm.smin.i64(i64 %81, i64 %84), !dbg !6
-  %86 = call i64 @llvm.smin.i64(i64 %85, i64 %83), !dbg !6
-  %87 = call i64 @llvm.smax.i64(i64 %86, i64 0), !dbg !6
-  %88 = call i64 @llvm.smin.i64(i64 %87, i64 8), !dbg !6
-  %89 = lshr i64 %88, 1, !dbg !6
-  %90 = add nsw i64 %89, -1, !dbg !6
-  %.not = icmp eq i64 %89, 0, !dbg !6
+  %83 = sub i64 1003, %50, !dbg !6
+  %84 = sub nsw i64 %62, %32, !dbg !6
+  %85 = sub nsw i64 %55, %64, !dbg !6
+  %86 = shl nsw i64 %84, 3, !dbg !6
+  %87 = call i64 @llvm.smin.i64(i64 %83, i64 %86), !dbg !6
+  %88 = call i64 @llvm.smin.i64(i64 %87, i64 %85), !dbg !6
+  %89 = call i64 @llvm.smax.i64(i64 %88, i64 0), !dbg !6
+  %90 = call i64 @llvm.smin.i64(i64 %89, i64 8), !dbg !6
+  %91 = lshr i64 %90, 1, !dbg !6
+  %92 = add nsw i64 %91, -1, !dbg !6
+  %.not = icmp eq i64 %91, 0, !dbg !6
   br i1 %.not, label %done5, label %for4, !dbg !6
 
 for4:                                             ; preds = %else, %for4
-  %.028 = phi <8 x half> [ %102, %for4 ], [ zeroinitializer, %else ], !dbg !6
-  %91 = phi i64 [ %104, %for4 ], [ 0, %else ], !dbg !6
-  %92 = shl i64 %91, 2, !dbg !6
-  %93 = getelementptr i8, ptr addrspace(1) %50, i64 %92, !dbg !6
-  %94 = ptrtoint ptr addrspace(1) %93 to i64, !dbg !6
-  %95 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %94) #4, !dbg !6
-  %96 = bitcast i32 %95 to <2 x half>, !dbg !6
-  %97 = shufflevector <2 x half> %96, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
-  %98 = trunc i64 %91 to i32, !dbg !6
-  %99 = insertelement <8 x i32> poison, i32 %98, i64 0, !dbg !6
-  %100 = shufflevector <8 x i32> %99, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %101 = icmp eq <8 x i32> %100, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
-  %102 = select <8 x i1> %101, <8 x half> %97, <8 x half> %.028, !dbg !6
-  %103 = icmp slt i64 %91, %90, !dbg !6
-  %104 = add nuw nsw i64 %91, 1, !dbg !6
-  br i1 %103, label %for4, label %done5, !dbg !6, !llvm.loop !12
+  %.028 = phi <8 x half> [ %104, %for4 ], [ zeroinitializer, %else ], !dbg !6
+  %93 = phi i64 [ %106, %for4 ], [ 0, %else ], !dbg !6
+  %94 = shl i64 %93, 2, !dbg !6
+  %95 = getelementptr i8, ptr addrspace(1) %52, i64 %94, !dbg !6
+  %96 = ptrtoint ptr addrspace(1) %95 to i64, !dbg !6
+  %97 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %96) #4, !dbg !6
+  %98 = bitcast i32 %97 to <2 x half>, !dbg !6
+  %99 = shufflevector <2 x half> %98, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
+  %100 = trunc i64 %93 to i32, !dbg !6
+  %101 = insertelement <8 x i32> poison, i32 %100, i64 0, !dbg !6
+  %102 = shufflevector <8 x i32> %101, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %103 = icmp eq <8 x i32> %102, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
+  %104 = select <8 x i1> %103, <8 x half> %99, <8 x half> %.028, !dbg !6
+  %105 = icmp slt i64 %93, %92, !dbg !6
+  %106 = add nuw nsw i64 %93, 1, !dbg !6
+  br i1 %105, label %for4, label %done5, !dbg !6, !llvm.loop !12
 
 done5:                                            ; preds = %for4, %else
-  %.129 = phi <8 x half> [ zeroinitializer, %else ], [ %102, %for4 ], !dbg !6
-  %105 = and i64 %88, 14, !dbg !6
-  %106 = add nsw i64 %88, -1, !dbg !6
-  %.not31 = icmp eq i64 %105, %88, !dbg !6
+  %.129 = phi <8 x half> [ zeroinitializer, %else ], [ %104, %for4 ], !dbg !6
+  %107 = and i64 %90, 14, !dbg !6
+  %108 = add nsw i64 %90, -1, !dbg !6
+  %.not31 = icmp eq i64 %107, %90, !dbg !6
   br i1 %.not31, label %end3, label %for6.preheader, !dbg !6
 
 for6.preheader:                                   ; preds = %done5
-  %107 = add nsw i64 %31, -1
-  %108 = icmp sgt i32 %3, 0
+  %109 = add nsw i64 %33, -1
+  %110 = icmp sgt i32 %3, 0
   br label %for6, !dbg !6
 
 for6:                                             ; preds = %for6.preheader, %done9
-  %.2 = phi <8 x half> [ %133, %done9 ], [ %.129, %for6.preheader ], !dbg !6
-  %109 = phi i64 [ %135, %done9 ], [ %105, %for6.preheader ], !dbg !6
-  br i1 %108, label %for8.preheader, label %done9, !dbg !6
+  %.2 = phi <8 x half> [ %135, %done9 ], [ %.129, %for6.preheader ], !dbg !6
+  %111 = phi i64 [ %137, %done9 ], [ %107, %for6.preheader ], !dbg !6
+  br i1 %110, label %for8.preheader, label %done9, !dbg !6
 
 for8.preheader:                                   ; preds = %for6
-  %110 = shl nuw i64 %109, 1
+  %112 = shl nuw i64 %111, 1
   br label %for8, !dbg !6
 
 for8:                                             ; preds = %for8.preheader, %for8
-  %.0 = phi float [ %123, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
-  %111 = phi i64 [ %125, %for8 ], [ 0, %for8.preheader ], !dbg !6
-  %112 = shl i64 %111, 3, !dbg !6
-  %113 = getelementptr i8, ptr addrspace(1) %8, i64 %112, !dbg !6
-  %114 = load i64, ptr addrspace(1) %113, align 8, !dbg !6
-  %115 = inttoptr i64 %114 to ptr addrspace(1), !dbg !6
-  %116 = getelementptr i8, ptr addrspace(1) %115, i64 %49, !dbg !6
-  %117 = getelementptr i8, ptr addrspace(1) %116, i64 %110, !dbg !6
-  %118 = load atomic i16, ptr addrspace(1) %117 monotonic, align 2, !dbg !6
-  %119 = bitcast i16 %118 to half, !dbg !6
-  %120 = icmp eq i64 %111, 0, !dbg !6
-  %121 = fpext half %119 to float, !dbg !6
-  %122 = fadd float %.0, %121, !dbg !6
-  %123 = select i1 %120, float %121, float %122, !dbg !6
-  %124 = icmp slt i64 %111, %107, !dbg !6
-  %125 = add nuw nsw i64 %111, 1, !dbg !6
-  br i1 %124, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
+  %.0 = phi float [ %125, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
+  %113 = phi i64 [ %127, %for8 ], [ 0, %for8.preheader ], !dbg !6
+  %114 = shl i64 %113, 3, !dbg !6
+  %115 = getelementptr i8, ptr addrspace(1) %8, i64 %114, !dbg !6
+  %116 = load i64, ptr addrspace(1) %115, align 8, !dbg !6
+  %117 = inttoptr i64 %116 to ptr addrspace(1), !dbg !6
+  %118 = getelementptr i8, ptr addrspace(1) %117, i64 %51, !dbg !6
+  %119 = getelementptr i8, ptr addrspace(1) %118, i64 %112, !dbg !6
+  %120 = load atomic i16, ptr addrspace(1) %119 monotonic, align 2, !dbg !6
+  %121 = bitcast i16 %120 to half, !dbg !6
+  %122 = icmp eq i64 %113, 0, !dbg !6
+  %123 = fpext half %121 to float, !dbg !6
+  %124 = fadd float %.0, %123, !dbg !6
+  %125 = select i1 %122, float %123, float %124, !dbg !6
+  %126 = icmp slt i64 %113, %109, !dbg !6
+  %127 = add nuw nsw i64 %113, 1, !dbg !6
+  br i1 %126, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
 
 done9.loopexit:                                   ; preds = %for8
-  %126 = fptrunc float %123 to half, !dbg !6
+  %128 = fptrunc float %125 to half, !dbg !6
   br label %done9, !dbg !6
 
 done9:                                            ; preds = %done9.loopexit, %for6
-  %.1 = phi half [ 0xH0000, %for6 ], [ %126, %done9.loopexit ], !dbg !6
-  %127 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
-  %128 = shufflevector <8 x half> %127, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
-  %129 = trunc i64 %109 to i32, !dbg !6
-  %130 = insertelement <8 x i32> poison, i32 %129, i64 0, !dbg !6
-  %131 = shufflevector <8 x i32> %130, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %132 = icmp eq <8 x i32> %131, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
-  %133 = select <8 x i1> %132, <8 x half> %128, <8 x half> %.2, !dbg !6
-  %134 = icmp slt i64 %109, %106, !dbg !6
-  %135 = add nuw nsw i64 %109, 1, !dbg !6
-  br i1 %134, label %for6, label %end3, !dbg !6, !llvm.loop !14
+  %.1 = phi half [ 0xH0000, %for6 ], [ %128, %done9.loopexit ], !dbg !6
+  %129 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
+  %130 = shufflevector <8 x half> %129, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
+  %131 = trunc i64 %111 to i32, !dbg !6
+  %132 = insertelement <8 x i32> poison, i32 %131, i64 0, !dbg !6
+  %133 = shufflevector <8 x i32> %132, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %134 = icmp eq <8 x i32> %133, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
+  %135 = select <8 x i1> %134, <8 x half> %130, <8 x half> %.2, !dbg !6
+  %136 = icmp slt i64 %111, %108, !dbg !6
+  %137 = add nuw nsw i64 %111, 1, !dbg !6
+  br i1 %136, label %for6, label %end3, !dbg !6, !llvm.loop !14
 
 then10:                                           ; preds = %end3
-  %136 = bitcast <8 x half> %.030 to <4 x i32>, !dbg !11
-  %137 = extractelement <4 x i32> %136, i64 0, !dbg !11
-  %138 = extractelement <4 x i32> %136, i64 1, !dbg !11
-  %139 = extractelement <4 x i32> %136, i64 2, !dbg !11
-  %140 = extractelement <4 x i32> %136, i64 3, !dbg !11
-  %141 = ptrtoint ptr addrspace(1) %50 to i64, !dbg !11
-  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %141, i32 %137, i32 %138, i32 %139, i32 %140) #4, !dbg !11
+  %138 = bitcast <8 x half> %.030 to <4 x i32>, !dbg !11
+  %139 = extractelement <4 x i32> %138, i64 0, !dbg !11
+  %140 = extractelement <4 x i32> %138, i64 1, !dbg !11
+  %141 = extractelement <4 x i32> %138, i64 2, !dbg !11
+  %142 = extractelement <4 x i32> %138, i64 3, !dbg !11
+  %143 = ptrtoint ptr addrspace(1) %52 to i64, !dbg !11
+  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %143, i32 %139, i32 %140, i32 %141, i32 %142) #4, !dbg !11
   br label %end11, !dbg !11
 
 end11:                                            ; preds = %done18, %done14, %then10
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !15
-  br i1 %15, label %then19, label %end20, !dbg !15
+  br i1 %16, label %then19, label %end20, !dbg !15
 
 else12:                                           ; preds = %end3
-  %142 = sub i64 1003, %48, !dbg !11
-  %143 = sub nsw i64 %60, %30, !dbg !11
-  %144 = sub nsw i64 %53, %62, !dbg !11
-  %145 = shl nsw i64 %143, 3, !dbg !11
-  %146 = call i64 @llvm.smin.i64(i64 %142, i64 %145), !dbg !11
-  %147 = call i64 @llvm.smin.i64(i64 %146, i64 %144), !dbg !11
-  %148 = call i64 @llvm.smax.i64(i64 %147, i64 0), !dbg !11
-  %149 = call i64 @llvm.smin.i64(i64 %148, i64 8), !dbg !11
-  %150 = lshr i64 %149, 1, !dbg !11
-  %151 = add nsw i64 %150, -1, !dbg !11
-  %.not32 = icmp eq i64 %150, 0, !dbg !11
+  %144 = sub i64 1003, %50, !dbg !11
+  %145 = sub nsw i64 %62, %32, !dbg !11
+  %146 = sub nsw i64 %55, %64, !dbg !11
+  %147 = shl nsw i64 %145, 3, !dbg !11
+  %148 = call i64 @llvm.smin.i64(i64 %144, i64 %147), !dbg !11
+  %149 = call i64 @llvm.smin.i64(i64 %148, i64 %146), !dbg !11
+  %150 = call i64 @llvm.smax.i64(i64 %149, i64 0), !dbg !11
+  %151 = call i64 @llvm.smin.i64(i64 %150, i64 8), !dbg !11
+  %152 = lshr i64 %151, 1, !dbg !11
+  %153 = add nsw i64 %152, -1, !dbg !11
+  %.not32 = icmp eq i64 %152, 0, !dbg !11
   br i1 %.not32, label %done14, label %for13.preheader, !dbg !11
 
 for13.preheader:                                  ; preds = %else12
-  %152 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 0, i32 1>
-  %153 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 2, i32 3>
-  %154 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 4, i32 5>
-  %155 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 6, i32 7>
+  %154 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 0, i32 1>
+  %155 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 2, i32 3>
+  %156 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 4, i32 5>
+  %157 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 6, i32 7>
   br label %for13, !dbg !11
 
 for13:                                            ; preds = %for13.preheader, %for13
-  %156 = phi i64 [ %168, %for13 ], [ 0, %for13.preheader ], !dbg !11
-  %157 = icmp eq i64 %156, 1, !dbg !11
-  %158 = select i1 %157, <2 x half> %153, <2 x half> %152, !dbg !11
-  %159 = icmp eq i64 %156, 2, !dbg !11
-  %160 = select i1 %159, <2 x half> %154, <2 x half> %158, !dbg !11
-  %161 = icmp eq i64 %156, 3, !dbg !11
-  %162 = select i1 %161, <2 x half> %155, <2 x half> %160, !dbg !11
-  %163 = shl i64 %156, 2, !dbg !11
-  %164 = getelementptr i8, ptr addrspace(1) %50, i64 %163, !dbg !11
-  %165 = bitcast <2 x half> %162 to i32, !dbg !11
-  %166 = ptrtoint ptr addrspace(1) %164 to i64, !dbg !11
-  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %166, i32 %165) #4, !dbg !11
-  %167 = icmp slt i64 %156, %151, !dbg !11
-  %168 = add nuw nsw i64 %156, 1, !dbg !11
-  br i1 %167, label %for13, label %done14, !dbg !11, !llvm.loop !16
+  %158 = phi i64 [ %170, %for13 ], [ 0, %for13.preheader ], !dbg !11
+  %159 = icmp eq i64 %158, 1, !dbg !11
+  %160 = select i1 %159, <2 x half> %155, <2 x half> %154, !dbg !11
+  %161 = icmp eq i64 %158, 2, !dbg !11
+  %162 = select i1 %161, <2 x half> %156, <2 x half> %160, !dbg !11
+  %163 = icmp eq i64 %158, 3, !dbg !11
+  %164 = select i1 %163, <2 x half> %157, <2 x half> %162, !dbg !11
+  %165 = shl i64 %158, 2, !dbg !11
+  %166 = getelementptr i8, ptr addrspace(1) %52, i64 %165, !dbg !11
+  %167 = bitcast <2 x half> %164 to i32, !dbg !11
+  %168 = ptrtoint ptr addrspace(1) %166 to i64, !dbg !11
+  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %168, i32 %167) #4, !dbg !11
+  %169 = icmp slt i64 %158, %153, !dbg !11
+  %170 = add nuw nsw i64 %158, 1, !dbg !11
+  br i1 %169, label %for13, label %done14, !dbg !11, !llvm.loop !16
 
 done14:                                           ; preds = %for13, %else12
-  %169 = and i64 %149, 14, !dbg !11
-  %170 = add nsw i64 %149, -1, !dbg !11
-  %.not33 = icmp eq i64 %169, %149, !dbg !11
+  %171 = and i64 %151, 14, !dbg !11
+  %172 = add nsw i64 %151, -1, !dbg !11
+  %.not33 = icmp eq i64 %171, %151, !dbg !11
   br i1 %.not33, label %end11, label %for15.preheader, !dbg !11
 
 for15.preheader:                                  ; preds = %done14
-  %171 = extractelement <8 x half> %.030, i64 0
-  %172 = extractelement <8 x half> %.030, i64 1
-  %173 = extractelement <8 x half> %.030, i64 2
-  %174 = extractelement <8 x half> %.030, i64 3
-  %175 = extractelement <8 x half> %.030, i64 4
-  %176 = extractelement <8 x half> %.030, i64 5
-  %177 = extractelement <8 x half> %.030, i64 6
-  %178 = extractelement <8 x half> %.030, i64 7
-  %179 = add nsw i64 %31, -1
-  %180 = icmp sgt i32 %3, 0
+  %173 = extractelement <8 x half> %.030, i64 0
+  %174 = extractelement <8 x half> %.030, i64 1
+  %175 = extractelement <8 x half> %.030, i64 2
+  %176 = extractelement <8 x half> %.030, i64 3
+  %177 = extractelement <8 x half> %.030, i64 4
+  %178 = extractelement <8 x half> %.030, i64 5
+  %179 = extractelement <8 x half> %.030, i64 6
+  %180 = extractelement <8 x half> %.030, i64 7
+  %181 = add nsw i64 %33, -1
+  %182 = icmp sgt i32 %3, 0
   br label %for15, !dbg !11
 
 for15:                                            ; preds = %for15.preheader, %done18
-  %181 = phi i64 [ %208, %done18 ], [ %169, %for15.preheader ], !dbg !11
-  br i1 %180, label %for17.preheader, label %done18, !dbg !11
+  %183 = phi i64 [ %210, %done18 ], [ %171, %for15.preheader ], !dbg !11
+  br i1 %182, label %for17.preheader, label %done18, !dbg !11
 
 for17.preheader:                                  ; preds = %for15
-  %182 = icmp eq i64 %181, 7, !dbg !11
-  %183 = icmp eq i64 %181, 6, !dbg !11
-  %184 = icmp eq i64 %181, 5, !dbg !11
-  %185 = icmp eq i64 %181, 4, !dbg !11
-  %186 = icmp eq i64 %181, 3, !dbg !11
-  %187 = icmp eq i64 %181, 2, !dbg !11
-  %188 = icmp eq i64 %181, 1, !dbg !11
-  %189 = select i1 %188, half %172, half %171, !dbg !11
-  %190 = select i1 %187, half %173, half %189, !dbg !11
-  %191 = select i1 %186, half %174, half %190, !dbg !11
-  %192 = select i1 %185, half %175, half %191, !dbg !11
-  %193 = select i1 %184, half %176, half %192, !dbg !11
-  %194 = select i1 %183, half %177, half %193, !dbg !11
-  %195 = select i1 %182, half %178, half %194, !dbg !11
-  %196 = shl nuw i64 %181, 1
-  %197 = bitcast half %195 to i16
+  %184 = icmp eq i64 %183, 7, !dbg !11
+  %185 = icmp eq i64 %183, 6, !dbg !11
+  %186 = icmp eq i64 %183, 5, !dbg !11
+  %187 = icmp eq i64 %183, 4, !dbg !11
+  %188 = icmp eq i64 %183, 3, !dbg !11
+  %189 = icmp eq i64 %183, 2, !dbg !11
+  %190 = icmp eq i64 %183, 1, !dbg !11
+  %191 = select i1 %190, half %174, half %173, !dbg !11
+  %192 = select i1 %189, half %175, half %191, !dbg !11
+  %193 = select i1 %188, half %176, half %192, !dbg !11
+  %194 = select i1 %187, half %177, half %193, !dbg !11
+  %195 = select i1 %186, half %178, half %194, !dbg !11
+  %196 = select i1 %185, half %179, half %195, !dbg !11
+  %197 = select i1 %184, half %180, half %196, !dbg !11
+  %198 = shl nuw i64 %183, 1
+  %199 = bitcast half %197 to i16
   br label %for17, !dbg !11
 
 for17:                                            ; preds = %for17.preheader, %for17
-  %198 = phi i64 [ %206, %for17 ], [ 0, %for17.preheader ], !dbg !11
-  %199 = shl i64 %198, 3, !dbg !11
-  %200 = getelementptr i8, ptr addrspace(1) %8, i64 %199, !dbg !11
-  %201 = load i64, ptr addrspace(1) %200, align 8, !dbg !11
-  %202 = inttoptr i64 %201 to ptr addrspace(1), !dbg !11
-  %203 = getelementptr i8, ptr addrspace(1) %202, i64 %49, !dbg !11
-  %204 = getelementptr i8, ptr addrspace(1) %203, i64 %196, !dbg !11
-  store atomic i16 %197, ptr addrspace(1) %204 monotonic, align 2, !dbg !11
-  %205 = icmp slt i64 %198, %179, !dbg !11
-  %206 = add nuw nsw i64 %198, 1, !dbg !11
-  br i1 %205, label %for17, label %done18, !dbg !11, !llvm.loop !17
+  %200 = phi i64 [ %208, %for17 ], [ 0, %for17.preheader ], !dbg !11
+  %201 = shl i64 %200, 3, !dbg !11
+  %202 = getelementptr i8, ptr addrspace(1) %8, i64 %201, !dbg !11
+  %203 = load i64, ptr addrspace(1) %202, align 8, !dbg !11
+  %204 = inttoptr i64 %203 to ptr addrspace(1), !dbg !11
+  %205 = getelementptr i8, ptr addrspace(1) %204, i64 %51, !dbg !11
+  %206 = getelementptr i8, ptr addrspace(1) %205, i64 %198, !dbg !11
+  store atomic i16 %199, ptr addrspace(1) %206 monotonic, align 2, !dbg !11
+  %207 = icmp slt i64 %200, %181, !dbg !11
+  %208 = add nuw nsw i64 %200, 1, !dbg !11
+  br i1 %207, label %for17, label %done18, !dbg !11, !llvm.loop !17
 
 done18:                                           ; preds = %for17, %for15
-  %207 = icmp slt i64 %181, %170, !dbg !11
-  %208 = add nuw nsw i64 %181, 1, !dbg !11
-  br i1 %207, label %for15, label %end11, !dbg !11, !llvm.loop !18
+  %209 = icmp slt i64 %183, %172, !dbg !11
+  %210 = add nuw nsw i64 %183, 1, !dbg !11
+  br i1 %209, label %for15, label %end11, !dbg !11, !llvm.loop !18
 
 then19:                                           ; preds = %end11
-  %narrow34 = mul nuw i32 %11, %12, !dbg !15
-  %209 = zext i32 %narrow34 to i64, !dbg !15
-  %210 = zext nneg i32 %14 to i64, !dbg !15
-  %211 = zext nneg i32 %13 to i64, !dbg !15
-  %212 = add nuw nsw i64 %209, %211, !dbg !15
-  %213 = mul nuw i64 %212, %210, !dbg !15
-  %214 = add i64 %213, %46, !dbg !15
-  %215 = shl i64 %214, 7, !dbg !15
-  %216 = add i64 %4, %215, !dbg !15
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %216, i32 1) #4, !dbg !15
-  %217 = getelementptr i8, ptr addrspace(1) %1, i64 %215, !dbg !15
-  %218 = getelementptr i8, ptr addrspace(1) %217, i64 4, !dbg !15
-  %219 = load i32, ptr addrspace(1) %218, align 4, !dbg !15
-  %220 = add i32 %219, 1, !dbg !15
-  %221 = mul i32 %220, %3, !dbg !15
+  %narrow34 = mul nuw i32 %12, %13, !dbg !15
+  %211 = zext i32 %narrow34 to i64, !dbg !15
+  %212 = zext nneg i32 %15 to i64, !dbg !15
+  %213 = zext nneg i32 %14 to i64, !dbg !15
+  %214 = add nuw nsw i64 %211, %213, !dbg !15
+  %215 = mul nuw i64 %214, %212, !dbg !15
+  %216 = add i64 %215, %48, !dbg !15
+  %217 = shl i64 %216, 7, !dbg !15
+  %218 = getelementptr i8, ptr addrspace(1) %9, i64 %217, !dbg !15
+  %219 = ptrtoint ptr addrspace(1) %218 to i64, !dbg !15
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %219, i32 1) #4, !dbg !15
+  %220 = getelementptr i8, ptr addrspace(1) %1, i64 %217, !dbg !15
+  %221 = getelementptr i8, ptr addrspace(1) %220, i64 4, !dbg !15
+  %222 = load i32, ptr addrspace(1) %221, align 4, !dbg !15
+  %223 = add i32 %222, 1, !dbg !15
+  %224 = mul i32 %223, %3, !dbg !15
   br label %while21, !dbg !15
 
 end20:                                            ; preds = %done23, %end11
@@ -329,13 +332,13 @@ end20:                                            ; preds = %done23, %end11
   ret void, !dbg !15
 
 while21:                                          ; preds = %while21, %then19
-  %222 = load atomic i32, ptr addrspace(1) %217 acquire, align 4, !dbg !15
-  %223 = sub i32 %222, %221, !dbg !15
-  %224 = icmp slt i32 %223, 0, !dbg !15
-  br i1 %224, label %while21, label %done23, !dbg !15, !llvm.loop !19
+  %225 = load atomic i32, ptr addrspace(1) %220 acquire, align 4, !dbg !15
+  %226 = sub i32 %225, %224, !dbg !15
+  %227 = icmp slt i32 %226, 0, !dbg !15
+  br i1 %227, label %while21, label %done23, !dbg !15, !llvm.loop !19
 
 done23:                                           ; preds = %while21
-  store i32 %220, ptr addrspace(1) %218, align 4, !dbg !15
+  store i32 %223, ptr addrspace(1) %221, align 4, !dbg !15
   br label %end20, !dbg !15
 }
 
@@ -391,8 +394,8 @@ attributes #4 = { nounwind }
 !4 = !DISubroutineType(types: !5)
 !5 = !{}
 !6 = !DILocation(line: 13, column: 22, scope: !3)
-!7 = !DILocation(line: 9, column: 32, scope: !3)
-!8 = !DILocation(line: 11, column: 5, scope: !3)
+!7 = !DILocation(line: 11, column: 5, scope: !3)
+!8 = !DILocation(line: 9, column: 32, scope: !3)
 !9 = distinct !{!9, !10}
 !10 = !{!"llvm.loop.unroll.disable"}
 !11 = !DILocation(line: 13, column: 9, scope: !3)

@@ -7,221 +7,224 @@ define ptx_kernel void @broadcast(ptr addrspace(1) align 16 %0, ptr addrspace(1)
 entry:
   %7 = inttoptr i64 %5 to ptr addrspace(1), !dbg !6
   %8 = inttoptr i64 %6 to ptr addrspace(1), !dbg !6
-  %9 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !7
-  %10 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !7
-  %11 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !7
-  %12 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !7
-  %13 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
-  %14 = call range(i32 0, 256) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !7
+  %9 = inttoptr i64 %2 to ptr addrspace(1), !dbg !7
+  %10 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !7
+  %11 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !7
+  %12 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !7
+  %13 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !7
+  %14 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
+  %15 = call range(i32 0, 256) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !7
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
-  %15 = icmp eq i32 %14, 0, !dbg !7
-  br i1 %15, label %then, label %end, !dbg !7
+  %16 = icmp eq i32 %15, 0, !dbg !7
+  br i1 %16, label %then, label %end, !dbg !7
 
 then:                                             ; preds = %entry
-  %narrow = mul nuw i32 %9, %10, !dbg !7
-  %16 = zext i32 %narrow to i64, !dbg !7
-  %17 = zext nneg i32 %12 to i64, !dbg !7
-  %18 = zext nneg i32 %11 to i64, !dbg !7
-  %19 = add nuw nsw i64 %16, %18, !dbg !7
-  %20 = mul nuw i64 %19, %17, !dbg !7
-  %21 = zext nneg i32 %13 to i64, !dbg !7
-  %22 = add i64 %20, %21, !dbg !7
-  %23 = shl i64 %22, 7, !dbg !7
-  %24 = add i64 %2, %23, !dbg !7
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %24, i32 1) #4, !dbg !7
-  %25 = getelementptr i8, ptr addrspace(1) %1, i64 %23, !dbg !7
-  %26 = getelementptr i8, ptr addrspace(1) %25, i64 4, !dbg !7
-  %27 = load i32, ptr addrspace(1) %26, align 4, !dbg !7
-  %28 = add i32 %27, 1, !dbg !7
-  %29 = mul i32 %28, %3, !dbg !7
+  %narrow = mul nuw i32 %10, %11, !dbg !7
+  %17 = zext i32 %narrow to i64, !dbg !7
+  %18 = zext nneg i32 %13 to i64, !dbg !7
+  %19 = zext nneg i32 %12 to i64, !dbg !7
+  %20 = add nuw nsw i64 %17, %19, !dbg !7
+  %21 = mul nuw i64 %20, %18, !dbg !7
+  %22 = zext nneg i32 %14 to i64, !dbg !7
+  %23 = add i64 %21, %22, !dbg !7
+  %24 = shl i64 %23, 7, !dbg !7
+  %25 = getelementptr i8, ptr addrspace(1) %9, i64 %24, !dbg !7
+  %26 = ptrtoint ptr addrspace(1) %25 to i64, !dbg !7
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %26, i32 1) #4, !dbg !7
+  %27 = getelementptr i8, ptr addrspace(1) %1, i64 %24, !dbg !7
+  %28 = getelementptr i8, ptr addrspace(1) %27, i64 4, !dbg !7
+  %29 = load i32, ptr addrspace(1) %28, align 4, !dbg !7
+  %30 = add i32 %29, 1, !dbg !7
+  %31 = mul i32 %30, %3, !dbg !7
   br label %while, !dbg !7
 
 end:                                              ; preds = %done, %entry
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
-  %30 = icmp eq i32 %4, 0, !dbg !8
-  br i1 %30, label %for, label %end2, !dbg !8
+  %32 = icmp eq i32 %4, 0, !dbg !8
+  br i1 %32, label %for, label %end2, !dbg !8
 
 while:                                            ; preds = %while, %then
-  %31 = load atomic i32, ptr addrspace(1) %25 acquire, align 4, !dbg !7
-  %32 = sub i32 %31, %29, !dbg !7
-  %33 = icmp slt i32 %32, 0, !dbg !7
-  br i1 %33, label %while, label %done, !dbg !7, !llvm.loop !9
+  %33 = load atomic i32, ptr addrspace(1) %27 acquire, align 4, !dbg !7
+  %34 = sub i32 %33, %31, !dbg !7
+  %35 = icmp slt i32 %34, 0, !dbg !7
+  br i1 %35, label %while, label %done, !dbg !7, !llvm.loop !9
 
 done:                                             ; preds = %while
-  store i32 %28, ptr addrspace(1) %26, align 4, !dbg !7
+  store i32 %30, ptr addrspace(1) %28, align 4, !dbg !7
   br label %end, !dbg !7
 
 end2:                                             ; preds = %then8, %done12, %done16, %end
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !11
-  br i1 %15, label %then17, label %end18, !dbg !11
+  br i1 %16, label %then17, label %end18, !dbg !11
 
 for:                                              ; preds = %end
-  %34 = shl nuw nsw i32 %14, 3, !dbg !6
-  %35 = zext nneg i32 %34 to i64, !dbg !6
-  %36 = zext nneg i32 %13 to i64, !dbg !6
-  %37 = shl nuw nsw i64 %36, 11, !dbg !6
-  %38 = or disjoint i64 %37, %35, !dbg !6
-  %39 = shl nuw nsw i64 %38, 1, !dbg !6
-  %40 = getelementptr i8, ptr addrspace(1) %0, i64 %39, !dbg !6
-  %41 = or disjoint i64 %38, 7, !dbg !6
-  %42 = icmp samesign ult i64 %41, 1003, !dbg !6
-  br i1 %42, label %then4, label %else, !dbg !6
+  %36 = shl nuw nsw i32 %15, 3, !dbg !6
+  %37 = zext nneg i32 %36 to i64, !dbg !6
+  %38 = zext nneg i32 %14 to i64, !dbg !6
+  %39 = shl nuw nsw i64 %38, 11, !dbg !6
+  %40 = or disjoint i64 %39, %37, !dbg !6
+  %41 = shl nuw nsw i64 %40, 1, !dbg !6
+  %42 = getelementptr i8, ptr addrspace(1) %0, i64 %41, !dbg !6
+  %43 = or disjoint i64 %40, 7, !dbg !6
+  %44 = icmp samesign ult i64 %43, 1003, !dbg !6
+  br i1 %44, label %then4, label %else, !dbg !6
 
 then4:                                            ; preds = %for
-  %43 = load <8 x half>, ptr addrspace(1) %40, align 16, !dbg !6
+  %45 = load <8 x half>, ptr addrspace(1) %42, align 16, !dbg !6
   br label %end5, !dbg !6
 
 end5:                                             ; preds = %for6, %else, %then4
-  %.024 = phi <8 x half> [ %43, %then4 ], [ zeroinitializer, %else ], [ %59, %for6 ], !dbg !6
-  %44 = getelementptr i8, ptr addrspace(1) %7, i64 %39, !dbg !6
-  br i1 %42, label %then8, label %else10, !dbg !6
+  %.024 = phi <8 x half> [ %45, %then4 ], [ zeroinitializer, %else ], [ %61, %for6 ], !dbg !6
+  %46 = getelementptr i8, ptr addrspace(1) %7, i64 %41, !dbg !6
+  br i1 %44, label %then8, label %else10, !dbg !6
 
 else:                                             ; preds = %for
-  %45 = sub nsw i64 1003, %38, !dbg !6
-  %46 = call i64 @llvm.smax.i64(i64 %45, i64 0), !dbg !6
-  %47 = call i64 @llvm.smin.i64(i64 %46, i64 8), !dbg !6
-  %48 = add nsw i64 %47, -1, !dbg !6
-  %.not = icmp eq i64 %46, 0, !dbg !6
+  %47 = sub nsw i64 1003, %40, !dbg !6
+  %48 = call i64 @llvm.smax.i64(i64 %47, i64 0), !dbg !6
+  %49 = call i64 @llvm.smin.i64(i64 %48, i64 8), !dbg !6
+  %50 = add nsw i64 %49, -1, !dbg !6
+  %.not = icmp eq i64 %48, 0, !dbg !6
   br i1 %.not, label %end5, label %for6, !dbg !6
 
 for6:                                             ; preds = %else, %for6
-  %.0 = phi <8 x half> [ %59, %for6 ], [ zeroinitializer, %else ], !dbg !6
-  %49 = phi i64 [ %61, %for6 ], [ 0, %else ], !dbg !6
-  %50 = shl nuw i64 %49, 1, !dbg !6
-  %51 = getelementptr i8, ptr addrspace(1) %40, i64 %50, !dbg !6
-  %52 = load half, ptr addrspace(1) %51, align 2, !dbg !6
-  %53 = insertelement <8 x half> poison, half %52, i64 0, !dbg !6
-  %54 = shufflevector <8 x half> %53, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
-  %55 = trunc i64 %49 to i32, !dbg !6
-  %56 = insertelement <8 x i32> poison, i32 %55, i64 0, !dbg !6
-  %57 = shufflevector <8 x i32> %56, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %58 = icmp eq <8 x i32> %57, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
-  %59 = select <8 x i1> %58, <8 x half> %54, <8 x half> %.0, !dbg !6
-  %60 = icmp slt i64 %49, %48, !dbg !6
-  %61 = add nuw nsw i64 %49, 1, !dbg !6
-  br i1 %60, label %for6, label %end5, !dbg !6, !llvm.loop !12
+  %.0 = phi <8 x half> [ %61, %for6 ], [ zeroinitializer, %else ], !dbg !6
+  %51 = phi i64 [ %63, %for6 ], [ 0, %else ], !dbg !6
+  %52 = shl nuw i64 %51, 1, !dbg !6
+  %53 = getelementptr i8, ptr addrspace(1) %42, i64 %52, !dbg !6
+  %54 = load half, ptr addrspace(1) %53, align 2, !dbg !6
+  %55 = insertelement <8 x half> poison, half %54, i64 0, !dbg !6
+  %56 = shufflevector <8 x half> %55, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
+  %57 = trunc i64 %51 to i32, !dbg !6
+  %58 = insertelement <8 x i32> poison, i32 %57, i64 0, !dbg !6
+  %59 = shufflevector <8 x i32> %58, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %60 = icmp eq <8 x i32> %59, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
+  %61 = select <8 x i1> %60, <8 x half> %56, <8 x half> %.0, !dbg !6
+  %62 = icmp slt i64 %51, %50, !dbg !6
+  %63 = add nuw nsw i64 %51, 1, !dbg !6
+  br i1 %62, label %for6, label %end5, !dbg !6, !llvm.loop !12
 
 then8:                                            ; preds = %end5
-  %62 = bitcast <8 x half> %.024 to <4 x i32>, !dbg !6
-  %63 = extractelement <4 x i32> %62, i64 0, !dbg !6
-  %64 = extractelement <4 x i32> %62, i64 1, !dbg !6
-  %65 = extractelement <4 x i32> %62, i64 2, !dbg !6
-  %66 = extractelement <4 x i32> %62, i64 3, !dbg !6
-  %67 = ptrtoint ptr addrspace(1) %44 to i64, !dbg !6
-  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %67, i32 %63, i32 %64, i32 %65, i32 %66) #4, !dbg !6
+  %64 = bitcast <8 x half> %.024 to <4 x i32>, !dbg !6
+  %65 = extractelement <4 x i32> %64, i64 0, !dbg !6
+  %66 = extractelement <4 x i32> %64, i64 1, !dbg !6
+  %67 = extractelement <4 x i32> %64, i64 2, !dbg !6
+  %68 = extractelement <4 x i32> %64, i64 3, !dbg !6
+  %69 = ptrtoint ptr addrspace(1) %46 to i64, !dbg !6
+  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %69, i32 %65, i32 %66, i32 %67, i32 %68) #4, !dbg !6
   br label %end2, !dbg !6
 
 else10:                                           ; preds = %end5
-  %68 = sub nsw i64 1003, %38, !dbg !6
-  %69 = call i64 @llvm.smax.i64(i64 %68, i64 0), !dbg !6
-  %70 = call i64 @llvm.smin.i64(i64 %69, i64 8), !dbg !6
-  %71 = lshr i64 %70, 1, !dbg !6
-  %72 = add nsw i64 %71, -1, !dbg !6
-  %.not25 = icmp eq i64 %71, 0, !dbg !6
+  %70 = sub nsw i64 1003, %40, !dbg !6
+  %71 = call i64 @llvm.smax.i64(i64 %70, i64 0), !dbg !6
+  %72 = call i64 @llvm.smin.i64(i64 %71, i64 8), !dbg !6
+  %73 = lshr i64 %72, 1, !dbg !6
+  %74 = add nsw i64 %73, -1, !dbg !6
+  %.not25 = icmp eq i64 %73, 0, !dbg !6
   br i1 %.not25, label %done12, label %for11.preheader, !dbg !6
 
 for11.preheader:                                  ; preds = %else10
-  %73 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 0, i32 1>
-  %74 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 2, i32 3>
-  %75 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 4, i32 5>
-  %76 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 6, i32 7>
+  %75 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 0, i32 1>
+  %76 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 2, i32 3>
+  %77 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 4, i32 5>
+  %78 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 6, i32 7>
   br label %for11, !dbg !6
 
 for11:                                            ; preds = %for11.preheader, %for11
-  %77 = phi i64 [ %89, %for11 ], [ 0, %for11.preheader ], !dbg !6
-  %78 = icmp eq i64 %77, 1, !dbg !6
-  %79 = select i1 %78, <2 x half> %74, <2 x half> %73, !dbg !6
-  %80 = icmp eq i64 %77, 2, !dbg !6
-  %81 = select i1 %80, <2 x half> %75, <2 x half> %79, !dbg !6
-  %82 = icmp eq i64 %77, 3, !dbg !6
-  %83 = select i1 %82, <2 x half> %76, <2 x half> %81, !dbg !6
-  %84 = shl i64 %77, 2, !dbg !6
-  %85 = getelementptr i8, ptr addrspace(1) %44, i64 %84, !dbg !6
-  %86 = bitcast <2 x half> %83 to i32, !dbg !6
-  %87 = ptrtoint ptr addrspace(1) %85 to i64, !dbg !6
-  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %87, i32 %86) #4, !dbg !6
-  %88 = icmp slt i64 %77, %72, !dbg !6
-  %89 = add nuw nsw i64 %77, 1, !dbg !6
-  br i1 %88, label %for11, label %done12, !dbg !6, !llvm.loop !13
+  %79 = phi i64 [ %91, %for11 ], [ 0, %for11.preheader ], !dbg !6
+  %80 = icmp eq i64 %79, 1, !dbg !6
+  %81 = select i1 %80, <2 x half> %76, <2 x half> %75, !dbg !6
+  %82 = icmp eq i64 %79, 2, !dbg !6
+  %83 = select i1 %82, <2 x half> %77, <2 x half> %81, !dbg !6
+  %84 = icmp eq i64 %79, 3, !dbg !6
+  %85 = select i1 %84, <2 x half> %78, <2 x half> %83, !dbg !6
+  %86 = shl i64 %79, 2, !dbg !6
+  %87 = getelementptr i8, ptr addrspace(1) %46, i64 %86, !dbg !6
+  %88 = bitcast <2 x half> %85 to i32, !dbg !6
+  %89 = ptrtoint ptr addrspace(1) %87 to i64, !dbg !6
+  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %89, i32 %88) #4, !dbg !6
+  %90 = icmp slt i64 %79, %74, !dbg !6
+  %91 = add nuw nsw i64 %79, 1, !dbg !6
+  br i1 %90, label %for11, label %done12, !dbg !6, !llvm.loop !13
 
 done12:                                           ; preds = %for11, %else10
-  %90 = and i64 %70, 14, !dbg !6
-  %91 = add nsw i64 %70, -1, !dbg !6
-  %.not26 = icmp eq i64 %90, %70, !dbg !6
+  %92 = and i64 %72, 14, !dbg !6
+  %93 = add nsw i64 %72, -1, !dbg !6
+  %.not26 = icmp eq i64 %92, %72, !dbg !6
   br i1 %.not26, label %end2, label %for13.preheader, !dbg !6
 
 for13.preheader:                                  ; preds = %done12
-  %92 = extractelement <8 x half> %.024, i64 0
-  %93 = extractelement <8 x half> %.024, i64 1
-  %94 = extractelement <8 x half> %.024, i64 2
-  %95 = extractelement <8 x half> %.024, i64 3
-  %96 = extractelement <8 x half> %.024, i64 4
-  %97 = extractelement <8 x half> %.024, i64 5
-  %98 = extractelement <8 x half> %.024, i64 6
-  %99 = extractelement <8 x half> %.024, i64 7
-  %100 = sext i32 %3 to i64
-  %101 = add nsw i64 %100, -1
-  %102 = icmp sgt i32 %3, 0
+  %94 = extractelement <8 x half> %.024, i64 0
+  %95 = extractelement <8 x half> %.024, i64 1
+  %96 = extractelement <8 x half> %.024, i64 2
+  %97 = extractelement <8 x half> %.024, i64 3
+  %98 = extractelement <8 x half> %.024, i64 4
+  %99 = extractelement <8 x half> %.024, i64 5
+  %100 = extractelement <8 x half> %.024, i64 6
+  %101 = extractelement <8 x half> %.024, i64 7
+  %102 = sext i32 %3 to i64
+  %103 = add nsw i64 %102, -1
+  %104 = icmp sgt i32 %3, 0
   br label %for13, !dbg !6
 
 for13:                                            ; preds = %for13.preheader, %done16
-  %103 = phi i64 [ %130, %done16 ], [ %90, %for13.preheader ], !dbg !6
-  br i1 %102, label %for15.preheader, label %done16, !dbg !6
+  %105 = phi i64 [ %132, %done16 ], [ %92, %for13.preheader ], !dbg !6
+  br i1 %104, label %for15.preheader, label %done16, !dbg !6
 
 for15.preheader:                                  ; preds = %for13
-  %104 = icmp eq i64 %103, 7, !dbg !6
-  %105 = icmp eq i64 %103, 6, !dbg !6
-  %106 = icmp eq i64 %103, 5, !dbg !6
-  %107 = icmp eq i64 %103, 4, !dbg !6
-  %108 = icmp eq i64 %103, 3, !dbg !6
-  %109 = icmp eq i64 %103, 2, !dbg !6
-  %110 = icmp eq i64 %103, 1, !dbg !6
-  %111 = select i1 %110, half %93, half %92, !dbg !6
-  %112 = select i1 %109, half %94, half %111, !dbg !6
-  %113 = select i1 %108, half %95, half %112, !dbg !6
-  %114 = select i1 %107, half %96, half %113, !dbg !6
-  %115 = select i1 %106, half %97, half %114, !dbg !6
-  %116 = select i1 %105, half %98, half %115, !dbg !6
-  %117 = select i1 %104, half %99, half %116, !dbg !6
-  %118 = shl nuw i64 %103, 1
-  %119 = bitcast half %117 to i16
+  %106 = icmp eq i64 %105, 7, !dbg !6
+  %107 = icmp eq i64 %105, 6, !dbg !6
+  %108 = icmp eq i64 %105, 5, !dbg !6
+  %109 = icmp eq i64 %105, 4, !dbg !6
+  %110 = icmp eq i64 %105, 3, !dbg !6
+  %111 = icmp eq i64 %105, 2, !dbg !6
+  %112 = icmp eq i64 %105, 1, !dbg !6
+  %113 = select i1 %112, half %95, half %94, !dbg !6
+  %114 = select i1 %111, half %96, half %113, !dbg !6
+  %115 = select i1 %110, half %97, half %114, !dbg !6
+  %116 = select i1 %109, half %98, half %115, !dbg !6
+  %117 = select i1 %108, half %99, half %116, !dbg !6
+  %118 = select i1 %107, half %100, half %117, !dbg !6
+  %119 = select i1 %106, half %101, half %118, !dbg !6
+  %120 = shl nuw i64 %105, 1
+  %121 = bitcast half %119 to i16
   br label %for15, !dbg !6
 
 for15:                                            ; preds = %for15.preheader, %for15
-  %120 = phi i64 [ %128, %for15 ], [ 0, %for15.preheader ], !dbg !6
-  %121 = shl i64 %120, 3, !dbg !6
-  %122 = getelementptr i8, ptr addrspace(1) %8, i64 %121, !dbg !6
-  %123 = load i64, ptr addrspace(1) %122, align 8, !dbg !6
-  %124 = inttoptr i64 %123 to ptr addrspace(1), !dbg !6
-  %125 = getelementptr i8, ptr addrspace(1) %124, i64 %39, !dbg !6
-  %126 = getelementptr i8, ptr addrspace(1) %125, i64 %118, !dbg !6
-  store atomic i16 %119, ptr addrspace(1) %126 monotonic, align 2, !dbg !6
-  %127 = icmp slt i64 %120, %101, !dbg !6
-  %128 = add nuw nsw i64 %120, 1, !dbg !6
-  br i1 %127, label %for15, label %done16, !dbg !6, !llvm.loop !14
+  %122 = phi i64 [ %130, %for15 ], [ 0, %for15.preheader ], !dbg !6
+  %123 = shl i64 %122, 3, !dbg !6
+  %124 = getelementptr i8, ptr addrspace(1) %8, i64 %123, !dbg !6
+  %125 = load i64, ptr addrspace(1) %124, align 8, !dbg !6
+  %126 = inttoptr i64 %125 to ptr addrspace(1), !dbg !6
+  %127 = getelementptr i8, ptr addrspace(1) %126, i64 %41, !dbg !6
+  %128 = getelementptr i8, ptr addrspace(1) %127, i64 %120, !dbg !6
+  store atomic i16 %121, ptr addrspace(1) %128 monotonic, align 2, !dbg !6
+  %129 = icmp slt i64 %122, %103, !dbg !6
+  %130 = add nuw nsw i64 %122, 1, !dbg !6
+  br i1 %129, label %for15, label %done16, !dbg !6, !llvm.loop !14
 
 done16:                                           ; preds = %for15, %for13
-  %129 = icmp slt i64 %103, %91, !dbg !6
-  %130 = add nuw nsw i64 %103, 1, !dbg !6
-  br i1 %129, label %for13, label %end2, !dbg !6, !llvm.loop !15
+  %131 = icmp slt i64 %105, %93, !dbg !6
+  %132 = add nuw nsw i64 %105, 1, !dbg !6
+  br i1 %131, label %for13, label %end2, !dbg !6, !llvm.loop !15
 
 then17:                                           ; preds = %end2
-  %narrow27 = mul nuw i32 %9, %10, !dbg !11
-  %131 = zext i32 %narrow27 to i64, !dbg !11
-  %132 = zext nneg i32 %12 to i64, !dbg !11
-  %133 = zext nneg i32 %11 to i64, !dbg !11
-  %134 = add nuw nsw i64 %131, %133, !dbg !11
-  %135 = mul nuw i64 %134, %132, !dbg !11
-  %136 = zext nneg i32 %13 to i64, !dbg !11
-  %137 = add i64 %135, %136, !dbg !11
-  %138 = shl i64 %137, 7, !dbg !11
-  %139 = add i64 %2, %138, !dbg !11
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %139, i32 1) #4, !dbg !11
-  %140 = getelementptr i8, ptr addrspace(1) %1, i64 %138, !dbg !11
-  %141 = getelementptr i8, ptr addrspace(1) %140, i64 4, !dbg !11
-  %142 = load i32, ptr addrspace(1) %141, align 4, !dbg !11
-  %143 = add i32 %142, 1, !dbg !11
-  %144 = mul i32 %143, %3, !dbg !11
+  %narrow27 = mul nuw i32 %10, %11, !dbg !11
+  %133 = zext i32 %narrow27 to i64, !dbg !11
+  %134 = zext nneg i32 %13 to i64, !dbg !11
+  %135 = zext nneg i32 %12 to i64, !dbg !11
+  %136 = add nuw nsw i64 %133, %135, !dbg !11
+  %137 = mul nuw i64 %136, %134, !dbg !11
+  %138 = zext nneg i32 %14 to i64, !dbg !11
+  %139 = add i64 %137, %138, !dbg !11
+  %140 = shl i64 %139, 7, !dbg !11
+  %141 = getelementptr i8, ptr addrspace(1) %9, i64 %140, !dbg !11
+  %142 = ptrtoint ptr addrspace(1) %141 to i64, !dbg !11
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %142, i32 1) #4, !dbg !11
+  %143 = getelementptr i8, ptr addrspace(1) %1, i64 %140, !dbg !11
+  %144 = getelementptr i8, ptr addrspace(1) %143, i64 4, !dbg !11
+  %145 = load i32, ptr addrspace(1) %144, align 4, !dbg !11
+  %146 = add i32 %145, 1, !dbg !11
+  %147 = mul i32 %146, %3, !dbg !11
   br label %while19, !dbg !11
 
 end18:                                            ; preds = %done21, %end2
@@ -229,13 +232,13 @@ end18:                                            ; preds = %done21, %end2
   ret void, !dbg !11
 
 while19:                                          ; preds = %while19, %then17
-  %145 = load atomic i32, ptr addrspace(1) %140 acquire, align 4, !dbg !11
-  %146 = sub i32 %145, %144, !dbg !11
-  %147 = icmp slt i32 %146, 0, !dbg !11
-  br i1 %147, label %while19, label %done21, !dbg !11, !llvm.loop !16
+  %148 = load atomic i32, ptr addrspace(1) %143 acquire, align 4, !dbg !11
+  %149 = sub i32 %148, %147, !dbg !11
+  %150 = icmp slt i32 %149, 0, !dbg !11
+  br i1 %150, label %while19, label %done21, !dbg !11, !llvm.loop !16
 
 done21:                                           ; preds = %while19
-  store i32 %143, ptr addrspace(1) %141, align 4, !dbg !11
+  store i32 %146, ptr addrspace(1) %144, align 4, !dbg !11
   br label %end18, !dbg !11
 }
 

@@ -5,95 +5,98 @@ target triple = "nvptx64-nvidia-cuda"
 
 define ptx_kernel void @reduce_scatter(ptr addrspace(1) align 16 %0, ptr addrspace(1) align 16 %1, ptr addrspace(1) align 8 %2, i32 %3, i32 %4, i64 %5, i64 %6) #0 !dbg !3 {
 entry:
-  %7 = call range(i32 0, 256) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !6
-  %8 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !6
-  %9 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !7
-  %10 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !7
-  %11 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !7
-  %12 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !7
-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
-  %13 = icmp eq i32 %7, 0, !dbg !7
-  br i1 %13, label %then, label %end, !dbg !7
+  %7 = inttoptr i64 %5 to ptr addrspace(1), !dbg !6
+  %8 = call range(i32 0, 256) i32 @llvm.nvvm.read.ptx.sreg.tid.x(), !dbg !7
+  %9 = call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x(), !dbg !7
+  %10 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.z(), !dbg !6
+  %11 = call range(i32 1, 65536) i32 @llvm.nvvm.read.ptx.sreg.nctaid.y(), !dbg !6
+  %12 = call range(i32 0, 65535) i32 @llvm.nvvm.read.ptx.sreg.ctaid.y(), !dbg !6
+  %13 = call range(i32 1, -2147483648) i32 @llvm.nvvm.read.ptx.sreg.nctaid.x(), !dbg !6
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !6
+  %14 = icmp eq i32 %8, 0, !dbg !6
+  br i1 %14, label %then, label %end, !dbg !6
 
 then:                                             ; preds = %entry
-  %narrow = mul nuw i32 %9, %10, !dbg !7
-  %14 = zext i32 %narrow to i64, !dbg !7
-  %15 = zext nneg i32 %12 to i64, !dbg !7
-  %16 = zext nneg i32 %11 to i64, !dbg !7
-  %17 = add nuw nsw i64 %14, %16, !dbg !7
-  %18 = mul nuw i64 %17, %15, !dbg !7
-  %19 = zext nneg i32 %8 to i64, !dbg !7
-  %20 = add i64 %18, %19, !dbg !7
-  %21 = shl i64 %20, 7, !dbg !7
-  %22 = add i64 %5, %21, !dbg !7
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %22, i32 1) #4, !dbg !7
-  %23 = getelementptr i8, ptr addrspace(1) %2, i64 %21, !dbg !7
-  %24 = getelementptr i8, ptr addrspace(1) %23, i64 4, !dbg !7
-  %25 = load i32, ptr addrspace(1) %24, align 4, !dbg !7
-  %26 = add i32 %25, 1, !dbg !7
-  %27 = mul i32 %26, %3, !dbg !7
-  br label %while, !dbg !7
+  %narrow = mul nuw i32 %10, %11, !dbg !6
+  %15 = zext i32 %narrow to i64, !dbg !6
+  %16 = zext nneg i32 %13 to i64, !dbg !6
+  %17 = zext nneg i32 %12 to i64, !dbg !6
+  %18 = add nuw nsw i64 %15, %17, !dbg !6
+  %19 = mul nuw i64 %18, %16, !dbg !6
+  %20 = zext nneg i32 %9 to i64, !dbg !6
+  %21 = add i64 %19, %20, !dbg !6
+  %22 = shl i64 %21, 7, !dbg !6
+  %23 = getelementptr i8, ptr addrspace(1) %7, i64 %22, !dbg !6
+  %24 = ptrtoint ptr addrspace(1) %23 to i64, !dbg !6
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %24, i32 1) #4, !dbg !6
+  %25 = getelementptr i8, ptr addrspace(1) %2, i64 %22, !dbg !6
+  %26 = getelementptr i8, ptr addrspace(1) %25, i64 4, !dbg !6
+  %27 = load i32, ptr addrspace(1) %26, align 4, !dbg !6
+  %28 = add i32 %27, 1, !dbg !6
+  %29 = mul i32 %28, %3, !dbg !6
+  br label %while, !dbg !6
 
 end:                                              ; preds = %done, %entry
-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !7
-  %28 = shl nuw nsw i32 %7, 3, !dbg !8
-  %29 = zext nneg i32 %28 to i64, !dbg !8
-  %30 = zext nneg i32 %8 to i64, !dbg !8
-  %31 = shl nuw nsw i64 %30, 11, !dbg !8
-  %32 = or disjoint i64 %31, %29, !dbg !8
-  %33 = icmp samesign ult i64 %32, 1000, !dbg !8
-  br i1 %33, label %then2, label %end5, !dbg !8
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !6
+  %30 = shl nuw nsw i32 %8, 3, !dbg !8
+  %31 = zext nneg i32 %30 to i64, !dbg !8
+  %32 = zext nneg i32 %9 to i64, !dbg !8
+  %33 = shl nuw nsw i64 %32, 11, !dbg !8
+  %34 = or disjoint i64 %33, %31, !dbg !8
+  %35 = icmp samesign ult i64 %34, 1000, !dbg !8
+  br i1 %35, label %then2, label %end5, !dbg !8
 
 while:                                            ; preds = %while, %then
-  %34 = load atomic i32, ptr addrspace(1) %23 acquire, align 4, !dbg !7
-  %35 = sub i32 %34, %27, !dbg !7
-  %36 = icmp slt i32 %35, 0, !dbg !7
-  br i1 %36, label %while, label %done, !dbg !7, !llvm.loop !9
+  %36 = load atomic i32, ptr addrspace(1) %25 acquire, align 4, !dbg !6
+  %37 = sub i32 %36, %29, !dbg !6
+  %38 = icmp slt i32 %37, 0, !dbg !6
+  br i1 %38, label %while, label %done, !dbg !6, !llvm.loop !9
 
 done:                                             ; preds = %while
-  store i32 %26, ptr addrspace(1) %24, align 4, !dbg !7
-  br label %end, !dbg !7
+  store i32 %28, ptr addrspace(1) %26, align 4, !dbg !6
+  br label %end, !dbg !6
 
 then2:                                            ; preds = %end
-  %37 = sext i32 %4 to i64, !dbg !8
-  %38 = mul nsw i64 %37, 1000, !dbg !8
-  %39 = add nsw i64 %38, %29, !dbg !8
-  %40 = shl nsw i64 %39, 1, !dbg !8
-  %41 = add i64 %6, %40, !dbg !8
-  %42 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %41) #4, !dbg !8
-  %43 = extractvalue { i32, i32, i32, i32 } %42, 0, !dbg !8
-  %44 = extractvalue { i32, i32, i32, i32 } %42, 1, !dbg !8
-  %45 = extractvalue { i32, i32, i32, i32 } %42, 2, !dbg !8
-  %46 = extractvalue { i32, i32, i32, i32 } %42, 3, !dbg !8
-  %47 = insertelement <4 x i32> poison, i32 %43, i64 0, !dbg !8
-  %48 = insertelement <4 x i32> %47, i32 %44, i64 1, !dbg !8
-  %49 = insertelement <4 x i32> %48, i32 %45, i64 2, !dbg !8
-  %50 = insertelement <4 x i32> %49, i32 %46, i64 3, !dbg !8
-  %51 = shl nuw nsw i64 %29, 1, !dbg !11
-  %52 = getelementptr i8, ptr addrspace(1) %1, i64 %51, !dbg !11
-  store <4 x i32> %50, ptr addrspace(1) %52, align 16, !dbg !11
+  %39 = sext i32 %4 to i64, !dbg !8
+  %40 = mul nsw i64 %39, 1000, !dbg !8
+  %41 = add nsw i64 %40, %31, !dbg !8
+  %42 = shl nsw i64 %41, 1, !dbg !8
+  %43 = add i64 %6, %42, !dbg !8
+  %44 = call { i32, i32, i32, i32 } asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,~{memory}"(i64 %43) #4, !dbg !8
+  %45 = extractvalue { i32, i32, i32, i32 } %44, 0, !dbg !8
+  %46 = extractvalue { i32, i32, i32, i32 } %44, 1, !dbg !8
+  %47 = extractvalue { i32, i32, i32, i32 } %44, 2, !dbg !8
+  %48 = extractvalue { i32, i32, i32, i32 } %44, 3, !dbg !8
+  %49 = insertelement <4 x i32> poison, i32 %45, i64 0, !dbg !8
+  %50 = insertelement <4 x i32> %49, i32 %46, i64 1, !dbg !8
+  %51 = insertelement <4 x i32> %50, i32 %47, i64 2, !dbg !8
+  %52 = insertelement <4 x i32> %51, i32 %48, i64 3, !dbg !8
+  %53 = shl nuw nsw i64 %31, 1, !dbg !11
+  %54 = getelementptr i8, ptr addrspace(1) %1, i64 %53, !dbg !11
+  store <4 x i32> %52, ptr addrspace(1) %54, align 16, !dbg !11
   br label %end5, !dbg !11
 
 end5:                                             ; preds = %end, %then2
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0), !dbg !12
-  br i1 %13, label %then6, label %end7, !dbg !12
+  br i1 %14, label %then6, label %end7, !dbg !12
 
 then6:                                            ; preds = %end5
-  %narrow11 = mul nuw i32 %9, %10, !dbg !12
-  %53 = zext i32 %narrow11 to i64, !dbg !12
-  %54 = zext nneg i32 %12 to i64, !dbg !12
-  %55 = zext nneg i32 %11 to i64, !dbg !12
-  %56 = add nuw nsw i64 %53, %55, !dbg !12
-  %57 = mul nuw i64 %56, %54, !dbg !12
-  %58 = add i64 %57, %30, !dbg !12
-  %59 = shl i64 %58, 7, !dbg !12
-  %60 = add i64 %5, %59, !dbg !12
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %60, i32 1) #4, !dbg !12
-  %61 = getelementptr i8, ptr addrspace(1) %2, i64 %59, !dbg !12
-  %62 = getelementptr i8, ptr addrspace(1) %61, i64 4, !dbg !12
-  %63 = load i32, ptr addrspace(1) %62, align 4, !dbg !12
-  %64 = add i32 %63, 1, !dbg !12
-  %65 = mul i32 %64, %3, !dbg !12
+  %narrow11 = mul nuw i32 %10, %11, !dbg !12
+  %55 = zext i32 %narrow11 to i64, !dbg !12
+  %56 = zext nneg i32 %13 to i64, !dbg !12
+  %57 = zext nneg i32 %12 to i64, !dbg !12
+  %58 = add nuw nsw i64 %55, %57, !dbg !12
+  %59 = mul nuw i64 %58, %56, !dbg !12
+  %60 = add i64 %59, %32, !dbg !12
+  %61 = shl i64 %60, 7, !dbg !12
+  %62 = getelementptr i8, ptr addrspace(1) %7, i64 %61, !dbg !12
+  %63 = ptrtoint ptr addrspace(1) %62 to i64, !dbg !12
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %63, i32 1) #4, !dbg !12
+  %64 = getelementptr i8, ptr addrspace(1) %2, i64 %61, !dbg !12
+  %65 = getelementptr i8, ptr addrspace(1) %64, i64 4, !dbg !12
+  %66 = load i32, ptr addrspace(1) %65, align 4, !dbg !12
+  %67 = add i32 %66, 1, !dbg !12
+  %68 = mul i32 %67, %3, !dbg !12
   br label %while8, !dbg !12
 
 end7:                                             ; preds = %done10, %end5
@@ -101,13 +104,13 @@ end7:                                             ; preds = %done10, %end5
   ret void, !dbg !12
 
 while8:                                           ; preds = %while8, %then6
-  %66 = load atomic i32, ptr addrspace(1) %61 acquire, align 4, !dbg !12
-  %67 = sub i32 %66, %65, !dbg !12
-  %68 = icmp slt i32 %67, 0, !dbg !12
-  br i1 %68, label %while8, label %done10, !dbg !12, !llvm.loop !13
+  %69 = load atomic i32, ptr addrspace(1) %64 acquire, align 4, !dbg !12
+  %70 = sub i32 %69, %68, !dbg !12
+  %71 = icmp slt i32 %70, 0, !dbg !12
+  br i1 %71, label %while8, label %done10, !dbg !12, !llvm.loop !13
 
 done10:                                           ; preds = %while8
-  store i32 %64, ptr addrspace(1) %62, align 4, !dbg !12
+  store i32 %67, ptr addrspace(1) %65, align 4, !dbg !12
   br label %end7, !dbg !12
 }
 
@@ -153,8 +156,8 @@ attributes #4 = { nounwind }
 !3 = distinct !DISubprogram(name: "reduce_scatter", linkageName: "reduce_scatter", scope: !2, file: !2, line: 2, type: !4, scopeLine: 2, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !1)
 !4 = !DISubroutineType(types: !5)
 !5 = !{}
-!6 = !DILocation(line: 7, column: 32, scope: !3)
-!7 = !DILocation(line: 10, column: 5, scope: !3)
+!6 = !DILocation(line: 10, column: 5, scope: !3)
+!7 = !DILocation(line: 7, column: 32, scope: !3)
 !8 = !DILocation(line: 12, column: 20, scope: !3)
 !9 = distinct !{!9, !10}
 !10 = !{!"llvm.loop.unroll.disable"}

@@ -7,9 +7,10 @@ use crate::ast::{self, Expr, ExprKind};
 use crate::codes::meaning::{
     BAD_INDEX, LAYOUT, MISMATCH, NOT_CONSTANT, TOO_DEEP, TOO_LARGE, UNKNOWN_NAME, WRONG_ARGS, WRONG_KIND,
 };
+use std::borrow::Cow;
 use std::sync::Arc;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Int, IntTuple, Layout, Op, Scalar, Type};
+use weft_ir::{Int, IntTuple, Layout, Op, RedOp, Scalar, Type};
 use weft_layout::{Coord, MAX_LEAVES};
 
 /// An evaluated call.
@@ -63,13 +64,15 @@ impl Elab<'_> {
             ExprKind::Call { callee, generics, args } => {
                 let args = self.args(args)?;
                 self.b.at(e.span);
-                self.call(callee, Call { name: &callee.name, span: e.span, words: generics, args })
+                let words = &self.spelled(generics);
+                self.call(callee, Call { name: &callee.name, span: e.span, words, args })
             }
             ExprKind::Method { recv, name, generics, args } => {
                 let mut all = vec![(None, self.expr(recv)?, recv.span)];
                 all.extend(self.args(args)?);
                 self.b.at(e.span);
-                self.call(name, Call { name: &name.name, span: e.span, words: generics, args: all })
+                let words = &self.spelled(generics);
+                self.call(name, Call { name: &name.name, span: e.span, words, args: all })
             }
         }
     }
@@ -140,6 +143,38 @@ impl Elab<'_> {
         }
     }
 
+    /// Words in angle brackets, with reductions that a parameter stands for by their own names.
+    fn spelled<'w>(&self, words: &'w [ast::Arg]) -> Cow<'w, [ast::Arg]> {
+        let op = |w: &ast::Arg| match &w.value.kind {
+            ExprKind::Name(n) => match self.lookup(&n.name) {
+                Some(Binding::Val(Val::Reduction(op))) => Some(*op),
+                _ => None,
+            },
+            _ => None,
+        };
+        if !words.iter().any(|w| op(w).is_some()) {
+            return Cow::Borrowed(words);
+        }
+        let mut words = words.to_vec();
+        for w in &mut words {
+            if let (Some(op), ExprKind::Name(n)) = (op(w), &mut w.value.kind) {
+                n.name = op.name().into();
+            }
+        }
+        Cow::Owned(words)
+    }
+
+    /// A compile-time argument of a function.
+    fn generic_argument(&mut self, w: &ast::Arg, g: Option<&ast::GenericParam>) -> R<Val> {
+        match (&w.value.kind, g) {
+            (ExprKind::Name(n), Some(g)) if &*g.bound.name == "reduction" => match RedOp::parse(&n.name) {
+                Some(op) => Ok(Val::Reduction(op)),
+                None => fail(WRONG_ARGS, w.value.span, format!("`{}` is no reduction", n.name)),
+            },
+            _ => self.expr(&w.value),
+        }
+    }
+
     fn inline(&mut self, f: &ast::Function, call: Call<'_>) -> R<Val> {
         if call.args.len() != f.params.len() {
             let message =
@@ -154,7 +189,8 @@ impl Elab<'_> {
             );
         }
         // Words in brackets mean what they mean at the call.
-        let given = call.words.iter().map(|w| self.expr(&w.value)).collect::<R<Vec<_>>>()?;
+        let given = call.words.iter().enumerate();
+        let given = given.map(|(i, w)| self.generic_argument(w, f.generics.get(i))).collect::<R<Vec<_>>>()?;
         let out = self.in_callee(call.span, |e| {
             for (i, g) in f.generics.iter().enumerate() {
                 let val = match (given.get(i), &g.default) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use weft_ir::{Bound, Int, IntTuple, Layout, Scalar, TeamRef, Value};
+use weft_ir::{Bound, Int, IntTuple, Layout, RedOp, Scalar, TeamRef, Value};
 
 /// The meaning of an expression.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub enum Val {
     Str(Arc<str>),
     /// An element type.
     Dtype(Scalar),
+    /// A reduction, passed on to functions.
+    Reduction(RedOp),
     /// A run-time scalar.
     Rt(Value),
     /// Elements in registers.
@@ -95,6 +97,7 @@ impl Val {
             Val::Bool(_) => "a truth value",
             Val::Str(_) => "a string",
             Val::Dtype(_) => "a type",
+            Val::Reduction(_) => "a reduction",
             Val::Rt(_) => "a run-time scalar",
             Val::Frag(_) => "a register tensor",
             Val::Tensor(_) => "a tensor",
@@ -116,6 +119,7 @@ impl fmt::Display for Val {
             Val::Float(x) => write!(f, "{x}"),
             Val::Bool(b) => write!(f, "{b}"),
             Val::Dtype(s) => write!(f, "{s}"),
+            Val::Reduction(op) => write!(f, "{op}"),
             Val::Layout(l) => write!(f, "{l}"),
             other => f.write_str(other.kind()),
         }

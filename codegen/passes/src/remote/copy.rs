@@ -56,9 +56,14 @@ impl Threads {
         if self.group == Group::Thread {
             return body(b);
         }
-        let (this, zero) = (b.index(self.index.clone())?, b.i64(0)?);
-        let first = b.compare(CmpOp::Eq, this, zero)?;
+        let first = self.is_first(b)?;
         b.if_true(first, body).map(drop)
+    }
+
+    /// Whether this is the first of them.
+    pub fn is_first(&self, b: &mut Builder) -> Built<Value> {
+        let (this, zero) = (b.index(self.index.clone())?, b.i64(0)?);
+        b.compare(CmpOp::Eq, this, zero)
     }
 
     /// `body` for every number below `total`, dealt out one by one, `in_flight` of them at a time of a thread.

@@ -19,6 +19,14 @@ pub(super) fn of_group(name: &str, group: Group) -> String {
     }
 }
 
+/// The threads that can call a function together: one, where some warps are not whole.
+pub(super) fn able(group: Group, b: &Builder) -> Group {
+    match group {
+        Group::Warp if !b.kernel().threads().is_multiple_of(32) => Group::Thread,
+        group => group,
+    }
+}
+
 /// What the names of typed functions call a type; none where there are none.
 pub(super) fn type_name(s: Scalar) -> Option<&'static str> {
     Some(match s {

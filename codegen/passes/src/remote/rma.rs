@@ -2,7 +2,7 @@
 
 use super::amo::{call_signal_op, raise_after};
 use super::copy::{Copied, Threads, copy};
-use super::library::{call, carrier, of_group, signal_op};
+use super::library::{able, call, carrier, of_group, signal_op};
 use super::pair::{At, Pair};
 use super::{Remote, address};
 use crate::Transport;
@@ -152,8 +152,18 @@ impl Far<'_> {
         let (rma, pair) = (self.rma, self.pair);
         let first = pair.at(&Int::ZERO);
         if pair.rest.is_empty() && pair.contiguous {
-            let function = rma.function(rma.group, rma.signal.is_some());
-            let all = |b: &mut Builder| self.bytes(b, &first, &pair.count(&first), rma.group, rma.signal);
+            let group = able(rma.group, b);
+            let function = rma.function(group, rma.signal.is_some());
+            let call = |b: &mut Builder| self.bytes(b, &first, &pair.count(&first), group, rma.signal);
+            let all = |b: &mut Builder| {
+                if group == rma.group {
+                    return call(b);
+                }
+                let threads = Threads::of(b, rma.group)?;
+                threads.meet(b)?;
+                threads.first(b, call)?;
+                threads.meet(b)
+            };
             if pair.limits.is_empty() {
                 all(b)?;
             } else {
@@ -171,12 +181,12 @@ impl Far<'_> {
         let threads = Threads::of(b, rma.group)?;
         threads.meet(b)?;
         let function = if pair.contiguous {
-            let group = self.share(b.kernel().threads());
+            let group = self.share(b);
             self.deal(b, &threads, group, &|b, at, count| self.bytes(b, at, count, group, None))?;
             rma.function(group, false)
         } else if self.alone {
             let name = format!("i{}{}", if rma.get { "get" } else { "put" }, pair.elem * 8);
-            let group = self.share(b.kernel().threads());
+            let group = self.share(b);
             let function = of_group(&name, group);
             self.deal(b, &threads, group, &|b, at, count| self.strided(b, &function, at, count))?;
             function
@@ -194,15 +204,12 @@ impl Far<'_> {
     }
 
     /// The threads that a piece is worth.
-    fn share(&self, threads: u32) -> Group {
+    fn share(&self, b: &Builder) -> Group {
         let bytes =
             self.pair.run.extent.as_const().map_or(i64::MAX, |n| n.saturating_mul(self.pair.elem.into()));
-        let most = self.rma.group;
-        match most {
+        match self.rma.group {
             Group::Block if bytes >= FOR_BLOCK => Group::Block,
-            // The functions of a warp are for whole ones.
-            Group::Block | Group::Warp if bytes >= FOR_WARP && threads.is_multiple_of(32) => Group::Warp,
-            Group::Warp if bytes >= FOR_WARP => Group::Warp,
+            Group::Block | Group::Warp if bytes >= FOR_WARP => able(Group::Warp, b),
             _ => Group::Thread,
         }
     }

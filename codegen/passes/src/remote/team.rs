@@ -1,13 +1,16 @@
 //! What the PEs of a team do together, by NVSHMEM's collectives, which have workspaces of their own.
 
-use super::library::{call, of_group, reduction, type_name};
+use super::copy::Threads;
+use super::library::{able, call, of_group, reduction, type_name};
 use super::{Remote, address};
 use crate::Transport;
 use crate::codes::{NEEDS_LIBRARY, NO_FUNCTION};
-use crate::edit::{Action, Editor, Emit};
+use crate::edit::{Action, Editor, Emit, nested};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, Builder, CmpOp, Group, Int, MoveKind, Op, RedOp, Scalar, TeamRef, Type, Value, remote};
+use weft_ir::{
+    BinOp, Block, Builder, CmpOp, Group, Int, MoveKind, Op, RedOp, Scalar, TeamRef, Type, Value, remote,
+};
 
 const I32: Type = Type::Scalar(Scalar::I32);
 
@@ -16,8 +19,25 @@ impl Remote<'_> {
         if self.options.transport == Transport::P2p {
             return Err(needs_library(op, span));
         }
+        let asked = remote::group(op).unwrap_or(Group::Thread);
+        let group = able(asked, &e.b);
+        if group == asked {
+            self.function(e, op, group, span)?;
+            return Ok(Action::Drop);
+        }
+        let threads = Threads::of(&mut e.b, asked)?;
+        threads.meet(&mut e.b)?;
+        let cond = threads.is_first(&mut e.b)?;
+        let then = nested(e, |e| self.function(e, op, group, span))?;
+        e.b.emit(Op::If { cond, then, otherwise: Block::default() })?;
+        threads.meet(&mut e.b)?;
+        Ok(Action::Drop)
+    }
+
+    /// Calls the function of a collective.
+    fn function(&mut self, e: &mut Editor, op: &Op, group: Group, span: Span) -> Built<()> {
         match *op {
-            Op::TeamSync { team, barrier, group } => {
+            Op::TeamSync { team, barrier, .. } => {
                 let verb = if barrier { "barrier" } else { "sync" };
                 if team == TeamRef::WORLD {
                     call(&mut e.b, &of_group(&format!("{verb}_all"), group), vec![], Type::Unit)?;
@@ -26,13 +46,14 @@ impl Remote<'_> {
                     let handle = self.handle(e, team)?;
                     call(&mut e.b, &of_group(verb, group), vec![handle], I32)?;
                 }
+                Ok(())
             }
-            Op::TeamReduce { dst, src, op, scatter, team, group } => {
+            Op::TeamReduce { dst, src, op, scatter, team, .. } => {
                 let function = reduce_name((op, scatter), &e.b, dst, group, span)?;
                 let count = size(&e.b, dst);
-                self.exchange(e, &function, (dst, src), count, team, None)?;
+                self.exchange(e, &function, (dst, src), count, team, None)
             }
-            Op::TeamMove { kind, dst, src, ref root, team, group } => {
+            Op::TeamMove { kind, dst, src, ref root, team, .. } => {
                 let (name, size) = match kind {
                     MoveKind::Fcollect => ("fcollectmem", size(&e.b, src)),
                     MoveKind::Alltoall => {
@@ -42,11 +63,10 @@ impl Remote<'_> {
                     MoveKind::Broadcast => ("broadcastmem", size(&e.b, src).min(&size(&e.b, dst))),
                 };
                 let bytes = size * i64::from(e.b.ty(src).elem().map_or(1, Scalar::bytes));
-                self.exchange(e, &of_group(name, group), (dst, src), bytes, team, root.first().copied())?;
+                self.exchange(e, &of_group(name, group), (dst, src), bytes, team, root.first().copied())
             }
-            _ => return Ok(Action::Keep),
+            _ => Ok(()),
         }
-        Ok(Action::Drop)
     }
 
     fn exchange(

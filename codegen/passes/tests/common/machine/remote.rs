@@ -25,6 +25,10 @@ impl Machine<'_> {
         let start = self.threads[t].group + first;
         let all = start..(start + threads).min(self.threads[t].group + self.k.threads() as usize);
         assert!(all.clone().all(|u| mask[u]), "{op:?} without all threads");
+        assert!(
+            group == Group::Block || all.len() == 32 || !matches!(op, Op::Call { .. }),
+            "{op:?} by a part of a warp"
+        );
         op.operands(&mut |v| {
             if let (Val::Lanes(a), Val::Lanes(b)) =
                 (&self.vals[start][v.0 as usize], &self.vals[t][v.0 as usize])

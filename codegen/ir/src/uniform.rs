@@ -7,7 +7,6 @@ use crate::kernel::{Block, Kernel, Value};
 use crate::names::{BinOp, Dim, Group, ShuffleMode, Sreg};
 use crate::op::{Constant, Op};
 use crate::remote;
-use crate::types::Type;
 use weft_layout::{Int, Node};
 
 /// How far a value may differ. Ordered: the join of two is the greater.
@@ -120,6 +119,11 @@ impl Analysis<'_> {
                 Varies::ByThread
             }
             Op::Index { expr } => self.int(expr),
+            Op::View { base, offset } => {
+                let bounds = self.k.ty(v).tensor().into_iter().flat_map(|t| &t.bounds);
+                let starts = bounds.map(|b| self.int(&b.offset)).max().unwrap_or(Varies::No);
+                starts.max(self.u.value(*base)).max(self.int(offset))
+            }
             Op::Binary { op: BinOp::Div, a, b } if self.is_warp_index(*a, *b, |n| n > 0 && n % 32 == 0) => {
                 Varies::ByWarp
             }
@@ -127,11 +131,6 @@ impl Analysis<'_> {
             _ => {
                 let mut out = Varies::No;
                 op.operands(&mut |x| out = out.max(self.u.value(x)));
-                if let Type::Tensor(t) = self.k.ty(v) {
-                    for b in &t.bounds {
-                        out = out.max(self.int(&b.offset));
-                    }
-                }
                 out
             }
         };
@@ -174,28 +173,50 @@ impl Analysis<'_> {
         match e.node() {
             Node::Const(_) | Node::Poison(_) => Varies::No,
             Node::Var(v) => self.u.value(Value(v.id)),
-            Node::Add(list) | Node::Mul(list) => list.iter().map(|n| self.int(n)).max().unwrap_or(Varies::No),
-            // Warps are made of threads whose linear indices follow one another.
-            Node::FloorDiv(a, b)
-                if b.as_const().is_some_and(|n| n > 0 && n % 32 == 0) && self.is_linear(a) =>
-            {
-                Varies::ByWarp
+            Node::Add(terms) => {
+                // What depends on the thread alone is looked at together.
+                let (own, rest): (Vec<&Int>, Vec<&Int>) = terms.iter().partition(|n| self.is_of_thread(n));
+                let own = own.into_iter().fold(Int::ZERO, |sum, n| sum + n);
+                let rest = rest.into_iter().map(|n| self.int(n)).max().unwrap_or(Varies::No);
+                rest.max(if self.is_of_warp(&own) { Varies::ByWarp } else { self.vars(&own) })
             }
+            Node::FloorDiv(..) if self.is_of_warp(e) => Varies::ByWarp,
+            Node::Mul(_) if self.is_of_warp(e) => Varies::ByWarp,
+            Node::Mul(factors) => factors.iter().map(|n| self.int(n)).max().unwrap_or(Varies::No),
             Node::FloorDiv(a, b) | Node::CeilDiv(a, b) | Node::Rem(a, b) => both(a, b),
             Node::Min(a, b) | Node::Max(a, b) | Node::And(a, b) | Node::Xor(a, b) => both(a, b),
         }
     }
 
-    /// Whether it is the linear index of the thread: x, and y and z times the threads of a row and of a plane.
-    fn is_linear(&self, e: &Int) -> bool {
-        let [x, y, _] = self.k.block.map(i64::from);
-        let corners = [([0, 0, 0], 0), ([1, 0, 0], 1), ([0, 1, 0], x), ([0, 0, 1], x * y)];
-        let at = |point: [i64; 3]| {
-            e.subst(&mut |v| self.thread_dim(Value(v.id)).map(|d| point[d as usize].into()))
+    fn vars(&self, e: &Int) -> Varies {
+        let mut out = Varies::No;
+        e.vars(&mut |v| out = out.max(self.u.value(Value(v.id))));
+        out
+    }
+
+    /// Whether it depends on the thread's indices, and on nothing else.
+    fn is_of_thread(&self, e: &Int) -> bool {
+        let (mut some, mut all) = (false, true);
+        e.vars(&mut |v| {
+            some = true;
+            all &= self.thread_dim(Value(v.id)).is_some();
+        });
+        some && all
+    }
+
+    /// Whether a quotient, or a sum with one, of thread indices is the same for all threads of each warp. Warps are
+    /// made of threads whose linear indices follow one another.
+    fn is_of_warp(&self, e: &Int) -> bool {
+        if !divides(e) || !self.is_of_thread(e) {
+            return false;
+        }
+        let [x, y, z] = self.k.block.map(i64::from);
+        let at = |i: i64| {
+            let point = [i % x, i / x % y, i / (x * y)];
+            e.subst(&mut |v| self.thread_dim(Value(v.id)).map(|d| point[d as usize].into())).as_const()
         };
-        // In a dimension of one thread its index is 0, and need not be there.
-        let is_one = |i: usize| i > 0 && self.k.block[i - 1] == 1;
-        is_affine(e) && corners.iter().enumerate().all(|(i, (point, want))| is_one(i) || at(*point).is(*want))
+        let threads = x * y * z;
+        threads <= 1024 && (0..threads).all(|i| at(i).is_some() && at(i) == at(i / 32 * 32))
     }
 
     /// The dimension whose thread index a value is.
@@ -212,14 +233,11 @@ impl Analysis<'_> {
     }
 }
 
-/// A sum of variables, each times a number.
-fn is_affine(e: &Int) -> bool {
+/// Whether there is a quotient in it.
+fn divides(e: &Int) -> bool {
     match e.node() {
-        Node::Const(_) | Node::Var(_) => true,
-        Node::Add(terms) => terms.iter().all(is_affine),
-        Node::Mul(factors) => {
-            factors.iter().filter(|f| f.as_const().is_none()).count() == 1 && factors.iter().all(is_affine)
-        }
+        Node::FloorDiv(..) => true,
+        Node::Add(list) | Node::Mul(list) => list.iter().any(divides),
         _ => false,
     }
 }

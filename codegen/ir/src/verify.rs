@@ -87,14 +87,16 @@ fn kernel(k: &Kernel, found: &mut Vec<Diagnostic>) {
         return;
     }
     let u = uniform::analyze(k);
-    k.walk(&mut |v, inst| check_inst(k, v, inst, found));
     // Once addresses are arithmetic, so are conditions, which then are not understood as well: what lowering makes of a
     // kernel diverges no more than the kernel did.
     let mut lowered = false;
     k.walk(&mut |_, inst| lowered |= matches!(inst.op, Op::PtrAdd { .. }));
-    if !lowered {
-        k.walk(&mut |v, inst| check_threads(k, &u, v, inst, found));
-    }
+    k.walk(&mut |v, inst| {
+        check_inst(k, inst, found);
+        if !lowered {
+            check_threads(k, &u, v, inst, found);
+        }
+    });
     if !found.iter().any(|d| d.severity == Severity::Error) {
         ordering::check(k, found);
     }
@@ -237,7 +239,7 @@ impl Order<'_> {
     }
 }
 
-fn check_inst(k: &Kernel, v: Value, inst: &Inst, found: &mut Vec<Diagnostic>) {
+fn check_inst(k: &Kernel, inst: &Inst, found: &mut Vec<Diagnostic>) {
     if let Type::Vector(_, lanes) = inst.ty
         && !(1..=MAX_LANES).contains(&lanes)
     {

@@ -36,7 +36,7 @@ const LIBRARY: &[Transport] = &[Transport::Nvshmem, Transport::Auto];
 struct Job {
     name: &'static str,
     text: &'static str,
-    /// Compile-time parameters and arguments, `N=7 T=f32`: a run for each.
+    /// Compile-time parameters, arguments and `grid`, `N=7 T=f32`: a run for each.
     settings: &'static [&'static str],
     transports: &'static [Transport],
     /// Tensors that depend on who comes first.
@@ -151,6 +151,8 @@ const EXAMPLES: &[Job] = &[
     job("put_signal", text!(example "11_put_signal"), &["T=bf16 N=1000 CHUNK=128", ""]),
     job("work_counter", text!(example "12_work_counter"), &["N=1000 TILE=128", ""]).racy(&["tile"]),
     job("halo_exchange", text!(example "13_halo_exchange"), &["T=bf16 N=7", ""]),
+    job("tile_all_gather", text!(example "14_tile_all_gather"), &["grid=1 T=u8 H=33", "grid=16 H=4096 W=128"])
+        .by(&[Transport::P2p]),
 ];
 
 fn all(world: &World, jobs: &[Job]) -> Checked {
@@ -179,6 +181,10 @@ fn one(world: &World, job: &Job, setting: &str, folder: &Path) -> Checked {
     let generics: Vec<_> = heads.iter().flat_map(|head| &head.generics).map(|(name, ..)| &**name).collect();
     for word in setting.split_whitespace() {
         let (name, value) = word.split_once('=').ok_or("a setting is NAME=VALUE")?;
+        if name == "grid" {
+            options.grid = Some([value.parse()?, 1, 1]);
+            continue;
+        }
         let value = Define::parse(value).ok_or_else(|| format!("`{word}` has no value"))?;
         let map = if generics.contains(&name) { &mut options.compile.defines } else { &mut options.args };
         map.insert(name.to_owned(), value);

@@ -142,17 +142,24 @@ const fn reduce(settings: &'static [&'static str]) -> Job {
     job("team_reduce", text!("team_reduce"), settings).by(LIBRARY)
 }
 
-const EXCHANGES: &[Job] =
-    &[job("team_exchange", text!("team_exchange"), &["T=u8 N=37 G=0", "T=f64 N=37 G=1", "T=bf16 N=1000 G=2"])
-        .by(LIBRARY)];
+const EXCHANGES: &[Job] = &[job(
+    "team_exchange",
+    text!("team_exchange"),
+    &["T=u8 N=37 G=0", "T=f64 N=37 G=1", "T=bf16 N=1000 G=2"],
+)
+.by(LIBRARY)];
 
 const EXAMPLES: &[Job] = &[
     job("ring_put_get", text!(example "10_ring_put_get"), &["T=f16 N=1003", "N=1048576"]),
     job("put_signal", text!(example "11_put_signal"), &["T=bf16 N=1000 CHUNK=128", ""]),
     job("work_counter", text!(example "12_work_counter"), &["N=1000 TILE=128", ""]).racy(&["tile"]),
     job("halo_exchange", text!(example "13_halo_exchange"), &["T=bf16 N=7", ""]),
-    job("tile_all_gather", text!(example "14_tile_all_gather"), &["grid=1 T=u8 H=33", "grid=16 H=4096 W=128"])
-        .by(&[Transport::P2p]),
+    job(
+        "tile_all_gather",
+        text!(example "14_tile_all_gather"),
+        &["grid=1 T=u8 H=33", "grid=16 H=4096 W=128"],
+    )
+    .by(&[Transport::P2p]),
 ];
 
 fn all(world: &World, jobs: &[Job]) -> Checked {
@@ -232,7 +239,8 @@ fn one(world: &World, job: &Job, setting: &str, folder: &Path) -> Checked {
 
 /// Ranks count in the team that is passed: here every PE's pair with its neighbour, and the last alone where the
 /// number is odd.
-const PAIRS: &str = "kernel pairs(x: symm<i32, (64):(1)>, y: symm<i32, (64):(1)>, out: global<i32, (4):(1)>, pair: team)
+const PAIRS: &str =
+    "kernel pairs(x: symm<i32, (64):(1)>, y: symm<i32, (64):(1)>, out: global<i32, (4):(1)>, pair: team)
     block(64)
 {
     let other = n_pes(pair) - 1 - my_pe(pair);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weft_ir::text::{parse_module, print_module};
 use weft_ir::verify::verify;
 use weft_ir::{Module, RedOp, Scalar};
-use weft_passes::{Lowering, run};
+use weft_passes::{Lowering, Transport, run};
 
 /// A change to a text: at a place (in thousandths of it), put this for the number, word or line there.
 #[derive(Clone, Debug)]
@@ -52,6 +52,12 @@ fn change() -> impl Strategy<Value = Change> {
         "rem",
         "load",
         "view",
+        "world",
+        "thread",
+        "some",
+        "true",
+        "put",
+        "get",
     ];
     prop_oneof![
         4 => (0usize..1000, prop::sample::select(numbers)).prop_map(|(at, n)| Change::Number(at, n)),
@@ -97,6 +103,7 @@ fn sources() -> Vec<String> {
         text(two_shot(Scalar::F32, 64, 4, RedOp::Add).unwrap()),
         text(two_shot(Scalar::BF16, 512, 1, RedOp::Max).unwrap()),
         include_str!("mixed.ir").to_owned(),
+        include_str!("remote.ir").to_owned(),
     ]
 }
 
@@ -112,17 +119,20 @@ fn the_texts_lower() {
 
 #[test]
 fn nothing_panics() {
-    let case = (0usize..3, prop::collection::vec(change(), 1..4), any::<bool>());
+    let transport = prop::sample::select(vec![Transport::Nvshmem, Transport::P2p, Transport::Auto]);
+    let case = (0usize..4, prop::collection::vec(change(), 1..4), any::<bool>(), transport);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(20_000));
     let sources = sources();
     runner
-        .run(&case, |(which, changes, unicast)| {
+        .run(&case, |(which, changes, unicast, transport)| {
             let text = changes.iter().fold(sources[which].clone(), |text, change| change.apply(&text));
             let Ok(module) = parse_module(&text) else { return Ok(()) };
             let Ok(module) = verify(module) else { return Ok(()) };
             let lowering = if unicast { Lowering::Unicast } else { Lowering::Multimem };
             let mut o = options(lowering);
             o.debug_waits = unicast.then_some(9);
+            o.transport = transport;
+            o.library_pointers = unicast && transport == Transport::Nvshmem;
             match run(module, &o) {
                 Ok(_) => LOWERED.fetch_add(1, Ordering::Relaxed),
                 Err(found) => {

@@ -75,7 +75,7 @@ impl Threads {
         body: &mut dyn FnMut(&mut Builder, &[Int]) -> Built<()>,
     ) -> Built<()> {
         let mut start = Int::ZERO;
-        for together in if in_flight > 1 { vec![in_flight, 1] } else { vec![1] } {
+        for together in (0..=in_flight.max(1).ilog2()).rev().map(|k| 1i64 << k) {
             let step = &self.count * together;
             let end = if together == 1 { total.clone() } else { total.floor_div(&step) * &step };
             if start == end {

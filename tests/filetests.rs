@@ -260,6 +260,7 @@ impl FileTest {
                 "grid" => options.grid = Some([number()?, 1, 1]),
                 "seed" => options.seed = number()?.into(),
                 "launches" => options.launches = number()?,
+                "node" => options.node = Some(number()?),
                 "waits" => options.compile.debug_waits = Some(number()?.into()),
                 "lowering" => options.compile.lowering = lowering(value)?,
                 "transport" => options.compile.transport = transport(value)?,

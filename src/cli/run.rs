@@ -43,6 +43,9 @@ pub struct Run {
     /// Launches, back to back.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
+    /// Simulated: PEs of a node, where --transport auto copies in place; other nodes are reached by NVSHMEM's functions.
+    #[arg(long, value_name = "PES", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    node: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -108,6 +111,7 @@ impl Run {
         let mut options = RunOptions::new(self.compile.options()?, pes as usize);
         options.seed = self.seed;
         options.launches = self.launches;
+        options.node = self.node;
         options.inputs = files(&self.input)?;
         options.outputs = files(&self.output)?;
         options.args = defines(&self.arg)?;

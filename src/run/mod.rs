@@ -50,6 +50,10 @@ pub struct RunOptions {
     pub args: BTreeMap<String, Define>,
     /// Warp instructions after which the simulator gives up.
     pub step_limit: Option<u64>,
+    /// For the simulator: PEs of a node, which reach each other by loads and stores, and the others by NVSHMEM's
+    /// functions. Without it all reach each other, and `Transport::Auto` is NVSHMEM's functions, whose transfers the
+    /// simulator delays as a network may.
+    pub node: Option<u32>,
 }
 
 impl RunOptions {
@@ -66,6 +70,7 @@ impl RunOptions {
             outputs: Vec::new(),
             args: BTreeMap::new(),
             step_limit: None,
+            node: None,
         }
     }
 }
@@ -192,7 +197,7 @@ pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
 /// As [`run`].
 pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
     let mut options = options.clone();
-    options.compile.simulated = true;
+    options.compile.simulated = options.node.is_none();
     let options = &options;
     let prepared = Prepared::new(file, options)?;
     let mut plan = Plan::new(

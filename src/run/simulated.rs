@@ -25,6 +25,8 @@ pub(super) struct Simulated {
     module: Module,
     team: Team,
     n_pes: usize,
+    /// PEs of a node.
+    node: usize,
     blocks: Vec<Block>,
     bytes: u64,
     /// Counters of the last launch.
@@ -45,7 +47,8 @@ impl Simulated {
         let module = Module::parse(&compiled.ptx)?;
         let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());
         let (printed, time) = (String::new(), Duration::ZERO);
-        Ok(Simulated { machine, module, team, n_pes, blocks, bytes, stats, printed, time })
+        let node = options.node.map_or(n_pes, |n| n.max(1) as usize);
+        Ok(Simulated { machine, module, team, n_pes, node, blocks, bytes, stats, printed, time })
     }
 
     fn base(&self, memory: usize, pe: usize) -> Result<u64, RunError> {
@@ -66,11 +69,21 @@ impl Simulated {
         }
     }
 
-    /// A table of the addresses of every PE's copy, in the memory of `pe`, for a launch.
-    fn peers(&mut self, pe: usize, name: &str, of: Symmetric) -> Result<u64, RunError> {
+    /// A table of the addresses of every PE's copy, in the memory of `pe`, for a launch. Of PEs of other nodes: 0
+    /// where `or_none`, else there is no launch.
+    fn peers(&mut self, pe: usize, name: &str, of: Symmetric, or_none: bool) -> Result<u64, RunError> {
         let mut table = Vec::new();
         for q in 0..self.n_pes {
-            table.extend_from_slice(&self.machine.peer_addr(pe, of, q)?.to_le_bytes());
+            let address = match (pe / self.node == q / self.node, or_none) {
+                (true, _) => self.machine.peer_addr(pe, of, q)?,
+                (false, true) => 0,
+                (false, false) => {
+                    return request(format!(
+                        "the kernel loads from and stores to `{name}` of all PEs, and PE {pe} does not reach PE {q}"
+                    ));
+                }
+            };
+            table.extend_from_slice(&address.to_le_bytes());
         }
         let at = self.machine.alloc(pe, &format!("{name}.peers"), table.len() as u64, 8)?;
         self.machine.write(pe, at, &table)?;
@@ -164,7 +177,8 @@ impl Backend for Simulated {
                     }
                     ParamKind::PeersOf { base, .. } | ParamKind::ReachOf { base, .. } => {
                         let of = self.symmetric(request, *base)?;
-                        Arg::U64(self.peers(pe, &kernel.params[*base as usize].name, of)?)
+                        let or_none = matches!(param.kind, ParamKind::ReachOf { .. });
+                        Arg::U64(self.peers(pe, &kernel.params[*base as usize].name, of, or_none)?)
                     }
                     // The team of all PEs, NVSHMEM_TEAM_WORLD.
                     ParamKind::TeamHandle { .. } => Arg::I32(0),

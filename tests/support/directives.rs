@@ -14,7 +14,7 @@
 //! | `check: TEXT` | is there, after what the check before found |
 //! | `count: 4 TEXT` | is there so many times |
 //! | `not: TEXT` | is not there |
-//! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
+//! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `node` (PEs of a node: with `transport=auto` others are reached by NVSHMEM's functions), `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
 //! | `stdout: TEXT` | the next line that each run prints, which prints no others |
 //! | `fails: TEXT` | each run fails, saying so |
 

@@ -44,7 +44,7 @@ kernel put_signal(x: symm<f32, (65536):(1)>, out: symm<f32, (65536):(1)>, sig: s
 /// Ranks and addresses alone.
 const POINTERS: &str = "
 kernel pointers(x: symm<f32, (65536):(1)>, team: team) block(256) grid(1) {
-    let there = partition(peer(x, team, (my_pe(team) + 1) % n_pes(team)), threads());
+    let there = partition(peer(x, (my_pe(team) + 1) % n_pes(team), team), threads());
     let mine  = partition(x, threads());
     for i in 0..size<1>(mine) { there[_, i] = mine[_, i]; }
 }";

@@ -74,7 +74,7 @@ fn the_simulators_functions_are_the_librarys() {
 }
 
 /// Of functions that come for many types, and differ in nothing else, those that stand for the others. Memory is moved
-/// by the functions without a type; reductions are long, so all of them are assembled of the newest library alone.
+/// by the functions without a type; reductions are long, so those that others stand for are assembled of the newest library alone.
 fn stands_for_others(name: &str, newest: bool) -> bool {
     const TYPES: [&str; 25] = [
         "bfloat16",
@@ -108,9 +108,9 @@ fn stands_for_others(name: &str, newest: bool) -> bool {
     let what: Vec<_> = words.collect();
     match what[..] {
         ["sum", ..] | ["max", ..] => ty == "float",
-        ["prod" | "min", ..] => newest && ty == "float",
+        ["prod" | "min", "reduce", ..] => newest && ty == "float",
         ["xor", ..] => ty == "uint64",
-        ["and" | "or", ..] => newest && ty == "uint64",
+        ["and" | "or", "reduce", ..] => newest && ty == "uint64",
         ["p" | "g"] => ty.starts_with("uint"),
         ["atomic", ..] | ["wait", ..] | ["test", ..] => ["float", "uint32", "uint64"].contains(&ty),
         _ => false,
@@ -131,7 +131,14 @@ fn the_assembler_takes_every_function() {
         // In parts for two processors; functions that share code stand together.
         let part = |f: &dyn Fn(&str) -> bool| names.iter().copied().filter(|n| f(n)).collect::<Vec<_>>();
         let (block, warp) = (|n: &str| n.ends_with("_block"), |n: &str| n.ends_with("_warp"));
-        let parts = [part(&block), part(&warp), part(&|n| !block(n) && !warp(n))];
+        let long = |n: &str| n.contains("_reduce");
+        let parts = [
+            part(&|n| block(n) && long(n)),
+            part(&|n| block(n) && !long(n)),
+            part(&|n| warp(n) && long(n)),
+            part(&|n| warp(n) && !long(n)),
+            part(&|n| !block(n) && !warp(n)),
+        ];
         jobs.extend(parts.into_iter().map(|names| (given, names)));
     }
     // The longest first.

@@ -1,5 +1,4 @@
 //! nvJitLink, where it is installed: a kernel's PTX joined with another module's. Without it, its absence.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use weft_runtime::error::{JITLINK, NO_JITLINK};
@@ -42,7 +41,9 @@ fn library() -> Option<&'static JitLink> {
 fn ptx_is_joined_to_a_cubin() {
     let Some(library) = library() else { return };
     assert!(library.version() >= (12, 0));
-    let cubin = library.link("sm_90a", Some(64), &[Input::Ptx("kernel", KERNEL), Input::Ptx("twice", TWICE)]).unwrap();
+    let cubin = library
+        .link("sm_90a", Some(64), &[Input::Ptx("kernel", KERNEL), Input::Ptx("twice", TWICE)])
+        .unwrap();
     assert!(cubin.starts_with(b"\x7fELF"));
     let has = |name: &[u8]| cubin.windows(name.len()).any(|w| w == name);
     assert!(has(b".text.k"));

@@ -189,6 +189,14 @@ impl Order<'_> {
         if let Type::Tensor(t) = &inst.ty {
             t.vars(&mut |v| uses.push(Value(v.id)));
         }
+        if remote::name(&inst.op).is_some() {
+            // What is moved are the elements of whole tensors: their layouts are computed with here.
+            for x in uses.clone() {
+                if let Some(Type::Tensor(t)) = self.k.insts.get(x).map(|i| &i.ty) {
+                    t.vars(&mut |v| uses.push(Value(v.id)));
+                }
+            }
+        }
         match &inst.op {
             Op::For { var, body, .. } => {
                 self.uses(&uses, inst);

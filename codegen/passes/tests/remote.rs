@@ -35,7 +35,8 @@ fn agrees(kernel: &Kernel, transport: Transport, start: &World) -> (Lowered, Wor
     for (i, arg) in want.args.iter().enumerate() {
         if let Arg::Memory(want, _) = arg {
             for (pe, want) in want.iter().enumerate() {
-                assert_eq!(want, have.memory(i, pe), "argument {i} of PE {pe} by {transport:?}");
+                let at = want.iter().zip(have.memory(i, pe)).position(|(a, b)| a != b);
+                assert_eq!(at, None, "first wrong byte of argument {i} of PE {pe} by {transport:?}");
             }
         }
     }

@@ -66,7 +66,8 @@ impl Threads {
         b.compare(CmpOp::Eq, this, zero)
     }
 
-    /// `body` for every number below `total`, dealt out one by one, `in_flight` of them at a time of a thread.
+    /// `body` for every number below `total`, dealt out one by one, `in_flight` (a power of two) of them at a time of a
+    /// thread; what is left, half as many at a time, and so on.
     pub fn deal(
         &self,
         b: &mut Builder,
@@ -74,20 +75,35 @@ impl Threads {
         in_flight: i64,
         body: &mut dyn FnMut(&mut Builder, &[Int]) -> Built<()>,
     ) -> Built<()> {
-        let mut start = Int::ZERO;
-        for together in (0..=in_flight.max(1).ilog2()).rev().map(|k| 1i64 << k) {
-            let step = &self.count * together;
-            let end = if together == 1 { total.clone() } else { total.floor_div(&step) * &step };
-            if start == end {
-                continue;
-            }
-            let range = (b.index(&start + &self.index)?, b.index(end.clone())?, b.index(step)?);
+        let all = |first: Int, n: i64| (0..n).map(|j| &first + &self.count * j).collect::<Vec<_>>();
+        let whole = |n: i64| total.floor_div(&(&self.count * n)) * (&self.count * n);
+        let mut start = if in_flight == 1 { total.clone() } else { whole(in_flight) };
+        if !start.is(0) {
+            let step = &self.count * in_flight;
+            let range = (b.index(self.index.clone())?, b.index(start.clone())?, b.index(step)?);
             let max = total.upper_bound().map(|n| n.max(1) - 1);
             b.for_loop(range, 1, Range { min: 0, max, div: 1 }, |b, i| {
                 let first = b.symbol(i)?;
-                let all: Vec<Int> = (0..together).map(|j| &first + &self.count * j).collect();
-                body(b, &all)
+                body(b, &all(first, in_flight))
             })?;
+        }
+        // One round each at most: of all threads, and at the end of the first ones.
+        let mut n = in_flight;
+        while start != *total {
+            n /= 2;
+            let end = if n == 0 { total.clone() } else { whole(n) };
+            let first = &start + &self.index;
+            let (low, high) = if n == 0 { (&first, total) } else { (&start, &end) };
+            if start != end {
+                let numbers = all(first.clone(), n.max(1));
+                match low.is_lt(high) {
+                    true => body(b, &numbers)?,
+                    false => {
+                        let some = b.less(low, high)?;
+                        b.if_true(some, |b| body(b, &numbers))?;
+                    }
+                }
+            }
             start = end;
         }
         Ok(())

@@ -11,10 +11,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use weft::Target;
-use weft::nvshmem::Library;
+use weft::nvshmem::{Library, Objects};
 use weft::runtime::find;
 use weft::tools;
+use weft::{KernelFile, Options, Target, Transport};
 
 /// Bitcode for a target.
 struct Given {
@@ -173,4 +173,26 @@ fn the_assembler_takes_every_function() {
     });
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What is assembled apart from its kernel must not need more registers than the kernel's threads leave.
+#[test]
+fn kernels_of_any_size_are_joined_with_their_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = Objects::at(folder.path());
+    for given in given() {
+        for threads in [32, 512, 1024] {
+            let text = format!(
+                "kernel k(x: symm<f32, (4096):(1)>, out: symm<f32, (4096):(1)>, team: team) block({threads}) {{
+                     put<block>(out, x, (my_pe(team) + 1) % n_pes(team));
+                 }}"
+            );
+            let mut options = Options::new(given.target);
+            options.transport = Transport::Nvshmem;
+            let compiled = KernelFile::parse("k.weft", &text).unwrap().compile(&options).unwrap();
+            let cubin = given.library.join(&compiled.caller().unwrap(), &objects);
+            let cubin = cubin.unwrap_or_else(|e| panic!("{threads} threads, {}: {e}", given.library.version));
+            assert!(cubin.starts_with(b"\x7fELF"));
+        }
+    }
 }

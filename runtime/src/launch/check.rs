@@ -59,6 +59,14 @@ impl KernelInfo {
     /// `R0502`, with the parameter, what it takes and what it was given: another number of arguments, kind, element
     /// type, shape, stride, space, alignment or range.
     pub fn check<'k>(&'k self, given: &[Given<'_>]) -> Result<Checked<'k>> {
+        self.check_among(None, given)
+    }
+
+    /// As [`check`](KernelInfo::check), among so many PEs in all, which layouts may depend on.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_among<'k>(&'k self, n_pes: Option<u32>, given: &[Given<'_>]) -> Result<Checked<'k>> {
         let params: Vec<_> = self.arguments().collect();
         if params.len() != given.len() {
             let takes: Vec<_> = params.iter().map(|(_, p)| format!("{}: {}", p.name, p.kind)).collect();
@@ -76,7 +84,7 @@ impl KernelInfo {
             kernel: self,
             block: vec![0; self.param_bytes()],
             hidden: Vec::new(),
-            values: vec![None; self.params.len()],
+            values: vec![None; self.params.len()].into_iter().chain([n_pes.map(i64::from)]).collect(),
             barriers: Vec::new(),
         };
         // Layouts may depend on any of the numbers: these come first.
@@ -409,7 +417,7 @@ mod tests {
             SYNC,
             TEAM,
         ];
-        let checked = k.check(&given).unwrap();
+        let checked = k.check_among(Some(2), &given).unwrap();
         let word = |at: usize| u64::from_le_bytes(checked.block[at..at + 8].try_into().unwrap());
         assert_eq!([word(0), word(8), word(16), word(32), word(40)], [0x100, 0x200, 16, 0x300, 0]);
         assert_eq!(checked.block[24..28], 0.5f32.to_le_bytes());

@@ -1,16 +1,20 @@
 //! Integers and layouts that a launch completes: `(%2,64):(64,1)`.
 //!
-//! `%i` is what parameter i of the kernel brings: the value of an integer, or the number of PEs of a team. The
-//! notation is that of layouts everywhere else; nothing is known of a `%i` but its name.
+//! `%i` is what parameter i of the kernel brings: the value of an integer, or the number of PEs of a team; `%world` is
+//! the number of all PEs. The notation is that of layouts everywhere else; nothing is known of a `%i` but its name.
 
+use super::info::WORLD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use weft_layout::{Int, IntTuple, Layout, Value, Var, eval_with};
 
-/// The value that parameter `index` brings.
+/// The value that parameter `index` brings; the number of all PEs for [`WORLD`].
 pub fn parameter(index: u32) -> Int {
-    Int::var(Var { id: index, name: format!("%{index}").into(), div: 1, min: i64::MIN, max: None })
+    let name = if index == WORLD { WORLD_NAME.into() } else { format!("%{index}").into() };
+    Int::var(Var { id: index, name, div: 1, min: i64::MIN, max: None })
 }
+
+const WORLD_NAME: &str = "%world";
 
 /// An integer that may depend on parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,7 +29,7 @@ pub struct Extents {
     pub stride: IntTuple,
 }
 
-/// What parameters bring, by index; none where that is no integer.
+/// What parameters bring, by index; none where that is no integer. The last one is the number of all PEs.
 pub type Values = [Option<i64>];
 
 impl Extent {
@@ -53,7 +57,10 @@ impl Extents {
 fn substitute(n: &Int, values: &Values) -> Int {
     match n.as_const() {
         Some(_) => n.clone(),
-        None => n.subst(&mut |v| values.get(v.id as usize).copied().flatten().map(Int::from)),
+        None => n.subst(&mut |v| {
+            let value = if v.id == WORLD { values.last() } else { values.get(v.id as usize) };
+            value.copied().flatten().map(Int::from)
+        }),
     }
 }
 
@@ -76,7 +83,10 @@ impl From<&Layout> for Extents {
 }
 
 fn parse(text: &str) -> Result<Value, String> {
-    let mut resolve = |name: &str| name.strip_prefix('%')?.parse().ok().map(parameter);
+    let mut resolve = |name: &str| match name {
+        WORLD_NAME => Some(parameter(WORLD)),
+        name => name.strip_prefix('%')?.parse().ok().map(parameter),
+    };
     eval_with(text, &mut resolve).map_err(|e| format!("`{text}`: {e}"))
 }
 
@@ -145,6 +155,7 @@ mod tests {
             ("(%0-3):(1)", vec![Some(4)], Ok("(1):(1)")),
             ("(%0-3,2):(1,1)", vec![Some(2)], Err("negative")),
             ("(%0,2):(1,1)", vec![None], Err("%0")),
+            ("(%world,%0):(%0,1)", vec![Some(3), Some(8)], Ok("(8,3):(3,1)")),
         ] {
             let extents: Extents = text.parse().unwrap();
             assert_eq!(extents.to_string().parse(), Ok(extents.clone()), "{text}");

@@ -162,7 +162,8 @@ impl Kernel {
         }
         self.device().bind()?;
         let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
-        let mut checked = entry.info.check(&given)?;
+        let n_pes = self.world(&arguments).ok().map(|world| world.n_pes());
+        let mut checked = entry.info.check_among(n_pes, &given)?;
         self.reachable(&arguments)?;
         let shape = self.shape(&checked, grid, options)?;
         self.fill_in(&mut checked, &arguments)?;

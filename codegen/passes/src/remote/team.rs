@@ -2,6 +2,7 @@
 
 use super::copy::Threads;
 use super::library::{able, call, of_group, reduction, type_name};
+use super::wait::acquire;
 use super::{Remote, address};
 use crate::Transport;
 use crate::codes::{NEEDS_LIBRARY, NO_FUNCTION};
@@ -21,15 +22,17 @@ impl Remote<'_> {
         }
         let asked = remote::group(op).unwrap_or(Group::Thread);
         let group = able(asked, &e.b);
+        let threads = Threads::of(&mut e.b, asked)?;
         if group == asked {
             self.function(e, op, group, span)?;
-            return Ok(Action::Drop);
+        } else {
+            threads.meet(&mut e.b)?;
+            let cond = threads.is_first(&mut e.b)?;
+            let then = nested(e, |e| self.function(e, op, group, span))?;
+            e.b.emit(Op::If { cond, then, otherwise: Block::default() })?;
         }
-        let threads = Threads::of(&mut e.b, asked)?;
-        threads.meet(&mut e.b)?;
-        let cond = threads.is_first(&mut e.b)?;
-        let then = nested(e, |e| self.function(e, op, group, span))?;
-        e.b.emit(Op::If { cond, then, otherwise: Block::default() })?;
+        // Any of the threads may have been the one that saw the others come.
+        acquire(&mut e.b)?;
         threads.meet(&mut e.b)?;
         Ok(Action::Drop)
     }

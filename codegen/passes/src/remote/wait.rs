@@ -1,7 +1,8 @@
 //! Waits and tests of this PE's own variables.
 //!
 //! NVSHMEM's functions also make what the network wrote visible, so they are taken wherever a network may be: with a
-//! bound on polls in a loop around the form that tests.
+//! bound on polls in a loop around the form that tests. They look by volatile loads, without order: a fence after them
+//! keeps later loads from what a cache has of before (seen on an H200: part of a line that an earlier load brought).
 
 use super::library::{call, comparison, waited_name};
 use super::{Remote, address};
@@ -51,7 +52,9 @@ impl Remote<'_> {
                 load(b, signal, sem, scope)?
             } else {
                 let at = address(b, signal)?;
-                call(b, "nvshmem_signal_fetch", vec![at], Type::Scalar(Scalar::U64))?
+                let value = call(b, "nvshmem_signal_fetch", vec![at], Type::Scalar(Scalar::U64))?;
+                acquire(b)?;
+                value
             }),
             Op::SignalWait { signal, cmp, value } => {
                 let wait = wait(b, signal, cmp, value, WaitFor::One);
@@ -61,7 +64,9 @@ impl Remote<'_> {
                 } else {
                     let (at, cmp) = (address(b, signal)?, b.i32(comparison(cmp))?);
                     let function = "nvshmem_signal_wait_until";
-                    Action::Become(call(b, function, vec![at, cmp, value], Type::Scalar(Scalar::U64))?)
+                    let value = call(b, function, vec![at, cmp, value], Type::Scalar(Scalar::U64))?;
+                    acquire(b)?;
+                    Action::Become(value)
                 }
             }
             Op::Wait { vars, cmp, value, which, test, ref status, ref indices } => {
@@ -88,6 +93,11 @@ impl Remote<'_> {
             _ => Action::Keep,
         })
     }
+}
+
+/// Later accesses stay later than what a function of NVSHMEM's saw.
+pub(super) fn acquire(b: &mut Builder) -> Built<()> {
+    b.emit(Op::Fence { sem: Sem::AcqRel, scope: Scope::Sys }).map(drop)
 }
 
 fn load(b: &mut Builder, place: Value, sem: Sem, scope: Scope) -> Built<Value> {
@@ -131,7 +141,8 @@ impl Wait<'_> {
             (WaitFor::One | WaitFor::All, true) => Type::Scalar(Scalar::I32),
             _ => I64,
         };
-        call(b, &function, args, result)
+        let found = call(b, &function, args, result)?;
+        acquire(b).map(|()| found)
     }
 
     /// Looks again and again until there is something, or nothing to wait for, or too many polls. Result as of `look`.

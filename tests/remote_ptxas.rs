@@ -11,8 +11,11 @@ use std::path::Path;
 use weft::tools::{Tool, assemble_ptx};
 use weft::{Define, KernelFile, Options, Transport};
 
+/// A compile-time parameter and its values.
+type Parameter = (&'static str, &'static [&'static str]);
+
 /// Kernel files, with the values of their compile-time parameters.
-const KERNELS: [(&str, &[(&str, &[&str])]); 8] = [
+const KERNELS: [(&str, &[Parameter]); 8] = [
     ("put_scopes", &[("N", &["1003"]), ("G", &["0", "1", "2"])]),
     ("get_scopes", &[("N", &["2001"]), ("G", &["0", "1", "2", "3"])]),
     ("strided", &[("N", &["37"])]),

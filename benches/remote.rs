@@ -150,7 +150,7 @@ fn time(world: &World, iters: u32, call: &mut dyn FnMut(&Stream) -> Result<()>) 
             times.extend(us.to_le_bytes());
         }
     }
-    let mut slowest = vec![0.0f64; BLOCKS];
+    let mut slowest = [0.0f64; BLOCKS];
     for pe in world.all_gather_host(&times)? {
         for (slowest, us) in slowest.iter_mut().zip(pe.as_chunks::<8>().0) {
             *slowest = slowest.max(f64::from_le_bytes(*us));

@@ -5,10 +5,8 @@ use std::path::Path;
 use weft_lang::elaborate::Loader;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
-pub const LIBRARY: &[(&str, &str)] = &[
-    ("collectives", include_str!("library/collectives.weft")),
-    ("tile", include_str!("library/tile.weft")),
-];
+pub const LIBRARY: &[(&str, &str)] =
+    &[("collectives", include_str!("library/collectives.weft")), ("tile", include_str!("library/tile.weft"))];
 
 /// Files relative to the one that uses them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -74,7 +74,7 @@ fn the_simulators_functions_are_the_librarys() {
 }
 
 /// Of functions that come for many types, and differ in nothing else, those that stand for the others. Memory is moved
-/// by the functions without a type; reductions are long, so those that others stand for are assembled of the newest library alone.
+/// by the functions without a type; reductions are long, so some operations are assembled of the newest library alone.
 fn stands_for_others(name: &str, newest: bool) -> bool {
     const TYPES: [&str; 25] = [
         "bfloat16",
@@ -104,7 +104,13 @@ fn stands_for_others(name: &str, newest: bool) -> bool {
         "ptrdiff",
     ];
     let mut words = name.split('_').skip(1);
-    let Some(ty) = words.next().filter(|word| TYPES.contains(word)) else { return true };
+    let first = words.next().unwrap_or_default();
+    if !TYPES.contains(&first) {
+        // `put32` moves what `putmem` moves.
+        return !(first.starts_with("put") || first.starts_with("get"))
+            || !first.ends_with(|c: char| c.is_ascii_digit());
+    }
+    let ty = first;
     let what: Vec<_> = words.collect();
     match what[..] {
         ["sum", ..] | ["max", ..] => ty == "float",

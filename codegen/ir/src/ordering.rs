@@ -8,7 +8,7 @@ use crate::diag::{Code, Diagnostic, Span};
 use crate::kernel::{Block, Kernel, TeamRef, Value};
 use crate::names::{CmpOp, SignalKind};
 use crate::op::{Constant, Op};
-use crate::remote;
+use crate::{remote, uniform};
 use std::collections::HashSet;
 use weft_layout::{Int, Layout, Node};
 
@@ -233,13 +233,40 @@ impl Walk<'_, '_> {
             Op::Get { dst, nbi, .. } => self.begin(v, *dst, true, *nbi, state),
             Op::SignalOp { pe, team, .. } => self.signal(v, *pe, *team, state),
             Op::PutValue { dst: flag, pe, team, .. } | Op::Amo { target: flag, pe, team, .. } => {
-                let waited = |(flag, _): (Region, bool)| self.waited.iter().any(|r| r.meets(&flag));
+                let waited = |(flag, _): (Region, bool)| self.waited.iter().any(|r| self.meet(r, &flag));
                 if behind(self.k, *flag).is_some_and(waited) {
                     self.signal(v, *pe, *team, state);
+                } else if matches!(op, Op::PutValue { .. }) {
+                    state.unfenced.push((v, *pe, *team));
                 }
             }
             _ => {}
         }
+    }
+
+    /// Whether two regions have an element in common: provably, or for some thread.
+    fn meet(&self, a: &Region, b: &Region) -> bool {
+        if a.param != b.param || a.meets(b) {
+            return a.param == b.param;
+        }
+        let whole = |r: &Region| {
+            let ty = self.k.params.get(r.param as usize).and_then(|p| p.ty.tensor());
+            r.offset.is(0) && ty.is_some_and(|t| t.layout == r.layout)
+        };
+        // Bounds keep every part within its tensor.
+        whole(a) || whole(b) || self.same_for_a_thread(a, b) || self.same_for_a_thread(b, a)
+    }
+
+    /// Whether some thread's `b` begins within its `a`.
+    fn same_for_a_thread(&self, a: &Region, b: &Region) -> bool {
+        let distance = &b.offset - &a.offset;
+        let Some(size) = a.layout.size().as_const().filter(|_| remote::is_contiguous(&a.layout)) else {
+            return false;
+        };
+        let threads = i64::from(self.k.threads());
+        threads <= 1024
+            && (0..threads)
+                .any(|t| uniform::at_thread(self.k, &distance, t).is_some_and(|d| (0..size).contains(&d)))
     }
 
     /// A non-blocking operation reads or writes `place` until a quiet.
@@ -251,22 +278,23 @@ impl Walk<'_, '_> {
 
     fn access(&mut self, v: Value, region: &Region, write: bool, state: &State) {
         for (at, pending, written) in &state.pending {
-            // A source may be read again; a destination may not be read yet.
-            if write == *written || !pending.meets(region) || !self.told.insert((v, *at)) {
+            // A source may be read again.
+            if !(write || *written) || !self.meet(pending, region) || !self.told.insert((v, *at)) {
                 continue;
             }
             let name = remote::name(self.k.op(*at)).unwrap_or_default();
             let tensor = self.k.params.get(region.param as usize).map_or("", |p| &p.name);
-            let (message, label, why) = if *written {
+            let verb = if write { "written" } else { "read" };
+            let (message, label, why): (_, String, _) = if *written {
                 (
-                    format!("`{tensor}` is read before the data of `{name}` is there"),
-                    "read here",
+                    format!("`{tensor}` is {verb} before the data of `{name}` is there"),
+                    format!("{verb} here"),
                     "this writes it at any time until `quiet`",
                 )
             } else {
                 (
                     format!("`{tensor}` is written while `{name}` may still read it"),
-                    "written here",
+                    "written here".into(),
                     "this reads it at any time until `quiet`",
                 )
             };
@@ -326,13 +354,16 @@ struct Signals {
     waits: Vec<(Value, Region, bool)>,
     /// Parameters that somebody writes, here or on other PEs.
     sent: HashSet<u32>,
-    /// Non-blocking puts that add to a signal: the instruction, the signal, whether in a loop that does not pick it.
-    adds: Vec<(Value, Region, bool)>,
+    /// Non-blocking puts that add to a signal: the instruction, the signal, whether a loop repeats it with none of them
+    /// done in between, and after how many completions it stands.
+    adds: Vec<(Value, Region, bool, u32)>,
+    /// Completions so far: quiets, barriers, waits.
+    done: u32,
 }
 
 impl Signals {
     fn of(k: &Kernel) -> Signals {
-        let mut out = Signals { waits: Vec::new(), sent: HashSet::new(), adds: Vec::new() };
+        let mut out = Signals { waits: Vec::new(), sent: HashSet::new(), adds: Vec::new(), done: 0 };
         out.block(k, &k.body, false);
         out
     }
@@ -341,12 +372,17 @@ impl Signals {
         for &v in &block.0 {
             let Some(inst) = k.insts.get(v) else { continue };
             self.inst(k, v, &inst.op, looped);
-            let looped = looped || matches!(inst.op, Op::For { .. } | Op::While { .. });
-            inst.op.blocks().iter().for_each(|b| self.block(k, b, looped));
+            let blocks = inst.op.blocks();
+            let looped = match inst.op {
+                Op::For { .. } | Op::While { .. } => !blocks.iter().any(|b| completes(k, b)),
+                _ => looped,
+            };
+            blocks.iter().for_each(|b| self.block(k, b, looped));
         }
     }
 
     fn inst(&mut self, k: &Kernel, v: Value, op: &Op, looped: bool) {
+        self.done += u32::from(is_completion(op));
         let sent: &[Value] = match op {
             Op::SignalWait { signal: var, cmp, .. } | Op::Wait { vars: var, cmp, test: false, .. } => {
                 if let Some((region, _)) = behind(k, *var) {
@@ -361,7 +397,7 @@ impl Signals {
                 {
                     // A signal that the round picks counts its own chunk only.
                     let picked = varies(k, &region.offset);
-                    self.adds.push((v, region, looped && !picked));
+                    self.adds.push((v, region, looped && !picked, self.done));
                 }
                 &[*dst, *signal]
             }
@@ -401,8 +437,12 @@ impl Signals {
                     )),
                 );
             }
-            let same = |a: &Region| self.adds.iter().filter(|b| b.1.meets(a)).count() > 1;
-            let several = self.adds.iter().find(|(_, r, looped)| r.param == *param && (*looped || same(r)));
+            let same =
+                |a: &Region, done: u32| self.adds.iter().filter(|b| b.3 == done && b.1.meets(a)).count() > 1;
+            let several = self
+                .adds
+                .iter()
+                .find(|(_, r, looped, done)| r.param == *param && (*looped || same(r, *done)));
             if let (true, Some((at, ..))) = (at_least, several) {
                 found.push(
                     Diagnostic::warning(
@@ -416,6 +456,19 @@ impl Signals {
             }
         }
     }
+}
+
+/// Something after which earlier operations are done, or their signal has come.
+fn is_completion(op: &Op) -> bool {
+    matches!(op, Op::Quiet {} | Op::TeamSync { barrier: true, .. } | Op::SignalWait { .. } | Op::Wait { .. })
+}
+
+fn completes(k: &Kernel, block: &Block) -> bool {
+    block
+        .0
+        .iter()
+        .filter_map(|v| k.insts.get(*v))
+        .any(|inst| is_completion(&inst.op) || inst.op.blocks().iter().any(|b| completes(k, b)))
 }
 
 /// Whether a number has other values in other rounds or threads.

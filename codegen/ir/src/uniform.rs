@@ -4,7 +4,7 @@
 
 use crate::arena::Handle;
 use crate::kernel::{Block, Kernel, Value};
-use crate::names::{BinOp, Dim, Group, ShuffleMode, Sreg};
+use crate::names::{BinOp, CmpOp, Dim, Group, ShuffleMode, Sreg};
 use crate::op::{Constant, Op};
 use crate::remote;
 use weft_layout::{Int, Node};
@@ -119,6 +119,9 @@ impl Analysis<'_> {
                 Varies::ByThread
             }
             Op::Index { expr } => self.int(expr),
+            Op::Compare { op, a, b } if self.is_warps_choice(*op, *a, *b) => {
+                Varies::ByWarp.min(self.u.value(*a).max(self.u.value(*b)))
+            }
             Op::View { base, offset } => {
                 let bounds = self.k.ty(v).tensor().into_iter().flat_map(|t| &t.bounds);
                 let starts = bounds.map(|b| self.int(&b.offset)).max().unwrap_or(Varies::No);
@@ -210,27 +213,70 @@ impl Analysis<'_> {
         if !divides(e) || !self.is_of_thread(e) {
             return false;
         }
-        let [x, y, z] = self.k.block.map(i64::from);
-        let at = |i: i64| {
-            let point = [i % x, i / x % y, i / (x * y)];
-            e.subst(&mut |v| self.thread_dim(Value(v.id)).map(|d| point[d as usize].into())).as_const()
+        self.is_same_in_warps(|t| at_thread(self.k, e, t))
+    }
+
+    /// Whether the threads of each warp have one answer, and all have one.
+    fn is_same_in_warps<T: PartialEq>(&self, at: impl Fn(i64) -> Option<T>) -> bool {
+        let threads = i64::from(self.k.threads());
+        threads <= 1024 && (0..threads).all(|t| at(t).is_some_and(|a| Some(a) == at(t / 32 * 32)))
+    }
+
+    /// A comparison of numbers that depend on the thread alone, such as `thread_idx() < 32`.
+    fn is_warps_choice(&self, op: CmpOp, a: Value, b: Value) -> bool {
+        let number = |v: Value| match self.k.op(v) {
+            Op::Index { expr } => Some(expr.clone()),
+            Op::Const { value: Constant::Int(n) } => Some(Int::from(*n)),
+            Op::Convert { .. } | Op::Special { .. } => self.thread_dim(v).and(self.k.symbol(v)),
+            _ => None,
         };
-        let threads = x * y * z;
-        threads <= 1024 && (0..threads).all(|i| at(i).is_some() && at(i) == at(i / 32 * 32))
+        let (Some(a), Some(b)) = (number(a), number(b)) else { return false };
+        self.is_same_in_warps(|t| {
+            let (a, b) = (at_thread(self.k, &a, t)?, at_thread(self.k, &b, t)?);
+            Some(match op {
+                CmpOp::Eq => a == b,
+                CmpOp::Ne => a != b,
+                CmpOp::Lt => a < b,
+                CmpOp::Le => a <= b,
+                CmpOp::Gt => a > b,
+                CmpOp::Ge => a >= b,
+            })
+        })
     }
 
     /// The dimension whose thread index a value is.
     fn thread_dim(&self, v: Value) -> Option<Dim> {
-        match &self.k.insts.get(v)?.op {
-            Op::Special { reg: Sreg::ThreadIdx, dim } => Some(*dim),
-            Op::Convert { a } => self.thread_dim(*a),
-            Op::Index { expr } => match expr.node() {
-                Node::Var(var) if var.id != v.0 => self.thread_dim(Value(var.id)),
-                _ => None,
-            },
-            _ => None,
-        }
+        thread_dim(self.k, v)
     }
+}
+
+/// The dimension whose thread index a value is.
+fn thread_dim(k: &Kernel, v: Value) -> Option<Dim> {
+    match &k.insts.get(v)?.op {
+        Op::Special { reg: Sreg::ThreadIdx, dim } => Some(*dim),
+        Op::Convert { a } => thread_dim(k, *a),
+        Op::Index { expr } => match expr.node() {
+            Node::Var(var) if var.id != v.0 => thread_dim(k, Value(var.id)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The lane in a warp.
+fn is_lane(k: &Kernel, v: Value) -> bool {
+    matches!(k.insts.get(v).map(|i| &i.op), Some(Op::Special { reg: Sreg::LaneIdx, .. }))
+}
+
+/// The number that a thread has, by its linear index, if it depends on nothing else.
+pub(crate) fn at_thread(k: &Kernel, e: &Int, thread: i64) -> Option<i64> {
+    let [x, y, _] = k.block.map(|n| i64::from(n.max(1)));
+    let point = [thread % x, thread / x % y, thread / (x * y)];
+    let known = e.subst(&mut |v| match thread_dim(k, Value(v.id)) {
+        Some(dim) => Some(point[dim as usize].into()),
+        None => is_lane(k, Value(v.id)).then(|| Int::from(thread % 32)),
+    });
+    known.as_const()
 }
 
 /// Whether there is a quotient in it.

@@ -17,7 +17,7 @@ pub use crate::memory::BARRIER_LINE;
 pub use argument::{Argument, Arguments, AsArgument, Elements, Given, multicast};
 pub use check::{Address, Checked, Hidden};
 pub use extent::{Extent, Extents};
-pub use info::{KernelInfo, Lowering, ModuleInfo, ParamInfo, ParamKind, Space, runs_on};
+pub use info::{KernelInfo, Lowering, ModuleInfo, ParamInfo, ParamKind, Space, WORLD, runs_on};
 pub use kernel::{Grid, Kernel, LaunchOptions};
 pub use module::{Module, needs_nvshmem, to_cubin};
 pub use scalar::Number;

@@ -11,7 +11,7 @@ weft_ir::codes! {
         "Remote memory operations move bytes: nothing is converted on the way. Convert before the put, or after the get; `p` casts its one value.";
     OTHER_SHAPE = 222, "the two sides have different shapes",
         "kernel k(dst: symm<f32, (8, 4):(1, 16)>, src: global<f32, (8, 2):(1, 8)>) block(32) { put<warp>(dst, src, 1); }",
-        "Where both sides are contiguous the smaller one says how many elements are moved. Otherwise element by element has to correspond, so both have the same shape. Operations on one element name it, `x[i]`; collectives and lists of NVSHMEM's are contiguous.";
+        "Where both sides are contiguous the smaller one says how many elements are moved. Otherwise element by element has to correspond, in coordinate order, so both have as many. Operations on one element name it, `x[i]`; collectives and lists of NVSHMEM's are contiguous.";
     BAD_SIGNAL = 223, "this is no signal",
         "kernel k(x: symm<f32, (8):(1)>, sig: symm<u32, (1):(1)>) block(32) { put_signal<warp, set>(x, x, sig[0], 1, 1); }",
         "A signal is one u64 of the symmetric heap (NVSHMEM, Signaling Operations).";

@@ -232,6 +232,11 @@ impl Elab<'_> {
     fn readable_errors(self) -> Vec<Diagnostic> {
         let k = self.b.finish();
         let mut errors = self.errors;
+        if errors.is_empty() {
+            // What follows from an error is not reported; without one it must not pass.
+            let message = format!("`{}` refers to what has no meaning here", k.name);
+            errors.push(Diagnostic::error(WRONG_ARGS, k.span, message));
+        }
         for d in &mut errors {
             d.message = weft_ir::text::readable(&k, &d.message);
         }
@@ -439,7 +444,8 @@ impl Elab<'_> {
                 Type::Barrier => Val::Barrier(v),
                 Type::Scalar(_) if is_int => Val::Int(self.symbol(v)?),
                 Type::Scalar(_) => Val::Rt(v),
-                _ => Val::Error,
+                // A tensor has no name before its own type is known.
+                _ => continue,
             };
             self.bind(&p.name, Binding::Val(val));
         }

@@ -93,12 +93,12 @@ impl Memory<'_> {
         let by = At { pointer, op, elem: at.ty.elem };
         let (elem, space) = (at.ty.elem, at.ty.space);
         let (legal, name): (Vec<u32>, &dyn Fn(u32) -> String) = match op {
-            Op::Load { sem, scope, .. } => {
-                (plain_widths(elem), &|lanes| plain_name("ld", *sem, *scope, space, lanes * elem.bytes()))
-            }
-            Op::Store { sem, scope, .. } => {
-                (plain_widths(elem), &|lanes| plain_name("st", *sem, *scope, space, lanes * elem.bytes()))
-            }
+            Op::Load { sem, scope, .. } => (plain_widths(elem), &|lanes| {
+                plain_name("ld", *sem, *scope, space, lanes * elem.bytes(), elem.bytes())
+            }),
+            Op::Store { sem, scope, .. } => (plain_widths(elem), &|lanes| {
+                plain_name("st", *sem, *scope, space, lanes * elem.bytes(), elem.bytes())
+            }),
             Op::Red { value, .. } if space != Space::Shared => {
                 let red = Reductions::new(self.options.target, op, elem, span)?;
                 let f = red.fragment(at, span)?;

@@ -201,7 +201,8 @@ impl Memory<'_> {
         }
         let f = Fragment::new(at, &plain_widths(at.ty.elem), span)?;
         let bytes = f.width * f.elem.bytes();
-        let instr = Instr { name: unicast_name(op, bytes), bytes, count: f.starts.len() as u32 };
+        let instr =
+            Instr { name: unicast_name(op, bytes, f.elem.bytes()), bytes, count: f.starts.len() as u32 };
         self.note(e, v, &f, vec![instr]);
         match op {
             Op::McStore { value, .. } => self.finish_write(e, &f, *value, &every(&f), None, 1),
@@ -211,12 +212,12 @@ impl Memory<'_> {
 }
 
 /// What stands in the report for the unicast form of a load or store of the switch.
-pub(super) fn unicast_name(op: &Op, bytes: u32) -> String {
+pub(super) fn unicast_name(op: &Op, bytes: u32, elem: u32) -> String {
     let (sem, scope) = order(op);
     let (verb, ordered) = match op {
         Op::LdReduce { .. } => ("ld", Sem::Acquire),
         _ => ("st", Sem::Release),
     };
     let sem = if sem == ordered { Sem::Relaxed } else { sem };
-    plain_name(verb, sem, scope, weft_ir::Space::Peer, bytes)
+    plain_name(verb, sem, scope, weft_ir::Space::Peer, bytes, elem)
 }

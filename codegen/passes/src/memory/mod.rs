@@ -182,12 +182,13 @@ fn base(e: &Editor, place: &Place) -> u32 {
 }
 
 /// `ld.relaxed.sys.global.v4.b32` and the like, for the report.
-fn plain_name(verb: &str, sem: Sem, scope: Scope, space: Space, bytes: u32) -> String {
+fn plain_name(verb: &str, sem: Sem, scope: Scope, space: Space, bytes: u32, elem: u32) -> String {
     let order = if sem == Sem::Weak { String::new() } else { format!(".{sem}.{scope}") };
     let space = if space == Space::Shared { "shared" } else { "global" };
     let (vec, bits) = match bytes {
-        16 => (".v4", 32),
-        8 => (".v2", 32),
+        16 if elem < 8 => (".v4", 32),
+        16 => (".v2", 64),
+        8 if elem < 8 => (".v2", 32),
         n => ("", n * 8),
     };
     format!("{verb}{order}.{space}{vec}.b{bits}")

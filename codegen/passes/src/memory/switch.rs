@@ -82,7 +82,7 @@ impl Memory<'_> {
                 let (sem, scope) = order(op);
                 format!("red.{sem}.{scope}.global.{red}.{elem}")
             }
-            op => unicast_name(op, bytes),
+            op => unicast_name(op, bytes, bytes),
         };
         Ok(Instr { name, bytes, count })
     }

@@ -82,7 +82,7 @@ fn widths_and_why() {
         ),
         (
             explain(Scalar::F64, 8, line(1), 1, Some(1000)),
-            "load of 1 elements: 1 x ld.global.v2.b32 (8 bytes); a thread moves no more at once; \
+            "load of 1 elements: 1 x ld.global.b64 (8 bytes); a thread moves no more at once; \
              nothing to test",
         ),
     ] {

@@ -7,7 +7,7 @@ use crate::codes::NO_FUNCTION;
 use crate::edit::{Action, Editor, Emit};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{AmoOp, Builder, Op, RedOp, Scalar, Scope, Sem, SignalKind, Type, Value};
+use weft_ir::{AmoOp, BinOp, Builder, CmpOp, Op, RedOp, Scalar, Scope, Sem, SignalKind, Type, Value};
 
 impl Remote<'_> {
     /// `p` and `g`.
@@ -83,7 +83,12 @@ impl Remote<'_> {
             &result,
             &mut |_, e, place| atomic(&mut e.b, place, op, s, operands),
             &mut |_, e, pe| {
-                let mut args = vec![address(&mut e.b, target)?];
+                let at = address(&mut e.b, target)?;
+                if s.is_float() && matches!(op, AmoOp::Add | AmoOp::FetchAdd) {
+                    let old = add_by_swaps(&mut e.b, at, s, operands, pe)?;
+                    return if op.fetches() { from_bits(&mut e.b, old, s) } else { Ok(old) };
+                }
+                let mut args = vec![at];
                 args.extend_from_slice(operands);
                 args.push(pe);
                 call(&mut e.b, &function, args, result.clone())
@@ -151,13 +156,38 @@ pub(super) fn raise_after(
     })
 }
 
-/// `nvshmem_int32_atomic_add`; of floats, addition came later, as an extension.
+/// Adds floats by compare and swap of their bits, which every version of NVSHMEM has; gives the old bits. (It adds them
+/// itself from 3.7 on, and a kernel is not compiled for one version.)
+fn add_by_swaps(b: &mut Builder, at: Value, s: Scalar, operands: &[Value], pe: Value) -> Built<Value> {
+    let (carrier, name) = carrier(s.bytes());
+    let bits = Type::Scalar(carrier);
+    let Some(addend) = operands.first().copied() else { return b.zero(&bits) };
+    let (old, seen) = (b.local("old", bits.clone()), b.local("seen", bits.clone()));
+    let first = call(b, &format!("nvshmem_{name}_atomic_fetch"), vec![at, pe], bits.clone())?;
+    b.set(seen, first)?;
+    b.while_loop(
+        |b| {
+            let before = b.get(seen)?;
+            b.set(old, before)?;
+            let sum = from_bits(b, before, s)?;
+            let sum = b.binary(BinOp::Add, sum, addend)?;
+            let sum = as_bits(b, sum, carrier)?;
+            let function = format!("nvshmem_{name}_atomic_compare_swap");
+            let found = call(b, &function, vec![at, before, sum, pe], bits)?;
+            b.set(seen, found)?;
+            b.compare(CmpOp::Ne, found, before)
+        },
+        |_| Ok(()),
+    )?;
+    b.get(old)
+}
+
+/// `nvshmem_int32_atomic_add`
 fn amo_name(op: AmoOp, s: Scalar, span: Span) -> Built<String> {
     let adds = matches!(op, AmoOp::Add | AmoOp::FetchAdd | AmoOp::Inc | AmoOp::FetchInc);
-    let prefix = if s.is_float() && adds { "nvshmemx" } else { "nvshmem" };
     // Sums of 64 bits with a sign go by C's name alone.
     match if adds && s == Scalar::I64 { Some("long") } else { type_name(s) } {
-        Some(ty) if op.takes(s) => Ok(format!("{prefix}_{ty}_atomic_{op}")),
+        Some(ty) if op.takes(s) => Ok(format!("nvshmem_{ty}_atomic_{op}")),
         _ => {
             let message = format!("there is no `atomic_{op}` on {s}");
             Err(Diagnostic::error(NO_FUNCTION, span, message)

@@ -7,7 +7,6 @@ use std::path::Path;
 use weft::gpu::{Grid, Kernel};
 use weft::run::{RunOptions, run_file, run_on_gpus};
 use weft::runtime::World;
-use weft::runtime::nvshmem::Version;
 use weft::{Define, KernelFile, Lowering, Options, Transport};
 
 pub const CASES: &[Case] = &[
@@ -41,12 +40,10 @@ struct Job {
     transports: &'static [Transport],
     /// Tensors that depend on who comes first.
     racy: &'static [&'static str],
-    /// The oldest NVSHMEM that has its functions.
-    since: Version,
 }
 
 const fn job(name: &'static str, text: &'static str, settings: &'static [&'static str]) -> Job {
-    Job { name, text, settings, transports: EACH, racy: &[], since: Version::new(3, 3, 0) }
+    Job { name, text, settings, transports: EACH, racy: &[] }
 }
 
 impl Job {
@@ -56,10 +53,6 @@ impl Job {
 
     const fn racy(self, racy: &'static [&'static str]) -> Job {
         Job { racy, ..self }
-    }
-
-    const fn since(self, major: u32, minor: u32) -> Job {
-        Job { since: Version::new(major, minor, 0), ..self }
     }
 }
 
@@ -127,8 +120,7 @@ const WAITS: &[Job] = &[
 
 const ATOMICS: &[Job] = &[
     job("amo_contended", text!("amo_contended"), &["T=i32", "T=u32", "T=i64", "T=u64"]).racy(&["x"]),
-    job("amo_float", text!("amo_float"), &["T=f32", "T=f64"]).by(&[Transport::P2p]).racy(&["x"]),
-    job("amo_float", text!("amo_float"), &["T=f32", "T=f64"]).by(LIBRARY).racy(&["x"]).since(3, 7),
+    job("amo_float", text!("amo_float"), &["T=f32", "T=f64"]).racy(&["x"]),
 ];
 
 const BARRIERS: &[Job] = &[
@@ -166,10 +158,6 @@ fn all(world: &World, jobs: &[Job]) -> Checked {
     let folder = std::env::temp_dir().join(format!("weft-gpu-remote-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let done = jobs.iter().try_for_each(|job| {
-        if world.nvshmem_version() < job.since {
-            println!("{}: not with NVSHMEM {}", job.name, world.nvshmem_version());
-            return Ok(());
-        }
         job.settings.iter().try_for_each(|s| {
             one(world, job, s, &folder).map_err(|e| format!("{} with `{s}`: {e}", job.name).into())
         })

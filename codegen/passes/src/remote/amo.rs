@@ -89,9 +89,22 @@ impl Remote<'_> {
                     return if op.fetches() { from_bits(&mut e.b, old, s) } else { Ok(old) };
                 }
                 let mut args = vec![at];
-                args.extend_from_slice(operands);
+                if !moves_bits(op) {
+                    args.extend_from_slice(operands);
+                    args.push(pe);
+                    return call(&mut e.b, &function, args, result.clone());
+                }
+                let (carrier, name) = carrier(s.bytes());
+                for v in operands {
+                    args.push(as_bits(&mut e.b, *v, carrier)?);
+                }
                 args.push(pe);
-                call(&mut e.b, &function, args, result.clone())
+                let function = format!("nvshmem_{name}_atomic_{op}");
+                if !op.fetches() {
+                    return call(&mut e.b, &function, args, Type::Unit);
+                }
+                let old = call(&mut e.b, &function, args, Type::Scalar(carrier))?;
+                from_bits(&mut e.b, old, s)
             },
         )?;
         Ok(if op.fetches() { Action::Become(value) } else { Action::Drop })
@@ -154,6 +167,12 @@ pub(super) fn raise_after(
         b.emit(Op::Fence { sem: Sem::AcqRel, scope: Scope::Sys })?;
         raise(b, place, op, value).map(drop)
     })
+}
+
+/// Operations that only move bits go by the unsigned type of that width: of other types NVSHMEM's swaps convert the old
+/// value where they should reinterpret it (`double_atomic_swap` up to 3.8 gives its bits as a number).
+fn moves_bits(op: AmoOp) -> bool {
+    matches!(op, AmoOp::Fetch | AmoOp::Set | AmoOp::Swap | AmoOp::CompareSwap)
 }
 
 /// Adds floats by compare and swap of their bits, which every version of NVSHMEM has; gives the old bits. (It adds them

@@ -29,7 +29,7 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
         return;
     }
     let signals = Signals::of(k);
-    let mut walk = Walk { k, waited: signals.waited(), told: HashSet::new(), inside: Vec::new(), found };
+    let mut walk = Walk { k, waited: signals.waited(), told: HashSet::new(), found };
     walk.block(&k.body, &mut State::default());
     signals.report(k, found);
 }
@@ -145,8 +145,6 @@ struct Walk<'k, 'f> {
     waited: Vec<Region>,
     /// What was reported.
     told: HashSet<(Value, Value)>,
-    /// The conditions around.
-    inside: Vec<Value>,
     found: &'f mut Vec<Diagnostic>,
 }
 
@@ -155,7 +153,7 @@ impl Walk<'_, '_> {
         for &v in &block.0 {
             let Some(inst) = self.k.insts.get(v) else { continue };
             match &inst.op {
-                Op::If { then, otherwise, .. } => self.either(v, then, otherwise, state),
+                Op::If { then, otherwise, .. } => self.either(then, otherwise, state),
                 Op::For { var, body, .. } => self.rounds(Some(var.0), &[body], state),
                 Op::While { head, body, .. } => self.rounds(None, &[head, body], state),
                 op => self.step(v, op, state),
@@ -163,24 +161,14 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn either(&mut self, v: Value, then: &Block, otherwise: &Block, state: &mut State) {
+    fn either(&mut self, then: &Block, otherwise: &Block, state: &mut State) {
         let (mut a, mut b) = (state.clone(), state.clone());
-        self.inside.push(v);
         self.block(then, &mut a);
         self.block(otherwise, &mut b);
-        self.inside.pop();
-        // What one branch completes is done; what one begins is not.
-        let old = |s: &State, at: Value| s.pending.iter().any(|p| p.0 == at);
-        let fresh = |s: &State, at: Value| !old(state, at) && old(s, at);
-        let mut pending = a.pending.clone();
-        pending.retain(|p| fresh(&a, p.0) || old(&b, p.0));
-        pending.extend(b.pending.iter().filter(|p| fresh(&b, p.0)).cloned());
-        let old = |s: &State, at: Value| s.unfenced.iter().any(|p| p.0 == at);
-        let fresh = |s: &State, at: Value| !old(state, at) && old(s, at);
-        let mut unfenced = a.unfenced.clone();
-        unfenced.retain(|p| fresh(&a, p.0) || old(&b, p.0));
-        unfenced.extend(b.unfenced.iter().filter(|p| fresh(&b, p.0)).copied());
-        *state = State { pending, unfenced };
+        *state = State {
+            pending: join(&state.pending, a.pending, b.pending, |p| p.0),
+            unfenced: join(&state.unfenced, a.unfenced, b.unfenced, |p| p.0),
+        };
     }
 
     fn rounds(&mut self, var: Option<Value>, blocks: &[&Block], state: &mut State) {
@@ -331,6 +319,15 @@ impl Walk<'_, '_> {
     fn span(&self, v: Value) -> Span {
         self.k.insts.get(v).map_or(Span::NONE, |i| i.span)
     }
+}
+
+/// What is open after one of two branches: what was so before and is in both, since what one completes is done, and what
+/// either began.
+fn join<T>(before: &[T], mut a: Vec<T>, b: Vec<T>, at: impl Fn(&T) -> Value) -> Vec<T> {
+    let has = |list: &[T], x: &T| list.iter().any(|y| at(y) == at(x));
+    a.retain(|x| !has(before, x) || has(&b, x));
+    a.extend(b.into_iter().filter(|x| !has(before, x)));
+    a
 }
 
 /// The tensors of this PE that an op reads, and those it writes.

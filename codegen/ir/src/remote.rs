@@ -115,24 +115,15 @@ impl Remote<'_> {
         let unit = Ok(Type::Unit);
         match op {
             Op::Put { dst, src, pe, .. } => {
-                self.transfer(
-                    (*dst, self.symmetric(*dst, "destination")?),
-                    (*src, self.local(*src, "source")?),
-                )?;
+                self.transfer(self.symmetric(*dst, "destination")?, self.local(*src, "source")?)?;
                 self.scalar(*pe, Scalar::I32, "PE").and(unit)
             }
             Op::Get { dst, src, pe, .. } => {
-                self.transfer(
-                    (*dst, self.local(*dst, "destination")?),
-                    (*src, self.symmetric(*src, "source")?),
-                )?;
+                self.transfer(self.local(*dst, "destination")?, self.symmetric(*src, "source")?)?;
                 self.scalar(*pe, Scalar::I32, "PE").and(unit)
             }
             Op::PutSignal { dst, src, signal, value, pe, .. } => {
-                self.transfer(
-                    (*dst, self.symmetric(*dst, "destination")?),
-                    (*src, self.local(*src, "source")?),
-                )?;
+                self.transfer(self.symmetric(*dst, "destination")?, self.local(*src, "source")?)?;
                 self.signal(*signal)?;
                 self.scalar(*value, Scalar::U64, "signal's value")?;
                 self.scalar(*pe, Scalar::I32, "PE").and(unit)
@@ -223,7 +214,7 @@ impl Remote<'_> {
             for v in list {
                 match self.k.ty(*v) {
                     Type::Tensor(l) if *which != WaitFor::One => {
-                        self.reachable(*v, l, "list")?;
+                        self.reachable(l, "list")?;
                         self.dense(l, "list")?;
                         if l.elem != elem {
                             let message = format!("`{}` takes a list of {elem}, found {}", self.name, l.elem);
@@ -291,10 +282,10 @@ impl Remote<'_> {
     /// A tensor of this PE that NVSHMEM reads and writes.
     fn local(&self, v: Value, what: &str) -> Rule<&TensorType> {
         let t = self.tensor(v, what)?;
-        self.reachable(v, t, what).map(|()| t)
+        self.reachable(t, what).map(|()| t)
     }
 
-    fn reachable(&self, _: Value, t: &TensorType, what: &str) -> Rule<()> {
+    fn reachable(&self, t: &TensorType, what: &str) -> Rule<()> {
         if matches!(t.space, Space::Global | Space::Symmetric) {
             return Ok(());
         }
@@ -336,7 +327,7 @@ impl Remote<'_> {
         )
     }
 
-    fn transfer(&self, (_, dst): (Value, &TensorType), (_, src): (Value, &TensorType)) -> Rule<()> {
+    fn transfer(&self, dst: &TensorType, src: &TensorType) -> Rule<()> {
         self.same_elem(dst, src)?;
         if is_contiguous(&dst.layout) && is_contiguous(&src.layout) {
             return Ok(());

@@ -164,11 +164,7 @@ impl Analysis<'_> {
             Op::Index { expr } => expr.as_const(),
             _ => None,
         };
-        whole && self.is_thread_x(a) && divisor.is_some_and(ok)
-    }
-
-    fn is_thread_x(&self, v: Value) -> bool {
-        self.thread_dim(v) == Some(Dim::X)
+        whole && thread_dim(self.k, a) == Some(Dim::X) && divisor.is_some_and(ok)
     }
 
     fn int(&self, e: &Int) -> Varies {
@@ -202,7 +198,7 @@ impl Analysis<'_> {
         let (mut some, mut all) = (false, true);
         e.vars(&mut |v| {
             some = true;
-            all &= self.thread_dim(Value(v.id)).is_some();
+            all &= thread_dim(self.k, Value(v.id)).is_some();
         });
         some && all
     }
@@ -219,7 +215,11 @@ impl Analysis<'_> {
     /// Whether the threads of each warp have one answer, and all have one.
     fn is_same_in_warps<T: PartialEq>(&self, at: impl Fn(i64) -> Option<T>) -> bool {
         let threads = i64::from(self.k.threads());
-        threads <= 1024 && (0..threads).all(|t| at(t).is_some_and(|a| Some(a) == at(t / 32 * 32)))
+        threads <= 1024
+            && (0..threads).step_by(32).all(|first| {
+                let answer = at(first);
+                answer.is_some() && (first + 1..threads.min(first + 32)).all(|t| at(t) == answer)
+            })
     }
 
     /// A comparison of numbers that depend on the thread alone, such as `thread_idx() < 32`.
@@ -227,7 +227,7 @@ impl Analysis<'_> {
         let number = |v: Value| match self.k.op(v) {
             Op::Index { expr } => Some(expr.clone()),
             Op::Const { value: Constant::Int(n) } => Some(Int::from(*n)),
-            Op::Convert { .. } | Op::Special { .. } => self.thread_dim(v).and(self.k.symbol(v)),
+            Op::Convert { .. } | Op::Special { .. } => thread_dim(self.k, v).and(self.k.symbol(v)),
             _ => None,
         };
         let (Some(a), Some(b)) = (number(a), number(b)) else { return false };
@@ -242,11 +242,6 @@ impl Analysis<'_> {
                 CmpOp::Ge => a >= b,
             })
         })
-    }
-
-    /// The dimension whose thread index a value is.
-    fn thread_dim(&self, v: Value) -> Option<Dim> {
-        thread_dim(self.k, v)
     }
 }
 

@@ -86,15 +86,15 @@ fn kernel(k: &Kernel, found: &mut Vec<Diagnostic>) {
         // Types and uniformity mean nothing while values are undefined.
         return;
     }
-    let u = uniform::analyze(k);
     // Once addresses are arithmetic, so are conditions, which then are not understood as well: what lowering makes of a
     // kernel diverges no more than the kernel did.
     let mut lowered = false;
     k.walk(&mut |_, inst| lowered |= matches!(inst.op, Op::PtrAdd { .. }));
+    let uniformity = (!lowered).then(|| uniform::analyze(k));
     k.walk(&mut |v, inst| {
         check_inst(k, inst, found);
-        if !lowered {
-            check_threads(k, &u, v, inst, found);
+        if let Some(u) = &uniformity {
+            check_threads(k, u, v, inst, found);
         }
     });
     if !found.iter().any(|d| d.severity == Severity::Error) {

@@ -69,7 +69,7 @@ impl Remote<'_> {
     pub(super) fn amo(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
         let Op::Amo { target, op, ref operands, pe, team } = *op else { return Ok(Action::Keep) };
         let s = elem(&e.b, target);
-        let function = amo_name(op, s, span)?;
+        let (carrier, function) = amo_function(op, s, span)?;
         let result = if op.fetches() { Type::Scalar(s) } else { Type::Unit };
         if s == Scalar::F16 {
             // NVSHMEM's function takes a struct, and knows no other way than this one.
@@ -89,17 +89,10 @@ impl Remote<'_> {
                     return if op.fetches() { from_bits(&mut e.b, old, s) } else { Ok(old) };
                 }
                 let mut args = vec![at];
-                if !moves_bits(op) {
-                    args.extend_from_slice(operands);
-                    args.push(pe);
-                    return call(&mut e.b, &function, args, result.clone());
-                }
-                let (carrier, name) = carrier(s.bytes());
                 for v in operands {
                     args.push(as_bits(&mut e.b, *v, carrier)?);
                 }
                 args.push(pe);
-                let function = format!("nvshmem_{name}_atomic_{op}");
                 if !op.fetches() {
                     return call(&mut e.b, &function, args, Type::Unit);
                 }
@@ -201,12 +194,20 @@ fn add_by_swaps(b: &mut Builder, at: Value, s: Scalar, operands: &[Value], pe: V
     b.get(old)
 }
 
-/// `nvshmem_int32_atomic_add`
-fn amo_name(op: AmoOp, s: Scalar, span: Span) -> Built<String> {
+/// `nvshmem_uint32_atomic_add`, and the type that it takes and gives.
+fn amo_function(op: AmoOp, s: Scalar, span: Span) -> Built<(Scalar, String)> {
     let adds = matches!(op, AmoOp::Add | AmoOp::FetchAdd | AmoOp::Inc | AmoOp::FetchInc);
-    // Sums of 64 bits with a sign go by C's name alone.
-    match if adds && s == Scalar::I64 { Some("long") } else { type_name(s) } {
-        Some(ty) if op.takes(s) => Ok(format!("nvshmem_{ty}_atomic_{op}")),
+    let (moved, ty) = match s {
+        s if moves_bits(op) => {
+            let (carrier, name) = carrier(s.bytes());
+            (carrier, Some(name))
+        }
+        // Sums of 64 bits with a sign go by C's name alone.
+        Scalar::I64 if adds => (s, Some("long")),
+        s => (s, type_name(s)),
+    };
+    match ty {
+        Some(ty) if op.takes(s) => Ok((moved, format!("nvshmem_{ty}_atomic_{op}"))),
         _ => {
             let message = format!("there is no `atomic_{op}` on {s}");
             Err(Diagnostic::error(NO_FUNCTION, span, message)

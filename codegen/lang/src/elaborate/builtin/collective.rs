@@ -1,11 +1,11 @@
 //! NVSHMEM's collectives on the device, and questions about teams.
 
-use super::{Builtin, Call, Words, builtin};
+use super::{Builtin, Call, builtin};
 use crate::codes::meaning::WRONG_ARGS;
 use crate::elaborate::value::Val;
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Group, MoveKind, Op, RedOp, TeamRef};
+use weft_ir::{MoveKind, Op, RedOp, TeamRef};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin("sync", "sync<block>(team)", "Waits for the same call on all PEs of the team.", sync),
@@ -49,11 +49,6 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
 ];
 
-/// The threads, which by default are one.
-fn group(words: &mut Words<'_>) -> Group {
-    words.take(Group::parse).unwrap_or(Group::Thread)
-}
-
 const SCOPES: &str = "warp, block, or nothing for one thread";
 
 /// `sync<block>(team)`, `barrier<block>(team)`, and those of all PEs.
@@ -61,7 +56,7 @@ pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let all = call.name.ends_with("_all");
     call.arity(if all { 0..=0 } else { 1..=1 })?;
     let mut words = call.words()?;
-    let group = group(&mut words);
+    let group = words.group();
     words.done(call.name, SCOPES)?;
     let team = if all { TeamRef::WORLD } else { call.team(e, 0)? };
     let barrier = call.name.starts_with("barrier");
@@ -71,7 +66,7 @@ pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(2..=3)?;
     let mut words = call.words()?;
-    let group = group(&mut words);
+    let group = words.group();
     let op = words.take(RedOp::parse);
     words.done(call.name, "a reduction, and warp or block")?;
     let Some(op) = op else {
@@ -92,7 +87,7 @@ fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let rooted = usize::from(kind == MoveKind::Broadcast);
     call.arity(2 + rooted..=3 + rooted)?;
     let mut words = call.words()?;
-    let group = group(&mut words);
+    let group = words.group();
     words.done(call.name, SCOPES)?;
     let (dst, src) = (call.tensor(e, 0)?.0.value, call.tensor(e, 1)?.0.value);
     let mut root = Vec::new();

@@ -218,6 +218,11 @@ impl<'e> Words<'e> {
         parse(word)
     }
 
+    /// The threads that do it together; each by itself if not said.
+    pub(super) fn group(&mut self) -> Group {
+        self.take(Group::parse).unwrap_or(Group::Thread)
+    }
+
     /// Takes `name = word`.
     pub(super) fn take_named(&mut self, name: &str) -> Option<(&'e str, Span)> {
         let i = self.named.iter().position(|(n, ..)| *n == name)?;

@@ -6,7 +6,7 @@ use crate::elaborate::arith::raw;
 use crate::elaborate::value::Val;
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{AmoOp, CmpOp, Group, Op, Scalar, SignalKind, TeamRef, Type, Value, WaitFor};
+use weft_ir::{AmoOp, CmpOp, Op, Scalar, SignalKind, TeamRef, Type, Value, WaitFor};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -135,16 +135,12 @@ fn rank(e: &mut Elab<'_>, call: &Call<'_>, at: usize) -> R<(Value, TeamRef)> {
     Ok((e.i32(pe)?, team))
 }
 
-fn group(words: &mut Words<'_>) -> Group {
-    words.take(Group::parse).unwrap_or(Group::Thread)
-}
-
 const SCOPES: &str = "warp, block, or nothing for each thread by itself";
 
 fn transfer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(3..=4)?;
     let mut words = call.words()?;
-    let group = group(&mut words);
+    let group = words.group();
     words.done(call.name, SCOPES)?;
     let sides = [call.tensor(e, 0)?, call.tensor(e, 1)?];
     let (dst, src) = (sides[0].0.value, sides[1].0.value);
@@ -183,7 +179,7 @@ fn kind(call: &Call<'_>, words: &mut Words<'_>) -> R<SignalKind> {
 fn put_signal(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(5..=6)?;
     let mut words = call.words()?;
-    let group = group(&mut words);
+    let group = words.group();
     let op = kind(call, &mut words)?;
     words.done(call.name, "set or add, and warp or block")?;
     let (dst, src) = (call.tensor(e, 0)?.0.value, call.tensor(e, 1)?.0.value);

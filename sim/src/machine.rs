@@ -338,11 +338,12 @@ impl Machine {
         }
         let links = self.memory.links.clone();
         let mut run = Run::new(code, &mut self.memory, list, self.config.seed);
-        run.poison = self.config.poison;
         run.step_limit = self.config.step_limit;
         run.nvshmem.reach(self.config.peer_access, self.config.multicast);
         run.output = Output { limit: self.config.print_limit, ..Output::default() };
-        run.run().map_err(|e| SimError { printed: run.output.text.clone(), ..e })?;
+        let outcome = run.run();
+        run.memory.unshare();
+        outcome.map_err(|e| SimError { printed: run.output.text.clone(), ..e })?;
         Ok(stats(&run, &links))
     }
 

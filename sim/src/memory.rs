@@ -150,7 +150,8 @@ pub(crate) struct Memory {
     heap: Allocator,
     private: Vec<Allocator>,
     pub teams: Vec<TeamInfo>,
-    /// Private memory of PE p at `2p`, its part of the symmetric heap at `2p + 1`.
+    /// Private memory of PE p at `2p`, its part of the symmetric heap at `2p + 1`; behind those of all PEs, during a
+    /// launch, the shared memory of the CTAs.
     pub buffers: Vec<Vec<u8>>,
     /// Counts every change of memory contents and every other event that can end a wait. A machine in which
     /// it stands still while all warps repeat themselves is deadlocked.
@@ -228,6 +229,28 @@ impl Memory {
     /// The place of a heap offset on `pe`.
     pub(crate) fn heap(&self, pe: usize, offset: u64) -> Spot {
         Spot { buffer: 2 * pe + 1, at: offset as usize }
+    }
+
+    /// The buffer of the shared memory of CTA `cta` of a launch.
+    #[inline]
+    pub(crate) fn shared_buffer(&self, cta: usize) -> usize {
+        2 * self.n_pes + cta
+    }
+
+    /// Gives a CTA that begins so much shared memory, which nobody has written.
+    pub(crate) fn share(&mut self, cta: usize, bytes: usize) {
+        let buffer = self.shared_buffer(cta);
+        if buffer >= self.buffers.len() {
+            self.buffers.resize_with(buffer + 1, Vec::new);
+        }
+        let memory = &mut self.buffers[buffer];
+        memory.clear();
+        memory.resize(bytes, self.poison);
+    }
+
+    /// A launch has ended: its shared memories are gone.
+    pub(crate) fn unshare(&mut self) {
+        self.buffers.truncate(2 * self.n_pes);
     }
 
     /// Bytes at a place that has been checked.

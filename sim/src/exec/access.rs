@@ -136,7 +136,8 @@ impl Context<'_> {
                 self.memory.count_link(w.owner, self.at.pe, len);
             }
             Space::Shared => {
-                out.copy_from_slice(&self.shared[range(space, addr, len, self.shared.len(), lane)?])
+                let memory = &self.memory.buffers[self.shared];
+                out.copy_from_slice(&memory[range(space, addr, len, memory.len(), lane)?])
             }
             Space::Param => {
                 out.copy_from_slice(&self.params[range(space, addr, len, self.params.len(), lane)?])
@@ -175,8 +176,9 @@ impl Context<'_> {
                 return Err(fault("S002", lane, "store to a kernel parameter", help));
             }
             Space::Shared => {
-                let size = self.shared.len();
-                &mut self.shared[range(space, addr, len, size, lane)?]
+                let memory = &mut self.memory.buffers[self.shared];
+                let size = memory.len();
+                &mut memory[range(space, addr, len, size, lane)?]
             }
             Space::Local => {
                 let memory = &mut self.locals.lanes[lane];

@@ -221,7 +221,8 @@ pub(crate) struct Context<'a> {
     /// Offset of the frame's variables in each lane's local memory.
     pub frame_base: u64,
     pub locals: &'a mut Locals,
-    pub shared: &'a mut Vec<u8>,
+    /// The CTA's shared memory among the machine's buffers.
+    pub shared: usize,
     pub params: &'a [u8],
     pub memory: &'a mut Memory,
     pub at: &'a Coordinates,

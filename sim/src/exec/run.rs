@@ -36,7 +36,6 @@ pub(crate) struct Grid<'a> {
 pub(crate) struct Cta {
     pub grid: usize,
     pub at: Coordinates,
-    pub shared: Vec<u8>,
     pub warps: Vec<usize>,
     /// Threads that have not exited.
     pub live: u32,
@@ -81,7 +80,6 @@ pub(crate) struct Run<'a> {
     pub ctas: Vec<Cta>,
     pub warps: Vec<Warp>,
     pub rng: Rng,
-    pub poison: u8,
     pub step_limit: u64,
     /// Warp instructions so far.
     pub clock: u64,
@@ -121,7 +119,6 @@ impl<'a> Run<'a> {
             ctas: Vec::new(),
             warps: Vec::new(),
             rng: Rng(seed),
-            poison: 0xff,
             step_limit: u64::MAX,
             clock: 0,
             counts,
@@ -218,7 +215,6 @@ impl<'a> Run<'a> {
                 let empty = Cta {
                     grid: g,
                     at: at.clone(),
-                    shared: Vec::new(),
                     warps: Vec::new(),
                     live: 0,
                     barriers: [Barrier::default(); BARRIERS],
@@ -234,9 +230,8 @@ impl<'a> Run<'a> {
         cta.live = threads;
         cta.barriers = [Barrier::default(); BARRIERS];
         cta.gathering = None;
-        cta.shared.clear();
-        cta.shared.resize(shared_bytes, self.poison);
         cta.warps.clear();
+        self.memory.share(c, shared_bytes);
         let function = &self.code.functions[self.grids[g].code.function];
         for index in 0..threads.div_ceil(LANES as u32) {
             let w = match self.free_warps.pop() {
@@ -304,7 +299,7 @@ impl<'a> Run<'a> {
             pc,
             frame_base: frame.base,
             locals: &mut warp.locals,
-            shared: &mut cta.shared,
+            shared: self.memory.shared_buffer(warp.cta),
             params: &grid.params,
             memory: self.memory,
             at: &cta.at,

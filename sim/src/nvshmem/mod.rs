@@ -139,7 +139,7 @@ impl Call<'_, '_> {
     fn narrow(&mut self, what: &str, addr: u64, bytes: u64, write: bool) -> Result<&mut [u8], Fault> {
         let (space, at) = Space::of_generic(addr);
         let memory: &mut [u8] = match space {
-            Space::Shared => self.cx.shared.as_mut_slice(),
+            Space::Shared => self.cx.memory.buffers[self.cx.shared].as_mut_slice(),
             Space::Local => self.cx.locals.lanes[self.lane].as_mut_slice(),
             _ => {
                 let message = format!("`{what}` of `{}` is in the kernel's parameters", self.f.name);

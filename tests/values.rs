@@ -221,11 +221,9 @@ impl Elementwise {
             args.push(machine.alloc(0, "out", n as u64 * u64::from(s.bytes()), 16).unwrap());
         }
         let launch = Launch {
-            pe: 0,
-            grid: [1, 1, 1],
             block: [self.threads(), 1, 1],
-            dynamic_shared: 0,
             args: args.iter().map(|a| Arg::U64(*a)).collect(),
+            ..Launch::default()
         };
         machine.launch(&module, &self.name, &[launch]).unwrap_or_else(|e| panic!("{e}\n{ptx}"));
         let read = |(s, at): (&Scalar, &u64)| {

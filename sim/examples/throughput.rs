@@ -16,7 +16,7 @@ fn report(name: &str, start: Instant, stats: &Stats) {
 }
 
 fn grid(pe: usize, ctas: u32, threads: u32, args: Vec<Arg>) -> Launch {
-    Launch { pe, grid: [ctas, 1, 1], block: [threads, 1, 1], dynamic_shared: 0, args }
+    Launch { pe, grid: [ctas, 1, 1], block: [threads, 1, 1], args, ..Launch::default() }
 }
 
 fn fma_loop() -> Result<(), Box<dyn std::error::Error>> {

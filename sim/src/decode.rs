@@ -263,18 +263,14 @@ fn kernel(
         let n = |i: usize| numbers.get(i).map_or(1, |&v| u32::try_from(v).unwrap_or(u32::MAX));
         Some([n(0), n(1), n(2)])
     };
-    if shape("reqnctapercluster").is_some_and(|c| c != [1, 1, 1])
-        || f.directives.iter().any(|(n, _)| *n == "explicitcluster")
-    {
-        let help = "launch without a cluster, or with clusters of one CTA";
-        return Err(ptx::error_at(m.text, f.at, "P007", "thread-block clusters are not simulated yet", help));
-    }
     let shared = layout::shared(m, index, f)?;
     let kernel = Kernel {
         name: f.name.to_string(),
         params,
         reqntid: shape("reqntid"),
         maxntid: shape("maxntid"),
+        cluster: shape("reqnctapercluster"),
+        max_cluster: shape("maxclusterrank").map(|[n, ..]| n),
         shared_bytes: shared.bytes,
         dynamic_shared: shared.dynamic,
     };

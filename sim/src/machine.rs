@@ -1,7 +1,7 @@
 //! The machine: PEs with their memories, and launches on them.
 
 use crate::error::SimError;
-use crate::exec::access::Space;
+use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::run::{Grid, Run};
 use crate::exec::{LANES, Lanes, Output};
 use crate::memory::{AccessError, Memory, Symmetric, Team};
@@ -100,11 +100,25 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a CTA in x, y, z.
     pub block: [u32; 3],
+    /// CTAs of a cluster in x, y, z, which divide those of the grid; `[1, 1, 1]` is without clusters, or those that the
+    /// kernel's `.reqnctapercluster` asks for.
+    pub cluster: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub dynamic_shared: u32,
     /// Arguments in the order of the kernel's parameters, each of its parameter's size.
     pub args: Vec<Arg>,
 }
+
+impl Default for Launch {
+    /// One thread on PE 0, without arguments.
+    fn default() -> Self {
+        let one = [1, 1, 1];
+        Launch { pe: 0, grid: one, block: one, cluster: one, dynamic_shared: 0, args: Vec::new() }
+    }
+}
+
+/// Most CTAs of a cluster.
+const MAX_CLUSTER: u32 = 16;
 
 /// Most PEs: their pairs are mapped separately.
 const MAX_PES: usize = 4096;
@@ -378,8 +392,10 @@ impl Machine {
             let help = "at most 2147483647 CTAs in x, 65535 in y and z, and at least one";
             return Err(SimError::request(format!("grid ({x}, {y}, {z}) is not possible"), help));
         }
+        let cluster = cluster(kernel, g)?;
+        let per_cluster: u32 = cluster.iter().product();
         let shared = u64::from(kernel.shared_bytes) + u64::from(g.dynamic_shared);
-        if shared > self.config.shared_per_cta.into() {
+        if shared > u64::from(self.config.shared_per_cta).min(1 << CLUSTER_SHIFT) {
             let message = format!("`{name}` with {shared} bytes of shared memory");
             return Err(SimError::request(
                 message,
@@ -389,9 +405,10 @@ impl Machine {
         let resident = self.config.sms.saturating_mul(per_sm(threads, shared as u32)).max(1);
         let host_bytes = cta_bytes(&code.functions[code.kernel_code[k].function], threads, shared);
         let affordable = self.config.memory_limit / host_bytes.max(1);
-        if affordable == 0 {
-            let message =
-                format!("one CTA of `{name}` needs {host_bytes} bytes of registers, local and shared memory");
+        if affordable < per_cluster.into() {
+            let message = format!(
+                "{per_cluster} CTAs of `{name}` need {host_bytes} bytes each for registers, local and shared memory"
+            );
             return Err(SimError::new(
                 "S012",
                 message,
@@ -403,15 +420,43 @@ impl Machine {
             kernel,
             code: &code.kernel_code[k],
             dims: g.grid,
+            cluster,
             block: g.block,
             dynamic_shared: g.dynamic_shared,
             params: pack(kernel, &g.args)?,
             consts: constants(code, k, symbols),
-            resident: resident.min(u32::try_from(affordable).unwrap_or(u32::MAX)),
+            resident: (resident.min(u32::try_from(affordable).unwrap_or(u32::MAX)) / per_cluster).max(1)
+                * per_cluster,
             total: u64::from(x) * u64::from(y) * u64::from(z),
             next: 0,
             running: 0,
         })
+    }
+}
+
+/// The clusters of a grid, checked.
+fn cluster(kernel: &Kernel, g: &Launch) -> Result<[u32; 3], SimError> {
+    let name = &kernel.name;
+    let c = match (g.cluster, kernel.cluster) {
+        ([1, 1, 1], required) => required.unwrap_or(g.cluster),
+        (given, Some(required)) if given != required => {
+            let message = format!("`{name}` is compiled for clusters of {required:?} CTAs, not {given:?}");
+            return Err(SimError::request(message, ".reqnctapercluster fixes the cluster"));
+        }
+        (given, _) => given,
+    };
+    let most = kernel.max_cluster.unwrap_or(MAX_CLUSTER).min(MAX_CLUSTER);
+    let size = c.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
+    if size == 0 || size > most {
+        let help = format!("a cluster of `{name}` has 1 to {most} CTAs");
+        return Err(SimError::request(format!("clusters of {c:?} CTAs are not possible"), help));
+    }
+    match g.grid.iter().zip(c).all(|(&n, c)| n % c == 0) {
+        true => Ok(c),
+        false => Err(SimError::request(
+            format!("a grid of {:?} CTAs is not made of clusters of {c:?}", g.grid),
+            "each dimension of the grid is a multiple of the cluster's",
+        )),
     }
 }
 

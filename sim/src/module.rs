@@ -33,6 +33,10 @@ pub struct Kernel {
     pub reqntid: Option<[u32; 3]>,
     /// `.maxntid`: the block may have at most this many threads in all.
     pub maxntid: Option<[u32; 3]>,
+    /// `.reqnctapercluster`: CTAs of a cluster.
+    pub cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`: most CTAs of a cluster.
+    pub max_cluster: Option<u32>,
     /// Bytes of static shared memory.
     pub shared_bytes: u32,
     /// Uses `.extern .shared`, whose size is given at launch.

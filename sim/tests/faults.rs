@@ -47,8 +47,7 @@ fn the_thread_at_fault_is_named() {
     );
     let mut m = machine(1);
     let x = m.alloc(0, "x", 4 * 9, 4).unwrap();
-    let launch =
-        Launch { pe: 0, grid: [1, 1, 1], block: [4, 10, 1], dynamic_shared: 0, args: vec![Arg::U64(x)] };
+    let launch = Launch { block: [4, 10, 1], args: vec![Arg::U64(x)], ..Launch::default() };
     let e = failure(m.launch(&module, "k", &[launch]), "S003");
     assert_eq!(e.at.unwrap().thread, Some([0, 9, 0]));
 }

@@ -449,8 +449,7 @@ fn special_registers_in_three_dimensions() {
     let mut m = machine(1);
     let n = 3 * 2 * 4 * 5 * 3 * 2;
     let out = buffer(&mut m, 0, "out", &words(&vec![0; n]));
-    let launch =
-        Launch { pe: 0, grid: [3, 2, 4], block: [5, 3, 2], dynamic_shared: 0, args: vec![Arg::U64(out)] };
+    let launch = Launch { grid: [3, 2, 4], block: [5, 3, 2], args: vec![Arg::U64(out)], ..Launch::default() };
     m.launch(&module, "k", &[launch]).unwrap();
     assert_eq!(read_words(&m, 0, out, n), vec![1; n]);
 }

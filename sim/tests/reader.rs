@@ -102,8 +102,6 @@ fn syntax_errors_have_places() {
         (".version 8.0 .extern .global .b32 x;", "nothing defines it"),
         (".version 8.0 .global .b32 x[];", "has no size"),
         (".version 8.0 .global .align 3 .b32 x;", "alignment 3"),
-        (".version 8.0 .entry k() .explicitcluster { ret; }", "clusters"),
-        (".version 8.0 .entry k() .reqnctapercluster 2 { ret; }", "clusters"),
         (".version 8.0 .extern .func f(); .entry k() { call.uni f; ret; }", "external"),
         (".version 8.0 .func (.reg .b32 r) f() { ret; }", "register parameters"),
         (".version 8.0 .entry k() { .reg .b32 %r; mov.b32 %r, 0f12; }", "8 hexadecimal digits"),

@@ -187,7 +187,7 @@ impl Backend for Simulated {
                 });
             }
             let (grid, block) = (request.grid, request.block);
-            launches.push(Launch { pe, grid, block, dynamic_shared: 0, args });
+            launches.push(Launch { pe, grid, block, args, ..Launch::default() });
         }
         self.stats = self.machine.launch(&self.module, &kernel.name, &launches)?;
         self.printed.push_str(&self.stats.printed);

@@ -1,7 +1,11 @@
 //! Reading and writing of memory by lanes: state spaces, windows of generic addresses, bounds, alignment.
 
 use super::{Context, Fault, access_fault, fault};
-use crate::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Window};
+use crate::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, Window};
+
+/// An address in the shared memory of the CTA of rank `r` of a cluster, as `mapa` makes it: `r + 1` in the bits from
+/// this one on, the offset below.
+pub(crate) const CLUSTER_SHIFT: u32 = 24;
 
 /// State space of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +14,8 @@ pub(crate) enum Space {
     Global,
     Const,
     Shared,
+    /// Of any CTA of the cluster: a CTA's own addresses, and what `mapa` makes of them.
+    Cluster,
     Local,
     /// Parameters of the kernel.
     Param,
@@ -22,6 +28,7 @@ impl Space {
             Space::Global => "global",
             Space::Const => "const",
             Space::Shared => "shared",
+            Space::Cluster => "shared::cluster",
             Space::Local => "local",
             Space::Param => "param",
         }
@@ -30,18 +37,30 @@ impl Space {
     /// Base of the space's window in generic addresses; 0 for global and const, whose addresses are generic.
     pub(crate) fn window(self) -> u64 {
         match self {
-            Space::Shared => SHARED_WINDOW,
+            Space::Shared | Space::Cluster => SHARED_WINDOW,
             Space::Local => LOCAL_WINDOW,
             Space::Param => PARAM_WINDOW,
             Space::Generic | Space::Global | Space::Const => 0,
         }
     }
 
+    /// The shared space of an address: the CTA's own or the cluster's.
+    #[inline]
+    fn or_cluster(self, addr: u64) -> Space {
+        if addr >> CLUSTER_SHIFT == 0 { Space::Shared } else { Space::Cluster }
+    }
+
+    /// Whether it is shared memory of some CTA.
+    #[inline]
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Space::Shared | Space::Cluster)
+    }
+
     /// The space a generic address points to, and the address in it.
     #[inline]
     pub(crate) fn of_generic(addr: u64) -> (Space, u64) {
         match addr >> 32 {
-            1 => (Space::Shared, addr & 0xffff_ffff),
+            1 => (Space::Shared.or_cluster(addr & 0xffff_ffff), addr & 0xffff_ffff),
             2 => (Space::Local, addr & 0xffff_ffff),
             3 => (Space::Param, addr & 0xffff_ffff),
             _ => (Space::Global, addr),
@@ -101,7 +120,11 @@ impl Context<'_> {
         len: usize,
         lane: usize,
     ) -> Result<(Space, u64), Fault> {
-        let (space, addr) = if space == Space::Generic { Space::of_generic(addr) } else { (space, addr) };
+        let (space, addr) = match space {
+            Space::Generic => Space::of_generic(addr),
+            Space::Cluster => (space.or_cluster(addr), addr),
+            _ => (space, addr),
+        };
         if addr & (len as u64 - 1) != 0 {
             return Err(misaligned(self, space, addr, len, lane));
         }
@@ -115,6 +138,35 @@ impl Context<'_> {
             *w = self.memory.window(self.at.pe, addr, len as u64).map_err(|e| access_fault(lane, e))?;
         }
         Ok(())
+    }
+
+    /// The place of a `shared::cluster` address with a rank in it.
+    #[cold]
+    pub(crate) fn remote(&self, addr: u64, len: usize, lane: usize) -> Result<Spot, Fault> {
+        let rank = (addr >> CLUSTER_SHIFT).wrapping_sub(1);
+        let at = (addr & ((1 << CLUSTER_SHIFT) - 1)) as usize;
+        let Some(&buffer) = usize::try_from(rank).ok().and_then(|r| self.at.members.get(r)) else {
+            let count = self.at.members.len();
+            let message = format!("{addr:#x} is not a shared::cluster address: the cluster has {count} CTAs");
+            return Err(fault(
+                "S002",
+                lane,
+                message,
+                "make the address with mapa, from a rank in the cluster",
+            ));
+        };
+        let size = self.memory.buffers[buffer].len();
+        if at <= size && size - at >= len {
+            return Ok(Spot { buffer, at });
+        }
+        let message = format!(
+            "{len} bytes at shared offset {at:#x} of the cluster's CTA {rank} are out of bounds (size {size})"
+        );
+        let help = match size {
+            0 => "a CTA's shared memory ends with it: wait at a cluster barrier before its threads exit",
+            _ => "check the index and the dynamic shared memory given at launch",
+        };
+        Err(fault("S003", lane, message, help))
     }
 
     /// Reads `out.len()` bytes (a power of two) for one lane. `w` remembers the allocation between lanes.
@@ -138,6 +190,10 @@ impl Context<'_> {
             Space::Shared => {
                 let memory = &self.memory.buffers[self.shared];
                 out.copy_from_slice(&memory[range(space, addr, len, memory.len(), lane)?])
+            }
+            Space::Cluster => {
+                let at = self.remote(addr, len, lane)?;
+                out.copy_from_slice(self.memory.at(at, len));
             }
             Space::Param => {
                 out.copy_from_slice(&self.params[range(space, addr, len, self.params.len(), lane)?])
@@ -180,6 +236,11 @@ impl Context<'_> {
                 let size = memory.len();
                 &mut memory[range(space, addr, len, size, lane)?]
             }
+            Space::Cluster => {
+                let at = self.remote(addr, len, lane)?;
+                self.memory.store_at(at, data);
+                return Ok(());
+            }
             Space::Local => {
                 let memory = &mut self.locals.lanes[lane];
                 let size = memory.len();
@@ -197,7 +258,7 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn note_read(&mut self, space: Space, addr: u64, value: u64, bytes: usize) -> bool {
         let (space, addr) = if space == Space::Generic { Space::of_generic(addr) } else { (space, addr) };
-        if !matches!(space, Space::Global | Space::Shared) {
+        if space != Space::Global && !space.is_shared() {
             return false;
         }
         let now = super::Poll {
@@ -205,7 +266,7 @@ impl Context<'_> {
             addr,
             value,
             bytes: bytes as u8,
-            shared: space == Space::Shared,
+            shared: space.is_shared(),
             valid: true,
         };
         let same = *self.poll == now;

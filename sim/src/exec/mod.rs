@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod barrier;
+pub(crate) mod cluster;
 pub(crate) mod run;
 pub(crate) mod stall;
 pub(crate) mod warp;
@@ -96,6 +97,7 @@ pub(crate) enum Flow {
     /// Again, when these lanes have arrived here too.
     Converge(u32),
     Barrier(barrier::Arrival),
+    ClusterBarrier(cluster::Step),
     /// These lanes look again when memory has changed; the others go on.
     Stay(u32),
 }
@@ -148,12 +150,18 @@ pub(crate) struct Poll {
 }
 
 /// Coordinates of a CTA that its instructions can ask for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Coordinates {
     pub pe: usize,
     pub ctaid: [u32; 3],
     pub nctaid: [u32; 3],
     pub ntid: [u32; 3],
+    /// CTAs of its cluster.
+    pub cluster: [u32; 3],
+    /// Its number in the cluster.
+    pub rank: u32,
+    /// The shared memories of the cluster's CTAs among the machine's buffers, by rank.
+    pub members: Vec<usize>,
     /// Number of the CTA among those resident on its PE (`%smid`).
     pub slot: u32,
     pub slots: u32,

@@ -5,6 +5,7 @@
 //! round, all drawn from the seed, so that a run is repeatable and a spinning warp starves nobody.
 
 use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
+use super::cluster::{self, Cluster, unflatten, withdraw};
 use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes, Output, stall};
 use crate::error::{Place, SimError};
@@ -21,12 +22,14 @@ pub(crate) struct Grid<'a> {
     pub kernel: &'a Kernel,
     pub code: &'a KernelCode,
     pub dims: [u32; 3],
+    /// CTAs of a cluster, which divide those of the grid.
+    pub cluster: [u32; 3],
     pub block: [u32; 3],
     pub dynamic_shared: u32,
     pub params: Vec<u8>,
     /// The module's constants on this PE.
     pub consts: Vec<Lanes>,
-    /// CTAs the PE's SMs hold at once.
+    /// CTAs the PE's SMs hold at once, in whole clusters.
     pub resident: u32,
     pub total: u64,
     pub next: u64,
@@ -36,6 +39,9 @@ pub(crate) struct Grid<'a> {
 pub(crate) struct Cta {
     pub grid: usize,
     pub at: Coordinates,
+    /// The CTA of rank 0 of its cluster, which has what follows.
+    pub leader: usize,
+    pub cluster: Cluster,
     pub warps: Vec<usize>,
     /// Threads that have not exited.
     pub live: u32,
@@ -90,7 +96,7 @@ pub(crate) struct Run<'a> {
     pub nvshmem: Nvshmem,
     /// Labels to which the lanes of a `brx.idx` go.
     targets: [u32; LANES],
-    free_ctas: Vec<usize>,
+    pub(super) free_ctas: Vec<usize>,
     free_warps: Vec<usize>,
     /// Nothing has changed for long: look whether warps repeat themselves.
     probing: bool,
@@ -180,53 +186,85 @@ impl<'a> Run<'a> {
     /// Makes further CTAs resident.
     fn admit(&mut self, order: &mut Vec<usize>) {
         for g in 0..self.grids.len() {
-            for _ in 0..ADMIT {
+            let size: u32 = self.grids[g].cluster.iter().product();
+            for _ in 0..ADMIT.div_ceil(size) {
                 let grid = &self.grids[g];
                 if grid.next == grid.total || grid.running >= grid.resident {
                     break;
                 }
-                self.start_cta(g, order);
+                self.start_cluster(g, order);
             }
         }
     }
 
-    fn start_cta(&mut self, g: usize, order: &mut Vec<usize>) {
+    /// Makes the CTAs of a grid's next cluster resident.
+    fn start_cluster(&mut self, g: usize, order: &mut Vec<usize>) {
         let grid = &mut self.grids[g];
-        let n = grid.next;
+        let size: u32 = grid.cluster.iter().product();
+        let clusters = cluster::zip(grid.dims, grid.cluster, |a, b| a / b);
+        let origin = unflatten(grid.next / u64::from(size), clusters);
+        let origin = cluster::zip(origin, grid.cluster, |a, b| a * b);
+        let ctas: Vec<usize> = (0..size).map(|_| self.slot(g)).collect();
+        let members: Vec<usize> = ctas.iter().map(|&c| self.memory.shared_buffer(c)).collect();
+        for (rank, &c) in (0..).zip(&ctas) {
+            let within = unflatten(rank.into(), self.grids[g].cluster);
+            let ctaid = cluster::zip(origin, within, |a, b| a + b);
+            self.start_cta(g, c, ctas[0], (ctaid, rank, members.clone()), order);
+        }
+        let threads = size * self.grids[g].block.iter().product::<u32>();
+        let leader = ctas[0];
+        self.ctas[leader].cluster = Cluster { ctas, running: size, live: threads, arrived: 0 };
+        self.memory.changes += 1;
+    }
+
+    /// A place for another CTA.
+    fn slot(&mut self, g: usize) -> usize {
+        self.free_ctas.pop().unwrap_or_else(|| {
+            self.ctas.push(Cta {
+                grid: g,
+                at: Coordinates::default(),
+                leader: 0,
+                cluster: Cluster::default(),
+                warps: Vec::new(),
+                live: 0,
+                barriers: [Barrier::default(); BARRIERS],
+                gathering: None,
+            });
+            self.ctas.len() - 1
+        })
+    }
+
+    fn start_cta(
+        &mut self,
+        g: usize,
+        c: usize,
+        leader: usize,
+        (ctaid, rank, members): ([u32; 3], u32, Vec<usize>),
+        order: &mut Vec<usize>,
+    ) {
+        let grid = &mut self.grids[g];
         grid.next += 1;
         let slot = grid.running;
         grid.running += 1;
-        let [x, y, _] = grid.dims.map(u64::from);
         let threads = grid.block.iter().product::<u32>();
         let at = Coordinates {
             pe: grid.pe,
-            ctaid: [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32],
+            ctaid,
             nctaid: grid.dims,
             ntid: grid.block,
+            cluster: grid.cluster,
+            rank,
+            members,
             slot,
             slots: grid.resident,
             static_shared: grid.kernel.shared_bytes,
             dynamic_shared: grid.dynamic_shared,
         };
         let shared_bytes = grid.kernel.shared_bytes as usize + grid.dynamic_shared as usize;
-        let c = match self.free_ctas.pop() {
-            Some(c) => c,
-            None => {
-                let empty = Cta {
-                    grid: g,
-                    at: at.clone(),
-                    warps: Vec::new(),
-                    live: 0,
-                    barriers: [Barrier::default(); BARRIERS],
-                    gathering: None,
-                };
-                self.ctas.push(empty);
-                self.ctas.len() - 1
-            }
-        };
         let cta = &mut self.ctas[c];
         cta.grid = g;
         cta.at = at;
+        cta.leader = leader;
         cta.live = threads;
         cta.barriers = [Barrier::default(); BARRIERS];
         cta.gathering = None;
@@ -246,7 +284,6 @@ impl<'a> Run<'a> {
             self.ctas[c].warps.push(w);
             order.push(w);
         }
-        self.memory.changes += 1;
     }
 
     /// Runs one warp for at most `budget` instructions.
@@ -402,6 +439,7 @@ impl<'a> Run<'a> {
             Flow::Stay(staying) => warp.stay(i, staying, self.memory.changes + 1),
             Flow::Converge(needed) => warp.wait(i, active, State::Converge(needed)),
             Flow::Barrier(arrival) => self.barrier(w, i, active, arrival)?,
+            Flow::ClusterBarrier(step) => self.cluster_barrier(w, i, active, step)?,
         }
         Ok(false)
     }
@@ -409,6 +447,7 @@ impl<'a> Run<'a> {
     fn exit(&mut self, w: usize, i: usize, leaving: u32) {
         self.memory.changes += 1;
         self.warps[w].exit(i, leaving);
+        let arrived = withdraw(&mut self.warps[w].arrivals, leaving);
         let c = self.warps[w].cta;
         let cta = &mut self.ctas[c];
         cta.live -= leaving.count_ones();
@@ -418,12 +457,7 @@ impl<'a> Run<'a> {
         if self.warps[w].live == 0 {
             self.free_warps.push(w);
         }
-        let cta = &mut self.ctas[c];
-        if cta.live == 0 {
-            let grid = &mut self.grids[cta.grid];
-            grid.running -= 1;
-            self.free_ctas.push(c);
-        }
+        self.leave_cluster(c, leaving.count_ones(), arrived);
     }
 
     fn barrier(&mut self, w: usize, i: usize, active: u32, a: Arrival) -> Result<(), SimError> {

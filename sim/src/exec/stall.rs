@@ -104,6 +104,7 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
                 place(g.pc)
             ))
         }
+        State::Cluster => Wait::Barrier(format!("{}, {}", run.describe_cluster(warp.cta), place(g.pc))),
         State::Converge(needed) => {
             let missing = needed & warp.live & !g.mask;
             Wait::Lanes(format!("waits for lanes {missing:#010x} of its warp, {}", place(g.pc)))

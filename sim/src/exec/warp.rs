@@ -6,6 +6,7 @@
 //! others run first: a lane may wait for another lane of its own warp.
 
 use super::barrier::Arrival;
+use super::cluster::Arrivals;
 use super::{LANES, Lanes, Locals, Poll};
 use crate::module::{Code, FunctionCode};
 
@@ -21,6 +22,15 @@ pub(crate) enum State {
     /// These lanes must arrive at the same instruction.
     Converge(u32),
     Barrier(Arrival),
+    /// The cluster's barrier.
+    Cluster,
+}
+
+impl State {
+    /// Waits at a barrier, and nobody else can join it there.
+    fn is_parked(self) -> bool {
+        matches!(self, State::Barrier(_) | State::Cluster)
+    }
 }
 
 /// A copy of a group's state, to find out that it repeats itself (Brent's algorithm).
@@ -104,6 +114,7 @@ pub(crate) struct Warp {
     free: Vec<usize>,
     pub locals: Locals,
     pub poll: Poll,
+    pub arrivals: Arrivals,
     /// By lane: its call of a built-in function that waits.
     pub tickets: [u64; LANES],
 }
@@ -118,6 +129,7 @@ impl Warp {
         self.index = index;
         self.live = lanes;
         self.poll = Poll::default();
+        self.arrivals = Arrivals::default();
         self.tickets = [0; LANES];
         self.groups.clear();
         self.free.clear();
@@ -198,7 +210,7 @@ impl Warp {
         let mut j = 0;
         while j < self.groups.len() {
             let g = &self.groups[j];
-            if j == at || g.pc != pc || g.frame != frame || matches!(g.state, State::Barrier(_)) {
+            if j == at || g.pc != pc || g.frame != frame || g.state.is_parked() {
                 j += 1;
                 continue;
             }
@@ -220,7 +232,7 @@ impl Warp {
         let mut i = 0;
         while i < self.groups.len() {
             let before = self.groups.len();
-            if !matches!(self.groups[i].state, State::Barrier(_)) {
+            if !self.groups[i].state.is_parked() {
                 self.merge(i);
             }
             i = if self.groups.len() == before { i + 1 } else { 0 };

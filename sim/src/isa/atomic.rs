@@ -178,7 +178,7 @@ fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
         return issue("P004", "a vector atomic updates at most 16 bytes", "");
     }
     let (address, space) = s.address(first, s.space())?;
-    if space == Space::Shared && s.has("L2::cache_hint") {
+    if space.is_shared() && s.has("L2::cache_hint") {
         return issue("P004", "`.L2::cache_hint` applies to global addresses", "");
     }
     let dst = match first {
@@ -208,7 +208,7 @@ impl Atomic {
                 }
             }
             Update::Combine { shared, global } => {
-                let f = if space == Space::Shared { shared } else { global };
+                let f = if space.is_shared() { shared } else { global };
                 let m = mask(self.element);
                 (0..self.register as u32 * 8 / self.element)
                     .map(|i| i * self.element)

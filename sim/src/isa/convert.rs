@@ -19,6 +19,13 @@ pub(super) static FAMILY: Family = Family {
     section: "9.7.9",
     rows: &[
         row("mov.pred", "p, q", &[], |s| {
+            if s.is_named(1, "%is_explicit_cluster") {
+                let p = s.pred_dst(0)?;
+                return Ok(custom(move |cx| {
+                    cx.set_pred(p, if cx.at.members.len() > 1 { u32::MAX } else { 0 });
+                    Ok(Flow::Next)
+                }));
+            }
             let (p, q) = (s.pred_dst(0)?, s.pred_src(1)?);
             Ok(custom(move |cx| {
                 let v = cx.pred(q);

@@ -253,12 +253,13 @@ fn cvta(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 
 fn isspacep(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let space = cvta_space(s);
-    let constant = s.get("space") == Some("const");
+    let (constant, cluster) = (s.get("space") == Some("const"), s.get("space") == Some("shared::cluster"));
     let (p, a) = (s.pred_dst(0)?, s.src(1, Ty::B64)?);
     Ok(custom(move |cx| {
         let a = *cx.src(a);
         let bits = lanes(cx.active).fold(0, |bits, l| {
-            let is = !constant && Space::of_generic(a[l]).0 == space;
+            let found = Space::of_generic(a[l]).0;
+            let is = !constant && (found == space || cluster && found.is_shared());
             bits | u32::from(is) << l
         });
         cx.set_pred(p, bits);

@@ -12,6 +12,7 @@ pub(crate) mod types;
 
 mod atomic;
 mod bits;
+mod cluster;
 mod compare;
 mod control;
 mod convert;
@@ -75,6 +76,7 @@ pub(crate) static FAMILIES: &[&Family] = &[
     &multimem::FAMILY,
     &warp::FAMILY,
     &sync::FAMILY,
+    &cluster::FAMILY,
     &control::FAMILY,
 ];
 

@@ -233,6 +233,11 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
+    /// Whether the operand is this name.
+    pub(crate) fn is_named(&self, i: usize, what: &str) -> bool {
+        matches!(self.operands.get(i), Some(Operand::Name { name, offset: 0 }) if *name == what)
+    }
+
     /// Immediate integer.
     pub(crate) fn immediate(&self, i: usize) -> Result<u64, Issue> {
         match *self.operand(i)? {
@@ -343,7 +348,8 @@ impl<'a> Site<'_, '_, 'a> {
         match self.get("ss") {
             Some("global") => Space::Global,
             Some("const") => Space::Const,
-            Some("shared" | "shared::cta" | "shared::cluster") => Space::Shared,
+            Some("shared" | "shared::cta") => Space::Shared,
+            Some("shared::cluster") => Space::Cluster,
             Some("local") => Space::Local,
             Some("param" | "param::entry" | "param::func") => Space::Param,
             _ => Space::Generic,
@@ -374,7 +380,8 @@ impl<'a> Site<'_, '_, 'a> {
             }
             Entity::Symbol(index) => {
                 let declared = self.f.symbol_space(index);
-                if space != Space::Generic && space != declared {
+                let fits = space == declared || space == Space::Cluster && declared == Space::Shared;
+                if space != Space::Generic && !fits {
                     let help = format!("use the instruction's .{} form", declared.name());
                     return issue("P005", format!("`{name}` is a .{} variable", declared.name()), help);
                 }

@@ -141,6 +141,10 @@ impl Call<'_, '_> {
         let memory: &mut [u8] = match space {
             Space::Shared => self.cx.memory.buffers[self.cx.shared].as_mut_slice(),
             Space::Local => self.cx.locals.lanes[self.lane].as_mut_slice(),
+            Space::Cluster => {
+                let message = format!("`{what}` of `{}` is in another CTA's shared memory", self.f.name);
+                return Err(fault("S002", self.lane, message, "copy it to the CTA's own"));
+            }
             _ => {
                 let message = format!("`{what}` of `{}` is in the kernel's parameters", self.f.name);
                 let help = if write { "they are constant" } else { "copy the parameter to global memory" };

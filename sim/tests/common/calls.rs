@@ -106,10 +106,9 @@ pub fn launch(
     let grids: Vec<Launch> = (0..m.config().n_pes)
         .map(|pe| Launch {
             pe,
-            grid: [1, 1, 1],
             block: [threads, 1, 1],
-            dynamic_shared: 0,
             args: args(m, pe).into_iter().map(Arg::U64).collect(),
+            ..Launch::default()
         })
         .collect();
     m.launch(module, "k", &grids)

@@ -26,7 +26,7 @@ pub fn module(params: &str, body: &str) -> Module {
 }
 
 pub fn grid(pe: usize, ctas: u32, threads: u32, args: Vec<Arg>) -> Launch {
-    Launch { pe, grid: [ctas, 1, 1], block: [threads, 1, 1], dynamic_shared: 0, args }
+    Launch { pe, grid: [ctas, 1, 1], block: [threads, 1, 1], args, ..Launch::default() }
 }
 
 pub fn words(values: &[u32]) -> Vec<u8> {

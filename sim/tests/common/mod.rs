@@ -201,11 +201,10 @@ pub fn run(case: &Case, inputs: &[u64]) -> Vec<u64> {
     m.write(0, out, &vec![0; size as usize]).unwrap();
     let block = threads.min(256) as u32;
     let launch = Launch {
-        pe: 0,
         grid: [threads as u32 / block, 1, 1],
         block: [block, 1, 1],
-        dynamic_shared: 0,
         args: vec![Arg::U64(out), Arg::U64(input)],
+        ..Launch::default()
     };
     m.launch(&module, "k", &[launch]).unwrap_or_else(|e| panic!("{}: {e}", case.body));
     let mut data = vec![0; size as usize];

@@ -1,0 +1,165 @@
+//! Thread-block clusters: CTAs that are resident together, see each other's shared memory, and have a barrier of
+//! their own (`barrier.cluster`).
+//!
+//! The barrier completes when every thread of the cluster that has not exited has arrived. Arrival and wait are
+//! separate instructions, and each thread alternates between them.
+
+use super::run::Run;
+use super::warp::State;
+use super::{FaultInfo, lanes};
+use crate::error::SimError;
+
+/// How threads take part in the cluster's barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub waits: bool,
+    pub aligned: bool,
+}
+
+/// What the CTAs of a cluster share; it is kept with the one of rank 0.
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    /// Its CTAs by rank.
+    pub ctas: Vec<usize>,
+    /// CTAs that have threads.
+    pub running: u32,
+    /// Threads that have not exited.
+    pub live: u32,
+    /// Of those, the ones that have arrived at the barrier.
+    pub arrived: u32,
+}
+
+/// A warp's lanes in the cluster barrier.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Arrivals {
+    /// They have arrived and the others not yet.
+    pub arrived: u32,
+    /// All have arrived, and they have not waited for that yet.
+    pub released: u32,
+}
+
+/// Coordinates `[x, y, z]` of number `n` among `dims`, x first.
+pub(crate) fn unflatten(n: u64, dims: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = dims.map(u64::from);
+    [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32]
+}
+
+/// Coordinate by coordinate.
+pub(crate) fn zip(a: [u32; 3], b: [u32; 3], f: impl Fn(u32, u32) -> u32) -> [u32; 3] {
+    [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])]
+}
+
+impl Run<'_> {
+    /// The lanes `active` of group `i` arrive at the cluster's barrier, or wait at it.
+    pub(super) fn cluster_barrier(
+        &mut self,
+        w: usize,
+        i: usize,
+        active: u32,
+        step: Step,
+    ) -> Result<(), SimError> {
+        let warp = &mut self.warps[w];
+        if step.aligned && active != warp.live {
+            warp.wait(i, active, State::Converge(warp.live));
+            return Ok(());
+        }
+        let pc = warp.groups[i].pc;
+        let Arrivals { arrived, released } = warp.arrivals;
+        let wrong = if step.waits { active & !(arrived | released) } else { active & (arrived | released) };
+        if wrong != 0 {
+            let (message, help) = if step.waits {
+                ("barrier.cluster.wait without an arrival", "put barrier.cluster.arrive in front of it")
+            } else {
+                (
+                    "barrier.cluster.arrive for the second time without a wait",
+                    "put barrier.cluster.wait between the arrivals",
+                )
+            };
+            let lane = Some(wrong.trailing_zeros() as usize);
+            let fault =
+                FaultInfo { code: "S007", message: message.into(), help: help.into(), lane, shared: None };
+            return Err(self.error(w, pc, fault));
+        }
+        if step.waits {
+            warp.arrivals.released &= !active;
+            match active & arrived {
+                0 => warp.branch(i, active, pc + 1),
+                waiting => warp.wait(i, waiting, State::Cluster),
+            }
+        } else {
+            warp.arrivals.arrived |= active;
+            warp.branch(i, active, pc + 1);
+            let leader = self.ctas[self.warps[w].cta].leader;
+            self.ctas[leader].cluster.arrived += active.count_ones();
+            self.memory.changes += 1;
+            self.complete_cluster(leader);
+        }
+        Ok(())
+    }
+
+    /// Releases the cluster's barrier if all its threads have arrived.
+    pub(super) fn complete_cluster(&mut self, leader: usize) {
+        let cluster = &mut self.ctas[leader].cluster;
+        if cluster.arrived == 0 || cluster.arrived < cluster.live {
+            return;
+        }
+        cluster.arrived = 0;
+        self.barriers += 1;
+        self.memory.changes += 1;
+        for &c in &self.ctas[leader].cluster.ctas {
+            for &w in &self.ctas[c].warps {
+                let warp = &mut self.warps[w];
+                if warp.live == 0 || warp.cta != c {
+                    continue;
+                }
+                let Arrivals { arrived, released } = warp.arrivals;
+                warp.arrivals = Arrivals { arrived: 0, released: arrived | released };
+                let mut woken = false;
+                for g in warp.groups.iter_mut().filter(|g| g.state == State::Cluster) {
+                    warp.arrivals.released &= !g.mask;
+                    g.state = State::Ready;
+                    g.pc += 1;
+                    woken = true;
+                }
+                if woken {
+                    warp.merge_all();
+                }
+            }
+        }
+    }
+
+    /// Threads of a CTA have exited, `arrived` of them while they took part in the cluster's barrier.
+    pub(super) fn leave_cluster(&mut self, c: usize, leaving: u32, arrived: u32) {
+        let leader = self.ctas[c].leader;
+        let ended = self.ctas[c].live == 0;
+        let cluster = &mut self.ctas[leader].cluster;
+        cluster.live -= leaving;
+        cluster.arrived -= arrived;
+        if ended {
+            cluster.running -= 1;
+            self.memory.share(c, 0);
+        }
+        if cluster.running == 0 {
+            let ctas = std::mem::take(&mut cluster.ctas);
+            let grid = self.ctas[leader].grid;
+            self.grids[grid].running -= ctas.len() as u32;
+            self.free_ctas.extend(ctas);
+        } else {
+            self.complete_cluster(leader);
+        }
+    }
+
+    /// What a group waits for at the cluster's barrier, in words.
+    pub(super) fn describe_cluster(&self, c: usize) -> String {
+        let cluster = &self.ctas[self.ctas[c].leader].cluster;
+        format!("at the cluster's barrier ({} of {} threads arrived)", cluster.arrived, cluster.live)
+    }
+}
+
+/// The lanes of a warp that exit while they take part in the barrier under way.
+pub(super) fn withdraw(arrivals: &mut Arrivals, leaving: u32) -> u32 {
+    let count = lanes(arrivals.arrived & leaving).count() as u32;
+    arrivals.arrived &= !leaving;
+    arrivals.released &= !leaving;
+    count
+}

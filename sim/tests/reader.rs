@@ -31,7 +31,7 @@ fn body_error(body: &str) -> PtxError {
 fn unknown_instructions_and_modifiers_are_errors() {
     for (body, code, words) in [
         ("frobnicate.u32 %r1, %r2;", "P003", "`frobnicate` is not simulated"),
-        ("mapa.u64 %rd1, %rd2, 0;", "P003", "`mapa`"),
+        ("mapa.shared.u64 %rd1, %rd2, 0;", "P004", "`.shared` is not a modifier of `mapa`"),
         ("tex.1d.v4.f32.f32 {%r1, %r2, %r3, %r4}, %rd1;", "P003", "`tex`"),
         ("add.frob.s32 %r1, %r2, %r3;", "P004", "`.frob` is not a modifier of `add`"),
         ("add.sat.u32 %r1, %r2, %r3;", "P004", "`add.sat.u32` is not a form"),

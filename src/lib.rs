@@ -4,6 +4,7 @@
 //! [`KernelFile`] to PTX, and run on simulated PEs by [`run`].
 
 pub mod bench;
+pub mod check;
 pub mod codes;
 pub mod compile;
 pub mod gpu;

@@ -1,6 +1,7 @@
 //! The `weft` command: one file a subcommand.
 
 mod bench;
+mod check;
 mod compile;
 mod doctor;
 mod explain;
@@ -32,6 +33,8 @@ enum Command {
     Compile(compile::Compile),
     /// Compile a kernel file and run it on many PEs, over .npy files or made data, and check the result.
     Run(run::Run),
+    /// Look for races, deadlocks and wrong results of a kernel file over many sizes and schedules, on simulated PEs.
+    Check(check::Check),
     /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
     Bench(bench::BenchCommand),
     /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
@@ -49,6 +52,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Compile(c) => c.run(),
         Command::Run(r) => r.run(),
+        Command::Check(c) => Ok(c.run()),
         Command::Bench(b) => b.run(),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),

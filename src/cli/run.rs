@@ -178,7 +178,7 @@ fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
     pairs.iter().map(split).collect()
 }
 
-fn grid(text: &str) -> Result<[u32; 3]> {
+pub(super) fn grid(text: &str) -> Result<[u32; 3]> {
     let parts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>();
     let parts = parts.ok().filter(|p| (1..=3).contains(&p.len()) && !p.contains(&0));
     let Some(parts) = parts else {

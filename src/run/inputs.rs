@@ -127,7 +127,8 @@ fn settle(
     }
 }
 
-pub(super) fn show(d: Define) -> String {
+/// A value as the command line takes it.
+pub(crate) fn show(d: Define) -> String {
     match d {
         Define::Int(n) => n.to_string(),
         Define::Float(x) => x.to_string(),

@@ -2,6 +2,7 @@
 
 pub mod array;
 mod backend;
+pub(crate) mod examine;
 mod gpus;
 mod inputs;
 mod npy;
@@ -16,6 +17,7 @@ use crate::nvshmem::LinkError;
 use array::ArrayError;
 use backend::Backend;
 use inputs::Found;
+pub(crate) use inputs::show;
 use reference::{Checked, Values, check};
 use simulated::Simulated;
 use std::collections::BTreeMap;
@@ -23,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tensors::Plan;
 use weft_ir::{Op, Scalar};
-use weft_lang::elaborate::Define;
+use weft_lang::elaborate::{Define, Reference};
 use weft_sim::Stats;
 
 /// What to run, on what.
@@ -204,7 +206,7 @@ pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunE
         &prepared.compiled,
         options,
         &prepared.found,
-        Simulated::new(&prepared.compiled, options)?,
+        Simulated::new(weft_sim::Module::parse(&prepared.compiled.ptx)?, options)?,
     )?;
     let checks = prepared.carry_out(&mut plan, options)?;
     let ran = Ran::Simulator { stats: Box::new(plan.backend.stats.clone()), time: plan.backend.time };
@@ -277,14 +279,38 @@ impl Prepared {
         plan: &mut Plan<'_, B>,
         options: &RunOptions,
     ) -> Result<Option<Vec<Checked>>, RunError> {
-        plan.fill(options.seed, &self.found)?;
+        let mut checks = Vec::new();
+        self.launches(plan, options, &mut checks)?;
+        if plan.backend.judges() {
+            plan.write(&options.outputs)?;
+        }
+        plan.backend.settle()?;
+        Ok(self.reference(plan).is_some().then_some(checks))
+    }
+
+    /// What the kernel says it computes, for who holds results against it.
+    fn reference<B: Backend>(&self, plan: &Plan<'_, B>) -> Option<&Reference> {
         let reference = self.compiled.references.first().and_then(Option::as_ref);
-        let reference = reference.filter(|_| plan.backend.judges());
-        let root = match self.compiled.defines.first().and_then(|d| d.get("ROOT")) {
+        reference.filter(|_| plan.backend.judges())
+    }
+
+    /// The compile-time parameter that `computes(broadcast(x))` is from.
+    fn root(&self) -> Option<i64> {
+        match self.compiled.defines.first().and_then(|d| d.get("ROOT")) {
             Some(Define::Int(n)) => Some(*n),
             _ => None,
-        };
-        let mut checks = Vec::new();
+        }
+    }
+
+    /// Fills and launches; each launch that ends is checked.
+    fn launches<B: Backend>(
+        &self,
+        plan: &mut Plan<'_, B>,
+        options: &RunOptions,
+        checks: &mut Vec<Checked>,
+    ) -> Result<(), RunError> {
+        plan.fill(options.seed, &self.found)?;
+        let reference = self.reference(plan);
         for _ in 0..options.launches {
             plan.backend.settle()?;
             let mut before: BTreeMap<String, Values> = BTreeMap::new();
@@ -301,13 +327,9 @@ impl Prepared {
             }
             let acc = accumulator(&self.compiled);
             let get = |n: &str| before.get(n).cloned();
-            checks.push(check(r, &get, &|n| after.get(n).cloned(), root, acc).or_else(request)?);
+            checks.push(check(r, &get, &|n| after.get(n).cloned(), self.root(), acc).or_else(request)?);
         }
-        if plan.backend.judges() {
-            plan.write(&options.outputs)?;
-        }
-        plan.backend.settle()?;
-        Ok(reference.is_some().then_some(checks))
+        Ok(())
     }
 }
 

@@ -3,7 +3,6 @@
 use super::backend::{Backend, Memory, Request};
 use super::tensors::{Place, Tensor, scalar_bytes};
 use super::{RunError, RunOptions, request};
-use crate::compile::Compiled;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use weft_ir::abi::signature;
@@ -28,7 +27,8 @@ pub(super) struct Simulated {
     /// PEs of a node.
     node: usize,
     blocks: Vec<Block>,
-    bytes: u64,
+    /// Bytes of all tensors of all PEs.
+    pub bytes: u64,
     /// Counters of the last launch.
     pub stats: Stats,
     /// What all launches printed.
@@ -38,13 +38,12 @@ pub(super) struct Simulated {
 }
 
 impl Simulated {
-    pub fn new(compiled: &Compiled, options: &RunOptions) -> Result<Simulated, RunError> {
+    pub fn new(module: Module, options: &RunOptions) -> Result<Simulated, RunError> {
         let n_pes = options.n_pes;
         let mut config = Config { n_pes, seed: options.seed, ..Config::default() };
         config.step_limit = options.step_limit.unwrap_or(config.step_limit);
         let mut machine = Machine::new(config)?;
         let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
-        let module = Module::parse(&compiled.ptx)?;
         let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());
         let (printed, time) = (String::new(), Duration::ZERO);
         let node = options.node.map_or(n_pes, |n| n.max(1) as usize);

@@ -1,0 +1,256 @@
+//! What is run: kernels, lowerings, transports, sizes and numbers of PEs.
+
+use super::CheckOptions;
+use super::finding::{self, Finding, Replay};
+use crate::compile::{KernelFile, Lowering, Options, Transport};
+use crate::run::examine::Subject;
+use crate::run::{RunError, RunOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use weft_ir::Scalar;
+use weft_lang::elaborate::{Define, Head, HeadParam};
+
+/// Most bytes that the tensors of all PEs may take where sizes are ours to choose.
+const BYTES: u64 = 16 << 20;
+
+/// One way to run a kernel, for any seed.
+pub(super) struct Case {
+    subject: Arc<Subject>,
+    options: RunOptions,
+}
+
+impl Case {
+    /// Runs it; what it meets, each with its replay.
+    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, RunError> {
+        let mut options = self.options.clone();
+        options.seed = seed;
+        let examined = self.subject.run(&options)?;
+        Ok(finding::of(examined, &Replay { seed, ..self.replay() }))
+    }
+
+    /// How it is run again.
+    pub fn replay(&self) -> Replay {
+        let RunOptions { compile, n_pes, grid, seed, launches, args, .. } = &self.options;
+        Replay {
+            kernel: compile.kernel.clone().unwrap_or_default(),
+            pes: *n_pes,
+            seed: *seed,
+            defines: compile.defines.clone(),
+            args: args.clone(),
+            lowering: compile.lowering,
+            transport: compile.transport,
+            grid: *grid,
+            launches: *launches,
+        }
+    }
+}
+
+/// All cases, small ones first.
+pub(super) fn all(file: &KernelFile, options: &CheckOptions) -> Result<Vec<Case>, RunError> {
+    let bad = |m: &str| Err(RunError::Request(m.to_owned()));
+    if options.pes.is_empty() || options.pes.contains(&0) || options.seeds == 0 || options.launches == 0 {
+        return bad("a check takes 1 PE, 1 seed and 1 launch or more");
+    }
+    let heads = file.heads();
+    let named = options.compile.kernel.as_deref();
+    let chosen: Vec<_> = heads.iter().filter(|h| named.is_none_or(|n| n == &*h.name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = heads.iter().map(|h| &*h.name).collect();
+        return bad(&match named {
+            Some(n) => format!("there is no kernel `{n}`; there are: {}", names.join(", ")),
+            None => "the file has no kernel".to_owned(),
+        });
+    }
+    let mut cases = Vec::new();
+    for head in chosen {
+        let mut planner = Planner { file, head, options, subjects: HashMap::new() };
+        cases.append(&mut planner.cases()?);
+    }
+    Ok(cases)
+}
+
+/// Values of parameters that are sizes: compile-time ones and run-time ones.
+type Sizes = (BTreeMap<String, Define>, BTreeMap<String, Define>);
+
+/// Compiles what it must, each thing once.
+struct Planner<'a> {
+    file: &'a KernelFile,
+    head: &'a Head,
+    options: &'a CheckOptions,
+    subjects: HashMap<String, Arc<Subject>>,
+}
+
+impl Planner<'_> {
+    fn cases(&mut self) -> Result<Vec<Case>, RunError> {
+        let names = self.free_extents();
+        let mut cases = Vec::new();
+        for &n_pes in &self.options.pes {
+            for sizes in self.sizes(&names, n_pes)? {
+                cases.append(&mut self.variants(&sizes, n_pes)?);
+            }
+        }
+        Ok(cases)
+    }
+
+    /// The integer parameters that are extents of tensors and have no value yet.
+    fn free_extents(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.head.params.iter().flat_map(|p| &p.extents).flatten() {
+            let given =
+                self.options.compile.defines.contains_key(&**name) || self.options.args.contains_key(&**name);
+            let generic = self.head.generics.iter().any(|(g, bound, _)| g == name && &**bound == "int");
+            let scalar = self.head.params.iter().any(|p| p.name == *name);
+            if !given && (generic || scalar) && !names.contains(&name.to_string()) {
+                names.push(name.to_string());
+            }
+        }
+        names
+    }
+
+    /// These sizes as parameters, with an element type where one must be given.
+    fn assign(&self, names: &[String], size: i64) -> Sizes {
+        let mut defines = self.options.compile.defines.clone();
+        let mut args = self.options.args.clone();
+        for (name, bound, has_default) in &self.head.generics {
+            let usual = match &**bound {
+                "dtype" | "float" | "real" => Define::Dtype(Scalar::F32),
+                "integer" => Define::Dtype(Scalar::I32),
+                "bool" => Define::Bool(false),
+                _ => continue,
+            };
+            if !has_default {
+                defines.entry(name.to_string()).or_insert(usual);
+            }
+        }
+        for name in names {
+            let generic = self.head.generics.iter().any(|(g, ..)| **g == **name);
+            if generic { &mut defines } else { &mut args }.insert(name.clone(), Define::Int(size));
+        }
+        (defines, args)
+    }
+
+    /// Which sizes are run on so many PEs.
+    fn sizes(&mut self, names: &[String], n_pes: usize) -> Result<Vec<Sizes>, RunError> {
+        if names.is_empty() {
+            return Ok(vec![self.assign(names, 0)]);
+        }
+        if !self.options.sizes.is_empty() {
+            return Ok(self.options.sizes.iter().map(|n| self.assign(names, *n)).collect());
+        }
+        let free =
+            |p: &HeadParam| p.extents.iter().flatten().filter(|e| names.contains(&e.to_string())).count();
+        let modes = self.head.params.iter().map(free).max().unwrap_or(1).max(1);
+        let mut chosen: Vec<i64> = Vec::new();
+        for elements in [1, 1003, 5003] {
+            // Of several modes each gets its root.
+            let target = f64::from(elements).powf(1.0 / modes as f64).round() as i64;
+            for n in candidates(target, n_pes as i64) {
+                if self.fits(&self.assign(names, n), n_pes).is_ok_and(|bytes| bytes <= BYTES) {
+                    chosen.push(n);
+                    break;
+                }
+            }
+        }
+        chosen.dedup();
+        if !chosen.is_empty() {
+            return Ok(chosen.into_iter().map(|n| self.assign(names, n)).collect());
+        }
+        // The kernel's own, or the reason why not.
+        let own = self.assign(&[], 0);
+        self.fits(&own, n_pes)?;
+        Ok(vec![own])
+    }
+
+    /// Whether the kernel admits these sizes; the bytes of all tensors.
+    fn fits(&mut self, sizes: &Sizes, n_pes: usize) -> Result<u64, RunError> {
+        let Options { lowering, transport, .. } = self.options.compile;
+        let options = self.run_options(sizes, n_pes, lowering, transport);
+        self.subject(&options)?.fits(&options)
+    }
+
+    /// Every lowering and transport that is left open and makes a difference to the PTX.
+    fn variants(&mut self, sizes: &Sizes, n_pes: usize) -> Result<Vec<Case>, RunError> {
+        let lowerings = match self.options.compile.lowering {
+            Lowering::Auto => &[Lowering::Multimem, Lowering::Unicast][..],
+            ref given => std::slice::from_ref(given),
+        };
+        let transports = match self.options.compile.transport {
+            Transport::Auto if self.transfers(sizes, n_pes)? => &[Transport::Nvshmem, Transport::P2p][..],
+            ref given => std::slice::from_ref(given),
+        };
+        let mut cases: Vec<Case> = Vec::new();
+        let mut refused = None;
+        for &lowering in lowerings {
+            for &transport in transports {
+                let options = self.run_options(sizes, n_pes, lowering, transport);
+                match self.subject(&options) {
+                    // Not every operation can go every way.
+                    Err(RunError::Compile(e)) => refused = Some(e),
+                    Err(e) => return Err(e),
+                    Ok(subject) => {
+                        let same = |c: &Case| c.subject.same_code(&subject);
+                        if !cases.iter().any(same) {
+                            cases.push(Case { subject, options });
+                        }
+                    }
+                }
+            }
+        }
+        match refused {
+            Some(e) if cases.is_empty() => Err(e.into()),
+            _ => Ok(cases),
+        }
+    }
+
+    /// Whether the kernel has operations that can go to another PE in more than one way.
+    fn transfers(&mut self, sizes: &Sizes, n_pes: usize) -> Result<bool, RunError> {
+        let Options { lowering, transport, .. } = self.options.compile;
+        let subject = self.subject(&self.run_options(sizes, n_pes, lowering, transport))?;
+        Ok(!subject.compiled().report.transfers.is_empty())
+    }
+
+    fn run_options(
+        &self,
+        (defines, args): &Sizes,
+        n_pes: usize,
+        lowering: Lowering,
+        transport: Transport,
+    ) -> RunOptions {
+        let mut compile = self.options.compile.clone();
+        compile.kernel = Some(self.head.name.to_string());
+        compile.defines.clone_from(defines);
+        (compile.lowering, compile.transport) = (lowering, transport);
+        let mut options = RunOptions::new(compile, n_pes);
+        options.args.clone_from(args);
+        options.grid = self.options.grid;
+        options.launches = self.options.launches;
+        options.step_limit = self.options.step_limit;
+        options
+    }
+
+    fn subject(&mut self, options: &RunOptions) -> Result<Arc<Subject>, RunError> {
+        let Options { lowering, transport, ref defines, .. } = options.compile;
+        let key = format!("{lowering:?} {transport:?} {defines:?} {:?}", options.args);
+        if let Some(subject) = self.subjects.get(&key) {
+            return Ok(subject.clone());
+        }
+        let subject = Arc::new(Subject::new(self.file, options)?);
+        self.subjects.insert(key, subject.clone());
+        Ok(subject)
+    }
+}
+
+/// Sizes from `target` on that a kernel may admit: that one, the next one, then multiples of powers of two and of the
+/// number of PEs, odd multiples where that is possible.
+fn candidates(target: i64, n_pes: i64) -> Vec<i64> {
+    let mut out = vec![target, target + 3];
+    for power in 0..=12 {
+        for step in [1 << power, (1 << power) * n_pes] {
+            let times = (target + step - 1) / step;
+            out.push(step * (times | 1));
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    out.retain(|n| *n > 0 && seen.insert(*n));
+    out
+}

@@ -1,0 +1,183 @@
+//! Looks for what is wrong with kernels: runs them on simulated PEs over many sizes and schedules, and reports what
+//! the simulator finds, and results that are not what `computes(...)` says.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use weft::KernelFile;
+//! use weft::check::{CheckOptions, check_file};
+//! let file = KernelFile::parse("copy.weft", "
+//!     kernel twice<N: int>(x: global<f32, (N):(1)>, out: global<f32, (N):(1)>) block(128) computes(copy(x, out)) {
+//!         let from = partition(x, threads());
+//!         let to = partition(out, threads());
+//!         for i in 0..size<1>(to) { to[_, i] = from[_, i] * 2; }
+//!     }")?;
+//! let mut options = CheckOptions::new("sm_90a".parse()?);
+//! options.seeds = 1;
+//! let report = check_file(&file, &options)?;
+//! assert_eq!(report.findings[0].code, weft::check::WRONG_RESULT);
+//! # Ok(()) }
+//! ```
+
+mod cases;
+mod finding;
+
+pub use finding::{Access, Finding, Replay, WRONG_RESULT};
+
+use crate::compile::{KernelFile, Options};
+use crate::run::RunError;
+use cases::Case;
+use finding::Gathered;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use weft_isa::Target;
+use weft_lang::elaborate::Define;
+
+/// What to look at, and how long.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// How kernels are compiled. `Lowering::Auto` checks both lowerings, `Transport::Auto` both ways to reach another
+    /// PE, where the kernel's text leaves them open. Its defines are kept; other extents are varied.
+    pub compile: Options,
+    /// Numbers of PEs.
+    pub pes: Vec<usize>,
+    /// The first seed of data and schedule.
+    pub seed: u64,
+    /// Schedules of each case: so many seeds from `seed` on.
+    pub seeds: u64,
+    /// What extents that are parameters are set to; a tiny one, one that tiles do not divide and a larger one, as the
+    /// kernel admits them, if there are none.
+    pub sizes: Vec<i64>,
+    /// Values of run-time scalars.
+    pub args: BTreeMap<String, Define>,
+    /// CTAs of a PE's grid, where the kernel does not say.
+    pub grid: Option<[u32; 3]>,
+    /// Launches of a run, back to back.
+    pub launches: u32,
+    /// Warp instructions after which a launch is given up.
+    pub step_limit: Option<u64>,
+    /// Stop at the first finding.
+    pub fail_fast: bool,
+}
+
+impl CheckOptions {
+    /// Two PEs and eight, twenty schedules, sizes as the kernel admits them, two launches.
+    pub fn new(target: Target) -> CheckOptions {
+        CheckOptions {
+            compile: Options::new(target),
+            pes: vec![2, 8],
+            seed: 0,
+            seeds: 20,
+            sizes: Vec::new(),
+            args: BTreeMap::new(),
+            grid: None,
+            launches: 2,
+            step_limit: None,
+            fail_fast: false,
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The file, as messages name it.
+    pub file: String,
+    /// What was run, each case with every seed: kernel, lowering, transport, sizes, PEs.
+    pub cases: Vec<Replay>,
+    /// Runs that took place.
+    pub runs: u64,
+    /// Findings, each once, in the order of the runs that met them first.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Runs that ended.
+    pub done: u64,
+    /// Runs in all.
+    pub total: u64,
+    /// Runs that met something.
+    pub met: u64,
+}
+
+/// Checks the kernels of a file.
+///
+/// # Errors
+/// What keeps a kernel from being compiled or run at all. What is wrong with it is in the report.
+pub fn check_file(file: &KernelFile, options: &CheckOptions) -> Result<Report, RunError> {
+    check_file_with(file, options, &|_| ())
+}
+
+/// As [`check_file`]; says after every run, in any of its threads, how far it is.
+///
+/// # Errors
+/// As [`check_file`].
+pub fn check_file_with(
+    file: &KernelFile,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    let cases = cases::all(file, options)?;
+    let jobs = cases.len() as u64 * options.seeds;
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let (next, met) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let results = Mutex::new(Vec::new());
+    // Seeds outside, cases inside: what any schedule shows is seen soon, and under the lowest seed.
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            if job as u64 >= jobs {
+                return;
+            }
+            let case = &cases[job % cases.len()];
+            let seed = options.seed.wrapping_add((job / cases.len()) as u64);
+            let result = case.run(seed);
+            if result.as_ref().map_or(true, |found| !found.is_empty()) {
+                met.fetch_add(1, Ordering::Relaxed);
+                stop.fetch_or(options.fail_fast || result.is_err(), Ordering::Relaxed);
+            }
+            let done = done.fetch_add(1, Ordering::Relaxed) as u64 + 1;
+            if let Ok(mut results) = results.lock() {
+                results.push((job, result));
+            }
+            progress(Progress { done, total: jobs, met: met.load(Ordering::Relaxed) as u64 });
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(jobs as usize) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    results.sort_by_key(|(job, _)| *job);
+    let mut gathered = Gathered::default();
+    let mut runs = 0;
+    for (_, result) in results {
+        runs += 1;
+        let found = result?;
+        let any = !found.is_empty();
+        gathered.add_run(found);
+        // Threads may have been ahead.
+        if any && options.fail_fast {
+            break;
+        }
+    }
+    Ok(Report {
+        file: file.sources().name(0).unwrap_or_default().to_owned(),
+        cases: cases.iter().map(Case::replay).collect(),
+        runs,
+        findings: gathered.into_findings(),
+    })
+}

@@ -1,0 +1,72 @@
+//! `weft check`
+
+use super::{CompileArgs, defines, run::grid};
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+use weft::check::{CheckOptions, Report, check_file};
+
+/// Exit status 0: nothing found; 1: findings; 2: it could not be run.
+#[derive(Args)]
+pub struct Check {
+    #[command(flatten)]
+    compile: CompileArgs,
+    /// Numbers of PEs: --pes 2,4,8
+    #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Vec<u32>,
+    /// Schedules of each case: 20, or 1 where --seed is given.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// The first seed of data and schedule.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What extents that are parameters are set to; found out if not given.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..))]
+    sizes: Vec<i64>,
+    /// A run-time scalar parameter.
+    #[arg(long, value_name = "NAME=VALUE")]
+    arg: Vec<String>,
+    /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    grid: Option<String>,
+    /// Launches of a run, back to back.
+    #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    launches: u32,
+    /// Stop at the first finding.
+    #[arg(long)]
+    fail_fast: bool,
+}
+
+impl Check {
+    pub fn run(&self) -> ExitCode {
+        match self.report() {
+            Ok(report) if report.is_clean() => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(e) => {
+                super::report(&e);
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    fn report(&self) -> Result<Report> {
+        let file = self.compile.parse()?;
+        let report = check_file(&file, &self.options()?)?;
+        super::write_out(None, format!("{report:#?}\n").as_bytes())?;
+        Ok(report)
+    }
+
+    fn options(&self) -> Result<CheckOptions> {
+        let mut options = CheckOptions::new("sm_90a".parse()?);
+        options.compile = self.compile.options()?;
+        options.pes = self.pes.iter().map(|n| *n as usize).collect();
+        options.seed = self.seed.unwrap_or(0);
+        options.seeds = self.seeds.unwrap_or(if self.seed.is_some() { 1 } else { options.seeds });
+        options.sizes.clone_from(&self.sizes);
+        options.args = defines(&self.arg)?;
+        options.grid = self.grid.as_deref().map(grid).transpose()?;
+        options.launches = self.launches;
+        options.fail_fast = self.fail_fast;
+        Ok(options)
+    }
+}

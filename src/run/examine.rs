@@ -1,0 +1,77 @@
+//! A kernel that is compiled once and simulated many times: what `weft check` runs.
+
+use super::simulated::Simulated;
+use super::tensors::Plan;
+use super::{Prepared, RunError, RunOptions, accumulator, request};
+use crate::compile::{Compiled, KernelFile};
+use crate::run::reference::{Checked, check};
+use weft_sim::{Module, SimError};
+
+/// A compiled kernel with its decoded PTX.
+pub(crate) struct Subject {
+    prepared: Prepared,
+    module: Module,
+}
+
+/// What came of a run.
+pub(crate) struct Examined {
+    /// The check of each launch that ended.
+    pub checks: Vec<Checked>,
+    /// Why a launch did not end.
+    pub error: Option<SimError>,
+}
+
+impl Subject {
+    /// Finds parameters out, compiles, and reads the PTX.
+    ///
+    /// # Errors
+    /// As [`run`](super::run), before anything is allocated.
+    pub fn new(file: &KernelFile, options: &RunOptions) -> Result<Subject, RunError> {
+        let mut options = options.clone();
+        options.compile.simulated = options.node.is_none();
+        let prepared = Prepared::new(file, &options)?;
+        let module = Module::parse(&prepared.compiled.ptx)?;
+        Ok(Subject { prepared, module })
+    }
+
+    pub fn compiled(&self) -> &Compiled {
+        &self.prepared.compiled
+    }
+
+    /// Whether the other one's PTX is the same.
+    pub fn same_code(&self, other: &Subject) -> bool {
+        self.compiled().ptx == other.compiled().ptx
+    }
+
+    fn plan(&self, options: &RunOptions) -> Result<Plan<'_, Simulated>, RunError> {
+        let backend = Simulated::new(self.module.clone(), options)?;
+        Plan::new(&self.prepared.compiled, options, &self.prepared.found, backend)
+    }
+
+    /// Whether its tensors can have these sizes on so many PEs, and what it computes fits them; the bytes of all.
+    pub fn fits(&self, options: &RunOptions) -> Result<u64, RunError> {
+        let plan = self.plan(options)?;
+        if let Some(Some(reference)) = self.prepared.compiled.references.first() {
+            let values = |name: &str| plan.values(name).ok().flatten();
+            let root = self.prepared.root();
+            check(reference, &values, &values, root, accumulator(&self.prepared.compiled))
+                .or_else(request)?;
+        }
+        Ok(plan.backend.bytes)
+    }
+
+    /// Runs it once: so many PEs, launches, and the seed are those of `options`.
+    ///
+    /// # Errors
+    /// What kept it from being run. What a kernel did wrong is in the answer.
+    pub fn run(&self, options: &RunOptions) -> Result<Examined, RunError> {
+        let mut plan = self.plan(options)?;
+        let mut checks = Vec::new();
+        let error = match self.prepared.launches(&mut plan, options, &mut checks) {
+            Ok(()) => None,
+            Err(RunError::Sim(e)) if e.code != "S001" => Some(e),
+            Err(e) => return Err(e),
+        };
+        Ok(Examined { checks, error })
+    }
+}

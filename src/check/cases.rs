@@ -10,8 +10,12 @@ use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Head, HeadParam};
 
-/// Most bytes that the tensors of all PEs may take where sizes are ours to choose.
-const BYTES: u64 = 16 << 20;
+/// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are
+/// ours to choose.
+const BYTES_OF_ELEMENT: u64 = 64;
+
+/// Most modes that a parameter is thought to be the extent of.
+const MODES: usize = 3;
 
 /// One way to run a kernel, for any seed.
 pub(super) struct Case {
@@ -92,10 +96,13 @@ impl Planner<'_> {
         Ok(cases)
     }
 
-    /// The integer parameters that are extents of tensors and have no value yet.
+    /// The integer parameters that have no value yet and are extents of tensors, or may be: those without a default.
     fn free_extents(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for name in self.head.params.iter().flat_map(|p| &p.extents).flatten() {
+        let extents = self.head.params.iter().flat_map(|p| &p.extents).flatten();
+        let others =
+            self.head.generics.iter().filter(|(.., has_default)| !has_default).map(|(name, ..)| name);
+        for name in extents.chain(others) {
             let given =
                 self.options.compile.defines.contains_key(&**name) || self.options.args.contains_key(&**name);
             let generic = self.head.generics.iter().any(|(g, bound, _)| g == name && &**bound == "int");
@@ -141,15 +148,14 @@ impl Planner<'_> {
             |p: &HeadParam| p.extents.iter().flatten().filter(|e| names.contains(&e.to_string())).count();
         let modes = self.head.params.iter().map(free).max().unwrap_or(1).max(1);
         let mut chosen: Vec<i64> = Vec::new();
-        for elements in [1, 1003, 5003] {
+        for elements in [1u32, 1003, 5003] {
+            let bytes = u64::from(elements.max(1003)) * BYTES_OF_ELEMENT * (n_pes * (n_pes + 1)) as u64;
             // Of several modes each gets its root.
-            let target = f64::from(elements).powf(1.0 / modes as f64).round() as i64;
-            for n in candidates(target, n_pes as i64) {
-                if self.fits(&self.assign(names, n), n_pes).is_ok_and(|bytes| bytes <= BYTES) {
-                    chosen.push(n);
-                    break;
-                }
-            }
+            let root = |modes: usize| f64::from(elements).powf(1.0 / modes as f64).round() as i64;
+            let all = (modes..=MODES.max(modes)).flat_map(|modes| candidates(root(modes), n_pes as i64));
+            let first =
+                all.into_iter().find(|n| self.fits(&self.assign(names, *n), n_pes).is_ok_and(|b| b <= bytes));
+            chosen.extend(first);
         }
         chosen.dedup();
         if !chosen.is_empty() {
@@ -174,8 +180,9 @@ impl Planner<'_> {
             Lowering::Auto => &[Lowering::Multimem, Lowering::Unicast][..],
             ref given => std::slice::from_ref(given),
         };
+        let transfers = self.transfers(sizes, n_pes)?;
         let transports = match self.options.compile.transport {
-            Transport::Auto if self.transfers(sizes, n_pes)? => &[Transport::Nvshmem, Transport::P2p][..],
+            Transport::Auto if transfers => &[Transport::Nvshmem, Transport::P2p][..],
             ref given => std::slice::from_ref(given),
         };
         let mut cases: Vec<Case> = Vec::new();

@@ -62,6 +62,7 @@
 //! * The end of a kernel completes nothing. What is under way when all kernels of a launch have ended lands then, as it
 //!   would at the host's next barrier, and is counted in [`NvshmemStats::unfinished`].
 
+mod check;
 mod decode;
 mod error;
 mod exec;
@@ -75,6 +76,7 @@ mod printf;
 mod ptx;
 mod stats;
 
+pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace, Severity};
 pub use error::{Place, PtxError, SimError, SourceLine};
 pub use machine::{Arg, Config, Launch, Machine};
 pub use memory::{Symmetric, Team};

@@ -1,5 +1,6 @@
 //! The machine: PEs with their memories, and launches on them.
 
+use crate::check::{Check, Finding};
 use crate::error::SimError;
 use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::run::{Grid, Run};
@@ -33,6 +34,8 @@ pub struct Config {
     pub peer_access: bool,
     /// Whether teams have multicast addresses: what `nvshmemx_mc_ptr` answers. Without, it answers null.
     pub multicast: bool,
+    /// What to watch for while kernels run; `None` costs nothing.
+    pub check: Option<Check>,
 }
 
 impl Default for Config {
@@ -48,6 +51,7 @@ impl Default for Config {
             print_limit: 1 << 20,
             peer_access: true,
             multicast: true,
+            check: None,
         }
     }
 }
@@ -135,6 +139,7 @@ pub struct Machine {
     config: Config,
     memory: Memory,
     loaded: Vec<Loaded>,
+    findings: Vec<Finding>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -159,13 +164,22 @@ impl Machine {
                 format!("1 to {MAX_PES} PEs are possible"),
             ));
         }
-        let memory = Memory::new(config.n_pes, config.poison, config.memory_limit);
-        Ok(Machine { config, memory, loaded: Vec::new() })
+        let mut memory = Memory::new(config.n_pes, config.poison, config.memory_limit);
+        if config.check.as_ref().is_some_and(|c| c.uninitialised) {
+            memory.remember_writes();
+        }
+        Ok(Machine { config, memory, loaded: Vec::new(), findings: Vec::new() })
     }
 
     /// The configuration the machine was made with.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What [`Config::check`] has found in the launches since the last call, in the order in which it was found; also
+    /// where a launch ended in an error.
+    pub fn take_findings(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings)
     }
 
     /// Changes the seed for the launches to come.
@@ -355,10 +369,17 @@ impl Machine {
         run.step_limit = self.config.step_limit;
         run.nvshmem.reach(self.config.peer_access, self.config.multicast);
         run.output = Output { limit: self.config.print_limit, ..Output::default() };
-        let outcome = run.run();
+        if let Some(check) = &self.config.check {
+            run.watch(check);
+        }
+        let ended = run.run();
         run.memory.unshare();
-        outcome.map_err(|e| SimError { printed: run.output.text.clone(), ..e })?;
-        Ok(stats(&run, &links))
+        let findings = run.findings();
+        let ended = ended
+            .map_err(|e| SimError { printed: run.output.text.clone(), ..e })
+            .map(|()| stats(&run, &links));
+        self.findings.extend(findings);
+        ended
     }
 
     /// Checks a grid against the kernel and packs its parameters.

@@ -156,6 +156,8 @@ pub(crate) struct Memory {
     /// Counts every change of memory contents and every other event that can end a wait. A machine in which
     /// it stands still while all warps repeat themselves is deadlocked.
     pub changes: u64,
+    /// Bits of the bytes that somebody has written, by buffer; kept where reads are checked.
+    written: Option<Vec<Vec<u64>>>,
     /// Bytes moved from PE to PE by loads, stores and atomics, `from * n_pes + to`.
     pub links: Vec<u64>,
 }
@@ -178,6 +180,7 @@ impl Memory {
             teams: Vec::new(),
             buffers: vec![Vec::new(); 2 * n_pes],
             changes: 0,
+            written: None,
             links: vec![0; n_pes * n_pes],
         };
         memory.add_team(&(0..n_pes).collect::<Vec<_>>());
@@ -258,8 +261,52 @@ impl Memory {
         &self.buffers[s.buffer][s.at..s.at + len]
     }
 
+    /// Begins to remember which bytes are written.
+    pub(crate) fn remember_writes(&mut self) {
+        self.written = Some(vec![Vec::new(); self.buffers.len()]);
+    }
+
+    /// Somebody writes these bytes.
+    #[inline]
+    pub(crate) fn mark_written(&mut self, buffer: usize, at: usize, len: usize) {
+        if let Some(all) = &mut self.written {
+            // Shared memory begins with its CTA: the detector knows who has written it.
+            let Some(bits) = all.get_mut(buffer) else { return };
+            if bits.len() * 64 < at + len {
+                bits.resize((at + len).div_ceil(64).max(self.buffers[buffer].len() / 64), 0);
+            }
+            let mut from = at;
+            while from < at + len {
+                let n = (64 - from % 64).min(at + len - from);
+                bits[from / 64] |= crate::num::mask(n as u32) << (from % 64);
+                from += n;
+            }
+        }
+    }
+
+    /// Whether all of these bytes have been written.
+    pub(crate) fn is_written(&self, buffer: usize, at: usize, len: usize) -> bool {
+        let Some(bits) = self.written.as_ref().and_then(|all| all.get(buffer)) else { return true };
+        (at..at + len).all(|i| bits.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 != 0))
+    }
+
+    /// Name and first byte of the allocation at a place of a buffer, whether it is symmetric, and whose it is.
+    pub(crate) fn allocation(&self, buffer: usize, at: u64) -> (String, u64, bool, usize) {
+        let (pe, symmetric) = (buffer / 2, buffer % 2 == 1);
+        let allocator = if symmetric { &self.heap } else { &self.private[pe] };
+        let (name, start) = allocator.below(at).map_or((String::new(), 0), |a| (a.name.clone(), a.offset));
+        (name, start, symmetric, pe)
+    }
+
+    /// Buffer and offset of byte `addr` in a window.
+    #[inline]
+    pub(crate) fn spot_in(&self, w: &Window, addr: u64) -> Spot {
+        Spot { buffer: w.buffer, at: (addr - w.origin) as usize }
+    }
+
     /// Writes at a place that has been checked; counts a change if the contents differ.
     pub(crate) fn store_at(&mut self, s: Spot, data: &[u8]) {
+        self.mark_written(s.buffer, s.at, data.len());
         let place = &mut self.buffers[s.buffer][s.at..s.at + data.len()];
         if place != data {
             place.copy_from_slice(data);
@@ -493,6 +540,7 @@ impl Memory {
     #[inline]
     pub(crate) fn store(&mut self, w: &Window, addr: u64, data: &[u8]) {
         let at = (addr - w.origin) as usize;
+        self.mark_written(w.buffer, at, data.len());
         let place = &mut self.buffers[w.buffer][at..at + data.len()];
         if place != data {
             place.copy_from_slice(data);

@@ -81,6 +81,10 @@ impl Run<'_> {
             return Err(self.error(w, pc, fault));
         }
         if step.waits {
+            let leader = self.ctas[warp.cta].leader;
+            if let Some(d) = self.check.as_mut().filter(|_| active & released != 0) {
+                d.wait_cluster(w, leader, active & released);
+            }
             warp.arrivals.released &= !active;
             match active & arrived {
                 0 => warp.branch(i, active, pc + 1),
@@ -91,6 +95,9 @@ impl Run<'_> {
             warp.branch(i, active, pc + 1);
             let leader = self.ctas[self.warps[w].cta].leader;
             self.ctas[leader].cluster.arrived += active.count_ones();
+            if let Some(d) = &mut self.check {
+                d.arrive_cluster(w, leader, active);
+            }
             self.memory.changes += 1;
             self.complete_cluster(leader);
         }
@@ -106,6 +113,9 @@ impl Run<'_> {
         cluster.arrived = 0;
         self.barriers += 1;
         self.memory.changes += 1;
+        if let Some(d) = &mut self.check {
+            d.complete_cluster(leader);
+        }
         for &c in &self.ctas[leader].cluster.ctas {
             for &w in &self.ctas[c].warps {
                 let warp = &mut self.warps[w];
@@ -117,6 +127,9 @@ impl Run<'_> {
                 let mut woken = false;
                 for g in warp.groups.iter_mut().filter(|g| g.state == State::Cluster) {
                     warp.arrivals.released &= !g.mask;
+                    if let Some(d) = &mut self.check {
+                        d.wait_cluster(w, leader, g.mask);
+                    }
                     g.state = State::Ready;
                     g.pc += 1;
                     woken = true;

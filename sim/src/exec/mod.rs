@@ -4,10 +4,13 @@
 pub(crate) mod access;
 pub(crate) mod barrier;
 pub(crate) mod cluster;
+pub(crate) mod order;
 pub(crate) mod run;
 pub(crate) mod stall;
 pub(crate) mod warp;
+mod watch;
 
+use crate::check::Detector;
 use crate::memory::{AccessError, Memory};
 use crate::nvshmem::Nvshmem;
 use std::fmt::Write as _;
@@ -249,6 +252,9 @@ pub(crate) struct Context<'a> {
     pub cta_live: u32,
     /// Warp instructions executed so far on the whole machine: the clock.
     pub clock: u64,
+    /// The warp's slot at the runner's.
+    pub slot: usize,
+    pub check: Option<&'a mut Detector>,
 }
 
 impl Context<'_> {

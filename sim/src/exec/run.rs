@@ -8,6 +8,7 @@ use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
 use super::cluster::{self, Cluster, unflatten, withdraw};
 use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes, Output, stall};
+use crate::check::{Check, Detector, Finding};
 use crate::error::{Place, SimError};
 use crate::memory::Memory;
 use crate::module::{Code, Kernel, KernelCode};
@@ -94,6 +95,7 @@ pub(crate) struct Run<'a> {
     pub output: Output,
     pub multicast: Vec<MulticastBytes>,
     pub nvshmem: Nvshmem,
+    pub check: Option<Box<Detector>>,
     /// Labels to which the lanes of a `brx.idx` go.
     targets: [u32; LANES],
     pub(super) free_ctas: Vec<usize>,
@@ -132,12 +134,23 @@ impl<'a> Run<'a> {
             output: Output::default(),
             multicast,
             nvshmem,
+            check: None,
             targets: [0; LANES],
             free_ctas: Vec::new(),
             free_warps: Vec::new(),
             probing: false,
             polling: false,
         }
+    }
+
+    /// Checks what the grids do.
+    pub(crate) fn watch(&mut self, check: &Check) {
+        self.check = Some(Box::new(Detector::new(check.clone(), self.memory.shared_buffer(0))));
+    }
+
+    /// What has been found.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.check.as_ref().map_or_else(Vec::new, |d| d.findings(self))
     }
 
     /// Runs all grids to their end.
@@ -270,6 +283,10 @@ impl<'a> Run<'a> {
         cta.gathering = None;
         cta.warps.clear();
         self.memory.share(c, shared_bytes);
+        if let Some(d) = &mut self.check {
+            let at = &self.ctas[c].at;
+            d.start_cta((c, leader), at.pe, g, at.ctaid);
+        }
         let function = &self.code.functions[self.grids[g].code.function];
         for index in 0..threads.div_ceil(LANES as u32) {
             let w = match self.free_warps.pop() {
@@ -281,6 +298,9 @@ impl<'a> Run<'a> {
             };
             let lanes = crate::num::mask((threads - index * LANES as u32).min(32)) as u32;
             self.warps[w].start(c, index, lanes, function);
+            if let Some(d) = &mut self.check {
+                d.start_warp(w, c, lanes);
+            }
             self.ctas[c].warps.push(w);
             order.push(w);
         }
@@ -350,6 +370,8 @@ impl<'a> Run<'a> {
             gathering: &mut cta.gathering,
             cta_live: cta.live,
             clock: self.clock,
+            slot: w,
+            check: self.check.as_deref_mut(),
         };
         let event = loop {
             if *budget == 0 {
@@ -449,6 +471,9 @@ impl<'a> Run<'a> {
         self.warps[w].exit(i, leaving);
         let arrived = withdraw(&mut self.warps[w].arrivals, leaving);
         let c = self.warps[w].cta;
+        if let Some(d) = &mut self.check {
+            d.exit(w, c, leaving);
+        }
         let cta = &mut self.ctas[c];
         cta.live -= leaving.count_ones();
         for id in 0..BARRIERS {
@@ -477,6 +502,9 @@ impl<'a> Run<'a> {
                 FaultInfo { code: "S007", message, help, lane: None, shared: None },
             ));
         }
+        if let Some(d) = &mut self.check {
+            d.arrive(w, c, a.id as usize, active);
+        }
         let warp = &mut self.warps[w];
         if a.role == Role::Arrive {
             warp.branch(i, active, pc + 1);
@@ -498,6 +526,7 @@ impl<'a> Run<'a> {
         cta.barriers[id] = Barrier::default();
         self.barriers += 1;
         self.memory.changes += 1;
+        let mut waiting = Vec::new();
         for &w in &cta.warps {
             let warp = &mut self.warps[w];
             if warp.live == 0 || warp.cta != c {
@@ -516,10 +545,16 @@ impl<'a> Run<'a> {
                 g.state = State::Ready;
                 g.pc += 1;
                 woken = true;
+                if self.check.is_some() {
+                    waiting.push((w, g.mask));
+                }
             }
             if woken {
                 warp.merge_all();
             }
+        }
+        if let Some(d) = &mut self.check {
+            d.complete(c, id, barrier.count.is_none(), &waiting);
         }
     }
 

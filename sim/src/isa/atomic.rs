@@ -4,7 +4,9 @@ use super::classes::SCOPE;
 use super::reduce::{Combine, combine_global, combine_shared};
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
+use crate::exec::order::Order;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
 use crate::memory::Window;
 use crate::num::mask;
@@ -158,6 +160,7 @@ struct Atomic {
     dst: Vec<Reg>,
     src: Vec<Src>,
     update: Update,
+    order: Order,
 }
 
 fn atom(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
@@ -193,7 +196,18 @@ fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
         let op = ["op", "add", "exch"].into_iter().find_map(|n| s.get(n)).unwrap_or("");
         Update::Combine { shared: combine_shared(op, ty)?, global: combine_global(op, ty)? }
     };
-    Ok(Box::new(Atomic { space, address, element: ty.bits, register: ty.bytes(), bytes, dst, src, update }))
+    let order = Order::atomic(s);
+    Ok(Box::new(Atomic {
+        space,
+        address,
+        element: ty.bits,
+        register: ty.bytes(),
+        bytes,
+        dst,
+        src,
+        update,
+        order,
+    }))
 }
 
 impl Atomic {
@@ -221,6 +235,7 @@ impl Atomic {
 impl Operation for Atomic {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.address.lanes(cx);
+        cx.watch(self.space, &addresses, self.bytes, AccessKind::Update, self.order);
         let changes = cx.memory.changes;
         let mut w = Window::empty();
         let (mut old, mut new) = ([0; 16], [0; 16]);

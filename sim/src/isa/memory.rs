@@ -5,7 +5,9 @@ use super::lift::{custom, map1};
 use super::site::{Address, Issue, Site, issue};
 use super::types::{Kind, Ty};
 use super::{Class, Family, row};
+use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
+use crate::exec::order::Order;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
 use crate::memory::Window;
 use crate::num::{mask, sext};
@@ -143,11 +145,6 @@ fn check_hints(s: &Site<'_, '_, '_>, space: Space, bytes: usize) -> Result<(), I
     issue("P004", wrong, "")
 }
 
-/// Whether the access takes part in synchronisation, so that repeating it may be a wait.
-fn is_strong(s: &Site<'_, '_, '_>) -> bool {
-    s.has("sem") || s.has("volatile") || s.has("mmio")
-}
-
 struct Load {
     space: Space,
     address: Address,
@@ -156,7 +153,7 @@ struct Load {
     /// Registers and, for signed types, the sign extension: element bits and register bits.
     dst: Vec<Reg>,
     extend: Option<(u32, u64)>,
-    strong: bool,
+    order: Order,
 }
 
 fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
@@ -170,12 +167,13 @@ fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let width = dst.iter().map(|d| d.1).max().unwrap_or(64);
     let extend = (ty.kind == Kind::Signed && width > ty.bits).then_some((ty.bits, mask(width)));
     let dst = dst.into_iter().map(|d| d.0).collect();
-    Ok(Box::new(Load { space, address, element: ty.bytes(), bytes, dst, extend, strong: is_strong(s) }))
+    Ok(Box::new(Load { space, address, element: ty.bytes(), bytes, dst, extend, order: Order::of(s) }))
 }
 
 impl Operation for Load {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.address.lanes(cx);
+        cx.watch(self.space, &addresses, self.bytes, AccessKind::Read, self.order);
         let mut w = Window::empty();
         let mut data = [0; 32];
         for lane in lanes(cx.active) {
@@ -192,7 +190,7 @@ impl Operation for Load {
         let first = cx.active.trailing_zeros() as usize;
         let value = self.dst.first().map_or(0, |d| cx.regs[d.0 as usize][first]);
         let repeated = cx.note_read(self.space, addresses[first], value, self.element);
-        Ok(if repeated && self.strong { Flow::Yield } else { Flow::Next })
+        Ok(if repeated && self.order.strong.is_some() { Flow::Yield } else { Flow::Next })
     }
 }
 
@@ -202,6 +200,7 @@ struct Store {
     element: usize,
     bytes: usize,
     src: Vec<Src>,
+    order: Order,
 }
 
 fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
@@ -211,17 +210,26 @@ fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (address, space) = s.address(0, s.space())?;
     let src = s.vector_src(1, s.vec_count(), ty, true)?;
     s.cache_hint(2)?;
-    Ok(Box::new(Store { space, address, element: ty.bytes(), bytes, src }))
+    Ok(Box::new(Store { space, address, element: ty.bytes(), bytes, src, order: Order::of(s) }))
 }
 
 impl Operation for Store {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.address.lanes(cx);
+        let collisions = cx.watch(self.space, &addresses, self.bytes, AccessKind::Write, self.order);
         let mut w = Window::empty();
-        let mut data = [0; 32];
+        let (mut data, mut old) = ([0; 32], [0; 32]);
         for lane in lanes(cx.active) {
             for (src, element) in self.src.iter().zip(data.chunks_exact_mut(self.element)) {
                 put_le(element, cx.src(*src)[lane]);
+            }
+            if collisions >> lane & 1 != 0 {
+                // That several lanes write the same is no race: there is one result.
+                let old = &mut old[..self.bytes];
+                cx.read(self.space, addresses[lane], old, lane, &mut w)?;
+                if *old != data[..self.bytes] {
+                    cx.collide(self.space, &addresses, lane, self.bytes, self.order);
+                }
             }
             cx.write(self.space, addresses[lane], &data[..self.bytes], lane, &mut w)?;
         }

@@ -8,7 +8,9 @@ use super::reduce::{Combine, combine};
 use super::site::{Address, Issue, Site, issue};
 use super::types::Ty;
 use super::{Class, Family, row};
+use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
+use crate::exec::order::Order;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, access_fault, fault, lanes};
 use crate::num::float::Style;
 use crate::num::{F16, F32, Format, Rounding};
@@ -152,6 +154,7 @@ struct Place {
     ty: Ty,
     /// Bytes of an access.
     bytes: usize,
+    order: Order,
 }
 
 /// The element type, its count in a vector, and the address; semantics and scope are checked.
@@ -172,7 +175,7 @@ fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Place, usize), Iss
     if !matches!(space, Space::Global | Space::Generic) {
         return issue("P005", "multimem addresses are global", "");
     }
-    Ok((Place { address, ty, bytes }, count))
+    Ok((Place { address, ty, bytes, order: Order::of(s) }, count))
 }
 
 impl Place {
@@ -251,6 +254,7 @@ fn ld_reduce(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 impl Operation for LdReduce {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.place.address.lanes(cx);
+        cx.watch_multicast(&addresses, self.place.bytes, AccessKind::Read, self.place.order);
         let (bits, count) = self.place.elements();
         let n = self.place.bytes;
         for lane in lanes(cx.active) {
@@ -294,7 +298,10 @@ struct Update {
 }
 
 fn update(s: &mut Site<'_, '_, '_>, reduces: bool) -> Result<Op, Issue> {
-    let (place, count) = place(s, 0)?;
+    let (mut place, count) = place(s, 0)?;
+    if reduces {
+        place.order = Order::atomic(s);
+    }
     let src = s.vector_src(1, count, place.ty, false)?;
     let combine = if reduces { Some(combine(s.get("op").unwrap_or("add"), place.ty)?) } else { None };
     Ok(Box::new(Update { place, src, combine }))
@@ -311,6 +318,8 @@ fn red(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 impl Operation for Update {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.place.address.lanes(cx);
+        let kind = if self.combine.is_some() { AccessKind::Update } else { AccessKind::Write };
+        cx.watch_multicast(&addresses, self.place.bytes, kind, self.place.order);
         let (bits, count) = self.place.elements();
         let (n, register) = (self.place.bytes, self.place.ty.bytes());
         for lane in lanes(cx.active) {
@@ -324,7 +333,9 @@ impl Operation for Update {
                 cx.nvshmem.wire.order(cx.memory, cx.at.pe, pe);
             }
             let memory = &mut *cx.memory;
-            for &pe in &memory.teams[team].members {
+            for i in 0..memory.teams[team].members.len() {
+                let pe = memory.teams[team].members[i];
+                memory.mark_written(2 * pe + 1, at, n);
                 let target = &mut memory.buffers[2 * pe + 1][at..at + n];
                 let mut new = data;
                 if let Some(f) = &self.combine {

@@ -6,6 +6,7 @@ use super::site::{Issue, Site, issue};
 use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::barrier::{Arrival, BARRIERS, ReduceTo, Reduction, Role};
+use crate::exec::order::Scope;
 use crate::exec::{Context, Fault, Flow, Op, PredSrc, Src, fault};
 
 const SC: Class = ("scope", SCOPE);
@@ -28,19 +29,22 @@ pub(super) static FAMILY: Family = Family {
             let m = s.src(0, Ty::B32)?;
             Ok(custom(move |cx| match super::warp::converge(cx, m)? {
                 Some(flow) => Ok(flow),
-                None => Ok(Flow::Next),
+                None => {
+                    cx.watch_warp_sync();
+                    Ok(Flow::Next)
+                }
             }))
         }),
-        row("fence{.sem}.scope", "", &[("sem", &["sc", "acq_rel", "acquire", "release"]), SC], nothing),
-        row("fence.proxy.kind", "", &[PROXY], nothing),
+        row("fence{.sem}.scope", "", &[("sem", &["sc", "acq_rel", "acquire", "release"]), SC], fence),
+        row("fence.proxy.kind", "", &[PROXY], proxy),
         row(
             "fence.proxy.async.space",
             "",
             &[("space", &["global", "shared::cta", "shared::cluster"])],
-            nothing,
+            proxy,
         ),
-        row("membar.level", "", &[("level", &["cta", "gl", "sys"])], nothing),
-        row("membar.proxy.kind", "", &[PROXY], nothing),
+        row("membar.level", "", &[("level", &["cta", "gl", "sys"])], fence),
+        row("membar.proxy.kind", "", &[PROXY], proxy),
         row("nanosleep.u32", "t", &[], |s| {
             s.src(0, Ty::B32)?;
             Ok(custom(|_| Ok(Flow::Yield)))
@@ -60,7 +64,27 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// The simulator's memory is sequentially consistent: fences have nothing left to order.
+/// Memory is sequentially consistent at the grain of warp instructions; the detector is told what a fence orders.
+fn fence(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let scope = s.get("scope").or(s.get("level")).and_then(Scope::parse).unwrap_or(Scope::Sys);
+    let (acquire, release) = (s.get("sem") != Some("release"), s.get("sem") != Some("acquire"));
+    Ok(custom(move |cx| {
+        cx.watch_fence(scope, acquire, release);
+        Ok(Flow::Next)
+    }))
+}
+
+fn proxy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
+    let alias = s.get("kind") == Some("alias");
+    Ok(custom(move |cx| {
+        if !alias {
+            cx.watch_proxy();
+        }
+        Ok(Flow::Next)
+    }))
+}
+
+/// Hints, and what has no effect here.
 fn nothing(_: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     Ok(custom(|_| Ok(Flow::Next)))
 }

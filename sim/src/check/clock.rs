@@ -1,0 +1,179 @@
+//! What a thread knows to have happened: clocks over all threads, as short as the synchronisation is coarse.
+//!
+//! One time counts the events of the whole launch. A thread *knows* an event of another thread if the event's time is
+//! not above the time up to which it knows that thread, which is the greatest of three entries: for the other thread
+//! itself, for its warp, for its CTA. A barrier of a CTA makes one entry, whatever the CTA's size.
+
+/// Number of a thread in a launch: its warp's number, times 32, plus its lane.
+pub(super) type Thread = u32;
+
+/// Which CTA a warp belongs to.
+pub(super) trait Topology {
+    fn cta(&self, warp: u32) -> u32;
+}
+
+/// Times up to which others are known, by CTA, warp and thread, each sorted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    ctas: Vec<(u32, u64)>,
+    warps: Vec<(u32, u64)>,
+    threads: Vec<(Thread, u64)>,
+}
+
+fn at(list: &[(u32, u64)], key: u32) -> u64 {
+    match list {
+        [] => 0,
+        [(k, t)] => {
+            if *k == key {
+                *t
+            } else {
+                0
+            }
+        }
+        _ => list.binary_search_by_key(&key, |e| e.0).map_or(0, |i| list[i].1),
+    }
+}
+
+fn raise(list: &mut Vec<(u32, u64)>, key: u32, time: u64) {
+    match list.binary_search_by_key(&key, |e| e.0) {
+        Ok(i) => list[i].1 = list[i].1.max(time),
+        Err(i) => list.insert(i, (key, time)),
+    }
+}
+
+fn merge(list: &mut Vec<(u32, u64)>, other: &[(u32, u64)]) {
+    if other.iter().all(|&(k, t)| at(list, k) >= t) {
+        return;
+    }
+    let mut out = Vec::with_capacity(list.len() + other.len());
+    let (mut a, mut b) = (list.iter().copied().peekable(), other.iter().copied().peekable());
+    loop {
+        let next = match (a.peek(), b.peek()) {
+            (Some(x), Some(y)) if x.0 == y.0 => (x.0, x.1.max(y.1)),
+            (Some(x), Some(y)) => *(if x.0 < y.0 { x } else { y }),
+            (Some(x), None) => *x,
+            (None, Some(y)) => *y,
+            (None, None) => break,
+        };
+        a.next_if(|e| e.0 == next.0);
+        b.next_if(|e| e.0 == next.0);
+        out.push(next);
+    }
+    *list = out;
+}
+
+impl Known {
+    /// Whether all `lanes` of a warp are known up to a time.
+    #[inline]
+    pub(super) fn covers(&self, topology: &impl Topology, warp: u32, lanes: u32, time: u64) -> bool {
+        at(&self.ctas, topology.cta(warp)) >= time
+            || at(&self.warps, warp) >= time
+            || !self.threads.is_empty()
+                && crate::exec::lanes(lanes).all(|l| at(&self.threads, warp * 32 + l as u32) >= time)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ctas.is_empty() && self.warps.is_empty() && self.threads.is_empty()
+    }
+
+    /// Knows all threads of a CTA up to `time`, the present: finer entries say no more.
+    pub(super) fn raise_cta(&mut self, topology: &impl Topology, cta: u32, time: u64) {
+        raise(&mut self.ctas, cta, time);
+        self.warps.retain(|&(w, t)| t > time || topology.cta(w) != cta);
+        self.threads.retain(|&(t, at)| at > time || topology.cta(t / 32) != cta);
+    }
+
+    /// Knows these lanes of a warp up to `time`; `whole` if the warp has no others.
+    pub(super) fn raise(&mut self, warp: u32, lanes: u32, whole: bool, time: u64) {
+        if whole {
+            raise(&mut self.warps, warp, time);
+            self.threads.retain(|&(t, at)| at > time || t / 32 != warp);
+        } else {
+            for lane in crate::exec::lanes(lanes) {
+                raise(&mut self.threads, warp * 32 + lane as u32, time);
+            }
+        }
+    }
+
+    pub(super) fn join(&mut self, topology: &impl Topology, other: &Known) {
+        if other.is_empty() {
+            return;
+        }
+        merge(&mut self.ctas, &other.ctas);
+        merge(&mut self.warps, &other.warps);
+        merge(&mut self.threads, &other.threads);
+        let ctas = &self.ctas;
+        self.warps.retain(|&(w, t)| at(ctas, topology.cta(w)) < t);
+        let warps = &self.warps;
+        self.threads
+            .retain(|&(thread, t)| at(warps, thread / 32) < t && at(ctas, topology.cta(thread / 32)) < t);
+    }
+}
+
+/// All that a thread knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// Accesses of threads themselves.
+    pub(super) seen: Known,
+    /// Those of them that a proxy fence has made known to the async proxy.
+    pub(super) proxied: Known,
+    /// Asynchronous copies and matrix operations that are complete, by issuing thread and time of issue.
+    pub(super) copied: Known,
+    /// Asynchronous copies that have read their source.
+    pub(super) drained: Known,
+    /// Remote operations of NVSHMEM's that are delivered, by issuing thread and time of issue.
+    pub(super) delivered: Known,
+}
+
+impl Clock {
+    pub(super) fn join(&mut self, topology: &impl Topology, other: &Clock) {
+        self.seen.join(topology, &other.seen);
+        self.proxied.join(topology, &other.proxied);
+        self.copied.join(topology, &other.copied);
+        self.drained.join(topology, &other.drained);
+        self.delivered.join(topology, &other.delivered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four warps a CTA.
+    struct Four;
+    impl Topology for Four {
+        fn cta(&self, warp: u32) -> u32 {
+            warp / 4
+        }
+    }
+
+    #[test]
+    fn coarse_entries_cover_fine_ones() {
+        let mut k = Known::default();
+        k.raise(5, 0b110, false, 10);
+        assert!(
+            k.covers(&Four, 5, 0b110, 10) && !k.covers(&Four, 5, 0b111, 10) && !k.covers(&Four, 5, 0b10, 11)
+        );
+        k.raise(5, u32::MAX, true, 12);
+        assert!(k.covers(&Four, 5, u32::MAX, 12) && k.threads.is_empty());
+        k.raise_cta(&Four, 1, 20);
+        assert!(k.covers(&Four, 7, 1, 20) && k.warps.is_empty() && !k.covers(&Four, 8, 1, 1));
+    }
+
+    #[test]
+    fn joins_keep_the_later_and_drop_what_is_covered() {
+        let (mut a, mut b) = (Known::default(), Known::default());
+        a.raise(0, 1, false, 5);
+        a.raise(9, 2, false, 50);
+        b.raise_cta(&Four, 0, 7);
+        b.raise(9, 2, false, 40);
+        b.raise(3, u32::MAX, true, 9);
+        a.join(&Four, &b);
+        assert_eq!(a.ctas, [(0, 7)]);
+        assert_eq!(a.warps, [(3, 9)]);
+        assert_eq!(a.threads, [(9 * 32 + 1, 50)]);
+        let before = a.clone();
+        a.join(&Four, &b);
+        assert_eq!(a, before);
+    }
+}

@@ -1,0 +1,648 @@
+//! Compares every access with the latest ones to the same bytes.
+
+use super::clock::{Clock, Known};
+use super::shadow::{Cell, Record, SYNC, Shadow, UPDATE};
+use super::sync::{self, CtaInfo, Meeting, Miss, Part, Snapshot, SyncVar, Threads, WarpState, Why};
+use super::{AccessKind, Agent, Check};
+use crate::exec::barrier::BARRIERS;
+use crate::exec::lanes;
+use crate::exec::order::{Order, Scope};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What is wrong with a pair of accesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Fault {
+    Race,
+    /// Both strong, and a scope does not include the other thread.
+    Scope,
+    /// Known to the thread, not to the async proxy.
+    Proxy,
+    Uninitialised,
+    NonCoherent,
+}
+
+/// One side of a finding.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Side {
+    pub warp: u32,
+    pub lane: u32,
+    pub pc: u32,
+    pub agent: Agent,
+    pub kind: AccessKind,
+    pub strong: Option<Scope>,
+}
+
+/// A finding before it is put in words.
+#[derive(Debug, Clone)]
+pub(super) struct Raw {
+    pub fault: Fault,
+    pub at: Side,
+    pub other: Option<Side>,
+    pub space: usize,
+    pub offset: usize,
+    pub bytes: usize,
+    /// What would have ordered them, had it been strong or wide enough.
+    pub miss: Option<Miss>,
+    pub count: u64,
+}
+
+/// State of a resident CTA.
+#[derive(Default)]
+struct CtaState {
+    number: u32,
+    barriers: [Option<Box<Meeting>>; BARRIERS],
+    /// Of threads that have ended.
+    ended: Option<Box<Meeting>>,
+    /// The cluster's barrier, with its first CTA: who has come, and what those learn who have been waited for.
+    cluster: Option<Box<Meeting>>,
+    met: Option<Arc<Clock>>,
+}
+
+/// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
+const MISSES: usize = 64;
+
+/// An operation that goes on after its instruction: who began it, when, knowing what.
+#[derive(Clone)]
+pub(crate) struct Ticket {
+    pub(super) from: Snapshot,
+    pub(super) agent: Agent,
+}
+
+/// An instruction's access by one or more lanes of a warp.
+#[derive(Clone, Copy)]
+pub(crate) struct Touch {
+    pub pc: u32,
+    pub kind: AccessKind,
+    pub order: Order,
+}
+
+/// The checks of a launch.
+pub(crate) struct Detector {
+    pub(super) options: Check,
+    now: u64,
+    pub(super) threads: Threads,
+    /// By slot of the runner's.
+    warps: Vec<WarpState>,
+    ctas: Vec<CtaState>,
+    shadow: Shadow,
+    variables: FxHashMap<(usize, usize), SyncVar>,
+    misses: FxHashMap<u32, Vec<Miss>>,
+    pub(super) raws: Vec<Raw>,
+    index: FxHashMap<(Fault, u32, u32), usize>,
+    /// Findings beyond the limit.
+    pub(super) dropped: u64,
+    /// Spaces of global memory; a CTA slot's shared memory comes behind them.
+    pub(super) globals: usize,
+}
+
+impl Detector {
+    pub(crate) fn new(options: Check, globals: usize) -> Detector {
+        Detector {
+            options,
+            now: 1,
+            threads: Threads::default(),
+            warps: Vec::new(),
+            ctas: Vec::new(),
+            shadow: Shadow::default(),
+            variables: FxHashMap::default(),
+            misses: FxHashMap::default(),
+            raws: Vec::new(),
+            index: FxHashMap::default(),
+            dropped: 0,
+            globals,
+        }
+    }
+
+    pub(crate) fn watches_uninitialised(&self) -> bool {
+        self.options.uninitialised
+    }
+
+    /// A CTA becomes resident in a slot; `leader` is the slot of its cluster's first CTA.
+    pub(crate) fn start_cta(
+        &mut self,
+        (slot, leader): (usize, usize),
+        pe: usize,
+        grid: usize,
+        ctaid: [u32; 3],
+    ) {
+        let number = self.threads.ctas.len() as u32;
+        let first_warp = self.threads.warp_cta.len() as u32;
+        if self.ctas.len() <= slot {
+            self.ctas.resize_with(slot + 1, CtaState::default);
+        }
+        self.ctas[slot] = CtaState { number, ..CtaState::default() };
+        let cluster = self.ctas[leader].number;
+        let info = CtaInfo { grid: grid as u32, pe: pe as u32, ctaid, cluster, first_warp };
+        self.threads.ctas.push(info);
+        let space = self.globals + slot;
+        self.shadow.clear(space);
+        self.variables.retain(|(s, _), _| *s != space);
+    }
+
+    /// The next warp of the CTA in `cta` starts in `slot`.
+    pub(crate) fn start_warp(&mut self, slot: usize, cta: usize, live: u32) {
+        let number = self.threads.warp_cta.len() as u32;
+        self.threads.warp_cta.push(self.ctas[cta].number);
+        let state = WarpState { number, whole: live, base: Arc::default(), lanes: None };
+        if slot < self.warps.len() {
+            self.warps[slot] = state;
+        } else {
+            // Slots are handed out in order.
+            self.warps.push(state);
+        }
+    }
+
+    /// The next instruction's time.
+    pub(crate) fn tick(&mut self) {
+        self.now += 1;
+    }
+
+    /// Lanes of a warp access the same bytes. Answers whether a lower lane writes them in the same instruction.
+    pub(crate) fn touch(
+        &mut self,
+        slot: usize,
+        mask: u32,
+        what: &Touch,
+        space: usize,
+        at: usize,
+        bytes: usize,
+    ) -> bool {
+        let Touch { pc, kind, order } = *what;
+        let number = self.warps[slot].number;
+        let mut record = Record::new(self.now, number, pc, mask, Agent::Thread, &order);
+        record.flags = if kind == AccessKind::Update { UPDATE } else { 0 };
+        if order.strong.is_none() {
+            return self.compare(slot, None, record, kind, order, (space, at, bytes));
+        }
+        let before = self.shadow.cell(space, at / 4).write;
+        let before = self.shadow.records(&before).last().copied();
+        let collides = self.compare(slot, None, record, kind, order, (space, at, bytes));
+        for lane in lanes(mask) {
+            if kind.reads() {
+                self.unreleased(slot, lane, pc, before);
+            }
+            self.synchronise(slot, lane, what, space, at, bytes);
+        }
+        collides
+    }
+
+    /// An operation that a thread began reads or writes.
+    pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
+        let Snapshot { warp, lane, time, pc, .. } = ticket.from;
+        let order = Order::WEAK;
+        let record = Record::new(time, warp, pc, 1 << lane, ticket.agent, &order);
+        self.compare(usize::MAX, Some(&ticket.from.clock), record, kind, order, (space, at, bytes));
+    }
+
+    fn compare(
+        &mut self,
+        slot: usize,
+        clock: Option<&Arc<Clock>>,
+        mut me: Record,
+        kind: AccessKind,
+        order: Order,
+        (space, at, bytes): (usize, usize, usize),
+    ) -> bool {
+        if !self.options.races || bytes == 0 {
+            return false;
+        }
+        let mut collides = false;
+        let mut wrong: Option<(Fault, Record, AccessKind)> = None;
+        let Detector { warps, threads, shadow, variables, globals, options, .. } = self;
+        let warp = warps.get(slot);
+        let clock_of = |lane: usize| -> &Clock {
+            match (clock, warp) {
+                (Some(c), _) => c,
+                (None, Some(w)) => w.clock(lane),
+                (None, None) => unreachable_clock(),
+            }
+        };
+        // Where all lanes know the same, one look is enough.
+        let same = clock.is_some() || warp.is_some_and(|w| w.lanes.is_none());
+        for word in at / 4..=(at + bytes - 1) / 4 {
+            let low = at.max(word * 4) - word * 4;
+            let high = (at + bytes).min(word * 4 + 4) - word * 4;
+            me.bytes = (((1 << high) - 1) & !((1 << low) - 1)) as u8;
+            let mut cell: Cell = *shadow.cell(space, word);
+            let knows = |r: &Record, kind: AccessKind| known(threads, r, &me, kind, same, &clock_of);
+            let strong = |r: &Record| {
+                r.strong.zip(me.strong).is_some_and(|(a, b)| {
+                    threads.includes(a, r.warp, me.warp) && threads.includes(b, me.warp, r.warp)
+                })
+            };
+            let mut written = 0;
+            for r in shadow.records(&cell.write) {
+                written |= r.bytes;
+                if r.bytes & me.bytes == 0 || knows(r, AccessKind::Write) {
+                    if order.non_coherent && r.bytes & me.bytes != 0 {
+                        wrong.get_or_insert((Fault::NonCoherent, *r, AccessKind::Write));
+                    }
+                    continue;
+                }
+                if r.time == me.time && r.warp == me.warp && r.agent == me.agent && kind == AccessKind::Write
+                {
+                    collides = true;
+                } else if !strong(r) {
+                    let seen = || {
+                        clock_of(me.lanes.trailing_zeros().min(31) as usize)
+                            .seen
+                            .covers(threads, r.warp, r.lanes, r.time)
+                    };
+                    let kind = if r.flags & UPDATE != 0 { AccessKind::Update } else { AccessKind::Write };
+                    wrong.get_or_insert((fault(r, &me, seen), *r, kind));
+                }
+            }
+            if kind.reads() && space >= *globals && options.uninitialised && me.bytes & !written != 0 {
+                wrong.get_or_insert((Fault::Uninitialised, me, kind));
+            }
+            if kind.writes() {
+                for r in shadow.records(&cell.read) {
+                    if r.bytes & me.bytes != 0 && !knows(r, AccessKind::Read) && !strong(r) {
+                        wrong.get_or_insert((fault(r, &me, || false), *r, AccessKind::Read));
+                    }
+                }
+                if cell.write.flags & SYNC != 0 && me.strong.is_none() {
+                    variables.remove(&(space, word));
+                    cell.write.flags &= !SYNC;
+                }
+                let sync = cell.write.flags & SYNC;
+                shadow.add_write(&mut cell, me);
+                cell.write.flags |= sync;
+            } else {
+                shadow.add_read(&mut cell.read, me, |r| knows(r, AccessKind::Read));
+            }
+            *shadow.cell(space, word) = cell;
+        }
+        if let Some((fault, other, other_kind)) = wrong {
+            self.report(fault, me, kind, Some((other, other_kind)), (space, at, bytes));
+        }
+        collides
+    }
+
+    /// Two lanes of one instruction write different values to the same bytes.
+    pub(crate) fn collision(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        other: usize,
+        what: &Touch,
+        place: (usize, usize, usize),
+    ) {
+        let number = self.warps[slot].number;
+        let me = Record::new(self.now, number, what.pc, 1 << lane, Agent::Thread, &what.order);
+        let other = Record { lanes: 1 << other, ..me };
+        self.report(Fault::Race, me, what.kind, Some((other, what.kind)), place);
+    }
+
+    /// A read of memory that nobody has written.
+    pub(crate) fn uninitialised(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        what: &Touch,
+        place: (usize, usize, usize),
+    ) {
+        let number = self.warps[slot].number;
+        let me = Record::new(self.now, number, what.pc, 1 << lane, Agent::Thread, &what.order);
+        self.report(Fault::Uninitialised, me, what.kind, None, place);
+    }
+
+    /// The same, by an operation under way.
+    pub(crate) fn land_uninitialised(&mut self, ticket: &Ticket, place: (usize, usize, usize)) {
+        let Snapshot { warp, lane, time, pc, .. } = ticket.from;
+        let me = Record::new(time, warp, pc, 1 << lane, ticket.agent, &Order::WEAK);
+        self.report(Fault::Uninitialised, me, AccessKind::Read, None, place);
+    }
+
+    fn report(
+        &mut self,
+        fault: Fault,
+        me: Record,
+        kind: AccessKind,
+        other: Option<(Record, AccessKind)>,
+        (space, offset, bytes): (usize, usize, usize),
+    ) {
+        let other = other.filter(|_| fault != Fault::Uninitialised);
+        let key = (fault, me.pc, other.map_or(u32::MAX, |(r, _)| r.pc));
+        if let Some(&i) = self.index.get(&key) {
+            self.raws[i].count += 1;
+            return;
+        }
+        if self.raws.len() >= self.options.limit {
+            self.dropped += 1;
+            return;
+        }
+        let side = |r: &Record, kind| {
+            let lane = r.lanes.trailing_zeros().min(31);
+            Side { warp: r.warp, lane, pc: r.pc, agent: r.agent, kind, strong: r.strong }
+        };
+        let miss = other.and_then(|(r, _)| self.miss(&me, &r));
+        self.index.insert(key, self.raws.len());
+        let other = other.map(|(r, kind)| side(&r, kind));
+        self.raws.push(Raw { fault, at: side(&me, kind), other, space, offset, bytes, miss, count: 1 });
+    }
+
+    /// Why what `r` did is not known to `me`, though something was read that its CTA wrote later.
+    fn miss(&self, me: &Record, r: &Record) -> Option<Miss> {
+        let (mine, its) =
+            (self.threads.warp_cta.get(me.warp as usize)?, self.threads.warp_cta.get(r.warp as usize)?);
+        let list = self.misses.get(mine)?;
+        let later = || list.iter().rev().filter(|m| m.write_time >= r.time);
+        let direct = later().find(|m| self.threads.warp_cta.get(m.writer as usize) == Some(its));
+        // Of a chain of updates only the last is seen.
+        direct.or_else(|| later().find(|m| m.chain)).copied()
+    }
+
+    fn synchronise(&mut self, slot: usize, lane: usize, what: &Touch, space: usize, at: usize, bytes: usize) {
+        let Touch { pc, kind, order } = *what;
+        let now = self.now;
+        for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
+            let cell: Cell = *self.shadow.cell(space, word);
+            let has = cell.write.flags & SYNC != 0;
+            if kind.reads() {
+                if has && let Some(var) = self.variables.get(&(space, word)) {
+                    let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
+                    let misses = self.misses.entry(cta).or_default();
+                    let mut miss = |why, part: &Part| {
+                        note(misses, miss_of(why, part, (number, lane as u32, pc)));
+                    };
+                    sync::observe(&self.threads, &mut self.warps[slot], lane, var, &order, pc, &mut miss);
+                }
+            }
+            if kind.writes() {
+                let warp = &self.warps[slot];
+                let parts = warp.release(lane, &order, now, pc);
+                if parts.is_empty() && !has {
+                    continue;
+                }
+                let var = self.variables.entry((space, word)).or_default();
+                var.write(&self.threads, parts, kind == AccessKind::Update, warp, lane);
+                let empty = var.parts.is_empty();
+                let cell = self.shadow.cell(space, word);
+                if empty {
+                    self.variables.remove(&(space, word));
+                    cell.write.flags &= !SYNC;
+                } else {
+                    cell.write.flags |= SYNC;
+                }
+            }
+        }
+    }
+
+    fn ctas_of(&self, slot: usize) -> u32 {
+        self.threads.warp_cta.get(self.warps[slot].number as usize).copied().unwrap_or(u32::MAX)
+    }
+
+    /// A strong read has read what another thread wrote without releasing.
+    fn unreleased(&mut self, slot: usize, lane: usize, pc: u32, write: Option<Record>) {
+        let number = self.warps[slot].number;
+        let other = |w: &Record| w.flags & SYNC == 0 && (w.warp != number || w.lanes != 1 << lane);
+        let Some(w) = write.filter(other) else { return };
+        let why = if w.strong.is_some() { Why::NoRelease } else { Why::WeakWrite };
+        let miss = Miss {
+            why,
+            chain: w.flags & UPDATE != 0,
+            writer: w.warp,
+            writer_lane: w.lanes.trailing_zeros().min(31),
+            write_pc: w.pc,
+            write_time: w.time,
+            reader: number,
+            reader_lane: lane as u32,
+            read_pc: pc,
+        };
+        let cta = self.ctas_of(slot);
+        note(self.misses.entry(cta).or_default(), miss);
+    }
+
+    /// A fence of some lanes.
+    pub(crate) fn fence(
+        &mut self,
+        slot: usize,
+        mask: u32,
+        pc: u32,
+        scope: Scope,
+        (acquire, release): (bool, bool),
+    ) {
+        self.now += 1;
+        let cta = self.ctas_of(slot);
+        let number = self.warps[slot].number;
+        for lane in lanes(mask) {
+            let misses = &mut self.misses;
+            let mut miss = |why, part: &Part, read_pc| {
+                note(misses.entry(cta).or_default(), miss_of(why, part, (number, lane as u32, read_pc)));
+            };
+            let warp = &mut self.warps[slot];
+            sync::fence(&self.threads, warp, lane, scope, (acquire, release), (self.now, pc), &mut miss);
+        }
+    }
+
+    /// A proxy fence: what the lanes know, the async proxy knows.
+    pub(crate) fn fence_proxy(&mut self, slot: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &mut warps[slot];
+        let number = warp.number;
+        for lane in lanes(mask) {
+            let clock = warp.clock_mut(lane);
+            let seen = clock.seen.clone();
+            clock.proxied.join(threads, &seen);
+            clock.proxied.raise(number, 1 << lane, false, *now);
+        }
+    }
+
+    /// Lanes of a warp that meet at `bar.warp.sync`.
+    pub(crate) fn warp_sync(&mut self, slot: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &mut warps[slot];
+        let mut meeting = Meeting::default();
+        meeting.arrive(threads, warp, mask, *now);
+        warp.set_clock(mask, &Arc::new(meeting.clock()));
+    }
+
+    /// Lanes come to barrier `id` of their CTA.
+    pub(crate) fn arrive(&mut self, slot: usize, cta: usize, id: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let meeting = ctas[cta].barriers[id].get_or_insert_default();
+        meeting.arrive(threads, &warps[slot], mask, *now);
+    }
+
+    /// A barrier is complete; `waiting` (slot and lanes) go on. `all` if it is of the whole CTA.
+    pub(crate) fn complete(&mut self, cta: usize, id: usize, all: bool, waiting: &[(usize, u32)]) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let state = &mut ctas[cta];
+        let mut meeting = state.barriers[id].take().map_or_else(Meeting::default, |m| *m);
+        if all {
+            if let Some(ended) = &state.ended {
+                meeting.join(threads, ended);
+            }
+            meeting.clock_mut().seen.raise_cta(threads, state.number, *now);
+        }
+        let clock = Arc::new(meeting.clock());
+        for &(slot, mask) in waiting {
+            warps[slot].set_clock(mask, &clock);
+        }
+    }
+
+    /// Threads end: a barrier of the whole CTA that others wait at counts them as come.
+    pub(crate) fn exit(&mut self, slot: usize, cta: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let ended = ctas[cta].ended.get_or_insert_default();
+        ended.arrive(threads, &warps[slot], mask, *now);
+    }
+
+    /// Lanes come to the barrier of the cluster whose first CTA is in `leader`.
+    pub(crate) fn arrive_cluster(&mut self, slot: usize, leader: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let meeting = ctas[leader].cluster.get_or_insert_default();
+        meeting.arrive(threads, &warps[slot], mask, *now);
+    }
+
+    /// The cluster's barrier is complete.
+    pub(crate) fn complete_cluster(&mut self, leader: usize) {
+        let meeting = self.ctas[leader].cluster.take().map_or_else(Meeting::default, |m| *m);
+        self.ctas[leader].met = Some(Arc::new(meeting.clock()));
+    }
+
+    /// Lanes have waited for it.
+    pub(crate) fn wait_cluster(&mut self, slot: usize, leader: usize, mask: u32) {
+        let Some(clock) = self.ctas[leader].met.clone() else { return };
+        for lane in lanes(mask) {
+            self.take(slot, lane, &clock);
+        }
+    }
+
+    /// A lane begins an operation that goes on after its instruction.
+    pub(crate) fn begin(&mut self, slot: usize, lane: usize, pc: u32, agent: Agent) -> Ticket {
+        self.now += 1;
+        Ticket { from: self.warps[slot].snapshot(lane, self.now, pc), agent }
+    }
+
+    /// A lane knows that the operations of this ticket's thread up to it are complete (or have read their source).
+    pub(crate) fn learn(&mut self, slot: usize, lane: usize, ticket: &Ticket, only_read: bool) {
+        ticket.publish(self.warps[slot].clock_mut(lane), only_read);
+    }
+
+    /// A lane leaves all it knows in a clock that others will join (an mbarrier's phase, a team's collective).
+    pub(crate) fn leave(&mut self, slot: usize, lane: usize, clock: &mut Clock) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        warps[slot].snapshot(lane, *now, 0).join_into(threads, clock);
+    }
+
+    /// A lane learns what was left.
+    pub(crate) fn take(&mut self, slot: usize, lane: usize, clock: &Clock) {
+        let Detector { warps, threads, .. } = self;
+        warps[slot].clock_mut(lane).join(threads, clock);
+    }
+
+    pub(crate) fn join(&self, into: &mut Clock, from: &Clock) {
+        into.join(&self.threads, from);
+    }
+
+    /// A lane's state, for NVSHMEM's operations.
+    pub(super) fn warp(&mut self, slot: usize) -> (&Threads, &mut WarpState, &mut u64) {
+        let Detector { warps, threads, now, .. } = self;
+        (threads, &mut warps[slot], now)
+    }
+}
+
+impl Ticket {
+    /// Puts the operation's completion into a clock.
+    pub(crate) fn publish(&self, clock: &mut Clock, only_read: bool) {
+        let Snapshot { warp, lane, time, .. } = self.from;
+        let known: &mut Known = match self.agent {
+            Agent::Remote => &mut clock.delivered,
+            _ if only_read => &mut clock.drained,
+            _ => &mut clock.copied,
+        };
+        known.raise(warp, 1 << lane, false, time);
+    }
+}
+
+/// Not reached: an access has a warp or a ticket.
+#[cold]
+fn unreachable_clock() -> &'static Clock {
+    static NONE: std::sync::LazyLock<Clock> = std::sync::LazyLock::new(Clock::default);
+    &NONE
+}
+
+fn note(list: &mut Vec<Miss>, miss: Miss) {
+    let same = |m: &Miss| {
+        (m.writer, m.write_pc, m.read_pc, m.why) == (miss.writer, miss.write_pc, miss.read_pc, miss.why)
+    };
+    if let Some(i) = list.iter().position(same) {
+        list.remove(i);
+    }
+    if list.len() >= MISSES {
+        list.remove(0);
+    }
+    list.push(miss);
+}
+
+fn miss_of(why: Why, part: &Part, (reader, reader_lane, read_pc): (u32, u32, u32)) -> Miss {
+    let Part { from, merged, .. } = part;
+    Miss {
+        why,
+        chain: *merged,
+        writer: from.warp,
+        writer_lane: from.lane,
+        write_pc: from.pc,
+        write_time: from.time,
+        reader,
+        reader_lane,
+        read_pc,
+    }
+}
+
+fn fault(r: &Record, me: &Record, seen: impl FnOnce() -> bool) -> Fault {
+    if r.strong.is_some() && me.strong.is_some() {
+        Fault::Scope
+    } else if r.agent == Agent::Thread
+        && me.agent == Agent::Async
+        && (r.warp == me.warp && r.lanes == me.lanes || seen())
+    {
+        Fault::Proxy
+    } else {
+        Fault::Race
+    }
+}
+
+/// Whether an older access of `kind` is known to the lanes of `me`.
+fn known<'c>(
+    threads: &Threads,
+    r: &Record,
+    me: &Record,
+    kind: AccessKind,
+    same: bool,
+    clock: &impl Fn(usize) -> &'c Clock,
+) -> bool {
+    let covers = |lane: usize| {
+        let clock = clock(lane);
+        let own = r.warp == me.warp && r.lanes == 1 << lane;
+        let (list, own) = match (r.agent, me.agent) {
+            // Writes of threads must have passed a proxy fence; reads need not: nothing of theirs is to be seen.
+            (Agent::Thread, Agent::Async) if kind == AccessKind::Write => (&clock.proxied, false),
+            (Agent::Thread, _) => (&clock.seen, own),
+            (Agent::Remote, _) => (&clock.delivered, own && r.time == me.time),
+            (Agent::Copy | Agent::Async, _) => {
+                let own = own && r.time == me.time;
+                if kind == AccessKind::Read && clock.drained.covers(threads, r.warp, r.lanes, r.time) {
+                    return true;
+                }
+                (&clock.copied, own)
+            }
+        };
+        own || list.covers(threads, r.warp, r.lanes, r.time)
+    };
+    // A warp in step: each lane knows itself, so single lanes are looked at where the record is of this warp.
+    if same && r.warp != me.warp {
+        return covers(me.lanes.trailing_zeros().min(31) as usize);
+    }
+    lanes(me.lanes).all(covers)
+}

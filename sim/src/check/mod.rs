@@ -1,0 +1,204 @@
+//! Finds what hardware hides: data races between threads, CTAs and PEs, synchronisation that is too weak, reads of memory
+//! nobody has written.
+//!
+//! Two accesses that overlap, one of them a write, by different threads, are a *data race* unless one happens before the
+//! other, or both are strong and each other's scope includes them (PTX ISA, memory consistency model). What happens
+//! before what is kept in clocks: [`clock`]. [`shadow`] remembers the latest accesses to all memory. [`sync`] has
+//! threads' clocks and moves knowledge along releases and acquires, fences and barriers. [`detector`] compares; and
+//! [`report`] says what was found, and which order is missing.
+
+pub(crate) mod clock;
+pub(crate) mod detector;
+mod report;
+mod shadow;
+mod sync;
+
+pub(crate) use detector::Detector;
+
+use crate::error::Place;
+use std::fmt;
+
+/// What a machine watches for while kernels run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Data races, in global and shared memory.
+    pub races: bool,
+    /// Reads of memory that neither the host nor a kernel has written.
+    pub uninitialised: bool,
+    /// Most different findings that are kept; others are counted.
+    pub limit: usize,
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Check { races: true, uninitialised: true, limit: 64 }
+    }
+}
+
+/// Who carries out an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
+pub enum Agent {
+    /// The thread itself.
+    #[default]
+    Thread,
+    /// A copy that the thread has begun (`cp.async`), in the generic proxy.
+    Copy,
+    /// A bulk copy or matrix operation that the thread has begun, in the async proxy.
+    Async,
+    /// An operation of NVSHMEM's that the thread has begun.
+    Remote,
+}
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccessKind {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Reads and writes, atomically.
+    Update,
+}
+
+impl AccessKind {
+    pub(crate) fn reads(self) -> bool {
+        self != AccessKind::Write
+    }
+    pub(crate) fn writes(self) -> bool {
+        self != AccessKind::Read
+    }
+}
+
+/// One of the accesses of a finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Thread and instruction.
+    pub place: Place,
+    /// What it does.
+    pub kind: AccessKind,
+    /// Whether the thread does it, or something it began.
+    pub agent: Agent,
+}
+
+/// Whose memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MemorySpace {
+    /// An allocation in the private memory of a PE, or a variable of a module there.
+    Global {
+        /// The PE.
+        pe: usize,
+    },
+    /// A PE's part of the symmetric heap.
+    Symmetric {
+        /// The PE.
+        pe: usize,
+    },
+    /// Shared memory of a CTA.
+    Shared {
+        /// The PE.
+        pe: usize,
+        /// The CTA.
+        cta: [u32; 3],
+    },
+}
+
+impl MemorySpace {
+    /// The PE whose memory it is.
+    pub fn pe(&self) -> usize {
+        match self {
+            MemorySpace::Global { pe } | MemorySpace::Symmetric { pe } | MemorySpace::Shared { pe, .. } => {
+                *pe
+            }
+        }
+    }
+}
+
+/// The bytes that a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Name of the allocation or variable; empty if it has none.
+    pub name: String,
+    /// Whose memory it is.
+    pub space: MemorySpace,
+    /// First byte, from the beginning of the allocation or variable.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Location { name, space, offset, bytes } = self;
+        write!(f, "{bytes} bytes at `{name}`+{offset}, ")?;
+        match space {
+            MemorySpace::Global { pe } => write!(f, "global memory of PE {pe}"),
+            MemorySpace::Symmetric { pe } => write!(f, "symmetric heap of PE {pe}"),
+            MemorySpace::Shared { pe, cta: [x, y, z] } => {
+                write!(f, "shared memory of PE {pe}, CTA ({x}, {y}, {z})")
+            }
+        }
+    }
+}
+
+/// How sure a finding is to be a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The program's meaning is undefined, or it may hang.
+    Error,
+    /// It may be meant.
+    Warning,
+}
+
+/// Something wrong that did not stop the program.
+///
+/// Codes: `S030` data race, nothing orders the accesses; `S031` data race, synchronisation without release or acquire;
+/// `S032` data race, a scope that does not include the other thread; `S033` missing proxy fence; `S034` a remote
+/// operation of NVSHMEM's that is not complete; `S035` an asynchronous copy that is not complete; `S036` read of memory
+/// that nobody has written; `S037` `ld.global.nc` of memory that the launch writes; `S038` (warning) CTAs wait for each
+/// other in a grid of which not all CTAs are resident at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Stable code.
+    pub code: &'static str,
+    /// How sure it is.
+    pub severity: Severity,
+    /// What is wrong, in a sentence.
+    pub message: String,
+    /// The access during which it was found.
+    pub at: Access,
+    /// The earlier access.
+    pub other: Option<Access>,
+    /// The memory.
+    pub location: Option<Location>,
+    /// Which order is missing.
+    pub notes: Vec<String>,
+    /// What to do; may be empty.
+    pub help: String,
+    /// How often: the same two instructions.
+    pub count: u64,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = if self.severity == Severity::Error { "error" } else { "warning" };
+        write!(f, "{severity}[{}]: {}", self.code, self.message)?;
+        if let Some(l) = &self.location {
+            write!(f, "\n  on {l}")?;
+        }
+        write!(f, "\n  at {}", self.at.place)?;
+        if let Some(other) = &self.other {
+            write!(f, "\n  after {}", other.place)?;
+        }
+        for note in &self.notes {
+            write!(f, "\n  = {note}")?;
+        }
+        if !self.help.is_empty() {
+            write!(f, "\n  = help: {}", self.help)?;
+        }
+        if self.count > 1 {
+            write!(f, "\n  = {} times", self.count)?;
+        }
+        Ok(())
+    }
+}

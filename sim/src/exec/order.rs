@@ -1,0 +1,71 @@
+//! The memory order of an instruction (PTX ISA 8, memory consistency model): strength, scope, acquire and release.
+
+use crate::isa::site::Site;
+
+/// Threads among which a strong operation is ordered and atomic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Scope {
+    Cta,
+    Cluster,
+    Gpu,
+    Sys,
+}
+
+impl Scope {
+    pub(crate) fn parse(name: &str) -> Option<Scope> {
+        Some(match name {
+            "cta" => Scope::Cta,
+            "cluster" => Scope::Cluster,
+            "gpu" | "gl" => Scope::Gpu,
+            "sys" => Scope::Sys,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Scope::Cta => "cta",
+            Scope::Cluster => "cluster",
+            Scope::Gpu => "gpu",
+            Scope::Sys => "sys",
+        }
+    }
+}
+
+/// How an access takes part in synchronisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Order {
+    /// Scope of a strong operation; `None` is weak.
+    pub strong: Option<Scope>,
+    pub acquire: bool,
+    pub release: bool,
+    /// Through the read-only path (`ld.global.nc`), which sees no writes of the same launch.
+    pub non_coherent: bool,
+}
+
+impl Order {
+    pub(crate) const WEAK: Order =
+        Order { strong: None, acquire: false, release: false, non_coherent: false };
+    /// What a synchronising operation of the whole system is.
+    pub(crate) const RELAXED_SYS: Order = Order { strong: Some(Scope::Sys), ..Order::WEAK };
+
+    /// From an instruction's modifiers; where they are left out, as the manual says: loads and stores are weak.
+    pub(crate) fn of(s: &Site<'_, '_, '_>) -> Order {
+        // The manual treats volatile as relaxed with system scope, and so is mmio.
+        let everywhere = s.has("volatile") || s.has("mmio");
+        let scope = s.get("scope").and_then(Scope::parse);
+        let sem = s.get("sem").unwrap_or("");
+        Order {
+            strong: if everywhere { Some(Scope::Sys) } else { scope },
+            acquire: matches!(sem, "acquire" | "acq_rel"),
+            release: matches!(sem, "release" | "acq_rel"),
+            non_coherent: s.has("nc"),
+        }
+    }
+
+    /// The same for atomics and reductions: relaxed at GPU scope where modifiers are left out.
+    pub(crate) fn atomic(s: &Site<'_, '_, '_>) -> Order {
+        let order = Order::of(s);
+        Order { strong: Some(order.strong.unwrap_or(Scope::Gpu)), ..order }
+    }
+}

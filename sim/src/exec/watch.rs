@@ -1,0 +1,146 @@
+//! Tells the detector what instructions do. Nothing is told, and next to nothing paid, where no check is on.
+
+use super::access::Space;
+use super::order::{Order, Scope};
+use super::{Context, Lanes, lanes};
+use crate::check::detector::Touch;
+use crate::check::{AccessKind, Detector};
+use crate::memory::{Spot, Window};
+
+impl Context<'_> {
+    /// The active lanes access `bytes` bytes each. Answers the lanes that write where a lower one does at the same time.
+    #[inline]
+    pub(crate) fn watch(
+        &mut self,
+        space: Space,
+        addresses: &Lanes,
+        bytes: usize,
+        kind: AccessKind,
+        order: Order,
+    ) -> u32 {
+        if matches!(space, Space::Local | Space::Param | Space::Const) {
+            return 0;
+        }
+        // Taken out, so that the detector may look at the rest of the context.
+        let Some(d) = self.check.take() else { return 0 };
+        let collisions = self.watched(d, space, addresses, bytes, Touch { pc: self.pc, kind, order });
+        self.check = Some(d);
+        collisions
+    }
+
+    #[inline(never)]
+    fn watched(&self, d: &mut Detector, space: Space, addresses: &Lanes, bytes: usize, what: Touch) -> u32 {
+        d.tick();
+        let mut collisions = 0;
+        let mut w = Window::empty();
+        let first = self.active.trailing_zeros() as usize;
+        // All lanes read the same: one access of theirs together.
+        let uniform =
+            what.kind == AccessKind::Read && lanes(self.active).all(|l| addresses[l] == addresses[first]);
+        for lane in lanes(if uniform { 1 << first } else { self.active }) {
+            let Some(s) = self.place(space, addresses[lane], bytes, lane, &mut w) else { continue };
+            if what.kind.reads() && !self.memory.is_written(s.buffer, s.at, bytes) {
+                d.uninitialised(self.slot, lane, &what, (s.buffer, s.at, bytes));
+            }
+            let mask = if uniform { self.active } else { 1 << lane };
+            if d.touch(self.slot, mask, &what, s.buffer, s.at, bytes) {
+                collisions |= 1 << lane;
+            }
+        }
+        collisions
+    }
+
+    /// Where a lane accesses memory that others see; what is out of bounds is told when the access is made.
+    fn place(&self, space: Space, addr: u64, bytes: usize, lane: usize, w: &mut Window) -> Option<Spot> {
+        let (space, addr) = match space {
+            Space::Generic => Space::of_generic(addr),
+            Space::Cluster => Space::of_generic(addr | space.window()),
+            _ => (space, addr),
+        };
+        match space {
+            Space::Global => {
+                if !w.holds(addr, bytes as u64) {
+                    *w = self.memory.window(self.at.pe, addr, bytes as u64).ok()?;
+                }
+                Some(self.memory.spot_in(w, addr))
+            }
+            Space::Shared => {
+                let at = usize::try_from(addr).ok()?;
+                let size = self.memory.buffers[self.shared].len();
+                (at < size && size - at >= bytes).then_some(Spot { buffer: self.shared, at })
+            }
+            Space::Cluster => self.remote(addr, bytes, lane).ok(),
+            _ => None,
+        }
+    }
+
+    /// The active lanes access `bytes` bytes each on every member of a team.
+    pub(crate) fn watch_multicast(
+        &mut self,
+        addresses: &Lanes,
+        bytes: usize,
+        kind: AccessKind,
+        order: Order,
+    ) {
+        let Some(d) = self.check.as_deref_mut() else { return };
+        d.tick();
+        let what = Touch { pc: self.pc, kind, order };
+        for lane in lanes(self.active) {
+            let found = self.memory.multicast(self.at.pe, addresses[lane], bytes as u64);
+            let Ok((team, at)) = found else { continue };
+            for &pe in &self.memory.teams[team].members {
+                let buffer = self.memory.heap(pe, 0).buffer;
+                if kind.reads() && !self.memory.is_written(buffer, at, bytes) {
+                    d.uninitialised(self.slot, lane, &what, (buffer, at, bytes));
+                }
+                d.touch(self.slot, 1 << lane, &what, buffer, at, bytes);
+            }
+        }
+    }
+
+    /// Lane `lane`, one of those that [`watch`](Self::watch) answered, is about to write something else than what a
+    /// lower lane has just written.
+    #[cold]
+    pub(crate) fn collide(
+        &mut self,
+        space: Space,
+        addresses: &Lanes,
+        lane: usize,
+        bytes: usize,
+        order: Order,
+    ) {
+        let addr = addresses[lane];
+        let same = |l: &usize| self.active >> l & 1 != 0 && addresses[*l] == addr;
+        let Some(lower) = (0..lane).rev().find(same) else { return };
+        let Some(s) = self.place(space, addr, bytes, lane, &mut Window::empty()) else { return };
+        let what = Touch { pc: self.pc, kind: AccessKind::Write, order };
+        let slot = self.slot;
+        if let Some(d) = self.check.as_deref_mut() {
+            d.collision(slot, lane, lower, &what, (s.buffer, s.at, bytes));
+        }
+    }
+
+    /// A fence of the active lanes.
+    pub(crate) fn watch_fence(&mut self, scope: Scope, acquire: bool, release: bool) {
+        let (slot, active, pc) = (self.slot, self.active, self.pc);
+        if let Some(d) = self.check.as_deref_mut() {
+            d.fence(slot, active, pc, scope, (acquire, release));
+        }
+    }
+
+    /// A fence between the generic and the async proxy.
+    pub(crate) fn watch_proxy(&mut self) {
+        let (slot, active) = (self.slot, self.active);
+        if let Some(d) = self.check.as_deref_mut() {
+            d.fence_proxy(slot, active);
+        }
+    }
+
+    /// The active lanes have met.
+    pub(crate) fn watch_warp_sync(&mut self) {
+        let (slot, active) = (self.slot, self.active);
+        if let Some(d) = self.check.as_deref_mut() {
+            d.warp_sync(slot, active);
+        }
+    }
+}

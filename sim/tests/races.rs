@@ -33,6 +33,7 @@ ret; }}"
             pe,
             grid: [grid, 1, 1],
             block: [block, 1, 1],
+            cluster: [1, 1, 1],
             dynamic_shared: 0,
             args: vec![
                 Arg::U64(m.local_addr(pe, buffer).unwrap()),

@@ -25,6 +25,7 @@ pub(crate) fn markdown() -> String {
             let _ = writeln!(out, "| `{}` | {operands} | {} |", r.syntax, classes.join("; "));
         }
     }
+    out.push_str(super::tensor::NOTES);
     out.push_str("\n## Special registers (10)\n\n| register | value |\n|---|---|\n");
     for s in SPECIAL {
         let _ = writeln!(out, "| `{}` | {} |", s.name, s.meaning);

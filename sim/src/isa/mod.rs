@@ -24,6 +24,7 @@ mod multimem;
 pub(crate) mod reduce;
 pub(crate) mod special;
 mod sync;
+mod tensor;
 mod warp;
 
 use crate::exec::Op;
@@ -75,6 +76,8 @@ pub(crate) static FAMILIES: &[&Family] = &[
     &atomic::FAMILY,
     &multimem::FAMILY,
     &warp::FAMILY,
+    &tensor::matrix::FAMILY,
+    &tensor::mma::FAMILY,
     &sync::FAMILY,
     &cluster::FAMILY,
     &control::FAMILY,

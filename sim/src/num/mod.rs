@@ -2,6 +2,7 @@
 
 pub(crate) mod float;
 pub(crate) mod format;
+pub(crate) mod tensor;
 pub(crate) mod wide;
 
 pub(crate) use format::{BF16, E4M3, E5M2, F16, F32, F64, Format, Rounding, TF32};

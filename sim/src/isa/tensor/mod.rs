@@ -1,0 +1,131 @@
+//! Matrix instructions: fragments in registers (`mma.sync`, [`mma`]), loads and stores of fragments ([`matrix`]),
+//! and the asynchronous multiplications of a warpgroup ([`wgmma`]).
+
+pub(super) mod fragment;
+pub(super) mod matrix;
+pub(super) mod mma;
+
+use super::site::{Issue, Site, issue};
+use super::types::Ty;
+use crate::exec::{Context, Fault, Flow, fault};
+use crate::num::tensor::{Arithmetic, Dot, Element};
+use crate::num::{BF16, E4M3, E5M2, F16, F32, Format, TF32};
+
+/// How the elements of a type lie in registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// Bits that an element takes.
+    pub storage: u32,
+    pub element: Element,
+}
+
+const fn float(storage: u32, format: Format) -> Kind {
+    Kind { storage, element: Element::Float(format) }
+}
+
+const fn int(bits: u32, signed: bool) -> Kind {
+    Kind { storage: bits, element: Element::Int { bits, signed } }
+}
+
+const KINDS: &[(&str, Kind)] = &[
+    ("f16", float(16, F16)),
+    ("bf16", float(16, BF16)),
+    ("tf32", float(32, TF32)),
+    ("e4m3", float(8, E4M3)),
+    ("e5m2", float(8, E5M2)),
+    ("f64", Kind { storage: 64, element: Element::Word }),
+    ("s8", int(8, true)),
+    ("u8", int(8, false)),
+    ("s4", int(4, true)),
+    ("u4", int(4, false)),
+    ("b1", Kind { storage: 32, element: Element::Word }),
+];
+
+impl Kind {
+    pub(super) fn parse(name: &str) -> Result<Kind, Issue> {
+        match KINDS.iter().find(|(n, _)| *n == name) {
+            Some((_, k)) => Ok(*k),
+            None => issue("P004", format!("`.{name}` is not a type of matrix elements"), ""),
+        }
+    }
+
+    /// Bits of a register that holds them.
+    pub(super) fn register(self) -> u32 {
+        self.storage.max(32)
+    }
+
+    /// Elements of a register.
+    pub(super) fn packed(self) -> usize {
+        (self.register() / self.storage) as usize
+    }
+}
+
+/// Sizes of a multiplication; `k` counts elements, or words of single bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+}
+
+impl Shape {
+    /// `m16n8k16`
+    pub(super) fn parse(text: &str, atype: &str) -> Result<Shape, Issue> {
+        let numbers: Vec<usize> =
+            text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        match numbers[..] {
+            [m, n, k] => Ok(Shape { m, n, k: if atype == "b1" { k / 32 } else { k } }),
+            _ => issue("P004", format!("`.{text}` is not a shape"), ""),
+        }
+    }
+}
+
+/// What to do with products of these types. `whole_warpgroup`: the unit that `wgmma` uses, which takes 8-bit floats as
+/// they are; `mma.sync` widens them to half precision.
+pub(super) fn arithmetic(s: &Site<'_, '_, '_>, whole_warpgroup: bool) -> Result<Arithmetic, Issue> {
+    let accumulator = if s.get("dtype") == Some("f16") { F16 } else { F32 };
+    let dot = |group, fraction| Ok(Arithmetic::Float(Dot { accumulator, group, fraction }));
+    match ["atype", "f16", "bf16", "f64", "b1"].into_iter().find_map(|n| s.get(n)).unwrap_or("") {
+        "f16" | "bf16" => dot(16, 25),
+        "tf32" => dot(8, 25),
+        "e4m3" | "e5m2" if whole_warpgroup => dot(32, 13),
+        "e4m3" | "e5m2" => dot(16, 25),
+        "f64" => Ok(Arithmetic::Double(s.rounding())),
+        "b1" => Ok(Arithmetic::Count { xor: s.get("bitOp") == Some("xor") }),
+        "" => issue("P004", "no type of matrix elements", ""),
+        _ => Ok(Arithmetic::Int { saturate: s.has("satfinite") }),
+    }
+}
+
+/// Type of a register of so many bits.
+pub(super) fn register_type(bits: u32) -> Ty {
+    if bits == 64 { Ty::B64 } else { Ty::B32 }
+}
+
+/// Waits for all lanes of the warp, none of which may have exited: `.sync.aligned`.
+pub(super) fn whole_warp(cx: &Context<'_>) -> Result<Option<Flow>, Fault> {
+    if cx.live != u32::MAX {
+        let lane = cx.active.trailing_zeros() as usize;
+        let message = format!("a matrix instruction in a warp of {} threads", cx.live.count_ones());
+        let help =
+            "all 32 threads of the warp execute it together: launch whole warps, and let none exit before";
+        return Err(fault("S011", lane, message, help));
+    }
+    Ok((cx.active != cx.live).then_some(Flow::Converge(cx.live)))
+}
+
+/// Notes on arithmetic for the page of instructions.
+pub(super) const NOTES: &str = "
+## How tensor cores add
+
+Integer and bit products are exact. `.f64` products are fused multiply-adds in the order of K. For the other types the \
+manual leaves the order and the intermediate precision open. Here an H100's way is followed, as found by experiment (Xie \
+et al., MMA-Sim, arXiv 2511.10909; Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, arXiv 2512.07004): \
+products are exact; a group of them (16, for `.tf32` 8) is aligned with the accumulator to the largest exponent; what is \
+below 25 fraction bits is cut off; the sum is rounded once, towards zero to `.f32`, to nearest to `.f16`. `wgmma` adds \
+8-bit floats in groups of 32 with 13 fraction bits and gives results of 13 fraction bits.
+
+Against the exact sum the tests allow, for each group, `2^-22` of the largest magnitude among products and accumulator, \
+times the number of terms (`2^-11` for `wgmma` of 8-bit floats), and half a unit in the last place of an `.f16` \
+accumulator. Code that depends on more than that depends on the generation of the GPU.
+";

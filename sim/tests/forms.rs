@@ -75,6 +75,8 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
     let vec =
         mods.iter().find_map(|m| m.strip_prefix('v').and_then(|n| n.parse::<usize>().ok())).unwrap_or(1);
     let predicates = mods.iter().any(|m| m == "pred");
+    // Operands that are fragments of matrices: vectors of a length that depends on shape and type.
+    let fragments = ["mma", "ldmatrix", "stmatrix"].iter().any(|m| text.starts_with(m)) && rng.below(4) != 0;
     let register = |rng: &mut Rng| {
         let w = match (rng.below(4), widths.as_slice()) {
             (0, _) | (_, []) => [8, 16, 32, 64, 32, 32][rng.below(6) as usize],
@@ -95,6 +97,12 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
             o if o.contains('|') => {
                 let first = if o.starts_with('p') || predicates { "%p0".into() } else { register(rng) };
                 if rng.below(2) == 0 { format!("{first}|%p1") } else { first }
+            }
+            _ if fragments => {
+                let w = if mods.iter().any(|m| m == "f64") { 64 } else { 32 };
+                let length = 1 << rng.below(4);
+                let elements: Vec<String> = (0..length).map(|i| format!("%v{w}_{}", i % 4)).collect();
+                format!("{{{}}}", elements.join(", "))
             }
             _ if vec > 1 && o.len() == 1 => {
                 let w = widths.last().copied().unwrap_or(32);

@@ -99,6 +99,11 @@ pub(crate) enum Flow {
     Exit,
     /// Again, when these lanes have arrived here too.
     Converge(u32),
+    /// The same for some of the lanes; the others go on.
+    Part {
+        waiting: u32,
+        needed: u32,
+    },
     Barrier(barrier::Arrival),
     ClusterBarrier(cluster::Step),
     /// These lanes look again when memory has changed; the others go on.

@@ -27,12 +27,11 @@ pub(super) static FAMILY: Family = Family {
         row("barrier{.cta}.red.op{.aligned}.pred", "p, a{, b}, c", &[LOGIC], reduce),
         row("bar.warp.sync", "membermask", &[], |s| {
             let m = s.src(0, Ty::B32)?;
-            Ok(custom(move |cx| match super::warp::converge(cx, m)? {
-                Some(flow) => Ok(flow),
-                None => {
+            Ok(custom(move |cx| {
+                super::warp::converged(cx, m, |cx| {
                     cx.watch_warp_sync();
                     Ok(Flow::Next)
-                }
+                })
             }))
         }),
         row("fence{.sem}.scope", "", &[("sem", &["sc", "acq_rel", "acquire", "release"]), SC], fence),

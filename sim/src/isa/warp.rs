@@ -111,23 +111,47 @@ pub(super) static FAMILY: Family = Family {
     ],
 };
 
-/// Waits for the lanes of a member mask: `None` once all that have not exited are here.
-pub(super) fn converge(cx: &Context<'_>, mask: Src) -> Result<Option<Flow>, Fault> {
-    let members = cx.uniform(mask, "the member mask")? as u32;
-    let outsiders = cx.active & !members;
-    if outsiders != 0 {
-        let lane = outsiders.trailing_zeros() as usize;
-        let message =
-            format!("lane {lane} is not in the member mask {members:#010x} of the instruction it executes");
-        return Err(fault(
-            "S011",
-            lane,
-            message,
-            "a thread may execute a .sync instruction only as a member of its mask",
-        ));
+/// Runs `f` for lanes whose member masks are the same and all of whose members that have not exited are here; the
+/// others wait.
+pub(super) fn converged(
+    cx: &mut Context<'_>,
+    mask: Src,
+    f: impl Fn(&mut Context<'_>) -> Result<Flow, Fault>,
+) -> Result<Flow, Fault> {
+    let (all, masks) = (cx.active, *cx.src(mask));
+    let (mut left, mut waiting, mut needed) = (all, 0, 0);
+    while left != 0 {
+        let members = masks[left.trailing_zeros() as usize];
+        let party = lanes(left).filter(|&l| masks[l] == members).fold(0, |m, l| m | 1 << l);
+        left &= !party;
+        let members = members as u32;
+        let outsiders = party & !members;
+        if outsiders != 0 {
+            let lane = outsiders.trailing_zeros() as usize;
+            let message = format!(
+                "lane {lane} is not in the member mask {members:#010x} of the instruction it executes"
+            );
+            return Err(fault(
+                "S011",
+                lane,
+                message,
+                "a thread may execute a .sync instruction only as a member of its mask",
+            ));
+        }
+        if members & cx.live & !party == 0 {
+            cx.active = party;
+            f(cx)?;
+        } else {
+            waiting |= party;
+            needed |= members & cx.live;
+        }
     }
-    let needed = members & cx.live;
-    Ok((needed & !cx.active != 0).then_some(Flow::Converge(needed)))
+    cx.active = all;
+    Ok(match waiting {
+        0 => Flow::Next,
+        w if w == all => Flow::Converge(needed),
+        _ => Flow::Part { waiting, needed },
+    })
 }
 
 /// An operation that runs when its members have converged.
@@ -135,10 +159,7 @@ fn synced(
     mask: Src,
     f: impl Fn(&mut Context<'_>) -> Result<Flow, Fault> + Send + Sync + 'static,
 ) -> Result<Op, Issue> {
-    Ok(custom(move |cx| match converge(cx, mask)? {
-        Some(wait) => Ok(wait),
-        None => f(cx),
-    }))
+    Ok(custom(move |cx| converged(cx, mask, &f)))
 }
 
 fn shfl(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {

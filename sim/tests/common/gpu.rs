@@ -116,7 +116,11 @@ impl Gpu {
         args: Vec<Arg>,
     ) -> Result<weft_sim::Stats, SimError> {
         let (grid, block, dynamic_shared) = dims;
-        self.machine.launch(module, kernel, &[Launch { pe: 0, grid, block, dynamic_shared, args }])
+        self.machine.launch(
+            module,
+            kernel,
+            &[Launch { grid, block, dynamic_shared, args, ..Launch::default() }],
+        )
     }
 
     pub fn run(&mut self, module: &Module, kernel: &str, dims: Dims, args: Vec<Arg>) {

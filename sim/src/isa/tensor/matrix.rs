@@ -5,13 +5,16 @@
 //! `.trans`, of column `l / 4`.
 
 use super::whole_warp;
+use crate::check::AccessKind;
 use crate::exec::access::{Space, put_le};
-use crate::exec::{Context, Fault, Flow, LANES, Op, Operation, Reg, Src, fault};
+use crate::exec::order::Order;
+use crate::exec::{Context, Fault, Flow, LANES, Lanes, Op, Operation, Reg, Src, fault};
 use crate::isa::lift::custom;
 use crate::isa::site::{Address, Issue, Site};
 use crate::isa::types::Ty;
 use crate::isa::{Class, Family, row};
 use crate::memory::Window;
+use crate::num::mask;
 
 const NUM: Class = ("num", &["x1", "x2", "x4"]);
 const SPACE: Class = ("ss", &["shared", "shared::cta"]);
@@ -75,6 +78,14 @@ fn shared(space: Space, addr: u64, lane: usize) -> Result<u64, Fault> {
     Err(fault("S002", lane, message, "ldmatrix and stmatrix go to shared memory"))
 }
 
+/// The lanes that give the rows of so many matrices access them.
+fn watch(cx: &mut Context<'_>, space: Space, addresses: &Lanes, matrices: usize, kind: AccessKind) {
+    let all = cx.active;
+    cx.active = mask(8 * matrices as u32) as u32;
+    cx.watch(space, addresses, 16, kind, Order::WEAK);
+    cx.active = all;
+}
+
 struct Load {
     space: Space,
     address: Address,
@@ -95,6 +106,7 @@ impl Operation for Load {
             return Ok(wait);
         }
         let addresses = self.address.lanes(cx);
+        watch(cx, self.space, &addresses, self.dst.len(), AccessKind::Read);
         let mut w = Window::empty();
         // All rows are read before a register is written: it may be the one that holds the addresses.
         let mut matrices = [[[0; 8]; 8]; 4];
@@ -132,6 +144,7 @@ impl Operation for Store {
             return Ok(wait);
         }
         let addresses = self.address.lanes(cx);
+        watch(cx, self.space, &addresses, self.src.len(), AccessKind::Write);
         let mut w = Window::empty();
         for (i, src) in self.src.iter().enumerate() {
             let m = rows(cx.src(*src));

@@ -213,6 +213,11 @@ impl KernelFile {
         &self.sources
     }
 
+    /// The same, shared.
+    pub(crate) fn shared_sources(&self) -> Arc<SourceMap> {
+        self.sources.clone()
+    }
+
     /// The heads of its kernels: for finding parameters from data.
     pub fn heads(&self) -> Vec<Head> {
         self.program.heads()

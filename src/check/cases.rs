@@ -29,7 +29,7 @@ impl Case {
         let mut options = self.options.clone();
         options.seed = seed;
         let examined = self.subject.run(&options)?;
-        Ok(finding::of(examined, &Replay { seed, ..self.replay() }))
+        Ok(finding::of(examined, &self.subject, &Replay { seed, ..self.replay() }))
     }
 
     /// How it is run again.

@@ -1,11 +1,13 @@
 //! Findings: what is wrong, who did it where, and how it is met again.
 
 use crate::compile::{Lowering, Transport};
-use crate::run::examine::Examined;
+use crate::run::examine::{Examined, Subject};
 use crate::run::reference::Checked;
+use crate::run::show;
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::fmt;
+use weft_ir::diag::Span;
 use weft_lang::elaborate::{Define, Defines};
 use weft_sim::{Place, SimError};
 
@@ -17,8 +19,27 @@ pub const WRONG_RESULT: &str = "C001";
 pub struct Access {
     /// Who, and where in the PTX and the kernel's text.
     pub place: Place,
-    /// What, as `writes 4 bytes of y[3, 17] of PE 1 (st.global.weak)`; empty where the finding's message says it.
+    /// What, as `writes y[3, 17] of PE 1`; empty where the finding's message says it.
     pub what: String,
+    /// Where that stands in the kernel's text; [`Span::NONE`] if nowhere.
+    pub span: Span,
+}
+
+impl Access {
+    /// `PE 2, CTA 0, thread 5`.
+    pub fn who(&self) -> String {
+        let Place { pe, cta, thread, .. } = &self.place;
+        let thread = thread.map(|t| format!(", thread {}", coordinate(t))).unwrap_or_default();
+        format!("PE {pe}, CTA {}{thread}", coordinate(*cta))
+    }
+}
+
+/// As short as it can be told.
+fn coordinate(at: [u32; 3]) -> String {
+    match at {
+        [x, 0, 0] => x.to_string(),
+        [x, y, z] => format!("({x}, {y}, {z})"),
+    }
 }
 
 /// Something wrong.
@@ -63,25 +84,51 @@ pub struct Replay {
     pub launches: u32,
 }
 
+/// As the command's option has it.
+pub(super) fn word_of_lowering(lowering: Lowering) -> &'static str {
+    match lowering {
+        Lowering::Auto => "auto",
+        Lowering::Multimem => "multimem",
+        Lowering::Unicast => "unicast",
+    }
+}
+
+/// As the command's option has it.
+pub(super) fn word_of_transport(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Auto => "auto",
+        Transport::Nvshmem => "nvshmem",
+        Transport::P2p => "p2p",
+    }
+}
+
+impl Replay {
+    /// `multimem, p2p`: how in-switch operations and other PEs are reached, as far as it was chosen.
+    pub(super) fn way(&self) -> String {
+        let words = [word_of_lowering(self.lowering), word_of_transport(self.transport)];
+        words.into_iter().filter(|w| *w != "auto").collect::<Vec<_>>().join(", ")
+    }
+
+    /// `N=1003, T=f32`.
+    pub(super) fn parameters(&self) -> String {
+        let all = self.defines.iter().chain(&self.args);
+        all.map(|(name, v)| format!("{name}={}", show(*v))).collect::<Vec<_>>().join(", ")
+    }
+}
+
 impl fmt::Display for Replay {
     /// The options of `weft check` that bring it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--kernel {} --pes {} --seed {}", self.kernel, self.pes, self.seed)?;
-        for (name, value) in &self.defines {
-            write!(f, " -D {name}={}", crate::run::show(*value))?;
+        for (option, values) in [("-D", &self.defines), ("--arg", &self.args)] {
+            for (name, value) in values {
+                write!(f, " {option} {name}={}", show(*value))?;
+            }
         }
-        for (name, value) in &self.args {
-            write!(f, " --arg {name}={}", crate::run::show(*value))?;
-        }
-        match self.lowering {
-            Lowering::Auto => {}
-            Lowering::Multimem => f.write_str(" --lowering multimem")?,
-            Lowering::Unicast => f.write_str(" --lowering unicast")?,
-        }
-        match self.transport {
-            Transport::Auto => {}
-            Transport::Nvshmem => f.write_str(" --transport nvshmem")?,
-            Transport::P2p => f.write_str(" --transport p2p")?,
+        let words =
+            [("lowering", word_of_lowering(self.lowering)), ("transport", word_of_transport(self.transport))];
+        for (option, word) in words.into_iter().filter(|(_, word)| *word != "auto") {
+            write!(f, " --{option} {word}")?;
         }
         if let Some([x, y, z]) = self.grid {
             write!(f, " --grid {x},{y},{z}")?;
@@ -91,15 +138,15 @@ impl fmt::Display for Replay {
 }
 
 /// What a run met.
-pub(super) fn of(examined: Examined, replay: &Replay) -> Vec<Finding> {
+pub(super) fn of(examined: Examined, subject: &Subject, replay: &Replay) -> Vec<Finding> {
     let mut out = Vec::new();
-    out.extend(examined.error.map(|e| stopped(e, replay)));
+    out.extend(examined.error.map(|e| stopped(e, subject, replay)));
     out.extend(examined.checks.iter().enumerate().filter_map(|(i, c)| wrong(c, i, replay)));
     out
 }
 
-fn stopped(e: SimError, replay: &Replay) -> Finding {
-    let access = |place| Access { place, what: String::new() };
+fn stopped(e: SimError, subject: &Subject, replay: &Replay) -> Finding {
+    let access = |place: Place| Access { span: subject.span(&place), place, what: String::new() };
     Finding {
         code: e.code.to_owned(),
         message: e.message,

@@ -20,6 +20,8 @@
 
 mod cases;
 mod finding;
+mod formats;
+mod text;
 
 pub use finding::{Access, Finding, Replay, WRONG_RESULT};
 
@@ -29,10 +31,11 @@ use cases::Case;
 use finding::Gathered;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use weft_isa::Target;
 use weft_lang::elaborate::Define;
+use weft_lang::source::SourceMap;
 
 /// What to look at, and how long.
 #[derive(Clone, Debug)]
@@ -90,6 +93,8 @@ pub struct Report {
     pub runs: u64,
     /// Findings, each once, in the order of the runs that met them first.
     pub findings: Vec<Finding>,
+    /// The texts that findings have places in.
+    sources: Arc<SourceMap>,
 }
 
 impl Report {
@@ -179,5 +184,6 @@ pub fn check_file_with(
         cases: cases.iter().map(Case::replay).collect(),
         runs,
         findings: gathered.into_findings(),
+        sources: file.shared_sources(),
     })
 }

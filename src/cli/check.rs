@@ -2,9 +2,11 @@
 
 use super::{CompileArgs, defines, run::grid};
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::check::{CheckOptions, Report, check_file};
+use weft::lang::render::Color;
 
 /// Exit status 0: nothing found; 1: findings; 2: it could not be run.
 #[derive(Args)]
@@ -32,9 +34,25 @@ pub struct Check {
     /// Launches of a run, back to back.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
+    /// How the report reads.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Where the report goes, instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Stop at the first finding.
     #[arg(long)]
     fail_fast: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// Everything that is known of each finding.
+    Json,
+    /// SARIF 2.1.0, which editors and code hosts show beside the lines.
+    Sarif,
 }
 
 impl Check {
@@ -52,7 +70,13 @@ impl Check {
     fn report(&self) -> Result<Report> {
         let file = self.compile.parse()?;
         let report = check_file(&file, &self.options()?)?;
-        super::write_out(None, format!("{report:#?}\n").as_bytes())?;
+        let text = match self.format {
+            Format::Text if self.output.is_none() => report.text(super::color(&std::io::stdout())),
+            Format::Text => report.text(Color::Never),
+            Format::Json => report.json(),
+            Format::Sarif => report.sarif(),
+        };
+        super::write_out(self.output.as_deref(), text.as_bytes())?;
         Ok(report)
     }
 

@@ -5,7 +5,9 @@ use super::tensors::Plan;
 use super::{Prepared, RunError, RunOptions, accumulator, request};
 use crate::compile::{Compiled, KernelFile};
 use crate::run::reference::{Checked, check};
-use weft_sim::{Module, SimError};
+use weft_ir::diag::Span;
+use weft_lang::source::LineColumn;
+use weft_sim::{Module, Place, SimError};
 
 /// A compiled kernel with its decoded PTX.
 pub(crate) struct Subject {
@@ -41,6 +43,29 @@ impl Subject {
     /// Whether the other one's PTX is the same.
     pub fn same_code(&self, other: &Subject) -> bool {
         self.compiled().ptx == other.compiled().ptx
+    }
+
+    /// Where a thread was in the kernel's text: all of the expression that its instruction is of.
+    pub fn span(&self, place: &Place) -> Span {
+        let sources = self.compiled().sources();
+        let found = place.source.iter().find_map(|s| {
+            let file = sources.find(&s.file)?;
+            let at = LineColumn { line: s.line, column: s.column };
+            Some((at, sources.span_at(file, at)?))
+        });
+        let Some((at, line)) = found else { return Span::NONE };
+        let mut best = Span { end: line.start, ..line };
+        for kernel in &self.compiled().high.kernels {
+            kernel.walk(&mut |_, inst| {
+                let span = inst.span;
+                let here = (span.file, span.start) == (line.file, line.start) && span.end <= line.end;
+                if here && span.end > best.end {
+                    best = span;
+                }
+            });
+        }
+        // Without an instruction of that place, what is left of the line.
+        if best.end > best.start || at.column == 0 { best } else { line }
     }
 
     fn plan(&self, options: &RunOptions) -> Result<Plan<'_, Simulated>, RunError> {

@@ -100,6 +100,24 @@ impl Positions {
         }
     }
 
+    /// The coordinate of the element at an offset in memory, in elements; none where a gap is.
+    pub fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
+        let mut found = None;
+        self.runs(&mut |first, at, n| {
+            if found.is_none() && (at..at + n as u64).contains(&offset) {
+                found = Some(first + (offset - at) as usize);
+            }
+        });
+        let mut rest = found?;
+        let mut out = Vec::new();
+        for mode in self.modes.iter().rev() {
+            out.push((rest % mode.len()) as u64);
+            rest /= mode.len();
+        }
+        out.reverse();
+        Some(out)
+    }
+
     /// Puts elements of `size` bytes, in C order, into their places in memory.
     pub fn scatter(&self, size: usize, data: &[u8], memory: &mut [u8]) {
         self.runs(&mut |first, offset, n| {
@@ -116,5 +134,21 @@ impl Positions {
             out[first * size..(first + n) * size].copy_from_slice(&memory[at..at + n * size]);
         });
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_a_coordinate_or_a_gap() {
+        let tuple = |ns: [i64; 2]| IntTuple::Tuple(ns.map(|n| IntTuple::Int(n.into())).to_vec());
+        let padded = Layout::new(tuple([3, 4]), tuple([6, 1])).unwrap();
+        let positions = Positions::new(&padded).unwrap();
+        assert_eq!(positions.coordinate(0), Some(vec![0, 0]));
+        assert_eq!(positions.coordinate(13), Some(vec![2, 1]));
+        assert_eq!(positions.coordinate(4), None, "a gap");
+        assert_eq!(positions.coordinate(99), None);
     }
 }

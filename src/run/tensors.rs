@@ -184,6 +184,14 @@ impl<'c, B: Backend> Plan<'c, B> {
         self.tensors.iter().map(|t| t.info.clone()).collect()
     }
 
+    /// The element around a byte of a tensor's memory: `x[3, 17]`.
+    pub fn coordinate(&self, name: &str, byte: u64) -> Option<String> {
+        let t = self.tensors.iter().find(|t| t.info.name == name)?;
+        let at = t.places.coordinate(byte / u64::from(t.info.dtype.bytes()))?;
+        let at: Vec<_> = at.iter().map(u64::to_string).collect();
+        Some(format!("{name}[{}]", at.join(", ")))
+    }
+
     /// Writes the tensors that are asked for.
     pub fn write(&self, outputs: &[(String, PathBuf)]) -> Result<(), RunError> {
         for (name, path) in outputs {

@@ -24,42 +24,74 @@ const EXCERPT: usize = 32 << 10;
 /// Bytes shown on either side of a place in a line longer than [`EXCERPT`].
 const CONTEXT: usize = 60;
 
+/// Something to tell that has places in source text: a [`Diagnostic`], or what another room found.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// Error or warning.
+    pub severity: Severity,
+    /// Stable code.
+    pub code: &'a str,
+    /// One line, no full stop.
+    pub message: &'a str,
+    /// Where, the primary place first, and what stands there (may be empty).
+    pub places: &'a [(Span, String)],
+    /// Further lines.
+    pub notes: &'a [String],
+    /// What to do.
+    pub help: Option<&'a str>,
+}
+
 /// One paragraph a diagnostic, in the given order, an empty line between.
 pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, color: Color) -> String {
+    let paragraph = |d: &Diagnostic| {
+        let primary = (d.span, d.label.clone());
+        let places: Vec<_> = std::iter::once(primary).chain(d.related.iter().cloned()).collect();
+        let message = Message {
+            severity: d.severity,
+            code: &d.code.to_string(),
+            message: &d.message,
+            places: &places,
+            notes: &[],
+            help: d.help.as_deref(),
+        };
+        render_message(&message, sources, color)
+    };
+    diagnostics.iter().map(paragraph).collect::<Vec<_>>().join("\n")
+}
+
+/// One paragraph.
+pub fn render_message(message: &Message<'_>, sources: &SourceMap, color: Color) -> String {
     let renderer = match color {
         Color::Never => Renderer::plain(),
         Color::Always => Renderer::styled(),
     };
-    let renderer = renderer.term_width(WIDTH);
-    let paragraphs =
-        diagnostics.iter().map(|diagnostic| renderer.render(&[group(diagnostic, sources)]) + "\n");
-    paragraphs.collect::<Vec<_>>().join("\n")
+    renderer.term_width(WIDTH).render(&[group(message, sources)]) + "\n"
 }
 
-fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Group<'a> {
-    let level = match diagnostic.severity {
+fn group<'a>(message: &Message<'a>, sources: &'a SourceMap) -> Group<'a> {
+    let level = match message.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(&diagnostic.message).id(diagnostic.code.to_string());
-    let help = diagnostic.help.iter().map(|help| Level::HELP.message(help).into());
-    title.elements(excerpts(diagnostic, sources).into_iter().chain(help))
+    let title = level.primary_title(message.message).id(message.code.to_owned());
+    let notes = message.notes.iter().map(|note| Level::NOTE.message(note).into());
+    let help = message.help.into_iter().map(|help| Level::HELP.message(help).into());
+    title.elements(excerpts(message, sources).into_iter().chain(notes).chain(help))
 }
 
-/// A place of a diagnostic.
+/// A place of a message.
 struct Place<'a> {
     span: Span,
     label: &'a str,
     kind: AnnotationKind,
 }
 
-/// The source text that a diagnostic speaks of: an excerpt a file, that of the primary place first.
-fn excerpts<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Element<'a>> {
-    let primary = Place { span: diagnostic.span, label: &diagnostic.label, kind: AnnotationKind::Primary };
-    let related = diagnostic.related.iter();
-    let related = related.map(|(span, label)| Place { span: *span, label, kind: AnnotationKind::Context });
+/// The source text that a message speaks of: an excerpt a file, that of the primary place first.
+fn excerpts<'a>(message: &Message<'a>, sources: &'a SourceMap) -> Vec<Element<'a>> {
     let mut files: Vec<Vec<Place<'a>>> = Vec::new();
-    for place in std::iter::once(primary).chain(related) {
+    for (i, (span, label)) in message.places.iter().enumerate() {
+        let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
+        let place = Place { span: *span, label, kind };
         match files.iter_mut().find(|file| file[0].span.file == place.span.file) {
             Some(file) => file.push(place),
             None => files.push(vec![place]),

@@ -72,6 +72,23 @@ impl SourceMap {
         Some(LineColumn { line: count(line + 1), column: count(column) })
     }
 
+    /// From a place to the end of its line, without a comment that ends it; `None` where no text stands there.
+    pub fn span_at(&self, file: u32, at: LineColumn) -> Option<Span> {
+        let f = self.file(file)?;
+        let line = (at.line as usize).checked_sub(1)?;
+        let start = *f.lines().get(line)? as usize;
+        let text = f.text.get(start..)?.lines().next()?;
+        let skipped = text.chars().take((at.column as usize).saturating_sub(1)).map(char::len_utf8).sum();
+        let rest = text.get(skipped..)?;
+        let rest = rest.split_once("//").map_or(rest, |(code, _)| code).trim_end();
+        Some(Span::new(file, count(start + skipped), count(start + skipped + rest.len())))
+    }
+
+    /// The number of the file of that name.
+    pub fn find(&self, name: &str) -> Option<u32> {
+        self.files.iter().position(|f| f.name == name).map(|n| count(n))
+    }
+
     /// The text of `span`; `None` where no text stands behind it. A span that sticks out of its file or cuts
     /// a character is narrowed.
     pub fn snippet(&self, span: Span) -> Option<&str> {
@@ -142,6 +159,19 @@ mod tests {
         assert_eq!(at(20), LineColumn { line: 3, column: 1 });
         assert_eq!(at(9999), LineColumn { line: 3, column: 1 }, "a span past the end stands at the end");
         assert_eq!(map.line_column(Span::NONE), None);
+    }
+
+    #[test]
+    fn a_place_is_found_again() {
+        let mut map = SourceMap::new();
+        let file = map.add("a.weft", "let x = 1;\n\"é\" + y;  // why\n");
+        let rest = |line, column| map.snippet(map.span_at(file, LineColumn { line, column })?);
+        assert_eq!(rest(1, 5), Some("x = 1;"));
+        assert_eq!(rest(2, 3), Some("\" + y;"));
+        assert_eq!(rest(2, 99), Some(""));
+        assert_eq!(rest(0, 1), None);
+        assert_eq!(rest(9, 1), None);
+        assert_eq!((map.find("a.weft"), map.find("b.weft")), (Some(file), None));
     }
 
     #[test]

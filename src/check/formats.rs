@@ -1,0 +1,174 @@
+//! A report as machines read it: JSON of our own, and SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format).
+
+use super::{Access, Finding, Replay, Report};
+use crate::codes::page;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use weft_ir::diag::Span;
+
+/// The schema that the SARIF standard names.
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+
+/// Line, column, and the column behind the last character, all from 1.
+struct Region {
+    file: String,
+    line: u32,
+    column: u32,
+    end_line: u32,
+    end_column: u32,
+}
+
+impl Report {
+    fn region(&self, span: Span) -> Option<Region> {
+        let start = self.sources.line_column(span)?;
+        let end = self.sources.line_column(Span { start: span.end, ..span })?;
+        Some(Region {
+            file: self.sources.name(span.file)?.to_owned(),
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+        })
+    }
+
+    /// The report as JSON, indented.
+    pub fn json(&self) -> String {
+        let value = json!({
+            "tool": "weft check",
+            "version": env!("CARGO_PKG_VERSION"),
+            "file": self.file,
+            "runs": self.runs,
+            "cases": self.cases.iter().map(replay).collect::<Vec<_>>(),
+            "findings": self.findings.iter().map(|f| self.finding(f)).collect::<Vec<_>>(),
+        });
+        format!("{value:#}\n")
+    }
+
+    fn finding(&self, f: &Finding) -> Value {
+        json!({
+            "code": f.code,
+            "message": f.message,
+            "accesses": f.accesses.iter().map(|a| self.access(a)).collect::<Vec<_>>(),
+            "notes": f.notes,
+            "help": f.help,
+            "count": f.count,
+            "replay": replay(&f.replay),
+            "command": self.command(f),
+        })
+    }
+
+    fn access(&self, a: &Access) -> Value {
+        let place = &a.place;
+        let source = self.region(a.span).map(|r| {
+            json!({
+                "file": r.file, "line": r.line, "column": r.column,
+                "end_line": r.end_line, "end_column": r.end_column,
+            })
+        });
+        let inlined_at = place.source.iter().skip(1);
+        let inlined_at = inlined_at.map(|s| json!({ "file": s.file, "line": s.line, "column": s.column }));
+        json!({
+            "what": a.what,
+            "pe": place.pe,
+            "cta": place.cta,
+            "thread": place.thread,
+            "kernel": place.kernel,
+            "source": source,
+            "inlined_at": inlined_at.collect::<Vec<_>>(),
+            "ptx": { "line": place.ptx_line, "text": place.ptx_text },
+        })
+    }
+
+    /// The report as SARIF 2.1.0, indented: one result a finding, its rule the finding's code.
+    pub fn sarif(&self) -> String {
+        let codes: BTreeSet<&str> = self.findings.iter().map(|f| f.code.as_str()).collect();
+        let rules = codes.iter().map(|code| match page(code) {
+            Some(p) => json!({
+                "id": code,
+                "shortDescription": { "text": p.title },
+                "fullDescription": { "text": p.explanation },
+            }),
+            None => json!({ "id": code }),
+        });
+        let results = self.findings.iter().map(|f| {
+            let index = codes.iter().position(|code| *code == f.code);
+            self.result(f, index)
+        });
+        let value = json!({
+            "$schema": SCHEMA,
+            "version": "2.1.0",
+            "runs": [{
+                "tool": { "driver": {
+                    "name": "weft check",
+                    "version": env!("CARGO_PKG_VERSION"),
+                    "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                    "rules": rules.collect::<Vec<_>>(),
+                }},
+                "columnKind": "unicodeCodePoints",
+                "results": results.collect::<Vec<_>>(),
+                "properties": { "runs": self.runs },
+            }],
+        });
+        format!("{value:#}\n")
+    }
+
+    fn result(&self, f: &Finding, rule: Option<usize>) -> Value {
+        let text = std::iter::once(&f.message).chain(&f.notes).chain(Some(&f.help).filter(|h| !h.is_empty()));
+        let text: Vec<_> = text.map(String::as_str).collect();
+        let mut places: Vec<Value> = f.accesses.iter().map(|a| self.location(a)).collect();
+        if places.is_empty() {
+            let artifact = json!({ "artifactLocation": { "uri": self.file } });
+            places.push(json!({ "physicalLocation": artifact }));
+        }
+        let related = places.split_off(1);
+        json!({
+            "ruleId": f.code,
+            "ruleIndex": rule,
+            "level": "error",
+            "message": { "text": text.join("\n") },
+            "locations": places,
+            "relatedLocations": related,
+            "occurrenceCount": f.count,
+            "properties": { "replay": self.command(f) },
+        })
+    }
+
+    fn location(&self, a: &Access) -> Value {
+        let physical = match self.region(a.span) {
+            Some(r) => json!({
+                "artifactLocation": { "uri": r.file },
+                "region": {
+                    "startLine": r.line, "startColumn": r.column,
+                    "endLine": r.end_line, "endColumn": r.end_column,
+                },
+            }),
+            None => json!({ "artifactLocation": { "uri": self.file } }),
+        };
+        let what = if a.what.is_empty() { a.who() } else { format!("{} {}", a.who(), a.what) };
+        json!({
+            "physicalLocation": physical,
+            "logicalLocations": [{ "name": a.place.kernel, "kind": "function" }],
+            "message": {
+                "text": format!("{what} (PTX line {}: {})", a.place.ptx_line, a.place.ptx_text),
+            },
+        })
+    }
+}
+
+fn replay(r: &Replay) -> Value {
+    let values = |map: &std::collections::BTreeMap<String, weft_lang::elaborate::Define>| {
+        map.iter().map(|(name, v)| (name.clone(), Value::from(crate::run::show(*v)))).collect::<Value>()
+    };
+    json!({
+        "kernel": r.kernel,
+        "pes": r.pes,
+        "seed": r.seed,
+        "defines": values(&r.defines),
+        "args": values(&r.args),
+        "lowering": super::finding::word_of_lowering(r.lowering),
+        "transport": super::finding::word_of_transport(r.transport),
+        "grid": r.grid,
+        "launches": r.launches,
+    })
+}

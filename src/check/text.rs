@@ -1,0 +1,87 @@
+//! A report as people read it.
+
+use super::{Finding, Report};
+use std::collections::BTreeSet;
+use weft_ir::diag::{Severity, Span};
+use weft_lang::render::{Color, Message, render_message};
+
+impl Report {
+    /// Every finding with the places in the kernel's text, and what was run.
+    pub fn text(&self, color: Color) -> String {
+        let mut out = String::new();
+        for finding in &self.findings {
+            out.push_str(&self.paragraph(finding, color));
+            out.push('\n');
+        }
+        out.push_str(&self.summary());
+        out
+    }
+
+    fn paragraph(&self, finding: &Finding, color: Color) -> String {
+        let Finding { code, message, accesses, notes, help, count, .. } = finding;
+        let mut places: Vec<(Span, String)> = Vec::new();
+        let mut lines = Vec::new();
+        for access in accesses {
+            let who = access.who();
+            let label = if access.what.is_empty() { who.clone() } else { format!("{who} {}", access.what) };
+            let place = &access.place;
+            if access.span.is_none() {
+                lines.push(label);
+            } else {
+                places.push((access.span, label));
+            }
+            lines.push(format!("{who}: PTX line {}: {}", place.ptx_line, place.ptx_text));
+            // What the excerpt shows is the innermost; the others are the calls that were inlined.
+            lines.extend(place.source.iter().skip(1).map(|s| format!("inlined at {s}")));
+        }
+        lines.extend(notes.iter().cloned());
+        let runs = if self.runs == 1 { "run" } else { "runs" };
+        lines.push(format!(
+            "met in {count} of {} {runs}; to have it again:\n{}",
+            self.runs,
+            self.command(finding)
+        ));
+        let message = Message {
+            severity: Severity::Error,
+            code,
+            message,
+            places: &places,
+            notes: &lines,
+            help: Some(help.as_str()).filter(|h| !h.is_empty()),
+        };
+        render_message(&message, &self.sources, color)
+    }
+
+    /// The command that meets a finding again.
+    pub fn command(&self, finding: &Finding) -> String {
+        format!("weft check {} {}", self.file, finding.replay)
+    }
+
+    /// What was run and what came of it, in a few lines.
+    fn summary(&self) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
+        let list = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join("; ");
+        line("kernels", list(self.cases.iter().map(|c| c.kernel.clone()).collect()));
+        let pes: BTreeSet<usize> = self.cases.iter().map(|c| c.pes).collect();
+        line("PEs", pes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "));
+        let ways = self.cases.iter().map(|c| c.way());
+        line("ways", list(ways.collect()));
+        let sizes = self.cases.iter().map(|c| c.parameters()).filter(|s| !s.is_empty());
+        let sizes = list(sizes.collect());
+        if !sizes.is_empty() {
+            line("parameters", sizes);
+        }
+        line(
+            "runs",
+            format!("{}, {} launches each", self.runs, self.cases.first().map_or(0, |c| c.launches)),
+        );
+        let found = match self.findings.len() {
+            0 => "nothing".to_owned(),
+            1 => "1 finding".to_owned(),
+            n => format!("{n} findings"),
+        };
+        line("found", found);
+        out
+    }
+}

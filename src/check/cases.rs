@@ -29,7 +29,7 @@ impl Case {
         let mut options = self.options.clone();
         options.seed = seed;
         let examined = self.subject.run(&options)?;
-        Ok(finding::of(examined, &self.subject, &Replay { seed, ..self.replay() }))
+        Ok(finding::of(examined, &|place| self.subject.span(place), &Replay { seed, ..self.replay() }))
     }
 
     /// How it is run again.
@@ -232,6 +232,7 @@ impl Planner<'_> {
         options.grid = self.options.grid;
         options.launches = self.options.launches;
         options.step_limit = self.options.step_limit;
+        options.check = Some(weft_sim::Check::default());
         options
     }
 

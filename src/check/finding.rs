@@ -1,15 +1,15 @@
 //! Findings: what is wrong, who did it where, and how it is met again.
 
 use crate::compile::{Lowering, Transport};
-use crate::run::examine::{Examined, Subject};
+use crate::run::examine::Examined;
 use crate::run::reference::Checked;
 use crate::run::show;
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::fmt;
-use weft_ir::diag::Span;
+use weft_ir::diag::{Severity, Span};
 use weft_lang::elaborate::{Define, Defines};
-use weft_sim::{Place, SimError};
+use weft_sim::{AccessKind, Agent, Finding as SimFinding, MemorySpace, Place, SimError};
 
 /// The code of a result that is not what `computes(...)` says.
 pub const WRONG_RESULT: &str = "C001";
@@ -47,6 +47,8 @@ fn coordinate(at: [u32; 3]) -> String {
 pub struct Finding {
     /// Stable code: `S008`, [`WRONG_RESULT`].
     pub code: String,
+    /// Warnings may be meant.
+    pub severity: Severity,
     /// One line, no full stop.
     pub message: String,
     /// Who did what: of a race the later access and then the earlier one. None for a wrong result.
@@ -137,18 +139,76 @@ impl fmt::Display for Replay {
     }
 }
 
+/// The place in the kernel's text that a thread was at.
+type Locate<'a> = &'a dyn Fn(&Place) -> Span;
+
 /// What a run met.
-pub(super) fn of(examined: Examined, subject: &Subject, replay: &Replay) -> Vec<Finding> {
-    let mut out = Vec::new();
-    out.extend(examined.error.map(|e| stopped(e, subject, replay)));
+pub(super) fn of(examined: Examined, locate: Locate<'_>, replay: &Replay) -> Vec<Finding> {
+    let findings = examined.findings.into_iter();
+    let mut out: Vec<_> = findings.map(|(f, element)| found(f, element, locate, replay)).collect();
+    out.extend(examined.error.map(|e| stopped(e, locate, replay)));
     out.extend(examined.checks.iter().enumerate().filter_map(|(i, c)| wrong(c, i, replay)));
     out
 }
 
-fn stopped(e: SimError, subject: &Subject, replay: &Replay) -> Finding {
-    let access = |place: Place| Access { span: subject.span(&place), place, what: String::new() };
+/// What accesses do, and did.
+const VERBS: [(AccessKind, &str, &str); 3] = [
+    (AccessKind::Read, "reads", "read"),
+    (AccessKind::Write, "writes", "wrote"),
+    (AccessKind::Update, "updates", "updated"),
+];
+
+/// Who does it, where the thread does not itself.
+const AGENTS: [(Agent, &str); 3] = [
+    (Agent::Copy, " by a copy that it began"),
+    (Agent::Async, " by an asynchronous operation that it began"),
+    (Agent::Remote, " by an operation of NVSHMEM's that it began"),
+];
+
+/// What the machine's checks found.
+fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Replay) -> Finding {
+    let what = f.location.as_ref().map_or_else(String::new, |l| {
+        let element = element.unwrap_or_else(|| match &*l.name {
+            "" => format!("{} bytes at {:#x}", l.bytes, l.offset),
+            name => format!("{} bytes at `{name}`+{}", l.bytes, l.offset),
+        });
+        match l.space {
+            MemorySpace::Shared { pe, cta } => {
+                format!(" {element}, shared memory of PE {pe}, CTA {}", coordinate(cta))
+            }
+            ref space => format!(" {element} of PE {}", space.pe()),
+        }
+    });
+    let access = |a: weft_sim::Access, earlier: bool| {
+        let verb = VERBS.iter().find(|(kind, ..)| *kind == a.kind);
+        let verb = verb.map_or("", |(_, does, did)| if earlier { did } else { does });
+        let object = if earlier { " it before" } else { &what };
+        let agent = AGENTS.iter().find(|(agent, _)| *agent == a.agent).map_or("", |(_, words)| words);
+        Access { span: locate(&a.place), place: a.place, what: format!("{verb}{object}{agent}") }
+    };
+    let mut accesses = vec![access(f.at, false)];
+    accesses.extend(f.other.map(|a| access(a, true)));
+    Finding {
+        code: f.code.to_owned(),
+        severity: match f.severity {
+            weft_sim::Severity::Warning => Severity::Warning,
+            _ => Severity::Error,
+        },
+        message: f.message,
+        accesses,
+        notes: f.notes,
+        help: f.help,
+        count: 1,
+        replay: replay.clone(),
+    }
+}
+
+/// What stopped a launch.
+fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
+    let access = |place: Place| Access { span: locate(&place), place, what: String::new() };
     Finding {
         code: e.code.to_owned(),
+        severity: Severity::Error,
         message: e.message,
         accesses: e.at.map(|place| access(*place)).into_iter().collect(),
         notes: e.notes,
@@ -163,6 +223,7 @@ fn wrong(c: &Checked, launch: usize, replay: &Replay) -> Option<Finding> {
     let Checked { tensor, elements, wrong, .. } = c;
     Some(Finding {
         code: WRONG_RESULT.to_owned(),
+        severity: Severity::Error,
         message: format!("`{tensor}` is not what computes(...) says"),
         accesses: Vec::new(),
         notes: vec![
@@ -180,9 +241,9 @@ type Key = (String, String, Vec<String>);
 
 impl Finding {
     fn key(&self) -> Key {
-        let place = |p: &Place| match p.source.first() {
-            Some(s) => s.to_string(),
-            None => format!("PTX line {}", p.ptx_line),
+        let place = |p: &Place| match &p.source[..] {
+            [] => format!("PTX line {}", p.ptx_line),
+            chain => chain.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         };
         let mut places: Vec<String> = self.accesses.iter().map(|a| place(&a.place)).collect();
         places.sort();

@@ -4,7 +4,7 @@ use super::{Access, Finding, Replay, Report};
 use crate::codes::page;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use weft_ir::diag::Span;
+use weft_ir::diag::{Severity, Span};
 
 /// The schema that the SARIF standard names.
 const SCHEMA: &str =
@@ -48,6 +48,7 @@ impl Report {
     fn finding(&self, f: &Finding) -> Value {
         json!({
             "code": f.code,
+            "severity": word(f.severity),
             "message": f.message,
             "accesses": f.accesses.iter().map(|a| self.access(a)).collect::<Vec<_>>(),
             "notes": f.notes,
@@ -125,7 +126,7 @@ impl Report {
         json!({
             "ruleId": f.code,
             "ruleIndex": rule,
-            "level": "error",
+            "level": word(f.severity),
             "message": { "text": text.join("\n") },
             "locations": places,
             "relatedLocations": related,
@@ -171,4 +172,11 @@ fn replay(r: &Replay) -> Value {
         "grid": r.grid,
         "launches": r.launches,
     })
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
 }

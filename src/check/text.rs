@@ -2,7 +2,7 @@
 
 use super::{Finding, Report};
 use std::collections::BTreeSet;
-use weft_ir::diag::{Severity, Span};
+use weft_ir::diag::Span;
 use weft_lang::render::{Color, Message, render_message};
 
 impl Report {
@@ -18,7 +18,7 @@ impl Report {
     }
 
     fn paragraph(&self, finding: &Finding, color: Color) -> String {
-        let Finding { code, message, accesses, notes, help, count, .. } = finding;
+        let Finding { code, severity, message, accesses, notes, help, count, .. } = finding;
         let mut places: Vec<(Span, String)> = Vec::new();
         let mut lines = Vec::new();
         for access in accesses {
@@ -30,7 +30,7 @@ impl Report {
             } else {
                 places.push((access.span, label));
             }
-            lines.push(format!("{who}: PTX line {}: {}", place.ptx_line, place.ptx_text));
+            lines.push(format!("{who}: PTX line {}: {}", place.ptx_line, place.ptx_text.replace('\t', " ")));
             // What the excerpt shows is the innermost; the others are the calls that were inlined.
             lines.extend(place.source.iter().skip(1).map(|s| format!("inlined at {s}")));
         }
@@ -42,7 +42,7 @@ impl Report {
             self.command(finding)
         ));
         let message = Message {
-            severity: Severity::Error,
+            severity: *severity,
             code,
             message,
             places: &places,

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::check::{CheckOptions, Report, check_file};
+use weft::check::{CheckOptions, Report, check_file_with};
 use weft::lang::render::Color;
 
 /// Exit status 0: nothing found; 1: findings; 2: it could not be run.
@@ -69,7 +69,13 @@ impl Check {
 
     fn report(&self) -> Result<Report> {
         let file = self.compile.parse()?;
-        let report = check_file(&file, &self.options()?)?;
+        let bar = super::progress::Bar::new("runs");
+        let report = check_file_with(&file, &self.options()?, &|p| {
+            let met = if p.met == 0 { String::new() } else { format!("{} met something", p.met) };
+            bar.at(p.done, p.total, met);
+        });
+        bar.clear();
+        let report = report?;
         let text = match self.format {
             Format::Text if self.output.is_none() => report.text(super::color(&std::io::stdout())),
             Format::Text => report.text(Color::Never),

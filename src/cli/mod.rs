@@ -6,6 +6,7 @@ mod compile;
 mod doctor;
 mod explain;
 mod layout;
+mod progress;
 mod run;
 mod setup;
 

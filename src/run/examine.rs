@@ -7,7 +7,7 @@ use crate::compile::{Compiled, KernelFile};
 use crate::run::reference::{Checked, check};
 use weft_ir::diag::Span;
 use weft_lang::source::LineColumn;
-use weft_sim::{Module, Place, SimError};
+use weft_sim::{Finding, Module, Place, SimError};
 
 /// A compiled kernel with its decoded PTX.
 pub(crate) struct Subject {
@@ -17,6 +17,8 @@ pub(crate) struct Subject {
 
 /// What came of a run.
 pub(crate) struct Examined {
+    /// What the machine's checks found, and the element that it is about: `y[3, 17]`.
+    pub findings: Vec<(Finding, Option<String>)>,
     /// The check of each launch that ended.
     pub checks: Vec<Checked>,
     /// Why a launch did not end.
@@ -97,6 +99,11 @@ impl Subject {
             Err(RunError::Sim(e)) if e.code != "S001" => Some(e),
             Err(e) => return Err(e),
         };
-        Ok(Examined { checks, error })
+        let findings = plan.backend.take_findings().into_iter();
+        let findings = findings.map(|f| {
+            let element = f.location.as_ref().and_then(|l| plan.coordinate(l));
+            (f, element)
+        });
+        Ok(Examined { findings: findings.collect(), checks, error })
     }
 }

@@ -56,6 +56,8 @@ pub struct RunOptions {
     /// functions. Without it all reach each other, and `Transport::Auto` is NVSHMEM's functions, whose transfers the
     /// simulator delays as a network may.
     pub node: Option<u32>,
+    /// For the simulator: what it watches for. `weft::check` tells what it finds; a plain run does not.
+    pub(crate) check: Option<weft_sim::Check>,
 }
 
 impl RunOptions {
@@ -73,6 +75,7 @@ impl RunOptions {
             args: BTreeMap::new(),
             step_limit: None,
             node: None,
+            check: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use weft_ir::abi::signature;
 use weft_ir::{ParamKind, Scalar};
-use weft_sim::{Arg, Config, Launch, Machine, Module, Stats, Symmetric, Team};
+use weft_sim::{Arg, Config, Finding, Launch, Machine, Module, Stats, Symmetric, Team};
 
 /// Most bytes of all tensors of all PEs.
 const MAX_BYTES: u64 = 4 << 30;
@@ -42,12 +42,18 @@ impl Simulated {
         let n_pes = options.n_pes;
         let mut config = Config { n_pes, seed: options.seed, ..Config::default() };
         config.step_limit = options.step_limit.unwrap_or(config.step_limit);
+        config.check.clone_from(&options.check);
         let mut machine = Machine::new(config)?;
         let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
         let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());
         let (printed, time) = (String::new(), Duration::ZERO);
         let node = options.node.map_or(n_pes, |n| n.max(1) as usize);
         Ok(Simulated { machine, module, team, n_pes, node, blocks, bytes, stats, printed, time })
+    }
+
+    /// What the machine's checks have found since the last call.
+    pub fn take_findings(&mut self) -> Vec<Finding> {
+        self.machine.take_findings()
     }
 
     fn base(&self, memory: usize, pe: usize) -> Result<u64, RunError> {

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use weft_ir::ordering::flags;
 use weft_ir::{Int, Kernel, Layout, Op, Scalar, Space, Type, Value};
 use weft_lang::elaborate::Define;
+use weft_sim::{Location, MemorySpace};
 
 /// What a parameter is given.
 pub(super) enum Place {
@@ -184,12 +185,20 @@ impl<'c, B: Backend> Plan<'c, B> {
         self.tensors.iter().map(|t| t.info.clone()).collect()
     }
 
-    /// The element around a byte of a tensor's memory: `x[3, 17]`.
-    pub fn coordinate(&self, name: &str, byte: u64) -> Option<String> {
-        let t = self.tensors.iter().find(|t| t.info.name == name)?;
-        let at = t.places.coordinate(byte / u64::from(t.info.dtype.bytes()))?;
+    /// Bytes of a tensor as its coordinates: `x[3, 17]`, `16 bytes from x[3, 16] on`.
+    pub fn coordinate(&self, location: &Location) -> Option<String> {
+        if matches!(location.space, MemorySpace::Shared { .. }) {
+            return None;
+        }
+        let t = self.tensors.iter().find(|t| t.info.name == location.name)?;
+        let bytes = u64::from(t.info.dtype.bytes());
+        let at = t.places.coordinate(location.offset / bytes)?;
         let at: Vec<_> = at.iter().map(u64::to_string).collect();
-        Some(format!("{name}[{}]", at.join(", ")))
+        let element = format!("{}[{}]", location.name, at.join(", "));
+        Some(match location.bytes {
+            n if n > bytes => format!("{n} bytes from {element} on"),
+            _ => element,
+        })
     }
 
     /// Writes the tensors that are asked for.

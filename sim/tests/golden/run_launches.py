@@ -17,7 +17,7 @@ import zlib
 
 corpus, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 jobs = [line.split("\t") for line in (corpus / "index.tsv").read_text().splitlines()]
-HANG = 20
+HANG = 10
 
 
 def fnv(data):
@@ -55,18 +55,19 @@ class Cuda:
         self.call("cuDriverGetVersion", ctypes.byref(version))
         return f"{text.value.decode()}, driver {version.value}"
 
-    def load(self, i):
-        """The PTX, or, where this driver does not take it, the cubin."""
-        module = ctypes.c_void_p()
-        try:
-            self.call("cuModuleLoadData", ctypes.byref(module), (corpus / f"ptx/{i}.ptx").read_bytes() + b"\0")
-            return module, "ptx"
-        except RuntimeError as e:
-            cubin = corpus / f"cubin/{i}.cubin"
-            if not cubin.exists():
-                raise
-            self.call("cuModuleLoadData", ctypes.byref(module), cubin.read_bytes())
-            return module, f"cubin, since {e}"
+    def load(self, i, name):
+        """The PTX, or, where this driver does not take it, the cubin. The compilers' PTX is taken as a cubin made by
+        `ptxas --fmad false`, so that no multiplication and addition without a rounding are made one."""
+        module, errors = ctypes.c_void_p(), []
+        kinds = ["ptx", "cubin"]
+        for kind in kinds[::-1] if name.startswith(("nvrtc/", "triton/")) else kinds:
+            path = corpus / kind / f"{i}.{kind}"
+            try:
+                self.call("cuModuleLoadData", ctypes.byref(module), path.read_bytes() + b"\0")
+                return module, " ".join([kind, *errors])
+            except (RuntimeError, FileNotFoundError) as e:
+                errors.append(f"({kind}: {e})")
+        raise RuntimeError("; ".join(errors))
 
     def encode(self, address, data_type, dims, strides, box, steps, swizzle, nan):
         numbers = lambda text: [int(x) for x in text.split(",") if x]
@@ -92,7 +93,7 @@ class Cuda:
         return room, at
 
     def run(self, job, blob):
-        i, _, entry, grid, block, shared, raw, args = job
+        i, name, entry, grid, block, shared, raw, args = job
         at, values, results, maps, keep = self.pool, [], [], [], []
 
         def place(size):
@@ -123,6 +124,12 @@ class Cuda:
                 results.append((here, size))
             elif kind == "i32":
                 values.append(ctypes.c_int32(int(rest) & 0xFFFFFFFF))
+            elif kind == "i64":
+                values.append(ctypes.c_int64(int(rest)))
+            elif kind == "scratch":
+                here = place(int(rest))
+                self.call("cuMemsetD8_v2", ctypes.c_uint64(here), 0, ctypes.c_size_t(int(rest)))
+                values.append(ctypes.c_uint64(here))
             elif kind == "null":
                 values.append(ctypes.c_uint64(0))
             elif kind == "map":
@@ -136,15 +143,14 @@ class Cuda:
                     results.append((here, size))
             else:
                 raise RuntimeError(f"argument {arg}")
-        module, how = self.load(i)
+        module, how = self.load(i, name)
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
         if int(shared) > 48 << 10:
             self.call("cuFuncSetAttribute", function, 8, int(shared))
         params = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
-        self.call(
-            "cuLaunchKernel", function, int(grid), 1, 1, int(block), 1, 1, int(shared), None, params, None
-        )
+        shape = [int(x) for x in f"{grid},{block}".split(",")]
+        self.call("cuLaunchKernel", function, *shape, int(shared), None, params, None)
         self.call("cuCtxSynchronize")
         data = b""
         for here, size in results:
@@ -194,7 +200,7 @@ def parent():
             if "n" in said:
                 name = jobs[said["n"]][1]
                 lines.append(f"{said['hash']} {name}")
-                if said["how"].startswith("cubin"):
+                if "(" in said["how"]:
                     print(f"{name}: {said['how']}")
                 if said["raw"]:
                     raw.append(f"{name}\t{said['raw']}")

@@ -4,6 +4,7 @@
 pub mod copies;
 pub mod data;
 pub mod matrix;
+pub mod others;
 pub mod scalar;
 pub mod warpgroup;
 
@@ -21,8 +22,11 @@ pub enum Item {
     /// The address of bytes that are part of the result.
     InOut(Vec<u8>),
     I32(i32),
+    I64(i64),
     F32(f32),
-    /// The address 0 of Triton's scratch memory that the kernel does not use.
+    /// The address of so many zero bytes for the kernel's own use.
+    Scratch(usize),
+    /// The address 0, of memory that the kernel does not use.
     Null,
     /// A tensor map of these bytes.
     Map(Box<Map>),
@@ -52,8 +56,8 @@ pub struct Job {
     pub name: String,
     pub ptx: String,
     pub entry: String,
-    pub grid: u32,
-    pub block: u32,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
     pub args: Vec<Item>,
@@ -68,8 +72,8 @@ impl Job {
             name: name.into(),
             ptx,
             entry: "k".into(),
-            grid,
-            block,
+            grid: [grid, 1, 1],
+            block: [block, 1, 1],
             shared: 0,
             args: vec![Item::Out(out), Item::In(input)],
             raw: 1024,
@@ -83,9 +87,9 @@ impl Job {
 
 pub const HEADER: &str = ".version 8.7\n.target sm_90a\n.address_size 64\n";
 
-/// All launches whose PTX is written here.
+/// All launches.
 pub fn jobs() -> Vec<Job> {
-    [matrix::jobs(), warpgroup::jobs(), copies::jobs(), scalar::jobs()].concat()
+    [matrix::jobs(), warpgroup::jobs(), copies::jobs(), scalar::jobs(), others::jobs()].concat()
 }
 
 fn list<T: ToString>(items: &[T]) -> String {
@@ -104,7 +108,10 @@ pub fn dump(dir: &Path, jobs: &[Job]) -> std::io::Result<()> {
     };
     let mut index = String::new();
     for (i, job) in jobs.iter().enumerate() {
-        std::fs::write(dir.join(format!("ptx/{i}.ptx")), &job.ptx)?;
+        // Line numbers may name sections that are not there.
+        let ptx = job.ptx.lines().filter(|l| !l.trim_start().starts_with(".loc"));
+        let ptx = ptx.fold(String::new(), |text, line| text + line + "\n");
+        std::fs::write(dir.join(format!("ptx/{i}.ptx")), ptx)?;
         let mut args = Vec::new();
         for item in &job.args {
             args.push(match item {
@@ -112,6 +119,8 @@ pub fn dump(dir: &Path, jobs: &[Job]) -> std::io::Result<()> {
                 Item::InOut(d) => format!("inout:{}", store(d)?),
                 Item::Out(n) => format!("out:{n}"),
                 Item::I32(v) => format!("i32:{v}"),
+                Item::I64(v) => format!("i64:{v}"),
+                Item::Scratch(n) => format!("scratch:{n}"),
                 Item::F32(v) => format!("i32:{}", v.to_bits()),
                 Item::Null => "null:0".into(),
                 Item::Map(m) => format!(
@@ -129,8 +138,13 @@ pub fn dump(dir: &Path, jobs: &[Job]) -> std::io::Result<()> {
             });
         }
         let Job { name, entry, grid, block, shared, raw, .. } = job;
-        let _ =
-            writeln!(index, "{i}\t{name}\t{entry}\t{grid}\t{block}\t{shared}\t{raw}\t{}", args.join(" "));
+        let _ = writeln!(
+            index,
+            "{i}\t{name}\t{entry}\t{}\t{}\t{shared}\t{raw}\t{}",
+            list(grid),
+            list(block),
+            args.join(" ")
+        );
     }
     std::fs::write(dir.join("index.tsv"), index)
 }

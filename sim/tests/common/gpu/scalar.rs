@@ -190,7 +190,7 @@ pub fn jobs() -> Vec<Job> {
             let ptx = format!("{HEADER}{pool}{}", kernel("k", c)).replace("8.7", "8.6");
             let input = bytes(&inputs(c, THREADS, 5000 + i as u64));
             let out = THREADS * c.outs.len() * 8;
-            Job::simple(&c.body.replace('\n', " "), ptx, [2, 256], input, out).raw(0)
+            Job::simple(&c.body.replace('\n', " "), ptx, [2, 256], input, out).raw(512)
         })
         .collect()
 }

@@ -128,7 +128,8 @@ fn job(m: &Multiply) -> Job {
         }
     }
     let result = 512 * dwords;
-    let raw = if m.d.is_none() || m.n > 8 { 512 } else { m.trials.min(16) * result };
+    let few = if m.registers || m.trials < 16 { 6 } else { 16 };
+    let raw = if m.d.is_none() || m.n > 8 { 512 } else { few * result };
     Job::simple(&m.name, k, [m.trials as u32, 128], bytes(&input), m.trials * result).raw(raw)
 }
 
@@ -162,7 +163,7 @@ fn arithmetic(l: &mut Vec<Multiply>) {
             size: [2048, 256],
             layouts: [Layout::PLAIN, Layout::PLAIN],
             chain: Vec::new(),
-            trials: 32,
+            trials: 24,
             seed: 2000 + l.len() as u64,
         };
         l.push(Multiply {

@@ -5,7 +5,8 @@ use super::data::{BF16, F16, F32, F64, Format, Kind, Part, bytes, floats, intege
 use super::{HEADER, Item, Job, Map};
 use std::fmt::Write as _;
 
-const ENTRY: &str = "%u1, [k_out];\nld.param.b64 %u2, [k_in];\nmov.u32 %t1, %tid.x;\nmov.u32 %t2, %ctaid.x;\n";
+const ENTRY: &str =
+    "%u1, [k_out];\nld.param.b64 %u2, [k_in];\nmov.u32 %t1, %tid.x;\nmov.u32 %t2, %ctaid.x;\n";
 
 /// Registers, the parameters' addresses in `%u1` and `%u2`, the thread and CTA in `%t1` and `%t2`, shared memory of
 /// `size` bytes at `%t3`.
@@ -88,9 +89,33 @@ fn elements_of(ty: &str, words: usize, part: Part, rng: &mut Rng) -> Vec<u32> {
 /// Reductions of shared memory into global memory by the bulk copy engine.
 fn reductions(l: &mut Vec<Job>) {
     let ops = [
-        "add.u32", "add.s32", "add.u64", "inc.u32", "dec.u32", "min.u32", "max.u32", "min.s32", "max.s32", "min.u64",
-        "max.u64", "min.s64", "max.s64", "and.b32", "or.b32", "xor.b32", "and.b64", "or.b64", "xor.b64", "add.f32",
-        "add.f64", "add.noftz.f16", "min.f16", "max.f16", "add.noftz.bf16", "min.bf16", "max.bf16",
+        "add.u32",
+        "add.s32",
+        "add.u64",
+        "inc.u32",
+        "dec.u32",
+        "min.u32",
+        "max.u32",
+        "min.s32",
+        "max.s32",
+        "min.u64",
+        "max.u64",
+        "min.s64",
+        "max.s64",
+        "and.b32",
+        "or.b32",
+        "xor.b32",
+        "and.b64",
+        "or.b64",
+        "xor.b64",
+        "add.f32",
+        "add.f64",
+        "add.noftz.f16",
+        "min.f16",
+        "max.f16",
+        "add.noftz.bf16",
+        "min.bf16",
+        "max.bf16",
     ];
     for (i, op) in ops.into_iter().enumerate() {
         let size = 1536;
@@ -294,8 +319,11 @@ fn stores(l: &mut Vec<Job>) {
     for (i, (t, op)) in all.into_iter().enumerate() {
         let (rank, size) = (t.dims.len(), t.bytes());
         let places = if op.is_empty() { t.places() } else { t.places()[1..4].to_vec() };
-        let instruction =
-            if op.is_empty() { "cp.async.bulk.tensor".into() } else { "cp.reduce.async.bulk.tensor".to_string() };
+        let instruction = if op.is_empty() {
+            "cp.async.bulk.tensor".into()
+        } else {
+            "cp.reduce.async.bulk.tensor".to_string()
+        };
         let operation = if op.is_empty() { String::new() } else { format!(".{op}") };
         for (j, place) in places.iter().enumerate().filter(|(j, _)| *j != 4) {
             let mut k = head(".param .align 64 .b8 k_map[128], .param .u64 k_in, .param .u64 k_out", size);
@@ -311,7 +339,8 @@ fn stores(l: &mut Vec<Job>) {
             );
             let mut rng = Rng(6400 + 8 * i as u64 + j as u64);
             let map = t.item(&mut rng, Part::C, true);
-            let ty = ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16"][t.data_type as usize];
+            let ty =
+                ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16"][t.data_type as usize];
             let mut input: Vec<u32> = (0..8).map(|i| place.get(i).copied().unwrap_or(0) as u32).collect();
             input.extend(elements_of(ty, size.div_ceil(4), Part::A, &mut rng));
             let name = format!("{instruction} store {op} {} at {place:?}", t.name());

@@ -85,16 +85,8 @@ pub enum Kind {
     Huge,
 }
 
-pub const KINDS: [Kind; 8] = [
-    Kind::Near,
-    Kind::Wide,
-    Kind::Cancel,
-    Kind::Special,
-    Kind::Powers,
-    Kind::Sparse,
-    Kind::Tiny,
-    Kind::Huge,
-];
+pub const KINDS: [Kind; 8] =
+    [Kind::Near, Kind::Wide, Kind::Cancel, Kind::Special, Kind::Powers, Kind::Sparse, Kind::Tiny, Kind::Huge];
 
 /// An element of an operand in the format's bits.
 pub fn element(f: Format, kind: Kind, part: Part, rng: &mut Rng) -> u64 {
@@ -120,7 +112,9 @@ pub fn element(f: Format, kind: Kind, part: Part, rng: &mut Rng) -> u64 {
         (Kind::Sparse, Part::B) => f.number(negative, around(rng, 2), fraction),
         (Kind::Sparse, _) => f.number(negative, around(rng, reach), fraction),
         (Kind::Tiny, Part::C) => f.number(negative, -f.bias() + rng.below(5) as i64, fraction),
-        (Kind::Tiny, _) => f.number(negative, -f.bias() / (1 + rng.below(2) as i64) + around(rng, 3), fraction),
+        (Kind::Tiny, _) => {
+            f.number(negative, -f.bias() / (1 + rng.below(2) as i64) + around(rng, 3), fraction)
+        }
         (Kind::Huge, Part::B) => f.number(negative, around(rng, 1), fraction),
         (Kind::Huge, _) => f.number(negative, f.top() - rng.below(3) as i64, fraction),
     };

@@ -1,9 +1,7 @@
 //! Matrix instructions of a warp: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
 use super::super::common::Rng;
-use super::data::{
-    BF16, E4M3, E5M2, F16, F32, F64, Format, KINDS, Part, TF32, bytes, floats, integers,
-};
+use super::data::{BF16, E4M3, E5M2, F16, F32, F64, Format, KINDS, Part, TF32, bytes, floats, integers};
 use super::{HEADER, Job};
 use std::fmt::Write as _;
 
@@ -69,7 +67,14 @@ fn multiply(mnemonic: &str, [a, b, c]: [Fragment; 3], metadata: Option<&str>, se
         let _ = writeln!(k, "ld.global.b32 %e, [%u2+{at}];");
         format!(", %e, {selector}")
     });
-    let _ = writeln!(k, "{mnemonic} {}, {}, {}, {}{tail};", c.names("d"), a.names("a"), b.names("b"), c.names("c"));
+    let _ = writeln!(
+        k,
+        "{mnemonic} {}, {}, {}, {}{tail};",
+        c.names("d"),
+        a.names("a"),
+        b.names("b"),
+        c.names("c")
+    );
     for i in 0..c.registers {
         let _ = writeln!(k, "st.global.b{} [%u1+{}], %d{i};", c.bits(), i * c.bits() / 8);
     }
@@ -162,7 +167,8 @@ fn sparse() -> Vec<(String, [Fragment; 3], &'static str)> {
 
 /// `wmma` from and to global memory, so that the fragments' layout does not matter.
 fn wmma(shape: &str, [at, bt]: [&str; 2], layouts: [&str; 3], ab: Fragment, c: Fragment, seed: u64) -> Job {
-    let number = |i: usize| shape.split(['m', 'n', 'k']).nth(i).and_then(|s| s.parse().ok()).unwrap_or(0_usize);
+    let number =
+        |i: usize| shape.split(['m', 'n', 'k']).nth(i).and_then(|s| s.parse().ok()).unwrap_or(0_usize);
     let (m, n, k) = (number(1), number(2), number(3));
     let element = |t: &str| t.trim_start_matches(|x: char| x.is_alphabetic()).parse::<usize>().unwrap_or(16);
     let width = |t: &str| if t == "tf32" { 32 } else { element(t) };
@@ -285,7 +291,9 @@ fn moves() -> Vec<Job> {
 pub fn jobs() -> Vec<Job> {
     let mut l = Vec::new();
     let plain = floating().into_iter().chain(integer()).map(|(n, f)| (n, f, None));
-    for (i, (name, f, metadata)) in plain.chain(sparse().into_iter().map(|(n, f, s)| (n, f, Some(s)))).enumerate() {
+    for (i, (name, f, metadata)) in
+        plain.chain(sparse().into_iter().map(|(n, f, s)| (n, f, Some(s)))).enumerate()
+    {
         l.push(multiply(&name, f, metadata, 1000 + i as u64));
     }
     l.extend(wmmas());

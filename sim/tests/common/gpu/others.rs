@@ -160,7 +160,14 @@ fn nvrtc(l: &mut List) {
 }
 
 /// A matrix of 16-bit elements, columns first.
-fn map(data_type: u32, data: Vec<u8>, dims: [usize; 2], boxes: [u32; 2], swizzle: u32, written: bool) -> Item {
+fn map(
+    data_type: u32,
+    data: Vec<u8>,
+    dims: [usize; 2],
+    boxes: [u32; 2],
+    swizzle: u32,
+    written: bool,
+) -> Item {
     Item::Map(Box::new(Map {
         data,
         data_type,
@@ -176,9 +183,13 @@ fn map(data_type: u32, data: Vec<u8>, dims: [usize; 2], boxes: [u32; 2], swizzle
 
 /// The numbers in the first line: warps, dynamic shared memory.
 fn head(text: &str) -> [u32; 2] {
-    let mut numbers = text.lines().next().unwrap_or("").split([';', ',']).skip(1).map(|part| {
-        part.split_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(0)
-    });
+    let mut numbers = text
+        .lines()
+        .next()
+        .unwrap_or("")
+        .split([';', ','])
+        .skip(1)
+        .map(|part| part.split_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(0));
     [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)]
 }
 
@@ -204,7 +215,12 @@ fn triton(l: &mut List) {
     add(file!("triton/gelu.sm_80.ptx"), "gelu", line(6), vec![f32s(n, 76), zeros(4 * n), count()]);
     let args = vec![f32s(n, 77), zeros(4 * n), F32(0.4), I32(77), count()];
     add(file!("triton/dropout.sm_80.ptx"), "dropout", line(3), args);
-    add(file!("triton/histogram.sm_80.ptx"), "histogram", line(3), vec![u32s(n, 64, 78), zeros(256), count()]);
+    add(
+        file!("triton/histogram.sm_80.ptx"),
+        "histogram",
+        line(3),
+        vec![u32s(n, 64, 78), zeros(256), count()],
+    );
     let args = vec![f32s(n, 79), u32s(n, 50, 80), zeros(200), count()];
     add(file!("triton/scatter_max.sm_80.ptx"), "scatter_max", line(6), args);
     for file in [file!("triton/transpose.sm_80.ptx"), file!("triton/transpose.sm_90.ptx")] {
@@ -265,14 +281,8 @@ fn triton(l: &mut List) {
     add(file!("triton/matmul_descriptor.sm_90.ptx"), "matmul_descriptor", [2, 2, 1], args);
     let (rows, each) = (80, 2 * 80 * 64);
     for file in [file!("triton/attention.sm_80.ptx"), file!("triton/attention.sm_90.ptx")] {
-        let args = vec![
-            f16s(each, 110),
-            f16s(each, 111),
-            f16s(each, 112),
-            zeros(2 * each),
-            I32(rows),
-            F32(0.125),
-        ];
+        let args =
+            vec![f16s(each, 110), f16s(each, 111), f16s(each, 112), zeros(2 * each), I32(rows), F32(0.125)];
         add(file, "attention", [2, 2, 1], args);
     }
 }

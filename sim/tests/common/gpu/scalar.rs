@@ -1,6 +1,6 @@
 //! Instructions of single threads and of warps that the corpus of instructions (`corpus.rs`) does not have.
 
-use super::super::common::In::{self, B16, B32, B64, F16, F16x2, F32, Bf16, Bf16x2};
+use super::super::common::In::{self, B16, B32, B64, Bf16, Bf16x2, F16, F16x2, F32};
 use super::super::common::{Case, bytes, case, inputs, kernel};
 use super::{HEADER, Job};
 
@@ -10,7 +10,9 @@ const THREADS: usize = 512;
 fn video(l: &mut Vec<Case>) {
     let mut add = |body: String, ins: &[In]| l.push(case(body, ins, &[32]));
     for op in ["vadd", "vsub", "vabsdiff", "vmin", "vmax"] {
-        for (d, a, b) in [("u32", "u32", "u32"), ("s32", "s32", "s32"), ("s32", "u32", "s32"), ("u32", "s32", "s32")] {
+        for (d, a, b) in
+            [("u32", "u32", "u32"), ("s32", "s32", "s32"), ("s32", "u32", "s32"), ("u32", "s32", "s32")]
+        {
             for sat in ["", ".sat"] {
                 add(format!("{op}.{d}.{a}.{b}{sat} %x, %a.h1, %b.b2;"), &[B32, B32]);
                 add(format!("{op}.{d}.{a}.{b}{sat} %x, %a, %b;"), &[B32, B32]);
@@ -162,16 +164,26 @@ fn warps(l: &mut Vec<Case>) {
     };
     for op in ["add.s32", "min.u32", "max.s32", "xor.b32", "and.b32"] {
         let each = |m: &str| format!("redux.sync.{op} %x, %b, {m};");
-        l.push(case(sides(&each("%t3"), &each("%t2")), &[B32, B32], &[32]));
+        // Some bits are one in all lanes.
+        let body = format!("or.b32 %b, %b, 0x5a;\n{}", sides(&each("%t3"), &each("%t2")));
+        l.push(case(body, &[B32, B32], &[32]));
     }
     for mode in ["any", "all"] {
         let p = if mode == "all" { "|%p" } else { "" };
+        let bits = if mode == "all" { 0 } else { 3 };
         let each = |m: &str| format!("match.{mode}.sync.b32 %x{p}, %b, {m};");
-        l.push(case(format!("and.b32 %b, %b, 3;\n{}", sides(&each("%t3"), &each("%t2"))), &[B32, B32], &[32]));
+        l.push(case(
+            format!("and.b32 %b, %b, {bits};\n{}", sides(&each("%t3"), &each("%t2"))),
+            &[B32, B32],
+            &[32],
+        ));
     }
     l.push(case(sides("activemask.b32 %x;", "activemask.b32 %x;\nnot.b32 %x, %x;"), &[B32], &[32]));
     l.push(case(
-        sides("elect.sync %x|%p, %t3;\nselp.b32 %y, 1, 0, %p;", "elect.sync %x|%p, %t2;\nselp.b32 %y, 2, 0, %p;"),
+        sides(
+            "elect.sync %x|%p, %t3;\nselp.b32 %y, 1, 0, %p;",
+            "elect.sync %x|%p, %t2;\nselp.b32 %y, 2, 0, %p;",
+        ),
         &[B32],
         &[32, 32],
     ));

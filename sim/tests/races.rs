@@ -9,8 +9,12 @@ const HEADER: &str = ".version 8.6 .target sm_90 .address_size 64\n";
 /// Two PEs (or one), each with `grid` CTAs of `block` threads; the kernel gets its own and the other PE's address of a
 /// symmetric buffer of 4 KiB, written by the host, and the PE's number.
 fn run(n_pes: usize, grid: u32, block: u32, body: &str, seed: u64) -> Vec<Finding> {
+    run_with("", n_pes, grid, block, body, seed)
+}
+
+fn run_with(declare: &str, n_pes: usize, grid: u32, block: u32, body: &str, seed: u64) -> Vec<Finding> {
     let text = format!(
-        "{HEADER}.visible .entry k(.param .u64 own, .param .u64 peer, .param .u32 pe) {{
+        "{HEADER}{declare}.visible .entry k(.param .u64 own, .param .u64 peer, .param .u32 pe) {{
 .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<8>;
 .shared .align 16 .b8 sm[4096];
 ld.param.u64 %rd1, [own]; ld.param.u64 %rd2, [peer]; ld.param.u32 %r1, [pe];
@@ -198,4 +202,82 @@ fn bytes_are_told_apart() {
     assert_eq!(codes(1, 1, 128, body), [""; 0]);
     let body = format!("{body} ld.shared.u32 %r5, [%rd4];");
     assert_eq!(codes(1, 1, 128, &body), ["S030", "S036"]);
+}
+
+/// Calls of NVSHMEM's: `name(args)`, each argument a register or number with its type.
+fn call(name: &str, args: &[(&str, &str)]) -> String {
+    let params: String = args
+        .iter()
+        .enumerate()
+        .map(|(i, (t, v))| format!(".param .{t} p{i}; st.param.{t} [p{i}], {v};\n"))
+        .collect();
+    let names: Vec<String> = (0..args.len()).map(|i| format!("p{i}")).collect();
+    format!("{{ {params} call.uni {name}, ({}); }}\n", names.join(", "))
+}
+
+/// With the functions declared.
+fn remote(body: &str, seeds: std::ops::Range<u64>) -> Vec<&'static str> {
+    let declare = ".extern .func nvshmem_putmem_nbi(.param .b64 a, .param .b64 b, .param .b64 c, .param .b32 d);
+.extern .func nvshmem_putmem(.param .b64 a, .param .b64 b, .param .b64 c, .param .b32 d);
+.extern .func nvshmem_getmem_nbi(.param .b64 a, .param .b64 b, .param .b64 c, .param .b32 d);
+.extern .func nvshmem_fence(); .extern .func nvshmem_quiet(); .extern .func nvshmem_barrier_all();
+.extern .func nvshmemx_signal_op(.param .b64 a, .param .b64 b, .param .b32 c, .param .b32 d);
+.extern .func nvshmem_putmem_signal_nbi(.param .b64 a, .param .b64 b, .param .b64 c, .param .b64 d, .param .b64 e, .param .b32 f, .param .b32 g);
+.extern .func (.param .b64 r) nvshmem_signal_wait_until(.param .b64 a, .param .b32 b, .param .b64 c);\n";
+    let mut all: Vec<&str> =
+        seeds.flat_map(|s| run_with(declare, 2, 1, 32, body, s)).map(|f| f.code).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[test]
+fn remote_operations() {
+    let data = "add.u64 %rd10, %rd1, 256; add.u64 %rd11, %rd1, 1024; add.u64 %rd12, %rd1, 2048;";
+    let put = call("nvshmem_putmem_nbi", &[("b64", "%rd11"), ("b64", "%rd10"), ("b64", "64"), ("b32", "1")]);
+    let blocking = put.replace("putmem_nbi", "putmem");
+    let fence = call("nvshmem_fence", &[]);
+    let quiet = call("nvshmem_quiet", &[]);
+    let signal = call("nvshmemx_signal_op", &[("b64", "%rd12"), ("b64", "1"), ("b32", "9"), ("b32", "1")]);
+    let wait = call("nvshmem_signal_wait_until", &[("b64", "%rd12"), ("b32", "0"), ("b64", "1")])
+        .replace("call.uni nvs", ".param .b64 r; call.uni (r), nvs");
+    let with_signal = call(
+        "nvshmem_putmem_signal_nbi",
+        &[
+            ("b64", "%rd11"),
+            ("b64", "%rd10"),
+            ("b64", "64"),
+            ("b64", "%rd12"),
+            ("b64", "1"),
+            ("b32", "9"),
+            ("b32", "1"),
+        ],
+    );
+    let pair = |sender: &str, receiver: &str| {
+        remote(
+            &format!(
+                "{data} @!%p1 bra done; @!%p2 bra receive; {sender} bra done; receive: {receiver} done:"
+            ),
+            0..12,
+        )
+    };
+    let none: [&str; 0] = [];
+    let read = "ld.u32 %r7, [%rd11];";
+    let recv = format!("{wait} {read}");
+    assert_eq!(pair(&format!("st.u32 [%rd10], 5; {put} {fence} {signal} {quiet}"), &recv), none);
+    assert_eq!(pair(&format!("st.u32 [%rd10], 5; {put} {signal} {quiet}"), &recv), ["S034"]);
+    assert_eq!(pair(&format!("{put} {fence} {signal} {quiet}"), read), ["S034"]);
+    assert_eq!(pair(&format!("{with_signal} {quiet}"), &recv), none);
+    assert_eq!(pair(&format!("{put} st.u32 [%rd10], 5; {quiet}"), ""), ["S034"]);
+    assert_eq!(pair(&format!("{put} {quiet} st.u32 [%rd10], 5;"), ""), none);
+    assert_eq!(pair(&format!("{blocking} st.u32 [%rd10], 5; {quiet}"), ""), none);
+    let get = call("nvshmem_getmem_nbi", &[("b64", "%rd10"), ("b64", "%rd11"), ("b64", "64"), ("b32", "1")]);
+    assert_eq!(pair(&format!("{get} ld.u32 %r7, [%rd10]; {quiet}"), ""), ["S034"]);
+    assert_eq!(pair(&format!("{get} {quiet} ld.u32 %r7, [%rd10];"), ""), none);
+    // A barrier over the PEs orders all.
+    let barrier = call("nvshmem_barrier_all", &[]);
+    let body = format!("{data} @!%p1 bra done; @!%p2 bra meet; {put} meet: {barrier} {read} done:");
+    assert_eq!(remote(&body, 0..8), none);
+    let body = format!("{data} @!%p1 bra done; @!%p2 bra meet; {put} meet: {read} {barrier} done:");
+    assert_eq!(remote(&body, 0..8), ["S034"]);
 }

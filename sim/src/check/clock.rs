@@ -10,6 +10,7 @@ pub(super) type Thread = u32;
 /// Which CTA a warp belongs to.
 pub(super) trait Topology {
     fn cta(&self, warp: u32) -> u32;
+    fn pe(&self, cta: u32) -> u32;
 }
 
 /// Times up to which others are known, by CTA, warp and thread, each sorted.
@@ -126,6 +127,15 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// What threads of a PE have issued up to the time they are known is delivered.
+    pub(super) fn deliver(&mut self, topology: &impl Topology, pe: u32) {
+        let mut issued = self.seen.clone();
+        issued.ctas.retain(|&(c, _)| topology.pe(c) == pe);
+        issued.warps.retain(|&(w, _)| topology.pe(topology.cta(w)) == pe);
+        issued.threads.retain(|&(t, _)| topology.pe(topology.cta(t / 32)) == pe);
+        self.delivered.join(topology, &issued);
+    }
+
     pub(super) fn join(&mut self, topology: &impl Topology, other: &Clock) {
         self.seen.join(topology, &other.seen);
         self.proxied.join(topology, &other.proxied);
@@ -144,6 +154,9 @@ mod tests {
     impl Topology for Four {
         fn cta(&self, warp: u32) -> u32 {
             warp / 4
+        }
+        fn pe(&self, _: u32) -> u32 {
+            0
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::clock::{Clock, Known};
 use super::shadow::{Cell, Record, SYNC, Shadow, UPDATE};
-use super::sync::{self, CtaInfo, Meeting, Miss, Part, Snapshot, SyncVar, Threads, WarpState, Why};
+use super::sync::{self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, SyncVar, Threads, WarpState, Why};
 use super::{AccessKind, Agent, Check};
 use crate::exec::barrier::BARRIERS;
 use crate::exec::lanes;
@@ -112,10 +112,6 @@ impl Detector {
             dropped: 0,
             globals,
         }
-    }
-
-    pub(crate) fn watches_uninitialised(&self) -> bool {
-        self.options.uninitialised
     }
 
     /// A CTA becomes resident in a slot; `leader` is the slot of its cluster's first CTA.
@@ -541,14 +537,78 @@ impl Detector {
         warps[slot].clock_mut(lane).join(threads, clock);
     }
 
-    pub(crate) fn join(&self, into: &mut Clock, from: &Clock) {
-        into.join(&self.threads, from);
+    /// A fence of NVSHMEM's: what the thread and those it knows have issued on its PE is delivered in front of what it
+    /// issues from now on; behind a quiet the thread knows that it is delivered.
+    pub(crate) fn remote_fence(&mut self, slot: usize, lane: usize, pc: u32, quiet: bool) {
+        self.fence(slot, 1 << lane, pc, Scope::Sys, (true, true));
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &mut warps[slot];
+        let pe = threads.info(warp.number).map_or(u32::MAX, |i| i.pe);
+        let mut clock = Clock::clone(warp.clock(lane));
+        clock.seen.raise(warp.number, 1 << lane, false, *now);
+        clock.deliver(threads, pe);
+        let clock = Arc::new(clock);
+        let from =
+            Snapshot { clock: Arc::clone(&clock), warp: warp.number, lane: lane as u32, time: *now, pc };
+        warp.lane(lane).remote_fence = Some(from);
+        if quiet {
+            warp.lane(lane).clock = Some(clock);
+        }
     }
 
-    /// A lane's state, for NVSHMEM's operations.
-    pub(super) fn warp(&mut self, slot: usize) -> (&Threads, &mut WarpState, &mut u64) {
-        let Detector { warps, threads, now, .. } = self;
-        (threads, &mut warps[slot], now)
+    /// What a signal or AMO of a lane releases when it lands: what fences have ordered in front of it, and the put it
+    /// belongs to.
+    pub(crate) fn remote_release(&mut self, slot: usize, lane: usize, put: Option<&Ticket>) -> Parts {
+        self.now += 1;
+        let warp = &mut self.warps[slot];
+        let mut parts = warp.release(lane, &Order::RELAXED_SYS, self.now, 0);
+        let fence = warp.lanes.as_ref().and_then(|l| l[lane].remote_fence.clone());
+        let from = match (fence, put) {
+            (None, None) => return parts,
+            (Some(fence), None) => fence,
+            (fence, Some(put)) => {
+                let none = || Snapshot { clock: Arc::default(), ..put.from.clone() };
+                let mut from = fence.unwrap_or_else(|| Snapshot { time: 0, ..none() });
+                put.publish(Arc::make_mut(&mut from.clock), false);
+                from
+            }
+        };
+        parts.push(Part { scope: Scope::Sys, from, merged: true });
+        parts
+    }
+
+    /// A signal or AMO has landed.
+    pub(crate) fn landed(&mut self, ticket: &Ticket, parts: Parts, space: usize, at: usize, bytes: usize) {
+        self.now += 1;
+        let Snapshot { warp, lane, pc, .. } = ticket.from;
+        let order = Order::RELAXED_SYS;
+        let mut record = Record::new(self.now, warp, pc, 1 << lane, ticket.agent, &order);
+        record.flags = UPDATE;
+        self.compare(
+            usize::MAX,
+            Some(&ticket.from.clock),
+            record,
+            AccessKind::Update,
+            order,
+            (space, at, bytes),
+        );
+        if parts.is_empty() {
+            return;
+        }
+        for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
+            let var = self.variables.entry((space, word)).or_default();
+            var.add(&self.threads, parts.clone());
+            self.shadow.cell(space, word).write.flags |= SYNC;
+        }
+    }
+
+    /// What the PE's threads, as far as the clock knows them, have issued is complete.
+    pub(crate) fn deliver(&self, clock: &mut Clock, pe: usize) {
+        clock.deliver(&self.threads, pe as u32);
+    }
+
+    pub(crate) fn join(&self, into: &mut Clock, from: &Clock) {
+        into.join(&self.threads, from);
     }
 }
 
@@ -557,8 +617,8 @@ impl Ticket {
     pub(crate) fn publish(&self, clock: &mut Clock, only_read: bool) {
         let Snapshot { warp, lane, time, .. } = self.from;
         let known: &mut Known = match self.agent {
-            Agent::Remote => &mut clock.delivered,
             _ if only_read => &mut clock.drained,
+            Agent::Remote => &mut clock.delivered,
             _ => &mut clock.copied,
         };
         known.raise(warp, 1 << lane, false, time);
@@ -629,7 +689,13 @@ fn known<'c>(
             // Writes of threads must have passed a proxy fence; reads need not: nothing of theirs is to be seen.
             (Agent::Thread, Agent::Async) if kind == AccessKind::Write => (&clock.proxied, false),
             (Agent::Thread, _) => (&clock.seen, own),
-            (Agent::Remote, _) => (&clock.delivered, own && r.time == me.time),
+            (Agent::Remote, _) => {
+                let own = own && (r.time == me.time || r.strong.is_some());
+                if kind == AccessKind::Read && clock.drained.covers(threads, r.warp, r.lanes, r.time) {
+                    return true;
+                }
+                (&clock.delivered, own)
+            }
             (Agent::Copy | Agent::Async, _) => {
                 let own = own && r.time == me.time;
                 if kind == AccessKind::Read && clock.drained.covers(threads, r.warp, r.lanes, r.time) {

@@ -14,6 +14,7 @@ mod shadow;
 mod sync;
 
 pub(crate) use detector::Detector;
+pub(crate) use sync::Parts;
 
 use crate::error::Place;
 use std::fmt;

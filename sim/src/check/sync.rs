@@ -34,6 +34,10 @@ impl Topology for Threads {
     fn cta(&self, warp: u32) -> u32 {
         self.warp_cta.get(warp as usize).copied().unwrap_or(u32::MAX)
     }
+
+    fn pe(&self, cta: u32) -> u32 {
+        self.ctas.get(cta as usize).map_or(u32::MAX, |c| c.pe)
+    }
 }
 
 impl Threads {
@@ -55,7 +59,7 @@ impl Threads {
 
 /// A clock as it was, and one thread up to a time.
 #[derive(Clone)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     pub clock: Arc<Clock>,
     pub warp: u32,
     pub lane: u32,
@@ -76,7 +80,7 @@ impl Snapshot {
 
 /// What a release has left, and for whom.
 #[derive(Clone)]
-pub(super) struct Part {
+pub(crate) struct Part {
     pub scope: Scope,
     pub from: Snapshot,
     /// Several were joined: that its thread is known does not mean that all is.
@@ -86,8 +90,10 @@ pub(super) struct Part {
 /// A location that synchronises.
 #[derive(Clone, Default)]
 pub(super) struct SyncVar {
-    pub parts: SmallVec<[Part; 1]>,
+    pub parts: Parts,
 }
+
+pub(crate) type Parts = SmallVec<[Part; 1]>;
 
 /// Why a thread did not learn what another has done, though it read what that one wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +191,7 @@ impl WarpState {
     }
 
     /// What a strong write of a lane releases.
-    pub(super) fn release(&self, lane: usize, order: &Order, time: u64, pc: u32) -> SmallVec<[Part; 1]> {
+    pub(super) fn release(&self, lane: usize, order: &Order, time: u64, pc: u32) -> Parts {
         let mut parts = SmallVec::new();
         let Some(scope) = order.strong else { return parts };
         if order.release {
@@ -246,7 +252,7 @@ impl SyncVar {
     pub(super) fn write(
         &mut self,
         threads: &Threads,
-        new: SmallVec<[Part; 1]>,
+        new: Parts,
         keeps: bool,
         writer: &WarpState,
         lane: usize,
@@ -267,9 +273,17 @@ impl SyncVar {
         }
     }
 
+    /// Adds what an update leaves that has nobody's clock.
+    pub(super) fn add(&mut self, threads: &Threads, new: Parts) {
+        self.parts.extend(new);
+        if self.parts.len() > 4 {
+            self.shorten(threads);
+        }
+    }
+
     /// Joins the parts of each scope.
     fn shorten(&mut self, threads: &Threads) {
-        let mut out: SmallVec<[Part; 1]> = SmallVec::new();
+        let mut out: Parts = SmallVec::new();
         for p in self.parts.drain(..) {
             match out.iter_mut().find(|o| o.scope == p.scope) {
                 None => out.push(p),

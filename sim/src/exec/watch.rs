@@ -21,6 +21,7 @@ impl Context<'_> {
         if matches!(space, Space::Local | Space::Param | Space::Const) {
             return 0;
         }
+        self.settle();
         // Taken out, so that the detector may look at the rest of the context.
         let Some(d) = self.check.take() else { return 0 };
         let collisions = self.watched(d, space, addresses, bytes, Touch { pc: self.pc, kind, order });
@@ -82,6 +83,7 @@ impl Context<'_> {
         kind: AccessKind,
         order: Order,
     ) {
+        self.settle();
         let Some(d) = self.check.as_deref_mut() else { return };
         d.tick();
         let what = Touch { pc: self.pc, kind, order };

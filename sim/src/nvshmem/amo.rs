@@ -1,8 +1,10 @@
 //! Atomic memory operations.
 
 use super::table::{ADD, ADD_FLOAT, BITWISE, COMPARE, Family, Param, SWAP, Size, row};
+use super::watch::Completed;
 use super::wire::{Change, change_element};
 use super::{Call, Step};
+use crate::check::AccessKind;
 use crate::exec::Fault;
 use crate::exec::access::{Space, from_le};
 
@@ -75,7 +77,9 @@ fn target(c: &Call<'_, '_>, pe: u64) -> Result<(usize, u64), Fault> {
 fn send(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
     let (to, at) = target(c, pe)?;
     let (from, bytes, change) = (c.my_pe(), c.f.ty.bytes(), change(c));
-    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (at, bytes), value, change);
+    c.completes(Completed::Source);
+    let landing = c.landing(false);
+    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (at, bytes), value, change, landing);
     Ok(Step::Done(0))
 }
 
@@ -90,6 +94,7 @@ fn now(c: &mut Call<'_, '_>, to: usize, at: u64, value: u64, change: Change) -> 
     let (from, bytes) = (c.my_pe(), c.f.ty.bytes());
     c.cx.nvshmem.wire.order(c.cx.memory, from, to);
     c.cx.nvshmem.wire.count(from, to, bytes);
+    c.watch_strong(AccessKind::Update, c.cx.memory.heap(to, at), bytes);
     change_element(c.cx.memory, c.cx.memory.heap(to, at), bytes, value, change)
 }
 
@@ -113,6 +118,7 @@ fn look(c: &mut Call<'_, '_>, to: usize, at: u64) -> u64 {
     let (me, bytes) = (c.my_pe(), c.f.ty.bytes());
     c.cx.nvshmem.wire.order(c.cx.memory, me, to);
     c.cx.nvshmem.wire.count(to, me, bytes);
+    c.watch_strong(AccessKind::Read, c.cx.memory.heap(to, at), bytes);
     let value = from_le(c.cx.memory.at(c.cx.memory.heap(to, at), bytes));
     let addr = c.cx.memory.peer_addr(me, to, at);
     c.repeats = c.cx.note_read(Space::Global, addr, value, bytes);

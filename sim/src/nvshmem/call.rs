@@ -6,12 +6,15 @@
 
 use super::collective::Push;
 use super::table::{FUNCTIONS, Function, Scope};
+use super::watch::Notes;
 use super::wire::{Overtaken, Wire};
 use super::{Call, Step, Waiting, answer, argument};
+use crate::check::clock::Clock;
 use crate::exec::access::from_le;
 use crate::exec::{Context, Fault, Flow, LANES, Operation, lanes};
 use crate::memory::Memory;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// A call that has not been left by all its threads.
 struct InProgress {
@@ -26,6 +29,7 @@ struct InProgress {
     waiting: Option<Waiting>,
     /// A buffer as the first thread found it, where NVSHMEM begins to read it then.
     found: Option<Vec<u8>>,
+    notes: Notes,
 }
 
 enum Phase {
@@ -41,6 +45,8 @@ pub(super) struct Arrival {
     /// What must be the same on all PEs.
     pub key: Vec<(&'static str, u64)>,
     pub pushes: Vec<Push>,
+    /// What its threads knew, for the detector of races.
+    pub clock: Option<Box<Clock>>,
 }
 
 /// NVSHMEM's state during a launch.
@@ -104,8 +110,9 @@ impl Nvshmem {
     }
 
     /// Ends a call of another PE.
-    pub(super) fn finish(&mut self, ticket: u64, result: u64) {
+    pub(super) fn finish(&mut self, ticket: u64, result: u64, met: &Option<Arc<Clock>>) {
         if let Some(c) = self.calls.get_mut(&ticket) {
+            c.notes.met.clone_from(met);
             c.phase = Phase::Done(result);
         }
     }
@@ -209,16 +216,18 @@ impl Builtin {
                 let args = self.args(cx, lane)?;
                 cx.nvshmem.count(self.f);
                 ticket = cx.nvshmem.ticket();
-                let mut call = Call { cx, f: self.f, args, lane, ticket, waited: false, repeats: false };
+                let mut call = Call::new(cx, self.f, args, lane, ticket);
                 let step = (self.f.row.perform)(&mut call)?;
                 *repeats |= call.repeats;
+                let notes = std::mem::take(&mut call.notes);
                 match step {
                     Step::Done(v) => {
+                        cx.watch_return(lane, &notes);
                         answer(cx, self.f, self.result, v, 1 << lane)?;
                         continue;
                     }
                     Step::Wait(waiting) => {
-                        self.enter(cx, ticket, args, lane, Some(waiting));
+                        self.enter(cx, ticket, args, lane, Some((waiting, notes)));
                         None
                     }
                 }
@@ -236,7 +245,7 @@ impl Builtin {
             return Ok(());
         }
         let scope = self.f.scope.name();
-        let call = Call { cx, f: self.f, args: [0; 8], lane, ticket: 0, waited: false, repeats: false };
+        let call = Call::new(cx, self.f, [0; 8], lane, 0);
         let message =
             format_args!("the {scope} has {live} threads, and NVSHMEM shares the work among {wanted}");
         Err(call
@@ -286,11 +295,20 @@ impl Builtin {
         ticket: u64,
         args: [u64; 8],
         lane: usize,
-        waiting: Option<Waiting>,
+        waits: Option<(Waiting, Notes)>,
     ) {
         let first = cx.at.tid(cx.thread(lane));
-        let phase = if waiting.is_some() { Phase::Running } else { Phase::Gathering };
-        let call = InProgress { f: self.f, args, first, arrived: 1, present: 1, phase, waiting, found: None };
+        let phase = if waits.is_some() { Phase::Running } else { Phase::Gathering };
+        let (waiting, notes) = waits.map_or_else(
+            || {
+                let mut notes = Notes::default();
+                cx.watch_arrival(lane, &mut notes);
+                (None, notes)
+            },
+            |(w, notes)| (Some(w), notes),
+        );
+        let call =
+            InProgress { f: self.f, args, first, arrived: 1, present: 1, phase, waiting, found: None, notes };
         cx.nvshmem.calls.insert(ticket, call);
         cx.tickets[lane] = ticket;
     }
@@ -304,7 +322,8 @@ impl Builtin {
         lane: usize,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let Some((param, extent)) = self.f.row.hasty else { return Ok(None) };
-        let mut call = Call { cx, f: self.f, args, lane, ticket, waited: false, repeats: false };
+        let mut call = Call::new(cx, self.f, args, lane, ticket);
+        call.notes.silent = true;
         let bytes = extent(&call)?;
         let name = self.f.row.params.get(param).map_or("?", |(name, _)| name);
         call.load(name, args[param], bytes).map(Some)
@@ -318,8 +337,13 @@ impl Builtin {
         c.present += 1;
         let (first, f) = (c.first, c.f);
         let before = c.args;
+        let mut notes = std::mem::take(&mut c.notes);
+        cx.watch_arrival(lane, &mut notes);
+        if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+            c.notes = notes;
+        }
         cx.tickets[lane] = ticket;
-        let call = Call { cx, f: self.f, args, lane, ticket, waited: false, repeats: false };
+        let call = Call::new(cx, self.f, args, lane, ticket);
         let (scope, [x, y, z], [i, j, k]) = (self.f.scope.name(), me, first);
         if f.index != self.f.index {
             let message = format_args!(
@@ -364,7 +388,7 @@ impl Builtin {
         let (args, waited) = (c.args, !begins);
         let (found, [x, y, z]) = (c.found.take(), c.first);
         if found.is_some() && found != self.hasty(cx, ticket, args, lane)? {
-            let call = Call { cx, f: self.f, args, lane, ticket, waited, repeats: false };
+            let call = Call::new(cx, self.f, args, lane, ticket);
             let message = format_args!(
                 "`src` has changed between the coming of thread ({x}, {y}, {z}) and that of the CTA's last threads"
             );
@@ -378,9 +402,13 @@ impl Builtin {
             }
             cx.nvshmem.count(self.f);
         }
-        let mut call = Call { cx, f: self.f, args, lane, ticket, waited, repeats: false };
+        let notes = cx.nvshmem.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
+        let mut call = Call::new(cx, self.f, args, lane, ticket);
+        (call.waited, call.notes) = (waited, notes.unwrap_or_default());
         let step = (self.f.row.perform)(&mut call)?;
+        let notes = std::mem::take(&mut call.notes);
         let Some(c) = cx.nvshmem.calls.get_mut(&ticket) else { return Ok(Some(0)) };
+        c.notes = notes;
         match step {
             Step::Done(v) => {
                 c.phase = Phase::Done(v);
@@ -399,8 +427,14 @@ impl Builtin {
     fn leave(&self, cx: &mut Context<'_>, ticket: u64, done: Option<u64>, mask: u32) -> Result<u32, Fault> {
         let Some(value) = done else { return Ok(mask) };
         answer(cx, self.f, self.result, value, mask)?;
+        let notes = cx.nvshmem.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
+        let notes = notes.unwrap_or_default();
         for lane in lanes(mask) {
             cx.tickets[lane] = 0;
+            cx.watch_return(lane, &notes);
+        }
+        if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+            c.notes = notes;
         }
         if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
             c.present = c.present.saturating_sub(mask.count_ones());

@@ -3,8 +3,10 @@
 use super::call::Arrival;
 use super::table::{Family, LOGIC, MEM, Param, REDUCE, RMA, Size, row};
 use super::{Call, Step, Waiting};
+use crate::check::clock::Clock;
 use crate::exec::Fault;
 use crate::exec::access::{from_le, put_le};
+use std::sync::Arc;
 
 const TEAM: Param = ("team", Size::Int);
 const DST: Param = ("dst", Size::Long);
@@ -73,6 +75,7 @@ pub(super) fn meet(
     if c.waited {
         return Ok(Step::Wait(Waiting::Team(team)));
     }
+    c.watch_meeting(false);
     let me = c.my_pe();
     let members = c.cx.memory.teams[team].members.clone();
     let Some(rank) = members.iter().position(|&pe| pe == me) else { return Ok(Step::Done(0)) };
@@ -92,16 +95,22 @@ pub(super) fn meet(
         }
     }
     let round = &mut c.cx.nvshmem.rounds[team];
-    round[rank] = Some(Arrival { ticket: c.ticket, f: c.f, key, pushes });
+    round[rank] = Some(Arrival { ticket: c.ticket, f: c.f, key, pushes, clock: c.notes.clock.take() });
     if round.iter().any(Option::is_none) {
         return Ok(Step::Wait(Waiting::Team(team)));
     }
     let all: Vec<Arrival> = round.iter_mut().filter_map(Option::take).collect();
+    let met = c.cx.check.as_deref_mut().map(|d| {
+        let mut met = Clock::default();
+        all.iter().filter_map(|a| a.clock.as_ref()).for_each(|clock| d.join(&mut met, clock));
+        Arc::new(met)
+    });
+    c.notes.met.clone_from(&met);
     act(c, &members);
     for a in all {
         a.pushes.iter().for_each(|p| p.land(c));
         if a.ticket != c.ticket {
-            c.cx.nvshmem.finish(a.ticket, 0);
+            c.cx.nvshmem.finish(a.ticket, 0, &met);
         }
     }
     // Those that wait look again.

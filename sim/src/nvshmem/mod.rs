@@ -11,11 +11,13 @@ mod rma;
 mod signal;
 pub(crate) mod table;
 mod team;
+mod watch;
 mod wire;
 
 pub(crate) use call::Nvshmem;
 pub(crate) use docs::markdown;
 
+use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Op, fault, lanes};
 use crate::isa::site::Issue;
@@ -52,6 +54,14 @@ pub(crate) struct Call<'c, 'a> {
     pub waited: bool,
     /// It read what the same instruction read before: the program waits in a loop.
     pub repeats: bool,
+    pub notes: watch::Notes,
+}
+
+impl<'c, 'a> Call<'c, 'a> {
+    /// A call that begins.
+    fn new(cx: &'c mut Context<'a>, f: &'static Function, args: [u64; 8], lane: usize, ticket: u64) -> Self {
+        Call { cx, f, args, lane, ticket, waited: false, repeats: false, notes: watch::Notes::default() }
+    }
 }
 
 impl Call<'_, '_> {
@@ -172,7 +182,10 @@ impl Call<'_, '_> {
             return Ok(Vec::new());
         }
         match self.global(what, addr, bytes, false)? {
-            Some(spot) => Ok(self.cx.memory.at(spot, bytes as usize).to_vec()),
+            Some(spot) => {
+                self.watch(AccessKind::Read, spot, bytes as usize);
+                Ok(self.cx.memory.at(spot, bytes as usize).to_vec())
+            }
             None => Ok(self.narrow(what, addr, bytes, false)?.to_vec()),
         }
     }
@@ -183,6 +196,7 @@ impl Call<'_, '_> {
             return Ok(());
         }
         if let Some(spot) = self.global(what, addr, data.len() as u64, true)? {
+            self.watch(AccessKind::Write, spot, data.len());
             self.cx.memory.store_at(spot, data);
             return Ok(());
         }

@@ -1,8 +1,10 @@
 //! Remote memory access: put, get, their strided and single-element forms, puts with a signal.
 
 use super::table::{BITS, Family, Param, RMA, Size, WIDTHS, row};
+use super::watch::Completed;
 use super::wire::{Change, Data, Late, Put};
 use super::{Call, Step, signal};
+use crate::check::AccessKind;
 use crate::exec::Fault;
 use crate::exec::access::{Space, from_le};
 
@@ -50,7 +52,9 @@ fn p(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let bytes = c.f.ty.bytes();
     let dst = c.symmetric("dst", dst, bytes as u64)?;
     let from = c.my_pe();
-    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (dst, bytes), value, Change::Set);
+    c.completes(Completed::Source);
+    c.watch(AccessKind::Write, c.cx.memory.heap(to, dst), bytes);
+    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (dst, bytes), value, Change::Set, None);
     Ok(Step::Done(0))
 }
 
@@ -59,6 +63,7 @@ fn g(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let to = c.pe(pe)?;
     let bytes = c.f.ty.bytes();
     let src = c.symmetric("src", src, bytes as u64)?;
+    c.watch(AccessKind::Read, c.cx.memory.heap(to, src), bytes);
     let value = from_le(c.cx.memory.at(c.cx.memory.heap(to, src), bytes));
     let me = c.my_pe();
     c.cx.nvshmem.wire.count(to, me, bytes);
@@ -79,10 +84,19 @@ fn put(c: &mut Call<'_, '_>, late: Late, with_signal: bool) -> Result<Step, Faul
     c.aligned("src", src, element)?;
     let later = if late == Late::Prompt || bytes == 0 { None } else { c.global("src", src, bytes, false)? };
     let data = match later {
-        Some(spot) => Data::Memory(spot, bytes as usize),
-        None => Data::Bytes(c.load("src", src, bytes)?),
+        Some(spot) => {
+            c.completes(Completed::Nothing);
+            c.watch(AccessKind::Read, spot, bytes as usize);
+            Data::Memory(spot, bytes as usize)
+        }
+        None => {
+            c.completes(Completed::Source);
+            Data::Bytes(c.load("src", src, bytes)?)
+        }
     };
-    let put = Put { from: c.my_pe(), to, dst, step: element as u64, element, data, signal };
+    c.watch(AccessKind::Write, c.cx.memory.heap(to, dst), bytes as usize);
+    let landing = if signal.is_some() { c.landing(true) } else { None };
+    let put = Put { from: c.my_pe(), to, dst, step: element as u64, element, data, signal, landing };
     c.cx.nvshmem.wire.put(c.cx.memory, late, put);
     Ok(Step::Done(0))
 }
@@ -105,6 +119,7 @@ fn source(c: &mut Call<'_, '_>) -> Result<(usize, u64, u64), Fault> {
 
 fn get(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (to, src, bytes) = source(c)?;
+    c.watch(AccessKind::Read, c.cx.memory.heap(to, src), bytes as usize);
     let data = c.cx.memory.at(c.cx.memory.heap(to, src), bytes as usize).to_vec();
     let me = c.my_pe();
     c.cx.nvshmem.wire.count(to, me, data.len());
@@ -118,6 +133,9 @@ fn get_nbi(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
         return Ok(Step::Done(0));
     }
     if let Some(dst) = c.global("dst", c.args[0], bytes, true)? {
+        c.completes(Completed::Nothing);
+        c.watch(AccessKind::Read, c.cx.memory.heap(to, src), bytes as usize);
+        c.watch(AccessKind::Write, dst, bytes as usize);
         let from = c.my_pe();
         c.cx.nvshmem.wire.get(c.cx.memory, from, to, src, dst, bytes as usize);
     }
@@ -171,7 +189,11 @@ fn iput(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     c.aligned("src", src, element)?;
     let data = Data::Bytes(pick(&c.load("src", src, src_bytes)?, element, src_stride));
     let step = dst_stride.wrapping_mul(element as u64);
-    let put = Put { from: c.my_pe(), to, dst, step, element, data, signal: None };
+    c.completes(Completed::Source);
+    for i in 0..c.args[4] {
+        c.watch(AccessKind::Write, c.cx.memory.heap(to, dst + i * step), element);
+    }
+    let put = Put { from: c.my_pe(), to, dst, step, element, data, signal: None, landing: None };
     c.cx.nvshmem.wire.put(c.cx.memory, Late::Prompt, put);
     Ok(Step::Done(0))
 }
@@ -184,6 +206,9 @@ fn iget(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let element = c.f.ty.bytes();
     let src = c.symmetric("src", src, src_bytes)?;
     c.aligned("dst", dst, element)?;
+    for i in 0..c.args[4] {
+        c.watch(AccessKind::Read, c.cx.memory.heap(to, src + i * src_stride * element as u64), element);
+    }
     let data = pick(c.cx.memory.at(c.cx.memory.heap(to, src), src_bytes as usize), element, src_stride);
     let me = c.my_pe();
     c.cx.nvshmem.wire.count(to, me, data.len());

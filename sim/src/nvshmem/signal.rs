@@ -1,8 +1,10 @@
 //! Signals, and waits for symmetric variables.
 
 use super::table::{Family, Param, Size, WAIT, row};
+use super::watch::Completed;
 use super::wire::Change;
 use super::{Call, Step, Waiting};
+use crate::check::AccessKind;
 use crate::exec::Fault;
 use crate::exec::access::{Space, from_le};
 use crate::isa::types::Ty;
@@ -169,12 +171,15 @@ fn signal_op(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let [signal, value, op, pe, ..] = c.args;
     let to = c.pe(pe)?;
     let (at, change, from) = (object(c, signal)?, change(c, op)?, c.my_pe());
-    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (at, 8), value, change);
+    c.completes(Completed::Source);
+    let landing = c.landing(false);
+    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (at, 8), value, change, landing);
     Ok(Step::Done(0))
 }
 
 fn fetch(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let at = object(c, c.args[0])?;
+    c.watch_strong(AccessKind::Read, c.cx.memory.heap(c.my_pe(), at), 8);
     let value = from_le(c.cx.memory.at(c.cx.memory.heap(c.my_pe(), at), 8));
     c.repeats = c.cx.note_read(Space::Global, c.args[0], value, 8);
     Ok(Step::Done(value))
@@ -231,6 +236,7 @@ impl Set {
         }
         let at = c.cx.memory.symmetric(c.my_pe(), self.ivars, bytes).map_err(|e| c.access_fault(what, e))?;
         let spot = c.cx.memory.heap(c.my_pe(), at);
+        c.watch_strong(AccessKind::Read, spot, bytes as usize);
         let now: Vec<u64> = c.cx.memory.at(spot, bytes as usize).chunks_exact(size).map(from_le).collect();
         let status = match self.status {
             0 => Vec::new(),

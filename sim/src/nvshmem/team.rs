@@ -56,11 +56,13 @@ pub(super) static ORDERING: Family = Family {
         row("fence", &[], |c| {
             let pe = c.my_pe();
             c.cx.nvshmem.wire.fence(pe);
+            c.watch_fence(false);
             Ok(Step::Done(0))
         })
         .thread(),
         row("quiet", &[], |c| {
             quiet(c);
+            c.watch_fence(true);
             Ok(Step::Done(0))
         })
         .thread(),
@@ -96,6 +98,7 @@ fn meet(c: &mut Call<'_, '_>, completes: bool) -> Result<Step, Fault> {
     let team = c.member_of(c.args[0])?;
     if completes && !c.waited {
         quiet(c);
+        c.watch_meeting(true);
     }
     collective::meet(c, team, Vec::new(), Vec::new(), |_, _| {})
 }

@@ -12,6 +12,8 @@
 //!   same PE to the same PE, gets excepted; so does a plain store to a peer's memory.
 
 use super::table::Function;
+use crate::check::Parts;
+use crate::check::detector::Ticket;
 use crate::exec::access::{from_le, put_le};
 use crate::exec::run::Rng;
 use crate::memory::{Memory, Spot};
@@ -105,6 +107,13 @@ struct Pending {
     /// Number in the order of issue.
     number: u64,
     kind: Kind,
+    landing: Option<Box<Landing>>,
+}
+
+/// What a signal or AMO releases when it lands, for the detector of races.
+pub(crate) struct Landing {
+    pub ticket: Ticket,
+    pub parts: Parts,
 }
 
 impl Pending {
@@ -123,6 +132,7 @@ pub(crate) struct Put {
     pub data: Data,
     /// Offset, value and change of the signal that follows it.
     pub signal: Option<(u64, u64, Change)>,
+    pub landing: Option<Box<Landing>>,
 }
 
 /// A PE has set a variable twice, and the first value came last: a reason to wait for ever.
@@ -146,6 +156,8 @@ pub(crate) struct Wire {
     /// By PE and heap offset: who has set the variable, when and to what, as it landed.
     sets: FxHashMap<(usize, u64), (usize, u64, u64)>,
     overtaken: FxHashMap<(usize, u64), Overtaken>,
+    /// Updates that have landed and the detector has not been told of: place and bytes.
+    pub landed: Vec<(Box<Landing>, Spot, usize)>,
     /// Bytes moved, `from * n_pes + to`.
     pub links: Vec<u64>,
     /// Operations that no quiet or barrier had completed when the last CTA ended.
@@ -165,6 +177,7 @@ impl Wire {
             issued: 0,
             sets: FxHashMap::default(),
             overtaken: FxHashMap::default(),
+            landed: Vec::new(),
             links: vec![0; n_pes * n_pes],
             unfinished: 0,
         }
@@ -182,11 +195,20 @@ impl Wire {
         self.rng.next().is_multiple_of(n)
     }
 
-    fn push(&mut self, memory: &mut Memory, from: usize, to: usize, late: Late, group: u64, kind: Kind) {
+    fn push(
+        &mut self,
+        memory: &mut Memory,
+        from: usize,
+        to: usize,
+        late: Late,
+        group: u64,
+        kind: Kind,
+        landing: Option<Box<Landing>>,
+    ) {
         let (epoch, is_signal) = (self.epoch[from], group != 0 && matches!(kind, Kind::Update { .. }));
         self.issued += 1;
         let number = self.issued;
-        self.queue.push(Pending { from, to, late, epoch, group, is_signal, number, kind });
+        self.queue.push(Pending { from, to, late, epoch, group, is_signal, number, kind, landing });
         let at_once = match late {
             Late::Prompt => self.chance(2),
             Late::Signal => self.chance(8),
@@ -203,7 +225,7 @@ impl Wire {
 
     /// Issues a put.
     pub(crate) fn put(&mut self, memory: &mut Memory, late: Late, put: Put) {
-        let Put { from, to, dst, step, element, data, signal } = put;
+        let Put { from, to, dst, step, element, data, signal, landing } = put;
         self.groups += 1;
         let group = self.groups;
         let elements = data.len() / element.max(1);
@@ -213,11 +235,11 @@ impl Wire {
             if !part.is_empty() {
                 let dst = dst + part.start as u64 * step;
                 let data = data.part(part.start * element..part.end * element);
-                self.push(memory, from, to, late, group, Kind::Put { dst, step, element, data });
+                self.push(memory, from, to, late, group, Kind::Put { dst, step, element, data }, None);
             }
         }
         if let Some((dst, value, change)) = signal {
-            self.push(memory, from, to, late, group, Kind::Update { dst, bytes: 8, value, change });
+            self.push(memory, from, to, late, group, Kind::Update { dst, bytes: 8, value, change }, landing);
         }
     }
 
@@ -231,7 +253,7 @@ impl Wire {
         dst: Spot,
         bytes: usize,
     ) {
-        self.push(memory, from, to, Late::Lazy, 0, Kind::Get { src, dst, bytes });
+        self.push(memory, from, to, Late::Lazy, 0, Kind::Get { src, dst, bytes }, None);
     }
 
     /// Issues a change of one element without asking for its value.
@@ -242,8 +264,9 @@ impl Wire {
         (dst, bytes): (u64, usize),
         value: u64,
         change: Change,
+        landing: Option<Box<Landing>>,
     ) {
-        self.push(memory, from, to, Late::Prompt, 0, Kind::Update { dst, bytes, value, change });
+        self.push(memory, from, to, Late::Prompt, 0, Kind::Update { dst, bytes, value, change }, landing);
     }
 
     /// `nvshmem_fence` on a PE.
@@ -396,7 +419,9 @@ impl Wire {
                 if matches!(change, Change::Set) {
                     self.note(from, to, dst, op.number, value);
                 }
-                change_element(memory, memory.heap(to, dst), bytes, value, change);
+                let spot = memory.heap(to, dst);
+                change_element(memory, spot, bytes, value, change);
+                self.landed.extend(op.landing.map(|l| (l, spot, bytes)));
             }
         }
     }

@@ -1,0 +1,143 @@
+//! Tells the detector of races what NVSHMEM's functions do.
+//!
+//! What a function reads and writes are accesses of agent [`Agent::Remote`], at the time of the call: nobody knows of
+//! them until the operation is complete. A blocking put has read its source when it returns, a get has written its
+//! destination; the rest is *delivered* to whoever is behind a quiet, or behind a signal that a fence (or the put it
+//! belongs to) orders behind it. A wait acquires what the signals it saw release.
+
+use super::Call;
+use super::wire::Landing;
+use crate::check::clock::Clock;
+use crate::check::detector::{Ticket, Touch};
+use crate::check::{AccessKind, Agent};
+use crate::exec::Context;
+use crate::exec::order::Order;
+use crate::memory::Spot;
+use std::sync::Arc;
+
+/// What the detector has to know of a call.
+#[derive(Default)]
+pub(crate) struct Notes {
+    op: Option<Ticket>,
+    completes: Completed,
+    /// It only looks ahead: the call itself comes later.
+    pub(super) silent: bool,
+    /// What the threads that call together knew.
+    pub(super) clock: Option<Box<Clock>>,
+    /// What all PEs of a collective function knew.
+    pub(super) met: Option<Arc<Clock>>,
+}
+
+/// What is complete when a call returns.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Completed {
+    Nothing,
+    /// The source is read.
+    Source,
+    #[default]
+    All,
+}
+
+impl Call<'_, '_> {
+    fn ticket(&mut self) -> Option<Ticket> {
+        let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
+        let d = self.cx.check.as_deref_mut().filter(|_| !self.notes.silent)?;
+        Some(self.notes.op.get_or_insert_with(|| d.begin(slot, lane, pc, Agent::Remote)).clone())
+    }
+
+    /// The operation reads or writes.
+    pub(super) fn watch(&mut self, kind: AccessKind, at: Spot, bytes: usize) {
+        if self.cx.check.is_none() || bytes == 0 {
+            return;
+        }
+        self.cx.settle();
+        let Some(op) = self.ticket() else { return };
+        let Some(d) = self.cx.check.as_deref_mut() else { return };
+        if kind.reads() && !self.cx.memory.is_written(at.buffer, at.at, bytes) {
+            d.land_uninitialised(&op, (at.buffer, at.at, bytes));
+        }
+        d.land(&op, kind, at.buffer, at.at, bytes);
+    }
+
+    /// What is complete when the call returns.
+    pub(super) fn completes(&mut self, what: Completed) {
+        self.notes.completes = what;
+    }
+
+    /// The calling thread itself accesses a variable by a strong operation: an AMO, or a wait's read.
+    pub(super) fn watch_strong(&mut self, kind: AccessKind, at: Spot, bytes: usize) {
+        self.cx.settle();
+        let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
+        let Some(d) = self.cx.check.as_deref_mut() else { return };
+        d.tick();
+        let order = Order { acquire: kind == AccessKind::Read, ..Order::RELAXED_SYS };
+        let what = Touch { pc, kind, order };
+        if kind.reads() && !self.cx.memory.is_written(at.buffer, at.at, bytes) {
+            d.uninitialised(slot, lane, &what, (at.buffer, at.at, bytes));
+        }
+        d.touch(slot, 1 << lane, &what, at.buffer, at.at, bytes);
+    }
+
+    /// A signal or AMO is issued that lands later; `with_put` if it is the signal of this call's put.
+    pub(super) fn landing(&mut self, with_put: bool) -> Option<Box<Landing>> {
+        let ticket = self.ticket()?;
+        let (slot, lane) = (self.cx.slot, self.lane);
+        let d = self.cx.check.as_deref_mut()?;
+        let parts = d.remote_release(slot, lane, with_put.then_some(&ticket));
+        Some(Box::new(Landing { ticket, parts }))
+    }
+
+    pub(super) fn watch_fence(&mut self, quiet: bool) {
+        let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
+        if let Some(d) = self.cx.check.as_deref_mut() {
+            d.remote_fence(slot, lane, pc, quiet);
+        }
+    }
+
+    /// The threads that call together, or the one that calls by itself, come to a collective function; what the PE has
+    /// under way is complete with it.
+    pub(super) fn watch_meeting(&mut self, completes: bool) {
+        let (slot, lane, pe) = (self.cx.slot, self.lane, self.cx.at.pe);
+        let Some(d) = self.cx.check.as_deref_mut() else { return };
+        let clock = self.notes.clock.get_or_insert_default();
+        d.leave(slot, lane, clock);
+        if completes {
+            d.deliver(clock, pe);
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Tells of remote updates that have landed since.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if !self.nvshmem.wire.landed.is_empty() {
+            let landed = std::mem::take(&mut self.nvshmem.wire.landed);
+            if let Some(d) = self.check.as_deref_mut() {
+                for (landing, spot, bytes) in landed {
+                    d.landed(&landing.ticket, landing.parts, spot.buffer, spot.at, bytes);
+                }
+            }
+        }
+    }
+
+    /// A lane joins others in a call.
+    pub(super) fn watch_arrival(&mut self, lane: usize, notes: &mut Notes) {
+        let slot = self.slot;
+        if let Some(d) = self.check.as_deref_mut() {
+            d.leave(slot, lane, notes.clock.get_or_insert_default());
+        }
+    }
+
+    /// A lane goes on behind a call.
+    pub(super) fn watch_return(&mut self, lane: usize, notes: &Notes) {
+        let slot = self.slot;
+        let Some(d) = self.check.as_deref_mut() else { return };
+        if let Some(op) = notes.op.as_ref().filter(|_| notes.completes != Completed::Nothing) {
+            d.learn(slot, lane, op, notes.completes == Completed::Source);
+        }
+        if let Some(met) = &notes.met {
+            d.take(slot, lane, met);
+        }
+    }
+}

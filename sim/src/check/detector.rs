@@ -356,15 +356,16 @@ impl Detector {
         for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
             let cell: Cell = *self.shadow.cell(space, word);
             let has = cell.write.flags & SYNC != 0;
-            if kind.reads() {
-                if has && let Some(var) = self.variables.get(&(space, word)) {
-                    let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
-                    let misses = self.misses.entry(cta).or_default();
-                    let mut miss = |why, part: &Part| {
-                        note(misses, miss_of(why, part, (number, lane as u32, pc)));
-                    };
-                    sync::observe(&self.threads, &mut self.warps[slot], lane, var, &order, pc, &mut miss);
-                }
+            if kind.reads()
+                && has
+                && let Some(var) = self.variables.get(&(space, word))
+            {
+                let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
+                let misses = self.misses.entry(cta).or_default();
+                let mut miss = |why, part: &Part| {
+                    note(misses, miss_of(why, part, (number, lane as u32, pc)));
+                };
+                sync::observe(&self.threads, &mut self.warps[slot], lane, var, &order, pc, &mut miss);
             }
             if kind.writes() {
                 let warp = &self.warps[slot];

@@ -198,8 +198,7 @@ impl Wire {
     fn push(
         &mut self,
         memory: &mut Memory,
-        from: usize,
-        to: usize,
+        (from, to): (usize, usize),
         late: Late,
         group: u64,
         kind: Kind,
@@ -235,11 +234,18 @@ impl Wire {
             if !part.is_empty() {
                 let dst = dst + part.start as u64 * step;
                 let data = data.part(part.start * element..part.end * element);
-                self.push(memory, from, to, late, group, Kind::Put { dst, step, element, data }, None);
+                self.push(memory, (from, to), late, group, Kind::Put { dst, step, element, data }, None);
             }
         }
         if let Some((dst, value, change)) = signal {
-            self.push(memory, from, to, late, group, Kind::Update { dst, bytes: 8, value, change }, landing);
+            self.push(
+                memory,
+                (from, to),
+                late,
+                group,
+                Kind::Update { dst, bytes: 8, value, change },
+                landing,
+            );
         }
     }
 
@@ -253,7 +259,7 @@ impl Wire {
         dst: Spot,
         bytes: usize,
     ) {
-        self.push(memory, from, to, Late::Lazy, 0, Kind::Get { src, dst, bytes }, None);
+        self.push(memory, (from, to), Late::Lazy, 0, Kind::Get { src, dst, bytes }, None);
     }
 
     /// Issues a change of one element without asking for its value.
@@ -266,7 +272,7 @@ impl Wire {
         change: Change,
         landing: Option<Box<Landing>>,
     ) {
-        self.push(memory, from, to, Late::Prompt, 0, Kind::Update { dst, bytes, value, change }, landing);
+        self.push(memory, (from, to), Late::Prompt, 0, Kind::Update { dst, bytes, value, change }, landing);
     }
 
     /// `nvshmem_fence` on a PE.

@@ -52,6 +52,8 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
         }
         if !skip {
             let choice = match row.classes.iter().find(|(n, _)| n == name) {
+                // The smallest: others have up to 128 registers.
+                Some((_, list)) if text == "wgmma" && name == "shape" => list[0].clone(),
                 Some((_, list)) => list[rng.below(list.len() as u64) as usize].clone(),
                 None => name.to_string(),
             };
@@ -76,7 +78,8 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
         mods.iter().find_map(|m| m.strip_prefix('v').and_then(|n| n.parse::<usize>().ok())).unwrap_or(1);
     let predicates = mods.iter().any(|m| m == "pred");
     // Operands that are fragments of matrices: vectors of a length that depends on shape and type.
-    let fragments = ["mma", "ldmatrix", "stmatrix"].iter().any(|m| text.starts_with(m)) && rng.below(4) != 0;
+    let fragments =
+        ["mma", "ldmatrix", "stmatrix", "wgmma"].iter().any(|m| text.starts_with(m)) && rng.below(4) != 0;
     let register = |rng: &mut Rng| {
         let w = match (rng.below(4), widths.as_slice()) {
             (0, _) | (_, []) => [8, 16, 32, 64, 32, 32][rng.below(6) as usize],
@@ -98,6 +101,9 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
                 let first = if o.starts_with('p') || predicates { "%p0".into() } else { register(rng) };
                 if rng.below(2) == 0 { format!("{first}|%p1") } else { first }
             }
+            o if o.ends_with("-desc") => format!("%v64_{}", rng.below(4)),
+            "scale-d" => ["%p0", "0", "1"][rng.below(3) as usize].into(),
+            o if o.starts_with("imm-") => ["1", "0", "-1"][rng.below(3) as usize].into(),
             _ if fragments => {
                 let w = if mods.iter().any(|m| m == "f64") { 64 } else { 32 };
                 let length = 1 << rng.below(4);

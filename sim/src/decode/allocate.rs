@@ -18,6 +18,8 @@ pub(super) struct Step {
     pub jumps: Vec<u32>,
     /// Nothing follows it.
     pub ends: bool,
+    /// Operations under way that use registers have ended behind it.
+    pub settles: bool,
 }
 
 /// Bits of the analysis' sets in all; beyond it every register keeps a slot of its own.

@@ -7,6 +7,7 @@ use crate::error::PtxError;
 use crate::exec::access::Space;
 use crate::exec::{Op, Pred, Reg, Src};
 use crate::isa::site::{Issue, Site, issue};
+use crate::isa::tensor::wgmma::before_use;
 use crate::isa::{self, types::Ty};
 use crate::module::{Constant, Inst};
 use crate::ptx::ast::{self, Offset, Statement};
@@ -69,6 +70,8 @@ pub(crate) struct FunctionBuilder<'a> {
     /// What the instruction being decoded does, and those before it.
     step: Step,
     steps: Vec<Step>,
+    /// Registers (in the second run, their slots) that operations under way use behind their instruction.
+    held: Vec<u32>,
 }
 
 /// Decodes function `index`, twice: first to learn which registers live at the same time, then for good.
@@ -78,11 +81,17 @@ pub(super) fn build<'a>(
     f: &ast::Function<'a>,
 ) -> Result<ModuleBuilder<'a>, PtxError> {
     let mark = m.mark();
-    let first = FunctionBuilder::run(m, index, f, Vec::new())?;
+    let mut first = FunctionBuilder::run(m, index, f, Vec::new(), Vec::new())?;
+    for step in first.steps.iter_mut().filter(|s| s.settles) {
+        step.uses.extend(&first.held);
+    }
     let (slots, count) = allocate(&first.steps, first.registers, &first.m.labels);
     let mut m = first.m;
     m.rewind(&mark, index);
-    let b = FunctionBuilder::run(m, index, f, slots)?;
+    let mut held: Vec<u32> = first.held.iter().map(|&r| slots[r as usize].0).collect();
+    held.sort_unstable();
+    held.dedup();
+    let b = FunctionBuilder::run(m, index, f, slots, held)?;
     let mut m = b.m;
     let code = &mut m.functions[index];
     code.entry = mark.entry();
@@ -104,6 +113,7 @@ impl<'a> FunctionBuilder<'a> {
         index: usize,
         f: &ast::Function<'a>,
         slots: Vec<Reg>,
+        held: Vec<u32>,
     ) -> Result<Self, PtxError> {
         let mut b = FunctionBuilder {
             index,
@@ -118,6 +128,7 @@ impl<'a> FunctionBuilder<'a> {
             slots,
             step: Step::default(),
             steps: Vec::new(),
+            held,
             m,
         };
         b.parameters(f)?;
@@ -295,6 +306,27 @@ impl<'a> FunctionBuilder<'a> {
         self.step.defs.push(r.0);
     }
 
+    /// Notes that what the instruction begins uses a register until an instruction that [`settles`](Self::settles).
+    pub(crate) fn holds(&mut self, r: Reg) {
+        if self.slots.is_empty() {
+            self.held.push(r.0);
+        }
+    }
+
+    /// Notes that nothing that uses registers is under way behind the instruction.
+    pub(crate) fn settles(&mut self) {
+        self.step.settles = true;
+    }
+
+    /// Held registers that the instruction uses.
+    fn held_here(&self) -> Vec<Reg> {
+        let here = self.step.uses.iter().chain(&self.step.defs);
+        let mut held: Vec<u32> = here.copied().filter(|r| self.held.binary_search(r).is_ok()).collect();
+        held.sort_unstable();
+        held.dedup();
+        held.into_iter().map(Reg).collect()
+    }
+
     /// Notes that the instruction may jump to a label.
     pub(crate) fn jumps_to(&mut self, label: u32) {
         self.step.jumps.push(label);
@@ -431,6 +463,12 @@ impl<'a> FunctionBuilder<'a> {
                 _ => return Err(self.m.name_error(inst.at, format!("`{}` is not a predicate", g.name))),
             },
         };
+        if !self.slots.is_empty() && !self.held.is_empty() && inst.opcode != "wgmma" {
+            let held = self.held_here();
+            if !held.is_empty() {
+                self.before.push(before_use(held, inst.opcode == "mov"));
+            }
+        }
         let line = self.m.line(inst.at);
         let mnemonic = self.m.mnemonic(isa::mnemonic(inst.opcode, &inst.modifiers));
         let hidden = if self.before.is_empty() { 0 } else { self.m.mnemonic("(operand)".to_string()) };

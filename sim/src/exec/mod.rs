@@ -11,6 +11,7 @@ pub(crate) mod warp;
 mod watch;
 
 use crate::check::Detector;
+use crate::isa::tensor::wgmma::Pipe;
 use crate::memory::{AccessError, Memory};
 use crate::nvshmem::Nvshmem;
 use std::fmt::Write as _;
@@ -60,6 +61,10 @@ impl Src {
     }
     pub(crate) fn constant(index: u32) -> Self {
         Src(index | Self::CONST)
+    }
+    /// The register, where it is one.
+    pub(crate) fn register(self) -> Option<Reg> {
+        (self.0 & Self::CONST == 0).then_some(Reg(self.0))
     }
 }
 
@@ -255,6 +260,10 @@ pub(crate) struct Context<'a> {
     pub gathering: &'a mut Option<u64>,
     /// Threads of the CTA that have not exited.
     pub cta_live: u32,
+    /// Matrix multiplications that the warp has under way.
+    pub pipe: &'a mut Pipe,
+    /// What the machine model leaves open is drawn here.
+    pub rng: &'a mut run::Rng,
     /// Warp instructions executed so far on the whole machine: the clock.
     pub clock: u64,
     /// The warp's slot at the runner's.

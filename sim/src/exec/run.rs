@@ -367,6 +367,8 @@ impl<'a> Run<'a> {
             multicast: &mut self.multicast,
             nvshmem: &mut self.nvshmem,
             tickets: &mut warp.tickets,
+            pipe: &mut warp.pipe,
+            rng: &mut self.rng,
             gathering: &mut cta.gathering,
             cta_live: cta.live,
             clock: self.clock,

@@ -8,6 +8,7 @@
 use super::barrier::Arrival;
 use super::cluster::Arrivals;
 use super::{LANES, Lanes, Locals, Poll};
+use crate::isa::tensor::wgmma::Pipe;
 use crate::module::{Code, FunctionCode};
 
 /// Instructions after which a group lets other groups of its warp run.
@@ -117,6 +118,7 @@ pub(crate) struct Warp {
     pub arrivals: Arrivals,
     /// By lane: its call of a built-in function that waits.
     pub tickets: [u64; LANES],
+    pub pipe: Pipe,
 }
 
 /// The stack of a thread is too large.
@@ -131,6 +133,7 @@ impl Warp {
         self.poll = Poll::default();
         self.arrivals = Arrivals::default();
         self.tickets = [0; LANES];
+        self.pipe = Pipe::default();
         self.groups.clear();
         self.free.clear();
         self.free.extend((1..self.frames.len()).rev());

@@ -2,6 +2,7 @@
 
 use super::lift::custom;
 use super::site::{Issue, Site, issue};
+use super::tensor::wgmma;
 use super::types::Ty;
 use super::{Family, row};
 use crate::decode::Entity;
@@ -26,10 +27,15 @@ pub(super) static FAMILY: Family = Family {
         row("call{.uni}", "function, (arguments)", &[], call),
         row("ret{.uni}", "", &[], |s| {
             s.f.ends_here();
-            Ok(custom(|_| Ok(Flow::Return)))
+            s.f.settles();
+            Ok(custom(|cx| {
+                wgmma::settle(cx);
+                Ok(Flow::Return)
+            }))
         }),
         row("exit", "", &[], |s| {
             s.f.ends_here();
+            s.f.settles();
             Ok(custom(|_| Ok(Flow::Exit)))
         }),
         row("trap", "", &[], |s| {
@@ -131,5 +137,9 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let calls = &mut s.f.module().calls;
     calls.push(site);
     let index = calls.len() as u32 - 1;
-    Ok(custom(move |_| Ok(Flow::Call(index))))
+    s.f.settles();
+    Ok(custom(move |cx| {
+        wgmma::settle(cx);
+        Ok(Flow::Call(index))
+    }))
 }

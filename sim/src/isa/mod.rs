@@ -24,7 +24,7 @@ mod multimem;
 pub(crate) mod reduce;
 pub(crate) mod special;
 mod sync;
-mod tensor;
+pub(crate) mod tensor;
 mod warp;
 
 use crate::exec::Op;
@@ -78,6 +78,7 @@ pub(crate) static FAMILIES: &[&Family] = &[
     &warp::FAMILY,
     &tensor::matrix::FAMILY,
     &tensor::mma::FAMILY,
+    &tensor::wgmma::FAMILY,
     &sync::FAMILY,
     &cluster::FAMILY,
     &control::FAMILY,

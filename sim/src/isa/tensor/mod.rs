@@ -1,9 +1,11 @@
 //! Matrix instructions: fragments in registers (`mma.sync`, [`mma`]), loads and stores of fragments ([`matrix`]),
 //! and the asynchronous multiplications of a warpgroup ([`wgmma`]).
 
+mod descriptor;
 pub(super) mod fragment;
 pub(super) mod matrix;
 pub(super) mod mma;
+pub(crate) mod wgmma;
 
 use super::site::{Issue, Site, issue};
 use super::types::Ty;

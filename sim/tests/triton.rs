@@ -5,9 +5,8 @@
 #[path = "common/gpu.rs"]
 mod gpu;
 
-use float8::F8E4M3;
 use gpu::{Gpu, Scalar, close, data, integers, module, product};
-use half::{bf16, f16};
+use half::f16;
 use weft_sim::{Arg, Module};
 
 macro_rules! ptx {

@@ -46,7 +46,7 @@ impl Layout {
             32 => line / 4 % 2,
             _ => 0,
         };
-        at ^ exchange * 16
+        at ^ (exchange * 16)
     }
 
     /// Descriptor of a tile of so many lines, at an offset of shared memory.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "common/gpu.rs"]
+#[path = "common/foreign.rs"]
 mod gpu;
 
 use gpu::{Gpu, Scalar, close, data, integers, module, product};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "common/gpu.rs"]
+#[path = "common/foreign.rs"]
 mod gpu;
 
 use float8::{F8E4M3, F8E5M2};

@@ -281,6 +281,10 @@ fn layouts(l: &mut Vec<Multiply>) {
             [(0, 0, ", 1, 1, 0, 0"), (1, 0, ", 1, 1, 1, 0"), (0, 1, ", 1, 1, 0, 1"), (1, 1, ", 1, 1, 1, 1")]
         {
             let Layout { start, leading, stride, swizzle } = layout;
+            // Eight groups of rows, that far apart, do not fit.
+            if 8 * stride as usize > base.size[1] && tb == 0 {
+                continue;
+            }
             l.push(Multiply {
                 name: format!(
                     "wgmma layout: start {start}, leading {leading}, stride {stride}, swizzle {swizzle}, \

@@ -11,6 +11,7 @@ pub mod gpu;
 pub mod library;
 pub mod meta;
 pub mod nvshmem;
+pub mod ptx;
 pub mod run;
 pub mod store;
 pub mod tools;

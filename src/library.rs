@@ -41,13 +41,18 @@ const MAX_BYTES: u64 = weft_lang::source::MAX_FILE_BYTES as u64;
 
 /// Reads a text file, refusing what can be no `.weft`: too large, or no UTF-8.
 pub fn read_text(path: &Path) -> Result<String, String> {
+    read_text_of(path, MAX_BYTES, ".weft")
+}
+
+/// Reads a text file of at most so many bytes.
+pub(crate) fn read_text_of(path: &Path, most: u64, kind: &str) -> Result<String, String> {
     let shown = path.display();
     let bad = |e: std::io::Error| format!("cannot read {shown}: {e}");
     let mut bytes = Vec::new();
     // A device has no size to ask for.
-    std::fs::File::open(path).map_err(bad)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(bad)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("{shown} is larger than {MAX_BYTES} bytes, the most that a .weft file has"));
+    std::fs::File::open(path).map_err(bad)?.take(most + 1).read_to_end(&mut bytes).map_err(bad)?;
+    if bytes.len() as u64 > most {
+        return Err(format!("{shown} is larger than {most} bytes, the most that a {kind} file has"));
     }
     String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Head, HeadParam};
+use weft_sim::Place;
 
 /// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are
 /// ours to choose.
@@ -29,7 +30,11 @@ impl Case {
         let mut options = self.options.clone();
         options.seed = seed;
         let examined = self.subject.run(&options)?;
-        Ok(finding::of(examined, &|place| self.subject.span(place), &Replay { seed, ..self.replay() }))
+        let replay = Replay { seed, ..self.replay() };
+        let locate = |place: &Place| self.subject.span(place);
+        let mut found = finding::of(examined.findings, examined.error, &locate, &replay);
+        found.extend(examined.checks.iter().enumerate().filter_map(|(i, c)| finding::wrong(c, i, &replay)));
+        Ok(found)
     }
 
     /// How it is run again.
@@ -45,6 +50,7 @@ impl Case {
             transport: compile.transport,
             grid: *grid,
             launches: *launches,
+            ptx: None,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Findings: what is wrong, who did it where, and how it is met again.
 
 use crate::compile::{Lowering, Transport};
-use crate::run::examine::Examined;
 use crate::run::reference::Checked;
 use crate::run::show;
 use indexmap::IndexMap;
@@ -84,6 +83,8 @@ pub struct Replay {
     pub grid: Option<[u32; 3]>,
     /// Launches of the run.
     pub launches: u32,
+    /// For a PTX file: the other options of its launch, as the command line has them.
+    pub ptx: Option<String>,
 }
 
 /// As the command's option has it.
@@ -121,7 +122,8 @@ impl Replay {
 impl fmt::Display for Replay {
     /// The options of `weft check` that bring it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--kernel {} --pes {} --seed {}", self.kernel, self.pes, self.seed)?;
+        let option = if self.ptx.is_some() { "--entry" } else { "--kernel" };
+        write!(f, "{option} {} --pes {} --seed {}", self.kernel, self.pes, self.seed)?;
         for (option, values) in [("-D", &self.defines), ("--arg", &self.args)] {
             for (name, value) in values {
                 write!(f, " {option} {name}={}", show(*value))?;
@@ -135,20 +137,22 @@ impl fmt::Display for Replay {
         if let Some([x, y, z]) = self.grid {
             write!(f, " --grid {x},{y},{z}")?;
         }
-        write!(f, " --launches {}", self.launches)
+        write!(f, " --launches {}{}", self.launches, self.ptx.as_deref().unwrap_or_default())
     }
 }
 
 /// The place in the kernel's text that a thread was at.
 type Locate<'a> = &'a dyn Fn(&Place) -> Span;
 
-/// What a run met.
-pub(super) fn of(examined: Examined, locate: Locate<'_>, replay: &Replay) -> Vec<Finding> {
-    let findings = examined.findings.into_iter();
-    let mut out: Vec<_> = findings.map(|(f, element)| found(f, element, locate, replay)).collect();
-    out.extend(examined.error.map(|e| stopped(e, locate, replay)));
-    out.extend(examined.checks.iter().enumerate().filter_map(|(i, c)| wrong(c, i, replay)));
-    out
+/// What a machine found, and what stopped it.
+pub(super) fn of(
+    findings: Vec<(SimFinding, Option<String>)>,
+    error: Option<SimError>,
+    locate: Locate<'_>,
+    replay: &Replay,
+) -> Vec<Finding> {
+    let findings = findings.into_iter().map(|(f, element)| found(f, element, locate, replay));
+    findings.chain(error.map(|e| stopped(e, locate, replay))).collect()
 }
 
 /// What accesses do, and did.
@@ -218,7 +222,8 @@ fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
     }
 }
 
-fn wrong(c: &Checked, launch: usize, replay: &Replay) -> Option<Finding> {
+/// A result that is not what `computes(...)` says.
+pub(super) fn wrong(c: &Checked, launch: usize, replay: &Replay) -> Option<Finding> {
     let (pe, i, have, want) = c.first_wrong?;
     let Checked { tensor, elements, wrong, .. } = c;
     Some(Finding {

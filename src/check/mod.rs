@@ -21,17 +21,19 @@
 mod cases;
 mod finding;
 mod formats;
+mod ptx;
 mod text;
 
 pub use finding::{Access, Finding, Replay, WRONG_RESULT};
 
 use crate::compile::{KernelFile, Options};
+use crate::ptx::{PtxFile, PtxLaunch, PtxOutcome};
 use crate::run::RunError;
 use cases::Case;
 use finding::Gathered;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use weft_isa::Target;
 use weft_lang::elaborate::Define;
@@ -133,34 +135,88 @@ pub fn check_file_with(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, RunError> {
     let cases = cases::all(file, options)?;
+    let (runs, findings) = explore(&cases, options, &Case::run, progress)?;
+    Ok(Report {
+        file: file.sources().name(0).unwrap_or_default().to_owned(),
+        cases: cases.iter().map(Case::replay).collect(),
+        runs,
+        findings,
+        sources: file.shared_sources(),
+    })
+}
+
+/// Checks a launch of PTX: over the options' numbers of PEs and seeds, of which each run is one.
+///
+/// # Errors
+/// What keeps it from being launched at all.
+pub fn check_ptx(
+    file: &PtxFile,
+    launch: &PtxLaunch,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    let cases = ptx::all(file, launch, options)?;
+    let (runs, findings) = explore(&cases, options, &ptx::Case::run, progress)?;
+    Ok(Report {
+        file: file.name().to_owned(),
+        cases: cases.iter().map(|c| c.replay(options.seed)).collect(),
+        runs,
+        findings,
+        sources: file.sources(),
+    })
+}
+
+/// What a single launch of PTX found.
+///
+/// # Errors
+/// The file has no such kernel.
+pub fn report_ptx(file: &PtxFile, launch: &PtxLaunch, outcome: PtxOutcome) -> Result<Report, RunError> {
+    let replay = ptx::replay(&file.kernel(launch.entry.as_deref())?.name, launch);
+    let mut gathered = Gathered::default();
+    gathered.add_run(ptx::findings(file, outcome, &replay));
+    Ok(Report {
+        file: file.name().to_owned(),
+        cases: vec![replay],
+        runs: 1,
+        findings: gathered.into_findings(),
+        sources: file.sources(),
+    })
+}
+
+/// Runs every case with every seed, on all cores: how many runs there were, and what they met.
+fn explore<C: Sync>(
+    cases: &[C],
+    options: &CheckOptions,
+    run: &(dyn Fn(&C, u64) -> Result<Vec<Finding>, RunError> + Sync),
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(u64, Vec<Finding>), RunError> {
     let jobs = cases.len() as u64 * options.seeds;
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let (next, met) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (next, done, met) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
     let results = Mutex::new(Vec::new());
     // Seeds outside, cases inside: what any schedule shows is seen soon, and under the lowest seed.
     let work = || {
         while !stop.load(Ordering::Relaxed) {
             let job = next.fetch_add(1, Ordering::Relaxed);
-            if job as u64 >= jobs {
+            if job >= jobs {
                 return;
             }
-            let case = &cases[job % cases.len()];
-            let seed = options.seed.wrapping_add((job / cases.len()) as u64);
-            let result = case.run(seed);
+            let case = &cases[(job % cases.len() as u64) as usize];
+            let result = run(case, options.seed.wrapping_add(job / cases.len() as u64));
             if result.as_ref().map_or(true, |found| !found.is_empty()) {
                 met.fetch_add(1, Ordering::Relaxed);
                 stop.fetch_or(options.fail_fast || result.is_err(), Ordering::Relaxed);
             }
-            let done = done.fetch_add(1, Ordering::Relaxed) as u64 + 1;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if let Ok(mut results) = results.lock() {
                 results.push((job, result));
             }
-            progress(Progress { done, total: jobs, met: met.load(Ordering::Relaxed) as u64 });
+            progress(Progress { done, total: jobs, met: met.load(Ordering::Relaxed) });
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(jobs as usize) {
+        for _ in 1..(threads as u64).min(jobs) {
             scope.spawn(work);
         }
         work();
@@ -179,11 +235,5 @@ pub fn check_file_with(
             break;
         }
     }
-    Ok(Report {
-        file: file.sources().name(0).unwrap_or_default().to_owned(),
-        cases: cases.iter().map(Case::replay).collect(),
-        runs,
-        findings: gathered.into_findings(),
-        sources: file.shared_sources(),
-    })
+    Ok((runs, gathered.into_findings()))
 }

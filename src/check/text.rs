@@ -8,13 +8,12 @@ use weft_lang::render::{Color, Message, render_message};
 impl Report {
     /// Every finding with the places in the kernel's text, and what was run.
     pub fn text(&self, color: Color) -> String {
-        let mut out = String::new();
-        for finding in &self.findings {
-            out.push_str(&self.paragraph(finding, color));
-            out.push('\n');
-        }
-        out.push_str(&self.summary());
-        out
+        self.findings_text(color) + &self.summary()
+    }
+
+    /// Every finding with the places in the kernel's text.
+    pub fn findings_text(&self, color: Color) -> String {
+        self.findings.iter().map(|f| self.paragraph(f, color) + "\n").collect()
     }
 
     fn paragraph(&self, finding: &Finding, color: Color) -> String {

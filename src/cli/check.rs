@@ -1,12 +1,15 @@
 //! `weft check`
 
+use super::progress::Bar;
+use super::sim::PtxArgs;
 use super::{CompileArgs, defines, run::grid};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::check::{CheckOptions, Report, check_file_with};
+use weft::check::{CheckOptions, Progress, Report, check_file_with, check_ptx};
 use weft::lang::render::Color;
+use weft::ptx::PtxFile;
 
 /// Exit status 0: nothing found; 1: findings; 2: it could not be run.
 #[derive(Args)]
@@ -25,12 +28,14 @@ pub struct Check {
     /// What extents that are parameters are set to; found out if not given.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..))]
     sizes: Vec<i64>,
-    /// A run-time scalar parameter.
+    /// A run-time scalar parameter; of a PTX file the arguments in order, as `weft sim` has them.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
     /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
+    #[command(flatten)]
+    ptx: PtxArgs,
     /// Launches of a run, back to back.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
@@ -68,12 +73,21 @@ impl Check {
     }
 
     fn report(&self) -> Result<Report> {
-        let file = self.compile.parse()?;
-        let bar = super::progress::Bar::new("runs");
-        let report = check_file_with(&file, &self.options()?, &|p| {
+        let bar = Bar::new("runs");
+        let progress = |p: Progress| {
             let met = if p.met == 0 { String::new() } else { format!("{} met something", p.met) };
             bar.at(p.done, p.total, met);
-        });
+        };
+        let is_ptx = self.compile.file.extension().is_some_and(|e| e == "ptx");
+        let options = self.options(is_ptx)?;
+        let report = if is_ptx {
+            let file = PtxFile::read(&self.compile.file)?;
+            let launch = self.ptx.launch(self.grid.as_deref(), &self.arg)?;
+            check_ptx(&file, &launch, &options, &progress)
+        } else {
+            self.ptx.refuse()?;
+            check_file_with(&self.compile.parse()?, &options, &progress)
+        };
         bar.clear();
         let report = report?;
         let text = match self.format {
@@ -86,15 +100,17 @@ impl Check {
         Ok(report)
     }
 
-    fn options(&self) -> Result<CheckOptions> {
+    fn options(&self, is_ptx: bool) -> Result<CheckOptions> {
         let mut options = CheckOptions::new("sm_90a".parse()?);
         options.compile = self.compile.options()?;
         options.pes = self.pes.iter().map(|n| *n as usize).collect();
         options.seed = self.seed.unwrap_or(0);
         options.seeds = self.seeds.unwrap_or(if self.seed.is_some() { 1 } else { options.seeds });
         options.sizes.clone_from(&self.sizes);
-        options.args = defines(&self.arg)?;
-        options.grid = self.grid.as_deref().map(grid).transpose()?;
+        if !is_ptx {
+            options.args = defines(&self.arg)?;
+        }
+        options.grid = self.grid.as_deref().map(grid).transpose().context("--grid")?;
         options.launches = self.launches;
         options.fail_fast = self.fail_fast;
         Ok(options)

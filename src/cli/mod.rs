@@ -9,6 +9,7 @@ mod layout;
 mod progress;
 mod run;
 mod setup;
+mod sim;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,6 +39,8 @@ enum Command {
     Check(check::Check),
     /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
     Bench(bench::BenchCommand),
+    /// Run PTX that others made (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8 --arg npy:x.npy ...`.
+    Sim(sim::Sim),
     /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
     Layout(layout::LayoutCommand),
     /// Say what became of each access of a kernel, or what an error code means.
@@ -55,6 +58,7 @@ pub fn main() -> ExitCode {
         Command::Run(r) => r.run(),
         Command::Check(c) => Ok(c.run()),
         Command::Bench(b) => b.run(),
+        Command::Sim(s) => Ok(s.run()),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
         Command::Doctor(d) => d.run(),

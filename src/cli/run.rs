@@ -115,7 +115,7 @@ impl Run {
         options.inputs = files(&self.input)?;
         options.outputs = files(&self.output)?;
         options.args = defines(&self.arg)?;
-        options.grid = self.grid.as_deref().map(grid).transpose()?;
+        options.grid = self.grid.as_deref().map(grid).transpose().context("--grid")?;
         if let Some(name) = &self.dtype {
             let known: Vec<_> = Scalar::ALL.iter().map(|s| s.name()).collect();
             let dtype = Scalar::parse(name)
@@ -178,16 +178,15 @@ fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
     pairs.iter().map(split).collect()
 }
 
+/// `X[,Y[,Z]]`
 pub(super) fn grid(text: &str) -> Result<[u32; 3]> {
     let parts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>();
     let parts = parts.ok().filter(|p| (1..=3).contains(&p.len()) && !p.contains(&0));
-    let Some(parts) = parts else {
-        bail!("--grid {text}: expected 1 to 3 positive numbers, such as 8 or 4,2")
-    };
+    let Some(parts) = parts else { bail!("{text}: expected 1 to 3 positive numbers, such as 8 or 4,2") };
     Ok([parts[0], parts.get(1).copied().unwrap_or(1), parts.get(2).copied().unwrap_or(1)])
 }
 
-fn dims(d: [u32; 3]) -> String {
+pub(super) fn dims(d: [u32; 3]) -> String {
     let used = d.iter().rposition(|n| *n != 1).unwrap_or(0);
     d[..=used].iter().map(u32::to_string).collect::<Vec<_>>().join(" x ")
 }

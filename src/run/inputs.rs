@@ -51,7 +51,7 @@ fn tensor<'h>(head: &'h Head, name: &str) -> Result<&'h HeadParam, RunError> {
 }
 
 /// The path of a PE's file.
-pub(super) fn of_pe(path: &Path, pe: usize) -> Option<PathBuf> {
+pub(crate) fn of_pe(path: &Path, pe: usize) -> Option<PathBuf> {
     let text = path.to_str()?;
     text.contains("{pe}").then(|| PathBuf::from(text.replace("{pe}", &pe.to_string())))
 }
@@ -154,7 +154,7 @@ fn typed(array: Array, param: &HeadParam, defines: &Defines, dtype: Option<Scala
 }
 
 /// One array a PE, from one file with a leading PE dimension or from one file a PE.
-fn read(path: &Path, n_pes: usize) -> Result<Vec<Array>, RunError> {
+pub(crate) fn read(path: &Path, n_pes: usize) -> Result<Vec<Array>, RunError> {
     let bad = |message: String| RunError::Array(ArrayError { file: path.display().to_string(), message });
     if of_pe(path, 0).is_some() {
         let arrays = (0..n_pes)

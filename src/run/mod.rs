@@ -4,7 +4,7 @@ pub mod array;
 mod backend;
 pub(crate) mod examine;
 mod gpus;
-mod inputs;
+pub(crate) mod inputs;
 mod npy;
 pub(crate) mod positions;
 pub mod reference;
@@ -182,7 +182,7 @@ impl Outcome {
     }
 }
 
-fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
+pub(crate) fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
     Err(RunError::Request(message.into()))
 }
 

@@ -8,16 +8,22 @@ use weft_lang::render::{Color, Message, render_message};
 impl Report {
     /// Every finding with the places in the kernel's text, and what was run.
     pub fn text(&self, color: Color) -> String {
-        self.findings_text(color) + &self.summary()
+        let findings = self.findings.iter().map(|f| {
+            let runs = if self.runs == 1 { "run" } else { "runs" };
+            let again =
+                format!("met in {} of {} {runs}; to have it again:\n{}", f.count, self.runs, self.command(f));
+            self.paragraph(f, Some(again), color) + "\n"
+        });
+        findings.chain(Some(self.summary())).collect()
     }
 
-    /// Every finding with the places in the kernel's text.
+    /// Every finding with the places in the kernel's text, and no more.
     pub fn findings_text(&self, color: Color) -> String {
-        self.findings.iter().map(|f| self.paragraph(f, color) + "\n").collect()
+        self.findings.iter().map(|f| self.paragraph(f, None, color)).collect::<Vec<_>>().join("\n")
     }
 
-    fn paragraph(&self, finding: &Finding, color: Color) -> String {
-        let Finding { code, severity, message, accesses, notes, help, count, .. } = finding;
+    fn paragraph(&self, finding: &Finding, again: Option<String>, color: Color) -> String {
+        let Finding { code, severity, message, accesses, notes, help, replay, .. } = finding;
         let mut places: Vec<(Span, String)> = Vec::new();
         let mut lines = Vec::new();
         for access in accesses {
@@ -29,17 +35,23 @@ impl Report {
             } else {
                 places.push((access.span, label));
             }
-            lines.push(format!("{who}: PTX line {}: {}", place.ptx_line, place.ptx_text.replace('\t', " ")));
+            let ptx = format!("{who}: PTX line {}: {}", place.ptx_line, place.ptx_text.replace('\t', " "));
             // What the excerpt shows is the innermost; the others are the calls that were inlined.
-            lines.extend(place.source.iter().skip(1).map(|s| format!("inlined at {s}")));
+            let outer = match replay.ptx {
+                Some(_) => &place.source[..],
+                None => place.source.get(1..).unwrap_or_default(),
+            };
+            if replay.ptx.is_none() || access.span.is_none() {
+                lines.push(ptx);
+            }
+            for (i, s) in outer.iter().enumerate() {
+                let word =
+                    if replay.ptx.is_some() && i == 0 { format!("{who}: from") } else { "inlined at".into() };
+                lines.push(format!("{word} {s}"));
+            }
         }
         lines.extend(notes.iter().cloned());
-        let runs = if self.runs == 1 { "run" } else { "runs" };
-        lines.push(format!(
-            "met in {count} of {} {runs}; to have it again:\n{}",
-            self.runs,
-            self.command(finding)
-        ));
+        lines.extend(again);
         let message = Message {
             severity: *severity,
             code,
@@ -64,8 +76,10 @@ impl Report {
         line("kernels", list(self.cases.iter().map(|c| c.kernel.clone()).collect()));
         let pes: BTreeSet<usize> = self.cases.iter().map(|c| c.pes).collect();
         line("PEs", pes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "));
-        let ways = self.cases.iter().map(|c| c.way());
-        line("ways", list(ways.collect()));
+        let ways = list(self.cases.iter().map(|c| c.way()).filter(|w| !w.is_empty()).collect());
+        if !ways.is_empty() {
+            line("ways", ways);
+        }
         let sizes = self.cases.iter().map(|c| c.parameters()).filter(|s| !s.is_empty());
         let sizes = list(sizes.collect());
         if !sizes.is_empty() {

@@ -263,12 +263,8 @@ fn fit(kernel: &Kernel, args: &[Argument]) -> Result<(), RunError> {
     let wrong = args.iter().zip(params).position(|(a, p)| size(a) != p.size);
     let message = match wrong {
         _ if args.len() != params.len() => {
-            format!(
-                "`{}` has {} parameters, and there are {} arguments",
-                kernel.name,
-                params.len(),
-                args.len()
-            )
+            let (name, n, given) = (&kernel.name, params.len(), args.len());
+            format!("`{name}` has {n} parameters, and arguments are given for {given}")
         }
         Some(i) => format!(
             "argument {i} has {} bytes, and parameter `{}` of `{}` {}",

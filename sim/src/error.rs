@@ -97,7 +97,9 @@ impl fmt::Display for Place {
 /// `S004` misaligned, `S005` multicast address misused, `S006` arithmetic (division by zero), `S007` barrier
 /// misuse or divergence, `S008` deadlock, `S009` step limit, `S010` trap or failed assertion, `S011` operands
 /// with undefined behaviour (lane masks, barrier numbers), `S012` memory limits, `S013` NVSHMEM functions misused
-/// (no such PE or team, not symmetric, arguments that differ between threads, calls that differ between PEs).
+/// (no such PE or team, not symmetric, arguments that differ between threads, calls that differ between PEs), `S014` mbarriers
+/// and asynchronous operations misused (no mbarrier, one overwritten, more arrivals or bytes than its phase expects, sizes,
+/// shared memory that ends while it is used).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct SimError {
     /// Stable code, `S001`...

@@ -560,6 +560,16 @@ impl Memory {
         })
     }
 
+    /// Counts the links that bytes went over which an operation of `pe` moved.
+    pub(crate) fn count_bytes(&mut self, pe: usize, from: Option<Spot>, to: Spot, bytes: usize) {
+        let n_pes = self.n_pes;
+        let owner = |s: Spot| if s.buffer < 2 * n_pes { s.buffer / 2 } else { pe };
+        if let Some(from) = from {
+            self.count_link(owner(from), pe, bytes);
+        }
+        self.count_link(pe, owner(to), bytes);
+    }
+
     /// Counts bytes that an access of `pe` moved over a link.
     #[inline]
     pub(crate) fn count_link(&mut self, from: usize, to: usize, bytes: usize) {

@@ -140,6 +140,13 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// The place of `len` bytes of the CTA's own shared memory.
+    pub(crate) fn own(&self, addr: u64, len: usize, lane: usize) -> Result<Spot, Fault> {
+        let size = self.memory.buffers[self.shared].len();
+        let at = range(Space::Shared, addr, len, size, lane)?.start;
+        Ok(Spot { buffer: self.shared, at })
+    }
+
     /// The place of a `shared::cluster` address with a rank in it.
     #[cold]
     pub(crate) fn remote(&self, addr: u64, len: usize, lane: usize) -> Result<Spot, Fault> {
@@ -268,6 +275,7 @@ impl Context<'_> {
             bytes: bytes as u8,
             shared: space.is_shared(),
             valid: true,
+            mbarrier: None,
         };
         let same = *self.poll == now;
         *self.poll = now;

@@ -142,7 +142,7 @@ impl Run<'_> {
     }
 
     /// Threads of a CTA have exited, `arrived` of them while they took part in the cluster's barrier.
-    pub(super) fn leave_cluster(&mut self, c: usize, leaving: u32, arrived: u32) {
+    pub(super) fn leave_cluster(&mut self, c: usize, leaving: u32, arrived: u32) -> Result<(), SimError> {
         let leader = self.ctas[c].leader;
         let ended = self.ctas[c].live == 0;
         let cluster = &mut self.ctas[leader].cluster;
@@ -150,8 +150,9 @@ impl Run<'_> {
         cluster.arrived -= arrived;
         if ended {
             cluster.running -= 1;
-            self.memory.share(c, 0);
+            self.end_shared(c)?;
         }
+        let cluster = &mut self.ctas[leader].cluster;
         if cluster.running == 0 {
             let ctas = std::mem::take(&mut cluster.ctas);
             let grid = self.ctas[leader].grid;
@@ -160,6 +161,7 @@ impl Run<'_> {
         } else {
             self.complete_cluster(leader);
         }
+        Ok(())
     }
 
     /// What a group waits for at the cluster's barrier, in words.

@@ -2,6 +2,7 @@
 //! that runs warps.
 
 pub(crate) mod access;
+pub(crate) mod asynchronous;
 pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod order;
@@ -160,12 +161,16 @@ pub(crate) struct Poll {
     pub bytes: u8,
     pub shared: bool,
     pub valid: bool,
+    /// It waits at an mbarrier; `value` is the parity or state it waits with.
+    pub mbarrier: Option<crate::memory::Spot>,
 }
 
 /// Coordinates of a CTA that its instructions can ask for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Coordinates {
     pub pe: usize,
+    /// Number of the grid in the launch.
+    pub grid: usize,
     pub ctaid: [u32; 3],
     pub nctaid: [u32; 3],
     pub ntid: [u32; 3],
@@ -269,6 +274,7 @@ pub(crate) struct Context<'a> {
     /// The warp's slot at the runner's.
     pub slot: usize,
     pub check: Option<&'a mut Detector>,
+    pub asynchronous: &'a mut asynchronous::Asynchronous,
 }
 
 impl Context<'_> {

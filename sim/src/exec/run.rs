@@ -4,6 +4,7 @@
 //! that the PE's SMs hold; the warps of resident CTAs run slices of random length in an order shuffled every
 //! round, all drawn from the seed, so that a run is repeatable and a spinning warp starves nobody.
 
+use super::asynchronous::Asynchronous;
 use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
 use super::cluster::{self, Cluster, unflatten, withdraw};
 use super::warp::{Group, State, Warp};
@@ -96,6 +97,7 @@ pub(crate) struct Run<'a> {
     pub multicast: Vec<MulticastBytes>,
     pub nvshmem: Nvshmem,
     pub check: Option<Box<Detector>>,
+    pub asynchronous: Asynchronous,
     /// Labels to which the lanes of a `brx.idx` go.
     targets: [u32; LANES],
     pub(super) free_ctas: Vec<usize>,
@@ -135,6 +137,7 @@ impl<'a> Run<'a> {
             multicast,
             nvshmem,
             check: None,
+            asynchronous: Asynchronous::new(seed),
             targets: [0; LANES],
             free_ctas: Vec::new(),
             free_warps: Vec::new(),
@@ -160,10 +163,11 @@ impl<'a> Run<'a> {
         loop {
             self.admit(&mut order);
             if order.is_empty() {
-                self.nvshmem.wire.finish(self.memory);
+                self.finish_operations()?;
                 return Ok(());
             }
             self.nvshmem.wire.tick(self.memory);
+            self.land_some()?;
             self.rng.shuffle(&mut order);
             let mut progress = false;
             for &w in &order {
@@ -180,14 +184,14 @@ impl<'a> Run<'a> {
                 self.polling = false;
             }
             let admitting = self.grids.iter().any(|g| g.next < g.total && g.running < g.resident);
-            if !progress && !order.is_empty() && !admitting && !self.nvshmem.wire.hasten(self.memory) {
+            if !progress && !order.is_empty() && !admitting && !self.hasten()? {
                 return Err(stall::deadlock(self, &order));
             }
             if self.clock - quiet_since > 10_000 + 400 * order.len() as u64 {
                 self.probing = true;
                 // Somebody waits in a loop, perhaps for what is under way.
                 if self.polling {
-                    self.nvshmem.wire.hasten(self.memory);
+                    self.hasten()?;
                 }
             }
             if self.clock > self.step_limit {
@@ -262,6 +266,7 @@ impl<'a> Run<'a> {
         let threads = grid.block.iter().product::<u32>();
         let at = Coordinates {
             pe: grid.pe,
+            grid: g,
             ctaid,
             nctaid: grid.dims,
             ntid: grid.block,
@@ -374,6 +379,7 @@ impl<'a> Run<'a> {
             clock: self.clock,
             slot: w,
             check: self.check.as_deref_mut(),
+            asynchronous: &mut self.asynchronous,
         };
         let event = loop {
             if *budget == 0 {
@@ -456,10 +462,10 @@ impl<'a> Run<'a> {
             }
             Flow::Return => {
                 if !warp.ret(i, active, self.code) {
-                    self.exit(w, i, active);
+                    self.exit(w, i, active)?;
                 }
             }
-            Flow::Exit => self.exit(w, i, active),
+            Flow::Exit => self.exit(w, i, active)?,
             Flow::Stay(staying) => warp.stay(i, staying, self.memory.changes + 1),
             Flow::Converge(needed) => warp.wait(i, active, State::Converge(needed)),
             Flow::Part { waiting, needed } => warp.wait(i, waiting, State::Converge(needed)),
@@ -469,7 +475,7 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    fn exit(&mut self, w: usize, i: usize, leaving: u32) {
+    fn exit(&mut self, w: usize, i: usize, leaving: u32) -> Result<(), SimError> {
         self.memory.changes += 1;
         self.warps[w].exit(i, leaving);
         let arrived = withdraw(&mut self.warps[w].arrivals, leaving);
@@ -483,9 +489,10 @@ impl<'a> Run<'a> {
             self.complete(c, id);
         }
         if self.warps[w].live == 0 {
+            self.end_warp(w);
             self.free_warps.push(w);
         }
-        self.leave_cluster(c, leaving.count_ones(), arrived);
+        self.leave_cluster(c, leaving.count_ones(), arrived)
     }
 
     fn barrier(&mut self, w: usize, i: usize, active: u32, a: Arrival) -> Result<(), SimError> {
@@ -576,7 +583,7 @@ impl<'a> Run<'a> {
     }
 
     /// The shared variable at or below an offset, in words.
-    fn shared_variable(&self, w: usize, at: u64) -> Option<String> {
+    pub(super) fn shared_variable(&self, w: usize, at: u64) -> Option<String> {
         let grid = &self.grids[self.ctas[self.warps[w].cta].grid];
         let (index, start) =
             grid.code.shared.iter().filter(|(_, start)| *start <= at).max_by_key(|(_, start)| *start)?;

@@ -111,6 +111,18 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
         }
         State::Ready if warp.poll.valid => {
             let p = warp.poll;
+            if let Some(at) = p.mbarrier {
+                let name = run
+                    .shared_variable(w, at.at as u64)
+                    .filter(|_| at.buffer == run.memory.shared_buffer(warp.cta));
+                let phase = run.asynchronous.describe(run.memory, at);
+                return Wait::Memory(format!(
+                    "waits at the mbarrier at shared {:#x}{}, whose {phase}, {}",
+                    at.at,
+                    name.unwrap_or_default(),
+                    place(p.pc)
+                ));
+            }
             let what = if p.shared {
                 format!("shared {:#x}", p.addr)
             } else {

@@ -12,13 +12,16 @@ pub(crate) mod types;
 
 mod atomic;
 mod bits;
+mod bulk;
 mod cluster;
 mod compare;
 mod control;
 mod convert;
+mod cp_async;
 mod float;
 mod integer;
 mod logic;
+mod mbarrier;
 mod memory;
 mod multimem;
 pub(crate) mod reduce;
@@ -81,6 +84,9 @@ pub(crate) static FAMILIES: &[&Family] = &[
     &tensor::wgmma::FAMILY,
     &sync::FAMILY,
     &cluster::FAMILY,
+    &cp_async::FAMILY,
+    &mbarrier::FAMILY,
+    &bulk::FAMILY,
     &control::FAMILY,
 ];
 

@@ -42,6 +42,30 @@ pub(super) static FAMILY: Family = Family {
             &[("space", &["global", "shared::cta", "shared::cluster"])],
             proxy,
         ),
+        row("fence.mbarrier_init.release.cluster", "", &[], |_| {
+            Ok(custom(|cx| {
+                cx.watch_fence(Scope::Cluster, false, true);
+                Ok(Flow::Next)
+            }))
+        }),
+        row(
+            "fence.sem.restrict.cluster",
+            "",
+            &[
+                ("sem", &["acquire", "release"]),
+                ("restrict", &["sync_restrict::shared::cluster", "sync_restrict::shared::cta"]),
+            ],
+            fence,
+        ),
+        row(
+            "fence.proxy.async::generic.sem.restrict.cluster",
+            "",
+            &[
+                ("sem", &["acquire", "release"]),
+                ("restrict", &["sync_restrict::shared::cluster", "sync_restrict::shared::cta"]),
+            ],
+            proxy,
+        ),
         row("membar.level", "", &[("level", &["cta", "gl", "sys"])], fence),
         row("membar.proxy.kind", "", &[PROXY], proxy),
         row("nanosleep.u32", "t", &[], |s| {

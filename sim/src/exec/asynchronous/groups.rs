@@ -1,0 +1,214 @@
+//! `cp.async` and groups: what a thread has issued, committed and waited for.
+
+use super::{Asynchronous, DEPTH, Segment, Transfer, Work, World, carry, read};
+use crate::check::detector::Ticket;
+use crate::check::{Agent, Detector};
+use crate::exec::{LANES, lanes};
+
+/// A `cp.async` of one lane.
+pub(super) struct Copy {
+    pub number: u64,
+    pub lane: u8,
+    group: u32,
+    pe: u32,
+    /// What is copied, and what is filled with zeros behind it.
+    segments: [Option<Segment>; 2],
+    ticket: Option<Box<Ticket>>,
+}
+
+/// Groups of a warp's lanes: how many each has committed, and when, for the detector.
+#[derive(Default)]
+struct Committed {
+    count: [u32; LANES],
+    marks: Vec<(usize, u32, Ticket)>,
+}
+
+impl Committed {
+    fn commit(&mut self, mask: u32, mut mark: impl FnMut(usize) -> Option<Ticket>) {
+        for lane in lanes(mask) {
+            if let Some(t) = mark(lane) {
+                self.marks.push((lane, self.count[lane], t));
+            }
+            self.count[lane] += 1;
+        }
+    }
+
+    /// Groups of a lane below this number are complete, if all but the latest `n` are.
+    fn limit(&self, lane: usize, n: u32) -> u32 {
+        self.count[lane].saturating_sub(n)
+    }
+
+    /// A lane has waited for the groups below `limit`.
+    fn learn(&mut self, d: &mut Detector, slot: usize, lane: usize, limit: u32, only_read: bool) {
+        let due = |m: &(usize, u32, Ticket)| m.0 == lane && m.1 < limit;
+        if let Some((_, _, ticket)) = self.marks.iter().filter(|m| due(m)).max_by_key(|m| m.1) {
+            d.learn(slot, lane, ticket, only_read);
+        }
+        if !only_read {
+            self.marks.retain(|m| !due(m));
+        }
+    }
+}
+
+/// What a warp has under way.
+#[derive(Default)]
+pub(super) struct Groups {
+    copies: Vec<Copy>,
+    copied: Committed,
+    bulk: Committed,
+}
+
+/// Where a `cp.async` of one lane comes from and goes to.
+pub(crate) struct Piece {
+    pub lane: usize,
+    pub segments: [Option<Segment>; 2],
+    pub ticket: Option<Box<Ticket>>,
+}
+
+impl Asynchronous {
+    fn warp(&mut self, slot: usize) -> &mut Groups {
+        if self.warps.len() <= slot {
+            self.warps.resize_with(slot + 1, Groups::default);
+        }
+        &mut self.warps[slot]
+    }
+
+    /// The group under way of a lane's bulk operations.
+    pub(super) fn bulk_group(&mut self, slot: usize, lane: usize) -> u32 {
+        self.warp(slot).bulk.count[lane]
+    }
+
+    /// The lanes of a warp issue copies.
+    pub(crate) fn copy(
+        &mut self,
+        world: &mut World<'_>,
+        slot: usize,
+        pe: usize,
+        pieces: impl Iterator<Item = Piece>,
+    ) {
+        self.issued += 1;
+        let number = self.issued;
+        let w = self.warp(slot);
+        for Piece { lane, segments, ticket } in pieces {
+            let group = w.copied.count[lane];
+            w.copies.push(Copy { number, lane: lane as u8, group, pe: pe as u32, segments, ticket });
+        }
+        let size = w.copies.len();
+        if size > DEPTH {
+            let middle = w.copies[size / 2].number;
+            self.land_copies(world, slot, |c| c.number <= middle);
+        } else if self.chance(3) {
+            self.land_copies(world, slot, |c| c.number == number);
+        }
+    }
+
+    /// `cp.async.commit_group`, `cp.async.bulk.commit_group`
+    pub(crate) fn commit(&mut self, world: &mut World<'_>, slot: usize, mask: u32, pc: u32, bulk: bool) {
+        let check = &mut world.check;
+        let agent = if bulk { Agent::Async } else { Agent::Copy };
+        let w = self.warp(slot);
+        let groups = if bulk { &mut w.bulk } else { &mut w.copied };
+        groups.commit(mask, |lane| check.as_deref_mut().map(|d| d.begin(slot, lane, pc, agent)));
+        // Some of what is under way lands before anybody asks for it.
+        if !bulk && self.chance(4) {
+            let some = self.rng.next();
+            self.land_copies(world, slot, |c| some >> (c.number % 64) & 1 != 0);
+        }
+    }
+
+    /// Waits for all `cp.async` groups but the latest `n` of these lanes.
+    pub(crate) fn wait_copies(&mut self, world: &mut World<'_>, slot: usize, mask: u32, n: u32) {
+        if slot >= self.warps.len() {
+            return;
+        }
+        let w = &self.warps[slot];
+        let limits: [u32; LANES] = std::array::from_fn(|lane| w.copied.limit(lane, n));
+        self.land_copies(world, slot, |c| mask >> c.lane & 1 != 0 && c.group < limits[usize::from(c.lane)]);
+        if let Some(d) = world.check.as_deref_mut() {
+            let w = &mut self.warps[slot];
+            lanes(mask).for_each(|lane| w.copied.learn(d, slot, lane, limits[lane], false));
+        }
+    }
+
+    /// Waits for all bulk groups but the latest `n` of these lanes: until they are complete, or until their sources are
+    /// read.
+    pub(crate) fn wait_bulk(
+        &mut self,
+        world: &mut World<'_>,
+        slot: usize,
+        mask: u32,
+        n: u32,
+        only_read: bool,
+    ) {
+        if slot >= self.warps.len() {
+            return;
+        }
+        let w = &self.warps[slot];
+        let limits: [u32; LANES] = std::array::from_fn(|lane| w.bulk.limit(lane, n));
+        let mut i = 0;
+        while i < self.queue.len() {
+            let p = &mut self.queue[i];
+            let lane = p.origin.lane;
+            let due = p.origin.slot == Some(slot)
+                && mask >> lane & 1 != 0
+                && p.is_of_group()
+                && p.group < limits[lane];
+            if !due {
+                i += 1;
+                continue;
+            }
+            p.read = true;
+            let mut work = std::mem::replace(&mut p.work, Work::Landed);
+            if let Work::Transfer(t, _) = &mut work {
+                take(world, t, p.ticket.as_ref());
+                if only_read {
+                    p.work = work;
+                    i += 1;
+                    continue;
+                }
+                carry(world, t, p.origin.pe, p.ticket.as_ref());
+            }
+            self.queue.swap_remove(i);
+        }
+        if let Some(d) = world.check.as_deref_mut() {
+            let w = &mut self.warps[slot];
+            lanes(mask).for_each(|lane| w.bulk.learn(d, slot, lane, limits[lane], only_read));
+        }
+    }
+
+    /// Lands those copies of a warp that `chosen` says, in the order of issue or its reverse.
+    pub(super) fn land_copies(&mut self, world: &mut World<'_>, slot: usize, chosen: impl Fn(&Copy) -> bool) {
+        let Some(w) = self.warps.get_mut(slot).filter(|w| !w.copies.is_empty()) else { return };
+        let mut due: Vec<Copy> = w.copies.extract_if(.., |c| chosen(c)).collect();
+        if self.rng.next() & 1 != 0 {
+            due.reverse();
+        }
+        for c in due {
+            let t = Transfer::new(c.segments.into_iter().flatten().collect());
+            carry(world, &t, c.pe as usize, c.ticket.as_deref());
+        }
+    }
+
+    /// The latest copy so far, for `cp.async.mbarrier.arrive`.
+    pub(super) fn latest(&self) -> u64 {
+        self.issued
+    }
+}
+
+/// Reads the sources of an operation, if that has not happened.
+pub(super) fn take(world: &mut World<'_>, t: &mut Transfer, ticket: Option<&Ticket>) {
+    if t.data.is_some() {
+        return;
+    }
+    let mut data = Vec::new();
+    for s in &t.segments {
+        match s.from {
+            Some(from) => {
+                read(world.check.as_deref_mut(), world.memory, from, s.len, ticket);
+                data.extend_from_slice(world.memory.at(from, s.len));
+            }
+            None => data.extend(t.fill.iter().cycle().take(s.len)),
+        }
+    }
+    t.data = Some(data);
+}

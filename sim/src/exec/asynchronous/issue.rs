@@ -1,0 +1,199 @@
+//! How instructions issue asynchronous operations.
+
+use super::groups::{Piece, take};
+use super::mbarrier::SIZE;
+use super::{Asynchronous, Completion, Failure, Origin, Pending, Segment, Transfer, Work, World};
+use crate::check::Agent;
+use crate::exec::access::Space;
+use crate::exec::{Context, Fault, FaultInfo, access_fault, fault, lanes};
+use crate::memory::Spot;
+
+/// Pieces that a bulk copy is cut into at most.
+const PIECES: u64 = 3;
+
+impl Context<'_> {
+    /// The place of `len` bytes aligned to `align` at a global or shared address.
+    pub(crate) fn spot(
+        &self,
+        space: Space,
+        addr: u64,
+        (len, align): (usize, usize),
+        write: bool,
+        lane: usize,
+    ) -> Result<Spot, Fault> {
+        let (space, addr) = self.locate(space, addr, align, lane)?;
+        match space {
+            Space::Shared => self.own(addr, len, lane),
+            Space::Cluster => self.remote(addr, len, lane),
+            Space::Global if len == 0 => Ok(Spot { buffer: 0, at: 0 }),
+            Space::Global => {
+                self.memory.spot(self.at.pe, addr, len as u64, write).map_err(|e| access_fault(lane, e))
+            }
+            _ => {
+                let message = format!("an asynchronous operation on {} memory", space.name());
+                Err(fault("S002", lane, message, "it works on global and shared memory"))
+            }
+        }
+    }
+
+    /// The place of an mbarrier.
+    pub(crate) fn mbarrier(&self, space: Space, addr: u64, lane: usize) -> Result<Spot, Fault> {
+        let (found, at) = self.locate(space, addr, SIZE, lane)?;
+        if !found.is_shared() {
+            let message = format!("an mbarrier at {} address {addr:#x}", found.name());
+            return Err(fault("S014", lane, message, "mbarriers are in shared memory"));
+        }
+        self.spot(found, at, (SIZE, SIZE), true, lane)
+    }
+
+    /// What is wrong with an mbarrier of this CTA or another.
+    #[cold]
+    pub(crate) fn wrong(&self, at: Spot, lane: usize, (message, help): super::mbarrier::Wrong) -> Fault {
+        let message = format!("mbarrier at shared {:#x}: {message}", at.at);
+        let shared = (at.buffer == self.shared).then_some(at.at as u64);
+        Box::new(FaultInfo { code: "S014", message, help: help.into(), lane: Some(lane), shared })
+    }
+
+    /// Faults unless there is an mbarrier at a place.
+    pub(crate) fn require(&mut self, at: Spot, lane: usize) -> Result<(), Fault> {
+        let found = self.asynchronous.valid(self.memory, at).map(|_| ());
+        found.map_err(|w| self.wrong(at, lane, w))
+    }
+
+    fn origin(&self, lane: usize) -> Origin {
+        Origin {
+            slot: Some(self.slot),
+            lane,
+            grid: self.at.grid,
+            pe: self.at.pe,
+            ctaid: self.at.ctaid,
+            tid: self.at.tid(self.thread(lane)),
+            pc: self.pc,
+        }
+    }
+
+    /// A lane issues a bulk operation.
+    pub(crate) fn issue(&mut self, lane: usize, t: Transfer, completion: Completion) -> Result<(), Fault> {
+        if let Completion::Mbarrier(at) = completion {
+            self.require(at, lane)?;
+        }
+        let ticket = self.check.as_deref_mut().map(|d| d.begin(self.slot, lane, self.pc, Agent::Async));
+        let group = match completion {
+            Completion::Group => self.asynchronous.bulk_group(self.slot, lane),
+            Completion::Mbarrier(_) => 0,
+        };
+        let uses = t.uses(self.memory, completion);
+        let origin = self.origin(lane);
+        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        for part in self.asynchronous.cut(t) {
+            let p = Pending {
+                origin: origin.clone(),
+                work: Work::Transfer(part, completion),
+                group,
+                read: false,
+                uses,
+                ticket: ticket.clone(),
+            };
+            self.asynchronous.push(&mut world, p).map_err(|f| Box::new(f.fault))?;
+        }
+        Ok(())
+    }
+
+    /// The active lanes issue copies of `segments` each.
+    pub(crate) fn issue_copies(&mut self, pieces: &mut [Option<[Option<Segment>; 2]>; 32]) {
+        let (slot, pc, pe) = (self.slot, self.pc, self.at.pe);
+        let mut tickets: [Option<Box<_>>; 32] = [const { None }; 32];
+        if let Some(d) = self.check.as_deref_mut() {
+            for lane in lanes(self.active) {
+                tickets[lane] = Some(Box::new(d.begin(slot, lane, pc, Agent::Copy)));
+            }
+        }
+        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        let pieces = pieces
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(lane, p)| Some(Piece { lane, segments: p.take()?, ticket: tickets[lane].take() }));
+        self.asynchronous.copy(&mut world, slot, pe, pieces);
+    }
+
+    /// An arrival of each of these lanes once its copies are complete.
+    pub(crate) fn issue_arrivals(&mut self, at: &[(usize, Spot)]) -> Result<(), Fault> {
+        let Some(&(lane, first)) = at.first() else { return Ok(()) };
+        let origin = self.origin(lane);
+        let mut ticket =
+            |lane| self.check.as_deref_mut().map(|d| d.begin(self.slot, lane, self.pc, Agent::Copy));
+        let at = at.iter().map(|&(lane, at)| (lane, at, ticket(lane))).collect();
+        let up_to = self.asynchronous.latest();
+        let uses = [usize::MAX, first.buffer];
+        let work = Work::Arrive { slot: self.slot, at, up_to };
+        let p = Pending { origin, work, group: 0, read: false, uses, ticket: None };
+        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        self.asynchronous.push(&mut world, p).map_err(|f| Box::new(f.fault))
+    }
+}
+
+impl Asynchronous {
+    /// Puts an operation under way; it may land at once.
+    fn push(&mut self, world: &mut World<'_>, mut p: Pending) -> Result<(), Box<Failure>> {
+        if self.chance(4)
+            && let Work::Transfer(t, _) = &mut p.work
+        {
+            take(world, t, p.ticket.as_ref());
+        }
+        self.queue.push(p);
+        if self.chance(4) {
+            self.land(world, self.queue.len() - 1)?;
+        } else if self.queue.len() > super::DEPTH {
+            let mut i = 0;
+            while i < self.queue.len() / 2 {
+                i += usize::from(!self.land(world, i)?);
+            }
+            // What nobody waits for is forgotten in the end.
+            let excess = self.queue.len().saturating_sub(super::DEPTH / 2);
+            let mut left = excess;
+            self.queue.retain(|p| {
+                let drop = left > 0 && p.is_landed();
+                left -= usize::from(drop);
+                !drop
+            });
+        }
+        Ok(())
+    }
+
+    /// Cuts a copy into pieces that land separately.
+    fn cut(&mut self, t: Transfer) -> Vec<Transfer> {
+        let pieces = 1 + self.rng.next() % PIECES;
+        if pieces == 1 || t.data.is_some() {
+            return vec![t];
+        }
+        let unit = t.bytes().div_ceil(pieces as usize).next_multiple_of(16);
+        let mut out = Vec::new();
+        let mut segments = Vec::new();
+        let mut room = unit;
+        for mut s in t.segments.iter().copied() {
+            while s.len > 0 {
+                let n = s.len.min(room);
+                segments.push(Segment { len: n, ..s });
+                s.from = s.from.map(|f| Spot { at: f.at + n, ..f });
+                s.to.at += n;
+                s.len -= n;
+                room -= n;
+                if room == 0 {
+                    room = unit;
+                    out.push(Transfer { segments: std::mem::take(&mut segments), ..t.clone_head() });
+                }
+            }
+        }
+        if !segments.is_empty() {
+            out.push(Transfer { segments, ..t.clone_head() });
+        }
+        out
+    }
+}
+
+impl Transfer {
+    /// The same without segments.
+    fn clone_head(&self) -> Transfer {
+        Transfer { segments: Vec::new(), fill: self.fill, reduction: self.reduction.clone(), data: None }
+    }
+}

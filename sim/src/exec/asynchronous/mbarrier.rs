@@ -1,0 +1,262 @@
+//! mbarrier objects: barriers in shared memory whose phases complete when so many arrivals and so many bytes of
+//! asynchronous copies have come (PTX ISA 9.7.13.15).
+//!
+//! What an mbarrier's eight bytes hold is opaque to programs. Here it is a digest of the state, which is kept aside: a
+//! program that writes over an mbarrier, or uses one that was never initialised, is found out.
+
+use super::{Asynchronous, World};
+use crate::check::Detector;
+use crate::check::clock::Clock;
+use crate::check::detector::Ticket;
+use crate::memory::{Memory, Spot};
+use std::sync::Arc;
+
+/// Bytes of an mbarrier, and their alignment.
+pub(crate) const SIZE: usize = 8;
+/// Greatest count of arrivals, and of bytes under way.
+pub(crate) const LIMIT: i64 = (1 << 20) - 1;
+
+/// What is wrong with an operation on an mbarrier: message and help.
+pub(crate) type Wrong = (String, &'static str);
+
+/// State of an mbarrier.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Mbarrier {
+    /// Phases that are complete.
+    pub phase: u64,
+    /// Arrivals that each phase from the next on expects.
+    pub expected: u32,
+    /// Arrivals that the phase under way still needs.
+    pub pending: u32,
+    /// Bytes that it still expects; negative where they came before they were expected.
+    pub tx: i64,
+    /// What those know who have arrived in this phase, for the detector.
+    clock: Clock,
+    /// The same of the phase before.
+    complete: Arc<Clock>,
+}
+
+/// Who changes an mbarrier.
+pub(crate) enum By<'a> {
+    /// A lane of a warp's slot, which releases what it knows.
+    Thread(usize, usize),
+    /// Something that has no effect on others' knowledge.
+    Silent,
+    /// An asynchronous operation.
+    Operation(Option<&'a Ticket>),
+}
+
+impl Mbarrier {
+    pub(crate) fn new(count: u32) -> Mbarrier {
+        Mbarrier { expected: count, pending: count, ..Mbarrier::default() }
+    }
+
+    /// What its bytes in memory hold.
+    fn digest(&self) -> u64 {
+        let state = u64::from(self.pending) | u64::from(self.expected) << 20 | (self.phase & 3) << 40;
+        state ^ (self.tx as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// The state that `mbarrier.arrive` returns: the phase and the arrivals it needed.
+    pub(crate) fn token(&self) -> u64 {
+        self.phase << 20 | u64::from(self.pending)
+    }
+
+    /// The count in such a state.
+    pub(crate) fn token_count(token: u64) -> u64 {
+        token & LIMIT as u64
+    }
+
+    /// Whether the phase of a state is complete; it must be the phase under way or the one before.
+    pub(crate) fn is_past(&self, token: u64) -> Result<bool, Wrong> {
+        match self.phase.checked_sub(token >> 20) {
+            Some(0) => Ok(false),
+            Some(1) => Ok(true),
+            _ => Err((
+                format!("the state is of phase {}, the mbarrier is in phase {}", token >> 20, self.phase),
+                "wait with the state of the latest arrival: only the phase under way and the one before can be waited for",
+            )),
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, count: u32) -> Result<(), Wrong> {
+        if count == 0 || count > self.pending {
+            let Mbarrier { pending, expected, phase, .. } = self;
+            let message = format!("{count} arrivals where phase {phase} needs {pending} more of {expected}");
+            return Err((message, "initialise the mbarrier with the number of arrivals of a phase"));
+        }
+        self.pending -= count;
+        Ok(())
+    }
+
+    /// Expects one more arrival in this phase.
+    pub(crate) fn expect_one_more(&mut self) -> Result<(), Wrong> {
+        if i64::from(self.pending) >= LIMIT {
+            return Err(("too many arrivals are pending".into(), "a phase has 1 to 1048575 arrivals"));
+        }
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// Expects fewer arrivals from the next phase on.
+    pub(crate) fn drop_out(&mut self, count: u32) -> Result<(), Wrong> {
+        match self.expected.checked_sub(count) {
+            Some(n) => self.expected = n,
+            None => {
+                let message = format!("{count} threads drop out of {}", self.expected);
+                return Err((message, "each thread drops out once"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Expects bytes, or with a negative count has them.
+    pub(crate) fn expect(&mut self, bytes: i64) -> Result<(), Wrong> {
+        self.tx += bytes;
+        if self.tx.abs() > LIMIT {
+            return Err((
+                format!("a tx-count of {} bytes", self.tx),
+                "an mbarrier counts up to 1048575 bytes at a time",
+            ));
+        }
+        if self.pending == 0 && self.tx < 0 {
+            let message = format!("{} bytes more than phase {} expected have come", -self.tx, self.phase);
+            return Err((
+                message,
+                "expect_tx announces the bytes of all copies that complete on the mbarrier",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Begins the next phase if this one is complete.
+    fn settle(&mut self) -> bool {
+        let complete = self.pending == 0 && self.tx == 0;
+        if complete {
+            self.phase += 1;
+            self.pending = self.expected;
+            self.complete = Arc::new(std::mem::take(&mut self.clock));
+        }
+        complete
+    }
+}
+
+/// Where a CTA's mbarriers are, by offset in its shared memory.
+#[derive(Debug, Default)]
+pub(super) struct Barriers(Vec<(usize, Mbarrier)>);
+
+impl Barriers {
+    fn get(&mut self, at: usize) -> Option<&mut Mbarrier> {
+        self.0.iter_mut().find(|(a, _)| *a == at).map(|(_, b)| b)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+const UNKNOWN: &str = "mbarrier.init comes first, and must be visible to who uses the mbarrier";
+
+impl Asynchronous {
+    fn barriers(&mut self, memory: &Memory, buffer: usize) -> &mut Barriers {
+        let cta = buffer.saturating_sub(memory.shared_buffer(0));
+        if self.barriers.len() <= cta {
+            self.barriers.resize_with(cta + 1, Barriers::default);
+        }
+        &mut self.barriers[cta]
+    }
+
+    fn find(&self, memory: &Memory, at: Spot) -> Option<&Mbarrier> {
+        let list = self.barriers.get(at.buffer.checked_sub(memory.shared_buffer(0))?)?;
+        list.0.iter().find(|(a, _)| *a == at.at).map(|(_, b)| b)
+    }
+
+    /// `mbarrier.init`
+    pub(crate) fn init(&mut self, memory: &mut Memory, at: Spot, count: u32) -> Result<(), Wrong> {
+        let list = self.barriers(memory, at.buffer);
+        if let Some(b) = list.get(at.at)
+            && memory.at(at, SIZE) == b.digest().to_le_bytes()
+        {
+            return Err((
+                format!("there is an mbarrier already, in phase {}", b.phase),
+                "mbarrier.inval ends its life before the memory is used again",
+            ));
+        }
+        list.0.retain(|(a, _)| a.abs_diff(at.at) >= SIZE);
+        let b = Mbarrier::new(count);
+        memory.store_at(at, &b.digest().to_le_bytes());
+        list.0.push((at.at, b));
+        // Who polls looks again, though the bytes may be the same.
+        memory.changes += 1;
+        Ok(())
+    }
+
+    /// `mbarrier.inval`
+    pub(crate) fn invalidate(&mut self, memory: &mut Memory, at: Spot) -> Result<(), Wrong> {
+        self.valid(memory, at)?;
+        self.barriers(memory, at.buffer).0.retain(|(a, _)| *a != at.at);
+        memory.store_at(at, &[0xff; SIZE]);
+        Ok(())
+    }
+
+    /// The mbarrier at a place, if there is one and it is intact.
+    pub(crate) fn valid(&mut self, memory: &Memory, at: Spot) -> Result<&mut Mbarrier, Wrong> {
+        let Some(b) = self.barriers(memory, at.buffer).get(at.at) else {
+            return Err((
+                "there is no mbarrier: it is not initialised, or has been invalidated".into(),
+                UNKNOWN,
+            ));
+        };
+        if memory.at(at, SIZE) != b.digest().to_le_bytes() {
+            let help = "its memory is for mbarrier instructions alone until mbarrier.inval";
+            return Err(("the mbarrier has been overwritten".into(), help));
+        }
+        Ok(b)
+    }
+
+    /// Changes an mbarrier, and begins its next phase if this one is complete: all operations on mbarriers come here.
+    /// Answers the state before.
+    pub(crate) fn change(
+        &mut self,
+        world: &mut World<'_>,
+        at: Spot,
+        by: By<'_>,
+        f: impl FnOnce(&mut Mbarrier) -> Result<(), Wrong>,
+    ) -> Result<u64, Wrong> {
+        let b = self.valid(world.memory, at)?;
+        let token = b.token();
+        match (by, world.check.as_deref_mut()) {
+            (By::Thread(slot, lane), Some(d)) => d.leave(slot, lane, &mut b.clock),
+            (By::Operation(Some(ticket)), _) => ticket.publish(&mut b.clock, false),
+            _ => {}
+        }
+        f(b)?;
+        b.settle();
+        let digest = b.digest().to_le_bytes();
+        world.memory.store_at(at, &digest);
+        Ok(token)
+    }
+
+    /// A lane has found the phase before complete, and acquires what was released there.
+    pub(crate) fn acquire(&self, memory: &Memory, d: &mut Detector, at: Spot, slot: usize, lane: usize) {
+        if let Some(b) = self.find(memory, at) {
+            d.take(slot, lane, &b.complete);
+        }
+    }
+
+    /// What a phase still needs, in words.
+    pub(crate) fn describe(&self, memory: &Memory, at: Spot) -> String {
+        match self.find(memory, at) {
+            None => "there is no mbarrier".into(),
+            Some(Mbarrier { phase, expected, pending, tx, .. }) => {
+                let parity = *phase & 1;
+                let bytes = match *tx {
+                    0 => String::new(),
+                    n if n > 0 => format!(" and {n} bytes of asynchronous copies"),
+                    n => format!(" and has {} bytes more than it expects", -n),
+                };
+                format!("phase {phase} (parity {parity}) needs {pending} more arrivals of {expected}{bytes}")
+            }
+        }
+    }
+}

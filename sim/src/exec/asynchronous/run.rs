@@ -1,0 +1,66 @@
+//! Operations under way as the schedule goes on.
+
+use super::{Failure, World};
+use crate::error::{Place, SimError};
+use crate::exec::run::Run;
+
+impl Run<'_> {
+    /// A round of the schedule has passed: some of what is under way lands.
+    pub(in crate::exec) fn land_some(&mut self) -> Result<(), SimError> {
+        if self.asynchronous.is_idle() {
+            return Ok(());
+        }
+        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        self.asynchronous.tick(&mut world).map_err(|f| self.failure(*f))
+    }
+
+    /// Nobody can go on, or nothing has changed for long: something that is under way lands. `false` if nothing is.
+    pub(in crate::exec) fn hasten(&mut self) -> Result<bool, SimError> {
+        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        match self.asynchronous.hasten(&mut world) {
+            Ok(false) => Ok(self.nvshmem.wire.hasten(self.memory)),
+            Ok(true) => Ok(true),
+            Err(f) => Err(self.failure(*f)),
+        }
+    }
+
+    /// All kernels have ended: all that is under way lands.
+    pub(in crate::exec) fn finish_operations(&mut self) -> Result<(), SimError> {
+        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        self.asynchronous.finish(&mut world).map_err(|f| self.failure(*f))?;
+        self.nvshmem.wire.finish(self.memory);
+        Ok(())
+    }
+
+    /// A warp has ended.
+    pub(in crate::exec) fn end_warp(&mut self, w: usize) {
+        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        self.asynchronous.end_warp(&mut world, w);
+    }
+
+    /// A CTA has ended, and with it its shared memory.
+    pub(in crate::exec) fn end_shared(&mut self, c: usize) -> Result<(), SimError> {
+        let buffer = self.memory.shared_buffer(c);
+        self.asynchronous.end_cta(self.memory, buffer).map_err(|f| self.failure(*f))?;
+        self.memory.share(c, 0);
+        Ok(())
+    }
+
+    /// The error of an operation that landed.
+    fn failure(&self, f: Failure) -> SimError {
+        let Failure { origin, fault } = f;
+        let inst = &self.code.insts[origin.pc as usize];
+        let place = Place {
+            pe: origin.pe,
+            cta: origin.ctaid,
+            thread: Some(origin.tid),
+            kernel: self.grids[origin.grid].kernel.name.clone(),
+            ptx_line: inst.line,
+            ptx_text: self.code.line(inst.line).to_string(),
+            source: self.code.source(inst),
+        };
+        let mut error = SimError::new(fault.code, fault.message, fault.help);
+        error.at = Some(Box::new(place));
+        error
+    }
+}

@@ -121,7 +121,7 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
             "n" => rng.below(8).to_string(),
             "state" if rng.below(2) == 0 => "_".into(),
             "policy" | "state" => "%v64_1".into(),
-            "mask" | "byteMask" => "%v16_1".into(),
+            "ctaMask" | "byteMask" => "%v16_1".into(),
             _ if predicates && rng.below(2) == 0 => format!("%p{}", rng.below(3)),
             _ => match rng.below(8) {
                 0 => rng.below(40).to_string(),

@@ -22,7 +22,7 @@ pub(super) static FAMILY: Family = Family {
     rows: &[
         row(
             "cp.async.bulk.ss.global.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint}",
-            "[d], [a], size, [mbar]{, mask}{, policy}",
+            "[d], [a], size, [mbar]{, ctaMask}{, policy}",
             &[TO_SHARED],
             load,
         ),

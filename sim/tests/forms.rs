@@ -78,8 +78,8 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
         mods.iter().find_map(|m| m.strip_prefix('v').and_then(|n| n.parse::<usize>().ok())).unwrap_or(1);
     let predicates = mods.iter().any(|m| m == "pred");
     // Operands that are fragments of matrices: vectors of a length that depends on shape and type.
-    let fragments =
-        ["mma", "ldmatrix", "stmatrix", "wgmma"].iter().any(|m| text.starts_with(m)) && rng.below(4) != 0;
+    let fragments = ["mma", "ldmatrix", "stmatrix", "wgmma", "wmma"].iter().any(|m| text.starts_with(m))
+        && rng.below(4) != 0;
     let register = |rng: &mut Rng| {
         let w = match (rng.below(4), widths.as_slice()) {
             (0, _) | (_, []) => [8, 16, 32, 64, 32, 32][rng.below(6) as usize],

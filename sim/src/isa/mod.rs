@@ -81,6 +81,7 @@ pub(crate) static FAMILIES: &[&Family] = &[
     &warp::FAMILY,
     &tensor::matrix::FAMILY,
     &tensor::mma::FAMILY,
+    &tensor::wmma::FAMILY,
     &tensor::wgmma::FAMILY,
     &sync::FAMILY,
     &cluster::FAMILY,

@@ -7,6 +7,7 @@ use crate::isa::classes::RND;
 use crate::isa::site::{Issue, Site, issue};
 use crate::isa::{Class, Family, row};
 use crate::num::tensor::{Arithmetic, Rows, multiply};
+use crate::num::{F16, F32, Format, Rounding};
 
 const F16_F32: &[&str] = &["f16", "f32"];
 const DTYPE: Class = ("dtype", F16_F32);
@@ -147,7 +148,7 @@ fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     };
     Ok(Box::new(Mma {
         shape,
-        arithmetic: arithmetic(s, false)?,
+        arithmetic: arithmetic(s, atype, false)?,
         a: (a, operand(s, 1, shape.m, a)?),
         b: (b, operand(s, 2, shape.n, b)?),
         from: (accumulator, s.vector_src(3, count, d, false)?),
@@ -194,7 +195,7 @@ fn mma_quads(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = register_type(32);
     let registers = |bits: u32| if bits == 16 { 4 } else { 8 };
     Ok(Box::new(Quads {
-        arithmetic: arithmetic(s, false)?,
+        arithmetic: arithmetic(s, "f16", false)?,
         kind: half,
         along: (s.get("alayout") == Some("row"), s.get("blayout") == Some("col")),
         d: (d, s.vector_dst(0, registers(d), t, false)?.into_iter().map(|d| d.0).collect()),
@@ -216,7 +217,7 @@ impl Operation for Quads {
             let b = quads::gather(cx, q, self.along.1, &self.b);
             let mut acc = quads::collect(cx, q, self.c.0, &self.c.1);
             if self.c.0 < self.d.0 {
-                acc.iter_mut().for_each(|v| *v = widen(*v));
+                acc.iter_mut().for_each(|v| *v = convert(F16, F32, *v));
             }
             let (a, b) = (Rows { element, bits: &a }, Rows { element, bits: &b });
             multiply(self.arithmetic, quads::SHAPE.k, &a, &b, &mut acc);
@@ -229,8 +230,7 @@ impl Operation for Quads {
     }
 }
 
-/// Half to single precision.
-fn widen(v: u64) -> u64 {
-    use crate::num::{F16, F32, Rounding};
-    F32.encode(F16.decode(v), Rounding::Nearest, false)
+/// A value in another format, rounded to nearest.
+pub(super) fn convert(from: Format, to: Format, v: u64) -> u64 {
+    to.encode(from.decode(v), Rounding::Nearest, false)
 }

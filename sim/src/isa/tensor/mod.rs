@@ -6,6 +6,7 @@ pub(super) mod fragment;
 pub(super) mod matrix;
 pub(super) mod mma;
 pub(crate) mod wgmma;
+pub(super) mod wmma;
 
 use super::site::{Issue, Site, issue};
 use super::types::Ty;
@@ -84,10 +85,14 @@ impl Shape {
 
 /// What to do with products of these types. `whole_warpgroup`: the unit that `wgmma` uses, which takes 8-bit floats as
 /// they are; `mma.sync` widens them to half precision.
-pub(super) fn arithmetic(s: &Site<'_, '_, '_>, whole_warpgroup: bool) -> Result<Arithmetic, Issue> {
+pub(super) fn arithmetic(
+    s: &Site<'_, '_, '_>,
+    atype: &str,
+    whole_warpgroup: bool,
+) -> Result<Arithmetic, Issue> {
     let accumulator = if s.get("dtype") == Some("f16") { F16 } else { F32 };
     let dot = |group, fraction| Ok(Arithmetic::Float(Dot { accumulator, group, fraction }));
-    match ["atype", "f16", "bf16", "f64", "b1"].into_iter().find_map(|n| s.get(n)).unwrap_or("") {
+    match atype {
         "f16" | "bf16" => dot(16, 25),
         "tf32" => dot(8, 25),
         "e4m3" | "e5m2" if whole_warpgroup => dot(32, 13),

@@ -217,7 +217,7 @@ fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     if let Left::Registers(regs) = &a {
         regs.iter().filter_map(|r| r.register()).for_each(|r| s.f.holds(r));
     }
-    let arithmetic = arithmetic(s, true)?;
+    let arithmetic = arithmetic(s, atype, true)?;
     let instruction =
         Wgmma { shape, arithmetic, accumulator, d, a: (ka, a), b: (kb, b), keep, negate, major };
     Ok(Box::new(Begin(Arc::new(instruction))))

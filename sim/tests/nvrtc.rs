@@ -6,7 +6,7 @@
 mod gpu;
 
 use float8::{F8E4M3, F8E5M2};
-use gpu::{Gpu, Scalar, close, data, integers, module};
+use gpu::{Gpu, Scalar, close, data, integers, module, product};
 use half::{bf16, f16};
 use weft_sim::{Arg, Module};
 
@@ -338,4 +338,55 @@ fn argmax_transpose_groups() {
             assert_eq!(got, want, "{i}");
         }
     });
+}
+
+const GEMM: &str = include_str!("ptx/nvrtc/gemm_sm80.sm_80.ptx");
+
+/// `C = A * B'` with the kernel's tile and threads a CTA; `slack` is relative to `k`.
+fn gemm<T: Scalar, U: Scalar, V: Scalar>(
+    text: &str,
+    kernel: &str,
+    (m, n, k): (usize, usize, usize),
+    (tile, threads): ((usize, usize), u32),
+    bits: u32,
+    (slack, relative, factor): (f64, f64, f64),
+) {
+    each(&[text], |module, g| {
+        let (a, b) = (data::<T>(m * k, 23, bits), data::<U>(n * k, 24, bits));
+        let (pa, pb, out) = (g.put(&a), g.put(&b), g.room::<V>(m * n));
+        let dims = ([(n / tile.1) as u32, (m / tile.0) as u32, 1], [threads, 1, 1], 0);
+        g.run(module, kernel, dims, vec![ptr(pa), ptr(pb), ptr(out), int(m), int(n), int(k)]);
+        let nt = !kernel.ends_with("_nn");
+        let want: Vec<f64> = product(&a, &b, m, n, k, nt).iter().map(|v| v * factor).collect();
+        close(kernel, &g.get::<V>(out, m * n), &want, slack * k as f64, relative);
+    });
+}
+
+#[test]
+fn gemm_with_copies_and_matrix_loads() {
+    let exact = (0.0, 0.0, 1.0);
+    gemm::<f16, f16, f32>(GEMM, "gemm_f16", (128, 64, 160), ((64, 64), 128), 6, exact);
+    let rounded = (17.0 * 2_f64.powi(-22), 0.0, 1.0);
+    gemm::<f16, f16, f32>(GEMM, "gemm_f16", (64, 128, 96), ((64, 64), 128), 10, rounded);
+    gemm::<bf16, bf16, f32>(GEMM, "gemm_bf16", (64, 64, 64), ((64, 64), 128), 7, exact);
+}
+
+#[test]
+fn gemm_by_a_warp() {
+    let exact = (0.0, 0.0, 1.0);
+    gemm::<f32, f32, f32>(GEMM, "gemm_tf32", (32, 24, 40), ((16, 8), 32), 8, exact);
+    gemm::<i8, i8, i32>(GEMM, "gemm_s8", (32, 24, 96), ((16, 8), 32), 0, exact);
+    gemm::<f64, f64, f64>(GEMM, "gemm_f64", (16, 24, 20), ((8, 8), 32), 20, exact);
+    // Half accumulators round once every 16 along K.
+    gemm::<f16, f16, f16>(
+        GEMM,
+        "gemm_f16_nn",
+        (32, 48, 64),
+        ((16, 16), 32),
+        3,
+        (2_f64.powi(-13), 0.001, 1.0),
+    );
+    gemm::<f16, f16, f32>(GEMM, "gemm_wmma", (32, 48, 64), ((16, 16), 32), 6, (0.0, 0.0, 0.5));
+    let fp8 = include_str!("ptx/nvrtc/gemm_sm89.sm_89.ptx");
+    gemm::<F8E4M3, F8E5M2, f32>(fp8, "gemm_fp8", (32, 24, 96), ((16, 8), 32), 2, exact);
 }

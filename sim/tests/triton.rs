@@ -5,8 +5,9 @@
 #[path = "common/foreign.rs"]
 mod gpu;
 
+use float8::F8E4M3;
 use gpu::{Gpu, Scalar, close, data, integers, module, product};
-use half::f16;
+use half::{bf16, f16};
 use weft_sim::{Arg, Module};
 
 macro_rules! ptx {
@@ -266,4 +267,75 @@ fn matmul<T: Scalar, U: Scalar>(
 #[test]
 fn matmul_of_doubles() {
     matmul::<f64, f64>(&ptx!("matmul_f64.sm_80"), true, 40, 32, (1e-15, 0.0));
+}
+
+/// Products of values of few bits: sums are exact in single precision, in any order.
+const EXACT: (f64, f64) = (0.0, 0.0);
+
+#[test]
+fn matmul_of_halves() {
+    let texts = ptx!("matmul_f16.sm_80", "matmul_f16.sm_90");
+    matmul::<f16, f16>(&texts, true, 6, 64, (0.0, 1.0 / 2048.0));
+    // Of all bits that halves have: by the tolerance of sums.
+    matmul::<f16, f16>(&texts, true, 10, 64, (17.0 * 2_f64.powi(-22), 1.0 / 2048.0));
+    matmul::<bf16, f32>(&ptx!("matmul_bf16.sm_80", "matmul_bf16.sm_90"), false, 6, 64, EXACT);
+}
+
+#[test]
+fn matmul_with_half_accumulators() {
+    // Each multiplication of 16 along K rounds to a half.
+    let texts = ptx!("matmul_f16_f16.sm_80", "matmul_f16_f16.sm_90");
+    matmul::<f16, f16>(&texts, true, 3, 64, (9.0 / 144.0 * 2_f64.powi(-6), 1.0 / 2048.0));
+}
+
+#[test]
+fn matmul_of_tf32() {
+    matmul::<f32, f32>(&ptx!("matmul_tf32.sm_80", "matmul_tf32.sm_90"), true, 7, 64, EXACT);
+}
+
+#[test]
+fn matmul_of_fp8() {
+    matmul::<F8E4M3, f32>(&ptx!("matmul_fp8.sm_89"), true, 3, 64, EXACT);
+    // Thirteen bits of fraction on each addition of 32 along K.
+    let slack = 33.0 / 32.0 * 2_f64.powi(-11);
+    matmul::<F8E4M3, f32>(&ptx!("matmul_fp8.sm_90"), true, 3, 64, (slack, 0.0));
+}
+
+#[test]
+fn matmul_of_integers() {
+    matmul::<i8, i32>(&ptx!("matmul_s8.sm_80", "matmul_s8.sm_90"), true, 0, 64, EXACT);
+}
+
+/// Causal attention of one head, rows of `d`.
+fn attention_of(q: &[f64], k: &[f64], v: &[f64], n: usize, d: usize, scale: f64) -> Vec<f64> {
+    let dot = |i: usize, j: usize| (0..d).map(|x| q[i * d + x] * k[j * d + x]).sum::<f64>() * scale;
+    let row = |i: usize| {
+        let s: Vec<f64> = (0..=i).map(|j| dot(i, j)).collect();
+        let top = s.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+        let p: Vec<f64> = s.iter().map(|s| (s - top).exp()).collect();
+        let sum: f64 = p.iter().sum();
+        (0..d)
+            .map(|x| p.iter().enumerate().map(|(j, p)| p * v[j * d + x]).sum::<f64>() / sum)
+            .collect::<Vec<_>>()
+    };
+    (0..n).flat_map(row).collect()
+}
+
+#[test]
+fn attention() {
+    each(&ptx!("attention.sm_80", "attention.sm_90"), |kernel, g| {
+        let (heads, n, d, scale) = (2, 112, 64, 0.125_f32);
+        let [q, k, v] = [1, 2, 3].map(|salt| data::<f16>(heads * n * d, 20 + salt, 8));
+        let (pq, pk, pv, out) = (g.put(&q), g.put(&k), g.put(&v), g.room::<f16>(heads * n * d));
+        let args = vec![ptr(pq), ptr(pk), ptr(pv), ptr(out), int(n), Arg::F32(scale)];
+        kernel.run(g, [n.div_ceil(64), heads], args);
+        let size = n * d;
+        let head = |h: usize| {
+            let part = |x: &[f16]| values(&x[h * size..(h + 1) * size]);
+            attention_of(&part(&q), &part(&k), &part(&v), n, d, scale.into())
+        };
+        let want: Vec<f64> = (0..heads).flat_map(head).collect();
+        // Probabilities are rounded to halves.
+        close("attention", &g.get::<f16>(out, heads * size), &want, 1e-3, 1.0 / 1024.0);
+    });
 }

@@ -74,6 +74,7 @@ for name, (kernel, types, constants, warps, stages, targets) in CASES.items():
         out = compile(src, target=GPUTarget("cuda", target, 32), options={"num_warps": warps, "num_stages": stages})
         # Debug sections are the half of it and name places on the machine that made it.
         text = re.sub(r"\t?\.section\s+\.debug.*?\n\t?\}\n", "", out.asm["ptx"], flags=re.S)
+        text = re.sub(r", function_name \S+, inlined_at \d+ \d+ \d+", "", text)
         text = re.sub(r'(\.file\s+\d+) ".*/', r'\1 "', text)
         text = re.sub(r"\n{2,}", "\n", text).rstrip() + "\n"
         head = f"// Triton {triton.__version__}; {warps} warps, {out.metadata.shared} bytes of dynamic shared memory\n"

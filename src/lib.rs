@@ -15,6 +15,7 @@ pub mod ptx;
 pub mod run;
 pub mod store;
 pub mod tools;
+pub mod trace;
 
 pub use compile::{
     CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile,

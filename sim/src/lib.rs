@@ -75,6 +75,7 @@ mod nvshmem;
 mod printf;
 mod ptx;
 mod stats;
+mod trace;
 
 pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace, Severity};
 pub use error::{Place, PtxError, SimError, SourceLine};
@@ -83,6 +84,7 @@ pub use memory::{Symmetric, Team};
 pub use module::{Kernel, Module, Param};
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};
 pub use stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
+pub use trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};
 
 /// The tables of supported instructions and built-in functions as Markdown (the text of
 /// `docs/ptx-instructions.md`).

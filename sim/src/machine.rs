@@ -8,6 +8,7 @@ use crate::exec::{LANES, Lanes, Output};
 use crate::memory::{AccessError, Memory, Symmetric, Team};
 use crate::module::{Code, Constant, FunctionCode, Kernel, Module};
 use crate::stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
+use crate::trace::{Recorder, Trace, TraceConfig};
 
 /// What kind of machine to simulate.
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ pub struct Config {
     pub multicast: bool,
     /// What to watch for while kernels run; `None` costs nothing.
     pub check: Option<Check>,
+    /// A timeline of what kernels do; `None` costs nothing.
+    pub trace: Option<TraceConfig>,
 }
 
 impl Default for Config {
@@ -52,6 +55,7 @@ impl Default for Config {
             peer_access: true,
             multicast: true,
             check: None,
+            trace: None,
         }
     }
 }
@@ -140,6 +144,7 @@ pub struct Machine {
     memory: Memory,
     loaded: Vec<Loaded>,
     findings: Vec<Finding>,
+    trace: Trace,
 }
 
 impl std::fmt::Debug for Machine {
@@ -168,7 +173,7 @@ impl Machine {
         if config.check.as_ref().is_some_and(|c| c.uninitialised) {
             memory.remember_writes();
         }
-        Ok(Machine { config, memory, loaded: Vec::new(), findings: Vec::new() })
+        Ok(Machine { config, memory, loaded: Vec::new(), findings: Vec::new(), trace: Trace::default() })
     }
 
     /// The configuration the machine was made with.
@@ -180,6 +185,12 @@ impl Machine {
     /// where a launch ended in an error.
     pub fn take_findings(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.findings)
+    }
+
+    /// The timeline of the launches since the last call, where [`Config::trace`] asks for one: one launch after the
+    /// other. A launch that ended in an error is in it.
+    pub fn take_trace(&mut self) -> Trace {
+        std::mem::take(&mut self.trace)
     }
 
     /// Changes the seed for the launches to come.
@@ -372,7 +383,13 @@ impl Machine {
         if let Some(check) = &self.config.check {
             run.watch(check);
         }
+        if let Some(trace) = &self.config.trace {
+            run.trace = Some(Box::new(Recorder::new(&mut run, trace, self.trace.len())));
+        }
         let ended = run.run();
+        if let Some(recorder) = run.trace.take() {
+            self.trace.extend(recorder.finish(&mut run));
+        }
         run.memory.unshare();
         let findings = run.findings();
         let ended = ended

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Head, HeadParam};
-use weft_sim::Place;
+use weft_sim::{Place, Trace, TraceConfig};
 
 /// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are
 /// ours to choose.
@@ -35,6 +35,12 @@ impl Case {
         let mut found = finding::of(examined.findings, examined.error, &locate, &replay);
         found.extend(examined.checks.iter().enumerate().filter_map(|(i, c)| finding::wrong(c, i, &replay)));
         Ok(found)
+    }
+
+    /// Its timeline.
+    pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
+        let trace = Some(TraceConfig::default());
+        Ok(self.subject.run(&RunOptions { seed, trace, ..self.options.clone() })?.trace)
     }
 
     /// How it is run again.

@@ -38,6 +38,7 @@ use std::sync::{Arc, Mutex};
 use weft_isa::Target;
 use weft_lang::elaborate::Define;
 use weft_lang::source::SourceMap;
+use weft_sim::Trace;
 
 /// What to look at, and how long.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct CheckOptions {
     pub step_limit: Option<u64>,
     /// Stop at the first finding.
     pub fail_fast: bool,
+    /// Keep the timeline of the first finding's run, or of the first run where there is none.
+    pub trace: bool,
 }
 
 impl CheckOptions {
@@ -80,6 +83,7 @@ impl CheckOptions {
             launches: 2,
             step_limit: None,
             fail_fast: false,
+            trace: false,
         }
     }
 }
@@ -95,6 +99,8 @@ pub struct Report {
     pub runs: u64,
     /// Findings, each once, in the order of the runs that met them first.
     pub findings: Vec<Finding>,
+    /// The timeline, where it was asked for.
+    pub trace: Option<Trace>,
     /// The texts that findings have places in.
     sources: Arc<SourceMap>,
 }
@@ -136,11 +142,14 @@ pub fn check_file_with(
 ) -> Result<Report, RunError> {
     let cases = cases::all(file, options)?;
     let (runs, findings) = explore(&cases, options, &Case::run, progress)?;
+    let replays: Vec<_> = cases.iter().map(Case::replay).collect();
+    let trace = traced(&replays, &findings, options, &|i, seed| cases[i].trace(seed))?;
     Ok(Report {
         file: file.sources().name(0).unwrap_or_default().to_owned(),
-        cases: cases.iter().map(Case::replay).collect(),
+        cases: replays,
         runs,
         findings,
+        trace,
         sources: file.shared_sources(),
     })
 }
@@ -157,11 +166,14 @@ pub fn check_ptx(
 ) -> Result<Report, RunError> {
     let cases = ptx::all(file, launch, options)?;
     let (runs, findings) = explore(&cases, options, &ptx::Case::run, progress)?;
+    let replays: Vec<_> = cases.iter().map(|c| c.replay(options.seed)).collect();
+    let trace = traced(&replays, &findings, options, &|i, seed| cases[i].trace(seed))?;
     Ok(Report {
         file: file.name().to_owned(),
-        cases: cases.iter().map(|c| c.replay(options.seed)).collect(),
+        cases: replays,
         runs,
         findings,
+        trace,
         sources: file.sources(),
     })
 }
@@ -173,14 +185,36 @@ pub fn check_ptx(
 pub fn report_ptx(file: &PtxFile, launch: &PtxLaunch, outcome: PtxOutcome) -> Result<Report, RunError> {
     let replay = ptx::replay(&file.kernel(launch.entry.as_deref())?.name, launch);
     let mut gathered = Gathered::default();
+    let trace = outcome.trace.clone();
     gathered.add_run(ptx::findings(file, outcome, &replay));
     Ok(Report {
         file: file.name().to_owned(),
         cases: vec![replay],
         runs: 1,
         findings: gathered.into_findings(),
+        trace: launch.trace.is_some().then_some(trace),
         sources: file.sources(),
     })
+}
+
+/// The timeline that is asked for: the run is had again by case and seed.
+fn traced(
+    cases: &[Replay],
+    findings: &[Finding],
+    options: &CheckOptions,
+    run: &dyn Fn(usize, u64) -> Result<Trace, RunError>,
+) -> Result<Option<Trace>, RunError> {
+    if !options.trace || cases.is_empty() {
+        return Ok(None);
+    }
+    let (case, seed) = match findings.first() {
+        Some(f) => {
+            let is = |c: &Replay| Replay { seed: f.replay.seed, ..c.clone() } == f.replay;
+            (cases.iter().position(is).unwrap_or(0), f.replay.seed)
+        }
+        None => (0, options.seed),
+    };
+    run(case, seed).map(Some)
 }
 
 /// Runs every case with every seed, on all cores: how many runs there were, and what they met.

@@ -6,6 +6,7 @@ use crate::compile::{Lowering, Transport};
 use crate::ptx::{PtxFile, PtxLaunch, PtxOutcome, Setup};
 use crate::run::RunError;
 use weft_lang::elaborate::Defines;
+use weft_sim::{Trace, TraceConfig};
 
 /// A launch on so many PEs, for any seed.
 pub(super) struct Case<'a> {
@@ -35,6 +36,12 @@ pub(super) fn all<'a>(
 impl Case<'_> {
     pub fn run(&self, seed: u64) -> Result<Vec<Finding>, RunError> {
         Ok(findings(self.file, self.setup.run(seed)?, &self.replay(seed)))
+    }
+
+    /// Its timeline.
+    pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
+        let trace = Some(TraceConfig::default());
+        Ok(Setup::new(self.file, &PtxLaunch { trace, ..self.setup.launch().clone() })?.run(seed)?.trace)
     }
 
     pub fn replay(&self, seed: u64) -> Replay {

@@ -45,6 +45,9 @@ pub struct Check {
     /// Where the report goes, instead of standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Writes the timeline of the first finding's run, or of the first run, as Chrome's trace events: for Perfetto.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Stop at the first finding.
     #[arg(long)]
     fail_fast: bool,
@@ -96,6 +99,9 @@ impl Check {
             Format::Json => report.json(),
             Format::Sarif => report.sarif(),
         };
+        if let (Some(path), Some(trace)) = (&self.trace, &report.trace) {
+            super::write_trace(path, trace)?;
+        }
         super::write_out(self.output.as_deref(), text.as_bytes())?;
         Ok(report)
     }
@@ -112,6 +118,7 @@ impl Check {
         }
         options.grid = self.grid.as_deref().map(grid).transpose().context("--grid")?;
         options.launches = self.launches;
+        options.trace = self.trace.is_some();
         options.fail_fast = self.fail_fast;
         Ok(options)
     }

@@ -262,3 +262,11 @@ fn write_out(path: Option<&Path>, data: &[u8]) -> Result<()> {
         None => Ok(std::io::stdout().lock().write_all(data)?),
     }
 }
+
+/// Writes a timeline to a file.
+fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
+    let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut out = std::io::BufWriter::new(file);
+    weft::trace::write_chrome(trace, &mut out)?;
+    out.flush().with_context(|| format!("cannot write {}", path.display()))
+}

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::check::report_ptx;
 use weft::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
-use weft::sim::{Check, Stats};
+use weft::sim::{Check, Stats, TraceConfig};
 
 /// Exit status 0: it ran, and nothing was found; 1: findings, or the kernel did something wrong; 2: it could not be run.
 #[derive(Args)]
@@ -38,6 +38,9 @@ pub struct Sim {
     /// Look for races and for reads of memory that nobody has written.
     #[arg(long)]
     check: bool,
+    /// Writes a timeline as Chrome's trace events: for Perfetto.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Count instructions, and bytes between PEs.
     #[arg(long)]
     stats: bool,
@@ -110,12 +113,16 @@ impl Sim {
         launch.seed = self.seed;
         launch.launches = self.launches;
         launch.check = self.check.then(Check::default);
+        launch.trace = self.trace.is_some().then(TraceConfig::default);
         let (outcome, written) = file.run_and_write(&launch)?;
         let mut out = outcome.printed.clone();
         if !out.is_empty() && !out.ends_with('\n') {
             out.push('\n');
         }
         out.push_str(&self.summary(&file, &launch, &outcome, &written)?);
+        if let Some(path) = &self.trace {
+            super::write_trace(path, &outcome.trace)?;
+        }
         let report = report_ptx(&file, &launch, outcome)?;
         out.push_str(&report.findings_text(super::color(&std::io::stdout())));
         super::write_out(None, out.as_bytes())?;

@@ -147,6 +147,7 @@ impl<'a> Setup<'a> {
     pub fn run(&self, seed: u64) -> Result<PtxOutcome, RunError> {
         let PtxLaunch { pes, grid, cluster, dynamic_shared, launches, .. } = self.launch;
         let mut config = Config { n_pes: pes, seed, check: self.launch.check.clone(), ..Config::default() };
+        config.trace.clone_from(&self.launch.trace);
         config.step_limit = self.launch.step_limit.unwrap_or(config.step_limit);
         let start = Instant::now();
         let mut machine = Machine::new(config)?;
@@ -192,7 +193,14 @@ impl<'a> Setup<'a> {
             }
             memory.push(all);
         }
-        Ok(PtxOutcome { ended, findings, memory, printed, time: start.elapsed() })
+        Ok(PtxOutcome {
+            ended,
+            findings,
+            memory,
+            printed,
+            trace: machine.take_trace(),
+            time: start.elapsed(),
+        })
     }
 
     /// Writes the outputs; a line about each.

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_ir::diag::Span;
 use weft_lang::source::{LineColumn, SourceMap};
-use weft_sim::{Check, Finding, Kernel, Location, Module, Place, SimError, Stats};
+use weft_sim::{Check, Finding, Kernel, Location, Module, Place, SimError, Stats, Trace, TraceConfig};
 
 /// Largest PTX file that is read. NVSHMEM's functions linked in take a few MiB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -73,6 +73,8 @@ pub struct PtxLaunch {
     pub launches: u32,
     /// What to watch for.
     pub check: Option<Check>,
+    /// A timeline, where one is wanted.
+    pub trace: Option<TraceConfig>,
     /// Warp instructions after which a launch is given up.
     pub step_limit: Option<u64>,
 }
@@ -91,6 +93,7 @@ impl PtxLaunch {
             seed: 0,
             launches: 1,
             check: None,
+            trace: None,
             step_limit: None,
         }
     }
@@ -125,6 +128,8 @@ pub struct PtxOutcome {
     pub memory: Vec<Vec<Vec<u8>>>,
     /// What all launches printed.
     pub printed: String,
+    /// The timeline, where one was wanted.
+    pub trace: Trace,
     /// Wall time.
     pub time: Duration,
 }

@@ -7,7 +7,7 @@ use crate::compile::{Compiled, KernelFile};
 use crate::run::reference::{Checked, check};
 use weft_ir::diag::Span;
 use weft_lang::source::LineColumn;
-use weft_sim::{Finding, Module, Place, SimError};
+use weft_sim::{Finding, Module, Place, SimError, Trace};
 
 /// A compiled kernel with its decoded PTX.
 pub(crate) struct Subject {
@@ -23,6 +23,8 @@ pub(crate) struct Examined {
     pub checks: Vec<Checked>,
     /// Why a launch did not end.
     pub error: Option<SimError>,
+    /// The timeline, where one is asked for.
+    pub trace: Trace,
 }
 
 impl Subject {
@@ -99,11 +101,12 @@ impl Subject {
             Err(RunError::Sim(e)) if e.code != "S001" => Some(e),
             Err(e) => return Err(e),
         };
+        let trace = plan.backend.take_trace();
         let findings = plan.backend.take_findings().into_iter();
         let findings = findings.map(|f| {
             let element = f.location.as_ref().and_then(|l| plan.coordinate(l));
             (f, element)
         });
-        Ok(Examined { findings: findings.collect(), checks, error })
+        Ok(Examined { findings: findings.collect(), checks, error, trace })
     }
 }

@@ -58,6 +58,8 @@ pub struct RunOptions {
     pub node: Option<u32>,
     /// For the simulator: what it watches for. `weft::check` tells what it finds; a plain run does not.
     pub(crate) check: Option<weft_sim::Check>,
+    /// For the simulator: a timeline.
+    pub(crate) trace: Option<weft_sim::TraceConfig>,
 }
 
 impl RunOptions {
@@ -76,6 +78,7 @@ impl RunOptions {
             step_limit: None,
             node: None,
             check: None,
+            trace: None,
         }
     }
 }

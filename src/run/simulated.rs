@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use weft_ir::abi::signature;
 use weft_ir::{ParamKind, Scalar};
-use weft_sim::{Arg, Config, Finding, Launch, Machine, Module, Stats, Symmetric, Team};
+use weft_sim::{Arg, Config, Finding, Launch, Machine, Module, Stats, Symmetric, Team, Trace};
 
 /// Most bytes of all tensors of all PEs.
 const MAX_BYTES: u64 = 4 << 30;
@@ -43,6 +43,7 @@ impl Simulated {
         let mut config = Config { n_pes, seed: options.seed, ..Config::default() };
         config.step_limit = options.step_limit.unwrap_or(config.step_limit);
         config.check.clone_from(&options.check);
+        config.trace.clone_from(&options.trace);
         let mut machine = Machine::new(config)?;
         let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
         let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());
@@ -54,6 +55,11 @@ impl Simulated {
     /// What the machine's checks have found since the last call.
     pub fn take_findings(&mut self) -> Vec<Finding> {
         self.machine.take_findings()
+    }
+
+    /// The timeline of the launches since the last call.
+    pub fn take_trace(&mut self) -> Trace {
+        self.machine.take_trace()
     }
 
     fn base(&self, memory: usize, pe: usize) -> Result<u64, RunError> {

@@ -14,6 +14,7 @@ use crate::error::{Place, SimError};
 use crate::memory::Memory;
 use crate::module::{Code, Kernel, KernelCode};
 use crate::nvshmem::Nvshmem;
+use crate::trace::Recorder;
 
 /// CTAs that a grid may make resident in one round.
 const ADMIT: u32 = 8;
@@ -98,6 +99,7 @@ pub(crate) struct Run<'a> {
     pub nvshmem: Nvshmem,
     pub check: Option<Box<Detector>>,
     pub asynchronous: Asynchronous,
+    pub trace: Option<Box<Recorder>>,
     /// Labels to which the lanes of a `brx.idx` go.
     targets: [u32; LANES],
     pub(super) free_ctas: Vec<usize>,
@@ -138,6 +140,7 @@ impl<'a> Run<'a> {
             nvshmem,
             check: None,
             asynchronous: Asynchronous::new(seed),
+            trace: None,
             targets: [0; LANES],
             free_ctas: Vec::new(),
             free_warps: Vec::new(),
@@ -175,7 +178,7 @@ impl<'a> Run<'a> {
                 if self.warps[w].live != 0 && self.warps[w].choose(stamp).is_some() {
                     progress = true;
                     let budget = 64 + (self.rng.next() & 127) as u32;
-                    self.slice(w, budget)?;
+                    self.turn(w, budget)?;
                 }
             }
             order.retain(|&w| self.warps[w].live != 0);
@@ -309,6 +312,16 @@ impl<'a> Run<'a> {
             self.ctas[c].warps.push(w);
             order.push(w);
         }
+    }
+
+    /// Runs one warp for at most `budget` instructions, and notes what became of it where a timeline is wanted.
+    fn turn(&mut self, w: usize, budget: u32) -> Result<(), SimError> {
+        let Some(mut trace) = self.trace.take() else { return self.slice(w, budget) };
+        let turn = trace.begin(self, w);
+        let ended = self.slice(w, budget);
+        trace.end(self, w, &turn);
+        self.trace = Some(trace);
+        ended
     }
 
     /// Runs one warp for at most `budget` instructions.

@@ -134,6 +134,27 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
     }
 }
 
+/// What a group waits for: in a few words, and all that is known.
+pub(crate) fn waiting(run: &Run<'_>, w: usize, g: &Group) -> (String, String) {
+    let warp = &run.warps[w];
+    let (Wait::Memory(detail) | Wait::Nothing(detail) | Wait::Lanes(detail) | Wait::Barrier(detail)) =
+        wait(run, w, g);
+    let p = warp.poll;
+    let what = match g.state {
+        _ if warp.ticket(g.mask).is_some() => "NVSHMEM".to_owned(),
+        State::Barrier(a) => format!("barrier {}", a.id),
+        State::Cluster => "barrier of the cluster".to_owned(),
+        State::Converge(_) => "lanes of its warp".to_owned(),
+        State::Ready if p.valid && p.shared => format!("polls shared {:#x}", p.addr),
+        State::Ready if p.valid => {
+            let place = run.memory.describe(run.ctas[warp.cta].at.pe, p.addr);
+            format!("polls {}", place.split(" (").next().unwrap_or_default().replace('`', ""))
+        }
+        State::Ready => "loops".to_owned(),
+    };
+    (what, detail)
+}
+
 /// Remarks on grids of which not all CTAs were resident.
 fn residency(run: &Run<'_>) -> Vec<String> {
     let waiting = run.grids.iter().filter(|g| g.next < g.total);

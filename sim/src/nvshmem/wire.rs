@@ -17,6 +17,7 @@ use crate::check::detector::Ticket;
 use crate::exec::access::{from_le, put_le};
 use crate::exec::run::Rng;
 use crate::memory::{Memory, Spot};
+use crate::trace::Log;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
@@ -162,6 +163,8 @@ pub(crate) struct Wire {
     pub links: Vec<u64>,
     /// Operations that no quiet or barrier had completed when the last CTA ended.
     pub unfinished: u64,
+    /// For a timeline.
+    pub log: Option<Box<Log>>,
 }
 
 impl Wire {
@@ -180,6 +183,7 @@ impl Wire {
             landed: Vec::new(),
             links: vec![0; n_pes * n_pes],
             unfinished: 0,
+            log: None,
         }
     }
 
@@ -207,6 +211,14 @@ impl Wire {
         let (epoch, is_signal) = (self.epoch[from], group != 0 && matches!(kind, Kind::Update { .. }));
         self.issued += 1;
         let number = self.issued;
+        if let Some(log) = &mut self.log {
+            let (what, bytes) = match &kind {
+                Kind::Put { data, .. } => ("put", data.len()),
+                Kind::Get { bytes, .. } => ("get", *bytes),
+                Kind::Update { bytes, .. } => (if is_signal { "signal" } else { "update" }, *bytes),
+            };
+            log.issue(number, what, (from, to), bytes);
+        }
         self.queue.push(Pending { from, to, late, epoch, group, is_signal, number, kind, landing });
         let at_once = match late {
             Late::Prompt => self.chance(2),
@@ -399,6 +411,9 @@ impl Wire {
 
     fn apply(&mut self, memory: &mut Memory, op: Pending) {
         let Pending { from, to, .. } = op;
+        if let Some(log) = &mut self.log {
+            log.land(op.number);
+        }
         if op.epoch < self.epoch[from] && !op.is_get() {
             self.behind[from] = self.behind[from].saturating_sub(1);
         }

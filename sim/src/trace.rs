@@ -1,0 +1,341 @@
+//! A timeline of launches: what warps did and waited for, and what went from PE to PE.
+//!
+//! Time is the machine's clock: warp instructions executed so far, on all PEs together. Warps take turns, so a warp that
+//! runs does not execute all instructions of its time.
+
+use crate::exec::run::Run;
+use crate::exec::stall;
+use crate::exec::warp::State;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What a timeline keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceConfig {
+    /// Most events of each kind; what comes later is counted.
+    pub limit: usize,
+}
+
+impl Default for TraceConfig {
+    fn default() -> Self {
+        TraceConfig { limit: 1 << 18 }
+    }
+}
+
+/// What a warp does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Activity {
+    /// Executes instructions, in turns with others.
+    Running,
+    /// Waits.
+    Waiting {
+        /// For what, in a few words: `barrier 0`, `polls flag+8`.
+        what: Arc<str>,
+        /// All that is known when the wait begins: values, source and PTX lines.
+        detail: Arc<str>,
+    },
+}
+
+/// A time in which a warp does one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceSpan {
+    /// Its PE.
+    pub pe: usize,
+    /// Its CTA (`%ctaid`).
+    pub cta: [u32; 3],
+    /// Its number in the CTA.
+    pub warp: u32,
+    /// Kernel that was launched.
+    pub kernel: Arc<str>,
+    /// First warp instruction.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// What it does.
+    pub activity: Activity,
+}
+
+/// An operation from one PE to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceTransfer {
+    /// `put`, `get`, `signal`, `update`.
+    pub what: &'static str,
+    /// PE that issued it.
+    pub from: usize,
+    /// PE whose memory is written, or read by a get.
+    pub to: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// When it was issued.
+    pub start: u64,
+    /// When it landed, or the launch ended.
+    pub end: u64,
+}
+
+/// Bytes that a PE has moved from and to others by loads, stores and atomics until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceTraffic {
+    /// When.
+    pub time: u64,
+    /// The PE whose memory they come from.
+    pub pe: usize,
+    /// Bytes since the machine was made.
+    pub bytes: u64,
+}
+
+/// A timeline.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// What warps did, in the order in which it ended.
+    pub spans: Vec<TraceSpan>,
+    /// What went over NVSHMEM's functions, in the order in which it landed.
+    pub transfers: Vec<TraceTransfer>,
+    /// What went over plain accesses, in order of time.
+    pub traffic: Vec<TraceTraffic>,
+    /// Events that were not kept, since the limit was reached.
+    pub dropped: u64,
+    /// Warp instructions of all launches.
+    pub end: u64,
+}
+
+impl Trace {
+    /// Appends what a later launch did.
+    pub(crate) fn extend(&mut self, mut later: Trace) {
+        let base = self.end;
+        for s in &mut later.spans {
+            (s.start, s.end) = (s.start + base, s.end + base);
+        }
+        for t in &mut later.transfers {
+            (t.start, t.end) = (t.start + base, t.end + base);
+        }
+        later.traffic.iter_mut().for_each(|t| t.time += base);
+        self.spans.append(&mut later.spans);
+        self.transfers.append(&mut later.transfers);
+        self.traffic.append(&mut later.traffic);
+        self.dropped += later.dropped;
+        self.end += later.end;
+    }
+
+    /// Events of the kind of which there are most.
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len().max(self.transfers.len()).max(self.traffic.len())
+    }
+}
+
+/// Keeps an event, or counts it.
+fn keep<T>(list: &mut Vec<T>, limit: usize, dropped: &mut u64, event: T) {
+    if list.len() < limit { list.push(event) } else { *dropped += 1 }
+}
+
+/// A warp that lives.
+struct Track {
+    pe: usize,
+    cta: [u32; 3],
+    index: u32,
+    kernel: Arc<str>,
+    activity: Activity,
+    /// It looks at the same place again and again: only its next turn tells whether it goes on so.
+    polls: bool,
+    since: u64,
+}
+
+/// Operations under way.
+#[derive(Default)]
+pub(crate) struct Log {
+    /// The machine's clock, as exact as a warp's turn.
+    pub clock: u64,
+    open: FxHashMap<u64, TraceTransfer>,
+    done: Vec<TraceTransfer>,
+    limit: usize,
+    dropped: u64,
+}
+
+impl Log {
+    pub(crate) fn issue(
+        &mut self,
+        number: u64,
+        what: &'static str,
+        (from, to): (usize, usize),
+        bytes: usize,
+    ) {
+        let (start, end) = (self.clock, self.clock);
+        self.open.insert(number, TraceTransfer { what, from, to, bytes, start, end });
+    }
+
+    pub(crate) fn land(&mut self, number: u64) {
+        if let Some(t) = self.open.remove(&number) {
+            let t = TraceTransfer { end: self.clock, ..t };
+            keep(&mut self.done, self.limit, &mut self.dropped, t);
+        }
+    }
+}
+
+/// Collects the timeline of a launch.
+pub(crate) struct Recorder {
+    /// By warp slot.
+    tracks: Vec<Option<Track>>,
+    trace: Trace,
+    limit: usize,
+    /// By PE: bytes that were taken from its memory.
+    moved: Vec<u64>,
+    kernels: FxHashMap<usize, Arc<str>>,
+}
+
+/// What is remembered of a warp while it has its turn.
+pub(crate) struct Turn {
+    start: u64,
+    /// Its latest read: where, what, and how often that instruction was executed.
+    poll: Option<(u32, u64, u64, u64)>,
+}
+
+impl Recorder {
+    /// `kept`: events that earlier launches have taken of the limit.
+    pub(crate) fn new(run: &mut Run<'_>, config: &TraceConfig, kept: usize) -> Recorder {
+        let limit = config.limit.saturating_sub(kept);
+        run.nvshmem.wire.log = Some(Box::new(Log { limit, ..Log::default() }));
+        let moved = vec![0; run.memory.n_pes];
+        let mut recorder = Recorder {
+            tracks: Vec::new(),
+            trace: Trace::default(),
+            limit,
+            moved,
+            kernels: FxHashMap::default(),
+        };
+        recorder.traffic(run);
+        recorder.trace.traffic.clear();
+        recorder
+    }
+
+    /// A warp's turn begins.
+    pub(crate) fn begin(&mut self, run: &mut Run<'_>, w: usize) -> Turn {
+        let start = run.clock;
+        if let Some(log) = &mut run.nvshmem.wire.log {
+            log.clock = start;
+        }
+        if self.tracks.len() <= w {
+            self.tracks.resize_with(w + 1, || None);
+        }
+        match &self.tracks[w] {
+            None => self.tracks[w] = Some(self.track(run, w)),
+            Some(t) if !t.polls && t.activity != Activity::Running => {
+                self.turn_to(w, start, Activity::Running, false);
+            }
+            Some(_) => {}
+        }
+        let p = run.warps[w].poll;
+        let poll = p.valid.then(|| (p.pc, p.addr, p.value, run.counts[p.pc as usize].warps));
+        Turn { start, poll }
+    }
+
+    fn track(&mut self, run: &Run<'_>, w: usize) -> Track {
+        let warp = &run.warps[w];
+        let cta = &run.ctas[warp.cta];
+        let name = || Arc::from(run.grids[cta.grid].kernel.name.as_str());
+        Track {
+            pe: cta.at.pe,
+            cta: cta.at.ctaid,
+            index: warp.index,
+            kernel: self.kernels.entry(cta.grid).or_insert_with(name).clone(),
+            activity: Activity::Running,
+            polls: false,
+            since: run.clock,
+        }
+    }
+
+    /// A warp's turn has ended.
+    pub(crate) fn end(&mut self, run: &Run<'_>, w: usize, turn: &Turn) {
+        self.traffic(run);
+        let warp = &run.warps[w];
+        if warp.live == 0 {
+            self.close(w, run.clock);
+            return;
+        }
+        let p = warp.poll;
+        let again = turn.poll.is_some_and(|(pc, addr, value, count)| {
+            p.valid && (p.pc, p.addr, p.value) == (pc, addr, value) && run.counts[pc as usize].warps > count
+        });
+        let ready = warp.choose(run.memory.changes + 1);
+        let waits_for = match ready {
+            Some(i) => Some(&warp.groups[i]).filter(|_| again),
+            None => warp.groups.iter().min_by_key(|g| g.state != State::Ready),
+        };
+        match waits_for {
+            Some(g) => {
+                let (polls, at) = if ready.is_some() { (true, turn.start) } else { (again, run.clock) };
+                let same = self.tracks[w].as_ref().is_some_and(|t| t.polls && polls);
+                if !same {
+                    let (what, detail) = stall::waiting(run, w, g);
+                    self.turn_to(
+                        w,
+                        at,
+                        Activity::Waiting { what: what.into(), detail: detail.into() },
+                        polls,
+                    );
+                }
+            }
+            None => self.turn_to(w, turn.start, Activity::Running, false),
+        }
+    }
+
+    /// Ends what a warp did, if it does something else now.
+    fn turn_to(&mut self, w: usize, at: u64, activity: Activity, polls: bool) {
+        let Some(t) = &mut self.tracks[w] else { return };
+        if t.activity == activity {
+            return;
+        }
+        let span = TraceSpan {
+            pe: t.pe,
+            cta: t.cta,
+            warp: t.index,
+            kernel: t.kernel.clone(),
+            start: t.since,
+            end: at,
+            activity: std::mem::replace(&mut t.activity, activity),
+        };
+        (t.since, t.polls) = (at, polls);
+        if span.end > span.start {
+            keep(&mut self.trace.spans, self.limit, &mut self.trace.dropped, span);
+        }
+    }
+
+    fn close(&mut self, w: usize, at: u64) {
+        if let Some(t) = &self.tracks[w] {
+            // Any other activity ends the one that there is.
+            let none = Activity::Waiting { what: "".into(), detail: "".into() };
+            let activity = if t.activity == Activity::Running { none } else { Activity::Running };
+            self.turn_to(w, at, activity, false);
+        }
+        self.tracks[w] = None;
+    }
+
+    /// Notes what plain accesses have moved between PEs.
+    fn traffic(&mut self, run: &Run<'_>) {
+        let n = run.memory.n_pes;
+        for (pe, moved) in self.moved.iter_mut().enumerate() {
+            let row = &run.memory.links[pe * n..(pe + 1) * n];
+            let bytes = row.iter().sum::<u64>() - row[pe];
+            if bytes != *moved {
+                *moved = bytes;
+                let event = TraceTraffic { time: run.clock, pe, bytes };
+                keep(&mut self.trace.traffic, self.limit, &mut self.trace.dropped, event);
+            }
+        }
+    }
+
+    /// The launch has ended, well or not.
+    pub(crate) fn finish(mut self, run: &mut Run<'_>) -> Trace {
+        for w in 0..self.tracks.len() {
+            self.close(w, run.clock);
+        }
+        if let Some(mut log) = run.nvshmem.wire.log.take() {
+            log.clock = run.clock;
+            let mut left: Vec<u64> = log.open.keys().copied().collect();
+            left.sort_unstable();
+            left.into_iter().for_each(|number| log.land(number));
+            self.trace.transfers = log.done;
+            self.trace.dropped += log.dropped;
+        }
+        self.trace.end = run.clock;
+        self.trace
+    }
+}

@@ -10,7 +10,7 @@
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
-use weft_sim::{Arg, Config, Launch, Machine, Module, SimError};
+use weft_sim::{Arg, Check, Config, Launch, Machine, Module, SimError};
 
 /// A type of buffers' elements.
 pub trait Scalar: Copy {
@@ -82,11 +82,14 @@ pub type Dims = ([u32; 3], [u32; 3], u32);
 
 pub struct Gpu {
     pub machine: Machine,
+    /// Whether findings of the checks fail the test.
+    pub checked: bool,
 }
 
 impl Gpu {
     pub fn new(seed: u64) -> Gpu {
-        Gpu { machine: Machine::new(Config { seed, ..Config::default() }).unwrap() }
+        let check = Some(Check::default());
+        Gpu { machine: Machine::new(Config { seed, check, ..Config::default() }).unwrap(), checked: true }
     }
 
     /// A buffer with contents; its address.
@@ -123,8 +126,12 @@ impl Gpu {
         )
     }
 
+    /// Runs a kernel that is right: it ends, and no check finds anything.
     pub fn run(&mut self, module: &Module, kernel: &str, dims: Dims, args: Vec<Arg>) {
         self.try_run(module, kernel, dims, args).unwrap_or_else(|e| panic!("{kernel}: {e}"));
+        for finding in self.machine.take_findings().into_iter().filter(|_| self.checked) {
+            panic!("{kernel}: {finding}");
+        }
     }
 }
 

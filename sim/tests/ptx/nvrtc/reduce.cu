@@ -103,7 +103,7 @@ extern "C" __global__ void argmax(const float *x, unsigned long long *best, int 
     if (i >= n) return;
     unsigned bits = __float_as_uint(x[i]);
     bits = bits >> 31 ? ~bits : bits | 1u << 31;
-    unsigned long long key = (unsigned long long)bits << 32 | (unsigned)~i, old = *best;
+    unsigned long long key = (unsigned long long)bits << 32 | (unsigned)~i, old = *(volatile unsigned long long *)best;
     while (key > old) {
         unsigned long long seen = atomicCAS(best, old, key);
         if (seen == old) break;

@@ -90,8 +90,16 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
     let mut list = Vec::new();
     let required = row.operands.split('{').next().unwrap_or("").trim_end_matches([',', ' ']);
     let spec = if rng.below(2) == 0 { required.to_string() } else { row.operands.replace(['{', '}'], "") };
+    // Commas within brackets do not separate operands.
+    let spec = spec.replace("[map, coords]", "[map coords]");
     for o in spec.split(',').map(str::trim).filter(|o| !o.is_empty()) {
         list.push(match o {
+            "[map coords]" => {
+                let rank = mods.iter().find_map(|m| m.strip_suffix('d')?.parse::<usize>().ok()).unwrap_or(1);
+                let list: Vec<String> = (0..rank).map(|i| format!("%v32_{}", i % 4)).collect();
+                format!("[%a{}, {{{}}}]", rng.below(4), list.join(", "))
+            }
+            "ord" => rng.below(5).to_string(),
             o if o.starts_with('[') => {
                 let base = ["%a0", "%a1", "%a2", "%a3", "x", "%v64_0"][rng.below(6) as usize];
                 format!("[{base}+{}]", [0, 0, 4, 16, -8][rng.below(5) as usize])

@@ -66,7 +66,7 @@ fn unknown_instructions_and_modifiers_are_errors() {
         ("lop3.b32 %r1, %r2, %r3, %r4, 256;", "P005", "0 to 255"),
         ("lop3.b32 %r1, %r2, %r3, %r4, %r5;", "P005", "integer literal"),
         ("ld.global.L2::cache_hint.b32 %r1, [%rd1];", "P005", "cache-policy"),
-        ("tld4.r.2d [tex, {%r1, %r2}];", "P007", "coordinates"),
+        ("tld4.r.2d [tex, {%r1, %r2}];", "P003", "`tld4`"),
     ] {
         let e = body_error(body);
         assert_eq!(e.code, code, "{e}");

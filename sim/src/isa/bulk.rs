@@ -182,7 +182,7 @@ pub(super) fn multicast(
 }
 
 /// Faults unless an mbarrier is in the CTA that the bytes go to.
-fn same_cta(to: Spot, mbar: Spot, lane: usize) -> Result<(), Fault> {
+pub(super) fn same_cta(to: Spot, mbar: Spot, lane: usize) -> Result<(), Fault> {
     if to.buffer == mbar.buffer {
         return Ok(());
     }

@@ -28,6 +28,7 @@ pub(crate) mod reduce;
 pub(crate) mod special;
 mod sync;
 pub(crate) mod tensor;
+mod tensor_map;
 mod warp;
 
 use crate::exec::Op;
@@ -88,6 +89,7 @@ pub(crate) static FAMILIES: &[&Family] = &[
     &cp_async::FAMILY,
     &mbarrier::FAMILY,
     &bulk::FAMILY,
+    &tensor_map::FAMILY,
     &control::FAMILY,
 ];
 
@@ -154,9 +156,16 @@ fn arity(operands: &str) -> (usize, usize) {
     if operands.is_empty() {
         return (0, 0);
     }
-    let required = operands.split('{').next().unwrap_or("");
-    let min = required.split(',').filter(|s| !s.trim().is_empty()).count();
-    (min, operands.split(',').count())
+    // Commas within brackets do not separate operands.
+    let count = |text: &str| {
+        let mut depth = 0;
+        let separates = |c: char| {
+            depth += i32::from(c == '[') - i32::from(c == ']');
+            c == ',' && depth == 0
+        };
+        text.split(separates).filter(|s| !s.trim().is_empty()).count()
+    };
+    (count(operands.split('{').next().unwrap_or("")), count(operands))
 }
 
 impl Form {

@@ -359,10 +359,23 @@ impl<'a> Site<'_, '_, 'a> {
     /// Address operand. Call parameters and the parameters of device functions live in the frame, so `.param`
     /// becomes the local space for them.
     pub(crate) fn address(&mut self, i: usize, space: Space) -> Result<(Address, Space), Issue> {
-        let Operand::Address { base, offset } = *self.operand(i)? else {
-            return self.wrong(i, "an address in brackets");
+        match *self.operand(i)? {
+            Operand::Address { base, offset } => self.resolve(base, offset as u64, space),
+            _ => self.wrong(i, "an address in brackets"),
+        }
+    }
+
+    /// `[map, {coordinates}]`: the generic address of a tensor map, and the coordinates, 32 bits each.
+    pub(crate) fn tensor(&mut self, i: usize) -> Result<(Address, Space, Vec<Src>), Issue> {
+        let Operand::Tensor { base, offset, coordinates } = self.operand(i)?.clone() else {
+            return self.wrong(i, "a tensor map with coordinates: [map, {c0, c1}]");
         };
-        let offset = offset as u64;
+        let (address, space) = self.resolve(base, offset as u64, Space::Generic)?;
+        let coordinates: Result<_, _> = coordinates.iter().map(|c| self.value(c, Ty::B32, false)).collect();
+        Ok((address, space, coordinates?))
+    }
+
+    fn resolve(&mut self, base: Base<'a>, offset: u64, space: Space) -> Result<(Address, Space), Issue> {
         let name = match base {
             Base::Absolute(v) => {
                 let base = AddressBase::Value(self.f.constant(v));

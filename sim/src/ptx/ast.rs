@@ -132,6 +132,12 @@ pub(crate) enum Operand<'a> {
         base: Base<'a>,
         offset: i64,
     },
+    /// `[map+offset, {c0, c1}]`: a place in a tensor.
+    Tensor {
+        base: Base<'a>,
+        offset: i64,
+        coordinates: Vec<Operand<'a>>,
+    },
     /// `{a, b}`
     Vector(Vec<Operand<'a>>),
     /// `d|p`

@@ -251,9 +251,13 @@ fn address(i: &str) -> Res<'_, Operand<'_>> {
         },
     };
     let (rest, offset) = plus_minus(rest)?;
-    if blank(rest).starts_with(',') {
-        let help = "tensor, texture and surface coordinates are not simulated";
-        return fail(blank(rest), "P007", "an address with coordinates", help);
+    let mut rest = rest;
+    if eat(&mut rest, ",") {
+        let (rest, _) = must(sign("{"))(rest)?;
+        let (rest, coordinates) = commas(rest, scalar)?;
+        let (rest, _) = must(sign("}"))(rest)?;
+        let (rest, _) = must(sign("]"))(rest)?;
+        return Ok((rest, Operand::Tensor { base, offset, coordinates }));
     }
     let (mut rest, _) = must(sign("]"))(rest)?;
     if let Some(after) = rest.strip_prefix(".unified") {

@@ -14,6 +14,7 @@ mod groups;
 mod issue;
 pub(crate) mod mbarrier;
 mod run;
+pub(crate) mod tensor;
 
 use super::FaultInfo;
 use super::run::Rng;

@@ -1,0 +1,342 @@
+//! Tensor maps and the copies they describe.
+//!
+//! A tensor map says where a tensor of up to five dimensions lies in global memory and which box of it a tensor copy
+//! moves. The driver's `CUtensorMap` is opaque. The 128 bytes here hold the same fields in an order of our own (the
+//! offsets below), so maps that the driver has encoded do not work on the simulator, nor ours on a GPU; what a kernel
+//! makes by `tensormap.replace` from 128 zero bytes works on both.
+
+use crate::error::SimError;
+use crate::num::mask;
+
+/// Bytes of a tensor map.
+pub(crate) const BYTES: usize = 128;
+/// Most dimensions.
+const RANK: usize = 5;
+
+/// Element types, in the order of `tensormap.replace.tile.elemtype`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TensorType {
+    /// 1-byte integer (also for 8-bit floats).
+    U8,
+    /// 2-byte integer.
+    U16,
+    /// 4-byte integer.
+    U32,
+    /// 4-byte integer, signed.
+    S32,
+    /// 8-byte integer.
+    U64,
+    /// 8-byte integer, signed.
+    S64,
+    /// Half precision.
+    F16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+    /// bfloat16.
+    Bf16,
+}
+
+/// Number in a tensor map, name of the PTX type, and NaN of each element type.
+const TYPES: [(TensorType, u8, &str, u64); 10] = [
+    (TensorType::U8, 0, "u8", 0),
+    (TensorType::U16, 1, "u16", 0),
+    (TensorType::U32, 2, "u32", 0),
+    (TensorType::S32, 3, "s32", 0),
+    (TensorType::U64, 4, "u64", 0),
+    (TensorType::S64, 5, "s64", 0),
+    (TensorType::F16, 6, "f16", mask(15)),
+    (TensorType::F32, 7, "f32", mask(31)),
+    (TensorType::F64, 9, "f64", mask(63)),
+    (TensorType::Bf16, 10, "bf16", mask(15)),
+];
+
+/// How 16-byte pieces are permuted in shared memory, so that columns do not meet in the same banks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Swizzle {
+    /// As they come.
+    #[default]
+    None,
+    /// Within 32 bytes.
+    B32,
+    /// Within 64 bytes.
+    B64,
+    /// Within 128 bytes.
+    B128,
+}
+
+impl Swizzle {
+    const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
+
+    /// Bytes within which pieces are permuted; 0 for none.
+    fn span(self) -> usize {
+        match self {
+            Swizzle::None => 0,
+            Swizzle::B32 => 32,
+            Swizzle::B64 => 64,
+            Swizzle::B128 => 128,
+        }
+    }
+
+    /// Where the piece of a shared address goes: its number in the row of 128 bytes is combined with the row's.
+    fn apply(self, at: usize) -> usize {
+        at ^ (at >> 7 & (self.span() / 16).saturating_sub(1)) << 4
+    }
+}
+
+/// What `cuTensorMapEncodeTiled` is given, without interleaving and L2 promotion (which is a hint).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Element type.
+    pub element: TensorType,
+    /// Address of the tensor in the memory of the PE that uses the map, a multiple of 16.
+    pub address: u64,
+    /// Elements by dimension, innermost first: 1 to 5 of them.
+    pub dims: Vec<u64>,
+    /// Bytes from one element to the next by dimension, without the innermost: multiples of 16.
+    pub strides: Vec<u64>,
+    /// Elements of the box that a copy moves, by dimension: 1 to 256 each.
+    pub tile: Vec<u32>,
+    /// Every how manieth element of the box is moved, by dimension: 1 to 8. The innermost is ignored.
+    pub element_strides: Vec<u32>,
+    /// Order in shared memory.
+    pub swizzle: Swizzle,
+    /// Elements outside the tensor are read as NaN instead of zero.
+    pub fill_nan: bool,
+}
+
+// Offsets of the fields.
+const ADDRESS: usize = 0;
+const HEAD: usize = 8;
+const DIMS: usize = 16;
+const TILE: usize = 36;
+const STRIDES: usize = 56;
+const ELEMENT_STRIDES: usize = 88;
+
+/// A field that `tensormap.replace` writes: its name, its first byte, bytes, and how many there are.
+pub(crate) struct Field {
+    pub name: &'static str,
+    offset: usize,
+    pub bytes: usize,
+    pub count: usize,
+}
+
+pub(crate) const FIELDS: &[Field] = &[
+    Field { name: "global_address", offset: ADDRESS, bytes: 8, count: 1 },
+    Field { name: "rank", offset: HEAD, bytes: 1, count: 1 },
+    Field { name: "elemtype", offset: HEAD + 1, bytes: 1, count: 1 },
+    Field { name: "interleave_layout", offset: HEAD + 2, bytes: 1, count: 1 },
+    Field { name: "swizzle_mode", offset: HEAD + 3, bytes: 1, count: 1 },
+    Field { name: "fill_mode", offset: HEAD + 4, bytes: 1, count: 1 },
+    Field { name: "swizzle_atomicity", offset: HEAD + 5, bytes: 1, count: 1 },
+    Field { name: "global_dim", offset: DIMS, bytes: 4, count: RANK },
+    Field { name: "box_dim", offset: TILE, bytes: 4, count: RANK },
+    Field { name: "global_stride", offset: STRIDES, bytes: 8, count: RANK - 1 },
+    Field { name: "element_stride", offset: ELEMENT_STRIDES, bytes: 4, count: RANK },
+];
+
+impl Field {
+    /// Where entry `i` begins.
+    pub(crate) fn at(&self, i: usize) -> usize {
+        self.offset + i * self.bytes
+    }
+}
+
+/// Bytes of a row of a box: in memory if within the tensor, and where in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Address, if the bytes are within the tensor.
+    pub global: Option<u64>,
+    /// Offset in shared memory.
+    pub shared: usize,
+    pub len: usize,
+}
+
+impl TensorMap {
+    /// The 128 bytes of the map, to be passed as a kernel parameter or put in memory.
+    ///
+    /// # Errors
+    /// `S001` if `cuTensorMapEncodeTiled` would refuse it.
+    pub fn encode(&self) -> Result<[u8; 128], SimError> {
+        let rank = self.dims.len();
+        let lengths = [self.strides.len() + 1, self.tile.len(), self.element_strides.len()];
+        if !(1..=RANK).contains(&rank) || lengths != [rank; 3] {
+            let help = "dims, tile and element_strides have 1 to 5 entries, strides one less";
+            return Err(SimError::request("the tensor map's lists do not fit each other", help));
+        }
+        self.check().map_err(|message| SimError::request(format!("tensor map: {message}"), ""))?;
+        let mut out = [0; BYTES];
+        let mut put = |name: &str, i: usize, value: u64| {
+            if let Some(f) = FIELDS.iter().find(|f| f.name == name) {
+                out[f.at(i)..f.at(i) + f.bytes].copy_from_slice(&value.to_le_bytes()[..f.bytes]);
+            }
+        };
+        put("global_address", 0, self.address);
+        put("rank", 0, rank as u64 - 1);
+        put("elemtype", 0, self.entry().1.into());
+        put("swizzle_mode", 0, self.swizzle as u64);
+        put("fill_mode", 0, self.fill_nan.into());
+        for i in 0..rank {
+            put("global_dim", i, self.dims[i]);
+            put("box_dim", i, self.tile[i].into());
+            put("element_stride", i, self.element_strides[i].into());
+        }
+        for (i, &s) in self.strides.iter().enumerate() {
+            put("global_stride", i, s);
+        }
+        Ok(out)
+    }
+
+    /// The map that 128 bytes hold.
+    pub(crate) fn decode(bytes: &[u8; BYTES]) -> Result<TensorMap, String> {
+        let get = |name: &str, i: usize| {
+            let field = FIELDS.iter().find(|f| f.name == name);
+            field.map_or(0, |f| {
+                let list = &bytes[f.at(i)..f.at(i) + f.bytes];
+                list.iter().rev().fold(0_u64, |v, b| v << 8 | u64::from(*b))
+            })
+        };
+        let rank = get("rank", 0) as usize + 1;
+        if rank > RANK {
+            return Err(format!("rank {rank}: these bytes are no tensor map"));
+        }
+        let kind = get("elemtype", 0);
+        let Some(&(element, ..)) = TYPES.iter().find(|t| u64::from(t.1) == kind) else {
+            return Err(format!("element type {kind} is not simulated"));
+        };
+        if get("interleave_layout", 0) != 0 || get("swizzle_atomicity", 0) != 0 {
+            return Err("interleaved layouts and swizzle atoms other than 16 bytes are not simulated".into());
+        }
+        let Some(&swizzle) = Swizzle::ALL.get(get("swizzle_mode", 0) as usize) else {
+            return Err(format!("swizzle mode {} is not simulated", get("swizzle_mode", 0)));
+        };
+        // Of 32 bits, 0 stands for 2^32.
+        let dim = |i| match get("global_dim", i) {
+            0 => 1 << 32,
+            n => n,
+        };
+        let map = TensorMap {
+            element,
+            address: get("global_address", 0),
+            dims: (0..rank).map(dim).collect(),
+            strides: (0..rank - 1).map(|i| get("global_stride", i)).collect(),
+            tile: (0..rank).map(|i| get("box_dim", i) as u32).collect(),
+            element_strides: (0..rank).map(|i| get("element_stride", i) as u32).collect(),
+            swizzle,
+            fill_nan: get("fill_mode", 0) != 0,
+        };
+        map.check().map(|()| map)
+    }
+
+    fn entry(&self) -> (TensorType, u8, &'static str, u64) {
+        TYPES.into_iter().find(|t| t.0 == self.element).unwrap_or(TYPES[0])
+    }
+
+    /// Name of the element type.
+    pub(crate) fn type_name(&self) -> &'static str {
+        self.entry().2
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> usize {
+        let name = self.type_name();
+        name.trim_start_matches(|c: char| c.is_ascii_alphabetic()).parse::<usize>().unwrap_or(8) / 8
+    }
+
+    /// What elements outside the tensor are read as, repeated.
+    pub(crate) fn fill(&self) -> [u8; 8] {
+        let nan = if self.fill_nan { self.entry().3 } else { 0 };
+        let bytes = self.element_bytes();
+        std::array::from_fn(|i| nan.to_le_bytes()[i % bytes])
+    }
+
+    /// What the driver demands of a map.
+    fn check(&self) -> Result<(), String> {
+        let row = self.tile[0] as usize * self.element_bytes();
+        let span = self.swizzle.span();
+        let wrong = if !self.address.is_multiple_of(16) {
+            format!("the address {:#x} is not a multiple of 16", self.address)
+        } else if let Some(n) = self.dims.iter().find(|n| !(1..=1 << 32).contains(*n)) {
+            format!("a dimension of {n} elements")
+        } else if let Some(n) = self.strides.iter().find(|n| !n.is_multiple_of(16) || **n >= 1 << 40) {
+            format!("a stride of {n} bytes is not a multiple of 16 below 2^40")
+        } else if let Some(n) = self.tile.iter().find(|n| !(1..=256).contains(*n)) {
+            format!("a box of {n} elements in a dimension; 1 to 256 are possible")
+        } else if let Some(n) = self.element_strides.iter().find(|n| !(1..=8).contains(*n)) {
+            format!("an element stride of {n}; 1 to 8 are possible")
+        } else if !row.is_multiple_of(16) {
+            format!("the box's innermost dimension has {row} bytes, not a multiple of 16")
+        } else if span > 0 && row > span {
+            format!("the box's innermost dimension has {row} bytes, more than its swizzle of {span}")
+        } else if self.fill_nan && self.entry().3 == 0 {
+            "elements that are filled with NaN are floats".into()
+        } else {
+            return Ok(());
+        };
+        Err(wrong)
+    }
+
+    /// Elements moved by dimension.
+    fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        let steps = std::iter::once(&1).chain(self.element_strides.iter().skip(1));
+        self.tile.iter().zip(steps).map(|(&n, &step)| u64::from(n.div_ceil(step)))
+    }
+
+    /// Bytes of a box in shared memory.
+    pub(crate) fn box_bytes(&self) -> usize {
+        self.counts().product::<u64>() as usize * self.element_bytes()
+    }
+
+    /// The parts of the box at these coordinates, which begins at a shared offset.
+    pub(crate) fn parts(&self, coordinates: &[i32], shared: usize) -> Vec<Part> {
+        let size = self.element_bytes();
+        let counts: Vec<u64> = self.counts().collect();
+        let row = counts[0] as usize * size;
+        // Bytes of a row before and behind those within the tensor.
+        let first = i64::from(coordinates[0]);
+        let before = (-first).clamp(0, counts[0] as i64) as usize * size;
+        let end = (self.dims[0] as i64 - first).clamp(0, counts[0] as i64) as usize * size;
+        let mut out = Vec::new();
+        let mut index = vec![0_u64; counts.len()];
+        for n in 0..counts[1..].iter().product::<u64>() {
+            let mut address = self.address.wrapping_add((first as u64).wrapping_mul(size as u64));
+            let mut inside = true;
+            for d in 1..counts.len() {
+                let at = i64::from(coordinates[d]) + (index[d] * u64::from(self.element_strides[d])) as i64;
+                inside &= (0..self.dims[d] as i64).contains(&at);
+                address = address.wrapping_add((at as u64).wrapping_mul(self.strides[d - 1]));
+            }
+            self.row(&mut out, (address, inside, before..end.max(before)), shared + n as usize * row, row);
+            for (i, count) in index.iter_mut().zip(&counts).skip(1) {
+                *i += 1;
+                if *i < *count {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        out
+    }
+
+    /// The parts of one row.
+    fn row(
+        &self,
+        out: &mut Vec<Part>,
+        (address, inside, valid): (u64, bool, std::ops::Range<usize>),
+        shared: usize,
+        row: usize,
+    ) {
+        let piece = if self.swizzle == Swizzle::None { row } else { 16 };
+        for start in (0..row).step_by(piece) {
+            let to = self.swizzle.apply(shared + start);
+            let cuts = [start, valid.start, valid.end, start + piece].map(|c| c.clamp(start, start + piece));
+            for (i, c) in cuts.windows(2).enumerate().filter(|(_, c)| c[1] > c[0]) {
+                let is_valid = inside && i == 1;
+                let global = is_valid.then(|| address.wrapping_add(c[0] as u64));
+                out.push(Part { global, shared: to + c[0] - start, len: c[1] - c[0] });
+            }
+        }
+    }
+}

@@ -180,14 +180,23 @@ fn pick(bytes: &[u8], element: usize, stride: u64) -> Vec<u8> {
 }
 
 fn iput(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let [dst, src, _, _, _, pe, ..] = c.args;
+    let [dst, src, _, _, count, pe, ..] = c.args;
     let to = c.pe(pe)?;
     reachable(c, to)?;
     let ([dst_stride, src_stride], [dst_bytes, src_bytes]) = strides(c)?;
     let element = c.f.ty.bytes();
     let dst = c.symmetric("dst", dst, dst_bytes)?;
     c.aligned("src", src, element)?;
-    let data = Data::Bytes(pick(&c.load("src", src, src_bytes)?, element, src_stride));
+    // What lies between the elements is not read.
+    for i in 0..count {
+        if let Some(spot) = c.global("src", src + i * src_stride * element as u64, element as u64, false)? {
+            c.watch(AccessKind::Read, spot, element);
+        }
+    }
+    c.notes.silent = true;
+    let span = c.load("src", src, src_bytes);
+    c.notes.silent = false;
+    let data = Data::Bytes(pick(&span?, element, src_stride));
     let step = dst_stride.wrapping_mul(element as u64);
     c.completes(Completed::Source);
     for i in 0..c.args[4] {

@@ -17,6 +17,10 @@ pub struct Config {
     pub n_pes: usize,
     /// Seed of the schedule and of the moments at which remote operations land: the same seed gives the same run.
     pub seed: u64,
+    /// Whether the seed also chooses how warps take turns (slices long or short, few preemptions, PEs or CTAs that stand
+    /// still for long), and how many weak and relaxed stores others see late. Without, all take short turns, and others
+    /// see every store at once.
+    pub explore: bool,
     /// Warp instructions after which a launch is given up.
     pub step_limit: u64,
     /// Most bytes of memory of all PEs together.
@@ -46,6 +50,7 @@ impl Default for Config {
         Config {
             n_pes: 1,
             seed: 0,
+            explore: false,
             step_limit: 1 << 33,
             memory_limit: 8 << 30,
             poison: 0xff,
@@ -376,7 +381,7 @@ impl Machine {
             list.push(self.grid(code, k, g, &self.loaded[loaded].symbols[g.pe])?);
         }
         let links = self.memory.links.clone();
-        let mut run = Run::new(code, &mut self.memory, list, self.config.seed);
+        let mut run = Run::new(code, &mut self.memory, list, (self.config.seed, self.config.explore));
         run.step_limit = self.config.step_limit;
         run.nvshmem.reach(self.config.peer_access, self.config.multicast);
         run.output = Output { limit: self.config.print_limit, ..Output::default() };

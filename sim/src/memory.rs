@@ -7,7 +7,10 @@
 //! Below the first region lie the windows through which generic addresses reach the CTA's shared memory, the
 //! thread's local memory and the kernel's parameters.
 
+mod delayed;
+
 use crate::error::SimError;
+use delayed::Delayed;
 
 /// log2 of the bytes of a region.
 const REGION_SHIFT: u32 = 36;
@@ -158,6 +161,7 @@ pub(crate) struct Memory {
     pub changes: u64,
     /// Bits of the bytes that somebody has written, by buffer; kept where reads are checked.
     written: Option<Vec<Vec<u64>>>,
+    pub delayed: Delayed,
     /// Bytes moved from PE to PE by loads, stores and atomics, `from * n_pes + to`.
     pub links: Vec<u64>,
 }
@@ -181,6 +185,7 @@ impl Memory {
             buffers: vec![Vec::new(); 2 * n_pes],
             changes: 0,
             written: None,
+            delayed: Delayed::off(),
             links: vec![0; n_pes * n_pes],
         };
         memory.add_team(&(0..n_pes).collect::<Vec<_>>());

@@ -148,6 +148,7 @@ impl<'a> Setup<'a> {
         let PtxLaunch { pes, grid, cluster, dynamic_shared, launches, .. } = self.launch;
         let mut config = Config { n_pes: pes, seed, check: self.launch.check.clone(), ..Config::default() };
         config.trace.clone_from(&self.launch.trace);
+        config.explore = config.check.is_some();
         config.step_limit = self.launch.step_limit.unwrap_or(config.step_limit);
         let start = Instant::now();
         let mut machine = Machine::new(config)?;

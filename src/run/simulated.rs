@@ -44,6 +44,7 @@ impl Simulated {
         config.step_limit = options.step_limit.unwrap_or(config.step_limit);
         config.check.clone_from(&options.check);
         config.trace.clone_from(&options.trace);
+        config.explore = options.check.is_some();
         let mut machine = Machine::new(config)?;
         let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
         let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());

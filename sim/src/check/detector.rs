@@ -434,6 +434,11 @@ impl Detector {
         }
     }
 
+    /// Whether a lane has executed a release fence.
+    pub(crate) fn has_fenced(&self, slot: usize, lane: usize) -> bool {
+        self.warps[slot].lanes.as_ref().is_some_and(|l| l[lane].has_fenced())
+    }
+
     /// A proxy fence: what the lanes know, the async proxy knows.
     pub(crate) fn fence_proxy(&mut self, slot: usize, mask: u32) {
         self.now += 1;

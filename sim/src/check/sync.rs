@@ -140,6 +140,12 @@ pub(super) struct LaneState {
     pub remote_fence: Option<Snapshot>,
 }
 
+impl LaneState {
+    pub(super) fn has_fenced(&self) -> bool {
+        self.fences.iter().any(Option::is_some)
+    }
+}
+
 /// Reads that a thread keeps to acquire later; the oldest are joined.
 const PENDING: usize = 64;
 

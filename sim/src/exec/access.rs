@@ -1,5 +1,6 @@
 //! Reading and writing of memory by lanes: state spaces, windows of generic addresses, bounds, alignment.
 
+use super::order::Scope;
 use super::{Context, Fault, access_fault, fault};
 use crate::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, Window};
 
@@ -192,6 +193,10 @@ impl Context<'_> {
             Space::Global | Space::Const | Space::Generic => {
                 self.seek(w, addr, len, lane)?;
                 out.copy_from_slice(self.memory.bytes(w, addr, len));
+                if self.memory.delayed.under_way > 0 {
+                    let spot = self.memory.spot_in(w, addr);
+                    self.memory.overlay(self.shared, spot, out);
+                }
                 self.memory.count_link(w.owner, self.at.pe, len);
             }
             Space::Shared => {
@@ -230,6 +235,10 @@ impl Context<'_> {
                 self.seek(w, addr, len, lane)?;
                 self.memory.writable(self.at.pe, w, addr).map_err(|e| access_fault(lane, e))?;
                 self.nvshmem.wire.order(self.memory, self.at.pe, w.owner);
+                if self.memory.delayed.under_way > 0 {
+                    let spot = self.memory.spot_in(w, addr);
+                    self.memory.land_at(self.shared, spot, len);
+                }
                 self.memory.store(w, addr, data);
                 self.memory.count_link(self.at.pe, w.owner, len);
                 return Ok(());
@@ -259,6 +268,58 @@ impl Context<'_> {
             self.memory.changes += 1;
         }
         Ok(())
+    }
+
+    /// Writes `data` for one lane, to be seen by other CTAs at once or later.
+    #[inline]
+    pub(crate) fn post(
+        &mut self,
+        space: Space,
+        addr: u64,
+        data: &[u8],
+        lane: usize,
+        w: &mut Window,
+    ) -> Result<(), Fault> {
+        if self.memory.delayed.is_on() {
+            let (space, addr) = self.locate(space, addr, data.len(), lane)?;
+            if space == Space::Global {
+                self.seek(w, addr, data.len(), lane)?;
+                self.memory.writable(self.at.pe, w, addr).map_err(|e| access_fault(lane, e))?;
+                let spot = self.memory.spot_in(w, addr);
+                if self.memory.delay(self.shared, w.owner, spot, data) {
+                    self.memory.count_link(self.at.pe, w.owner, data.len());
+                    return Ok(());
+                }
+            }
+        }
+        self.write(space, addr, data, lane, w)
+    }
+
+    /// An atomic operation of the CTA comes behind its own stores to the same bytes.
+    #[inline]
+    pub(crate) fn land_own(
+        &mut self,
+        space: Space,
+        addr: u64,
+        len: usize,
+        lane: usize,
+        w: &mut Window,
+    ) -> Result<(), Fault> {
+        if self.memory.delayed.under_way > 0 && space == Space::Global {
+            self.seek(w, addr, len, lane)?;
+            let spot = self.memory.spot_in(w, addr);
+            self.memory.land_at(self.shared, spot, len);
+        }
+        Ok(())
+    }
+
+    /// A release of the CTA's: for others of the scope, its stores have happened.
+    #[inline]
+    pub(crate) fn publish(&mut self, scope: Scope) {
+        if self.memory.delayed.under_way > 0 && scope != Scope::Cta {
+            let only = (scope != Scope::Sys).then_some(self.at.pe);
+            self.memory.land_all(self.shared, only);
+        }
     }
 
     /// Remembers what the warp read last and tells whether it read the very same before: then it is waiting.

@@ -7,6 +7,7 @@ pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod order;
 pub(crate) mod run;
+mod schedule;
 pub(crate) mod stall;
 pub(crate) mod warp;
 mod watch;

@@ -7,6 +7,7 @@
 use super::asynchronous::Asynchronous;
 use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
 use super::cluster::{self, Cluster, unflatten, withdraw};
+use super::schedule::Schedule;
 use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes, Output, stall};
 use crate::check::{Check, Detector, Finding};
@@ -64,7 +65,7 @@ impl Rng {
         z ^ z >> 31
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 
@@ -89,6 +90,7 @@ pub(crate) struct Run<'a> {
     pub ctas: Vec<Cta>,
     pub warps: Vec<Warp>,
     pub rng: Rng,
+    pub(super) schedule: Schedule,
     pub step_limit: u64,
     /// Warp instructions so far.
     pub clock: u64,
@@ -120,17 +122,26 @@ enum Event {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(code: &'a Code, memory: &'a mut Memory, grids: Vec<Grid<'a>>, seed: u64) -> Self {
+    pub(crate) fn new(
+        code: &'a Code,
+        memory: &'a mut Memory,
+        grids: Vec<Grid<'a>>,
+        (seed, explore): (u64, bool),
+    ) -> Self {
         let counts = vec![Count::default(); code.insts.len()];
         let multicast = vec![MulticastBytes::default(); memory.teams.len()];
         let nvshmem = Nvshmem::new(memory, seed);
+        let mut rng = Rng(seed);
+        let (schedule, delayed) = Schedule::new(explore, &mut rng);
+        memory.delay_stores(delayed, seed);
         Run {
             code,
             memory,
             grids,
             ctas: Vec::new(),
             warps: Vec::new(),
-            rng: Rng(seed),
+            rng,
+            schedule,
             step_limit: u64::MAX,
             clock: 0,
             counts,
@@ -166,19 +177,24 @@ impl<'a> Run<'a> {
         loop {
             self.admit(&mut order);
             if order.is_empty() {
+                self.memory.land_every();
                 self.finish_operations()?;
                 return Ok(());
             }
             self.nvshmem.wire.tick(self.memory);
+            self.memory.tick();
             self.land_some()?;
-            self.rng.shuffle(&mut order);
+            self.schedule.round(&mut self.rng, self.clock, &mut order);
             let mut progress = false;
             for &w in &order {
                 let stamp = self.memory.changes + 1;
                 if self.warps[w].live != 0 && self.warps[w].choose(stamp).is_some() {
-                    progress = true;
-                    let budget = 64 + (self.rng.next() & 127) as u32;
-                    self.turn(w, budget)?;
+                    let c = self.warps[w].cta;
+                    let budget = self.schedule.budget(&mut self.rng, self.clock, self.ctas[c].at.pe, c);
+                    if budget > 0 {
+                        progress = true;
+                        self.turn(w, budget)?;
+                    }
                 }
             }
             order.retain(|&w| self.warps[w].live != 0);

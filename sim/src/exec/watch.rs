@@ -122,6 +122,13 @@ impl Context<'_> {
         }
     }
 
+    /// Whether a strong store of some active lane releases something, through a fence in front of it.
+    #[inline]
+    pub(crate) fn releases(&self, order: &Order) -> bool {
+        order.strong.is_some()
+            && self.check.as_ref().is_some_and(|d| lanes(self.active).any(|l| d.has_fenced(self.slot, l)))
+    }
+
     /// A fence of the active lanes.
     pub(crate) fn watch_fence(&mut self, scope: Scope, acquire: bool, release: bool) {
         let (slot, active, pc) = (self.slot, self.active, self.pc);

@@ -236,6 +236,9 @@ impl Operation for Atomic {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.address.lanes(cx);
         cx.watch(self.space, &addresses, self.bytes, AccessKind::Update, self.order);
+        if let Some(scope) = self.order.strong.filter(|_| self.order.release) {
+            cx.publish(scope);
+        }
         let changes = cx.memory.changes;
         let mut w = Window::empty();
         let (mut old, mut new) = ([0; 16], [0; 16]);
@@ -243,6 +246,7 @@ impl Operation for Atomic {
         for lane in lanes(cx.active) {
             let (space, addr) = cx.locate(self.space, addresses[lane], self.bytes, lane)?;
             let (old, new) = (&mut old[..self.bytes], &mut new[..self.bytes]);
+            cx.land_own(space, addr, self.bytes, lane, &mut w)?;
             cx.read(space, addr, old, lane, &mut w)?;
             let swap = match self.update {
                 Update::CompareAndSwap { new } => cx.src(new)[lane],

@@ -218,6 +218,11 @@ impl Operation for Store {
         let addresses = self.address.lanes(cx);
         let collisions = cx.watch(self.space, &addresses, self.bytes, AccessKind::Write, self.order);
         let mut w = Window::empty();
+        // What a store releases is seen when the store is: such a one is not delayed.
+        let delayable = !self.order.release && !cx.releases(&self.order);
+        if let Some(scope) = self.order.strong.filter(|_| self.order.release) {
+            cx.publish(scope);
+        }
         let (mut data, mut old) = ([0; 32], [0; 32]);
         for lane in lanes(cx.active) {
             for (src, element) in self.src.iter().zip(data.chunks_exact_mut(self.element)) {
@@ -231,7 +236,11 @@ impl Operation for Store {
                     cx.collide(self.space, &addresses, lane, self.bytes, self.order);
                 }
             }
-            cx.write(self.space, addresses[lane], &data[..self.bytes], lane, &mut w)?;
+            if delayable {
+                cx.post(self.space, addresses[lane], &data[..self.bytes], lane, &mut w)?;
+            } else {
+                cx.write(self.space, addresses[lane], &data[..self.bytes], lane, &mut w)?;
+            }
         }
         Ok(Flow::Next)
     }

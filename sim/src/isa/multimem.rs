@@ -320,7 +320,12 @@ impl Operation for Update {
         let addresses = self.place.address.lanes(cx);
         let kind = if self.combine.is_some() { AccessKind::Update } else { AccessKind::Write };
         cx.watch_multicast(&addresses, self.place.bytes, kind, self.place.order);
+        if let Some(scope) = self.place.order.strong.filter(|_| self.place.order.release) {
+            cx.publish(scope);
+        }
         let (bits, count) = self.place.elements();
+        let delayable =
+            self.combine.is_none() && !self.place.order.release && !cx.releases(&self.place.order);
         let (n, register) = (self.place.bytes, self.place.ty.bytes());
         for lane in lanes(cx.active) {
             let (team, at) = self.place.locate(cx, lane, addresses[lane])?;
@@ -335,6 +340,12 @@ impl Operation for Update {
             let memory = &mut *cx.memory;
             for i in 0..memory.teams[team].members.len() {
                 let pe = memory.teams[team].members[i];
+                let spot = memory.heap(pe, at as u64);
+                // A store comes to each member at its own time.
+                if delayable && memory.delay(cx.shared, pe, spot, &data[..n]) {
+                    continue;
+                }
+                memory.land_at(cx.shared, spot, n);
                 memory.mark_written(2 * pe + 1, at, n);
                 let target = &mut memory.buffers[2 * pe + 1][at..at + n];
                 let mut new = data;

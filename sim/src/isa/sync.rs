@@ -92,6 +92,7 @@ fn fence(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let scope = s.get("scope").or(s.get("level")).and_then(Scope::parse).unwrap_or(Scope::Sys);
     let (acquire, release) = (s.get("sem") != Some("release"), s.get("sem") != Some("acquire"));
     Ok(custom(move |cx| {
+        cx.publish(scope);
         cx.watch_fence(scope, acquire, release);
         Ok(Flow::Next)
     }))

@@ -11,7 +11,7 @@ use super::wire::{Overtaken, Wire};
 use super::{Call, Step, Waiting, answer, argument};
 use crate::check::clock::Clock;
 use crate::exec::access::from_le;
-use crate::exec::{Context, Fault, Flow, LANES, Operation, lanes};
+use crate::exec::{Context, Fault, Flow, LANES, Operation, lanes, order};
 use crate::memory::Memory;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -183,6 +183,8 @@ impl Operation for Builtin {
         {
             return Ok(Flow::Converge(cx.live));
         }
+        // NVSHMEM's functions see what their CTA has stored.
+        cx.publish(order::Scope::Sys);
         let mut repeats = false;
         let staying = match self.f.scope {
             Scope::Thread => self.apart(cx, &mut repeats)?,

@@ -5,6 +5,7 @@ use super::mbarrier::SIZE;
 use super::{Asynchronous, Completion, Failure, Origin, Pending, Segment, Transfer, Work, World};
 use crate::check::Agent;
 use crate::exec::access::Space;
+use crate::exec::order::Scope;
 use crate::exec::{Context, Fault, FaultInfo, access_fault, fault, lanes};
 use crate::memory::Spot;
 
@@ -77,6 +78,7 @@ impl Context<'_> {
         if let Completion::Mbarrier(at) = completion {
             self.require(at, lane)?;
         }
+        self.publish(Scope::Sys);
         let ticket = self.check.as_deref_mut().map(|d| d.begin(self.slot, lane, self.pc, Agent::Async));
         let group = match completion {
             Completion::Group => self.asynchronous.bulk_group(self.slot, lane),
@@ -101,6 +103,7 @@ impl Context<'_> {
 
     /// The active lanes issue copies of `segments` each.
     pub(crate) fn issue_copies(&mut self, pieces: &mut [Option<[Option<Segment>; 2]>; 32]) {
+        self.publish(Scope::Sys);
         let (slot, pc, pe) = (self.slot, self.pc, self.at.pe);
         let mut tickets: [Option<Box<_>>; 32] = [const { None }; 32];
         if let Some(d) = self.check.as_deref_mut() {

@@ -16,6 +16,9 @@ impl Run<'_> {
 
     /// Nobody can go on, or nothing has changed for long: something that is under way lands. `false` if nothing is.
     pub(in crate::exec) fn hasten(&mut self) -> Result<bool, SimError> {
+        if self.schedule.wake() || self.memory.land_every() {
+            return Ok(true);
+        }
         let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
         match self.asynchronous.hasten(&mut world) {
             Ok(false) => Ok(self.nvshmem.wire.hasten(self.memory)),
@@ -41,6 +44,7 @@ impl Run<'_> {
     /// A CTA has ended, and with it its shared memory.
     pub(in crate::exec) fn end_shared(&mut self, c: usize) -> Result<(), SimError> {
         let buffer = self.memory.shared_buffer(c);
+        self.memory.leave_stores(buffer);
         self.asynchronous.end_cta(self.memory, buffer).map_err(|f| self.failure(*f))?;
         self.memory.share(c, 0);
         Ok(())

@@ -112,6 +112,8 @@ fn instance(row: &Row, rng: &mut Rng) -> String {
             o if o.ends_with("-desc") => format!("%v64_{}", rng.below(4)),
             "scale-d" => ["%p0", "0", "1"][rng.below(3) as usize].into(),
             o if o.starts_with("imm-") => ["1", "0", "-1"][rng.below(3) as usize].into(),
+            "e" if fragments => register(rng),
+            "f" if fragments => rng.below(2).to_string(),
             _ if fragments => {
                 let w = if mods.iter().any(|m| m == "f64") { 64 } else { 32 };
                 let length = 1 << rng.below(4);

@@ -108,9 +108,24 @@ fn moves(name: &str, at: &str, count: usize, bits: u32, load: bool) -> String {
 }
 
 /// Runs `mma.sync.aligned.FORM`; the result row by row.
-fn run<C: Scalar>(form: &str, (m, n, k): (usize, usize, usize), a: &Operand, b: &Operand, c: &[C]) -> Vec<C> {
-    let count = |rows: usize, o: &Operand| rows * k * o.bits as usize / 32 / o.bits.max(32) as usize;
-    let (na, nb) = (count(m, a), count(n, b));
+fn run<C: Scalar>(form: &str, shape: (usize, usize, usize), a: &Operand, b: &Operand, c: &[C]) -> Vec<C> {
+    multiply(&format!("mma.sync.aligned.{form}"), shape, a, b, c, None)
+}
+
+/// Runs an instruction. With metadata, by lane, and its selector, A has the non-zero half of its elements.
+fn multiply<C: Scalar>(
+    form: &str,
+    (m, n, k): (usize, usize, usize),
+    a: &Operand,
+    b: &Operand,
+    c: &[C],
+    metadata: Option<([u32; 32], u32)>,
+) -> Vec<C> {
+    let ka = if metadata.is_some() { k / 2 } else { k };
+    let count =
+        |rows: usize, k: usize, o: &Operand| rows * k * o.bits as usize / 32 / o.bits.max(32) as usize;
+    let (na, nb) = (count(m, ka, a), count(n, k, b));
+    let sparse = metadata.map_or(String::new(), |(_, selector)| format!(", %r2, {selector}"));
     let bits = 8 * C::BYTES as u32;
     let nc = m * n * bits as usize / 32 / bits.max(32) as usize;
     let (wa, wc) = (a.bits.max(32), bits.max(32));
@@ -119,11 +134,13 @@ fn run<C: Scalar>(form: &str, (m, n, k): (usize, usize, usize), a: &Operand, b: 
     };
     let text = format!(
         ".version 8.7\n.target sm_90a\n.address_size 64
-.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e)
 {{
 .reg .b64 %rd<8>; .reg .b32 %r<4>; .reg .b{wa} %a<16>, %b<16>; .reg .b{wc} %c<16>, %d<16>;
 mov.u32 %r1, %tid.x;
-{}{}{}{}{}{}{}mma.sync.aligned.{form} {}, {}, {}, {};\n{}ret;\n}}\n",
+{}ld.global.b32 %r2, [%rd7];
+{}{}{}{}{}{}{}{form} {}, {}, {}, {}{sparse};\n{}ret;\n}}\n",
+        address("e", "%rd7", 4),
         address("a", "%rd3", na as u32 * wa / 8),
         address("b", "%rd4", nb as u32 * wa / 8),
         address("c", "%rd5", nc as u32 * wc / 8),
@@ -143,8 +160,9 @@ mov.u32 %r1, %tid.x;
     let order: Vec<usize> = (0..32).flat_map(|l| (0..per_lane).map(move |x| place(l, x))).collect();
     let mut g = Gpu::new(0);
     let pc = g.put(&order.iter().map(|&i| c[i]).collect::<Vec<_>>());
-    let (pa, pb, pd) = (g.put(&a.fragments(m, k)), g.put(&b.fragments(n, k)), g.room::<C>(m * n));
-    g.run(&module(&text), "k", ([1, 1, 1], [32, 1, 1], 0), [pa, pb, pc, pd].map(Arg::U64).to_vec());
+    let (pa, pb, pd) = (g.put(&a.fragments(m, ka)), g.put(&b.fragments(n, k)), g.room::<C>(m * n));
+    let pe = g.put(&metadata.map_or([0; 32], |(e, _)| e));
+    g.run(&module(&text), "k", ([1, 1, 1], [32, 1, 1], 0), [pa, pb, pc, pd, pe].map(Arg::U64).to_vec());
     let mut out = vec![C::of(0.0); m * n];
     for (i, v) in order.iter().zip(g.get::<C>(pd, m * n)) {
         out[*i] = v;
@@ -246,6 +264,115 @@ fn integers_and_bits() {
             let (a, b) = (&a.raw[i / 8 * k..][..k], &b.raw[i % 8 * k..][..k]);
             assert_eq!(*v, small[i] + a.iter().zip(b).filter(|(a, b)| a != b).count() as i32);
         }
+    }
+}
+
+/// A matrix of 16 rows that has zeros where `mma.sp` wants them, its other elements alone, and the metadata by row and
+/// chunk. `chunk` elements of a row, of which half are not zero, in runs of `run`.
+fn thin(full: &Operand, k: usize, (chunk, run): (usize, usize)) -> (Operand, Operand, Vec<Vec<u32>>) {
+    let places = chunk / run;
+    let mut dense = Operand { bits: full.bits, raw: vec![0; 16 * k], values: vec![0.0; 16 * k] };
+    let mut packed = Operand { bits: full.bits, raw: Vec::new(), values: Vec::new() };
+    let mut metadata = Vec::new();
+    for row in 0..16 {
+        let mut chunks = Vec::new();
+        for c in 0..k / chunk {
+            // Two different places of four, or one of two.
+            let h = (row * 31 + c * 17 + row * c) % 6;
+            let kept = match places {
+                2 => vec![h % 2],
+                _ => [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]][h].to_vec(),
+            };
+            chunks.push(match places {
+                2 => [0b0100, 0b1110][kept[0]],
+                _ => (kept[0] | kept[1] << 2) as u32,
+            });
+            for at in kept.iter().flat_map(|p| (0..run).map(move |i| row * k + c * chunk + p * run + i)) {
+                (dense.raw[at], dense.values[at]) = (full.raw[at], full.values[at]);
+                packed.raw.push(full.raw[at]);
+                packed.values.push(full.values[at]);
+            }
+        }
+        metadata.push(chunks);
+    }
+    (dense, packed, metadata)
+}
+
+fn check_sparse<C: Scalar>(form: &str, k: usize, full: &Operand, b: &Operand, c: &[C], relative: f64) {
+    let granularity = match full.bits {
+        32 => (2, 1),
+        4 => (8, 2),
+        _ => (4, 1),
+    };
+    let (dense, packed, chunks) = thin(full, k, granularity);
+    let (want, size) = exact(&dense, b, &c.iter().map(|v| v.value()).collect::<Vec<_>>(), 8, k);
+    let word = |list: &[u32]| list.iter().rev().fold(0, |w, c| w << 4 | c);
+    let per_row = k / granularity.0;
+    let contributing = per_row / 4;
+    for variant in ["sp", "sp::ordered_metadata"] {
+        for selector in 0..4 / contributing {
+            let mut e = [0; 32];
+            for g in 0..8 {
+                for j in 0..contributing {
+                    e[4 * g + selector * contributing + j] = if full.bits <= 8 {
+                        // A row's eight chunks: of row g, g + 8, then the next eight.
+                        word(&chunks[g + j % 2 * 8][j / 2 * 8..][..8])
+                    } else {
+                        // Four chunks of row g and four of row g + 8.
+                        word(&chunks[g][4 * j..][..4]) | word(&chunks[g + 8][4 * j..][..4]) << 16
+                    };
+                }
+            }
+            let form = format!("mma.{variant}.sync.aligned.m16n8k{k}.row.col.{form}");
+            let got = multiply(&form, (16, 8, k), &packed, b, c, Some((e, selector as u32)));
+            let slack = if relative == 0.0 { 0.0 } else { size * (k + 1) as f64 * 2_f64.powi(-22) };
+            close(&form, &got, &want, slack, relative);
+        }
+    }
+}
+
+#[test]
+fn sparse_matrices() {
+    let single = 2_f64.powi(-23);
+    let c = data::<f32>(128, 50, 24);
+    for k in [16, 32] {
+        let (a, b) = (floats::<f16>(16 * k, 51, 10), floats::<f16>(8 * k, 52, 10));
+        check_sparse("f32.f16.f16.f32", k, &a, &b, &c, single);
+        check_sparse("f16.f16.f16.f16", k, &a, &b, &data::<f16>(128, 50, 10), 2_f64.powi(-11));
+        let (a, b) = (floats::<bf16>(16 * k, 53, 7), floats::<bf16>(8 * k, 54, 7));
+        check_sparse("f32.bf16.bf16.f32", k, &a, &b, &c, single);
+        let k = k / 2;
+        check_sparse(
+            "f32.tf32.tf32.f32",
+            k,
+            &floats::<f32>(16 * k, 55, 10),
+            &floats::<f32>(8 * k, 56, 10),
+            &c,
+            single,
+        );
+    }
+    check_sparse(
+        "f32.e4m3.e5m2.f32",
+        64,
+        &floats::<F8E4M3>(16 * 64, 57, 3),
+        &floats::<F8E5M2>(8 * 64, 58, 2),
+        &c,
+        single,
+    );
+    let c: Vec<i32> = integers(128, 59, -100_000, 100_000);
+    for k in [32, 64] {
+        let (a, b) =
+            (operand(&integers::<u8>(16 * k, 60, 0, 255)), operand(&integers::<i8>(8 * k, 61, -128, 127)));
+        check_sparse("s32.u8.s8.s32", k, &a, &b, &c, 0.0);
+        let k = 2 * k;
+        check_sparse(
+            "satfinite.s32.s4.u4.s32",
+            k,
+            &nibbles(16 * k, 62, true),
+            &nibbles(8 * k, 63, false),
+            &c,
+            0.0,
+        );
     }
 }
 

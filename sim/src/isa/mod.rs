@@ -82,6 +82,7 @@ pub(crate) static FAMILIES: &[&Family] = &[
     &warp::FAMILY,
     &tensor::matrix::FAMILY,
     &tensor::mma::FAMILY,
+    &tensor::sparse::FAMILY,
     &tensor::wmma::FAMILY,
     &tensor::wgmma::FAMILY,
     &sync::FAMILY,

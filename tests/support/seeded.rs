@@ -1,0 +1,161 @@
+//! Kernels with one seeded bug, and how they say what is to be found in them. A file is two programs: in the broken one
+//! the lines that begin with `//+` are comments, in the mended one they stand and those that end in `//-` do not.
+//! Comments at its head say the rest:
+//!
+//! | directive | meaning |
+//! |---|---|
+//! | `finds: CODE LABEL...` | a finding, at the lines that end in `//~ LABEL`: of a race the lines of both accesses |
+//! | `says: TEXT` | the finding before says so: in its message, notes or help, or of its accesses |
+//! | `may: CODE LABEL...` | is found by some schedules as well |
+//! | `within: 20` | the number of seeds that finds all of it; 1 if left out |
+//! | `clean: 50` | the number of seeds in which nothing is found in the mended program; 20 if left out |
+//! | `pes: 2,4` | numbers of PEs; 2 if left out |
+//!
+//! Of `.weft` files:
+//!
+//! | directive | meaning |
+//! |---|---|
+//! | `launches: 2` | launches of a run; 1 if left out |
+//! | `grid: 4` | CTAs of a PE |
+//! | `lowering: unicast`, `transport: p2p` | as the command's options, `multimem` and `nvshmem` if left out |
+//! | `define: N=100`, `arg: n=3` | compile-time parameters, run-time scalars |
+//!
+//! Of `.ptx` files:
+//!
+//! | directive | meaning |
+//! |---|---|
+//! | `launch: grid=4 block=64` | also `cluster`, `shared` (bytes), `sms` (of a PE); 1 CTA of 32 threads if left out |
+//! | `memory: x 4096 zero` | a symmetric allocation and its contents: `zero`, `iota` (words that differ by PE), `none` |
+//! | `args: x x@next x@mc pe` | `NAME` (this PE's), `NAME@next`, `NAME@0` (another's), `NAME@mc` (multicast), `pe`, `pes`, numbers |
+
+use std::collections::BTreeMap;
+
+/// Code and lines, sorted.
+pub type Key = (String, Vec<u32>);
+
+/// Something that is to be found.
+#[derive(Debug, Default)]
+pub struct Expected {
+    pub code: String,
+    pub labels: Vec<String>,
+    pub says: Vec<String>,
+}
+
+/// A file.
+#[derive(Debug)]
+pub struct Seeded {
+    pub finds: Vec<Expected>,
+    pub may: Vec<Expected>,
+    pub within: u64,
+    pub clean: u64,
+    pub pes: Vec<usize>,
+    /// Other directives, in their order.
+    pub words: Vec<(String, String)>,
+    labels: BTreeMap<String, u32>,
+    pub broken: String,
+    pub mended: String,
+}
+
+/// The words that belong to either kind of file.
+const WORDS: [&[&str]; 2] =
+    [&["launches", "grid", "lowering", "transport", "define", "arg"], &["launch", "memory", "args"]];
+
+impl Seeded {
+    /// Reads a file; `ptx` or not.
+    pub fn read(text: &str, ptx: bool) -> Result<Seeded, String> {
+        let mut seeded = Seeded {
+            finds: Vec::new(),
+            may: Vec::new(),
+            within: 1,
+            clean: 20,
+            pes: vec![2],
+            words: Vec::new(),
+            labels: BTreeMap::new(),
+            broken: text.to_owned(),
+            mended: String::new(),
+        };
+        for (line, number) in text.lines().zip(1..) {
+            seeded.line(line, number, WORDS[usize::from(ptx)]).map_err(|e| format!("line {number}: {e}"))?;
+        }
+        if seeded.finds.is_empty() {
+            return Err("nothing is to be found: say `// finds: CODE LABEL`".into());
+        }
+        if seeded.mended == seeded.broken {
+            return Err("nothing is mended: end a line in `//-` or begin one with `//+`".into());
+        }
+        seeded.finds.iter().chain(&seeded.may).try_for_each(|e| seeded.key(e).map(drop))?;
+        Ok(seeded)
+    }
+
+    fn line(&mut self, line: &str, number: u32, words: &[&str]) -> Result<(), String> {
+        let code = line.trim_start();
+        // Line numbers stay what they are.
+        self.mended += match code.strip_prefix("//+") {
+            Some(right) => right,
+            None if code.ends_with("//-") => "",
+            None => line,
+        };
+        self.mended.push('\n');
+        if let Some((_, names)) = line.split_once("//~") {
+            for name in names.trim_end_matches("//-").split_whitespace() {
+                if self.labels.insert(name.to_owned(), number).is_some() {
+                    return Err(format!("there are two lines `{name}`"));
+                }
+            }
+        }
+        let directive = code.strip_prefix("// ").and_then(|rest| rest.split_once(':'));
+        let Some((word, rest)) = directive.filter(|(w, _)| w.bytes().all(|b| b.is_ascii_lowercase())) else {
+            return Ok(());
+        };
+        self.take(word, rest.trim(), words)
+    }
+
+    fn take(&mut self, word: &str, rest: &str, words: &[&str]) -> Result<(), String> {
+        let number = || rest.parse().map_err(|e| format!("{word}: {rest}: {e}"));
+        let expected = || {
+            let mut all = rest.split_whitespace().map(str::to_owned);
+            let code = all.next().ok_or(format!("{word}: expected a code"))?;
+            Ok::<_, String>(Expected { code, labels: all.collect(), says: Vec::new() })
+        };
+        match word {
+            "finds" => self.finds.push(expected()?),
+            "may" => self.may.push(expected()?),
+            "says" => self.finds.last_mut().ok_or("`says` follows a `finds`")?.says.push(rest.to_owned()),
+            "within" => self.within = number()?,
+            "clean" => self.clean = number()?,
+            "pes" => {
+                let each = rest.split(',').map(|n| n.trim().parse().map_err(|e| format!("pes: {n}: {e}")));
+                self.pes = each.collect::<Result<_, _>>()?;
+            }
+            _ if words.contains(&word) => self.words.push((word.to_owned(), rest.to_owned())),
+            other => return Err(format!("unknown directive `{other}` (a comment must not begin like one)")),
+        }
+        Ok(())
+    }
+
+    /// Code and lines of what is to be found.
+    pub fn key(&self, expected: &Expected) -> Result<Key, String> {
+        let line =
+            |label: &String| self.labels.get(label).copied().ok_or(format!("there is no line `{label}`"));
+        let mut lines = expected.labels.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+        lines.sort_unstable();
+        Ok((expected.code.clone(), lines))
+    }
+
+    /// The values of a directive.
+    pub fn all<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
+        self.words.iter().filter(move |(w, _)| w == word).map(|(_, rest)| &**rest)
+    }
+
+    /// The last value of a directive.
+    pub fn word<'a>(&'a self, word: &'a str) -> Option<&'a str> {
+        self.all(word).last()
+    }
+
+    /// `a=1 b=2` of all directives of this word.
+    pub fn pairs(&self, word: &str) -> Result<Vec<(&str, &str)>, String> {
+        let words =
+            self.words.iter().filter(|(w, _)| w == word).flat_map(|(_, rest)| rest.split_whitespace());
+        words.map(|w| w.split_once('=').ok_or(format!("{word}: `{w}`: expected name=value"))).collect()
+    }
+}

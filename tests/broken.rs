@@ -25,10 +25,10 @@ use weft::{Define, KernelFile, Lowering, Transport};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Something that was found: where, the first seed, and how it reads.
-pub struct Found {
-    pub key: Key,
-    pub seed: u64,
-    pub text: String,
+pub(crate) struct Found {
+    pub(crate) key: Key,
+    pub(crate) seed: u64,
+    pub(crate) text: String,
 }
 
 fn main() -> ExitCode {

@@ -86,7 +86,7 @@ impl SourceMap {
 
     /// The number of the file of that name.
     pub fn find(&self, name: &str) -> Option<u32> {
-        self.files.iter().position(|f| f.name == name).map(|n| count(n))
+        self.files.iter().position(|f| f.name == name).map(count)
     }
 
     /// The text of `span`; `None` where no text stands behind it. A span that sticks out of its file or cuts

@@ -73,6 +73,13 @@ impl Known {
                 && crate::exec::lanes(lanes).all(|l| at(&self.threads, warp * 32 + l as u32) >= time)
     }
 
+    /// A thread (or warp) of a CTA that is known up to `time` or later.
+    pub(super) fn latest(&self, topology: &impl Topology, cta: u32, time: u64) -> Option<(u32, Option<u32>)> {
+        let thread = self.threads.iter().find(|&&(t, at)| at >= time && topology.cta(t / 32) == cta);
+        let warp = || self.warps.iter().find(|&&(w, at)| at >= time && topology.cta(w) == cta);
+        thread.map(|&(t, _)| (t / 32, Some(t % 32))).or_else(|| warp().map(|&(w, _)| (w, None)))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ctas.is_empty() && self.warps.is_empty() && self.threads.is_empty()
     }
@@ -124,12 +131,15 @@ pub(crate) struct Clock {
     pub(super) drained: Known,
     /// Remote operations of NVSHMEM's that are delivered, by issuing thread and time of issue.
     pub(super) delivered: Known,
+    /// Remote operations that the thread has issued together with others, of whom one counts as issuer.
+    pub(super) issued: Known,
 }
 
 impl Clock {
     /// What threads of a PE have issued up to the time they are known is delivered.
     pub(super) fn deliver(&mut self, topology: &impl Topology, pe: u32) {
         let mut issued = self.seen.clone();
+        issued.join(topology, &self.issued);
         issued.ctas.retain(|&(c, _)| topology.pe(c) == pe);
         issued.warps.retain(|&(w, _)| topology.pe(topology.cta(w)) == pe);
         issued.threads.retain(|&(t, _)| topology.pe(topology.cta(t / 32)) == pe);
@@ -142,6 +152,7 @@ impl Clock {
         self.copied.join(topology, &other.copied);
         self.drained.join(topology, &other.drained);
         self.delivered.join(topology, &other.delivered);
+        self.issued.join(topology, &other.issued);
     }
 }
 

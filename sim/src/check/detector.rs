@@ -3,6 +3,7 @@
 use super::clock::{Clock, Known};
 use super::shadow::{Cell, Record, SYNC, Shadow, UPDATE};
 use super::sync::{self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, SyncVar, Threads, WarpState, Why};
+use super::why::{Near, miss_of, note};
 use super::{AccessKind, Agent, Check};
 use crate::exec::barrier::BARRIERS;
 use crate::exec::lanes;
@@ -44,8 +45,20 @@ pub(super) struct Raw {
     pub bytes: usize,
     /// What would have ordered them, had it been strong or wide enough.
     pub miss: Option<Miss>,
+    /// Whether others of their CTAs have synchronised.
+    pub near: Option<Near>,
     pub count: u64,
 }
+
+impl Raw {
+    /// Whether more can be said than that nothing orders the accesses.
+    fn is_explained(&self) -> bool {
+        self.miss.is_some() || self.near.is_some()
+    }
+}
+
+/// Of the same two instructions so many pairs are looked at for what would have ordered them.
+const EXPLAINED: u64 = 64;
 
 /// State of a resident CTA.
 #[derive(Default)]
@@ -58,9 +71,6 @@ struct CtaState {
     cluster: Option<Box<Meeting>>,
     met: Option<Arc<Clock>>,
 }
-
-/// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
-const MISSES: usize = 64;
 
 /// An operation that goes on after its instruction: who began it, when, knowing what.
 #[derive(Clone)]
@@ -83,11 +93,11 @@ pub(crate) struct Detector {
     now: u64,
     pub(super) threads: Threads,
     /// By slot of the runner's.
-    warps: Vec<WarpState>,
+    pub(super) warps: Vec<WarpState>,
     ctas: Vec<CtaState>,
     shadow: Shadow,
     variables: FxHashMap<(usize, usize), SyncVar>,
-    misses: FxHashMap<u32, Vec<Miss>>,
+    pub(super) misses: FxHashMap<u32, Vec<Miss>>,
     pub(super) raws: Vec<Raw>,
     index: FxHashMap<(Fault, u32, u32), usize>,
     /// Findings beyond the limit.
@@ -321,11 +331,14 @@ impl Detector {
     ) {
         let other = other.filter(|_| fault != Fault::Uninitialised);
         let key = (fault, me.pc, other.map_or(u32::MAX, |(r, _)| r.pc));
-        if let Some(&i) = self.index.get(&key) {
-            self.raws[i].count += 1;
-            return;
-        }
-        if self.raws.len() >= self.options.limit {
+        let known = self.index.get(&key).copied();
+        let count = known.map_or(1, |i| self.raws[i].count + 1);
+        if let Some(i) = known {
+            self.raws[i].count = count;
+            if count > EXPLAINED || self.raws[i].is_explained() {
+                return;
+            }
+        } else if self.raws.len() >= self.options.limit {
             self.dropped += 1;
             return;
         }
@@ -334,20 +347,18 @@ impl Detector {
             Side { warp: r.warp, lane, pc: r.pc, agent: r.agent, kind, strong: r.strong }
         };
         let miss = other.and_then(|(r, _)| self.miss(&me, &r));
-        self.index.insert(key, self.raws.len());
+        let near = other.filter(|_| miss.is_none()).and_then(|(r, _)| self.near(&me, &r));
         let other = other.map(|(r, kind)| side(&r, kind));
-        self.raws.push(Raw { fault, at: side(&me, kind), other, space, offset, bytes, miss, count: 1 });
-    }
-
-    /// Why what `r` did is not known to `me`, though something was read that its CTA wrote later.
-    fn miss(&self, me: &Record, r: &Record) -> Option<Miss> {
-        let (mine, its) =
-            (self.threads.warp_cta.get(me.warp as usize)?, self.threads.warp_cta.get(r.warp as usize)?);
-        let list = self.misses.get(mine)?;
-        let later = || list.iter().rev().filter(|m| m.write_time >= r.time);
-        let direct = later().find(|m| self.threads.warp_cta.get(m.writer as usize) == Some(its));
-        // Of a chain of updates only the last is seen.
-        direct.or_else(|| later().find(|m| m.chain)).copied()
+        let raw = Raw { fault, at: side(&me, kind), other, space, offset, bytes, miss, near, count };
+        match known {
+            // Here the synchronisation that is too weak has taken place; where this was met first, not yet.
+            Some(i) if raw.is_explained() => self.raws[i] = raw,
+            Some(_) => {}
+            None => {
+                self.index.insert(key, self.raws.len());
+                self.raws.push(raw);
+            }
+        }
     }
 
     fn synchronise(&mut self, slot: usize, lane: usize, what: &Touch, space: usize, at: usize, bytes: usize) {
@@ -363,7 +374,7 @@ impl Detector {
                 let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
                 let misses = self.misses.entry(cta).or_default();
                 let mut miss = |why, part: &Part| {
-                    note(misses, miss_of(why, part, (number, lane as u32, pc)));
+                    note(misses, miss_of(why, part, (number, lane as u32, pc, now)));
                 };
                 sync::observe(&self.threads, &mut self.warps[slot], lane, var, &order, pc, &mut miss);
             }
@@ -394,7 +405,9 @@ impl Detector {
     /// A strong read has read what another thread wrote without releasing.
     fn unreleased(&mut self, slot: usize, lane: usize, pc: u32, write: Option<Record>) {
         let number = self.warps[slot].number;
-        let other = |w: &Record| w.flags & SYNC == 0 && (w.warp != number || w.lanes != 1 << lane);
+        let other = |w: &Record| {
+            w.flags & SYNC == 0 && w.agent == Agent::Thread && (w.warp != number || w.lanes != 1 << lane)
+        };
         let Some(w) = write.filter(other) else { return };
         let why = if w.strong.is_some() { Why::NoRelease } else { Why::WeakWrite };
         let miss = Miss {
@@ -407,6 +420,7 @@ impl Detector {
             reader: number,
             reader_lane: lane as u32,
             read_pc: pc,
+            read_time: self.now,
         };
         let cta = self.ctas_of(slot);
         note(self.misses.entry(cta).or_default(), miss);
@@ -425,9 +439,9 @@ impl Detector {
         let cta = self.ctas_of(slot);
         let number = self.warps[slot].number;
         for lane in lanes(mask) {
-            let misses = &mut self.misses;
+            let (misses, now) = (&mut self.misses, self.now);
             let mut miss = |why, part: &Part, read_pc| {
-                note(misses.entry(cta).or_default(), miss_of(why, part, (number, lane as u32, read_pc)));
+                note(misses.entry(cta).or_default(), miss_of(why, part, (number, lane as u32, read_pc, now)));
             };
             let warp = &mut self.warps[slot];
             sync::fence(&self.threads, warp, lane, scope, (acquire, release), (self.now, pc), &mut miss);
@@ -530,6 +544,14 @@ impl Detector {
         ticket.publish(self.warps[slot].clock_mut(lane), only_read);
     }
 
+    /// A lane has had a part in issuing an operation: its fences order that too.
+    pub(crate) fn issued(&mut self, slot: usize, lane: usize, ticket: &Ticket) {
+        let Snapshot { warp, lane: issuer, time, .. } = ticket.from;
+        if (warp, issuer) != (self.warps[slot].number, lane as u32) {
+            self.warps[slot].clock_mut(lane).issued.raise(warp, 1 << issuer, false, time);
+        }
+    }
+
     /// A lane leaves all it knows in a clock that others will join (an mbarrier's phase, a team's collective).
     pub(crate) fn leave(&mut self, slot: usize, lane: usize, clock: &mut Clock) {
         self.now += 1;
@@ -562,20 +584,30 @@ impl Detector {
         }
     }
 
-    /// What a signal or AMO of a lane releases when it lands: what fences have ordered in front of it, and the put it
-    /// belongs to.
-    pub(crate) fn remote_release(&mut self, slot: usize, lane: usize, put: Option<&Ticket>) -> Parts {
+    /// What a signal or AMO of a lane releases when it lands: what fences have ordered in front of it. The signal of a put
+    /// comes behind the put, and so behind all that the thread has done and knows.
+    pub(crate) fn remote_release(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        pc: u32,
+        put: Option<&Ticket>,
+    ) -> Parts {
         self.now += 1;
-        let warp = &mut self.warps[slot];
-        let mut parts = warp.release(lane, &Order::RELAXED_SYS, self.now, 0);
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &warps[slot];
+        let mut parts = warp.release(lane, &Order::RELAXED_SYS, *now, pc);
         let fence = warp.lanes.as_ref().and_then(|l| l[lane].remote_fence.clone());
         let from = match (fence, put) {
             (None, None) => return parts,
             (Some(fence), None) => fence,
             (fence, Some(put)) => {
-                let none = || Snapshot { clock: Arc::default(), ..put.from.clone() };
-                let mut from = fence.unwrap_or_else(|| Snapshot { time: 0, ..none() });
-                put.publish(Arc::make_mut(&mut from.clock), false);
+                let mut from = warp.snapshot(lane, *now, pc);
+                let clock = Arc::make_mut(&mut from.clock);
+                if let Some(fence) = fence {
+                    clock.join(threads, &fence.clock);
+                }
+                put.publish(clock, false);
                 from
             }
         };
@@ -636,34 +668,6 @@ impl Ticket {
 fn unreachable_clock() -> &'static Clock {
     static NONE: std::sync::LazyLock<Clock> = std::sync::LazyLock::new(Clock::default);
     &NONE
-}
-
-fn note(list: &mut Vec<Miss>, miss: Miss) {
-    let same = |m: &Miss| {
-        (m.writer, m.write_pc, m.read_pc, m.why) == (miss.writer, miss.write_pc, miss.read_pc, miss.why)
-    };
-    if let Some(i) = list.iter().position(same) {
-        list.remove(i);
-    }
-    if list.len() >= MISSES {
-        list.remove(0);
-    }
-    list.push(miss);
-}
-
-fn miss_of(why: Why, part: &Part, (reader, reader_lane, read_pc): (u32, u32, u32)) -> Miss {
-    let Part { from, merged, .. } = part;
-    Miss {
-        why,
-        chain: *merged,
-        writer: from.warp,
-        writer_lane: from.lane,
-        write_pc: from.pc,
-        write_time: from.time,
-        reader,
-        reader_lane,
-        read_pc,
-    }
 }
 
 fn fault(r: &Record, me: &Record, seen: impl FnOnce() -> bool) -> Fault {

@@ -12,6 +12,7 @@ pub(crate) mod detector;
 mod report;
 mod shadow;
 mod sync;
+mod why;
 
 pub(crate) use detector::Detector;
 pub(crate) use sync::Parts;

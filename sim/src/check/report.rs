@@ -2,6 +2,7 @@
 
 use super::detector::{Detector, Fault, Raw, Side};
 use super::sync::{CtaInfo, Miss, Why};
+use super::why::Near;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace, Severity};
 use crate::error::Place;
 use crate::exec::LANES;
@@ -230,7 +231,40 @@ impl Detector {
         }
         if let Some(m) = &raw.miss {
             self.tell_miss(run, m, scope, f);
+        } else if let Some(near) = &raw.near {
+            self.tell_near(run, near, f);
         }
+    }
+
+    /// Others have synchronised.
+    fn tell_near(&self, run: &Run<'_>, near: &Near, f: &mut Finding) {
+        let (Near::Learnt { warp, .. } | Near::Told { warp, .. }) = *near;
+        let side =
+            |lane| Side { warp, lane, pc: 0, agent: Agent::Thread, kind: AccessKind::Read, strong: None };
+        let thread = |lane| self.place(run, &side(lane)).and_then(|p| p.thread).unwrap_or_default();
+        let (note, help) = match *near {
+            Near::Learnt { lane, .. } => {
+                let [x, y, z] = thread(lane);
+                (
+                    format!(
+                        "thread ({x}, {y}, {z}) of this CTA has acquired what the other one did, this thread has not"
+                    ),
+                    "put a barrier of the CTA between that thread's wait and this access",
+                )
+            }
+            Near::Told { lane, .. } => {
+                let [x, y, z] = thread(lane.unwrap_or(0));
+                let who = if lane.is_some() { "thread" } else { "the warp of thread" };
+                (
+                    format!(
+                        "{who} ({x}, {y}, {z}) of the other CTA has released later, but what it did itself only"
+                    ),
+                    "put a barrier of the CTA between that access and the release",
+                )
+            }
+        };
+        f.notes.push(note);
+        f.help = help.into();
     }
 
     /// Synchronisation that was there and did not do.
@@ -238,7 +272,11 @@ impl Detector {
         let side = |warp, lane, pc, kind| Side { warp, lane, pc, agent: Agent::Thread, kind, strong: None };
         let write = self.words(run, &side(m.writer, m.writer_lane, m.write_pc, AccessKind::Write));
         let read = self.words(run, &side(m.reader, m.reader_lane, m.read_pc, AccessKind::Read));
-        let met = format!("{read} reads what {write} wrote");
+        let fence = ["fence", "membar"].iter().any(|f| opcode(run, m.write_pc).starts_with(f));
+        let met = match fence {
+            true => format!("{read} reads what was written behind {write}"),
+            false => format!("{read} reads what {write} wrote"),
+        };
         let (code, note, help) = match m.why {
             Why::NoRelease => (
                 "S031",

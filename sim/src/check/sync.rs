@@ -120,6 +120,7 @@ pub(super) struct Miss {
     pub reader: u32,
     pub reader_lane: u32,
     pub read_pc: u32,
+    pub read_time: u64,
 }
 
 /// Read, but not acquired yet.

@@ -190,7 +190,13 @@ pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
                            threads that wait";
             let help =
                 "see what each waits for: a signal not sent, sent to another PE, or an epoch out of step";
-            let reader = groups().find(|(_, g)| g.state == State::Ready);
+            // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
+            let behind = |(w, g): &(usize, &Group)| {
+                let warp = &run.warps[*w];
+                let at = &run.ctas[warp.cta].at;
+                (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
+            };
+            let reader = groups().filter(|(_, g)| g.state == State::Ready).min_by_key(behind);
             (SimError::new("S008", message, help), reader.or_else(|| groups().next()))
         }
     };

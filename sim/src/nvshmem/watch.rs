@@ -81,9 +81,9 @@ impl Call<'_, '_> {
     /// A signal or AMO is issued that lands later; `with_put` if it is the signal of this call's put.
     pub(super) fn landing(&mut self, with_put: bool) -> Option<Box<Landing>> {
         let ticket = self.ticket()?;
-        let (slot, lane) = (self.cx.slot, self.lane);
+        let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
         let d = self.cx.check.as_deref_mut()?;
-        let parts = d.remote_release(slot, lane, with_put.then_some(&ticket));
+        let parts = d.remote_release(slot, lane, pc, with_put.then_some(&ticket));
         Some(Box::new(Landing { ticket, parts }))
     }
 
@@ -133,8 +133,11 @@ impl Context<'_> {
     pub(super) fn watch_return(&mut self, lane: usize, notes: &Notes) {
         let slot = self.slot;
         let Some(d) = self.check.as_deref_mut() else { return };
-        if let Some(op) = notes.op.as_ref().filter(|_| notes.completes != Completed::Nothing) {
-            d.learn(slot, lane, op, notes.completes == Completed::Source);
+        if let Some(op) = &notes.op {
+            d.issued(slot, lane, op);
+            if notes.completes != Completed::Nothing {
+                d.learn(slot, lane, op, notes.completes == Completed::Source);
+            }
         }
         if let Some(met) = &notes.met {
             d.take(slot, lane, met);

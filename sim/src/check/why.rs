@@ -1,0 +1,113 @@
+//! Why two accesses are not ordered: what would have ordered them, had it been stronger, wider, or done by all.
+
+use super::Agent;
+use super::detector::Detector;
+use super::shadow::Record;
+use super::sync::{Miss, Part, WarpState, Why};
+
+/// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
+const MISSES: usize = 64;
+
+/// Other threads have synchronised, these two have not.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Near {
+    /// This thread, of the later access's CTA, knows the earlier one.
+    Learnt { warp: u32, lane: u32 },
+    /// Something was learnt of this thread, of the earlier access's CTA, that it did later.
+    Told { warp: u32, lane: Option<u32> },
+}
+
+impl Detector {
+    fn state(&self, warp: u32) -> Option<&WarpState> {
+        self.warps.iter().find(|w| w.number == warp)
+    }
+
+    /// Whether lanes of a warp, or what they know, has `lanes` of another up to a time. Of warps that have ended nothing
+    /// is known any more.
+    fn knew(&self, (warp, by): (u32, u32), (other, lanes): (u32, u32), time: u64) -> bool {
+        warp == other && by & lanes != 0
+            || self.state(warp).is_none_or(|w| {
+                let lane = by.trailing_zeros().min(31) as usize;
+                w.clock(lane).seen.covers(&self.threads, other, lanes, time)
+            })
+    }
+
+    /// Why what `r` did is not known to `me`, though something was read that its CTA wrote later: a flag, not the data
+    /// itself.
+    pub(super) fn miss(&self, me: &Record, r: &Record) -> Option<Miss> {
+        let (mine, its) =
+            (self.threads.warp_cta.get(me.warp as usize)?, self.threads.warp_cta.get(r.warp as usize)?);
+        let list = self.misses.get(mine)?;
+        let data = [me.pc, r.pc];
+        let would = |m: &&Miss| {
+            m.write_time >= r.time
+                && !(data.contains(&m.write_pc) && data.contains(&m.read_pc))
+                && self.knew((me.warp, me.lanes), (m.reader, 1 << m.reader_lane), m.read_time)
+        };
+        let later = || list.iter().rev().filter(would);
+        let direct = later().find(|m| {
+            self.threads.warp_cta.get(m.writer as usize) == Some(its)
+                && self.knew((m.writer, 1 << m.writer_lane), (r.warp, r.lanes), r.time)
+        });
+        // Of a chain of updates only the last is seen.
+        direct.or_else(|| later().find(|m| m.chain)).copied()
+    }
+
+    /// Whether another thread of a CTA has done what the one at fault has not.
+    pub(super) fn near(&self, me: &Record, r: &Record) -> Option<Near> {
+        let cta = |warp: u32| self.threads.warp_cta.get(warp as usize).copied();
+        let (mine, its) = (cta(me.warp)?, cta(r.warp)?);
+        if mine == its || (me.agent, r.agent) != (Agent::Thread, Agent::Thread) {
+            return None;
+        }
+        let all = self.warps.iter().filter(|w| cta(w.number) == Some(mine));
+        let learnt = all.filter_map(|w| {
+            let knows = |lane: &usize| w.clock(*lane).seen.covers(&self.threads, r.warp, r.lanes, r.time);
+            let lane = crate::exec::lanes(w.whole).find(knows)? as u32;
+            Some(Near::Learnt { warp: w.number, lane })
+        });
+        let told = || {
+            let clock = self.state(me.warp)?.clock(me.lanes.trailing_zeros().min(31) as usize);
+            let (warp, lane) = clock.seen.latest(&self.threads, its, r.time)?;
+            Some(Near::Told { warp, lane })
+        };
+        learnt
+            .min_by_key(|n| match n {
+                Near::Learnt { warp, .. } | Near::Told { warp, .. } => *warp,
+            })
+            .or_else(told)
+    }
+}
+
+pub(super) fn note(list: &mut Vec<Miss>, miss: Miss) {
+    let same = |m: &Miss| {
+        (m.writer, m.write_pc, m.read_pc, m.why) == (miss.writer, miss.write_pc, miss.read_pc, miss.why)
+    };
+    if let Some(i) = list.iter().position(same) {
+        list.remove(i);
+    }
+    if list.len() >= MISSES {
+        list.remove(0);
+    }
+    list.push(miss);
+}
+
+pub(super) fn miss_of(
+    why: Why,
+    part: &Part,
+    (reader, reader_lane, read_pc, read_time): (u32, u32, u32, u64),
+) -> Miss {
+    let Part { from, merged, .. } = part;
+    Miss {
+        why,
+        chain: *merged,
+        writer: from.warp,
+        writer_lane: from.lane,
+        write_pc: from.pc,
+        write_time: from.time,
+        reader,
+        reader_lane,
+        read_pc,
+        read_time,
+    }
+}

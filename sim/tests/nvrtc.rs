@@ -8,7 +8,7 @@ mod gpu;
 use float8::{F8E4M3, F8E5M2};
 use gpu::{Gpu, Scalar, close, data, integers, module, product};
 use half::{bf16, f16};
-use weft_sim::{Arg, Module};
+use weft_sim::{Arg, Module, Swizzle, TensorType};
 
 const ELEMENTWISE: [&str; 2] =
     [include_str!("ptx/nvrtc/elementwise.sm_80.ptx"), include_str!("ptx/nvrtc/elementwise.sm_90.ptx")];
@@ -389,4 +389,40 @@ fn gemm_by_a_warp() {
     gemm::<f16, f16, f32>(GEMM, "gemm_wmma", (32, 48, 64), ((16, 16), 32), 6, (0.0, 0.0, 0.5));
     let fp8 = include_str!("ptx/nvrtc/gemm_sm89.sm_89.ptx");
     gemm::<F8E4M3, F8E5M2, f32>(fp8, "gemm_fp8", (32, 24, 96), ((16, 8), 32), 2, exact);
+}
+
+const HOPPER: &str = include_str!("ptx/nvrtc/gemm_sm90.sm_90a.ptx");
+
+#[test]
+fn gemm_with_tensor_copies_and_a_warpgroup() {
+    each(&[HOPPER], |module, g| {
+        let (m, n, k) = (128, 256, 320);
+        let (a, b) = (data::<bf16>(m * k, 25, 6), data::<bf16>(n * k, 26, 6));
+        let (pa, pb, out) = (g.put(&a), g.put(&b), g.room::<bf16>(m * n));
+        let map = |at, shape, boxes, swizzle| gpu::map(TensorType::Bf16, at, shape, boxes, swizzle);
+        let args = vec![
+            map(pa, (m, k), (64, 64), Swizzle::B128),
+            map(pb, (n, k), (128, 64), Swizzle::B128),
+            map(out, (m, n), (64, 64), Swizzle::None),
+            int(k),
+        ];
+        // Three stages of A and B, a tile of C, barriers.
+        let shared = 3 * (64 + 128) * 64 * 2 + 64 * 128 * 2 + 1024;
+        g.run(module, "gemm_tma", ([2, 2, 1], [160, 1, 1], shared), args);
+        let want = product(&a, &b, m, n, k, true);
+        close("gemm_tma", &g.get::<bf16>(out, m * n), &want, 0.0, 1.0 / 256.0);
+    });
+}
+
+#[test]
+fn sums_by_clusters() {
+    each(&[HOPPER], |module, g| {
+        let n = 1000;
+        let x = data::<f32>(n, 27, 10);
+        let (px, out) = (g.put(&x), g.room::<f32>(6));
+        g.run(module, "cluster_sum", line(6, 32), vec![ptr(px), ptr(out), int(n)]);
+        let part = |c: usize| (0..n).filter(|i| i / 32 % 6 == c).map(|i| f64::from(x[i])).sum::<f64>();
+        let want: Vec<f64> = (0..6).map(|c| part(c / 2 * 2) + part(c / 2 * 2 + 1)).collect();
+        close("cluster_sum", &g.get::<f32>(out, 6), &want, 0.0, 0.0);
+    });
 }

@@ -8,7 +8,7 @@ mod gpu;
 use float8::F8E4M3;
 use gpu::{Gpu, Scalar, close, data, integers, module, product};
 use half::{bf16, f16};
-use weft_sim::{Arg, Module};
+use weft_sim::{Arg, Module, Swizzle, TensorType};
 
 macro_rules! ptx {
     ($($name:literal),*) => { [$(include_str!(concat!("ptx/triton/", $name, ".ptx"))),*] };
@@ -34,8 +34,12 @@ impl Kernel {
     }
 
     /// Behind a kernel's own arguments come its scratch memory and the profiler's.
-    fn run(&self, g: &mut Gpu, grid: [usize; 2], mut args: Vec<Arg>) {
-        args.extend([Arg::U64(0), Arg::U64(0)]);
+    fn run(&self, g: &mut Gpu, grid: [usize; 2], args: Vec<Arg>) {
+        self.run_with_scratch(g, grid, args, 0);
+    }
+
+    fn run_with_scratch(&self, g: &mut Gpu, grid: [usize; 2], mut args: Vec<Arg>, scratch: u64) {
+        args.extend([Arg::U64(scratch), Arg::U64(0)]);
         let grid = [grid[0] as u32, grid[1] as u32, 1];
         g.run(&self.module, &self.name, (grid, [32 * self.warps, 1, 1], self.shared), args);
     }
@@ -339,5 +343,39 @@ fn attention() {
         let want: Vec<f64> = (0..heads).flat_map(head).collect();
         // Probabilities are rounded to halves.
         close("attention", &g.get::<f16>(out, heads * size), &want, 1e-3, 1.0 / 1024.0);
+    });
+}
+
+#[test]
+fn matmul_with_tensor_maps() {
+    // Tiles of 128 x 64 and 64 along K; what lies outside is read as zero and not written.
+    let (m, n, k) = (208, 112, 144);
+    let operands = |g: &mut Gpu| {
+        let (a, b) = (data::<f16>(m * k, 30, 6), data::<f16>(n * k, 31, 6));
+        let want = product(&a, &b, m, n, k, true);
+        ([g.put(&a), g.put(&b), g.room::<f16>(m * n)], want)
+    };
+    let grid = [m.div_ceil(128), n.div_ceil(64)];
+    each(&ptx!("matmul_tma.sm_90"), |kernel, g| {
+        let ([pa, pb, out], want) = operands(g);
+        // A descriptor is a tensor map, the sizes and the strides.
+        let descriptor = |at, (rows, columns): (usize, usize), boxes| {
+            let map = gpu::map(TensorType::F16, at, (rows, columns), boxes, Swizzle::B128);
+            vec![map, int(rows), int(columns), Arg::U64(columns as u64), Arg::U64(1)]
+        };
+        let mut args = descriptor(pa, (m, k), (128, 64));
+        args.extend(descriptor(pb, (n, k), (64, 64)));
+        args.extend(descriptor(out, (m, n), (128, 64)));
+        args.extend([m, n, k].map(int));
+        kernel.run(g, grid, args);
+        close("matmul_tma", &g.get::<f16>(out, m * n), &want, 0.0, 1.0 / 2048.0);
+    });
+    each(&ptx!("matmul_descriptor.sm_90"), |kernel, g| {
+        let ([pa, pb, out], want) = operands(g);
+        // 384 bytes a CTA, for its tensor maps.
+        let scratch = g.room::<u8>(384 * grid[0] * grid[1]);
+        let args = vec![ptr(pa), ptr(pb), ptr(out), int(m), int(n), int(k)];
+        kernel.run_with_scratch(g, grid, args, scratch);
+        close("matmul_descriptor", &g.get::<f16>(out, m * n), &want, 0.0, 1.0 / 2048.0);
     });
 }

@@ -10,7 +10,7 @@
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
-use weft_sim::{Arg, Check, Config, Launch, Machine, Module, SimError};
+use weft_sim::{Arg, Check, Config, Launch, Machine, Module, SimError, Swizzle, TensorMap, TensorType};
 
 /// A type of buffers' elements.
 pub trait Scalar: Copy {
@@ -177,4 +177,25 @@ pub fn product<T: Scalar, U: Scalar>(a: &[T], b: &[U], m: usize, n: usize, k: us
         a[i * k + x].value() * b.value()
     };
     (0..m * n).map(|ij| (0..k).map(|x| at(ij / n, ij % n, x)).sum()).collect()
+}
+
+/// A tensor map of rows of `columns` 16-bit elements, with boxes of so many rows and columns.
+pub fn map(
+    element: TensorType,
+    address: u64,
+    (rows, columns): (usize, usize),
+    (box_rows, box_columns): (u32, u32),
+    swizzle: Swizzle,
+) -> Arg {
+    let map = TensorMap {
+        element,
+        address,
+        dims: vec![columns as u64, rows as u64],
+        strides: vec![2 * columns as u64],
+        tile: vec![box_columns, box_rows],
+        element_strides: vec![1, 1],
+        swizzle,
+        fill_nan: false,
+    };
+    Arg::Bytes(map.encode().unwrap().to_vec())
 }

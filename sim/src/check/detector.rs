@@ -193,6 +193,14 @@ impl Detector {
         collides
     }
 
+    /// Lanes of a warp operate on an object that has rules of its own for what it synchronises (an mbarrier).
+    pub(crate) fn operate(&mut self, slot: usize, mask: u32, what: &Touch, place: (usize, usize, usize)) {
+        let mut record =
+            Record::new(self.now, self.warps[slot].number, what.pc, mask, Agent::Thread, &what.order);
+        record.flags = if what.kind == AccessKind::Update { UPDATE } else { 0 };
+        self.compare(slot, None, record, what.kind, what.order, place);
+    }
+
     /// An operation that a thread began reads or writes.
     pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
         let Snapshot { warp, lane, time, pc, .. } = ticket.from;
@@ -511,12 +519,19 @@ impl Detector {
         ended.arrive(threads, &warps[slot], mask, *now);
     }
 
-    /// Lanes come to the barrier of the cluster whose first CTA is in `leader`.
-    pub(crate) fn arrive_cluster(&mut self, slot: usize, leader: usize, mask: u32) {
+    /// Lanes come to the barrier of the cluster whose first CTA is in `leader`. Without a release they leave what they
+    /// knew at their latest fences.
+    pub(crate) fn arrive_cluster(&mut self, slot: usize, leader: usize, mask: u32, releases: bool) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
         let meeting = ctas[leader].cluster.get_or_insert_default();
-        meeting.arrive(threads, &warps[slot], mask, *now);
+        if releases {
+            meeting.arrive(threads, &warps[slot], mask, *now);
+        } else {
+            for lane in lanes(mask) {
+                warps[slot].fenced(lane, Scope::Cluster, threads, meeting.clock_mut());
+            }
+        }
     }
 
     /// The cluster's barrier is complete.
@@ -557,6 +572,11 @@ impl Detector {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
         warps[slot].snapshot(lane, *now, 0).join_into(threads, clock);
+    }
+
+    /// A lane leaves what it knew at its latest fence of a scope.
+    pub(crate) fn leave_fenced(&mut self, slot: usize, lane: usize, scope: Scope, clock: &mut Clock) {
+        self.warps[slot].fenced(lane, scope, &self.threads, clock);
     }
 
     /// A lane learns what was left.

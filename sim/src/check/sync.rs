@@ -197,6 +197,14 @@ impl WarpState {
         Snapshot { clock, warp: self.number, lane: lane as u32, time, pc }
     }
 
+    /// Puts what a lane knew at its fences of at least this scope into a clock.
+    pub(super) fn fenced(&self, lane: usize, scope: Scope, threads: &Threads, clock: &mut Clock) {
+        let fences = self.lanes.as_ref().map(|l| &l[lane].fences[scope as usize..]);
+        for from in fences.into_iter().flatten().flatten() {
+            from.join_into(threads, clock);
+        }
+    }
+
     /// What a strong write of a lane releases.
     pub(super) fn release(&self, lane: usize, order: &Order, time: u64, pc: u32) -> Parts {
         let mut parts = SmallVec::new();

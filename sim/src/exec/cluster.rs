@@ -13,6 +13,8 @@ use crate::error::SimError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub waits: bool,
+    /// Others learn of what the threads did before.
+    pub releases: bool,
     pub aligned: bool,
 }
 
@@ -96,7 +98,7 @@ impl Run<'_> {
             let leader = self.ctas[self.warps[w].cta].leader;
             self.ctas[leader].cluster.arrived += active.count_ones();
             if let Some(d) = &mut self.check {
-                d.arrive_cluster(w, leader, active);
+                d.arrive_cluster(w, leader, active, step.releases);
             }
             self.memory.changes += 1;
             self.complete_cluster(leader);

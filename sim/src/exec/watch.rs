@@ -1,6 +1,7 @@
 //! Tells the detector what instructions do. Nothing is told, and next to nothing paid, where no check is on.
 
 use super::access::Space;
+use super::asynchronous::mbarrier::SIZE;
 use super::order::{Order, Scope};
 use super::{Context, Lanes, lanes};
 use crate::check::detector::Touch;
@@ -127,6 +128,20 @@ impl Context<'_> {
     pub(crate) fn releases(&self, order: &Order) -> bool {
         order.strong.is_some()
             && self.check.as_ref().is_some_and(|d| lanes(self.active).any(|l| d.has_fenced(self.slot, l)))
+    }
+
+    /// The active lanes operate on mbarriers, each as a whole.
+    pub(crate) fn watch_mbarrier(&mut self, space: Space, addresses: &Lanes, kind: AccessKind, order: Order) {
+        let Some(d) = self.check.take() else { return };
+        d.tick();
+        let what = Touch { pc: self.pc, kind, order };
+        let mut w = Window::empty();
+        for lane in lanes(self.active) {
+            if let Some(s) = self.place(space, addresses[lane], SIZE, lane, &mut w) {
+                d.operate(self.slot, 1 << lane, &what, (s.buffer, s.at, SIZE));
+            }
+        }
+        self.check = Some(d);
     }
 
     /// A fence of the active lanes.

@@ -26,7 +26,8 @@ pub(super) static FAMILY: Family = Family {
 };
 
 fn barrier(s: &mut Site<'_, '_, '_>, waits: bool) -> Result<Op, Issue> {
-    let step = Step { waits, aligned: s.has("aligned") };
+    let releases = s.get("sem") != Some("relaxed");
+    let step = Step { waits, releases, aligned: s.has("aligned") };
     Ok(custom(move |_| Ok(Flow::ClusterBarrier(step))))
 }
 

@@ -131,7 +131,7 @@ impl Operation for Copy {
             }
             pieces[lane] = Some(segments);
         }
-        cx.issue_copies(&mut pieces);
+        cx.issue_copies(&pieces);
         Ok(Flow::Next)
     }
 }

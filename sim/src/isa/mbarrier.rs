@@ -7,7 +7,7 @@ use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::World;
-use crate::exec::asynchronous::mbarrier::{By, LIMIT, Mbarrier, SIZE, Wrong};
+use crate::exec::asynchronous::mbarrier::{By, LIMIT, Mbarrier, Wrong};
 use crate::exec::order::{Order, Scope};
 use crate::exec::{Context, Fault, Flow, Op, Poll, Reg, Src, lanes};
 use crate::memory::Spot;
@@ -88,7 +88,7 @@ pub(super) fn change(
     releases: bool,
     f: impl FnOnce(&mut Mbarrier) -> Result<(), Wrong>,
 ) -> Result<u64, Fault> {
-    let by = if releases { By::Thread(cx.slot, lane) } else { By::Silent };
+    let by = if releases { By::Thread(cx.slot, lane) } else { By::Relaxed(cx.slot, lane) };
     let mut world = World { memory: cx.memory, check: cx.check.as_deref_mut() };
     cx.asynchronous.change(&mut world, at, by, f).map_err(|w| cx.wrong(at, lane, w))
 }
@@ -98,7 +98,7 @@ fn init(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let count = s.src(1, Ty::B32)?;
     Ok(custom(move |cx| {
         let (addresses, count) = (address.lanes(cx), *cx.src(count));
-        cx.watch(space, &addresses, SIZE, AccessKind::Write, Order::WEAK);
+        cx.watch_mbarrier(space, &addresses, AccessKind::Write, Order::WEAK);
         for lane in lanes(cx.active) {
             let at = cx.mbarrier(space, addresses[lane], lane)?;
             let made = match count[lane] {
@@ -118,7 +118,7 @@ fn invalidate(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (address, space) = s.address(0, s.space())?;
     Ok(custom(move |cx| {
         let addresses = address.lanes(cx);
-        cx.watch(space, &addresses, SIZE, AccessKind::Write, Order::WEAK);
+        cx.watch_mbarrier(space, &addresses, AccessKind::Write, Order::WEAK);
         for lane in lanes(cx.active) {
             let at = cx.mbarrier(space, addresses[lane], lane)?;
             cx.asynchronous.invalidate(cx.memory, at).map_err(|w| cx.wrong(at, lane, w))?;
@@ -145,7 +145,7 @@ fn transaction(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (count, completes) = (s.src(1, Ty::B32)?, s.get("action") == Some("complete_tx"));
     Ok(custom(move |cx| {
         let (addresses, count) = (address.lanes(cx), *cx.src(count));
-        cx.watch(space, &addresses, SIZE, AccessKind::Update, ATOMIC);
+        cx.watch_mbarrier(space, &addresses, AccessKind::Update, ATOMIC);
         for lane in lanes(cx.active) {
             let at = cx.mbarrier(space, addresses[lane], lane)?;
             let n = i64::from(count[lane] as u32);
@@ -196,7 +196,7 @@ impl Arrive {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.address.lanes(cx);
         let operand = self.count.map_or([1; 32], |c| *cx.src(c));
-        cx.watch(self.space, &addresses, SIZE, AccessKind::Update, ATOMIC);
+        cx.watch_mbarrier(self.space, &addresses, AccessKind::Update, ATOMIC);
         for lane in lanes(cx.active) {
             let at = cx.mbarrier(self.space, addresses[lane], lane)?;
             if self.state.is_some() && at.buffer != cx.shared {
@@ -240,7 +240,7 @@ fn wait(s: &mut Site<'_, '_, '_>, parity: bool) -> Result<Op, Issue> {
     let acquires = s.get("sem") != Some("relaxed");
     Ok(custom(move |cx| {
         let (addresses, wanted) = (address.lanes(cx), *cx.src(wanted));
-        cx.watch(space, &addresses, SIZE, AccessKind::Read, ATOMIC);
+        cx.watch_mbarrier(space, &addresses, AccessKind::Read, ATOMIC);
         let mut complete = 0;
         let mut waits = None;
         for lane in lanes(cx.active) {

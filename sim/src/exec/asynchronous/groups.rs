@@ -1,6 +1,6 @@
 //! `cp.async` and groups: what a thread has issued, committed and waited for.
 
-use super::{Asynchronous, DEPTH, Segment, Transfer, Work, World, carry, read};
+use super::{Asynchronous, DEPTH, Segment, Transfer, Work, World, carry, take};
 use crate::check::detector::Ticket;
 use crate::check::{Agent, Detector};
 use crate::exec::{LANES, lanes};
@@ -13,7 +13,6 @@ pub(super) struct Copy {
     pe: u32,
     /// What is copied, and what is filled with zeros behind it.
     segments: [Option<Segment>; 2],
-    ticket: Option<Box<Ticket>>,
 }
 
 /// Groups of a warp's lanes: how many each has committed, and when, for the detector.
@@ -62,7 +61,6 @@ pub(super) struct Groups {
 pub(crate) struct Piece {
     pub lane: usize,
     pub segments: [Option<Segment>; 2],
-    pub ticket: Option<Box<Ticket>>,
 }
 
 impl Asynchronous {
@@ -89,9 +87,9 @@ impl Asynchronous {
         self.issued += 1;
         let number = self.issued;
         let w = self.warp(slot);
-        for Piece { lane, segments, ticket } in pieces {
+        for Piece { lane, segments } in pieces {
             let group = w.copied.count[lane];
-            w.copies.push(Copy { number, lane: lane as u8, group, pe: pe as u32, segments, ticket });
+            w.copies.push(Copy { number, lane: lane as u8, group, pe: pe as u32, segments });
         }
         let size = w.copies.len();
         if size > DEPTH {
@@ -160,13 +158,13 @@ impl Asynchronous {
             p.read = true;
             let mut work = std::mem::replace(&mut p.work, Work::Landed);
             if let Work::Transfer(t, _) = &mut work {
-                take(world, t, p.ticket.as_ref());
+                take(world.memory, t);
                 if only_read {
                     p.work = work;
                     i += 1;
                     continue;
                 }
-                carry(world, t, p.origin.pe, p.ticket.as_ref());
+                carry(world.memory, t, p.origin.pe);
             }
             self.queue.swap_remove(i);
         }
@@ -185,7 +183,7 @@ impl Asynchronous {
         }
         for c in due {
             let t = Transfer::new(c.segments.into_iter().flatten().collect());
-            carry(world, &t, c.pe as usize, c.ticket.as_deref());
+            carry(world.memory, &t, c.pe as usize);
         }
     }
 
@@ -193,22 +191,4 @@ impl Asynchronous {
     pub(super) fn latest(&self) -> u64 {
         self.issued
     }
-}
-
-/// Reads the sources of an operation, if that has not happened.
-pub(super) fn take(world: &mut World<'_>, t: &mut Transfer, ticket: Option<&Ticket>) {
-    if t.data.is_some() {
-        return;
-    }
-    let mut data = Vec::new();
-    for s in &t.segments {
-        match s.from {
-            Some(from) => {
-                read(world.check.as_deref_mut(), world.memory, from, s.len, ticket);
-                data.extend_from_slice(world.memory.at(from, s.len));
-            }
-            None => data.extend(t.fill.iter().cycle().take(s.len)),
-        }
-    }
-    t.data = Some(data);
 }

@@ -1,9 +1,11 @@
 //! How instructions issue asynchronous operations.
 
-use super::groups::{Piece, take};
+use super::groups::Piece;
 use super::mbarrier::SIZE;
-use super::{Asynchronous, Completion, Failure, Origin, Pending, Segment, Transfer, Work, World};
-use crate::check::Agent;
+use super::{
+    Asynchronous, Completion, Failure, Origin, Pending, Segment, Transfer, Work, World, announce, take,
+};
+use crate::check::{AccessKind, Agent};
 use crate::exec::access::Space;
 use crate::exec::order::Scope;
 use crate::exec::{Context, Fault, FaultInfo, access_fault, fault, lanes};
@@ -79,7 +81,12 @@ impl Context<'_> {
             self.require(at, lane)?;
         }
         self.publish(Scope::Sys);
-        let ticket = self.check.as_deref_mut().map(|d| d.begin(self.slot, lane, self.pc, Agent::Async));
+        let ticket = self.check.as_deref_mut().map(|d| {
+            let ticket = d.begin(self.slot, lane, self.pc, Agent::Async);
+            let writes = if t.reduction.is_some() { AccessKind::Update } else { AccessKind::Write };
+            announce(d, self.memory, &ticket, writes, t.segments.iter());
+            ticket
+        });
         let group = match completion {
             Completion::Group => self.asynchronous.bulk_group(self.slot, lane),
             Completion::Mbarrier(_) => 0,
@@ -102,20 +109,18 @@ impl Context<'_> {
     }
 
     /// The active lanes issue copies of `segments` each.
-    pub(crate) fn issue_copies(&mut self, pieces: &mut [Option<[Option<Segment>; 2]>; 32]) {
+    pub(crate) fn issue_copies(&mut self, pieces: &[Option<[Option<Segment>; 2]>; 32]) {
         self.publish(Scope::Sys);
         let (slot, pc, pe) = (self.slot, self.pc, self.at.pe);
-        let mut tickets: [Option<Box<_>>; 32] = [const { None }; 32];
         if let Some(d) = self.check.as_deref_mut() {
             for lane in lanes(self.active) {
-                tickets[lane] = Some(Box::new(d.begin(slot, lane, pc, Agent::Copy)));
+                let ticket = d.begin(slot, lane, pc, Agent::Copy);
+                let segments = pieces[lane].iter().flatten().flatten();
+                announce(d, self.memory, &ticket, AccessKind::Write, segments);
             }
         }
         let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
-        let pieces = pieces
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(lane, p)| Some(Piece { lane, segments: p.take()?, ticket: tickets[lane].take() }));
+        let pieces = pieces.iter().enumerate().filter_map(|(lane, p)| Some(Piece { lane, segments: (*p)? }));
         self.asynchronous.copy(&mut world, slot, pe, pieces);
     }
 
@@ -141,7 +146,7 @@ impl Asynchronous {
         if self.chance(4)
             && let Work::Transfer(t, _) = &mut p.work
         {
-            take(world, t, p.ticket.as_ref());
+            take(world.memory, t);
         }
         self.queue.push(p);
         if self.chance(4) {

@@ -8,6 +8,7 @@ use super::{Asynchronous, World};
 use crate::check::Detector;
 use crate::check::clock::Clock;
 use crate::check::detector::Ticket;
+use crate::exec::order::Scope;
 use crate::memory::{Memory, Spot};
 use std::sync::Arc;
 
@@ -40,8 +41,8 @@ pub(crate) struct Mbarrier {
 pub(crate) enum By<'a> {
     /// A lane of a warp's slot, which releases what it knows.
     Thread(usize, usize),
-    /// Something that has no effect on others' knowledge.
-    Silent,
+    /// A lane that releases what its latest fence does.
+    Relaxed(usize, usize),
     /// An asynchronous operation.
     Operation(Option<&'a Ticket>),
 }
@@ -227,6 +228,7 @@ impl Asynchronous {
         let token = b.token();
         match (by, world.check.as_deref_mut()) {
             (By::Thread(slot, lane), Some(d)) => d.leave(slot, lane, &mut b.clock),
+            (By::Relaxed(slot, lane), Some(d)) => d.leave_fenced(slot, lane, Scope::Cta, &mut b.clock),
             (By::Operation(Some(ticket)), _) => ticket.publish(&mut b.clock, false),
             _ => {}
         }

@@ -218,7 +218,7 @@ impl Asynchronous {
             Work::Landed => return Ok(false),
             Work::Transfer(t, completion) => {
                 let bytes = t.bytes();
-                carry(world, &t, p.origin.pe, p.ticket.as_ref());
+                carry(world.memory, &t, p.origin.pe);
                 if stays {
                     return Ok(false);
                 }
@@ -299,25 +299,17 @@ impl Asynchronous {
 }
 
 /// Moves or reduces the bytes of an operation: the one place where memory is read and written by those under way.
-fn carry(world: &mut World<'_>, t: &Transfer, pe: usize, ticket: Option<&Ticket>) {
-    let memory = &mut *world.memory;
+fn carry(memory: &mut Memory, t: &Transfer, pe: usize) {
     let mut taken = 0;
     let mut bytes = Vec::new();
     for s in &t.segments {
         bytes.clear();
         match (&t.data, s.from) {
             (Some(data), _) => bytes.extend_from_slice(&data[taken..taken + s.len]),
-            (None, Some(from)) => {
-                read(world.check.as_deref_mut(), memory, from, s.len, ticket);
-                bytes.extend_from_slice(memory.at(from, s.len));
-            }
+            (None, Some(from)) => bytes.extend_from_slice(memory.at(from, s.len)),
             (None, None) => bytes.extend(t.fill.iter().cycle().take(s.len)),
         }
         taken += s.len;
-        if let (Some(d), Some(ticket)) = (world.check.as_deref_mut(), ticket) {
-            let kind = if t.reduction.is_some() { AccessKind::Update } else { AccessKind::Write };
-            d.land(ticket, kind, s.to.buffer, s.to.at, s.len);
-        }
         if let Some(r) = &t.reduction {
             let old = memory.at(s.to, s.len);
             for (old, new) in old.chunks_exact(r.element).zip(bytes.chunks_exact_mut(r.element)) {
@@ -329,12 +321,36 @@ fn carry(world: &mut World<'_>, t: &Transfer, pe: usize, ticket: Option<&Ticket>
     }
 }
 
-/// An operation reads a source.
-fn read(check: Option<&mut Detector>, memory: &Memory, from: Spot, len: usize, ticket: Option<&Ticket>) {
-    if let (Some(d), Some(ticket)) = (check, ticket) {
-        if !memory.is_written(from.buffer, from.at, len) {
-            d.land_uninitialised(ticket, (from.buffer, from.at, len));
+/// Reads the sources of an operation, if that has not happened.
+fn take(memory: &Memory, t: &mut Transfer) {
+    if t.data.is_some() {
+        return;
+    }
+    let mut data = Vec::with_capacity(t.bytes());
+    for s in &t.segments {
+        match s.from {
+            Some(from) => data.extend_from_slice(memory.at(from, s.len)),
+            None => data.extend(t.fill.iter().cycle().take(s.len)),
         }
-        d.land(ticket, AccessKind::Read, from.buffer, from.at, len);
+    }
+    t.data = Some(data);
+}
+
+/// Tells the detector what an operation will read and write, whenever it does.
+fn announce<'a>(
+    d: &mut Detector,
+    memory: &Memory,
+    ticket: &Ticket,
+    writes: AccessKind,
+    segments: impl Iterator<Item = &'a Segment>,
+) {
+    for s in segments {
+        if let Some(from) = s.from {
+            if !memory.is_written(from.buffer, from.at, s.len) {
+                d.land_uninitialised(ticket, (from.buffer, from.at, s.len));
+            }
+            d.land(ticket, AccessKind::Read, from.buffer, from.at, s.len);
+        }
+        d.land(ticket, writes, s.to.buffer, s.to.at, s.len);
     }
 }

@@ -151,7 +151,9 @@ fn remote_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
 
 fn global_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
     let (op, ty) = pair(s, GLOBAL)?;
-    Ok(Reduction { combine: combine_global(op, ty)?, element: ty.bytes() })
+    // Sums of single precision keep subnormals, other than those of `red`.
+    let combine = if ty == Ty::F32 { combine(op, ty) } else { combine_global(op, ty) };
+    Ok(Reduction { combine: combine?, element: ty.bytes() })
 }
 
 /// Bytes of a bulk copy in a lane: a multiple of 16.

@@ -256,10 +256,10 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
     let (d, a) = (s.dst(0, t)?, s.src(1, Ty::F32)?);
     if mode == Rounding::NearestAway {
-        // This form drops the NaN's low bits, where all others make it canonical.
+        // This form drops the NaN's low bits, where all others make it canonical; saturated, it takes one off.
         return Ok(map1(d, a, move |v| {
             let r = if F32.is_nan(v) {
-                TF32.carry_nan(F32, v, false)
+                TF32.carry_nan(F32, v, false) - u64::from(finite)
             } else {
                 to_narrow(f, F32.decode(v), mode, relu, finite)
             };

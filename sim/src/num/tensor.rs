@@ -1,10 +1,10 @@
 //! The dot products of tensor cores.
 //!
-//! The manual leaves open how a tensor core adds. What an H100 does was found out by experiment (Xie et al.,
-//! MMA-Sim, arXiv 2511.10909; Khattak and Mikaitis, Accurate models of NVIDIA tensor cores, arXiv 2512.07004): the
-//! products are exact; so many of them at a time are aligned, with the accumulator, to the largest exponent among
-//! them; what lies below a fixed number of fraction bits is cut off; the sum of the rest is exact and is rounded
-//! once, towards zero into single precision and to nearest into half. [`Dot`] does that.
+//! The manual leaves open how a tensor core adds. [`Dot`] does what an H100 and an H200 do (Xie et al., MMA-Sim, arXiv
+//! 2511.10909; Khattak and Mikaitis, Accurate models of NVIDIA tensor cores, arXiv 2512.07004; bit for bit in
+//! `tests/hardware_launches.rs`): the products are exact; so many of them at a time are aligned, with the accumulator,
+//! to the largest exponent among them; what lies below a fixed number of fraction bits is cut off; the sum of the rest
+//! is exact and is rounded once, towards zero into single precision and to nearest into half.
 
 use super::format::{F32, F64, Format, Rounding};
 use super::{float::Style, mask, sext};
@@ -26,6 +26,12 @@ pub(crate) enum Element {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Float(Dot),
+    /// 8-bit floats of `mma.sync`, which an H200 widens to half precision: the products of the first two of each four
+    /// elements, then of the others, summed up from zero; the accumulator is added last.
+    Halves(Dot),
+    /// `mma.m8n8k4`, which an H200 computes in single precision: fused multiply-adds in the order of K from zero into
+    /// an accumulator of this format, or two of two for half precision.
+    Quad(Format),
     /// Sequential fused multiply-adds.
     Double(Rounding),
     /// Exact; wraps around in 32 bits, or clamps.
@@ -130,7 +136,9 @@ impl Dot {
         }
         let kept = self.fraction.min(F32.man);
         let short = Format { man: kept, ..F32 };
-        short.encode(x, Rounding::Zero, false) << (F32.man - kept)
+        let v = short.encode(x, Rounding::Zero, false) << (F32.man - kept);
+        // There is no -0 of what is cut off.
+        if v == F32.sign() { 0 } else { v }
     }
 }
 
@@ -151,6 +159,14 @@ impl Rows<'_> {
         self.bits.iter().map(value).collect()
     }
 
+    /// Of each four elements two.
+    fn pairs(&self, first: usize) -> (Element, Vec<u64>) {
+        (
+            self.element,
+            self.bits.chunks(4).flat_map(|four| four.iter().skip(first).take(2)).copied().collect(),
+        )
+    }
+
     fn format(&self) -> Format {
         match self.element {
             Element::Float(f) => f,
@@ -167,6 +183,33 @@ pub(crate) fn multiply(arithmetic: Arithmetic, k: usize, a: &Rows<'_>, b: &Rows<
     let n = b.bits.len() / k;
     match arithmetic {
         Arithmetic::Float(dot) => multiply_floats(dot, k, n, a, b, acc),
+        Arithmetic::Halves(dot) => {
+            let mut sums = vec![0; acc.len()];
+            for first in [0, 2] {
+                let (a, b) = (a.pairs(first), b.pairs(first));
+                let rows = |element, bits| Rows { element, bits };
+                multiply_floats(dot, k / 2, n, &rows(a.0, &a.1), &rows(b.0, &b.1), &mut sums);
+            }
+            let style = Style::new(dot.accumulator);
+            acc.iter_mut().zip(sums).for_each(|(c, sum)| *c = style.add(*c, sum));
+        }
+        Arithmetic::Quad(accumulator) => {
+            let single = Style::new(F32);
+            let wide = |f: Format, v: u64| F32.encode(f.decode(v), Rounding::Nearest, false);
+            let [fa, fb] = [a, b].map(Rows::format);
+            each(k, n, a.bits, b.bits, acc, |a, b, c| {
+                let fma = |sum, (&a, &b): (&u64, &u64)| single.fma(wide(fa, a), wide(fb, b), sum);
+                let c = wide(accumulator, c);
+                let all = if accumulator == F32 {
+                    single.add(c, a.iter().zip(b).fold(0, fma))
+                } else {
+                    // Each two begin with a product, which may be -0: as if it were added to that.
+                    let two = |(a, b): (&[u64], &[u64])| a.iter().zip(b).fold(F32.sign(), fma);
+                    a.chunks(2).zip(b.chunks(2)).map(two).fold(c, |c, sum| single.add(c, sum))
+                };
+                accumulator.encode(F32.decode(all), Rounding::Nearest, false)
+            });
+        }
         Arithmetic::Double(rounding) => {
             let style = Style { rounding, ..Style::new(F64) };
             each(k, n, a.bits, b.bits, acc, |a, b, c| {

@@ -8,6 +8,7 @@ use crate::isa::site::{Issue, Site, issue};
 use crate::isa::{Class, Family, row};
 use crate::num::tensor::{Arithmetic, Rows, multiply};
 use crate::num::{F16, F32, Format, Rounding};
+use crate::num::{F16, F32, Rounding};
 
 const F16_F32: &[&str] = &["f16", "f32"];
 const DTYPE: Class = ("dtype", F16_F32);
@@ -195,7 +196,7 @@ fn mma_quads(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = register_type(32);
     let registers = |bits: u32| if bits == 16 { 4 } else { 8 };
     Ok(Box::new(Quads {
-        arithmetic: arithmetic(s, "f16", false)?,
+        arithmetic: Arithmetic::Quad(if d == 16 { F16 } else { F32 }),
         kind: half,
         along: (s.get("alayout") == Some("row"), s.get("blayout") == Some("col")),
         d: (d, s.vector_dst(0, registers(d), t, false)?.into_iter().map(|d| d.0).collect()),

@@ -97,7 +97,7 @@ pub(super) fn arithmetic(
         "f16" | "bf16" => dot(16, 25),
         "tf32" => dot(8, 25),
         "e4m3" | "e5m2" if whole_warpgroup => dot(32, 13),
-        "e4m3" | "e5m2" => dot(16, 25),
+        "e4m3" | "e5m2" => Ok(Arithmetic::Halves(Dot { accumulator, group: 16, fraction: 25 })),
         "f64" => Ok(Arithmetic::Double(s.rounding())),
         "b1" => Ok(Arithmetic::Count { xor: s.get("bitOp") == Some("xor") }),
         "" => issue("P004", "no type of matrix elements", ""),
@@ -127,11 +127,18 @@ pub(super) const NOTES: &str = "
 ## How tensor cores add
 
 Integer and bit products are exact. `.f64` products are fused multiply-adds in the order of K. For the other types the \
-manual leaves the order and the intermediate precision open. Here an H100's way is followed, as found by experiment (Xie \
-et al., MMA-Sim, arXiv 2511.10909; Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, arXiv 2512.07004): \
-products are exact; a group of them (16, for `.tf32` 8) is aligned with the accumulator to the largest exponent; what is \
-below 25 fraction bits is cut off; the sum is rounded once, towards zero to `.f32`, to nearest to `.f16`. `wgmma` adds \
-8-bit floats in groups of 32 with 13 fraction bits and gives results of 13 fraction bits.
+manual leaves the order and the intermediate precision open; here they have the bits of an H200, of which \
+`tests/hardware_launches.rs` compares a launch for every shape and type of `mma.sync` and `wgmma`, with infinities, NaNs, \
+subnormals, cancellation and overflow.
+
+Products are exact; a group of them (16, for `.tf32` 8) is aligned with the accumulator to the largest exponent; what is \
+below 25 fraction bits is cut off; the sum is rounded once, towards zero to `.f32`, to nearest to `.f16` (so Xie et al., \
+MMA-Sim, arXiv 2511.10909; Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, arXiv 2512.07004). A sum of \
+nothing but what was cut off is +0. `wgmma` adds 8-bit floats in groups of 32 with 13 fraction bits and gives results of \
+13 fraction bits. `mma.sync` widens them to half precision: it sums up the products of elements 0 and 1 of each four, then \
+those of 2 and 3, from zero, and adds the accumulator last. `mma.m8n8k4` is computed in single precision without tensor \
+cores: fused multiply-adds from zero in the order of K, then the accumulator; with `.f16` accumulators two sums of two, \
+each added to it.
 
 Against the exact sum the tests allow, for each group, `2^-22` of the largest magnitude among products and accumulator, \
 times the number of terms (`2^-11` for `wgmma` of 8-bit floats), and half a unit in the last place of an `.f16` \

@@ -142,8 +142,8 @@ fn atomics(l: &mut Vec<Case>) {
             let (unpack, b) = split(["%c", "%d", "%a", "%b"], "b");
             let old: Vec<_> = (0..if vec == "v8" { 8 } else { 4 }).map(|i| format!("%o{i}")).collect();
             let body = format!(
-                "{{\n.reg .b{kind} %o<8>;\n.reg .b16 %hb<8>;\n.reg .b64 %v<4>;\n{unpack}cvt.u64.u32 %v1, %t1;\n\
-                 mul.lo.u64 %v1, %v1, 16;\nmov.u64 %v2, pool;\nadd.u64 %v1, %v1, %v2;\n\
+                "{{\n.reg .b{kind} %o<8>;\n.reg .b16 %hb<8>;\n.reg .b64 %v<4>;\n{unpack}mad.lo.u32 %t1, %t2, %t3, %t1;\n\
+                 cvt.u64.u32 %v1, %t1;\nmul.lo.u64 %v1, %v1, 16;\nmov.u64 %v2, pool;\nadd.u64 %v1, %v1, %v2;\n\
                  st.global.v4.b32 [%v1], {{%a, %b, %c, %d}};\n\
                  atom.global.{op}.{vec}.{ty} {{{}}}, [%v1], {{{b}}};\nred.global.{op}.{vec}.{ty} [%v1], {{{b}}};\n\
                  ld.global.v2.b64 {{%x, %y}}, [%v1];\n}}",

@@ -8,7 +8,6 @@ use crate::isa::site::{Issue, Site, issue};
 use crate::isa::{Class, Family, row};
 use crate::num::tensor::{Arithmetic, Rows, multiply};
 use crate::num::{F16, F32, Format, Rounding};
-use crate::num::{F16, F32, Rounding};
 
 const F16_F32: &[&str] = &["f16", "f32"];
 const DTYPE: Class = ("dtype", F16_F32);

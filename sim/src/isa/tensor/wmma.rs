@@ -386,7 +386,11 @@ fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let fc = Fragment::accumulator(shape, accumulator_bits(s, "ctype"));
     // Added in single precision where either accumulator has it.
     let wide = match arithmetic(s, atype, false)? {
-        Arithmetic::Float(dot) if fc.bits == 32 => Arithmetic::Float(Dot { accumulator: F32, ..dot }),
+        Arithmetic::Float(dot) if fc.bits == 32 => {
+            // As two multiplications along K, which `mma.sync` does at once.
+            let group = if atype == "tf32" { 4 } else { dot.group };
+            Arithmetic::Float(Dot { accumulator: F32, group, ..dot })
+        }
         other => other,
     };
     let d = s.vector_dst(0, fd.registers, fd.ty(), false)?.into_iter().map(|d| d.0).collect();

@@ -99,7 +99,8 @@ impl fmt::Display for Place {
 /// with undefined behaviour (lane masks, barrier numbers), `S012` memory limits, `S013` NVSHMEM functions misused
 /// (no such PE or team, not symmetric, arguments that differ between threads, calls that differ between PEs), `S014` mbarriers
 /// and asynchronous operations misused (no mbarrier, one overwritten, more arrivals or bytes than its phase expects, sizes,
-/// shared memory that ends while it is used).
+/// shared memory that ends while it is used), `S015` CTAs that wait for others of a grid larger than what is resident.
+/// What is wrong and stops nobody is a [`Finding`](crate::Finding), with codes from `S030` on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct SimError {
     /// Stable code, `S001`...

@@ -368,6 +368,20 @@ impl Machine {
     /// # Errors
     /// `S001` if a grid does not fit the kernel; otherwise what stopped a thread, or all of them.
     pub fn launch(&mut self, module: &Module, kernel: &str, grids: &[Launch]) -> Result<Stats, SimError> {
+        self.launch_in_order(module, kernel, &[grids])
+    }
+
+    /// Runs several launches as streams do: each PE's grids one behind the other, while the host waits for nobody. A PE
+    /// may begin the next launch while others are in the one before.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_in_order(
+        &mut self,
+        module: &Module,
+        kernel: &str,
+        launches: &[&[Launch]],
+    ) -> Result<Stats, SimError> {
         let code = &*module.inner;
         let Some(k) = code.kernels.iter().position(|k| k.name == kernel) else {
             let names: Vec<&str> = code.kernels.iter().map(|k| k.name.as_str()).collect();
@@ -376,9 +390,14 @@ impl Machine {
         };
         let loaded = self.load(code)?;
         let mut list = Vec::new();
-        for g in grids {
-            self.check_pe(g.pe)?;
-            list.push(self.grid(code, k, g, &self.loaded[loaded].symbols[g.pe])?);
+        for grids in launches {
+            let before = list.len();
+            for g in *grids {
+                self.check_pe(g.pe)?;
+                let mut grid = self.grid(code, k, g, &self.loaded[loaded].symbols[g.pe])?;
+                grid.after = list[..before].iter().rposition(|o: &Grid<'_>| o.pe == g.pe);
+                list.push(grid);
+            }
         }
         let links = self.memory.links.clone();
         let mut run = Run::new(code, &mut self.memory, list, (self.config.seed, self.config.explore));
@@ -473,6 +492,7 @@ impl Machine {
             total: u64::from(x) * u64::from(y) * u64::from(z),
             next: 0,
             running: 0,
+            after: None,
         })
     }
 }

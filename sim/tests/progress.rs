@@ -197,7 +197,7 @@ fn more_ctas_than_are_resident() {
         m.launch(&one, "k", &[grid(0, ctas, 1024, vec![Arg::U64(count)])])
     };
     assert!(run(4).is_ok());
-    let e = failure(run(5), "S008");
+    let e = failure(run(5), "S015");
     assert!(e.to_string().contains("1 of 5 CTAs of `k` have not started: at most 4"), "{e}");
 }
 

@@ -1,7 +1,7 @@
 //! Compares every access with the latest ones to the same bytes.
 
 use super::clock::{Clock, Known};
-use super::shadow::{Cell, Record, SYNC, Shadow, UPDATE};
+use super::shadow::{Cell, Record, SYNC, Shadow, UNCHANGED, UPDATE};
 use super::sync::{self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, SyncVar, Threads, WarpState, Why};
 use super::why::{Near, miss_of, note};
 use super::{AccessKind, Agent, Check};
@@ -64,6 +64,8 @@ const EXPLAINED: u64 = 64;
 #[derive(Default)]
 struct CtaState {
     number: u32,
+    /// What its threads know at their beginning.
+    begins: Arc<Clock>,
     barriers: [Option<Box<Meeting>>; BARRIERS],
     /// Of threads that have ended.
     ended: Option<Box<Meeting>>,
@@ -85,6 +87,8 @@ pub(crate) struct Touch {
     pub pc: u32,
     pub kind: AccessKind,
     pub order: Order,
+    /// Lanes that write what is there already: no race with whoever has written it.
+    pub same: u32,
 }
 
 /// The checks of a launch.
@@ -95,6 +99,8 @@ pub(crate) struct Detector {
     /// By slot of the runner's.
     pub(super) warps: Vec<WarpState>,
     ctas: Vec<CtaState>,
+    /// What is known when a grid has ended.
+    grids: Vec<Clock>,
     shadow: Shadow,
     variables: FxHashMap<(usize, usize), SyncVar>,
     pub(super) misses: FxHashMap<u32, Vec<Miss>>,
@@ -114,6 +120,7 @@ impl Detector {
             threads: Threads::default(),
             warps: Vec::new(),
             ctas: Vec::new(),
+            grids: Vec::new(),
             shadow: Shadow::default(),
             variables: FxHashMap::default(),
             misses: FxHashMap::default(),
@@ -129,7 +136,7 @@ impl Detector {
         &mut self,
         (slot, leader): (usize, usize),
         pe: usize,
-        grid: usize,
+        (grid, after): (usize, Option<usize>),
         ctaid: [u32; 3],
     ) {
         let number = self.threads.ctas.len() as u32;
@@ -137,7 +144,8 @@ impl Detector {
         if self.ctas.len() <= slot {
             self.ctas.resize_with(slot + 1, CtaState::default);
         }
-        self.ctas[slot] = CtaState { number, ..CtaState::default() };
+        let begins = after.and_then(|g| self.grids.get(g)).map_or_else(Arc::default, |c| Arc::new(c.clone()));
+        self.ctas[slot] = CtaState { number, begins, ..CtaState::default() };
         let cluster = self.ctas[leader].number;
         let info = CtaInfo { grid: grid as u32, pe: pe as u32, ctaid, cluster, first_warp };
         self.threads.ctas.push(info);
@@ -146,11 +154,25 @@ impl Detector {
         self.variables.retain(|(s, _), _| *s != space);
     }
 
+    /// All threads of a CTA have ended.
+    pub(crate) fn end_cta(&mut self, slot: usize, grid: usize) {
+        self.now += 1;
+        if self.grids.len() <= grid {
+            self.grids.resize_with(grid + 1, Clock::default);
+        }
+        let Detector { threads, ctas, grids, now, .. } = self;
+        if let Some(ended) = ctas[slot].ended.take() {
+            grids[grid].join(threads, &ended.clock());
+        }
+        grids[grid].seen.raise_cta(threads, ctas[slot].number, *now);
+    }
+
     /// The next warp of the CTA in `cta` starts in `slot`.
     pub(crate) fn start_warp(&mut self, slot: usize, cta: usize, live: u32) {
         let number = self.threads.warp_cta.len() as u32;
         self.threads.warp_cta.push(self.ctas[cta].number);
-        let state = WarpState { number, whole: live, base: Arc::default(), lanes: None };
+        let base = Arc::clone(&self.ctas[cta].begins);
+        let state = WarpState { number, whole: live, base, lanes: None };
         if slot < self.warps.len() {
             self.warps[slot] = state;
         } else {
@@ -174,10 +196,14 @@ impl Detector {
         at: usize,
         bytes: usize,
     ) -> bool {
-        let Touch { pc, kind, order } = *what;
+        let Touch { pc, kind, order, same } = *what;
         let number = self.warps[slot].number;
         let mut record = Record::new(self.now, number, pc, mask, Agent::Thread, &order);
-        record.flags = if kind == AccessKind::Update { UPDATE } else { 0 };
+        record.flags = match kind {
+            AccessKind::Update => UPDATE,
+            AccessKind::Write if same & mask != 0 => UNCHANGED,
+            _ => 0,
+        };
         if order.strong.is_none() {
             return self.compare(slot, None, record, kind, order, (space, at, bytes));
         }
@@ -257,7 +283,7 @@ impl Detector {
                 if r.time == me.time && r.warp == me.warp && r.agent == me.agent && kind == AccessKind::Write
                 {
                     collides = true;
-                } else if !strong(r) {
+                } else if me.flags & UNCHANGED == 0 && !strong(r) {
                     let seen = || {
                         clock_of(me.lanes.trailing_zeros().min(31) as usize)
                             .seen
@@ -351,7 +377,9 @@ impl Detector {
             return;
         }
         let side = |r: &Record, kind| {
-            let lane = r.lanes.trailing_zeros().min(31);
+            // Of lanes that read together, one that is not the other side's.
+            let others = if r.warp == me.warp && r.lanes != me.lanes { r.lanes & !me.lanes } else { r.lanes };
+            let lane = if others != 0 { others } else { r.lanes }.trailing_zeros().min(31);
             Side { warp: r.warp, lane, pc: r.pc, agent: r.agent, kind, strong: r.strong }
         };
         let miss = other.and_then(|(r, _)| self.miss(&me, &r));
@@ -370,7 +398,7 @@ impl Detector {
     }
 
     fn synchronise(&mut self, slot: usize, lane: usize, what: &Touch, space: usize, at: usize, bytes: usize) {
-        let Touch { pc, kind, order } = *what;
+        let Touch { pc, kind, order, .. } = *what;
         let now = self.now;
         for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
             let cell: Cell = *self.shadow.cell(space, word);

@@ -157,8 +157,7 @@ pub enum Severity {
 /// Codes: `S030` data race, nothing orders the accesses; `S031` data race, synchronisation without release or acquire;
 /// `S032` data race, a scope that does not include the other thread; `S033` missing proxy fence; `S034` a remote
 /// operation of NVSHMEM's that is not complete; `S035` an asynchronous copy that is not complete; `S036` read of memory
-/// that nobody has written; `S037` `ld.global.nc` of memory that the launch writes; `S038` (warning) CTAs wait for each
-/// other in a grid of which not all CTAs are resident at once.
+/// that nobody has written; `S037` `ld.global.nc` of memory that the launch writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Stable code.

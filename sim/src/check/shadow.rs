@@ -23,6 +23,8 @@ pub(super) struct Record {
 pub(super) const UPDATE: u8 = 1;
 /// The cell has a synchronisation variable.
 pub(super) const SYNC: u8 = 2;
+/// The write leaves what is there.
+pub(super) const UNCHANGED: u8 = 8;
 /// Not a record: `pc` is the number of a list of them.
 const LIST: u8 = 4;
 

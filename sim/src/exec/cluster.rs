@@ -153,12 +153,20 @@ impl Run<'_> {
         if ended {
             cluster.running -= 1;
             self.end_shared(c)?;
+            let grid = self.ctas[c].grid;
+            if let Some(d) = &mut self.check {
+                d.end_cta(c, grid);
+            }
         }
         let cluster = &mut self.ctas[leader].cluster;
         if cluster.running == 0 {
             let ctas = std::mem::take(&mut cluster.ctas);
             let grid = self.ctas[leader].grid;
             self.grids[grid].running -= ctas.len() as u32;
+            if self.grids[grid].running == 0 && self.grids[grid].next == self.grids[grid].total {
+                // What follows in the PE's stream sees what the grid has stored.
+                self.memory.land_for(self.grids[grid].pe);
+            }
             self.free_ctas.extend(ctas);
         } else {
             self.complete_cluster(leader);

@@ -38,6 +38,8 @@ pub(crate) struct Grid<'a> {
     pub total: u64,
     pub next: u64,
     pub running: u32,
+    /// The grid that must have ended before: the one in front of it in its PE's stream.
+    pub after: Option<usize>,
 }
 
 pub(crate) struct Cta {
@@ -202,7 +204,7 @@ impl<'a> Run<'a> {
                 (seen, quiet_since, self.probing) = (self.memory.changes, self.clock, false);
                 self.polling = false;
             }
-            let admitting = self.grids.iter().any(|g| g.next < g.total && g.running < g.resident);
+            let admitting = (0..self.grids.len()).any(|g| self.may_admit(g));
             if !progress && !order.is_empty() && !admitting && !self.hasten()? {
                 return Err(stall::deadlock(self, &order));
             }
@@ -219,13 +221,24 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Whether the grid in front of a grid has ended.
+    pub(super) fn may_start(&self, g: usize) -> bool {
+        let ended = |a: usize| self.grids[a].next == self.grids[a].total && self.grids[a].running == 0;
+        self.grids[g].after.is_none_or(ended)
+    }
+
+    fn may_admit(&self, g: usize) -> bool {
+        let grid = &self.grids[g];
+        grid.next < grid.total && grid.running < grid.resident && self.may_start(g)
+    }
+
     /// Makes further CTAs resident.
     fn admit(&mut self, order: &mut Vec<usize>) {
         for g in 0..self.grids.len() {
             let size: u32 = self.grids[g].cluster.iter().product();
             for _ in 0..ADMIT.div_ceil(size) {
                 let grid = &self.grids[g];
-                if grid.next == grid.total || grid.running >= grid.resident {
+                if grid.next == grid.total || grid.running >= grid.resident || !self.may_start(g) {
                     break;
                 }
                 self.start_cluster(g, order);
@@ -309,7 +322,7 @@ impl<'a> Run<'a> {
         self.memory.share(c, shared_bytes);
         if let Some(d) = &mut self.check {
             let at = &self.ctas[c].at;
-            d.start_cta((c, leader), at.pe, g, at.ctaid);
+            d.start_cta((c, leader), at.pe, (g, self.grids[g].after), at.ctaid);
         }
         let function = &self.code.functions[self.grids[g].code.function];
         for index in 0..threads.div_ceil(LANES as u32) {

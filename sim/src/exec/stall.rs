@@ -157,8 +157,9 @@ pub(crate) fn waiting(run: &Run<'_>, w: usize, g: &Group) -> (String, String) {
 
 /// Remarks on grids of which not all CTAs were resident.
 fn residency(run: &Run<'_>) -> Vec<String> {
-    let waiting = run.grids.iter().filter(|g| g.next < g.total);
+    let waiting = run.grids.iter().enumerate().filter(|(i, g)| g.next < g.total && run.may_start(*i));
     waiting
+        .map(|(_, g)| g)
         .map(|g| {
             format!(
                 "PE {}: {} of {} CTAs of `{}` have not started: at most {} of this size are resident at once, \
@@ -173,32 +174,53 @@ fn residency(run: &Run<'_>) -> Vec<String> {
         .collect()
 }
 
+/// A CTA whose threads all wait at its barriers: nobody is left to complete one.
+fn stuck_at_barriers(run: &Run<'_>, order: &[usize]) -> Option<usize> {
+    let at_barrier = |w: usize| run.warps[w].groups.iter().all(|g| matches!(g.state, State::Barrier(_)));
+    order.iter().copied().find(|&w| {
+        let of_cta = |v: &&usize| run.warps[**v].cta == run.warps[w].cta;
+        order.iter().filter(of_cta).all(|&v| at_barrier(v))
+    })
+}
+
 /// No warp can go on.
 pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
     let groups = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
     // Lanes that wait for others of their warp, which are stuck at another such place.
     let all_stuck = |w: usize| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
     let divergent = groups().find(|(w, g)| matches!(g.state, State::Converge(_)) && all_stuck(*w));
-    let (mut error, culprit) = match divergent {
-        Some(found) => {
-            let message = "a barrier or warp-synchronous instruction is reached by part of a warp only";
-            let help = "execute it where all threads of the warp (those of the member mask) come along";
-            (SimError::new("S007", message, help), Some(found))
-        }
-        None => {
+    let absent = residency(run);
+    let (mut error, culprit) = if let Some(found) = divergent {
+        let message = "a barrier or warp-synchronous instruction is reached by part of a warp only";
+        let help = "execute it where all threads of the warp (those of the member mask) come along";
+        (SimError::new("S007", message, help), Some(found))
+    } else if let Some(w) = stuck_at_barriers(run, order) {
+        let message =
+            "a barrier of the CTA waits for threads that will not come: all that are left wait at barriers";
+        let help = "let all threads that the barrier counts reach the same barrier, as often as each other";
+        (SimError::new("S007", message, help), run.warps[w].groups.first().map(|g| (w, g)))
+    } else {
+        // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
+        let behind = |(w, g): &(usize, &Group)| {
+            let warp = &run.warps[*w];
+            let at = &run.ctas[warp.cta].at;
+            (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
+        };
+        let reader = groups().filter(|(_, g)| g.state == State::Ready).min_by_key(behind);
+        let error = if absent.is_empty() {
             let message = "deadlock: every thread that has not ended waits for memory that nobody will write, or for \
                            threads that wait";
             let help =
                 "see what each waits for: a signal not sent, sent to another PE, or an epoch out of step";
-            // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
-            let behind = |(w, g): &(usize, &Group)| {
-                let warp = &run.warps[*w];
-                let at = &run.ctas[warp.cta].at;
-                (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
-            };
-            let reader = groups().filter(|(_, g)| g.state == State::Ready).min_by_key(behind);
-            (SimError::new("S008", message, help), reader.or_else(|| groups().next()))
-        }
+            SimError::new("S008", message, help)
+        } else {
+            let message = "deadlock: CTAs wait for others of their grid that cannot start, as the grid is larger than what \
+                           is resident at once";
+            let help = "launch no more CTAs than are resident at once (a cooperative launch refuses more), and let each do \
+                        more work";
+            SimError::new("S015", message, help)
+        };
+        (error, reader.or_else(|| groups().next()))
     };
     if let Some((w, g)) = culprit {
         let poll = &run.warps[w].poll;
@@ -206,7 +228,7 @@ pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
         let pc = if polls { poll.pc } else { g.pc };
         error.at = Some(Box::new(run.place(w, pc, Some(g.mask.trailing_zeros().min(31) as usize))));
     }
-    error.notes = residency(run);
+    error.notes = absent;
     error.notes.extend(waits(run, order));
     error
 }

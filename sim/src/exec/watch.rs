@@ -19,13 +19,19 @@ impl Context<'_> {
         kind: AccessKind,
         order: Order,
     ) -> u32 {
+        self.watch_lanes(space, addresses, bytes, Touch { pc: self.pc, kind, order, same: 0 })
+    }
+
+    /// The same, of an access that is known more closely.
+    #[inline]
+    pub(crate) fn watch_lanes(&mut self, space: Space, addresses: &Lanes, bytes: usize, what: Touch) -> u32 {
         if matches!(space, Space::Local | Space::Param | Space::Const) {
             return 0;
         }
         self.settle();
         // Taken out, so that the detector may look at the rest of the context.
         let Some(d) = self.check.take() else { return 0 };
-        let collisions = self.watched(d, space, addresses, bytes, Touch { pc: self.pc, kind, order });
+        let collisions = self.watched(d, space, addresses, bytes, what);
         self.check = Some(d);
         collisions
     }
@@ -87,7 +93,7 @@ impl Context<'_> {
         self.settle();
         let Some(d) = self.check.as_deref_mut() else { return };
         d.tick();
-        let what = Touch { pc: self.pc, kind, order };
+        let what = Touch { pc: self.pc, kind, order, same: 0 };
         for lane in lanes(self.active) {
             let found = self.memory.multicast(self.at.pe, addresses[lane], bytes as u64);
             let Ok((team, at)) = found else { continue };
@@ -116,7 +122,7 @@ impl Context<'_> {
         let same = |l: &usize| self.active >> l & 1 != 0 && addresses[*l] == addr;
         let Some(lower) = (0..lane).rev().find(same) else { return };
         let Some(s) = self.place(space, addr, bytes, lane, &mut Window::empty()) else { return };
-        let what = Touch { pc: self.pc, kind: AccessKind::Write, order };
+        let what = Touch { pc: self.pc, kind: AccessKind::Write, order, same: 0 };
         let slot = self.slot;
         if let Some(d) = self.check.as_deref_mut() {
             d.collision(slot, lane, lower, &what, (s.buffer, s.at, bytes));

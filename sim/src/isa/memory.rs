@@ -6,9 +6,10 @@ use super::site::{Address, Issue, Site, issue};
 use super::types::{Kind, Ty};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
+use crate::check::detector::Touch;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::order::Order;
-use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
+use crate::exec::{Context, Fault, Flow, Lanes, Op, Operation, Reg, Src, lanes};
 use crate::memory::Window;
 use crate::num::{mask, sext};
 
@@ -216,8 +217,13 @@ fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 impl Operation for Store {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
         let addresses = self.address.lanes(cx);
-        let collisions = cx.watch(self.space, &addresses, self.bytes, AccessKind::Write, self.order);
         let mut w = Window::empty();
+        let mut collisions = 0;
+        if cx.check.is_some() {
+            let same = self.unchanged(cx, &addresses, &mut w);
+            let what = Touch { pc: cx.pc, kind: AccessKind::Write, order: self.order, same };
+            collisions = cx.watch_lanes(self.space, &addresses, self.bytes, what);
+        }
         // What a store releases is seen when the store is: such a one is not delayed.
         let delayable = !self.order.release && !cx.releases(&self.order);
         if let Some(scope) = self.order.strong.filter(|_| self.order.release) {
@@ -225,9 +231,7 @@ impl Operation for Store {
         }
         let (mut data, mut old) = ([0; 32], [0; 32]);
         for lane in lanes(cx.active) {
-            for (src, element) in self.src.iter().zip(data.chunks_exact_mut(self.element)) {
-                put_le(element, cx.src(*src)[lane]);
-            }
+            self.gather(cx, lane, &mut data);
             if collisions >> lane & 1 != 0 {
                 // That several lanes write the same is no race: there is one result.
                 let old = &mut old[..self.bytes];
@@ -243,6 +247,31 @@ impl Operation for Store {
             }
         }
         Ok(Flow::Next)
+    }
+}
+
+impl Store {
+    /// The bytes that a lane stores.
+    #[inline]
+    fn gather(&self, cx: &Context<'_>, lane: usize, data: &mut [u8; 32]) {
+        for (src, element) in self.src.iter().zip(data.chunks_exact_mut(self.element)) {
+            put_le(element, cx.src(*src)[lane]);
+        }
+    }
+
+    /// The lanes that store what is there already.
+    fn unchanged(&self, cx: &mut Context<'_>, addresses: &Lanes, w: &mut Window) -> u32 {
+        let (mut data, mut old) = ([0; 32], [0; 32]);
+        let mut same = 0;
+        for lane in lanes(cx.active) {
+            self.gather(cx, lane, &mut data);
+            let old = &mut old[..self.bytes];
+            // What is out of bounds is told by the store itself.
+            if cx.read(self.space, addresses[lane], old, lane, w).is_ok() && *old == data[..self.bytes] {
+                same |= 1 << lane;
+            }
+        }
+        same
     }
 }
 

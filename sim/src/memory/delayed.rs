@@ -160,6 +160,13 @@ impl Memory {
         }
     }
 
+    /// Lands all stores to the memory of a PE.
+    pub(crate) fn land_for(&mut self, pe: usize) {
+        for b in 0..self.delayed.buffers.len() {
+            self.land_buffer(b, Some(pe));
+        }
+    }
+
     /// A CTA has ended: what it has stored lands all the same, some day.
     pub(crate) fn leave_stores(&mut self, cta: usize) {
         if let Some(of) = self.delayed.of.get_mut(cta) {

@@ -71,7 +71,7 @@ impl Call<'_, '_> {
         let Some(d) = self.cx.check.as_deref_mut() else { return };
         d.tick();
         let order = Order { acquire: kind == AccessKind::Read, ..Order::RELAXED_SYS };
-        let what = Touch { pc, kind, order };
+        let what = Touch { pc, kind, order, same: 0 };
         if kind.reads() && !self.cx.memory.is_written(at.buffer, at.at, bytes) {
             d.uninitialised(slot, lane, &what, (at.buffer, at.at, bytes));
         }

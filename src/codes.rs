@@ -31,7 +31,18 @@ pub struct Page {
     pub example: Example,
 }
 
-/// Every page: the compiler's (E), then real GPUs' (R), each ascending.
+/// The code of `weft check` alone: a run ended, and its result is not what the kernel says.
+const WRONG_RESULT: Page = Page {
+    code: String::new(),
+    title: "a result that is not what computes(...) says",
+    explanation: "The kernel ended on every PE, and a tensor does not hold what its `computes(...)` says, beyond what rounding explains. If a race or a read of memory that nobody has written is found too, that is the cause; else the arithmetic is wrong, an element is left out, or PEs disagree on who does what. The data is made from the seed, so the command that the report names meets it again.",
+    example: Example::Text(
+        "kernel twice<N: int>(x: global<f32, (N):(1)>, out: global<f32, (N):(1)>) block(128) computes(copy(x, out)) {\n    let from = partition(x, threads());\n    let to = partition(out, threads());\n    for i in 0..size<1>(to) { to[_, i] = from[_, i] * 2; }\n}",
+    ),
+};
+
+/// Every page: the compiler's (E), real GPUs' (R), the PTX reader's (P), the simulator's (S), and those of `weft check`
+/// (C), each ascending.
 pub fn pages() -> impl Iterator<Item = Page> {
     let compiler = all().map(|i| Page {
         code: i.code.to_string(),
@@ -39,12 +50,20 @@ pub fn pages() -> impl Iterator<Item = Page> {
         explanation: i.explanation,
         example: i.example,
     });
-    compiler.chain(CODES.iter().map(|i| Page {
+    let compiler = compiler.chain(CODES.iter().map(|i| Page {
         code: i.code.to_string(),
         title: i.title,
         explanation: i.explanation,
         example: Example::Words(""),
-    }))
+    }));
+    let simulator = weft_sim::codes::CODES.iter().map(|i| Page {
+        code: i.code.to_owned(),
+        title: i.title,
+        explanation: i.explanation,
+        example: Example::Text(i.example),
+    });
+    let check = Page { code: crate::check::WRONG_RESULT.to_owned(), ..WRONG_RESULT };
+    compiler.chain(simulator).chain([check])
 }
 
 /// The page of a code as a person writes it: `E0212`, `r203`.

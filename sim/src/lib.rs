@@ -63,6 +63,7 @@
 //!   would at the host's next barrier, and is counted in [`NvshmemStats::unfinished`].
 
 mod check;
+pub mod codes;
 mod decode;
 mod error;
 mod exec;

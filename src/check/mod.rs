@@ -217,11 +217,14 @@ fn traced(
     run(case, seed).map(Some)
 }
 
+/// Runs a case with a seed: what it meets.
+type Runner<'a, C> = dyn Fn(&C, u64) -> Result<Vec<Finding>, RunError> + Sync + 'a;
+
 /// Runs every case with every seed, on all cores: how many runs there were, and what they met.
 fn explore<C: Sync>(
     cases: &[C],
     options: &CheckOptions,
-    run: &(dyn Fn(&C, u64) -> Result<Vec<Finding>, RunError> + Sync),
+    run: &Runner<'_, C>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(u64, Vec<Finding>), RunError> {
     let jobs = cases.len() as u64 * options.seeds;

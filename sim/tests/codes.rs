@@ -1,0 +1,75 @@
+//! Every code has a page, every page a code, and the examples are what they say.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use weft_sim::codes::{CODES, PRELUDE};
+use weft_sim::{Arg, Check, Config, Launch, Machine, Module, Team};
+
+/// The codes that a body meets: of an error, or of findings.
+fn meets(body: &str) -> Vec<&'static str> {
+    let module = match Module::parse(&format!("{PRELUDE}{body}\nret; }}")) {
+        Ok(module) => module,
+        Err(e) => return vec![e.code],
+    };
+    let check = Some(Check::default());
+    let mut machine =
+        Machine::new(Config { n_pes: 2, check, step_limit: 100_000, ..Config::default() }).unwrap();
+    let buffer = machine.alloc_symmetric("x", 4096, 128).unwrap();
+    let mut launches = Vec::new();
+    for pe in 0..2 {
+        let own = machine.local_addr(pe, buffer).unwrap();
+        machine.write(pe, own, &[0; 2048]).unwrap();
+        let peer = machine.peer_addr(pe, buffer, 1 - pe).unwrap();
+        let multicast = machine.multicast_addr(pe, buffer, Team::WORLD).unwrap();
+        let args = vec![Arg::U64(own), Arg::U64(peer), Arg::U64(multicast), Arg::U32(pe as u32)];
+        launches.push(Launch { pe, grid: [2, 1, 1], block: [64, 1, 1], args, ..Launch::default() });
+    }
+    let ended = machine.launch(&module, "k", &launches);
+    let findings = machine.take_findings().into_iter().map(|f| f.code);
+    findings.chain(ended.err().map(|e| e.code)).collect()
+}
+
+#[test]
+fn the_examples_meet_their_codes_alone() {
+    let mut wrong = Vec::new();
+    for info in CODES.iter().filter(|i| !i.example.is_empty()) {
+        let met: BTreeSet<_> = meets(info.example).into_iter().collect();
+        if met != BTreeSet::from([info.code]) {
+            wrong.push(format!("the example of {} meets {met:?}", info.code));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(meets("st.global.u32 [%rd1], 1;"), ["S030"; 1]);
+    assert!(meets("ld.global.u32 %r4, [%rd1];").is_empty());
+}
+
+/// Every `"S001"` or `"P001"` below a folder.
+fn codes_in(folder: &Path, all: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            codes_in(&path, all);
+        } else if !path.ends_with("codes.rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let is_code =
+                |w: &&str| w.len() == 4 && w.starts_with(['S', 'P']) && w[1..].parse::<u16>().is_ok();
+            all.extend(text.split('"').filter(is_code).map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn every_code_has_a_page() {
+    let mut used = BTreeSet::new();
+    codes_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut used);
+    let known: Vec<_> = CODES.iter().map(|i| i.code.to_owned()).collect();
+    assert!(known.is_sorted());
+    assert_eq!(used, known.into_iter().collect());
+    for info in CODES {
+        let Some(end) = info.explanation.chars().last() else { panic!("{} is not explained", info.code) };
+        assert!(end == '.' && !info.title.ends_with('.') && !info.title.is_empty(), "{}", info.code);
+    }
+}

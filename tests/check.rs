@@ -111,7 +111,7 @@ fn a_race_names_both_accesses_the_element_and_the_missing_order() {
     let text = report.text(weft::lang::render::Color::Never);
     for part in [
         "error[S031]",
-        "k.weft:12:18",
+        "k.weft:12:9",
         "out[1] = x[1];",
         "peer(x, next)[1] = 7;",
         "wrote it before",
@@ -236,8 +236,8 @@ fn json_and_sarif_have_what_the_text_has() {
             "2",
             "--seeds",
             "2",
-            "--launches",
-            "1",
+            "--lowering",
+            "unicast",
             "--format",
             format,
             "--output",
@@ -252,10 +252,10 @@ fn json_and_sarif_have_what_the_text_has() {
     let finding = &json["findings"][0];
     assert_eq!((&finding["code"], &finding["severity"]), (&"S031".into(), &"error".into()));
     let access = &finding["accesses"][0];
-    assert_eq!((&access["source"]["line"], &access["source"]["column"]), (&12.into(), &18.into()));
+    assert_eq!((&access["source"]["line"], &access["source"]["column"]), (&12.into(), &9.into()));
     assert_eq!(
         (&access["source"]["file"], &access["source"]["end_column"]),
-        (&"wrong.weft".into(), &22.into())
+        (&"wrong.weft".into(), &23.into())
     );
     assert!(access["ptx"]["text"].as_str().unwrap().starts_with("ld."), "{access}");
     assert_eq!(finding["replay"]["pes"], 2);

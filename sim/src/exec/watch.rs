@@ -140,7 +140,7 @@ impl Context<'_> {
     pub(crate) fn watch_mbarrier(&mut self, space: Space, addresses: &Lanes, kind: AccessKind, order: Order) {
         let Some(d) = self.check.take() else { return };
         d.tick();
-        let what = Touch { pc: self.pc, kind, order };
+        let what = Touch { pc: self.pc, kind, order, same: 0 };
         let mut w = Window::empty();
         for lane in lanes(self.active) {
             if let Some(s) = self.place(space, addresses[lane], SIZE, lane, &mut w) {

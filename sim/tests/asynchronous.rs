@@ -282,6 +282,15 @@ fn wrong_mbarriers() {
         "S014",
         "mbarriers are in shared memory",
     );
+    fails(
+        "mbarrier.init.shared.b64 [bar], 1; barrier.cluster.arrive; barrier.cluster.wait;
+        mov.u32 %r5, %cluster_ctarank; xor.b32 %r5, %r5, 1; mov.u64 %rd6, bar; cvta.shared.u64 %rd6, %rd6;
+        mapa.u64 %rd6, %rd6, %r5; mbarrier.test_wait.parity.b64 %p2, [%rd6], 0; barrier.cluster.arrive;
+        barrier.cluster.wait;",
+        Launch { grid: [2, 1, 1], cluster: [2, 1, 1], ..threads(1) },
+        "S014",
+        "another CTA's: nobody here can wait at it",
+    );
     fails("mbarrier.init.shared.b64 [s+4], 1;", threads(1), "S004", "not aligned to 8");
 }
 
@@ -512,4 +521,43 @@ fn wrong_bulk_copies() {
         "S014",
         "a multicast to the CTAs 0x6 of a cluster of 2",
     );
+}
+
+/// Bulk copies and reductions from shared memory to all members of a team.
+#[test]
+fn bulk_multicast() {
+    let run = |op: &str, seed: u64| {
+        let k = module(
+            "u64 u32",
+            &format!(
+                ".reg .b64 %rd<4>; .reg .b32 %r<8>; .reg .pred %p1; .shared .align 128 .b8 s[256];
+                ld.param.b64 %rd1, [p0]; ld.param.b32 %r1, [p1]; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;
+                mov.u32 %r3, s; mad.lo.u32 %r3, %r2, 4, %r3; mad.lo.u32 %r4, %r1, 1000, %r2; st.shared.b32 [%r3], %r4;
+                fence.proxy.async.shared::cta; bar.sync 0; @%p1 ret;
+                {op} [%rd1], [s], 256; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+            ),
+        );
+        let mut m = Machine::new(Config { n_pes: 3, seed, ..Config::default() }).unwrap();
+        let x = host::symmetric(&mut m, "x", |pe| words(&[pe as u32; 64]));
+        let team = m.team(&[2, 0]).unwrap();
+        let launches: Vec<Launch> = [0, 2]
+            .iter()
+            .map(|&pe| {
+                let args = vec![Arg::U64(m.multicast_addr(pe, x, team).unwrap()), Arg::U32(pe as u32 + 1)];
+                Launch { pe, args, ..threads(64) }
+            })
+            .collect();
+        let stats = m.launch(&k, "k", &launches).unwrap_or_else(|e| panic!("{e}"));
+        let counted = stats.multicast.iter().find(|t| t.team == [2, 0]).unwrap();
+        assert_eq!((counted.st + counted.red, stats.links.iter().sum::<u64>()), (512, 0));
+        [0, 1, 2].map(|pe| read_words(&m, pe, m.local_addr(pe, x).unwrap(), 64))
+    };
+    for seed in 0..20 {
+        let [a, b, c] =
+            run("multimem.cp.reduce.async.bulk.relaxed.sys.global.shared::cta.bulk_group.add.u32", seed);
+        assert!((0..64).all(|i| a[i] == 4000 + 2 * i as u32 && b[i] == 1 && c[i] == 4002 + 2 * i as u32));
+        let [a, b, c] = run("multimem.cp.async.bulk.global.shared::cta.bulk_group", seed);
+        let from = |v: u32, i: usize| v == 1000 + i as u32 || v == 3000 + i as u32;
+        assert!((0..64).all(|i| from(a[i], i) && b[i] == 1 && from(c[i], i)));
+    }
 }

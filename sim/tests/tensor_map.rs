@@ -79,7 +79,7 @@ fn places(m: &TensorMap, at: &[i32]) -> Vec<(usize, Option<usize>)> {
             Swizzle::B128 => 8,
         };
         let (row, piece) = (linear / 128, linear / 16 % 8);
-        let shared = row * 128 + (piece ^ row % 8 % span) * 16 + linear % 16;
+        let shared = row * 128 + (piece ^ (row % 8 % span)) * 16 + linear % 16;
         out.push((shared, inside.then_some(global as usize)));
     }
     out

@@ -8,12 +8,15 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::{Space, put_le};
 use crate::exec::asynchronous::{Completion, Reduction, Segment, Transfer, World};
-use crate::exec::{Context, Fault, Flow, Op, Operation, Src, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Src, access_fault, fault, lanes};
 use crate::memory::Spot;
 use std::sync::Arc;
 
 const TO_SHARED: Class = ("ss", &["shared::cluster", "shared::cta"]);
 const CLUSTER: Class = ("ss", &["shared::cluster"]);
+const SEM: Class = ("sem", &["weak", "relaxed"]);
+const SCOPE: Class = ("scope", &["gpu", "sys"]);
+const MULTIMEM_OP: Class = ("op", &["and", "or", "xor", "add", "min", "max"]);
 const REMOTE_OP: Class = ("op", &["and", "or", "xor", "add", "inc", "dec", "min", "max"]);
 
 pub(super) static FAMILY: Family = Family {
@@ -64,6 +67,36 @@ pub(super) static FAMILY: Family = Family {
                 let ty = s.ty("type")?;
                 let combine = combine_global("add", ty)?;
                 store(s, Some(Reduction { combine, element: ty.bytes() }))
+            },
+        ),
+        row(
+            "multimem.cp.async.bulk{.sem}{.scope}.global.shared::cta.bulk_group{.b128}",
+            "[d], [a], size",
+            &[SEM, SCOPE],
+            |s| broadcast(s, None),
+        ),
+        row(
+            "multimem.cp.reduce.async.bulk{.sem}{.scope}.global.shared::cta.bulk_group.op.type",
+            "[d], [a], size",
+            &[
+                SEM,
+                SCOPE,
+                MULTIMEM_OP,
+                ("type", &["b32", "b64", "u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64"]),
+            ],
+            |s| {
+                let r = global_reduction(s)?;
+                broadcast(s, Some(r))
+            },
+        ),
+        row(
+            "multimem.cp.reduce.async.bulk{.sem}{.scope}.global.shared::cta.bulk_group.add.noftz.type",
+            "[d], [a], size",
+            &[SEM, SCOPE, ("type", &["f16", "bf16"])],
+            |s| {
+                let ty = s.ty("type")?;
+                let combine = combine_global("add", ty)?;
+                broadcast(s, Some(Reduction { combine, element: ty.bytes() }))
             },
         ),
         row("cp.async.bulk.prefetch.L2.global{.L2::cache_hint}", "[a], size{, policy}", &[], |s| {
@@ -284,6 +317,38 @@ fn store(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, I
             };
             let t = Transfer { reduction: reduction.clone(), ..Transfer::new(segments) };
             cx.issue(lane, t, Completion::Group)?;
+        }
+        Ok(Flow::Next)
+    }))
+}
+
+/// From the CTA's shared memory to every member of a team.
+fn broadcast(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Issue> {
+    if s.has("scope") != (s.get("sem") == Some("relaxed")) {
+        return issue(
+            "P004",
+            "semantics and scope do not go together",
+            ".relaxed needs a scope; .weak has none",
+        );
+    }
+    let ((dst, _), (src, _)) = (s.address(0, Space::Global)?, s.address(1, Space::Shared)?);
+    let len = s.src(2, Ty::B32)?;
+    let reduction = reduction.map(Arc::new);
+    Ok(custom(move |cx| {
+        let (dst, src) = (dst.lanes(cx), src.lanes(cx));
+        for lane in lanes(cx.active) {
+            let len = size(cx, len, lane)?;
+            let (_, addr) = cx.locate(Space::Global, dst[lane], 16, lane)?;
+            let from = cx.spot(Space::Shared, src[lane], (len, 16), false, lane)?;
+            let found = cx.memory.multicast(cx.at.pe, addr, len as u64);
+            let (team, at) = found.map_err(|e| access_fault(lane, e))?;
+            let members = &cx.memory.teams[team].members;
+            let to = |&pe: &usize| Segment { from: Some(from), to: cx.memory.heap(pe, at as u64), len };
+            let segments = members.iter().map(to).collect();
+            let t = Transfer { reduction: reduction.clone(), links: false, ..Transfer::new(segments) };
+            cx.issue(lane, t, Completion::Group)?;
+            let counter = &mut cx.multicast[team];
+            *(if reduction.is_some() { &mut counter.red } else { &mut counter.st }) += len as u64;
         }
         Ok(Flow::Next)
     }))

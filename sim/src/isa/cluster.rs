@@ -6,6 +6,7 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::cluster::Step;
+use crate::exec::order::Scope;
 use crate::exec::{Flow, Op, fault, lanes};
 use crate::num::mask;
 
@@ -28,7 +29,12 @@ pub(super) static FAMILY: Family = Family {
 fn barrier(s: &mut Site<'_, '_, '_>, waits: bool) -> Result<Op, Issue> {
     let releases = s.get("sem") != Some("relaxed");
     let step = Step { waits, releases, aligned: s.has("aligned") };
-    Ok(custom(move |_| Ok(Flow::ClusterBarrier(step))))
+    Ok(custom(move |cx| {
+        if releases && !waits {
+            cx.publish(Scope::Cluster);
+        }
+        Ok(Flow::ClusterBarrier(step))
+    }))
 }
 
 /// Bits of an address below the rank.

@@ -203,6 +203,9 @@ impl Arrive {
                 let help = "write `_` for the state";
                 return Err(cx.wrong(at, lane, ("it is another CTA's, and has no state here".into(), help)));
             }
+            if self.releases && at.buffer != cx.shared {
+                cx.publish(Scope::Cluster);
+            }
             let n = operand[lane] as u32;
             let (count, bytes) = if self.kind == Kind::ExpectTx { (1, n.into()) } else { (n, 0) };
             let token = change(cx, at, lane, self.releases, |b| {
@@ -245,6 +248,14 @@ fn wait(s: &mut Site<'_, '_, '_>, parity: bool) -> Result<Op, Issue> {
         let mut waits = None;
         for lane in lanes(cx.active) {
             let at = cx.mbarrier(space, addresses[lane], lane)?;
+            if at.buffer != cx.shared {
+                let help = "let a thread of that CTA wait, and arrive at an mbarrier of this one";
+                return Err(cx.wrong(
+                    at,
+                    lane,
+                    ("it is another CTA's: nobody here can wait at it".into(), help),
+                ));
+            }
             let b = cx.asynchronous.valid(cx.memory, at);
             let done = b.and_then(|b| match (parity, wanted[lane]) {
                 (true, 0 | 1) => Ok(b.phase & 1 != wanted[lane]),

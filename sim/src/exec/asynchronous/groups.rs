@@ -10,7 +10,6 @@ pub(super) struct Copy {
     pub number: u64,
     pub lane: u8,
     group: u32,
-    pe: u32,
     /// What is copied, and what is filled with zeros behind it.
     segments: [Option<Segment>; 2],
 }
@@ -77,19 +76,13 @@ impl Asynchronous {
     }
 
     /// The lanes of a warp issue copies.
-    pub(crate) fn copy(
-        &mut self,
-        world: &mut World<'_>,
-        slot: usize,
-        pe: usize,
-        pieces: impl Iterator<Item = Piece>,
-    ) {
+    pub(crate) fn copy(&mut self, world: &mut World<'_>, slot: usize, pieces: impl Iterator<Item = Piece>) {
         self.issued += 1;
         let number = self.issued;
         let w = self.warp(slot);
         for Piece { lane, segments } in pieces {
             let group = w.copied.count[lane];
-            w.copies.push(Copy { number, lane: lane as u8, group, pe: pe as u32, segments });
+            w.copies.push(Copy { number, lane: lane as u8, group, segments });
         }
         let size = w.copies.len();
         if size > DEPTH {
@@ -164,7 +157,7 @@ impl Asynchronous {
                     i += 1;
                     continue;
                 }
-                carry(world.memory, t, p.origin.pe);
+                carry(world.memory, t);
             }
             self.queue.swap_remove(i);
         }
@@ -183,7 +176,7 @@ impl Asynchronous {
         }
         for c in due {
             let t = Transfer::new(c.segments.into_iter().flatten().collect());
-            carry(world.memory, &t, c.pe as usize);
+            carry(world.memory, &t);
         }
     }
 

@@ -91,6 +91,9 @@ impl Context<'_> {
             Completion::Group => self.asynchronous.bulk_group(self.slot, lane),
             Completion::Mbarrier(_) => 0,
         };
+        if t.links {
+            self.count_links(&t.segments);
+        }
         let uses = t.uses(self.memory, completion);
         let origin = self.origin(lane);
         let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
@@ -108,10 +111,19 @@ impl Context<'_> {
         Ok(())
     }
 
+    fn count_links<'s>(&mut self, segments: impl IntoIterator<Item = &'s Segment>) {
+        for s in segments {
+            self.memory.count_bytes(self.at.pe, s.from, s.to, s.len);
+        }
+    }
+
     /// The active lanes issue copies of `segments` each.
     pub(crate) fn issue_copies(&mut self, pieces: &[Option<[Option<Segment>; 2]>; 32]) {
         self.publish(Scope::Sys);
-        let (slot, pc, pe) = (self.slot, self.pc, self.at.pe);
+        for segments in pieces.iter().flatten() {
+            self.count_links(segments.iter().flatten());
+        }
+        let (slot, pc) = (self.slot, self.pc);
         if let Some(d) = self.check.as_deref_mut() {
             for lane in lanes(self.active) {
                 let ticket = d.begin(slot, lane, pc, Agent::Copy);
@@ -121,7 +133,7 @@ impl Context<'_> {
         }
         let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
         let pieces = pieces.iter().enumerate().filter_map(|(lane, p)| Some(Piece { lane, segments: (*p)? }));
-        self.asynchronous.copy(&mut world, slot, pe, pieces);
+        self.asynchronous.copy(&mut world, slot, pieces);
     }
 
     /// An arrival of each of these lanes once its copies are complete.
@@ -202,6 +214,12 @@ impl Asynchronous {
 impl Transfer {
     /// The same without segments.
     fn clone_head(&self) -> Transfer {
-        Transfer { segments: Vec::new(), fill: self.fill, reduction: self.reduction.clone(), data: None }
+        Transfer {
+            segments: Vec::new(),
+            links: self.links,
+            fill: self.fill,
+            reduction: self.reduction.clone(),
+            data: None,
+        }
     }
 }

@@ -71,6 +71,8 @@ pub(crate) enum Completion {
 #[derive(Clone)]
 pub(crate) struct Transfer {
     pub segments: Vec<Segment>,
+    /// Its bytes go over the links between PEs; those of a multicast are counted by their team.
+    pub links: bool,
     /// Repeats in what has no source.
     pub fill: [u8; 8],
     pub reduction: Option<Arc<Reduction>>,
@@ -81,7 +83,7 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// Copies these segments.
     pub(crate) fn new(segments: Vec<Segment>) -> Transfer {
-        Transfer { segments, fill: [0; 8], reduction: None, data: None }
+        Transfer { segments, links: true, fill: [0; 8], reduction: None, data: None }
     }
 
     fn bytes(&self) -> usize {
@@ -218,7 +220,7 @@ impl Asynchronous {
             Work::Landed => return Ok(false),
             Work::Transfer(t, completion) => {
                 let bytes = t.bytes();
-                carry(world.memory, &t, p.origin.pe);
+                carry(world.memory, &t);
                 if stays {
                     return Ok(false);
                 }
@@ -299,7 +301,7 @@ impl Asynchronous {
 }
 
 /// Moves or reduces the bytes of an operation: the one place where memory is read and written by those under way.
-fn carry(memory: &mut Memory, t: &Transfer, pe: usize) {
+fn carry(memory: &mut Memory, t: &Transfer) {
     let mut taken = 0;
     let mut bytes = Vec::new();
     for s in &t.segments {
@@ -316,7 +318,6 @@ fn carry(memory: &mut Memory, t: &Transfer, pe: usize) {
                 put_le(new, (r.combine)(from_le(old), from_le(new)));
             }
         }
-        memory.count_bytes(pe, s.from, s.to, s.len);
         memory.store_at(s.to, &bytes);
     }
 }

@@ -47,6 +47,19 @@
 //!
 //! Anything that is not simulated is an error at [`Module::parse`] that names the PTX line.
 //!
+//! # Clusters and asynchronous operations
+//!
+//! * The CTAs of a cluster ([`Launch::cluster`]) are resident together. Each sees the others' shared memory at the
+//!   addresses that `mapa` makes, until that CTA has ended.
+//! * What `cp.async`, bulk and tensor copies (TMA), `st.async` and `red.async` begin lands when the manual allows it, drawn
+//!   from the seed: at once, later, or not before somebody waits; in any order, bulk copies in pieces. Until then the
+//!   destination holds what it held, and the source has perhaps not been read.
+//! * mbarriers keep their state apart: one that was never initialised, has been written over, or is told of more arrivals
+//!   or bytes than its phase expects, is an error. `try_wait` answers at once; who waits for a phase that nobody can
+//!   complete any more is told what it lacks.
+//! * Tensor maps are encoded by [`TensorMap::encode`], or by a kernel's `tensormap.replace` from zeros. The driver's are
+//!   opaque and do not work here.
+//!
 //! # NVSHMEM
 //!
 //! Calls of `.extern .func nvshmem...` go to functions that are built in, by name ([`nvshmem_functions`]); their

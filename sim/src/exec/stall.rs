@@ -186,9 +186,16 @@ fn stuck_at_barriers(run: &Run<'_>, order: &[usize]) -> Option<usize> {
 /// No warp can go on.
 pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
     let groups = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
+    // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
+    let behind = |(w, g): &(usize, &Group)| {
+        let warp = &run.warps[*w];
+        let at = &run.ctas[warp.cta].at;
+        (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
+    };
     // Lanes that wait for others of their warp, which are stuck at another such place.
     let all_stuck = |w: usize| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
-    let divergent = groups().find(|(w, g)| matches!(g.state, State::Converge(_)) && all_stuck(*w));
+    let divergent =
+        groups().filter(|(w, g)| matches!(g.state, State::Converge(_)) && all_stuck(*w)).min_by_key(behind);
     let absent = residency(run);
     let (mut error, culprit) = if let Some(found) = divergent {
         let message = "a barrier or warp-synchronous instruction is reached by part of a warp only";
@@ -198,14 +205,10 @@ pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
         let message =
             "a barrier of the CTA waits for threads that will not come: all that are left wait at barriers";
         let help = "let all threads that the barrier counts reach the same barrier, as often as each other";
-        (SimError::new("S007", message, help), run.warps[w].groups.first().map(|g| (w, g)))
+        let cta = run.warps[w].cta;
+        let first = groups().filter(|(w, _)| run.warps[*w].cta == cta).min_by_key(behind);
+        (SimError::new("S007", message, help), first)
     } else {
-        // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
-        let behind = |(w, g): &(usize, &Group)| {
-            let warp = &run.warps[*w];
-            let at = &run.ctas[warp.cta].at;
-            (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
-        };
         let reader = groups().filter(|(_, g)| g.state == State::Ready).min_by_key(behind);
         let error = if absent.is_empty() {
             let message = "deadlock: every thread that has not ended waits for memory that nobody will write, or for \
@@ -220,7 +223,7 @@ pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
                         more work";
             SimError::new("S015", message, help)
         };
-        (error, reader.or_else(|| groups().next()))
+        (error, reader.or_else(|| groups().min_by_key(behind)))
     };
     if let Some((w, g)) = culprit {
         let poll = &run.warps[w].poll;

@@ -50,14 +50,7 @@ pub(super) struct Raw {
     pub count: u64,
 }
 
-impl Raw {
-    /// Whether more can be said than that nothing orders the accesses.
-    fn is_explained(&self) -> bool {
-        self.miss.is_some() || self.near.is_some()
-    }
-}
-
-/// Of the same two instructions so many pairs are looked at for what would have ordered them.
+/// Of the same two instructions so many pairs are looked at for the one that says most.
 const EXPLAINED: u64 = 64;
 
 /// State of a resident CTA.
@@ -369,7 +362,7 @@ impl Detector {
         let count = known.map_or(1, |i| self.raws[i].count + 1);
         if let Some(i) = known {
             self.raws[i].count = count;
-            if count > EXPLAINED || self.raws[i].is_explained() {
+            if count > EXPLAINED {
                 return;
             }
         } else if self.raws.len() >= self.options.limit {
@@ -387,8 +380,8 @@ impl Detector {
         let other = other.map(|(r, kind)| side(&r, kind));
         let raw = Raw { fault, at: side(&me, kind), other, space, offset, bytes, miss, near, count };
         match known {
-            // Here the synchronisation that is too weak has taken place; where this was met first, not yet.
-            Some(i) if raw.is_explained() => self.raws[i] = raw,
+            // The pair that says most: synchronisation that is too weak has taken place, or who is farther apart.
+            Some(i) if self.telling(&raw) > self.telling(&self.raws[i]) => self.raws[i] = raw,
             Some(_) => {}
             None => {
                 self.index.insert(key, self.raws.len());

@@ -1,9 +1,10 @@
 //! Why two accesses are not ordered: what would have ordered them, had it been stronger, wider, or done by all.
 
 use super::Agent;
-use super::detector::Detector;
+use super::detector::{Detector, Raw};
 use super::shadow::Record;
 use super::sync::{Miss, Part, WarpState, Why};
+use crate::exec::order::Scope;
 
 /// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
 const MISSES: usize = 64;
@@ -30,6 +31,16 @@ impl Detector {
                 let lane = by.trailing_zeros().min(31) as usize;
                 w.clock(lane).seen.covers(&self.threads, other, lanes, time)
             })
+    }
+
+    /// How much a finding says of what is missing: whether anything synchronised, and how far apart the threads are.
+    pub(super) fn telling(&self, raw: &Raw) -> (u8, u8) {
+        let explained = if raw.miss.is_some() { 2 } else { u8::from(raw.near.is_some()) };
+        let scopes = [Scope::Cta, Scope::Cluster, Scope::Gpu];
+        let apart = |(a, b): (u32, u32)| {
+            scopes.iter().filter(|s| !self.threads.includes(**s, a, b)).count() as u8 + u8::from(a != b)
+        };
+        (explained, raw.other.map_or(0, |other| apart((raw.at.warp, other.warp))))
     }
 
     /// Why what `r` did is not known to `me`, though something was read that its CTA wrote later: a flag, not the data

@@ -415,6 +415,21 @@ fn gemm_with_tensor_copies_and_a_warpgroup() {
 }
 
 #[test]
+fn gemm_by_clusters_with_multicast() {
+    each(&[include_str!("ptx/cutlass/gemm.sm_90a.ptx")], |module, g| {
+        // Tiles of 128 x 32, in pairs along M; 320 is five steps, more than the pipeline has stages.
+        let (m, n, k) = (256, 64, 320);
+        let (a, b) = (data::<f16>(m * k, 28, 6), data::<f16>(n * k, 29, 6));
+        let (pa, pb, out) = (g.put(&a), g.put(&b), g.room::<f16>(m * n));
+        let map = |at, rows, boxes| gpu::map(TensorType::F16, at, (rows, k), boxes, Swizzle::B128);
+        let args = vec![map(pa, m, (128, 64)), map(pb, n, (16, 64)), ptr(out), int(n), int(k)];
+        g.run(module, "gemm_cluster", ([2, 2, 1], [384, 1, 1], 3 * (128 + 32) * 64 * 2 + 1024), args);
+        let want = product(&a, &b, m, n, k, true);
+        close("gemm_cluster", &g.get::<f16>(out, m * n), &want, 0.0, 1.0 / 2048.0);
+    });
+}
+
+#[test]
 fn sums_by_clusters() {
     each(&[HOPPER], |module, g| {
         let n = 1000;

@@ -22,10 +22,11 @@ TARGETS = {
 }
 
 
-def compile(path, arch):
+def compile(path, arch, more=()):
+    """PTX of a file, in lines without gaps."""
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), path.read_bytes(), path.name.encode(), 0, None, None)
-    options = [f"-arch=compute_{arch}", "-std=c++17", f"-I{cuda / 'include'}"]
+    options = [f"-arch=compute_{arch}", "-std=c++17", f"-I{cuda / 'include'}", *more]
     raw = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
     code = nvrtc.nvrtcCompileProgram(program, len(options), raw)
     size = ctypes.c_size_t()
@@ -37,12 +38,16 @@ def compile(path, arch):
     nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
     ptx = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetPTX(program, ptx)
-    return ptx.value.decode()
+    return re.sub(r"\n{3,}", "\n\n", ptx.value.decode()).rstrip() + "\n"
 
 
-for name, targets in TARGETS.items():
-    for arch in targets:
-        text = compile(here / f"{name}.cu", arch)
-        text = re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
-        (here / f"{name}.sm_{arch}.ptx").write_text(text)
-        print(name, arch, len(text.splitlines()), "lines")
+def main():
+    for name, targets in TARGETS.items():
+        for arch in targets:
+            text = compile(here / f"{name}.cu", arch)
+            (here / f"{name}.sm_{arch}.ptx").write_text(text)
+            print(name, arch, len(text.splitlines()), "lines")
+
+
+if __name__ == "__main__":
+    main()

@@ -382,3 +382,16 @@ fn what_a_warpgroup_needs() {
         assert!(e.message.contains(text), "{e}");
     }
 }
+
+#[test]
+fn a_warp_of_the_group_is_missing() {
+    let body = format!("setp.gt.u32 %p1, %r1, 95; @%p1 bra END; wgmma.fence.sync.aligned; MMA {WAIT} END:");
+    let e = run(&body, 128).remove(0).expect_err("three warps of four");
+    assert_eq!(e.code, "S008", "{e}");
+    assert!(e.to_string().contains("other warps of its warpgroup"), "{e}");
+    let body = format!(
+        "setp.gt.u32 %p1, %r1, 95; selp.b64 %rd3, %rd4, %rd3, %p1; wgmma.fence.sync.aligned; MMA {WAIT}"
+    );
+    let e = run(&body, 128).remove(0).expect_err("two matrices");
+    assert!(e.message.contains("different multiplications"), "{e}");
+}

@@ -13,7 +13,7 @@ pub(crate) mod warp;
 mod watch;
 
 use crate::check::Detector;
-use crate::isa::tensor::wgmma::Pipe;
+use crate::isa::tensor::pipe::{Pipe, Warpgroup};
 use crate::memory::{AccessError, Memory};
 use crate::nvshmem::Nvshmem;
 use std::fmt::Write as _;
@@ -268,6 +268,8 @@ pub(crate) struct Context<'a> {
     pub cta_live: u32,
     /// Matrix multiplications that the warp has under way.
     pub pipe: &'a mut Pipe,
+    /// Those of the CTA's warpgroups.
+    pub warpgroups: &'a mut Vec<Warpgroup>,
     /// What the machine model leaves open is drawn here.
     pub rng: &'a mut run::Rng,
     /// Warp instructions executed so far on the whole machine: the clock.

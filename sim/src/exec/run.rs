@@ -12,6 +12,7 @@ use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes, Output, stall};
 use crate::check::{Check, Detector, Finding};
 use crate::error::{Place, SimError};
+use crate::isa::tensor::pipe::Warpgroup;
 use crate::memory::Memory;
 use crate::module::{Code, Kernel, KernelCode};
 use crate::nvshmem::Nvshmem;
@@ -54,6 +55,8 @@ pub(crate) struct Cta {
     pub barriers: [Barrier; BARRIERS],
     /// The call of a built-in function that threads have come to, others not yet.
     pub gathering: Option<u64>,
+    /// Matrix multiplications that its warpgroups have under way.
+    pub warpgroups: Vec<Warpgroup>,
 }
 
 /// SplitMix64: small, and good enough to shuffle with.
@@ -278,6 +281,7 @@ impl<'a> Run<'a> {
                 live: 0,
                 barriers: [Barrier::default(); BARRIERS],
                 gathering: None,
+                warpgroups: Vec::new(),
             });
             self.ctas.len() - 1
         })
@@ -318,6 +322,7 @@ impl<'a> Run<'a> {
         cta.live = threads;
         cta.barriers = [Barrier::default(); BARRIERS];
         cta.gathering = None;
+        cta.warpgroups.clear();
         cta.warps.clear();
         self.memory.share(c, shared_bytes);
         if let Some(d) = &mut self.check {
@@ -415,6 +420,7 @@ impl<'a> Run<'a> {
             nvshmem: &mut self.nvshmem,
             tickets: &mut warp.tickets,
             pipe: &mut warp.pipe,
+            warpgroups: &mut cta.warpgroups,
             rng: &mut self.rng,
             gathering: &mut cta.gathering,
             cta_live: cta.live,

@@ -109,6 +109,10 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
             let missing = needed & warp.live & !g.mask;
             Wait::Lanes(format!("waits for lanes {missing:#010x} of its warp, {}", place(g.pc)))
         }
+        State::Ready if warp.pipe.waits() => {
+            let what = "waits for the other warps of its warpgroup to begin the same wgmma.mma_async";
+            Wait::Barrier(format!("{what}, {}", place(g.pc)))
+        }
         State::Ready if warp.poll.valid => {
             let p = warp.poll;
             if let Some(at) = p.mbarrier {

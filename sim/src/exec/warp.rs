@@ -8,7 +8,7 @@
 use super::barrier::Arrival;
 use super::cluster::Arrivals;
 use super::{LANES, Lanes, Locals, Poll};
-use crate::isa::tensor::wgmma::Pipe;
+use crate::isa::tensor::pipe::Pipe;
 use crate::module::{Code, FunctionCode};
 
 /// Instructions after which a group lets other groups of its warp run.

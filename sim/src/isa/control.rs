@@ -2,11 +2,11 @@
 
 use super::lift::custom;
 use super::site::{Issue, Site, issue};
-use super::tensor::wgmma;
+use super::tensor::pipe;
 use super::types::Ty;
 use super::{Family, row};
 use crate::decode::Entity;
-use crate::exec::{Flow, Op, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, fault, lanes};
 use crate::module::CallSite;
 use crate::nvshmem;
 use crate::printf;
@@ -28,10 +28,7 @@ pub(super) static FAMILY: Family = Family {
         row("ret{.uni}", "", &[], |s| {
             s.f.ends_here();
             s.f.settles();
-            Ok(custom(|cx| {
-                wgmma::settle(cx);
-                Ok(Flow::Return)
-            }))
+            Ok(custom(|cx| settled(cx, Flow::Return)))
         }),
         row("exit", "", &[], |s| {
             s.f.ends_here();
@@ -138,8 +135,13 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     calls.push(site);
     let index = calls.len() as u32 - 1;
     s.f.settles();
-    Ok(custom(move |cx| {
-        wgmma::settle(cx);
-        Ok(Flow::Call(index))
-    }))
+    Ok(custom(move |cx| settled(cx, Flow::Call(index))))
+}
+
+/// To another frame, when nothing is under way that uses this one's registers.
+fn settled(cx: &mut Context<'_>, to: Flow) -> Result<Flow, Fault> {
+    Ok(match pipe::settle(cx) {
+        Flow::Next => to,
+        wait => wait,
+    })
 }

@@ -22,7 +22,7 @@ pub(super) enum Major {
     Mn,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor {
     start: u64,
     leading: u64,

@@ -1,14 +1,13 @@
 //! `wgmma`: the four warps of a warpgroup multiply matrices in shared memory, asynchronously.
 //!
-//! Each warp computes 16 of the 64 rows. An instruction only puts the multiplication into its warp's [`Pipe`]; it is
-//! carried out at once, when its group is committed, or as late as when the group is waited for, as the seed has it, and
-//! only then reads its operands. So a tile in shared memory that is filled again too early shows in the result.
+//! Each warp computes 16 of the 64 rows. An instruction only begins the multiplication; when it reads its operands and
+//! how warps wait for it is the business of [`pipe`].
 
 use super::descriptor::{Descriptor, Major};
 use super::fragment::{Accumulator, gather, operand_registers};
 use super::mma::{accumulator_bits, kind_name};
+use super::pipe::{self, WARPS};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
-use crate::check::Agent;
 use crate::check::detector::Ticket;
 use crate::exec::{Context, Fault, Flow, LANES, Op, Operation, PredSrc, Reg, Src, fault};
 use crate::isa::lift::custom;
@@ -17,7 +16,6 @@ use crate::isa::types::Ty;
 use crate::isa::{Class, Family, row};
 use crate::num::tensor::{Arithmetic, Element, Rows, multiply};
 use crate::ptx::ast::Operand;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 macro_rules! shapes {
@@ -103,50 +101,18 @@ pub(in crate::isa) static FAMILY: Family = Family {
             ],
             wgmma,
         ),
-        row("wgmma.fence.sync.aligned", "", &[], |_| Ok(aligned(|cx| cx.pipe.fenced = true))),
-        row("wgmma.commit_group.sync.aligned", "", &[], |_| Ok(aligned(commit))),
+        row("wgmma.fence.sync.aligned", "", &[], |_| Ok(aligned(pipe::fence))),
+        row("wgmma.commit_group.sync.aligned", "", &[], |_| Ok(aligned(pipe::commit))),
         row("wgmma.wait_group.sync.aligned", "n", &[], |s| {
             let n = s.immediate(0)?;
             s.f.settles();
-            Ok(aligned(move |cx| wait(cx, n)))
+            Ok(aligned(move |cx| pipe::wait(cx, n)))
         }),
     ],
 };
 
-/// Multiplications that a warp has under way at most.
-const MOST: usize = 64;
-
-/// What a warp has begun and not waited for.
-#[derive(Default)]
-pub(crate) struct Pipe {
-    under_way: VecDeque<UnderWay>,
-    /// Finished ones of which the detector has not been told that they were waited for.
-    finished: Vec<(u64, Ticket)>,
-    /// Number of the group that is open.
-    group: u64,
-    /// Whether the registers have been ordered before any of it.
-    fenced: bool,
-}
-
-impl std::fmt::Debug for Pipe {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pipe").field("under_way", &self.under_way.len()).field("group", &self.group).finish()
-    }
-}
-
-struct UnderWay {
-    instruction: Arc<Wgmma>,
-    a: Descriptor,
-    b: Descriptor,
-    keep: bool,
-    group: u64,
-    /// Carried out when its group is committed, not later.
-    early: bool,
-    ticket: Option<Ticket>,
-}
-
 /// The instruction.
-struct Wgmma {
+pub(super) struct Wgmma {
     shape: Shape,
     arithmetic: Arithmetic,
     accumulator: Accumulator,
@@ -166,7 +132,6 @@ enum Left {
     Shared(Src),
 }
 
-/// `Operation` is implemented for what can be put into a pipe.
 struct Begin(Arc<Wgmma>);
 
 fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
@@ -229,13 +194,13 @@ impl Operation for Begin {
             return Ok(wait);
         }
         let w = &self.0;
-        let group_end = (cx.warp / 4 + 1) * 4 * LANES as u32;
+        let group_end = (cx.warp as usize / WARPS + 1) * WARPS * LANES;
         let threads = cx.at.ntid.iter().product::<u32>();
-        if threads < group_end {
+        if (threads as usize) < group_end {
             let message = format!("wgmma in a warpgroup that is not whole: the CTA has {threads} threads");
             return Err(fault("S011", 0, message, "a warpgroup is four warps, the first a multiple of four"));
         }
-        if !cx.pipe.fenced {
+        if !cx.pipe.is_fenced() {
             let help = "wgmma.fence.sync.aligned orders the registers before the first wgmma.mma_async";
             return Err(fault("S011", 0, "wgmma.mma_async without a wgmma.fence before it", help));
         }
@@ -251,88 +216,44 @@ impl Operation for Begin {
         let a = match &w.a.1 {
             Left::Registers(regs) => {
                 let mut written = regs.iter().filter_map(|s| s.register());
-                if written.any(|r| cx.pipe.under_way.iter().any(|u| u.instruction.writes(r))) {
+                if written.any(|r| cx.pipe.writes(r)) {
                     return Err(in_flight(0));
                 }
                 b
             }
             Left::Shared(a) => {
                 let a = Descriptor::new(cx.uniform(*a, "the descriptor of A")?)?;
-                a.check(cx, w.major.0, rows_of(cx.warp), w.a.0)?;
+                a.check(cx, w.major.0, 0..64, w.a.0)?;
                 a
             }
         };
         b.check(cx, w.major.1, 0..w.shape.n, w.b.0)?;
-        let (slot, pc) = (cx.slot, cx.pc);
-        let ticket = cx.check.as_deref_mut().map(|d| d.begin(slot, 0, pc, Agent::Async));
-        let chance = cx.rng.next() % 4;
-        let group = cx.pipe.group;
-        let instruction = Arc::clone(w);
-        cx.pipe.under_way.push_back(UnderWay { instruction, a, b, keep, group, early: chance < 2, ticket });
-        // Some at once; and the pipe has its limits.
-        if chance == 0 || cx.pipe.under_way.len() > MOST {
-            settle(cx);
-        }
-        Ok(Flow::Next)
+        pipe::begin(cx, &self.0, (a, b), keep)
     }
 }
 
-/// An operation of the whole warp that goes on to the next.
-fn aligned(f: impl Fn(&mut Context<'_>) + Send + Sync + 'static) -> Op {
-    custom(move |cx| {
-        if let Some(wait) = whole_warp(cx)? {
-            return Ok(wait);
-        }
-        f(cx);
-        Ok(Flow::Next)
+/// An operation of the whole warp.
+fn aligned(f: impl Fn(&mut Context<'_>) -> Flow + Send + Sync + 'static) -> Op {
+    custom(move |cx| match whole_warp(cx)? {
+        Some(wait) => Ok(wait),
+        None => Ok(f(cx)),
     })
 }
 
-fn commit(cx: &mut Context<'_>) {
-    cx.pipe.group += 1;
-    // Multiplications finish in order.
-    let early = cx.pipe.under_way.iter().rposition(|u| u.early).map_or(0, |i| i + 1);
-    finish(cx, early);
-}
-
-/// Finishes the first few.
-fn finish(cx: &mut Context<'_>, count: usize) {
-    for _ in 0..count {
-        if let Some(u) = cx.pipe.under_way.pop_front() {
-            u.finish(cx);
-        }
-    }
-}
-
-/// Waits until at most the `n` latest groups are under way.
-fn wait(cx: &mut Context<'_>, n: u64) {
-    let until = cx.pipe.group.saturating_sub(n);
-    let due = cx.pipe.under_way.iter().take_while(|u| u.group < until).count();
-    finish(cx, due);
-    let waited = cx.pipe.finished.iter().take_while(|(group, _)| *group < until).count();
-    for (_, ticket) in cx.pipe.finished.drain(..waited) {
-        let Some(d) = cx.check.as_deref_mut() else { continue };
-        (0..LANES).for_each(|lane| d.learn(cx.slot, lane, &ticket, true));
-    }
-}
-
-/// Finishes all that the warp has begun: its frame goes away.
-pub(in crate::isa) fn settle(cx: &mut Context<'_>) {
-    let all = cx.pipe.under_way.len();
-    finish(cx, all);
+/// Shared operands of a multiplication, row by row: 64 of A, unless it is in registers.
+#[derive(Default)]
+pub(super) struct Operands {
+    a: Vec<u64>,
+    b: Vec<u64>,
 }
 
 /// What comes before an instruction that uses registers of multiplications. That is undefined while they are under way;
-/// ptxas puts a wait there, and Triton relies on it for plain moves, so these wait.
+/// ptxas puts a wait there, and Triton and CUTLASS rely on it for plain moves, so these wait.
 pub(crate) fn before_use(registers: Vec<Reg>, is_move: bool) -> Op {
-    custom(move |cx| {
-        let used = |u: &UnderWay| registers.iter().any(|&r| u.instruction.uses(r));
-        match cx.pipe.under_way.iter().rposition(used) {
-            None => {}
-            Some(last) if is_move => finish(cx, last + 1),
-            Some(_) => return Err(in_flight(cx.active.trailing_zeros() as usize)),
-        }
-        Ok(Flow::Next)
+    custom(move |cx| match cx.pipe.last_that_uses(&registers) {
+        None => Ok(Flow::Next),
+        Some(last) if is_move => Ok(pipe::finish(cx, last + 1)),
+        Some(_) => Err(in_flight(cx.active.trailing_zeros() as usize)),
     })
 }
 
@@ -342,50 +263,63 @@ fn in_flight(lane: usize) -> Fault {
 }
 
 impl Wgmma {
-    fn writes(&self, r: Reg) -> bool {
+    pub(super) fn writes(&self, r: Reg) -> bool {
         self.d.contains(&r)
     }
 
-    fn uses(&self, r: Reg) -> bool {
+    pub(super) fn uses(&self, r: Reg) -> bool {
         let reads = match &self.a.1 {
             Left::Registers(regs) => regs.iter().any(|s| s.register() == Some(r)),
             Left::Shared(_) => false,
         };
         reads || self.writes(r)
     }
-}
 
-/// The rows that a warp of the CTA computes.
-fn rows_of(warp: u32) -> std::ops::Range<usize> {
-    let first = warp as usize % 4 * 16;
-    first..first + 16
-}
-
-impl UnderWay {
-    fn finish(self, cx: &mut Context<'_>) {
-        let w = &*self.instruction;
-        let (k, n) = (w.shape.k, w.shape.n);
-        let mut a = match &w.a.1 {
-            Left::Registers(regs) => gather(cx, 16, k, w.a.0, regs),
-            Left::Shared(_) => self.a.read(cx, w.major.0, rows_of(cx.warp), w.a.0, self.ticket.as_ref()),
-        };
-        let mut b = self.b.read(cx, w.major.1, 0..n, w.b.0, self.ticket.as_ref());
-        for (bits, kind, negate) in [(&mut a, w.a.0, w.negate.0), (&mut b, w.b.0, w.negate.1)] {
+    /// Reads the operands that are in shared memory, for the whole warpgroup.
+    pub(super) fn fetch(
+        &self,
+        cx: &mut Context<'_>,
+        (a, b): (Descriptor, Descriptor),
+        ticket: Option<&Ticket>,
+    ) -> Operands {
+        let turn = |bits: &mut Vec<u64>, kind: Kind, negate: bool| {
             if negate {
                 bits.iter_mut().for_each(|v| *v ^= 1 << (kind.storage - 1));
             }
+        };
+        let mut operands = Operands::default();
+        if let Left::Shared(_) = self.a.1 {
+            operands.a = a.read(cx, self.major.0, 0..64, self.a.0, ticket);
+            turn(&mut operands.a, self.a.0, self.negate.0);
         }
-        let mut acc = if self.keep {
-            let from: Vec<Src> = w.d.iter().map(|&r| Src::reg(r)).collect();
-            w.accumulator.gather(cx, &from)
+        operands.b = b.read(cx, self.major.1, 0..self.shape.n, self.b.0, ticket);
+        turn(&mut operands.b, self.b.0, self.negate.1);
+        operands
+    }
+
+    /// The part of one warp: 16 rows.
+    pub(super) fn multiply(&self, cx: &mut Context<'_>, operands: &Operands, keep: bool) {
+        let (k, n) = (self.shape.k, self.shape.n);
+        let mut registers;
+        let first = cx.warp as usize % WARPS * 16;
+        let a = match &self.a.1 {
+            Left::Registers(regs) => {
+                registers = gather(cx, 16, k, self.a.0, regs);
+                if self.negate.0 {
+                    registers.iter_mut().for_each(|v| *v ^= 1 << (self.a.0.storage - 1));
+                }
+                &registers[..]
+            }
+            Left::Shared(_) => &operands.a[first * k..(first + 16) * k],
+        };
+        let mut acc = if keep {
+            let from: Vec<Src> = self.d.iter().map(|&r| Src::reg(r)).collect();
+            self.accumulator.gather(cx, &from)
         } else {
             vec![0; 16 * n]
         };
         let rows = |bits, kind: Kind| Rows { element: kind.element, bits };
-        multiply(w.arithmetic, k, &rows(&a, w.a.0), &rows(&b, w.b.0), &mut acc);
-        w.accumulator.scatter(cx, &w.d, &acc);
-        if let Some(ticket) = self.ticket {
-            cx.pipe.finished.push((self.group, ticket));
-        }
+        multiply(self.arithmetic, k, &rows(a, self.a.0), &rows(&operands.b, self.b.0), &mut acc);
+        self.accumulator.scatter(cx, &self.d, &acc);
     }
 }

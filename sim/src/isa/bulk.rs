@@ -324,6 +324,13 @@ fn store(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, I
 
 /// From the CTA's shared memory to every member of a team.
 fn broadcast(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Issue> {
+    if reduction.is_none() && s.has("b128") != s.has("scope") {
+        return issue(
+            "P004",
+            "`.b128` and semantics do not go together",
+            "`.relaxed` copies say `.b128`, weak ones do not",
+        );
+    }
     if s.has("scope") != (s.get("sem") == Some("relaxed")) {
         return issue(
             "P004",

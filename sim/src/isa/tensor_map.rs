@@ -18,7 +18,7 @@ use std::sync::Arc;
 const DIM: Class = ("dim", &["1d", "2d", "3d", "4d", "5d"]);
 const TO_SHARED: Class = ("ss", &["shared::cluster", "shared::cta"]);
 const OP: Class = ("op", &["add", "min", "max", "inc", "dec", "and", "or", "xor"]);
-const SPACE: Class = ("ss", &["global", "shared", "shared::cta"]);
+const SPACE: Class = ("ss", &["global", "shared::cta"]);
 const SC: Class = ("scope", super::classes::SCOPE);
 
 pub(super) static FAMILY: Family = Family {
@@ -283,6 +283,11 @@ fn replace(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             format!("`.{name}` with `.{}`", s.text("type")),
             "addresses and strides are .b64",
         );
+    }
+    let literal =
+        matches!(name, "elemtype" | "interleave_layout" | "swizzle_mode" | "fill_mode" | "swizzle_atomicity");
+    if literal {
+        s.immediate(1)?;
     }
     let (address, space) = s.address(0, s.space())?;
     let ordinal = match s.operands.len() {

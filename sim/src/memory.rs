@@ -104,7 +104,7 @@ pub(crate) struct TeamInfo {
 }
 
 /// A place in the machine's buffers, whoever looks at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
     pub buffer: usize,
     pub at: usize,

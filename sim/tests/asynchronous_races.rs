@@ -105,6 +105,27 @@ fn bulk_loads() {
     assert!(!found.is_empty());
 }
 
+/// That a later copy on another mbarrier is complete says nothing of an earlier one.
+#[test]
+fn two_mbarriers() {
+    let init = "@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 mbarrier.init.shared.b64 [bar2], 1; bar.sync 0;";
+    let load = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar2], 256;
+        @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%rd1], 256, [bar];
+        @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s+256], [%rd1], 256, [bar2]; bar.sync 0;";
+    let (first, second) = (wait("bar", 0, 0), wait("bar2", 0, 1));
+    let read = "ld.shared.b32 %r9, [%r4];";
+    clean(&format!("{init} {load} {first} {second} {read} ld.shared.b32 %r9, [%r4+256];"), 1);
+    finds(&format!("{init} {load} {second} {read} {first}"), "S035", "cp.async.bulk");
+    finds(&format!("{init} {load} {first} ld.shared.b32 %r9, [%r4+256]; {second}"), "S035", "cp.async.bulk");
+    // Neither does a group of the other kind.
+    let copy = "cp.async.ca.shared.global [%r4+512], [%rd4], 4; cp.async.commit_group;";
+    finds(
+        &format!("{init} {copy} {load} {first} {second} ld.shared.b32 %r9, [%r4+512];"),
+        "S035",
+        "cp.async",
+    );
+}
+
 #[test]
 fn bulk_stores() {
     let fill = "st.shared.b32 [%r4], %r1;";

@@ -2,7 +2,9 @@
 
 use super::clock::{Clock, Known};
 use super::shadow::{Cell, Record, SYNC, Shadow, UNCHANGED, UPDATE};
-use super::sync::{self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, SyncVar, Threads, WarpState, Why};
+use super::sync::{
+    self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, Stream, SyncVar, Threads, WarpState, Why,
+};
 use super::why::{Near, miss_of, note};
 use super::{AccessKind, Agent, Check};
 use crate::exec::barrier::BARRIERS;
@@ -71,6 +73,8 @@ struct CtaState {
 #[derive(Clone)]
 pub(crate) struct Ticket {
     pub(super) from: Snapshot,
+    /// Number of its stream.
+    stream: u32,
     pub(super) agent: Agent,
 }
 
@@ -222,9 +226,9 @@ impl Detector {
 
     /// An operation that a thread began reads or writes.
     pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
-        let Snapshot { warp, lane, time, pc, .. } = ticket.from;
+        let Snapshot { lane, time, pc, .. } = ticket.from;
         let order = Order::WEAK;
-        let record = Record::new(time, warp, pc, 1 << lane, ticket.agent, &order);
+        let record = Record::new(time, ticket.stream, pc, 1 << lane, ticket.agent, &order);
         self.compare(usize::MAX, Some(&ticket.from.clock), record, kind, order, (space, at, bytes));
     }
 
@@ -283,7 +287,7 @@ impl Detector {
                             .covers(threads, r.warp, r.lanes, r.time)
                     };
                     let kind = if r.flags & UPDATE != 0 { AccessKind::Update } else { AccessKind::Write };
-                    wrong.get_or_insert((fault(r, &me, seen), *r, kind));
+                    wrong.get_or_insert((fault(threads, r, &me, seen), *r, kind));
                 }
             }
             if kind.reads() && space >= *globals && options.uninitialised && me.bytes & !written != 0 {
@@ -292,7 +296,7 @@ impl Detector {
             if kind.writes() {
                 for r in shadow.records(&cell.read) {
                     if r.bytes & me.bytes != 0 && !knows(r, AccessKind::Read) && !strong(r) {
-                        wrong.get_or_insert((fault(r, &me, || false), *r, AccessKind::Read));
+                        wrong.get_or_insert((fault(threads, r, &me, || false), *r, AccessKind::Read));
                     }
                 }
                 if cell.write.flags & SYNC != 0 && me.strong.is_none() {
@@ -356,7 +360,9 @@ impl Detector {
         other: Option<(Record, AccessKind)>,
         (space, offset, bytes): (usize, usize, usize),
     ) {
-        let other = other.filter(|_| fault != Fault::Uninitialised);
+        let named = |r: Record| Record { warp: self.threads.warp(r.warp), ..r };
+        let me = named(me);
+        let other = other.filter(|_| fault != Fault::Uninitialised).map(|(r, kind)| (named(r), kind));
         let key = (fault, me.pc, other.map_or(u32::MAX, |(r, _)| r.pc));
         let known = self.index.get(&key).copied();
         let count = known.map_or(1, |i| self.raws[i].count + 1);
@@ -571,11 +577,25 @@ impl Detector {
 
     /// A lane begins an operation that goes on after its instruction.
     pub(crate) fn begin(&mut self, slot: usize, lane: usize, pc: u32, agent: Agent) -> Ticket {
-        self.now += 1;
-        Ticket { from: self.warps[slot].snapshot(lane, self.now, pc), agent }
+        self.begin_in(slot, lane, pc, agent, Stream::Thread)
     }
 
-    /// A lane knows that the operations of this ticket's thread up to it are complete (or have read their source).
+    /// The same, in a stream of the lane's.
+    pub(crate) fn begin_in(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        pc: u32,
+        agent: Agent,
+        stream: Stream,
+    ) -> Ticket {
+        self.now += 1;
+        let from = self.warps[slot].snapshot(lane, self.now, pc);
+        let stream = self.threads.stream(from.warp, stream);
+        Ticket { from, stream, agent }
+    }
+
+    /// A lane knows that the operations of this ticket's stream up to it are complete (or have read their source).
     pub(crate) fn learn(&mut self, slot: usize, lane: usize, ticket: &Ticket, only_read: bool) {
         ticket.publish(self.warps[slot].clock_mut(lane), only_read);
     }
@@ -694,13 +714,13 @@ impl Detector {
 impl Ticket {
     /// Puts the operation's completion into a clock.
     pub(crate) fn publish(&self, clock: &mut Clock, only_read: bool) {
-        let Snapshot { warp, lane, time, .. } = self.from;
+        let Snapshot { lane, time, .. } = self.from;
         let known: &mut Known = match self.agent {
             _ if only_read => &mut clock.drained,
             Agent::Remote => &mut clock.delivered,
             _ => &mut clock.copied,
         };
-        known.raise(warp, 1 << lane, false, time);
+        known.raise(self.stream, 1 << lane, false, time);
     }
 }
 
@@ -711,12 +731,12 @@ fn unreachable_clock() -> &'static Clock {
     &NONE
 }
 
-fn fault(r: &Record, me: &Record, seen: impl FnOnce() -> bool) -> Fault {
+fn fault(threads: &Threads, r: &Record, me: &Record, seen: impl FnOnce() -> bool) -> Fault {
     if r.strong.is_some() && me.strong.is_some() {
         Fault::Scope
     } else if r.agent == Agent::Thread
         && me.agent == Agent::Async
-        && (r.warp == me.warp && r.lanes == me.lanes || seen())
+        && (r.warp == threads.warp(me.warp) && r.lanes == me.lanes || seen())
     {
         Fault::Proxy
     } else {
@@ -735,7 +755,7 @@ fn known<'c>(
 ) -> bool {
     let covers = |lane: usize| {
         let clock = clock(lane);
-        let own = r.warp == me.warp && r.lanes == 1 << lane;
+        let own = (r.warp == me.warp || r.warp == threads.warp(me.warp)) && r.lanes == 1 << lane;
         let (list, own) = match (r.agent, me.agent) {
             // Writes of threads must have passed a proxy fence; reads need not: nothing of theirs is to be seen.
             (Agent::Thread, Agent::Async) if kind == AccessKind::Write => (&clock.proxied, false),

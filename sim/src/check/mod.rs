@@ -16,6 +16,7 @@ mod why;
 
 pub(crate) use detector::Detector;
 pub(crate) use sync::Parts;
+pub(crate) use sync::Stream;
 
 use crate::error::Place;
 use std::fmt;

@@ -10,6 +10,8 @@
 use super::clock::{Clock, Topology};
 use crate::exec::order::{Order, Scope};
 use crate::exec::{LANES, lanes};
+use crate::memory::Spot;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -18,7 +20,26 @@ use std::sync::Arc;
 pub(super) struct Threads {
     pub ctas: Vec<CtaInfo>,
     pub warp_cta: Vec<u32>,
+    /// Warps of the streams, which are numbered from `STREAMS` on.
+    streams: Vec<u32>,
+    stream_of: FxHashMap<(u32, Stream), u32>,
 }
+
+/// Operations of a thread's that complete one after another. What is known of one says nothing of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Stream {
+    /// The thread itself, and matrix operations.
+    Thread,
+    /// `cp.async`
+    Copies,
+    /// Bulk copies of groups.
+    Bulk,
+    /// What completes on an mbarrier.
+    Mbarrier(Spot),
+}
+
+/// The first number of a stream, where others are those of warps.
+const STREAMS: u32 = 1 << 26;
 
 pub(super) struct CtaInfo {
     pub grid: u32,
@@ -32,7 +53,7 @@ pub(super) struct CtaInfo {
 impl Topology for Threads {
     #[inline]
     fn cta(&self, warp: u32) -> u32 {
-        self.warp_cta.get(warp as usize).copied().unwrap_or(u32::MAX)
+        self.warp_cta.get(self.warp(warp) as usize).copied().unwrap_or(u32::MAX)
     }
 
     fn pe(&self, cta: u32) -> u32 {
@@ -41,6 +62,26 @@ impl Topology for Threads {
 }
 
 impl Threads {
+    /// The warp of a stream, or the warp itself.
+    #[inline]
+    pub(super) fn warp(&self, number: u32) -> u32 {
+        match number.checked_sub(STREAMS) {
+            None => number,
+            Some(n) => self.streams.get(n as usize).copied().unwrap_or(number),
+        }
+    }
+
+    /// The number of a warp's stream.
+    pub(super) fn stream(&mut self, warp: u32, stream: Stream) -> u32 {
+        if stream == Stream::Thread || self.streams.len() as u32 >= STREAMS {
+            return warp;
+        }
+        *self.stream_of.entry((warp, stream)).or_insert_with(|| {
+            self.streams.push(warp);
+            STREAMS + self.streams.len() as u32 - 1
+        })
+    }
+
     pub(super) fn info(&self, warp: u32) -> Option<&CtaInfo> {
         self.ctas.get(self.cta(warp) as usize)
     }

@@ -2,7 +2,7 @@
 
 use super::{Asynchronous, DEPTH, Segment, Transfer, Work, World, carry, take};
 use crate::check::detector::Ticket;
-use crate::check::{Agent, Detector};
+use crate::check::{Agent, Detector, Stream};
 use crate::exec::{LANES, lanes};
 
 /// A `cp.async` of one lane.
@@ -96,10 +96,10 @@ impl Asynchronous {
     /// `cp.async.commit_group`, `cp.async.bulk.commit_group`
     pub(crate) fn commit(&mut self, world: &mut World<'_>, slot: usize, mask: u32, pc: u32, bulk: bool) {
         let check = &mut world.check;
-        let agent = if bulk { Agent::Async } else { Agent::Copy };
+        let (agent, stream) = if bulk { (Agent::Async, Stream::Bulk) } else { (Agent::Copy, Stream::Copies) };
         let w = self.warp(slot);
         let groups = if bulk { &mut w.bulk } else { &mut w.copied };
-        groups.commit(mask, |lane| check.as_deref_mut().map(|d| d.begin(slot, lane, pc, agent)));
+        groups.commit(mask, |lane| check.as_deref_mut().map(|d| d.begin_in(slot, lane, pc, agent, stream)));
         // Some of what is under way lands before anybody asks for it.
         if !bulk && self.chance(4) {
             let some = self.rng.next();

@@ -5,7 +5,7 @@ use super::mbarrier::SIZE;
 use super::{
     Asynchronous, Completion, Failure, Origin, Pending, Segment, Transfer, Work, World, announce, take,
 };
-use crate::check::{AccessKind, Agent};
+use crate::check::{AccessKind, Agent, Stream};
 use crate::exec::access::Space;
 use crate::exec::order::Scope;
 use crate::exec::{Context, Fault, FaultInfo, access_fault, fault, lanes};
@@ -82,7 +82,11 @@ impl Context<'_> {
         }
         self.publish(Scope::Sys);
         let ticket = self.check.as_deref_mut().map(|d| {
-            let ticket = d.begin(self.slot, lane, self.pc, Agent::Async);
+            let stream = match completion {
+                Completion::Mbarrier(at) => Stream::Mbarrier(at),
+                Completion::Group => Stream::Bulk,
+            };
+            let ticket = d.begin_in(self.slot, lane, self.pc, Agent::Async, stream);
             let writes = if t.reduction.is_some() { AccessKind::Update } else { AccessKind::Write };
             announce(d, self.memory, &ticket, writes, t.segments.iter());
             ticket
@@ -126,7 +130,7 @@ impl Context<'_> {
         let (slot, pc) = (self.slot, self.pc);
         if let Some(d) = self.check.as_deref_mut() {
             for lane in lanes(self.active) {
-                let ticket = d.begin(slot, lane, pc, Agent::Copy);
+                let ticket = d.begin_in(slot, lane, pc, Agent::Copy, Stream::Copies);
                 let segments = pieces[lane].iter().flatten().flatten();
                 announce(d, self.memory, &ticket, AccessKind::Write, segments);
             }
@@ -140,8 +144,11 @@ impl Context<'_> {
     pub(crate) fn issue_arrivals(&mut self, at: &[(usize, Spot)]) -> Result<(), Fault> {
         let Some(&(lane, first)) = at.first() else { return Ok(()) };
         let origin = self.origin(lane);
-        let mut ticket =
-            |lane| self.check.as_deref_mut().map(|d| d.begin(self.slot, lane, self.pc, Agent::Copy));
+        let mut ticket = |lane| {
+            self.check
+                .as_deref_mut()
+                .map(|d| d.begin_in(self.slot, lane, self.pc, Agent::Copy, Stream::Copies))
+        };
         let at = at.iter().map(|&(lane, at)| (lane, at, ticket(lane))).collect();
         let up_to = self.asynchronous.latest();
         let uses = [usize::MAX, first.buffer];

@@ -152,6 +152,11 @@ fn pattern(n: usize, salt: usize) -> Vec<u8> {
 }
 
 fn check(m: &TensorMap, at: &[i32]) {
+    // Boxes begin at multiples of 16 bytes.
+    let unit = (16 / size(m.element)) as i32;
+    let mut at = at.to_vec();
+    at[0] -= at[0].rem_euclid(unit);
+    let at = &at;
     let n = size(m.element);
     let places = places(m, at);
     for seed in 0..3 {
@@ -215,11 +220,24 @@ fn every_other_element() {
 
 #[test]
 fn nan_outside() {
-    let m = TensorMap { fill_nan: true, ..map(TensorType::F32, &[8, 2], &[4, 2]) };
+    let m = TensorMap { fill_nan: true, ..map(TensorType::F32, &[6, 2], &[4, 2]) };
     let mut job = Job { from: pattern(bytes(&m), 1), to: vec![0; box_bytes(&m)] };
-    run(&m, &[6, 0], true, "", &mut job, 0).unwrap();
+    run(&m, &[4, 0], true, "", &mut job, 0).unwrap();
     let nan = |i: usize| f32::from_le_bytes(job.to[4 * i..4 * i + 4].try_into().unwrap()).is_nan();
     assert_eq!([0, 1, 2, 3].map(nan), [false, false, true, true]);
+}
+
+#[test]
+fn boxes_begin_at_multiples_of_16_bytes() {
+    let m = map(TensorType::F16, &[64, 8], &[16, 2]);
+    for at in [[4, 0], [-3, 1], [63, 0]] {
+        for load in [true, false] {
+            let (a, b) = if load { (bytes(&m), box_bytes(&m)) } else { (box_bytes(&m), bytes(&m)) };
+            let mut job = Job { from: pattern(a, 1), to: pattern(b, 2) };
+            let e = failure(run(&m, &at, load, "", &mut job, 0), "S014");
+            assert!(e.message.contains(&format!("innermost coordinate {}", at[0])), "{e}");
+        }
+    }
 }
 
 #[test]

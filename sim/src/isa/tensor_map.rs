@@ -160,9 +160,24 @@ impl Tensor {
     }
 
     /// The parts of the box in a lane, which begins at a shared offset.
-    fn parts(&self, cx: &Context<'_>, map: &TensorMap, lane: usize, shared: usize) -> Vec<Part> {
+    fn parts(
+        &self,
+        cx: &Context<'_>,
+        map: &TensorMap,
+        lane: usize,
+        shared: usize,
+    ) -> Result<Vec<Part>, Fault> {
         let coordinates: Vec<i32> = self.coordinates.iter().map(|&c| cx.src(c)[lane] as i32).collect();
-        map.parts(&coordinates, shared)
+        // The manual does not say so, but an H200 answers "illegal instruction".
+        let (first, size) = (i64::from(coordinates[0]), map.element_bytes() as i64);
+        if first * size % 16 != 0 {
+            let message = format!(
+                "a box that begins at innermost coordinate {first}, {} bytes, in a tensor",
+                first * size
+            );
+            return Err(fault("S014", lane, message, "the box begins at a multiple of 16 bytes in each row"));
+        }
+        Ok(map.parts(&coordinates, shared))
     }
 
     /// The segments of a copy between the tensor and shared memory.
@@ -216,7 +231,7 @@ impl Operation for Load {
         for lane in lanes(cx.active) {
             let map = self.tensor.map(cx, lane)?;
             let to = cx.spot(self.dst.1, dst[lane], (map.box_bytes(), 128), true, lane)?;
-            let parts = self.tensor.parts(cx, &map, lane, to.at);
+            let parts = self.tensor.parts(cx, &map, lane, to.at)?;
             let at = cx.mbarrier(self.mbar.1, mbar[lane], lane)?;
             same_cta(to, at, lane)?;
             for (to, at) in multicast(cx, self.mask, to, at, lane)? {
@@ -239,7 +254,7 @@ fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         for lane in lanes(cx.active) {
             let map = tensor.map(cx, lane)?;
             let from = cx.spot(space, src[lane], (map.box_bytes(), 128), false, lane)?;
-            let parts = tensor.parts(cx, &map, lane, from.at);
+            let parts = tensor.parts(cx, &map, lane, from.at)?;
             let segments = Tensor::segments(cx, &parts, from.buffer, false, lane)?;
             let reduction = op.map(|op| reduction(op, &map, lane)).transpose()?;
             let t = Transfer { reduction, ..Transfer::new(segments) };

@@ -5,6 +5,7 @@ use super::tensors::Plan;
 use super::{Prepared, RunError, RunOptions, accumulator, request};
 use crate::compile::{Compiled, KernelFile};
 use crate::run::reference::{Checked, check};
+use weft_ir::Op;
 use weft_ir::diag::Span;
 use weft_lang::source::LineColumn;
 use weft_sim::{Finding, Module, Place, SimError, Trace};
@@ -42,6 +43,15 @@ impl Subject {
 
     pub fn compiled(&self) -> &Compiled {
         &self.prepared.compiled
+    }
+
+    /// Whether the kernel itself has barriers over the PEs.
+    pub fn meets(&self) -> bool {
+        let mut found = false;
+        for kernel in &self.compiled().high.kernels {
+            kernel.walk(&mut |_, inst| found |= matches!(inst.op, Op::TeamBarrier { .. }));
+        }
+        found
     }
 
     /// Whether the other one's PTX is the same.

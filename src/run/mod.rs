@@ -41,6 +41,9 @@ pub struct RunOptions {
     pub seed: u64,
     /// Launches, back to back, each checked.
     pub launches: u32,
+    /// For the simulator: launches follow each other in each PE's stream and the host waits for nobody, so that a PE may
+    /// be in the next launch while others are in the one before. Results are not compared then.
+    pub back_to_back: bool,
     /// Element type to take data as: `bf16` from `uint16` files.
     pub dtype: Option<Scalar>,
     /// `(tensor, file)`: a `.npy` with a leading PE dimension, or one a PE where the name has `{pe}`. An empty
@@ -71,6 +74,7 @@ impl RunOptions {
             grid: None,
             seed: 0,
             launches: 1,
+            back_to_back: false,
             dtype: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -316,6 +320,9 @@ impl Prepared {
         checks: &mut Vec<Checked>,
     ) -> Result<(), RunError> {
         plan.fill(options.seed, &self.found)?;
+        if options.back_to_back {
+            return (0..options.launches).try_for_each(|_| plan.launch());
+        }
         let reference = self.reference(plan);
         for _ in 0..options.launches {
             plan.backend.settle()?;

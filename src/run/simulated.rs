@@ -27,6 +27,9 @@ pub(super) struct Simulated {
     /// PEs of a node.
     node: usize,
     blocks: Vec<Block>,
+    /// Launches that run together, each PE's in its own order, and those that wait for the others to be asked for.
+    together: usize,
+    queued: Vec<Vec<Launch>>,
     /// Bytes of all tensors of all PEs.
     pub bytes: u64,
     /// Counters of the last launch.
@@ -50,7 +53,9 @@ impl Simulated {
         let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());
         let (printed, time) = (String::new(), Duration::ZERO);
         let node = options.node.map_or(n_pes, |n| n.max(1) as usize);
-        Ok(Simulated { machine, module, team, n_pes, node, blocks, bytes, stats, printed, time })
+        let together = if options.back_to_back { options.launches as usize } else { 1 };
+        let queued = Vec::new();
+        Ok(Simulated { machine, module, team, n_pes, node, blocks, together, queued, bytes, stats, printed, time })
     }
 
     /// What the machine's checks have found since the last call.
@@ -201,7 +206,13 @@ impl Backend for Simulated {
             let (grid, block) = (request.grid, request.block);
             launches.push(Launch { pe, grid, block, args, ..Launch::default() });
         }
-        self.stats = self.machine.launch(&self.module, &kernel.name, &launches)?;
+        self.queued.push(launches);
+        if self.queued.len() < self.together {
+            return Ok(());
+        }
+        let queued = std::mem::take(&mut self.queued);
+        let queued: Vec<&[Launch]> = queued.iter().map(Vec::as_slice).collect();
+        self.stats = self.machine.launch_in_order(&self.module, &kernel.name, &queued)?;
         self.printed.push_str(&self.stats.printed);
         self.time += start.elapsed();
         Ok(())

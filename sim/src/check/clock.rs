@@ -42,25 +42,30 @@ fn raise(list: &mut Vec<(u32, u64)>, key: u32, time: u64) {
     }
 }
 
+/// Whether every entry of `other` is in `list`, as late or later.
+fn includes(list: &[(u32, u64)], other: &[(u32, u64)]) -> bool {
+    let mut mine = list.iter();
+    other.iter().all(|&(k, t)| mine.find(|e| e.0 >= k).is_some_and(|e| e.0 == k && e.1 >= t))
+}
+
 fn merge(list: &mut Vec<(u32, u64)>, other: &[(u32, u64)]) {
-    if other.iter().all(|&(k, t)| at(list, k) >= t) {
+    if includes(list, other) {
         return;
     }
-    let mut out = Vec::with_capacity(list.len() + other.len());
-    let (mut a, mut b) = (list.iter().copied().peekable(), other.iter().copied().peekable());
-    loop {
-        let next = match (a.peek(), b.peek()) {
-            (Some(x), Some(y)) if x.0 == y.0 => (x.0, x.1.max(y.1)),
-            (Some(x), Some(y)) => *(if x.0 < y.0 { x } else { y }),
-            (Some(x), None) => *x,
-            (None, Some(y)) => *y,
-            (None, None) => break,
-        };
-        a.next_if(|e| e.0 == next.0);
-        b.next_if(|e| e.0 == next.0);
-        out.push(next);
+    if list.is_empty() {
+        list.extend_from_slice(other);
+        return;
     }
-    *list = out;
+    let mine = std::mem::take(list);
+    list.reserve(mine.len() + other.len());
+    let (mut i, mut j) = (0, 0);
+    while let (Some(&x), Some(&y)) = (mine.get(i), other.get(j)) {
+        list.push(if x.0 == y.0 { (x.0, x.1.max(y.1)) } else { x.min(y) });
+        i += usize::from(x.0 <= y.0);
+        j += usize::from(y.0 <= x.0);
+    }
+    list.extend_from_slice(&mine[i..]);
+    list.extend_from_slice(&other[j..]);
 }
 
 impl Known {
@@ -105,6 +110,12 @@ impl Known {
 
     pub(super) fn join(&mut self, topology: &impl Topology, other: &Known) {
         if other.is_empty() {
+            return;
+        }
+        if includes(&self.ctas, &other.ctas)
+            && includes(&self.warps, &other.warps)
+            && includes(&self.threads, &other.threads)
+        {
             return;
         }
         merge(&mut self.ctas, &other.ctas);

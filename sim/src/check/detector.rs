@@ -263,15 +263,21 @@ impl Detector {
             me.bytes = (((1 << high) - 1) & !((1 << low) - 1)) as u8;
             let mut cell: Cell = *shadow.cell(space, word);
             let knows = |r: &Record, kind: AccessKind| known(threads, r, &me, kind, same, &clock_of);
-            let strong = |r: &Record| {
-                r.strong.zip(me.strong).is_some_and(|(a, b)| {
-                    threads.includes(a, r.warp, me.warp) && threads.includes(b, me.warp, r.warp)
-                })
-            };
+            let strong = |r: &Record| meets(threads, r, &me);
             let mut written = 0;
             for r in shadow.records(&cell.write) {
                 written |= r.bytes;
-                if r.bytes & me.bytes == 0 || knows(r, AccessKind::Write) {
+                // Whoever knows a strong read of what it wrote knows the write.
+                let observed = || {
+                    r.strong.is_some()
+                        && shadow.records(&cell.read).iter().any(|q| {
+                            q.time > r.time
+                                && q.bytes & r.bytes != 0
+                                && meets(threads, r, q)
+                                && knows(q, AccessKind::Read)
+                        })
+                };
+                if r.bytes & me.bytes == 0 || knows(r, AccessKind::Write) || observed() {
                     if order.non_coherent && r.bytes & me.bytes != 0 {
                         wrong.get_or_insert((Fault::NonCoherent, *r, AccessKind::Write));
                     }
@@ -600,14 +606,6 @@ impl Detector {
         ticket.publish(self.warps[slot].clock_mut(lane), only_read);
     }
 
-    /// A lane has had a part in issuing an operation: its fences order that too.
-    pub(crate) fn issued(&mut self, slot: usize, lane: usize, ticket: &Ticket) {
-        let Snapshot { warp, lane: issuer, time, .. } = ticket.from;
-        if (warp, issuer) != (self.warps[slot].number, lane as u32) {
-            self.warps[slot].clock_mut(lane).issued.raise(warp, 1 << issuer, false, time);
-        }
-    }
-
     /// A lane leaves all it knows in a clock that others will join (an mbarrier's phase, a team's collective).
     pub(crate) fn leave(&mut self, slot: usize, lane: usize, clock: &mut Clock) {
         self.now += 1;
@@ -618,6 +616,42 @@ impl Detector {
     /// A lane leaves what it knew at its latest fence of a scope.
     pub(crate) fn leave_fenced(&mut self, slot: usize, lane: usize, scope: Scope, clock: &mut Clock) {
         self.warps[slot].fenced(lane, scope, &self.threads, clock);
+    }
+
+    /// Lanes go on behind a call: they have a part in issuing its operation, know whether that is complete or has read
+    /// its source, and learn what all who met in it knew.
+    pub(crate) fn learn_call(
+        &mut self,
+        slot: usize,
+        mask: u32,
+        op: Option<&Ticket>,
+        only_read: Option<bool>,
+        met: Option<&Clock>,
+    ) {
+        let Detector { warps, threads, .. } = self;
+        let alone = op.is_some_and(|op| op.from.warp == warps[slot].number && mask == 1 << op.from.lane);
+        warps[slot].each_clock(mask, |clock| {
+            if let Some(op) = op {
+                if !alone {
+                    clock.issued.raise(op.from.warp, 1 << op.from.lane, false, op.from.time);
+                }
+                if let Some(only_read) = only_read {
+                    op.publish(clock, only_read);
+                }
+            }
+            if let Some(met) = met {
+                clock.join(threads, met);
+            }
+        });
+    }
+
+    /// Lanes leave all they know in a clock that others will join.
+    pub(crate) fn leave_lanes(&mut self, slot: usize, mask: u32, clock: &mut Clock) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        let mut meeting = Meeting::of(std::mem::take(clock));
+        meeting.arrive(threads, &warps[slot], mask, *now);
+        *clock = meeting.clock();
     }
 
     /// A lane learns what was left.
@@ -742,6 +776,13 @@ fn fault(threads: &Threads, r: &Record, me: &Record, seen: impl FnOnce() -> bool
     } else {
         Fault::Race
     }
+}
+
+/// Whether both accesses are strong and the scope of each includes the other's thread.
+fn meets(threads: &Threads, a: &Record, b: &Record) -> bool {
+    a.strong
+        .zip(b.strong)
+        .is_some_and(|(x, y)| threads.includes(x, a.warp, b.warp) && threads.includes(y, b.warp, a.warp))
 }
 
 /// Whether an older access of `kind` is known to the lanes of `me`.

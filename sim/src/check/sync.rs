@@ -219,6 +219,18 @@ impl WarpState {
         Arc::make_mut(self.lane(lane).clock.get_or_insert(base))
     }
 
+    /// Changes the clocks of some lanes: one clock, where all lanes have the same.
+    pub(super) fn each_clock(&mut self, mask: u32, mut change: impl FnMut(&mut Clock)) {
+        let same = |l: &[LaneState; LANES]| l.iter().all(|l| l.clock.is_none());
+        if mask == self.whole && self.lanes.as_ref().is_none_or(|l| same(l)) {
+            change(Arc::make_mut(&mut self.base));
+        } else {
+            for lane in lanes(mask) {
+                change(self.clock_mut(lane));
+            }
+        }
+    }
+
     /// Sets the clock of some lanes.
     pub(super) fn set_clock(&mut self, mask: u32, clock: &Arc<Clock>) {
         if mask == self.whole {
@@ -275,6 +287,11 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
+    /// One at which somebody who knows `clock` has come.
+    pub(super) fn of(clock: Clock) -> Meeting {
+        Meeting { clock, last: None }
+    }
+
     /// `lanes` of a warp come, at a time.
     pub(super) fn arrive(&mut self, threads: &Threads, warp: &WarpState, mask: u32, time: u64) {
         for lane in lanes(mask) {

@@ -224,7 +224,7 @@ impl Builtin {
                 let notes = std::mem::take(&mut call.notes);
                 match step {
                     Step::Done(v) => {
-                        cx.watch_return(lane, &notes);
+                        cx.watch_return(1 << lane, &notes);
                         answer(cx, self.f, self.result, v, 1 << lane)?;
                         continue;
                     }
@@ -274,6 +274,12 @@ impl Builtin {
                     }
                 }
             }
+            let notes = cx.nvshmem.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
+            let mut notes = notes.unwrap_or_default();
+            cx.watch_arrival(fresh, &mut notes);
+            if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+                c.notes = notes;
+            }
             if self.f.scope == Scope::Block {
                 *cx.gathering = Some(ticket);
             }
@@ -301,14 +307,7 @@ impl Builtin {
     ) {
         let first = cx.at.tid(cx.thread(lane));
         let phase = if waits.is_some() { Phase::Running } else { Phase::Gathering };
-        let (waiting, notes) = waits.map_or_else(
-            || {
-                let mut notes = Notes::default();
-                cx.watch_arrival(lane, &mut notes);
-                (None, notes)
-            },
-            |(w, notes)| (Some(w), notes),
-        );
+        let (waiting, notes) = waits.map_or((None, Notes::default()), |(w, notes)| (Some(w), notes));
         let call =
             InProgress { f: self.f, args, first, arrived: 1, present: 1, phase, waiting, found: None, notes };
         cx.nvshmem.calls.insert(ticket, call);
@@ -339,11 +338,6 @@ impl Builtin {
         c.present += 1;
         let (first, f) = (c.first, c.f);
         let before = c.args;
-        let mut notes = std::mem::take(&mut c.notes);
-        cx.watch_arrival(lane, &mut notes);
-        if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
-            c.notes = notes;
-        }
         cx.tickets[lane] = ticket;
         let call = Call::new(cx, self.f, args, lane, ticket);
         let (scope, [x, y, z], [i, j, k]) = (self.f.scope.name(), me, first);
@@ -433,8 +427,8 @@ impl Builtin {
         let notes = notes.unwrap_or_default();
         for lane in lanes(mask) {
             cx.tickets[lane] = 0;
-            cx.watch_return(lane, &notes);
         }
+        cx.watch_return(mask, &notes);
         if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
             c.notes = notes;
         }

@@ -121,26 +121,24 @@ impl Context<'_> {
         }
     }
 
-    /// A lane joins others in a call.
-    pub(super) fn watch_arrival(&mut self, lane: usize, notes: &mut Notes) {
+    /// Lanes join others in a call.
+    pub(super) fn watch_arrival(&mut self, mask: u32, notes: &mut Notes) {
         let slot = self.slot;
         if let Some(d) = self.check.as_deref_mut() {
-            d.leave(slot, lane, notes.clock.get_or_insert_default());
+            d.leave_lanes(slot, mask, notes.clock.get_or_insert_default());
         }
     }
 
-    /// A lane goes on behind a call.
-    pub(super) fn watch_return(&mut self, lane: usize, notes: &Notes) {
+    /// Lanes go on behind a call.
+    pub(super) fn watch_return(&mut self, mask: u32, notes: &Notes) {
         let slot = self.slot;
         let Some(d) = self.check.as_deref_mut() else { return };
-        if let Some(op) = &notes.op {
-            d.issued(slot, lane, op);
-            if notes.completes != Completed::Nothing {
-                d.learn(slot, lane, op, notes.completes == Completed::Source);
-            }
-        }
-        if let Some(met) = &notes.met {
-            d.take(slot, lane, met);
+        if notes.op.is_some() || notes.met.is_some() {
+            let only_read = match notes.completes {
+                Completed::Nothing => None,
+                done => Some(done == Completed::Source),
+            };
+            d.learn_call(slot, mask, notes.op.as_ref(), only_read, notes.met.as_deref());
         }
     }
 }

@@ -567,12 +567,17 @@ impl Memory {
 
     /// Counts the links that bytes went over which an operation of `pe` moved.
     pub(crate) fn count_bytes(&mut self, pe: usize, from: Option<Spot>, to: Spot, bytes: usize) {
-        let n_pes = self.n_pes;
-        let owner = |s: Spot| if s.buffer < 2 * n_pes { s.buffer / 2 } else { pe };
-        if let Some(from) = from {
-            self.count_link(owner(from), pe, bytes);
+        if let Some(owner) = from.and_then(|s| self.owner(s)) {
+            self.count_link(owner, pe, bytes);
         }
-        self.count_link(pe, owner(to), bytes);
+        if let Some(owner) = self.owner(to) {
+            self.count_link(pe, owner, bytes);
+        }
+    }
+
+    /// The PE whose global memory a place is in; none for shared memory.
+    pub(crate) fn owner(&self, s: Spot) -> Option<usize> {
+        (s.buffer < 2 * self.n_pes).then_some(s.buffer / 2)
     }
 
     /// Counts bytes that an access of `pe` moved over a link.

@@ -55,10 +55,10 @@ pub struct TraceSpan {
     pub activity: Activity,
 }
 
-/// An operation from one PE to another.
+/// An operation from one PE to another, or a bulk copy between global and shared memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceTransfer {
-    /// `put`, `get`, `signal`, `update`.
+    /// `put`, `get`, `signal`, `update`; `bulk load`, `bulk store`.
     pub what: &'static str,
     /// PE that issued it.
     pub from: usize,
@@ -88,7 +88,7 @@ pub struct TraceTraffic {
 pub struct Trace {
     /// What warps did, in the order in which it ended.
     pub spans: Vec<TraceSpan>,
-    /// What went over NVSHMEM's functions, in the order in which it landed.
+    /// What went over NVSHMEM's functions and by bulk copies, in the order in which it landed.
     pub transfers: Vec<TraceTransfer>,
     /// What went over plain accesses, in order of time.
     pub traffic: Vec<TraceTraffic>,
@@ -193,6 +193,7 @@ impl Recorder {
     pub(crate) fn new(run: &mut Run<'_>, config: &TraceConfig, kept: usize) -> Recorder {
         let limit = config.limit.saturating_sub(kept);
         run.nvshmem.wire.log = Some(Box::new(Log { limit, ..Log::default() }));
+        run.asynchronous.log = Some(Box::new(Log { limit, ..Log::default() }));
         let moved = vec![0; run.memory.n_pes];
         let mut recorder = Recorder {
             tracks: Vec::new(),
@@ -209,7 +210,7 @@ impl Recorder {
     /// A warp's turn begins.
     pub(crate) fn begin(&mut self, run: &mut Run<'_>, w: usize) -> Turn {
         let start = run.clock;
-        if let Some(log) = &mut run.nvshmem.wire.log {
+        for log in [&mut run.nvshmem.wire.log, &mut run.asynchronous.log].into_iter().flatten() {
             log.clock = start;
         }
         if self.tracks.len() <= w {
@@ -327,14 +328,16 @@ impl Recorder {
         for w in 0..self.tracks.len() {
             self.close(w, run.clock);
         }
-        if let Some(mut log) = run.nvshmem.wire.log.take() {
+        let logs = [run.nvshmem.wire.log.take(), run.asynchronous.log.take()];
+        for mut log in logs.into_iter().flatten() {
             log.clock = run.clock;
             let mut left: Vec<u64> = log.open.keys().copied().collect();
             left.sort_unstable();
             left.into_iter().for_each(|number| log.land(number));
-            self.trace.transfers = log.done;
+            self.trace.transfers.append(&mut log.done);
             self.trace.dropped += log.dropped;
         }
+        self.trace.transfers.sort_by_key(|t| t.end);
         self.trace.end = run.clock;
         self.trace
     }

@@ -561,3 +561,26 @@ fn bulk_multicast() {
         assert!((0..64).all(|i| from(a[i], i) && b[i] == 1 && from(c[i], i)));
     }
 }
+
+/// Bulk copies are on the timeline, from issue to landing.
+#[test]
+fn timeline() {
+    let body = format!(
+        "{HEAD}{INIT} @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
+        @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%rd1], 256, [bar]; {WAIT}
+        @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 128; @%p1 cp.async.bulk.commit_group;
+        @%p1 cp.async.bulk.wait_group 0;"
+    );
+    let k = module("u64 u64", &body);
+    for seed in 0..10 {
+        let trace = Some(weft_sim::TraceConfig::default());
+        let mut m = Machine::new(Config { seed, trace, ..Config::default() }).unwrap();
+        let [x, y] = ["x", "y"].map(|name| buffer(&mut m, 0, name, &words(&[1; N])));
+        let launch = Launch { args: vec![Arg::U64(x), Arg::U64(y)], ..threads(64) };
+        m.launch(&k, "k", &[launch]).unwrap();
+        let t = m.take_trace().transfers;
+        let bytes = |what: &str| t.iter().filter(|t| t.what == what).map(|t| t.bytes).sum::<usize>();
+        assert_eq!((bytes("bulk load"), bytes("bulk store")), (256, 128), "{t:?}");
+        assert!(t.iter().all(|t| t.start <= t.end && (t.from, t.to) == (0, 0)));
+    }
+}

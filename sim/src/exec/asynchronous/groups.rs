@@ -77,8 +77,7 @@ impl Asynchronous {
 
     /// The lanes of a warp issue copies.
     pub(crate) fn copy(&mut self, world: &mut World<'_>, slot: usize, pieces: impl Iterator<Item = Piece>) {
-        self.issued += 1;
-        let number = self.issued;
+        let number = self.number();
         let w = self.warp(slot);
         for Piece { lane, segments } in pieces {
             let group = w.copied.count[lane];
@@ -158,6 +157,9 @@ impl Asynchronous {
                     continue;
                 }
                 carry(world.memory, t);
+                if let Some(log) = &mut self.log {
+                    log.land(p.number);
+                }
             }
             self.queue.swap_remove(i);
         }

@@ -103,6 +103,7 @@ impl Context<'_> {
         let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
         for part in self.asynchronous.cut(t) {
             let p = Pending {
+                number: self.asynchronous.number(),
                 origin: origin.clone(),
                 work: Work::Transfer(part, completion),
                 group,
@@ -153,19 +154,35 @@ impl Context<'_> {
         let up_to = self.asynchronous.latest();
         let uses = [usize::MAX, first.buffer];
         let work = Work::Arrive { slot: self.slot, at, up_to };
-        let p = Pending { origin, work, group: 0, read: false, uses, ticket: None };
+        let number = self.asynchronous.number();
+        let p = Pending { number, origin, work, group: 0, read: false, uses, ticket: None };
         let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.push(&mut world, p).map_err(|f| Box::new(f.fault))
     }
 }
 
 impl Asynchronous {
+    /// Number of the operation that is issued next.
+    pub(super) fn number(&mut self) -> u64 {
+        self.issued += 1;
+        self.issued
+    }
+
     /// Puts an operation under way; it may land at once.
     fn push(&mut self, world: &mut World<'_>, mut p: Pending) -> Result<(), Box<Failure>> {
         if self.chance(4)
             && let Work::Transfer(t, _) = &mut p.work
         {
             take(world.memory, t);
+        }
+        if let (Some(log), Work::Transfer(t, completion)) = (&mut self.log, &p.work) {
+            let what = match completion {
+                Completion::Mbarrier(_) => "bulk load",
+                Completion::Group => "bulk store",
+            };
+            let ends = t.segments.first().map(|s| [Some(s.to), s.from]).unwrap_or_default();
+            let owner = ends.into_iter().flatten().find_map(|s| world.memory.owner(s));
+            log.issue(p.number, what, (p.origin.pe, owner.unwrap_or(p.origin.pe)), t.bytes());
         }
         self.queue.push(p);
         if self.chance(4) {

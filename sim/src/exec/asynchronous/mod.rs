@@ -23,6 +23,7 @@ use crate::check::{AccessKind, Detector};
 use crate::exec::access::{from_le, put_le};
 use crate::isa::reduce::Combine;
 use crate::memory::{Memory, Spot};
+use crate::trace::Log;
 use groups::Groups;
 use mbarrier::{Barriers, By};
 use std::sync::Arc;
@@ -116,6 +117,8 @@ enum Work {
 
 /// An operation under way.
 struct Pending {
+    /// In the order of issue.
+    number: u64,
     origin: Origin,
     work: Work,
     /// Number of its group among the thread's.
@@ -156,8 +159,10 @@ pub(crate) struct Asynchronous {
     queue: Vec<Pending>,
     /// By CTA.
     barriers: Vec<Barriers>,
-    /// Copies issued so far.
+    /// Operations issued so far.
     issued: u64,
+    /// What a timeline is to show.
+    pub log: Option<Box<Log>>,
 }
 
 impl Asynchronous {
@@ -169,6 +174,7 @@ impl Asynchronous {
             queue: Vec::new(),
             barriers: Vec::new(),
             issued: 0,
+            log: None,
         }
     }
 
@@ -220,6 +226,9 @@ impl Asynchronous {
             Work::Landed => return Ok(false),
             Work::Transfer(t, completion) => {
                 let bytes = t.bytes();
+                if let Some(log) = &mut self.log {
+                    log.land(p.number);
+                }
                 carry(world.memory, &t);
                 if stays {
                     return Ok(false);

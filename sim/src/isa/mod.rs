@@ -29,6 +29,7 @@ pub(crate) mod special;
 mod sync;
 pub(crate) mod tensor;
 mod tensor_map;
+mod video;
 mod warp;
 
 use crate::exec::Op;
@@ -71,6 +72,7 @@ pub(crate) struct Family {
 pub(crate) static FAMILIES: &[&Family] = &[
     &integer::FAMILY,
     &bits::FAMILY,
+    &video::FAMILY,
     &float::FAMILY,
     &float::HALF_FAMILY,
     &compare::FAMILY,

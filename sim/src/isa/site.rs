@@ -145,6 +145,25 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
+    /// Destination of a word and the part of it that is meant, empty for all.
+    pub(crate) fn part_dst(&mut self, i: usize) -> Result<(Reg, &'a str), Issue> {
+        match *self.operand(i)? {
+            Operand::Part { name, part, negated: false } => Ok((self.named_dst(name, 32, false)?.0, part)),
+            _ => Ok((self.dst_bits(i, 32)?, "")),
+        }
+    }
+
+    /// Source of a word, the part of it that is meant, and whether it is negated.
+    pub(crate) fn part_src(&mut self, i: usize) -> Result<(Src, &'a str, bool), Issue> {
+        match *self.operand(i)? {
+            Operand::Part { name, part, negated } => {
+                let whole = Operand::Name { name, offset: 0 };
+                Ok((self.value(&whole, Ty::B32, false)?, part, negated))
+            }
+            _ => Ok((self.src(i, Ty::B32)?, "", false)),
+        }
+    }
+
     /// Source register or literal of exactly the type's width.
     pub(crate) fn src(&mut self, i: usize, ty: Ty) -> Result<Src, Issue> {
         let operand = self.operand(i)?.clone();

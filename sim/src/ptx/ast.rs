@@ -124,6 +124,12 @@ pub(crate) enum Operand<'a> {
         name: &'a str,
         offset: i64,
     },
+    /// `%r1.b0` or `-%r1.h1`: part of a register, or its negative (video instructions).
+    Part {
+        name: &'a str,
+        part: &'a str,
+        negated: bool,
+    },
     /// `!p`
     Not(&'a str),
     Number(Number),

@@ -222,6 +222,12 @@ fn scalar(i: &str) -> Res<'_, Operand<'_>> {
     let (mut rest, first) = match name(i) {
         Ok(found) => found,
         Err(_) => {
+            let register = blank(i).strip_prefix('-').filter(|r| blank(r).starts_with('%'));
+            if let Some(i) = register {
+                let (rest, first) = must(name)(i)?;
+                let (rest, part) = if rest.starts_with('.') { dotted(rest)? } else { (rest, "") };
+                return Ok((rest, Operand::Part { name: first, part, negated: true }));
+            }
             let (rest, n) = number(i).or_else(|e| match e {
                 nom::Err::Error(_) => miss(blank(i), "an operand"),
                 e => Err(e),
@@ -232,6 +238,10 @@ fn scalar(i: &str) -> Res<'_, Operand<'_>> {
     if eat(&mut rest, "|") {
         let (rest, second) = must(name)(rest)?;
         return Ok((rest, Operand::Pair(first, second)));
+    }
+    if rest.starts_with('.') {
+        let (rest, part) = dotted(rest)?;
+        return Ok((rest, Operand::Part { name: first, part, negated: false }));
     }
     let (rest, offset) = plus_minus(rest)?;
     Ok((rest, Operand::Name { name: first, offset }))

@@ -1,55 +1,59 @@
-//! Lane instructions a second on three programs: arithmetic in a loop, a streaming vector addition, and a
-//! two-shot allreduce of 1 Mi floats over 8 PEs.
+//! Lane instructions a second, with checks off and on, on three programs: arithmetic in a loop, a streaming vector
+//! addition, and a two-shot allreduce of 1 Mi floats over 8 PEs; the memory of an allreduce over 64 PEs with checks; how
+//! the cost grows with instructions and with PEs.
 //!
 //! `cargo run --release -p weft-sim --example throughput`
 
 use std::time::Instant;
-use weft_sim::{Arg, Config, Launch, Machine, Module, SimError, Stats};
+use weft_sim::{Arg, Check, Config, Launch, Machine, Module, Stats};
 
-fn report(name: &str, start: Instant, stats: &Stats) {
-    let seconds = start.elapsed().as_secs_f64();
-    println!(
-        "{name:24} {seconds:7.3} s  {:9} warp instructions  {:8.1} million lane instructions/s",
-        stats.warp_instructions,
-        stats.lane_instructions as f64 / seconds / 1e6
-    );
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Seconds and counts of a launch.
+type Run = (f64, Stats);
+
+fn config(n_pes: usize, checked: bool) -> Config {
+    Config { n_pes, check: checked.then(Check::default), ..Config::default() }
 }
 
 fn grid(pe: usize, ctas: u32, threads: u32, args: Vec<Arg>) -> Launch {
     Launch { pe, grid: [ctas, 1, 1], block: [threads, 1, 1], args, ..Launch::default() }
 }
 
-fn fma_loop() -> Result<(), Box<dyn std::error::Error>> {
-    let module = Module::parse(include_str!("../tests/ptx/fma_loop.ptx"))?;
-    let mut m = Machine::new(Config::default())?;
-    let out = m.alloc(0, "out", 16384 * 4, 16)?;
+fn launch(m: &mut Machine, text: &str, kernel: &str, grids: &[Launch]) -> Result<Run> {
+    let module = Module::parse(text)?;
     let start = Instant::now();
-    let stats = m.launch(&module, "fma_loop", &[grid(0, 64, 256, vec![Arg::U64(out), Arg::U32(1000)])])?;
-    report("fma loop", start, &stats);
-    Ok(())
-}
-
-fn vector_add() -> Result<(), Box<dyn std::error::Error>> {
-    let n = 4 << 20;
-    let module = Module::parse(include_str!("../tests/ptx/vector_add.ptx"))?;
-    let mut m = Machine::new(Config::default())?;
-    let tensors: Vec<u64> =
-        ["out", "a", "b"].iter().map(|t| m.alloc(0, t, n * 4, 16)).collect::<Result<_, _>>()?;
-    for t in &tensors {
-        m.write(0, *t, &vec![0; n as usize * 4])?;
+    let stats = m.launch(&module, kernel, grids)?;
+    let seconds = start.elapsed().as_secs_f64();
+    match m.take_findings().first() {
+        Some(finding) => Err(finding.to_string().into()),
+        None => Ok((seconds, stats)),
     }
-    let mut args: Vec<Arg> = tensors.into_iter().map(Arg::U64).collect();
-    args.push(Arg::U32(n as u32));
-    let start = Instant::now();
-    let stats = m.launch(&module, "vector_add", &[grid(0, (n / 512) as u32, 512, args)])?;
-    report("vector add", start, &stats);
-    Ok(())
 }
 
-fn two_shot(ctas: u32) -> Result<(), Box<dyn std::error::Error>> {
-    let (n_pes, n) = (8, 1_u32 << 20);
-    let module = Module::parse(include_str!("../tests/ptx/two_shot.ptx"))?;
-    let mut m = Machine::new(Config { n_pes, ..Config::default() })?;
+fn fma_loop(checked: bool, rounds: u32) -> Result<Run> {
+    let mut m = Machine::new(config(1, checked))?;
+    let out = m.alloc(0, "out", 16384 * 4, 16)?;
+    let grids = [grid(0, 64, 256, vec![Arg::U64(out), Arg::U32(rounds)])];
+    launch(&mut m, include_str!("../tests/ptx/fma_loop.ptx"), "fma_loop", &grids)
+}
+
+fn vector_add(checked: bool, n: u64) -> Result<Run> {
+    let mut m = Machine::new(config(1, checked))?;
+    let tensors = ["out", "a", "b"].map(|t| m.alloc(0, t, n * 4, 16));
+    let mut args = Vec::new();
+    for t in tensors {
+        let t = t?;
+        m.write(0, t, &vec![0; n as usize * 4])?;
+        args.push(Arg::U64(t));
+    }
+    args.push(Arg::U32(n as u32));
+    let grids = [grid(0, (n / 512) as u32, 512, args)];
+    launch(&mut m, include_str!("../tests/ptx/vector_add.ptx"), "vector_add", &grids)
+}
+
+fn two_shot(checked: bool, n_pes: usize, n: u32, ctas: u32) -> Result<Run> {
+    let mut m = Machine::new(config(n_pes, checked))?;
     let x = m.alloc_symmetric("x", u64::from(n) * 4, 16)?;
     let sync = m.alloc_symmetric("sync", 4 * u64::from(ctas), 16)?;
     let team = m.team(&(0..n_pes).collect::<Vec<_>>())?;
@@ -58,7 +62,7 @@ fn two_shot(ctas: u32) -> Result<(), Box<dyn std::error::Error>> {
         let (local, flags) = (m.local_addr(pe, x)?, m.local_addr(pe, sync)?);
         m.write(pe, local, &vec![0; n as usize * 4])?;
         m.write(pe, flags, &vec![0; 4 * ctas as usize])?;
-        let multicast = |what| -> Result<Arg, SimError> { Ok(Arg::U64(m.multicast_addr(pe, what, team)?)) };
+        let multicast = |what| m.multicast_addr(pe, what, team).map(Arg::U64);
         let args = vec![
             multicast(x)?,
             multicast(sync)?,
@@ -69,15 +73,54 @@ fn two_shot(ctas: u32) -> Result<(), Box<dyn std::error::Error>> {
         ];
         grids.push(grid(pe, ctas, 512, args));
     }
-    let start = Instant::now();
-    let stats = m.launch(&module, "two_shot", &grids)?;
-    report(&format!("two-shot, {ctas} CTAs a PE"), start, &stats);
+    launch(&mut m, include_str!("../tests/ptx/two_shot.ptx"), "two_shot", &grids)
+}
+
+/// The most memory that this process has had so far, in MB (Linux).
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kb| kb / 1024)
+}
+
+fn rate((seconds, stats): &Run) -> f64 {
+    stats.lane_instructions as f64 / seconds / 1e6
+}
+
+fn compare(name: &str, run: impl Fn(bool) -> Result<Run>) -> Result<()> {
+    let (off, on) = (run(false)?, run(true)?);
+    println!(
+        "{name:32} {:8.1} M lane instructions: {:7.1} M/s, with checks {:7.1} M/s, {:4.1} times slower",
+        off.1.lane_instructions as f64 / 1e6,
+        rate(&off),
+        rate(&on),
+        rate(&off) / rate(&on)
+    );
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    fma_loop()?;
-    vector_add()?;
-    two_shot(8)?;
-    two_shot(64)
+fn main() -> Result<()> {
+    // First, because the peak is the process's.
+    let (seconds, _) = two_shot(true, 64, 1 << 16, 4)?;
+    println!("two-shot, 64 PEs x 64 Ki, checks {seconds:7.2} s, at most {} MB", peak().unwrap_or(0));
+    compare("fma loop", |checked| fma_loop(checked, 1000))?;
+    compare("vector add, 4 Mi", |checked| vector_add(checked, 4 << 20))?;
+    compare("two-shot, 8 PEs, 8 CTAs", |checked| two_shot(checked, 8, 1 << 20, 8))?;
+    compare("two-shot, 8 PEs, 64 CTAs", |checked| two_shot(checked, 8, 1 << 20, 64))?;
+    for rounds in [250, 500, 1000, 2000, 4000] {
+        println!(
+            "fma loop, {rounds:5} rounds {:9.3} s, with checks {:9.3} s",
+            fma_loop(false, rounds)?.0,
+            fma_loop(true, rounds)?.0
+        );
+    }
+    for n_pes in [2, 4, 8, 16, 32, 64] {
+        let run = |checked| two_shot(checked, n_pes, 1 << 16, 4);
+        println!(
+            "two-shot, {n_pes:3} PEs x 64 Ki {:8.3} s, with checks {:9.3} s",
+            run(false)?.0,
+            run(true)?.0
+        );
+    }
+    Ok(())
 }

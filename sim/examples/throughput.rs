@@ -1,13 +1,22 @@
-//! Lane instructions a second, with checks off and on, on three programs: arithmetic in a loop, a streaming vector
+//! Lane instructions a second of one core, with checks off and on, on three programs: arithmetic in a loop, a streaming vector
 //! addition, and a two-shot allreduce of 1 Mi floats over 8 PEs; the memory of an allreduce over 64 PEs with checks; how
 //! the cost grows with instructions and with PEs.
 //!
 //! `cargo run --release -p weft-sim --example throughput`
 
+use std::sync::LazyLock;
 use std::time::Instant;
 use weft_sim::{Arg, Check, Config, Launch, Machine, Module, Stats};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Seconds that this thread has had a core (Linux), so that other programs do not count; elsewhere, those passed.
+fn now() -> f64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let busy = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let busy = busy.and_then(|s| s.split_whitespace().next()?.parse::<f64>().ok());
+    busy.map_or_else(|| START.elapsed().as_secs_f64(), |nanoseconds| nanoseconds * 1e-9)
+}
 
 /// Seconds and counts of a launch.
 type Run = (f64, Stats);
@@ -22,9 +31,9 @@ fn grid(pe: usize, ctas: u32, threads: u32, args: Vec<Arg>) -> Launch {
 
 fn launch(m: &mut Machine, text: &str, kernel: &str, grids: &[Launch]) -> Result<Run> {
     let module = Module::parse(text)?;
-    let start = Instant::now();
+    let start = now();
     let stats = m.launch(&module, kernel, grids)?;
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = now() - start;
     match m.take_findings().first() {
         Some(finding) => Err(finding.to_string().into()),
         None => Ok((seconds, stats)),
@@ -87,8 +96,20 @@ fn rate((seconds, stats): &Run) -> f64 {
     stats.lane_instructions as f64 / seconds / 1e6
 }
 
+/// The fastest of three.
+fn fastest(run: impl Fn() -> Result<Run>) -> Result<Run> {
+    let mut best = run()?;
+    for _ in 0..2 {
+        let again = run()?;
+        if again.0 < best.0 {
+            best = again;
+        }
+    }
+    Ok(best)
+}
+
 fn compare(name: &str, run: impl Fn(bool) -> Result<Run>) -> Result<()> {
-    let (off, on) = (run(false)?, run(true)?);
+    let (off, on) = (fastest(|| run(false))?, fastest(|| run(true))?);
     println!(
         "{name:32} {:8.1} M lane instructions: {:7.1} M/s, with checks {:7.1} M/s, {:4.1} times slower",
         off.1.lane_instructions as f64 / 1e6,

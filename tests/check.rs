@@ -276,7 +276,7 @@ fn json_and_sarif_have_what_the_text_has() {
     let at = place_of(&result["locations"][0]);
     assert_eq!(
         (&at["region"]["startLine"], &at["artifactLocation"]["uri"]),
-        (&10.into(), &"wrong.weft".into())
+        (&12.into(), &"wrong.weft".into())
     );
     assert_eq!(place_of(&result["relatedLocations"][0])["region"]["startLine"], 8);
     assert!(!result["message"]["text"].as_str().unwrap().is_empty());
@@ -408,7 +408,8 @@ fn sim_runs_many_pes_over_symmetric_memory() {
 #[test]
 fn check_takes_ptx_too() {
     let place = Place::new();
-    place.write("scale.ptx", &SCALE.replace("%rd5, %rd2, %rd3", "%rd5, %rd2, 0"));
+    let all_at_one = SCALE.replace("%rd5, %rd2, %rd3", "%rd5, %rd2, 0").replace("[%rd5], %f3", "[%rd5], %r5");
+    place.write("scale.ptx", &all_at_one.replace("st.global.f32", "st.global.u32"));
     let launch = ["--grid", "2", "--block", "64", "--pes", "1,2", "--seeds", "3"];
     let args = ["--arg", "zeros:f32[128]", "--arg", "zeros:f32[128]", "--arg", "u32:128", "--arg", "f32:2"];
     let (status, out, err) = place.weft(&[&["check", "scale.ptx"], &launch[..], &args[..]].concat());

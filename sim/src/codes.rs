@@ -80,6 +80,8 @@ codes! {
     "S014", "an mbarrier or asynchronous copy misused", "setp.ne.u32 %p1, %r2, 0; @%p1 exit;
 mbarrier.init.shared.b64 [%rd5], 1; mbarrier.arrive.shared.b64 %rd7, [%rd5], 2;",
         "The mbarrier is not initialised, lies outside shared memory, or gets more arrivals or bytes than its phase expects; or a bulk copy has a size or an address that the hardware does not take, or is under way when its CTA ends.";
+    "S015", "CTAs wait for others that cannot start", "",
+        "A grid has more CTAs than are resident at once, and the resident ones wait for the others: on a GPU it hangs. Launch no more than fit (a cooperative launch refuses more), and let each do more of the work. How many fit follows from threads, shared memory and the number of SMs; the report says it.";
 
     "S030", "a data race: nothing orders the accesses", "st.shared.u32 [%rd5], %r2;",
         "Two threads access the same bytes, one of them writes, and nothing makes one access happen before the other, in no schedule. What is read, or what stays, is left to chance, and to the compiler. Put a barrier that both reach between them, or let one release what the other acquires.";

@@ -42,7 +42,7 @@ fn the_examples_meet_their_codes_alone() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(meets("st.global.u32 [%rd1], 1;"), ["S030"; 1]);
+    assert_eq!(meets("st.global.u32 [%rd1], %r2;"), ["S030"; 1]);
     assert!(meets("ld.global.u32 %r4, [%rd1];").is_empty());
 }
 

@@ -37,4 +37,6 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../docs/gpu.md")]
     struct Gpu;
+    #[doc = include_str!("../docs/checking.md")]
+    struct Checking;
 }

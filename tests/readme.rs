@@ -120,6 +120,11 @@ fn the_page_of_real_gpus_is_true() {
     assert!(run("docs/gpu.md") >= 2);
 }
 
+#[test]
+fn the_page_of_checks_is_true() {
+    assert!(run("docs/checking.md") >= 6);
+}
+
 /// A text without comments and empty lines.
 fn code(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim_end());
@@ -143,6 +148,7 @@ fn links_lead_somewhere() {
         "README.md",
         "CONTRIBUTING.md",
         "docs/architecture.md",
+        "docs/checking.md",
         "docs/gpu.md",
         "docs/gpu-verification.md",
         "docs/language.md",

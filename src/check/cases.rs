@@ -27,23 +27,27 @@ pub(super) struct Case {
 impl Case {
     /// Runs it; what it meets, each with its replay.
     pub fn run(&self, seed: u64) -> Result<Vec<Finding>, RunError> {
-        let mut options = self.options.clone();
-        options.seed = seed;
-        // Every other schedule lets PEs run ahead into the next launch, as streams do. A kernel without a barrier over
-        // the PEs leaves their meeting to the host.
-        options.back_to_back = options.launches > 1 && seed % 2 == 1 && self.subject.meets();
+        let options = self.with(seed);
         let examined = self.subject.run(&options)?;
         let replay = Replay { seed, ..self.replay() };
         let locate = |place: &Place| self.subject.span(place);
         let mut found = finding::of(examined.findings, examined.error, &locate, &replay);
-        found.extend(examined.checks.iter().enumerate().filter_map(|(i, c)| finding::wrong(c, i, &replay)));
+        let wrong = |(i, c)| finding::wrong(c, &examined.tensors, i, &replay);
+        found.extend(examined.checks.iter().enumerate().filter_map(wrong));
         Ok(found)
     }
 
     /// Its timeline.
     pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
         let trace = Some(TraceConfig::default());
-        Ok(self.subject.run(&RunOptions { seed, trace, ..self.options.clone() })?.trace)
+        Ok(self.subject.run(&RunOptions { trace, ..self.with(seed) })?.trace)
+    }
+
+    fn with(&self, seed: u64) -> RunOptions {
+        // Every other schedule lets PEs run ahead into the next launch, as streams do. A kernel without a barrier over
+        // the PEs leaves their meeting to the host.
+        let back_to_back = self.options.launches > 1 && seed % 2 == 1 && self.subject.meets();
+        RunOptions { seed, back_to_back, ..self.options.clone() }
     }
 
     /// How it is run again.

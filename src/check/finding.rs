@@ -2,7 +2,7 @@
 
 use crate::compile::{Lowering, Transport};
 use crate::run::reference::Checked;
-use crate::run::show;
+use crate::run::{TensorInfo, show};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -223,9 +223,18 @@ fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
 }
 
 /// A result that is not what `computes(...)` says.
-pub(super) fn wrong(c: &Checked, launch: usize, replay: &Replay) -> Option<Finding> {
+pub(super) fn wrong(c: &Checked, tensors: &[TensorInfo], launch: usize, replay: &Replay) -> Option<Finding> {
     let (pe, i, have, want) = c.first_wrong?;
     let Checked { tensor, elements, wrong, .. } = c;
+    let shape = tensors.iter().find(|t| t.name == *tensor).map_or(&[][..], |t| &t.shape);
+    let mut rest = i as u64;
+    let mut at: Vec<String> = Vec::new();
+    for n in shape.iter().rev() {
+        at.push((rest % n).to_string());
+        rest /= n;
+    }
+    at.reverse();
+    let at = at.join(", ");
     Some(Finding {
         code: WRONG_RESULT.to_owned(),
         severity: Severity::Error,
@@ -233,7 +242,7 @@ pub(super) fn wrong(c: &Checked, launch: usize, replay: &Replay) -> Option<Findi
         accesses: Vec::new(),
         notes: vec![
             format!("{wrong} of {elements} elements are wrong after launch {}", launch + 1),
-            format!("the first: PE {pe}, {tensor}[{i}] is {have}, expected {want}"),
+            format!("the first: PE {pe}, {tensor}[{at}] is {have}, expected {want}"),
         ],
         help: "if nothing else is found, the arithmetic is wrong, or not every element is covered".to_owned(),
         count: 1,

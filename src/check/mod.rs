@@ -59,7 +59,8 @@ pub struct CheckOptions {
     pub args: BTreeMap<String, Define>,
     /// CTAs of a PE's grid, where the kernel does not say.
     pub grid: Option<[u32; 3]>,
-    /// Launches of a run, back to back.
+    /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
+    /// a kernel that has barriers over the PEs follow each other on every PE as on a stream.
     pub launches: u32,
     /// Warp instructions after which a launch is given up.
     pub step_limit: Option<u64>,

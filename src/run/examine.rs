@@ -2,7 +2,7 @@
 
 use super::simulated::Simulated;
 use super::tensors::Plan;
-use super::{Prepared, RunError, RunOptions, accumulator, request};
+use super::{Prepared, RunError, RunOptions, TensorInfo, accumulator, request};
 use crate::compile::{Compiled, KernelFile};
 use crate::run::reference::{Checked, check};
 use weft_ir::Op;
@@ -20,6 +20,8 @@ pub(crate) struct Subject {
 pub(crate) struct Examined {
     /// What the machine's checks found, and the element that it is about: `y[3, 17]`.
     pub findings: Vec<(Finding, Option<String>)>,
+    /// The tensors.
+    pub tensors: Vec<TensorInfo>,
     /// The check of each launch that ended.
     pub checks: Vec<Checked>,
     /// Why a launch did not end.
@@ -117,6 +119,6 @@ impl Subject {
             let element = f.location.as_ref().and_then(|l| plan.coordinate(l));
             (f, element)
         });
-        Ok(Examined { findings: findings.collect(), checks, error, trace })
+        Ok(Examined { findings: findings.collect(), tensors: plan.infos(), checks, error, trace })
     }
 }

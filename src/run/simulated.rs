@@ -55,7 +55,20 @@ impl Simulated {
         let node = options.node.map_or(n_pes, |n| n.max(1) as usize);
         let together = if options.back_to_back { options.launches as usize } else { 1 };
         let queued = Vec::new();
-        Ok(Simulated { machine, module, team, n_pes, node, blocks, together, queued, bytes, stats, printed, time })
+        Ok(Simulated {
+            machine,
+            module,
+            team,
+            n_pes,
+            node,
+            blocks,
+            together,
+            queued,
+            bytes,
+            stats,
+            printed,
+            time,
+        })
     }
 
     /// What the machine's checks have found since the last call.

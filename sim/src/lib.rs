@@ -44,6 +44,10 @@
 //! * Memory that nobody has written holds [`Config::poison`].
 //! * Approximate instructions (`ex2.approx`, `rcp.approx`, ...) are computed in double precision and rounded:
 //!   within the error the manual allows, not the bits of any hardware.
+//! * Matrix instructions have the bits of an H200 ([`instruction_table`] says how its tensor cores add). A `wgmma` is one
+//!   operation of its four warps. It reads shared memory at a moment that the seed chooses, after the last of them has
+//!   begun it and before the first of them has waited for it. A register that it uses is an error to touch until then,
+//!   but for moves, before which ptxas waits too.
 //!
 //! Anything that is not simulated is an error at [`Module::parse`] that names the PTX line.
 //!

@@ -155,6 +155,7 @@ impl Clock {
         issued.warps.retain(|&(w, _)| topology.pe(topology.cta(w)) == pe);
         issued.threads.retain(|&(t, _)| topology.pe(topology.cta(t / 32)) == pe);
         self.delivered.join(topology, &issued);
+        self.issued = Known::default();
     }
 
     pub(super) fn join(&mut self, topology: &impl Topology, other: &Clock) {

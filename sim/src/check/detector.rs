@@ -62,6 +62,8 @@ struct CtaState {
     /// What its threads know at their beginning.
     begins: Arc<Clock>,
     barriers: [Option<Box<Meeting>>; BARRIERS],
+    /// Threads with remote operations that were not known to be delivered: warp and lane, and when they issued the last.
+    issuers: FxHashMap<(u32, u32), u64>,
     /// Of threads that have ended.
     ended: Option<Box<Meeting>>,
     /// The cluster's barrier, with its first CTA: who has come, and what those learn who have been waited for.
@@ -169,7 +171,7 @@ impl Detector {
         let number = self.threads.warp_cta.len() as u32;
         self.threads.warp_cta.push(self.ctas[cta].number);
         let base = Arc::clone(&self.ctas[cta].begins);
-        let state = WarpState { number, whole: live, base, lanes: None };
+        let state = WarpState { number, cta, whole: live, base, lanes: None, diverged: false };
         if slot < self.warps.len() {
             self.warps[slot] = state;
         } else {
@@ -256,7 +258,7 @@ impl Detector {
             }
         };
         // Where all lanes know the same, one look is enough.
-        let same = clock.is_some() || warp.is_some_and(|w| w.lanes.is_none());
+        let same = clock.is_some() || warp.is_some_and(|w| !w.diverged);
         for word in at / 4..=(at + bytes - 1) / 4 {
             let low = at.max(word * 4) - word * 4;
             let high = (at + bytes).min(word * 4 + 4) - word * 4;
@@ -536,7 +538,15 @@ impl Detector {
             if let Some(ended) = &state.ended {
                 meeting.join(threads, ended);
             }
-            meeting.clock_mut().seen.raise_cta(threads, state.number, *now);
+            let clock = meeting.clock_mut();
+            clock.seen.raise_cta(threads, state.number, *now);
+            // That all of a CTA's operations are delivered is told by one entry.
+            let delivered =
+                |(&(w, l), &t): (&(u32, u32), &u64)| clock.delivered.covers(threads, w, 1 << l, t);
+            if !state.issuers.is_empty() && state.issuers.iter().all(delivered) {
+                state.issuers.clear();
+                clock.delivered.raise_cta(threads, state.number, *now);
+            }
         }
         let clock = Arc::new(meeting.clock());
         for &(slot, mask) in waiting {
@@ -598,6 +608,10 @@ impl Detector {
         self.now += 1;
         let from = self.warps[slot].snapshot(lane, self.now, pc);
         let stream = self.threads.stream(from.warp, stream);
+        if agent == Agent::Remote {
+            let cta = self.warps[slot].cta;
+            self.ctas[cta].issuers.insert((from.warp, from.lane), from.time);
+        }
         Ticket { from, stream, agent }
     }
 
@@ -660,22 +674,33 @@ impl Detector {
         warps[slot].clock_mut(lane).join(threads, clock);
     }
 
-    /// A fence of NVSHMEM's: what the thread and those it knows have issued on its PE is delivered in front of what it
-    /// issues from now on; behind a quiet the thread knows that it is delivered.
-    pub(crate) fn remote_fence(&mut self, slot: usize, lane: usize, pc: u32, quiet: bool) {
-        self.fence(slot, 1 << lane, pc, Scope::Sys, (true, true));
+    /// A fence of NVSHMEM's: what the threads and those they know have issued on their PE is delivered in front of what
+    /// they issue from now on; behind a quiet they know that it is delivered.
+    pub(crate) fn remote_fence(&mut self, slot: usize, mask: u32, pc: u32, quiet: bool) {
+        self.fence(slot, mask, pc, Scope::Sys, (true, true));
         let Detector { warps, threads, now, .. } = self;
         let warp = &mut warps[slot];
         let pe = threads.info(warp.number).map_or(u32::MAX, |i| i.pe);
-        let mut clock = Clock::clone(warp.clock(lane));
-        clock.seen.raise(warp.number, 1 << lane, false, *now);
-        clock.deliver(threads, pe);
-        let clock = Arc::new(clock);
-        let from =
-            Snapshot { clock: Arc::clone(&clock), warp: warp.number, lane: lane as u32, time: *now, pc };
-        warp.lane(lane).remote_fence = Some(from);
-        if quiet {
-            warp.lane(lane).clock = Some(clock);
+        // Lanes that know the same learn the same.
+        let groups = if warp.diverged { lanes(mask).map(|l| 1 << l).collect() } else { vec![mask] };
+        for group in groups {
+            let mut clock = Clock::clone(warp.clock(group.trailing_zeros().min(31) as usize));
+            clock.issued.raise(warp.number, group, group == warp.whole, *now);
+            clock.deliver(threads, pe);
+            let clock = Arc::new(clock);
+            for lane in lanes(group) {
+                let from = Snapshot {
+                    clock: Arc::clone(&clock),
+                    warp: warp.number,
+                    lane: lane as u32,
+                    time: *now,
+                    pc,
+                };
+                warp.lane(lane).remote_fence = Some(from);
+            }
+            if quiet {
+                warp.set_clock(group, &clock);
+            }
         }
     }
 

@@ -194,18 +194,22 @@ const PENDING: usize = 64;
 pub(super) struct WarpState {
     /// Number in the launch.
     pub number: u32,
+    /// Slot of its CTA.
+    pub cta: usize,
     /// Lanes it began with.
     pub whole: u32,
     pub base: Arc<Clock>,
     pub lanes: Option<Box<[LaneState; LANES]>>,
+    /// Whether some lane knows more than its warp.
+    pub diverged: bool,
 }
 
 impl WarpState {
     #[inline]
     pub(super) fn clock(&self, lane: usize) -> &Arc<Clock> {
         match &self.lanes {
-            None => &self.base,
-            Some(l) => l[lane].clock.as_ref().unwrap_or(&self.base),
+            Some(l) if self.diverged => l[lane].clock.as_ref().unwrap_or(&self.base),
+            _ => &self.base,
         }
     }
 
@@ -216,13 +220,13 @@ impl WarpState {
     /// The clock of one lane, to be changed.
     pub(super) fn clock_mut(&mut self, lane: usize) -> &mut Clock {
         let base = Arc::clone(&self.base);
+        self.diverged = true;
         Arc::make_mut(self.lane(lane).clock.get_or_insert(base))
     }
 
     /// Changes the clocks of some lanes: one clock, where all lanes have the same.
     pub(super) fn each_clock(&mut self, mask: u32, mut change: impl FnMut(&mut Clock)) {
-        let same = |l: &[LaneState; LANES]| l.iter().all(|l| l.clock.is_none());
-        if mask == self.whole && self.lanes.as_ref().is_none_or(|l| same(l)) {
+        if mask == self.whole && !self.diverged {
             change(Arc::make_mut(&mut self.base));
         } else {
             for lane in lanes(mask) {
@@ -235,10 +239,12 @@ impl WarpState {
     pub(super) fn set_clock(&mut self, mask: u32, clock: &Arc<Clock>) {
         if mask == self.whole {
             self.base = Arc::clone(clock);
+            self.diverged = false;
             for l in self.lanes.iter_mut().flat_map(|l| l.iter_mut()) {
                 l.clock = None;
             }
         } else {
+            self.diverged = true;
             for lane in lanes(mask) {
                 self.lane(lane).clock = Some(Arc::clone(clock));
             }
@@ -300,7 +306,7 @@ impl Meeting {
                 self.clock.join(threads, clock);
                 self.last = Some(Arc::clone(clock));
             }
-            if warp.lanes.is_none() {
+            if !warp.diverged {
                 break;
             }
         }

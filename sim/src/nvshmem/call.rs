@@ -210,6 +210,7 @@ impl Builtin {
     /// Each lane for itself; returns those that wait.
     fn apart(&self, cx: &mut Context<'_>, repeats: &mut bool) -> Result<u32, Fault> {
         let mut staying = 0;
+        let mut fences = (0, false);
         for lane in lanes(cx.active) {
             let mut ticket = cx.tickets[lane];
             let done = if ticket != 0 {
@@ -225,6 +226,7 @@ impl Builtin {
                 match step {
                     Step::Done(v) => {
                         cx.watch_return(1 << lane, &notes);
+                        fences = notes.fence.map_or(fences, |quiet| (fences.0 | 1 << lane, quiet));
                         answer(cx, self.f, self.result, v, 1 << lane)?;
                         continue;
                     }
@@ -235,6 +237,9 @@ impl Builtin {
                 }
             };
             staying |= self.leave(cx, ticket, done, 1 << lane)?;
+        }
+        if fences.0 != 0 {
+            cx.watch_fences(fences.0, fences.1);
         }
         Ok(staying)
     }

@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub(crate) struct Notes {
     op: Option<Ticket>,
     completes: Completed,
+    /// A fence, or a quiet.
+    pub(super) fence: Option<bool>,
     /// It only looks ahead: the call itself comes later.
     pub(super) silent: bool,
     /// What the threads that call together knew.
@@ -87,11 +89,9 @@ impl Call<'_, '_> {
         Some(Box::new(Landing { ticket, parts }))
     }
 
+    /// It is a fence or quiet.
     pub(super) fn watch_fence(&mut self, quiet: bool) {
-        let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
-        if let Some(d) = self.cx.check.as_deref_mut() {
-            d.remote_fence(slot, lane, pc, quiet);
-        }
+        self.notes.fence = Some(quiet);
     }
 
     /// The threads that call together, or the one that calls by itself, come to a collective function; what the PE has
@@ -126,6 +126,14 @@ impl Context<'_> {
         let slot = self.slot;
         if let Some(d) = self.check.as_deref_mut() {
             d.leave_lanes(slot, mask, notes.clock.get_or_insert_default());
+        }
+    }
+
+    /// Lanes have called fence, or quiet.
+    pub(super) fn watch_fences(&mut self, mask: u32, quiet: bool) {
+        let (slot, pc) = (self.slot, self.pc);
+        if let Some(d) = self.check.as_deref_mut() {
+            d.remote_fence(slot, mask, pc, quiet);
         }
     }
 

@@ -20,10 +20,11 @@ pub struct Sim {
     #[command(flatten)]
     ptx: PtxArgs,
     /// An argument, in the order of the kernel's parameters: npy:x.npy (its address), npy:y.npy=out.npy (and written
-    /// back), zeros:f32[4,1000]=out.npy, empty:4096 (never written), sym:npy:x.npy (on the symmetric heap), i32:1024,
-    /// f32:1.5, u64:0, bf16:1, bytes:00ff (a structure), peers:N (table of the addresses of argument N on all PEs),
-    /// mc:N (its multicast address), peer:N+1 (its address on the next PE), pe, npes. With several PEs, files have a
-    /// leading PE dimension, or are one a PE: npy:x_{pe}.npy
+    /// back), zeros:f32[4,1000]=out.npy, empty:4096 (never written), sym:npy:x.npy (on the symmetric heap),
+    /// map:128x64/128:npy:x.npy (a tensor map, with its box and the bytes of its swizzle), i32:1024, f32:1.5, u64:0,
+    /// bf16:1, bytes:00ff (a structure), peers:N (table of the addresses of argument N on all PEs), mc:N (its multicast
+    /// address), peer:N+1 (its address on the next PE), pe, npes. With several PEs, files have a leading PE dimension, or
+    /// are one a PE: npy:x_{pe}.npy
     #[arg(long, value_name = "FORM:VALUE", verbatim_doc_comment)]
     arg: Vec<String>,
     /// PEs, each with a grid.

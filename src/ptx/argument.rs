@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use weft_ir::Scalar;
+use weft_sim::Swizzle;
 
 /// What memory holds before the launch.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,6 +18,19 @@ pub enum Fill {
     Empty(Scalar, Vec<u64>),
 }
 
+/// The box of a tensor map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tile {
+    /// Elements by dimension, outermost first, as of the memory's shape.
+    pub extents: Vec<u32>,
+    /// Its swizzle in shared memory.
+    pub swizzle: Swizzle,
+}
+
+/// Bytes of a swizzle, as the command line has them.
+const SWIZZLES: [(&str, Swizzle); 4] =
+    [("0", Swizzle::None), ("32", Swizzle::B32), ("64", Swizzle::B64), ("128", Swizzle::B128)];
+
 /// An argument.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
@@ -28,6 +42,8 @@ pub enum Argument {
         output: Option<PathBuf>,
         /// On the symmetric heap.
         symmetric: bool,
+        /// Not the address is the argument, but a tensor map of the memory for copies of such boxes.
+        tile: Option<Tile>,
     },
     /// A number, as its bytes.
     Scalar(Scalar, Vec<u8>),
@@ -47,7 +63,7 @@ pub enum Argument {
 
 /// The forms, for help and errors.
 pub const FORMS: &str = "npy:x.npy, npy:x.npy=out.npy, zeros:f32[4,1000]=out.npy, empty:BYTES, sym:npy:x.npy, sym:zeros:4096, \
-                         i32:1024, f32:1.5, u64:0, bytes:00ff..., peers:N, mc:N, peer:N+1, pe, npes";
+                         map:128x64/128:npy:x.npy, i32:1024, f32:1.5, u64:0, bytes:00ff..., peers:N, mc:N, peer:N+1, pe, npes";
 
 impl FromStr for Argument {
     type Err = String;
@@ -73,7 +89,12 @@ impl fmt::Display for Argument {
     /// A form that reads back to it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Argument::Memory { fill, output, symmetric } => {
+            Argument::Memory { fill, output, symmetric, tile } => {
+                if let Some(t) = tile {
+                    let extents: Vec<_> = t.extents.iter().map(u32::to_string).collect();
+                    let bytes = SWIZZLES.iter().find(|(_, s)| *s == t.swizzle).map_or("0", |(name, _)| name);
+                    write!(f, "map:{}/{bytes}:", extents.join("x"))?;
+                }
                 write!(f, "{}{fill}", if *symmetric { "sym:" } else { "" })?;
                 output.as_ref().map_or(Ok(()), |path| write!(f, "={}", path.display()))
             }
@@ -105,9 +126,12 @@ fn parse(text: &str) -> Result<Argument, String> {
             Argument::Peer(index(argument)?, index(distance)?)
         }
         "sym" => match parse(rest)? {
-            Argument::Memory { fill, output, .. } => Argument::Memory { fill, output, symmetric: true },
+            Argument::Memory { fill, output, tile: None, .. } => {
+                Argument::Memory { fill, output, symmetric: true, tile: None }
+            }
             _ => return Err("symmetric is memory: sym:npy:x.npy, sym:zeros:f32[1000]".into()),
         },
+        "map" => map(rest)?,
         "npy" | "zeros" | "empty" => memory(word, rest)?,
         "bytes" => Argument::Bytes(hex(rest)?),
         _ => match scalar(word) {
@@ -135,7 +159,23 @@ fn memory(word: &str, rest: &str) -> Result<Argument, String> {
         "zeros" => extents(what).map(|(dtype, shape)| Fill::Zeros(dtype, shape))?,
         _ => extents(what).map(|(dtype, shape)| Fill::Empty(dtype, shape))?,
     };
-    Ok(Argument::Memory { fill, output, symmetric: false })
+    Ok(Argument::Memory { fill, output, symmetric: false, tile: None })
+}
+
+/// `128x64/128:npy:x.npy`: a tensor map of the memory, with its box and the bytes of its swizzle.
+fn map(text: &str) -> Result<Argument, String> {
+    let bad = || "expected a box, perhaps a swizzle, and memory: map:128x64/128:npy:x.npy".to_owned();
+    let (tile, of) = text.split_once(':').ok_or_else(bad)?;
+    let (extents, bytes) = tile.split_once('/').unwrap_or((tile, "0"));
+    let extents: Result<Vec<u32>, _> = extents.split('x').map(str::parse).collect();
+    let swizzle = SWIZZLES.iter().find(|(name, _)| *name == bytes).map(|(_, s)| *s);
+    let tile = Tile { extents: extents.map_err(|_| bad())?, swizzle: swizzle.ok_or_else(bad)? };
+    match parse(of)? {
+        Argument::Memory { fill, output, symmetric, tile: None } => {
+            Ok(Argument::Memory { fill, output, symmetric, tile: Some(tile) })
+        }
+        _ => Err(bad()),
+    }
 }
 
 /// `4096` bytes, or `f32[4,1000]`.
@@ -220,7 +260,7 @@ mod tests {
         assert_eq!("bytes:00Ff".parse(), Ok(Argument::Bytes(vec![0, 255])));
         assert_eq!("peer:3+2".parse(), Ok(Argument::Peer(3, 2)));
         let memory = |fill, output: Option<&str>, symmetric| {
-            let made = Argument::Memory { fill, output: output.map(PathBuf::from), symmetric };
+            let made = Argument::Memory { fill, output: output.map(PathBuf::from), symmetric, tile: None };
             assert_eq!(made.to_string().parse().as_ref(), Ok(&made));
             Ok(made)
         };
@@ -231,8 +271,26 @@ mod tests {
     }
 
     #[test]
+    fn tensor_maps_read() {
+        let made: Argument = "map:128x64/128:npy:x.npy=y.npy".parse().unwrap_or(Argument::Pe);
+        let Argument::Memory { tile: Some(t), output: Some(_), .. } = &made else { panic!("{made:?}") };
+        assert_eq!((t.extents.as_slice(), t.swizzle), (&[128, 64][..], Swizzle::B128));
+        assert_eq!(made.to_string().parse(), Ok(made));
+        assert_eq!(
+            "map:8:sym:zeros:f32[9]".parse::<Argument>().map(|a| a.to_string()),
+            Ok("map:8/0:sym:zeros:f32[9]".into())
+        );
+    }
+
+    #[test]
     fn what_means_nothing_is_refused() {
         for text in [
+            "map:8",
+            "map:8:i32:1",
+            "map:8/16:npy:x.npy",
+            "map:8y:npy:x.npy",
+            "map:8:map:8:npy:x.npy",
+            "sym:map:8:npy:x.npy",
             "",
             "i32",
             "i32:",

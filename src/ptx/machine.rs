@@ -1,13 +1,13 @@
 //! A launch made ready: files read, arguments held against the parameters; run with any seed.
 
-use super::argument::{Argument, FORMS, Fill};
+use super::argument::{Argument, FORMS, Fill, Tile};
 use super::{PtxFile, PtxLaunch, PtxOutcome, element};
 use crate::run::array::Array;
 use crate::run::inputs::{of_pe, read};
 use crate::run::{RunError, request};
 use std::time::Instant;
 use weft_ir::Scalar;
-use weft_sim::{Arg, Config, Kernel, Launch, Machine, SimError, Symmetric, Team};
+use weft_sim::{Arg, Config, Kernel, Launch, Machine, SimError, Symmetric, Team, TensorMap, TensorType};
 
 /// Memory of an argument.
 struct Block {
@@ -28,6 +28,37 @@ enum Content {
 impl Block {
     fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * u64::from(self.dtype.bytes())
+    }
+
+    /// A tensor map of the memory at an address: dense, the last dimension innermost.
+    fn map(&self, address: u64, tile: &Tile) -> Result<Vec<u8>, SimError> {
+        let element = match (self.dtype, self.dtype.bytes()) {
+            (Scalar::F16, _) => TensorType::F16,
+            (Scalar::BF16, _) => TensorType::Bf16,
+            (Scalar::F32, _) => TensorType::F32,
+            (Scalar::F64, _) => TensorType::F64,
+            (_, 1) => TensorType::U8,
+            (_, 2) => TensorType::U16,
+            (_, 4) => TensorType::U32,
+            _ => TensorType::U64,
+        };
+        let dims: Vec<u64> = self.shape.iter().rev().copied().collect();
+        let mut bytes = u64::from(self.dtype.bytes());
+        let strides = dims.iter().skip(1).zip(&dims).map(|(_, inner)| {
+            bytes *= inner;
+            bytes
+        });
+        let map = TensorMap {
+            element,
+            address,
+            strides: strides.collect(),
+            tile: tile.extents.iter().rev().copied().collect(),
+            element_strides: vec![1; dims.len()],
+            dims,
+            swizzle: tile.swizzle,
+            fill_nan: false,
+        };
+        map.encode().map(|bytes| bytes.to_vec())
     }
 }
 
@@ -112,12 +143,17 @@ impl<'a> Setup<'a> {
             _ => Err(none_symmetric(n)),
         };
         let mut args = Vec::new();
-        for ((argument, placed), param) in self.launch.args.iter().zip(placed).zip(&self.kernel.params) {
+        for (((argument, placed), block), param) in
+            self.launch.args.iter().zip(placed).zip(&self.blocks).zip(&self.kernel.params)
+        {
             args.push(match argument {
-                Argument::Memory { .. } => match placed {
-                    Some(placed) => Arg::U64(address(machine, placed, pe)?),
-                    None => Arg::U64(0),
-                },
+                Argument::Memory { tile, .. } => {
+                    let at = placed.as_ref().map_or(Ok(0), |placed| address(machine, placed, pe))?;
+                    match (tile, block) {
+                        (Some(tile), Some(block)) => Arg::Bytes(block.map(at, tile)?),
+                        _ => Arg::U64(at),
+                    }
+                }
                 Argument::Scalar(_, bytes) | Argument::Bytes(bytes) => Arg::Bytes(bytes.clone()),
                 Argument::Peers(n) => {
                     let of = symmetric(*n)?;
@@ -266,6 +302,7 @@ fn fit(kernel: &Kernel, args: &[Argument]) -> Result<(), RunError> {
     let size = |a: &Argument| match a {
         Argument::Scalar(_, bytes) | Argument::Bytes(bytes) => bytes.len(),
         Argument::Pe | Argument::NPes => 4,
+        Argument::Memory { tile: Some(_), .. } => 128,
         Argument::Memory { .. } | Argument::Peers(_) | Argument::Multicast(_) | Argument::Peer(..) => 8,
     };
     let params = &kernel.params;

@@ -27,7 +27,7 @@
 mod argument;
 mod machine;
 
-pub use argument::{Argument, Fill};
+pub use argument::{Argument, Fill, Tile};
 pub(crate) use machine::Setup;
 
 use crate::library;

@@ -8,7 +8,7 @@ use super::{Memory, Spot};
 use crate::exec::run::Rng;
 
 /// Stores a CTA may have under way; another makes one of them land.
-const DEPTH: usize = 128;
+const DEPTH: usize = 32;
 
 struct Store {
     at: Spot,

@@ -1,0 +1,127 @@
+//! Fences, and barriers of warps, CTAs and clusters.
+
+use super::*;
+
+impl Detector {
+    /// A fence of some lanes.
+    pub(crate) fn fence(
+        &mut self,
+        slot: usize,
+        mask: u32,
+        pc: u32,
+        scope: Scope,
+        (acquire, release): (bool, bool),
+    ) {
+        self.now += 1;
+        let cta = self.ctas_of(slot);
+        let number = self.warps[slot].number;
+        for lane in lanes(mask) {
+            let (misses, now) = (&mut self.misses, self.now);
+            let mut miss = |why, part: &Part, read_pc| {
+                note(misses.entry(cta).or_default(), miss_of(why, part, (number, lane as u32, read_pc, now)));
+            };
+            let warp = &mut self.warps[slot];
+            sync::fence(&self.threads, warp, lane, scope, (acquire, release), (self.now, pc), &mut miss);
+        }
+    }
+
+    /// Whether a lane has executed a release fence.
+    pub(crate) fn has_fenced(&self, slot: usize, lane: usize) -> bool {
+        self.warps[slot].lanes.as_ref().is_some_and(|l| l[lane].has_fenced())
+    }
+
+    /// A proxy fence: what the lanes know, the async proxy knows.
+    pub(crate) fn fence_proxy(&mut self, slot: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &mut warps[slot];
+        let number = warp.number;
+        for lane in lanes(mask) {
+            let clock = warp.clock_mut(lane);
+            let seen = clock.seen.clone();
+            clock.proxied.join(threads, &seen);
+            clock.proxied.raise(number, 1 << lane, false, *now);
+        }
+    }
+
+    /// Lanes of a warp that meet at `bar.warp.sync`.
+    pub(crate) fn warp_sync(&mut self, slot: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &mut warps[slot];
+        let mut meeting = Meeting::default();
+        meeting.arrive(threads, warp, mask, *now);
+        warp.set_clock(mask, &Arc::new(meeting.clock()));
+    }
+
+    /// Lanes come to barrier `id` of their CTA.
+    pub(crate) fn arrive(&mut self, slot: usize, cta: usize, id: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let meeting = ctas[cta].barriers[id].get_or_insert_default();
+        meeting.arrive(threads, &warps[slot], mask, *now);
+    }
+
+    /// A barrier is complete; `waiting` (slot and lanes) go on. `all` if it is of the whole CTA.
+    pub(crate) fn complete(&mut self, cta: usize, id: usize, all: bool, waiting: &[(usize, u32)]) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let state = &mut ctas[cta];
+        let mut meeting = state.barriers[id].take().map_or_else(Meeting::default, |m| *m);
+        if all {
+            if let Some(ended) = &state.ended {
+                meeting.join(threads, ended);
+            }
+            let clock = meeting.clock_mut();
+            clock.seen.raise_cta(threads, state.number, *now);
+            // That all of a CTA's operations are delivered is told by one entry.
+            let delivered =
+                |(&(w, l), &t): (&(u32, u32), &u64)| clock.delivered.covers(threads, w, 1 << l, t);
+            if !state.issuers.is_empty() && state.issuers.iter().all(delivered) {
+                state.issuers.clear();
+                clock.delivered.raise_cta(threads, state.number, *now);
+            }
+        }
+        let clock = Arc::new(meeting.clock());
+        for &(slot, mask) in waiting {
+            warps[slot].set_clock(mask, &clock);
+        }
+    }
+
+    /// Threads end: a barrier of the whole CTA that others wait at counts them as come.
+    pub(crate) fn exit(&mut self, slot: usize, cta: usize, mask: u32) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let ended = ctas[cta].ended.get_or_insert_default();
+        ended.arrive(threads, &warps[slot], mask, *now);
+    }
+
+    /// Lanes come to the barrier of the cluster whose first CTA is in `leader`. Without a release they leave what they
+    /// knew at their latest fences.
+    pub(crate) fn arrive_cluster(&mut self, slot: usize, leader: usize, mask: u32, releases: bool) {
+        self.now += 1;
+        let Detector { warps, threads, ctas, now, .. } = self;
+        let meeting = ctas[leader].cluster.get_or_insert_default();
+        if releases {
+            meeting.arrive(threads, &warps[slot], mask, *now);
+        } else {
+            for lane in lanes(mask) {
+                warps[slot].fenced(lane, Scope::Cluster, threads, meeting.clock_mut());
+            }
+        }
+    }
+
+    /// The cluster's barrier is complete.
+    pub(crate) fn complete_cluster(&mut self, leader: usize) {
+        let meeting = self.ctas[leader].cluster.take().map_or_else(Meeting::default, |m| *m);
+        self.ctas[leader].met = Some(Arc::new(meeting.clock()));
+    }
+
+    /// Lanes have waited for it.
+    pub(crate) fn wait_cluster(&mut self, slot: usize, leader: usize, mask: u32) {
+        let Some(clock) = self.ctas[leader].met.clone() else { return };
+        for lane in lanes(mask) {
+            self.take(slot, lane, &clock);
+        }
+    }
+}

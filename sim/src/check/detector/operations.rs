@@ -1,0 +1,196 @@
+//! Operations that go on after their instruction: asynchronous ones, and those of NVSHMEM.
+
+use super::*;
+
+impl Detector {
+    /// A lane begins an operation that goes on after its instruction.
+    pub(crate) fn begin(&mut self, slot: usize, lane: usize, pc: u32, agent: Agent) -> Ticket {
+        self.begin_in(slot, lane, pc, agent, Stream::Thread)
+    }
+
+    /// The same, in a stream of the lane's.
+    pub(crate) fn begin_in(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        pc: u32,
+        agent: Agent,
+        stream: Stream,
+    ) -> Ticket {
+        self.now += 1;
+        let from = self.warps[slot].snapshot(lane, self.now, pc);
+        let stream = self.threads.stream(from.warp, stream);
+        if agent == Agent::Remote {
+            let cta = self.warps[slot].cta;
+            self.ctas[cta].issuers.insert((from.warp, from.lane), from.time);
+        }
+        Ticket { from, stream, agent }
+    }
+
+    /// A lane knows that the operations of this ticket's stream up to it are complete (or have read their source).
+    pub(crate) fn learn(&mut self, slot: usize, lane: usize, ticket: &Ticket, only_read: bool) {
+        ticket.publish(self.warps[slot].clock_mut(lane), only_read);
+    }
+
+    /// A lane leaves all it knows in a clock that others will join (an mbarrier's phase, a team's collective).
+    pub(crate) fn leave(&mut self, slot: usize, lane: usize, clock: &mut Clock) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        warps[slot].snapshot(lane, *now, 0).join_into(threads, clock);
+    }
+
+    /// A lane leaves what it knew at its latest fence of a scope.
+    pub(crate) fn leave_fenced(&mut self, slot: usize, lane: usize, scope: Scope, clock: &mut Clock) {
+        self.warps[slot].fenced(lane, scope, &self.threads, clock);
+    }
+
+    /// Lanes go on behind a call: they have a part in issuing its operation, know whether that is complete or has read
+    /// its source, and learn what all who met in it knew.
+    pub(crate) fn learn_call(
+        &mut self,
+        slot: usize,
+        mask: u32,
+        op: Option<&Ticket>,
+        only_read: Option<bool>,
+        met: Option<&Clock>,
+    ) {
+        let Detector { warps, threads, .. } = self;
+        let alone = op.is_some_and(|op| op.from.warp == warps[slot].number && mask == 1 << op.from.lane);
+        warps[slot].each_clock(mask, |clock| {
+            if let Some(op) = op {
+                if !alone {
+                    clock.issued.raise(op.from.warp, 1 << op.from.lane, false, op.from.time);
+                }
+                if let Some(only_read) = only_read {
+                    op.publish(clock, only_read);
+                }
+            }
+            if let Some(met) = met {
+                clock.join(threads, met);
+            }
+        });
+    }
+
+    /// Lanes leave all they know in a clock that others will join.
+    pub(crate) fn leave_lanes(&mut self, slot: usize, mask: u32, clock: &mut Clock) {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        let mut meeting = Meeting::of(std::mem::take(clock));
+        meeting.arrive(threads, &warps[slot], mask, *now);
+        *clock = meeting.clock();
+    }
+
+    /// A lane learns what was left.
+    pub(crate) fn take(&mut self, slot: usize, lane: usize, clock: &Clock) {
+        let Detector { warps, threads, .. } = self;
+        warps[slot].clock_mut(lane).join(threads, clock);
+    }
+
+    /// A fence of NVSHMEM's: what the threads and those they know have issued on their PE is delivered in front of what
+    /// they issue from now on; behind a quiet they know that it is delivered.
+    pub(crate) fn remote_fence(&mut self, slot: usize, mask: u32, pc: u32, quiet: bool) {
+        self.fence(slot, mask, pc, Scope::Sys, (true, true));
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &mut warps[slot];
+        let pe = threads.info(warp.number).map_or(u32::MAX, |i| i.pe);
+        // Lanes that know the same learn the same.
+        let groups = if warp.diverged { lanes(mask).map(|l| 1 << l).collect() } else { vec![mask] };
+        for group in groups {
+            let mut clock = Clock::clone(warp.clock(group.trailing_zeros().min(31) as usize));
+            clock.issued.raise(warp.number, group, group == warp.whole, *now);
+            clock.deliver(threads, pe);
+            let clock = Arc::new(clock);
+            for lane in lanes(group) {
+                let from = Snapshot {
+                    clock: Arc::clone(&clock),
+                    warp: warp.number,
+                    lane: lane as u32,
+                    time: *now,
+                    pc,
+                };
+                warp.lane(lane).remote_fence = Some(from);
+            }
+            if quiet {
+                warp.set_clock(group, &clock);
+            }
+        }
+    }
+
+    /// What a signal or AMO of a lane releases when it lands: what fences have ordered in front of it. The signal of a put
+    /// comes behind the put, and so behind all that the thread has done and knows.
+    pub(crate) fn remote_release(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        pc: u32,
+        put: Option<&Ticket>,
+    ) -> Parts {
+        self.now += 1;
+        let Detector { warps, threads, now, .. } = self;
+        let warp = &warps[slot];
+        let mut parts = warp.release(lane, &Order::RELAXED_SYS, *now, pc);
+        let fence = warp.lanes.as_ref().and_then(|l| l[lane].remote_fence.clone());
+        let from = match (fence, put) {
+            (None, None) => return parts,
+            (Some(fence), None) => fence,
+            (fence, Some(put)) => {
+                let mut from = warp.snapshot(lane, *now, pc);
+                let clock = Arc::make_mut(&mut from.clock);
+                if let Some(fence) = fence {
+                    clock.join(threads, &fence.clock);
+                }
+                put.publish(clock, false);
+                from
+            }
+        };
+        parts.push(Part { scope: Scope::Sys, from, merged: true });
+        parts
+    }
+
+    /// A signal or AMO has landed.
+    pub(crate) fn landed(&mut self, ticket: &Ticket, parts: Parts, space: usize, at: usize, bytes: usize) {
+        self.now += 1;
+        let Snapshot { warp, lane, pc, .. } = ticket.from;
+        let order = Order::RELAXED_SYS;
+        let mut record = Record::new(self.now, warp, pc, 1 << lane, ticket.agent, &order);
+        record.flags = UPDATE;
+        self.compare(
+            usize::MAX,
+            Some(&ticket.from.clock),
+            record,
+            AccessKind::Update,
+            order,
+            (space, at, bytes),
+        );
+        if parts.is_empty() {
+            return;
+        }
+        for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
+            let var = self.variables.entry((space, word)).or_default();
+            var.add(&self.threads, parts.clone());
+            self.shadow.cell(space, word).write.flags |= SYNC;
+        }
+    }
+
+    /// What the PE's threads, as far as the clock knows them, have issued is complete.
+    pub(crate) fn deliver(&self, clock: &mut Clock, pe: usize) {
+        clock.deliver(&self.threads, pe as u32);
+    }
+
+    pub(crate) fn join(&self, into: &mut Clock, from: &Clock) {
+        into.join(&self.threads, from);
+    }
+}
+
+impl Ticket {
+    /// Puts the operation's completion into a clock.
+    pub(crate) fn publish(&self, clock: &mut Clock, only_read: bool) {
+        let Snapshot { lane, time, .. } = self.from;
+        let known: &mut Known = match self.agent {
+            _ if only_read => &mut clock.drained,
+            Agent::Remote => &mut clock.delivered,
+            _ => &mut clock.copied,
+        };
+        known.raise(self.stream, 1 << lane, false, time);
+    }
+}

@@ -5,6 +5,8 @@
 
 #[path = "support/handwritten.rs"]
 mod handwritten;
+#[path = "support/within_limit.rs"]
+mod limit;
 #[path = "support/seeded.rs"]
 mod seeded;
 
@@ -14,15 +16,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::Arc;
 use weft::check::{CheckOptions, check_file};
 use weft::ir::diag::Severity;
 use weft::run::RunError;
 use weft::{Define, KernelFile, Lowering, Transport};
 
-/// Most that one test may take.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Most seconds that one test may take.
+const LIMIT: u64 = 120;
 
 /// Something that was found: where, the first seed, and how it reads.
 pub(crate) struct Found {
@@ -69,22 +70,13 @@ fn trials(path: &Path) -> Vec<Trial> {
     };
     let mended = file.clone();
     vec![
-        Trial::test(shown.clone(), move || within_limit(move || broken(&file.0, file.1, &file.2))),
+        Trial::test(shown.clone(), move || {
+            limit::within(LIMIT, move || broken(&file.0, file.1, &file.2)).map_err(Failed::from)
+        }),
         Trial::test(format!("{shown} mended"), move || {
-            within_limit(move || clean(&mended.0, mended.1, &mended.2))
+            limit::within(LIMIT, move || clean(&mended.0, mended.1, &mended.2)).map_err(Failed::from)
         }),
     ]
-}
-
-/// In a thread of its own, so that one that hangs fails alone.
-fn within_limit(test: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), Failed> {
-    let (done, wait) = mpsc::channel();
-    std::thread::spawn(move || done.send(test()));
-    match wait.recv_timeout(LIMIT) {
-        Ok(verdict) => verdict.map_err(Failed::from),
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(format!("not done after {LIMIT:?}").into()),
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err("panicked: see standard error".into()),
-    }
 }
 
 fn find(name: &str, ptx: bool, file: &Seeded, text: &str, seeds: u64) -> Result<Vec<Found>, String> {

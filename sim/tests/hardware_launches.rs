@@ -11,7 +11,7 @@ mod gpu;
 
 use gpu::{Item, Job, Map};
 use std::collections::HashMap;
-use weft_sim::{Arg, Config, Launch, Machine, Module, SimError, Swizzle, TensorMap, TensorType};
+use weft_sim::{Arg, Check, Config, Launch, Machine, Module, SimError, Swizzle, TensorMap, TensorType};
 
 fn encoded(map: &Map, address: u64) -> Result<[u8; 128], SimError> {
     use TensorType::*;
@@ -29,15 +29,17 @@ fn encoded(map: &Map, address: u64) -> Result<[u8; 128], SimError> {
     map.encode()
 }
 
-/// What the simulator makes of a job.
-fn simulate(job: &Job, module: &Module) -> Result<Vec<u8>, SimError> {
-    let mut m = Machine::new(Config::default())?;
+/// What the simulator makes of a job, with all its checks.
+fn simulate(job: &Job, module: &Module) -> Result<Vec<u8>, String> {
+    let error = |e: SimError| e.to_string();
+    let check = Some(Check::default());
+    let mut m = Machine::new(Config { check, explore: true, ..Config::default() }).map_err(error)?;
     let mut results = Vec::new();
     let mut args = Vec::new();
     for (i, item) in job.args.iter().enumerate() {
-        let mut place = |data: &[u8], wanted: bool| -> Result<Arg, SimError> {
-            let at = m.alloc(0, &format!("argument {i}"), data.len().max(1) as u64, 512)?;
-            m.write(0, at, data)?;
+        let mut place = |data: &[u8], wanted: bool| -> Result<Arg, String> {
+            let at = m.alloc(0, &format!("argument {i}"), data.len().max(1) as u64, 512).map_err(error)?;
+            m.write(0, at, data).map_err(error)?;
             if wanted {
                 results.push((at, data.len()));
             }
@@ -54,17 +56,21 @@ fn simulate(job: &Job, module: &Module) -> Result<Vec<u8>, SimError> {
             Item::Null => Arg::U64(0),
             Item::Map(map) => {
                 let Arg::U64(address) = place(&map.data, map.written)? else { unreachable!() };
-                Arg::Bytes(encoded(map, address)?.to_vec())
+                Arg::Bytes(encoded(map, address).map_err(error)?.to_vec())
             }
         });
     }
     let launch =
         Launch { grid: job.grid, block: job.block, dynamic_shared: job.shared, args, ..Launch::default() };
-    m.launch(module, &job.entry, &[launch])?;
+    m.launch(module, &job.entry, &[launch]).map_err(error)?;
+    // They ran on the GPU, and are right.
+    if let Some(f) = m.take_findings().first() {
+        return Err(f.to_string());
+    }
     let mut all = Vec::new();
     for (at, size) in results {
         let mut data = vec![0; size];
-        m.read(0, at, &mut data)?;
+        m.read(0, at, &mut data).map_err(error)?;
         all.extend(data);
     }
     Ok(all)

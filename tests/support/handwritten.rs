@@ -44,6 +44,7 @@ fn run(file: &Seeded, module: &Module, n_pes: usize, seed: u64) -> Result<Vec<(K
         seed,
         step_limit: 10_000_000,
         sms: get("sms", usual.sms),
+        explore: true,
         check: Some(Check::default()),
         ..usual
     };

@@ -1,0 +1,169 @@
+//! Nothing is found in what is right: the kernels of `examples/` and `src/library/`, those of the file tests that run, on
+//! 2 to 8 PEs, with all checks on. The kernels of `tests/broken/`, mended, have a test of their own.
+//!
+//! Each file is run with so many seeds as `WEFT_SEEDS` says, 6 if it does not, spread over the settings of its `run`
+//! directives and over numbers of PEs:
+//!
+//! ```text
+//! WEFT_SEEDS=1000 cargo test --release --test clean
+//! ```
+
+#[path = "support/directives.rs"]
+mod directives;
+#[path = "support/within_limit.rs"]
+mod limit;
+
+use directives::{Expectations, Setting};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft::check::{CheckOptions, check_file};
+use weft::lang::render::Color;
+use weft::{Define, KernelFile, Lowering, Transport};
+
+/// Seeds of a file, where the environment does not say.
+const SEEDS: u64 = 6;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    if let Err(e) = std::env::set_current_dir(env!("CARGO_MANIFEST_DIR")) {
+        eprintln!("{}: {e}", env!("CARGO_MANIFEST_DIR"));
+        return ExitCode::FAILURE;
+    }
+    let seeds = match std::env::var("WEFT_SEEDS").ok().map(|n| n.parse()) {
+        None => SEEDS,
+        Some(Ok(n)) => n,
+        Some(Err(e)) => {
+            eprintln!("WEFT_SEEDS: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut files = Vec::new();
+    collect(Path::new("tests/filetests"), &mut files);
+    files.sort();
+    let mut trials: Vec<Trial> = files.into_iter().filter_map(|path| trial(path, seeds)).collect();
+    let n = trials.len();
+    trials.push(Trial::test("there are kernels", move || match n {
+        0..60 => Err(format!("only {n} files").into()),
+        _ => Ok(()),
+    }));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        if path.is_dir() && !path.ends_with("used") {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|kind| kind == "weft") {
+            files.push(path);
+        }
+    }
+}
+
+/// The test of a file that runs and is right.
+fn trial(path: PathBuf, seeds: u64) -> Option<Trial> {
+    let shown = path.strip_prefix("tests/filetests").unwrap_or(&path).display().to_string();
+    let text = fs::read_to_string(&path).ok()?;
+    // What is wrong with the directives, the file tests say.
+    let expects = directives::parse(&text).ok()?;
+    if expects.runs.is_empty() || expects.fails.is_some() {
+        return None;
+    }
+    Some(Trial::test(shown, move || {
+        limit::within(seeds.max(60), move || clean(&path, &expects, text, seeds)).map_err(Failed::from)
+    }))
+}
+
+fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Result<(), String> {
+    let (name, text) = match &expects.source {
+        Some(source) => (source.clone(), fs::read_to_string(source).map_err(|e| format!("{source}: {e}"))?),
+        None => (path.display().to_string(), text),
+    };
+    let file = KernelFile::parse(&name, &text).map_err(|e| e.to_string())?;
+    let (settings, numbers) = (settings(expects), numbers(expects));
+    let all = settings.len() as u64 * numbers.len() as u64;
+    let runs = all.min(seeds);
+    let each = seeds.div_ceil(runs);
+    for i in 0..runs {
+        // Where there are fewer seeds than combinations, every setting and every number has its turn.
+        let setting = &settings[(i % settings.len() as u64) as usize];
+        let pes = numbers[((i + i / settings.len() as u64) % numbers.len() as u64) as usize];
+        let mut options = options(expects, &file, setting)?;
+        options.pes = vec![pes];
+        (options.seed, options.seeds) = (i * each, each);
+        let with = format!("{pes} PEs, {setting:?}");
+        let report = check_file(&file, &options).map_err(|e| format!("{with}: {e}"))?;
+        if !report.is_clean() {
+            return Err(format!("{with}:\n{}", report.text(Color::Never)));
+        }
+    }
+    Ok(())
+}
+
+/// All settings but the numbers of PEs, nodes, and bounds of waits.
+fn settings(expects: &Expectations) -> Vec<Setting> {
+    let mut all: Vec<Setting> = Vec::new();
+    for mut setting in expects.runs.iter().flat_map(|r| r.settings()) {
+        setting.retain(|(word, _)| !["pes", "seed", "node", "waits"].contains(&word.as_str()));
+        if !all.contains(&setting) {
+            all.push(setting);
+        }
+    }
+    all
+}
+
+/// Numbers of PEs: 2 to 8, or the file's one.
+fn numbers(expects: &Expectations) -> Vec<usize> {
+    let settings = expects.runs.iter().flat_map(|r| r.settings()).flatten();
+    let mut given: Vec<usize> =
+        settings.filter(|(word, _)| word == "pes").filter_map(|(_, n)| n.parse().ok()).collect();
+    given.sort_unstable();
+    given.dedup();
+    if given.len() > 1 {
+        (2..=8).collect()
+    } else if given.is_empty() {
+        vec![1]
+    } else {
+        given
+    }
+}
+
+fn options(expects: &Expectations, file: &KernelFile, setting: &Setting) -> Result<CheckOptions, String> {
+    let target = expects.arch.as_deref().unwrap_or("sm_90a");
+    let mut options = CheckOptions::new(target.parse().map_err(|e| format!("arch: {e}"))?);
+    options.launches = 2;
+    let generics: Vec<_> = file.heads().into_iter().flat_map(|head| head.generics).collect();
+    let given = |word: &str, value: &Option<String>| value.clone().map(|v| (word.to_owned(), v));
+    let head = [given("lowering", &expects.lowering), given("transport", &expects.transport)];
+    let all =
+        expects.defines.iter().cloned().chain(head.into_iter().flatten()).chain(setting.iter().cloned());
+    for (word, value) in all {
+        let number = || value.parse::<u32>().map_err(|e| format!("{word}={value}: {e}"));
+        let define = || Define::parse(&value).ok_or_else(|| format!("`{value}` is no value"));
+        match word.as_str() {
+            "grid" => options.grid = Some([number()?, 1, 1]),
+            "launches" => options.launches = number()?,
+            "arch" => options.compile.target = value.parse().map_err(|e| format!("arch: {e}"))?,
+            "lowering" => {
+                let lowerings = [("multimem", Lowering::Multimem), ("unicast", Lowering::Unicast)];
+                let found = lowerings.into_iter().find(|(name, _)| *name == value);
+                options.compile.lowering = found.ok_or(format!("lowering: {value}"))?.1;
+            }
+            "transport" => {
+                let ways =
+                    [("auto", Transport::Auto), ("nvshmem", Transport::Nvshmem), ("p2p", Transport::P2p)];
+                let found = ways.into_iter().find(|(name, _)| *name == value);
+                options.compile.transport = found.ok_or(format!("transport: {value}"))?.1;
+            }
+            _ if generics.iter().any(|(name, ..)| **name == *word) => {
+                options.compile.defines.insert(word.clone(), define()?);
+            }
+            _ => {
+                options.args.insert(word.clone(), define()?);
+            }
+        }
+    }
+    Ok(options)
+}

@@ -160,30 +160,38 @@ impl Planner<'_> {
         if names.is_empty() {
             return Ok(vec![self.assign(names, 0)]);
         }
+        // Of several that have a default the first is most likely a size, and others are tiles and numbers of CTAs.
+        let has_default = |n: &String| self.head.generics.iter().any(|(g, _, has)| **g == **n && *has);
+        let first = names.iter().find(|n| has_default(n));
+        let few: Vec<_> = names.iter().filter(|n| !has_default(n) || first == Some(n)).cloned().collect();
         if !self.options.sizes.is_empty() {
-            return Ok(self.options.sizes.iter().map(|n| self.assign(names, *n)).collect());
+            return Ok(self.options.sizes.iter().map(|n| self.assign(&few, *n)).collect());
         }
+        let mut chosen: Vec<Sizes> = Vec::new();
+        for elements in [1u32, 1003, 5003] {
+            let found = self.near(&few, elements, n_pes).or_else(|| self.near(names, elements, n_pes));
+            chosen.extend(found.filter(|sizes| !chosen.contains(sizes)));
+        }
+        if chosen.is_empty() {
+            // The kernel's own, or the reason why not.
+            let own = self.assign(&[], 0);
+            self.fits(&own, n_pes)?;
+            chosen.push(own);
+        }
+        Ok(chosen)
+    }
+
+    /// Sizes that the kernel admits, with which a tensor has about so many elements.
+    fn near(&mut self, names: &[String], elements: u32, n_pes: usize) -> Option<Sizes> {
         let free =
             |p: &HeadParam| p.extents.iter().flatten().filter(|e| names.contains(&e.to_string())).count();
         let modes = self.head.params.iter().map(free).max().unwrap_or(1).max(1);
-        let mut chosen: Vec<i64> = Vec::new();
-        for elements in [1u32, 1003, 5003] {
-            let bytes = u64::from(elements.max(1003)) * BYTES_OF_ELEMENT * (n_pes * (n_pes + 1)) as u64;
-            // Of several modes each gets its root.
-            let root = |modes: usize| f64::from(elements).powf(1.0 / modes as f64).round() as i64;
-            let all = (modes..=MODES.max(modes)).flat_map(|modes| candidates(root(modes), n_pes as i64));
-            let first =
-                all.into_iter().find(|n| self.fits(&self.assign(names, *n), n_pes).is_ok_and(|b| b <= bytes));
-            chosen.extend(first);
-        }
-        chosen.dedup();
-        if !chosen.is_empty() {
-            return Ok(chosen.into_iter().map(|n| self.assign(names, n)).collect());
-        }
-        // The kernel's own, or the reason why not.
-        let own = self.assign(&[], 0);
-        self.fits(&own, n_pes)?;
-        Ok(vec![own])
+        let bytes = u64::from(elements.max(1003)) * BYTES_OF_ELEMENT * (n_pes * (n_pes + 1)) as u64;
+        // Of several modes each gets its root.
+        let root = |modes: usize| f64::from(elements).powf(1.0 / modes as f64).round() as i64;
+        let all = (modes..=MODES.max(modes)).flat_map(|modes| candidates(root(modes), n_pes as i64));
+        let mut all = all.map(|n| self.assign(names, n)).collect::<Vec<_>>().into_iter();
+        all.find(|sizes| self.fits(sizes, n_pes).is_ok_and(|b| b <= bytes))
     }
 
     /// Whether the kernel admits these sizes; the bytes of all tensors.

@@ -83,6 +83,9 @@ fn lanes_of_a_warp_need_one_too() {
     };
     assert_eq!(codes(1, 1, 32, &exchange("")), ["S030"]);
     assert_eq!(codes(1, 1, 32, &exchange("bar.warp.sync -1;")), [""; 0]);
+    // At one instruction or at two.
+    let two = "setp.lt.u32 %p4, %r2, 7; @%p4 bra low; bar.warp.sync -1; bra on; low: bar.warp.sync -1; on:";
+    assert_eq!(codes(1, 1, 32, &exchange(two)), [""; 0]);
     // A vote orders no memory.
     assert_eq!(codes(1, 1, 32, &exchange("vote.sync.all.pred %p4, %p1, -1;")), ["S030"]);
 }

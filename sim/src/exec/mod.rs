@@ -111,6 +111,8 @@ pub(crate) enum Flow {
         waiting: u32,
         needed: u32,
     },
+    /// Next, when these lanes have arrived at `bar.warp.sync`, this one or another.
+    Meet(u32),
     Barrier(barrier::Arrival),
     ClusterBarrier(cluster::Step),
     /// These lanes look again when memory has changed; the others go on.

@@ -394,6 +394,15 @@ impl<'a> Run<'a> {
             Flow::Exit => self.exit(w, i, active)?,
             Flow::Stay(staying) => warp.stay(i, staying, self.memory.changes + 1),
             Flow::Converge(needed) => warp.wait(i, active, State::Converge(needed)),
+            Flow::Meet(needed) => {
+                warp.wait(i, active, State::Meet(needed));
+                if let Some(met) = warp.meet(needed) {
+                    self.memory.changes += 1;
+                    if let Some(d) = &mut self.check {
+                        d.warp_sync(w, met);
+                    }
+                }
+            }
             Flow::Part { waiting, needed } => warp.wait(i, waiting, State::Converge(needed)),
             Flow::Barrier(arrival) => self.barrier(w, i, active, arrival)?,
             Flow::ClusterBarrier(step) => self.cluster_barrier(w, i, active, step)?,

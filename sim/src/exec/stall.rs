@@ -105,7 +105,7 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
             ))
         }
         State::Cluster => Wait::Barrier(format!("{}, {}", run.describe_cluster(warp.cta), place(g.pc))),
-        State::Converge(needed) => {
+        State::Converge(needed) | State::Meet(needed) => {
             let missing = needed & warp.live & !g.mask;
             Wait::Lanes(format!("waits for lanes {missing:#010x} of its warp, {}", place(g.pc)))
         }
@@ -148,7 +148,7 @@ pub(crate) fn waiting(run: &Run<'_>, w: usize, g: &Group) -> (String, String) {
         _ if warp.ticket(g.mask).is_some() => "NVSHMEM".to_owned(),
         State::Barrier(a) => format!("barrier {}", a.id),
         State::Cluster => "barrier of the cluster".to_owned(),
-        State::Converge(_) => "lanes of its warp".to_owned(),
+        State::Converge(_) | State::Meet(_) => "lanes of its warp".to_owned(),
         State::Ready if p.valid && p.shared => format!("polls shared {:#x}", p.addr),
         State::Ready if p.valid => {
             let place = run.memory.describe(run.ctas[warp.cta].at.pe, p.addr);
@@ -198,8 +198,9 @@ pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
     };
     // Lanes that wait for others of their warp, which are stuck at another such place.
     let all_stuck = |w: usize| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
-    let divergent =
-        groups().filter(|(w, g)| matches!(g.state, State::Converge(_)) && all_stuck(*w)).min_by_key(behind);
+    let divergent = groups()
+        .filter(|(w, g)| matches!(g.state, State::Converge(_) | State::Meet(_)) && all_stuck(*w))
+        .min_by_key(behind);
     let absent = residency(run);
     let (mut error, culprit) = if let Some(found) = divergent {
         let message = "a barrier or warp-synchronous instruction is reached by part of a warp only";

@@ -22,6 +22,8 @@ pub(crate) enum State {
     Ready,
     /// These lanes must arrive at the same instruction.
     Converge(u32),
+    /// These lanes must arrive at `bar.warp.sync`.
+    Meet(u32),
     Barrier(Arrival),
     /// The cluster's barrier.
     Cluster,
@@ -393,6 +395,21 @@ impl Warp {
         true
     }
 
+    /// Lets the lanes that wait for each other at `bar.warp.sync` go on, if all that are needed are there; answers them.
+    pub(crate) fn meet(&mut self, needed: u32) -> Option<u32> {
+        let there = |g: &&mut Group| g.state == State::Meet(needed);
+        let met = self.groups.iter_mut().filter(there).fold(0, |m, g| m | g.mask);
+        if needed & self.live & !met != 0 {
+            return None;
+        }
+        for g in self.groups.iter_mut().filter(there) {
+            g.state = State::Ready;
+            g.pc += 1;
+        }
+        self.merge_all();
+        Some(met)
+    }
+
     /// Ends the lanes `leaving` of group `i`; waiting groups look again whom they wait for.
     pub(crate) fn exit(&mut self, i: usize, leaving: u32) {
         self.live &= !leaving;
@@ -404,7 +421,7 @@ impl Warp {
             self.groups.remove(i);
         }
         for g in &mut self.groups {
-            if matches!(g.state, State::Converge(_)) {
+            if matches!(g.state, State::Converge(_) | State::Meet(_)) {
                 g.state = State::Ready;
             }
         }

@@ -167,10 +167,10 @@ impl Context<'_> {
     }
 
     /// The active lanes have met.
-    pub(crate) fn watch_warp_sync(&mut self) {
-        let (slot, active) = (self.slot, self.active);
+    pub(crate) fn watch_warp_sync(&mut self, met: u32) {
+        let slot = self.slot;
         if let Some(d) = self.check.as_deref_mut() {
-            d.warp_sync(slot, active);
+            d.warp_sync(slot, met);
         }
     }
 }

@@ -28,10 +28,12 @@ pub(super) static FAMILY: Family = Family {
         row("bar.warp.sync", "membermask", &[], |s| {
             let m = s.src(0, Ty::B32)?;
             Ok(custom(move |cx| {
-                super::warp::converged(cx, m, |cx| {
-                    cx.watch_warp_sync();
+                let flow = super::warp::converged(cx, m, |cx| {
+                    cx.watch_warp_sync(cx.active);
                     Ok(Flow::Next)
-                })
+                })?;
+                // Lanes may meet at several of these instructions.
+                Ok(if let Flow::Converge(needed) = flow { Flow::Meet(needed) } else { flow })
             }))
         }),
         row("fence{.sem}.scope", "", &[("sem", &["sc", "acq_rel", "acquire", "release"]), SC], fence),

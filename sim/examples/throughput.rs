@@ -47,17 +47,19 @@ fn fma_loop(checked: bool, rounds: u32) -> Result<Run> {
     launch(&mut m, include_str!("../tests/ptx/fma_loop.ptx"), "fma_loop", &grids)
 }
 
-fn vector_add(checked: bool, n: u64) -> Result<Run> {
-    let mut m = Machine::new(config(1, checked))?;
-    let tensors = ["out", "a", "b"].map(|t| m.alloc(0, t, n * 4, 16));
-    let mut args = Vec::new();
-    for t in tensors {
-        let t = t?;
-        m.write(0, t, &vec![0; n as usize * 4])?;
-        args.push(Arg::U64(t));
+fn vector_add(checked: bool, n_pes: usize, n: u64) -> Result<Run> {
+    let mut m = Machine::new(config(n_pes, checked))?;
+    let mut grids = Vec::new();
+    for pe in 0..n_pes {
+        let mut args = Vec::new();
+        for tensor in ["out", "a", "b"] {
+            let t = m.alloc(pe, tensor, n * 4, 16)?;
+            m.write(pe, t, &vec![0; n as usize * 4])?;
+            args.push(Arg::U64(t));
+        }
+        args.push(Arg::U32(n as u32));
+        grids.push(grid(pe, (n / 512) as u32, 512, args));
     }
-    args.push(Arg::U32(n as u32));
-    let grids = [grid(0, (n / 512) as u32, 512, args)];
     launch(&mut m, include_str!("../tests/ptx/vector_add.ptx"), "vector_add", &grids)
 }
 
@@ -125,7 +127,8 @@ fn main() -> Result<()> {
     let (seconds, _) = two_shot(true, 64, 1 << 16, 4)?;
     println!("two-shot, 64 PEs x 64 Ki, checks {seconds:7.2} s, at most {} MB", peak().unwrap_or(0));
     compare("fma loop", |checked| fma_loop(checked, 1000))?;
-    compare("vector add, 4 Mi", |checked| vector_add(checked, 4 << 20))?;
+    compare("vector add, 4 Mi", |checked| vector_add(checked, 1, 4 << 20))?;
+    compare("vector add, 8 PEs, 512 Ki each", |checked| vector_add(checked, 8, 512 << 10))?;
     compare("two-shot, 8 PEs, 8 CTAs", |checked| two_shot(checked, 8, 1 << 20, 8))?;
     compare("two-shot, 8 PEs, 64 CTAs", |checked| two_shot(checked, 8, 1 << 20, 64))?;
     for rounds in [250, 500, 1000, 2000, 4000] {

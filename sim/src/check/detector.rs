@@ -4,7 +4,7 @@ mod barriers;
 mod operations;
 
 use super::clock::{Clock, Known};
-use super::shadow::{Cell, Record, SYNC, Shadow, UNCHANGED, UPDATE};
+use super::shadow::{Cell, PAGE, Plain, Record, SYNC, Shadow, UNCHANGED, UPDATE};
 use super::sync::{
     self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, Stream, SyncVar, Threads, WarpState, Why,
 };
@@ -209,8 +209,8 @@ impl Detector {
         if order.strong.is_none() {
             return self.compare(slot, None, record, kind, order, (space, at, bytes));
         }
-        let before = self.shadow.cell(space, at / 4).write;
-        let before = self.shadow.records(&before).last().copied();
+        let before = kind.reads().then(|| self.shadow.cell(space, at / 4).write);
+        let before = before.and_then(|w| self.shadow.records(&w).last().copied());
         let collides = self.compare(slot, None, record, kind, order, (space, at, bytes));
         for lane in lanes(mask) {
             if kind.reads() {
@@ -262,10 +262,49 @@ impl Detector {
         };
         // Where all lanes know the same, one look is enough.
         let same = clock.is_some() || warp.is_some_and(|w| !w.diverged);
-        for word in at / 4..=(at + bytes - 1) / 4 {
+        let bytes_of = |word: usize| {
             let low = at.max(word * 4) - word * 4;
             let high = (at + bytes).min(word * 4 + 4) - word * 4;
-            me.bytes = (((1 << high) - 1) & !((1 << low) - 1)) as u8;
+            (((1 << high) - 1) & !((1 << low) - 1)) as u8
+        };
+        // Neighbours mostly have been accessed together: what is known of one is known of the next.
+        let (mut latest, who) = ([Record::default(); 2], me);
+        let mut plain = Plain {
+            kind,
+            unwritten: space < *globals || !options.uninitialised,
+            knows: |r: &Record, kind: AccessKind| {
+                let last = &mut latest[usize::from(kind.writes())];
+                let again = (last.time, last.warp, last.lanes, last.agent, last.strong)
+                    == (r.time, r.warp, r.lanes, r.agent, r.strong);
+                if !again {
+                    if !known(threads, r, &who, kind, same, &clock_of) {
+                        return false;
+                    }
+                    *last = *r;
+                }
+                true
+            },
+        };
+        let (mut word, end) = (at / 4, (at + bytes - 1) / 4);
+        while word <= end {
+            if !order.non_coherent {
+                let first = word;
+                for cell in shadow.run(space, word, end) {
+                    let me = Record { bytes: bytes_of(word), ..me };
+                    if !cell.plain(&me, &mut plain) {
+                        break;
+                    }
+                    word += 1;
+                }
+                if word > end {
+                    break;
+                }
+                let whole = word > first && word.is_multiple_of(PAGE);
+                if whole {
+                    continue;
+                }
+            }
+            me.bytes = bytes_of(word);
             let mut cell: Cell = *shadow.cell(space, word);
             let knows = |r: &Record, kind: AccessKind| known(threads, r, &me, kind, same, &clock_of);
             let strong = |r: &Record| meets(threads, r, &me);
@@ -321,6 +360,7 @@ impl Detector {
                 shadow.add_read(&mut cell.read, me, |r| knows(r, AccessKind::Read));
             }
             *shadow.cell(space, word) = cell;
+            word += 1;
         }
         if let Some((fault, other, other_kind)) = wrong {
             self.report(fault, me, kind, Some((other, other_kind)), (space, at, bytes));

@@ -1,6 +1,6 @@
 //! Who has accessed memory last: a cell for every 4 bytes that a launch has touched.
 
-use super::Agent;
+use super::{AccessKind, Agent};
 use crate::exec::order::{Order, Scope};
 
 /// An access as it is remembered: by lanes of one warp, in one instruction.
@@ -35,10 +35,58 @@ pub(super) struct Cell {
     pub read: Record,
 }
 
+/// What a cell's older accesses are looked at for.
+pub(super) struct Plain<F> {
+    pub kind: AccessKind,
+    /// Bytes that nobody has written are fine.
+    pub unwritten: bool,
+    /// Whether the thread knows a record.
+    pub knows: F,
+}
+
+impl Cell {
+    /// The usual case of an access: at most one write and one read before, which the thread knows, and nothing to
+    /// report. Answers whether it is the case, and the access is remembered then.
+    #[inline]
+    pub(super) fn plain(
+        &mut self,
+        me: &Record,
+        how: &mut Plain<impl FnMut(&Record, AccessKind) -> bool>,
+    ) -> bool {
+        let (w, r) = (&self.write, &self.read);
+        let knows = &mut how.knows;
+        if (w.flags | r.flags) & LIST != 0 || w.bytes & me.bytes != 0 && !knows(w, AccessKind::Write) {
+            return false;
+        }
+        if how.kind.reads() && !how.unwritten && me.bytes & !w.bytes != 0 {
+            return false;
+        }
+        if how.kind.writes() {
+            let sync = w.flags & SYNC;
+            let partial = (w.bytes | r.bytes) & !me.bytes != 0;
+            if partial || sync != 0 && me.strong.is_none() || r.bytes != 0 && !knows(r, AccessKind::Read) {
+                return false;
+            }
+            *self = Cell { write: Record { flags: me.flags | sync, ..*me }, read: Record::default() };
+            return true;
+        }
+        if r.time != 0 && r.same_event(me) {
+            self.read.lanes |= me.lanes;
+            return true;
+        }
+        let own = r.warp == me.warp && r.agent == me.agent && r.lanes & !me.lanes == 0;
+        let covered = r.time == 0 || r.bytes & !me.bytes == 0 && (own || knows(r, AccessKind::Read));
+        if covered {
+            self.read = *me;
+        }
+        covered
+    }
+}
+
 /// Most records of concurrent reads that a cell keeps; the oldest are forgotten first.
 const READS: usize = 512;
 /// Cells of a page.
-const PAGE: usize = 256;
+pub(super) const PAGE: usize = 256;
 
 type Page = Box<[Cell; PAGE]>;
 
@@ -81,6 +129,17 @@ impl Shadow {
         }
         let cells = pages[page].get_or_insert_with(|| Box::new([Cell::default(); PAGE]));
         &mut cells[word % PAGE]
+    }
+
+    /// The cells from one word to another (inclusive), as far as they lie together.
+    #[inline]
+    pub(super) fn run(&mut self, space: usize, from: usize, to: usize) -> &mut [Cell] {
+        self.cell(space, from);
+        let end = to.min(from | (PAGE - 1));
+        match self.spaces.get_mut(space).and_then(|pages| pages.get_mut(from / PAGE)) {
+            Some(Some(cells)) => &mut cells[from % PAGE..=end % PAGE],
+            _ => &mut [],
+        }
     }
 
     /// Forgets a space: its memory begins a new life.

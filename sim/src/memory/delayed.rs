@@ -88,6 +88,9 @@ impl Memory {
         if d.eighths == 0 || data.len() > 32 || d.rng.next() % 8 >= d.eighths {
             return false;
         }
+        // The CTA itself may read it now.
+        self.mark_written(at.buffer, at.at, data.len());
+        let d = &mut self.delayed;
         let b = d.buffer(cta);
         let mut store = Store { at, data: [0; 32], len: data.len(), owner };
         store.data[..data.len()].copy_from_slice(data);

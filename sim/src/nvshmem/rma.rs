@@ -53,8 +53,9 @@ fn p(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let dst = c.symmetric("dst", dst, bytes as u64)?;
     let from = c.my_pe();
     c.completes(Completed::Source);
-    c.watch(AccessKind::Write, c.cx.memory.heap(to, dst), bytes);
-    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (dst, bytes), value, Change::Set, None);
+    // One element comes as a whole: others may wait for it.
+    let landing = c.landing(false);
+    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (dst, bytes), value, Change::Set, landing);
     Ok(Step::Done(0))
 }
 

@@ -91,12 +91,15 @@ impl Call<'_, '_> {
 
     /// It is a fence or quiet.
     pub(super) fn watch_fence(&mut self, quiet: bool) {
+        // What has landed has landed before it is complete.
+        self.cx.settle();
         self.notes.fence = Some(quiet);
     }
 
     /// The threads that call together, or the one that calls by itself, come to a collective function; what the PE has
     /// under way is complete with it.
     pub(super) fn watch_meeting(&mut self, completes: bool) {
+        self.cx.settle();
         let (slot, lane, pe) = (self.cx.slot, self.lane, self.cx.at.pe);
         let Some(d) = self.cx.check.as_deref_mut() else { return };
         let clock = self.notes.clock.get_or_insert_default();

@@ -138,6 +138,8 @@ pub(crate) struct Clock {
     pub(super) proxied: Known,
     /// Asynchronous copies and matrix operations that are complete, by issuing thread and time of issue.
     pub(super) copied: Known,
+    /// Those of `cp.async`, which are copies of the generic proxy, that a proxy fence has made known to the async proxy.
+    pub(super) copied_proxied: Known,
     /// Asynchronous copies that have read their source.
     pub(super) drained: Known,
     /// Remote operations of NVSHMEM's that are delivered, by issuing thread and time of issue.
@@ -162,6 +164,7 @@ impl Clock {
         self.seen.join(topology, &other.seen);
         self.proxied.join(topology, &other.proxied);
         self.copied.join(topology, &other.copied);
+        self.copied_proxied.join(topology, &other.copied_proxied);
         self.drained.join(topology, &other.drained);
         self.delivered.join(topology, &other.delivered);
         self.issued.join(topology, &other.issued);

@@ -332,9 +332,9 @@ impl Detector {
                     collides = true;
                 } else if me.flags & UNCHANGED == 0 && !strong(r) {
                     let seen = || {
-                        clock_of(me.lanes.trailing_zeros().min(31) as usize)
-                            .seen
-                            .covers(threads, r.warp, r.lanes, r.time)
+                        let clock = clock_of(me.lanes.trailing_zeros().min(31) as usize);
+                        let known = if r.agent == Agent::Copy { &clock.copied } else { &clock.seen };
+                        known.covers(threads, r.warp, r.lanes, r.time)
                     };
                     let kind = if r.flags & UPDATE != 0 { AccessKind::Update } else { AccessKind::Write };
                     wrong.get_or_insert((fault(threads, r, &me, seen), *r, kind));
@@ -523,9 +523,12 @@ fn unreachable_clock() -> &'static Clock {
 fn fault(threads: &Threads, r: &Record, me: &Record, seen: impl FnOnce() -> bool) -> Fault {
     if r.strong.is_some() && me.strong.is_some() {
         Fault::Scope
-    } else if r.agent == Agent::Thread
-        && me.agent == Agent::Async
-        && (r.warp == threads.warp(me.warp) && r.lanes == me.lanes || seen())
+    } else if me.agent == Agent::Async
+        && match r.agent {
+            Agent::Thread => r.warp == threads.warp(me.warp) && r.lanes == me.lanes || seen(),
+            Agent::Copy => seen(),
+            _ => false,
+        }
     {
         Fault::Proxy
     } else {
@@ -555,6 +558,7 @@ fn known<'c>(
         let (list, own) = match (r.agent, me.agent) {
             // Writes of threads must have passed a proxy fence; reads need not: nothing of theirs is to be seen.
             (Agent::Thread, Agent::Async) if kind == AccessKind::Write => (&clock.proxied, false),
+            (Agent::Copy, Agent::Async) if kind == AccessKind::Write => (&clock.copied_proxied, false),
             (Agent::Thread, _) => (&clock.seen, own),
             (Agent::Remote, _) => {
                 let own = own && (r.time == me.time || r.strong.is_some());

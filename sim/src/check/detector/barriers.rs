@@ -41,6 +41,8 @@ impl Detector {
             let seen = clock.seen.clone();
             clock.proxied.join(threads, &seen);
             clock.proxied.raise(number, 1 << lane, false, *now);
+            let copied = clock.copied.clone();
+            clock.copied_proxied.join(threads, &copied);
         }
     }
 

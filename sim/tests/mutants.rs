@@ -29,7 +29,7 @@ fn found(run: impl Fn(&mut Gpu) -> Result<weft_sim::Stats, weft_sim::SimError>) 
     for seed in 0..6 {
         let config =
             Config { seed, check: Some(Check::default()), step_limit: 3_000_000, ..Config::default() };
-        let mut g = Gpu { machine: Machine::new(config).unwrap(), checked: true };
+        let mut g = Gpu { machine: Machine::new(config).unwrap() };
         codes.extend(run(&mut g).err().map(|e| e.code));
         codes.extend(g.machine.take_findings().iter().map(|f| f.code));
     }

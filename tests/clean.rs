@@ -8,6 +8,7 @@
 //! WEFT_SEEDS=1000 cargo test --release --test clean
 //! ```
 
+#[allow(dead_code, reason = "only what runs need")]
 #[path = "support/directives.rs"]
 mod directives;
 #[path = "support/within_limit.rs"]

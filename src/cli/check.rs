@@ -3,7 +3,7 @@
 use super::progress::Bar;
 use super::sim::PtxArgs;
 use super::{CompileArgs, defines, run::grid};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -116,7 +116,7 @@ impl Check {
         if !is_ptx {
             options.args = defines(&self.arg)?;
         }
-        options.grid = self.grid.as_deref().map(grid).transpose().context("--grid")?;
+        options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         options.launches = self.launches;
         options.trace = self.trace.is_some();
         options.fail_fast = self.fail_fast;

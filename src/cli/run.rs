@@ -115,7 +115,7 @@ impl Run {
         options.inputs = files(&self.input)?;
         options.outputs = files(&self.output)?;
         options.args = defines(&self.arg)?;
-        options.grid = self.grid.as_deref().map(grid).transpose().context("--grid")?;
+        options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         if let Some(name) = &self.dtype {
             let known: Vec<_> = Scalar::ALL.iter().map(|s| s.name()).collect();
             let dtype = Scalar::parse(name)
@@ -178,11 +178,13 @@ fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
     pairs.iter().map(split).collect()
 }
 
-/// `X[,Y[,Z]]`
-pub(super) fn grid(text: &str) -> Result<[u32; 3]> {
+/// `X[,Y[,Z]]` of an option.
+pub(super) fn grid(option: &str, text: &str) -> Result<[u32; 3]> {
     let parts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>();
     let parts = parts.ok().filter(|p| (1..=3).contains(&p.len()) && !p.contains(&0));
-    let Some(parts) = parts else { bail!("{text}: expected 1 to 3 positive numbers, such as 8 or 4,2") };
+    let Some(parts) = parts else {
+        bail!("{option} {text}: expected 1 to 3 positive numbers, such as 8 or 4,2")
+    };
     Ok([parts[0], parts.get(1).copied().unwrap_or(1), parts.get(2).copied().unwrap_or(1)])
 }
 

@@ -1,7 +1,7 @@
 //! `weft sim`
 
 use super::run::{dims, grid};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,10 +69,9 @@ impl PtxArgs {
     pub(super) fn launch(&self, grid_text: Option<&str>, args: &[String]) -> Result<PtxLaunch> {
         let mut launch = PtxLaunch::new();
         launch.entry.clone_from(&self.entry);
-        launch.grid = grid_text.map(grid).transpose().context("--grid")?.unwrap_or([1; 3]);
-        launch.block = self.block.as_deref().map(grid).transpose().context("--block")?;
-        launch.cluster =
-            self.cluster.as_deref().map(grid).transpose().context("--cluster")?.unwrap_or([1; 3]);
+        launch.grid = grid_text.map(|g| grid("--grid", g)).transpose()?.unwrap_or([1; 3]);
+        launch.block = self.block.as_deref().map(|g| grid("--block", g)).transpose()?;
+        launch.cluster = self.cluster.as_deref().map(|g| grid("--cluster", g)).transpose()?.unwrap_or([1; 3]);
         launch.dynamic_shared = self.smem.unwrap_or(0);
         let all = args.iter().map(|a| a.parse::<Argument>().map_err(anyhow::Error::msg));
         launch.args = all.collect::<Result<_>>()?;

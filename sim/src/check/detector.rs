@@ -262,11 +262,7 @@ impl Detector {
         };
         // Where all lanes know the same, one look is enough.
         let same = clock.is_some() || warp.is_some_and(|w| !w.diverged);
-        let bytes_of = |word: usize| {
-            let low = at.max(word * 4) - word * 4;
-            let high = (at + bytes).min(word * 4 + 4) - word * 4;
-            (((1 << high) - 1) & !((1 << low) - 1)) as u8
-        };
+        let bytes_of = |word: usize| within(word, at, bytes);
         // Neighbours mostly have been accessed together: what is known of one is known of the next.
         let (mut latest, who) = ([Record::default(); 2], me);
         let mut plain = Plain {
@@ -350,8 +346,14 @@ impl Detector {
                     }
                 }
                 if cell.write.flags & SYNC != 0 && me.strong.is_none() {
-                    variables.remove(&(space, word));
-                    cell.write.flags &= !SYNC;
+                    let left = variables.get_mut(&(space, word)).is_some_and(|v| {
+                        v.forget(me.bytes);
+                        !v.parts.is_empty()
+                    });
+                    if !left {
+                        variables.remove(&(space, word));
+                        cell.write.flags &= !SYNC;
+                    }
                 }
                 let sync = cell.write.flags & SYNC;
                 shadow.add_write(&mut cell, me);
@@ -452,6 +454,7 @@ impl Detector {
         let now = self.now;
         for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
             let cell: Cell = *self.shadow.cell(space, word);
+            let part = within(word, at, bytes);
             let has = cell.write.flags & SYNC != 0;
             if kind.reads()
                 && has
@@ -462,7 +465,7 @@ impl Detector {
                 let mut miss = |why, part: &Part| {
                     note(misses, miss_of(why, part, (number, lane as u32, pc, now)));
                 };
-                sync::observe(&self.threads, &mut self.warps[slot], lane, var, &order, pc, &mut miss);
+                sync::observe(&self.threads, &mut self.warps[slot], lane, (var, part), &order, pc, &mut miss);
             }
             if kind.writes() {
                 let warp = &self.warps[slot];
@@ -471,7 +474,7 @@ impl Detector {
                     continue;
                 }
                 let var = self.variables.entry((space, word)).or_default();
-                var.write(&self.threads, parts, kind == AccessKind::Update, warp, lane);
+                var.write(&self.threads, (parts, part), kind == AccessKind::Update, warp, lane);
                 let empty = var.parts.is_empty();
                 let cell = self.shadow.cell(space, word);
                 if empty {
@@ -511,6 +514,13 @@ impl Detector {
         let cta = self.ctas_of(slot);
         note(self.misses.entry(cta).or_default(), miss);
     }
+}
+
+/// Which of a word's four bytes `bytes` bytes from `at` on are.
+pub(super) fn within(word: usize, at: usize, bytes: usize) -> u8 {
+    let low = at.max(word * 4) - word * 4;
+    let high = (at + bytes).min(word * 4 + 4) - word * 4;
+    (((1 << high) - 1) & !((1 << low) - 1)) as u8
 }
 
 /// Not reached: an access has a warp or a ticket.

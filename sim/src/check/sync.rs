@@ -124,6 +124,8 @@ impl Snapshot {
 pub(crate) struct Part {
     pub scope: Scope,
     pub from: Snapshot,
+    /// Which of the four bytes it was left at.
+    pub bytes: u8,
     /// Several were joined: that its thread is known does not mean that all is.
     pub merged: bool,
 }
@@ -270,7 +272,7 @@ impl WarpState {
         let Some(scope) = order.strong else { return parts };
         if order.release {
             let from = self.snapshot(lane, time, pc);
-            parts.push(Part { scope, from, merged: false });
+            parts.push(Part { scope, from, bytes: 0b1111, merged: false });
             return parts;
         }
         let fences = self.lanes.as_ref().map(|l| &l[lane].fences);
@@ -278,7 +280,7 @@ impl WarpState {
             fences.into_iter().flatten().zip([Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys])
         {
             if let Some(from) = fence {
-                parts.push(Part { scope: by.min(scope), from: from.clone(), merged: false });
+                parts.push(Part { scope: by.min(scope), from: from.clone(), bytes: 0b1111, merged: false });
             }
         }
         parts
@@ -331,13 +333,16 @@ impl SyncVar {
     pub(super) fn write(
         &mut self,
         threads: &Threads,
-        new: Parts,
+        (new, bytes): (Parts, u8),
         keeps: bool,
         writer: &WarpState,
         lane: usize,
     ) {
         let me = (writer.number, lane as u32);
         self.parts.retain(|p| {
+            if p.bytes & bytes == 0 {
+                return true;
+            }
             let mine = (p.from.warp, p.from.lane) == me;
             let superseded = new.iter().any(|n| {
                 n.scope >= p.scope
@@ -346,15 +351,17 @@ impl SyncVar {
             });
             (keeps || mine) && !superseded
         });
-        self.parts.extend(new);
-        if self.parts.len() > 4 {
-            self.shorten(threads);
-        }
+        self.add(threads, (new, bytes));
     }
 
-    /// Adds what an update leaves that has nobody's clock.
-    pub(super) fn add(&mut self, threads: &Threads, new: Parts) {
-        self.parts.extend(new);
+    /// A write that releases nothing.
+    pub(super) fn forget(&mut self, bytes: u8) {
+        self.parts.retain(|p| p.bytes & bytes == 0);
+    }
+
+    /// Adds what an update leaves.
+    pub(super) fn add(&mut self, threads: &Threads, (new, bytes): (Parts, u8)) {
+        self.parts.extend(new.into_iter().map(|p| Part { bytes, ..p }));
         if self.parts.len() > 4 {
             self.shorten(threads);
         }
@@ -364,7 +371,7 @@ impl SyncVar {
     fn shorten(&mut self, threads: &Threads) {
         let mut out: Parts = SmallVec::new();
         for p in self.parts.drain(..) {
-            match out.iter_mut().find(|o| o.scope == p.scope) {
+            match out.iter_mut().find(|o| (o.scope, o.bytes) == (p.scope, p.bytes)) {
                 None => out.push(p),
                 Some(o) => {
                     let clock = Arc::make_mut(&mut o.from.clock);
@@ -385,13 +392,13 @@ pub(super) fn observe(
     threads: &Threads,
     warp: &mut WarpState,
     lane: usize,
-    var: &SyncVar,
+    (var, bytes): (&SyncVar, u8),
     order: &Order,
     pc: u32,
     miss: &mut impl FnMut(Why, &Part),
 ) {
     let Some(read_scope) = order.strong else { return };
-    for part in &var.parts {
+    for part in var.parts.iter().filter(|p| p.bytes & bytes != 0) {
         let from = &part.from;
         if (from.warp, from.lane) == (warp.number, lane as u32) && !part.merged {
             continue;

@@ -143,16 +143,16 @@ impl Detector {
                 from
             }
         };
-        parts.push(Part { scope: Scope::Sys, from, merged: true });
+        parts.push(Part { scope: Scope::Sys, from, bytes: 0b1111, merged: true });
         parts
     }
 
     /// A signal or AMO has landed.
     pub(crate) fn landed(&mut self, ticket: &Ticket, parts: Parts, space: usize, at: usize, bytes: usize) {
         self.now += 1;
-        let Snapshot { warp, lane, pc, .. } = ticket.from;
+        let Snapshot { warp, lane, pc, time, .. } = ticket.from;
         let order = Order::RELAXED_SYS;
-        let mut record = Record::new(self.now, warp, pc, 1 << lane, ticket.agent, &order);
+        let mut record = Record::new(time, warp, pc, 1 << lane, ticket.agent, &order);
         record.flags = UPDATE;
         self.compare(
             usize::MAX,
@@ -167,7 +167,7 @@ impl Detector {
         }
         for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
             let var = self.variables.entry((space, word)).or_default();
-            var.add(&self.threads, parts.clone());
+            var.add(&self.threads, (parts.clone(), within(word, at, bytes)));
             self.shadow.cell(space, word).write.flags |= SYNC;
         }
     }

@@ -4,6 +4,7 @@
 //! [`Program::run`] what it must compute.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "shared by a test and a fuzz target")]
 
 mod exact;
 mod float;

@@ -22,7 +22,8 @@ fn run(module: &Module, seed: u64) -> Result<(), SimError> {
         let team = m.team(&[0, 1])?;
         let mut grids = Vec::new();
         for pe in 0..2 {
-            let pointers = [m.local_addr(pe, x)?, m.peer_addr(pe, x, 1 - pe)?, m.multicast_addr(pe, x, team)?];
+            let pointers =
+                [m.local_addr(pe, x)?, m.peer_addr(pe, x, 1 - pe)?, m.multicast_addr(pe, x, team)?];
             let arg = |(i, p): (usize, &Param)| {
                 let word = if p.size == 8 { pointers[i % 3] } else { 40 };
                 let mut bytes = word.to_le_bytes().to_vec();

@@ -124,7 +124,11 @@ impl<'c, B: Backend> Plan<'c, B> {
             places.push(place);
         }
         let reference = compiled.references.first().and_then(Option::as_ref);
-        let result = reference.and_then(|r| if r.args.len() == 2 { r.args.last() } else { None });
+        // In place, named once or twice, the result is the operand.
+        let result = reference.and_then(|r| match &r.args[..] {
+            [from, to] if from != to => Some(to),
+            _ => None,
+        });
         let results =
             high.params.iter().enumerate().filter(|(_, p)| Some(&p.name) == result).map(|(i, _)| i).collect();
         let is_operand = |i: u32| {

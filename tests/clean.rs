@@ -73,7 +73,7 @@ fn trial(path: PathBuf, seeds: u64) -> Option<Trial> {
         return None;
     }
     Some(Trial::test(shown, move || {
-        limit::within(seeds.max(60), move || clean(&path, &expects, text, seeds)).map_err(Failed::from)
+        limit::within(60 + 5 * seeds, move || clean(&path, &expects, text, seeds)).map_err(Failed::from)
     }))
 }
 

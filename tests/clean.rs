@@ -10,6 +10,7 @@
 
 #[allow(dead_code, reason = "only what runs need")]
 #[path = "support/directives.rs"]
+#[expect(dead_code, reason = "what a file compiles to is for the file tests")]
 mod directives;
 #[path = "support/within_limit.rs"]
 mod limit;

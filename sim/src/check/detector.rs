@@ -435,7 +435,8 @@ impl Detector {
             Side { warp: r.warp, lane, pc: r.pc, agent: r.agent, kind, strong: r.strong }
         };
         let miss = other.and_then(|(r, _)| self.miss(&me, &r));
-        let near = other.filter(|_| miss.is_none()).and_then(|(r, _)| self.near(&me, &r));
+        let asked = other.filter(|(r, _)| miss.is_none() || r.agent == Agent::Remote);
+        let near = asked.and_then(|(r, _)| self.near(&me, &r));
         let other = other.map(|(r, kind)| side(&r, kind));
         let raw = Raw { fault, at: side(&me, kind), other, space, offset, bytes, miss, near, count };
         match known {

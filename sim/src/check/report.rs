@@ -238,7 +238,7 @@ impl Detector {
 
     /// Others have synchronised.
     fn tell_near(&self, run: &Run<'_>, near: &Near, f: &mut Finding) {
-        let (Near::Learnt { warp, .. } | Near::Told { warp, .. }) = *near;
+        let (Near::Learnt { warp, .. } | Near::Told { warp, .. }) = *near else { return };
         let side =
             |lane| Side { warp, lane, pc: 0, agent: Agent::Thread, kind: AccessKind::Read, strong: None };
         let thread = |lane| self.place(run, &side(lane)).and_then(|p| p.thread).unwrap_or_default();
@@ -262,6 +262,7 @@ impl Detector {
                     "put a barrier of the CTA between that access and the release",
                 )
             }
+            Near::Issued => return,
         };
         f.notes.push(note);
         f.help = help.into();
@@ -318,6 +319,10 @@ fn remote(raw: &Raw, other: &Side, same_cta: bool) -> (&'static str, &'static st
         (Agent::Remote, _) if same_cta && raw.at.agent == Agent::Thread => (
             "the destination of a non-blocking operation is used before it is complete",
             "call quiet (nvshmem_quiet) before",
+        ),
+        (Agent::Remote, _) if matches!(raw.near, Some(Near::Issued)) => (
+            "a remote operation is not ordered before this access: the barrier or flag between them does not complete it",
+            "call quiet (nvshmem_quiet) behind the operation, before that barrier or flag",
         ),
         (Agent::Remote, _) => (
             "a remote operation is not ordered before this access",

@@ -16,6 +16,8 @@ pub(super) enum Near {
     Learnt { warp: u32, lane: u32 },
     /// Something was learnt of this thread, of the earlier access's CTA, that it did later.
     Told { warp: u32, lane: Option<u32> },
+    /// That the remote operation was issued is known, that it is complete is not.
+    Issued,
 }
 
 impl Detector {
@@ -68,8 +70,15 @@ impl Detector {
     pub(super) fn near(&self, me: &Record, r: &Record) -> Option<Near> {
         let cta = |warp: u32| self.threads.warp_cta.get(warp as usize).copied();
         let (mine, its) = (cta(me.warp)?, cta(r.warp)?);
-        if mine == its || (me.agent, r.agent) != (Agent::Thread, Agent::Thread) {
-            return None;
+        let knows_issue = || {
+            let clock = self.state(me.warp)?.clock(me.lanes.trailing_zeros().min(31) as usize);
+            clock.seen.covers(&self.threads, r.warp, r.lanes, r.time).then_some(Near::Issued)
+        };
+        match (me.agent, r.agent) {
+            _ if mine == its => return None,
+            (Agent::Thread, Agent::Thread) => {}
+            (Agent::Thread, Agent::Remote) => return knows_issue(),
+            _ => return None,
         }
         let all = self.warps.iter().filter(|w| cta(w.number) == Some(mine));
         let learnt = all.filter_map(|w| {
@@ -85,6 +94,7 @@ impl Detector {
         learnt
             .min_by_key(|n| match n {
                 Near::Learnt { warp, .. } | Near::Told { warp, .. } => *warp,
+                Near::Issued => 0,
             })
             .or_else(told)
     }

@@ -307,15 +307,13 @@ impl Detector {
             let mut written = 0;
             for r in shadow.records(&cell.write) {
                 written |= r.bytes;
-                // Whoever knows a strong read of what it wrote knows the write.
+                // Whoever knows a read of what it wrote knows the write: a strong read has seen it, others came behind one.
                 let observed = || {
                     r.strong.is_some()
-                        && shadow.records(&cell.read).iter().any(|q| {
-                            q.time > r.time
-                                && q.bytes & r.bytes != 0
-                                && meets(threads, r, q)
-                                && knows(q, AccessKind::Read)
-                        })
+                        && shadow
+                            .records(&cell.read)
+                            .iter()
+                            .any(|q| q.time > r.time && q.bytes & r.bytes != 0 && knows(q, AccessKind::Read))
                 };
                 if r.bytes & me.bytes == 0 || knows(r, AccessKind::Write) || observed() {
                     if order.non_coherent && r.bytes & me.bytes != 0 {

@@ -142,6 +142,8 @@ pub(crate) struct Clock {
     pub(super) copied_proxied: Known,
     /// Asynchronous copies that have read their source.
     pub(super) drained: Known,
+    /// Remote operations that have read their source.
+    pub(super) sent: Known,
     /// Remote operations of NVSHMEM's that are delivered, by issuing thread and time of issue.
     pub(super) delivered: Known,
     /// Remote operations that the thread has issued together with others, of whom one counts as issuer.
@@ -166,6 +168,7 @@ impl Clock {
         self.copied.join(topology, &other.copied);
         self.copied_proxied.join(topology, &other.copied_proxied);
         self.drained.join(topology, &other.drained);
+        self.sent.join(topology, &other.sent);
         self.delivered.join(topology, &other.delivered);
         self.issued.join(topology, &other.issued);
     }

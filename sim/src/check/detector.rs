@@ -571,7 +571,7 @@ fn known<'c>(
             (Agent::Thread, _) => (&clock.seen, own),
             (Agent::Remote, _) => {
                 let own = own && (r.time == me.time || r.strong.is_some());
-                if kind == AccessKind::Read && clock.drained.covers(threads, r.warp, r.lanes, r.time) {
+                if kind == AccessKind::Read && clock.sent.covers(threads, r.warp, r.lanes, r.time) {
                     return true;
                 }
                 (&clock.delivered, own)

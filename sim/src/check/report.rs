@@ -76,7 +76,8 @@ impl Detector {
         let grid = run.grids.get(info.grid as usize)?;
         let inst = run.code.insts.get(s.pc as usize)?;
         let [x, y, _] = grid.block;
-        let linear = (s.warp - info.first_warp) * LANES as u32 + s.lane;
+        let threads = grid.block.iter().product::<u32>();
+        let linear = ((s.warp - info.first_warp) * LANES as u32 + s.lane).min(threads.saturating_sub(1));
         Some(Place {
             pe: info.pe as usize,
             cta: info.ctaid,

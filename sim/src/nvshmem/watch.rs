@@ -6,6 +6,7 @@
 //! belongs to) orders behind it. A wait acquires what the signals it saw release.
 
 use super::Call;
+use super::table::Scope;
 use super::wire::Landing;
 use crate::check::clock::Clock;
 use crate::check::detector::{Ticket, Touch};
@@ -44,7 +45,17 @@ impl Call<'_, '_> {
     fn ticket(&mut self) -> Option<Ticket> {
         let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
         let d = self.cx.check.as_deref_mut().filter(|_| !self.notes.silent)?;
-        Some(self.notes.op.get_or_insert_with(|| d.begin(slot, lane, pc, Agent::Remote)).clone())
+        // What is complete on return counts as one thread's of the group, whoever comes last and carries it out: clocks
+        // stay short. What completes later is told apart.
+        let signals = self.f.row.params.iter().any(|(name, _)| *name == "signal");
+        let together =
+            self.f.scope != Scope::Thread && self.notes.completes != Completed::Nothing && !signals;
+        let block = self.f.scope == Scope::Block;
+        let begin = || match together {
+            true => d.begin_together(slot, lane, pc, block),
+            false => d.begin(slot, lane, pc, Agent::Remote),
+        };
+        Some(self.notes.op.get_or_insert_with(begin).clone())
     }
 
     /// The operation reads or writes.

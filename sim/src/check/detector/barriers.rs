@@ -76,12 +76,17 @@ impl Detector {
             }
             let clock = meeting.clock_mut();
             clock.seen.raise_cta(threads, state.number, *now);
-            // That all of a CTA's operations are delivered is told by one entry.
-            let delivered =
-                |(&(w, l), &t): (&(u32, u32), &u64)| clock.delivered.covers(threads, w, 1 << l, t);
-            if !state.issuers.is_empty() && state.issuers.iter().all(delivered) {
-                state.issuers.clear();
-                clock.delivered.raise_cta(threads, state.number, *now);
+            // That all of a CTA's operations are delivered, or have read their sources, is told by one entry.
+            let all =
+                |known: &Known| state.issuers.iter().all(|(&(w, l), &t)| known.covers(threads, w, 1 << l, t));
+            if !state.issuers.is_empty() {
+                if all(&clock.delivered) {
+                    state.issuers.clear();
+                    clock.delivered.raise_cta(threads, state.number, *now);
+                    clock.sent.raise_cta(threads, state.number, *now);
+                } else if all(&clock.sent) {
+                    clock.sent.raise_cta(threads, state.number, *now);
+                }
             }
         }
         let clock = Arc::new(meeting.clock());

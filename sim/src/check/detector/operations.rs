@@ -8,6 +8,18 @@ impl Detector {
         self.begin_in(slot, lane, pc, agent, Stream::Thread)
     }
 
+    /// A warp, or `block` a CTA, begins a remote operation together, which a lane carries out.
+    pub(crate) fn begin_together(&mut self, slot: usize, lane: usize, pc: u32, block: bool) -> Ticket {
+        self.now += 1;
+        let state = &self.warps[slot];
+        let first = self.threads.info(state.number).map_or(state.number, |i| i.first_warp);
+        let warp = if block { first } else { state.number };
+        // The first lane is who mostly carries out what completes later.
+        let from = Snapshot { warp, lane: 31, ..state.snapshot(lane, self.now, pc) };
+        self.ctas[state.cta].issuers.insert((warp, 31), from.time);
+        Ticket { from, stream: warp, agent: Agent::Remote }
+    }
+
     /// The same, in a stream of the lane's.
     pub(crate) fn begin_in(
         &mut self,
@@ -187,8 +199,9 @@ impl Ticket {
     pub(crate) fn publish(&self, clock: &mut Clock, only_read: bool) {
         let Snapshot { lane, time, .. } = self.from;
         let known: &mut Known = match self.agent {
-            _ if only_read => &mut clock.drained,
+            Agent::Remote if only_read => &mut clock.sent,
             Agent::Remote => &mut clock.delivered,
+            _ if only_read => &mut clock.drained,
             _ => &mut clock.copied,
         };
         known.raise(self.stream, 1 << lane, false, time);

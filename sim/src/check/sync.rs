@@ -226,14 +226,29 @@ impl WarpState {
         Arc::make_mut(self.lane(lane).clock.get_or_insert(base))
     }
 
-    /// Changes the clocks of some lanes: one clock, where all lanes have the same.
+    /// The first of some lanes and those with the same clock.
+    pub(super) fn alike(&self, mask: u32) -> u32 {
+        if !self.diverged {
+            return mask;
+        }
+        let first = mask.trailing_zeros().min(31) as usize;
+        let same = |l: &usize| Arc::ptr_eq(self.clock(*l), self.clock(first));
+        lanes(mask).filter(same).fold(0, |m, l| m | 1 << l)
+    }
+
+    /// Changes the clocks of some lanes: one clock, where lanes have the same.
     pub(super) fn each_clock(&mut self, mask: u32, mut change: impl FnMut(&mut Clock)) {
         if mask == self.whole && !self.diverged {
             change(Arc::make_mut(&mut self.base));
-        } else {
-            for lane in lanes(mask) {
-                change(self.clock_mut(lane));
-            }
+            return;
+        }
+        let mut left = mask;
+        while left != 0 {
+            let group = self.alike(left);
+            left &= !group;
+            let mut clock = Arc::clone(self.clock(group.trailing_zeros().min(31) as usize));
+            change(Arc::make_mut(&mut clock));
+            self.set_clock(group, &clock);
         }
     }
 

@@ -106,8 +106,10 @@ impl Detector {
         let warp = &mut warps[slot];
         let pe = threads.info(warp.number).map_or(u32::MAX, |i| i.pe);
         // Lanes that know the same learn the same.
-        let groups = if warp.diverged { lanes(mask).map(|l| 1 << l).collect() } else { vec![mask] };
-        for group in groups {
+        let mut left = mask;
+        while left != 0 {
+            let group = warp.alike(left);
+            left &= !group;
             let mut clock = Clock::clone(warp.clock(group.trailing_zeros().min(31) as usize));
             clock.issued.raise(warp.number, group, group == warp.whole, *now);
             clock.deliver(threads, pe);

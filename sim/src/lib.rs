@@ -33,7 +33,9 @@
 //! # The machine model
 //!
 //! * A warp executes one instruction for all its active lanes at once, lanes in ascending order; memory is
-//!   sequentially consistent at this grain. Fences order what is ordered already.
+//!   sequentially consistent at this grain. With [`Config::explore`] other CTAs see weak and relaxed stores late, until a
+//!   release or fence whose scope includes them. Whether accesses are ordered, however they happened to fall, is what
+//!   [`Config::check`] watches; [`Machine::take_findings`] has what it found.
 //! * Lanes of a warp may diverge and are scheduled independently; they reconverge where their program counters
 //!   meet. `.sync` instructions and barriers wait for the lanes they name.
 //! * Every CTA up to the number that fits the PE's SMs ([`Config::sms`]) is resident, and all resident warps of

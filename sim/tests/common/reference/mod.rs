@@ -12,6 +12,7 @@ mod integer;
 mod program;
 mod warp;
 
+#[allow(unused_imports, reason = "the fuzz target draws its own programs")]
 pub use program::{Program, WORDS, count};
 
 /// What holds an operand.

@@ -114,7 +114,7 @@ impl Call<'_, '_> {
         let (slot, lane, pe) = (self.cx.slot, self.lane, self.cx.at.pe);
         let Some(d) = self.cx.check.as_deref_mut() else { return };
         let clock = self.notes.clock.get_or_insert_default();
-        d.leave(slot, lane, clock);
+        d.leave(slot, 1 << lane, clock);
         if completes {
             d.deliver(clock, pe);
         }
@@ -139,7 +139,7 @@ impl Context<'_> {
     pub(super) fn watch_arrival(&mut self, mask: u32, notes: &mut Notes) {
         let slot = self.slot;
         if let Some(d) = self.check.as_deref_mut() {
-            d.leave_lanes(slot, mask, notes.clock.get_or_insert_default());
+            d.leave(slot, mask, notes.clock.get_or_insert_default());
         }
     }
 

@@ -126,9 +126,8 @@ impl Detector {
 
     /// Lanes have waited for it.
     pub(crate) fn wait_cluster(&mut self, slot: usize, leader: usize, mask: u32) {
-        let Some(clock) = self.ctas[leader].met.clone() else { return };
-        for lane in lanes(mask) {
-            self.take(slot, lane, &clock);
+        if let Some(clock) = self.ctas[leader].met.clone() {
+            self.take(slot, mask, &clock);
         }
     }
 }

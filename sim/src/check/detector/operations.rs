@@ -8,18 +8,6 @@ impl Detector {
         self.begin_in(slot, lane, pc, agent, Stream::Thread)
     }
 
-    /// A warp, or `block` a CTA, begins a remote operation together, which a lane carries out.
-    pub(crate) fn begin_together(&mut self, slot: usize, lane: usize, pc: u32, block: bool) -> Ticket {
-        self.now += 1;
-        let state = &self.warps[slot];
-        let first = self.threads.info(state.number).map_or(state.number, |i| i.first_warp);
-        let warp = if block { first } else { state.number };
-        // The first lane is who mostly carries out what completes later.
-        let from = Snapshot { warp, lane: 31, ..state.snapshot(lane, self.now, pc) };
-        self.ctas[state.cta].issuers.insert((warp, 31), from.time);
-        Ticket { from, stream: warp, agent: Agent::Remote }
-    }
-
     /// The same, in a stream of the lane's.
     pub(crate) fn begin_in(
         &mut self,
@@ -39,16 +27,21 @@ impl Detector {
         Ticket { from, stream, agent }
     }
 
+    /// A warp, or `block` a CTA, begins a remote operation together, which a lane carries out.
+    pub(crate) fn begin_together(&mut self, slot: usize, lane: usize, pc: u32, block: bool) -> Ticket {
+        self.now += 1;
+        let state = &self.warps[slot];
+        let first = self.threads.info(state.number).map_or(state.number, |i| i.first_warp);
+        let warp = if block { first } else { state.number };
+        // The first lane is who mostly carries out what completes later.
+        let from = Snapshot { warp, lane: 31, ..state.snapshot(lane, self.now, pc) };
+        self.ctas[state.cta].issuers.insert((warp, 31), from.time);
+        Ticket { from, stream: warp, agent: Agent::Remote }
+    }
+
     /// A lane knows that the operations of this ticket's stream up to it are complete (or have read their source).
     pub(crate) fn learn(&mut self, slot: usize, lane: usize, ticket: &Ticket, only_read: bool) {
         ticket.publish(self.warps[slot].clock_mut(lane), only_read);
-    }
-
-    /// A lane leaves all it knows in a clock that others will join (an mbarrier's phase, a team's collective).
-    pub(crate) fn leave(&mut self, slot: usize, lane: usize, clock: &mut Clock) {
-        self.now += 1;
-        let Detector { warps, threads, now, .. } = self;
-        warps[slot].snapshot(lane, *now, 0).join_into(threads, clock);
     }
 
     /// A lane leaves what it knew at its latest fence of a scope.
@@ -83,8 +76,8 @@ impl Detector {
         });
     }
 
-    /// Lanes leave all they know in a clock that others will join.
-    pub(crate) fn leave_lanes(&mut self, slot: usize, mask: u32, clock: &mut Clock) {
+    /// Lanes leave all they know in a clock that others will join (an mbarrier's phase, a team's collective).
+    pub(crate) fn leave(&mut self, slot: usize, mask: u32, clock: &mut Clock) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
         let mut meeting = Meeting::of(std::mem::take(clock));
@@ -92,10 +85,10 @@ impl Detector {
         *clock = meeting.clock();
     }
 
-    /// A lane learns what was left.
-    pub(crate) fn take(&mut self, slot: usize, lane: usize, clock: &Clock) {
+    /// Lanes learn what was left.
+    pub(crate) fn take(&mut self, slot: usize, mask: u32, clock: &Clock) {
         let Detector { warps, threads, .. } = self;
-        warps[slot].clock_mut(lane).join(threads, clock);
+        warps[slot].each_clock(mask, |own| own.join(threads, clock));
     }
 
     /// A fence of NVSHMEM's: what the threads and those they know have issued on their PE is delivered in front of what

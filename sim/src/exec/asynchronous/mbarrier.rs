@@ -227,7 +227,7 @@ impl Asynchronous {
         let b = self.valid(world.memory, at)?;
         let token = b.token();
         match (by, world.check.as_deref_mut()) {
-            (By::Thread(slot, lane), Some(d)) => d.leave(slot, lane, &mut b.clock),
+            (By::Thread(slot, lane), Some(d)) => d.leave(slot, 1 << lane, &mut b.clock),
             (By::Relaxed(slot, lane), Some(d)) => d.leave_fenced(slot, lane, Scope::Cta, &mut b.clock),
             (By::Operation(Some(ticket)), _) => ticket.publish(&mut b.clock, false),
             _ => {}
@@ -242,7 +242,7 @@ impl Asynchronous {
     /// A lane has found the phase before complete, and acquires what was released there.
     pub(crate) fn acquire(&self, memory: &Memory, d: &mut Detector, at: Spot, slot: usize, lane: usize) {
         if let Some(b) = self.find(memory, at) {
-            d.take(slot, lane, &b.complete);
+            d.take(slot, 1 << lane, &b.complete);
         }
     }
 

@@ -84,13 +84,14 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
         None => (path.display().to_string(), text),
     };
     let file = KernelFile::parse(&name, &text).map_err(|e| e.to_string())?;
-    let (settings, numbers) = (settings(expects), numbers(expects));
-    let all = settings.len() as u64 * numbers.len() as u64;
+    let numbers = numbers(expects);
+    let settings: Vec<_> = settings(expects).into_iter().map(|s| (fitting(&numbers, &s), s)).collect();
+    let all: u64 = settings.iter().map(|(numbers, _)| numbers.len() as u64).sum();
     let runs = all.min(seeds);
     let each = seeds.div_ceil(runs);
     for i in 0..runs {
         // Where there are fewer seeds than combinations, every setting and every number has its turn.
-        let setting = &settings[(i % settings.len() as u64) as usize];
+        let (numbers, setting) = &settings[(i % settings.len() as u64) as usize];
         let pes = numbers[((i + i / settings.len() as u64) % numbers.len() as u64) as usize];
         let mut options = options(expects, &file, setting)?;
         options.pes = vec![pes];
@@ -114,6 +115,12 @@ fn settings(expects: &Expectations) -> Vec<Setting> {
         }
     }
     all
+}
+
+/// Those of the numbers of PEs that have the PE a setting names as root.
+fn fitting(numbers: &[usize], setting: &Setting) -> Vec<usize> {
+    let root = setting.iter().find(|(word, _)| word == "ROOT").and_then(|(_, pe)| pe.parse().ok());
+    numbers.iter().copied().filter(|n| root.is_none_or(|root: usize| *n > root)).collect()
 }
 
 /// Numbers of PEs: 2 to 8, or the file's one.

@@ -270,6 +270,11 @@ fn setup_fetches_what_is_missing_once() {
     let (_, parts) = home.doctor(&[]);
     assert_eq!(parts["ptxas"]["found"], "13.0.88, from `weft setup`");
 
+    // NCCL is large, and for measuring alone.
+    assert!(setup(&["--nccl"]).contains("nvidia-nccl-cu13"));
+    assert_eq!(home.pip_calls(), ["nvidia-nccl-cu13"]);
+    fs::remove_dir_all(home.path("cache/warpweft/wheels/nccl")).unwrap();
+
     // Another version takes its place; --force renews all.
     let said = setup(&["--nvshmem", "3.4.5"]);
     assert!(said.contains("nvidia-nvshmem-cu13 3.4.5: fetched"), "{said}");

@@ -89,6 +89,10 @@ codes! {
         "NVIDIA's linker of device code, libnvJitLink, was in none of the places searched, or is not that library. `weft setup` fetches it; WEFT_NVJITLINK names one.";
     JITLINK = 108, "device code that cannot be linked",
         "libnvJitLink refused its input; the message has its log. An object of a later CUDA than the library's needs a newer library: `weft setup --force` fetches the newest.";
+    NO_NCCL = 109, "libnccl not found",
+        "NCCL's library, which `weft bench --against nccl` measures beside ours, was in none of the places searched, or is not that library, or older than 2.19. `weft setup --nccl` fetches it; WEFT_NCCL names one.";
+    NCCL = 110, "an NCCL call failed",
+        "A call of NCCL's returned an error. NCCL_DEBUG=INFO makes it say more.";
     LAUNCHER = 201, "the launcher's variables do not fit together",
         "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another.";
     BOOTSTRAP = 202, "the PEs did not find each other",
@@ -114,7 +118,7 @@ codes! {
     DLPACK = 308, "a DLPack tensor that cannot be taken",
         "Its device, element type or strides are not what is asked for.";
     OPERATION = 401, "an operation that is not there",
-        "NVSHMEM has no such operation for this element type.";
+        "NVSHMEM, or NCCL where it is measured, has no such operation for this element type.";
     NOT_DONE = 402, "the GPU is not done within the bound",
         "Something on the GPU waits: for a signal that nobody sends, a collective that a PE of the team did not call, or just long work. WEFT_TIMEOUT (seconds, 60 if unset) is the bound of every wait.";
     PTX = 501, "the driver refused the PTX",

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::error::{Error, NO_JITLINK, NO_NVSHMEM, Result};
+use crate::error::{Code, Error, NO_JITLINK, NO_NCCL, NO_NVSHMEM, Result};
 
 /// A file that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,6 +98,23 @@ const NVSHMEM: Wanted = Wanted {
     ],
 };
 
+/// Where NCCL is looked for.
+const NCCL: Wanted = Wanted {
+    name: "libnccl.so.2",
+    vars: &["WEFT_NCCL", "NCCL_HOME"],
+    folders: &["lib", "lib64", ""],
+    places: &[
+        Place::Setup,
+        Place::List("LD_LIBRARY_PATH"),
+        Place::Linker,
+        Place::Packages,
+        Place::Python,
+        Place::System("/usr/lib/x86_64-linux-gnu"),
+        Place::Root("CUDA_HOME"),
+        Place::System("/usr/local/cuda"),
+    ],
+};
+
 /// Where nvJitLink is looked for.
 const NVJITLINK: Wanted = Wanted {
     name: "libnvJitLink.so",
@@ -119,17 +136,31 @@ const NVJITLINK: Wanted = Wanted {
 /// # Errors
 /// R0107 with every place searched.
 pub fn nvjitlink() -> Result<Found> {
-    Machine::here().find(&NVJITLINK).map_err(|missing| match missing {
+    let help = "`weft setup` fetches it into your cache folder; or `pip install nvidia-nvjitlink`";
+    Machine::here().find(&NVJITLINK).map_err(|missing| not_found(NO_JITLINK, NVJITLINK.name, missing, help))
+}
+
+/// NCCL.
+///
+/// # Errors
+/// R0109 with every place searched.
+pub fn nccl() -> Result<Found> {
+    let help = "`weft setup --nccl` fetches it into your cache folder; or `pip install nvidia-nccl-cu13`; or set \
+                WEFT_NCCL to a libnccl.so.2; or measure without: leave nccl out of --against";
+    Machine::here().find(&NCCL).map_err(|missing| not_found(NO_NCCL, NCCL.name, missing, help))
+}
+
+fn not_found(code: Code, name: &str, missing: Missing, help: &str) -> Error {
+    match missing {
         Missing::Named(var, path) => {
-            let message = format!("{var} is set to {}, where there is no {}", path.display(), NVJITLINK.name);
-            Error::new(NO_JITLINK, message).help(format!("unset {var} to search for one"))
+            let message = format!("{var} is set to {}, where there is no {name}", path.display());
+            Error::new(code, message).help(format!("unset {var} to search for one"))
         }
         Missing::Everywhere(searched) => {
-            let message = format!("{} not found; searched:\n    {}", NVJITLINK.name, searched.join("\n    "));
-            Error::new(NO_JITLINK, message)
-                .help("`weft setup` fetches it into your cache folder; or `pip install nvidia-nvjitlink`")
+            let message = format!("{name} not found; searched:\n    {}", searched.join("\n    "));
+            Error::new(code, message).help(help)
         }
-    })
+    }
 }
 
 /// NVSHMEM's host library.

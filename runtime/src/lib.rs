@@ -14,6 +14,7 @@ pub mod job;
 pub mod launch;
 pub mod machine;
 pub mod memory;
+pub mod nccl;
 pub mod nvshmem;
 mod program;
 mod registry;

@@ -19,6 +19,9 @@ pub struct Setup {
     /// CUDA's major version, 12 or 13, which NVSHMEM is built for; the driver's if not given.
     #[arg(long, value_parser = clap::value_parser!(u32).range(12..=13))]
     cuda: Option<u32>,
+    /// Fetch NCCL too (200 MB), which `weft bench --against nccl` measures beside ours.
+    #[arg(long)]
+    nccl: bool,
     /// Fetch anew what is there already.
     #[arg(long)]
     force: bool,
@@ -72,7 +75,7 @@ impl Setup {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn wheels(&self) -> Result<[Wheel; 4]> {
+    fn wheels(&self) -> Result<Vec<Wheel>> {
         let tool = |folder, package: &str| Wheel {
             folder,
             package: package.into(),
@@ -84,12 +87,16 @@ impl Setup {
         let cuda = self.cuda.unwrap_or_else(driver);
         let (which, fits) = self.nvshmem_version()?;
         let nvshmem = Wheel { folder: "nvshmem", package: format!("nvidia-nvshmem-cu{cuda}"), which, fits };
-        Ok([
+        let mut wheels = vec![
             nvshmem,
             tool("ptxas", "nvidia-cuda-nvcc"),
             tool("nvdisasm", "nvidia-cuda-nvdisasm"),
             tool("nvjitlink", "nvidia-nvjitlink"),
-        ])
+        ];
+        if self.nccl {
+            wheels.push(tool("nccl", &format!("nvidia-nccl-cu{cuda}")));
+        }
+        Ok(wheels)
     }
 
     /// What pip is to choose from, and what will do that is there.

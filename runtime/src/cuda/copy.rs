@@ -41,6 +41,14 @@ pub fn fill(address: u64, byte: u8, bytes: usize, stream: &Stream) -> Result<()>
         .map_err(|e| error("cuMemsetD8Async", e))
 }
 
+/// Copies bytes from one address to another, in the stream's order. The caller owns as many bytes at both.
+pub fn on_device(to: u64, from: u64, bytes: usize, stream: &Stream) -> Result<()> {
+    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
+    // SAFETY: both of the caller's memories have as many bytes.
+    unsafe { result::memcpy_dtod_async(to, from, bytes, stream.cu_stream()) }
+        .map_err(|e| error("cuMemcpyDtoDAsync", e))
+}
+
 /// A copy's two sides have one size.
 pub fn same_len(what: &str, have: usize, given: usize) -> Result<()> {
     match have == given {

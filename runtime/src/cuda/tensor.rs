@@ -1,7 +1,7 @@
 //! A tensor in one device's own memory.
 #![allow(unsafe_code, reason = "FFI")]
 
-use super::{Device, Stream, copy, error, no_room};
+use super::{Device, Stream, copy, no_room};
 use crate::dtype::Element;
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements};
@@ -124,10 +124,7 @@ impl<T: Element> DeviceTensor<T> {
     /// `R0307` where they have different numbers of elements, `R0103`.
     pub fn copy_to(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, to.elements)?;
-        Device::of(stream.context()).bind()?;
-        // SAFETY: both memories have as many bytes.
-        unsafe { result::memcpy_dtod_async(to.address(), self.address(), self.bytes(), stream.cu_stream()) }
-            .map_err(|e| error("cuMemcpyDtoDAsync", e))?;
+        copy::on_device(to.address(), self.address(), self.bytes(), stream)?;
         super::keep(self.memory.clone());
         super::keep(to.memory.clone());
         Ok(())

@@ -1,0 +1,414 @@
+//! NCCL, to measure beside: opened at run time, over the PEs of a world. [`sys`] has the functions as they are,
+//! `result` a `Result` for every call.
+//!
+//! Nothing of warpweft's own needs it.
+
+mod result;
+pub mod sys;
+mod version;
+
+pub use version::Version;
+
+use crate::collective::Reduce;
+use crate::cuda::{self, DeviceTensor, Stream, copy};
+use crate::dtype::{DType, Element};
+use crate::error::{self, Error, Result};
+use crate::find::{self, Found};
+use crate::rma::raw;
+use crate::world::{Inner, World};
+use result::{Library, Sides};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// All PEs of a world, as NCCL connects them. Clones are the same communicator, which ends when the last of them, and
+/// of its [windows](Communicator::window), is dropped: on every PE in the same order.
+#[derive(Clone)]
+pub struct Communicator(Arc<Shared>);
+
+struct Shared {
+    world: Arc<Inner>,
+    library: &'static Library,
+    comm: sys::Comm,
+}
+
+#[allow(unsafe_code, reason = "a handle of a C library")]
+// SAFETY: NCCL's calls lock the communicator, which is not bound to a thread.
+unsafe impl Send for Shared {}
+#[allow(unsafe_code, reason = "a handle of a C library")]
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// Elements in memory of this PE's GPU that NCCL's collectives read and write. Clones and [slices](Tensor::slice) are
+/// the same memory.
+#[derive(Clone)]
+pub struct Tensor<T> {
+    memory: Arc<Memory>,
+    /// In bytes from the start of the memory.
+    offset: usize,
+    len: usize,
+    marker: PhantomData<T>,
+}
+
+enum Memory {
+    /// cudaMalloc's kind, which NCCL copies through buffers of its own.
+    Plain(DeviceTensor<u8>),
+    Window(Window),
+}
+
+/// `ncclMemAlloc`'s memory, registered.
+struct Window {
+    of: Communicator,
+    address: u64,
+    handle: Option<sys::Window>,
+}
+
+#[allow(unsafe_code, reason = "a handle of a C library")]
+// SAFETY: an address and a handle, neither bound to a thread.
+unsafe impl Send for Window {}
+#[allow(unsafe_code, reason = "a handle of a C library")]
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+/// The library of this machine; looked for and opened once a process.
+fn library() -> Result<&'static (Found, Library)> {
+    static LIBRARY: OnceLock<Result<(Found, Library)>> = OnceLock::new();
+    let open = || {
+        let found = find::nccl()?;
+        Library::open(&found.path).map(|library| (found, library))
+    };
+    LIBRARY.get_or_init(open).as_ref().map_err(Clone::clone)
+}
+
+/// NCCL of this machine: its version, and where it is.
+///
+/// # Errors
+/// `R0109` where there is none, with every place searched, or where it is too old or no NCCL.
+pub fn installed() -> Result<(Version, &'static Path)> {
+    library().map(|(found, library)| (library.version, &*found.path))
+}
+
+/// Whether NCCL reduces elements of that type so.
+///
+/// # Errors
+/// `R0401` with what it has.
+pub fn reduces(dtype: DType, op: Reduce) -> Result<()> {
+    reduction(dtype, op).map(drop)
+}
+
+fn reduction(dtype: DType, op: Reduce) -> Result<(i32, i32)> {
+    sys::data_type(dtype).zip(sys::operation(op)).ok_or_else(|| {
+        Error::new(error::OPERATION, format!("NCCL has no {} of {dtype}", op.name())).help(
+            "sum, prod, min and max are there for integers of 8, 32 and 64 bits, f16, bf16, f32, f64, e4m3 and e5m2",
+        )
+    })
+}
+
+impl Communicator {
+    /// Connects the PEs of a world. *Collective.*
+    ///
+    /// # Errors
+    /// `R0109` where a PE has no NCCL, `R0110` where NCCL cannot connect them, `R0301`, `R0203`.
+    pub fn over(world: &World) -> Result<Communicator> {
+        let inner = &world.0;
+        let entered = inner.enter()?;
+        let (_, library) = library().map_err(|e| entered.refuse(&entered.everyone, e))?;
+        let (rank, size) = (world.my_pe(), world.n_pes());
+        let version = library.version.to_string();
+        let versions = entered.together("NCCL: version", version.as_bytes())?;
+        if let Some(pe) = versions.iter().position(|v| v != version.as_bytes()) {
+            let theirs = String::from_utf8_lossy(&versions[pe]).into_owned();
+            let message = format!("PE {rank} has NCCL {version}, PE {pe} has {theirs}");
+            return Err(Error::new(error::NCCL, message).help("install one version on all hosts"));
+        }
+        let id = match rank {
+            0 => library.unique_id().map_err(|e| entered.refuse(&entered.everyone, e))?.internal,
+            _ => [0; 128],
+        };
+        let ids = entered.together("NCCL: unique id", &id)?;
+        let internal = ids.first().and_then(|id| id.as_slice().try_into().ok());
+        let internal =
+            internal.ok_or_else(|| Error::new(error::BOOTSTRAP, "PE 0 sent no unique id of NCCL's"))?;
+        let comm = library.init(size, sys::UniqueId { internal }, rank)?;
+        Ok(Communicator(Arc::new(Shared { world: inner.clone(), library, comm })))
+    }
+
+    /// NCCL's version.
+    pub fn version(&self) -> Version {
+        self.0.library.version
+    }
+
+    /// Memory as cudaMalloc gives it.
+    ///
+    /// # Errors
+    /// `R0302` where the device has no room.
+    pub fn plain<T: Element>(&self, len: usize) -> Result<Tensor<T>> {
+        let entered = self.0.world.enter()?;
+        let memory = DeviceTensor::alloc(&entered.device, bytes_of::<T>(len)?)?;
+        Ok(Tensor { memory: Arc::new(Memory::Plain(memory)), offset: 0, len, marker: PhantomData })
+    }
+
+    /// Memory of `ncclMemAlloc`, registered as a symmetric window, on which NCCL's symmetric kernels work. *Collective.*
+    ///
+    /// # Errors
+    /// `R0110` where NCCL (before 2.27) has no windows, or a PE no room, `R0301`.
+    pub fn window<T: Element>(&self, len: usize) -> Result<Tensor<T>> {
+        let (entered, library) = (self.0.world.enter()?, self.0.library);
+        let bytes = bytes_of::<T>(len)?.max(1);
+        let address = library.windows().and_then(|()| library.alloc(bytes));
+        let address = address.map_err(|e| entered.refuse(&entered.everyone, e))?;
+        let mut window = Window { of: self.clone(), address, handle: None };
+        entered.together(&format!("NCCL: window of {bytes} bytes"), &[])?;
+        window.handle = Some(library.register(self.0.comm, address, bytes)?);
+        Ok(Tensor { memory: Arc::new(Memory::Window(window)), offset: 0, len, marker: PhantomData })
+    }
+
+    /// What failed in NCCL's threads since.
+    ///
+    /// # Errors
+    /// `R0110`.
+    pub fn check(&self) -> Result<()> {
+        self.0.library.state(self.0.comm)
+    }
+
+    /// Every PE's `dest` becomes the reduction of all PEs' `source`; both may be one.
+    ///
+    /// # Errors
+    /// As [`reduces`]; `R0307` for different sizes, `R0110`, `R0305`.
+    pub fn all_reduce<T: Element>(
+        &self,
+        op: Reduce,
+        dest: &Tensor<T>,
+        source: &Tensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let (dtype, op) = reduction(T::DTYPE, op)?;
+        let io = Sides { dtype, ..self.sides("allreduce", dest, source, (1, 1))? };
+        let _entered = self.0.world.on(stream)?;
+        self.0.library.all_reduce(io, op, self.0.comm, raw(stream))
+    }
+
+    /// `dest` becomes this PE's share of the reduction of `source`, and may lie at that share of it.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Communicator::all_reduce).
+    pub fn reduce_scatter<T: Element>(
+        &self,
+        op: Reduce,
+        dest: &Tensor<T>,
+        source: &Tensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let (dtype, op) = reduction(T::DTYPE, op)?;
+        let io = Sides { dtype, ..self.sides("reducescatter", dest, source, (1, self.n_pes()))? };
+        let _entered = self.0.world.on(stream)?;
+        self.0.library.reduce_scatter(io, op, self.0.comm, raw(stream))
+    }
+
+    /// `dest` becomes all PEs' `source`, which may lie at this PE's place of it.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Communicator::all_reduce), for every type.
+    pub fn all_gather<T: Element>(
+        &self,
+        dest: &Tensor<T>,
+        source: &Tensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let io = self.sides("allgather", dest, source, (self.n_pes(), 1))?;
+        let _entered = self.0.world.on(stream)?;
+        self.0.library.all_gather(io, self.0.comm, raw(stream))
+    }
+
+    /// `dest` of every PE becomes the `source` of one; both may be one.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Communicator::all_gather); `R0303` for a root that is not there.
+    pub fn broadcast<T: Element>(
+        &self,
+        dest: &Tensor<T>,
+        source: &Tensor<T>,
+        root: u32,
+        stream: &Stream,
+    ) -> Result<()> {
+        let io = self.sides("broadcast", dest, source, (1, 1))?;
+        let root = self.0.world.member(root)?;
+        let _entered = self.0.world.on(stream)?;
+        self.0.library.broadcast(io, root, self.0.comm, raw(stream))
+    }
+
+    /// Part j of PE i's `source` becomes part i of PE j's `dest`: sends and receives in a group.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Communicator::all_gather).
+    pub fn all_to_all<T: Element>(
+        &self,
+        dest: &Tensor<T>,
+        source: &Tensor<T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let n = self.n_pes();
+        let io = self.sides("alltoall", dest, source, (n, n))?;
+        let stride = dest.len / n * size_of::<T>();
+        let _entered = self.0.world.on(stream)?;
+        self.0.library.all_to_all(io, stride, n as u32, self.0.comm, raw(stream))
+    }
+
+    fn n_pes(&self) -> usize {
+        self.0.world.control.size() as usize
+    }
+
+    /// Both sides, checked: `dest` has so many parts, `source` so many, all of one size. 16-bit integers are moved as
+    /// bytes.
+    fn sides<T: Element>(
+        &self,
+        name: &str,
+        dest: &Tensor<T>,
+        source: &Tensor<T>,
+        (of_dest, of_source): (usize, usize),
+    ) -> Result<Sides> {
+        let (d, s) = (dest.len, source.len);
+        if d % of_dest != 0 || s % of_source != 0 || d / of_dest != s / of_source {
+            let message = format!("NCCL's {name} over {} PEs from {s} elements to {d}", self.n_pes());
+            let help = format!("the destination has {of_dest} and the source {of_source} parts of one size");
+            return Err(Error::new(error::SHAPE, message).help(help));
+        }
+        cuda::keep(dest.memory.clone());
+        cuda::keep(source.memory.clone());
+        let (dtype, unit) = match sys::data_type(T::DTYPE) {
+            Some(dtype) => (dtype, 1),
+            None => (sys::BYTES, size_of::<T>()),
+        };
+        let count = d / of_dest * unit;
+        Ok(Sides { source: source.address(), dest: dest.address(), count, dtype })
+    }
+}
+
+fn bytes_of<T>(len: usize) -> Result<usize> {
+    let too_large = || Error::new(error::SHAPE, format!("{len} elements are more than there are addresses"));
+    len.checked_mul(size_of::<T>()).ok_or_else(too_large)
+}
+
+impl<T: Element> Tensor<T> {
+    /// Elements `range` of it: the same memory.
+    ///
+    /// # Errors
+    /// `R0307` past the end.
+    pub fn slice(&self, range: Range<usize>) -> Result<Tensor<T>> {
+        if range.start > range.end || range.end > self.len {
+            return Err(Error::new(error::SHAPE, format!("elements {range:?} of a tensor of {}", self.len)));
+        }
+        let offset = self.offset + range.start * size_of::<T>();
+        Ok(Tensor { memory: self.memory.clone(), offset, len: range.len(), marker: PhantomData })
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it begins on the device.
+    pub fn address(&self) -> u64 {
+        let start = match &*self.memory {
+            Memory::Plain(memory) => memory.address(),
+            Memory::Window(window) => window.address,
+        };
+        start + self.offset as u64
+    }
+
+    /// Writes its elements, once `stream` gets there, and waits.
+    ///
+    /// # Errors
+    /// `R0307` for another number of elements, `R0103`.
+    pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
+        copy::same_len("the tensor", self.len, data.len())?;
+        copy::write(self.address(), data, stream)
+    }
+
+    /// Sets all its bytes, in the stream's order.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
+        cuda::keep(self.memory.clone());
+        copy::fill(self.address(), byte, self.len * size_of::<T>(), stream)
+    }
+
+    /// Takes over another tensor's elements, in the stream's order.
+    ///
+    /// # Errors
+    /// `R0307` where they have different numbers of elements, `R0103`.
+    pub fn load(&self, from: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
+        copy::same_len("the tensor", self.len, from.len())?;
+        cuda::keep(self.memory.clone());
+        cuda::keep(from.memory().clone());
+        copy::on_device(self.address(), from.address(), self.len * size_of::<T>(), stream)
+    }
+
+    /// Gives its elements to another tensor, in the stream's order.
+    ///
+    /// # Errors
+    /// As [`load`](Tensor::load).
+    pub fn store(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
+        copy::same_len("the tensor", self.len, to.len())?;
+        cuda::keep(self.memory.clone());
+        cuda::keep(to.memory().clone());
+        copy::on_device(to.address(), self.address(), self.len * size_of::<T>(), stream)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let (world, library) = (&self.of.0.world, self.of.0.library);
+        // After the end, or a panic, or beside a kernel that never ends, the other PEs are elsewhere.
+        if world.ended() || std::thread::panicking() || cuda::not_stuck().is_err() {
+            return;
+        }
+        let ended = world.enter().and_then(|entered| {
+            entered.device.wait()?;
+            if let Some(handle) = self.handle.take() {
+                entered.together("NCCL: end of a window", &[])?;
+                library.deregister(self.of.0.comm, handle)?;
+            }
+            library.free(self.address)
+        });
+        if let Err(e) = ended {
+            world.complain("a window of NCCL's is not freed", &e);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.world.ended() || std::thread::panicking() || cuda::not_stuck().is_err() {
+            return;
+        }
+        let ended = self.world.enter().and_then(|entered| {
+            entered.device.wait()?;
+            entered.together("NCCL: end", &[])?;
+            self.library.destroy(self.comm)
+        });
+        if let Err(e) = ended {
+            self.world.complain("NCCL is not ended", &e);
+        }
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Communicator(NCCL {} over {} PEs)", self.version(), self.n_pes())
+    }
+}
+
+impl<T: Element> fmt::Debug for Tensor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} x {} at {:#x})", self.len, T::DTYPE, self.address())
+    }
+}

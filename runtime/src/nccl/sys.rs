@@ -1,0 +1,121 @@
+//! NCCL's functions as they are: names, signatures and numbers of nccl.h (2.19 to 2.32, which keep them).
+#![allow(unsafe_code, reason = "functions of a C library")]
+
+use crate::collective::Reduce;
+use crate::dtype::DType;
+use libloading::Library;
+use std::ffi::{c_char, c_int, c_void};
+
+/// `ncclComm_t`.
+pub type Comm = *mut c_void;
+/// `ncclWindow_t`.
+pub type Window = *mut c_void;
+/// `cudaStream_t`, which is a `CUstream`.
+pub type Stream = *mut c_void;
+
+/// `ncclUniqueId`: 128 bytes that one rank makes and all others are told. Passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct UniqueId {
+    /// The library's own.
+    pub internal: [u8; 128],
+}
+
+/// `NCCL_WIN_COLL_SYMMETRIC`: every rank registers the same window at the same offsets.
+pub const WIN_COLL_SYMMETRIC: c_int = 1;
+
+macro_rules! functions {
+    ({ $($name:ident($($arg:ty),*) -> $ret:ty;)* } { $($late:ident($($late_arg:ty),*) -> c_int;)* }) => {
+        /// The functions, by name.
+        #[allow(missing_docs, reason = "each is documented under its name in nccl.h")]
+        #[allow(non_snake_case, reason = "NCCL's names")]
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
+            $(pub $late: Option<unsafe extern "C" fn($($late_arg),*) -> c_int>,)*
+        }
+
+        /// Each function's name, and the types of its parameters as they are called here.
+        pub const SIGNATURES: &[(&str, &[&str])] = &[
+            $((stringify!($name), &[$(stringify!($arg)),*]),)*
+            $((stringify!($late), &[$(stringify!($late_arg)),*]),)*
+        ];
+
+        impl Functions {
+            /// Finds them all, and those of later versions where they are there.
+            ///
+            /// # Errors
+            /// The name of the first that is not there.
+            ///
+            /// # Safety
+            /// The library is NCCL, and is never unloaded.
+            pub unsafe fn load(library: &Library) -> Result<Functions, &'static str> {
+                // SAFETY: the signatures are those of nccl.h.
+                unsafe {
+                    Ok(Functions {
+                        $($name: *library.get(stringify!($name).as_bytes()).map_err(|_| stringify!($name))?,)*
+                        $($late: library.get(stringify!($late).as_bytes()).ok().map(|f| *f),)*
+                    })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    {
+        ncclGetVersion(*mut c_int) -> c_int;
+        ncclGetUniqueId(*mut UniqueId) -> c_int;
+        ncclCommInitRank(*mut Comm, c_int, UniqueId, c_int) -> c_int;
+        ncclCommDestroy(Comm) -> c_int;
+        ncclCommGetAsyncError(Comm, *mut c_int) -> c_int;
+        ncclGetErrorString(c_int) -> *const c_char;
+        ncclGetLastError(Comm) -> *const c_char;
+        ncclAllReduce(*const c_void, *mut c_void, usize, c_int, c_int, Comm, Stream) -> c_int;
+        ncclReduceScatter(*const c_void, *mut c_void, usize, c_int, c_int, Comm, Stream) -> c_int;
+        ncclBroadcast(*const c_void, *mut c_void, usize, c_int, c_int, Comm, Stream) -> c_int;
+        ncclAllGather(*const c_void, *mut c_void, usize, c_int, Comm, Stream) -> c_int;
+        ncclSend(*const c_void, usize, c_int, c_int, Comm, Stream) -> c_int;
+        ncclRecv(*mut c_void, usize, c_int, c_int, Comm, Stream) -> c_int;
+        ncclGroupStart() -> c_int;
+        ncclGroupEnd() -> c_int;
+        ncclMemAlloc(*mut *mut c_void, usize) -> c_int;
+        ncclMemFree(*mut c_void) -> c_int;
+    }
+    {
+        ncclCommWindowRegister(Comm, *mut c_void, usize, *mut Window, c_int) -> c_int;
+        ncclCommWindowDeregister(Comm, Window) -> c_int;
+    }
+}
+
+/// `ncclDataType_t`; none for 16-bit integers, which NCCL does not add up, and `bool`, which is no number.
+pub fn data_type(dtype: DType) -> Option<c_int> {
+    Some(match dtype {
+        DType::I8 => 0,
+        DType::U8 => 1,
+        DType::I32 => 2,
+        DType::U32 => 3,
+        DType::I64 => 4,
+        DType::U64 => 5,
+        DType::F16 => 6,
+        DType::F32 => 7,
+        DType::F64 => 8,
+        DType::BF16 => 9,
+        DType::E4M3 => 10,
+        DType::E5M2 => 11,
+        DType::I16 | DType::U16 | DType::Bool => return None,
+    })
+}
+
+/// `ncclUint8`: what bytes are moved as.
+pub const BYTES: c_int = 1;
+
+/// `ncclRedOp_t`; none for bitwise operations.
+pub fn operation(op: Reduce) -> Option<c_int> {
+    match op {
+        Reduce::Sum => Some(0),
+        Reduce::Prod => Some(1),
+        Reduce::Max => Some(2),
+        Reduce::Min => Some(3),
+        Reduce::And | Reduce::Or | Reduce::Xor => None,
+    }
+}

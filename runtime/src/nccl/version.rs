@@ -1,0 +1,45 @@
+//! Versions of NCCL.
+
+use std::fmt;
+
+/// A version: 2.28.9.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version {
+    /// 2.
+    pub major: u32,
+    /// 28.
+    pub minor: u32,
+    /// 9.
+    pub patch: u32,
+}
+
+/// The oldest with all that is called.
+pub const OLDEST: Version = Version { major: 2, minor: 19, patch: 0 };
+
+impl Version {
+    /// Of `NCCL_VERSION_CODE`: 22809. (Before 2.9 the codes had one digit less.)
+    pub fn of(code: i32) -> Version {
+        let code = u32::try_from(code).unwrap_or(0);
+        let (major, rest) =
+            if code < 10_000 { (code / 1000, code % 1000) } else { (code / 10_000, code % 10_000) };
+        Version { major, minor: rest / 100, patch: rest % 100 }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_nccl_h() {
+        let text = |code| Version::of(code).to_string();
+        assert_eq!([text(22809), text(23203), text(2708), text(-1)], ["2.28.9", "2.32.3", "2.7.8", "0.0.0"]);
+        assert!(Version::of(22809) > OLDEST && Version::of(21805) < OLDEST);
+    }
+}

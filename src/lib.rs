@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod check;
 pub mod codes;
+pub mod collective;
 pub mod compile;
 pub mod gpu;
 pub mod library;

@@ -5,8 +5,12 @@ use std::path::Path;
 use weft_lang::elaborate::Loader;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
-pub const LIBRARY: &[(&str, &str)] =
-    &[("collectives", include_str!("library/collectives.weft")), ("tile", include_str!("library/tile.weft"))];
+pub const LIBRARY: &[(&str, &str)] = &[
+    ("allreduce", include_str!("library/allreduce.weft")),
+    ("collectives", include_str!("library/collectives.weft")),
+    ("ll", include_str!("library/ll.weft")),
+    ("tile", include_str!("library/tile.weft")),
+];
 
 /// Files relative to the one that uses them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,17 +1,7 @@
 //! Who is measured: our kernels, and peers in the same run.
 
-use super::collective::{Collective, Counts};
+use crate::collective::{Collective, Counts, Place};
 use weft_runtime::{DType, Reduce};
-
-/// Whether what a PE gets lies where it gave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Place {
-    /// Two tensors.
-    OutOfPlace,
-    /// One tensor.
-    InPlace,
-}
 
 /// A kernel of the examples. Its parameters are `x`, `out` unless it works in place, a barrier, and the team; `T` and
 /// `N` are the type and the count.

@@ -1,10 +1,10 @@
 //! The measurement itself, on every PE.
 
-use super::algorithm::{Algorithm, Contender, Place};
-use super::collective::{Collective, Counts};
+use super::algorithm::{Algorithm, Contender};
 use super::data::{self, Number, with_number};
 use super::report::{Report, Row, Spread, Wrong};
 use super::{Bench, BenchError};
+use crate::collective::{Collective, Counts, Place};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{Grid, Kernel, target};
 use weft_ir::Scalar;
@@ -168,6 +168,7 @@ impl<'a> Bed<'a> {
                         Collective::AllGather => team.fcollect(&out, &x, s),
                         Collective::ReduceScatter => team.reduce_scatter(op, &out, &x, s),
                         Collective::Broadcast => team.broadcast(&out, &x, 0, s),
+                        Collective::AllToAll => team.alltoall(&out, &x, s),
                     }?)
                 };
                 (Box::new(call), None)

@@ -4,14 +4,13 @@
 //! and factors are those of NVIDIA's nccl-tests (doc/PERFORMANCE.md there).
 
 mod algorithm;
-mod collective;
 mod data;
 mod measure;
 mod report;
 mod sizes;
 
-pub use algorithm::{ALGORITHMS, Algorithm, Contender, PEERS, Place};
-pub use collective::{Collective, Counts};
+pub use crate::collective::{Collective, Counts, Place};
+pub use algorithm::{ALGORITHMS, Algorithm, Contender, PEERS};
 pub use report::{Report, Row, Spread, Wrong};
 pub use sizes::parse_sizes;
 

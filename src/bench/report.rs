@@ -1,7 +1,7 @@
 //! What was measured, for people and for programs.
 
-use super::algorithm::Place;
-use super::collective::Collective;
+use crate::collective::Collective;
+use crate::collective::Place;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use weft_runtime::DType;

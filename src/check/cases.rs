@@ -142,6 +142,7 @@ impl Planner<'_> {
                 "dtype" | "float" | "real" => Define::Dtype(Scalar::F32),
                 "integer" => Define::Dtype(Scalar::I32),
                 "bool" => Define::Bool(false),
+                "reduction" => Define::Reduction(weft_ir::RedOp::Add),
                 _ => continue,
             };
             if !has_default {

@@ -134,6 +134,7 @@ pub(crate) fn show(d: Define) -> String {
         Define::Float(x) => x.to_string(),
         Define::Bool(b) => b.to_string(),
         Define::Dtype(s) => s.to_string(),
+        Define::Reduction(op) => op.to_string(),
     }
 }
 

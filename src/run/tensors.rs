@@ -298,7 +298,7 @@ pub(super) fn scalar_bytes(d: Define, ty: Scalar) -> Vec<u8> {
         Define::Int(n) => Number::Int(n.into()),
         Define::Float(x) => Number::Float(x),
         Define::Bool(b) => Number::Int(b.into()),
-        Define::Dtype(_) => Number::Int(0),
+        Define::Dtype(_) | Define::Reduction(_) => Number::Int(0),
     };
     let mut bytes = Vec::new();
     write_number(ty, number, &mut bytes);

@@ -6,7 +6,7 @@
 
 use crate::diag::{Code, Diagnostic, Span};
 use crate::kernel::{Block, Kernel, TeamRef, Value};
-use crate::names::{CmpOp, SignalKind};
+use crate::names::{CmpOp, Sem, SignalKind};
 use crate::op::{Constant, Op};
 use crate::{remote, uniform};
 use std::collections::HashSet;
@@ -34,7 +34,8 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     signals.report(k, found);
 }
 
-/// Parameters that count or tell of something: signals, what is waited for, targets of integer atomics. They begin at 0.
+/// Parameters that count or tell of something: signals, what is waited for or read in order, targets of integer atomics.
+/// They begin at 0.
 pub fn flags(k: &Kernel) -> std::collections::BTreeSet<u32> {
     let mut found = std::collections::BTreeSet::new();
     k.walk(&mut |_, inst| {
@@ -42,6 +43,12 @@ pub fn flags(k: &Kernel) -> std::collections::BTreeSet<u32> {
             Op::PutSignal { signal, .. } | Op::SignalOp { signal, .. } => *signal,
             Op::SignalWait { signal, .. } | Op::SignalFetch { signal } => *signal,
             Op::Wait { vars, .. } => *vars,
+            // What is read in order is what other threads write meanwhile.
+            Op::Load { place, sem, .. }
+                if *sem != Sem::Weak && k.ty(*place).elem().is_some_and(|s| s.is_int()) =>
+            {
+                *place
+            }
             Op::Amo { target, .. } if k.ty(*target).elem().is_some_and(|s| s.is_int()) => *target,
             _ => return,
         };

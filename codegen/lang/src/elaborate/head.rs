@@ -11,7 +11,9 @@ use std::sync::Arc;
 use weft_ir::builder::Builder;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::verify::{Verified, verify};
-use weft_ir::{Int, Kernel, Layout, Module, Op, Param, ParamKind, Scalar, Space, TensorType, Type, Value};
+use weft_ir::{
+    Int, Kernel, Layout, Module, Op, Param, ParamKind, RedOp, Scalar, Space, TensorType, Type, Value,
+};
 
 /// The value of a compile-time parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,14 +26,18 @@ pub enum Define {
     Bool(bool),
     /// `-D T=bf16`
     Dtype(Scalar),
+    /// `-D OP=min`
+    Reduction(RedOp),
 }
 
 impl Define {
-    /// Reads `4096`, `1e-5`, `true` or `bf16`.
+    /// Reads `4096`, `1e-5`, `true`, `bf16` or `min`.
     pub fn parse(text: &str) -> Option<Define> {
         let digits = text.replace('_', "");
         if let Some(s) = Scalar::parse(text) {
             Some(Define::Dtype(s))
+        } else if let Some(op) = RedOp::parse(text) {
+            Some(Define::Reduction(op))
         } else if let Ok(b) = text.parse() {
             Some(Define::Bool(b))
         } else if let Ok(n) = digits.parse() {
@@ -59,6 +65,7 @@ from! {
     f64: Float;
     bool: Bool;
     Scalar: Dtype;
+    RedOp: Reduction;
 }
 
 /// Values of compile-time parameters, by name.
@@ -267,6 +274,7 @@ impl Elab<'_> {
                 Val::Float(x) => Some(Define::Float(*x)),
                 Val::Bool(x) => Some(Define::Bool(*x)),
                 Val::Dtype(s) => Some(Define::Dtype(*s)),
+                Val::Reduction(op) => Some(Define::Reduction(*op)),
                 _ => None,
             };
             bound.extend(define.map(|d| (g.name.name.to_string(), d)));
@@ -310,7 +318,7 @@ impl Elab<'_> {
                     let mut next = || dims.next().unwrap_or_else(one);
                     self.b.kernel_mut().grid = Some([next(), next(), next()]);
                 }
-                "computes" => reference = Some(reference_of(attr, &k.params)?),
+                "computes" => reference = Some(self.reference(attr, &k.params)?),
                 "signaled" => {
                     let signaled = self.signaled(attr)?;
                     self.b.kernel_mut().signaled.extend(signaled);
@@ -365,7 +373,13 @@ impl Elab<'_> {
             (Some(Define::Float(x)), _) => Val::Float(x),
             (Some(Define::Bool(b)), _) => Val::Bool(b),
             (Some(Define::Dtype(s)), _) => Val::Dtype(s),
-            (None, Some(e)) => self.expr(e)?,
+            (Some(Define::Reduction(op)), _) => Val::Reduction(op),
+            (None, Some(e)) => match (&*g.bound.name, &e.kind) {
+                ("reduction", ExprKind::Name(n)) => {
+                    RedOp::parse(&n.name).map_or_else(|| self.expr(e), |op| Ok(Val::Reduction(op)))?
+                }
+                _ => self.expr(e)?,
+            },
             (None, None) => {
                 let (name, example) = (&g.name.name, if &*g.bound.name == "int" { "1048576" } else { "f32" });
                 return Err(Diagnostic::error(NOT_GIVEN, g.span, format!("`{name}` has no value"))
@@ -381,14 +395,15 @@ impl Elab<'_> {
             ("float", Val::Dtype(s)) => s.is_float(),
             ("integer", Val::Dtype(s)) => s.is_int(),
             ("real", Val::Float(_) | Val::Int(_)) => true,
-            ("int" | "dtype" | "bool" | "float" | "integer" | "real", _) => false,
+            ("reduction", Val::Reduction(_)) => true,
+            ("int" | "dtype" | "bool" | "float" | "integer" | "real" | "reduction", _) => false,
             (other, _) => {
                 return Err(Diagnostic::error(
                     BAD_DEFINE,
                     g.bound.span,
                     format!("unknown kind of parameter `{other}`"),
                 )
-                .help("int (a number), dtype, float or integer (element types), real, bool; of functions reduction, too"));
+                .help("int (a number), dtype, float or integer (element types), real, bool, reduction"));
             }
         };
         if !fits {
@@ -409,6 +424,17 @@ impl Elab<'_> {
             }
         }
         Ok(val)
+    }
+
+    /// What `computes` says, with reductions that a parameter stands for by their own names.
+    fn reference(&self, attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
+        let mut reference = reference_of(attr, params)?;
+        for word in &mut reference.words {
+            if let Some(Binding::Val(Val::Reduction(op))) = self.lookup(word) {
+                *word = op.name().into();
+            }
+        }
+        Ok(reference)
     }
 
     /// Scalars first: the layouts of tensors are made of them.

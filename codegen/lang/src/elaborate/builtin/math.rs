@@ -1,7 +1,7 @@
 //! Functions of numbers, elementwise; and reductions over lanes and threads.
 
 use super::{Builtin, Call, builtin};
-use crate::codes::meaning::{LAYOUT, WRONG_ARGS, WRONG_KIND};
+use crate::codes::meaning::{LAYOUT, MISMATCH, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::arith::{join, raw, with};
 use crate::elaborate::value::{Frag, Val};
 use crate::elaborate::{Elab, R, fail};
@@ -36,6 +36,13 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("fma", "fma(a, b, c)", "a * b + c, rounded once.", fma),
     builtin("select", "select(c, a, b)", "a where c is true, else b.", select),
     builtin("to", "v.to<T>()", "v converted to another element type; `.to<int>()` makes an index.", to),
+    builtin(
+        "bits",
+        "v.bits<T>()",
+        "The same bits as elements of type T: two f16 are one u32, a u64 is two u32, the lower first.",
+        bits,
+    ),
+    builtin("combine", "combine<add>(a, b)", "a and b reduced to one, elementwise.", combine),
     builtin("abs", "abs(v)", "Magnitude.", unary),
     builtin("sqrt", "sqrt(v)", "Square root, correctly rounded.", unary),
     builtin("rsqrt", "rsqrt(v)", "1 / square root, approximate.", unary),
@@ -128,6 +135,51 @@ fn to(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
+fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let words = call.words()?;
+    let (v, at) = call.val(0);
+    let [(name, span)] = words.positional[..] else {
+        return Err(
+            Diagnostic::error(WRONG_ARGS, call.span, "`bits` takes one type").help("write `.bits<u32>()`")
+        );
+    };
+    let to = e.dtype(name, span)?;
+    let v = e.scalar_or_frag(v, None, at)?;
+    let ty = e.b.ty(raw(&v)).clone();
+    let elem = ty.elem().unwrap_or(to);
+    let bytes = ty.lanes().unwrap_or(1) * elem.bytes();
+    if !bytes.is_multiple_of(to.bytes()) || [elem, to].contains(&Scalar::Bool) {
+        let message = format!("{} has {bytes} bytes, which are no elements of {to}", e.describe(&v));
+        return fail(MISMATCH, call.span, message);
+    }
+    let lanes = bytes / to.bytes();
+    let value = e.b.emit_as(Op::Bitcast { a: raw(&v) }, Type::lanes_of(to, lanes))?;
+    let shape = weft_ir::IntTuple::Tuple(vec![i64::from(lanes).into()]);
+    Ok(match v {
+        Val::Frag(Frag { whole: Some(_), .. }) => {
+            return fail(WRONG_KIND, at, "this tensor is dealt out over the CTA: partition it first");
+        }
+        Val::Rt(_) if lanes == 1 => Val::Rt(value),
+        // Elements that do not exist have bits too: what becomes of them is the caller's to say.
+        _ => Val::Frag(Frag { value, shape, bounds: Vec::new(), whole: None }),
+    })
+}
+
+fn combine(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mut words = call.words()?;
+    let op = words.take(RedOp::parse);
+    words.done(call.name, "a reduction")?;
+    let Some(&(_, _, op)) = REDUCTIONS.iter().find(|(_, red, _)| Some(*red) == op) else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`combine` does not say which reduction")
+            .help("write `combine<add>(a, b)`: add, mul, min, max, and, or, xor"));
+    };
+    let (a, b) = e.pair(call.val(0).0, call.val(1).0, call.span)?;
+    let value = e.b.binary(op, raw(&a), raw(&b))?;
+    Ok(join(a, b, value))
+}
+
 fn shuffle(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(2..=2)?;
     let mut words = call.words()?;
@@ -142,13 +194,14 @@ fn shuffle(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// (name, reduction, operation of two) of the reductions.
-const REDUCTIONS: [(&str, RedOp, BinOp); 6] = [
+const REDUCTIONS: [(&str, RedOp, BinOp); 7] = [
     ("sum", RedOp::Add, BinOp::Add),
     ("prod", RedOp::Mul, BinOp::Mul),
     ("min", RedOp::Min, BinOp::Min),
     ("max", RedOp::Max, BinOp::Max),
     ("all", RedOp::And, BinOp::And),
     ("any", RedOp::Or, BinOp::Or),
+    ("", RedOp::Xor, BinOp::Xor),
 ];
 
 fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

@@ -13,8 +13,10 @@ pub enum Collective {
     AllGather,
     /// Every PE gets its part of the reduction.
     ReduceScatter,
-    /// Every PE gets PE 0's elements.
+    /// Every PE gets the root's elements.
     Broadcast,
+    /// Every PE gets its part of each PE's elements.
+    AllToAll,
 }
 
 /// Elements of a size.
@@ -32,12 +34,17 @@ pub struct Counts {
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 4] =
-        [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast];
+    pub const ALL: [Collective; 5] = [
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::Broadcast,
+        Collective::AllToAll,
+    ];
 
     /// As the command line names it.
     pub fn name(self) -> &'static str {
-        ["allreduce", "allgather", "reducescatter", "broadcast"][self as usize]
+        ["allreduce", "allgather", "reducescatter", "broadcast", "alltoall"][self as usize]
     }
 
     /// The collective of that name.
@@ -54,7 +61,7 @@ impl Collective {
     pub fn parts(self, n_pes: u32) -> u64 {
         match self {
             Collective::AllReduce | Collective::Broadcast => 1,
-            Collective::AllGather | Collective::ReduceScatter => n_pes.into(),
+            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => n_pes.into(),
         }
     }
 
@@ -63,13 +70,19 @@ impl Collective {
     pub fn counts(self, bytes: u64, element: u64, n_pes: u32) -> Option<Counts> {
         let parts = self.parts(n_pes);
         let count = bytes / (element * parts);
-        let whole = count * parts;
+        (count > 0).then(|| self.of_count(count, element, n_pes))
+    }
+
+    /// Elements for a kernel's `n`.
+    pub fn of_count(self, count: u64, element: u64, n_pes: u32) -> Counts {
+        let whole = count * self.parts(n_pes);
         let (send, recv) = match self {
             Collective::AllReduce | Collective::Broadcast => (count, count),
             Collective::AllGather => (count, whole),
             Collective::ReduceScatter => (whole, count),
+            Collective::AllToAll => (whole, whole),
         };
-        (count > 0).then_some(Counts { count, send, recv, bytes: whole * element })
+        Counts { count, send, recv, bytes: whole * element }
     }
 
     /// Extents of what a PE gives and gets, a row for each PE where there are parts.
@@ -90,7 +103,7 @@ impl Collective {
         let others = f64::from(n_pes.saturating_sub(1)) / f64::from(n_pes.max(1));
         match self {
             Collective::AllReduce => 2.0 * others,
-            Collective::AllGather | Collective::ReduceScatter => others,
+            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => others,
             Collective::Broadcast => 1.0,
         }
     }
@@ -118,6 +131,9 @@ impl Collective {
             Collective::ReduceScatter => reduced(u64::from(pe) * counts.count + i),
             Collective::AllGather => given((i / counts.count) as u32, i % counts.count),
             Collective::Broadcast => given(0, i),
+            Collective::AllToAll => {
+                given((i / counts.count) as u32, u64::from(pe) * counts.count + i % counts.count)
+            }
         }
     }
 }
@@ -134,11 +150,11 @@ mod tests {
 
     #[test]
     fn factors_are_those_of_nccl_tests() {
-        // doc/PERFORMANCE.md: 2(n-1)/n, (n-1)/n, (n-1)/n, 1.
+        // doc/PERFORMANCE.md: 2(n-1)/n, (n-1)/n, (n-1)/n, 1, (n-1)/n.
         let of = |n| Collective::ALL.map(|c| c.bus_factor(n));
-        assert_eq!(of(8), [1.75, 0.875, 0.875, 1.0]);
-        assert_eq!(of(2), [1.0, 0.5, 0.5, 1.0]);
-        assert_eq!(of(1), [0.0, 0.0, 0.0, 1.0]);
+        assert_eq!(of(8), [1.75, 0.875, 0.875, 1.0, 0.875]);
+        assert_eq!(of(2), [1.0, 0.5, 0.5, 1.0, 0.5]);
+        assert_eq!(of(1), [0.0, 0.0, 0.0, 1.0, 0.0]);
     }
 
     #[test]
@@ -167,6 +183,7 @@ mod tests {
         assert_eq!(result(Collective::ReduceScatter, Reduce::Max, 0, 3), 103);
         assert_eq!(result(Collective::AllGather, Reduce::Sum, 0, 6), 102);
         assert_eq!(result(Collective::Broadcast, Reduce::Sum, 1, 6), 6);
+        assert_eq!(result(Collective::AllToAll, Reduce::Sum, 1, 6), 106);
     }
 
     #[test]

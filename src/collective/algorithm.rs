@@ -1,0 +1,178 @@
+//! The table of algorithms: kernels of the built-in library, and what each can do.
+
+use super::{Collective, Place, Request};
+use weft_runtime::{DType, Reduce};
+
+/// A kernel of the built-in library.
+///
+/// What it takes it says itself. Its run-time parameters are among `x`, `out`, `n` (elements of a part), `ws` and `epoch`
+/// (packets), `stage` and `flags` (data and who has sent it), `sync` (a barrier) and `team`; `x` and `out` are `symm`
+/// where other PEs read or write them, else any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
+/// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `MC` (send by the switch), `ROOT`, and the
+/// extents of workspaces.
+#[derive(Debug)]
+pub struct Algorithm {
+    /// What it computes.
+    pub collective: Collective,
+    /// As the command line names it.
+    pub name: &'static str,
+    /// The part of the library it stands in: `use weft::PART;`
+    pub part: &'static str,
+    /// The kernel that has its result in another tensor.
+    pub out_of_place: Option<&'static str>,
+    /// The kernel that has its result where the operand was. All-gather and reduce-scatter take the larger tensor then,
+    /// in which a PE's own part lies at its rank.
+    pub in_place: Option<&'static str>,
+    /// Whether it sends by the switch, and so needs a multicast address.
+    pub switch: bool,
+    /// Bytes that a PE's threads go through.
+    pub work: fn(&Request) -> u64,
+    /// Bytes of them in a step of a thread.
+    pub unit: u64,
+    /// Most threads of a CTA.
+    pub threads: u32,
+    /// Most CTAs.
+    pub most_ctas: u32,
+    /// Most steps of a thread at once.
+    pub unroll: u32,
+    /// The largest size in bytes ([`Request::bytes`]) that it is likely the fastest for.
+    pub useful: u64,
+    /// How it works, in a line.
+    pub about: &'static str,
+}
+
+impl PartialEq for Algorithm {
+    fn eq(&self, other: &Algorithm) -> bool {
+        (self.collective, self.name) == (other.collective, other.name)
+    }
+}
+
+/// A whole operand.
+fn whole(r: &Request) -> u64 {
+    r.count * r.dtype.bytes() as u64
+}
+
+/// A PE's share of it.
+fn share(r: &Request) -> u64 {
+    r.count.div_ceil(u64::from(r.n_pes.max(1))) * r.dtype.bytes() as u64
+}
+
+/// CTAs that have slots for packets.
+pub(super) const LL_CTAS: u32 = 32;
+/// Slots of a CTA for the packets of a PE.
+pub(super) const LL_SLOTS: u32 = 1024;
+/// Bytes of data in a packet.
+const PACKET: u64 = 8;
+/// Bytes of an access.
+const VECTOR: u64 = 16;
+
+/// Every algorithm, those of a collective from the smallest sizes on.
+pub static ALGORITHMS: [Algorithm; 1] = [Algorithm {
+    collective: Collective::AllReduce,
+    name: "ll",
+    part: "allreduce",
+    out_of_place: Some("ll"),
+    in_place: Some("ll_in_place"),
+    switch: false,
+    work: whole,
+    unit: PACKET,
+    threads: 256,
+    most_ctas: LL_CTAS,
+    unroll: 4,
+    useful: 64 << 10,
+    about: "every PE sends all it has to all, in packets that carry their own flag, and reduces all; one flight",
+}];
+
+impl Algorithm {
+    /// Those of a collective.
+    pub fn of(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
+        ALGORITHMS.iter().filter(move |a| a.collective == collective)
+    }
+
+    /// That of a collective with that name.
+    ///
+    /// # Errors
+    /// There is none; with those there are.
+    pub fn find(collective: Collective, name: &str) -> Result<&'static Algorithm, String> {
+        Algorithm::of(collective).find(|a| a.name == name).ok_or_else(|| {
+            let known: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
+            format!("`{name}` is no algorithm of {collective}: expected {}", known.join(", "))
+        })
+    }
+
+    /// Its text.
+    pub fn source(&self) -> &'static str {
+        crate::library::part(self.part).unwrap_or_default()
+    }
+
+    /// The kernel for a place.
+    pub fn kernel(&self, place: Place) -> Option<&'static str> {
+        match place {
+            Place::OutOfPlace => self.out_of_place,
+            Place::InPlace => self.in_place,
+        }
+    }
+
+    /// Where it can have its results.
+    pub fn places(&self) -> impl Iterator<Item = Place> {
+        [Place::OutOfPlace, Place::InPlace].into_iter().filter(|p| self.kernel(*p).is_some())
+    }
+
+    /// Whether it can do that.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn can(&'static self, request: &Request) -> Result<(), String> {
+        let name = self.name;
+        let Request { dtype, op, place, .. } = *request;
+        if request.collective != self.collective {
+            return Err(format!(
+                "{name} is an algorithm of {}, not of {}",
+                self.collective, request.collective
+            ));
+        }
+        if dtype == DType::Bool {
+            return Err("collectives are of numbers, and bool is none".into());
+        }
+        if self.collective.reduces() && reduction(op).is_none() {
+            return Err(format!("{name} does sum, min and max, and not {}", op.name()));
+        }
+        if self.kernel(place).is_none() {
+            let only = if place == Place::InPlace { "out of place" } else { "in place" };
+            return Err(format!("{name} works {only} only"));
+        }
+        if self.switch && !request.multicast {
+            return Err(format!("{name} needs a multicast address, and the team has none"));
+        }
+        if !request.reach {
+            return Err(format!("{name} needs all PEs in reach of loads and stores"));
+        }
+        for (operand, symmetric) in ["x", "out"].into_iter().zip(request.symmetric) {
+            if !symmetric && self.symmetric(place).contains(&operand) {
+                let what = if operand == "x" { "operand" } else { "result" };
+                return Err(format!(
+                    "{name} needs its {what} in the symmetric heap, where other PEs reach it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of `x` and `out` must be symmetric, as the kernel's head says.
+    fn symmetric(&'static self, place: Place) -> Vec<&'static str> {
+        let head = self.kernel(place).and_then(|k| super::handle::head(self, k).ok());
+        let is =
+            |name: &&str| head.iter().flat_map(|h| &h.params).any(|p| &*p.name == *name && &*p.ty == "symm");
+        ["x", "out"].into_iter().filter(is).collect()
+    }
+}
+
+/// A reduction in the language's words.
+pub(super) fn reduction(op: Reduce) -> Option<weft_ir::RedOp> {
+    match op {
+        Reduce::Sum => Some(weft_ir::RedOp::Add),
+        Reduce::Min => Some(weft_ir::RedOp::Min),
+        Reduce::Max => Some(weft_ir::RedOp::Max),
+        _ => None,
+    }
+}

@@ -1,0 +1,435 @@
+//! Workspaces, compiled kernels, and launches.
+
+use super::algorithm::{Algorithm, LL_CTAS, LL_SLOTS, reduction};
+use super::{Collective, Place, Plan, Request};
+use crate::compile::{KernelFile, Lowering, Options};
+use crate::gpu::{GpuError, Kernel, target};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use weft_ir::Scalar;
+use weft_lang::elaborate::{Define, Head};
+use weft_runtime::cuda::Stream;
+use weft_runtime::launch::{AsArgument, Elements, Given, Grid};
+use weft_runtime::{Barrier, DType, DeviceTensor, Reduce, SymmetricTensor, Team, World, error};
+
+/// How large a handle's workspaces are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
+    pub ctas: Option<u32>,
+    /// How in-switch operations are carried out.
+    pub lowering: Lowering,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { ctas: None, lowering: Lowering::Auto }
+    }
+}
+
+/// One call of a collective.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Which.
+    pub collective: Collective,
+    /// How elements become one, where it reduces.
+    pub op: Reduce,
+    /// Where the data comes from. In place: the larger side, in which this PE's own part lies at its rank.
+    pub x: &'a dyn AsArgument,
+    /// Where the result goes, if not there.
+    pub out: Option<&'a dyn AsArgument>,
+    /// The PE that a broadcast is from, by its rank in the team.
+    pub root: u32,
+}
+
+impl<'a> Call<'a> {
+    /// A sum, from PE 0.
+    pub fn new(collective: Collective, x: &'a dyn AsArgument, out: Option<&'a dyn AsArgument>) -> Call<'a> {
+        Call { collective, op: Reduce::Sum, x, out, root: 0 }
+    }
+}
+
+/// A team's collectives: see the [module](super).
+pub struct Collectives {
+    world: World,
+    team: Team,
+    config: Config,
+    ctas: u32,
+    multicast: bool,
+    reach: bool,
+    packets: SymmetricTensor<u64>,
+    epoch: DeviceTensor<u32>,
+    sync: Barrier,
+    kernels: Mutex<HashMap<Key, Arc<Kernel>>>,
+}
+
+/// What a kernel is compiled for, beside the team.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    kernel: (&'static str, &'static str),
+    dtype: DType,
+    op: Option<weft_ir::RedOp>,
+    align: u32,
+    threads: u32,
+    unroll: u32,
+    root: u32,
+}
+
+/// What a call's operands say.
+struct Operands {
+    request: Request,
+    align: u32,
+}
+
+impl Collectives {
+    /// Of all PEs. *Collective.*
+    ///
+    /// # Errors
+    /// As [`with`](Collectives::with).
+    pub fn new(world: &World) -> Result<Collectives, GpuError> {
+        Collectives::with(world, world.team(), Config::default())
+    }
+
+    /// Of a team, with workspaces of that size. *Collective*: symmetric memory is allocated, so all PEs of the world
+    /// call it, those of other teams too.
+    ///
+    /// # Errors
+    /// `R0302` where there is no memory for the workspaces, `R0103`.
+    pub fn with(world: &World, team: Team, config: Config) -> Result<Collectives, GpuError> {
+        let n_pes = team.n_pes();
+        let ctas = config.ctas.unwrap_or(world.device().sm_count()?).max(1);
+        let words = 4 * LL_SLOTS as usize * LL_CTAS as usize * world.n_pes() as usize;
+        let all = world.zeros::<u64>(words)?;
+        let packets = all.slice(0..4 * LL_SLOTS as usize * LL_CTAS as usize * n_pes as usize)?;
+        let epoch = DeviceTensor::zeros(32 * LL_CTAS.max(ctas) as usize, world.stream())?;
+        weft_runtime::cuda::wait_for(world.stream())?;
+        // Nobody sends before all is zero: the barrier waits for all PEs.
+        let sync = world.kernel_barrier(ctas)?;
+        let multicast =
+            config.lowering != Lowering::Unicast && sync.buffer().multicast_address(&team).is_some();
+        let reach = team.members().iter().all(|pe| sync.buffer().peer_address(*pe).is_ok());
+        Ok(Collectives {
+            world: world.clone(),
+            team,
+            config,
+            ctas,
+            multicast,
+            reach,
+            packets,
+            epoch,
+            sync,
+            kernels: Mutex::default(),
+        })
+    }
+
+    /// Its team.
+    pub fn team(&self) -> &Team {
+        &self.team
+    }
+
+    /// Most CTAs of a launch.
+    pub fn most_ctas(&self) -> u32 {
+        self.ctas
+    }
+
+    /// What a call asks for.
+    ///
+    /// # Errors
+    /// `R0502` for operands that are no tensors, of two types, or of sizes that do not fit each other.
+    pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
+        Ok(self.operands(call, stream)?.request)
+    }
+
+    /// How a call is carried out where the caller does not say: see [`Plan::choose`].
+    ///
+    /// # Errors
+    /// As [`request`](Collectives::request); `R0401` with the reason where no algorithm can do it.
+    pub fn plan(&self, call: &Call<'_>, stream: &Stream) -> Result<Plan, GpuError> {
+        let request = self.request(call, stream)?;
+        Plan::choose(&request, self.ctas).map_err(|why| refuse(error::OPERATION, why))
+    }
+
+    /// Allreduce, in place where there is no `out`.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn allreduce(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        op: Reduce,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call { op, ..Call::new(Collective::AllReduce, x, out) }, stream)
+    }
+
+    /// Reduce-scatter: `x` has a part for each PE, `out` gets this PE's; without it, the part of `x` does.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn reduce_scatter(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        op: Reduce,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call { op, ..Call::new(Collective::ReduceScatter, x, out) }, stream)
+    }
+
+    /// All-gather: `out` gets the `x` of each PE; without it, `x` has the place for all, and this PE's part in it.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn all_gather(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call::new(Collective::AllGather, x, out), stream)
+    }
+
+    /// Broadcast of PE `root`'s `x` to `out`, or to all PEs' `x`.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn broadcast(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        root: u32,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call { root, ..Call::new(Collective::Broadcast, x, out) }, stream)
+    }
+
+    /// All-to-all: part j of `x` to this PE's part of `out` on PE j.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn all_to_all(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call::new(Collective::AllToAll, x, out), stream)
+    }
+
+    /// Carries a call out as [`plan`](Collectives::plan) says.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn run(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        self.launch(&self.plan(call, stream)?, call, stream)
+    }
+
+    /// Compiles what a call needs now, so that no launch waits for it: before a graph is captured.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        self.kernel(plan, call, &self.operands(call, stream)?).map(drop)
+    }
+
+    /// Carries a call out by that algorithm, with so many CTAs, threads and steps at once. All PEs of the team call it
+    /// with the same plan.
+    ///
+    /// # Errors
+    /// As [`request`](Collectives::request); `R0401` where the algorithm cannot do it; as [`Kernel::launch`].
+    pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        let operands = self.operands(call, stream)?;
+        let request = &operands.request;
+        let kernel = self.kernel(plan, call, &operands)?;
+        let count = i64::try_from(request.count).unwrap_or(i64::MAX);
+        let head = head(plan.algorithm, self.name(plan, request)?)?;
+        let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
+        for p in &head.params {
+            arguments.push(match (&*p.name, call.out) {
+                ("x", _) => &call.x,
+                ("out", Some(out)) => out,
+                ("n", _) => &count,
+                ("ws", _) => &self.packets,
+                ("epoch", _) => &self.epoch,
+                ("sync", _) => &self.sync,
+                ("team", _) => &self.team,
+                (other, _) => {
+                    let name = plan.algorithm.name;
+                    return Err(refuse(
+                        error::OPERATION,
+                        format!("{name} takes `{other}`, which is not there"),
+                    ));
+                }
+            });
+        }
+        kernel.launch(stream, Grid::of(plan.ctas), arguments)
+    }
+
+    fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
+        plan.algorithm.can(request).map_err(|why| refuse(error::OPERATION, why))?;
+        let name = plan.algorithm.kernel(request.place);
+        name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
+    }
+
+    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<Operands, GpuError> {
+        let x = operand(call.x, "x", stream)?;
+        let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
+        let (collective, n_pes) = (call.collective, self.team.n_pes());
+        if call.root >= n_pes {
+            return Err(refuse(error::ARGUMENT, format!("root {} of a team of {n_pes} PEs", call.root)));
+        }
+        let parts = collective.parts(n_pes);
+        // The larger side has all parts.
+        let (place, larger) = match (&out, collective) {
+            (Some(out), Collective::AllGather) => (Place::OutOfPlace, out.elements),
+            (Some(_), _) => (Place::OutOfPlace, x.elements),
+            (None, _) => (Place::InPlace, x.elements),
+        };
+        let request = Request {
+            collective,
+            dtype: x.dtype,
+            op: call.op,
+            count: larger / parts,
+            n_pes,
+            place,
+            symmetric: [x.symmetric, out.as_ref().is_none_or(|o| o.symmetric)],
+            multicast: self.multicast,
+            reach: self.reach,
+        };
+        let counts = request.counts();
+        let fits = match &out {
+            Some(out) => (counts.send, counts.recv, x.dtype) == (x.elements, out.elements, out.dtype),
+            None => counts.send.max(counts.recv) == x.elements,
+        };
+        if !fits || counts.count == 0 {
+            let out =
+                out.as_ref().map_or(String::new(), |o| format!(", out is {} of {}", o.elements, o.dtype));
+            let message = format!("{collective} over {n_pes} PEs: x is {} of {}{out}", x.elements, x.dtype);
+            let help = match collective {
+                Collective::AllReduce | Collective::Broadcast => "both have as many elements, of one type",
+                Collective::AllGather => {
+                    "out has as many times the elements of x as there are PEs, of one type"
+                }
+                Collective::ReduceScatter => {
+                    "x has as many times the elements of out as there are PEs, of one type"
+                }
+                Collective::AllToAll => "both have as many elements, of one type, a multiple of the PEs",
+            };
+            return Err(weft_runtime::Error::new(error::ARGUMENT, message).help(help).into());
+        }
+        // All parts begin where an access of that width may.
+        let part = if parts > 1 { counts.count * x.dtype.bytes() as u64 } else { 0 };
+        let bits = x.address | out.map_or(0, |o| o.address) | part | 16;
+        Ok(Operands { request, align: 1 << bits.trailing_zeros() })
+    }
+
+    /// The kernel, compiled if that was not done yet.
+    fn kernel(&self, plan: &Plan, call: &Call<'_>, operands: &Operands) -> Result<Arc<Kernel>, GpuError> {
+        let Operands { request, align } = operands;
+        let name = self.name(plan, request)?;
+        let reduces = request.collective.reduces();
+        // Narrower accesses than 16 bytes are rare: one kernel for all.
+        let align = if *align == 16 { 16 } else { request.dtype.bytes() as u32 };
+        let key = Key {
+            kernel: (plan.algorithm.part, name),
+            dtype: request.dtype,
+            op: reduces.then(|| reduction(request.op)).flatten(),
+            align,
+            threads: plan.threads,
+            unroll: plan.unroll,
+            root: call.root,
+        };
+        let lock = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = lock().get(&key) {
+            return Ok(kernel.clone());
+        }
+        let head = head(plan.algorithm, name)?;
+        let mut options = Options::new(target(self.world.device())?);
+        options.kernel = Some(name.into());
+        options.lowering = match (self.config.lowering, self.multicast) {
+            (Lowering::Auto, true) => Lowering::Multimem,
+            (Lowering::Auto, false) => Lowering::Unicast,
+            (asked, _) => asked,
+        };
+        let known = defines(plan, request, call.root, align);
+        options.defines =
+            known.into_iter().filter(|(n, _)| head.generics.iter().any(|(g, ..)| **g == **n)).collect();
+        let kernel = Arc::new(Kernel::with(&self.world, file(plan.algorithm)?, options)?);
+        Ok(lock().entry(key).or_insert(kernel).clone())
+    }
+}
+
+impl fmt::Debug for Collectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Collectives({} PEs, {} CTAs)", self.team.n_pes(), self.ctas)
+    }
+}
+
+/// Values of compile-time parameters that kernels of the library may have.
+pub(super) fn defines(plan: &Plan, request: &Request, root: u32, align: u32) -> Vec<(String, Define)> {
+    let scalar = Scalar::parse(request.dtype.name()).unwrap_or(Scalar::F32);
+    // Sums of narrow floats are made in f32.
+    let acc = if scalar.is_float() && scalar.bits() < 32 { Scalar::F32 } else { scalar };
+    let op = reduction(request.op).unwrap_or(weft_ir::RedOp::Add);
+    let named: [(&str, Define); 11] = [
+        ("T", scalar.into()),
+        ("OP", op.into()),
+        ("ACC", acc.into()),
+        ("P", request.n_pes.into()),
+        ("THREADS", plan.threads.into()),
+        ("UNROLL", plan.unroll.into()),
+        ("ALIGN", align.into()),
+        ("MC", plan.algorithm.switch.into()),
+        ("ROOT", root.into()),
+        ("SLOTS", LL_SLOTS.into()),
+        ("CTAS", LL_CTAS.into()),
+    ];
+    named.into_iter().map(|(n, d)| (n.to_owned(), d)).collect()
+}
+
+/// The text of an algorithm.
+pub(super) fn file(algorithm: &Algorithm) -> Result<KernelFile, GpuError> {
+    Ok(KernelFile::parse(&format!("weft/{}.weft", algorithm.part), algorithm.source())?)
+}
+
+/// The head of a kernel of the library, parsed once.
+pub(super) fn head(algorithm: &'static Algorithm, kernel: &str) -> Result<&'static Head, GpuError> {
+    static HEADS: OnceLock<HashMap<(&'static str, String), Head>> = OnceLock::new();
+    let heads = HEADS.get_or_init(|| {
+        let parts: std::collections::BTreeMap<_, _> = super::ALGORITHMS.iter().map(|a| (a.part, a)).collect();
+        let of = |a: &Algorithm| file(a).map(|f| f.heads()).unwrap_or_default();
+        let named = |(part, a): (&'static str, &'static Algorithm)| {
+            of(a).into_iter().map(move |h| ((part, h.name.to_string()), h))
+        };
+        parts.into_iter().flat_map(named).collect()
+    });
+    let none = || refuse(error::NO_KERNEL, format!("there is no kernel `{kernel}` in {}", algorithm.part));
+    heads.get(&(algorithm.part, kernel.to_owned())).ok_or_else(none)
+}
+
+/// An operand as it was given.
+struct Operand {
+    address: u64,
+    dtype: DType,
+    elements: u64,
+    symmetric: bool,
+}
+
+fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operand, GpuError> {
+    match given.argument(stream).given() {
+        Given::Tensor { address, dtype, extent, symmetric } => {
+            let elements = match extent {
+                Elements::Layout(l) => l.size().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
+                Elements::Flat(n) => n as u64,
+            };
+            Ok(Operand { address, dtype, elements, symmetric })
+        }
+        other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, where a tensor is wanted"))),
+    }
+}
+
+fn refuse(code: weft_runtime::error::Code, message: String) -> GpuError {
+    weft_runtime::Error::new(code, message).into()
+}

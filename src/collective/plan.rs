@@ -1,0 +1,112 @@
+//! What is asked for, and by which algorithm, how large, it is carried out.
+
+use super::{Algorithm, Collective, Counts};
+use weft_runtime::{DType, Reduce};
+
+/// Whether what a PE gets lies where it gave.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// Two tensors.
+    OutOfPlace,
+    /// One tensor.
+    InPlace,
+}
+
+/// A collective of certain operands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Request {
+    /// Which.
+    pub collective: Collective,
+    /// Element type.
+    pub dtype: DType,
+    /// How elements become one, where the collective reduces.
+    pub op: Reduce,
+    /// Elements of a PE's part: `count` of [`Counts`].
+    pub count: u64,
+    /// PEs of the team.
+    pub n_pes: u32,
+    /// Where the result goes.
+    pub place: Place,
+    /// Whether operand and result are tensors of the symmetric heap.
+    pub symmetric: [bool; 2],
+    /// Whether the team has a multicast address.
+    pub multicast: bool,
+    /// Whether every PE reaches the memory of the others by loads and stores.
+    pub reach: bool,
+}
+
+impl Request {
+    /// Out of place, of symmetric tensors: f32, a sum, no multicast.
+    pub fn new(collective: Collective, count: u64, n_pes: u32) -> Request {
+        Request {
+            collective,
+            dtype: DType::F32,
+            op: Reduce::Sum,
+            count,
+            n_pes,
+            place: Place::OutOfPlace,
+            symmetric: [true; 2],
+            multicast: false,
+            reach: true,
+        }
+    }
+
+    /// Elements on either side.
+    pub fn counts(&self) -> Counts {
+        self.collective.of_count(self.count, self.dtype.bytes() as u64, self.n_pes)
+    }
+
+    /// Bytes of the larger side of a PE, as nccl-tests counts them.
+    pub fn bytes(&self) -> u64 {
+        self.counts().bytes
+    }
+}
+
+/// How a request is carried out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Plan {
+    /// By which algorithm.
+    pub algorithm: &'static Algorithm,
+    /// CTAs.
+    pub ctas: u32,
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Steps of a thread that are on their way at once.
+    pub unroll: u32,
+}
+
+impl Plan {
+    /// With the CTAs, threads and unrolling that an algorithm takes where nobody has measured: one step of 16 bytes, or
+    /// of a packet, for each thread, as far as `most_ctas` go.
+    pub fn of(algorithm: &'static Algorithm, request: &Request, most_ctas: u32) -> Plan {
+        let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);
+        // As few threads as have a unit each, in whole warps.
+        let threads = units.next_multiple_of(32).min(algorithm.threads.into());
+        let most = most_ctas.clamp(1, algorithm.most_ctas);
+        let ctas = units.div_ceil(threads).min(most.into());
+        let steps = units.div_ceil(ctas * threads);
+        let unroll = steps.next_power_of_two().min(algorithm.unroll.into());
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        Plan { algorithm, ctas: narrow(ctas), threads: narrow(threads), unroll: narrow(unroll) }
+    }
+
+    /// The algorithm that is likely the fastest: by size alone, from measurements on 8 H200s.
+    ///
+    /// # Errors
+    /// Why no algorithm can do it.
+    pub fn choose(request: &Request, most_ctas: u32) -> Result<Plan, String> {
+        let mut why = Vec::new();
+        let mut best: Option<&'static Algorithm> = None;
+        for a in Algorithm::of(request.collective) {
+            match a.can(request) {
+                // Rows stand in the order of the sizes they are for.
+                Ok(()) if best.is_none_or(|b| b.useful < request.bytes()) => best = Some(a),
+                Ok(()) => {}
+                Err(e) => why.push(format!("{}: {e}", a.name)),
+            }
+        }
+        let none = || format!("no algorithm of {} can do that: {}", request.collective, why.join("; "));
+        best.map(|a| Plan::of(a, request, most_ctas)).ok_or_else(none)
+    }
+}

@@ -5,6 +5,7 @@
 
 mod algorithm;
 mod data;
+pub mod fused;
 mod measure;
 mod report;
 mod sizes;

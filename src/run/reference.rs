@@ -255,11 +255,11 @@ fn float_facts(dtype: Scalar) -> Option<(i32, i32)> {
 }
 
 /// Greatest relative error of rounding once to a float type.
-fn half_ulp(dtype: Scalar) -> f64 {
+pub(crate) fn half_ulp(dtype: Scalar) -> f64 {
     float_facts(dtype).map_or(0.0, |(bits, _)| 0.5f64.powi(bits))
 }
 
-fn least_step(dtype: Scalar) -> f64 {
+pub(crate) fn least_step(dtype: Scalar) -> f64 {
     float_facts(dtype).map_or(0.0, |(_, exponent)| 2f64.powi(exponent))
 }
 

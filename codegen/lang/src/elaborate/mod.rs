@@ -58,6 +58,8 @@ pub(crate) struct Elab<'a> {
     errors: Vec<Diagnostic>,
     /// Values that differ between the threads of a CTA (see [`tensor`]).
     varying: std::collections::HashSet<Value>,
+    /// What the variables of loops are below, in the loops' bodies.
+    below: HashMap<u32, Int>,
 }
 
 fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
@@ -77,6 +79,7 @@ impl<'a> Elab<'a> {
             counted: 0,
             errors: Vec::new(),
             varying: Default::default(),
+            below: HashMap::new(),
         }
     }
 

@@ -363,12 +363,13 @@ impl Elab<'_> {
             div: gcd(lo.divisor(), step.divisor()).max(1),
         };
         let varies = self.varies(&lo) || self.varies(&step);
-        let bounds = (self.b.index(lo)?, self.b.index(hi)?, self.b.index(step)?);
+        let bounds = (self.b.index(lo)?, self.b.index(hi.clone())?, self.b.index(step)?);
         let op = Op::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div };
         let (v, span) = (self.b.detached(op, Type::Scalar(Scalar::I64)), var.span);
         if varies {
             self.varying.insert(v);
         }
+        self.below.insert(v.0, hi);
         let symbol = self.symbol(v)?;
         let body = self.nested(|e| {
             e.scoped(|e| {

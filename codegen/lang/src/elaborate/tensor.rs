@@ -63,8 +63,20 @@ impl Elab<'_> {
         Ok(Tensor { element: !coord.has_all(), ..view })
     }
 
-    /// Whether `a < b` is known: by their ranges, or because ranks are below the size of their team.
+    /// Whether `a < b` is known: by their ranges, because ranks are below the size of their team, or variables of loops
+    /// below the loops' ends.
     fn is_below(&self, a: &Int, b: &Int) -> bool {
+        fn at_most(a: &Int, b: &Int) -> bool {
+            match a.node() {
+                Node::Min(x, y) => at_most(x, b) || at_most(y, b),
+                _ => a.is_le(b),
+            }
+        }
+        if let Node::Var(v) = a.node()
+            && self.below.get(&v.id).is_some_and(|end| at_most(end, b))
+        {
+            return true;
+        }
         let op = |n: &Int| match n.node() {
             Node::Var(v) => self.b.kernel().insts.get(Value(v.id)).map(|i| &i.op),
             _ => None,

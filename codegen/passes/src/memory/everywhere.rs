@@ -19,8 +19,8 @@ use weft_ir::{CmpOp, Int, Op, Scalar, Scope, Sem, TeamRef, Type, Value};
 /// Loads of a thread that may be on their way at once. With 16 bytes each and 512 threads an SM that is 64 KiB, several
 /// times what the links need.
 const IN_FLIGHT: usize = 8;
-/// Most PEs whose loads are issued together.
-const PES_IN_FLIGHT: usize = 4;
+/// Most PEs whose loads are issued together: a power of 2.
+const PES_IN_FLIGHT: usize = 8;
 
 /// A place on every PE of a team, and what is done there.
 pub(super) struct Every<'a> {
@@ -32,10 +32,11 @@ pub(super) struct Every<'a> {
 }
 
 impl Every<'_> {
-    /// How many PEs to access together.
+    /// How many PEs to access together: a power of 2.
     fn together(&self, pieces: usize, lanes: u32) -> usize {
         let tail = lanes < self.width;
-        if tail { 1 } else { (IN_FLIGHT / pieces.max(1)).clamp(1, PES_IN_FLIGHT) }
+        let most = (IN_FLIGHT / pieces.max(1)).clamp(1, PES_IN_FLIGHT);
+        if tail { 1 } else { 1 << most.ilog2() }
     }
 
     /// The addresses, and the number of PEs.
@@ -55,7 +56,7 @@ impl Every<'_> {
         self.place.pointer(&mut e.b, root)
     }
 
-    /// `body` for every PE, `together` of them at once.
+    /// `body` for every PE: `together` of them at once, of what is left half as many, and so on.
     fn each_pe(
         &self,
         e: &mut Editor,
@@ -63,13 +64,14 @@ impl Every<'_> {
         together: usize,
         body: &mut dyn FnMut(&mut Editor, &[Int]) -> Built<()>,
     ) -> Built<()> {
-        let by = i64::try_from(together).unwrap_or(1);
-        let whole = n.floor_div(&Int::from(by)) * by;
-        for (lo, hi, step) in [(Int::ZERO, whole.clone(), by), (whole, n.clone(), 1)] {
+        let mut lo = Int::ZERO;
+        for step in (0..=together.max(1).ilog2()).rev().map(|halves| 1i64 << halves) {
+            let hi = n.floor_div(&Int::from(step)) * step;
             if lo == hi {
                 continue;
             }
-            let range = [e.b.index(lo)?, e.b.index(hi)?, e.b.i64(step)?];
+            let range = [e.b.index(lo)?, e.b.index(hi.clone())?, e.b.i64(step)?];
+            lo = hi;
             let var = e.b.loop_var(0, i64::MAX, step);
             let first = e.b.symbol(var)?;
             let pes: Vec<Int> = (0..step).map(|j| &first + j).collect();

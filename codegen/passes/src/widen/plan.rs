@@ -231,6 +231,7 @@ fn access(
         return Err("a layout differs from round to round".into());
     }
     let (root, offset) = resolve(k, place)?;
+    let offset = one_name(k, &offset);
     let Some(by) = stride(&offset) else {
         return Err(format!("where it accesses memory, {offset}, is no linear function of the round"));
     };
@@ -281,6 +282,16 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
             op => return Err(format!("`{}` has no address", op.mnemonic())),
         }
     }
+}
+
+/// An offset in which what never changes (indices of threads and CTAs, ranks) has one name each, wherever it was asked for.
+fn one_name(k: &Kernel, offset: &Int) -> Int {
+    offset.subst(&mut |v| {
+        let op = &k.insts.get(Value(v.id))?.op;
+        let constant = matches!(op, Op::Special { .. } | Op::MyPe { .. } | Op::NPes { .. });
+        let (first, _) = k.insts.iter().find(|(_, inst)| constant && inst.op == *op)?;
+        k.symbol(first)
+    })
 }
 
 /// Whether `a` in a round may touch what `b`, later in the body, touches in an earlier round: widened, `a` comes first.

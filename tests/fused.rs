@@ -1,0 +1,253 @@
+//! `examples/allreduce_rms_norm.weft` on simulated PEs against float64: every output, team, shape and lowering, and
+//! launches that follow each other.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use weft::bench::fused::{Form, Given, Got, KERNELS, TEXT};
+use weft::ir::Scalar;
+use weft::run::array::{Array, Number, write_number};
+use weft::run::{RunOptions, run_file};
+use weft::{Define, KernelFile, Lowering, Options};
+
+const EPS: f64 = 1e-5;
+const SCALE: f64 = 0.021;
+
+const BF16: Form = Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false };
+const FORMS: [Form; 6] = [
+    BF16,
+    Form { dtype: Scalar::F16, out: Scalar::F16, ..BF16 },
+    Form { out: Scalar::E4M3, ..BF16 },
+    Form { out: Scalar::E4M3, per_token: true, ..BF16 },
+    Form { out: Scalar::E4M3, both: true, ..BF16 },
+    Form { dtype: Scalar::F16, out: Scalar::E4M3, per_token: true, both: true },
+];
+
+/// One kernel with one shape.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    kernel: &'static str,
+    form: Form,
+    lowering: Lowering,
+    pes: usize,
+    tokens: usize,
+    hidden: usize,
+    grid: u32,
+    launches: u32,
+}
+
+/// A number from -1 to 1 that `T` has, from what it is for and where it is.
+fn datum(dtype: Scalar, what: u64, pe: u64, i: usize) -> f64 {
+    let mut x = (i as u64) << 20 ^ what << 8 ^ pe;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let unit = ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    round(dtype, unit)
+}
+
+fn round(dtype: Scalar, x: f64) -> f64 {
+    let mut bytes = Vec::new();
+    write_number(dtype, Number::Float(x), &mut bytes);
+    weft::run::array::read_number(dtype, &bytes).as_f64()
+}
+
+impl Case {
+    /// A token of zeros has a norm and a scale too.
+    fn is_zero(&self, i: usize) -> bool {
+        i / self.hidden == 2
+    }
+
+    fn x(&self, pe: u32, i: usize) -> f64 {
+        if self.is_zero(i) { 0.0 } else { datum(self.form.dtype, 1, pe.into(), i) }
+    }
+
+    fn residual(&self, i: usize) -> f64 {
+        if self.is_zero(i) { 0.0 } else { datum(self.form.dtype, 2, 0, i) * 4.0 }
+    }
+
+    fn weight(&self, c: usize) -> f64 {
+        round(self.form.dtype, 1.0 + datum(self.form.dtype, 3, 0, c) / 4.0)
+    }
+
+    /// Runs it; what every PE has.
+    fn run(&self, folder: &Path) -> Vec<Got> {
+        let Case { form, pes, tokens, hidden, .. } = *self;
+        let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
+        let mut compile = Options::new("sm_90a".parse().unwrap());
+        compile.kernel = Some(self.kernel.into());
+        compile.lowering = self.lowering;
+        for (name, value) in form.defines(hidden) {
+            compile.defines.insert(name.into(), value);
+        }
+        let mut options = RunOptions::new(compile, pes);
+        options.grid = Some([self.grid, 1, 1]);
+        options.launches = self.launches;
+        options.back_to_back = self.launches > 1;
+        options.args.insert("tokens".into(), Define::Int(tokens as i64));
+        options.args.insert("eps".into(), Define::Float(EPS));
+
+        let all = |of: &dyn Fn(u32, usize) -> f64, dtype: Scalar, shape: &[usize]| {
+            let mut data = Vec::new();
+            for pe in 0..pes as u32 {
+                for i in 0..shape.iter().product() {
+                    write_number(dtype, Number::Float(of(pe, i)), &mut data);
+                }
+            }
+            let shape = std::iter::once(&pes).chain(shape).map(|n| *n as u64).collect();
+            Array { dtype, shape, data }
+        };
+        let given = [
+            ("x", all(&|pe, i| self.x(pe, i), form.dtype, &[tokens, hidden])),
+            ("residual", all(&|_, i| self.residual(i), form.dtype, &[tokens, hidden])),
+            ("weight", all(&|_, c| self.weight(c), form.dtype, &[hidden])),
+            ("scale", all(&|_, _| SCALE, Scalar::F32, &[if form.per_token { tokens } else { 1 }])),
+        ];
+        for (name, array) in given {
+            let path = folder.join(format!("{name}.npy"));
+            array.write(&path).unwrap();
+            options.inputs.push((name.into(), path));
+        }
+        let to = |name: &str| folder.join(format!("{name}-after.npy"));
+        let outputs = ["residual", "out", "scale", "norm"];
+        options.outputs = outputs.iter().map(|name| ((*name).into(), to(name))).collect();
+        run_file(&file, &options).unwrap_or_else(|e| panic!("{self:?}: {e}"));
+
+        let read = |path: PathBuf, dtype: Scalar| -> Vec<Vec<f64>> {
+            let array = Array::read(&path).unwrap().reinterpret(dtype).unwrap();
+            let values: Vec<f64> = (0..array.len() as usize).map(|i| array.get(i).as_f64()).collect();
+            values.chunks(values.len() / pes).map(<[f64]>::to_vec).collect()
+        };
+        let types = [form.dtype, form.out, Scalar::F32, form.dtype];
+        let [residual, out, scale, norm] = [0, 1, 2, 3].map(|i| read(to(outputs[i]), types[i]));
+        (0..pes)
+            .map(|pe| Got {
+                residual: residual[pe].clone(),
+                out: out[pe].clone(),
+                scale: scale[pe].clone(),
+                norm: norm[pe].clone(),
+            })
+            .collect()
+    }
+
+    fn check(&self, folder: &Path) -> Vec<Got> {
+        let got = self.run(folder);
+        // A launch after another adds its sum to the residual again: the last one is checked from the one before.
+        let x = |pe: u32, i: usize| self.x(pe, i);
+        let before = |i: usize| match self.launches {
+            1 => self.residual(i),
+            launches => {
+                let sum = round(self.form.dtype, (0..self.pes as u32).map(|pe| self.x(pe, i)).sum());
+                (1..launches).fold(self.residual(i), |r, _| round(self.form.dtype, r + sum))
+            }
+        };
+        let given = Given {
+            form: self.form,
+            n_pes: self.pes as u32,
+            tokens: self.tokens,
+            hidden: self.hidden,
+            eps: EPS,
+            scale: f64::from(SCALE as f32),
+            acc: Scalar::F32,
+            x: &x,
+            residual: &before,
+            weight: &|c| self.weight(c),
+        };
+        for (pe, got) in got.iter().enumerate() {
+            if let Some(wrong) = given.wrong(got) {
+                panic!("{self:?}, PE {pe}: {wrong}");
+            }
+        }
+        got
+    }
+}
+
+fn sweep(kernel: &'static str, cases: impl IntoIterator<Item = Case>) {
+    assert!(KERNELS.iter().any(|k| k.name == kernel), "{kernel} is in the table");
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for case in cases {
+        Case { kernel, ..case }.check(folder.path());
+        count += 1;
+    }
+    assert!(count > 5, "{count} cases");
+}
+
+fn case(form: Form, lowering: Lowering, pes: usize, tokens: usize, hidden: usize, grid: u32) -> Case {
+    Case { kernel: "", form, lowering, pes, tokens, hidden, grid, launches: 1 }
+}
+
+const LOWERINGS: [Lowering; 2] = [Lowering::Unicast, Lowering::Multimem];
+
+/// Every output with every team: rows that are no multiple of a vector, of a warp, of the PEs.
+fn outputs() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (i, form) in FORMS.into_iter().enumerate() {
+        for lowering in LOWERINGS {
+            for pes in 1..=8 {
+                let (tokens, hidden) = [(1, 64), (3, 100), (5, 33), (2, 1)][(pes + i) % 4];
+                cases.push(case(form, lowering, pes, tokens, hidden, 2));
+            }
+        }
+    }
+    cases
+}
+
+/// Shapes as engines have them.
+fn shapes() -> Vec<Case> {
+    [(1, 8192, 1), (3, 8192, 2), (64, 64, 8), (2, 2048, 2), (1, 4096, 1), (2, 5120, 2), (1, 8200, 1)]
+        .into_iter()
+        .enumerate()
+        .map(|(i, (tokens, hidden, grid))| {
+            case(FORMS[i % FORMS.len()], LOWERINGS[i % 2], 2 + i % 3, tokens, hidden, grid)
+        })
+        .collect()
+}
+
+/// Launches with nothing between them but the streams.
+fn back_to_back() -> Vec<Case> {
+    let launches = |c: Case| Case { launches: 4, ..c };
+    let shape = |pes| case(FORMS[pes % FORMS.len()], LOWERINGS[pes % 2], pes, 5, 200, 3);
+    (1..=8).map(shape).map(launches).collect()
+}
+
+macro_rules! kernels {
+    ($($kernel:ident),*) => {
+        $(mod $kernel {
+            #[test]
+            fn outputs() {
+                super::sweep(stringify!($kernel), super::outputs());
+            }
+
+            #[test]
+            fn shapes() {
+                super::sweep(stringify!($kernel), super::shapes());
+            }
+
+            #[test]
+            fn back_to_back() {
+                super::sweep(stringify!($kernel), super::back_to_back());
+            }
+        })*
+    };
+}
+
+kernels!(one_shot, two_shot);
+
+/// The same numbers come from all of them, to the bit, and so on every PE: nothing depends on who does what.
+#[test]
+fn kernels_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    for form in FORMS {
+        for (pes, tokens, hidden) in [(3, 4, 200), (8, 2, 1032)] {
+            let shape = case(form, Lowering::Unicast, pes, tokens, hidden, 2);
+            let mut first: Option<Got> = None;
+            for kernel in KERNELS {
+                for got in (Case { kernel: kernel.name, ..shape }).run(folder.path()) {
+                    let got = Got { norm: if form.both { got.norm } else { Vec::new() }, ..got };
+                    let first = first.get_or_insert_with(|| got.clone());
+                    assert_eq!(*first, got, "{} with {form:?}", kernel.name);
+                }
+            }
+        }
+    }
+}

@@ -189,25 +189,53 @@ fn requests_that_do_not_fit() {
 #[test]
 fn benches_that_cannot_be() {
     let place = Place::new();
+    place.write("given.weft", "kernel k(n: i32) block(1) {}");
     let bench = |more: &[&str], why: &[&str]| place.rejects(&[&["bench"], more].concat(), why);
-    bench(&[], &["COLLECTIVE"]);
-    bench(&["allsum"], &["`allsum`", "allreduce, allgather, reducescatter, broadcast"]);
+    bench(&[], &["OPERATION"]);
+    bench(&["allsum"], &["`allsum`", "allreduce, allgather", "put, get, signal, barrier"]);
     bench(&["allreduce", "--sizes", "1K:2K"], &["--sizes 1K:2K", "FROM:TO:xFACTOR"]);
     bench(&["allreduce", "--sizes", "0"], &["1 byte or more"]);
     bench(&["allreduce", "--sizes", "3"], &["3 bytes", "f32", "4 is the least"]);
-    bench(&["reducescatter", "--sizes", "1K,16", "--pes", "8"], &["16 bytes", "8 PEs", "32 is the least"]);
+    let eight = ["reducescatter", "--sizes", "1K,16", "--pes", "8", "--against", "nvshmem"];
+    bench(&eight, &["16 bytes", "8 PEs", "32 is the least"]);
     bench(&["allreduce", "--dtype", "f33"], &["f33", "bf16, f32"]);
     bench(&["allreduce", "--dtype", "bool"], &["--dtype bool", "i8"]);
     bench(&["allreduce", "--op", "xor"], &["--op xor", "sum, min, max"]);
-    bench(&["allreduce", "--op", "max"], &["one_shot", "sum only"]);
-    bench(&["allreduce", "--algo", "two_shot,ring"], &["`ring`", "one_shot, two_shot"]);
-    bench(&["allreduce", "--against", "gloo"], &["`gloo`", "nvshmem"]);
+    bench(&["allreduce", "--algo", "ll,circle"], &["`circle`", "ll", "auto"]);
+    bench(&["allreduce", "--algo", "none"], &["nobody"]);
+    bench(&["put", "--algo", "ll"], &["`ll`", "p2p"]);
+    bench(&["allreduce", "--against", "gloo"], &["`gloo`", "nccl, nccl-symm, nvshmem"]);
     bench(&["allreduce", "--dtype", "e4m3", "--against", "nvshmem"], &["NVSHMEM", "e4m3"]);
+    bench(&["allreduce", "--dtype", "i16", "--against", "nccl"], &["NCCL", "sum of i16"]);
+    bench(&["barrier", "--against", "nccl"], &["NCCL has no barrier"]);
+    bench(&["allreduce", "--kernel", "nowhere.weft"], &["nowhere.weft"]);
+    bench(&["allreduce", "--kernel", "given.weft"], &["--kernel given.weft", "`n: i32`"]);
+    bench(&["put", "--kernel", TWO_SHOT], &["allreduce_two_shot", "no put"]);
     bench(&["allreduce", "--dtype", "e5m2", "--pes", "9", "--check"], &["--check", "9 PEs", "wider"]);
     bench(&["allreduce", "--iters", "0"], &["--iters"]);
     bench(&["allreduce", "--warmup", "0"], &["--warmup"]);
     bench(&["allreduce", "--json", "no/such/folder/x.json"], &["cannot write no/such/folder/x.json"]);
     bench(&["allreduce", "--csv", "examples"], &["cannot write examples"]);
+    bench(&["allreduce", "--plot", "no/such/folder/x.svg"], &["cannot write no/such/folder/x.svg"]);
+}
+
+/// NCCL that is not there is missed before GPUs are looked at; what to do is said, and no file is left.
+#[test]
+fn a_bench_against_an_nccl_that_is_missing() {
+    let place = Place::new();
+    place.write("libnccl.so.2", "no library");
+    let before = place.everything();
+    let named = |path: &str, why: &[&str]| {
+        let arguments = ["bench", "allreduce", "--against", "nccl,nvshmem", "--json", "new.json"];
+        let out = place.command(&arguments).env("WEFT_NCCL", path).output().unwrap();
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("error[R0109]") && why.iter().all(|w| said.contains(w)), "{said}");
+        assert_eq!(text(&out.stdout), "");
+    };
+    named("no/such/folder", &["WEFT_NCCL", "no/such/folder", "libnccl.so.2"]);
+    named(place.path("libnccl.so.2").to_str().unwrap(), &["libnccl.so.2"]);
+    assert_eq!(place.everything(), before);
 }
 
 /// Without a GPU there is nothing to measure; what is there instead is said, and no file is left.
@@ -216,7 +244,6 @@ fn a_bench_without_gpus() {
     let place = Place::new();
     place.write("old.csv", "kept");
     let before = place.everything();
-    // NVSHMEM has more reductions than our algorithms, all of which are then left out.
     let all = ["bench", "allreduce", "--op", "max", "--against", "nvshmem"];
     let all = [&all[..], &["--json", "new.json", "--csv", "old.csv"]].concat();
     let out = place.command(&all).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();

@@ -1,6 +1,7 @@
 //! Data that depends on PE, element and round, of whole numbers so small that every sum of them is exact.
 
 use half::{bf16, f16};
+use std::ops::Range;
 use weft_runtime::{DType, Element};
 
 /// A number type.
@@ -80,6 +81,30 @@ pub fn datum(pe: u32, i: u64, round: u32, limit: u64) -> i64 {
     ((x ^ (x >> 31)) % (limit + 1)) as i64
 }
 
+/// What `work` makes of consecutive ranges of so many elements, in order, on this PE's share of the host's cores.
+pub fn in_parts<R: Send>(n_pes: u32, elements: u64, work: impl Fn(Range<u64>) -> R + Sync) -> Vec<R> {
+    /// Fewer are not worth a thread.
+    const LEAST: u64 = 1 << 16;
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let threads = (cores / u64::from(n_pes.max(1))).min(elements / LEAST).max(1);
+    let part = elements.div_ceil(threads).max(1);
+    let ranges: Vec<_> =
+        (0..threads).map(|t| (t * part).min(elements)..((t + 1) * part).min(elements)).collect();
+    if threads == 1 {
+        return ranges.into_iter().map(work).collect();
+    }
+    std::thread::scope(|scope| {
+        let started: Vec<_> = ranges.into_iter().map(|range| scope.spawn(|| work(range))).collect();
+        let joined = started.into_iter().map(|t| t.join().unwrap_or_else(|e| std::panic::resume_unwind(e)));
+        joined.collect()
+    })
+}
+
+/// So many elements, each by its index.
+pub fn made<T: Number>(n_pes: u32, elements: u64, of: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    in_parts(n_pes, elements, |range| range.map(&of).collect::<Vec<T>>()).concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +126,14 @@ mod tests {
         }
         assert_eq!(limit(DType::E5M2, 9), 0);
         assert_eq!(limit(DType::BF16, 8), 32);
+    }
+
+    #[test]
+    fn parts_are_all_in_order() {
+        for n in [0, 1, 65_536, 300_001] {
+            let of = |i: u64| (i % 251) as u8;
+            assert_eq!(made::<u8>(1, n, of), (0..n).map(of).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -1,27 +1,38 @@
-//! The measurement itself, on every PE.
+//! The measurement itself, on every PE: memory, calls, and their times.
 
-use super::algorithm::{Algorithm, Contender};
+use super::calibrate;
+use super::contender::Contender;
 use super::data::{self, Number, with_number};
-use super::report::{Report, Row, Spread, Wrong};
+use super::kernels::{self, GET, PUT, PingPong};
+use super::operand::{Operand, Pair};
+use super::operation::Operation;
+use super::own;
+use super::report::{Report, Row, Spread, Times};
+use super::start::StartLine;
 use super::{Bench, BenchError};
+use crate::collective::{Call as Asked, Collectives, Config, Plan};
 use crate::collective::{Collective, Counts, Place};
-use crate::compile::{KernelFile, Lowering, Options};
-use crate::gpu::{Grid, Kernel, target};
-use weft_ir::Scalar;
-use weft_lang::elaborate::Define;
-use weft_runtime::cuda::{self, Event};
-use weft_runtime::{Barrier, DeviceTensor, Graph, Stream, SymmetricBuffer, SymmetricTensor, Team, World};
-
-/// Calls of a check, back to back, each with new data.
-const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
+use crate::compile::{Lowering, Transport};
+use std::time::Instant;
+use weft_runtime::launch::AsArgument;
+use weft_runtime::nccl::Communicator;
+use weft_runtime::{
+    Barrier, DType, Graph, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda, nccl,
+};
 
 /// The round whose data the timed calls have.
 const TIMED_ROUND: u32 = 0;
 
-type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+/// Elements of it that differ; past them it begins again.
+const TIMED_PERIOD: u64 = 1 << 20;
+
+/// Most cold calls; each waits for a cache to be written.
+const COLD: u32 = 5;
+
+pub(super) type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 /// Puts one call of a contender on a stream.
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
-type Result<T> = std::result::Result<T, BenchError>;
+pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
 pub(super) fn run(world: &World, bench: &Bench, done: Done<'_>) -> Result<Report> {
     let counts = bench.counts(world.n_pes())?;
@@ -30,340 +41,425 @@ pub(super) fn run(world: &World, bench: &Bench, done: Done<'_>) -> Result<Report
 }
 
 /// What all measurements share.
-struct Bed<'a> {
-    world: &'a World,
-    team: Team,
-    stream: &'a Stream,
-    bench: &'a Bench,
+pub(super) struct Bed<'a, T> {
+    pub world: &'a World,
+    pub team: Team,
+    pub stream: &'a Stream,
+    pub bench: &'a Bench,
     lowering: Lowering,
-    /// What a PE gives, and, in place, gets: large enough for every size.
-    input: SymmetricBuffer,
-    output: SymmetricBuffer,
-    barrier: Barrier,
+    buffers: [SymmetricBuffer; 2],
+    symmetric: Pair<T>,
+    /// NCCL, with memory of each kind that is asked for.
+    nccl: Option<Nccl<T>>,
+    collectives: Option<Collectives>,
+    /// For kernels of files.
+    sync: Option<Barrier>,
+    start: StartLine<'a>,
     most_ctas: u32,
 }
 
+struct Nccl<T> {
+    communicator: Communicator,
+    plain: Option<Pair<T>>,
+    windows: Option<Pair<T>>,
+}
+
 /// A contender with a size and a place, ready to be called.
-struct Case<'a, T> {
-    counts: &'a Counts,
-    input: SymmetricTensor<T>,
-    output: SymmetricTensor<T>,
-    call: Call<'a>,
+pub(super) struct Case<'a, T> {
+    pub counts: &'a Counts,
+    pub input: Operand<T>,
+    pub output: Operand<T>,
+    pub call: Call<'a>,
     ctas: Option<u32>,
-    /// Whether the next call may begin while another PE still reads what it got from the last: all of ours wait for
-    /// each other first, NVSHMEM's do not.
-    waits: bool,
+    /// How ours is carried out.
+    plan: Option<String>,
+    /// What is timed is so many times in a call.
+    times: u32,
+    /// Whether calls order themselves among PEs: what a PE got is there when its call is done, and the next call may
+    /// begin while another PE is in the last.
+    pub orders: bool,
 }
 
 fn measure<T: Number>(world: &World, bench: &Bench, counts: &[Counts], done: Done<'_>) -> Result<Report> {
-    let bed = Bed::new(world, bench, counts, size_of::<T>())?;
+    let bed = Bed::<T>::new(world, bench, counts)?;
     let mut report = bed.report()?;
+    if bench.calibrate {
+        report.calibration = Some(calibrate::run(&bed.start, bench.repeats)?);
+    }
+    let written = |e| BenchError::Request(format!("cannot write: {e}"));
+    done(&report, &[]).map_err(written)?;
     for counts in counts {
         for contender in &bench.contenders {
-            let rows = contender
-                .places(bench.collective)
-                .iter()
-                .map(|place| bed.row::<T>(*contender, *place, counts))
-                .collect::<Result<Vec<_>>>()?;
-            done(&report, &rows).map_err(|e| BenchError::Request(format!("cannot write: {e}")))?;
+            let mut rows = Vec::new();
+            for place in contender.places(bench.operation) {
+                match bed.row(*contender, *place, counts)? {
+                    Ok(row) => rows.push(row),
+                    Err(why) if !report.left_out.contains(&why) => report.left_out.push(why),
+                    Err(_) => {}
+                }
+            }
+            done(&report, &rows).map_err(written)?;
             report.rows.extend(rows);
         }
     }
-    Ok(report)
+    match report.rows.is_empty() {
+        true => Err(BenchError::Request(report.left_out.join("; "))),
+        false => Ok(report),
+    }
 }
 
-impl<'a> Bed<'a> {
-    fn new(world: &'a World, bench: &'a Bench, counts: &[Counts], element: usize) -> Result<Bed<'a>> {
-        let most = |of: fn(&Counts) -> u64| {
-            let elements = usize::try_from(counts.iter().map(of).max().unwrap_or(1)).unwrap_or(usize::MAX);
-            elements.saturating_mul(element)
-        };
+impl<'a, T: Number> Bed<'a, T> {
+    fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Bed<'a, T>> {
+        let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let bytes = most.saturating_mul(size_of::<T>());
         let team = world.team();
         let most_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
-        let input = world.buffer(most(|c| c.send))?;
-        let output = world.buffer(most(|c| c.recv))?;
-        let barrier = world.kernel_barrier(most_ctas)?;
+        let buffers = [world.buffer(bytes)?, world.buffer(bytes)?];
+        let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], most)?;
         // What the switch has for one allocation it has for all.
         let lowering = match bench.lowering {
-            Lowering::Auto if input.multicast_address(&team).is_some() => Lowering::Multimem,
+            Lowering::Auto if buffers[0].multicast_address(&team).is_some() => Lowering::Multimem,
             Lowering::Auto => Lowering::Unicast,
             asked => asked,
         };
-        Ok(Bed { world, team, stream: world.stream(), bench, lowering, input, output, barrier, most_ctas })
+        let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
+        let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
+            true => Some(Collectives::with(world, world.team(), Config { ctas: Some(most_ctas), lowering })?),
+            false => None,
+        };
+        let own = has(&|c| matches!(c, Contender::Own(_)));
+        let sync = if own { Some(world.kernel_barrier(most_ctas)?) } else { None };
+        let nccl = match has(&|c| c.is_nccl()) {
+            true => {
+                let communicator = Communicator::over(world)?;
+                let (mut plain, mut windows) = (None, None);
+                if has(&|c| *c == Contender::Nccl) {
+                    plain = Some(Pair::nccl(communicator.plain(most)?, communicator.plain(most)?));
+                }
+                if has(&|c| *c == Contender::NcclSymm) {
+                    windows = Some(Pair::nccl(communicator.window(most)?, communicator.window(most)?));
+                }
+                Some(Nccl { communicator, plain, windows })
+            }
+            false => None,
+        };
+        let (stream, start) = (world.stream(), StartLine::new(world)?);
+        Ok(Bed {
+            world,
+            team,
+            stream,
+            bench,
+            lowering,
+            buffers,
+            symmetric,
+            nccl,
+            collectives,
+            sync,
+            start,
+            most_ctas,
+        })
     }
 
     /// Without rows.
     fn report(&self) -> Result<Report> {
-        let (major, minor) = cuda::driver_version()?;
-        Ok(Report {
-            warpweft: env!("CARGO_PKG_VERSION").into(),
-            collective: self.bench.collective,
-            n_pes: self.world.n_pes(),
-            gpu: self.world.device().name()?,
-            cuda: format!("{major}.{minor}"),
-            nvshmem: self.world.nvshmem_version().to_string(),
-            lowering: if self.lowering == Lowering::Unicast { "unicast" } else { "multimem" }.into(),
-            no_multicast: self.input.why_no_multicast(&self.team),
-            iters: self.bench.iters,
-            warmup: self.bench.warmup,
-            repeats: self.bench.repeats,
-            graph: self.bench.graph,
-            rows: Vec::new(),
-        })
+        let mut report = Report::of(self.world, self.bench)?;
+        report.lowering = if self.lowering == Lowering::Unicast { "unicast" } else { "multimem" }.into();
+        report.no_multicast = self.buffers[0].why_no_multicast(&self.team);
+        report.nccl = self.nccl.as_ref().map(|n| n.communicator.version().to_string());
+        Ok(report)
     }
 
-    fn row<T: Number>(&self, contender: Contender, place: Place, counts: &Counts) -> Result<Row> {
-        let case = self.case::<T>(contender, place, counts)?;
-        let time_us = self.time(&case)?;
-        let checked = if self.bench.check { Some(self.check(&case)?) } else { None };
+    /// Or why the contender cannot do that here.
+    fn row(
+        &self,
+        contender: Contender,
+        place: Place,
+        counts: &Counts,
+    ) -> Result<std::result::Result<Row, String>> {
+        let (bench, n_pes) = (self.bench, self.world.n_pes());
+        let case = match self.case(contender, place, counts)? {
+            Ok(case) => case,
+            Err(why) => return Ok(Err(why)),
+        };
+        let Times { warm, cold, first_us } = self.time(&case)?;
+        let moves = bench.operation.has_size();
+        let checked = if bench.check && moves { Some(self.check(&case)?) } else { None };
         let row = Row {
             size: counts.bytes,
             count: counts.count,
-            dtype: self.bench.dtype,
-            redop: self.bench.collective.reduces().then(|| self.bench.op.name().into()),
+            dtype: if moves { bench.dtype } else { DType::U64 },
+            redop: bench.operation.reduces().then(|| bench.op.name().into()),
             algorithm: contender.name().into(),
             place,
             ctas: case.ctas,
-            time_us,
+            plan: case.plan.clone(),
+            time_us: warm,
+            cold_us: cold,
+            first_us,
             algbw: 0.0,
             busbw: 0.0,
             wrong: checked.as_ref().map(|wrong| wrong.as_ref().map_or(0, |w| w.elements)),
             first_wrong: checked.flatten(),
         };
-        Ok(row.with_bandwidth(self.bench.collective.bus_factor(self.world.n_pes())))
+        Ok(Ok(row.with_bandwidth(bench.operation.bus_factor(n_pes))))
     }
 
-    fn case<'c, T: Number>(
+    /// The memory that a contender works on.
+    fn memory(&self, contender: Contender) -> Result<&Pair<T>> {
+        let nccl = self.nccl.as_ref();
+        let pair = match contender {
+            Contender::Nccl => nccl.and_then(|n| n.plain.as_ref()),
+            Contender::NcclSymm => nccl.and_then(|n| n.windows.as_ref()),
+            _ => Some(&self.symmetric),
+        };
+        pair.ok_or_else(|| BenchError::Request(format!("{} has no memory", contender.name())))
+    }
+
+    fn case<'c>(
         &'c self,
         contender: Contender,
         place: Place,
         counts: &'c Counts,
-    ) -> Result<Case<'c, T>> {
-        let [give, get] = self.bench.collective.shapes(counts, self.world.n_pes());
-        let input = SymmetricTensor::<T>::view(self.input.clone(), 0, &give[..])?;
-        let output = match place {
-            Place::InPlace => input.clone(),
-            Place::OutOfPlace => SymmetricTensor::<T>::view(self.output.clone(), 0, &get[..])?,
+    ) -> Result<std::result::Result<Case<'c, T>, String>> {
+        let memory = self.memory(contender)?;
+        let (send, recv) = (counts.send as usize, counts.recv as usize);
+        let [input, output] = match place {
+            Place::OutOfPlace => memory.apart(send, recv)?,
+            Place::InPlace => memory.together(send, recv, self.world.my_pe() as usize)?,
         };
-        let (x, out) = (input.clone(), output.clone());
-        let (call, ctas): (Call<'c>, _) = match contender {
-            Contender::Ours(algorithm) => {
-                let (kernel, ctas) = self.kernel(algorithm, counts)?;
-                let grid = move || Grid::of(ctas);
-                let call: Call<'c> = match place {
-                    Place::InPlace => {
-                        Box::new(move |s| Ok(kernel.launch(s, grid(), (&x, &self.barrier, &self.team))?))
-                    }
-                    Place::OutOfPlace => Box::new(move |s| {
-                        Ok(kernel.launch(s, grid(), (&x, &out, &self.barrier, &self.team))?)
-                    }),
-                };
-                (call, Some(ctas))
-            }
-            Contender::Nvshmem => {
-                let (team, op, collective) = (&self.team, self.bench.op, self.bench.collective);
-                let call = move |s: &Stream| {
-                    Ok(match collective {
-                        Collective::AllReduce => team.reduce(op, &out, &x, s),
-                        Collective::AllGather => team.fcollect(&out, &x, s),
-                        Collective::ReduceScatter => team.reduce_scatter(op, &out, &x, s),
-                        Collective::Broadcast => team.broadcast(&out, &x, 0, s),
-                        Collective::AllToAll => team.alltoall(&out, &x, s),
-                    }?)
-                };
-                (Box::new(call), None)
-            }
+        let mut case = Case {
+            counts,
+            input: input.clone(),
+            output: output.clone(),
+            call: Box::new(|_| Ok(())),
+            ctas: None,
+            plan: None,
+            times: 1,
+            orders: true,
         };
-        Ok(Case { counts, input, output, call, ctas, waits: matches!(contender, Contender::Ours(_)) })
+        use Operand::{Nccl, Symmetric};
+        match (contender, self.bench.operation, input, output) {
+            (
+                Contender::Ours(_) | Contender::Auto,
+                Operation::Collective(c),
+                Symmetric(x),
+                Symmetric(out),
+            ) => {
+                let operands = match place {
+                    Place::OutOfPlace => (x, Some(out)),
+                    // The larger side.
+                    Place::InPlace => (if out.len() > x.len() { out } else { x }, None),
+                };
+                if let Err(why) = self.ours(&mut case, contender, c, operands)? {
+                    return Ok(Err(format!("{}: {why}", contender.name())));
+                }
+            }
+            (Contender::Own(own), Operation::Collective(c), Symmetric(x), Symmetric(out)) => {
+                let missing = || BenchError::Request("there is no barrier".into());
+                let sync = self.sync.as_ref().ok_or_else(missing)?;
+                let how = (own, self.lowering, self.bench.ctas);
+                let kernel = own::Compiled::new((self.world, &self.team, sync), how, (c, counts), (x, out))?;
+                case.ctas = Some(kernel.ctas());
+                case.call = Box::new(move |s| kernel.launch(s));
+            }
+            (Contender::Nvshmem, Operation::Collective(c), Symmetric(x), Symmetric(out)) => {
+                case.call = self.nvshmem(c, x, out);
+                case.orders = false;
+            }
+            (_, Operation::Collective(c), Nccl(x), Nccl(out)) => case.call = self.nccl(c, x, out)?,
+            (_, _, Symmetric(x), Symmetric(out)) => self.remote(&mut case, contender, x, out)?,
+            _ => return Err(BenchError::Request(format!("{} has other memory", contender.name()))),
+        }
+        Ok(Ok(case))
     }
 
-    /// The algorithm compiled for this size, and its CTAs.
-    fn kernel(&self, algorithm: &Algorithm, counts: &Counts) -> Result<(Kernel, u32)> {
-        let bench = self.bench;
-        let mut options = Options::new(target(self.world.device())?);
-        options.lowering = self.lowering;
-        options.defines.insert("N".into(), Define::Int(counts.count as i64));
-        if let Some(scalar) = Scalar::parse(bench.dtype.name()) {
-            options.defines.insert("T".into(), scalar.into());
-        }
-        let name = format!("{}_{}.weft", bench.collective, algorithm.name);
-        let file = KernelFile::parse(&name, algorithm.source).map_err(crate::gpu::GpuError::from)?;
-        let kernel = Kernel::with(self.world, file, options)?;
-        let ctas = match bench.ctas {
-            Some(asked) => asked,
-            None => {
-                let threads: u64 = kernel.info()?.block.iter().map(|n| u64::from(*n)).product();
-                let bytes = (algorithm.work)(counts, self.world.n_pes().into()) * bench.dtype.bytes() as u64;
-                let wanted = bytes.div_ceil(threads * 16).max(1);
-                let most = self.most_ctas.min(kernel.max_ctas()?);
-                u32::try_from(wanted).unwrap_or(most).min(most)
+    /// A kernel of the library; or why it cannot do that here.
+    fn ours<'c>(
+        &'c self,
+        case: &mut Case<'c, T>,
+        contender: Contender,
+        collective: Collective,
+        (x, out): (SymmetricTensor<T>, Option<SymmetricTensor<T>>),
+    ) -> Result<std::result::Result<(), String>> {
+        let (bench, stream) = (self.bench, self.stream);
+        let missing = || BenchError::Request("there are no workspaces".into());
+        let collectives = self.collectives.as_ref().ok_or_else(missing)?;
+        let call = asked(collective, bench.op, &x, out.as_ref());
+        let request = collectives.request(&call, stream)?;
+        let mut plan = match contender {
+            Contender::Ours(a) => match a.can(&request) {
+                Ok(()) => Plan::of(a, &request, self.most_ctas),
+                Err(why) => return Ok(Err(why)),
+            },
+            _ => collectives.plan(&call, stream)?,
+        };
+        plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.most_ctas));
+        plan.threads = bench.threads.map_or(plan.threads, |n| n.min(plan.algorithm.threads));
+        plan.unroll = bench.unroll.map_or(plan.unroll, |n| n.min(plan.algorithm.unroll));
+        collectives.prepare(&plan, &call, stream)?;
+        case.ctas = Some(plan.ctas);
+        let Plan { algorithm, ctas, threads, unroll } = plan;
+        case.plan = Some(format!("{}, {ctas} CTAs of {threads}, {unroll} at once", algorithm.name));
+        let op = bench.op;
+        case.call =
+            Box::new(move |s| Ok(collectives.launch(&plan, &asked(collective, op, &x, out.as_ref()), s)?));
+        Ok(Ok(()))
+    }
+
+    /// NVSHMEM's collective on a stream.
+    fn nvshmem<'c>(&'c self, c: Collective, x: SymmetricTensor<T>, out: SymmetricTensor<T>) -> Call<'c> {
+        let (team, op) = (&self.team, self.bench.op);
+        Box::new(move |s| {
+            Ok(match c {
+                Collective::AllReduce => team.reduce(op, &out, &x, s),
+                Collective::AllGather => team.fcollect(&out, &x, s),
+                Collective::ReduceScatter => team.reduce_scatter(op, &out, &x, s),
+                Collective::Broadcast => team.broadcast(&out, &x, 0, s),
+                Collective::AllToAll => team.alltoall(&out, &x, s),
+            }?)
+        })
+    }
+
+    /// NCCL's.
+    fn nccl<'c>(&'c self, c: Collective, x: nccl::Tensor<T>, out: nccl::Tensor<T>) -> Result<Call<'c>> {
+        let missing = || BenchError::Request("NCCL is not started".into());
+        let (op, nccl) = (self.bench.op, &self.nccl.as_ref().ok_or_else(missing)?.communicator);
+        Ok(Box::new(move |s| {
+            Ok(match c {
+                Collective::AllReduce => nccl.all_reduce(op, &out, &x, s),
+                Collective::AllGather => nccl.all_gather(&out, &x, s),
+                Collective::ReduceScatter => nccl.reduce_scatter(op, &out, &x, s),
+                Collective::Broadcast => nccl.broadcast(&out, &x, 0, s),
+                Collective::AllToAll => nccl.all_to_all(&out, &x, s),
+            }?)
+        }))
+    }
+
+    /// What is no collective.
+    fn remote<'c>(
+        &'c self,
+        case: &mut Case<'c, T>,
+        contender: Contender,
+        x: SymmetricTensor<T>,
+        out: SymmetricTensor<T>,
+    ) -> Result<()> {
+        let (world, team) = (self.world, &self.team);
+        let next = (world.my_pe() + 1) % world.n_pes();
+        let transport = if contender == Contender::Nvshmem { Transport::Nvshmem } else { Transport::P2p };
+        case.orders = false;
+        case.call = match (self.bench.operation, contender) {
+            (Operation::Put, Contender::Stream) => Box::new(move |s| Ok(world.put(&out, &x, next, s)?)),
+            (Operation::Get, Contender::Stream) => Box::new(move |s| Ok(world.get(&out, &x, next, s)?)),
+            (Operation::Signal, _) => {
+                let ping_pong = PingPong::new(world, transport)?;
+                case.times = PingPong::FLIGHTS;
+                Box::new(move |s| ping_pong.launch(s))
+            }
+            (Operation::Barrier, Contender::Nvshmem) => Box::new(move |s| Ok(team.barrier(s)?)),
+            (Operation::Barrier, _) => Box::new(move |s| self.start.barrier(s)),
+            (operation, _) => {
+                let text = if operation == Operation::Put { PUT } else { GET };
+                let wanted = u32::try_from(case.counts.bytes.div_ceil(1024 * 16)).unwrap_or(u32::MAX);
+                let ctas = self.bench.ctas.unwrap_or(wanted.clamp(1, self.most_ctas));
+                let copy = kernels::Copy::new(world, text, transport, ctas, (&x, &out))?;
+                case.ctas = Some(ctas);
+                Box::new(move |s| copy.launch(s))
             }
         };
-        Ok((kernel, ctas))
+        Ok(())
     }
 
     /// This PE's data of a round.
-    fn data<T: Number>(&self, elements: u64, round: u32) -> Vec<T> {
+    pub fn data(&self, elements: u64, round: u32) -> Vec<T> {
         let (me, limit) = (self.world.my_pe(), self.limit());
-        (0..elements).map(|i| T::of(data::datum(me, i, round, limit))).collect()
+        data::made(self.world.n_pes(), elements, |i| T::of(data::datum(me, i, round, limit)))
     }
 
-    fn limit(&self) -> u64 {
+    /// Greatest number of the data.
+    pub fn limit(&self) -> u64 {
         data::limit(self.bench.dtype, self.bench.summands(self.world.n_pes()))
     }
 
-    /// Time of a call: each block's on its slowest PE.
-    fn time<T: Number>(&self, case: &Case<'_, T>) -> Result<Spread> {
+    /// Times of a call: the first, cold ones, and those of blocks of calls.
+    fn time(&self, case: &Case<'_, T>) -> Result<Times> {
         let (stream, bench) = (self.stream, self.bench);
-        case.input.copy_from(&self.data(case.counts.send, TIMED_ROUND), stream)?;
+        let some = self.data(case.counts.send.min(TIMED_PERIOD), TIMED_ROUND);
+        let data: Vec<T> = some.iter().copied().cycle().take(case.counts.send as usize).collect();
+        case.input.write(&data, stream)?;
+        drop(data);
         // Making data takes each PE its own time.
         self.world.wait_for_all()?;
         let calls = |n: u32, stream: &Stream| (0..n).try_for_each(|_| (case.call)(stream));
+        let began = Instant::now();
+        calls(1, stream)?;
+        cuda::wait_for(stream)?;
+        let first = began.elapsed().as_secs_f64() * 1e6;
         calls(bench.warmup, stream)?;
         cuda::wait_for(stream)?;
-        let graph = match bench.graph {
-            true => Some(Graph::capture(stream, |s| calls(bench.iters, s))?),
-            false => None,
+        let block = |n: u32| -> Result<Block<'_>> {
+            Ok(match bench.graph {
+                true => Block::Graph(Graph::capture(stream, |s| calls(n, s))?),
+                false => Block::Calls(Box::new(move |s| calls(n, s))),
+            })
         };
-        let block = || match &graph {
-            Some(graph) => Ok(graph.launch()?),
-            None => calls(bench.iters, stream),
-        };
-        if let Some(graph) = &graph {
-            graph.upload()?;
+        let (one, many) = (block(1)?, block(bench.iters)?);
+        for block in [&one, &many] {
             // A graph's first launch is not like the others.
-            block()?;
+            block.warm(stream)?;
+        }
+        let each = |n: u32| f64::from(n) * f64::from(case.times);
+        let (mut cold, mut warm) = (Vec::new(), Vec::new());
+        for _ in 0..bench.repeats.min(COLD) {
+            self.start.flush(stream)?;
+            cold.push(self.start.time(stream, &|s| one.run(s))? / each(1));
+        }
+        for _ in 0..bench.repeats {
+            warm.push(self.start.time(stream, &|s| many.run(s))? / each(bench.iters));
+        }
+        let [first, cold, warm] =
+            [&[first][..], &cold, &warm].map(|times| gather(self.world, times).map(|all| Spread::over(&all)));
+        Ok(Times { warm: warm?, cold: cold?, first_us: first?.max })
+    }
+}
+
+/// Calls that are timed as one.
+enum Block<'a> {
+    Graph(Graph),
+    Calls(Box<dyn Fn(&Stream) -> Result<()> + 'a>),
+}
+
+impl Block<'_> {
+    fn run(&self, stream: &Stream) -> Result<()> {
+        match self {
+            Block::Graph(graph) => Ok(graph.launch()?),
+            Block::Calls(calls) => calls(stream),
+        }
+    }
+
+    fn warm(&self, stream: &Stream) -> Result<()> {
+        if let Block::Graph(graph) = self {
+            graph.upload()?;
+            graph.launch()?;
             cuda::wait_for(stream)?;
         }
-        let mut times = Vec::new();
-        for _ in 0..bench.repeats {
-            // All begin together.
-            self.team.barrier(stream)?;
-            let start = Event::record(stream)?;
-            block()?;
-            let end = Event::record(stream)?;
-            times.push(start.elapsed_us(&end)? / f64::from(bench.iters));
-        }
-        let bytes: Vec<u8> = times.iter().flat_map(|t| t.to_le_bytes()).collect();
-        Ok(Spread::of(slowest(&self.world.all_gather_host(&bytes)?)))
-    }
-
-    /// Calls with new data each time, nothing between them but the copies of what goes in and comes out, and compares
-    /// with the reference; what is wrong on any PE, the first of the least PE.
-    fn check<T: Number>(&self, case: &Case<'_, T>) -> Result<Option<Wrong>> {
-        let (stream, me, device) = (self.stream, self.world.my_pe(), self.world.device());
-        let mut given = Vec::new();
-        let mut got = Vec::new();
-        for round in ROUNDS {
-            given.push(DeviceTensor::from_slice(&self.data::<T>(case.counts.send, round), stream)?);
-            got.push(DeviceTensor::<T>::alloc(device, case.counts.recv as usize)?);
-        }
-        // What nobody writes is seen.
-        case.output.buffer().fill(0xff)?;
-        self.world.wait_for_all()?;
-        let rounds = |stream: &Stream| -> Result<()> {
-            for (given, got) in given.iter().zip(&got) {
-                let flat = |t: &SymmetricTensor<T>| t.slice(0..t.len());
-                self.world.put(&flat(&case.input)?, given, me, stream)?;
-                if !case.waits {
-                    self.team.barrier(stream)?;
-                }
-                (case.call)(stream)?;
-                self.world.get(got, &flat(&case.output)?, me, stream)?;
-            }
-            Ok(())
-        };
-        match self.bench.graph {
-            true => {
-                let graph = Graph::capture(stream, rounds)?;
-                graph.launch()?;
-                cuda::wait_for(stream)?;
-            }
-            false => rounds(stream)?,
-        }
-        let mut wrong: Option<Wrong> = None;
-        for (round, got) in ROUNDS.zip(&got) {
-            self.compare(case.counts, round, &got.to_vec(stream)?, &mut wrong);
-        }
-        // Comparing takes each PE its own time.
-        self.world.wait_for_all()?;
-        let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
-        let all = self.world.all_gather_host(&bytes)?;
-        let all = all.iter().map(|b| serde_json::from_slice::<Option<Wrong>>(b));
-        let all = all
-            .collect::<std::result::Result<Vec<_>, _>>()
-            .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
-        Ok(all_wrong(all))
-    }
-
-    fn compare<T: Number>(&self, counts: &Counts, round: u32, got: &[T], wrong: &mut Option<Wrong>) {
-        let (n_pes, me, limit) = (self.world.n_pes(), self.world.my_pe(), self.limit());
-        let of = counts.recv * u64::from(n_pes) * ROUNDS.count() as u64;
-        for (index, found) in (0u64..).zip(got) {
-            let given = |pe: u32, i: u64| data::datum(pe, i, round, limit);
-            let want = self.bench.collective.result(self.bench.op, counts, n_pes, me, index, given);
-            let want = T::of(want);
-            if *found != want {
-                let first = || Wrong {
-                    elements: 0,
-                    of,
-                    pe: me,
-                    round,
-                    index,
-                    found: format!("{found:?}"),
-                    expected: format!("{want:?}"),
-                };
-                wrong.get_or_insert_with(first).elements += 1;
-            }
-        }
+        Ok(())
     }
 }
 
-/// Of each PE's times, as bytes, the slowest of each block.
-fn slowest(all: &[Vec<u8>]) -> Vec<f64> {
-    let mut slowest = Vec::new();
-    for pe in all {
-        for (i, bytes) in pe.as_chunks::<8>().0.iter().enumerate() {
-            let time = f64::from_le_bytes(*bytes);
-            match slowest.get_mut(i) {
-                None => slowest.push(time),
-                Some(slowest) => *slowest = time.max(*slowest),
-            }
-        }
-    }
-    slowest
+fn asked<'x, T: Number>(
+    collective: Collective,
+    op: Reduce,
+    x: &'x SymmetricTensor<T>,
+    out: Option<&'x SymmetricTensor<T>>,
+) -> Asked<'x> {
+    Asked { op, ..Asked::new(collective, x, out.map(|out| out as &dyn AsArgument)) }
 }
 
-/// What PEs found wrong, as one.
-fn all_wrong(all: Vec<Option<Wrong>>) -> Option<Wrong> {
-    let found: Vec<Wrong> = all.into_iter().flatten().collect();
-    let elements = found.iter().map(|w| w.elements).sum();
-    found.into_iter().next().map(|first| Wrong { elements, ..first })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_takes_as_long_as_on_its_slowest_pe() {
-        let bytes = |times: &[f64]| times.iter().flat_map(|t| t.to_le_bytes()).collect::<Vec<u8>>();
-        let all = [bytes(&[1.0, 5.0, 2.0]), bytes(&[4.0, 3.0, 2.5])];
-        assert_eq!(slowest(&all), [4.0, 5.0, 2.5]);
-    }
-
-    #[test]
-    fn findings_are_added_up() {
-        let wrong = |pe, elements| Wrong {
-            elements,
-            of: 100,
-            pe,
-            round: 1,
-            index: 3,
-            found: "1".into(),
-            expected: "2".into(),
-        };
-        assert_eq!(all_wrong(vec![None, None]), None);
-        assert_eq!(all_wrong(vec![None, Some(wrong(1, 4)), Some(wrong(2, 5))]), Some(wrong(1, 9)));
-    }
+/// Every PE's times. *Collective.*
+pub(super) fn gather(world: &World, times: &[f64]) -> Result<Vec<Vec<f64>>> {
+    let bytes: Vec<u8> = times.iter().flat_map(|t| t.to_le_bytes()).collect();
+    let all = world.all_gather_host(&bytes)?;
+    let times = |bytes: &Vec<u8>| bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
+    Ok(all.iter().map(times).collect())
 }

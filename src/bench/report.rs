@@ -1,32 +1,46 @@
-//! What was measured, for people and for programs.
+//! What was measured, as data: what JSON has.
 
-use crate::collective::Collective;
-use crate::collective::Place;
+use super::Bench;
+use super::Place;
+use super::measure::Result;
+use super::operation::Operation;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
-use weft_runtime::DType;
+use std::time::SystemTime;
+use weft_runtime::{DType, World, cuda, machine};
 
-/// Microseconds of a call: over the blocks of calls, each of which took as long as on its slowest PE.
+/// Microseconds of a call over PEs and blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spread {
-    /// Of the fastest block.
+    /// On the fastest PE in its fastest block.
     pub min: f64,
-    /// Median.
+    /// Of the blocks, each as long as on its slowest PE: the median.
     pub median: f64,
-    /// Of the slowest block.
+    /// On the slowest PE in its slowest block.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of so many times; of none it is not a number.
-    pub fn of(mut times: Vec<f64>) -> Spread {
-        times.sort_by(f64::total_cmp);
-        let n = times.len();
-        let at = |i: usize| times.get(i).copied().unwrap_or(f64::NAN);
-        let median =
-            if n.is_multiple_of(2) { (at((n / 2).wrapping_sub(1)) + at(n / 2)) / 2.0 } else { at(n / 2) };
-        Spread { min: at(0), median, max: at(n.wrapping_sub(1)) }
+    /// Of the times of each PE, a time a block; of none it is not a number.
+    pub fn over(all: &[Vec<f64>]) -> Spread {
+        let blocks = all.iter().map(Vec::len).max().unwrap_or(0);
+        let slowest = |block| all.iter().filter_map(|pe| pe.get(block)).copied().fold(f64::NAN, f64::max);
+        let mut slowest: Vec<f64> = (0..blocks).map(slowest).collect();
+        slowest.sort_by(f64::total_cmp);
+        let at = |i: usize| slowest.get(i).copied().unwrap_or(f64::NAN);
+        let median = (at(blocks.saturating_sub(1) / 2) + at(blocks / 2)) / 2.0;
+        let min = all.iter().flatten().copied().fold(f64::NAN, f64::min);
+        Spread { min, median, max: at(blocks.saturating_sub(1)) }
     }
+}
+
+/// What a contender takes with a size.
+pub struct Times {
+    /// Of calls one behind the other.
+    pub warm: Spread,
+    /// Of a call by itself, nothing of whose data is in the second-level cache.
+    pub cold: Spread,
+    /// Of the first call of all, on the host and the slowest PE, to the end of its work.
+    pub first_us: f64,
 }
 
 /// Elements that are not what they should be.
@@ -66,8 +80,15 @@ pub struct Row {
     pub place: Place,
     /// CTAs of a kernel of ours.
     pub ctas: Option<u32>,
-    /// Time of a call.
+    /// How a kernel of ours was carried out: the algorithm, which `auto` chooses, its CTAs, threads and steps at once.
+    pub plan: Option<String>,
+    /// Time of a call among others, one behind the other.
     pub time_us: Spread,
+    /// Time of a call by itself, nothing of whose data is in the second-level cache.
+    pub cold_us: Spread,
+    /// Time of the first call of all, on the host and the slowest PE, to the end of its work: with what is loaded or
+    /// connected only then. (Our kernels are compiled before.)
+    pub first_us: f64,
     /// Size by median time, in 10^9 bytes a second.
     pub algbw: f64,
     /// That by the collective's factor ([`Collective::bus_factor`]).
@@ -87,21 +108,68 @@ impl Row {
     }
 }
 
+/// Bandwidth of one kernel.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// CTAs of 1024 threads.
+    pub ctas: u32,
+    /// Bytes that each PE moves.
+    pub bytes: u64,
+    /// 10^9 bytes a second and PE, one way.
+    pub gbps: f64,
+}
+
+/// Milliseconds until the driver has loaded a two-shot allreduce, on PE 0.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Loading {
+    /// From PTX, which the driver compiles.
+    pub ptx_ms: f64,
+    /// From a cubin.
+    pub cubin_ms: f64,
+}
+
+/// What the machine itself takes: medians on their slowest PEs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Calibration {
+    /// A kernel that does nothing, in a graph of many.
+    pub empty_kernel_us: f64,
+    /// A kernel in which all PEs wait for each other, in a graph of many.
+    pub barrier_us: f64,
+    /// A word, a fence and a signal from PE 0 to PE 1, or back; none of one PE.
+    pub flight_us: Option<f64>,
+    /// Each PE stores to the next, all at once.
+    pub push: Vec<Bandwidth>,
+    /// Each PE loads from the next, all at once.
+    pub pull: Vec<Bandwidth>,
+    /// Loading code.
+    pub loading: Loading,
+}
+
 /// All that was measured, and where.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Version of warpweft.
     pub warpweft: String,
-    /// The collective.
-    pub collective: Collective,
+    /// When it began: `2026-11-21T18:00:00Z`.
+    pub date: String,
+    /// The command and its arguments; none where a program measured.
+    pub command: Vec<String>,
+    /// What was measured.
+    pub operation: Operation,
     /// PEs, one a GPU.
     pub n_pes: u32,
     /// PE 0's GPU.
     pub gpu: String,
+    /// NVLinks of that GPU that are up, and what they have together, in 10^9 bytes a second and direction.
+    pub nvlink: Option<NvLink>,
+    /// Version of the driver, where NVML tells.
+    pub driver: Option<String>,
     /// Version of CUDA that the driver has.
     pub cuda: String,
     /// Version of NVSHMEM.
     pub nvshmem: String,
+    /// Version of NCCL, where it was measured.
+    pub nccl: Option<String>,
     /// `multimem` or `unicast`: how our kernels ran.
     pub lowering: String,
     /// Why the team has no multicast address.
@@ -114,91 +182,62 @@ pub struct Report {
     pub repeats: u32,
     /// Whether blocks were CUDA graphs.
     pub graph: bool,
-    /// A row for each size, algorithm and place.
+    /// What the machine itself takes, where that was measured.
+    pub calibration: Option<Calibration>,
+    /// Which contenders were left out, and why.
+    pub left_out: Vec<String>,
+    /// A row for each size, contender and place.
     pub rows: Vec<Row>,
 }
 
-/// The columns of one place.
-const HALF: &str = "    time   algbw   busbw  #wrong";
-const HALF_UNITS: &str = "    (us)  (GB/s)  (GB/s)        ";
+/// A GPU's NVLinks.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NvLink {
+    /// How many are up.
+    pub links: u32,
+    /// 10^9 bytes a second and direction of all, as specified.
+    pub gbps: f64,
+}
+
+impl NvLink {
+    /// Of so many links of a GPU of that compute capability: 25 GB/s each and direction in the third and fourth
+    /// generation (8.0, 9.0), 50 in the fifth (10.0).
+    pub fn of(links: u32, (major, _): (u32, u32)) -> NvLink {
+        let each = if major >= 10 { 50.0 } else { 25.0 };
+        NvLink { links, gbps: f64::from(links) * each }
+    }
+}
 
 impl Report {
-    /// What stands over the table.
-    pub fn head(&self) -> String {
-        let mut out = format!(
-            "# weft bench {}: {} x {}, CUDA {}, NVSHMEM {}\n",
-            self.collective, self.n_pes, self.gpu, self.cuda, self.nvshmem
-        );
-        let graph = if self.graph { "in a CUDA graph" } else { "back to back" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "# {} lowering; a time is the median of {} blocks on their slowest PEs, {} calls each, {graph}; {} calls before",
-            self.lowering, self.repeats, self.iters, self.warmup
-        );
-        if let Some(why) = &self.no_multicast {
-            let _ = writeln!(out, "# no multicast: {why}");
-        }
-        let _ = writeln!(out, "#\n# {:61}{:^34}{:^34}", "", "out of place", "in place");
-        let names = ["size", "count", "type", "redop", "algorithm"];
-        let units = ["(B)", "(elements)", "", "", ""];
-        for (columns, half) in [(names, HALF), (units, HALF_UNITS)] {
-            let _ = writeln!(out, "# {}  {half}  {half}", left(columns));
-        }
-        out
-    }
-
-    /// The line of the rows of one size and algorithm: one for each place.
-    pub fn line(rows: &[Row]) -> String {
-        let Some(row) = rows.first() else { return String::new() };
-        let (size, count) = (row.size.to_string(), row.count.to_string());
-        let redop = row.redop.as_deref().unwrap_or("none");
-        let mut out = format!("  {}", left([&size, &count, row.dtype.name(), redop, &row.algorithm]));
-        for place in [Place::OutOfPlace, Place::InPlace] {
-            out.push_str("  ");
-            match rows.iter().find(|r| r.place == place) {
-                None => out.push_str(&format!("{:>8}{:>8}{:>8}{:>8}", "-", "-", "-", "-")),
-                Some(r) => {
-                    let wrong = r.wrong.map_or("N/A".into(), |n| n.to_string());
-                    let us = r.time_us.median;
-                    let digits = if us < 1000.0 { 2 } else { 1 };
-                    out.push_str(&format!("{us:>8.digits$}{:>8.2}{:>8.2}{wrong:>8}", r.algbw, r.busbw));
-                }
-            }
-        }
-        out.push('\n');
-        out
-    }
-
-    /// One line for each row, and one of names.
-    pub fn csv(&self) -> String {
-        let mut out = String::from(
-            "collective,n_pes,size,count,type,redop,algorithm,place,ctas,graph,time_min_us,time_median_us,time_max_us,algbw,busbw,wrong\n",
-        );
-        for r in &self.rows {
-            let place = if r.place == Place::InPlace { "in-place" } else { "out-of-place" };
-            let or_nothing = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
-            let _ = writeln!(
-                out,
-                "{},{},{},{},{},{},{},{place},{},{},{},{},{},{},{},{}",
-                self.collective,
-                self.n_pes,
-                r.size,
-                r.count,
-                r.dtype,
-                r.redop.as_deref().unwrap_or("none"),
-                r.algorithm,
-                or_nothing(r.ctas.map(u64::from)),
-                self.graph,
-                r.time_us.min,
-                r.time_us.median,
-                r.time_us.max,
-                r.algbw,
-                r.busbw,
-                or_nothing(r.wrong),
-            );
-        }
-        out
+    /// Of this run, without what only its measurements tell.
+    pub(super) fn of(world: &World, bench: &Bench) -> Result<Report> {
+        let (major, minor) = cuda::driver_version()?;
+        let driver = machine::driver().ok();
+        let device = world.device();
+        let gpu = driver.as_ref().and_then(|d| d.gpus.get(device.ordinal() as usize));
+        let links = gpu.and_then(|g| g.nvlinks).filter(|n| *n > 0);
+        Ok(Report {
+            warpweft: env!("CARGO_PKG_VERSION").into(),
+            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            command: Vec::new(),
+            operation: bench.operation,
+            n_pes: world.n_pes(),
+            gpu: device.name()?,
+            nvlink: links.zip(device.compute_capability().ok()).map(|(n, cc)| NvLink::of(n, cc)),
+            driver: driver.and_then(|d| d.version),
+            cuda: format!("{major}.{minor}"),
+            nvshmem: world.nvshmem_version().to_string(),
+            nccl: None,
+            lowering: String::new(),
+            no_multicast: None,
+            iters: bench.iters,
+            warmup: bench.warmup,
+            repeats: bench.repeats,
+            graph: bench.graph,
+            calibration: None,
+            left_out: Vec::new(),
+            rows: Vec::new(),
+        })
     }
 
     /// As JSON.
@@ -215,7 +254,7 @@ impl Report {
         let place = if row.place == Place::InPlace { "in place" } else { "out of place" };
         Some(format!(
             "{} by {} {place}, {} bytes of {}: {} of {} elements are wrong; first: PE {}, element {} of round {} is {}, expected {}",
-            self.collective,
+            self.operation,
             row.algorithm,
             row.size,
             row.dtype,
@@ -230,117 +269,24 @@ impl Report {
     }
 }
 
-/// The columns that both places share.
-fn left([size, count, dtype, redop, algorithm]: [&str; 5]) -> String {
-    format!("{size:>12}{count:>14}{dtype:>8}{redop:>8}{algorithm:>17}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(place: Place, wrong: Option<u64>) -> Row {
-        let time_us = Spread { min: 3.5, median: 4.0, max: 9.25 };
-        Row {
-            size: 1 << 20,
-            count: 1 << 18,
-            dtype: DType::BF16,
-            redop: Some("sum".into()),
-            algorithm: "two_shot".into(),
-            place,
-            ctas: Some(32),
-            time_us,
-            algbw: 0.0,
-            busbw: 0.0,
-            wrong,
-            first_wrong: None,
-        }
-        .with_bandwidth(1.75)
-    }
-
-    fn report(rows: Vec<Row>) -> Report {
-        Report {
-            warpweft: "0.1.0".into(),
-            collective: Collective::AllReduce,
-            n_pes: 8,
-            gpu: "NVIDIA H200".into(),
-            cuda: "13.0".into(),
-            nvshmem: "3.4.5".into(),
-            lowering: "unicast".into(),
-            no_multicast: Some("NVSHMEM_DISABLE_NVLS is set".into()),
-            iters: 20,
-            warmup: 5,
-            repeats: 10,
-            graph: true,
-            rows,
-        }
+    #[test]
+    fn spreads_are_over_pes_and_blocks() {
+        let of = |all: &[&[f64]]| Spread::over(&all.iter().map(|pe| pe.to_vec()).collect::<Vec<_>>());
+        // A block takes as long as on its slowest PE.
+        assert_eq!(of(&[&[1.0, 5.0, 2.0], &[4.0, 3.0, 2.5]]), Spread { min: 1.0, median: 4.0, max: 5.0 });
+        assert_eq!(of(&[&[4.0, 1.0, 2.0, 3.0]]), Spread { min: 1.0, median: 2.5, max: 4.0 });
+        assert_eq!(of(&[&[7.0], &[]]), Spread { min: 7.0, median: 7.0, max: 7.0 });
+        assert!(of(&[]).median.is_nan() && of(&[&[]]).max.is_nan());
     }
 
     #[test]
-    fn medians() {
-        let of = |times: &[f64]| Spread::of(times.to_vec());
-        assert_eq!(of(&[3.0, 1.0, 2.0]), Spread { min: 1.0, median: 2.0, max: 3.0 });
-        assert_eq!(of(&[4.0, 1.0, 2.0, 3.0]), Spread { min: 1.0, median: 2.5, max: 4.0 });
-        assert_eq!(of(&[7.0]), Spread { min: 7.0, median: 7.0, max: 7.0 });
-        assert!(of(&[]).median.is_nan());
-    }
-
-    #[test]
-    fn a_line_has_both_places() {
-        let both = Report::line(&[row(Place::OutOfPlace, Some(0)), row(Place::InPlace, Some(3))]);
-        let words: Vec<_> = both.split_whitespace().collect();
-        let left = ["1048576", "262144", "bf16", "sum", "two_shot"];
-        assert_eq!(words[..5], left);
-        assert_eq!(words[5..], ["4.00", "262.14", "458.75", "0", "4.00", "262.14", "458.75", "3"]);
-        let one = Report::line(&[row(Place::InPlace, None)]);
-        let words: Vec<_> = one.split_whitespace().collect();
-        assert_eq!(words[5..], ["-", "-", "-", "-", "4.00", "262.14", "458.75", "N/A"]);
-        // The head's columns end where the line's do.
-        let head = report(Vec::new()).head();
-        let names = head.lines().find(|l| l.contains("algorithm")).unwrap();
-        assert_eq!(names.len(), one.trim_end().len());
-        assert_eq!(names.find("algorithm").map(|at| at + 9), one.find("two_shot").map(|at| at + 8));
-        assert!(
-            head.contains("# no multicast: NVSHMEM_DISABLE_NVLS is set\n") && head.contains("CUDA graph")
-        );
-    }
-
-    #[test]
-    fn json_reads_back() {
-        let wrong = Wrong {
-            elements: 3,
-            of: 6_291_456,
-            pe: 2,
-            round: 1,
-            index: 17,
-            found: "3".into(),
-            expected: "5".into(),
-        };
-        let bad = Row { first_wrong: Some(wrong), ..row(Place::InPlace, Some(3)) };
-        let report = report(vec![row(Place::OutOfPlace, None), bad]);
-        let text = report.json().unwrap();
-        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["collective"], "allreduce");
-        assert_eq!(value["rows"][0]["type"], "bf16");
-        assert_eq!(value["rows"][0]["place"], "out-of-place");
-        assert_eq!(value["rows"][1]["time_us"]["max"], 9.25);
-        assert_eq!(
-            report.first_wrong().unwrap(),
-            "allreduce by two_shot in place, 1048576 bytes of bf16: 3 of 6291456 elements are wrong; \
-             first: PE 2, element 17 of round 1 is 3, expected 5"
-        );
-    }
-
-    #[test]
-    fn csv_has_a_line_a_row() {
-        let text = report(vec![row(Place::OutOfPlace, None), row(Place::InPlace, Some(0))]).csv();
-        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
-        assert_eq!(lines.len(), 3);
-        assert!(lines.iter().all(|l| l.len() == lines[0].len()));
-        let at = |name: &str| lines[0].iter().position(|n| *n == name).unwrap();
-        assert_eq!((lines[1][at("place")], lines[1][at("wrong")]), ("out-of-place", ""));
-        assert_eq!((lines[2][at("place")], lines[2][at("wrong")]), ("in-place", "0"));
-        assert_eq!((lines[2][at("time_median_us")], lines[2][at("ctas")]), ("4", "32"));
+    fn links_of_generations() {
+        let gbps = |links, cc| NvLink::of(links, cc).gbps;
+        // H100 and H200: 900 GB/s both ways; A100: 600; B200: 1800.
+        assert_eq!([gbps(18, (9, 0)), gbps(12, (8, 0)), gbps(18, (10, 0))], [450.0, 300.0, 900.0]);
     }
 }

@@ -1,6 +1,7 @@
 //! `weft bench`
 
 use super::LoweringArg;
+use super::progress::Bar;
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -8,14 +9,14 @@ use std::fs::{OpenOptions, remove_file};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::bench::{Bench, Collective, Contender, OPS, Report, parse_sizes, run};
+use weft::bench::{Bench, Contender, OPS, Operation, Own, Report, parse_sizes, run};
 use weft::runtime::job::{Place, Started, start};
 use weft::runtime::{Config, DType, World};
 
 #[derive(Args)]
 pub struct BenchCommand {
-    /// allreduce, allgather, reducescatter or broadcast.
-    collective: String,
+    /// allreduce, allgather, reducescatter, broadcast, alltoall, put, get, signal or barrier.
+    operation: String,
     /// PEs: all GPUs of this host if not given.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
@@ -25,8 +26,8 @@ pub struct BenchCommand {
     /// Element type.
     #[arg(long, default_value = "f32")]
     dtype: String,
-    /// Algorithms: all, or names with commas between.
-    #[arg(long, default_value = "all", value_name = "all|NAME,...")]
+    /// Algorithms of ours: all, none, or names with commas between; `auto` is what is chosen where none is named.
+    #[arg(long, default_value = "all", value_name = "all|none|NAME,...")]
     algo: String,
     /// Reduction: sum, min or max.
     #[arg(long, default_value = "sum")]
@@ -43,6 +44,12 @@ pub struct BenchCommand {
     /// CTAs of our kernels, if not by the size.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     ctas: Option<u32>,
+    /// Threads of a CTA of our collectives, if not by the size.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Steps of a thread of our collectives at once, if not by the size.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    unroll: Option<u32>,
     /// How our kernels carry in-switch operations out.
     #[arg(long, value_enum, default_value = "auto")]
     lowering: LoweringArg,
@@ -52,15 +59,28 @@ pub struct BenchCommand {
     /// Compare results with a reference, and fail where they differ.
     #[arg(long)]
     check: bool,
-    /// Peers to measure in the same run: nvshmem.
+    /// Peers to measure in the same run: nccl, nccl-symm (over registered windows), nvshmem, nvshmem-stream.
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
+    /// A kernel of yours to measure beside ours, as this collective: a file whose one kernel takes x, perhaps out, a
+    /// barrier and a team, and has T and N (as examples/allreduce_two_shot.weft).
+    #[arg(long, value_name = "FILE")]
+    kernel: Vec<PathBuf>,
+    /// Do not measure the machine itself first.
+    #[arg(long)]
+    no_calibration: bool,
+    /// Least, greatest and cold times in the table too.
+    #[arg(long)]
+    wide: bool,
     /// Where all that was measured goes, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Where all that was measured goes, a line for each row.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Where a plot of times and bandwidths against sizes goes, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 impl BenchCommand {
@@ -69,7 +89,7 @@ impl BenchCommand {
         // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
         bench.counts(self.pes.unwrap_or(1))?;
         if Place::detect()?.is_none_or(|place| place.rank == 0) {
-            [&self.json, &self.csv].into_iter().flatten().try_for_each(|file| writable(file))?;
+            [&self.json, &self.csv, &self.plot].into_iter().flatten().try_for_each(|file| writable(file))?;
         }
         let pes = gpus(self.pes)?;
         bench.counts(pes)?;
@@ -81,12 +101,9 @@ impl BenchCommand {
 
     /// What is asked for.
     fn bench(&self) -> Result<Bench> {
-        let name = &self.collective;
-        let collective = Collective::parse(name).with_context(|| {
-            format!("`{name}` is no collective: expected {}", list(Collective::ALL.map(Collective::name)))
-        })?;
+        let operation = Operation::parse(&self.operation).map_err(|e| anyhow!(e))?;
         let sizes = parse_sizes(&self.sizes).map_err(|e| anyhow!("--sizes {}: {e}", self.sizes))?;
-        let mut bench = Bench::new(collective, sizes);
+        let mut bench = Bench::new(operation, sizes);
         let types = || DType::ALL.iter().filter(|d| **d != DType::Bool).map(|d| d.name());
         bench.dtype = DType::parse(&self.dtype)
             .filter(|d| *d != DType::Bool)
@@ -94,19 +111,32 @@ impl BenchCommand {
         bench.op = OPS.into_iter().find(|op| op.name() == self.op).with_context(|| {
             format!("--op {}: expected one of {}", self.op, list(OPS.map(|op| op.name())))
         })?;
-        bench.contenders = Contender::algorithms(collective, &self.algo)
-            .map_err(|e| anyhow!("--algo {}: {e}", self.algo))?;
+        bench.contenders = match &*self.algo {
+            "none" => Vec::new(),
+            names => Contender::algorithms(operation, names).map_err(|e| anyhow!("--algo {names}: {e}"))?,
+        };
         if let Some(names) = &self.against {
             let peers = Contender::peers(names).map_err(|e| anyhow!("--against {names}: {e}"))?;
             if self.algo == "all" {
                 // Those there are, beside peers that have more.
-                bench.contenders.retain(|c| c.can(collective, bench.dtype, bench.op).is_ok());
+                bench.contenders.retain(|c| c.can(operation, bench.dtype, bench.op).is_ok());
             }
             bench.contenders.extend(peers);
         }
+        for file in &self.kernel {
+            let text = weft::library::read_text(file).map_err(|e| anyhow!(e))?;
+            let name = file.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+            // It is there as long as the command runs.
+            let own = Own::new(&name, &text).map_err(|e| anyhow!("--kernel {}: {e}", file.display()))?;
+            bench.contenders.push(Contender::Own(Box::leak(Box::new(own))));
+        }
+        if bench.contenders.is_empty() {
+            bail!("nobody is to be measured: no algorithm of {operation}, and no peer by --against");
+        }
         (bench.iters, bench.warmup, bench.repeats) = (self.iters, self.warmup, self.repeats);
         (bench.ctas, bench.graph, bench.check) = (self.ctas, self.graph, self.check);
-        bench.lowering = self.lowering.into();
+        (bench.threads, bench.unroll) = (self.threads, self.unroll);
+        (bench.lowering, bench.calibrate) = (self.lowering.into(), !self.no_calibration);
         Ok(bench)
     }
 
@@ -126,14 +156,36 @@ impl BenchCommand {
     /// Measures; PE 0 prints the table as it grows, and writes files.
     fn report(&self, bench: &Bench, world: &World) -> Result<Report> {
         let reports = world.my_pe() == 0;
-        let print = |text: String| std::io::stdout().lock().write_all(text.as_bytes());
+        let bar = Bar::new("lines");
+        // Where both are the terminal, the bar is not written over.
+        let print = |text: String| bar.aside(|| std::io::stdout().lock().write_all(text.as_bytes()));
+        let total = (bench.counts(world.n_pes())?.len() * bench.contenders.len()) as u64;
+        let mut lines = 0;
         let mut head = true;
-        let report = run(world, bench, &mut |report, rows| match reports {
-            true if std::mem::take(&mut head) => print(report.head() + &Report::line(rows)),
-            true => print(Report::line(rows)),
-            false => Ok(()),
-        })?;
+        let outcome = run(world, bench, &mut |report, rows| {
+            if !reports {
+                return Ok(());
+            }
+            let mut text = String::new();
+            if std::mem::take(&mut head) {
+                text = report.head(self.wide);
+            } else {
+                lines += 1;
+            }
+            print(text + &Report::line(rows, self.wide))?;
+            bar.at(lines, total, String::new());
+            Ok(())
+        });
+        bar.clear();
+        let mut report = outcome?;
+        report.command = std::env::args().collect();
         if reports {
+            for why in &report.left_out {
+                print(format!("# left out: {why}\n"))?;
+            }
+            if let Some(file) = &self.plot {
+                super::write_out(Some(file), report.plot()?.as_bytes())?;
+            }
             if let Some(file) = &self.json {
                 super::write_out(Some(file), report.json()?.as_bytes())?;
             }

@@ -37,6 +37,11 @@ impl Bar {
         self.bar.set_position(done);
     }
 
+    /// Writes something else while it is out of the way.
+    pub fn aside<R>(&self, write: impl FnOnce() -> R) -> R {
+        self.bar.suspend(write)
+    }
+
     /// Takes it away.
     pub fn clear(&self) {
         self.bar.finish_and_clear();

@@ -1,19 +1,25 @@
-//! `weft bench`: every algorithm and NVSHMEM beside it, checked; and a check that finds what is wrong.
+//! `weft bench`: every algorithm and its peers beside it, checked; remote operations; and a check that finds what is
+//! wrong.
 
 use crate::check::{Case, Checked};
 use crate::{ensure, finish, same};
 use libtest_mimic::Failed;
 use std::path::PathBuf;
 use std::process::Command;
-use weft::bench::{Algorithm, Bench, Collective, Contender, Place, Report, Row, run};
-use weft::runtime::{DType, Reduce, World};
+use weft::bench::{Bench, Collective, Contender, Operation, Own, Report, Row, run};
+use weft::runtime::{DType, Reduce, World, nccl};
 
 pub const CASES: &[Case] = &[
     Case::new("bench::allreduce", |w| collective(w, Collective::AllReduce)),
     Case::new("bench::allgather", |w| collective(w, Collective::AllGather)),
     Case::new("bench::reducescatter", |w| collective(w, Collective::ReduceScatter)),
     Case::new("bench::broadcast", |w| collective(w, Collective::Broadcast)),
-    Case::new("bench::min_and_max_of_nvshmem", min_and_max),
+    Case::new("bench::alltoall", |w| collective(w, Collective::AllToAll)),
+    Case::new("bench::min_and_max", min_and_max),
+    Case::new("bench::kernels_of_files", own),
+    Case::new("bench::put_and_get", put_and_get),
+    Case::new("bench::signal_and_barrier", signal_and_barrier),
+    Case::new("bench::calibration", calibration),
     Case::new("bench::wrong_sums_are_found", wrong).pes(2),
 ];
 
@@ -43,14 +49,33 @@ fn good(row: &Row) -> Checked {
     Ok(())
 }
 
+/// Peers that are there: NCCL may not be.
+fn peers() -> Vec<Contender> {
+    match nccl::installed() {
+        Ok(_) => vec![Contender::Nvshmem, Contender::Nccl, Contender::NcclSymm],
+        Err(e) => {
+            println!("without NCCL: {}", e.message);
+            vec![Contender::Nvshmem]
+        }
+    }
+}
+
 fn collective(world: &World, collective: Collective) -> Checked {
+    let operation = Operation::Collective(collective);
     for (dtype, graph) in [(DType::F32, true), (DType::BF16, false), (DType::I32, true)] {
         let mut bench = Bench::new(collective, SIZES.to_vec());
-        bench.contenders.push(Contender::Nvshmem);
+        bench.contenders.extend(peers());
         (bench.dtype, bench.graph, bench.check) = (dtype, graph, true);
         let report = measure(world, &bench)?;
-        let places: usize = bench.contenders.iter().map(|c| c.places(collective).len()).sum();
-        same!(report.rows.len(), SIZES.len() * places, "rows");
+        // Those that need the switch are left out where there is none.
+        let left_out = report.left_out.len();
+        let places: usize = bench.contenders.iter().map(|c| c.places(operation).len()).sum();
+        let rows = SIZES.len() * places;
+        ensure!(
+            report.rows.len() == rows || left_out > 0 && report.rows.len() < rows,
+            "{:?}",
+            report.left_out
+        );
         report.rows.iter().try_for_each(good)?;
         let unit = collective.parts(world.n_pes()) * dtype.bytes() as u64;
         for row in &report.rows {
@@ -66,36 +91,105 @@ fn collective(world: &World, collective: Collective) -> Checked {
 fn min_and_max(world: &World) -> Checked {
     for op in [Reduce::Min, Reduce::Max] {
         let mut bench = Bench::new(Collective::AllReduce, vec![4096]);
-        bench.contenders = vec![Contender::Nvshmem];
+        bench.contenders = peers();
         (bench.op, bench.check, bench.iters, bench.repeats) = (op, true, 2, 2);
         let report = measure(world, &bench)?;
-        same!(report.rows.len(), 2, "both places");
+        same!(report.rows.len(), 2 * bench.contenders.len(), "both places");
         report.rows.iter().try_for_each(good)?;
         same!(report.rows[0].redop.as_deref(), Some(op.name()), "reduction");
     }
     Ok(())
 }
 
+fn put_and_get(world: &World) -> Checked {
+    for operation in [Operation::Put, Operation::Get] {
+        let mut bench = Bench::new(operation, vec![4, 40_004, 1 << 20]);
+        bench.contenders.extend([Contender::Nvshmem, Contender::Stream]);
+        (bench.check, bench.graph, bench.dtype) = (true, operation == Operation::Put, DType::BF16);
+        let report = measure(world, &bench)?;
+        same!(report.rows.len(), 9, "rows");
+        report.rows.iter().try_for_each(good)?;
+        ensure!(report.rows.iter().all(|r| r.busbw == r.algbw), "{operation}: {:?}", report.rows[0]);
+    }
+    Ok(())
+}
+
+fn signal_and_barrier(world: &World) -> Checked {
+    for graph in [false, true] {
+        for operation in [Operation::Signal, Operation::Barrier] {
+            let mut bench = Bench::new(operation, Vec::new());
+            bench.contenders.push(Contender::Nvshmem);
+            (bench.graph, bench.check) = (graph, true);
+            let report = measure(world, &bench)?;
+            same!(report.rows.len(), 2, "rows");
+            for row in &report.rows {
+                let us = row.time_us;
+                // There is nothing to compare; a signal of one PE goes nowhere.
+                same!(row.wrong, None, "wrong elements");
+                ensure!(us.min <= us.median && us.median <= us.max && us.max < 1e4, "{row:?}");
+                ensure!(world.n_pes() == 1 || us.min > 0.3, "{row:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn calibration(world: &World) -> Checked {
+    let mut bench = Bench::new(Collective::AllReduce, vec![1024]);
+    bench.calibrate = true;
+    let report = measure(world, &bench)?;
+    let c = report.calibration.as_ref().ok_or("no calibration")?;
+    ensure!(0.1 < c.empty_kernel_us && c.empty_kernel_us < 20.0, "{c:?}");
+    ensure!(c.empty_kernel_us < c.barrier_us && c.barrier_us < 200.0, "{c:?}");
+    ensure!(c.loading.ptx_ms > c.loading.cubin_ms && c.loading.cubin_ms > 0.0, "{c:?}");
+    ensure!(c.flight_us.is_some() == (world.n_pes() > 1), "{c:?}");
+    let all = [&c.push, &c.pull];
+    ensure!(all.iter().all(|b| b.is_empty() == (world.n_pes() == 1)), "{c:?}");
+    ensure!(all.into_iter().flatten().all(|b| 0.5 < b.gbps && b.gbps < 5000.0), "{c:?}");
+    // More CTAs, more bandwidth.
+    ensure!(c.push.first().map(|b| b.gbps * 2.0) <= c.push.last().map(|b| b.gbps), "{c:?}");
+    same!(report.rows.first().map(|r| r.size), Some(1024), "size");
+    Ok(())
+}
+
+/// Kernels of files, as `--kernel` takes them.
+fn own(world: &World) -> Checked {
+    let kernels = [
+        (Collective::AllReduce, "one_shot", include_str!("../../examples/allreduce_one_shot.weft")),
+        (Collective::AllReduce, "two_shot", include_str!("../../examples/allreduce_two_shot.weft")),
+        (Collective::AllGather, "push", include_str!("../../examples/all_gather.weft")),
+        (Collective::ReduceScatter, "pull", include_str!("../../examples/reduce_scatter.weft")),
+        (Collective::Broadcast, "push", include_str!("../../examples/broadcast.weft")),
+    ];
+    for (collective, name, text) in kernels {
+        let mut bench = Bench::new(collective, SIZES.to_vec());
+        bench.contenders = vec![contender(name, text)?];
+        (bench.check, bench.graph, bench.dtype) = (true, true, DType::BF16);
+        let report = measure(world, &bench)?;
+        same!(report.rows.len(), SIZES.len(), "rows of {name}");
+        report.rows.iter().try_for_each(good)?;
+    }
+    Ok(())
+}
+
+fn contender(name: &str, text: &str) -> Result<Contender, String> {
+    Ok(Contender::Own(Box::leak(Box::new(Own::new(name, text)?))))
+}
+
 /// Forgets all PEs but its own.
-static FORGETS: Algorithm = Algorithm {
-    collective: Collective::AllReduce,
-    name: "forgets",
-    source: "kernel forgets<T: dtype, N: int>(
-        x: symm<T, (N):(1)>, out: global<T, (N):(1)>, sync: barrier, team: team) block(128) {
-        let from = partition(x, threads());
-        let to = partition(out, threads());
-        barrier(sync, team, acq_rel, sys);
-        for i in 0..size<1>(from) { to[_, i] = from[_, i]; }
-        barrier(sync, team, acq_rel, sys);
-    }",
-    place: Place::OutOfPlace,
-    work: |c, _| c.count,
-};
+const FORGETS: &str = "kernel forgets<T: dtype, N: int>(
+    x: symm<T, (N):(1)>, out: global<T, (N):(1)>, sync: barrier, team: team) block(128) {
+    let from = partition(x, threads());
+    let to = partition(out, threads());
+    barrier(sync, team, acq_rel, sys);
+    for i in 0..size<1>(from) { to[_, i] = from[_, i]; }
+    barrier(sync, team, acq_rel, sys);
+}";
 
 fn wrong(world: &World) -> Checked {
     for graph in [false, true] {
         let mut bench = Bench::new(Collective::AllReduce, vec![4000]);
-        bench.contenders = vec![Contender::Ours(&FORGETS)];
+        bench.contenders = vec![contender("forgets", FORGETS)?];
         (bench.graph, bench.check) = (graph, true);
         let report = measure(world, &bench)?;
         let found = report.rows[0].wrong.unwrap_or_default();
@@ -124,28 +218,52 @@ fn weft() -> Result<PathBuf, Failed> {
 /// From the command line to the table and its files.
 pub fn command(pes: u32) -> Result<(), Failed> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let rows = [("allreduce", 4), ("allgather", 2), ("reducescatter", 2), ("broadcast", 2)];
-    for (collective, per_size) in rows {
-        let [json, csv] = ["json", "csv"].map(|kind| folder.path().join(format!("{collective}.{kind}")));
+    let file = folder.path().join("kernel.weft");
+    for operation in ["allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "put"] {
+        let [json, csv, plot] =
+            ["json", "csv", "svg"].map(|kind| folder.path().join(format!("{operation}.{kind}")));
         let mut command = Command::new(weft()?);
-        command.args(["bench", collective, "--sizes", "1K:1M:x32", "--check", "--graph"]);
-        command.args(["--against", "nvshmem", "--pes", &pes.to_string()]);
-        command.arg("--json").arg(&json).arg("--csv").arg(&csv);
-        let outcome = finish(&mut command, &format!("weft bench {collective}"))?;
+        command.args(["bench", operation, "--sizes", "1K:1M:x32", "--check", "--graph", "--wide"]);
+        command.args(["--against", "nvshmem", "--pes", &pes.to_string(), "--no-calibration"]);
+        command.arg("--json").arg(&json).arg("--csv").arg(&csv).arg("--plot").arg(&plot);
+        let outcome = finish(&mut command, &format!("weft bench {operation}"))?;
         let judged = (|| -> Checked {
             same!(outcome.code, Some(0), "status");
             let report: Report = serde_json::from_str(&std::fs::read_to_string(&json)?)?;
             same!((report.n_pes, report.graph), (pes, true), "PEs, graph");
-            same!(report.rows.len(), 3 * per_size, "rows");
+            same!(report.command.get(2).map(String::as_str), Some(operation), "command");
             report.rows.iter().try_for_each(good)?;
+            let sizes: std::collections::BTreeSet<_> = report.rows.iter().map(|r| r.size).collect();
+            same!(sizes.len(), 3, "sizes");
             same!(std::fs::read_to_string(&csv)?.lines().count(), 1 + report.rows.len(), "lines of the CSV");
-            // Both places of an algorithm share a line of the table.
-            let both = if collective == "allreduce" { 3 } else { 0 };
-            let lines = outcome.out.lines().filter(|l| l.starts_with("   ")).count();
-            same!(lines, report.rows.len() - both, "lines of the table");
+            ensure!(std::fs::read_to_string(&plot)?.contains("nvshmem"), "the plot has no nvshmem");
+            // Both places of a contender share a line of the table.
+            let lines: std::collections::BTreeSet<_> =
+                report.rows.iter().map(|r| (r.size, &r.algorithm)).collect();
+            let told = outcome.out.lines().filter(|l| l.starts_with("   ")).count();
+            same!(told, lines.len(), "lines of the table");
             Ok(())
         })();
         judged.map_err(|why| outcome.told(&why.to_string()))?;
     }
-    Ok(())
+    wrong_results(pes, &file)
+}
+
+/// A check that finds something fails the command, and says what.
+fn wrong_results(pes: u32, file: &std::path::Path) -> Result<(), Failed> {
+    if pes < 2 {
+        return Ok(());
+    }
+    std::fs::write(file, FORGETS).map_err(|e| e.to_string())?;
+    let mut command = Command::new(weft()?);
+    command.args(["bench", "allreduce", "--algo", "none", "--sizes", "4000", "--check", "--no-calibration"]);
+    command.args(["--pes", &pes.to_string(), "--kernel"]).arg(file);
+    let outcome = finish(&mut command, "weft bench with a kernel that forgets")?;
+    let judged = (|| -> Checked {
+        same!(outcome.code, Some(1), "status");
+        ensure!(outcome.err.contains("elements are wrong; first: PE 0, element"), "no first wrong element");
+        ensure!(outcome.err.contains("expected"), "no expected value");
+        Ok(())
+    })();
+    judged.map_err(|why| outcome.told(&why.to_string()).into())
 }

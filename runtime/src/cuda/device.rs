@@ -77,6 +77,14 @@ impl Device {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
+    /// Bytes of its second-level cache.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn l2_bytes(&self) -> Result<u32> {
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
+    }
+
     /// Bytes of memory: (free, total).
     ///
     /// # Errors

@@ -130,6 +130,15 @@ impl<T: Element> DeviceTensor<T> {
         Ok(())
     }
 
+    /// Sets all its bytes, in stream order.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
+        super::keep(self.memory.clone());
+        copy::fill(self.address(), byte, self.bytes(), stream)
+    }
+
     fn bytes(&self) -> usize {
         self.elements * size_of::<T>()
     }

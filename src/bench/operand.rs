@@ -1,0 +1,91 @@
+//! What a contender reads and writes on this PE, wherever it wants it.
+
+use super::measure::Result;
+use weft_runtime::{DeviceTensor, Element, Stream, SymmetricBuffer, SymmetricTensor, World, nccl};
+
+/// Elements of this PE.
+#[derive(Clone)]
+pub enum Operand<T> {
+    /// In NVSHMEM's symmetric heap.
+    Symmetric(SymmetricTensor<T>),
+    /// NCCL's.
+    Nccl(nccl::Tensor<T>),
+}
+
+/// Two memories, each large enough for either side of every size.
+pub struct Pair<T> {
+    first: Operand<T>,
+    second: Operand<T>,
+}
+
+impl<T: Element> Operand<T> {
+    /// Elements `range` of it.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Result<Operand<T>> {
+        Ok(match self {
+            Operand::Symmetric(t) => Operand::Symmetric(t.slice(range)?),
+            Operand::Nccl(t) => Operand::Nccl(t.slice(range)?),
+        })
+    }
+
+    /// Writes its elements, and waits.
+    pub fn write(&self, data: &[T], stream: &Stream) -> Result<()> {
+        Ok(match self {
+            Operand::Symmetric(t) => t.copy_from(data, stream),
+            Operand::Nccl(t) => t.copy_from(data, stream),
+        }?)
+    }
+
+    /// Sets the bytes of its memory, and waits.
+    pub fn poison(&self, stream: &Stream) -> Result<()> {
+        const BYTE: u8 = 0xff;
+        Ok(match self {
+            Operand::Symmetric(t) => t.buffer().fill(BYTE),
+            Operand::Nccl(t) => t.fill(BYTE, stream).and_then(|()| weft_runtime::cuda::wait_for(stream)),
+        }?)
+    }
+
+    /// Takes over elements, in the stream's order.
+    pub fn load(&self, from: &DeviceTensor<T>, world: &World, stream: &Stream) -> Result<()> {
+        Ok(match self {
+            Operand::Symmetric(t) => world.put(t, from, world.my_pe(), stream),
+            Operand::Nccl(t) => t.load(from, stream),
+        }?)
+    }
+
+    /// Gives its elements away, in the stream's order.
+    pub fn store(&self, to: &DeviceTensor<T>, world: &World, stream: &Stream) -> Result<()> {
+        Ok(match self {
+            Operand::Symmetric(t) => world.get(to, t, world.my_pe(), stream),
+            Operand::Nccl(t) => t.store(to, stream),
+        }?)
+    }
+}
+
+impl<T: Element> Pair<T> {
+    /// So many elements in each of two symmetric buffers.
+    pub fn symmetric(buffers: [&SymmetricBuffer; 2], elements: usize) -> Result<Pair<T>> {
+        let [first, second] =
+            buffers.map(|b| SymmetricTensor::view(b.clone(), 0, elements).map(Operand::Symmetric));
+        Ok(Pair { first: first?, second: second? })
+    }
+
+    /// Two tensors of NCCL's.
+    pub fn nccl(first: nccl::Tensor<T>, second: nccl::Tensor<T>) -> Pair<T> {
+        Pair { first: Operand::Nccl(first), second: Operand::Nccl(second) }
+    }
+
+    /// What is given and what is got: `send` and `recv` elements in a memory each.
+    pub fn apart(&self, send: usize, recv: usize) -> Result<[Operand<T>; 2]> {
+        Ok([self.first.slice(0..send)?, self.second.slice(0..recv)?])
+    }
+
+    /// The same in one memory, the smaller one at this PE's place in the larger.
+    pub fn together(&self, send: usize, recv: usize, my_pe: usize) -> Result<[Operand<T>; 2]> {
+        let whole = send.max(recv);
+        let side = |n: usize| match n == whole {
+            true => self.first.slice(0..whole),
+            false => self.first.slice(my_pe * n..(my_pe + 1) * n),
+        };
+        Ok([side(send)?, side(recv)?])
+    }
+}

@@ -1,0 +1,167 @@
+//! What was measured, as text: the table and its head, and CSV.
+
+use super::Place;
+use super::report::{Bandwidth, Calibration, Report, Row};
+use std::fmt::Write;
+
+/// A column of one place: its name, its unit, its width, whether only the wide table has it, and its text.
+type Column = (&'static str, &'static str, usize, bool, fn(&Row) -> String);
+
+const COLUMNS: [Column; 7] = [
+    ("time", "(us)", 9, false, |r| micros(r.time_us.median)),
+    ("min", "(us)", 9, true, |r| micros(r.time_us.min)),
+    ("max", "(us)", 9, true, |r| micros(r.time_us.max)),
+    ("cold", "(us)", 9, true, |r| micros(r.cold_us.median)),
+    ("algbw", "(GB/s)", 8, false, |r| format!("{:.2}", r.algbw)),
+    ("busbw", "(GB/s)", 8, false, |r| format!("{:.2}", r.busbw)),
+    ("#wrong", "", 8, false, |r| r.wrong.map_or("N/A".into(), |n| n.to_string())),
+];
+
+const PLACES: [(Place, &str); 2] = [(Place::OutOfPlace, "out of place"), (Place::InPlace, "in place")];
+
+/// Four digits, or more.
+fn micros(us: f64) -> String {
+    let digits = if us < 1000.0 { 2 } else { 1 };
+    format!("{us:.digits$}")
+}
+
+fn columns(wide: bool) -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(move |(.., only_wide, _)| wide || !only_wide)
+}
+
+/// A half of a line: a text for each column.
+fn half(wide: bool, text: impl Fn(&Column) -> String) -> String {
+    columns(wide).map(|c| format!("{:>width$}", text(c), width = c.2)).collect()
+}
+
+/// The columns that both places share.
+fn left([size, count, dtype, redop, algorithm]: [&str; 5]) -> String {
+    format!("{size:>12}{count:>14}{dtype:>8}{redop:>8}{algorithm:>17}")
+}
+
+impl Report {
+    /// What stands over the table; `wide` as there.
+    pub fn head(&self, wide: bool) -> String {
+        let mut out = format!("# weft bench {}: {} x {}", self.operation, self.n_pes, self.gpu);
+        let versions = [
+            ("driver", self.driver.as_deref()),
+            ("CUDA", Some(&*self.cuda)),
+            ("NVSHMEM", Some(&*self.nvshmem)),
+            ("NCCL", self.nccl.as_deref()),
+            ("warpweft", Some(&*self.warpweft)),
+        ];
+        for (name, version) in versions {
+            if let Some(version) = version {
+                out.push_str(&format!(", {name} {version}"));
+            }
+        }
+        let graph = if self.graph { "in a CUDA graph" } else { "back to back" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "; {}", self.date);
+        let _ = writeln!(
+            out,
+            "# {} lowering; a time is the median of {} blocks on their slowest PEs, {} calls each, {graph}; {} calls before",
+            self.lowering, self.repeats, self.iters, self.warmup
+        );
+        if let Some(why) = &self.no_multicast {
+            let _ = writeln!(out, "# no multicast: {why}");
+        }
+        if let Some(nvlink) = self.nvlink {
+            let _ = writeln!(
+                out,
+                "# {} NVLinks a GPU, {:.0} GB/s a direction as specified",
+                nvlink.links, nvlink.gbps
+            );
+        }
+        if let Some(calibration) = &self.calibration {
+            out.push_str(&calibration.text());
+        }
+        let width = columns(wide).map(|c| c.2).sum::<usize>() + 2;
+        let blank = left([""; 5]);
+        let _ = write!(out, "#\n# {blank}");
+        for (_, name) in PLACES {
+            let _ = write!(out, "{name:^width$}");
+        }
+        let names = ["size", "count", "type", "redop", "algorithm"];
+        let units = ["(B)", "(elements)", "", "", ""];
+        let (of_names, of_units) = (half(wide, |c| c.0.into()), half(wide, |c| c.1.into()));
+        for (columns, half) in [(names, of_names), (units, of_units)] {
+            let _ = write!(out, "\n# {}  {half}  {half}", left(columns));
+        }
+        out.push('\n');
+        out
+    }
+
+    /// The line of the rows of one size and contender: one for each place. `wide`: with the least and greatest times,
+    /// and the cold one.
+    pub fn line(rows: &[Row], wide: bool) -> String {
+        let Some(row) = rows.first() else { return String::new() };
+        let (size, count) = (row.size.to_string(), row.count.to_string());
+        let redop = row.redop.as_deref().unwrap_or("none");
+        let mut out = format!("  {}", left([&size, &count, row.dtype.name(), redop, &row.algorithm]));
+        for (place, _) in PLACES {
+            out.push_str("  ");
+            match rows.iter().find(|r| r.place == place) {
+                None => out.push_str(&half(wide, |_| "-".into())),
+                Some(row) => out.push_str(&half(wide, |c| c.4(row))),
+            }
+        }
+        out.push('\n');
+        out
+    }
+
+    /// One line for each row, and one of names.
+    pub fn csv(&self) -> String {
+        let mut out = String::from(
+            "operation,n_pes,size,count,type,redop,algorithm,place,ctas,graph,time_min_us,time_median_us,time_max_us,\
+             cold_min_us,cold_median_us,cold_max_us,first_us,algbw,busbw,wrong\n",
+        );
+        for r in &self.rows {
+            let place = if r.place == Place::InPlace { "in-place" } else { "out-of-place" };
+            let or_nothing = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
+            let (t, c) = (r.time_us, r.cold_us);
+            let fields = [
+                self.operation.to_string(),
+                self.n_pes.to_string(),
+                r.size.to_string(),
+                r.count.to_string(),
+                r.dtype.to_string(),
+                r.redop.clone().unwrap_or("none".into()),
+                r.algorithm.clone(),
+                place.into(),
+                or_nothing(r.ctas.map(u64::from)),
+                self.graph.to_string(),
+            ];
+            let times = [t.min, t.median, t.max, c.min, c.median, c.max, r.first_us, r.algbw, r.busbw];
+            let fields = fields.into_iter().chain(times.map(|t| t.to_string())).chain([or_nothing(r.wrong)]);
+            out.push_str(&fields.collect::<Vec<_>>().join(","));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+impl Calibration {
+    /// A few lines of the head.
+    fn text(&self) -> String {
+        let flight =
+            self.flight_us.map_or(String::new(), |us| format!(", word and signal one way {us:.2} us"));
+        let mut out = format!(
+            "# calibration: empty kernel in a graph {:.2} us, barrier kernel {:.2} us{flight}; loading PTX {:.1} ms, \
+             a cubin {:.2} ms\n",
+            self.empty_kernel_us, self.barrier_us, self.loading.ptx_ms, self.loading.cubin_ms
+        );
+        for (name, all) in [("push", &self.push), ("pull", &self.pull)] {
+            let each: Vec<_> = all.iter().map(|b| format!("{} {:.0}", b.ctas, b.gbps)).collect();
+            if !each.is_empty() {
+                let _ = writeln!(out, "# {name} to the next PE, CTAs and GB/s: {}", each.join(", "));
+            }
+        }
+        out
+    }
+
+    /// The most that kernels pushed, in 10^9 bytes a second and PE.
+    pub fn best_push(&self) -> Option<&Bandwidth> {
+        self.push.iter().max_by(|a, b| a.gbps.total_cmp(&b.gbps))
+    }
+}

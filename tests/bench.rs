@@ -1,0 +1,173 @@
+//! What `weft bench` reports, over a report that is made up: no figure here was measured.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/bless.rs"]
+mod bless;
+
+use std::path::{Path, PathBuf};
+use weft::bench::{
+    Bandwidth, Calibration, Collective, Loading, NvLink, Operation, Place, Report, Row, Spread, Wrong,
+};
+use weft::runtime::DType;
+
+/// A contender: its name, whether it is ours, where its results are, a call's least time in us, and the busbw that it
+/// comes to.
+const CONTENDERS: [(&str, bool, &[Place], f64, f64); 4] = [
+    ("ll", true, &[Place::OutOfPlace, Place::InPlace], 3.5, 60.0),
+    ("two_shot", true, &[Place::InPlace], 7.0, 330.0),
+    ("nccl", false, &[Place::OutOfPlace, Place::InPlace], 16.0, 350.0),
+    ("nvshmem", false, &[Place::OutOfPlace], 12.0, 210.0),
+];
+
+fn row(name: &str, ours: bool, place: Place, size: u64, us: f64) -> Row {
+    let in_place = if place == Place::InPlace { 1.03 } else { 1.0 };
+    let us = us * in_place;
+    let algbw = size as f64 / us / 1e3;
+    Row {
+        size,
+        count: size / 2,
+        dtype: DType::BF16,
+        redop: Some("sum".into()),
+        algorithm: name.into(),
+        place,
+        ctas: ours.then_some(32),
+        plan: ours.then(|| format!("{name}, 32 CTAs of 512, 4 at once")),
+        time_us: Spread { min: us * 0.9, median: us, max: us * 1.25 },
+        cold_us: Spread { min: us * 1.5, median: us * 2.0, max: us * 2.5 },
+        first_us: us + 1000.0,
+        algbw,
+        busbw: algbw * Collective::AllReduce.bus_factor(8),
+        wrong: ours.then_some(0),
+        first_wrong: None,
+    }
+}
+
+fn report() -> Report {
+    let push = |ctas, gbps| Bandwidth { ctas, bytes: 256 << 20, gbps };
+    let mut rows = Vec::new();
+    for shift in (10..=30).step_by(2) {
+        let size = 1u64 << shift;
+        for (name, ours, places, least, most) in CONTENDERS {
+            let us = least + size as f64 * Collective::AllReduce.bus_factor(8) / most / 1e3;
+            rows.extend(places.iter().map(|place| row(name, ours, *place, size, us)));
+        }
+    }
+    Report {
+        warpweft: "0.1.0".into(),
+        date: "2000-01-01T00:00:00Z".into(),
+        command: ["weft", "bench", "allreduce"].map(String::from).into(),
+        operation: Collective::AllReduce.into(),
+        n_pes: 8,
+        gpu: "made-up GPU".into(),
+        nvlink: Some(NvLink::of(18, (9, 0))),
+        driver: Some("580.1".into()),
+        cuda: "13.0".into(),
+        nvshmem: "3.4.5".into(),
+        nccl: Some("2.28.9".into()),
+        lowering: "unicast".into(),
+        no_multicast: Some("NVSHMEM_DISABLE_NVLS is set".into()),
+        iters: 20,
+        warmup: 5,
+        repeats: 10,
+        graph: true,
+        calibration: Some(Calibration {
+            empty_kernel_us: 0.5,
+            barrier_us: 2.25,
+            flight_us: Some(1.25),
+            push: vec![push(1, 40.0), push(8, 300.0), push(132, 362.0)],
+            pull: vec![push(1, 30.0), push(132, 340.0)],
+            loading: Loading { ptx_ms: 21.5, cubin_ms: 0.375 },
+        }),
+        left_out: vec!["multimem: it needs a multicast address, and the team has none".into()],
+        rows,
+    }
+}
+
+fn snapshot(name: &str, actual: &str) {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/bench").join(name);
+    bless::check(&path, actual).unwrap();
+}
+
+/// The rows of each size and contender.
+fn lines(report: &Report, wide: bool) -> String {
+    let same = |a: &Row, b: &Row| (a.size, &a.algorithm) == (b.size, &b.algorithm);
+    report.rows.chunk_by(same).map(|rows| Report::line(rows, wide)).collect()
+}
+
+#[test]
+fn tables() {
+    let report = report();
+    snapshot("table.txt", &(report.head(false) + &lines(&report, false)));
+    snapshot("wide.txt", &(report.head(true) + &lines(&report, true)));
+    // Columns end where their names do.
+    for wide in [false, true] {
+        let head = report.head(wide);
+        let names = head.lines().find(|l| l.contains("algorithm")).unwrap();
+        assert!(lines(&report, wide).lines().all(|l| l.len() == names.len()));
+    }
+}
+
+#[test]
+fn json_reads_back() {
+    let mut report = report();
+    report.rows[3].first_wrong = Some(Wrong {
+        elements: 3,
+        of: 6_291_456,
+        pe: 2,
+        round: 1,
+        index: 17,
+        found: "3".into(),
+        expected: "5".into(),
+    });
+    report.rows[3].wrong = Some(3);
+    let text = report.json().unwrap();
+    assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["operation"], "allreduce");
+    assert_eq!(value["calibration"]["push"][2]["gbps"], 362.0);
+    assert_eq!(value["rows"][0]["type"], "bf16");
+    assert_eq!(value["rows"][0]["place"], "out-of-place");
+    assert_eq!(value["rows"][0]["cold_us"]["max"], report.rows[0].cold_us.max);
+    let said = report.first_wrong().unwrap();
+    assert_eq!(
+        said,
+        "allreduce by nccl out of place, 1024 bytes of bf16: 3 of 6291456 elements are wrong; first: PE 2, element \
+         17 of round 1 is 3, expected 5"
+    );
+}
+
+#[test]
+fn csv_has_a_line_a_row() {
+    let report = report();
+    let text = report.csv();
+    let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
+    assert_eq!(lines.len(), 1 + report.rows.len());
+    assert!(lines.iter().all(|l| l.len() == lines[0].len()));
+    let at = |name: &str| lines[0].iter().position(|n| *n == name).unwrap();
+    assert_eq!((lines[1][at("place")], lines[1][at("wrong")]), ("out-of-place", "0"));
+    let nccl = lines.iter().find(|l| l[at("algorithm")] == "nccl").unwrap();
+    assert_eq!((nccl[at("wrong")], nccl[at("ctas")]), ("", ""));
+    let [median, first] = ["time_median_us", "first_us"].map(|n| lines[1][at(n)].parse::<f64>().unwrap());
+    assert_eq!((median, first), (report.rows[0].time_us.median, report.rows[0].first_us));
+}
+
+#[test]
+fn plots() {
+    let mut report = report();
+    let svg = report.plot().unwrap();
+    for text in
+        ["allreduce of bf16 sum", "two_shot, in place", "nvshmem", "450 GB/s a direction", "64K", "made-up"]
+    {
+        assert!(svg.contains(text), "{text}");
+    }
+    snapshot("plot.svg", &svg);
+    // One size alone, and without what the links have.
+    report.rows.retain(|r| r.size == 1024);
+    (report.calibration, report.nvlink) = (None, None);
+    assert!(report.plot().unwrap().contains("1K"));
+    // Nothing that has a size.
+    report.rows.iter_mut().for_each(|r| r.size = 0);
+    report.operation = Operation::Barrier;
+    assert!(report.plot().unwrap_err().to_string().contains("barrier has no sizes"));
+}

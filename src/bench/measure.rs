@@ -17,7 +17,8 @@ use std::time::Instant;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::nccl::Communicator;
 use weft_runtime::{
-    Barrier, DType, Graph, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda, nccl,
+    Barrier, DType, DeviceTensor, Graph, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda,
+    nccl,
 };
 
 /// The round whose data the timed calls have.
@@ -381,13 +382,26 @@ impl<'a, T: Number> Bed<'a, T> {
         data::limit(self.bench.dtype, self.bench.summands(self.world.n_pes()))
     }
 
+    /// Gives an operand the data that timed calls have: some, again and again.
+    fn fill(&self, input: &Operand<T>) -> Result<()> {
+        let (len, stream) = (input.len(), self.stream);
+        let some = self.data(TIMED_PERIOD.min(len as u64), TIMED_ROUND);
+        let on_device = DeviceTensor::from_slice(&some, stream)?;
+        let period = some.len().max(1);
+        for from in (0..len).step_by(period) {
+            let part = input.slice(from..len.min(from + period))?;
+            match len - from < period {
+                true => part.write(&some[..len - from], stream)?,
+                false => part.load(&on_device, self.world, stream)?,
+            }
+        }
+        Ok(cuda::wait_for(stream)?)
+    }
+
     /// Times of a call: the first, cold ones, and those of blocks of calls.
     fn time(&self, case: &Case<'_, T>) -> Result<Times> {
         let (stream, bench) = (self.stream, self.bench);
-        let some = self.data(case.counts.send.min(TIMED_PERIOD), TIMED_ROUND);
-        let data: Vec<T> = some.iter().copied().cycle().take(case.counts.send as usize).collect();
-        case.input.write(&data, stream)?;
-        drop(data);
+        self.fill(&case.input)?;
         // Making data takes each PE its own time.
         self.world.wait_for_all()?;
         let calls = |n: u32, stream: &Stream| (0..n).try_for_each(|_| (case.call)(stream));

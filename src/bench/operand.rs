@@ -27,6 +27,14 @@ impl<T: Element> Operand<T> {
         })
     }
 
+    /// Elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Operand::Symmetric(t) => t.len(),
+            Operand::Nccl(t) => t.len(),
+        }
+    }
+
     /// Writes its elements, and waits.
     pub fn write(&self, data: &[T], stream: &Stream) -> Result<()> {
         Ok(match self {

@@ -21,6 +21,8 @@ pub const CASES: &[Case] = &[
     Case::new("bench::signal_and_barrier", signal_and_barrier),
     Case::new("bench::calibration", calibration),
     Case::new("bench::wrong_sums_are_found", wrong).pes(2),
+    Case::new("bench::sizes_that_do_not_fit", too_large),
+    Case::new("bench::a_pe_that_dies", dies).pes(2).judged(dies_judged),
 ];
 
 /// Sizes that divide well and badly.
@@ -206,6 +208,41 @@ fn wrong(world: &World) -> Checked {
         ensure!(said.contains("by forgets out of place") && said.contains("first: PE 0, element"), "{said}");
     }
     Ok(())
+}
+
+/// All PEs hear of it, and can go on.
+fn too_large(world: &World) -> Checked {
+    for bytes in [200 << 30, 1 << 60] {
+        let bench = Bench::new(Collective::AllReduce, vec![1024, bytes]);
+        let e = run(world, &bench, &mut |_, _| Ok(())).err().ok_or("it was measured")?.to_string();
+        ensure!(e.contains("R0302") && e.contains("bytes"), "{e}");
+    }
+    let report = measure(world, &Bench::new(Collective::AllReduce, vec![1024]))?;
+    ensure!(!report.rows.is_empty(), "no rows after that");
+    Ok(())
+}
+
+/// PE 1 is killed between two sizes.
+fn dies(world: &World) -> Checked {
+    let mut bench = Bench::new(Collective::AllReduce, vec![1 << 10, 1 << 20, 1 << 24]);
+    bench.contenders.push(Contender::Nvshmem);
+    let mut told = 0;
+    let outcome = run(world, &bench, &mut |_, rows| {
+        told += rows.len();
+        if world.my_pe() == 1 && told > 3 {
+            // Nothing is said.
+            Command::new("kill").args(["-9", &std::process::id().to_string()]).status()?;
+        }
+        Ok(())
+    });
+    Ok(outcome.map(drop)?)
+}
+
+fn dies_judged(o: &crate::check::Outcome) -> Result<(), String> {
+    match o.code != Some(0) && o.err.contains("PE 1") && o.seconds < 40.0 {
+        true => Ok(()),
+        false => Err(format!("the others were to hear of PE 1's death and end; it took {:.1} s", o.seconds)),
+    }
 }
 
 /// The command: beside this test where both were carried to another machine, else where cargo put it.

@@ -440,7 +440,7 @@ impl<'a, T: Number> Bed<'a, T> {
 /// Calls that are timed as one.
 enum Block<'a> {
     Graph(Graph),
-    Calls(Box<dyn Fn(&Stream) -> Result<()> + 'a>),
+    Calls(Call<'a>),
 }
 
 impl Block<'_> {

@@ -6,9 +6,14 @@ use weft_lang::elaborate::Loader;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
 pub const LIBRARY: &[(&str, &str)] = &[
+    ("all_gather", include_str!("library/all_gather.weft")),
+    ("all_to_all", include_str!("library/all_to_all.weft")),
     ("allreduce", include_str!("library/allreduce.weft")),
+    ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
     ("ll", include_str!("library/ll.weft")),
+    ("reduce_scatter", include_str!("library/reduce_scatter.weft")),
+    ("staged", include_str!("library/staged.weft")),
     ("tile", include_str!("library/tile.weft")),
 ];
 

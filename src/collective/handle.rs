@@ -1,6 +1,6 @@
 //! Workspaces, compiled kernels, and launches.
 
-use super::algorithm::{Algorithm, LL_CTAS, LL_SLOTS, reduction};
+use super::algorithm::{Algorithm, LL_CTAS, LL_SLOTS, STAGE, reduction};
 use super::{Collective, Place, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
@@ -8,10 +8,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use weft_ir::Scalar;
+use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
 use weft_runtime::cuda::Stream;
 use weft_runtime::launch::{AsArgument, Elements, Given, Grid};
-use weft_runtime::{Barrier, DType, DeviceTensor, Reduce, SymmetricTensor, Team, World, error};
+use weft_runtime::memory::AnyTensor;
+use weft_runtime::{
+    Barrier, DType, DeviceTensor, IntoLayout, Reduce, SymmetricBuffer, SymmetricTensor, Team, World, error,
+};
 
 /// How large a handle's workspaces are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +62,13 @@ pub struct Collectives {
     ctas: u32,
     multicast: bool,
     reach: bool,
+    /// Of `ws` and `epoch`.
     packets: SymmetricTensor<u64>,
     epoch: DeviceTensor<u32>,
+    /// Of `stage`, `flags` and `rounds`.
+    stage: SymmetricBuffer,
+    flags: SymmetricTensor<u32>,
+    rounds: DeviceTensor<u32>,
     sync: Barrier,
     kernels: Mutex<HashMap<Key, Arc<Kernel>>>,
 }
@@ -73,13 +82,7 @@ struct Key {
     align: u32,
     threads: u32,
     unroll: u32,
-    root: u32,
-}
-
-/// What a call's operands say.
-struct Operands {
-    request: Request,
-    align: u32,
+    root: Option<u32>,
 }
 
 impl Collectives {
@@ -102,7 +105,11 @@ impl Collectives {
         let words = 4 * LL_SLOTS as usize * LL_CTAS as usize * world.n_pes() as usize;
         let all = world.zeros::<u64>(words)?;
         let packets = all.slice(0..4 * LL_SLOTS as usize * LL_CTAS as usize * n_pes as usize)?;
-        let epoch = DeviceTensor::zeros(32 * LL_CTAS.max(ctas) as usize, world.stream())?;
+        let epoch = DeviceTensor::zeros(lines(LL_CTAS), world.stream())?;
+        let stage = world.buffer(32 * STAGE as usize * ctas as usize * world.n_pes() as usize)?;
+        let flags = world.zeros::<u32>(2 * ctas as usize * world.n_pes() as usize)?;
+        let flags = flags.slice(0..2 * ctas as usize * n_pes as usize)?;
+        let rounds = DeviceTensor::zeros(lines(ctas), world.stream())?;
         weft_runtime::cuda::wait_for(world.stream())?;
         // Nobody sends before all is zero: the barrier waits for all PEs.
         let sync = world.kernel_barrier(ctas)?;
@@ -118,6 +125,9 @@ impl Collectives {
             reach,
             packets,
             epoch,
+            stage,
+            flags,
+            rounds,
             sync,
             kernels: Mutex::default(),
         })
@@ -138,7 +148,7 @@ impl Collectives {
     /// # Errors
     /// `R0502` for operands that are no tensors, of two types, or of sizes that do not fit each other.
     pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
-        Ok(self.operands(call, stream)?.request)
+        self.operands(call, stream)
     }
 
     /// How a call is carried out where the caller does not say: see [`Plan::choose`].
@@ -231,7 +241,7 @@ impl Collectives {
     /// # Errors
     /// As [`launch`](Collectives::launch).
     pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        self.kernel(plan, call, &self.operands(call, stream)?).map(drop)
+        self.kernel(plan, &self.operands(call, stream)?).map(drop)
     }
 
     /// Carries a call out by that algorithm, with so many CTAs, threads and steps at once. All PEs of the team call it
@@ -240,11 +250,11 @@ impl Collectives {
     /// # Errors
     /// As [`request`](Collectives::request); `R0401` where the algorithm cannot do it; as [`Kernel::launch`].
     pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        let operands = self.operands(call, stream)?;
-        let request = &operands.request;
-        let kernel = self.kernel(plan, call, &operands)?;
+        let request = self.operands(call, stream)?;
+        let kernel = self.kernel(plan, &request)?;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
-        let head = head(plan.algorithm, self.name(plan, request)?)?;
+        let stage = self.stage_of(&request)?;
+        let head = head(plan.algorithm, self.name(plan, &request)?)?;
         let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
         for p in &head.params {
             arguments.push(match (&*p.name, call.out) {
@@ -253,6 +263,9 @@ impl Collectives {
                 ("n", _) => &count,
                 ("ws", _) => &self.packets,
                 ("epoch", _) => &self.epoch,
+                ("stage", _) => &stage,
+                ("flags", _) => &self.flags,
+                ("rounds", _) => &self.rounds,
                 ("sync", _) => &self.sync,
                 ("team", _) => &self.team,
                 (other, _) => {
@@ -268,12 +281,19 @@ impl Collectives {
     }
 
     fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
-        plan.algorithm.can(request).map_err(|why| refuse(error::OPERATION, why))?;
+        plan.check(request, self.ctas).map_err(|why| refuse(error::OPERATION, why))?;
         let name = plan.algorithm.kernel(request.place);
         name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
     }
 
-    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<Operands, GpuError> {
+    /// The staging memory as elements of a call's type.
+    fn stage_of(&self, request: &Request) -> Result<AnyTensor, GpuError> {
+        let bytes = 32 * u64::from(STAGE) * u64::from(self.ctas) * u64::from(request.n_pes);
+        let elements = (bytes / request.dtype.bytes() as u64) as usize;
+        Ok(AnyTensor::new(self.stage.clone(), request.dtype, elements.into_layout()?)?)
+    }
+
+    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
         let x = operand(call.x, "x", stream)?;
         let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
         let (collective, n_pes) = (call.collective, self.team.n_pes());
@@ -287,7 +307,7 @@ impl Collectives {
             (Some(_), _) => (Place::OutOfPlace, x.elements),
             (None, _) => (Place::InPlace, x.elements),
         };
-        let request = Request {
+        let mut request = Request {
             collective,
             dtype: x.dtype,
             op: call.op,
@@ -297,7 +317,10 @@ impl Collectives {
             symmetric: [x.symmetric, out.as_ref().is_none_or(|o| o.symmetric)],
             multicast: self.multicast,
             reach: self.reach,
+            align: 16,
+            root: call.root,
         };
+        request.align = request.aligned(x.address | out.as_ref().map_or(0, |o| o.address));
         let counts = request.counts();
         let fits = match &out {
             Some(out) => (counts.send, counts.recv, x.dtype) == (x.elements, out.elements, out.dtype),
@@ -319,44 +342,42 @@ impl Collectives {
             };
             return Err(weft_runtime::Error::new(error::ARGUMENT, message).help(help).into());
         }
-        // All parts begin where an access of that width may.
-        let part = if parts > 1 { counts.count * x.dtype.bytes() as u64 } else { 0 };
-        let bits = x.address | out.map_or(0, |o| o.address) | part | 16;
-        Ok(Operands { request, align: 1 << bits.trailing_zeros() })
+        Ok(request)
     }
 
     /// The kernel, compiled if that was not done yet.
-    fn kernel(&self, plan: &Plan, call: &Call<'_>, operands: &Operands) -> Result<Arc<Kernel>, GpuError> {
-        let Operands { request, align } = operands;
+    fn kernel(&self, plan: &Plan, request: &Request) -> Result<Arc<Kernel>, GpuError> {
         let name = self.name(plan, request)?;
         let reduces = request.collective.reduces();
-        // Narrower accesses than 16 bytes are rare: one kernel for all.
-        let align = if *align == 16 { 16 } else { request.dtype.bytes() as u32 };
         let key = Key {
             kernel: (plan.algorithm.part, name),
             dtype: request.dtype,
             op: reduces.then(|| reduction(request.op)).flatten(),
-            align,
+            align: align(request),
             threads: plan.threads,
             unroll: plan.unroll,
-            root: call.root,
+            root: (request.collective == Collective::Broadcast).then_some(request.root),
         };
         let lock = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = lock().get(&key) {
             return Ok(kernel.clone());
         }
-        let head = head(plan.algorithm, name)?;
-        let mut options = Options::new(target(self.world.device())?);
-        options.kernel = Some(name.into());
+        let mut options = options(plan, request, self.ctas, target(self.world.device())?)?;
         options.lowering = match (self.config.lowering, self.multicast) {
             (Lowering::Auto, true) => Lowering::Multimem,
             (Lowering::Auto, false) => Lowering::Unicast,
             (asked, _) => asked,
         };
-        let known = defines(plan, request, call.root, align);
-        options.defines =
-            known.into_iter().filter(|(n, _)| head.generics.iter().any(|(g, ..)| **g == **n)).collect();
-        let kernel = Arc::new(Kernel::with(&self.world, file(plan.algorithm)?, options)?);
+        let compiled = Kernel::with(&self.world, file(plan.algorithm)?, options.clone());
+        let kernel = match (compiled, options.lowering) {
+            // What the switch does not reduce goes by every PE's own address.
+            (Err(GpuError::Compile(_)), Lowering::Multimem) if self.config.lowering == Lowering::Auto => {
+                options.lowering = Lowering::Unicast;
+                Kernel::with(&self.world, file(plan.algorithm)?, options)?
+            }
+            (compiled, _) => compiled?,
+        };
+        let kernel = Arc::new(kernel);
         Ok(lock().entry(key).or_insert(kernel).clone())
     }
 }
@@ -367,26 +388,54 @@ impl fmt::Debug for Collectives {
     }
 }
 
-/// Values of compile-time parameters that kernels of the library may have.
-pub(super) fn defines(plan: &Plan, request: &Request, root: u32, align: u32) -> Vec<(String, Define)> {
+/// Narrower accesses than 16 bytes are rare: one kernel for all.
+fn align(request: &Request) -> u32 {
+    if request.align >= 16 { 16 } else { request.dtype.bytes() as u32 }
+}
+
+/// How an algorithm's kernel is compiled for a request, by a handle with so many CTAs.
+pub(super) fn options(
+    plan: &Plan,
+    request: &Request,
+    ctas: u32,
+    target: Target,
+) -> Result<Options, GpuError> {
+    let none = || refuse(error::OPERATION, format!("{} has no such kernel", plan.algorithm.name));
+    let name = plan.algorithm.kernel(request.place).ok_or_else(none)?;
     let scalar = Scalar::parse(request.dtype.name()).unwrap_or(Scalar::F32);
-    // Sums of narrow floats are made in f32.
-    let acc = if scalar.is_float() && scalar.bits() < 32 { Scalar::F32 } else { scalar };
     let op = reduction(request.op).unwrap_or(weft_ir::RedOp::Add);
-    let named: [(&str, Define); 11] = [
+    // Sums of 16-bit floats are made in f32; fp8 has no arithmetic, and f16 all its numbers and their sums.
+    let acc = match scalar {
+        s if s.is_fp8() => Scalar::F16,
+        Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
+        s => s,
+    };
+    let known: [(&str, Define); 13] = [
         ("T", scalar.into()),
         ("OP", op.into()),
         ("ACC", acc.into()),
         ("P", request.n_pes.into()),
         ("THREADS", plan.threads.into()),
         ("UNROLL", plan.unroll.into()),
-        ("ALIGN", align.into()),
+        ("ALIGN", align(request).into()),
         ("MC", plan.algorithm.switch.into()),
-        ("ROOT", root.into()),
+        ("ROOT", request.root.into()),
         ("SLOTS", LL_SLOTS.into()),
         ("CTAS", LL_CTAS.into()),
+        ("STAGE", STAGE.into()),
+        ("STAGES", ctas.into()),
     ];
-    named.into_iter().map(|(n, d)| (n.to_owned(), d)).collect()
+    let head = head(plan.algorithm, name)?;
+    let has = |name: &str| head.generics.iter().any(|(g, ..)| **g == *name);
+    let mut options = Options::new(target);
+    options.kernel = Some(name.into());
+    options.defines = known.into_iter().filter(|(n, _)| has(n)).map(|(n, d)| (n.to_owned(), d)).collect();
+    Ok(options)
+}
+
+/// Words of counters, each CTA's in a line of its own.
+fn lines(ctas: u32) -> usize {
+    32 * ctas as usize
 }
 
 /// The text of an algorithm.
@@ -428,6 +477,11 @@ fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operan
         }
         other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, where a tensor is wanted"))),
     }
+}
+
+/// What an algorithm cannot do.
+pub(super) fn operation(why: String) -> GpuError {
+    refuse(error::OPERATION, why)
 }
 
 fn refuse(code: weft_runtime::error::Code, message: String) -> GpuError {

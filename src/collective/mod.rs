@@ -23,8 +23,10 @@ mod algorithm;
 mod handle;
 mod plan;
 mod shape;
+mod simulate;
 
 pub use algorithm::{ALGORITHMS, Algorithm};
 pub use handle::{Call, Collectives, Config};
 pub use plan::{Place, Plan, Request};
 pub use shape::{Collective, Counts};
+pub use simulate::simulation;

@@ -34,14 +34,18 @@ pub struct Request {
     pub multicast: bool,
     /// Whether every PE reaches the memory of the others by loads and stores.
     pub reach: bool,
+    /// Bytes, at most 16, that where every PE's part begins is a multiple of, on either side.
+    pub align: u32,
+    /// The PE that a broadcast is from, by its rank in the team.
+    pub root: u32,
 }
 
 impl Request {
-    /// Out of place, of symmetric tensors: f32, a sum, no multicast.
-    pub fn new(collective: Collective, count: u64, n_pes: u32) -> Request {
-        Request {
+    /// A sum out of place, from PE 0, of symmetric tensors that begin at multiples of 16 bytes; no multicast.
+    pub fn new(collective: Collective, dtype: DType, count: u64, n_pes: u32) -> Request {
+        let mut request = Request {
             collective,
-            dtype: DType::F32,
+            dtype,
             op: Reduce::Sum,
             count,
             n_pes,
@@ -49,7 +53,18 @@ impl Request {
             symmetric: [true; 2],
             multicast: false,
             reach: true,
-        }
+            align: 16,
+            root: 0,
+        };
+        request.align = request.aligned(0);
+        request
+    }
+
+    /// What `align` is where tensors begin at these addresses, joined by or.
+    pub(super) fn aligned(&self, addresses: u64) -> u32 {
+        let several = self.collective.parts(self.n_pes) > 1;
+        let part = if several { self.count.wrapping_mul(self.dtype.bytes() as u64) } else { 0 };
+        1 << (addresses | part | 16).trailing_zeros()
     }
 
     /// Elements on either side.
@@ -63,7 +78,7 @@ impl Request {
     }
 }
 
-/// How a request is carried out.
+/// How a request is carried out. All PEs of a team must take the same.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
     /// By which algorithm.
@@ -89,6 +104,30 @@ impl Plan {
         let unroll = steps.next_power_of_two().min(algorithm.unroll.into());
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Plan { algorithm, ctas: narrow(ctas), threads: narrow(threads), unroll: narrow(unroll) }
+    }
+
+    /// Whether it can be launched, by a handle with so many CTAs.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn check(&self, request: &Request, most_ctas: u32) -> Result<(), String> {
+        let Plan { algorithm, ctas, threads, unroll } = *self;
+        algorithm.can(request)?;
+        let name = algorithm.name;
+        let most = most_ctas.min(algorithm.most_ctas);
+        if ctas == 0 || ctas > most {
+            return Err(format!("{name} takes 1 to {most} CTAs here, not {ctas}"));
+        }
+        if threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
+            return Err(format!("{name} takes whole warps, 32 to 1024 threads, and not {threads}"));
+        }
+        let steps = algorithm.most_steps;
+        if unroll == 0 || unroll > 16 || threads * unroll > steps {
+            return Err(format!(
+                "{name}: {threads} threads of {unroll} steps are more than the {steps} it has room for"
+            ));
+        }
+        Ok(())
     }
 
     /// The algorithm that is likely the fastest: by size alone, from measurements on 8 H200s.

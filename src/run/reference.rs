@@ -63,6 +63,13 @@ type Rule = fn(&Context<'_>, usize, usize) -> (Number, f64);
 /// (name, whether it takes a reduction, elements out for elements in, rule).
 type Row = (&'static str, bool, fn(usize, usize) -> Option<usize>, Rule);
 
+/// What has one tensor for both sides, of a part for each PE, in which a PE's own lies at its rank: (name, rule). Other
+/// parts of the operand are not read, other parts of the result stay.
+const IN_PLACE: [(&str, Rule); 2] = [
+    ("reduce_scatter", |c, pe, i| if i / c.part() == pe { c.reduce(i) } else { (c.from.get(pe, i), 0.0) }),
+    ("all_gather", |c, _, i| (c.from.get(i / c.part(), i), 0.0)),
+];
+
 const REFERENCES: [Row; 7] = [
     ("allreduce", true, |n, _| Some(n), |c, _, i| c.reduce(i)),
     (
@@ -92,6 +99,11 @@ const REFERENCES: [Row; 7] = [
 ];
 
 impl Context<'_> {
+    /// Elements of a PE's part.
+    fn part(&self) -> usize {
+        (self.from.len() / self.n_pes).max(1)
+    }
+
     fn reduce(&self, i: usize) -> (Number, f64) {
         let mut acc = self.from.get(0, i);
         let mut scale = acc.as_f64().abs();
@@ -121,10 +133,14 @@ pub fn check(
     acc: Scalar,
 ) -> Result<Checked, String> {
     let what = &reference.name;
-    let Some((_, reduces, size, rule)) = REFERENCES.iter().find(|(n, ..)| *n == &**what) else {
+    let Some(&(_, reduces, mut size, mut rule)) = REFERENCES.iter().find(|(n, ..)| *n == &**what) else {
         let known: Vec<_> = REFERENCES.iter().map(|(n, ..)| *n).collect();
         return Err(format!("computes({what}): known are {}", known.join(", ")));
     };
+    if let ([_], Some((_, parts))) = (&reference.args[..], IN_PLACE.iter().find(|(n, _)| *n == &**what)) {
+        rule = *parts;
+        size = |n, pes| n.is_multiple_of(pes).then_some(n);
+    }
     let op = match (reduces, &reference.words[..]) {
         (false, []) => RedOp::Add,
         (true, [word]) => {

@@ -1,0 +1,90 @@
+//! Every algorithm of the library on the simulator, against float64: types, reductions, sizes, teams, places, alignments,
+//! several launches back to back.
+
+use weft::collective::{ALGORITHMS, Algorithm, Collective, Place, Plan, Request, simulation};
+use weft::run::run_file;
+use weft::runtime::{DType, Reduce};
+
+const TYPES: [DType; 10] = [
+    DType::BF16,
+    DType::F32,
+    DType::I32,
+    DType::F16,
+    DType::E4M3,
+    DType::U64,
+    DType::F64,
+    DType::I8,
+    DType::E5M2,
+    DType::U16,
+];
+const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
+/// No multiples of a vector, and some that are.
+const COUNTS: [u64; 8] = [1, 7, 33, 1023, 4099, 64, 2500, 130];
+const PES: [u32; 6] = [2, 3, 8, 1, 5, 4];
+
+/// What a PE's data starts from; the same for all runs, so that a failure is met again.
+fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
+    let pick = |from: usize, by: usize| (i * by + from) % 97;
+    let mut request = Request::new(
+        algorithm.collective,
+        TYPES[pick(0, 1) % TYPES.len()],
+        COUNTS[pick(0, 3) % COUNTS.len()],
+        PES[pick(0, 1) % PES.len()],
+    );
+    (request.op, request.place) = (OPS[pick(0, 1) % OPS.len()], place);
+    request.multicast = algorithm.switch;
+    request.root = (i as u32) % request.n_pes;
+    if i % 3 == 2 {
+        request.align = request.dtype.bytes() as u32;
+    }
+    let mut plan = Plan::of(algorithm, &request, 3);
+    if i % 2 == 1 {
+        (plan.threads, plan.unroll) = (32, 1 + i as u32 % 3);
+    }
+    let what = format!("{} {} {place:?}, {request:?}, {plan:?}", algorithm.collective, algorithm.name);
+    let (file, mut run) = simulation(&plan, &request, "sm_90a".parse().unwrap()).expect(&what);
+    (run.launches, run.seed) = (3, i as u64);
+    let outcome = run_file(&file, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let checks = outcome.checks.as_ref().unwrap_or_else(|| panic!("{what}: nothing is compared"));
+    assert_eq!(checks.len(), 3, "{what}");
+    assert!(outcome.passed(), "{what}: {:?}", checks.iter().find_map(|c| c.first_wrong));
+}
+
+/// As many requests of each algorithm, both places.
+fn all(collective: Collective, requests: usize) {
+    let mut algorithms = 0;
+    for (k, algorithm) in ALGORITHMS.iter().filter(|a| a.collective == collective).enumerate() {
+        algorithms += 1;
+        for place in algorithm.places() {
+            for i in 0..requests {
+                one(algorithm, place, i + 13 * k);
+            }
+        }
+    }
+    assert!(algorithms > 1, "{collective}");
+}
+
+#[test]
+fn allreduce() {
+    all(Collective::AllReduce, 8);
+}
+
+#[test]
+fn all_gather() {
+    all(Collective::AllGather, 8);
+}
+
+#[test]
+fn reduce_scatter() {
+    all(Collective::ReduceScatter, 8);
+}
+
+#[test]
+fn broadcast() {
+    all(Collective::Broadcast, 8);
+}
+
+#[test]
+fn all_to_all() {
+    all(Collective::AllToAll, 8);
+}

@@ -1,6 +1,7 @@
 //! The table of algorithms: kernels of the built-in library, and what each can do.
 
 use super::{Collective, Place, Request};
+use std::fmt;
 use weft_runtime::{DType, Reduce};
 
 /// A kernel of the built-in library.
@@ -10,7 +11,6 @@ use weft_runtime::{DType, Reduce};
 /// where other PEs read or write them, else any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
 /// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `MC` (send by the switch), `ROOT`, and the
 /// extents of workspaces.
-#[derive(Debug)]
 pub struct Algorithm {
     /// What it computes.
     pub collective: Collective,
@@ -41,6 +41,12 @@ pub struct Algorithm {
     pub useful: u64,
     /// How it works, in a line.
     pub about: &'static str,
+}
+
+impl fmt::Debug for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.collective, self.name)
+    }
 }
 
 impl PartialEq for Algorithm {

@@ -62,8 +62,9 @@ impl Request {
 
     /// What `align` is where tensors begin at these addresses, joined by or.
     pub(super) fn aligned(&self, addresses: u64) -> u32 {
-        let several = self.collective.parts(self.n_pes) > 1;
-        let part = if several { self.count.wrapping_mul(self.dtype.bytes() as u64) } else { 0 };
+        // Of a single PE too: the kernel is the same.
+        let divided = self.collective.parts(2) > 1;
+        let part = if divided { self.count.wrapping_mul(self.dtype.bytes() as u64) } else { 0 };
         1 << (addresses | part | 16).trailing_zeros()
     }
 

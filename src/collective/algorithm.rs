@@ -9,8 +9,8 @@ use weft_runtime::{DType, Reduce};
 /// What it takes it says itself. Its run-time parameters are among `x`, `out`, `n` (elements of a part), `ws` and `epoch`
 /// (packets), `stage` and `flags` (data and who has sent it), `sync` (a barrier) and `team`; `x` and `out` are `symm`
 /// where other PEs read or write them, else any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
-/// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `MC` (send by the switch), `ROOT`, and the
-/// extents of workspaces.
+/// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (what `n` is a
+/// multiple of), `MC` (send by the switch), `ROOT`, and the extents of workspaces.
 pub struct Algorithm {
     /// What it computes.
     pub collective: Collective,

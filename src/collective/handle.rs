@@ -80,6 +80,7 @@ struct Key {
     dtype: DType,
     op: Option<weft_ir::RedOp>,
     align: u32,
+    div: u32,
     threads: u32,
     unroll: u32,
     root: Option<u32>,
@@ -354,6 +355,7 @@ impl Collectives {
             dtype: request.dtype,
             op: reduces.then(|| reduction(request.op)).flatten(),
             align: align(request),
+            div: divisor(request),
             threads: plan.threads,
             unroll: plan.unroll,
             root: (request.collective == Collective::Broadcast).then_some(request.root),
@@ -393,6 +395,12 @@ fn align(request: &Request) -> u32 {
     if request.align >= 16 { 16 } else { request.dtype.bytes() as u32 }
 }
 
+/// What the count is known to be a multiple of: with whole vectors for every PE no access needs a test of the end.
+fn divisor(request: &Request) -> u32 {
+    let vectors = (16 / request.dtype.bytes() as u32).saturating_mul(request.n_pes);
+    if align(request) == 16 && request.count.is_multiple_of(vectors.into()) { vectors } else { 1 }
+}
+
 /// How an algorithm's kernel is compiled for a request, by a handle with so many CTAs.
 pub(super) fn options(
     plan: &Plan,
@@ -410,7 +418,7 @@ pub(super) fn options(
         Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
         s => s,
     };
-    let known: [(&str, Define); 13] = [
+    let known: [(&str, Define); 14] = [
         ("T", scalar.into()),
         ("OP", op.into()),
         ("ACC", acc.into()),
@@ -418,6 +426,7 @@ pub(super) fn options(
         ("THREADS", plan.threads.into()),
         ("UNROLL", plan.unroll.into()),
         ("ALIGN", align(request).into()),
+        ("DIV", divisor(request).into()),
         ("MC", plan.algorithm.switch.into()),
         ("ROOT", request.root.into()),
         ("SLOTS", LL_SLOTS.into()),

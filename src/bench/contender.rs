@@ -161,7 +161,7 @@ impl Contender {
 /// when it is called.
 fn able(a: &'static Algorithm, collective: Collective, dtype: DType, op: Reduce) -> Result<(), String> {
     let place = if a.kernel(Place::OutOfPlace).is_some() { Place::OutOfPlace } else { Place::InPlace };
-    let request = Request { dtype, op, place, multicast: true, ..Request::new(collective, 1, 1) };
+    let request = Request { op, place, multicast: true, ..Request::new(collective, dtype, 1, 1) };
     a.can(&request)
 }
 

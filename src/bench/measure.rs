@@ -296,8 +296,8 @@ impl<'a, T: Number> Bed<'a, T> {
             _ => collectives.plan(&call, stream)?,
         };
         plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.most_ctas));
-        plan.threads = bench.threads.map_or(plan.threads, |n| n.min(plan.algorithm.threads));
-        plan.unroll = bench.unroll.map_or(plan.unroll, |n| n.min(plan.algorithm.unroll));
+        plan.threads = bench.threads.unwrap_or(plan.threads);
+        plan.unroll = bench.unroll.unwrap_or(plan.unroll);
         collectives.prepare(&plan, &call, stream)?;
         case.ctas = Some(plan.ctas);
         let Plan { algorithm, ctas, threads, unroll } = plan;

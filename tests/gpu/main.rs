@@ -7,6 +7,7 @@
 
 mod bench;
 mod check;
+mod collective;
 mod examples;
 mod faults;
 mod kernels;
@@ -40,6 +41,7 @@ fn cases() -> Vec<Case> {
         examples::CASES,
         faults::CASES,
         bench::CASES,
+        collective::CASES,
     ]
     .concat()
 }

@@ -50,37 +50,54 @@ fn bytes(m: &TensorMap) -> usize {
     row * m.dims[1..].iter().product::<u64>() as usize
 }
 
-/// Bytes of a box in shared memory.
-fn box_bytes(m: &TensorMap) -> usize {
-    let counts = (1..m.tile.len()).map(|i| m.tile[i].div_ceil(m.element_strides[i]));
-    m.tile[0] as usize * counts.product::<u32>() as usize * size(m.element)
+/// Bytes from one row of a box to the next in shared memory: the span of its swizzle, if that is more than a row has.
+fn pitch(m: &TensorMap) -> usize {
+    let span = [0, 32, 64, 128][m.swizzle as usize];
+    (m.tile[0] as usize * size(m.element)).max(span)
 }
 
-/// By element of the box: its place in shared memory, and its byte in the tensor if it has one.
-fn places(m: &TensorMap, at: &[i32]) -> Vec<(usize, Option<usize>)> {
+/// Rows of a box.
+fn rows(m: &TensorMap) -> usize {
+    (1..m.tile.len()).map(|i| m.tile[i].div_ceil(m.element_strides[i]) as usize).product()
+}
+
+/// Bytes of a box in shared memory.
+fn box_bytes(m: &TensorMap) -> usize {
+    pitch(m) * rows(m)
+}
+
+/// An element of a box.
+struct Place {
+    shared: usize,
+    /// Its byte in the tensor, if it has one.
+    read: Option<usize>,
+    /// The byte that is written for it: rows go on to a multiple of 16 bytes.
+    written: Option<usize>,
+}
+
+fn places(m: &TensorMap, at: &[i32]) -> Vec<Place> {
     let n = size(m.element);
     let steps: Vec<u32> = (0..at.len()).map(|i| if i == 0 { 1 } else { m.element_strides[i] }).collect();
     let counts: Vec<usize> = (0..at.len()).map(|i| m.tile[i].div_ceil(steps[i]) as usize).collect();
+    let width = |d: usize| m.dims[d] as i64;
+    let padded = (m.dims[0] as usize * n).next_multiple_of(16) / n;
     let mut out = Vec::new();
     for e in 0..counts.iter().product::<usize>() {
-        let (mut rest, mut global, mut inside) = (e, 0_i64, true);
+        let (mut rest, mut global, mut read, mut written) = (e, 0_i64, true, true);
         for d in 0..at.len() {
             let c = i64::from(at[d]) + (rest % counts[d]) as i64 * i64::from(steps[d]);
             rest /= counts[d];
-            inside &= c >= 0 && c < m.dims[d] as i64;
+            read &= (0..width(d)).contains(&c);
+            written &= (0..if d == 0 { padded as i64 } else { width(d) }).contains(&c);
             global += c * if d == 0 { n as i64 } else { m.strides[d - 1] as i64 };
         }
-        let linear = e * n;
+        let linear = e / counts[0] * pitch(m) + e % counts[0] * n;
         // The 16-byte piece of a row of 128 bytes, combined with the row's number.
-        let span = match m.swizzle {
-            Swizzle::None => 1,
-            Swizzle::B32 => 2,
-            Swizzle::B64 => 4,
-            Swizzle::B128 => 8,
-        };
+        let span = [1, 2, 4, 8][m.swizzle as usize];
         let (row, piece) = (linear / 128, linear / 16 % 8);
         let shared = row * 128 + (piece ^ (row % 8 % span)) * 16 + linear % 16;
-        out.push((shared, inside.then_some(global as usize)));
+        let global = global as usize;
+        out.push(Place { shared, read: read.then_some(global), written: written.then_some(global) });
     }
     out
 }
@@ -94,13 +111,14 @@ struct Job {
 /// Copies the tensor's box to shared memory and from there, as it is, to the second argument; or from there to the tensor.
 fn run(m: &TensorMap, at: &[i32], load: bool, op: &str, job: &mut Job, seed: u64) -> Result<Stats, SimError> {
     let n = box_bytes(m);
+    let moved = rows(m) * m.tile[0] as usize * size(m.element);
     let coordinates = (0..at.len()).map(|i| format!("%r{}", 10 + i)).collect::<Vec<_>>().join(", ");
     let params =
         (0..at.len()).map(|i| format!("ld.param.b32 %r{}, [p{}];", 10 + i, i + 2)).collect::<String>();
     let d = at.len();
     let body = if load {
         format!(
-            "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], {n};
+            "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], {moved};
             cp.async.bulk.tensor.{d}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
                 [s], [%rd2, {{{coordinates}}}], [bar];
         W:  mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra W;
@@ -162,19 +180,22 @@ fn check(m: &TensorMap, at: &[i32]) {
     for seed in 0..3 {
         let mut job = Job { from: pattern(bytes(m), 1), to: pattern(box_bytes(m), 2) };
         run(m, at, true, "", &mut job, seed).unwrap_or_else(|e| panic!("{e}"));
-        for (shared, global) in &places {
-            let want = global.map_or(vec![0; n], |g| job.from[g..g + n].to_vec());
-            assert_eq!(
-                job.to[*shared..shared + n],
-                want,
-                "{m:?} at {at:?}: shared {shared}, global {global:?}"
-            );
+        for Place { shared, read, .. } in &places {
+            let want = read.map_or(vec![0; n], |g| job.from[g..g + n].to_vec());
+            let got = &job.to[*shared..shared + n];
+            assert_eq!(got, want, "{m:?} at {at:?}: shared {shared}, global {read:?}");
         }
         let mut job = Job { from: pattern(box_bytes(m), 3), to: pattern(bytes(m), 4) };
         let mut want = job.to.clone();
-        run(m, at, false, "", &mut job, seed).unwrap_or_else(|e| panic!("{e}"));
-        for (shared, global) in &places {
-            if let Some(g) = *global {
+        let stored = run(m, at, false, "", &mut job, seed);
+        if at.iter().any(|c| *c < 0) {
+            let e = failure(stored, "S014");
+            assert!(e.message.contains("negative coordinates"), "{e}");
+            continue;
+        }
+        stored.unwrap_or_else(|e| panic!("{e}"));
+        for Place { shared, written, .. } in &places {
+            if let Some(g) = *written {
                 want[g..g + n].copy_from_slice(&job.from[*shared..shared + n]);
             }
         }
@@ -259,9 +280,8 @@ fn reductions() {
         let mut job = Job { from: words(&new), to: words(&old) };
         run(&m, &[4, 1], false, op, &mut job, 1).unwrap();
         let mut want = old;
-        // Rows of the tensor are 8 words; columns 4 and 5 of row 1 are inside.
-        want[12] = f(want[12], new[0]);
-        want[13] = f(want[13], new[1]);
+        // Rows of the tensor are 8 words, of which 6 are its own.
+        (0..4).for_each(|i| want[12 + i] = f(want[12 + i], new[i]));
         assert_eq!(job.to, words(&want), "{op}");
     }
     let half = map(TensorType::F16, &[8], &[8]);
@@ -395,7 +415,7 @@ fn maps_made_by_kernels() {
         machine.launch(&k, "k", &[launch]).unwrap_or_else(|e| panic!("{e}"));
         let mut out = vec![0; 1024];
         machine.read(0, y, &mut out).unwrap();
-        for (shared, global) in places(&m, &[4, 10]) {
+        for Place { shared, read: global, .. } in places(&m, &[4, 10]) {
             let want = global.map_or([0; 4], |g| data[g..g + 4].try_into().unwrap());
             assert_eq!(out[shared..shared + 4], want);
         }

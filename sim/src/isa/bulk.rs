@@ -2,7 +2,7 @@
 
 use super::cp_async::commit;
 use super::lift::custom;
-use super::reduce::{combine, combine_global};
+use super::reduce::{combine, combine_bulk};
 use super::site::{Address, Issue, Site, issue};
 use super::types::Ty;
 use super::{Class, Family, row};
@@ -65,7 +65,7 @@ pub(super) static FAMILY: Family = Family {
             &[("type", &["f16", "bf16"])],
             |s| {
                 let ty = s.ty("type")?;
-                let combine = combine_global("add", ty)?;
+                let combine = combine_bulk("add", ty)?;
                 store(s, Some(Reduction { combine, element: ty.bytes() }))
             },
         ),
@@ -95,7 +95,7 @@ pub(super) static FAMILY: Family = Family {
             &[SEM, SCOPE, ("type", &["f16", "bf16"])],
             |s| {
                 let ty = s.ty("type")?;
-                let combine = combine_global("add", ty)?;
+                let combine = combine_bulk("add", ty)?;
                 broadcast(s, Some(Reduction { combine, element: ty.bytes() }))
             },
         ),
@@ -184,9 +184,7 @@ fn remote_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
 
 fn global_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
     let (op, ty) = pair(s, GLOBAL)?;
-    // Sums of single precision keep subnormals, other than those of `red`.
-    let combine = if ty == Ty::F32 { combine(op, ty) } else { combine_global(op, ty) };
-    Ok(Reduction { combine: combine?, element: ty.bytes() })
+    Ok(Reduction { combine: combine_bulk(op, ty)?, element: ty.bytes() })
 }
 
 /// Bytes of a bulk copy in a lane: a multiple of 16.

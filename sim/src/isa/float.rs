@@ -7,7 +7,7 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, lanes};
 use crate::num::float::{Style, each2};
-use crate::num::{F32, F64, Format, Rounding, mask};
+use crate::num::{F32, F64, Format, OOB_NAN, Rounding, mask};
 
 const RNDS: Class = ("rnd", RND);
 const F3264: Class = ("type", &["f32", "f64"]);
@@ -101,6 +101,7 @@ pub(super) static HALF_FAMILY: Family = Family {
         row("fma.rn{.ftz}{.sat}.type", "d, a, b, c", &[F16S], |s| three(s, Style::fma)),
         row("fma.rn{.ftz}.relu.type", "d, a, b, c", &[F16S], |s| three(s, Style::fma)),
         row("fma.rn{.relu}.type", "d, a, b, c", &[BF16S], |s| three(s, Style::fma)),
+        row("fma.rn.oob{.relu}.type", "d, a, b, c", &[HALF], |s| three(s, fma_oob)),
         row("neg.type", "d, a", &[BF16S], |s| one(s, |t, a| sign_op(t, a, |v, sign| v ^ sign))),
         row("neg{.ftz}.type", "d, a", &[F16S], |s| one(s, |t, a| sign_op(t, a, |v, sign| v ^ sign))),
         row("abs.type", "d, a", &[BF16S], |s| one(s, |t, a| sign_op(t, a, |v, sign| v & !sign))),
@@ -114,6 +115,12 @@ pub(super) static HALF_FAMILY: Family = Family {
         row("ex2.approx.ftz.type", "d, a", &[BF16S], |s| approx(s, f64::exp2)),
     ],
 };
+
+/// `fma` that is 0 where an operand is the NaN of elements outside a tensor, of either sign.
+fn fma_oob(style: Style, a: u64, b: u64, c: u64) -> u64 {
+    let outside = |v: u64| v & 0x7fff == OOB_NAN.into();
+    if [a, b, c].into_iter().any(outside) { 0 } else { style.fma(a, b, c) }
+}
 
 /// The type of the instruction: `.type` or a literal one.
 fn float_ty(s: &Site<'_, '_, '_>) -> Result<(Ty, Format), Issue> {

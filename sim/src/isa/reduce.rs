@@ -18,6 +18,11 @@ pub(crate) fn combine_global(op: &str, ty: Ty) -> Result<Combine, Issue> {
     }))
 }
 
+/// `op` of bulk copies to global memory: sums of single precision keep subnormals, other than those of `red`.
+pub(crate) fn combine_bulk(op: &str, ty: Ty) -> Result<Combine, Issue> {
+    if ty == Ty::F32 { combine(op, ty) } else { combine_global(op, ty) }
+}
+
 /// `op` in shared memory, where double-precision sums are a loop of compare-and-swap that adds the memory's value
 /// to the operand.
 pub(crate) fn combine_shared(op: &str, ty: Ty) -> Result<Combine, Issue> {

@@ -2,7 +2,7 @@
 
 use super::bulk::{multicast, same_cta};
 use super::lift::custom;
-use super::reduce::combine_global;
+use super::reduce::combine_bulk;
 use super::site::{Address, Issue, Site, issue};
 use super::types::Ty;
 use super::{Class, Family, row};
@@ -166,6 +166,7 @@ impl Tensor {
         map: &TensorMap,
         lane: usize,
         shared: usize,
+        stores: bool,
     ) -> Result<Vec<Part>, Fault> {
         let coordinates: Vec<i32> = self.coordinates.iter().map(|&c| cx.src(c)[lane] as i32).collect();
         // The manual does not say so, but an H200 answers "illegal instruction".
@@ -177,7 +178,11 @@ impl Tensor {
             );
             return Err(fault("S014", lane, message, "the box begins at a multiple of 16 bytes in each row"));
         }
-        Ok(map.parts(&coordinates, shared))
+        if stores && coordinates.iter().any(|c| *c < 0) {
+            let message = format!("a store to a box of a tensor at negative coordinates, {coordinates:?}");
+            return Err(fault("S014", lane, message, "the H200 takes negative coordinates in loads only"));
+        }
+        Ok(map.parts(&coordinates, shared, stores))
     }
 
     /// The segments of a copy between the tensor and shared memory.
@@ -231,12 +236,12 @@ impl Operation for Load {
         for lane in lanes(cx.active) {
             let map = self.tensor.map(cx, lane)?;
             let to = cx.spot(self.dst.1, dst[lane], (map.box_bytes(), 128), true, lane)?;
-            let parts = self.tensor.parts(cx, &map, lane, to.at)?;
+            let parts = self.tensor.parts(cx, &map, lane, to.at, false)?;
             let at = cx.mbarrier(self.mbar.1, mbar[lane], lane)?;
             same_cta(to, at, lane)?;
             for (to, at) in multicast(cx, self.mask, to, at, lane)? {
                 let segments = Tensor::segments(cx, &parts, to.buffer, true, lane)?;
-                let t = Transfer { fill: map.fill(), ..Transfer::new(segments) };
+                let t = Transfer { fill: map.fill(), convert: map.convert(), ..Transfer::new(segments) };
                 cx.issue(lane, t, Completion::Mbarrier(at))?;
             }
         }
@@ -254,7 +259,7 @@ fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         for lane in lanes(cx.active) {
             let map = tensor.map(cx, lane)?;
             let from = cx.spot(space, src[lane], (map.box_bytes(), 128), false, lane)?;
-            let parts = tensor.parts(cx, &map, lane, from.at)?;
+            let parts = tensor.parts(cx, &map, lane, from.at, true)?;
             let segments = Tensor::segments(cx, &parts, from.buffer, false, lane)?;
             let reduction = op.map(|op| reduction(op, &map, lane)).transpose()?;
             let t = Transfer { reduction, ..Transfer::new(segments) };
@@ -275,7 +280,7 @@ fn reduction(op: &str, map: &TensorMap, lane: usize) -> Result<Arc<Reduction>, F
         "inc" | "dec" => name == "u32",
         _ => bits && !float && name != "u8" && name != "u16",
     };
-    let combine = Ty::parse(name).filter(|_| possible).map(|ty| combine_global(op, ty));
+    let combine = Ty::parse(name).filter(|_| possible).map(|ty| combine_bulk(op, ty));
     match combine {
         Some(Ok(combine)) => Ok(Arc::new(Reduction { combine, element: map.element_bytes() })),
         _ => {

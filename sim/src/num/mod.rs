@@ -7,6 +7,10 @@ pub(crate) mod wide;
 
 pub(crate) use format::{BF16, E4M3, E5M2, F16, F32, F64, Format, Rounding, TF32};
 
+/// What an H200 reads outside of a tensor of floats that is filled with NaN, whatever their type: in every 16 bits, "OOB
+/// NaN" in the manual, which gives no number.
+pub(crate) const OOB_NAN: u16 = 0x7ff7;
+
 /// The low `bits` bits set.
 #[inline]
 pub(crate) const fn mask(bits: u32) -> u64 {

@@ -242,6 +242,7 @@ impl Transfer {
             segments: Vec::new(),
             links: self.links,
             fill: self.fill,
+            convert: self.convert,
             reduction: self.reduction.clone(),
             data: None,
         }

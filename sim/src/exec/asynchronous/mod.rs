@@ -75,7 +75,9 @@ pub(crate) struct Transfer {
     /// Its bytes go over the links between PEs; those of a multicast are counted by their team.
     pub links: bool,
     /// Repeats in what has no source.
-    pub fill: [u8; 8],
+    pub fill: [u8; 2],
+    /// What is made of the bits of 4-byte elements that have a source.
+    pub convert: Option<tensor::Convert>,
     pub reduction: Option<Arc<Reduction>>,
     /// The segments' sources, one after another, where they have been read.
     pub data: Option<Vec<u8>>,
@@ -84,7 +86,7 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// Copies these segments.
     pub(crate) fn new(segments: Vec<Segment>) -> Transfer {
-        Transfer { segments, links: true, fill: [0; 8], reduction: None, data: None }
+        Transfer { segments, links: true, fill: [0; 2], convert: None, reduction: None, data: None }
     }
 
     fn bytes(&self) -> usize {
@@ -321,6 +323,9 @@ fn carry(memory: &mut Memory, t: &Transfer) {
             (None, None) => bytes.extend(t.fill.iter().cycle().take(s.len)),
         }
         taken += s.len;
+        if let Some(convert) = t.convert.filter(|_| s.from.is_some()) {
+            bytes.chunks_exact_mut(4).for_each(|e| put_le(e, convert(from_le(e))));
+        }
         if let Some(r) = &t.reduction {
             let old = memory.at(s.to, s.len);
             for (old, new) in old.chunks_exact(r.element).zip(bytes.chunks_exact_mut(r.element)) {

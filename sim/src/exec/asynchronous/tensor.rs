@@ -6,7 +6,7 @@
 //! makes by `tensormap.replace` from 128 zero bytes works on both.
 
 use crate::error::SimError;
-use crate::num::mask;
+use crate::num::{F32, OOB_NAN, Rounding, TF32, mask};
 
 /// Bytes of a tensor map.
 pub(crate) const BYTES: usize = 128;
@@ -35,23 +35,45 @@ pub enum TensorType {
     F32,
     /// Double precision.
     F64,
+    /// Single precision. An H200 loads subnormals as they are all the same.
+    F32Ftz,
     /// bfloat16.
     Bf16,
+    /// Single precision, rounded to TF32 when loaded.
+    Tf32,
+    /// The same here.
+    Tf32Ftz,
 }
 
-/// Number in a tensor map, name of the PTX type, and NaN of each element type.
-const TYPES: [(TensorType, u8, &str, u64); 10] = [
-    (TensorType::U8, 0, "u8", 0),
-    (TensorType::U16, 1, "u16", 0),
-    (TensorType::U32, 2, "u32", 0),
-    (TensorType::S32, 3, "s32", 0),
-    (TensorType::U64, 4, "u64", 0),
-    (TensorType::S64, 5, "s64", 0),
-    (TensorType::F16, 6, "f16", mask(15)),
-    (TensorType::F32, 7, "f32", mask(31)),
-    (TensorType::F64, 9, "f64", mask(63)),
-    (TensorType::Bf16, 10, "bf16", mask(15)),
+/// What a load makes of the bits of an element.
+pub(crate) type Convert = fn(u64) -> u64;
+
+/// An element type: its number in a tensor map, the name of the PTX type, whether it is a float.
+struct Entry(TensorType, u8, &'static str, bool, Option<Convert>);
+
+const TYPES: [Entry; 13] = [
+    Entry(TensorType::U8, 0, "u8", false, None),
+    Entry(TensorType::U16, 1, "u16", false, None),
+    Entry(TensorType::U32, 2, "u32", false, None),
+    Entry(TensorType::S32, 3, "s32", false, None),
+    Entry(TensorType::U64, 4, "u64", false, None),
+    Entry(TensorType::S64, 5, "s64", false, None),
+    Entry(TensorType::F16, 6, "f16", true, None),
+    Entry(TensorType::F32, 7, "f32", true, None),
+    Entry(TensorType::F32Ftz, 8, "f32", true, None),
+    Entry(TensorType::F64, 9, "f64", true, None),
+    Entry(TensorType::Bf16, 10, "bf16", true, None),
+    Entry(TensorType::Tf32, 11, "f32", true, Some(tf32)),
+    Entry(TensorType::Tf32Ftz, 12, "f32", true, Some(tf32)),
 ];
+
+/// TF32 as single precision; NaNs have all bits of TF32.
+fn tf32(v: u64) -> u64 {
+    if F32.is_nan(v) {
+        return mask(31) & !mask(13);
+    }
+    TF32.encode(F32.decode(v), Rounding::Nearest, false) << 13
+}
 
 /// How 16-byte pieces are permuted in shared memory, so that columns do not meet in the same banks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -203,7 +225,7 @@ impl TensorMap {
             return Err(format!("rank {rank}: these bytes are no tensor map"));
         }
         let kind = get("elemtype", 0);
-        let Some(&(element, ..)) = TYPES.iter().find(|t| u64::from(t.1) == kind) else {
+        let Some(&Entry(element, ..)) = TYPES.iter().find(|t| u64::from(t.1) == kind) else {
             return Err(format!("element type {kind} is not simulated"));
         };
         if get("interleave_layout", 0) != 0 || get("swizzle_atomicity", 0) != 0 {
@@ -230,8 +252,8 @@ impl TensorMap {
         map.check().map(|()| map)
     }
 
-    fn entry(&self) -> (TensorType, u8, &'static str, u64) {
-        TYPES.into_iter().find(|t| t.0 == self.element).unwrap_or(TYPES[0])
+    fn entry(&self) -> &'static Entry {
+        TYPES.iter().find(|t| t.0 == self.element).unwrap_or(&TYPES[0])
     }
 
     /// Name of the element type.
@@ -246,10 +268,13 @@ impl TensorMap {
     }
 
     /// What elements outside the tensor are read as, repeated.
-    pub(crate) fn fill(&self) -> [u8; 8] {
-        let nan = if self.fill_nan { self.entry().3 } else { 0 };
-        let bytes = self.element_bytes();
-        std::array::from_fn(|i| nan.to_le_bytes()[i % bytes])
+    pub(crate) fn fill(&self) -> [u8; 2] {
+        if self.fill_nan { OOB_NAN.to_le_bytes() } else { [0; 2] }
+    }
+
+    /// What a load makes of elements.
+    pub(crate) fn convert(&self) -> Option<Convert> {
+        self.entry().4
     }
 
     /// What the driver demands of a map.
@@ -270,7 +295,7 @@ impl TensorMap {
             format!("the box's innermost dimension has {row} bytes, not a multiple of 16")
         } else if span > 0 && row > span {
             format!("the box's innermost dimension has {row} bytes, more than its swizzle of {span}")
-        } else if self.fill_nan && self.entry().3 == 0 {
+        } else if self.fill_nan && !self.entry().3 {
             "elements that are filled with NaN are floats".into()
         } else {
             return Ok(());
@@ -284,20 +309,29 @@ impl TensorMap {
         self.tile.iter().zip(steps).map(|(&n, &step)| u64::from(n.div_ceil(step)))
     }
 
-    /// Bytes of a box in shared memory.
-    pub(crate) fn box_bytes(&self) -> usize {
-        self.counts().product::<u64>() as usize * self.element_bytes()
+    /// Bytes of a row of a box, and from one row to the next in shared memory: one narrower than the swizzle has its
+    /// span all the same (found on an H200).
+    fn row_bytes(&self) -> (usize, usize) {
+        let row = self.tile[0] as usize * self.element_bytes();
+        (row, row.max(self.swizzle.span()))
     }
 
-    /// The parts of the box at these coordinates, which begins at a shared offset.
-    pub(crate) fn parts(&self, coordinates: &[i32], shared: usize) -> Vec<Part> {
+    /// Bytes from the first of a box in shared memory to behind its last.
+    pub(crate) fn box_bytes(&self) -> usize {
+        self.counts().skip(1).product::<u64>() as usize * self.row_bytes().1
+    }
+
+    /// The parts of the box at these coordinates, which begins at a shared offset. What is stored to rows of a tensor
+    /// that do not end at a multiple of 16 bytes goes on to the next one (found on an H200).
+    pub(crate) fn parts(&self, coordinates: &[i32], shared: usize, stores: bool) -> Vec<Part> {
         let size = self.element_bytes();
         let counts: Vec<u64> = self.counts().collect();
-        let row = counts[0] as usize * size;
+        let (row, pitch) = self.row_bytes();
         // Bytes of a row before and behind those within the tensor.
         let first = i64::from(coordinates[0]);
         let before = (-first).clamp(0, counts[0] as i64) as usize * size;
         let end = (self.dims[0] as i64 - first).clamp(0, counts[0] as i64) as usize * size;
+        let end = if stores { end.next_multiple_of(16) } else { end };
         let mut out = Vec::new();
         let mut index = vec![0_u64; counts.len()];
         for n in 0..counts[1..].iter().product::<u64>() {
@@ -308,7 +342,7 @@ impl TensorMap {
                 inside &= (0..self.dims[d] as i64).contains(&at);
                 address = address.wrapping_add((at as u64).wrapping_mul(self.strides[d - 1]));
             }
-            self.row(&mut out, (address, inside, before..end.max(before)), shared + n as usize * row, row);
+            self.row(&mut out, (address, inside, before..end.max(before)), shared + n as usize * pitch, row);
             for (i, count) in index.iter_mut().zip(&counts).skip(1) {
                 *i += 1;
                 if *i < *count {

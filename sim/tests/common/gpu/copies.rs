@@ -265,7 +265,8 @@ fn load_coordinates(rank: usize) -> String {
 fn loads(l: &mut Vec<Job>) {
     for (i, t) in tensors().into_iter().enumerate() {
         let (rank, size) = (t.dims.len(), t.bytes());
-        let total = size + 128;
+        // Rows narrower than their swizzle have its span.
+        let total = size.next_multiple_of(128) * 4 + 128;
         let mut k = head(".param .u64 k_out, .param .align 64 .b8 k_map[128], .param .u64 k_in", total);
         let _ = write!(
             k,
@@ -320,6 +321,8 @@ fn stores(l: &mut Vec<Job>) {
     ] {
         all.extend(ops.iter().map(|op| (t(data_type, &[40, 20], &[16, 8], 0), *op)));
     }
+    // Rows that do not end at a multiple of 16 bytes.
+    all.extend([(t(2, &[38, 20], &[16, 8], 0), "add"), (t(6, &[35, 20], &[16, 8], 0), "add")]);
     for (i, (t, op)) in all.into_iter().enumerate() {
         let (rank, size) = (t.dims.len(), t.bytes());
         let places = if op.is_empty() { t.places() } else { t.places()[1..4].to_vec() };
@@ -329,7 +332,9 @@ fn stores(l: &mut Vec<Job>) {
             "cp.reduce.async.bulk.tensor".to_string()
         };
         let operation = if op.is_empty() { String::new() } else { format!(".{op}") };
-        for (j, place) in places.iter().enumerate().filter(|(j, _)| *j != 4) {
+        // An H200 answers "illegal instruction" to negative coordinates, where it stores.
+        let taken = |place: &[i32]| place.iter().all(|c| *c >= 0);
+        for (j, place) in places.iter().enumerate().filter(|(j, place)| *j != 4 && taken(place)) {
             let mut k = head(".param .align 64 .b8 k_map[128], .param .u64 k_in, .param .u64 k_out", size);
             let _ = write!(
                 k,

@@ -189,12 +189,30 @@ fn warps(l: &mut Vec<Case>) {
     ));
 }
 
+/// The NaN that fills boxes of tensors, by turns in each operand.
+fn outside(l: &mut Vec<Case>) {
+    for (t, k) in [("f16", F16), ("f16x2", F16x2), ("bf16", Bf16), ("bf16x2", Bf16x2)] {
+        let nans = if k.bits() == 16 { ["0x7ff7", "0xfff7"] } else { ["0x7ff73c00", "0x12347ff7"] };
+        let turns: String = ["a", "b", "c"]
+            .iter()
+            .flat_map(|operand| nans.map(|nan| (operand, nan)))
+            .enumerate()
+            .map(|(i, (operand, nan))| {
+                format!("setp.eq.u32 %p, %t2, {i};\n@%p mov.b{} %{operand}, {nan};\n", k.bits())
+            })
+            .collect();
+        let text = format!("and.b32 %t2, %t1, 7;\n{turns}fma.rn.oob.{t} %x, %a, %b, %c;");
+        l.push(case(text, &[k; 3], &[k.bits()]));
+    }
+}
+
 pub fn jobs() -> Vec<Job> {
     let mut l = Vec::new();
     video(&mut l);
     arithmetic(&mut l);
     atomics(&mut l);
     warps(&mut l);
+    outside(&mut l);
     l.iter()
         .enumerate()
         .map(|(i, c)| {

@@ -105,7 +105,31 @@ impl Known {
             for lane in crate::exec::lanes(lanes) {
                 raise(&mut self.threads, warp * 32 + lane as u32, time);
             }
+            self.gather();
         }
+    }
+
+    /// Where all 32 threads of a warp have entries, the warp gets one: lanes that go apart and do the same would else make
+    /// clocks as long as there are threads.
+    fn gather(&mut self) {
+        let (mut kept, mut i) = (0, 0);
+        while let Some(&(first, _)) = self.threads.get(i) {
+            let last = self.threads.get(i + 31).filter(|e| first.is_multiple_of(32) && e.0 == first + 31);
+            let end = if last.is_some() { i + 32 } else { i + 1 };
+            let mut least = 0;
+            if last.is_some() {
+                least = self.threads[i..end].iter().map(|e| e.1).min().unwrap_or(0);
+                raise(&mut self.warps, first / 32, least);
+            }
+            for k in i..end {
+                if self.threads[k].1 > least {
+                    self.threads[kept] = self.threads[k];
+                    kept += 1;
+                }
+            }
+            i = end;
+        }
+        self.threads.truncate(kept);
     }
 
     pub(super) fn join(&mut self, topology: &impl Topology, other: &Known) {
@@ -121,6 +145,7 @@ impl Known {
         merge(&mut self.ctas, &other.ctas);
         merge(&mut self.warps, &other.warps);
         merge(&mut self.threads, &other.threads);
+        self.gather();
         let ctas = &self.ctas;
         self.warps.retain(|&(w, t)| at(ctas, topology.cta(w)) < t);
         let warps = &self.warps;
@@ -217,5 +242,20 @@ mod tests {
         let before = a.clone();
         a.join(&Four, &b);
         assert_eq!(a, before);
+    }
+
+    #[test]
+    fn all_lanes_of_a_warp_make_one_entry() {
+        let (mut a, mut b) = (Known::default(), Known::default());
+        a.raise(3, 1, false, 8);
+        a.raise(5, 1, false, 9);
+        b.raise(3, !1, false, 6);
+        assert_eq!((b.warps.len(), b.threads.len()), (0, 31));
+        a.join(&Four, &b);
+        assert_eq!(a.warps, [(3, 6)]);
+        assert_eq!(a.threads, [(3 * 32, 8), (5 * 32, 9)]);
+        a.raise(3, !1, false, 8);
+        a.raise(3, 1, false, 8);
+        assert!(a.covers(&Four, 3, u32::MAX, 8) && !a.covers(&Four, 3, 2, 9));
     }
 }

@@ -3,6 +3,7 @@
 use super::scalar::Number;
 use crate::cuda::{CudaSlice, CudaStream, DeviceTensor, Keep, Stream};
 use crate::dtype::{DType, Element};
+use crate::nccl;
 use crate::memory::{AnyTensor, Barrier, ImportedTensor, PeerTensor, SymmetricBuffer, SymmetricTensor};
 use crate::team::Team;
 use cudarc::driver::{DevicePtr, SyncOnDrop};
@@ -213,6 +214,14 @@ impl<T: Element> AsArgument for DeviceTensor<T> {
             keep: Some(self.memory().clone()),
             ..Argument::new(given)
         }
+    }
+}
+
+impl<T: Element> AsArgument for nccl::Tensor<T> {
+    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+        let extent = Elements::Flat(self.len());
+        let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        Argument { keep: Some(self.memory()), ..Argument::new(given) }
     }
 }
 

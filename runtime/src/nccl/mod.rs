@@ -314,6 +314,11 @@ impl<T: Element> Tensor<T> {
         self.len == 0
     }
 
+    /// What its elements are part of.
+    pub(crate) fn memory(&self) -> cuda::Keep {
+        self.memory.clone()
+    }
+
     /// Where it begins on the device.
     pub fn address(&self) -> u64 {
         let start = match &*self.memory {

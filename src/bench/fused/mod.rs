@@ -1,10 +1,17 @@
 //! Allreduce, residual add and RMSNorm in one kernel, against an allreduce and a kernel behind it.
 
+mod measure;
 mod reference;
+mod report;
 
 pub use reference::{Form, Given, Got, LEAST_SCALE, Wrong};
+pub use report::{Report, Row};
 
+use super::BenchError;
+use crate::compile::Lowering;
+use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
+use weft_runtime::World;
 
 /// The kernels' text: `examples/allreduce_rms_norm.weft`.
 pub const TEXT: &str = include_str!("../../../examples/allreduce_rms_norm.weft");
@@ -45,14 +52,19 @@ impl Plan {
     /// How to launch a kernel for so many tokens on a GPU with so many multiprocessors: the packets of a row by as many
     /// CTAs as there are for each, else a row or several a CTA.
     pub fn of(kernel: &'static Fused, tokens: u32, sms: u32) -> Plan {
-        let tokens = tokens.max(1);
+        Plan::with(kernel, tokens, sms, MOST_SPLIT)
+    }
+
+    /// As [`of`](Plan::of), with that many CTAs to a row at most.
+    pub fn with(kernel: &'static Fused, tokens: u32, sms: u32, most_split: u32) -> Plan {
+        let (tokens, sms) = (tokens.max(1), sms.max(1));
         if !kernel.packets {
-            return Plan { kernel, split: 1, ctas: tokens.min(sms.max(1)) };
+            return Plan { kernel, split: 1, ctas: tokens.min(sms) };
         }
-        let most = PACKET_CTAS.min(sms.max(1));
-        let split = (most / tokens).clamp(1, MOST_SPLIT);
+        let most = PACKET_CTAS.min(sms);
+        let split = (most / tokens).clamp(1, most_split.clamp(1, MOST_SPLIT));
         let split = 1 << split.ilog2();
-        Plan { kernel, split, ctas: (tokens * split).min(most) }
+        Plan { kernel, split, ctas: tokens.saturating_mul(split).min(most) }
     }
 
     /// Values of the kernel's compile-time parameters.
@@ -63,6 +75,142 @@ impl Plan {
         }
         all
     }
+}
+
+/// Elements of `low_latency`'s tensors of its own, which begin at 0 and are of that plan alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workspace {
+    /// Symmetric, u64.
+    pub parts: usize,
+    /// Symmetric, u64.
+    pub sums: usize,
+    /// u32.
+    pub epoch: usize,
+}
+
+impl Workspace {
+    /// For rows of so many bytes: the extents in the kernel's head.
+    pub fn of(plan: &Plan, row_bytes: usize, n_pes: u32) -> Workspace {
+        let (pes, split, ctas) = (n_pes as usize, plan.split as usize, PACKET_CTAS as usize);
+        let packets = row_bytes.div_ceil(8);
+        let slots = packets.div_ceil(pes * split).next_multiple_of(2);
+        Workspace { parts: 2 * slots * pes * ctas, sums: 2 * packets * ctas.div_ceil(split), epoch: ctas }
+    }
+}
+
+/// Who does the work.
+#[derive(Clone, Copy, Debug)]
+pub enum Contender {
+    /// One kernel.
+    Fused(&'static Fused),
+    /// Our allreduce, and our kernel for the rest.
+    Separate,
+    /// NCCL's allreduce, and our kernel for the rest.
+    Nccl,
+    /// As that, over registered windows.
+    NcclSymm,
+}
+
+impl Contender {
+    /// As the table names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Fused(kernel) => kernel.name,
+            Contender::Separate => "allreduce+norm",
+            Contender::Nccl => "nccl+norm",
+            Contender::NcclSymm => "nccl-symm+norm",
+        }
+    }
+}
+
+/// Peers, as the command line names them.
+pub const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", Contender::NcclSymm)];
+
+/// Forms of the result, as the command line names them: whether it is quantised, whether each token has its own scale.
+pub const OUTPUTS: [(&str, bool, bool); 4] =
+    [("bf16", false, false), ("f16", false, false), ("e4m3", true, false), ("e4m3-per-token", true, true)];
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Rows.
+    pub tokens: Vec<u32>,
+    /// Elements a row.
+    pub hidden: u32,
+    /// Types and outputs.
+    pub form: Form,
+    /// Who is measured, for each number of tokens.
+    pub contenders: Vec<Contender>,
+    /// Calls back to back in a block that is timed.
+    pub iters: u32,
+    /// Calls before the first block.
+    pub warmup: u32,
+    /// Blocks.
+    pub repeats: u32,
+    /// CTAs that share a row in `low_latency`, if not by the number of tokens.
+    pub split: Option<u32>,
+    /// How our kernels carry in-switch operations out.
+    pub lowering: Lowering,
+    /// Whether a block is captured into a CUDA graph and replayed.
+    pub graph: bool,
+    /// Whether results are compared with the reference.
+    pub check: bool,
+}
+
+impl Request {
+    /// All our kernels with bf16 results.
+    pub fn new(tokens: Vec<u32>, hidden: u32) -> Request {
+        let fused = KERNELS.iter().map(Contender::Fused);
+        Request {
+            tokens,
+            hidden,
+            form: Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false },
+            contenders: fused.chain([Contender::Separate]).collect(),
+            iters: 20,
+            warmup: 5,
+            repeats: 10,
+            split: None,
+            lowering: Lowering::Auto,
+            graph: false,
+            check: false,
+        }
+    }
+
+    /// Looks at all that can be known before any GPU works.
+    ///
+    /// # Errors
+    /// What is wrong, what was expected.
+    pub fn examine(&self) -> Result<(), BenchError> {
+        let Form { dtype, out, .. } = self.form;
+        let wrong = if self.tokens.is_empty() || self.tokens.contains(&0) || self.hidden == 0 {
+            "tokens and hidden are 1 or more".to_owned()
+        } else if ![Scalar::BF16, Scalar::F16].contains(&dtype) {
+            format!("hidden states of {dtype}: expected bf16 or f16")
+        } else if out != dtype && out != Scalar::E4M3 {
+            format!("{out} from hidden states of {dtype}: expected {dtype} or e4m3")
+        } else if self.iters == 0 || self.warmup == 0 || self.repeats == 0 {
+            "iterations, warm-up and repeats are 1 or more".to_owned()
+        } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > MOST_SPLIT) {
+            format!("CTAs that share a row: expected 1, 2, 4 or {MOST_SPLIT}")
+        } else {
+            return Ok(());
+        };
+        Err(BenchError::Request(wrong))
+    }
+}
+
+/// Measures on every PE of the world, which all call it with the same request; `done` gets the rows of each number of
+/// tokens as they come, on every PE. *Collective.*
+///
+/// # Errors
+/// As [`Request::examine`]; a kernel that does not compile; NCCL that is not there; `R0302` for sizes that the memory
+/// has no room for. Wrong results are none: the rows have them.
+pub fn run(
+    world: &World,
+    request: &Request,
+    done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
+) -> Result<Report, BenchError> {
+    measure::run(world, request, done)
 }
 
 impl Form {

@@ -201,7 +201,7 @@ impl BenchCommand {
 }
 
 /// Whether a file can be written; leaves it as it is.
-fn writable(file: &Path) -> Result<()> {
+pub(super) fn writable(file: &Path) -> Result<()> {
     let is_new = !file.exists();
     let opened = OpenOptions::new().append(true).create(true).open(file);
     drop(opened.with_context(|| format!("cannot write {}", file.display()))?);

@@ -5,6 +5,7 @@ mod check;
 mod compile;
 mod doctor;
 mod explain;
+mod fused;
 mod layout;
 mod progress;
 mod run;
@@ -38,7 +39,7 @@ enum Command {
     /// Look for races, deadlocks and wrong results of a kernel file over many sizes and schedules, on simulated PEs.
     Check(check::Check),
     /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
-    Bench(bench::BenchCommand),
+    Bench(Bench),
     /// Run PTX that others made (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8 --arg npy:x.npy ...`.
     Sim(sim::Sim),
     /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
@@ -49,6 +50,34 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
     Setup(setup::Setup),
+}
+
+/// An operation by its name, or what is measured in another way.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Bench {
+    #[command(subcommand)]
+    other: Option<OtherBench>,
+    #[command(flatten)]
+    operation: Option<bench::BenchCommand>,
+}
+
+#[derive(Subcommand)]
+enum OtherBench {
+    /// Time allreduce, residual add and RMSNorm in one kernel, against an allreduce, ours or a peer's, and our kernel.
+    FusedAllreduceRmsnorm(fused::Fused),
+}
+
+impl Bench {
+    fn run(&self) -> Result<ExitCode> {
+        match (&self.other, &self.operation) {
+            (Some(OtherBench::FusedAllreduceRmsnorm(fused)), _) => fused.run(),
+            (None, Some(operation)) => operation.run(),
+            (None, None) => {
+                Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))
+            }
+        }
+    }
 }
 
 pub fn main() -> ExitCode {

@@ -6,6 +6,8 @@ use crate::check::Case;
 
 #[path = "../../examples/05_allreduce_one_shot.rs"]
 mod allreduce_one_shot;
+#[path = "../../examples/15_allreduce_rms_norm.rs"]
+mod allreduce_rms_norm;
 #[path = "../../examples/06_allreduce_two_shot.rs"]
 mod allreduce_two_shot;
 #[path = "../../examples/07_cuda_graph.rs"]
@@ -30,4 +32,5 @@ pub const CASES: &[Case] = &[
     Case::new("examples::06_allreduce_two_shot", allreduce_two_shot::allreduce),
     Case::new("examples::07_cuda_graph", cuda_graph::graph),
     Case::new("examples::08_dlpack", dlpack::dlpack),
+    Case::new("examples::15_allreduce_rms_norm", allreduce_rms_norm::allreduce_rms_norm),
 ];

@@ -10,6 +10,7 @@ mod check;
 mod collective;
 mod examples;
 mod faults;
+mod fused;
 mod kernels;
 mod launch;
 mod memory;
@@ -42,6 +43,7 @@ fn cases() -> Vec<Case> {
         faults::CASES,
         bench::CASES,
         collective::CASES,
+        fused::CASES,
     ]
     .concat()
 }

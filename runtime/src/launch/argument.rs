@@ -3,8 +3,8 @@
 use super::scalar::Number;
 use crate::cuda::{CudaSlice, CudaStream, DeviceTensor, Keep, Stream};
 use crate::dtype::{DType, Element};
-use crate::nccl;
 use crate::memory::{AnyTensor, Barrier, ImportedTensor, PeerTensor, SymmetricBuffer, SymmetricTensor};
+use crate::nccl;
 use crate::team::Team;
 use cudarc::driver::{DevicePtr, SyncOnDrop};
 use std::fmt;

@@ -2,11 +2,11 @@
 
 use super::report::compare;
 use super::{Contender, Form, Given, Got, Plan, Report, Request, Row, TEXT, Workspace, Wrong};
+use crate::bench::BenchError;
 use crate::bench::data;
 use crate::bench::measure::gather;
 use crate::bench::report::Spread;
 use crate::bench::start::StartLine;
-use crate::bench::BenchError;
 use crate::collective::{Collectives, Config};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
@@ -15,7 +15,9 @@ use std::time::SystemTime;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 use weft_runtime::nccl::{self, Communicator};
-use weft_runtime::{Barrier, DeviceTensor, Element, Graph, Reduce, Stream, SymmetricTensor, Team, World, cuda};
+use weft_runtime::{
+    Barrier, DeviceTensor, Element, Graph, Reduce, Stream, SymmetricTensor, Team, World, cuda,
+};
 
 type Result<T> = std::result::Result<T, BenchError>;
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
@@ -167,8 +169,9 @@ impl<'a> Bed<'a> {
 
     fn row<T: Element, O: Element>(&self, contender: Contender, t: &Tensors<T, O>) -> Result<Row> {
         let (call, plan) = self.call(contender, t)?;
-        let first_wrong = if self.request.check { self.check(contender, t, &call)? } else { None };
         let time_us = self.time(contender, t, &call)?;
+        // After many calls, so that what they leave behind is checked too.
+        let first_wrong = if self.request.check { self.check(contender, t, &call)? } else { None };
         let elements = first_wrong.as_ref().map_or(0, |(_, wrong)| wrong.elements);
         Ok(Row {
             tokens: t.tokens,
@@ -273,7 +276,12 @@ impl<'a> Bed<'a> {
     }
 
     /// Writes a round's data where the contender reads it. *Collective.*
-    fn fill<T: Element, O: Element>(&self, contender: Contender, t: &Tensors<T, O>, round: u32) -> Result<()> {
+    fn fill<T: Element, O: Element>(
+        &self,
+        contender: Contender,
+        t: &Tensors<T, O>,
+        round: u32,
+    ) -> Result<()> {
         let (me, stream) = (self.world.my_pe(), self.world.stream());
         let bytes = self.bytes(t.x.len(), |i| self.datum(me, i, round));
         t.x.copy_from_bytes(&bytes, stream)?;
@@ -288,7 +296,12 @@ impl<'a> Bed<'a> {
     }
 
     /// Time of a call: blocks of calls, all PEs beginning together.
-    fn time<T: Element, O: Element>(&self, contender: Contender, t: &Tensors<T, O>, call: &Call<'_>) -> Result<Spread> {
+    fn time<T: Element, O: Element>(
+        &self,
+        contender: Contender,
+        t: &Tensors<T, O>,
+        call: &Call<'_>,
+    ) -> Result<Spread> {
         let (stream, request) = (self.world.stream(), self.request);
         self.fill(contender, t, 0)?;
         let calls = |n: u32, stream: &Stream| (0..n).try_for_each(|_| call(stream));
@@ -342,7 +355,11 @@ impl<'a> Bed<'a> {
                 hidden: self.request.hidden as usize,
                 eps: EPS.into(),
                 scale: SCALE.into(),
-                acc: if matches!(contender, Contender::Nccl | Contender::NcclSymm) { dtype } else { Scalar::F32 },
+                acc: if matches!(contender, Contender::Nccl | Contender::NcclSymm) {
+                    dtype
+                } else {
+                    Scalar::F32
+                },
                 x: &|pe, i| self.datum(pe, i, round),
                 residual: &|i| self.datum(RESIDUAL, i, round),
                 weight: &|c| self.weight(c),

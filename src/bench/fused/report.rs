@@ -88,7 +88,10 @@ impl Report {
             self.warpweft, self.date
         );
         text += &format!("# hidden {hidden} of {dtype}, results of {out}; {lowering} lowering; ");
-        text += &format!("medians of {} blocks of {} calls, {how}, on their slowest PEs\n", self.repeats, self.iters);
+        text += &format!(
+            "medians of {} blocks of {} calls, {how}, on their slowest PEs\n",
+            self.repeats, self.iters
+        );
         text + "#  tokens      size            kernel      CTAs     time      min      max  of nccl  of separate   #wrong\n"
     }
 

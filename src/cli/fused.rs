@@ -1,0 +1,136 @@
+//! `weft bench fused-allreduce-rmsnorm`
+
+use super::LoweringArg;
+use super::run::gpus;
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weft::bench::fused::{OUTPUTS, PEERS, Report, Request, run};
+use weft::ir::Scalar;
+use weft::runtime::job::{Place, Started, start};
+use weft::runtime::{Config, World};
+
+#[derive(Args)]
+pub struct Fused {
+    /// PEs: all GPUs of this host if not given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Option<u32>,
+    /// Numbers of tokens.
+    #[arg(long, default_value = "1,8,64,512", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    tokens: Vec<u32>,
+    /// Elements of a token's hidden state.
+    #[arg(long, default_value = "8192", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    hidden: u32,
+    /// Type of hidden states, residual and weights: bf16 or f16.
+    #[arg(long, default_value = "bf16")]
+    dtype: String,
+    /// Results: as --dtype, e4m3 or e4m3-per-token.
+    #[arg(long)]
+    out: Option<String>,
+    /// Write the norm in --dtype beside quantised results.
+    #[arg(long)]
+    both: bool,
+    /// Peers' allreduce with our kernel behind it, in the same run: nccl, nccl-symm (over registered windows).
+    #[arg(long, value_name = "PEER,...", value_delimiter = ',')]
+    against: Vec<String>,
+    /// Calls back to back in a block that is timed.
+    #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    iters: u32,
+    /// Calls before the first block.
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    warmup: u32,
+    /// Blocks.
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeats: u32,
+    /// CTAs that share a row in low_latency: 1, 2, 4 or 8; if not given, by the number of tokens.
+    #[arg(long)]
+    split: Option<u32>,
+    /// How our kernels carry in-switch operations out.
+    #[arg(long, value_enum, default_value = "auto")]
+    lowering: LoweringArg,
+    /// Capture a block into a CUDA graph and replay it.
+    #[arg(long)]
+    graph: bool,
+    /// Compare results with a reference in float64, and fail where they differ.
+    #[arg(long)]
+    check: bool,
+    /// Where all that was measured goes, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Fused {
+    pub fn run(&self) -> Result<ExitCode> {
+        let request = self.request()?;
+        request.examine()?;
+        if let Some(file) =
+            self.json.iter().find(|_| Place::detect().is_ok_and(|p| p.is_none_or(|p| p.rank == 0)))
+        {
+            super::bench::writable(file)?;
+        }
+        match start(gpus(self.pes)?)? {
+            Started::Done(code) => Ok(code),
+            Started::Pe(place) => self.measure(&request, &place),
+        }
+    }
+
+    /// What is asked for.
+    fn request(&self) -> Result<Request> {
+        let mut request = Request::new(self.tokens.clone(), self.hidden);
+        let form = &mut request.form;
+        form.dtype = Scalar::parse(&self.dtype)
+            .filter(|s| [Scalar::BF16, Scalar::F16].contains(s))
+            .with_context(|| format!("--dtype {}: expected bf16 or f16", self.dtype))?;
+        let out = self.out.as_deref().unwrap_or(&self.dtype);
+        let (_, quantised, per_token) = OUTPUTS
+            .into_iter()
+            .find(|(name, quantised, _)| *name == out && (*quantised || *name == self.dtype))
+            .with_context(|| format!("--out {out}: expected {}, e4m3 or e4m3-per-token", self.dtype))?;
+        form.out = if quantised { Scalar::E4M3 } else { form.dtype };
+        (form.per_token, form.both) = (per_token, self.both && quantised);
+        for name in &self.against {
+            let known = PEERS.map(|(name, _)| name).join(", ");
+            let (_, peer) = PEERS
+                .iter()
+                .find(|(n, _)| n == name)
+                .ok_or_else(|| anyhow!("--against {name}: expected of {known}"))?;
+            request.contenders.push(*peer);
+        }
+        (request.iters, request.warmup, request.repeats) = (self.iters, self.warmup, self.repeats);
+        (request.graph, request.check, request.split) = (self.graph, self.check, self.split);
+        request.lowering = self.lowering.into();
+        Ok(request)
+    }
+
+    /// One PE of a job. PE 0 reports.
+    fn measure(&self, request: &Request, place: &Place) -> Result<ExitCode> {
+        let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+        let mut passed = true;
+        let status = world.run(|world| -> Result<(), String> {
+            let report = self.report(request, world).map_err(|e| super::message(&e))?;
+            passed = report.first_wrong().is_none();
+            Ok(())
+        });
+        Ok(if passed { status } else { ExitCode::FAILURE })
+    }
+
+    fn report(&self, request: &Request, world: &World) -> Result<Report> {
+        let reports = world.my_pe() == 0;
+        let report = run(world, request, &mut |report, rows| match (reports, rows) {
+            (false, _) => Ok(()),
+            (true, []) => std::io::stdout().lock().write_all(report.head().as_bytes()),
+            (true, rows) => std::io::stdout().lock().write_all(Report::lines(rows).as_bytes()),
+        })?;
+        if reports {
+            if let Some(file) = &self.json {
+                super::write_out(Some(file), serde_json::to_string_pretty(&report)?.as_bytes())?;
+            }
+            if let Some(wrong) = report.first_wrong() {
+                eprintln!("error: {wrong}");
+            }
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,65 @@
+//! Allreduce, residual add and RMSNorm as one kernel: every output, against the reference in float64, after launches
+//! back to back and replays of a graph.
+
+use crate::check::{Case, Checked};
+use crate::same;
+use weft::bench::fused::{Contender, Form, Request, run};
+use weft::ir::Scalar;
+use weft::runtime::{World, nccl};
+
+pub const CASES: &[Case] = &[
+    Case::new("fused::hidden_states", |w| {
+        forms(w, &[bf16(), Form { dtype: Scalar::F16, out: Scalar::F16, ..bf16() }])
+    }),
+    Case::new("fused::quantised", |w| forms(w, &quantised())),
+    Case::new("fused::nccl", beside_nccl),
+];
+
+fn bf16() -> Form {
+    Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false }
+}
+
+fn quantised() -> [Form; 3] {
+    let e4m3 = Form { out: Scalar::E4M3, ..bf16() };
+    [e4m3, Form { per_token: true, ..e4m3 }, Form { dtype: Scalar::F16, both: true, ..e4m3 }]
+}
+
+fn request(tokens: &[u32], hidden: u32) -> Request {
+    let mut request = Request::new(tokens.to_vec(), hidden);
+    (request.iters, request.warmup, request.repeats) = (3, 1, 2);
+    (request.graph, request.check) = (true, true);
+    request
+}
+
+fn checked(world: &World, request: &Request, rows: usize) -> Checked {
+    let report = run(world, request, &mut |_, _| Ok(()))?;
+    same!(report.first_wrong(), None, "wrong elements");
+    same!(report.rows.len(), rows, "rows");
+    for row in &report.rows {
+        same!(row.wrong, Some(0), "{}, {} tokens", row.name, row.tokens);
+        same!(row.time_us.median > 0.0, true, "{}: {:?}", row.name, row.time_us);
+    }
+    Ok(())
+}
+
+fn forms(world: &World, forms: &[Form]) -> Checked {
+    for (i, form) in forms.iter().enumerate() {
+        for hidden in [[8192, 100], [5120, 64], [2048, 8200]][i] {
+            let request = Request { form: *form, ..request(&[1, 3, 65], hidden) };
+            checked(world, &request, 3 * request.contenders.len())?;
+        }
+    }
+    Ok(())
+}
+
+/// NCCL's allreduce and our kernel give the same, within NCCL's rounding; without NCCL it is said to be missing.
+fn beside_nccl(world: &World) -> Checked {
+    let mut request = request(&[3], 8192);
+    request.contenders.push(Contender::Nccl);
+    if nccl::installed().is_ok() {
+        return checked(world, &request, 5);
+    }
+    let error = run(world, &request, &mut |_, _| Ok(())).err().map(|e| e.to_string());
+    same!(error.is_some_and(|e| e.contains("NCCL")), true, "an error that names NCCL");
+    Ok(())
+}

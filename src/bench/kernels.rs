@@ -9,20 +9,24 @@ use weft_runtime::{DType, DeviceTensor, Element, Stream, SymmetricTensor, World}
 
 /// Each CTA puts its part to the next PE.
 pub const PUT: &str = "
-kernel put_part<T: dtype, N: int, CTAS: int>(x: symm<T, (N):(1)>, out: symm<T, (N):(1)>) block(1024) grid(CTAS) {
+kernel put_part<T: dtype, N: int, CTAS: int>(x: symm<T, (N):(1)>, out: symm<T, (N):(1)>)
+    block(1024) grid(CTAS) computes(rotate(x, out))
+{
     let part  = round_up(ceil_div(N, CTAS), 128 / sizeof(x));      // whole lines of 128 bytes
     let mine  = zipped_divide(x, part)[_, block_idx()];
     let there = zipped_divide(out, part)[_, block_idx()];
     put<block>(there, mine, (my_pe() + 1) % n_pes());
 }";
 
-/// Each CTA gets its part from the next PE.
+/// Each CTA gets its part from the PE before.
 pub const GET: &str = "
-kernel get_part<T: dtype, N: int, CTAS: int>(x: symm<T, (N):(1)>, out: symm<T, (N):(1)>) block(1024) grid(CTAS) {
+kernel get_part<T: dtype, N: int, CTAS: int>(x: symm<T, (N):(1)>, out: symm<T, (N):(1)>)
+    block(1024) grid(CTAS) computes(rotate(x, out))
+{
     let part  = round_up(ceil_div(N, CTAS), 128 / sizeof(x));
     let mine  = zipped_divide(out, part)[_, block_idx()];
     let there = zipped_divide(x, part)[_, block_idx()];
-    get<block>(mine, there, (my_pe() + 1) % n_pes());
+    get<block>(mine, there, (my_pe() + n_pes() - 1) % n_pes());
 }";
 
 /// A word, a fence and a signal there and back, `ROUNDS` times. It counts on where the launch before ended, so that
@@ -34,7 +38,7 @@ kernel ping_pong<ROUNDS: int>(
     let me = my_pe();
     let other = 1 - me;
     if me < 2 && thread_idx() == 0 {
-        let base = count[0];
+        let base = load<relaxed, gpu>(count[0]);
         for i in 0..ROUNDS {
             let now = base + i.to<u64>() + 1;
             if me == 1 { signal_wait_until<ge>(sig[0], now); }
@@ -146,6 +150,7 @@ impl PingPong {
 mod tests {
     use super::*;
     use crate::compile::Lowering;
+    use crate::run::{RunOptions, run_file};
 
     fn options(transport: Transport, defines: &[(&str, i64)]) -> Options {
         let mut options = Options::new("sm_90a".parse().unwrap());
@@ -154,26 +159,38 @@ mod tests {
         options
     }
 
+    /// On the simulator, launch after launch; what it says that it computes is compared.
+    fn simulate(text: &str, n_pes: usize, defines: &[(&str, i64)], args: &[(&str, i64)]) -> String {
+        let mut compile = options(Transport::P2p, defines);
+        if text.contains("T: dtype") {
+            compile.defines.insert("T".into(), Scalar::BF16.into());
+        }
+        let mut options = RunOptions::new(compile, n_pes);
+        options.launches = 3;
+        options.args = args.iter().map(|(name, n)| ((*name).to_owned(), Define::Int(*n))).collect();
+        let file = KernelFile::parse("bench.weft", text).unwrap();
+        let outcome = run_file(&file, &options).unwrap_or_else(|e| panic!("{e}: {text}"));
+        assert!(outcome.passed(), "{text}");
+        assert_eq!(outcome.checks.is_some_and(|c| c.len() == 3), text.contains("computes"), "{text}");
+        outcome.compiled.ptx.clone()
+    }
+
     #[test]
-    fn each_compiles() {
-        let part: &[(&str, i64)] = &[("N", 1000), ("CTAS", 3)];
-        let all = [
-            (PUT, part),
-            (GET, part),
-            (PING_PONG, &[("ROUNDS", 7)]),
-            (BARRIER, &[]),
-            (START_LINE, &[]),
-            (EMPTY, &[]),
-        ];
-        for (text, defines) in all {
-            let mut options = options(Transport::P2p, defines);
-            if text.contains("T: dtype") {
-                options.defines.insert("T".into(), Scalar::BF16.into());
+    fn each_does_what_it_says_on_the_simulator() {
+        for n_pes in [1, 3] {
+            for n in [7, 1000, 5003] {
+                for text in [PUT, GET] {
+                    simulate(text, n_pes, &[("N", n), ("CTAS", 3)], &[]);
+                }
             }
-            let file = KernelFile::parse("bench.weft", text).unwrap();
-            let compiled = file.compile(&options).unwrap_or_else(|e| panic!("{e}: {text}"));
+            simulate(BARRIER, n_pes, &[], &[]);
+            simulate(EMPTY, n_pes, &[], &[]);
             // A chain of accesses is a chain.
-            assert_eq!(compiled.ptx.contains("atom."), text == START_LINE, "{}", compiled.ptx);
+            let ptx = simulate(START_LINE, n_pes, &[], &[("accesses", 5)]);
+            assert!(ptx.contains("atom."), "{ptx}");
+        }
+        for n_pes in [2, 3] {
+            simulate(PING_PONG, n_pes, &[("ROUNDS", 7)], &[]);
         }
     }
 }

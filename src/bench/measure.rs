@@ -346,12 +346,13 @@ impl<'a, T: Number> Bed<'a, T> {
         out: SymmetricTensor<T>,
     ) -> Result<()> {
         let (world, team) = (self.world, &self.team);
-        let next = (world.my_pe() + 1) % world.n_pes();
+        let (me, n_pes) = (world.my_pe(), world.n_pes());
+        let (next, before) = ((me + 1) % n_pes, (me + n_pes - 1) % n_pes);
         let transport = if contender == Contender::Nvshmem { Transport::Nvshmem } else { Transport::P2p };
         case.orders = false;
         case.call = match (self.bench.operation, contender) {
             (Operation::Put, Contender::Stream) => Box::new(move |s| Ok(world.put(&out, &x, next, s)?)),
-            (Operation::Get, Contender::Stream) => Box::new(move |s| Ok(world.get(&out, &x, next, s)?)),
+            (Operation::Get, Contender::Stream) => Box::new(move |s| Ok(world.get(&out, &x, before, s)?)),
             (Operation::Signal, _) => {
                 let ping_pong = PingPong::new(world, transport)?;
                 case.times = PingPong::FLIGHTS;

@@ -13,7 +13,7 @@ pub enum Operation {
     Collective(Collective),
     /// Each PE puts to the next, all at once.
     Put,
-    /// Each PE gets from the next, all at once.
+    /// Each PE gets from the one before, all at once.
     Get,
     /// A word and the signal behind it from PE 0 to PE 1 and back: half a round trip.
     Signal,
@@ -104,8 +104,7 @@ impl Operation {
     ) -> i64 {
         match self {
             Operation::Collective(c) => c.result(op, counts, n_pes, pe, i, given),
-            Operation::Put => given((pe + n_pes - 1) % n_pes, i),
-            _ => given((pe + 1) % n_pes, i),
+            _ => given((pe + n_pes - 1) % n_pes, i),
         }
     }
 }
@@ -162,7 +161,7 @@ mod tests {
         let given = |pe: u32, i: u64| i64::from(pe) * 100 + i as i64;
         let of = |o: Operation, pe| o.result(Reduce::Sum, &counts, 3, pe, 1, given);
         assert_eq!([of(Operation::Put, 0), of(Operation::Put, 2)], [201, 101]);
-        assert_eq!([of(Operation::Get, 0), of(Operation::Get, 2)], [101, 1]);
+        assert_eq!([of(Operation::Get, 0), of(Operation::Get, 2)], [201, 101]);
         assert_eq!(Operation::Barrier.counts(1 << 20, 4, 3).unwrap().bytes, 0);
     }
 }

@@ -139,7 +139,7 @@ pub struct Calibration {
     pub flight_us: Option<f64>,
     /// Each PE stores to the next, all at once.
     pub push: Vec<Bandwidth>,
-    /// Each PE loads from the next, all at once.
+    /// Each PE loads from the one before, all at once.
     pub pull: Vec<Bandwidth>,
     /// Loading code.
     pub loading: Loading,

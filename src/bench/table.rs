@@ -151,10 +151,10 @@ impl Calibration {
              a cubin {:.2} ms\n",
             self.empty_kernel_us, self.barrier_us, self.loading.ptx_ms, self.loading.cubin_ms
         );
-        for (name, all) in [("push", &self.push), ("pull", &self.pull)] {
+        for (name, all) in [("push to the next PE", &self.push), ("pull from the one before", &self.pull)] {
             let each: Vec<_> = all.iter().map(|b| format!("{} {:.0}", b.ctas, b.gbps)).collect();
             if !each.is_empty() {
-                let _ = writeln!(out, "# {name} to the next PE, CTAs and GB/s: {}", each.join(", "));
+                let _ = writeln!(out, "# {name}, CTAs and GB/s: {}", each.join(", "));
             }
         }
         out

@@ -11,6 +11,7 @@ use weft::nvshmem::{self, Half, NvshmemError};
 use weft::tools::{Tool, ToolError};
 use weft_runtime::jitlink::JitLink;
 use weft_runtime::machine::{self, Driver, Gpu, Link};
+use weft_runtime::nccl;
 use weft_runtime::nvshmem::version;
 use weft_runtime::{Error, error, find};
 
@@ -129,7 +130,7 @@ fn examine() -> Report {
     let driver = driver.ok();
     let capability = driver.iter().flat_map(|d| &d.gpus).map(|gpu| gpu.compute_capability).next();
     findings.extend(libraries(capability.map_or(90, |(major, minor)| major * 10 + minor)));
-    findings.extend([launcher(), cache()]);
+    findings.extend([nccl(), launcher(), cache()]);
     let works = findings.iter().all(|finding| finding.state != State::Broken);
     Report { version: env!("CARGO_PKG_VERSION"), works, findings, driver }
 }
@@ -206,6 +207,18 @@ fn linker() -> Finding {
             const MEANS: &str =
                 "kernels that call NVSHMEM's functions are linked by ptxas and nvlink, which takes longer";
             Finding::failed(state, "nvJitLink", &plain(&e), MEANS)
+        }
+    }
+}
+
+fn nccl() -> Finding {
+    match nccl::installed() {
+        Ok((version, path)) => {
+            ok("NCCL", version.to_string(), "`weft bench --against nccl` measures it beside ours").at(path)
+        }
+        Err(e) => {
+            const MEANS: &str = "`weft bench` measures ours without it; nothing else needs it";
+            Finding::failed(State::Note, "NCCL", &plain(&e), MEANS)
         }
     }
 }

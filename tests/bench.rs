@@ -33,6 +33,8 @@ fn row(name: &str, ours: bool, place: Place, size: u64, us: f64) -> Row {
         place,
         ctas: ours.then_some(32),
         plan: ours.then(|| format!("{name}, 32 CTAs of 512, 4 at once")),
+        iters: 20,
+        repeats: 10,
         time_us: Spread { min: us * 0.9, median: us, max: us * 1.25 },
         cold_us: Spread { min: us * 1.5, median: us * 2.0, max: us * 2.5 },
         first_us: us + 1000.0,

@@ -183,7 +183,7 @@ impl<'a, T: Number> Bed<'a, T> {
             Ok(case) => case,
             Err(why) => return Ok(Err(why)),
         };
-        let Times { warm, cold, first_us } = self.time(&case)?;
+        let Times { warm, cold, first_us, iters, repeats } = self.time(&case)?;
         let moves = bench.operation.has_size();
         let checked = if bench.check && moves { Some(self.check(&case)?) } else { None };
         let row = Row {
@@ -195,6 +195,8 @@ impl<'a, T: Number> Bed<'a, T> {
             place,
             ctas: case.ctas,
             plan: case.plan.clone(),
+            iters,
+            repeats,
             time_us: warm,
             cold_us: cold,
             first_us,
@@ -410,31 +412,32 @@ impl<'a, T: Number> Bed<'a, T> {
         calls(1, stream)?;
         cuda::wait_for(stream)?;
         let first = began.elapsed().as_secs_f64() * 1e6;
-        calls(bench.warmup, stream)?;
-        cuda::wait_for(stream)?;
         let block = |n: u32| -> Result<Block<'_>> {
             Ok(match bench.graph {
                 true => Block::Graph(Graph::capture(stream, |s| calls(n, s))?),
                 false => Block::Calls(Box::new(move |s| calls(n, s))),
             })
         };
-        let (one, many) = (block(1)?, block(bench.iters)?);
-        for block in [&one, &many] {
-            // A graph's first launch is not like the others.
-            block.warm(stream)?;
-        }
+        let one = block(1)?;
+        one.warm(stream)?;
+        let about = gather(self.world, &[self.start.time(stream, &|s| one.run(s))?])?;
+        let (iters, repeats) = fitting(Spread::over(&about).max, bench.iters, bench.repeats);
+        calls(bench.warmup.min(iters), stream)?;
+        cuda::wait_for(stream)?;
+        let many = block(iters)?;
+        many.warm(stream)?;
         let each = |n: u32| f64::from(n) * f64::from(case.times);
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
-        for _ in 0..bench.repeats.min(COLD) {
+        for _ in 0..repeats.min(COLD) {
             self.start.flush(stream)?;
             cold.push(self.start.time(stream, &|s| one.run(s))? / each(1));
         }
-        for _ in 0..bench.repeats {
-            warm.push(self.start.time(stream, &|s| many.run(s))? / each(bench.iters));
+        for _ in 0..repeats {
+            warm.push(self.start.time(stream, &|s| many.run(s))? / each(iters));
         }
         let [first, cold, warm] =
             [&[first][..], &cold, &warm].map(|times| gather(self.world, times).map(|all| Spread::over(&all)));
-        Ok(Times { warm: warm?, cold: cold?, first_us: first?.max })
+        Ok(Times { warm: warm?, cold: cold?, first_us: first?.max, iters, repeats })
     }
 }
 
@@ -452,6 +455,7 @@ impl Block<'_> {
         }
     }
 
+    /// A graph's first launch is not like the others.
     fn warm(&self, stream: &Stream) -> Result<()> {
         if let Block::Graph(graph) = self {
             graph.upload()?;
@@ -460,6 +464,15 @@ impl Block<'_> {
         }
         Ok(())
     }
+}
+
+/// Calls of a block and blocks, as many as are asked for, or fewer of calls that take so many microseconds each: a
+/// block is to take 0.2 s and all of them 1 s, but for one call and three blocks.
+fn fitting(us: f64, iters: u32, repeats: u32) -> (u32, u32) {
+    let us = us.max(0.1);
+    let within = |limit: f64, each: f64, least: u32| ((limit / each) as u32).max(least);
+    let iters = iters.min(within(2e5, us, 1));
+    (iters, repeats.min(within(1e6, us * f64::from(iters), 3)))
 }
 
 fn asked<'x, T: Number>(
@@ -477,4 +490,20 @@ pub(super) fn gather(world: &World, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let all = world.all_gather_host(&bytes)?;
     let times = |bytes: &Vec<u8>| bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
     Ok(all.iter().map(times).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_calls_are_fewer() {
+        assert_eq!(fitting(5.0, 20, 10), (20, 10));
+        assert_eq!(fitting(5000.0, 20, 10), (20, 10));
+        assert_eq!(fitting(60_000.0, 20, 10), (3, 5));
+        assert_eq!(fitting(1e7, 20, 10), (1, 3));
+        assert_eq!(fitting(1e7, 20, 1), (1, 1));
+        assert_eq!(fitting(0.0, 100_000, 100_000), (100_000, 100));
+        assert_eq!(fitting(f64::NAN, 20, 10).1, 10);
+    }
 }

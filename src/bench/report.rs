@@ -41,6 +41,10 @@ pub struct Times {
     pub cold: Spread,
     /// Of the first call of all, on the host and the slowest PE, to the end of its work.
     pub first_us: f64,
+    /// Calls of a block.
+    pub iters: u32,
+    /// Blocks.
+    pub repeats: u32,
 }
 
 /// Elements that are not what they should be.
@@ -82,6 +86,10 @@ pub struct Row {
     pub ctas: Option<u32>,
     /// How a kernel of ours was carried out: the algorithm, which `auto` chooses, its CTAs, threads and steps at once.
     pub plan: Option<String>,
+    /// Calls in a block; fewer than asked for where they take long.
+    pub iters: u32,
+    /// Blocks; fewer than asked for where they take long.
+    pub repeats: u32,
     /// Time of a call among others, one behind the other.
     pub time_us: Spread,
     /// Time of a call by itself, nothing of whose data is in the second-level cache.
@@ -174,11 +182,11 @@ pub struct Report {
     pub lowering: String,
     /// Why the team has no multicast address.
     pub no_multicast: Option<String>,
-    /// Calls in a block.
+    /// Calls in a block, as asked for.
     pub iters: u32,
     /// Calls before.
     pub warmup: u32,
-    /// Blocks.
+    /// Blocks, as asked for.
     pub repeats: u32,
     /// Whether blocks were CUDA graphs.
     pub graph: bool,

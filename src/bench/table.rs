@@ -60,8 +60,8 @@ impl Report {
         let _ = writeln!(out, "; {}", self.date);
         let _ = writeln!(
             out,
-            "# {} lowering; a time is the median of {} blocks on their slowest PEs, {} calls each, {graph}; {} calls before",
-            self.lowering, self.repeats, self.iters, self.warmup
+            "# {} lowering; a time is the median of {} blocks on their slowest PEs, {} calls each (of long ones fewer), {graph}",
+            self.lowering, self.repeats, self.iters
         );
         if let Some(why) = &self.no_multicast {
             let _ = writeln!(out, "# no multicast: {why}");
@@ -113,7 +113,7 @@ impl Report {
     /// One line for each row, and one of names.
     pub fn csv(&self) -> String {
         let mut out = String::from(
-            "operation,n_pes,size,count,type,redop,algorithm,place,ctas,graph,time_min_us,time_median_us,time_max_us,\
+            "operation,n_pes,size,count,type,redop,algorithm,place,ctas,graph,iters,repeats,time_min_us,time_median_us,time_max_us,\
              cold_min_us,cold_median_us,cold_max_us,first_us,algbw,busbw,wrong\n",
         );
         for r in &self.rows {
@@ -131,6 +131,8 @@ impl Report {
                 place.into(),
                 or_nothing(r.ctas.map(u64::from)),
                 self.graph.to_string(),
+                r.iters.to_string(),
+                r.repeats.to_string(),
             ];
             let times = [t.min, t.median, t.max, c.min, c.median, c.max, r.first_us, r.algbw, r.busbw];
             let fields = fields.into_iter().chain(times.map(|t| t.to_string())).chain([or_nothing(r.wrong)]);

@@ -32,7 +32,7 @@ pub struct BenchCommand {
     /// Reduction: sum, min or max.
     #[arg(long, default_value = "sum")]
     op: String,
-    /// Calls back to back in a block that is timed.
+    /// Calls back to back in a block that is timed; fewer where they take long.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
     /// Calls before the first block.

@@ -13,10 +13,11 @@ use weft::runtime::DType;
 
 /// A contender: its name, whether it is ours, where its results are, a call's least time in us, and the busbw that it
 /// comes to.
-const CONTENDERS: [(&str, bool, &[Place], f64, f64); 4] = [
+const CONTENDERS: [(&str, bool, &[Place], f64, f64); 5] = [
     ("ll", true, &[Place::OutOfPlace, Place::InPlace], 3.5, 60.0),
     ("two_shot", true, &[Place::InPlace], 7.0, 330.0),
     ("nccl", false, &[Place::OutOfPlace, Place::InPlace], 16.0, 350.0),
+    ("nccl-symm", false, &[Place::OutOfPlace, Place::InPlace], 5.5, 265.0),
     ("nvshmem", false, &[Place::OutOfPlace], 12.0, 210.0),
 ];
 
@@ -158,9 +159,15 @@ fn csv_has_a_line_a_row() {
 fn plots() {
     let mut report = report();
     let svg = report.plot().unwrap();
-    for text in
-        ["allreduce of bf16 sum", "two_shot, in place", "nvshmem", "450 GB/s a direction", "64K", "made-up"]
-    {
+    for text in [
+        "allreduce of bf16 sum",
+        "dashed: in place",
+        "two_shot",
+        "nvshmem",
+        "450 GB/s a direction",
+        "64K",
+        "made-up",
+    ] {
         assert!(svg.contains(text), "{text}");
     }
     snapshot("plot.svg", &svg);

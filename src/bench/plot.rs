@@ -17,8 +17,8 @@ const HEAD: u32 = 64;
 const FONT: &str = "sans-serif";
 const GREY: RGBColor = RGBColor(110, 110, 110);
 
-/// Colours that are told apart also by who does not see red and green alike (Okabe and Ito, 2008).
-const COLORS: [RGBColor; 7] = [
+/// Colours, the first seven told apart also by who does not see red and green alike (Okabe and Ito, 2008).
+const COLORS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -26,6 +26,11 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(90, 90, 90),
+    RGBColor(120, 70, 160),
+    RGBColor(150, 110, 60),
+    RGBColor(170, 30, 60),
+    RGBColor(120, 160, 20),
+    RGBColor(20, 60, 90),
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -33,9 +38,11 @@ type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// A contender with a place.
 struct Line<'a> {
-    label: String,
+    name: &'a str,
+    /// The contender's first line, which the legend has.
+    first: bool,
     color: RGBColor,
-    /// In place, where the same contender has a line out of place too.
+    /// In place.
     dashed: bool,
     ours: bool,
     rows: Vec<&'a Row>,
@@ -80,8 +87,10 @@ impl Report {
         let title = format!("{} of {dtype}{op}, {} x {}", self.operation, self.n_pes, self.gpu);
         let graph = if self.graph { "CUDA graph" } else { "back to back" };
         let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
+        let in_place = self.rows.iter().any(|r| r.place == Place::InPlace);
+        let dashed = if in_place { "; dashed: in place" } else { "" };
         let about = format!(
-            "{graph}, {} lowering; median of {} blocks of {} calls on their slowest PEs; CUDA {}, NVSHMEM {}{nccl}; {}",
+            "{graph}, {} lowering; median of {} blocks of {} calls on their slowest PEs{dashed}; CUDA {}, NVSHMEM {}{nccl}; {}",
             self.lowering, self.repeats, self.iters, self.cuda, self.nvshmem, self.date
         );
         (title, about)
@@ -103,15 +112,20 @@ impl Report {
         for line in lines {
             let points: Vec<_> = line.rows.iter().map(|r| (r.size as f64, r.time_us.median)).collect();
             let (style, dots) = (line.style(), points.clone());
+            // A series with a label is in the legend.
             if line.dashed {
                 let series = chart.draw_series(DashedLineSeries::new(points, 6, 4, style))?;
-                series.label(&line.label);
-                series.legend(move |(x, y)| DashedPathElement::new([(x, y), (x + 24, y)], 6, 4, style));
+                if line.first {
+                    let sample = move |(x, y)| DashedPathElement::new([(x, y), (x + 24, y)], 6, 4, style);
+                    series.label(line.name).legend(sample);
+                }
             } else {
                 let series = chart.draw_series(LineSeries::new(points, style))?;
-                series
-                    .label(&line.label)
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], style));
+                if line.first {
+                    series
+                        .label(line.name)
+                        .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], style));
+                }
             }
             chart.draw_series(dots.into_iter().map(|at| Circle::new(at, 3, line.color.filled())))?;
         }
@@ -185,13 +199,14 @@ impl Report {
                 names.len() - 1
             });
             let in_place = row.place == Place::InPlace;
-            let label = if in_place { format!("{}, in place", row.algorithm) } else { row.algorithm.clone() };
-            match lines.iter_mut().find(|l| l.label == label) {
+            match lines.iter_mut().find(|l| (l.name, l.dashed) == (row.algorithm.as_str(), in_place)) {
                 Some(line) => line.rows.push(row),
                 None => {
                     let ours = row.ctas.is_some() || row.plan.is_some();
                     let color = COLORS[index % COLORS.len()];
-                    lines.push(Line { label, color, dashed: in_place, ours, rows: vec![row] });
+                    let name = &*row.algorithm;
+                    let first = lines.iter().all(|l| l.name != name);
+                    lines.push(Line { name, first, color, dashed: in_place, ours, rows: vec![row] });
                 }
             }
         }

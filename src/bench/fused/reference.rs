@@ -213,10 +213,10 @@ mod tests {
     fn quantised() {
         let form = Form { out: Scalar::E4M3, both: true, ..BF16 };
         let norm = vec![6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
-        // By the scale 6.788 and 4.525; e4m3 goes in steps of 0.5 there.
-        let right = Got { residual: vec![3.0, 4.0], out: vec![7.0, 4.5], norm, ..Got::default() };
+        // By the scale 3.394 and 2.263; e4m3 goes in steps of 0.25 there.
+        let right = Got { residual: vec![3.0, 4.0], out: vec![3.5, 2.25], norm, ..Got::default() };
         assert_eq!(given(form).wrong(&right), None);
-        let off = Got { out: vec![6.0, 4.5], ..right.clone() };
+        let off = Got { out: vec![3.0, 2.25], ..right.clone() };
         assert_eq!(given(form).wrong(&off).unwrap().elements, 1);
 
         let own = Form { per_token: true, ..form };

@@ -12,6 +12,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
     ("ll", include_str!("library/ll.weft")),
+    ("net", include_str!("library/net.weft")),
     ("reduce_scatter", include_str!("library/reduce_scatter.weft")),
     ("staged", include_str!("library/staged.weft")),
     ("tile", include_str!("library/tile.weft")),

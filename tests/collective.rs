@@ -23,7 +23,7 @@ const COUNTS: [u64; 8] = [1, 7, 33, 1023, 2051, 64, 1300, 130];
 const PES: [u32; 6] = [2, 3, 8, 1, 5, 4];
 
 /// Requests of each algorithm and place.
-const REQUESTS: usize = 6;
+const REQUESTS: usize = 4;
 
 /// The `i`th request: its parameters go through their lists side by side.
 fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
@@ -37,6 +37,7 @@ fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
     (request.op, request.place) = (OPS[pick(0, 1) % OPS.len()], place);
     request.multicast = algorithm.switch;
     request.root = (i as u32) % request.n_pes;
+    request.reach = !algorithm.net || i % 2 == 1;
     if i % 3 == 2 {
         request.align = request.dtype.bytes() as u32;
     }

@@ -7,7 +7,8 @@ use weft_runtime::{DType, Reduce};
 /// A kernel of the built-in library.
 ///
 /// What it takes it says itself. Its run-time parameters are among `x`, `out`, `n` (elements of a part), `ws` and `epoch`
-/// (packets), `stage` and `flags` (data and who has sent it), `sync` (a barrier) and `team`; `x` and `out` are `symm`
+/// (packets), `stage`, `flags` and `rounds` (data and who
+/// has sent it), `inbox`, `signals` and `exchanges` (the same by NVSHMEM's operations), `sync` (a barrier) and `team`; `x` and `out` are `symm`
 /// where other PEs read or write them, else any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
 /// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (what `n` is a
 /// multiple of), `MC` (send by the switch), `ROOT`, and the extents of workspaces.
@@ -25,6 +26,8 @@ pub struct Algorithm {
     pub in_place: Option<&'static str>,
     /// Whether it sends by the switch, and so needs a multicast address.
     pub switch: bool,
+    /// Whether it goes by NVSHMEM's operations, and so reaches PEs that loads and stores do not.
+    pub net: bool,
     /// Bytes that a PE's threads go through.
     pub work: fn(&Request) -> u64,
     /// Bytes of them in a step of a thread.
@@ -76,6 +79,8 @@ const VECTOR: u64 = 16;
 
 /// Vectors of 16 bytes of a CTA's staging memory for a PE.
 pub(super) const STAGE: u32 = 1024;
+/// Bytes of a chunk that NVSHMEM's operations send.
+pub(super) const INBOX: u32 = 16 << 10;
 /// Most steps of a CTA that keeps them in registers.
 const MOST_STEPS: u32 = 8192;
 /// Most PEs of a team whose loops over PEs are taken apart.
@@ -84,7 +89,24 @@ const MOST_PES: u32 = 32;
 const MOST_CTAS: u32 = u32::MAX;
 
 /// Every algorithm, those of a collective from the smallest sizes on.
-pub static ALGORITHMS: [Algorithm; 19] = [
+pub static ALGORITHMS: [Algorithm; 24] = [
+    Algorithm {
+        collective: Collective::AllReduce,
+        name: "net",
+        part: "allreduce",
+        out_of_place: Some("net"),
+        in_place: Some("net_in_place"),
+        switch: false,
+        net: true,
+        work: share,
+        unit: INBOX as u64 / 512,
+        threads: 512,
+        most_ctas: LL_CTAS,
+        unroll: 1,
+        most_steps: MOST_STEPS,
+        useful: 0,
+        about: "chunks of each part to its PE by puts, sums to all by puts",
+    },
     Algorithm {
         collective: Collective::AllReduce,
         name: "ll_switch",
@@ -92,6 +114,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: true,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -108,6 +131,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -124,6 +148,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("ll_two_shot"),
         in_place: Some("ll_two_shot_in_place"),
         switch: true,
+        net: false,
         work: share,
         unit: PACKET,
         threads: 256,
@@ -140,6 +165,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("ll_two_shot"),
         in_place: Some("ll_two_shot_in_place"),
         switch: false,
+        net: false,
         work: share,
         unit: PACKET,
         threads: 256,
@@ -156,6 +182,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("one_shot"),
         in_place: None,
         switch: false,
+        net: false,
         work: whole,
         unit: VECTOR,
         threads: 512,
@@ -172,6 +199,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("push_direct"),
         in_place: Some("push_direct_in_place"),
         switch: false,
+        net: false,
         work: share,
         unit: VECTOR,
         threads: 512,
@@ -188,6 +216,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("push"),
         in_place: Some("push_in_place"),
         switch: false,
+        net: false,
         work: share,
         unit: VECTOR,
         threads: 512,
@@ -204,6 +233,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("two_shot"),
         in_place: Some("two_shot_in_place"),
         switch: false,
+        net: false,
         work: share,
         unit: VECTOR,
         threads: 512,
@@ -215,11 +245,29 @@ pub static ALGORITHMS: [Algorithm; 19] = [
     },
     Algorithm {
         collective: Collective::AllGather,
+        name: "net",
+        part: "all_gather",
+        out_of_place: Some("net"),
+        in_place: None,
+        switch: false,
+        net: true,
+        work: whole,
+        unit: INBOX as u64 / 512,
+        threads: 512,
+        most_ctas: LL_CTAS,
+        unroll: 1,
+        most_steps: MOST_STEPS,
+        useful: 0,
+        about: "chunks to all by puts",
+    },
+    Algorithm {
+        collective: Collective::AllGather,
         name: "ll_switch",
         part: "all_gather",
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: true,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -236,6 +284,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -252,6 +301,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("push"),
         in_place: Some("push_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: VECTOR,
         threads: 512,
@@ -263,11 +313,29 @@ pub static ALGORITHMS: [Algorithm; 19] = [
     },
     Algorithm {
         collective: Collective::ReduceScatter,
+        name: "net",
+        part: "reduce_scatter",
+        out_of_place: Some("net"),
+        in_place: None,
+        switch: false,
+        net: true,
+        work: whole,
+        unit: INBOX as u64 / 512,
+        threads: 512,
+        most_ctas: LL_CTAS,
+        unroll: 1,
+        most_steps: MOST_STEPS,
+        useful: 0,
+        about: "chunks of each part to its PE by puts",
+    },
+    Algorithm {
+        collective: Collective::ReduceScatter,
         name: "ll",
         part: "reduce_scatter",
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -284,6 +352,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("pull"),
         in_place: Some("pull_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: VECTOR,
         threads: 512,
@@ -295,11 +364,29 @@ pub static ALGORITHMS: [Algorithm; 19] = [
     },
     Algorithm {
         collective: Collective::Broadcast,
+        name: "net",
+        part: "broadcast",
+        out_of_place: Some("net"),
+        in_place: Some("net_in_place"),
+        switch: false,
+        net: true,
+        work: whole,
+        unit: INBOX as u64 / 512,
+        threads: 512,
+        most_ctas: LL_CTAS,
+        unroll: 1,
+        most_steps: MOST_STEPS,
+        useful: 0,
+        about: "chunks to all by puts of the root",
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
         name: "ll_switch",
         part: "broadcast",
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: true,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -316,6 +403,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -332,6 +420,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("push"),
         in_place: Some("push_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: VECTOR,
         threads: 512,
@@ -348,6 +437,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("scatter_gather"),
         in_place: Some("scatter_gather_in_place"),
         switch: false,
+        net: false,
         work: share,
         unit: VECTOR,
         threads: 512,
@@ -359,11 +449,29 @@ pub static ALGORITHMS: [Algorithm; 19] = [
     },
     Algorithm {
         collective: Collective::AllToAll,
+        name: "net",
+        part: "all_to_all",
+        out_of_place: Some("net"),
+        in_place: None,
+        switch: false,
+        net: true,
+        work: whole,
+        unit: INBOX as u64 / 512,
+        threads: 512,
+        most_ctas: LL_CTAS,
+        unroll: 1,
+        most_steps: MOST_STEPS,
+        useful: 0,
+        about: "chunks to each by puts",
+    },
+    Algorithm {
+        collective: Collective::AllToAll,
         name: "ll",
         part: "all_to_all",
         out_of_place: Some("ll"),
         in_place: Some("ll_in_place"),
         switch: false,
+        net: false,
         work: whole,
         unit: PACKET,
         threads: 256,
@@ -380,6 +488,7 @@ pub static ALGORITHMS: [Algorithm; 19] = [
         out_of_place: Some("push"),
         in_place: None,
         switch: false,
+        net: false,
         work: whole,
         unit: VECTOR,
         threads: 512,
@@ -455,7 +564,7 @@ impl Algorithm {
         if request.n_pes > MOST_PES {
             return Err(format!("{name} is for teams of up to {MOST_PES} PEs, not {}", request.n_pes));
         }
-        if !request.reach {
+        if !request.reach && !self.net {
             return Err(format!("{name} needs all PEs in reach of loads and stores"));
         }
         for (operand, symmetric) in ["x", "out"].into_iter().zip(request.symmetric) {

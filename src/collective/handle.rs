@@ -1,6 +1,6 @@
 //! Workspaces, compiled kernels, and launches.
 
-use super::algorithm::{Algorithm, LL_CTAS, LL_SLOTS, STAGE, reduction};
+use super::algorithm::{Algorithm, INBOX, LL_CTAS, LL_SLOTS, STAGE, reduction};
 use super::{Collective, Place, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
@@ -69,6 +69,9 @@ pub struct Collectives {
     stage: SymmetricBuffer,
     flags: SymmetricTensor<u32>,
     rounds: DeviceTensor<u32>,
+    inbox: SymmetricBuffer,
+    signals: SymmetricTensor<u64>,
+    exchanges: DeviceTensor<u64>,
     sync: Barrier,
     kernels: Mutex<HashMap<Key, Arc<Kernel>>>,
 }
@@ -111,6 +114,10 @@ impl Collectives {
         let flags = world.zeros::<u32>(2 * ctas as usize * world.n_pes() as usize)?;
         let flags = flags.slice(0..2 * ctas as usize * n_pes as usize)?;
         let rounds = DeviceTensor::zeros(lines(ctas), world.stream())?;
+        let pairs = 2 * LL_CTAS as usize * world.n_pes() as usize;
+        let inbox = world.buffer(INBOX as usize * pairs)?;
+        let signals = world.zeros::<u64>(pairs)?.slice(0..2 * LL_CTAS as usize * n_pes as usize)?;
+        let exchanges = DeviceTensor::zeros(lines(LL_CTAS) / 2, world.stream())?;
         weft_runtime::cuda::wait_for(world.stream())?;
         // Nobody sends before all is zero: the barrier waits for all PEs.
         let sync = world.kernel_barrier(ctas)?;
@@ -129,6 +136,9 @@ impl Collectives {
             stage,
             flags,
             rounds,
+            inbox,
+            signals,
+            exchanges,
             sync,
             kernels: Mutex::default(),
         })
@@ -254,7 +264,9 @@ impl Collectives {
         let request = self.operands(call, stream)?;
         let kernel = self.kernel(plan, &request)?;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
-        let stage = self.stage_of(&request)?;
+        let bytes = 32 * u64::from(STAGE) * u64::from(self.ctas);
+        let stage = elements(&self.stage, bytes, &request)?;
+        let inbox = elements(&self.inbox, 2 * u64::from(INBOX * LL_CTAS), &request)?;
         let head = head(plan.algorithm, self.name(plan, &request)?)?;
         let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
         for p in &head.params {
@@ -267,6 +279,9 @@ impl Collectives {
                 ("stage", _) => &stage,
                 ("flags", _) => &self.flags,
                 ("rounds", _) => &self.rounds,
+                ("inbox", _) => &inbox,
+                ("signals", _) => &self.signals,
+                ("exchanges", _) => &self.exchanges,
                 ("sync", _) => &self.sync,
                 ("team", _) => &self.team,
                 (other, _) => {
@@ -285,13 +300,6 @@ impl Collectives {
         plan.check(request, self.ctas).map_err(|why| refuse(error::OPERATION, why))?;
         let name = plan.algorithm.kernel(request.place);
         name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
-    }
-
-    /// The staging memory as elements of a call's type.
-    fn stage_of(&self, request: &Request) -> Result<AnyTensor, GpuError> {
-        let bytes = 32 * u64::from(STAGE) * u64::from(self.ctas) * u64::from(request.n_pes);
-        let elements = (bytes / request.dtype.bytes() as u64) as usize;
-        Ok(AnyTensor::new(self.stage.clone(), request.dtype, elements.into_layout()?)?)
     }
 
     fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
@@ -418,7 +426,7 @@ pub(super) fn options(
         Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
         s => s,
     };
-    let known: [(&str, Define); 14] = [
+    let known: [(&str, Define); 15] = [
         ("T", scalar.into()),
         ("OP", op.into()),
         ("ACC", acc.into()),
@@ -433,6 +441,7 @@ pub(super) fn options(
         ("CTAS", LL_CTAS.into()),
         ("STAGE", STAGE.into()),
         ("STAGES", ctas.into()),
+        ("INBOX", INBOX.into()),
     ];
     let head = head(plan.algorithm, name)?;
     let has = |name: &str| head.generics.iter().any(|(g, ..)| **g == *name);
@@ -440,6 +449,12 @@ pub(super) fn options(
     options.kernel = Some(name.into());
     options.defines = known.into_iter().filter(|(n, _)| has(n)).map(|(n, d)| (n.to_owned(), d)).collect();
     Ok(options)
+}
+
+/// So many bytes of a workspace for each PE, as elements of a request's type.
+fn elements(buffer: &SymmetricBuffer, bytes: u64, request: &Request) -> Result<AnyTensor, GpuError> {
+    let elements = (bytes * u64::from(request.n_pes) / request.dtype.bytes() as u64) as usize;
+    Ok(AnyTensor::new(buffer.clone(), request.dtype, elements.into_layout()?)?)
 }
 
 /// Words of counters, each CTA's in a line of its own.

@@ -1,7 +1,7 @@
 //! `weft bench`
 
 use super::LoweringArg;
-use super::progress::Bar;
+use super::progress::Below;
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -156,27 +156,23 @@ impl BenchCommand {
     /// Measures; PE 0 prints the table as it grows, and writes files.
     fn report(&self, bench: &Bench, world: &World) -> Result<Report> {
         let reports = world.my_pe() == 0;
-        let bar = Bar::new("lines");
-        // Where both are the terminal, the bar is not written over.
-        let print = |text: String| bar.aside(|| std::io::stdout().lock().write_all(text.as_bytes()));
-        let total = (bench.counts(world.n_pes())?.len() * bench.contenders.len()) as u64;
-        let mut lines = 0;
-        let mut head = true;
+        let mut bar = Below::new("lines");
+        let print = |text: String| std::io::stdout().lock().write_all(text.as_bytes());
+        let total = bench.counts(world.n_pes())?.len() * bench.contenders.len();
+        let mut lines = None;
         let outcome = run(world, bench, &mut |report, rows| {
             if !reports {
                 return Ok(());
             }
-            let mut text = String::new();
-            if std::mem::take(&mut head) {
-                text = report.head(self.wide);
-            } else {
-                lines += 1;
-            }
-            print(text + &Report::line(rows, self.wide))?;
-            bar.at(lines, total, String::new());
-            Ok(())
+            // The first time there is only the head.
+            let head = if lines.is_none() { report.head(self.wide) } else { String::new() };
+            let done = lines.map_or(0, |n| n + 1);
+            lines = Some(done);
+            print(bar.over(&(head + &Report::line(rows, self.wide)), done, total))
         });
-        bar.clear();
+        if reports {
+            print(bar.over("", total, total))?;
+        }
         let mut report = outcome?;
         report.command = std::env::args().collect();
         if reports {

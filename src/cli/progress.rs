@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
+use weft::runtime::job::attended;
 
 /// What ends sooner needs no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -37,13 +38,64 @@ impl Bar {
         self.bar.set_position(done);
     }
 
-    /// Writes something else while it is out of the way.
-    pub fn aside<R>(&self, write: impl FnOnce() -> R) -> R {
-        self.bar.suspend(write)
-    }
-
     /// Takes it away.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// A line below what PE 0 of a job prints. The job's output passes line by line through the process that started it, so
+/// it is a line as well, which the next one takes the place of.
+pub(super) struct Below {
+    unit: &'static str,
+    attended: bool,
+    shown: bool,
+    start: Instant,
+}
+
+impl Below {
+    /// A bar that counts these, where somebody sees it.
+    pub fn new(unit: &'static str) -> Below {
+        Below { unit, attended: attended(), shown: false, start: Instant::now() }
+    }
+
+    /// Lines to print, with the bar below them as long as not all is done.
+    pub fn over(&mut self, lines: &str, done: usize, total: usize) -> String {
+        const WIDTH: usize = 40;
+        // Up a line, and that one gone.
+        let mut out = String::from(if std::mem::take(&mut self.shown) { "\x1b[1A\x1b[2K" } else { "" });
+        out.push_str(lines);
+        if self.attended && done < total {
+            let filled = WIDTH * done / total;
+            let left = self.start.elapsed().as_secs_f64() * (total - done) as f64 / done.max(1) as f64;
+            let left = if done == 0 { String::new() } else { format!(", {left:.0} s left") };
+            let (bar, rest, unit) = ("#".repeat(filled), ".".repeat(WIDTH - filled), self.unit);
+            out.push_str(&format!("[{bar}{rest}] {done}/{total} {unit}{left}\n"));
+            self.shown = true;
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_below_what_is_printed() {
+        let mut bar = Below { attended: true, ..Below::new("sizes") };
+        let dots = |n| ".".repeat(n);
+        assert_eq!(bar.over("head\n", 0, 4), format!("head\n[{}] 0/4 sizes\n", dots(40)));
+        let second = bar.over("one\n", 1, 4);
+        assert!(
+            second.starts_with(&format!("\x1b[1A\x1b[2Kone\n[##########{}] 1/4 sizes, ", dots(30))),
+            "{second:?}"
+        );
+        assert!(second.ends_with(" s left\n"));
+        assert_eq!(bar.over("last\n", 4, 4), "\x1b[1A\x1b[2Klast\n");
+        assert_eq!(bar.over("note\n", 4, 4), "note\n");
+        let mut none = Below { attended: false, ..Below::new("sizes") };
+        assert_eq!(none.over("one\n", 1, 4), "one\n");
+        assert_eq!(none.over("", 0, 0), "");
     }
 }

@@ -16,12 +16,23 @@ mod spawn;
 mod sys;
 mod wire;
 
+use std::io::IsTerminal;
+
 pub use control::{Control, Options};
 pub use env::{Hub, Launcher, Place};
 pub use spawn::{Job, Started, start};
 
 /// The exit status of a process that ended because another PE did (`EX_SOFTWARE` of sysexits.h).
 pub const ENDED_WITH_PEER: u8 = 70;
+
+/// Tells PE 0 that what it prints goes to a terminal, through the process that started it.
+const TERMINAL: &str = "WEFT_TERMINAL";
+
+/// Whether what this process prints on standard output goes to a terminal, by itself or through the process that
+/// started it as PE 0.
+pub fn attended() -> bool {
+    std::env::var_os(TERMINAL).is_some() || std::io::stdout().is_terminal()
+}
 
 /// "PE 3", "PEs 0-2, 5".
 fn pes(ranks: &[u32]) -> String {

@@ -153,6 +153,9 @@ impl Job {
             true => Stdio::inherit(),
             false => Stdio::null(),
         };
+        if pe == 0 && io::IsTerminal::is_terminal(&io::stdout()) {
+            command.env(super::TERMINAL, "1");
+        }
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Out of the terminal's group: its Ctrl-C comes to this process alone, which passes it on once.
         command.process_group(0);

@@ -104,7 +104,7 @@ pub use machine::{Arg, Config, Launch, Machine};
 pub use memory::{Symmetric, Team};
 pub use module::{Kernel, Module, Param};
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};
-pub use stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
+pub use stats::{MulticastBytes, MulticastTraffic, NvshmemStats, OpcodeCount, Port, Stats};
 pub use trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};
 
 /// The tables of supported instructions and built-in functions as Markdown (the text of

@@ -5,7 +5,7 @@ use crate::error::SimError;
 use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::run::{Grid, Run};
 use crate::exec::{LANES, Lanes, Output};
-use crate::memory::{AccessError, Memory, Symmetric, Team};
+use crate::memory::{AccessError, Memory, RemoteAccesses, Symmetric, Team};
 use crate::module::{Code, Constant, FunctionCode, Kernel, Module};
 use crate::stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
 use crate::trace::{Recorder, Trace, TraceConfig};
@@ -399,7 +399,7 @@ impl Machine {
                 list.push(grid);
             }
         }
-        let links = self.memory.links.clone();
+        let before = (self.memory.links.clone(), self.memory.remote);
         let mut run = Run::new(code, &mut self.memory, list, (self.config.seed, self.config.explore));
         run.step_limit = self.config.step_limit;
         run.nvshmem.reach(self.config.peer_access, self.config.multicast);
@@ -418,7 +418,7 @@ impl Machine {
         let findings = run.findings();
         let ended = ended
             .map_err(|e| SimError { printed: run.output.text.clone(), ..e })
-            .map(|()| stats(&run, &links));
+            .map(|()| stats(&run, &before));
         self.findings.extend(findings);
         ended
     }
@@ -575,7 +575,7 @@ fn constants(code: &Code, k: usize, symbols: &[u64]) -> Vec<Lanes> {
     code.constants.iter().map(|c| [value(c); LANES]).collect()
 }
 
-fn stats(run: &Run<'_>, links_before: &[u64]) -> Stats {
+fn stats(run: &Run<'_>, (links_before, remote_before): &(Vec<u64>, RemoteAccesses)) -> Stats {
     let mut s = Stats { barriers: run.barriers, ..Stats::default() };
     let mut by_mnemonic = vec![(0, 0); run.code.mnemonics.len()];
     for (inst, c) in run.code.insts.iter().zip(&run.counts).filter(|(_, c)| c.warps > 0) {
@@ -592,16 +592,12 @@ fn stats(run: &Run<'_>, links_before: &[u64]) -> Stats {
     let used = run.code.mnemonics.iter().zip(by_mnemonic).filter(|(_, (warps, _))| *warps > 0);
     s.opcodes = used.map(|(m, (warps, lanes))| OpcodeCount { mnemonic: m.clone(), warps, lanes }).collect();
     s.opcodes.sort_by(|a, b| b.warps.cmp(&a.warps).then_with(|| a.mnemonic.cmp(&b.mnemonic)));
+    s.remote_loads = run.memory.remote.loads - remote_before.loads;
+    s.remote_stores = run.memory.remote.stores - remote_before.stores;
     s.links = run.memory.links.iter().zip(links_before).map(|(now, before)| now - before).collect();
-    let traffic = run.multicast.iter().zip(&run.memory.teams).filter(|(m, _)| m.ld_reduce + m.st + m.red > 0);
-    s.multicast = traffic
-        .map(|(m, t)| MulticastTraffic {
-            team: t.members.clone(),
-            ld_reduce: m.ld_reduce,
-            st: m.st,
-            red: m.red,
-        })
-        .collect();
+    let by_team = run.multicast.chunks_exact(run.memory.n_pes).zip(&run.memory.teams);
+    let traffic = by_team.map(|(by_pe, t)| MulticastTraffic::new(t.members.clone(), by_pe.to_vec()));
+    s.multicast = traffic.filter(|m| m.ld_reduce + m.st + m.red > 0).collect();
     s.nvshmem = NvshmemStats {
         calls: run.nvshmem.counts(),
         links: run.nvshmem.wire.links.clone(),

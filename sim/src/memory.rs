@@ -164,6 +164,15 @@ pub(crate) struct Memory {
     pub delayed: Delayed,
     /// Bytes moved from PE to PE by loads, stores and atomics, `from * n_pes + to`.
     pub links: Vec<u64>,
+    /// Accesses that moved them.
+    pub remote: RemoteAccesses,
+}
+
+/// Accesses of lanes, and pieces of asynchronous copies, to memory of other PEs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RemoteAccesses {
+    pub loads: u64,
+    pub stores: u64,
 }
 
 impl Memory {
@@ -187,6 +196,7 @@ impl Memory {
             written: None,
             delayed: Delayed::off(),
             links: vec![0; n_pes * n_pes],
+            remote: RemoteAccesses::default(),
         };
         memory.add_team(&(0..n_pes).collect::<Vec<_>>());
         memory
@@ -568,10 +578,10 @@ impl Memory {
     /// Counts the links that bytes went over which an operation of `pe` moved.
     pub(crate) fn count_bytes(&mut self, pe: usize, from: Option<Spot>, to: Spot, bytes: usize) {
         if let Some(owner) = from.and_then(|s| self.owner(s)) {
-            self.count_link(owner, pe, bytes);
+            self.count_load(owner, pe, bytes);
         }
         if let Some(owner) = self.owner(to) {
-            self.count_link(pe, owner, bytes);
+            self.count_store(pe, owner, bytes);
         }
     }
 
@@ -580,11 +590,29 @@ impl Memory {
         (s.buffer < 2 * self.n_pes).then_some(s.buffer / 2)
     }
 
-    /// Counts bytes that an access of `pe` moved over a link.
+    /// Counts bytes that `pe` has read of `owner`.
     #[inline]
-    pub(crate) fn count_link(&mut self, from: usize, to: usize, bytes: usize) {
-        if from != to {
-            self.links[from * self.n_pes + to] += bytes as u64;
+    pub(crate) fn count_load(&mut self, owner: usize, pe: usize, bytes: usize) {
+        if owner != pe {
+            self.links[owner * self.n_pes + pe] += bytes as u64;
+            self.remote.loads += 1;
+        }
+    }
+
+    /// Counts bytes that `pe` has written to `owner`.
+    #[inline]
+    pub(crate) fn count_store(&mut self, pe: usize, owner: usize, bytes: usize) {
+        if owner != pe {
+            self.links[pe * self.n_pes + owner] += bytes as u64;
+            self.remote.stores += 1;
+        }
+    }
+
+    /// Takes back what was counted for a read that a reduction does where the memory is.
+    pub(crate) fn uncount_load(&mut self, owner: usize, pe: usize, bytes: usize) {
+        if owner != pe {
+            self.links[owner * self.n_pes + pe] -= bytes as u64;
+            self.remote.loads -= 1;
         }
     }
 }

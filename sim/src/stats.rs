@@ -11,6 +11,17 @@ pub struct OpcodeCount {
     pub lanes: u64,
 }
 
+/// Bytes of multimem instructions, counted once for all members.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MulticastBytes {
+    /// Returned by `multimem.ld_reduce` (each the reduction of one byte a member).
+    pub ld_reduce: u64,
+    /// Given to `multimem.st` (each written on every member).
+    pub st: u64,
+    /// Given to `multimem.red`.
+    pub red: u64,
+}
+
 /// Bytes that multimem instructions moved on one team's multicast address, counted once for all members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MulticastTraffic {
@@ -22,6 +33,25 @@ pub struct MulticastTraffic {
     pub st: u64,
     /// Bytes given to `multimem.red`.
     pub red: u64,
+    /// The same by the PE that executed the instructions, for every PE of the machine.
+    pub by_pe: Vec<MulticastBytes>,
+}
+
+impl MulticastTraffic {
+    pub(crate) fn new(team: Vec<usize>, by_pe: Vec<MulticastBytes>) -> MulticastTraffic {
+        let sum = |of: fn(&MulticastBytes) -> u64| by_pe.iter().map(of).sum();
+        let (ld_reduce, st, red) = (sum(|m| m.ld_reduce), sum(|m| m.st), sum(|m| m.red));
+        MulticastTraffic { team, ld_reduce, st, red, by_pe }
+    }
+}
+
+/// Bytes through the port between a PE and the switch: payload, without requests and headers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Port {
+    /// From the PE to the switch.
+    pub out: u64,
+    /// From the switch to the PE.
+    pub into: u64,
 }
 
 /// What a launch did through NVSHMEM's functions.
@@ -56,6 +86,10 @@ pub struct Stats {
     pub lines: Vec<(u32, u64)>,
     /// Bytes moved by plain loads, stores and atomics between PEs, `[from * n_pes + to]`.
     pub links: Vec<u64>,
+    /// Loads of lanes from memory of other PEs, and pieces that asynchronous copies read there.
+    pub remote_loads: u64,
+    /// Stores and atomics of lanes to memory of other PEs, and pieces that asynchronous copies wrote there.
+    pub remote_stores: u64,
     /// Multicast traffic by team, for the teams that had some.
     pub multicast: Vec<MulticastTraffic>,
     /// Calls and bytes of NVSHMEM's functions.
@@ -80,5 +114,35 @@ impl Stats {
     /// Bytes moved from one PE to another by plain accesses.
     pub fn link(&self, n_pes: usize, from: usize, to: usize) -> u64 {
         self.links.get(from * n_pes + to).copied().unwrap_or(0)
+    }
+
+    /// Bytes through each PE's port, where all PEs hang on one switch: what it moved itself, and what others moved from
+    /// or to its memory, by loads, stores, atomics and NVSHMEM's functions. A `multimem.ld_reduce` has each member send
+    /// its bytes to the switch, and the switch one reduction to who asked; a `multimem.st` or `multimem.red` is sent
+    /// once to the switch, which sends it to each member, who gave it among them.
+    pub fn ports(&self, n_pes: usize) -> Vec<Port> {
+        let mut ports = vec![Port::default(); n_pes];
+        for links in [&self.links, &self.nvshmem.links] {
+            for (link, bytes) in links.iter().enumerate().take(n_pes * n_pes) {
+                let (from, to) = (link / n_pes, link % n_pes);
+                if from != to {
+                    ports[from].out += bytes;
+                    ports[to].into += bytes;
+                }
+            }
+        }
+        for m in &self.multicast {
+            for (port, by) in ports.iter_mut().zip(&m.by_pe) {
+                port.out += by.st + by.red;
+                port.into += by.ld_reduce;
+            }
+            for member in &m.team {
+                if let Some(port) = ports.get_mut(*member) {
+                    port.out += m.ld_reduce;
+                    port.into += m.st + m.red;
+                }
+            }
+        }
+        ports
     }
 }

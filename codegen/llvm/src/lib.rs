@@ -18,6 +18,7 @@ mod link;
 mod lower;
 pub mod nvshmem;
 mod pipeline;
+mod products;
 mod raw;
 
 pub use link::{Link, called, object};
@@ -161,6 +162,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
         clock.lap("verify");
     }
     machine.optimize(llvm, library.is_some())?;
+    products::widen(llvm)?;
     clock.lap("optimize");
     if let Some(library) = &library {
         library.settle(llvm);

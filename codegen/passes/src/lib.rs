@@ -7,6 +7,7 @@
 //! Memory rules that the passes rely on: distinct tensor parameters do not overlap; a tensor's declared alignment and
 //! bounds are true; counters of a team barrier belong to that barrier's parameter alone.
 
+mod advance;
 pub mod codes;
 mod dce;
 mod edit;
@@ -141,6 +142,11 @@ pub const PASSES: &[Pass] = &[
         name: "reduce",
         doc: "reductions among threads become shuffles and shared memory",
         run: reduce::run,
+    },
+    Pass {
+        name: "advance",
+        doc: "addresses that a loop's variable moves become pointers that the loop moves",
+        run: advance::run,
     },
     Pass { name: "index", doc: "symbolic integers become 64-bit arithmetic", run: index::run },
     Pass { name: "dce", doc: "values that nobody uses go", run: dce::run },

@@ -3,6 +3,7 @@
 use super::order::Scope;
 use super::{Context, Fault, access_fault, fault};
 use crate::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, Window};
+use crate::stats::MulticastBytes;
 
 /// An address in the shared memory of the CTA of rank `r` of a cluster, as `mapa` makes it: `r + 1` in the bits from
 /// this one on, the offset below.
@@ -112,6 +113,11 @@ fn range(
 }
 
 impl Context<'_> {
+    /// What the CTA's PE has had the switch do for a team.
+    pub(crate) fn switch(&mut self, team: usize) -> &mut MulticastBytes {
+        &mut self.multicast[team * self.memory.n_pes + self.at.pe]
+    }
+
     /// Resolves generic addresses and checks alignment to `len`, a power of two.
     #[inline]
     pub(crate) fn locate(
@@ -197,7 +203,7 @@ impl Context<'_> {
                     let spot = self.memory.spot_in(w, addr);
                     self.memory.overlay(self.shared, spot, out);
                 }
-                self.memory.count_link(w.owner, self.at.pe, len);
+                self.memory.count_load(w.owner, self.at.pe, len);
             }
             Space::Shared => {
                 let memory = &self.memory.buffers[self.shared];
@@ -240,7 +246,7 @@ impl Context<'_> {
                     self.memory.land_at(self.shared, spot, len);
                 }
                 self.memory.store(w, addr, data);
-                self.memory.count_link(self.at.pe, w.owner, len);
+                self.memory.count_store(self.at.pe, w.owner, len);
                 return Ok(());
             }
             Space::Param => {
@@ -287,7 +293,7 @@ impl Context<'_> {
                 self.memory.writable(self.at.pe, w, addr).map_err(|e| access_fault(lane, e))?;
                 let spot = self.memory.spot_in(w, addr);
                 if self.memory.delay(self.shared, w.owner, spot, data) {
-                    self.memory.count_link(self.at.pe, w.owner, data.len());
+                    self.memory.count_store(self.at.pe, w.owner, data.len());
                     return Ok(());
                 }
             }

@@ -16,6 +16,7 @@ use crate::check::Detector;
 use crate::isa::tensor::pipe::{Pipe, Warpgroup};
 use crate::memory::{AccessError, Memory};
 use crate::nvshmem::Nvshmem;
+use crate::stats::MulticastBytes;
 use std::fmt::Write as _;
 
 /// Threads of a warp.
@@ -229,14 +230,6 @@ impl Output {
     }
 }
 
-/// Bytes and instructions of multimem, by team.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct MulticastBytes {
-    pub ld_reduce: u64,
-    pub st: u64,
-    pub red: u64,
-}
-
 /// All that an instruction sees and changes.
 pub(crate) struct Context<'a> {
     pub regs: &'a mut [Lanes],
@@ -260,6 +253,7 @@ pub(crate) struct Context<'a> {
     pub poll: &'a mut Poll,
     pub targets: &'a mut [u32; LANES],
     pub output: &'a mut Output,
+    /// By team and PE.
     pub multicast: &'a mut Vec<MulticastBytes>,
     pub nvshmem: &'a mut Nvshmem,
     /// By lane: its call of a built-in function that waits, 0 if it has none.

@@ -11,13 +11,14 @@ use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
 use super::cluster::{self, Cluster, unflatten, withdraw};
 use super::schedule::Schedule;
 use super::warp::{Group, State, Warp};
-use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, MulticastBytes, Output, stall};
+use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, Output, stall};
 use crate::check::{Check, Detector, Finding};
 use crate::error::{Place, SimError};
 use crate::isa::tensor::pipe::Warpgroup;
 use crate::memory::Memory;
 use crate::module::{Code, Kernel, KernelCode};
 use crate::nvshmem::Nvshmem;
+use crate::stats::MulticastBytes;
 use crate::trace::Recorder;
 
 /// CTAs that a grid may make resident in one round.
@@ -136,7 +137,7 @@ impl<'a> Run<'a> {
         (seed, explore): (u64, bool),
     ) -> Self {
         let counts = vec![Count::default(); code.insts.len()];
-        let multicast = vec![MulticastBytes::default(); memory.teams.len()];
+        let multicast = vec![MulticastBytes::default(); memory.teams.len() * memory.n_pes];
         let nvshmem = Nvshmem::new(memory, seed);
         let mut rng = Rng(seed);
         let (schedule, delayed) = Schedule::new(explore, &mut rng);

@@ -248,6 +248,9 @@ impl Operation for Atomic {
             let (old, new) = (&mut old[..self.bytes], &mut new[..self.bytes]);
             cx.land_own(space, addr, self.bytes, lane, &mut w)?;
             cx.read(space, addr, old, lane, &mut w)?;
+            if self.dst.is_empty() && space == Space::Global {
+                cx.memory.uncount_load(w.owner, cx.at.pe, self.bytes);
+            }
             let swap = match self.update {
                 Update::CompareAndSwap { new } => cx.src(new)[lane],
                 Update::Combine { .. } => 0,

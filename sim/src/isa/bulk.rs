@@ -352,7 +352,7 @@ fn broadcast(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<O
             let segments = members.iter().map(to).collect();
             let t = Transfer { reduction: reduction.clone(), links: false, ..Transfer::new(segments) };
             cx.issue(lane, t, Completion::Group)?;
-            let counter = &mut cx.multicast[team];
+            let counter = cx.switch(team);
             *(if reduction.is_some() { &mut counter.red } else { &mut counter.st }) += len as u64;
         }
         Ok(Flow::Next)

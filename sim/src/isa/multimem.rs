@@ -284,7 +284,7 @@ impl Operation for LdReduce {
             for (d, piece) in self.dst.iter().zip(out.chunks_exact(self.place.ty.bytes())) {
                 cx.reg(*d)[lane] = from_le(piece);
             }
-            cx.multicast[team].ld_reduce += n as u64;
+            cx.switch(team).ld_reduce += n as u64;
         }
         Ok(Flow::Next)
     }
@@ -359,7 +359,7 @@ impl Operation for Update {
                     memory.changes += 1;
                 }
             }
-            let counter = &mut cx.multicast[team];
+            let counter = cx.switch(team);
             *(if self.combine.is_some() { &mut counter.red } else { &mut counter.st }) += n as u64;
         }
         Ok(Flow::Next)

@@ -1,9 +1,9 @@
 //! Structured control flow as basic blocks, and local variables.
 
 use super::{Lower, Lowered};
-use crate::raw::{IntIs, Val};
+use crate::raw::{Cast, IntIs, Val};
 use weft_ir::arena::Handle;
-use weft_ir::{Block, Op, Value};
+use weft_ir::{Block, Op, Scalar, Value};
 
 impl<'c> Lower<'_, 'c> {
     /// Local variables are memory of the thread, which LLVM's SROA makes registers again.
@@ -58,15 +58,25 @@ impl<'c> Lower<'_, 'c> {
         let ir = self.ir;
         let (lo, hi, step) = (self.val(lo)?, self.val(hi)?, self.val(step)?);
         let int = lo.ty();
-        let step = self.intrinsic("llvm.smax", &[int], &[step, ir.constant(int, 1)])?;
-        let last = self.intrinsic("llvm.ssub.sat", &[int], &[hi, step])?;
+        let mut step = self.intrinsic("llvm.smax", &[int], &[step, ir.constant(int, 1)])?;
+        let mut last = self.intrinsic("llvm.ssub.sat", &[int], &[hi, step])?;
         let (head, end) = (ir.block(self.f, "for"), ir.block(self.f, "done"));
+        let mut first = lo;
+        let narrow = matches!(self.k.op(var), Op::LoopVar { min: 0.., max, .. } if *max <= i32::MAX.into());
+        if narrow {
+            // Arithmetic of 64 bits is two instructions each. What is beyond 32 bits is never reached.
+            let most = ir.constant(int, i32::MAX.into());
+            last = self.intrinsic("llvm.smin", &[int], &[last, most])?;
+            last = self.intrinsic("llvm.smax", &[int], &[last, ir.constant(int, -1)])?;
+            let counter = ir.scalar(Scalar::I32);
+            [first, last, step] = [first, last, step].map(|x| ir.cast(Cast::LLVMTrunc, x, counter));
+        }
         ir.branch(ir.icmp(IntIs::LLVMIntSLT, lo, hi), head, end);
         let before = ir.here();
         ir.go(head);
-        let i = ir.phi(int);
-        ir.incoming(i, lo, before);
-        self.values[var.index()] = Some(i);
+        let i = ir.phi(first.ty());
+        ir.incoming(i, first, before);
+        self.values[var.index()] = Some(if narrow { ir.cast(Cast::LLVMZExt, i, int) } else { i });
         self.block(body)?;
         let more = ir.icmp(IntIs::LLVMIntSLT, i, last);
         let next = ir.add_nsw(i, step);

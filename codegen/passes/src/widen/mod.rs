@@ -2,7 +2,17 @@
 //!
 //! `for i in lo..hi unroll(n)` becomes a loop of step `n` whose tensors have one more mode, `n` rounds: each load or
 //! `ld_reduce` is one op over all rounds, so all are issued before the first store. Rounds that are not whole, because the
-//! loop ends or a bound cuts one of them, run one after another as they were; so the wide body has no bounds:
+//! loop ends or a bound cuts one of them, run one after another as they were; so the wide body has no bounds. Places only
+//! grow, so where a bound cuts is found once, before the loop, from its end:
+//!
+//! ```text
+//! whole = hi; while lo < whole && an element of round whole-1 does not exist { whole -= 1 }
+//! last = lo + (max(whole, lo) - lo) / n * n
+//! for i in lo..last step n { wide }
+//! for j in last..hi { body }
+//! ```
+//!
+//! A loop of another step, or whose bounds depend on what its body computes, tests in each wide round:
 //!
 //! ```text
 //! for i in lo..hi step n*step {
@@ -16,14 +26,14 @@
 mod copy;
 mod plan;
 
-use crate::edit::{Action, Editor, Emit, Rewrite, constant, rewrite};
+use crate::edit::{Action, Editor, Emit, Rewrite, constant, nested, rewrite};
 use crate::report::Widened;
 use crate::{Options, Report};
 use copy::Wide;
 use plan::{Loop, Plan, plan};
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
-use weft_ir::{BinOp, CmpOp, Int, Kernel, Op, Value};
+use weft_ir::{BinOp, CmpOp, Int, Kernel, Op, Scalar, Type, Value};
 
 /// The pass.
 pub(crate) fn run(kernel: Kernel, _: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
@@ -66,6 +76,10 @@ fn emit(e: &mut Editor, l: &Loop, plan: &Plan) -> Built<()> {
     }
     let op = e.b.kernel().op(l.var).clone();
     let Op::LoopVar { min, max, div } = op else { return Ok(()) };
+    if l.stride.is(1) && !plan.computed_tests() {
+        let var = e.b.loop_var(min, max, div);
+        return split(e, l, plan, var);
+    }
     let var = e.b.loop_var(min, max, div);
     let start = e.b.symbol(var)?;
     e.b.open();
@@ -79,6 +93,60 @@ fn emit(e: &mut Editor, l: &Loop, plan: &Plan) -> Built<()> {
     e.b.rounds(var, [l.lo, l.hi, step], 1, body).map(drop)
 }
 
+/// The rounds that are whole, `var` counting them, and the rest one by one.
+fn split(e: &mut Editor, l: &Loop, plan: &Plan, var: Value) -> Built<()> {
+    let rounds = i64::from(plan.rounds);
+    let whole = whole(e, l, plan)?;
+    let whole = e.b.binary(BinOp::Max, whole, l.lo)?;
+    let (first, end) = (e.b.symbol(l.lo)?, e.b.symbol(whole)?);
+    let last = e.b.index(&first + (end - &first).floor_div(&Int::from(rounds)) * rounds)?;
+    let start = e.b.symbol(var)?;
+    let wide = nested(e, |e| {
+        let mut wide = Wide::new(l, plan, &start);
+        wide.same(e)?;
+        wide.emit(e)
+    })?;
+    let step = e.b.i64(rounds)?;
+    e.b.rounds(var, [l.lo, last, step], 1, wide)?;
+    if l.trip.is_some_and(|trip| trip % rounds == 0) && plan.tests.is_empty() {
+        return Ok(());
+    }
+    e.b.rounds(l.var, [last, l.hi, l.step], 1, l.body.clone()).map(drop)
+}
+
+/// The round before which all rounds are whole.
+fn whole(e: &mut Editor, l: &Loop, plan: &Plan) -> Built<Value> {
+    if plan.tests.is_empty() {
+        return Ok(l.hi);
+    }
+    let whole = e.b.local("whole", Type::Scalar(Scalar::I64));
+    e.b.set(whole, l.hi)?;
+    e.b.while_loop(
+        |b| {
+            let end = b.get(whole)?;
+            let last = b.symbol(end)? - 1;
+            let round = Wide::new(l, plan, &last);
+            let mut cut = None;
+            for test in &plan.tests {
+                let (at, limit) = (b.index(round.int(&test.one, 0))?, b.index(round.int(&test.limit, 0))?);
+                let cuts = b.compare(CmpOp::Ge, at, limit)?;
+                cut = Some(match cut {
+                    None => cuts,
+                    Some(before) => b.binary(BinOp::Or, before, cuts)?,
+                });
+            }
+            let more = b.compare(CmpOp::Lt, l.lo, end)?;
+            Ok(b.all(cut.into_iter().chain([more]).collect())?.unwrap_or(more))
+        },
+        |b| {
+            let end = b.get(whole)?;
+            let before = b.index(b.symbol(end)? - 1)?;
+            b.set(whole, before).map(drop)
+        },
+    )?;
+    e.b.get(whole)
+}
+
 /// All rounds from `start`, the value of `var`, on.
 fn round(e: &mut Editor, l: &Loop, plan: &Plan, var: Value, start: &Int) -> Built<()> {
     let rounds = i64::from(plan.rounds);
@@ -90,8 +158,8 @@ fn round(e: &mut Editor, l: &Loop, plan: &Plan, var: Value, start: &Int) -> Buil
         let last = e.b.index(start + &l.stride * (rounds - 1))?;
         tests.push(e.b.compare(CmpOp::Lt, last, l.hi)?);
     }
-    for (top, limit) in &plan.tests {
-        tests.push(e.b.less(&wide.int(top, 0), &wide.int(limit, 0))?);
+    for test in &plan.tests {
+        tests.push(e.b.less(&wide.int(&test.all, 0), &wide.int(&test.limit, 0))?);
     }
     let Some(cond) = e.b.all(tests)? else { return wide.emit(e) };
     e.b.open();

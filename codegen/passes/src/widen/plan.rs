@@ -48,8 +48,31 @@ pub(super) struct Plan {
     pub kinds: FxHashMap<Value, Kind>,
     /// From one round's first element to the next round's, of each place accessed.
     pub strides: FxHashMap<Value, Int>,
-    /// What all positions of `rounds` rounds are below: (greatest position, limit).
-    pub tests: Vec<(Int, Int)>,
+    /// What positions are below.
+    pub tests: Vec<Test>,
+}
+
+/// A bound that is not known to hold: it does in rounds before some round, and from there on does not.
+#[derive(PartialEq)]
+pub(super) struct Test {
+    /// Greatest position in one round.
+    pub one: Int,
+    /// Greatest position in all rounds in flight.
+    pub all: Int,
+    pub limit: Int,
+}
+
+impl Plan {
+    /// Whether a bound depends on what the body computes.
+    pub fn computed_tests(&self) -> bool {
+        let mut found = false;
+        for test in &self.tests {
+            let mut seen = |v: &weft_layout::Var| found |= self.kinds.contains_key(&Value(v.id));
+            test.one.vars(&mut seen);
+            test.limit.vars(&mut seen);
+        }
+        found
+    }
 }
 
 /// A bound as first met: its greatest position in the first round, its stride, its limit.
@@ -142,11 +165,11 @@ pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
         }
     }
     for (top, stride, limit) in reaches {
-        let test = (top + stride * (rounds - 1), limit);
-        if test.0.poison().is_some() {
+        let test = Test { all: &top + stride * (rounds - 1), one: top, limit };
+        if test.all.poison().is_some() {
             return Err("a bound has no value after so many rounds".into());
         }
-        if !test.0.is_lt(&test.1) && !plan.tests.contains(&test) {
+        if !test.all.is_lt(&test.limit) && !plan.tests.contains(&test) {
             plan.tests.push(test);
         }
     }

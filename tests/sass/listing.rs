@@ -1,0 +1,201 @@
+//! What nvdisasm prints, as instructions, basic blocks and loops.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// One instruction.
+#[derive(Clone, Debug)]
+pub struct Inst {
+    /// Opcode with its modifiers, without a predicate.
+    pub opcode: String,
+    /// Whether a predicate may keep it from happening.
+    pub predicated: bool,
+    /// The rest of the line.
+    pub operands: String,
+}
+
+/// Instructions of one kernel, and where its labels stand.
+pub struct Kernel {
+    pub insts: Vec<Inst>,
+    labels: BTreeMap<String, usize>,
+}
+
+/// What one trip of a loop does, on the way that leads through most of its `LDGMC`.
+#[derive(Debug)]
+pub struct HotLoop {
+    /// In the order of execution.
+    pub insts: Vec<Inst>,
+}
+
+/// The kernels of a listing, by name.
+pub fn kernels(listing: &str) -> BTreeMap<String, Kernel> {
+    let mut all = BTreeMap::new();
+    let mut current: Option<(String, Kernel)> = None;
+    for line in listing.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix(".text.").and_then(|rest| rest.strip_suffix(':')) {
+            all.extend(current.take());
+            current = Some((name.to_owned(), Kernel { insts: Vec::new(), labels: BTreeMap::new() }));
+        } else if let Some((_, kernel)) = &mut current {
+            if line.starts_with(".section") || line.starts_with("//-----") {
+                all.extend(current.take());
+            } else if let Some(label) = line.strip_suffix(':').filter(|l| l.starts_with(".L")) {
+                kernel.labels.insert(label.to_owned(), kernel.insts.len());
+            } else {
+                kernel.insts.extend(inst(line));
+            }
+        }
+    }
+    all.extend(current);
+    all
+}
+
+/// `/*0120*/  @!P0 BRA `(.L_x_8) ;`
+fn inst(line: &str) -> Option<Inst> {
+    let (_, text) = line.strip_prefix("/*")?.split_once("*/")?;
+    let text = text.split(';').next()?.trim();
+    let (predicated, text) = match text.strip_prefix('@') {
+        Some(rest) => (true, rest.split_once(' ')?.1.trim()),
+        None => (false, text),
+    };
+    let (opcode, operands) = text.split_once(' ').unwrap_or((text, ""));
+    (!opcode.is_empty()).then(|| Inst { opcode: opcode.into(), predicated, operands: operands.trim().into() })
+}
+
+impl Inst {
+    /// Whether the opcode begins with these components.
+    pub fn is(&self, prefix: &str) -> bool {
+        self.opcode.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    fn target(&self) -> Option<&str> {
+        self.operands.split_once("`(").and_then(|(_, rest)| rest.split_once(')')).map(|(label, _)| label)
+    }
+}
+
+impl Kernel {
+    /// Instructions whose opcode begins so.
+    pub fn count(&self, prefix: &str) -> usize {
+        self.insts.iter().filter(|i| i.is(prefix)).count()
+    }
+
+    /// First instructions of the basic blocks, in order.
+    fn leaders(&self) -> Vec<usize> {
+        let mut leaders: BTreeSet<usize> = self.labels.values().copied().collect();
+        leaders.insert(0);
+        let ends = self.insts.iter().enumerate().filter(|(_, i)| i.is("BRA") || i.is("EXIT"));
+        leaders.extend(ends.map(|(at, _)| at + 1));
+        leaders.into_iter().filter(|at| *at < self.insts.len()).collect()
+    }
+
+    /// Of all loops the one with most `LDGMC` in one block; none has one: `None`.
+    ///
+    /// A loop is a branch back to a label, with all blocks from which its end is reached without its head. On the way
+    /// from the head through the block with most `LDGMC` and back to the head, the fewest instructions are taken.
+    pub fn hot_loop(&self) -> Option<HotLoop> {
+        let leaders = self.leaders();
+        let block_of = |at: usize| leaders.partition_point(|l| *l <= at) - 1;
+        let range = |b: usize| leaders[b]..leaders.get(b + 1).copied().unwrap_or(self.insts.len());
+        let next = |b: usize| -> Vec<usize> {
+            let Some(last) = range(b).last() else { return Vec::new() };
+            let inst = &self.insts[last];
+            let mut next = Vec::new();
+            if inst.is("BRA") {
+                let to = inst.target().and_then(|t| self.labels.get(t));
+                next.extend(to.filter(|at| **at < self.insts.len()).map(|at| block_of(*at)));
+            }
+            // `BRA P1, target` has a predicate among its operands.
+            let conditional = inst.predicated || !inst.operands.starts_with('`');
+            let falls = !(inst.is("BRA") || inst.is("EXIT")) || conditional;
+            next.extend((falls && b + 1 < leaders.len()).then_some(b + 1));
+            next
+        };
+        let loads = |b: usize| self.insts[range(b)].iter().filter(|i| i.is("LDGMC")).count();
+
+        let mut best: Option<(usize, usize, Vec<usize>)> = None;
+        for tail in 0..leaders.len() {
+            for head in next(tail).into_iter().filter(|head| *head <= tail) {
+                let inside = self.inside(head, tail, leaders.len(), &next);
+                let Some(hot) = inside.iter().copied().max_by_key(|b| (loads(*b), usize::MAX - b)) else { continue };
+                let path = |from, to| shortest(from, to, &inside, &next, &|b| range(b).len());
+                let (Some(mut there), Some(back)) = (path(head, hot), path(hot, tail)) else { continue };
+                there.extend(&back[1..]);
+                let length: usize = there.iter().map(|b| range(*b).len()).sum();
+                let found = (loads(hot), length, there);
+                let better = |old: &(usize, usize, _)| found.0 > old.0 || (found.0 == old.0 && found.1 < old.1);
+                if found.0 > 0 && best.as_ref().is_none_or(better) {
+                    best = Some(found);
+                }
+            }
+        }
+        let (_, _, path) = best?;
+        Some(HotLoop { insts: path.into_iter().flat_map(|b| self.insts[range(b)].to_vec()).collect() })
+    }
+
+    /// The blocks of the loop that a branch from `tail` back to `head` makes.
+    fn inside(&self, head: usize, tail: usize, n: usize, next: &dyn Fn(usize) -> Vec<usize>) -> BTreeSet<usize> {
+        let mut before = vec![Vec::new(); n];
+        (0..n).for_each(|b| next(b).into_iter().for_each(|to| before[to].push(b)));
+        let mut inside = BTreeSet::from([head, tail]);
+        let mut todo = vec![tail];
+        while let Some(b) = todo.pop().filter(|_| tail != head) {
+            todo.extend(before[b].iter().copied().filter(|p| inside.insert(*p)));
+        }
+        inside
+    }
+}
+
+/// The way of least weight within some blocks, both ends included.
+fn shortest(
+    from: usize,
+    to: usize,
+    within: &BTreeSet<usize>,
+    next: &dyn Fn(usize) -> Vec<usize>,
+    weight: &dyn Fn(usize) -> usize,
+) -> Option<Vec<usize>> {
+    let mut found: BTreeMap<usize, (usize, Vec<usize>)> = BTreeMap::from([(from, (weight(from), vec![from]))]);
+    let mut todo = VecDeque::from([from]);
+    while let Some(b) = todo.pop_front() {
+        let (cost, path) = found[&b].clone();
+        for n in next(b).into_iter().filter(|n| within.contains(n)) {
+            let cost = cost + weight(n);
+            if found.get(&n).is_none_or(|(old, _)| cost < *old) {
+                found.insert(n, (cost, [&path[..], &[n]].concat()));
+                todo.push_back(n);
+            }
+        }
+    }
+    found.remove(&to).map(|(_, path)| path)
+}
+
+impl HotLoop {
+    /// Instructions whose opcode begins so.
+    pub fn count(&self, prefix: &str) -> usize {
+        self.insts.iter().filter(|i| i.is(prefix)).count()
+    }
+
+    /// `LDGMC` before the first instruction that reads what one of them loads.
+    pub fn loads_in_flight(&self) -> usize {
+        let mut loaded: Vec<u32> = Vec::new();
+        let mut n = 0;
+        for inst in &self.insts {
+            let registers = registers(&inst.operands);
+            if inst.is("LDGMC") {
+                n += 1;
+                // The address comes behind; a vector of 16 bytes is four registers.
+                loaded.extend(registers.first().map(|r| (*r..r + 4).collect::<Vec<_>>()).unwrap_or_default());
+                continue;
+            }
+            // What a store, or any other instruction, names behind its result.
+            let reads = if inst.is("ST") || inst.opcode.starts_with("ST") { &registers[..] } else { registers.get(1..).unwrap_or(&[]) };
+            if reads.iter().any(|r| loaded.contains(r)) {
+                return n;
+            }
+        }
+        n
+    }
+}
+
+/// The numbers of the registers that operands name, in order.
+fn registers(operands: &str) -> Vec<u32> {
+    let words = operands.split(|c: char| !c.is_ascii_alphanumeric());
+    words.filter_map(|w| w.strip_prefix('R')?.parse().ok()).collect()
+}

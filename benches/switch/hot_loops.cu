@@ -1,91 +1,98 @@
 // The hot loops of allreduce through the switch, by hand in CUDA C++: what tests/sass.rs holds the SASS of our own
-// kernels against. Written to be fast: 16-byte accesses, eight loads under way before the first store, 32-bit offsets
-// from one base, nothing in the loop that is not needed. Counts are of 16-byte vectors. Barriers and the tail that
-// is no whole vector are left out: they are not in the loop.
+// kernels against. As an expert writes them: 16-byte accesses, all loads of a round before its first store, pointers
+// that only move on, a 32-bit count of vectors, one comparison a round. Barriers are left out, and so is the tail that
+// is no whole vector: neither is in the loop.
 //
-// nvcc -cubin -arch=sm_90a -O3 hot_loops.cu
+//     nvcc -cubin -arch=sm_90a -O3 hot_loops.cu
+//
+// Each comes in two forms. `strided` is the order of our `partition(x, threads())`: vectors of a thread lie a whole grid
+// apart, so a round touches one contiguous stretch of memory, and the distance is known at launch only. `tiled` has
+// the vectors of a round one CTA's width apart, which makes the distances immediates of the instructions.
 
-struct Vector { unsigned w[4]; };
+using uint64 = unsigned long long;
 
-#define LD_REDUCE(NAME, FORM)                                                                                        \
-    struct NAME {                                                                                                    \
-        static __device__ __forceinline__ Vector ld_reduce(const char* p) {                                          \
-            Vector v;                                                                                                \
-            asm volatile("multimem.ld_reduce.relaxed.sys.global.add" FORM " {%0,%1,%2,%3}, [%4];"                    \
-                         : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3]) : "l"(p) : "memory");              \
-            return v;                                                                                                \
-        }                                                                                                            \
+struct Vector {
+    unsigned w[4];
+};
+
+#define LD_REDUCE(NAME, FORM)                                                                        \
+    struct NAME {                                                                                    \
+        static __device__ __forceinline__ Vector ld_reduce(const char* p) {                          \
+            Vector v;                                                                                \
+            asm volatile("multimem.ld_reduce.relaxed.sys.global.add" FORM " {%0, %1, %2, %3}, [%4];" \
+                         : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])                    \
+                         : "l"(p)                                                                    \
+                         : "memory");                                                                \
+            return v;                                                                                \
+        }                                                                                            \
     }
 LD_REDUCE(F32, ".v4.f32");
 LD_REDUCE(BF16, ".acc::f32.v4.bf16x2");
 LD_REDUCE(F16, ".acc::f32.v4.f16x2");
 
-static __device__ __forceinline__ void st_multicast(char* p, Vector v) {
-    asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%4};"
-                 :: "l"(p), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3]) : "memory");
+// Where results go: this GPU's memory, or all members' through the switch.
+struct Here {
+    static __device__ __forceinline__ void store(char* p, Vector v) {
+        *reinterpret_cast<uint4*>(p) = make_uint4(v.w[0], v.w[1], v.w[2], v.w[3]);
+    }
+};
+struct Everywhere {
+    static __device__ __forceinline__ void store(char* p, Vector v) {
+        asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.w[0]),
+                     "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
+                     : "memory");
+    }
+};
+
+template <class T, class To, int U>
+static __device__ __forceinline__ void round(const char* from, char* to, uint64 apart) {
+    Vector v[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) v[u] = T::ld_reduce(from + u * apart);
+#pragma unroll
+    for (int u = 0; u < U; u++) To::store(to + u * apart, v[u]);
 }
 
-// Grid-strided.
-template <class T, int U>
-static __device__ __forceinline__ void one_shot(const char* __restrict__ mc, char* __restrict__ out, unsigned n) {
+// `n` vectors; `from` and `to` are the same where the reduction is in place.
+template <class T, class To, int U>
+static __device__ __forceinline__ void strided(const char* from, char* to, unsigned n) {
     const unsigned threads = gridDim.x * blockDim.x;
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    const size_t step = 16ull * threads;
-    const char* from = mc + 16ull * i;
-    char* to = out + 16ull * i;
-    unsigned full = n > (U - 1) * threads ? n - (U - 1) * threads : 0;
+    const uint64 apart = 16ull * threads;
+    from += 16ull * i;
+    to += 16ull * i;
+    const unsigned whole = n > (U - 1) * threads ? n - (U - 1) * threads : 0;
 #pragma unroll 1
-    for (; i < full; i += U * threads, from += U * step, to += U * step) {
-        Vector v[U];
-#pragma unroll
-        for (int u = 0; u < U; u++) v[u] = T::ld_reduce(from + u * step);
-#pragma unroll
-        for (int u = 0; u < U; u++) *(uint4*)(to + u * step) = make_uint4(v[u].w[0], v[u].w[1], v[u].w[2], v[u].w[3]);
-    }
+    for (; i < whole; i += U * threads, from += U * apart, to += U * apart) round<T, To, U>(from, to, apart);
 #pragma unroll 1
-    for (; i < n; i += threads, from += step, to += step) {
-        Vector v = T::ld_reduce(from);
-        *(uint4*)to = make_uint4(v.w[0], v.w[1], v.w[2], v.w[3]);
-    }
+    for (; i < n; i += threads, from += apart, to += apart) round<T, To, 1>(from, to, 0);
 }
-template <class T, int U>
-static __device__ __forceinline__ void two_shot(char* __restrict__ mc, unsigned n) {
-    const unsigned threads = gridDim.x * blockDim.x;
-    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    const size_t step = 16ull * threads;
-    char* from = mc + 16ull * i;
-    unsigned full = n > (U - 1) * threads ? n - (U - 1) * threads : 0;
+
+template <class T, class To, int U>
+static __device__ __forceinline__ void tiled(const char* from, char* to, unsigned n) {
+    constexpr unsigned THREADS = 512;
+    unsigned i = blockIdx.x * (U * THREADS) + threadIdx.x;
+    const unsigned step = gridDim.x * (U * THREADS);
+    from += 16ull * i;
+    to += 16ull * i;
+    const unsigned whole = n > (U - 1) * THREADS ? n - (U - 1) * THREADS : 0;
 #pragma unroll 1
-    for (; i < full; i += U * threads, from += U * step) {
-        Vector v[U];
-#pragma unroll
-        for (int u = 0; u < U; u++) v[u] = T::ld_reduce(from + u * step);
-#pragma unroll
-        for (int u = 0; u < U; u++) st_multicast(from + u * step, v[u]);
-    }
+    for (; i < whole; i += step, from += 16ull * step, to += 16ull * step)
+        round<T, To, U>(from, to, 16 * THREADS);
 #pragma unroll 1
-    for (; i < n; i += threads, from += step) st_multicast(from, T::ld_reduce(from));
+    for (; i < n; i += THREADS, from += 16 * THREADS, to += 16 * THREADS) round<T, To, 1>(from, to, 0);
 }
-// Tiled: the U vectors of a thread lie a block apart.
-template <class T, int U, int B>
-static __device__ __forceinline__ void two_shot_tiled(char* __restrict__ mc, unsigned n) {
-    unsigned i = blockIdx.x * (U * B) + threadIdx.x;
-    char* p = mc + 16ull * i;
-    const size_t step = 16ull * gridDim.x * (U * B);
-    const char* end = mc + 16ull * n - 16ull * (U - 1) * B;
-#pragma unroll 1
-    for (; p < end; p += step) {
-        Vector v[U];
-#pragma unroll
-        for (int u = 0; u < U; u++) v[u] = T::ld_reduce(p + u * 16 * B);
-#pragma unroll
-        for (int u = 0; u < U; u++) st_multicast(p + u * 16 * B, v[u]);
-    }
-}
-#define G(NAME, T, U) \
-extern "C" __global__ void __launch_bounds__(512) one_shot_##NAME##_##U(const char* mc, char* out, unsigned n) { one_shot<T, U>(mc, out, n); } \
-extern "C" __global__ void __launch_bounds__(512) two_shot_##NAME##_##U(char* mc, unsigned n) { two_shot<T, U>(mc, n); } \
-extern "C" __global__ void __launch_bounds__(512) tiled_##NAME##_##U(char* mc, unsigned n) { two_shot_tiled<T, U, 512>(mc, n); }
-G(f32, F32, 4)
-G(bf16, BF16, 4)
-G(f16, F16, 8)
+
+#define KERNELS(FORM, TYPE, U)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(512)                                                             \
+        FORM##_one_shot_##TYPE##_##U(const char* mc, char* out, unsigned n) { FORM<TYPE, Here, U>(mc, out, n); }  \
+    extern "C" __global__ void __launch_bounds__(512)                                                             \
+        FORM##_two_shot_##TYPE##_##U(char* mc, unsigned n) { FORM<TYPE, Everywhere, U>(mc, mc, n); }
+#define ALL(TYPE)             \
+    KERNELS(strided, TYPE, 4) \
+    KERNELS(strided, TYPE, 8) \
+    KERNELS(tiled, TYPE, 4)   \
+    KERNELS(tiled, TYPE, 8)
+ALL(F32)
+ALL(BF16)
+ALL(F16)

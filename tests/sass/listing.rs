@@ -114,13 +114,16 @@ impl Kernel {
         for tail in 0..leaders.len() {
             for head in next(tail).into_iter().filter(|head| *head <= tail) {
                 let inside = self.inside(head, tail, leaders.len(), &next);
-                let Some(hot) = inside.iter().copied().max_by_key(|b| (loads(*b), usize::MAX - b)) else { continue };
+                let Some(hot) = inside.iter().copied().max_by_key(|b| (loads(*b), usize::MAX - b)) else {
+                    continue;
+                };
                 let path = |from, to| shortest(from, to, &inside, &next, &|b| range(b).len());
                 let (Some(mut there), Some(back)) = (path(head, hot), path(hot, tail)) else { continue };
                 there.extend(&back[1..]);
                 let length: usize = there.iter().map(|b| range(*b).len()).sum();
                 let found = (loads(hot), length, there);
-                let better = |old: &(usize, usize, _)| found.0 > old.0 || (found.0 == old.0 && found.1 < old.1);
+                let better =
+                    |old: &(usize, usize, _)| found.0 > old.0 || (found.0 == old.0 && found.1 < old.1);
                 if found.0 > 0 && best.as_ref().is_none_or(better) {
                     best = Some(found);
                 }
@@ -131,7 +134,13 @@ impl Kernel {
     }
 
     /// The blocks of the loop that a branch from `tail` back to `head` makes.
-    fn inside(&self, head: usize, tail: usize, n: usize, next: &dyn Fn(usize) -> Vec<usize>) -> BTreeSet<usize> {
+    fn inside(
+        &self,
+        head: usize,
+        tail: usize,
+        n: usize,
+        next: &dyn Fn(usize) -> Vec<usize>,
+    ) -> BTreeSet<usize> {
         let mut before = vec![Vec::new(); n];
         (0..n).for_each(|b| next(b).into_iter().for_each(|to| before[to].push(b)));
         let mut inside = BTreeSet::from([head, tail]);
@@ -151,7 +160,8 @@ fn shortest(
     next: &dyn Fn(usize) -> Vec<usize>,
     weight: &dyn Fn(usize) -> usize,
 ) -> Option<Vec<usize>> {
-    let mut found: BTreeMap<usize, (usize, Vec<usize>)> = BTreeMap::from([(from, (weight(from), vec![from]))]);
+    let mut found: BTreeMap<usize, (usize, Vec<usize>)> =
+        BTreeMap::from([(from, (weight(from), vec![from]))]);
     let mut todo = VecDeque::from([from]);
     while let Some(b) = todo.pop_front() {
         let (cost, path) = found[&b].clone();
@@ -185,7 +195,11 @@ impl HotLoop {
                 continue;
             }
             // What a store, or any other instruction, names behind its result.
-            let reads = if inst.is("ST") || inst.opcode.starts_with("ST") { &registers[..] } else { registers.get(1..).unwrap_or(&[]) };
+            let reads = if inst.is("ST") || inst.opcode.starts_with("ST") {
+                &registers[..]
+            } else {
+                registers.get(1..).unwrap_or(&[])
+            };
             if reads.iter().any(|r| loaded.contains(r)) {
                 return n;
             }
@@ -195,7 +209,7 @@ impl HotLoop {
 }
 
 /// The numbers of the registers that operands name, in order.
-fn registers(operands: &str) -> Vec<u32> {
+pub fn registers(operands: &str) -> Vec<u32> {
     let words = operands.split(|c: char| !c.is_ascii_alphanumeric());
     words.filter_map(|w| w.strip_prefix('R')?.parse().ok()).collect()
 }

@@ -230,11 +230,11 @@ fn the_text_after_each_pass_is_to_be_had() {
         assert!(text.starts_with("kernel @k"), "{text}");
         let has = |what: &str| text.contains(what);
         assert_eq!(has(" = view "), matches!(pass.name, "widen" | "remote" | "teams"), "{}", pass.name);
-        assert_eq!(has(" = index "), matches!(pass.name, "memory" | "reduce"), "{}", pass.name);
+        assert_eq!(has(" = index "), matches!(pass.name, "memory" | "reduce" | "advance"), "{}", pass.name);
     }
     let d = dump("lower").unwrap_err().remove(0);
     assert_eq!(d.code, codes::NO_SUCH_PASS);
-    assert_eq!(d.help.unwrap(), "the passes are widen, remote, teams, memory, reduce, index, dce");
+    assert_eq!(d.help.unwrap(), "the passes are widen, remote, teams, memory, reduce, advance, index, dce");
 }
 
 #[test]

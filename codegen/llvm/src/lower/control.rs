@@ -3,7 +3,7 @@
 use super::{Lower, Lowered};
 use crate::raw::{Cast, IntIs, Val};
 use weft_ir::arena::Handle;
-use weft_ir::{Block, Op, Scalar, Value};
+use weft_ir::{Block, Constant, Kernel, Op, Scalar, Value};
 
 impl<'c> Lower<'_, 'c> {
     /// Local variables are memory of the thread, which LLVM's SROA makes registers again.
@@ -56,13 +56,20 @@ impl<'c> Lower<'_, 'c> {
     /// so the sum never overflows, whatever the bounds are, and LLVM may know that.
     fn counted(&mut self, [lo, hi, step]: [Value; 3], var: Value, unroll: u32, body: &Block) -> Lowered<()> {
         let ir = self.ir;
+        let by = match self.k.op(step) {
+            Op::Const { value: Constant::Int(n @ 1..) } => Some(*n),
+            _ => None,
+        };
         let (lo, hi, step) = (self.val(lo)?, self.val(hi)?, self.val(step)?);
         let int = lo.ty();
+        let narrow = matches!(self.k.op(var), Op::LoopVar { min: 0.., max, .. } if *max <= i32::MAX.into());
+        if let (Some(by), 1, false) = (by, unroll, narrow || uses(self.k, body, var)) {
+            return self.repeated([lo, hi], by, body);
+        }
         let mut step = self.intrinsic("llvm.smax", &[int], &[step, ir.constant(int, 1)])?;
         let mut last = self.intrinsic("llvm.ssub.sat", &[int], &[hi, step])?;
-        let (head, end) = (ir.block(self.f, "for"), ir.block(self.f, "done"));
         let mut first = lo;
-        let narrow = matches!(self.k.op(var), Op::LoopVar { min: 0.., max, .. } if *max <= i32::MAX.into());
+        let (head, end) = (ir.block(self.f, "for"), ir.block(self.f, "done"));
         if narrow {
             // Arithmetic of 64 bits is two instructions each. What is beyond 32 bits is never reached.
             let most = ir.constant(int, i32::MAX.into());
@@ -87,6 +94,42 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
+    /// A loop whose body does not use its variable, by a counter of 32 bits: where that is not enough, another loop
+    /// around it counts on.
+    fn repeated(&mut self, [lo, hi]: [Val<'c>; 2], step: i64, body: &Block) -> Lowered<()> {
+        const MOST: i64 = 1 << 30;
+        let ir = self.ir;
+        let (int, counter) = (lo.ty(), ir.scalar(Scalar::I32));
+        let (outer, head) = (ir.block(self.f, "part"), ir.block(self.f, "for"));
+        let (after, end) = (ir.block(self.f, "next"), ir.block(self.f, "done"));
+        let rounds = ir.udiv(ir.sub(ir.sub(hi, lo), ir.constant(int, 1)), ir.constant(int, step));
+        ir.branch(ir.icmp(IntIs::LLVMIntSLT, lo, hi), outer, end);
+        let before = ir.here();
+        // Rounds that come after the next one.
+        ir.go(outer);
+        let left = ir.phi(int);
+        ir.incoming(left, rounds, before);
+        let part = self.intrinsic("llvm.umin", &[int], &[left, ir.constant(int, MOST)])?;
+        let last = ir.cast(Cast::LLVMTrunc, part, counter);
+        ir.jump(head);
+        ir.go(head);
+        let i = ir.phi(counter);
+        ir.incoming(i, ir.constant(counter, 0), outer);
+        self.block(body)?;
+        let more = ir.icmp(IntIs::LLVMIntSLT, i, last);
+        let next = ir.add_nsw(i, ir.constant(counter, 1));
+        let latch = ir.branch(more, head, after);
+        ir.unroll(latch, 1);
+        ir.incoming(i, next, ir.here());
+        ir.go(after);
+        let rest = ir.sub(left, ir.add(part, ir.constant(int, 1)));
+        let latch = ir.branch(ir.icmp(IntIs::LLVMIntUGT, left, part), outer, end);
+        ir.unroll(latch, 1);
+        ir.incoming(left, rest, ir.here());
+        ir.go(end);
+        Ok(())
+    }
+
     fn repeat(&mut self, head: &Block, cond: Value, body: &Block) -> Lowered<()> {
         let ir = self.ir;
         let (top, inside, end) =
@@ -102,4 +145,13 @@ impl<'c> Lower<'_, 'c> {
         ir.go(end);
         Ok(())
     }
+}
+
+/// Whether ops of a block, or of those in it, use a value.
+fn uses(k: &Kernel, block: &Block, value: Value) -> bool {
+    block.0.iter().any(|&v| {
+        let mut found = false;
+        k.op(v).operands(&mut |x| found |= x == value);
+        found || k.op(v).blocks().into_iter().any(|inner| uses(k, inner, value))
+    })
 }

@@ -1,0 +1,194 @@
+//! The hot loops of our multimem kernels in SASS against those of `benches/switch/hot_loops.cu`, compiled by nvcc: no more
+//! instructions for 16 bytes, the same width, as many loads in flight, no spills.
+//!
+//! Needs ptxas, nvcc and nvdisasm (`pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm`) and a C++ compiler; without them
+//! the test says so and passes, unless `WEFT_REQUIRE_PTXAS=1`. `--nocapture` shows the table.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "sass/listing.rs"]
+mod listing;
+
+use listing::{HotLoop, Kernel, kernels};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use weft::tools::{Tool, assemble_ptx, disassemble};
+use weft::{Define, KernelFile, Lowering, Options};
+
+const TYPES: [&str; 3] = ["f32", "bf16", "f16"];
+
+/// Vectors of 16 bytes that a thread has in flight.
+const UNROLLED: [usize; 2] = [4, 8];
+
+/// Our kernels, with the hand-written one of the same work and order.
+const KERNELS: [(&str, &str); 2] =
+    [("allreduce_one_shot", "strided_one_shot"), ("allreduce_two_shot", "strided_two_shot")];
+
+/// What is compared.
+struct Loop {
+    instructions: usize,
+    loads: usize,
+    in_flight: usize,
+    registers: usize,
+}
+
+impl Loop {
+    fn of(name: &str, kernel: &Kernel) -> Loop {
+        let hot: HotLoop = kernel.hot_loop().unwrap_or_else(|| panic!("{name} has no loop with LDGMC"));
+        for spill in ["STL", "LDL"] {
+            assert_eq!(kernel.count(spill), 0, "{name} spills");
+        }
+        let loads = hot.count("LDGMC");
+        for i in hot.insts.iter().filter(|i| i.is("LDGMC")) {
+            let wide = ["F32x4", "BF16x8", "F16x8"].iter().any(|w| i.opcode.contains(w));
+            assert!(wide, "{name}: {} is no access of 16 bytes", i.opcode);
+        }
+        let stores: Vec<_> = hot.insts.iter().filter(|i| i.is("STG") || i.is("STGMC")).collect();
+        assert_eq!(stores.len(), loads, "{name}: a store for each load");
+        assert!(stores.iter().all(|i| i.opcode.contains(".128")), "{name}: stores of 16 bytes");
+        let highest = kernel.insts.iter().flat_map(|i| listing::registers(&i.operands)).max();
+        Loop {
+            instructions: hot.insts.len(),
+            loads,
+            in_flight: hot.loads_in_flight(),
+            registers: highest.unwrap_or(0) as usize + 1,
+        }
+    }
+
+    fn per_vector(&self) -> f64 {
+        self.instructions as f64 / self.loads as f64
+    }
+}
+
+/// The tools, or why there are none.
+fn tools() -> Result<PathBuf, String> {
+    let ptxas = Tool::Ptxas.find().map_err(|e| e.to_string())?;
+    Tool::Nvdisasm.find().map_err(|e| e.to_string())?;
+    let nvcc = ptxas.with_file_name("nvcc");
+    if nvcc.is_file() { Ok(nvcc) } else { Err(format!("there is no nvcc beside {}", ptxas.display())) }
+}
+
+/// The hand-written kernels in SASS.
+fn hand_written(nvcc: &Path) -> BTreeMap<String, Kernel> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/switch/hot_loops.cu");
+    let cubin =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hot_loops.{}.cubin", std::process::id()));
+    let out = Command::new(nvcc)
+        .args(["-cubin", "-arch=sm_90a", "-O3", "-o"])
+        .args([&cubin, &source])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let listing = disassemble(&std::fs::read(&cubin).unwrap()).unwrap();
+    std::fs::remove_file(&cubin).unwrap();
+    kernels(&listing)
+}
+
+/// A kernel of the examples in SASS.
+fn ours(name: &str, dtype: &str, unroll: usize) -> Kernel {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.weft"));
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text.matches("unroll(4)").count(), 1, "{name} has one loop");
+    let text = text.replace("unroll(4)", &format!("unroll({unroll})")).replace("block(256)", "block(512)");
+    let target = "sm_90a".parse().unwrap();
+    let mut options = Options::new(target);
+    options.lowering = Lowering::Multimem;
+    for (parameter, value) in [("T", dtype), ("N", "16777216")] {
+        options.defines.insert(parameter.into(), Define::parse(value).unwrap());
+    }
+    let compiled = KernelFile::parse(name, &text).unwrap().compile(&options).unwrap();
+    let listing = disassemble(&assemble_ptx(&compiled.ptx, target).unwrap()).unwrap();
+    kernels(&listing).remove(name).unwrap()
+}
+
+#[test]
+fn no_more_instructions_than_by_hand() {
+    let nvcc = match tools() {
+        Ok(nvcc) => nvcc,
+        Err(missing) => {
+            assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
+            writeln!(std::io::stdout().lock(), "skipped: {missing}").unwrap();
+            return;
+        }
+    };
+    let by_hand = hand_written(&nvcc);
+    let hand = |form: &str, dtype: &str, unroll: usize| {
+        let name = format!("{form}_{}_{unroll}", dtype.to_uppercase());
+        Loop::of(&name, by_hand.get(&name).unwrap_or_else(|| panic!("there is no {name}")))
+    };
+    println!("instructions of the hot loop for each 16 bytes; registers of the kernel");
+    println!(
+        "{:20}{:>6}{:>8}{:>8}{:>10}{:>10}{:>8}{:>6}",
+        "", "type", "loads", "ours", "strided", "tiled", "regs", "hand"
+    );
+    let mut more = Vec::new();
+    for (kernel, form) in KERNELS {
+        for dtype in TYPES {
+            for unroll in UNROLLED {
+                let own = Loop::of(kernel, &ours(kernel, dtype, unroll));
+                let (strided, tiled) =
+                    (hand(form, dtype, unroll), hand(&form.replace("strided", "tiled"), dtype, unroll));
+                println!(
+                    "{kernel:20}{dtype:>6}{unroll:>8}{:>8.2}{:>10.2}{:>10.2}{:>8}{:>6}",
+                    own.per_vector(),
+                    strided.per_vector(),
+                    tiled.per_vector(),
+                    own.registers,
+                    strided.registers
+                );
+                for l in [&own, &strided, &tiled] {
+                    assert_eq!(
+                        (l.loads, l.in_flight),
+                        (unroll, unroll),
+                        "{kernel} {dtype}: loads before the first use"
+                    );
+                }
+                if own.instructions > strided.instructions {
+                    more.push(format!(
+                        "{kernel} {dtype} {unroll}: {} > {}",
+                        own.instructions, strided.instructions
+                    ));
+                }
+            }
+        }
+    }
+    assert!(more.is_empty(), "more instructions than by hand: {more:#?}");
+}
+
+#[test]
+fn the_hot_loop_is_found() {
+    // A loop with a slow way through it, inside a loop that has no LDGMC of its own, and one after it with fewer.
+    let text = "
+        .text.k:
+        /*0000*/                   MOV R1, c[0x0][0x28] ;
+        .L_x_0:
+        /*0010*/                   ISETP.NE.AND P1, PT, R2, RZ, PT ;
+        .L_x_1:
+        /*0020*/               @P0 BRA `(.L_x_2) ;
+        /*0030*/                   LDGMC.E.ADD.F32x4.RN.STRONG.SYS R4, [R2.64+URZ] ;
+        /*0040*/                   LDGMC.E.ADD.F32x4.RN.STRONG.SYS R8, [R2.64+URZ+0x10] ;
+        /*0050*/                   IADD3 R2, R2, R20, RZ ;
+        /*0060*/                   STG.E.128 desc[UR4][R2.64], R4 ;
+        /*0070*/                   BRA `(.L_x_3) ;
+        .L_x_2:
+        /*0080*/                   LDGMC.E.ADD.F32x4.RN.STRONG.SYS R4, [R2.64+URZ] ;
+        /*0090*/                   STG.E.128 desc[UR4][R2.64], R4 ;
+        .L_x_3:
+        /*00a0*/              @!P2 BRA `(.L_x_1) ;
+        /*00b0*/                   BRA P1, `(.L_x_0) ;
+        .L_x_4:
+        /*00c0*/                   LDGMC.E.ADD.F32x4.RN.STRONG.SYS R4, [R2.64+URZ] ;
+        /*00d0*/              @!P2 BRA `(.L_x_4) ;
+        /*00e0*/                   EXIT ;
+        .L_x_5:
+        /*00f0*/                   BRA `(.L_x_5);
+        .section .nv";
+    let all = kernels(text);
+    let hot = all["k"].hot_loop().unwrap();
+    let opcodes: Vec<_> = hot.insts.iter().map(|i| i.opcode.split('.').next().unwrap()).collect();
+    assert_eq!(opcodes, ["BRA", "LDGMC", "LDGMC", "IADD3", "STG", "BRA", "BRA"]);
+    assert_eq!(hot.loads_in_flight(), 2);
+    assert_eq!((all["k"].count("LDGMC"), all["k"].count("STL")), (4, 0));
+}

@@ -116,11 +116,9 @@ impl Stats {
         self.links.get(from * n_pes + to).copied().unwrap_or(0)
     }
 
-    /// Bytes through each PE's port, where all PEs hang on one switch: what it moved itself, and what others moved from
-    /// or to its memory, by loads, stores, atomics and NVSHMEM's functions. A `multimem.ld_reduce` has each member send
-    /// its bytes to the switch, and the switch one reduction to who asked; a `multimem.st` or `multimem.red` is sent
-    /// once to the switch, which sends it to each member, who gave it among them.
-    pub fn ports(&self, n_pes: usize) -> Vec<Port> {
+    /// Bytes through each PE's port by loads, stores, atomics and NVSHMEM's functions, its own and those of others on
+    /// its memory.
+    pub fn peer_ports(&self, n_pes: usize) -> Vec<Port> {
         let mut ports = vec![Port::default(); n_pes];
         for links in [&self.links, &self.nvshmem.links] {
             for (link, bytes) in links.iter().enumerate().take(n_pes * n_pes) {
@@ -131,6 +129,14 @@ impl Stats {
                 }
             }
         }
+        ports
+    }
+
+    /// Bytes through each PE's port by multimem instructions. For a `multimem.ld_reduce` each member sends its bytes to
+    /// the switch, and the switch one reduction to who asked; a `multimem.st` or `multimem.red` is sent once to the
+    /// switch, which sends it to each member, who gave it among them.
+    pub fn switch_ports(&self, n_pes: usize) -> Vec<Port> {
+        let mut ports = vec![Port::default(); n_pes];
         for m in &self.multicast {
             for (port, by) in ports.iter_mut().zip(&m.by_pe) {
                 port.out += by.st + by.red;

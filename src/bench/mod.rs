@@ -11,6 +11,7 @@ mod data;
 pub mod fused;
 mod kernels;
 mod measure;
+mod model;
 mod operand;
 mod operation;
 mod own;
@@ -18,14 +19,19 @@ mod plot;
 mod report;
 mod sizes;
 mod start;
+mod switch;
 mod table;
+mod traffic;
 
 pub use crate::collective::{Collective, Counts, Place};
 pub use contender::{Contender, PEERS};
+pub use model::{Links, Prediction};
 pub use operation::Operation;
 pub use own::Own;
 pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, Wrong};
 pub use sizes::parse_sizes;
+pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
+pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
 
 use crate::compile::Lowering;
 use crate::gpu::GpuError;

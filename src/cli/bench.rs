@@ -4,19 +4,40 @@ use super::LoweringArg;
 use super::progress::Below;
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::fs::{OpenOptions, remove_file};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::bench::{Bench, Contender, OPS, Operation, Own, Report, parse_sizes, run};
+use weft::bench::{
+    Bench, Contender, Links, MOST, OPS, Operation, Own, Report, count_all, parse_sizes, run, table,
+};
+use weft::collective::Algorithm;
 use weft::runtime::job::{Place, Started, start};
 use weft::runtime::{Config, DType, World};
 
+mod verify;
+
+/// What is no operation of its own.
+const VERIFY_SWITCH: &str = "verify-switch";
+
+/// Where PEs are.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// GPUs, one process each.
+    Gpu,
+    /// The simulator.
+    Sim,
+}
+
 #[derive(Args)]
 pub struct BenchCommand {
-    /// allreduce, allgather, reducescatter, broadcast, alltoall, put, get, signal or barrier.
+    /// allreduce, allgather, reducescatter, broadcast, alltoall, put, get, signal or barrier; or verify-switch: on machines
+    /// with multicast, all our collectives by the switch against those by peers, and against the model.
     operation: String,
+    /// Where the PEs are. On the simulator, what collectives move and execute is counted, and no time is measured.
+    #[arg(long, value_enum, default_value = "gpu")]
+    on: On,
     /// PEs: all GPUs of this host if not given.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
@@ -85,7 +106,13 @@ pub struct BenchCommand {
 
 impl BenchCommand {
     pub fn run(&self) -> Result<ExitCode> {
+        if self.operation == VERIFY_SWITCH {
+            return verify::run(self);
+        }
         let bench = self.bench()?;
+        if self.on == On::Sim {
+            return self.count(&bench);
+        }
         // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
         bench.counts(self.pes.unwrap_or(1))?;
         if Place::detect()?.is_none_or(|place| place.rank == 0) {
@@ -138,6 +165,31 @@ impl BenchCommand {
         (bench.threads, bench.unroll) = (self.threads, self.unroll);
         (bench.lowering, bench.calibrate) = (self.lowering.into(), !self.no_calibration);
         Ok(bench)
+    }
+
+    /// Counts on the simulator.
+    fn count(&self, bench: &Bench) -> Result<ExitCode> {
+        let Operation::Collective(collective) = bench.operation else {
+            bail!("on the simulator collectives are counted, and {} is none", bench.operation)
+        };
+        let wanted =
+            |a: &Algorithm| bench.contenders.iter().any(|c| matches!(c, Contender::Ours(o) if *o == a));
+        let pes = self.pes.unwrap_or(8);
+        let (all, left_out) = count_all(collective, (bench.dtype, bench.op), pes, &bench.sizes, &wanted)?;
+        let redop = if collective.reduces() { format!(" {}", self.op) } else { String::new() };
+        let mut text = format!(
+            "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes of the PE with most, lanes of all; counted up to {MOST} bytes, in proportion above\n",
+            bench.dtype
+        );
+        text.push_str(&table(&all, &Links::H200));
+        for why in &left_out {
+            text.push_str(&format!("# left out: {why}\n"));
+        }
+        super::write_out(None, text.as_bytes())?;
+        if let Some(file) = &self.json {
+            super::write_out(Some(file), (serde_json::to_string_pretty(&all)? + "\n").as_bytes())?;
+        }
+        Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     /// One PE of a job. PE 0 reports.

@@ -76,7 +76,7 @@ then2:                                            ; preds = %end
   br label %end3, !dbg !6
 
 end3:                                             ; preds = %done9, %done5, %then2
-  %.026 = phi <8 x half> [ %54, %then2 ], [ %.125, %done5 ], [ %104, %done9 ], !dbg !6
+  %.035 = phi <8 x half> [ %54, %then2 ], [ %.134, %done5 ], [ %104, %done9 ], !dbg !6
   %55 = getelementptr i8, ptr addrspace(1) %1, i64 %37, !dbg !11
   br i1 %40, label %then10, label %else12, !dbg !11
 
@@ -85,88 +85,90 @@ else:                                             ; preds = %end
   %57 = call i64 @llvm.smax.i64(i64 %56, i64 0), !dbg !6
   %58 = call i64 @llvm.smin.i64(i64 %57, i64 8), !dbg !6
   %59 = lshr i64 %58, 1, !dbg !6
-  %60 = add nsw i64 %59, -1, !dbg !6
+  %60 = trunc nuw nsw i64 %59 to i32, !dbg !6
+  %61 = add nsw i32 %60, -1, !dbg !6
   %.not = icmp eq i64 %59, 0, !dbg !6
   br i1 %.not, label %done5, label %for4, !dbg !6
 
 for4:                                             ; preds = %else, %for4
-  %.024 = phi <8 x half> [ %72, %for4 ], [ zeroinitializer, %else ], !dbg !6
-  %61 = phi i64 [ %74, %for4 ], [ 0, %else ], !dbg !6
-  %62 = shl i64 %61, 2, !dbg !6
-  %63 = getelementptr i8, ptr addrspace(1) %38, i64 %62, !dbg !6
-  %64 = ptrtoint ptr addrspace(1) %63 to i64, !dbg !6
-  %65 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %64) #4, !dbg !6
-  %66 = bitcast i32 %65 to <2 x half>, !dbg !6
-  %67 = shufflevector <2 x half> %66, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
-  %68 = trunc i64 %61 to i32, !dbg !6
-  %69 = insertelement <8 x i32> poison, i32 %68, i64 0, !dbg !6
-  %70 = shufflevector <8 x i32> %69, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %71 = icmp eq <8 x i32> %70, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
-  %72 = select <8 x i1> %71, <8 x half> %67, <8 x half> %.024, !dbg !6
-  %73 = icmp slt i64 %61, %60, !dbg !6
-  %74 = add nuw nsw i64 %61, 1, !dbg !6
-  br i1 %73, label %for4, label %done5, !dbg !6, !llvm.loop !12
+  %.033 = phi <8 x half> [ %70, %for4 ], [ zeroinitializer, %else ], !dbg !6
+  %.031 = phi ptr addrspace(1) [ %71, %for4 ], [ %38, %else ], !dbg !6
+  %62 = phi i32 [ %73, %for4 ], [ 0, %else ], !dbg !6
+  %63 = ptrtoint ptr addrspace(1) %.031 to i64, !dbg !6
+  %64 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %63) #4, !dbg !6
+  %65 = bitcast i32 %64 to <2 x half>, !dbg !6
+  %66 = shufflevector <2 x half> %65, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
+  %67 = insertelement <8 x i32> poison, i32 %62, i64 0, !dbg !6
+  %68 = shufflevector <8 x i32> %67, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %69 = icmp eq <8 x i32> %68, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
+  %70 = select <8 x i1> %69, <8 x half> %66, <8 x half> %.033, !dbg !6
+  %71 = getelementptr i8, ptr addrspace(1) %.031, i64 4, !dbg !6
+  %72 = icmp slt i32 %62, %61, !dbg !6
+  %73 = add nuw nsw i32 %62, 1, !dbg !6
+  br i1 %72, label %for4, label %done5, !dbg !6, !llvm.loop !12
 
 done5:                                            ; preds = %for4, %else
-  %.125 = phi <8 x half> [ zeroinitializer, %else ], [ %72, %for4 ], !dbg !6
-  %75 = and i64 %58, 14, !dbg !6
-  %76 = add nsw i64 %58, -1, !dbg !6
-  %.not27 = icmp eq i64 %75, %58, !dbg !6
-  br i1 %.not27, label %end3, label %for6.preheader, !dbg !6
+  %.134 = phi <8 x half> [ zeroinitializer, %else ], [ %70, %for4 ], !dbg !6
+  %74 = and i64 %58, 14, !dbg !6
+  %75 = trunc nuw nsw i64 %58 to i32, !dbg !6
+  %76 = add nsw i32 %75, -1, !dbg !6
+  %.not36 = icmp eq i64 %74, %58, !dbg !6
+  br i1 %.not36, label %end3, label %for6.preheader, !dbg !6
 
 for6.preheader:                                   ; preds = %done5
-  %77 = sext i32 %4 to i64
-  %78 = add nsw i64 %77, -1
-  %79 = icmp sgt i32 %4, 0
+  %77 = trunc nuw nsw i64 %74 to i32, !dbg !6
+  %78 = sext i32 %4 to i64
+  %79 = add nsw i64 %78, -1
+  %80 = icmp sgt i32 %4, 0
   br label %for6, !dbg !6
 
 for6:                                             ; preds = %for6.preheader, %done9
-  %.2 = phi <8 x half> [ %104, %done9 ], [ %.125, %for6.preheader ], !dbg !6
-  %80 = phi i64 [ %106, %done9 ], [ %75, %for6.preheader ], !dbg !6
-  br i1 %79, label %for8.preheader, label %done9, !dbg !6
+  %.2 = phi <8 x half> [ %104, %done9 ], [ %.134, %for6.preheader ], !dbg !6
+  %81 = phi i32 [ %106, %done9 ], [ %77, %for6.preheader ], !dbg !6
+  br i1 %80, label %for8.preheader, label %done9, !dbg !6
 
 for8.preheader:                                   ; preds = %for6
-  %81 = shl nuw i64 %80, 1
+  %82 = shl nuw i32 %81, 1
+  %83 = zext i32 %82 to i64
   br label %for8, !dbg !6
 
 for8:                                             ; preds = %for8.preheader, %for8
-  %.0 = phi float [ %94, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
-  %82 = phi i64 [ %96, %for8 ], [ 0, %for8.preheader ], !dbg !6
-  %83 = shl i64 %82, 3, !dbg !6
-  %84 = getelementptr i8, ptr addrspace(1) %8, i64 %83, !dbg !6
-  %85 = load i64, ptr addrspace(1) %84, align 8, !dbg !6
+  %.032 = phi float [ %94, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
+  %.030 = phi ptr addrspace(1) [ %95, %for8 ], [ %8, %for8.preheader ], !dbg !6
+  %84 = phi i64 [ %97, %for8 ], [ 0, %for8.preheader ], !dbg !6
+  %85 = load i64, ptr addrspace(1) %.030, align 8, !dbg !6
   %86 = inttoptr i64 %85 to ptr addrspace(1), !dbg !6
   %87 = getelementptr i8, ptr addrspace(1) %86, i64 %37, !dbg !6
-  %88 = getelementptr i8, ptr addrspace(1) %87, i64 %81, !dbg !6
+  %88 = getelementptr i8, ptr addrspace(1) %87, i64 %83, !dbg !6
   %89 = load atomic i16, ptr addrspace(1) %88 monotonic, align 2, !dbg !6
   %90 = bitcast i16 %89 to half, !dbg !6
-  %91 = icmp eq i64 %82, 0, !dbg !6
+  %91 = icmp eq i64 %84, 0, !dbg !6
   %92 = fpext half %90 to float, !dbg !6
-  %93 = fadd float %.0, %92, !dbg !6
+  %93 = fadd float %.032, %92, !dbg !6
   %94 = select i1 %91, float %92, float %93, !dbg !6
-  %95 = icmp slt i64 %82, %78, !dbg !6
-  %96 = add nuw nsw i64 %82, 1, !dbg !6
-  br i1 %95, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
+  %95 = getelementptr i8, ptr addrspace(1) %.030, i64 8, !dbg !6
+  %96 = icmp slt i64 %84, %79, !dbg !6
+  %97 = add nuw nsw i64 %84, 1, !dbg !6
+  br i1 %96, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
 
 done9.loopexit:                                   ; preds = %for8
-  %97 = fptrunc float %94 to half, !dbg !6
+  %98 = fptrunc float %94 to half, !dbg !6
   br label %done9, !dbg !6
 
 done9:                                            ; preds = %done9.loopexit, %for6
-  %.1 = phi half [ 0xH0000, %for6 ], [ %97, %done9.loopexit ], !dbg !6
-  %98 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
-  %99 = shufflevector <8 x half> %98, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
-  %100 = trunc i64 %80 to i32, !dbg !6
-  %101 = insertelement <8 x i32> poison, i32 %100, i64 0, !dbg !6
+  %.1 = phi half [ 0xH0000, %for6 ], [ %98, %done9.loopexit ], !dbg !6
+  %99 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
+  %100 = shufflevector <8 x half> %99, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
+  %101 = insertelement <8 x i32> poison, i32 %81, i64 0, !dbg !6
   %102 = shufflevector <8 x i32> %101, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
   %103 = icmp eq <8 x i32> %102, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
-  %104 = select <8 x i1> %103, <8 x half> %99, <8 x half> %.2, !dbg !6
-  %105 = icmp slt i64 %80, %76, !dbg !6
-  %106 = add nuw nsw i64 %80, 1, !dbg !6
+  %104 = select <8 x i1> %103, <8 x half> %100, <8 x half> %.2, !dbg !6
+  %105 = icmp slt i32 %81, %76, !dbg !6
+  %106 = add nuw nsw i32 %81, 1, !dbg !6
   br i1 %105, label %for6, label %end3, !dbg !6, !llvm.loop !14
 
 then10:                                           ; preds = %end3
-  store <8 x half> %.026, ptr addrspace(1) %55, align 16, !dbg !11
+  store <8 x half> %.035, ptr addrspace(1) %55, align 16, !dbg !11
   br label %end11, !dbg !11
 
 end11:                                            ; preds = %for13, %else12, %then10
@@ -177,47 +179,48 @@ else12:                                           ; preds = %end3
   %107 = sub nsw i64 1003, %36, !dbg !11
   %108 = call i64 @llvm.smax.i64(i64 %107, i64 0), !dbg !11
   %109 = call i64 @llvm.smin.i64(i64 %108, i64 8), !dbg !11
-  %110 = add nsw i64 %109, -1, !dbg !11
-  %.not28 = icmp eq i64 %108, 0, !dbg !11
-  br i1 %.not28, label %end11, label %for13.preheader, !dbg !11
+  %110 = trunc nuw nsw i64 %109 to i32, !dbg !11
+  %111 = add nsw i32 %110, -1, !dbg !11
+  %.not37 = icmp eq i64 %108, 0, !dbg !11
+  br i1 %.not37, label %end11, label %for13.preheader, !dbg !11
 
 for13.preheader:                                  ; preds = %else12
-  %111 = extractelement <8 x half> %.026, i64 0
-  %112 = extractelement <8 x half> %.026, i64 1
-  %113 = extractelement <8 x half> %.026, i64 2
-  %114 = extractelement <8 x half> %.026, i64 3
-  %115 = extractelement <8 x half> %.026, i64 4
-  %116 = extractelement <8 x half> %.026, i64 5
-  %117 = extractelement <8 x half> %.026, i64 6
-  %118 = extractelement <8 x half> %.026, i64 7
+  %112 = extractelement <8 x half> %.035, i64 0
+  %113 = extractelement <8 x half> %.035, i64 1
+  %114 = extractelement <8 x half> %.035, i64 2
+  %115 = extractelement <8 x half> %.035, i64 3
+  %116 = extractelement <8 x half> %.035, i64 4
+  %117 = extractelement <8 x half> %.035, i64 5
+  %118 = extractelement <8 x half> %.035, i64 6
+  %119 = extractelement <8 x half> %.035, i64 7
   br label %for13, !dbg !11
 
 for13:                                            ; preds = %for13.preheader, %for13
-  %119 = phi i64 [ %137, %for13 ], [ 0, %for13.preheader ], !dbg !11
-  %120 = icmp eq i64 %119, 1, !dbg !11
-  %121 = select i1 %120, half %112, half %111, !dbg !11
-  %122 = icmp eq i64 %119, 2, !dbg !11
-  %123 = select i1 %122, half %113, half %121, !dbg !11
-  %124 = icmp eq i64 %119, 3, !dbg !11
-  %125 = select i1 %124, half %114, half %123, !dbg !11
-  %126 = icmp eq i64 %119, 4, !dbg !11
-  %127 = select i1 %126, half %115, half %125, !dbg !11
-  %128 = icmp eq i64 %119, 5, !dbg !11
-  %129 = select i1 %128, half %116, half %127, !dbg !11
-  %130 = icmp eq i64 %119, 6, !dbg !11
-  %131 = select i1 %130, half %117, half %129, !dbg !11
-  %132 = icmp eq i64 %119, 7, !dbg !11
-  %133 = select i1 %132, half %118, half %131, !dbg !11
-  %134 = shl nuw i64 %119, 1, !dbg !11
-  %135 = getelementptr i8, ptr addrspace(1) %55, i64 %134, !dbg !11
-  store half %133, ptr addrspace(1) %135, align 2, !dbg !11
-  %136 = icmp slt i64 %119, %110, !dbg !11
-  %137 = add nuw nsw i64 %119, 1, !dbg !11
+  %.0 = phi ptr addrspace(1) [ %135, %for13 ], [ %55, %for13.preheader ], !dbg !11
+  %120 = phi i32 [ %137, %for13 ], [ 0, %for13.preheader ], !dbg !11
+  %121 = icmp eq i32 %120, 1, !dbg !11
+  %122 = select i1 %121, half %113, half %112, !dbg !11
+  %123 = icmp eq i32 %120, 2, !dbg !11
+  %124 = select i1 %123, half %114, half %122, !dbg !11
+  %125 = icmp eq i32 %120, 3, !dbg !11
+  %126 = select i1 %125, half %115, half %124, !dbg !11
+  %127 = icmp eq i32 %120, 4, !dbg !11
+  %128 = select i1 %127, half %116, half %126, !dbg !11
+  %129 = icmp eq i32 %120, 5, !dbg !11
+  %130 = select i1 %129, half %117, half %128, !dbg !11
+  %131 = icmp eq i32 %120, 6, !dbg !11
+  %132 = select i1 %131, half %118, half %130, !dbg !11
+  %133 = icmp eq i32 %120, 7, !dbg !11
+  %134 = select i1 %133, half %119, half %132, !dbg !11
+  store half %134, ptr addrspace(1) %.0, align 2, !dbg !11
+  %135 = getelementptr i8, ptr addrspace(1) %.0, i64 2, !dbg !11
+  %136 = icmp slt i32 %120, %111, !dbg !11
+  %137 = add nuw nsw i32 %120, 1, !dbg !11
   br i1 %136, label %for13, label %end11, !dbg !11, !llvm.loop !16
 
 then15:                                           ; preds = %end11
-  %narrow29 = mul nuw i32 %12, %13, !dbg !15
-  %138 = zext i32 %narrow29 to i64, !dbg !15
+  %narrow38 = mul nuw i32 %12, %13, !dbg !15
+  %138 = zext i32 %narrow38 to i64, !dbg !15
   %139 = zext nneg i32 %15 to i64, !dbg !15
   %140 = zext nneg i32 %14 to i64, !dbg !15
   %141 = add nuw nsw i64 %138, %140, !dbg !15

@@ -104,7 +104,7 @@ then2:                                            ; preds = %end
   br label %end3, !dbg !6
 
 end3:                                             ; preds = %done9, %done5, %then2
-  %.030 = phi <8 x half> [ %82, %then2 ], [ %.129, %done5 ], [ %135, %done9 ], !dbg !6
+  %.043 = phi <8 x half> [ %82, %then2 ], [ %.142, %done5 ], [ %135, %done9 ], !dbg !6
   br i1 %68, label %then10, label %else12, !dbg !11
 
 else:                                             ; preds = %end
@@ -117,87 +117,89 @@ else:                                             ; preds = %end
   %89 = call i64 @llvm.smax.i64(i64 %88, i64 0), !dbg !6
   %90 = call i64 @llvm.smin.i64(i64 %89, i64 8), !dbg !6
   %91 = lshr i64 %90, 1, !dbg !6
-  %92 = add nsw i64 %91, -1, !dbg !6
+  %92 = trunc nuw nsw i64 %91 to i32, !dbg !6
+  %93 = add nsw i32 %92, -1, !dbg !6
   %.not = icmp eq i64 %91, 0, !dbg !6
   br i1 %.not, label %done5, label %for4, !dbg !6
 
 for4:                                             ; preds = %else, %for4
-  %.028 = phi <8 x half> [ %104, %for4 ], [ zeroinitializer, %else ], !dbg !6
-  %93 = phi i64 [ %106, %for4 ], [ 0, %else ], !dbg !6
-  %94 = shl i64 %93, 2, !dbg !6
-  %95 = getelementptr i8, ptr addrspace(1) %52, i64 %94, !dbg !6
-  %96 = ptrtoint ptr addrspace(1) %95 to i64, !dbg !6
-  %97 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %96) #4, !dbg !6
-  %98 = bitcast i32 %97 to <2 x half>, !dbg !6
-  %99 = shufflevector <2 x half> %98, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
-  %100 = trunc i64 %93 to i32, !dbg !6
-  %101 = insertelement <8 x i32> poison, i32 %100, i64 0, !dbg !6
-  %102 = shufflevector <8 x i32> %101, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %103 = icmp eq <8 x i32> %102, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
-  %104 = select <8 x i1> %103, <8 x half> %99, <8 x half> %.028, !dbg !6
-  %105 = icmp slt i64 %93, %92, !dbg !6
-  %106 = add nuw nsw i64 %93, 1, !dbg !6
-  br i1 %105, label %for4, label %done5, !dbg !6, !llvm.loop !12
+  %.041 = phi <8 x half> [ %102, %for4 ], [ zeroinitializer, %else ], !dbg !6
+  %.038 = phi ptr addrspace(1) [ %103, %for4 ], [ %52, %else ], !dbg !6
+  %94 = phi i32 [ %105, %for4 ], [ 0, %else ], !dbg !6
+  %95 = ptrtoint ptr addrspace(1) %.038 to i64, !dbg !6
+  %96 = call i32 asm sideeffect "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.f16x2 $0, [$1];", "=r,l,~{memory}"(i64 %95) #4, !dbg !6
+  %97 = bitcast i32 %96 to <2 x half>, !dbg !6
+  %98 = shufflevector <2 x half> %97, <2 x half> poison, <8 x i32> <i32 0, i32 1, i32 0, i32 1, i32 0, i32 1, i32 0, i32 1>, !dbg !6
+  %99 = insertelement <8 x i32> poison, i32 %94, i64 0, !dbg !6
+  %100 = shufflevector <8 x i32> %99, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %101 = icmp eq <8 x i32> %100, <i32 0, i32 0, i32 1, i32 1, i32 2, i32 2, i32 3, i32 3>, !dbg !6
+  %102 = select <8 x i1> %101, <8 x half> %98, <8 x half> %.041, !dbg !6
+  %103 = getelementptr i8, ptr addrspace(1) %.038, i64 4, !dbg !6
+  %104 = icmp slt i32 %94, %93, !dbg !6
+  %105 = add nuw nsw i32 %94, 1, !dbg !6
+  br i1 %104, label %for4, label %done5, !dbg !6, !llvm.loop !12
 
 done5:                                            ; preds = %for4, %else
-  %.129 = phi <8 x half> [ zeroinitializer, %else ], [ %104, %for4 ], !dbg !6
-  %107 = and i64 %90, 14, !dbg !6
-  %108 = add nsw i64 %90, -1, !dbg !6
-  %.not31 = icmp eq i64 %107, %90, !dbg !6
-  br i1 %.not31, label %end3, label %for6.preheader, !dbg !6
+  %.142 = phi <8 x half> [ zeroinitializer, %else ], [ %102, %for4 ], !dbg !6
+  %106 = and i64 %90, 14, !dbg !6
+  %107 = trunc nuw nsw i64 %90 to i32, !dbg !6
+  %108 = add nsw i32 %107, -1, !dbg !6
+  %.not44 = icmp eq i64 %106, %90, !dbg !6
+  br i1 %.not44, label %end3, label %for6.preheader, !dbg !6
 
 for6.preheader:                                   ; preds = %done5
-  %109 = add nsw i64 %33, -1
-  %110 = icmp sgt i32 %3, 0
+  %109 = trunc nuw nsw i64 %106 to i32, !dbg !6
+  %110 = add nsw i64 %33, -1
+  %111 = icmp sgt i32 %3, 0
   br label %for6, !dbg !6
 
 for6:                                             ; preds = %for6.preheader, %done9
-  %.2 = phi <8 x half> [ %135, %done9 ], [ %.129, %for6.preheader ], !dbg !6
-  %111 = phi i64 [ %137, %done9 ], [ %107, %for6.preheader ], !dbg !6
-  br i1 %110, label %for8.preheader, label %done9, !dbg !6
+  %.2 = phi <8 x half> [ %135, %done9 ], [ %.142, %for6.preheader ], !dbg !6
+  %112 = phi i32 [ %137, %done9 ], [ %109, %for6.preheader ], !dbg !6
+  br i1 %111, label %for8.preheader, label %done9, !dbg !6
 
 for8.preheader:                                   ; preds = %for6
-  %112 = shl nuw i64 %111, 1
+  %113 = shl nuw i32 %112, 1
+  %114 = zext i32 %113 to i64
   br label %for8, !dbg !6
 
 for8:                                             ; preds = %for8.preheader, %for8
-  %.0 = phi float [ %125, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
-  %113 = phi i64 [ %127, %for8 ], [ 0, %for8.preheader ], !dbg !6
-  %114 = shl i64 %113, 3, !dbg !6
-  %115 = getelementptr i8, ptr addrspace(1) %8, i64 %114, !dbg !6
-  %116 = load i64, ptr addrspace(1) %115, align 8, !dbg !6
+  %.039 = phi float [ %125, %for8 ], [ 0.000000e+00, %for8.preheader ], !dbg !6
+  %.037 = phi ptr addrspace(1) [ %126, %for8 ], [ %8, %for8.preheader ], !dbg !6
+  %115 = phi i64 [ %128, %for8 ], [ 0, %for8.preheader ], !dbg !6
+  %116 = load i64, ptr addrspace(1) %.037, align 8, !dbg !6
   %117 = inttoptr i64 %116 to ptr addrspace(1), !dbg !6
   %118 = getelementptr i8, ptr addrspace(1) %117, i64 %51, !dbg !6
-  %119 = getelementptr i8, ptr addrspace(1) %118, i64 %112, !dbg !6
+  %119 = getelementptr i8, ptr addrspace(1) %118, i64 %114, !dbg !6
   %120 = load atomic i16, ptr addrspace(1) %119 monotonic, align 2, !dbg !6
   %121 = bitcast i16 %120 to half, !dbg !6
-  %122 = icmp eq i64 %113, 0, !dbg !6
+  %122 = icmp eq i64 %115, 0, !dbg !6
   %123 = fpext half %121 to float, !dbg !6
-  %124 = fadd float %.0, %123, !dbg !6
+  %124 = fadd float %.039, %123, !dbg !6
   %125 = select i1 %122, float %123, float %124, !dbg !6
-  %126 = icmp slt i64 %113, %109, !dbg !6
-  %127 = add nuw nsw i64 %113, 1, !dbg !6
-  br i1 %126, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
+  %126 = getelementptr i8, ptr addrspace(1) %.037, i64 8, !dbg !6
+  %127 = icmp slt i64 %115, %110, !dbg !6
+  %128 = add nuw nsw i64 %115, 1, !dbg !6
+  br i1 %127, label %for8, label %done9.loopexit, !dbg !6, !llvm.loop !13
 
 done9.loopexit:                                   ; preds = %for8
-  %128 = fptrunc float %125 to half, !dbg !6
+  %129 = fptrunc float %125 to half, !dbg !6
   br label %done9, !dbg !6
 
 done9:                                            ; preds = %done9.loopexit, %for6
-  %.1 = phi half [ 0xH0000, %for6 ], [ %128, %done9.loopexit ], !dbg !6
-  %129 = insertelement <8 x half> poison, half %.1, i64 0, !dbg !6
-  %130 = shufflevector <8 x half> %129, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
-  %131 = trunc i64 %111 to i32, !dbg !6
-  %132 = insertelement <8 x i32> poison, i32 %131, i64 0, !dbg !6
+  %.140 = phi half [ 0xH0000, %for6 ], [ %129, %done9.loopexit ], !dbg !6
+  %130 = insertelement <8 x half> poison, half %.140, i64 0, !dbg !6
+  %131 = shufflevector <8 x half> %130, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
+  %132 = insertelement <8 x i32> poison, i32 %112, i64 0, !dbg !6
   %133 = shufflevector <8 x i32> %132, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
   %134 = icmp eq <8 x i32> %133, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
-  %135 = select <8 x i1> %134, <8 x half> %130, <8 x half> %.2, !dbg !6
-  %136 = icmp slt i64 %111, %108, !dbg !6
-  %137 = add nuw nsw i64 %111, 1, !dbg !6
+  %135 = select <8 x i1> %134, <8 x half> %131, <8 x half> %.2, !dbg !6
+  %136 = icmp slt i32 %112, %108, !dbg !6
+  %137 = add nuw nsw i32 %112, 1, !dbg !6
   br i1 %136, label %for6, label %end3, !dbg !6, !llvm.loop !14
 
 then10:                                           ; preds = %end3
-  %138 = bitcast <8 x half> %.030 to <4 x i32>, !dbg !11
+  %138 = bitcast <8 x half> %.043 to <4 x i32>, !dbg !11
   %139 = extractelement <4 x i32> %138, i64 0, !dbg !11
   %140 = extractelement <4 x i32> %138, i64 1, !dbg !11
   %141 = extractelement <4 x i32> %138, i64 2, !dbg !11
@@ -220,111 +222,128 @@ else12:                                           ; preds = %end3
   %150 = call i64 @llvm.smax.i64(i64 %149, i64 0), !dbg !11
   %151 = call i64 @llvm.smin.i64(i64 %150, i64 8), !dbg !11
   %152 = lshr i64 %151, 1, !dbg !11
-  %153 = add nsw i64 %152, -1, !dbg !11
-  %.not32 = icmp eq i64 %152, 0, !dbg !11
-  br i1 %.not32, label %done14, label %for13.preheader, !dbg !11
+  %153 = trunc nuw nsw i64 %152 to i32, !dbg !11
+  %154 = add nsw i32 %153, -1, !dbg !11
+  %.not45 = icmp eq i64 %152, 0, !dbg !11
+  br i1 %.not45, label %done14, label %for13.preheader, !dbg !11
 
 for13.preheader:                                  ; preds = %else12
-  %154 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 0, i32 1>
-  %155 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 2, i32 3>
-  %156 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 4, i32 5>
-  %157 = shufflevector <8 x half> %.030, <8 x half> poison, <2 x i32> <i32 6, i32 7>
+  %155 = shufflevector <8 x half> %.043, <8 x half> poison, <2 x i32> <i32 0, i32 1>
+  %156 = shufflevector <8 x half> %.043, <8 x half> poison, <2 x i32> <i32 2, i32 3>
+  %157 = shufflevector <8 x half> %.043, <8 x half> poison, <2 x i32> <i32 4, i32 5>
+  %158 = shufflevector <8 x half> %.043, <8 x half> poison, <2 x i32> <i32 6, i32 7>
   br label %for13, !dbg !11
 
 for13:                                            ; preds = %for13.preheader, %for13
-  %158 = phi i64 [ %170, %for13 ], [ 0, %for13.preheader ], !dbg !11
-  %159 = icmp eq i64 %158, 1, !dbg !11
-  %160 = select i1 %159, <2 x half> %155, <2 x half> %154, !dbg !11
-  %161 = icmp eq i64 %158, 2, !dbg !11
-  %162 = select i1 %161, <2 x half> %156, <2 x half> %160, !dbg !11
-  %163 = icmp eq i64 %158, 3, !dbg !11
-  %164 = select i1 %163, <2 x half> %157, <2 x half> %162, !dbg !11
-  %165 = shl i64 %158, 2, !dbg !11
-  %166 = getelementptr i8, ptr addrspace(1) %52, i64 %165, !dbg !11
-  %167 = bitcast <2 x half> %164 to i32, !dbg !11
-  %168 = ptrtoint ptr addrspace(1) %166 to i64, !dbg !11
-  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %168, i32 %167) #4, !dbg !11
-  %169 = icmp slt i64 %158, %153, !dbg !11
-  %170 = add nuw nsw i64 %158, 1, !dbg !11
+  %.036 = phi ptr addrspace(1) [ %168, %for13 ], [ %52, %for13.preheader ], !dbg !11
+  %159 = phi i32 [ %170, %for13 ], [ 0, %for13.preheader ], !dbg !11
+  %160 = icmp eq i32 %159, 1, !dbg !11
+  %161 = select i1 %160, <2 x half> %156, <2 x half> %155, !dbg !11
+  %162 = icmp eq i32 %159, 2, !dbg !11
+  %163 = select i1 %162, <2 x half> %157, <2 x half> %161, !dbg !11
+  %164 = icmp eq i32 %159, 3, !dbg !11
+  %165 = select i1 %164, <2 x half> %158, <2 x half> %163, !dbg !11
+  %166 = bitcast <2 x half> %165 to i32, !dbg !11
+  %167 = ptrtoint ptr addrspace(1) %.036 to i64, !dbg !11
+  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %167, i32 %166) #4, !dbg !11
+  %168 = getelementptr i8, ptr addrspace(1) %.036, i64 4, !dbg !11
+  %169 = icmp slt i32 %159, %154, !dbg !11
+  %170 = add nuw nsw i32 %159, 1, !dbg !11
   br i1 %169, label %for13, label %done14, !dbg !11, !llvm.loop !16
 
 done14:                                           ; preds = %for13, %else12
   %171 = and i64 %151, 14, !dbg !11
-  %172 = add nsw i64 %151, -1, !dbg !11
-  %.not33 = icmp eq i64 %171, %151, !dbg !11
-  br i1 %.not33, label %end11, label %for15.preheader, !dbg !11
+  %172 = trunc nuw nsw i64 %151 to i32, !dbg !11
+  %173 = add nsw i32 %172, -1, !dbg !11
+  %.not46 = icmp eq i64 %171, %151, !dbg !11
+  br i1 %.not46, label %end11, label %for15.preheader, !dbg !11
 
 for15.preheader:                                  ; preds = %done14
-  %173 = extractelement <8 x half> %.030, i64 0
-  %174 = extractelement <8 x half> %.030, i64 1
-  %175 = extractelement <8 x half> %.030, i64 2
-  %176 = extractelement <8 x half> %.030, i64 3
-  %177 = extractelement <8 x half> %.030, i64 4
-  %178 = extractelement <8 x half> %.030, i64 5
-  %179 = extractelement <8 x half> %.030, i64 6
-  %180 = extractelement <8 x half> %.030, i64 7
-  %181 = add nsw i64 %33, -1
-  %182 = icmp sgt i32 %3, 0
+  %174 = trunc nuw nsw i64 %171 to i32, !dbg !11
+  %175 = extractelement <8 x half> %.043, i64 0
+  %176 = extractelement <8 x half> %.043, i64 1
+  %177 = extractelement <8 x half> %.043, i64 2
+  %178 = extractelement <8 x half> %.043, i64 3
+  %179 = extractelement <8 x half> %.043, i64 4
+  %180 = extractelement <8 x half> %.043, i64 5
+  %181 = extractelement <8 x half> %.043, i64 6
+  %182 = extractelement <8 x half> %.043, i64 7
+  %183 = add nsw i64 %33, -1
+  %184 = icmp sgt i32 %3, 0
   br label %for15, !dbg !11
 
 for15:                                            ; preds = %for15.preheader, %done18
-  %183 = phi i64 [ %210, %done18 ], [ %171, %for15.preheader ], !dbg !11
-  br i1 %182, label %for17.preheader, label %done18, !dbg !11
+  %185 = phi i32 [ %217, %done18 ], [ %174, %for15.preheader ], !dbg !11
+  br i1 %184, label %part.preheader, label %done18, !dbg !11
 
-for17.preheader:                                  ; preds = %for15
-  %184 = icmp eq i64 %183, 7, !dbg !11
-  %185 = icmp eq i64 %183, 6, !dbg !11
-  %186 = icmp eq i64 %183, 5, !dbg !11
-  %187 = icmp eq i64 %183, 4, !dbg !11
-  %188 = icmp eq i64 %183, 3, !dbg !11
-  %189 = icmp eq i64 %183, 2, !dbg !11
-  %190 = icmp eq i64 %183, 1, !dbg !11
-  %191 = select i1 %190, half %174, half %173, !dbg !11
-  %192 = select i1 %189, half %175, half %191, !dbg !11
-  %193 = select i1 %188, half %176, half %192, !dbg !11
-  %194 = select i1 %187, half %177, half %193, !dbg !11
-  %195 = select i1 %186, half %178, half %194, !dbg !11
-  %196 = select i1 %185, half %179, half %195, !dbg !11
-  %197 = select i1 %184, half %180, half %196, !dbg !11
-  %198 = shl nuw i64 %183, 1
-  %199 = bitcast half %197 to i16
+part.preheader:                                   ; preds = %for15
+  %186 = icmp eq i32 %185, 7, !dbg !11
+  %187 = icmp eq i32 %185, 6, !dbg !11
+  %188 = icmp eq i32 %185, 5, !dbg !11
+  %189 = icmp eq i32 %185, 4, !dbg !11
+  %190 = icmp eq i32 %185, 3, !dbg !11
+  %191 = icmp eq i32 %185, 2, !dbg !11
+  %192 = icmp eq i32 %185, 1, !dbg !11
+  %193 = select i1 %192, half %176, half %175, !dbg !11
+  %194 = select i1 %191, half %177, half %193, !dbg !11
+  %195 = select i1 %190, half %178, half %194, !dbg !11
+  %196 = select i1 %189, half %179, half %195, !dbg !11
+  %197 = select i1 %188, half %180, half %196, !dbg !11
+  %198 = select i1 %187, half %181, half %197, !dbg !11
+  %199 = select i1 %186, half %182, half %198, !dbg !11
+  %200 = shl nuw i32 %185, 1
+  %201 = zext i32 %200 to i64
+  %202 = bitcast half %199 to i16
+  br label %part, !dbg !11
+
+part:                                             ; preds = %part.preheader, %next
+  %.0 = phi ptr addrspace(1) [ %211, %next ], [ %8, %part.preheader ], !dbg !11
+  %203 = phi i64 [ %214, %next ], [ %183, %part.preheader ], !dbg !11
+  %204 = call i64 @llvm.umin.i64(i64 %203, i64 1073741824), !dbg !11
+  %205 = trunc nuw nsw i64 %204 to i32, !dbg !11
   br label %for17, !dbg !11
 
-for17:                                            ; preds = %for17.preheader, %for17
-  %200 = phi i64 [ %208, %for17 ], [ 0, %for17.preheader ], !dbg !11
-  %201 = shl i64 %200, 3, !dbg !11
-  %202 = getelementptr i8, ptr addrspace(1) %8, i64 %201, !dbg !11
-  %203 = load i64, ptr addrspace(1) %202, align 8, !dbg !11
-  %204 = inttoptr i64 %203 to ptr addrspace(1), !dbg !11
-  %205 = getelementptr i8, ptr addrspace(1) %204, i64 %51, !dbg !11
-  %206 = getelementptr i8, ptr addrspace(1) %205, i64 %198, !dbg !11
-  store atomic i16 %199, ptr addrspace(1) %206 monotonic, align 2, !dbg !11
-  %207 = icmp slt i64 %200, %181, !dbg !11
-  %208 = add nuw nsw i64 %200, 1, !dbg !11
-  br i1 %207, label %for17, label %done18, !dbg !11, !llvm.loop !17
+for17:                                            ; preds = %for17, %part
+  %.1 = phi ptr addrspace(1) [ %.0, %part ], [ %211, %for17 ], !dbg !11
+  %206 = phi i32 [ 0, %part ], [ %213, %for17 ], !dbg !11
+  %207 = load i64, ptr addrspace(1) %.1, align 8, !dbg !11
+  %208 = inttoptr i64 %207 to ptr addrspace(1), !dbg !11
+  %209 = getelementptr i8, ptr addrspace(1) %208, i64 %51, !dbg !11
+  %210 = getelementptr i8, ptr addrspace(1) %209, i64 %201, !dbg !11
+  store atomic i16 %202, ptr addrspace(1) %210 monotonic, align 2, !dbg !11
+  %211 = getelementptr i8, ptr addrspace(1) %.1, i64 8, !dbg !11
+  %212 = icmp samesign ult i32 %206, %205, !dbg !11
+  %213 = add nuw nsw i32 %206, 1, !dbg !11
+  br i1 %212, label %for17, label %next, !dbg !11, !llvm.loop !17
 
-done18:                                           ; preds = %for17, %for15
-  %209 = icmp slt i64 %183, %172, !dbg !11
-  %210 = add nuw nsw i64 %183, 1, !dbg !11
-  br i1 %209, label %for15, label %end11, !dbg !11, !llvm.loop !18
+next:                                             ; preds = %for17
+  %.neg = xor i64 %204, -1, !dbg !11
+  %214 = add i64 %203, %.neg, !dbg !11
+  %215 = icmp ugt i64 %203, 1073741824, !dbg !11
+  br i1 %215, label %part, label %done18, !dbg !11, !llvm.loop !18
+
+done18:                                           ; preds = %next, %for15
+  %216 = icmp slt i32 %185, %173, !dbg !11
+  %217 = add nuw nsw i32 %185, 1, !dbg !11
+  br i1 %216, label %for15, label %end11, !dbg !11, !llvm.loop !19
 
 then19:                                           ; preds = %end11
-  %narrow34 = mul nuw i32 %12, %13, !dbg !15
-  %211 = zext i32 %narrow34 to i64, !dbg !15
-  %212 = zext nneg i32 %15 to i64, !dbg !15
-  %213 = zext nneg i32 %14 to i64, !dbg !15
-  %214 = add nuw nsw i64 %211, %213, !dbg !15
-  %215 = mul nuw i64 %214, %212, !dbg !15
-  %216 = add i64 %215, %48, !dbg !15
-  %217 = shl i64 %216, 7, !dbg !15
-  %218 = getelementptr i8, ptr addrspace(1) %9, i64 %217, !dbg !15
-  %219 = ptrtoint ptr addrspace(1) %218 to i64, !dbg !15
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %219, i32 1) #4, !dbg !15
-  %220 = getelementptr i8, ptr addrspace(1) %1, i64 %217, !dbg !15
-  %221 = getelementptr i8, ptr addrspace(1) %220, i64 4, !dbg !15
-  %222 = load i32, ptr addrspace(1) %221, align 4, !dbg !15
-  %223 = add i32 %222, 1, !dbg !15
-  %224 = mul i32 %223, %3, !dbg !15
+  %narrow47 = mul nuw i32 %12, %13, !dbg !15
+  %218 = zext i32 %narrow47 to i64, !dbg !15
+  %219 = zext nneg i32 %15 to i64, !dbg !15
+  %220 = zext nneg i32 %14 to i64, !dbg !15
+  %221 = add nuw nsw i64 %218, %220, !dbg !15
+  %222 = mul nuw i64 %221, %219, !dbg !15
+  %223 = add i64 %222, %48, !dbg !15
+  %224 = shl i64 %223, 7, !dbg !15
+  %225 = getelementptr i8, ptr addrspace(1) %9, i64 %224, !dbg !15
+  %226 = ptrtoint ptr addrspace(1) %225 to i64, !dbg !15
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %226, i32 1) #4, !dbg !15
+  %227 = getelementptr i8, ptr addrspace(1) %1, i64 %224, !dbg !15
+  %228 = getelementptr i8, ptr addrspace(1) %227, i64 4, !dbg !15
+  %229 = load i32, ptr addrspace(1) %228, align 4, !dbg !15
+  %230 = add i32 %229, 1, !dbg !15
+  %231 = mul i32 %230, %3, !dbg !15
   br label %while21, !dbg !15
 
 end20:                                            ; preds = %done23, %end11
@@ -332,13 +351,13 @@ end20:                                            ; preds = %done23, %end11
   ret void, !dbg !15
 
 while21:                                          ; preds = %while21, %then19
-  %225 = load atomic i32, ptr addrspace(1) %220 acquire, align 4, !dbg !15
-  %226 = sub i32 %225, %224, !dbg !15
-  %227 = icmp slt i32 %226, 0, !dbg !15
-  br i1 %227, label %while21, label %done23, !dbg !15, !llvm.loop !19
+  %232 = load atomic i32, ptr addrspace(1) %227 acquire, align 4, !dbg !15
+  %233 = sub i32 %232, %231, !dbg !15
+  %234 = icmp slt i32 %233, 0, !dbg !15
+  br i1 %234, label %while21, label %done23, !dbg !15, !llvm.loop !20
 
 done23:                                           ; preds = %while21
-  store i32 %223, ptr addrspace(1) %221, align 4, !dbg !15
+  store i32 %230, ptr addrspace(1) %228, align 4, !dbg !15
   br label %end20, !dbg !15
 }
 
@@ -407,3 +426,4 @@ attributes #4 = { nounwind }
 !17 = distinct !{!17, !10}
 !18 = distinct !{!18, !10}
 !19 = distinct !{!19, !10}
+!20 = distinct !{!20, !10}

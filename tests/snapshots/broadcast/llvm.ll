@@ -74,7 +74,7 @@ then4:                                            ; preds = %for
   br label %end5, !dbg !6
 
 end5:                                             ; preds = %for6, %else, %then4
-  %.024 = phi <8 x half> [ %45, %then4 ], [ zeroinitializer, %else ], [ %61, %for6 ], !dbg !6
+  %.033 = phi <8 x half> [ %45, %then4 ], [ zeroinitializer, %else ], [ %59, %for6 ], !dbg !6
   %46 = getelementptr i8, ptr addrspace(1) %7, i64 %41, !dbg !6
   br i1 %44, label %then8, label %else10, !dbg !6
 
@@ -82,149 +82,166 @@ else:                                             ; preds = %for
   %47 = sub nsw i64 1003, %40, !dbg !6
   %48 = call i64 @llvm.smax.i64(i64 %47, i64 0), !dbg !6
   %49 = call i64 @llvm.smin.i64(i64 %48, i64 8), !dbg !6
-  %50 = add nsw i64 %49, -1, !dbg !6
+  %50 = trunc nuw nsw i64 %49 to i32, !dbg !6
+  %51 = add nsw i32 %50, -1, !dbg !6
   %.not = icmp eq i64 %48, 0, !dbg !6
   br i1 %.not, label %end5, label %for6, !dbg !6
 
 for6:                                             ; preds = %else, %for6
-  %.0 = phi <8 x half> [ %61, %for6 ], [ zeroinitializer, %else ], !dbg !6
-  %51 = phi i64 [ %63, %for6 ], [ 0, %else ], !dbg !6
-  %52 = shl nuw i64 %51, 1, !dbg !6
-  %53 = getelementptr i8, ptr addrspace(1) %42, i64 %52, !dbg !6
-  %54 = load half, ptr addrspace(1) %53, align 2, !dbg !6
-  %55 = insertelement <8 x half> poison, half %54, i64 0, !dbg !6
-  %56 = shufflevector <8 x half> %55, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
-  %57 = trunc i64 %51 to i32, !dbg !6
-  %58 = insertelement <8 x i32> poison, i32 %57, i64 0, !dbg !6
-  %59 = shufflevector <8 x i32> %58, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
-  %60 = icmp eq <8 x i32> %59, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
-  %61 = select <8 x i1> %60, <8 x half> %56, <8 x half> %.0, !dbg !6
-  %62 = icmp slt i64 %51, %50, !dbg !6
-  %63 = add nuw nsw i64 %51, 1, !dbg !6
-  br i1 %62, label %for6, label %end5, !dbg !6, !llvm.loop !12
+  %.031 = phi <8 x half> [ %59, %for6 ], [ zeroinitializer, %else ], !dbg !6
+  %.030 = phi ptr addrspace(1) [ %60, %for6 ], [ %42, %else ], !dbg !6
+  %52 = phi i32 [ %62, %for6 ], [ 0, %else ], !dbg !6
+  %53 = load half, ptr addrspace(1) %.030, align 2, !dbg !6
+  %54 = insertelement <8 x half> poison, half %53, i64 0, !dbg !6
+  %55 = shufflevector <8 x half> %54, <8 x half> poison, <8 x i32> zeroinitializer, !dbg !6
+  %56 = insertelement <8 x i32> poison, i32 %52, i64 0, !dbg !6
+  %57 = shufflevector <8 x i32> %56, <8 x i32> poison, <8 x i32> zeroinitializer, !dbg !6
+  %58 = icmp eq <8 x i32> %57, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>, !dbg !6
+  %59 = select <8 x i1> %58, <8 x half> %55, <8 x half> %.031, !dbg !6
+  %60 = getelementptr i8, ptr addrspace(1) %.030, i64 2, !dbg !6
+  %61 = icmp slt i32 %52, %51, !dbg !6
+  %62 = add nuw nsw i32 %52, 1, !dbg !6
+  br i1 %61, label %for6, label %end5, !dbg !6, !llvm.loop !12
 
 then8:                                            ; preds = %end5
-  %64 = bitcast <8 x half> %.024 to <4 x i32>, !dbg !6
-  %65 = extractelement <4 x i32> %64, i64 0, !dbg !6
-  %66 = extractelement <4 x i32> %64, i64 1, !dbg !6
-  %67 = extractelement <4 x i32> %64, i64 2, !dbg !6
-  %68 = extractelement <4 x i32> %64, i64 3, !dbg !6
-  %69 = ptrtoint ptr addrspace(1) %46 to i64, !dbg !6
-  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %69, i32 %65, i32 %66, i32 %67, i32 %68) #4, !dbg !6
+  %63 = bitcast <8 x half> %.033 to <4 x i32>, !dbg !6
+  %64 = extractelement <4 x i32> %63, i64 0, !dbg !6
+  %65 = extractelement <4 x i32> %63, i64 1, !dbg !6
+  %66 = extractelement <4 x i32> %63, i64 2, !dbg !6
+  %67 = extractelement <4 x i32> %63, i64 3, !dbg !6
+  %68 = ptrtoint ptr addrspace(1) %46 to i64, !dbg !6
+  call void asm sideeffect "multimem.st.relaxed.sys.global.v4.f16x2 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"(i64 %68, i32 %64, i32 %65, i32 %66, i32 %67) #4, !dbg !6
   br label %end2, !dbg !6
 
 else10:                                           ; preds = %end5
-  %70 = sub nsw i64 1003, %40, !dbg !6
-  %71 = call i64 @llvm.smax.i64(i64 %70, i64 0), !dbg !6
-  %72 = call i64 @llvm.smin.i64(i64 %71, i64 8), !dbg !6
-  %73 = lshr i64 %72, 1, !dbg !6
-  %74 = add nsw i64 %73, -1, !dbg !6
-  %.not25 = icmp eq i64 %73, 0, !dbg !6
-  br i1 %.not25, label %done12, label %for11.preheader, !dbg !6
+  %69 = sub nsw i64 1003, %40, !dbg !6
+  %70 = call i64 @llvm.smax.i64(i64 %69, i64 0), !dbg !6
+  %71 = call i64 @llvm.smin.i64(i64 %70, i64 8), !dbg !6
+  %72 = lshr i64 %71, 1, !dbg !6
+  %73 = trunc nuw nsw i64 %72 to i32, !dbg !6
+  %74 = add nsw i32 %73, -1, !dbg !6
+  %.not34 = icmp eq i64 %72, 0, !dbg !6
+  br i1 %.not34, label %done12, label %for11.preheader, !dbg !6
 
 for11.preheader:                                  ; preds = %else10
-  %75 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 0, i32 1>
-  %76 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 2, i32 3>
-  %77 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 4, i32 5>
-  %78 = shufflevector <8 x half> %.024, <8 x half> poison, <2 x i32> <i32 6, i32 7>
+  %75 = shufflevector <8 x half> %.033, <8 x half> poison, <2 x i32> <i32 0, i32 1>
+  %76 = shufflevector <8 x half> %.033, <8 x half> poison, <2 x i32> <i32 2, i32 3>
+  %77 = shufflevector <8 x half> %.033, <8 x half> poison, <2 x i32> <i32 4, i32 5>
+  %78 = shufflevector <8 x half> %.033, <8 x half> poison, <2 x i32> <i32 6, i32 7>
   br label %for11, !dbg !6
 
 for11:                                            ; preds = %for11.preheader, %for11
-  %79 = phi i64 [ %91, %for11 ], [ 0, %for11.preheader ], !dbg !6
-  %80 = icmp eq i64 %79, 1, !dbg !6
+  %.029 = phi ptr addrspace(1) [ %88, %for11 ], [ %46, %for11.preheader ], !dbg !6
+  %79 = phi i32 [ %90, %for11 ], [ 0, %for11.preheader ], !dbg !6
+  %80 = icmp eq i32 %79, 1, !dbg !6
   %81 = select i1 %80, <2 x half> %76, <2 x half> %75, !dbg !6
-  %82 = icmp eq i64 %79, 2, !dbg !6
+  %82 = icmp eq i32 %79, 2, !dbg !6
   %83 = select i1 %82, <2 x half> %77, <2 x half> %81, !dbg !6
-  %84 = icmp eq i64 %79, 3, !dbg !6
+  %84 = icmp eq i32 %79, 3, !dbg !6
   %85 = select i1 %84, <2 x half> %78, <2 x half> %83, !dbg !6
-  %86 = shl i64 %79, 2, !dbg !6
-  %87 = getelementptr i8, ptr addrspace(1) %46, i64 %86, !dbg !6
-  %88 = bitcast <2 x half> %85 to i32, !dbg !6
-  %89 = ptrtoint ptr addrspace(1) %87 to i64, !dbg !6
-  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %89, i32 %88) #4, !dbg !6
-  %90 = icmp slt i64 %79, %74, !dbg !6
-  %91 = add nuw nsw i64 %79, 1, !dbg !6
-  br i1 %90, label %for11, label %done12, !dbg !6, !llvm.loop !13
+  %86 = bitcast <2 x half> %85 to i32, !dbg !6
+  %87 = ptrtoint ptr addrspace(1) %.029 to i64, !dbg !6
+  call void asm sideeffect "multimem.st.relaxed.sys.global.f16x2 [$0], $1;", "l,r,~{memory}"(i64 %87, i32 %86) #4, !dbg !6
+  %88 = getelementptr i8, ptr addrspace(1) %.029, i64 4, !dbg !6
+  %89 = icmp slt i32 %79, %74, !dbg !6
+  %90 = add nuw nsw i32 %79, 1, !dbg !6
+  br i1 %89, label %for11, label %done12, !dbg !6, !llvm.loop !13
 
 done12:                                           ; preds = %for11, %else10
-  %92 = and i64 %72, 14, !dbg !6
-  %93 = add nsw i64 %72, -1, !dbg !6
-  %.not26 = icmp eq i64 %92, %72, !dbg !6
-  br i1 %.not26, label %end2, label %for13.preheader, !dbg !6
+  %91 = and i64 %71, 14, !dbg !6
+  %92 = trunc nuw nsw i64 %71 to i32, !dbg !6
+  %93 = add nsw i32 %92, -1, !dbg !6
+  %.not35 = icmp eq i64 %91, %71, !dbg !6
+  br i1 %.not35, label %end2, label %for13.preheader, !dbg !6
 
 for13.preheader:                                  ; preds = %done12
-  %94 = extractelement <8 x half> %.024, i64 0
-  %95 = extractelement <8 x half> %.024, i64 1
-  %96 = extractelement <8 x half> %.024, i64 2
-  %97 = extractelement <8 x half> %.024, i64 3
-  %98 = extractelement <8 x half> %.024, i64 4
-  %99 = extractelement <8 x half> %.024, i64 5
-  %100 = extractelement <8 x half> %.024, i64 6
-  %101 = extractelement <8 x half> %.024, i64 7
-  %102 = sext i32 %3 to i64
-  %103 = add nsw i64 %102, -1
-  %104 = icmp sgt i32 %3, 0
+  %94 = trunc nuw nsw i64 %91 to i32, !dbg !6
+  %95 = extractelement <8 x half> %.033, i64 0
+  %96 = extractelement <8 x half> %.033, i64 1
+  %97 = extractelement <8 x half> %.033, i64 2
+  %98 = extractelement <8 x half> %.033, i64 3
+  %99 = extractelement <8 x half> %.033, i64 4
+  %100 = extractelement <8 x half> %.033, i64 5
+  %101 = extractelement <8 x half> %.033, i64 6
+  %102 = extractelement <8 x half> %.033, i64 7
+  %103 = sext i32 %3 to i64
+  %104 = add nsw i64 %103, -1
+  %105 = icmp sgt i32 %3, 0
   br label %for13, !dbg !6
 
 for13:                                            ; preds = %for13.preheader, %done16
-  %105 = phi i64 [ %132, %done16 ], [ %92, %for13.preheader ], !dbg !6
-  br i1 %104, label %for15.preheader, label %done16, !dbg !6
+  %106 = phi i32 [ %138, %done16 ], [ %94, %for13.preheader ], !dbg !6
+  br i1 %105, label %part.preheader, label %done16, !dbg !6
 
-for15.preheader:                                  ; preds = %for13
-  %106 = icmp eq i64 %105, 7, !dbg !6
-  %107 = icmp eq i64 %105, 6, !dbg !6
-  %108 = icmp eq i64 %105, 5, !dbg !6
-  %109 = icmp eq i64 %105, 4, !dbg !6
-  %110 = icmp eq i64 %105, 3, !dbg !6
-  %111 = icmp eq i64 %105, 2, !dbg !6
-  %112 = icmp eq i64 %105, 1, !dbg !6
-  %113 = select i1 %112, half %95, half %94, !dbg !6
-  %114 = select i1 %111, half %96, half %113, !dbg !6
-  %115 = select i1 %110, half %97, half %114, !dbg !6
-  %116 = select i1 %109, half %98, half %115, !dbg !6
-  %117 = select i1 %108, half %99, half %116, !dbg !6
-  %118 = select i1 %107, half %100, half %117, !dbg !6
-  %119 = select i1 %106, half %101, half %118, !dbg !6
-  %120 = shl nuw i64 %105, 1
-  %121 = bitcast half %119 to i16
+part.preheader:                                   ; preds = %for13
+  %107 = icmp eq i32 %106, 7, !dbg !6
+  %108 = icmp eq i32 %106, 6, !dbg !6
+  %109 = icmp eq i32 %106, 5, !dbg !6
+  %110 = icmp eq i32 %106, 4, !dbg !6
+  %111 = icmp eq i32 %106, 3, !dbg !6
+  %112 = icmp eq i32 %106, 2, !dbg !6
+  %113 = icmp eq i32 %106, 1, !dbg !6
+  %114 = select i1 %113, half %96, half %95, !dbg !6
+  %115 = select i1 %112, half %97, half %114, !dbg !6
+  %116 = select i1 %111, half %98, half %115, !dbg !6
+  %117 = select i1 %110, half %99, half %116, !dbg !6
+  %118 = select i1 %109, half %100, half %117, !dbg !6
+  %119 = select i1 %108, half %101, half %118, !dbg !6
+  %120 = select i1 %107, half %102, half %119, !dbg !6
+  %121 = shl nuw i32 %106, 1
+  %122 = zext i32 %121 to i64
+  %123 = bitcast half %120 to i16
+  br label %part, !dbg !6
+
+part:                                             ; preds = %part.preheader, %next
+  %.0 = phi ptr addrspace(1) [ %132, %next ], [ %8, %part.preheader ], !dbg !6
+  %124 = phi i64 [ %135, %next ], [ %104, %part.preheader ], !dbg !6
+  %125 = call i64 @llvm.umin.i64(i64 %124, i64 1073741824), !dbg !6
+  %126 = trunc nuw nsw i64 %125 to i32, !dbg !6
   br label %for15, !dbg !6
 
-for15:                                            ; preds = %for15.preheader, %for15
-  %122 = phi i64 [ %130, %for15 ], [ 0, %for15.preheader ], !dbg !6
-  %123 = shl i64 %122, 3, !dbg !6
-  %124 = getelementptr i8, ptr addrspace(1) %8, i64 %123, !dbg !6
-  %125 = load i64, ptr addrspace(1) %124, align 8, !dbg !6
-  %126 = inttoptr i64 %125 to ptr addrspace(1), !dbg !6
-  %127 = getelementptr i8, ptr addrspace(1) %126, i64 %41, !dbg !6
-  %128 = getelementptr i8, ptr addrspace(1) %127, i64 %120, !dbg !6
-  store atomic i16 %121, ptr addrspace(1) %128 monotonic, align 2, !dbg !6
-  %129 = icmp slt i64 %122, %103, !dbg !6
-  %130 = add nuw nsw i64 %122, 1, !dbg !6
-  br i1 %129, label %for15, label %done16, !dbg !6, !llvm.loop !14
+for15:                                            ; preds = %for15, %part
+  %.1 = phi ptr addrspace(1) [ %.0, %part ], [ %132, %for15 ], !dbg !6
+  %127 = phi i32 [ 0, %part ], [ %134, %for15 ], !dbg !6
+  %128 = load i64, ptr addrspace(1) %.1, align 8, !dbg !6
+  %129 = inttoptr i64 %128 to ptr addrspace(1), !dbg !6
+  %130 = getelementptr i8, ptr addrspace(1) %129, i64 %41, !dbg !6
+  %131 = getelementptr i8, ptr addrspace(1) %130, i64 %122, !dbg !6
+  store atomic i16 %123, ptr addrspace(1) %131 monotonic, align 2, !dbg !6
+  %132 = getelementptr i8, ptr addrspace(1) %.1, i64 8, !dbg !6
+  %133 = icmp samesign ult i32 %127, %126, !dbg !6
+  %134 = add nuw nsw i32 %127, 1, !dbg !6
+  br i1 %133, label %for15, label %next, !dbg !6, !llvm.loop !14
 
-done16:                                           ; preds = %for15, %for13
-  %131 = icmp slt i64 %105, %93, !dbg !6
-  %132 = add nuw nsw i64 %105, 1, !dbg !6
-  br i1 %131, label %for13, label %end2, !dbg !6, !llvm.loop !15
+next:                                             ; preds = %for15
+  %.neg = xor i64 %125, -1, !dbg !6
+  %135 = add i64 %124, %.neg, !dbg !6
+  %136 = icmp ugt i64 %124, 1073741824, !dbg !6
+  br i1 %136, label %part, label %done16, !dbg !6, !llvm.loop !15
+
+done16:                                           ; preds = %next, %for13
+  %137 = icmp slt i32 %106, %93, !dbg !6
+  %138 = add nuw nsw i32 %106, 1, !dbg !6
+  br i1 %137, label %for13, label %end2, !dbg !6, !llvm.loop !16
 
 then17:                                           ; preds = %end2
-  %narrow27 = mul nuw i32 %10, %11, !dbg !11
-  %133 = zext i32 %narrow27 to i64, !dbg !11
-  %134 = zext nneg i32 %13 to i64, !dbg !11
-  %135 = zext nneg i32 %12 to i64, !dbg !11
-  %136 = add nuw nsw i64 %133, %135, !dbg !11
-  %137 = mul nuw i64 %136, %134, !dbg !11
-  %138 = zext nneg i32 %14 to i64, !dbg !11
-  %139 = add i64 %137, %138, !dbg !11
-  %140 = shl i64 %139, 7, !dbg !11
-  %141 = getelementptr i8, ptr addrspace(1) %9, i64 %140, !dbg !11
-  %142 = ptrtoint ptr addrspace(1) %141 to i64, !dbg !11
-  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %142, i32 1) #4, !dbg !11
-  %143 = getelementptr i8, ptr addrspace(1) %1, i64 %140, !dbg !11
-  %144 = getelementptr i8, ptr addrspace(1) %143, i64 4, !dbg !11
-  %145 = load i32, ptr addrspace(1) %144, align 4, !dbg !11
-  %146 = add i32 %145, 1, !dbg !11
-  %147 = mul i32 %146, %3, !dbg !11
+  %narrow36 = mul nuw i32 %10, %11, !dbg !11
+  %139 = zext i32 %narrow36 to i64, !dbg !11
+  %140 = zext nneg i32 %13 to i64, !dbg !11
+  %141 = zext nneg i32 %12 to i64, !dbg !11
+  %142 = add nuw nsw i64 %139, %141, !dbg !11
+  %143 = mul nuw i64 %142, %140, !dbg !11
+  %144 = zext nneg i32 %14 to i64, !dbg !11
+  %145 = add i64 %143, %144, !dbg !11
+  %146 = shl i64 %145, 7, !dbg !11
+  %147 = getelementptr i8, ptr addrspace(1) %9, i64 %146, !dbg !11
+  %148 = ptrtoint ptr addrspace(1) %147 to i64, !dbg !11
+  call void asm sideeffect "multimem.red.release.sys.global.add.u32 [$0], $1;", "l,r,~{memory}"(i64 %148, i32 1) #4, !dbg !11
+  %149 = getelementptr i8, ptr addrspace(1) %1, i64 %146, !dbg !11
+  %150 = getelementptr i8, ptr addrspace(1) %149, i64 4, !dbg !11
+  %151 = load i32, ptr addrspace(1) %150, align 4, !dbg !11
+  %152 = add i32 %151, 1, !dbg !11
+  %153 = mul i32 %152, %3, !dbg !11
   br label %while19, !dbg !11
 
 end18:                                            ; preds = %done21, %end2
@@ -232,13 +249,13 @@ end18:                                            ; preds = %done21, %end2
   ret void, !dbg !11
 
 while19:                                          ; preds = %while19, %then17
-  %148 = load atomic i32, ptr addrspace(1) %143 acquire, align 4, !dbg !11
-  %149 = sub i32 %148, %147, !dbg !11
-  %150 = icmp slt i32 %149, 0, !dbg !11
-  br i1 %150, label %while19, label %done21, !dbg !11, !llvm.loop !16
+  %154 = load atomic i32, ptr addrspace(1) %149 acquire, align 4, !dbg !11
+  %155 = sub i32 %154, %153, !dbg !11
+  %156 = icmp slt i32 %155, 0, !dbg !11
+  br i1 %156, label %while19, label %done21, !dbg !11, !llvm.loop !17
 
 done21:                                           ; preds = %while19
-  store i32 %146, ptr addrspace(1) %144, align 4, !dbg !11
+  store i32 %152, ptr addrspace(1) %150, align 4, !dbg !11
   br label %end18, !dbg !11
 }
 
@@ -301,3 +318,4 @@ attributes #4 = { nounwind }
 !14 = distinct !{!14, !10}
 !15 = distinct !{!15, !10}
 !16 = distinct !{!16, !10}
+!17 = distinct !{!17, !10}

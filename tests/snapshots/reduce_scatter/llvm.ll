@@ -71,7 +71,7 @@ then2:                                            ; preds = %end
   %50 = insertelement <4 x i32> %49, i32 %46, i64 1, !dbg !8
   %51 = insertelement <4 x i32> %50, i32 %47, i64 2, !dbg !8
   %52 = insertelement <4 x i32> %51, i32 %48, i64 3, !dbg !8
-  %53 = shl nuw nsw i64 %31, 1, !dbg !11
+  %53 = call i64 asm "mul.wide.u32 $0, $1, 2;", "=l,r"(i32 %30), !dbg !11
   %54 = getelementptr i8, ptr addrspace(1) %1, i64 %53, !dbg !11
   store <4 x i32> %52, ptr addrspace(1) %54, align 16, !dbg !11
   br label %end5, !dbg !11
@@ -140,6 +140,9 @@ declare i64 @llvm.smax.i64(i64, i64) #3
 
 ; Function Attrs: nocallback nocreateundeforpoison nofree nosync nounwind speculatable willreturn memory(none)
 declare i64 @llvm.ssub.sat.i64(i64, i64) #3
+
+; Function Attrs: nocallback nocreateundeforpoison nofree nosync nounwind speculatable willreturn memory(none)
+declare i64 @llvm.smin.i64(i64, i64) #3
 
 attributes #0 = { "nvvm.reqntid"="256,1,1" }
 attributes #1 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }

@@ -219,6 +219,32 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--plot", "no/such/folder/x.svg"], &["cannot write no/such/folder/x.svg"]);
 }
 
+/// On the simulator a bench counts; what it says of two-shot is what a two-shot moves.
+#[test]
+fn a_bench_on_the_simulator() {
+    let place = Place::new();
+    let more =
+        ["--pes", "4", "--dtype", "bf16", "--sizes", "8K,1M", "--algo", "two_shot", "--json", "t.json"];
+    let out = place.command(&[&["bench", "allreduce", "--on", "sim"], &more[..]].concat()).output().unwrap();
+    let said = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{said}{}", text(&out.stderr));
+    assert_eq!(said.lines().filter(|l| l.contains("two_shot")).count(), 4, "{said}");
+    let all: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(place.path("t.json")).unwrap()).unwrap();
+    let out = |i: usize, which: &str| all[i][which]["out"].as_u64().unwrap();
+    let (switch, peer) = (8192 + 8192 / 4, 2 * 8192 / 4 * 3);
+    assert!((switch..switch + 1000).contains(&out(0, "switch")) && out(0, "peer") == 0, "{said}");
+    assert!((peer..peer + 1000).contains(&out(1, "peer")) && out(1, "switch") == 0, "{said}");
+    assert!(out(3, "peer") >= 128 * peer, "{said}");
+    let sim =
+        |more: &[&str], why: &[&str]| place.rejects(&[&["bench"], more, &["--on", "sim"]].concat(), why);
+    sim(&["put"], &["put", "collectives"]);
+    sim(&["verify-switch"], &["multicast"]);
+    sim(&["allreduce", "--measured", "t.json"], &["t.json", "no report"]);
+    place.rejects(&["bench", "allreduce", "--measured", "t.json"], &["--on sim"]);
+    place.rejects(&["bench", "verify-switch", "--dtype", "f33"], &["f33", "all"]);
+}
+
 /// NCCL that is not there is missed before GPUs are looked at; what to do is said, and no file is left.
 #[test]
 fn a_bench_against_an_nccl_that_is_missing() {

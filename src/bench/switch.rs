@@ -222,7 +222,7 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
         let traffic = counted.entry(key).or_insert_with(|| {
             let counts = collective.counts(MOST, DType::F32.bytes() as u64, n_pes)?;
             let algorithm = Algorithm::find(collective, &pair.algorithm).ok()?;
-            let request = Request { place, ..Request::new(collective, counts.count, n_pes) };
+            let request = Request { place, ..Request::new(collective, DType::F32, counts.count, n_pes) };
             Traffic::count(algorithm, &request, lowering).ok()
         });
         side.predicted_us = traffic.as_ref().map(|t| links.predict(&t.at(pair.size)).total());

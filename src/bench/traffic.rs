@@ -1,12 +1,14 @@
 //! What an algorithm moves and executes, counted on simulated PEs: the way to compare algorithms that use the switch where
 //! there is none.
 
-use super::{BenchError, Collective};
-use crate::collective::{Algorithm, Place, Plan, Request, simulate};
+use super::{BenchError, Collective, Links, Report, Row};
+use crate::collective::{Algorithm, Place, Plan, Request, simulation};
 use crate::compile::Lowering;
-use crate::run::Ran;
+use crate::run::{Ran, run_file};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::str::FromStr;
+use weft_isa::Target;
 use weft_runtime::{DType, Reduce};
 use weft_sim::{Port, Stats};
 
@@ -117,7 +119,9 @@ impl Traffic {
         let multicast = lowering != Lowering::Unicast;
         let request = &Request { multicast, ..*request };
         let plan = Plan::of(algorithm, request, CTAS);
-        let outcome = simulate(&plan, request, lowering).map_err(|e| bad(e.to_string()))?;
+        let target: Target = "sm_90a".parse().map_err(|e: <Target as FromStr>::Err| bad(e.to_string()))?;
+        let (file, options) = simulation(&plan, request, target).map_err(|e| bad(e.to_string()))?;
+        let outcome = run_file(&file, &options).map_err(|e| bad(e.to_string()))?;
         if !outcome.passed() {
             return Err(bad(format!("the result of {bytes} bytes is wrong")));
         }
@@ -211,11 +215,10 @@ pub fn count_all(
                 let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
                 let multicast = lowering == Lowering::Multimem;
                 let request = Request {
-                    dtype,
                     op,
                     place,
                     multicast,
-                    ..Request::new(collective, simulated.count, n_pes)
+                    ..Request::new(collective, dtype, simulated.count, n_pes)
                 };
                 // What does not use the switch is the same in both.
                 let same = |t: &Traffic| {
@@ -241,36 +244,41 @@ pub fn count_all(
     Ok((all, left_out))
 }
 
-/// As a table, with the times that a model predicts.
-pub fn table(all: &[Traffic], links: &super::Links) -> String {
+/// Columns of the table and their widths.
+const COLUMNS: [(&str, usize); 17] = [
+    ("size", 11),
+    ("algorithm", 18),
+    ("lowering", 8),
+    ("port out", 11),
+    ("port in", 11),
+    ("by switch", 11),
+    ("link", 11),
+    ("ld_reduce", 9),
+    ("st", 9),
+    ("loads", 9),
+    ("stores", 9),
+    ("flags", 6),
+    ("waits", 5),
+    ("lanes", 10),
+    ("model us", 9),
+    ("meas. us", 9),
+    ("ratio", 5),
+];
+
+/// As a table, with the times that a model predicts, and, of a report, those that were measured.
+pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> String {
     let mut out = String::new();
-    let names = [
-        "size",
-        "algorithm",
-        "lowering",
-        "port out",
-        "port in",
-        "switch",
-        "link",
-        "ld_reduce",
-        "mm.st",
-        "r.loads",
-        "r.stores",
-        "flags",
-        "steps",
-        "lanes",
-        "model us",
-    ];
-    let widths = [11, 17, 9, 11, 11, 11, 11, 10, 10, 10, 10, 7, 7, 11, 9];
-    let mut line = |cells: &[String]| {
-        let cells: Vec<_> = cells.iter().zip(widths).map(|(c, w)| format!("{c:>w$}")).collect();
+    let mut line = |cells: [String; 17]| {
+        let cells = cells.iter().zip(COLUMNS).map(|(c, (_, width))| format!("{c:>width$}"));
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "{}", cells.join(" "));
+        let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join(" "));
     };
-    line(&names.map(String::from));
+    line(COLUMNS.map(|(name, _)| name.into()));
     for t in all {
         let s = &t.steps;
-        line(&[
+        let model = links.predict(t).total();
+        let time = measured.and_then(|report| t.time_in(report));
+        line([
             t.size.to_string(),
             t.algorithm.clone(),
             t.lowering.clone(),
@@ -283,12 +291,25 @@ pub fn table(all: &[Traffic], links: &super::Links) -> String {
             t.remote_loads.to_string(),
             t.remote_stores.to_string(),
             t.flags.to_string(),
-            format!("{}w{}p{}k", s.waits, s.pulls, s.packets),
+            format!("{}+{}+{}", s.waits, s.pulls, s.packets),
             t.lane_instructions.to_string(),
-            format!("{:.2}", links.predict(t).total()),
+            format!("{model:.2}"),
+            time.map_or("-".into(), |us| format!("{us:.2}")),
+            time.map_or("-".into(), |us| format!("{:.2}", model / us)),
         ]);
     }
     out
+}
+
+impl Traffic {
+    /// What a report has measured of the same, in microseconds.
+    fn time_in(&self, report: &Report) -> Option<f64> {
+        // An algorithm that does not use the switch is the same in both.
+        let same = report.lowering == self.lowering || self.switch.bytes() == 0;
+        let is = |r: &&Row| (&r.algorithm, r.place, r.size) == (&self.algorithm, self.place, self.size);
+        let row = report.rows.iter().find(is).filter(|_| same && report.n_pes == self.n_pes)?;
+        Some(row.time_us.median)
+    }
 }
 
 #[cfg(test)]
@@ -299,7 +320,7 @@ mod tests {
         let algorithm = Algorithm::find(Collective::AllReduce, name).unwrap();
         let place = algorithm.places().next().unwrap();
         let count = bytes / 4;
-        let request = Request { place, ..Request::new(Collective::AllReduce, count, n_pes) };
+        let request = Request { place, ..Request::new(Collective::AllReduce, DType::F32, count, n_pes) };
         Traffic::count(algorithm, &request, lowering).unwrap()
     }
 
@@ -314,10 +335,40 @@ mod tests {
         assert_eq!(t.at(1 << 20).peer.out, t.peer.out * 64);
     }
 
+    /// By the switch a PE sends all it has once and an n-th of the result; by peers, n-1 n-ths of both.
+    #[test]
+    fn two_shot_by_the_switch_and_by_peers() {
+        let (n, size) = (4u64, 1u64 << 14);
+        let flags = |t: &Traffic| t.flags * 8;
+        let t = count("two_shot", Lowering::Multimem, 4, size);
+        let want = size + size / n;
+        assert!((want..want + flags(&t)).contains(&t.switch.out) && t.switch.into >= want, "{t:?}");
+        assert_eq!((t.peer, t.ld_reduce, t.st), (Ways::default(), size / 16, size / 16), "{t:?}");
+        assert_eq!(t.steps, Steps { waits: 2, pulls: 1, packets: 0 });
+        assert_eq!(t.flags, 2 * n * u64::from(t.ctas));
+        let t = count("two_shot", Lowering::Unicast, 4, size);
+        let want = 2 * size / n * (n - 1);
+        assert!((want..want + flags(&t)).contains(&t.peer.out), "{t:?}");
+        assert_eq!((t.switch, t.steps), (Ways::default(), Steps { waits: 2, pulls: 1, packets: 0 }));
+        assert_eq!(t.remote_loads, size / 16 * (n - 1));
+        let one = count("one_shot", Lowering::Multimem, 4, size);
+        assert!(one.switch.out >= n * size && one.st == 0, "{one:?}");
+    }
+
+    #[test]
+    fn a_table_has_what_was_counted_and_measured() {
+        let t = count("ll", Lowering::Unicast, 2, 1024);
+        let text = table(&[t.at(1 << 20)], &Links::H200, None);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].len(), lines[1].len());
+        assert!(lines[1].contains("1048576") && lines[1].contains("0+0+1"), "{text}");
+    }
+
     #[test]
     fn too_much_is_refused() {
         let algorithm = Algorithm::find(Collective::AllReduce, "ll").unwrap();
-        let request = Request::new(Collective::AllReduce, MOST, 2);
+        let request = Request::new(Collective::AllReduce, DType::F32, MOST, 2);
         let e = Traffic::count(algorithm, &request, Lowering::Unicast).unwrap_err();
         assert!(e.to_string().contains("simulated at most"), "{e}");
     }

@@ -93,6 +93,9 @@ pub struct BenchCommand {
     /// Least, greatest and cold times in the table too.
     #[arg(long)]
     wide: bool,
+    /// On the simulator: a report of `weft bench --json` from a machine, for what its links take, and to compare with.
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
     /// Where all that was measured goes, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -112,6 +115,9 @@ impl BenchCommand {
         let bench = self.bench()?;
         if self.on == On::Sim {
             return self.count(&bench);
+        }
+        if self.measured.is_some() {
+            bail!("--measured is for --on sim");
         }
         // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
         bench.counts(self.pes.unwrap_or(1))?;
@@ -174,14 +180,17 @@ impl BenchCommand {
         };
         let wanted =
             |a: &Algorithm| bench.contenders.iter().any(|c| matches!(c, Contender::Ours(o) if *o == a));
-        let pes = self.pes.unwrap_or(8);
+        let measured = self.measured.as_deref().map(report).transpose()?;
+        let links = measured.as_ref().and_then(|r| r.calibration.as_ref());
+        let links = links.map_or(Links::H200, Links::measured);
+        let pes = self.pes.or(measured.as_ref().map(|r| r.n_pes)).unwrap_or(8);
         let (all, left_out) = count_all(collective, (bench.dtype, bench.op), pes, &bench.sizes, &wanted)?;
         let redop = if collective.reduces() { format!(" {}", self.op) } else { String::new() };
         let mut text = format!(
             "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes of the PE with most, lanes of all; counted up to {MOST} bytes, in proportion above\n",
             bench.dtype
         );
-        text.push_str(&table(&all, &Links::H200));
+        text.push_str(&table(&all, &links, measured.as_ref()));
         for why in &left_out {
             text.push_str(&format!("# left out: {why}\n"));
         }
@@ -246,6 +255,13 @@ impl BenchCommand {
         }
         Ok(report)
     }
+}
+
+/// A report that was written as JSON.
+fn report(file: &Path) -> Result<Report> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is no report of weft bench --json", file.display()))
 }
 
 /// Whether a file can be written; leaves it as it is.

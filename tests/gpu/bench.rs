@@ -6,7 +6,7 @@ use crate::{ensure, finish, same};
 use libtest_mimic::Failed;
 use std::path::PathBuf;
 use std::process::Command;
-use weft::bench::{Bench, Collective, Contender, Operation, Own, Report, Row, run};
+use weft::bench::{Bench, Collective, Contender, Operation, Own, Report, Row, Verification, run};
 use weft::runtime::{DType, Reduce, World, nccl};
 
 pub const CASES: &[Case] = &[
@@ -285,6 +285,29 @@ pub fn command(pes: u32) -> Result<(), Failed> {
         judged.map_err(|why| outcome.told(&why.to_string()))?;
     }
     wrong_results(pes, &file)
+}
+
+/// Without multicast nothing is run, and the reason is said; with it, every result is right.
+pub fn verify_switch(pes: u32) -> Result<(), Failed> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let file = folder.path().join("switch.json");
+    let mut command = Command::new(weft()?);
+    command.args(["bench", "verify-switch", "--sizes", "4K", "--dtype", "bf16", "--iters", "2"]);
+    command.args(["--repeats", "2", "--pes", &pes.to_string(), "--json"]).arg(&file);
+    let outcome = finish(&mut command, "weft bench verify-switch")?;
+    let judged = (|| -> Checked {
+        if outcome.code == Some(3) {
+            ensure!(outcome.out.starts_with("there is no multicast here, so nothing is run: "), "no reason");
+            ensure!(!file.exists(), "a report of nothing");
+            return Ok(());
+        }
+        same!(outcome.code, Some(0), "status");
+        let all: Verification = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+        ensure!(all.pairs.iter().any(|p| p.native.is_some() && p.unicast.is_some()), "no pair");
+        same!(all.wrong().count(), 0, "wrong");
+        Ok(())
+    })();
+    judged.map_err(|why| outcome.told(&why.to_string()).into())
 }
 
 /// A check that finds something fails the command, and says what.

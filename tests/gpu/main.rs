@@ -83,7 +83,8 @@ fn tests() -> ExitCode {
     });
     let pes = gpus.clone().unwrap_or(0);
     let command = Trial::test("bench::the_command", move || bench::command(pes)).with_ignored_flag(pes == 0);
-    let trials = trials.chain([command]);
+    let switch = Trial::test("bench::verify_switch", move || bench::verify_switch(pes));
+    let trials = trials.chain([command, switch.with_ignored_flag(pes == 0)]);
     // One job at a time: each has all the GPUs.
     let args = Arguments { test_threads: Some(1), ..args };
     libtest_mimic::run(&args, trials.collect()).exit_code()

@@ -339,6 +339,8 @@ mod tests {
             place: Place::OutOfPlace,
             ctas: Some(4),
             plan: None,
+            iters: 1,
+            repeats: 1,
             time_us: spread,
             cold_us: spread,
             first_us: us,
@@ -409,8 +411,7 @@ mod tests {
 
     #[test]
     fn predictions_come_from_counts() {
-        let name = Algorithm::of(Collective::AllReduce).next().unwrap().name;
-        let pair = pairs(Collective::AllReduce, &[], &[row(name, 1 << 20, 50.0, 0)]).remove(0);
+        let pair = pairs(Collective::AllReduce, &[], &[row("ll", 1 << 20, 50.0, 0)]).remove(0);
         let mut counted = BTreeMap::new();
         let pair = predicted(pair, 2, &Links::H200, &mut counted);
         let us = pair.unicast.unwrap().predicted_us.unwrap();

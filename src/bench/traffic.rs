@@ -24,7 +24,7 @@ pub struct Traffic {
     pub collective: Collective,
     /// Algorithm.
     pub algorithm: String,
-    /// `multimem` or `unicast`.
+    /// `multimem` or `unicast`; `any` where both are the same.
     pub lowering: String,
     /// Where results are.
     pub place: Place,
@@ -127,18 +127,24 @@ impl Traffic {
         }
         let Ran::Simulator { stats, .. } = &outcome.ran else { return Err(bad("it ran elsewhere".into())) };
         let n = request.n_pes as usize;
+        let switch = Ways::most(&stats.switch_ports(n));
+        let lowering = match (switch.bytes(), multicast) {
+            (0, true) => "any",
+            (_, true) => "multimem",
+            (_, false) => "unicast",
+        };
         let lanes = |prefix: &str| stats.count(prefix).1;
         Ok(Traffic {
             collective: request.collective,
             algorithm: algorithm.name.into(),
-            lowering: if multicast { "multimem" } else { "unicast" }.into(),
+            lowering: lowering.into(),
             place: request.place,
             dtype: request.dtype,
             size: bytes,
             n_pes: request.n_pes,
             ctas: plan.ctas,
             peer: Ways::most(&stats.peer_ports(n)),
-            switch: Ways::most(&stats.switch_ports(n)),
+            switch,
             link: stats.links.iter().copied().max().unwrap_or(0),
             ld_reduce: lanes("multimem.ld_reduce"),
             st: lanes("multimem.st"),
@@ -204,7 +210,9 @@ pub fn count_all(
     sizes: &[u64],
     wanted: &dyn Fn(&Algorithm) -> bool,
 ) -> Result<(Vec<Traffic>, Vec<String>), BenchError> {
-    let (mut all, mut left_out) = (Vec::new(), Vec::new());
+    let (mut all, mut left_out): (Vec<Traffic>, Vec<String>) = (Vec::new(), Vec::new());
+    // What was simulated, with how that was asked for.
+    let mut counted: Vec<((&str, Lowering, u64), Traffic)> = Vec::new();
     for size in sizes {
         let none = || BenchError::Request(format!("{size} bytes are too few for {n_pes} PEs"));
         let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes);
@@ -212,35 +220,28 @@ pub fn count_all(
         let simulated = counts((*size).min(MOST)).ok_or_else(none)?;
         for algorithm in Algorithm::of(collective).filter(|a| wanted(a)) {
             for lowering in [Lowering::Multimem, Lowering::Unicast] {
+                let key = (algorithm.name, lowering, simulated.count);
+                let known = counted.iter().find(|(k, _)| *k == key).map(|(_, t)| t.at(whole.bytes));
+                let is_any = |t: &Traffic| t.algorithm == algorithm.name && t.lowering == "any";
+                if known.is_some() || lowering == Lowering::Unicast && all.iter().any(is_any) {
+                    all.extend(known);
+                    continue;
+                }
                 let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
-                let multicast = lowering == Lowering::Multimem;
-                let request = Request {
-                    op,
-                    place,
-                    multicast,
-                    ..Request::new(collective, dtype, simulated.count, n_pes)
-                };
-                // What does not use the switch is the same in both.
-                let same = |t: &Traffic| {
-                    t.algorithm == algorithm.name && t.size == whole.bytes && t.switch.bytes() == 0
-                };
-                match algorithm
-                    .can(&request)
-                    .map_err(BenchError::Request)
-                    .and_then(|()| Traffic::count(algorithm, &request, lowering))
-                {
-                    Ok(_) if !multicast && all.iter().any(same) => {}
-                    Ok(t) => all.push(t.at(whole.bytes)),
-                    Err(e) => {
-                        let why = e.to_string();
-                        if !left_out.contains(&why) {
-                            left_out.push(why);
-                        }
+                let request =
+                    Request { op, place, ..Request::new(collective, dtype, simulated.count, n_pes) };
+                match Traffic::count(algorithm, &request, lowering) {
+                    Ok(t) => {
+                        all.push(t.at(whole.bytes));
+                        counted.push((key, t));
                     }
+                    Err(e) => left_out.push(e.to_string()),
                 }
             }
         }
     }
+    left_out.sort();
+    left_out.dedup();
     Ok((all, left_out))
 }
 
@@ -304,8 +305,7 @@ pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> Strin
 impl Traffic {
     /// What a report has measured of the same, in microseconds.
     fn time_in(&self, report: &Report) -> Option<f64> {
-        // An algorithm that does not use the switch is the same in both.
-        let same = report.lowering == self.lowering || self.switch.bytes() == 0;
+        let same = report.lowering == self.lowering || self.lowering == "any";
         let is = |r: &&Row| (&r.algorithm, r.place, r.size) == (&self.algorithm, self.place, self.size);
         let row = report.rows.iter().find(is).filter(|_| same && report.n_pes == self.n_pes)?;
         Some(row.time_us.median)

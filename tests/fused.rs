@@ -169,7 +169,7 @@ fn kernel(name: &str) -> &'static Fused {
 fn sweep(name: &str, cases: &[Case]) {
     let folder = tempfile::tempdir().unwrap();
     for case in cases {
-        let plan = Plan::of(kernel(name), case.tokens as u32, 8);
+        let plan = Plan::of(kernel(name), case.tokens as u32, 2 * case.hidden, 8);
         Case { plan: Some(plan), ..*case }.check(folder.path());
     }
     assert!(cases.len() > 5);
@@ -251,7 +251,7 @@ fn kernels_agree() {
     for form in FORMS {
         for (pes, tokens, hidden) in [(1, 3, 200), (3, 4, 200), (8, 2, 1032)] {
             let shape = case(form, Lowering::Unicast, pes, tokens, hidden);
-            let plans = KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 8)));
+            let plans = KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 8)));
             let mut first: Option<Got> = None;
             for plan in plans.chain((pes == 1).then_some(None)) {
                 for got in (Case { plan, ..shape }).run(folder.path()) {

@@ -206,7 +206,10 @@ impl<'a> Bed<'a> {
         let Tensors { x, sum, residual, weight, out, scale, norm, .. } = t;
         let missing = || BenchError::Request(format!("{} was not prepared", contender.name()));
         if let Contender::Fused(kernel) = contender {
-            let plan = Plan::with(kernel, t.tokens, self.sms, request.split.unwrap_or(u32::MAX));
+            let plan = match request.split {
+                Some(split) => Plan::with(kernel, t.tokens, self.sms, split),
+                None => Plan::of(kernel, t.tokens, hidden * size_of::<T>(), self.sms),
+            };
             let kernel = self.compile(kernel.name, plan.defines(form, hidden, n_pes))?;
             let grid = move || Grid::of(plan.ctas);
             let (sync, team) = (&self.barrier, &self.team);

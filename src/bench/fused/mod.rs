@@ -47,12 +47,16 @@ pub struct Plan {
 pub const PACKET_CTAS: u32 = 128;
 /// Most CTAs that share a row.
 const MOST_SPLIT: u32 = 8;
+/// Most bytes of a row that CTAs share.
+const MOST_SHARED: usize = 16 << 10;
 
 impl Plan {
-    /// How to launch a kernel for so many tokens on a GPU with so many multiprocessors: the packets of a row by as many
-    /// CTAs as there are for each, else a row or several a CTA.
-    pub fn of(kernel: &'static Fused, tokens: u32, sms: u32) -> Plan {
-        Plan::with(kernel, tokens, sms, MOST_SPLIT)
+    /// How to launch a kernel for so many rows of so many bytes on a GPU with so many multiprocessors: the packets of a
+    /// row by as many CTAs as there are for each, else a row or several a CTA.
+    pub fn of(kernel: &'static Fused, tokens: u32, row_bytes: usize, sms: u32) -> Plan {
+        // A row that a thread has more than one vector of is a CTA's alone.
+        let most = if row_bytes > MOST_SHARED { 1 } else { MOST_SPLIT };
+        Plan::with(kernel, tokens, sms, most)
     }
 
     /// As [`of`](Plan::of), with that many CTAs to a row at most.
@@ -192,6 +196,8 @@ impl Request {
             "iterations, warm-up and repeats are 1 or more".to_owned()
         } else if self.split.is_some_and(|n| !n.is_power_of_two() || n > MOST_SPLIT) {
             format!("CTAs that share a row: expected 1, 2, 4 or {MOST_SPLIT}")
+        } else if self.split.is_some_and(|n| n > 1) && self.hidden as usize * 2 > MOST_SHARED {
+            format!("CTAs share rows of {MOST_SHARED} bytes or less: expected 1 for each")
         } else {
             return Ok(());
         };

@@ -72,10 +72,10 @@ impl Elab<'_> {
                 _ => a.is_le(b),
             }
         }
-        if let Node::Var(v) = a.node()
-            && self.below.get(&v.id).is_some_and(|end| at_most(end, b))
-        {
-            return true;
+        match a.node() {
+            Node::Min(x, y) => return self.is_below(x, b) || self.is_below(y, b),
+            Node::Var(v) if self.below.get(&v.id).is_some_and(|end| at_most(end, b)) => return true,
+            _ => {}
         }
         let op = |n: &Int| match n.node() {
             Node::Var(v) => self.b.kernel().insts.get(Value(v.id)).map(|i| &i.op),

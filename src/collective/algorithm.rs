@@ -7,8 +7,8 @@ use weft_runtime::{DType, Reduce};
 /// A kernel of the built-in library.
 ///
 /// What it takes it says itself. Its run-time parameters are among `x`, `out`, `n` (elements of a part), `ws` and `epoch`
-/// (packets), `stage`, `flags` and `rounds` (data and who
-/// has sent it), `inbox`, `signals` and `exchanges` (the same by NVSHMEM's operations), `sync` (a barrier) and `team`; `x` and `out` are `symm`
+/// (packets), `stage`, `sums`, `flags` and `rounds` (data and
+/// who has sent it), `inbox`, `signals` and `exchanges` (the same by NVSHMEM's operations), `sync` (a barrier) and `team`; `x` and `out` are `symm`
 /// where other PEs read or write them, else any memory of the GPU. Its compile-time parameters are among `T`, `OP`, `ACC`
 /// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (what `n` is a
 /// multiple of), `MC` (send by the switch), `ROOT`, and the extents of workspaces.
@@ -40,6 +40,8 @@ pub struct Algorithm {
     pub unroll: u32,
     /// Most steps of all threads of a CTA at once.
     pub most_steps: u32,
+    /// Whether a step takes staging memory, which all CTAs share.
+    pub staged: bool,
     /// The largest size in bytes ([`Request::bytes`]) that it is likely the fastest for.
     pub useful: u64,
     /// How it works, in a line.
@@ -69,7 +71,7 @@ fn share(r: &Request) -> u64 {
 }
 
 /// CTAs that have slots for packets.
-pub(super) const LL_CTAS: u32 = 32;
+pub(super) const LL_CTAS: u32 = 64;
 /// Slots of a CTA for the packets of a PE.
 pub(super) const LL_SLOTS: u32 = 1024;
 /// Bytes of data in a packet.
@@ -77,8 +79,8 @@ const PACKET: u64 = 8;
 /// Bytes of an access.
 const VECTOR: u64 = 16;
 
-/// Vectors of 16 bytes of a CTA's staging memory for a PE.
-pub(super) const STAGE: u32 = 1024;
+/// Steps of a CTA, of 16 bytes for each PE, that there is staging memory for where a launch has the most CTAs.
+pub(super) const STAGE: u32 = 512;
 /// Bytes of a chunk that NVSHMEM's operations send.
 pub(super) const INBOX: u32 = 16 << 10;
 /// Most steps of a CTA that keeps them in registers.
@@ -104,6 +106,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 1,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: 0,
         about: "chunks of each part to its PE by puts, sums to all by puts",
     },
@@ -121,6 +124,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 64 << 10,
         about: "as ll, sent once and multiplied by the switch",
     },
@@ -138,6 +142,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 64 << 10,
         about: "every PE sends all it has to all in packets that carry their own flag, and reduces all: one flight",
     },
@@ -155,6 +160,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 2,
         most_steps: LL_SLOTS / 2,
+        staged: false,
         useful: 256 << 10,
         about: "as ll_two_shot, sums multiplied by the switch",
     },
@@ -172,6 +178,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 2,
         most_steps: LL_SLOTS / 2,
+        staged: false,
         useful: 256 << 10,
         about: "packets of each part to its PE, which reduces it and sends it to all: two flights",
     },
@@ -189,6 +196,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: MOST_CTAS,
         unroll: 4,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: 1 << 16,
         about: "a barrier, every PE reduces all for itself, a barrier",
     },
@@ -204,8 +212,9 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         unit: VECTOR,
         threads: 512,
         most_ctas: MOST_CTAS,
-        unroll: 2,
-        most_steps: STAGE,
+        unroll: 1,
+        most_steps: MOST_STEPS,
+        staged: true,
         useful: u64::MAX,
         about: "as push, sums straight into the results",
     },
@@ -221,8 +230,9 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         unit: VECTOR,
         threads: 512,
         most_ctas: MOST_CTAS,
-        unroll: 2,
-        most_steps: STAGE,
+        unroll: 1,
+        most_steps: MOST_STEPS,
+        staged: true,
         useful: u64::MAX,
         about: "parts and sums pushed into staging memory, a flag for each CTA: two flights, any memory",
     },
@@ -240,6 +250,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: MOST_CTAS,
         unroll: 4,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: u64::MAX,
         about: "a barrier, every PE reduces its part and writes it to all, a barrier",
     },
@@ -257,6 +268,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 1,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: 0,
         about: "chunks to all by puts",
     },
@@ -274,6 +286,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 128 << 10,
         about: "as ll, multiplied by the switch",
     },
@@ -291,6 +304,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 128 << 10,
         about: "packets to all: one flight",
     },
@@ -308,6 +322,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: MOST_CTAS,
         unroll: 4,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: u64::MAX,
         about: "a barrier, every PE writes what it has to all, a barrier",
     },
@@ -325,6 +340,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 1,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: 0,
         about: "chunks of each part to its PE by puts",
     },
@@ -342,6 +358,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 128 << 10,
         about: "packets of each part to its PE, which reduces them: one flight",
     },
@@ -359,6 +376,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: MOST_CTAS,
         unroll: 4,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: u64::MAX,
         about: "a barrier, every PE reduces its part of all, a barrier",
     },
@@ -376,6 +394,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 1,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: 0,
         about: "chunks to all by puts of the root",
     },
@@ -393,6 +412,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 64 << 10,
         about: "as ll, multiplied by the switch",
     },
@@ -410,6 +430,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 64 << 10,
         about: "packets to all: one flight",
     },
@@ -427,6 +448,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: MOST_CTAS,
         unroll: 4,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: 128 << 10,
         about: "a barrier, the root writes to all, a barrier",
     },
@@ -444,6 +466,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: MOST_CTAS,
         unroll: 4,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: u64::MAX,
         about: "the root writes each PE a part, which writes it to all; three barriers",
     },
@@ -461,6 +484,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 1,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: 0,
         about: "chunks to each by puts",
     },
@@ -478,6 +502,7 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: LL_CTAS,
         unroll: 4,
         most_steps: LL_SLOTS,
+        staged: false,
         useful: 128 << 10,
         about: "packets to each: one flight",
     },
@@ -495,12 +520,22 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         most_ctas: MOST_CTAS,
         unroll: 4,
         most_steps: MOST_STEPS,
+        staged: false,
         useful: u64::MAX,
         about: "a barrier, every PE writes each its part, a barrier",
     },
 ];
 
 impl Algorithm {
+    /// CTAs that there is staging memory for in a handle with so many.
+    pub(super) fn stages(&self, threads: u32, unroll: u32, ctas: u32) -> u32 {
+        if !self.staged {
+            return ctas;
+        }
+        let steps = u64::from(STAGE) * u64::from(ctas) / u64::from(threads.saturating_mul(unroll).max(1));
+        u32::try_from(steps).unwrap_or(ctas).min(ctas)
+    }
+
     /// Those of a collective.
     pub fn of(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
         ALGORITHMS.iter().filter(move |a| a.collective == collective)

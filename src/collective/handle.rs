@@ -1,6 +1,7 @@
 //! Workspaces, compiled kernels, and launches.
 
-use super::algorithm::{Algorithm, INBOX, LL_CTAS, LL_SLOTS, STAGE, reduction};
+use super::algorithm::{Algorithm, INBOX, LL_CTAS, LL_SLOTS, reduction};
+use super::workspace::Workspaces;
 use super::{Collective, Place, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
@@ -12,15 +13,12 @@ use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
 use weft_runtime::cuda::Stream;
 use weft_runtime::launch::{AsArgument, Elements, Given, Grid};
-use weft_runtime::memory::AnyTensor;
-use weft_runtime::{
-    Barrier, DType, DeviceTensor, IntoLayout, Reduce, SymmetricBuffer, SymmetricTensor, Team, World, error,
-};
+use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
 /// How large a handle's workspaces are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
+    /// Most CTAs of a launch; twice a GPU's multiprocessors where not given. The same on all PEs.
     pub ctas: Option<u32>,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
@@ -62,18 +60,16 @@ pub struct Collectives {
     ctas: u32,
     multicast: bool,
     reach: bool,
-    /// Of `ws` and `epoch`.
-    packets: SymmetricTensor<u64>,
-    epoch: DeviceTensor<u32>,
-    /// Of `stage`, `flags` and `rounds`.
-    stage: SymmetricBuffer,
-    flags: SymmetricTensor<u32>,
-    rounds: DeviceTensor<u32>,
-    inbox: SymmetricBuffer,
-    signals: SymmetricTensor<u64>,
-    exchanges: DeviceTensor<u64>,
+    workspaces: Workspaces,
     sync: Barrier,
-    kernels: Mutex<HashMap<Key, Arc<Kernel>>>,
+    kernels: Mutex<HashMap<Key, Compiled>>,
+}
+
+/// A kernel, and the CTAs of it that the GPU holds at once: those of different PEs wait for each other.
+#[derive(Clone)]
+struct Compiled {
+    kernel: Arc<Kernel>,
+    most: u32,
 }
 
 /// What a kernel is compiled for, beside the team.
@@ -104,22 +100,8 @@ impl Collectives {
     /// # Errors
     /// `R0302` where there is no memory for the workspaces, `R0103`.
     pub fn with(world: &World, team: Team, config: Config) -> Result<Collectives, GpuError> {
-        let n_pes = team.n_pes();
-        let ctas = config.ctas.unwrap_or(world.device().sm_count()?).max(1);
-        let words = 4 * LL_SLOTS as usize * LL_CTAS as usize * world.n_pes() as usize;
-        let all = world.zeros::<u64>(words)?;
-        let packets = all.slice(0..4 * LL_SLOTS as usize * LL_CTAS as usize * n_pes as usize)?;
-        let epoch = DeviceTensor::zeros(lines(LL_CTAS), world.stream())?;
-        let stage = world.buffer(32 * STAGE as usize * ctas as usize * world.n_pes() as usize)?;
-        let flags = world.zeros::<u32>(2 * ctas as usize * world.n_pes() as usize)?;
-        let flags = flags.slice(0..2 * ctas as usize * n_pes as usize)?;
-        let rounds = DeviceTensor::zeros(lines(ctas), world.stream())?;
-        let pairs = 2 * LL_CTAS as usize * world.n_pes() as usize;
-        let inbox = world.buffer(INBOX as usize * pairs)?;
-        let signals = world.zeros::<u64>(pairs)?.slice(0..2 * LL_CTAS as usize * n_pes as usize)?;
-        let exchanges = DeviceTensor::zeros(lines(LL_CTAS) / 2, world.stream())?;
-        weft_runtime::cuda::wait_for(world.stream())?;
-        // Nobody sends before all is zero: the barrier waits for all PEs.
+        let ctas = config.ctas.unwrap_or(2 * world.device().sm_count()?).max(1);
+        let workspaces = Workspaces::new(world, ctas)?;
         let sync = world.kernel_barrier(ctas)?;
         let multicast =
             config.lowering != Lowering::Unicast && sync.buffer().multicast_address(&team).is_some();
@@ -131,14 +113,7 @@ impl Collectives {
             ctas,
             multicast,
             reach,
-            packets,
-            epoch,
-            stage,
-            flags,
-            rounds,
-            inbox,
-            signals,
-            exchanges,
+            workspaces,
             sync,
             kernels: Mutex::default(),
         })
@@ -255,45 +230,43 @@ impl Collectives {
         self.kernel(plan, &self.operands(call, stream)?).map(drop)
     }
 
-    /// Carries a call out by that algorithm, with so many CTAs, threads and steps at once. All PEs of the team call it
+    /// Carries a call out by that algorithm, with so many CTAs (as many of them as the GPU holds at once), threads and
+    /// steps at once. All PEs of the team call it
     /// with the same plan.
     ///
     /// # Errors
     /// As [`request`](Collectives::request); `R0401` where the algorithm cannot do it; as [`Kernel::launch`].
     pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let request = self.operands(call, stream)?;
-        let kernel = self.kernel(plan, &request)?;
+        let Compiled { kernel, most } = self.kernel(plan, &request)?;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
-        let bytes = 32 * u64::from(STAGE) * u64::from(self.ctas);
-        let stage = elements(&self.stage, bytes, &request)?;
-        let inbox = elements(&self.inbox, 2 * u64::from(INBOX * LL_CTAS), &request)?;
         let head = head(plan.algorithm, self.name(plan, &request)?)?;
+        let is_space = |name: &str| super::workspace::extent(name, plan, &request, self.ctas).is_some();
+        let spaces = head.params.iter().filter(|p| is_space(&p.name));
+        let spaces = spaces
+            .map(|p| Ok((&*p.name, self.workspaces.tensor(&p.name, plan, &request)?)))
+            .collect::<Result<Vec<_>, GpuError>>()?;
         let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
         for p in &head.params {
             arguments.push(match (&*p.name, call.out) {
                 ("x", _) => &call.x,
                 ("out", Some(out)) => out,
                 ("n", _) => &count,
-                ("ws", _) => &self.packets,
-                ("epoch", _) => &self.epoch,
-                ("stage", _) => &stage,
-                ("flags", _) => &self.flags,
-                ("rounds", _) => &self.rounds,
-                ("inbox", _) => &inbox,
-                ("signals", _) => &self.signals,
-                ("exchanges", _) => &self.exchanges,
                 ("sync", _) => &self.sync,
                 ("team", _) => &self.team,
-                (other, _) => {
-                    let name = plan.algorithm.name;
-                    return Err(refuse(
-                        error::OPERATION,
-                        format!("{name} takes `{other}`, which is not there"),
-                    ));
-                }
+                (name, _) => match spaces.iter().find(|(n, _)| *n == name) {
+                    Some((_, tensor)) => tensor,
+                    None => {
+                        let by = plan.algorithm.name;
+                        return Err(refuse(
+                            error::ARGUMENT,
+                            format!("{by} takes `{name}`, which is not there"),
+                        ));
+                    }
+                },
             });
         }
-        kernel.launch(stream, Grid::of(plan.ctas), arguments)
+        kernel.launch(stream, Grid::of(plan.ctas.min(most)), arguments)
     }
 
     fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
@@ -355,7 +328,7 @@ impl Collectives {
     }
 
     /// The kernel, compiled if that was not done yet.
-    fn kernel(&self, plan: &Plan, request: &Request) -> Result<Arc<Kernel>, GpuError> {
+    fn kernel(&self, plan: &Plan, request: &Request) -> Result<Compiled, GpuError> {
         let name = self.name(plan, request)?;
         let reduces = request.collective.reduces();
         let key = Key {
@@ -369,8 +342,8 @@ impl Collectives {
             root: (request.collective == Collective::Broadcast).then_some(request.root),
         };
         let lock = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = lock().get(&key) {
-            return Ok(kernel.clone());
+        if let Some(compiled) = lock().get(&key) {
+            return Ok(compiled.clone());
         }
         let mut options = options(plan, request, self.ctas, target(self.world.device())?)?;
         options.lowering = match (self.config.lowering, self.multicast) {
@@ -387,8 +360,8 @@ impl Collectives {
             }
             (compiled, _) => compiled?,
         };
-        let kernel = Arc::new(kernel);
-        Ok(lock().entry(key).or_insert(kernel).clone())
+        let most = kernel.max_ctas()?;
+        Ok(lock().entry(key).or_insert(Compiled { kernel: Arc::new(kernel), most }).clone())
     }
 }
 
@@ -426,7 +399,7 @@ pub(super) fn options(
         Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
         s => s,
     };
-    let known: [(&str, Define); 15] = [
+    let known: [(&str, Define); 14] = [
         ("T", scalar.into()),
         ("OP", op.into()),
         ("ACC", acc.into()),
@@ -439,8 +412,7 @@ pub(super) fn options(
         ("ROOT", request.root.into()),
         ("SLOTS", LL_SLOTS.into()),
         ("CTAS", LL_CTAS.into()),
-        ("STAGE", STAGE.into()),
-        ("STAGES", ctas.into()),
+        ("STAGES", plan.algorithm.stages(plan.threads, plan.unroll, ctas).into()),
         ("INBOX", INBOX.into()),
     ];
     let head = head(plan.algorithm, name)?;
@@ -449,17 +421,6 @@ pub(super) fn options(
     options.kernel = Some(name.into());
     options.defines = known.into_iter().filter(|(n, _)| has(n)).map(|(n, d)| (n.to_owned(), d)).collect();
     Ok(options)
-}
-
-/// So many bytes of a workspace for each PE, as elements of a request's type.
-fn elements(buffer: &SymmetricBuffer, bytes: u64, request: &Request) -> Result<AnyTensor, GpuError> {
-    let elements = (bytes * u64::from(request.n_pes) / request.dtype.bytes() as u64) as usize;
-    Ok(AnyTensor::new(buffer.clone(), request.dtype, elements.into_layout()?)?)
-}
-
-/// Words of counters, each CTA's in a line of its own.
-fn lines(ctas: u32) -> usize {
-    32 * ctas as usize
 }
 
 /// The text of an algorithm.

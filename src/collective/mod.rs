@@ -24,6 +24,7 @@ mod handle;
 mod plan;
 mod shape;
 mod simulate;
+mod workspace;
 
 pub use algorithm::{ALGORITHMS, Algorithm};
 pub use handle::{Call, Collectives, Config};

@@ -115,7 +115,7 @@ impl Plan {
         let Plan { algorithm, ctas, threads, unroll } = *self;
         algorithm.can(request)?;
         let name = algorithm.name;
-        let most = most_ctas.min(algorithm.most_ctas);
+        let most = algorithm.stages(threads, unroll, most_ctas).min(algorithm.most_ctas);
         if ctas == 0 || ctas > most {
             return Err(format!("{name} takes 1 to {most} CTAs here, not {ctas}"));
         }

@@ -1,0 +1,165 @@
+//! The symmetric memory that algorithms work in.
+
+use super::algorithm::{INBOX, LL_CTAS, LL_SLOTS, STAGE};
+use super::{Plan, Request};
+use weft_runtime::memory::AnyTensor;
+use weft_runtime::{DType, IntoLayout, SymmetricBuffer, World, error};
+
+/// A run-time parameter of the library's kernels: zero at first, and each launch leaves it to the next.
+struct Space {
+    /// The parameter.
+    name: &'static str,
+    /// Its element type, if not that of the data.
+    dtype: Option<DType>,
+    /// Its bytes, as the kernel's head has its extents.
+    bytes: fn(&Extents) -> u64,
+}
+
+/// What extents depend on.
+struct Extents {
+    n_pes: u64,
+    /// CTAs that have staging memory.
+    stages: u64,
+    /// Steps of a CTA.
+    steps: u64,
+}
+
+const LL: u64 = LL_CTAS as u64;
+/// Bytes of a CTA's counter: a line, so that CTAs do not share any.
+const LINE: u64 = 128;
+
+const SPACES: [Space; 9] = [
+    Space { name: "ws", dtype: Some(DType::U64), bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL },
+    Space { name: "epoch", dtype: Some(DType::U32), bytes: |_| LINE * LL },
+    Space { name: "stage", dtype: None, bytes: |e| 16 * e.steps * e.n_pes * 3 * e.stages },
+    Space { name: "sums", dtype: None, bytes: |e| 16 * e.steps * e.n_pes * 2 * e.stages },
+    Space { name: "flags", dtype: Some(DType::U32), bytes: |e| 4 * e.n_pes * e.stages },
+    Space { name: "rounds", dtype: Some(DType::U32), bytes: |e| LINE * e.stages },
+    Space { name: "inbox", dtype: None, bytes: |e| INBOX as u64 * e.n_pes * 2 * LL },
+    Space { name: "signals", dtype: Some(DType::U64), bytes: |e| 8 * e.n_pes * 2 * LL },
+    Space { name: "exchanges", dtype: Some(DType::U64), bytes: |_| LINE * LL },
+];
+
+/// A parameter's element type and elements, for a plan of a handle with so many CTAs; none where it is no workspace.
+pub(super) fn extent(name: &str, plan: &Plan, request: &Request, ctas: u32) -> Option<(DType, usize)> {
+    let space = SPACES.iter().find(|s| s.name == name)?;
+    let dtype = space.dtype.unwrap_or(request.dtype);
+    let Plan { algorithm, threads, unroll, .. } = *plan;
+    let extents = Extents {
+        n_pes: request.n_pes.into(),
+        stages: algorithm.stages(threads, unroll, ctas).into(),
+        steps: u64::from(threads) * u64::from(unroll),
+    };
+    Some((dtype, (space.bytes)(&extents) as usize / dtype.bytes()))
+}
+
+/// Those of a handle.
+pub(super) struct Workspaces {
+    buffers: Vec<SymmetricBuffer>,
+    ctas: u32,
+}
+
+impl Workspaces {
+    /// For launches of so many CTAs, and teams of any size. *Collective.*
+    ///
+    /// # Errors
+    /// As [`World::buffer`].
+    pub fn new(world: &World, ctas: u32) -> Result<Workspaces, weft_runtime::Error> {
+        let most = Extents { n_pes: world.n_pes().into(), stages: ctas.into(), steps: STAGE.into() };
+        let zeroed = |space: &Space| {
+            let buffer = world.buffer((space.bytes)(&most) as usize)?;
+            buffer.fill(0).map(|()| buffer)
+        };
+        let buffers = SPACES.iter().map(zeroed).collect::<Result<_, _>>()?;
+        // Nobody sends before all is zero.
+        world.barrier()?;
+        Ok(Workspaces { buffers, ctas })
+    }
+
+    /// One, as the kernel of a plan takes it.
+    ///
+    /// # Errors
+    /// `R0502` where there is none of that name.
+    pub fn tensor(
+        &self,
+        name: &str,
+        plan: &Plan,
+        request: &Request,
+    ) -> Result<AnyTensor, weft_runtime::Error> {
+        let found = SPACES.iter().position(|s| s.name == name).and_then(|i| self.buffers.get(i));
+        let extent = extent(name, plan, request, self.ctas);
+        let (Some(buffer), Some((dtype, elements))) = (found, extent) else {
+            let name = format!("{} takes `{name}`, which is not there", plan.algorithm.name);
+            return Err(weft_runtime::Error::new(error::ARGUMENT, name));
+        };
+        AnyTensor::new(buffer.clone(), dtype, elements.into_layout()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::handle::{file, head, options};
+    use super::super::{ALGORITHMS, Place};
+    use super::*;
+    use weft_layout::Layout;
+    use weft_runtime::launch::{Elements, Given, Number};
+
+    /// What a launch gives is what the kernels take: names, types, sizes.
+    #[test]
+    fn every_kernel_gets_what_it_takes() {
+        for (i, algorithm) in ALGORITHMS.iter().enumerate() {
+            for place in algorithm.places() {
+                fits(algorithm, place, [1, 3, 8][i % 3], if i % 2 == 0 { DType::BF16 } else { DType::F32 });
+            }
+        }
+    }
+
+    fn fits(algorithm: &'static super::super::Algorithm, place: Place, n_pes: u32, dtype: DType) {
+        const CTAS: u32 = 264;
+        let mut request = Request::new(algorithm.collective, dtype, 4096, n_pes);
+        (request.place, request.multicast) = (place, algorithm.switch);
+        let plan = Plan::of(algorithm, &request, CTAS);
+        plan.check(&request, CTAS).unwrap();
+        let mut options = options(&plan, &request, CTAS, "sm_90a".parse().unwrap()).unwrap();
+        options.lowering = crate::Lowering::Unicast;
+        let compiled =
+            file(algorithm).unwrap().compile(&options).unwrap_or_else(|e| panic!("{algorithm:?}: {e}"));
+        let info = crate::meta::describe(&compiled).unwrap();
+        let counts = request.counts();
+        let larger = counts.send.max(counts.recv) as usize;
+        let given: Vec<(&str, DType, Layout)> = head(algorithm, algorithm.kernel(place).unwrap())
+            .unwrap()
+            .params
+            .iter()
+            .filter(|p| !matches!(&*p.name, "n" | "team" | "sync"))
+            .map(|p| {
+                let (dtype, n) = match (&*p.name, place) {
+                    ("x", Place::OutOfPlace) => (dtype, counts.send as usize),
+                    ("x", Place::InPlace) => (dtype, larger),
+                    ("out", _) => (dtype, counts.recv as usize),
+                    (name, _) => {
+                        extent(name, &plan, &request, CTAS).unwrap_or_else(|| panic!("{algorithm:?}: {name}"))
+                    }
+                };
+                (&*p.name, dtype, n.into_layout().unwrap())
+            })
+            .collect();
+        let params = &head(algorithm, algorithm.kernel(place).unwrap()).unwrap().params;
+        let given: Vec<Given<'_>> = params
+            .iter()
+            .map(|p| match &*p.name {
+                "n" => Given::Scalar { dtype: DType::I64, value: Number::Int(request.count.into()) },
+                "team" => Given::Team { my_pe: 0, n_pes, handle: 0 },
+                "sync" => Given::Barrier { address: 4096, ctas: CTAS },
+                name => {
+                    let (_, dtype, layout) = given.iter().find(|(n, ..)| *n == name).unwrap();
+                    let extent = Elements::Layout(layout);
+                    Given::Tensor { address: 4096, dtype: *dtype, extent, symmetric: true }
+                }
+            })
+            .collect();
+        if let Err(e) = info.kernels[0].check_among(Some(n_pes), &given) {
+            panic!("{algorithm:?} {place:?} over {n_pes} PEs: {e}");
+        }
+    }
+}

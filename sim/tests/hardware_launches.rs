@@ -145,13 +145,10 @@ fn same_bits_as_an_h200() {
         };
         compared += 1;
         if !same {
-            std::fs::create_dir_all("/tmp/diff6").unwrap();
-            std::fs::write(format!("/tmp/diff6/{}", wrong.len()), &result).unwrap();
-            std::fs::write(format!("/tmp/diff6/{}.name", wrong.len()), name).unwrap();
             wrong.push(format!("{name}: differs"));
         }
     }
     assert!(wrong.is_empty(), "{} of {} fail:\n{}", wrong.len(), jobs.len(), wrong.join("\n"));
-    assert!(unknown <= 85, "{unknown} of {} are not simulated", jobs.len());
-    assert!(compared >= 716, "{compared} of {} are compared", exact.len() + near.len());
+    assert!(unknown <= 67, "{unknown} of {} are not simulated", jobs.len());
+    assert!(compared >= 833, "{compared} of {} are compared", exact.len() + near.len());
 }

@@ -116,10 +116,10 @@ pub(super) static HALF_FAMILY: Family = Family {
     ],
 };
 
-/// `fma` that is 0 where an operand is the NaN of elements outside a tensor, of either sign.
+/// `fma` that is 0 where a factor is the NaN of elements outside a tensor, of either sign.
 fn fma_oob(style: Style, a: u64, b: u64, c: u64) -> u64 {
     let outside = |v: u64| v & 0x7fff == OOB_NAN.into();
-    if [a, b, c].into_iter().any(outside) { 0 } else { style.fma(a, b, c) }
+    if outside(a) || outside(b) { 0 } else { style.fma(a, b, c) }
 }
 
 /// The type of the instruction: `.type` or a literal one.

@@ -3,13 +3,13 @@
 use super::kernels::{self, Copy, EMPTY, GET, PUT, PingPong};
 use super::measure::{Result, gather};
 use super::report::{Bandwidth, Calibration, Loading, Spread};
-use super::start::StartLine;
+use super::start::{Block, StartLine};
 use crate::compile::{KernelFile, Lowering, Options, Transport};
 use crate::gpu::cache::Entry;
 use crate::gpu::{GpuError, Grid, target};
 use std::time::{Instant, SystemTime};
 use weft_runtime::launch::{Module, to_cubin};
-use weft_runtime::{Graph, Stream, SymmetricBuffer, SymmetricTensor, World};
+use weft_runtime::{Stream, SymmetricBuffer, SymmetricTensor, World};
 
 /// Kernels of a graph.
 const KERNELS: u32 = 20;
@@ -27,24 +27,23 @@ const LOADED: &str = include_str!("../../examples/allreduce_two_shot.weft");
 pub fn run(start: &StartLine<'_>, repeats: u32) -> Result<Calibration> {
     let world = start.world();
     let empty = kernels::compile(world, EMPTY, Transport::P2p, None, &[])?;
-    let median = |divisor: f64, work: &dyn Fn(&Stream) -> Result<()>| -> Result<f64> {
+    let median = |divisor: f64, block: Block<'_>| -> Result<f64> {
         // Once without being timed.
-        start.time(world.stream(), work)?;
-        let times = (0..repeats).map(|_| Ok(start.time(world.stream(), work)? / divisor));
+        start.time(&block)?;
+        let times = (0..repeats).map(|_| Ok(start.time(&block)? / divisor));
         let times = times.collect::<Result<Vec<f64>>>()?;
         Ok(Spread::over(&gather(world, &times)?).median)
     };
     let in_graph = |call: &dyn Fn(&Stream) -> Result<()>| -> Result<f64> {
-        let graph = Graph::capture(world.stream(), |s| (0..KERNELS).try_for_each(|_| call(s)))?;
-        graph.upload()?;
-        median(f64::from(KERNELS), &|_| Ok(graph.launch()?))
+        let calls = |s: &Stream| (0..KERNELS).try_for_each(|_| call(s));
+        median(f64::from(KERNELS), start.block(true, calls)?)
     };
     let empty_kernel_us = in_graph(&|s| Ok(empty.launch(s, Grid::Kernel, ())?))?;
     let barrier_us = in_graph(&|s| start.barrier(s))?;
     let (mut flight_us, mut push, mut pull) = (None, Vec::new(), Vec::new());
     if world.n_pes() > 1 {
         let ping_pong = PingPong::new(world, Transport::P2p)?;
-        flight_us = Some(median(f64::from(PingPong::FLIGHTS), &|s| ping_pong.launch(s))?);
+        flight_us = Some(median(f64::from(PingPong::FLIGHTS), start.block(true, |s| ping_pong.launch(s))?)?);
         let (each, least, most) = BYTES;
         let buffers = [world.buffer(most)?, world.buffer(most)?];
         let all = world.device().sm_count()?;
@@ -52,7 +51,7 @@ pub fn run(start: &StartLine<'_>, repeats: u32) -> Result<Calibration> {
             let bytes = (each * ctas as usize).clamp(least, most);
             for (text, out) in [(PUT, &mut push), (GET, &mut pull)] {
                 let copy = copy(world, text, ctas, &buffers, bytes)?;
-                let us = median(1.0, &|s| copy.launch(s))?;
+                let us = median(1.0, start.block(true, |s| copy.launch(s))?)?;
                 out.push(Bandwidth { ctas, bytes: bytes as u64, gbps: bytes as f64 / us / 1e3 });
             }
         }

@@ -17,8 +17,7 @@ use std::time::Instant;
 use weft_runtime::launch::AsArgument;
 use weft_runtime::nccl::Communicator;
 use weft_runtime::{
-    Barrier, DType, DeviceTensor, Graph, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda,
-    nccl,
+    Barrier, DType, DeviceTensor, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda, nccl,
 };
 
 /// The round whose data the timed calls have.
@@ -32,7 +31,7 @@ const COLD: u32 = 5;
 
 pub(super) type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 /// Puts one call of a contender on a stream.
-type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
+pub(super) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
 pub(super) fn run(world: &World, bench: &Bench, done: Done<'_>) -> Result<Report> {
@@ -255,7 +254,7 @@ impl<'a, T: Number> Bed<'a, T> {
                     Place::InPlace => (if out.len() > x.len() { out } else { x }, None),
                 };
                 if let Err(why) = self.ours(&mut case, contender, c, operands)? {
-                    return Ok(Err(format!("{}: {why}", contender.name())));
+                    return Ok(Err(why));
                 }
             }
             (Contender::Own(own), Operation::Collective(c), Symmetric(x), Symmetric(out)) => {
@@ -300,6 +299,9 @@ impl<'a, T: Number> Bed<'a, T> {
         plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.most_ctas));
         plan.threads = bench.threads.unwrap_or(plan.threads);
         plan.unroll = bench.unroll.unwrap_or(plan.unroll);
+        if let Err(why) = plan.check(&request, self.most_ctas) {
+            return Ok(Err(why));
+        }
         collectives.prepare(&plan, &call, stream)?;
         case.ctas = Some(plan.ctas);
         let Plan { algorithm, ctas, threads, unroll } = plan;
@@ -412,57 +414,28 @@ impl<'a, T: Number> Bed<'a, T> {
         calls(1, stream)?;
         cuda::wait_for(stream)?;
         let first = began.elapsed().as_secs_f64() * 1e6;
-        let block = |n: u32| -> Result<Block<'_>> {
-            Ok(match bench.graph {
-                true => Block::Graph(Graph::capture(stream, |s| calls(n, s))?),
-                false => Block::Calls(Box::new(move |s| calls(n, s))),
-            })
-        };
+        let block = |n: u32| self.start.block(bench.graph, move |s| (0..n).try_for_each(|_| (case.call)(s)));
         let one = block(1)?;
-        one.warm(stream)?;
-        let about = gather(self.world, &[self.start.time(stream, &|s| one.run(s))?])?;
+        // A graph's first launch is not like the others.
+        self.start.time(&one)?;
+        let about = gather(self.world, &[self.start.time(&one)?])?;
         let (iters, repeats) = fitting(Spread::over(&about).max, bench.iters, bench.repeats);
         calls(bench.warmup.min(iters), stream)?;
         cuda::wait_for(stream)?;
         let many = block(iters)?;
-        many.warm(stream)?;
+        self.start.time(&many)?;
         let each = |n: u32| f64::from(n) * f64::from(case.times);
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
         for _ in 0..repeats.min(COLD) {
             self.start.flush(stream)?;
-            cold.push(self.start.time(stream, &|s| one.run(s))? / each(1));
+            cold.push(self.start.time(&one)? / each(1));
         }
         for _ in 0..repeats {
-            warm.push(self.start.time(stream, &|s| many.run(s))? / each(iters));
+            warm.push(self.start.time(&many)? / each(iters));
         }
         let [first, cold, warm] =
             [&[first][..], &cold, &warm].map(|times| gather(self.world, times).map(|all| Spread::over(&all)));
         Ok(Times { warm: warm?, cold: cold?, first_us: first?.max, iters, repeats })
-    }
-}
-
-/// Calls that are timed as one.
-enum Block<'a> {
-    Graph(Graph),
-    Calls(Call<'a>),
-}
-
-impl Block<'_> {
-    fn run(&self, stream: &Stream) -> Result<()> {
-        match self {
-            Block::Graph(graph) => Ok(graph.launch()?),
-            Block::Calls(calls) => calls(stream),
-        }
-    }
-
-    /// A graph's first launch is not like the others.
-    fn warm(&self, stream: &Stream) -> Result<()> {
-        if let Block::Graph(graph) = self {
-            graph.upload()?;
-            graph.launch()?;
-            cuda::wait_for(stream)?;
-        }
-        Ok(())
     }
 }
 

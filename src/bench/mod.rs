@@ -62,9 +62,10 @@ pub struct Bench {
     pub repeats: u32,
     /// CTAs of our kernels, as far as their workspaces go; if not given, by the size.
     pub ctas: Option<u32>,
-    /// Threads of a CTA of our collectives, as many as an algorithm takes at most; if not given, by the size.
+    /// Threads of a CTA of our collectives; if not given, by the size. Algorithms that cannot are left out.
     pub threads: Option<u32>,
-    /// Steps of a thread of our collectives that are on their way at once; if not given, by the size.
+    /// Steps of a thread of our collectives that are on their way at once; if not given, by the size. Algorithms that
+    /// cannot are left out.
     pub unroll: Option<u32>,
     /// How our kernels carry in-switch operations out.
     pub lowering: Lowering,

@@ -92,8 +92,8 @@ impl Report {
         out
     }
 
-    /// The line of the rows of one size and contender: one for each place. `wide`: with the least and greatest times,
-    /// and the cold one.
+    /// The line of the rows of one size and contender: one for each place. `wide`: with the least and greatest times, the
+    /// cold one, and at the end how a kernel of ours was carried out.
     pub fn line(rows: &[Row], wide: bool) -> String {
         let Some(row) = rows.first() else { return String::new() };
         let (size, count) = (row.size.to_string(), row.count.to_string());
@@ -105,6 +105,9 @@ impl Report {
                 None => out.push_str(&half(wide, |_| "-".into())),
                 Some(row) => out.push_str(&half(wide, |c| c.4(row))),
             }
+        }
+        if let Some(plan) = row.plan.as_ref().filter(|_| wide) {
+            out.push_str(&format!("  {plan}"));
         }
         out.push('\n');
         out

@@ -1,7 +1,7 @@
 //! Points in time on a stream.
 
 use super::wait::poll;
-use super::{CudaStream, error};
+use super::{CudaStream, Device, error};
 use crate::error::Result;
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{self, CUevent_flags};
@@ -18,6 +18,29 @@ impl Event {
     pub fn record(stream: &CudaStream) -> Result<Event> {
         let event = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
         event.map(Event).map_err(|e| error("cuEventRecord", e))
+    }
+
+    /// A point that is not reached yet: [`capture`](Event::capture) puts it into a graph.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn new(device: &Device) -> Result<Event> {
+        let event = device.context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+        event.map(Event).map_err(|e| error("cuEventCreate", e))
+    }
+
+    /// Puts the point after all work so far into the graph that is being captured on `stream`: each launch of the graph
+    /// reaches it anew. Its time can be asked for once that launch is done. The event must be there as long as the graph.
+    ///
+    /// # Errors
+    /// `R0103`: also where nothing is captured.
+    #[allow(unsafe_code, reason = "FFI")]
+    pub fn capture(&self, stream: &CudaStream) -> Result<()> {
+        let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+        // SAFETY: event and stream are alive.
+        unsafe { sys::cuEventRecordWithFlags(self.0.cu_event(), stream.cu_stream(), flags) }
+            .result()
+            .map_err(|e| error("cuEventRecordWithFlags", e))
     }
 
     /// Milliseconds from this event to a later one; waits for both. The clock steps by half a microsecond.

@@ -23,6 +23,7 @@ const NEEDED: &[&str] = &[
     "cuEventElapsedTime",
     "cuEventQuery",
     "cuEventRecord",
+    "cuEventRecordWithFlags",
     "cuEventSynchronize",
     "cuFuncGetAttribute",
     "cuFuncSetAttribute",

@@ -15,9 +15,7 @@ use std::time::SystemTime;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 use weft_runtime::nccl::{self, Communicator};
-use weft_runtime::{
-    Barrier, DeviceTensor, Element, Graph, Reduce, Stream, SymmetricTensor, Team, World, cuda,
-};
+use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda};
 
 type Result<T> = std::result::Result<T, BenchError>;
 type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
@@ -310,23 +308,12 @@ impl<'a> Bed<'a> {
         let calls = |n: u32, stream: &Stream| (0..n).try_for_each(|_| call(stream));
         calls(request.warmup, stream)?;
         cuda::wait_for(stream)?;
-        let graph = match request.graph {
-            true => Some(Graph::capture(stream, |s| calls(request.iters, s))?),
-            false => None,
-        };
-        let block = |stream: &Stream| match &graph {
-            Some(graph) => Ok(graph.launch()?),
-            None => calls(request.iters, stream),
-        };
-        if let Some(graph) = &graph {
-            graph.upload()?;
-            // A graph's first launch is not like the others.
-            block(stream)?;
-            cuda::wait_for(stream)?;
-        }
+        let block = self.start.block(request.graph, |s| calls(request.iters, s))?;
+        // A graph's first launch is not like the others.
+        self.start.time(&block)?;
         let mut times = Vec::new();
         for _ in 0..request.repeats {
-            times.push(self.start.time(stream, &block)? / f64::from(request.iters));
+            times.push(self.start.time(&block)? / f64::from(request.iters));
         }
         Ok(Spread::over(&gather(self.world, &times)?))
     }

@@ -68,6 +68,8 @@ fn collective(world: &World, collective: Collective) -> Checked {
         let mut bench = Bench::new(collective, SIZES.to_vec());
         bench.contenders.extend(peers());
         (bench.dtype, bench.graph, bench.check) = (dtype, graph, true);
+        // There are many algorithms.
+        (bench.warmup, bench.iters, bench.repeats) = (1, 5, 3);
         let report = measure(world, &bench)?;
         // Those that need the switch are left out where there is none.
         let left_out = report.left_out.len();
@@ -262,6 +264,7 @@ pub fn command(pes: u32) -> Result<(), Failed> {
             ["json", "csv", "svg"].map(|kind| folder.path().join(format!("{operation}.{kind}")));
         let mut command = Command::new(weft()?);
         command.args(["bench", operation, "--sizes", "1K:1M:x32", "--check", "--graph", "--wide"]);
+        command.args(["--iters", "5", "--repeats", "3"]);
         command.args(["--against", "nvshmem", "--pes", &pes.to_string(), "--no-calibration"]);
         command.arg("--json").arg(&json).arg("--csv").arg(&csv).arg("--plot").arg(&plot);
         let outcome = finish(&mut command, &format!("weft bench {operation}"))?;

@@ -4,10 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::path::{Path, PathBuf};
-use weft::bench::fused::{Form, Fused, Given, Got, KERNELS, Plan, TEXT};
+use weft::bench::fused::{self, Form, Fused, Got, KERNELS, Plan, TEXT, Workspace};
 use weft::ir::Scalar;
+use weft::layout::Layout;
 use weft::run::array::{Array, Number, write_number};
 use weft::run::{RunOptions, run_file};
+use weft::runtime::launch::{self, Elements, Given};
+use weft::runtime::{DType, IntoLayout};
 use weft::{Define, KernelFile, Lowering, Options};
 
 const EPS: f64 = 1e-5;
@@ -140,7 +143,7 @@ impl Case {
                 (1..launches).fold(self.residual(i), |r, _| round(self.form.dtype, r + sum))
             }
         };
-        let given = Given {
+        let given = fused::Given {
             form: self.form,
             n_pes: self.pes as u32,
             tokens: self.tokens,
@@ -261,6 +264,58 @@ fn kernels_agree() {
                     assert!(*first == got, "{plan:?} with {form:?}");
                 }
             }
+        }
+    }
+}
+
+fn tensor(dtype: Scalar, layout: &Layout) -> Given<'_> {
+    let dtype = DType::parse(dtype.name()).unwrap();
+    Given::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
+}
+
+/// What launchers pass fits the kernels' heads: rows in C order, workspaces as lines, one element for what is not asked
+/// for. (Addresses are made up.)
+#[test]
+fn arguments_fit() {
+    let layout = |shape: &[usize]| shape.into_layout().unwrap();
+    let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
+    for (i, form) in FORMS.into_iter().enumerate() {
+        let (tokens, hidden) = [(1, 8192), (5, 200), (300, 5120)][i % 3];
+        let rows = layout(&[tokens, hidden]);
+        let (weight, one) = (layout(&[hidden]), layout(&[1, 1]));
+        let scale = layout(&[if form.per_token { tokens } else { 1 }]);
+        let eps = Given::Scalar { dtype: DType::F32, value: launch::Number::Float(EPS) };
+        let norm = if form.both { &rows } else { &one };
+        let common = [
+            Given::Scalar { dtype: DType::I64, value: launch::Number::Int(tokens as i128) },
+            tensor(form.dtype, &rows),
+            tensor(form.dtype, &rows),
+            tensor(form.dtype, &weight),
+            eps,
+            tensor(form.out, &rows),
+            tensor(Scalar::F32, &scale),
+            tensor(form.dtype, norm),
+        ];
+        let team = Given::Team { my_pe: 1, n_pes: 8, handle: 0 };
+        for plan in KERNELS.iter().map(|k| Some(Plan::of(k, tokens as u32, 2 * hidden, 132))).chain([None]) {
+            let mut options = Options::new("sm_90a".parse().unwrap());
+            options.lowering = Lowering::Unicast;
+            options.kernel = Some(plan.map_or("add_rms_norm", |plan| plan.kernel.name).into());
+            let defines = plan.map_or(form.defines(hidden).to_vec(), |plan| plan.defines(form, hidden, 8));
+            options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
+            let info = weft::meta::describe(&file.compile(&options).unwrap()).unwrap();
+            let mut given = common.to_vec();
+            let size = plan.map(|plan| Workspace::of(&plan, 2 * hidden, 8));
+            let own = size.map(|s| [layout(&[s.parts]), layout(&[s.sums]), layout(&[s.epoch])]);
+            match (&plan, &own) {
+                (Some(plan), Some([parts, sums, epoch])) if plan.kernel.packets => {
+                    given.extend([tensor(Scalar::U64, parts), tensor(Scalar::U64, sums)]);
+                    given.extend([tensor(Scalar::U32, epoch), team]);
+                }
+                (Some(_), _) => given.extend([Given::Barrier { address: 0x2000, ctas: 132 }, team]),
+                (None, _) => {}
+            }
+            info.kernels[0].check(&given).unwrap_or_else(|e| panic!("{plan:?}, {form:?}: {e}"));
         }
     }
 }

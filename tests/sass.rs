@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use weft::collective::{Algorithm, Collective, Place, Plan, Request, simulation};
+use weft::runtime::DType;
 use weft::tools::{Tool, assemble_ptx, disassemble};
 use weft::{Define, KernelFile, Lowering, Options};
 
@@ -22,9 +24,22 @@ const TYPES: [&str; 3] = ["f32", "bf16", "f16"];
 /// Vectors of 16 bytes that a thread has in flight.
 const UNROLLED: [usize; 2] = [4, 8];
 
-/// Our kernels, with the hand-written one of the same work and order.
-const KERNELS: [(&str, &str); 2] =
-    [("allreduce_one_shot", "strided_one_shot"), ("allreduce_two_shot", "strided_two_shot")];
+/// Our kernels: name, where from, and the hand-written one of the same work and order.
+const KERNELS: [(&str, From, &str); 5] = [
+    ("allreduce_one_shot", From::Example, "strided_one_shot"),
+    ("allreduce_two_shot", From::Example, "strided_in_place"),
+    ("one_shot", From::Library(Place::OutOfPlace), "strided_one_shot"),
+    ("two_shot", From::Library(Place::OutOfPlace), "strided_two_shot"),
+    ("two_shot", From::Library(Place::InPlace), "strided_in_place"),
+];
+
+#[derive(Clone, Copy)]
+enum From {
+    /// A file of the examples.
+    Example,
+    /// An allreduce of the library.
+    Library(Place),
+}
 
 /// What is compared.
 struct Loop {
@@ -86,21 +101,34 @@ fn hand_written(nvcc: &Path) -> BTreeMap<String, Kernel> {
     kernels(&listing)
 }
 
-/// A kernel of the examples in SASS.
-fn ours(name: &str, dtype: &str, unroll: usize) -> Kernel {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.weft"));
-    let text = std::fs::read_to_string(path).unwrap();
-    assert_eq!(text.matches("unroll(4)").count(), 1, "{name} has one loop");
-    let text = text.replace("unroll(4)", &format!("unroll({unroll})")).replace("block(256)", "block(512)");
+/// A kernel of ours in SASS.
+fn ours(name: &str, from: From, dtype: &str, unroll: usize) -> Kernel {
     let target = "sm_90a".parse().unwrap();
-    let mut options = Options::new(target);
-    options.lowering = Lowering::Multimem;
-    for (parameter, value) in [("T", dtype), ("N", "16777216")] {
-        options.defines.insert(parameter.into(), Define::parse(value).unwrap());
-    }
-    let compiled = KernelFile::parse(name, &text).unwrap().compile(&options).unwrap();
+    let (file, options) = match from {
+        From::Example => {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.weft"));
+            let text = std::fs::read_to_string(path).unwrap();
+            assert_eq!(text.matches("unroll(4)").count(), 1, "{name} has one loop");
+            let text = text.replace("unroll(4)", &format!("unroll({unroll})"));
+            let text = text.replace("block(256)", "block(512)");
+            let mut options = Options::new(target);
+            for (parameter, value) in [("T", dtype), ("N", "16777216")] {
+                options.defines.insert(parameter.into(), Define::parse(value).unwrap());
+            }
+            (KernelFile::parse(name, &text).unwrap(), options)
+        }
+        From::Library(place) => {
+            let algorithm = Algorithm::find(Collective::AllReduce, name).unwrap();
+            let request = Request::new(Collective::AllReduce, DType::parse(dtype).unwrap(), 1 << 24, 8);
+            let request = Request { place, multicast: true, ..request };
+            let plan = Plan { threads: 512, unroll: unroll as u32, ..Plan::of(algorithm, &request, 132) };
+            let (file, run) = simulation(&plan, &request, target).unwrap();
+            (file, run.compile)
+        }
+    };
+    let compiled = file.compile(&Options { lowering: Lowering::Multimem, ..options }).unwrap();
     let listing = disassemble(&assemble_ptx(&compiled.ptx, target).unwrap()).unwrap();
-    kernels(&listing).remove(name).unwrap()
+    kernels(&listing).into_values().next().unwrap()
 }
 
 #[test]
@@ -124,12 +152,16 @@ fn no_more_instructions_than_by_hand() {
         "", "type", "loads", "ours", "strided", "tiled", "regs", "hand"
     );
     let mut more = Vec::new();
-    for (kernel, form) in KERNELS {
+    for (kernel, from, form) in KERNELS {
         for dtype in TYPES {
             for unroll in UNROLLED {
-                let own = Loop::of(kernel, &ours(kernel, dtype, unroll));
+                let own = Loop::of(kernel, &ours(kernel, from, dtype, unroll));
                 let (strided, tiled) =
                     (hand(form, dtype, unroll), hand(&form.replace("strided", "tiled"), dtype, unroll));
+                let kernel = match from {
+                    From::Library(Place::InPlace) => format!("{kernel}_in_place"),
+                    _ => kernel.to_owned(),
+                };
                 println!(
                     "{kernel:20}{dtype:>6}{unroll:>8}{:>8.2}{:>10.2}{:>10.2}{:>8}{:>6}",
                     own.per_vector(),

@@ -83,11 +83,18 @@ static __device__ __forceinline__ void tiled(const char* from, char* to, unsigne
     for (; i < n; i += THREADS, from += 16 * THREADS, to += 16 * THREADS) round<T, To, 1>(from, to, 0);
 }
 
-#define KERNELS(FORM, TYPE, U)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(512)                                                             \
-        FORM##_one_shot_##TYPE##_##U(const char* mc, char* out, unsigned n) { FORM<TYPE, Here, U>(mc, out, n); }  \
-    extern "C" __global__ void __launch_bounds__(512)                                                             \
-        FORM##_two_shot_##TYPE##_##U(char* mc, unsigned n) { FORM<TYPE, Everywhere, U>(mc, mc, n); }
+#define KERNELS(FORM, TYPE, U)                                                                         \
+    extern "C" __global__ void __launch_bounds__(512)                                                  \
+        FORM##_one_shot_##TYPE##_##U(const char* mc, char* out, unsigned n) {                          \
+        FORM<TYPE, Here, U>(mc, out, n);                                                               \
+    }                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(512)                                                  \
+        FORM##_two_shot_##TYPE##_##U(const char* mc, char* out_mc, unsigned n) {                       \
+        FORM<TYPE, Everywhere, U>(mc, out_mc, n);                                                      \
+    }                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(512) FORM##_in_place_##TYPE##_##U(char* mc, unsigned n) { \
+        FORM<TYPE, Everywhere, U>(mc, mc, n);                                                          \
+    }
 #define ALL(TYPE)             \
     KERNELS(strided, TYPE, 4) \
     KERNELS(strided, TYPE, 8) \

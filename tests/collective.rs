@@ -1,6 +1,8 @@
 //! Every algorithm of the library on the simulator, against float64: types, reductions, sizes, teams, places, alignments,
 //! several launches back to back.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use weft::collective::{ALGORITHMS, Algorithm, Collective, Place, Plan, Request, simulation};
 use weft::run::run_file;
 use weft::runtime::{DType, Reduce};

@@ -131,21 +131,8 @@ pub fn verify(
             let Some(bench) = bench(what, (collective, dtype, op), lowering, world.n_pes(), calibrate) else {
                 continue;
             };
-            match run(world, &bench, &mut |_, _| Ok(())) {
-                Ok(report) => {
-                    calibrate = false;
-                    all.links = report.calibration.as_ref().map_or(all.links, Links::measured);
-                    all.leave_out(report.left_out);
-                    *rows = report.rows;
-                }
-                // A type that the switch of this GPU does not have: before anything is launched, on all PEs.
-                Err(e @ (BenchError::Request(_) | BenchError::Gpu(GpuError::Compile(_)))) => {
-                    let why = e.to_string();
-                    let why = why.lines().next().unwrap_or_default();
-                    all.leave_out(vec![format!("{collective} of {dtype}, {}: {why}", op.name())]);
-                }
-                Err(e) => return Err(e),
-            }
+            *rows = all.measure(world, &bench)?;
+            calibrate = all.links == Links::H200;
         }
         let [native, unicast] = rows;
         for pair in pairs(collective, &native, &unicast) {
@@ -231,6 +218,36 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
 }
 
 impl Verification {
+    /// Measures all contenders; where one cannot be compiled, each by itself, so that the others stay. *Collective.*
+    fn measure(&mut self, world: &World, bench: &Bench) -> Result<Vec<Row>, BenchError> {
+        match run(world, bench, &mut |_, _| Ok(())) {
+            Ok(report) => {
+                self.links = report.calibration.as_ref().map_or(self.links, Links::measured);
+                self.leave_out(report.left_out);
+                Ok(report.rows)
+            }
+            Err(BenchError::Gpu(GpuError::Compile(_))) if bench.contenders.len() > 1 => {
+                let mut rows = Vec::new();
+                for contender in &bench.contenders {
+                    rows.extend(
+                        self.measure(world, &Bench { contenders: vec![*contender], ..bench.clone() })?,
+                    );
+                }
+                Ok(rows)
+            }
+            // A type that the switch of this GPU does not have, before anything is launched, on all PEs.
+            Err(e @ (BenchError::Request(_) | BenchError::Gpu(GpuError::Compile(_)))) => {
+                let why = e.to_string();
+                let why = why.lines().next().unwrap_or_default();
+                let who = bench.contenders.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ");
+                let (operation, dtype, op) = (bench.operation, bench.dtype, bench.op.name());
+                self.leave_out(vec![format!("{operation} of {dtype}, {op}, by {who}: {why}")]);
+                Ok(Vec::new())
+            }
+            Err(e) => Err(e),
+        }
+    }
+
     fn leave_out(&mut self, why: Vec<String>) {
         for why in why {
             if !self.left_out.contains(&why) {

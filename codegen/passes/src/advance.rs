@@ -90,7 +90,7 @@ fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Address>, Block)> {
         let bytes = bytes_of(k, *bytes)?;
         let (first, stride) = (at(&bytes, &lo), at(&bytes, &(&i + &step)) - &bytes);
         let moves = !inside.contains(ptr) && matches!(k.ty(*value), Type::Pointer(_)) && !stride.is(0);
-        (moves && stays(&first) && stays(&stride)).then(|| Address {
+        (moves && stays(&first) && stays(&stride)).then_some(Address {
             value: *value,
             ptr: *ptr,
             first,

@@ -40,4 +40,6 @@ mod documents {
     struct Gpu;
     #[doc = include_str!("../docs/checking.md")]
     struct Checking;
+    #[doc = include_str!("../docs/collectives.md")]
+    struct Collectives;
 }

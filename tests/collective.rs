@@ -25,7 +25,7 @@ const COUNTS: [u64; 8] = [1, 7, 33, 1023, 2051, 64, 1300, 130];
 const PES: [u32; 6] = [2, 3, 8, 1, 5, 4];
 
 /// Requests of each algorithm and place.
-const REQUESTS: usize = 4;
+const REQUESTS: usize = 3;
 
 /// The `i`th request: its parameters go through their lists side by side.
 fn one(algorithm: &'static Algorithm, place: Place, i: usize) {

@@ -95,7 +95,7 @@ impl Collectives {
     }
 
     /// Of a team, with workspaces of that size. *Collective*: symmetric memory is allocated, so all PEs of the world
-    /// call it, those of other teams too.
+    /// call it at once, each with a team that it is in.
     ///
     /// # Errors
     /// `R0302` where there is no memory for the workspaces, `R0103`.

@@ -3,6 +3,9 @@
 use super::{Algorithm, Collective, Counts};
 use weft_runtime::{DType, Reduce};
 
+/// Threads of a CTA that has work for more.
+const LEAST_THREADS: u64 = 128;
+
 /// Whether what a PE gets lies where it gave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -94,15 +97,19 @@ pub struct Plan {
 
 impl Plan {
     /// With the CTAs, threads and unrolling that an algorithm takes where nobody has measured: one step of 16 bytes, or
-    /// of a packet, for each thread, as far as `most_ctas` go.
+    /// of a packet, for each thread, on many small CTAs rather than few large ones, all with as many rounds.
     pub fn of(algorithm: &'static Algorithm, request: &Request, most_ctas: u32) -> Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);
-        // As few threads as have a unit each, in whole warps.
-        let threads = units.next_multiple_of(32).min(algorithm.threads.into());
-        let most = most_ctas.clamp(1, algorithm.most_ctas);
-        let ctas = units.div_ceil(threads).min(most.into());
+        let most = u64::from(most_ctas.clamp(1, algorithm.most_ctas));
+        // Whole warps, no more than have a unit each.
+        let warps = |units: u64| units.next_multiple_of(32);
+        let least = warps(units).min(LEAST_THREADS);
+        let threads = warps(units.div_ceil(most)).clamp(least, u64::from(algorithm.threads).max(least));
+        let ctas = units.div_ceil(threads).min(most);
         let steps = units.div_ceil(ctas * threads);
         let unroll = steps.next_power_of_two().min(algorithm.unroll.into());
+        let rounds = units.div_ceil(ctas * threads * unroll);
+        let ctas = units.div_ceil(rounds * threads * unroll);
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Plan { algorithm, ctas: narrow(ctas), threads: narrow(threads), unroll: narrow(unroll) }
     }
@@ -123,7 +130,10 @@ impl Plan {
             return Err(format!("{name} takes whole warps, 32 to 1024 threads, and not {threads}"));
         }
         let steps = algorithm.most_steps;
-        if unroll == 0 || unroll > 16 || threads * unroll > steps {
+        if unroll == 0 || unroll > 16 {
+            return Err(format!("{name} takes 1 to 16 steps of a thread at once, not {unroll}"));
+        }
+        if threads * unroll > steps {
             return Err(format!(
                 "{name}: {threads} threads of {unroll} steps are more than the {steps} it has room for"
             ));
@@ -148,5 +158,63 @@ impl Plan {
         }
         let none = || format!("no algorithm of {} can do that: {}", request.collective, why.join("; "));
         best.map(|a| Plan::of(a, request, most_ctas)).ok_or_else(none)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(name: &str, bytes: u64) -> (u32, u32, u32) {
+        let request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
+        let plan = Plan::of(Algorithm::find(Collective::AllReduce, name).unwrap(), &request, 264);
+        plan.check(&request, 264).unwrap();
+        (plan.ctas, plan.threads, plan.unroll)
+    }
+
+    #[test]
+    fn work_is_spread() {
+        assert_eq!(plan("ll", 16), (1, 32, 1));
+        assert_eq!(plan("ll", 1 << 10), (1, 128, 1));
+        assert_eq!(plan("ll", 16 << 10), (16, 128, 1));
+        assert_eq!(plan("ll", 64 << 10), (64, 128, 1));
+        assert_eq!(plan("ll_two_shot", 1 << 20), (64, 256, 1));
+        assert_eq!(plan("push_direct", 1 << 20), (64, 128, 1));
+        assert_eq!(plan("push_direct", 16 << 20), (256, 256, 1));
+        assert_eq!(plan("push_direct", 1 << 30), (263, 256, 1));
+        assert_eq!(plan("two_shot", 1 << 30), (256, 512, 4));
+    }
+
+    #[test]
+    fn what_is_chosen() {
+        let choose = |bytes: u64, change: fn(&mut Request)| {
+            let mut request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
+            change(&mut request);
+            Plan::choose(&request, 264).map(|p| p.algorithm.name)
+        };
+        assert_eq!(choose(1 << 10, |_| {}), Ok("ll"));
+        assert_eq!(choose(256 << 10, |_| {}), Ok("ll_two_shot"));
+        assert_eq!(choose(16 << 20, |_| {}), Ok("push_direct"));
+        assert_eq!(choose(16 << 20, |r| r.symmetric = [false; 2]), Ok("push"));
+        assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("ll_switch"));
+        assert_eq!(choose(1 << 10, |r| r.reach = false), Ok("net"));
+        let why = choose(1 << 10, |r| r.op = Reduce::Xor).unwrap_err();
+        assert!(why.contains("ll does sum, min and max, and not xor"), "{why}");
+    }
+
+    #[test]
+    fn what_cannot_be_launched() {
+        let request = Request::new(Collective::AllReduce, DType::F32, 1 << 20, 8);
+        let good = Plan::of(Algorithm::find(Collective::AllReduce, "push").unwrap(), &request, 264);
+        for (bad, why) in [
+            (Plan { ctas: 0, ..good }, "1 to 264 CTAs"),
+            (Plan { ctas: 265, ..good }, "1 to 264 CTAs"),
+            (Plan { threads: 48, ..good }, "whole warps"),
+            (Plan { threads: 1024, unroll: 2, ..good }, "1 to 66 CTAs"),
+            (Plan { unroll: 0, ..good }, "steps"),
+        ] {
+            let said = bad.check(&request, 264).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! addition, and a two-shot allreduce of 1 Mi floats over 8 PEs; the memory of an allreduce over 64 PEs with checks; how
 //! the cost grows with instructions and with PEs.
 //!
-//! `cargo run --release -p weft-sim --example throughput`
+//! `cargo bench -p weft-sim --bench throughput`
 
 use std::sync::LazyLock;
 use std::time::Instant;

@@ -97,7 +97,7 @@ mod ptx;
 mod stats;
 mod trace;
 
-pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace, Severity};
+pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace};
 pub use error::{Place, PtxError, SimError, SourceLine};
 pub use exec::asynchronous::tensor::{Swizzle, TensorMap, TensorType};
 pub use machine::{Arg, Config, Launch, Machine};

@@ -194,10 +194,7 @@ fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Re
     accesses.extend(f.other.map(|a| access(a, true)));
     Finding {
         code: f.code.to_owned(),
-        severity: match f.severity {
-            weft_sim::Severity::Warning => Severity::Warning,
-            _ => Severity::Error,
-        },
+        severity: Severity::Error,
         message: f.message,
         accesses,
         notes: f.notes,

@@ -191,17 +191,31 @@ impl<'c, B: Backend> Plan<'c, B> {
 
     /// Bytes of a tensor as its coordinates: `x[3, 17]`, `16 bytes from x[3, 16] on`.
     pub fn coordinate(&self, location: &Location) -> Option<String> {
-        if matches!(location.space, MemorySpace::Shared { .. }) {
-            return None;
-        }
-        let t = self.tensors.iter().find(|t| t.info.name == location.name)?;
+        let shared;
+        let t = if matches!(location.space, MemorySpace::Shared { .. }) {
+            shared = self.shared(&location.name)?;
+            &shared
+        } else {
+            self.tensors.iter().find(|t| t.info.name == location.name)?
+        };
         let bytes = u64::from(t.info.dtype.bytes());
         let at = t.places.coordinate(location.offset / bytes)?;
         let at: Vec<_> = at.iter().map(u64::to_string).collect();
-        let element = format!("{}[{}]", location.name, at.join(", "));
+        let element = format!("{}[{}]", t.info.name, at.join(", "));
         Some(match location.bytes {
             n if n > bytes => format!("{n} bytes from {element} on"),
             _ => element,
+        })
+    }
+
+    /// The tensor in shared memory that a variable of the PTX is: `k$tile3` is `tile`, the kernel's fourth variable.
+    fn shared(&self, variable: &str) -> Option<Tensor> {
+        let (_, variable) = variable.rsplit_once('$')?;
+        self.low.insts.iter().find_map(|(_, inst)| {
+            let (Op::SharedAlloc { name }, Type::Tensor(t)) = (&inst.op, &inst.ty) else { return None };
+            let number = variable.strip_prefix(&**name).filter(|_| !name.is_empty())?;
+            number.parse::<u32>().ok()?;
+            Tensor::new(0, name, t.elem, &t.layout).ok()
         })
     }
 

@@ -252,7 +252,17 @@ impl Builder {
 
     /// A tensor in the CTA's shared memory.
     pub fn shared(&mut self, elem: Scalar, layout: Layout, align: u32) -> Built<Value> {
-        self.emit_as(Op::SharedAlloc {}, Builder::tensor(elem, Space::Shared, layout, align))
+        let op = Op::SharedAlloc { name: "".into() };
+        self.emit_as(op, Builder::tensor(elem, Space::Shared, layout, align))
+    }
+
+    /// Names a tensor in shared memory that has no name.
+    pub fn name_shared(&mut self, tensor: Value, text: &str) {
+        if let Op::SharedAlloc { name } = &mut self.kernel.insts[tensor].op
+            && name.is_empty()
+        {
+            *name = text.into();
+        }
     }
 
     /// Weak load of a tensor's elements.

@@ -233,6 +233,8 @@ ops! {
     }
     /// A tensor in the CTA's shared memory, allocated for the whole kernel, uninitialised.
     pure SharedAlloc = "shared_alloc" {
+        /// As the text names it; may be empty.
+        name: Arc<str>,
     }
     // ---- memory -----------------------------------------------------------------------------------------
     /// Reads a tensor's elements, in coordinate order (mode 0 fastest); those out of bounds read as 0.

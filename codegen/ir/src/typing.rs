@@ -72,7 +72,7 @@ pub fn result_type(k: &Kernel, op: &Op, given: &Type) -> Rule {
             let s = rule.lane(*a, *lane)?;
             rule.same(*elem, &Type::Scalar(s), "inserted lane").map(|()| k.ty(*a).clone())
         }
-        Op::View { .. } | Op::Multicast { .. } | Op::Peer { .. } | Op::SharedAlloc {} => rule.tensor(op),
+        Op::View { .. } | Op::Multicast { .. } | Op::Peer { .. } | Op::SharedAlloc { .. } => rule.tensor(op),
         Op::Load { .. } | Op::Store { .. } | Op::LdReduce { .. } | Op::McStore { .. } | Op::McRed { .. } => {
             rule.memory(op)
         }

@@ -144,15 +144,6 @@ impl fmt::Display for Location {
     }
 }
 
-/// How sure a finding is to be a mistake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// The program's meaning is undefined, or it may hang.
-    Error,
-    /// It may be meant.
-    Warning,
-}
-
 /// Something wrong that did not stop the program.
 ///
 /// Codes: `S030` data race, nothing orders the accesses; `S031` data race, synchronisation without release or acquire;
@@ -163,8 +154,6 @@ pub enum Severity {
 pub struct Finding {
     /// Stable code.
     pub code: &'static str,
-    /// How sure it is.
-    pub severity: Severity,
     /// What is wrong, in a sentence.
     pub message: String,
     /// The access during which it was found.
@@ -183,8 +172,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = if self.severity == Severity::Error { "error" } else { "warning" };
-        write!(f, "{severity}[{}]: {}", self.code, self.message)?;
+        write!(f, "error[{}]: {}", self.code, self.message)?;
         if let Some(l) = &self.location {
             write!(f, "\n  on {l}")?;
         }

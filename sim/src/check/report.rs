@@ -3,7 +3,7 @@
 use super::detector::{Detector, Fault, Raw, Side};
 use super::sync::{CtaInfo, Miss, Why};
 use super::why::Near;
-use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace, Severity};
+use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::error::Place;
 use crate::exec::LANES;
 use crate::exec::run::Run;
@@ -132,7 +132,6 @@ impl Detector {
         let location = self.location(run, raw);
         let mut finding = Finding {
             code: "S030",
-            severity: Severity::Error,
             message: String::new(),
             at,
             other: None,

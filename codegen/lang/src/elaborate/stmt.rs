@@ -111,6 +111,9 @@ impl Elab<'_> {
         if matches!(val, Val::Unit) {
             return fail(WRONG_KIND, value.span, "this gives no value");
         }
+        if let Val::Tensor(t) = val {
+            self.b.name_shared(t.value, &name.name);
+        }
         if !mutable {
             self.bind(name, Binding::Val(val));
             return Ok(());

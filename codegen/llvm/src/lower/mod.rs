@@ -146,7 +146,7 @@ impl<'c> Lower<'_, 'c> {
             | Op::Extract { .. }
             | Op::Insert { .. } => self.reshape(&inst.op).map(Some),
             Op::Param { .. } => Ok(self.values[v.index()]),
-            Op::SharedAlloc {} => self.shared().map(Some),
+            Op::SharedAlloc { name } => self.shared(name).map(Some),
             Op::PtrAdd { ptr, bytes } => Ok(Some(self.ir.offset(self.address(*ptr)?, self.val(*bytes)?))),
             Op::IntToPtr { a } => {
                 let to = self.ty(&inst.ty)?;
@@ -215,7 +215,7 @@ impl<'c> Lower<'_, 'c> {
     }
 
     /// A variable of the CTA.
-    fn shared(&mut self) -> Lowered<Val<'c>> {
+    fn shared(&mut self, name: &str) -> Lowered<Val<'c>> {
         /// What `.shared` variables of one kernel may take together (CUDA's static limit).
         const LIMIT: u64 = 48 * 1024;
         let Type::Tensor(t) = &self.inst.ty else {
@@ -234,7 +234,8 @@ impl<'c> Lower<'_, 'c> {
         };
         self.shared_bytes = total;
         let ty = self.ir.array(self.ir.int(8), bytes);
-        let name = self.global_name("shared");
+        let word = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let name = self.global_name(if name.is_empty() || !word(name) { "shared" } else { name });
         Ok(self.ir.global(&name, ty, SHARED, self.ir.poison(ty), align))
     }
 

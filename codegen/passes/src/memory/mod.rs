@@ -51,7 +51,7 @@ impl Rewrite for Memory<'_> {
         let span = k.insts[v].span;
         let tensor = k.ty(v).tensor().cloned();
         match (k.op(v), tensor) {
-            (Op::Param { .. } | Op::SharedAlloc {}, _) => {
+            (Op::Param { .. } | Op::SharedAlloc { .. }, _) => {
                 if let Some(root) = Place::root(k, v) {
                     self.places.insert(v, root);
                 }

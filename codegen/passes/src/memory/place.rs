@@ -39,7 +39,7 @@ impl Place {
     pub fn root(k: &Kernel, v: Value) -> Option<Place> {
         let Type::Tensor(ty) = k.ty(v) else { return None };
         let ty = ty.clone();
-        (param_index(k, v).is_some() || matches!(k.op(v), Op::SharedAlloc {})).then(|| Place {
+        (param_index(k, v).is_some() || matches!(k.op(v), Op::SharedAlloc { .. })).then(|| Place {
             root: v,
             route: Route::Local,
             offset: Int::ZERO,

@@ -301,7 +301,7 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
                 v = *base;
             }
             Op::Multicast { base, .. } | Op::Peer { base, .. } => v = *base,
-            Op::Param { .. } | Op::SharedAlloc {} => return Ok((v, offset)),
+            Op::Param { .. } | Op::SharedAlloc { .. } => return Ok((v, offset)),
             op => return Err(format!("`{}` has no address", op.mnemonic())),
         }
     }

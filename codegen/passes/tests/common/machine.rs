@@ -359,7 +359,7 @@ impl<'a> Machine<'a> {
                 let base = self.address(t, *ptr);
                 Val::Lanes(vec![base.wrapping_add(self.lane(t, *bytes))])
             }
-            Op::SharedAlloc {} => {
+            Op::SharedAlloc { .. } => {
                 let Type::Tensor(ty) = &ty else { panic!("{ty}") };
                 let address = SHARED | u64::from(v.0) << 40;
                 let bytes = ty.layout.cosize().as_const().unwrap() * i64::from(ty.elem.bytes());

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use weft::bench::fused::{self, Form, Fused, Got, KERNELS, Plan, TEXT, Workspace};
+use weft::check::{CheckOptions, check_file};
 use weft::ir::Scalar;
 use weft::layout::Layout;
 use weft::run::array::{Array, Number, write_number};
@@ -316,6 +317,28 @@ fn arguments_fit() {
                 (None, _) => {}
             }
             info.kernels[0].check(&given).unwrap_or_else(|e| panic!("{plan:?}, {form:?}: {e}"));
+        }
+    }
+}
+
+/// No race, no deadlock, and nothing read that nobody wrote.
+#[test]
+fn checks_find_nothing() {
+    let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
+    let form = Form { out: Scalar::E4M3, per_token: true, both: true, ..BF16 };
+    for (tokens, sms) in [(3, 8), (5, 2)] {
+        for fused in KERNELS {
+            let plan = Plan::of(fused, tokens, 144, sms);
+            let mut options = CheckOptions::new("sm_90a".parse().unwrap());
+            options.compile.kernel = Some(fused.name.into());
+            let defines = plan.defines(form, 72, 2);
+            options.compile.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
+            options.args = [("tokens".into(), i64::from(tokens).into()), ("eps".into(), EPS.into())].into();
+            (options.pes, options.seeds, options.grid) = (vec![2], 2, Some([plan.ctas, 1, 1]));
+            let report = check_file(&file, &options).unwrap();
+            assert!(report.is_clean(), "{plan:?}: {:?}", report.findings);
+            // Packets go one way under both lowerings.
+            assert_eq!(report.cases.len(), if fused.packets { 1 } else { 2 });
         }
     }
 }

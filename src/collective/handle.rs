@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use weft_ir::Scalar;
 use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
-use weft_runtime::cuda::Stream;
-use weft_runtime::launch::{AsArgument, Elements, Given, Grid};
+use weft_runtime::cuda::{CudaStream, Stream};
+use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
 /// How large a handle's workspaces are.
@@ -246,11 +246,12 @@ impl Collectives {
         let spaces = spaces
             .map(|p| Ok((&*p.name, self.workspaces.tensor(&p.name, plan, &request)?)))
             .collect::<Result<Vec<_>, GpuError>>()?;
+        let (x, out) = (Flat(call.x), Flat(call.out.unwrap_or(call.x)));
         let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
         for p in &head.params {
             arguments.push(match (&*p.name, call.out) {
-                ("x", _) => &call.x,
-                ("out", Some(out)) => out,
+                ("x", _) => &x,
+                ("out", Some(_)) => &out,
                 ("n", _) => &count,
                 ("sync", _) => &self.sync,
                 ("team", _) => &self.team,
@@ -449,6 +450,15 @@ struct Operand {
     dtype: DType,
     elements: u64,
     symmetric: bool,
+}
+
+/// A tensor of any shape as the memory it lies in: collectives know no coordinates.
+struct Flat<'a>(&'a dyn AsArgument);
+
+impl AsArgument for Flat<'_> {
+    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
+        self.0.argument(stream).flat()
+    }
 }
 
 fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operand, GpuError> {

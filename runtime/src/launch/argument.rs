@@ -9,7 +9,7 @@ use crate::team::Team;
 use cudarc::driver::{DevicePtr, SyncOnDrop};
 use std::fmt;
 use std::sync::Arc;
-use weft_layout::Layout;
+use weft_layout::{Int, IntTuple, Layout};
 
 /// An argument as the checks see it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -115,12 +115,36 @@ impl<'a> Argument<'a> {
     pub fn given(&self) -> Given<'a> {
         self.given
     }
+
+    /// A tensor as the memory it lies in, one element after the other; as it is where it has gaps.
+    pub fn flat(mut self) -> Argument<'a> {
+        if let Given::Tensor { extent, .. } = &mut self.given
+            && let Elements::Layout(layout) = extent
+            && let Some(n) = filled(layout)
+        {
+            *extent = Elements::Flat(n);
+        }
+        self
+    }
 }
 
 impl fmt::Debug for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Argument({})", self.given)
     }
+}
+
+/// Elements of a layout that fills the memory from its first to its last element, each once.
+fn filled(layout: &Layout) -> Option<usize> {
+    let leaves = |t: &IntTuple| t.leaves().into_iter().map(Int::as_const).collect::<Option<Vec<i64>>>();
+    let (shape, stride) = (leaves(layout.shape())?, leaves(layout.stride())?);
+    let mut modes: Vec<_> = stride.into_iter().zip(shape).filter(|(_, n)| *n != 1).collect();
+    modes.sort_unstable();
+    let mut next: i64 = 1;
+    for (stride, n) in modes {
+        next = next.checked_mul(n).filter(|_| stride == next)?;
+    }
+    usize::try_from(next).ok()
 }
 
 /// Whether every symmetric argument has a multicast address in every team among them; none where no symmetric argument
@@ -312,3 +336,24 @@ macro_rules! tuples {
 }
 
 tuples!(A B C D E F G H I J K L);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_without_gaps() {
+        let layout = |shape: &[i64], stride: &[i64]| {
+            let tuple = |list: &[i64]| IntTuple::tuple(list.iter().map(|n| Int::from(*n)));
+            Layout::new(tuple(shape), tuple(stride)).unwrap()
+        };
+        assert_eq!(filled(&layout(&[64, 8], &[8, 1])), Some(512));
+        assert_eq!(filled(&layout(&[8, 64], &[1, 8])), Some(512));
+        assert_eq!(filled(&layout(&[3, 1, 5], &[5, 99, 1])), Some(15));
+        assert_eq!(filled(&layout(&[1], &[7])), Some(1));
+        assert_eq!(filled(&layout(&[64, 8], &[9, 1])), None);
+        assert_eq!(filled(&layout(&[4, 2], &[1, 0])), None);
+        assert_eq!(filled(&layout(&[4, 4], &[1, 2])), None);
+    }
+}

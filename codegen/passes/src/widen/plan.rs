@@ -254,7 +254,6 @@ fn access(
         return Err("a layout differs from round to round".into());
     }
     let (root, offset) = resolve(k, place)?;
-    let offset = one_name(k, &offset);
     let Some(by) = stride(&offset) else {
         return Err(format!("where it accesses memory, {offset}, is no linear function of the round"));
     };
@@ -270,7 +269,9 @@ fn access(
     let modes = modes(t).ok_or("the shape of an access is known at run time only")?;
     let lanes = modes.iter().try_fold(1i64, |n, (e, _)| n.checked_mul(*e));
     plan.strides.insert(place, by.clone());
-    accesses.push(Access { root, writes, offset, stride: by, modes });
+    // Names are for comparing alone: the first one of all need not be in force here.
+    let (offset, stride) = (one_name(k, &offset), one_name(k, &by));
+    accesses.push(Access { root, writes, offset, stride, modes });
     lanes.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| "an access is too large".into())
 }
 

@@ -99,7 +99,7 @@ pub struct Row {
     pub first_us: f64,
     /// Size by median time, in 10^9 bytes a second.
     pub algbw: f64,
-    /// That by the collective's factor ([`Collective::bus_factor`]).
+    /// That by the collective's factor ([`Collective::bus_factor`](crate::collective::Collective::bus_factor)).
     pub busbw: f64,
     /// Wrong elements; none without a check.
     pub wrong: Option<u64>,

@@ -107,6 +107,18 @@ pub struct BenchCommand {
     plot: Option<PathBuf>,
 }
 
+/// One PE of a job that measures, and whether its results are right.
+pub(super) fn measured(place: &Place, measure: impl FnOnce(&World) -> Result<bool>) -> Result<ExitCode> {
+    // Comparing collectives among PEs before they are made would be in NVSHMEM's times.
+    let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+    let mut passed = true;
+    let status = world.run(|world| -> Result<(), String> {
+        passed = measure(world).map_err(|e| super::message(&e))?;
+        Ok(())
+    });
+    Ok(if passed { status } else { ExitCode::FAILURE })
+}
+
 impl BenchCommand {
     pub fn run(&self) -> Result<ExitCode> {
         if self.operation == VERIFY_SWITCH {
@@ -203,15 +215,7 @@ impl BenchCommand {
 
     /// One PE of a job. PE 0 reports.
     fn measure(&self, bench: &Bench, place: &Place) -> Result<ExitCode> {
-        // Comparing collectives among PEs before they are made would be in NVSHMEM's times.
-        let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
-        let mut passed = true;
-        let status = world.run(|world| -> Result<(), String> {
-            let report = self.report(bench, world).map_err(|e| super::message(&e))?;
-            passed = report.first_wrong().is_none();
-            Ok(())
-        });
-        Ok(if passed { status } else { ExitCode::FAILURE })
+        measured(place, |world| Ok(self.report(bench, world)?.first_wrong().is_none()))
     }
 
     /// Measures; PE 0 prints the table as it grows, and writes files.

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::bench::fused::{OUTPUTS, PEERS, Report, Request, run};
 use weft::ir::Scalar;
+use weft::runtime::World;
 use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, World};
 
 #[derive(Args)]
 pub struct Fused {
@@ -106,14 +106,7 @@ impl Fused {
 
     /// One PE of a job. PE 0 reports.
     fn measure(&self, request: &Request, place: &Place) -> Result<ExitCode> {
-        let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
-        let mut passed = true;
-        let status = world.run(|world| -> Result<(), String> {
-            let report = self.report(request, world).map_err(|e| super::message(&e))?;
-            passed = report.first_wrong().is_none();
-            Ok(())
-        });
-        Ok(if passed { status } else { ExitCode::FAILURE })
+        super::bench::measured(place, |world| Ok(self.report(request, world)?.first_wrong().is_none()))
     }
 
     fn report(&self, request: &Request, world: &World) -> Result<Report> {

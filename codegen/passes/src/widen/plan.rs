@@ -311,9 +311,9 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
 /// An offset in which what never changes (indices of threads and CTAs, ranks) has one name each, wherever it was asked for.
 fn one_name(k: &Kernel, offset: &Int) -> Int {
     offset.subst(&mut |v| {
-        let op = &k.insts.get(Value(v.id))?.op;
-        let constant = matches!(op, Op::Special { .. } | Op::MyPe { .. } | Op::NPes { .. });
-        let (first, _) = k.insts.iter().find(|(_, inst)| constant && inst.op == *op)?;
+        let constant = |op: &&Op| matches!(op, Op::Special { .. } | Op::MyPe { .. } | Op::NPes { .. });
+        let op = Some(&k.insts.get(Value(v.id))?.op).filter(constant)?;
+        let (first, _) = k.insts.iter().find(|(_, inst)| inst.op == *op)?;
         k.symbol(first)
     })
 }

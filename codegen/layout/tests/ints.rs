@@ -197,6 +197,20 @@ fn products_and_quotients_cancel() {
     assert_eq!(n8.lower_bound(), 8);
 }
 
+/// Like terms of a sum, and coefficients that a remainder made smaller, meet quotients as the factors of products do.
+#[test]
+fn sums_take_in_quotients() {
+    let shows = |i: Int, text: &str| {
+        assert_eq!(i.to_string(), text);
+        assert_eq!(parse_int(text, &mut resolve), Ok(i));
+    };
+    let [b, d] = ["B", "D"].map(|name| resolve(name).unwrap());
+    let quarter = b.floor_div(&4.into());
+    shows(&quarter - (&b * 14).floor_div(&8.into()), "-(B/2)*3");
+    shows(&quarter + &quarter * 3, "B");
+    shows((d.floor_div(&3.into()) * 7).rem(&4.into()), "D%4");
+}
+
 #[test]
 fn what_has_no_value_is_poison() {
     let max = Int::from(i64::MAX);

@@ -333,9 +333,11 @@ fn divide_symbolic(a: &Int, b: &Int, round: Round) -> Int {
 
 fn rem_const(a: &Int, k: i64) -> Int {
     let poly = Poly::of(a);
-    let (_, mut rest) = split_by(&poly, k);
-    rest.constant = poly.constant.rem_euclid(k);
-    rest.terms.iter_mut().filter(|t| t.coef >= k).for_each(|t| t.coef %= k);
+    let mut rest = Poly { constant: poly.constant.rem_euclid(k), ..Poly::default() };
+    for term in split_by(&poly, k).1.terms {
+        let coef = if term.coef >= k { term.coef % k } else { term.coef };
+        rest.push(Term { coef, ..term });
+    }
     if rest.terms.is_empty() {
         return Int::from(rest.constant);
     }

@@ -148,9 +148,9 @@ impl Poly {
         }
         match self.terms.binary_search_by(|t| t.cmp_atoms(&term)) {
             Err(at) => self.terms.insert(at, term),
-            Ok(at) => match self.terms[at].coef.checked_add(term.coef) {
-                Some(0) => drop(self.terms.remove(at)),
-                Some(coef) => self.terms[at].coef = coef,
+            // Together they may take in more of a quotient than each did.
+            Ok(at) => match self.terms.remove(at).coef.checked_add(term.coef) {
+                Some(coef) => self.push(Term { coef, ..term }),
                 None => self.fail(Poison::Overflow),
             },
         }

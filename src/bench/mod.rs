@@ -23,9 +23,8 @@ mod switch;
 mod table;
 mod traffic;
 
-pub use crate::collective::{Collective, Counts, Place};
+pub use crate::collective::{Collective, Counts, Links, Place, Prediction};
 pub use contender::{Contender, PEERS};
-pub use model::{Links, Prediction};
 pub use operation::Operation;
 pub use own::Own;
 pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, Wrong};

@@ -1,9 +1,8 @@
 //! What only a machine with multicast can tell: whether our kernels are right where the switch adds up, and whether they
 //! take there what the model says.
 
-use super::model::Links;
 use super::traffic::{MOST, Traffic};
-use super::{Bench, BenchError, Collective, Contender, OPS, Place, Row, Wrong, run};
+use super::{Bench, BenchError, Collective, Contender, Links, OPS, Place, Row, Wrong, run};
 use crate::collective::{Algorithm, Request};
 use crate::compile::Lowering;
 use crate::gpu::GpuError;
@@ -212,7 +211,7 @@ fn predicted(mut pair: Pair, n_pes: u32, links: &Links, counted: &mut Counted) -
             let request = Request { place, ..Request::new(collective, DType::F32, counts.count, n_pes) };
             Traffic::count(algorithm, &request, lowering).ok()
         });
-        side.predicted_us = traffic.as_ref().map(|t| links.predict(&t.at(pair.size)).total());
+        side.predicted_us = traffic.as_ref().map(|t| links.predict_counted(&t.at(pair.size)).total());
     }
     pair
 }

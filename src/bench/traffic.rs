@@ -277,7 +277,7 @@ pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> Strin
     line(COLUMNS.map(|(name, _)| name.into()));
     for t in all {
         let s = &t.steps;
-        let model = links.predict(t).total();
+        let model = links.predict_counted(t).total();
         let time = measured.and_then(|report| t.time_in(report));
         line([
             t.size.to_string(),

@@ -1,8 +1,9 @@
 //! Workspaces, compiled kernels, and launches.
 
-use super::algorithm::{Algorithm, INBOX, LL_CTAS, LL_SLOTS, reduction};
+use super::algorithm::{Algorithm, reduction};
+use super::table::{INBOX, LL_CTAS, LL_SLOTS};
 use super::workspace::Workspaces;
-use super::{Collective, Place, Plan, Request};
+use super::{Collective, Links, Place, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
 use std::collections::HashMap;
@@ -143,7 +144,7 @@ impl Collectives {
     /// As [`request`](Collectives::request); `R0401` with the reason where no algorithm can do it.
     pub fn plan(&self, call: &Call<'_>, stream: &Stream) -> Result<Plan, GpuError> {
         let request = self.request(call, stream)?;
-        Plan::choose(&request, self.ctas).map_err(|why| refuse(error::OPERATION, why))
+        Plan::choose(&request, self.ctas, &Links::H200).map_err(|why| refuse(error::OPERATION, why))
     }
 
     /// Allreduce, in place where there is no `out`.

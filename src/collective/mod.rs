@@ -20,14 +20,18 @@
 //! between them, also in CUDA graphs; what runs at the same time, on another stream, takes another handle.
 
 mod algorithm;
+mod cost;
 mod handle;
 mod plan;
 mod shape;
 mod simulate;
+mod table;
 mod workspace;
 
-pub use algorithm::{ALGORITHMS, Algorithm};
+pub use algorithm::Algorithm;
+pub use cost::{Cost, Links, Prediction};
 pub use handle::{Call, Collectives, Config};
-pub use plan::{Place, Plan, Request};
+pub use plan::{Limits, Place, Plan, Request};
 pub use shape::{Collective, Counts};
 pub use simulate::simulation;
+pub use table::ALGORITHMS;

@@ -1,6 +1,6 @@
 //! What is asked for, and by which algorithm, how large, it is carried out.
 
-use super::{Algorithm, Collective, Counts};
+use super::{Algorithm, Collective, Counts, Links};
 use weft_runtime::{DType, Reduce};
 
 /// Threads of a CTA that has work for more.
@@ -95,23 +95,51 @@ pub struct Plan {
     pub unroll: u32,
 }
 
+/// Most CTAs, threads and steps at once of a plan; how many of them a size takes follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Limits {
+    /// CTAs.
+    pub ctas: u32,
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Steps of a thread that are on their way at once.
+    pub unroll: u32,
+}
+
+impl Limits {
+    /// Those of an algorithm where nobody has measured.
+    pub fn of(algorithm: &Algorithm, most_ctas: u32) -> Limits {
+        Limits { ctas: most_ctas, threads: algorithm.threads, unroll: algorithm.unroll }
+    }
+}
+
 impl Plan {
-    /// With the CTAs, threads and unrolling that an algorithm takes where nobody has measured: one step of 16 bytes, or
-    /// of a packet, for each thread, on many small CTAs rather than few large ones, all with as many rounds.
+    /// With the CTAs, threads and unrolling that an algorithm takes where nobody has measured.
     pub fn of(algorithm: &'static Algorithm, request: &Request, most_ctas: u32) -> Plan {
+        Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
+    }
+
+    /// With no more CTAs, threads and unrolling than that, in a handle with so many CTAs: one step of 16 bytes, or of a
+    /// packet, for each thread, on many small CTAs rather than few large ones, all with as many rounds.
+    pub fn within(algorithm: &'static Algorithm, request: &Request, most: Limits, most_ctas: u32) -> Plan {
         let units = (algorithm.work)(request).div_ceil(algorithm.unit).max(1);
-        let most = u64::from(most_ctas.clamp(1, algorithm.most_ctas));
+        let (limit, most_threads) = (most, u64::from(most.threads).clamp(32, 1024) / 32 * 32);
+        let most = u64::from(limit.ctas.min(most_ctas).clamp(1, algorithm.most_ctas));
         // Whole warps, no more than have a unit each.
         let warps = |units: u64| units.next_multiple_of(32);
-        let least = warps(units).min(LEAST_THREADS);
-        let threads = warps(units.div_ceil(most)).clamp(least, u64::from(algorithm.threads).max(least));
+        let least = warps(units).min(LEAST_THREADS).min(most_threads);
+        let threads = warps(units.div_ceil(most)).clamp(least, most_threads);
+        let room = (u64::from(algorithm.most_steps) / threads).clamp(1, 16);
         let ctas = units.div_ceil(threads).min(most);
         let steps = units.div_ceil(ctas * threads);
-        let unroll = steps.next_power_of_two().min(algorithm.unroll.into());
+        let unroll = steps.next_power_of_two().min(u64::from(limit.unroll.max(1))).min(room);
         let rounds = units.div_ceil(ctas * threads * unroll);
         let ctas = units.div_ceil(rounds * threads * unroll);
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        Plan { algorithm, ctas: narrow(ctas), threads: narrow(threads), unroll: narrow(unroll) }
+        let plan = Plan { algorithm, ctas: narrow(ctas), threads: narrow(threads), unroll: narrow(unroll) };
+        // Large steps leave staging memory for fewer CTAs.
+        let stages = algorithm.stages(plan.threads, plan.unroll, most_ctas).max(1);
+        Plan { ctas: plan.ctas.min(stages), ..plan }
     }
 
     /// Whether it can be launched, by a handle with so many CTAs.
@@ -141,23 +169,26 @@ impl Plan {
         Ok(())
     }
 
-    /// The algorithm that is likely the fastest: by size alone, from measurements on 8 H200s.
+    /// The algorithm that is likely the fastest, by what each costs and what the links take.
     ///
     /// # Errors
     /// Why no algorithm can do it.
-    pub fn choose(request: &Request, most_ctas: u32) -> Result<Plan, String> {
+    pub fn choose(request: &Request, most_ctas: u32, links: &Links) -> Result<Plan, String> {
         let mut why = Vec::new();
-        let mut best: Option<&'static Algorithm> = None;
+        let mut best: Option<(f64, Plan)> = None;
         for a in Algorithm::of(request.collective) {
-            match a.can(request) {
-                // Rows stand in the order of the sizes they are for.
-                Ok(()) if best.is_none_or(|b| b.useful < request.bytes()) => best = Some(a),
-                Ok(()) => {}
-                Err(e) => why.push(format!("{}: {e}", a.name)),
+            if let Err(e) = a.can(request) {
+                why.push(format!("{}: {e}", a.name));
+                continue;
+            }
+            let plan = Plan::of(a, request, most_ctas);
+            let time = links.time(&plan, request);
+            if best.is_none_or(|(least, _)| time < least) {
+                best = Some((time, plan));
             }
         }
         let none = || format!("no algorithm of {} can do that: {}", request.collective, why.join("; "));
-        best.map(|a| Plan::of(a, request, most_ctas)).ok_or_else(none)
+        best.map(|(_, plan)| plan).ok_or_else(none)
     }
 }
 
@@ -190,11 +221,12 @@ mod tests {
         let choose = |bytes: u64, change: fn(&mut Request)| {
             let mut request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
             change(&mut request);
-            Plan::choose(&request, 264).map(|p| p.algorithm.name)
+            Plan::choose(&request, 264, &Links::H200).map(|p| p.algorithm.name)
         };
         assert_eq!(choose(1 << 10, |_| {}), Ok("ll"));
-        assert_eq!(choose(256 << 10, |_| {}), Ok("ll_two_shot"));
-        assert_eq!(choose(16 << 20, |_| {}), Ok("push_direct"));
+        assert_eq!(choose(64 << 10, |_| {}), Ok("ll_two_shot"));
+        assert_eq!(choose(512 << 10, |_| {}), Ok("push_direct"));
+        assert_eq!(choose(16 << 20, |_| {}), Ok("two_shot"));
         assert_eq!(choose(16 << 20, |r| r.symmetric = [false; 2]), Ok("push"));
         assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("ll_switch"));
         assert_eq!(choose(1 << 10, |r| r.reach = false), Ok("net"));

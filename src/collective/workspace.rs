@@ -1,6 +1,6 @@
 //! The symmetric memory that algorithms work in.
 
-use super::algorithm::{INBOX, LL_CTAS, LL_SLOTS, STAGE};
+use super::table::{INBOX, LL_CTAS, LL_SLOTS, STAGE};
 use super::{Plan, Request};
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, IntoLayout, SymmetricBuffer, World, error};

@@ -1,0 +1,318 @@
+//! The table of algorithms.
+
+use super::cost::{chunks, others, part, pes, pushed, rounds, slots};
+use super::{Algorithm, Collective, Cost, Plan, Request};
+
+/// A whole operand.
+fn whole(r: &Request) -> u64 {
+    r.count * r.dtype.bytes() as u64
+}
+
+/// A PE's share of it.
+fn share(r: &Request) -> u64 {
+    r.count.div_ceil(u64::from(r.n_pes.max(1))) * r.dtype.bytes() as u64
+}
+
+/// CTAs that have slots for packets.
+pub(super) const LL_CTAS: u32 = 64;
+/// Slots of a CTA for the packets of a PE.
+pub(super) const LL_SLOTS: u32 = 1024;
+/// Bytes of data in a packet.
+const PACKET: u64 = 8;
+/// Bytes of an access, and of a packet with its flags.
+const VECTOR: u64 = 16;
+
+/// Steps of a CTA, of 16 bytes for each PE, that there is staging memory for where a launch has the most CTAs.
+pub(super) const STAGE: u32 = 512;
+/// Bytes of a chunk that NVSHMEM's operations send.
+pub(super) const INBOX: u32 = 16 << 10;
+/// Threads that share a chunk.
+const NET_THREADS: u32 = 512;
+/// Most steps of a CTA that keeps them in registers.
+const MOST_STEPS: u32 = 8192;
+/// No bound but the handle's.
+const MOST_CTAS: u32 = u32::MAX;
+
+/// By packets.
+const LL: Algorithm = Algorithm {
+    collective: Collective::AllReduce,
+    name: "ll",
+    part: "",
+    out_of_place: Some("ll"),
+    in_place: Some("ll_in_place"),
+    switch: false,
+    net: false,
+    work: whole,
+    unit: PACKET,
+    threads: 256,
+    most_ctas: LL_CTAS,
+    unroll: 4,
+    most_steps: LL_SLOTS,
+    staged: false,
+    cost: packets,
+    about: "",
+};
+
+/// By packets that the switch multiplies.
+const LL_SWITCH: Algorithm = Algorithm { name: "ll_switch", switch: true, cost: packets_switch, ..LL };
+
+/// By loads and stores between barriers.
+const BARRIERS: Algorithm = Algorithm {
+    name: "push",
+    out_of_place: Some("push"),
+    in_place: Some("push_in_place"),
+    unit: VECTOR,
+    threads: 512,
+    most_ctas: MOST_CTAS,
+    most_steps: MOST_STEPS,
+    cost: Cost::of_nothing,
+    ..LL
+};
+
+/// By stores into staging memory.
+const STAGED: Algorithm = Algorithm { work: share, threads: 256, unroll: 1, staged: true, ..BARRIERS };
+
+/// By NVSHMEM's operations.
+const NET: Algorithm = Algorithm {
+    name: "net",
+    out_of_place: Some("net"),
+    in_place: None,
+    net: true,
+    unit: INBOX as u64 / NET_THREADS as u64,
+    threads: NET_THREADS,
+    unroll: 1,
+    most_steps: MOST_STEPS,
+    cost: |r, p| net(r, p, 1.0, others(r) * part(r)),
+    ..LL
+};
+
+/// Packets to each other PE, a flight a round.
+fn packets(r: &Request, p: &Plan) -> Cost {
+    Cost { packets: rounds(r, p), packed: others(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
+}
+
+/// Packets to the switch, which every PE gets of every PE.
+fn packets_switch(r: &Request, p: &Plan) -> Cost {
+    Cost { packets: rounds(r, p), switch: pes(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
+}
+
+/// Packets of each row to its PE, and of its sums to all.
+fn packets_twice(r: &Request, p: &Plan) -> Cost {
+    let once = packets(r, p);
+    Cost { packets: 2.0 * once.packets, packed: 2.0 * once.packed, ..once }
+}
+
+fn packets_twice_switch(r: &Request, p: &Plan) -> Cost {
+    let (rows, sums) = (packets(r, p), packets_switch(r, p));
+    Cost { packets: 2.0 * rows.packets, switch: sums.switch, ..rows }
+}
+
+/// Between two barriers, bytes by the switch where the team has one, else what peers do.
+fn between(r: &Request, switch: f64, peers: Cost) -> Cost {
+    let moved = if r.multicast { Cost { switch, ..Cost::default() } } else { peers };
+    Cost { waits: 2.0, ..moved }
+}
+
+/// Flights of a loop that sends a chunk before it waits for the one before: what was measured of a further chunk is
+/// between 0.6 and 1 of a flight (docs/performance.md, `push_direct` on 2 H200s).
+fn overlapped(first: f64, r: &Request, p: &Plan) -> f64 {
+    first + 0.8 * (rounds(r, p) - 1.0)
+}
+
+/// Rows pushed into staging memory, and so many bytes of sums.
+fn staged(r: &Request, p: &Plan, sums: f64) -> Cost {
+    Cost { flights: overlapped(2.0, r, p), ..pushed(r, others(r) * (chunks(r, p) + sums)) }
+}
+
+/// Bytes by puts, with so many signals one after the other a chunk.
+fn net(r: &Request, p: &Plan, signals: f64, bytes: f64) -> Cost {
+    Cost { net_flights: signals * rounds(r, p), net: bytes, ..Cost::default() }
+}
+
+impl Cost {
+    /// Of a row that others take theirs from.
+    fn of_nothing(_: &Request, _: &Plan) -> Cost {
+        Cost::default()
+    }
+}
+
+/// Every algorithm, those of a collective from the smallest sizes on.
+pub static ALGORITHMS: [Algorithm; 24] = [
+    Algorithm {
+        part: "allreduce",
+        in_place: Some("net_in_place"),
+        work: share,
+        cost: |r, p| net(r, p, 2.0, 2.0 * others(r) / pes(r) * part(r)),
+        about: "chunks of each part to its PE by puts, sums to all by puts",
+        ..NET
+    },
+    Algorithm { part: "allreduce", about: "as ll, sent once and multiplied by the switch", ..LL_SWITCH },
+    Algorithm {
+        part: "allreduce",
+        about: "every PE sends all it has to all in packets that carry their own flag, and reduces all: one flight",
+        ..LL
+    },
+    Algorithm {
+        name: "ll_two_shot_switch",
+        switch: true,
+        cost: packets_twice_switch,
+        about: "as ll_two_shot, sums multiplied by the switch",
+        ..LL_TWO_SHOT
+    },
+    LL_TWO_SHOT,
+    Algorithm {
+        name: "one_shot",
+        part: "allreduce",
+        out_of_place: Some("one_shot"),
+        in_place: None,
+        cost: |r, _| between(r, pes(r) * part(r), Cost { pull: others(r) * part(r), ..Cost::default() }),
+        about: "a barrier, every PE reduces all for itself, a barrier",
+        ..BARRIERS
+    },
+    Algorithm {
+        name: "push_direct",
+        part: "allreduce",
+        out_of_place: Some("push_direct"),
+        in_place: Some("push_direct_in_place"),
+        cost: |r, p| staged(r, p, part(r) / pes(r)),
+        about: "as push, sums straight into the results",
+        ..STAGED
+    },
+    Algorithm {
+        part: "allreduce",
+        cost: |r, p| Cost { local: part(r), ..staged(r, p, chunks(r, p)) },
+        about: "parts and sums pushed into staging memory, a flag for each CTA: two flights, any memory",
+        ..STAGED
+    },
+    Algorithm {
+        name: "two_shot",
+        part: "allreduce",
+        out_of_place: Some("two_shot"),
+        in_place: Some("two_shot_in_place"),
+        work: share,
+        cost: |r, _| {
+            let each = others(r) / pes(r) * part(r);
+            between(r, part(r) + part(r) / pes(r), Cost { pull: each, ..pushed(r, each) })
+        },
+        about: "a barrier, every PE reduces its part and writes it to all, a barrier",
+        ..BARRIERS
+    },
+    Algorithm {
+        collective: Collective::AllGather,
+        part: "all_gather",
+        about: "chunks to all by puts",
+        ..NET
+    },
+    Algorithm {
+        collective: Collective::AllGather,
+        part: "all_gather",
+        about: "as ll, multiplied by the switch",
+        ..LL_SWITCH
+    },
+    Algorithm {
+        collective: Collective::AllGather,
+        part: "all_gather",
+        about: "packets to all: one flight",
+        ..LL
+    },
+    Algorithm {
+        collective: Collective::AllGather,
+        part: "all_gather",
+        cost: |r, _| between(r, pes(r) * part(r), pushed(r, others(r) * part(r))),
+        about: "a barrier, every PE writes what it has to all, a barrier",
+        ..BARRIERS
+    },
+    Algorithm {
+        collective: Collective::ReduceScatter,
+        part: "reduce_scatter",
+        about: "chunks of each part to its PE by puts",
+        ..NET
+    },
+    Algorithm {
+        collective: Collective::ReduceScatter,
+        part: "reduce_scatter",
+        about: "packets of each part to its PE, which reduces them: one flight",
+        ..LL
+    },
+    Algorithm {
+        collective: Collective::ReduceScatter,
+        name: "pull",
+        part: "reduce_scatter",
+        out_of_place: Some("pull"),
+        in_place: Some("pull_in_place"),
+        cost: |r, _| between(r, pes(r) * part(r), Cost { pull: others(r) * part(r), ..Cost::default() }),
+        about: "a barrier, every PE reduces its part of all, a barrier",
+        ..BARRIERS
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
+        part: "broadcast",
+        in_place: Some("net_in_place"),
+        about: "chunks to all by puts of the root",
+        ..NET
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
+        part: "broadcast",
+        about: "as ll, multiplied by the switch",
+        ..LL_SWITCH
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
+        part: "broadcast",
+        about: "packets to all: one flight",
+        ..LL
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
+        part: "broadcast",
+        cost: |r, _| between(r, part(r), pushed(r, others(r) * part(r))),
+        about: "a barrier, the root writes to all, a barrier",
+        ..BARRIERS
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
+        name: "scatter_gather",
+        part: "broadcast",
+        out_of_place: Some("scatter_gather"),
+        in_place: Some("scatter_gather_in_place"),
+        work: share,
+        cost: |r, _| Cost { waits: 3.0, ..pushed(r, 2.0 * others(r) / pes(r) * part(r)) },
+        about: "the root writes each PE a part, which writes it to all; three barriers",
+        ..BARRIERS
+    },
+    Algorithm {
+        collective: Collective::AllToAll,
+        part: "all_to_all",
+        about: "chunks to each by puts",
+        ..NET
+    },
+    Algorithm {
+        collective: Collective::AllToAll,
+        part: "all_to_all",
+        about: "packets to each: one flight",
+        ..LL
+    },
+    Algorithm {
+        collective: Collective::AllToAll,
+        part: "all_to_all",
+        in_place: None,
+        cost: |r, _| Cost { waits: 2.0, ..pushed(r, others(r) * part(r)) },
+        about: "a barrier, every PE writes each its part, a barrier",
+        ..BARRIERS
+    },
+];
+
+/// By packets, two flights.
+const LL_TWO_SHOT: Algorithm = Algorithm {
+    name: "ll_two_shot",
+    part: "allreduce",
+    out_of_place: Some("ll_two_shot"),
+    in_place: Some("ll_two_shot_in_place"),
+    work: share,
+    unroll: 2,
+    most_steps: LL_SLOTS / 2,
+    cost: packets_twice,
+    about: "packets of each part to its PE, which reduces it and sends it to all: two flights",
+    ..LL
+};

@@ -68,6 +68,7 @@ fn report() -> Report {
         cuda: "13.0".into(),
         nvshmem: "3.4.5".into(),
         nccl: Some("2.28.9".into()),
+        torch: None,
         lowering: "unicast".into(),
         no_multicast: Some("NVSHMEM_DISABLE_NVLS is set".into()),
         iters: 20,
@@ -82,6 +83,7 @@ fn report() -> Report {
             pull: vec![push(1, 30.0), push(132, 340.0)],
             loading: Loading { ptx_ms: 21.5, cubin_ms: 0.375 },
         }),
+        notes: Vec::new(),
         left_out: vec!["multimem: it needs a multicast address, and the team has none".into()],
         rows,
     }
@@ -135,6 +137,9 @@ fn json_reads_back() {
     assert_eq!(value["rows"][0]["place"], "out-of-place");
     assert_eq!(value["rows"][0]["cold_us"]["max"], report.rows[0].cold_us.max);
     let said = report.first_wrong().unwrap();
+    report.notes.push("nccl: made up".into());
+    assert_eq!(report.first_wrong(), Some(format!("{said}; nccl: made up")));
+    assert!(report.head(false).contains("\n# nccl: made up\n"));
     assert_eq!(
         said,
         "allreduce by nccl out of place, 1024 bytes of bf16: 3 of 6291456 elements are wrong; first: PE 2, element \

@@ -1,9 +1,10 @@
 //! What the machine itself takes, measured before anything else: launches, flags, bandwidth, loading.
 
 use super::kernels::{self, Copy, EMPTY, GET, PUT, PingPong};
-use super::measure::{Result, gather};
+use super::measure::Result;
 use super::report::{Bandwidth, Calibration, Loading, Spread};
 use super::start::{Block, StartLine};
+use super::times::gather;
 use crate::compile::{KernelFile, Lowering, Options, Transport};
 use crate::gpu::cache::Entry;
 use crate::gpu::{GpuError, Grid, target};

@@ -5,10 +5,10 @@ use super::data::{self, Number};
 use super::measure::{Bed, Case, Result};
 use super::report::Wrong;
 use crate::collective::Counts;
-use weft_runtime::{DeviceTensor, Graph, Stream, cuda};
+use weft_runtime::{DeviceTensor, Graph, Stream, World, cuda};
 
 /// Calls of a check, back to back, each with new data.
-const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
+pub(super) const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
 
 impl<T: Number> Bed<'_, T> {
     /// Calls with new data each time, nothing between them but the copies of what goes in and comes out, and compares
@@ -51,15 +51,7 @@ impl<T: Number> Bed<'_, T> {
             let found = self.compare(case.counts, round, &got.to_vec(stream)?);
             wrong = added([wrong, found]);
         }
-        // Comparing takes each PE its own time.
-        self.world.wait_for_all()?;
-        let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
-        let all = self.world.all_gather_host(&bytes)?;
-        let all = all.iter().map(|b| serde_json::from_slice::<Option<Wrong>>(b));
-        let all = all
-            .collect::<std::result::Result<Vec<_>, _>>()
-            .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
-        Ok(added(all))
+        agreed(self.world, wrong)
     }
 
     fn compare(&self, counts: &Counts, round: u32, got: &[T]) -> Option<Wrong> {
@@ -81,6 +73,19 @@ impl<T: Number> Bed<'_, T> {
         let (_, (index, found, expected)) = parts.into_iter().flatten().next()?;
         Some(Wrong { elements, of, pe: me, round, index, found, expected })
     }
+}
+
+/// What all PEs found. *Collective.*
+pub(super) fn agreed(world: &World, wrong: Option<Wrong>) -> Result<Option<Wrong>> {
+    // Comparing takes each PE its own time.
+    world.wait_for_all()?;
+    let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
+    let all = world.all_gather_host(&bytes)?;
+    let all = all.iter().map(|b| serde_json::from_slice::<Option<Wrong>>(b));
+    let all = all
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+    Ok(added(all))
 }
 
 /// Findings as one: the first, with the number of all.

@@ -2,6 +2,7 @@
 
 use super::operation::Operation;
 use super::own::Own;
+use super::torch;
 use crate::collective::{Algorithm, Collective, Place, Request};
 use weft_runtime::{DType, Reduce, nccl};
 
@@ -24,14 +25,33 @@ pub enum Contender {
     Nccl,
     /// NCCL over registered windows, with its symmetric kernels where it has some.
     NcclSymm,
+    /// PyTorch's symmetric memory: an algorithm of its by name, or the fastest.
+    Torch(&'static str),
 }
 
 /// Peers, in the order that they are named in.
-pub const PEERS: [Contender; 4] =
-    [Contender::Nccl, Contender::NcclSymm, Contender::Nvshmem, Contender::Stream];
+pub const PEERS: [Contender; 8] = [
+    Contender::Nccl,
+    Contender::NcclSymm,
+    Contender::Nvshmem,
+    Contender::Stream,
+    Contender::Torch(torch::CONTENDERS[0]),
+    Contender::Torch(torch::CONTENDERS[1]),
+    Contender::Torch(torch::CONTENDERS[2]),
+    Contender::Torch(torch::CONTENDERS[3]),
+];
 
 const BOTH: &[Place] = &[Place::OutOfPlace, Place::InPlace];
 const APART: &[Place] = &[Place::OutOfPlace];
+
+/// Places that something has.
+fn places(has: impl Fn(Place) -> bool) -> &'static [Place] {
+    match (has(Place::OutOfPlace), has(Place::InPlace)) {
+        (true, true) => BOTH,
+        (false, true) => &[Place::InPlace],
+        _ => APART,
+    }
+}
 
 impl Contender {
     /// All of ours for an operation.
@@ -77,6 +97,7 @@ impl Contender {
             Contender::Stream => "nvshmem-stream",
             Contender::Nccl => "nccl",
             Contender::NcclSymm => "nccl-symm",
+            Contender::Torch(name) => name,
         }
     }
 
@@ -94,19 +115,9 @@ impl Contender {
     pub fn places(self, operation: Operation) -> &'static [Place] {
         use Operation::Collective as Of;
         match (self, operation) {
-            (Contender::Ours(a), _) => match (a.kernel(Place::OutOfPlace), a.kernel(Place::InPlace)) {
-                (Some(_), Some(_)) => BOTH,
-                (Some(_), None) => APART,
-                (None, _) => &[Place::InPlace],
-            },
-            (Contender::Auto, Of(c)) => {
-                let has = |place| Algorithm::of(c).any(|a| a.kernel(place).is_some());
-                match (has(Place::OutOfPlace), has(Place::InPlace)) {
-                    (true, true) => BOTH,
-                    (false, true) => &[Place::InPlace],
-                    _ => APART,
-                }
-            }
+            (Contender::Ours(a), _) => places(|place| a.kernel(place).is_some()),
+            (Contender::Auto, Of(c)) => places(|place| Algorithm::of(c).any(|a| a.kernel(place).is_some())),
+            (Contender::Torch(name), Of(c)) => places(|place| torch::has(name, c, place)),
             (Contender::Own(own), _) => own.places(),
             (_, Of(Collective::AllToAll)) => APART,
             (Contender::Nccl | Contender::NcclSymm, Of(_)) => BOTH,
@@ -147,6 +158,8 @@ impl Contender {
             (Contender::Nccl | Contender::NcclSymm, _) => {
                 Err(format!("NCCL has no {operation}: leave {name} out"))
             }
+            (Contender::Torch(_), Operation::Collective(c)) => torch::can(name, c, dtype, op),
+            (Contender::Torch(_), _) => Err(format!("PyTorch has no {operation}: leave {name} out")),
             (Contender::Nvshmem, Operation::Collective(c))
                 if c.reduces() && dtype.nvshmem_name().is_none() =>
             {
@@ -200,7 +213,8 @@ mod tests {
         assert_eq!(names(Contender::peers("nvshmem,nccl")).unwrap(), ["nvshmem", "nccl"]);
         assert_eq!(
             Contender::peers("mpi").unwrap_err(),
-            "`mpi` is no peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream"
+            "`mpi` is no peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream, torch, torch-one-shot, \
+             torch-two-shot, torch-multimem"
         );
         assert_eq!(names(Contender::algorithms(Operation::Put, "all")).unwrap(), ["p2p"]);
     }

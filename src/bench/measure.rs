@@ -7,8 +7,10 @@ use super::kernels::{self, GET, PUT, PingPong};
 use super::operand::{Operand, Pair};
 use super::operation::Operation;
 use super::own;
-use super::report::{Report, Row, Spread, Times};
+use super::report::{Report, Row, Times, Wrong};
 use super::start::StartLine;
+use super::times::{Blocks, Timed, times};
+use super::torch::Torch;
 use super::{Bench, BenchError};
 use crate::collective::{Call as Asked, Collectives, Config, Plan};
 use crate::collective::{Collective, Counts, Place};
@@ -26,15 +28,12 @@ const TIMED_ROUND: u32 = 0;
 /// Elements of it that differ; past them it begins again.
 const TIMED_PERIOD: u64 = 1 << 20;
 
-/// Most cold calls; each waits for a cache to be written.
-const COLD: u32 = 5;
-
-pub(super) type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+pub(super) type Tell<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
 /// Puts one call of a contender on a stream.
 pub(super) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
-pub(super) fn run(world: &World, bench: &Bench, done: Done<'_>) -> Result<Report> {
+pub(super) fn run(world: &World, bench: &Bench, done: Tell<'_>) -> Result<Report> {
     let counts = bench.counts(world.n_pes())?;
     let no_numbers = || Err(BenchError::Request("bool is no type of numbers".into()));
     with_number!(bench.dtype, no_numbers(), measure(world, bench, &counts, done))
@@ -51,6 +50,7 @@ pub(super) struct Bed<'a, T> {
     symmetric: Pair<T>,
     /// NCCL, with memory of each kind that is asked for.
     nccl: Option<Nccl<T>>,
+    pub torch: Option<Torch>,
     collectives: Option<Collectives>,
     /// For kernels of files.
     sync: Option<Barrier>,
@@ -80,9 +80,18 @@ pub(super) struct Case<'a, T> {
     pub orders: bool,
 }
 
-fn measure<T: Number>(world: &World, bench: &Bench, counts: &[Counts], done: Done<'_>) -> Result<Report> {
+/// What became of a contender with a size and a place.
+pub(super) struct Done {
+    pub ctas: Option<u32>,
+    pub plan: Option<String>,
+    pub times: Times,
+    /// What a check found, where there was one.
+    pub checked: Option<Option<Wrong>>,
+}
+
+fn measure<T: Number>(world: &World, bench: &Bench, counts: &[Counts], done: Tell<'_>) -> Result<Report> {
     let bed = Bed::<T>::new(world, bench, counts)?;
-    let mut report = bed.report()?;
+    let mut report = bed.report(counts)?;
     if bench.calibrate {
         report.calibration = Some(calibrate::run(&bed.start, bench.repeats)?);
     }
@@ -144,6 +153,11 @@ impl<'a, T: Number> Bed<'a, T> {
             }
             false => None,
         };
+        let limit = data::limit(bench.dtype, bench.summands(world.n_pes()));
+        let torch = match has(&|c| matches!(c, Contender::Torch(_))) {
+            true => Some(Torch::start(world, bench, most as u64, limit)?),
+            false => None,
+        };
         let (stream, start) = (world.stream(), StartLine::new(world)?);
         Ok(Bed {
             world,
@@ -154,6 +168,7 @@ impl<'a, T: Number> Bed<'a, T> {
             buffers,
             symmetric,
             nccl,
+            torch,
             collectives,
             sync,
             start,
@@ -162,11 +177,25 @@ impl<'a, T: Number> Bed<'a, T> {
     }
 
     /// Without rows.
-    fn report(&self) -> Result<Report> {
+    fn report(&self, counts: &[Counts]) -> Result<Report> {
         let mut report = Report::of(self.world, self.bench)?;
         report.lowering = if self.lowering == Lowering::Unicast { "unicast" } else { "multimem" }.into();
         report.no_multicast = self.buffers[0].why_no_multicast(&self.team);
         report.nccl = self.nccl.as_ref().map(|n| n.communicator.version().to_string());
+        report.torch = self.torch.as_ref().map(|t| t.version.clone());
+        let parts = counts.iter().map(|c| c.count * size_of::<T>() as u64);
+        let divided = [Collective::AllGather, Collective::ReduceScatter].map(Operation::Collective);
+        if let Some(Nccl { communicator, windows: Some(_), .. }) = &self.nccl
+            && communicator.version().misplaces_parts()
+            && divided.contains(&self.bench.operation)
+            && let Some(part) = parts.into_iter().find(|bytes| bytes % 8 != 0)
+        {
+            report.notes.push(format!(
+                "{}: NCCL {} misplaces parts that are no multiple of 8 bytes, such as {part}; 2.28.7 does not",
+                Contender::NcclSymm.name(),
+                communicator.version()
+            ));
+        }
         Ok(report)
     }
 
@@ -178,13 +207,18 @@ impl<'a, T: Number> Bed<'a, T> {
         counts: &Counts,
     ) -> Result<std::result::Result<Row, String>> {
         let (bench, n_pes) = (self.bench, self.world.n_pes());
-        let case = match self.case(contender, place, counts)? {
-            Ok(case) => case,
+        let moves = bench.operation.has_size();
+        let done = match (contender, bench.operation) {
+            (Contender::Torch(name), Operation::Collective(c)) => self.by_torch(name, (c, place), counts)?,
+            _ => match self.case(contender, place, counts)? {
+                Ok(case) => Ok(self.done(case, moves)?),
+                Err(why) => Err(why),
+            },
+        };
+        let Done { ctas, plan, times, checked } = match done {
+            Ok(done) => done,
             Err(why) => return Ok(Err(why)),
         };
-        let Times { warm, cold, first_us, iters, repeats } = self.time(&case)?;
-        let moves = bench.operation.has_size();
-        let checked = if bench.check && moves { Some(self.check(&case)?) } else { None };
         let row = Row {
             size: counts.bytes,
             count: counts.count,
@@ -192,19 +226,26 @@ impl<'a, T: Number> Bed<'a, T> {
             redop: bench.operation.reduces().then(|| bench.op.name().into()),
             algorithm: contender.name().into(),
             place,
-            ctas: case.ctas,
-            plan: case.plan.clone(),
-            iters,
-            repeats,
-            time_us: warm,
-            cold_us: cold,
-            first_us,
+            ctas,
+            plan,
+            iters: times.iters,
+            repeats: times.repeats,
+            time_us: times.warm,
+            cold_us: times.cold,
+            first_us: times.first_us,
             algbw: 0.0,
             busbw: 0.0,
             wrong: checked.as_ref().map(|wrong| wrong.as_ref().map_or(0, |w| w.elements)),
             first_wrong: checked.flatten(),
         };
         Ok(Ok(row.with_bandwidth(bench.operation.bus_factor(n_pes))))
+    }
+
+    /// Measures a case, and checks it where it has results.
+    fn done(&self, case: Case<'_, T>, moves: bool) -> Result<Done> {
+        let timed = times(self.world, self.bench, &Here { bed: self, case: &case })?;
+        let checked = if self.bench.check && moves { Some(self.check(&case)?) } else { None };
+        Ok(Done { ctas: case.ctas, plan: case.plan, times: timed, checked })
     }
 
     /// The memory that a contender works on.
@@ -402,50 +443,51 @@ impl<'a, T: Number> Bed<'a, T> {
         }
         Ok(cuda::wait_for(stream)?)
     }
+}
 
-    /// Times of a call: the first, cold ones, and those of blocks of calls.
-    fn time(&self, case: &Case<'_, T>) -> Result<Times> {
-        let (stream, bench) = (self.stream, self.bench);
-        self.fill(&case.input)?;
-        // Making data takes each PE its own time.
-        self.world.wait_for_all()?;
-        let calls = |n: u32, stream: &Stream| (0..n).try_for_each(|_| (case.call)(stream));
-        let began = Instant::now();
-        calls(1, stream)?;
-        cuda::wait_for(stream)?;
-        let first = began.elapsed().as_secs_f64() * 1e6;
-        let block = |n: u32| self.start.block(bench.graph, move |s| (0..n).try_for_each(|_| (case.call)(s)));
-        let one = block(1)?;
-        // A graph's first launch is not like the others.
-        self.start.time(&one)?;
-        let about = gather(self.world, &[self.start.time(&one)?])?;
-        let (iters, repeats) = fitting(Spread::over(&about).max, bench.iters, bench.repeats);
-        calls(bench.warmup.min(iters), stream)?;
-        cuda::wait_for(stream)?;
-        let many = block(iters)?;
-        self.start.time(&many)?;
-        let each = |n: u32| f64::from(n) * f64::from(case.times);
-        let (mut cold, mut warm) = (Vec::new(), Vec::new());
-        for _ in 0..repeats.min(COLD) {
-            self.start.flush(stream)?;
-            cold.push(self.start.time(&one)? / each(1));
-        }
-        for _ in 0..repeats {
-            warm.push(self.start.time(&many)? / each(iters));
-        }
-        let [first, cold, warm] =
-            [&[first][..], &cold, &warm].map(|times| gather(self.world, times).map(|all| Spread::over(&all)));
-        Ok(Times { warm: warm?, cold: cold?, first_us: first?.max, iters, repeats })
+/// A case of this process.
+struct Here<'b, 'c, T> {
+    bed: &'b Bed<'b, T>,
+    case: &'b Case<'c, T>,
+}
+
+impl<T: Number> Here<'_, '_, T> {
+    fn calls(&self, n: u32, stream: &Stream) -> Result<()> {
+        (0..n).try_for_each(|_| (self.case.call)(stream))
     }
 }
 
-/// Calls of a block and blocks, as many as are asked for, or fewer of calls that take so many microseconds each: a
-/// block is to take 0.2 s and all of them 1 s, but for one call and three blocks.
-fn fitting(us: f64, iters: u32, repeats: u32) -> (u32, u32) {
-    let us = us.max(0.1);
-    let within = |limit: f64, each: f64, least: u32| ((limit / each) as u32).max(least);
-    let iters = iters.min(within(2e5, us, 1));
-    (iters, repeats.min(within(1e6, us * f64::from(iters), 3)))
+impl<T: Number> Timed for Here<'_, '_, T> {
+    fn first(&self) -> Result<f64> {
+        let stream = self.bed.stream;
+        self.bed.fill(&self.case.input)?;
+        // Making data takes each PE its own time.
+        self.bed.world.wait_for_all()?;
+        let began = Instant::now();
+        self.calls(1, stream)?;
+        cuda::wait_for(stream)?;
+        Ok(began.elapsed().as_secs_f64() * 1e6)
+    }
+
+    fn blocks(&self, Blocks { calls, before, blocks, cold }: Blocks) -> Result<Vec<f64>> {
+        let Bed { stream, start, bench, .. } = self.bed;
+        self.calls(before, stream)?;
+        cuda::wait_for(stream)?;
+        let block = start.block(bench.graph, |s| self.calls(calls, s))?;
+        // A graph's first launch is not like the others.
+        start.time(&block)?;
+        let timed = (0..blocks).map(|_| {
+            if cold {
+                start.flush(stream)?;
+            }
+            start.time(&block)
+        });
+        timed.collect()
+    }
+
+    fn in_a_call(&self) -> u32 {
+        self.case.times
+    }
 }
 
 fn asked<'x, T: Number>(
@@ -455,28 +497,4 @@ fn asked<'x, T: Number>(
     out: Option<&'x SymmetricTensor<T>>,
 ) -> Asked<'x> {
     Asked { op, ..Asked::new(collective, x, out.map(|out| out as &dyn AsArgument)) }
-}
-
-/// Every PE's times. *Collective.*
-pub(super) fn gather(world: &World, times: &[f64]) -> Result<Vec<Vec<f64>>> {
-    let bytes: Vec<u8> = times.iter().flat_map(|t| t.to_le_bytes()).collect();
-    let all = world.all_gather_host(&bytes)?;
-    let times = |bytes: &Vec<u8>| bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
-    Ok(all.iter().map(times).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_calls_are_fewer() {
-        assert_eq!(fitting(5.0, 20, 10), (20, 10));
-        assert_eq!(fitting(5000.0, 20, 10), (20, 10));
-        assert_eq!(fitting(60_000.0, 20, 10), (3, 5));
-        assert_eq!(fitting(1e7, 20, 10), (1, 3));
-        assert_eq!(fitting(1e7, 20, 1), (1, 1));
-        assert_eq!(fitting(0.0, 100_000, 100_000), (100_000, 100));
-        assert_eq!(fitting(f64::NAN, 20, 10).1, 10);
-    }
 }

@@ -21,6 +21,8 @@ mod sizes;
 mod start;
 mod switch;
 mod table;
+mod times;
+mod torch;
 mod traffic;
 
 pub use crate::collective::{Collective, Counts, Links, Place, Prediction};
@@ -82,6 +84,9 @@ pub enum BenchError {
     /// The request cannot be met.
     #[error("{0}")]
     Request(String),
+    /// A peer's process is not there, or failed.
+    #[error("{0}")]
+    Peer(String),
     /// The kernels, the GPUs or NVSHMEM are to blame.
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -134,6 +139,9 @@ impl Bench {
         }
         if self.contenders.iter().any(|c| c.is_nccl()) {
             nccl::installed()?;
+        }
+        if self.contenders.iter().any(|c| matches!(c, Contender::Torch(_))) {
+            torch::installed()?;
         }
         if self.check && data::limit(self.dtype, self.summands(n_pes)) == 0 {
             let dtype = self.dtype;

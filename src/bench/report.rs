@@ -84,7 +84,8 @@ pub struct Row {
     pub place: Place,
     /// CTAs of a kernel of ours.
     pub ctas: Option<u32>,
-    /// How a kernel of ours was carried out: the algorithm, which `auto` chooses, its CTAs, threads and steps at once.
+    /// How a kernel of ours was carried out: the algorithm, which `auto` chooses, its CTAs, threads and steps at once; the
+    /// function of PyTorch's.
     pub plan: Option<String>,
     /// Calls in a block; fewer than asked for where they take long.
     pub iters: u32,
@@ -178,6 +179,9 @@ pub struct Report {
     pub nvshmem: String,
     /// Version of NCCL, where it was measured.
     pub nccl: Option<String>,
+    /// Version of PyTorch, where it was measured.
+    #[serde(default)]
+    pub torch: Option<String>,
     /// `multimem` or `unicast`: how our kernels ran.
     pub lowering: String,
     /// Why the team has no multicast address.
@@ -192,6 +196,9 @@ pub struct Report {
     pub graph: bool,
     /// What the machine itself takes, where that was measured.
     pub calibration: Option<Calibration>,
+    /// What is known of a contender's results: its name, and what is wrong with them.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Which contenders were left out, and why.
     pub left_out: Vec<String>,
     /// A row for each size, contender and place.
@@ -236,6 +243,7 @@ impl Report {
             cuda: format!("{major}.{minor}"),
             nvshmem: world.nvshmem_version().to_string(),
             nccl: None,
+            torch: None,
             lowering: String::new(),
             no_multicast: None,
             iters: bench.iters,
@@ -243,6 +251,7 @@ impl Report {
             repeats: bench.repeats,
             graph: bench.graph,
             calibration: None,
+            notes: Vec::new(),
             left_out: Vec::new(),
             rows: Vec::new(),
         })
@@ -260,8 +269,10 @@ impl Report {
     pub fn first_wrong(&self) -> Option<String> {
         let (row, wrong) = self.rows.iter().find_map(|r| Some((r, r.first_wrong.as_ref()?)))?;
         let place = if row.place == Place::InPlace { "in place" } else { "out of place" };
+        let note = self.notes.iter().find(|n| n.starts_with(&format!("{}: ", row.algorithm)));
+        let note = note.map_or(String::new(), |note| format!("; {note}"));
         Some(format!(
-            "{} by {} {place}, {} bytes of {}: {} of {} elements are wrong; first: PE {}, element {} of round {} is {}, expected {}",
+            "{} by {} {place}, {} bytes of {}: {} of {} elements are wrong; first: PE {}, element {} of round {} is {}, expected {}{note}",
             self.operation,
             row.algorithm,
             row.size,

@@ -48,6 +48,7 @@ impl Report {
             ("CUDA", Some(&*self.cuda)),
             ("NVSHMEM", Some(&*self.nvshmem)),
             ("NCCL", self.nccl.as_deref()),
+            ("PyTorch", self.torch.as_deref()),
             ("warpweft", Some(&*self.warpweft)),
         ];
         for (name, version) in versions {
@@ -72,6 +73,9 @@ impl Report {
                 "# {} NVLinks a GPU, {:.0} GB/s a direction as specified",
                 nvlink.links, nvlink.gbps
             );
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "# {note}");
         }
         if let Some(calibration) = &self.calibration {
             out.push_str(&calibration.text());

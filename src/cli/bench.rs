@@ -80,7 +80,8 @@ pub struct BenchCommand {
     /// Compare results with a reference, and fail where they differ.
     #[arg(long)]
     check: bool,
-    /// Peers to measure in the same run: nccl, nccl-symm (over registered windows), nvshmem, nvshmem-stream.
+    /// Peers to measure in the same run: nccl, nccl-symm (over registered windows), nvshmem, nvshmem-stream, torch (the
+    /// fastest of PyTorch's symmetric memory), torch-one-shot, torch-two-shot, torch-multimem.
     #[arg(long, value_name = "PEER,...")]
     against: Option<String>,
     /// A kernel of yours to measure beside ours, as this collective: a file whose one kernel takes x, perhaps out, a

@@ -1,0 +1,406 @@
+//! PyTorch's symmetric memory, measured in the same run: each PE has a Python process on its GPU, which makes PyTorch's
+//! calls when it is their turn, and times them as ours are timed.
+
+mod child;
+
+use super::check::{ROUNDS, agreed};
+use super::data::Number;
+use super::measure::{Bed, Done, Result};
+use super::report::{Times, Wrong};
+use super::times::{Blocks, Timed, times};
+use super::{Bench, BenchError, Collective, Counts, Place};
+use child::Child;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+use weft_runtime::{DType, Reduce, World};
+
+/// What each PE's Python runs.
+const PEER: &str = include_str!("peer.py");
+
+/// What says whether PyTorch is there, and which.
+const LOOK: &str = "
+import importlib.metadata, json, sys
+try: print(json.dumps({'version': importlib.metadata.version('torch')}))
+except importlib.metadata.PackageNotFoundError: print(json.dumps({'error': sys.executable + ' has no torch'}))
+";
+
+/// The variable that names the interpreter, and the one that is taken without it.
+const PYTHON: (&str, &str) = ("WEFT_PYTHON", "python3");
+/// The first PyTorch whose events can be in a CUDA graph (`external`): its major and minor version.
+const OLDEST: (u32, u32) = (2, 9);
+/// Until PyTorch is loaded, and its PEs have met.
+const START: Duration = Duration::from_secs(180);
+/// Of any answer after that.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// A function of `torch.ops.symm_mem`.
+pub struct Function {
+    /// Whose it is, besides being one of `torch`'s, who takes the fastest.
+    contender: &'static str,
+    name: &'static str,
+    collective: Collective,
+    place: Place,
+    /// Whether it needs the switch.
+    multicast: bool,
+}
+
+const fn function(contender: &'static str, name: &'static str, place: Place, multicast: bool) -> Function {
+    Function { contender, name, collective: Collective::AllReduce, place, multicast }
+}
+
+/// PyTorch's contenders: the fastest there is for a size, and each algorithm.
+pub const CONTENDERS: [&str; 4] = ["torch", "torch-one-shot", "torch-two-shot", "torch-multimem"];
+
+const FUNCTIONS: [Function; 6] = [
+    function("torch-one-shot", "one_shot_all_reduce_out", Place::OutOfPlace, false),
+    function("torch-two-shot", "two_shot_all_reduce_out", Place::OutOfPlace, false),
+    function("torch-two-shot", "two_shot_all_reduce_", Place::InPlace, false),
+    function("torch-multimem", "multimem_one_shot_all_reduce_out", Place::OutOfPlace, true),
+    function("torch-multimem", "multimem_all_reduce_", Place::InPlace, true),
+    Function {
+        collective: Collective::ReduceScatter,
+        ..function("torch-two-shot", "reduce_scatter_out", Place::OutOfPlace, false)
+    },
+];
+
+/// A contender's functions for a collective.
+fn functions(contender: &str, collective: Collective) -> impl Iterator<Item = &'static Function> {
+    let of = move |f: &&Function| {
+        f.collective == collective && (contender == CONTENDERS[0] || contender == f.contender)
+    };
+    FUNCTIONS.iter().filter(of)
+}
+
+/// Whether a contender has a collective with its results there.
+pub fn has(contender: &str, collective: Collective, place: Place) -> bool {
+    functions(contender, collective).any(|f| f.place == place)
+}
+
+/// Whether a contender has a collective for a type.
+///
+/// # Errors
+/// Why not.
+pub fn can(
+    contender: &str,
+    collective: Collective,
+    dtype: DType,
+    op: Reduce,
+) -> std::result::Result<(), String> {
+    if functions(contender, collective).next().is_none() {
+        return Err(format!(
+            "PyTorch's symmetric memory has no {collective} for all PEs: leave {contender} out"
+        ));
+    }
+    match (dtype, op) {
+        (DType::F32 | DType::BF16, Reduce::Sum) => Ok(()),
+        _ => Err(format!(
+            "PyTorch's symmetric memory has sums of f32 and bf16, and no {} of {dtype}: leave {contender} out",
+            op.name()
+        )),
+    }
+}
+
+fn python() -> String {
+    std::env::var(PYTHON.0).unwrap_or_else(|_| PYTHON.1.into())
+}
+
+/// PyTorch's version; Python is asked once a process.
+///
+/// # Errors
+/// No Python, no PyTorch, or one that is too old, and what to do.
+pub fn installed() -> std::result::Result<&'static str, BenchError> {
+    static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
+    let version = VERSION.get_or_init(|| look(Command::new(python())));
+    version.as_deref().map_err(|why| BenchError::Peer(why.clone()))
+}
+
+fn look(mut interpreter: Command) -> std::result::Result<String, String> {
+    let found = Child::start("PyTorch", interpreter.args(["-c", LOOK]))
+        .and_then(|mut child| child.ask::<Started>(&(), ANSWER));
+    let (major, minor) = OLDEST;
+    let help = format!(
+        "`pip install torch` ({major}.{minor} or later), or name an interpreter that has it: {}=python3; or leave torch \
+         out of --against",
+        PYTHON.0
+    );
+    let version = found.map_err(|why| format!("{why}; {help}"))?.version;
+    let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
+    match (numbers.next(), numbers.next()) >= (Some(major), Some(minor)) {
+        true => Ok(version),
+        false => Err(format!("PyTorch {version} is too old: its events cannot be in a CUDA graph; {help}")),
+    }
+}
+
+/// A question, as `peer.py` has a method for each.
+#[derive(Serialize)]
+#[serde(tag = "ask", rename_all = "lowercase")]
+enum Ask {
+    Serve,
+    Join {
+        rank: u32,
+        n_pes: u32,
+        port: u16,
+        device: u32,
+        dtype: &'static str,
+        elements: u64,
+        limit: u64,
+        graph: bool,
+    },
+    Prepare {
+        function: &'static str,
+        send: u64,
+        recv: u64,
+        apart: bool,
+    },
+    Time(Blocks),
+    Check {
+        rounds: u32,
+    },
+}
+
+#[derive(Deserialize)]
+struct Served {
+    port: u16,
+}
+
+#[derive(Deserialize)]
+struct Started {
+    version: String,
+    #[serde(default)]
+    multicast: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Prepared {
+    #[serde(rename = "first_us")]
+    First(f64),
+    Refused(String),
+}
+
+#[derive(Deserialize)]
+struct Timings {
+    us: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Checked {
+    wrong: Option<Found>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    elements: u64,
+    round: u32,
+    index: u64,
+    found: String,
+    expected: String,
+}
+
+/// This PE's PyTorch.
+pub struct Torch {
+    child: RefCell<Child>,
+    /// Of PyTorch.
+    pub version: String,
+    multicast: bool,
+}
+
+impl Torch {
+    /// Starts it on every PE, with memory for so many elements on either side, of data up to `limit`. *Collective.*
+    pub fn start(world: &World, bench: &Bench, elements: u64, limit: u64) -> Result<Torch> {
+        let (rank, n_pes) = (world.my_pe(), world.n_pes());
+        let name = format!("PyTorch of PE {rank}");
+        let child = Child::start(&name, Command::new(python()).args(["-u", "-c", PEER]));
+        let child = RefCell::new(child.map_err(BenchError::Peer)?);
+        let port = match rank {
+            0 => ask::<Served>(&child, &Ask::Serve, START)?.port,
+            _ => 0,
+        };
+        // Loading takes each its own time.
+        world.wait_for_all()?;
+        let ports = world.all_gather_host(&port.to_le_bytes())?;
+        let port = ports.first().and_then(|p| p.as_slice().try_into().ok()).map_or(0, u16::from_le_bytes);
+        let join = Ask::Join {
+            rank,
+            n_pes,
+            port,
+            device: world.device().ordinal(),
+            dtype: bench.dtype.name(),
+            elements,
+            limit,
+            graph: bench.graph,
+        };
+        let Started { version, multicast } = ask(&child, &join, START)?;
+        world.wait_for_all()?;
+        Ok(Torch { child, version, multicast })
+    }
+
+    fn ask<A: DeserializeOwned>(&self, question: &Ask) -> Result<A> {
+        ask(&self.child, question, ANSWER)
+    }
+}
+
+fn ask<A: DeserializeOwned>(child: &RefCell<Child>, question: &Ask, within: Duration) -> Result<A> {
+    child.borrow_mut().ask(question, within).map_err(BenchError::Peer)
+}
+
+/// A function that was called once.
+struct Called<'a> {
+    torch: &'a Torch,
+    first_us: f64,
+}
+
+impl Timed for Called<'_> {
+    fn first(&self) -> Result<f64> {
+        Ok(self.first_us)
+    }
+
+    fn blocks(&self, blocks: Blocks) -> Result<Vec<f64>> {
+        Ok(self.torch.ask::<Timings>(&Ask::Time(blocks))?.us)
+    }
+}
+
+impl<T: Number> Bed<'_, T> {
+    /// The fastest of the contender's functions; or why there is none. *Collective.*
+    pub(super) fn by_torch(
+        &self,
+        contender: &str,
+        (collective, place): (Collective, Place),
+        counts: &Counts,
+    ) -> Result<std::result::Result<Done, String>> {
+        let missing = || BenchError::Peer("PyTorch is not started".into());
+        let torch = self.torch.as_ref().ok_or_else(missing)?;
+        let mut why = format!("{contender}: it has no {collective} there");
+        let mut best: Option<(Times, &Function)> = None;
+        let mut last = None;
+        for function in functions(contender, collective).filter(|f| f.place == place) {
+            if function.multicast && !torch.multicast {
+                why = format!("{contender}: PyTorch has no multicast address here");
+                continue;
+            }
+            last = Some(function.name);
+            let called = match self.called(torch, function, counts)? {
+                Ok(called) => called,
+                Err(refused) => {
+                    why = format!("{contender}: {refused}");
+                    continue;
+                }
+            };
+            let times = times(self.world, self.bench, &called)?;
+            if best.as_ref().is_none_or(|(b, _)| times.warm.median < b.warm.median) {
+                best = Some((times, function));
+            }
+        }
+        let Some((times, function)) = best else { return Ok(Err(why)) };
+        let mut checked = None;
+        if self.bench.check {
+            if last != Some(function.name)
+                && let Err(refused) = self.called(torch, function, counts)?
+            {
+                return Err(BenchError::Peer(refused));
+            }
+            let rounds = *ROUNDS.end();
+            let Checked { wrong } = torch.ask(&Ask::Check { rounds })?;
+            let wrong = wrong.map(|found| {
+                let Found { elements, round, index, found, expected } = found;
+                let of = counts.recv * u64::from(self.world.n_pes()) * u64::from(rounds);
+                Wrong { elements, of, pe: self.world.my_pe(), round, index, found, expected }
+            });
+            checked = Some(agreed(self.world, wrong)?);
+        }
+        Ok(Ok(Done { ctas: None, plan: Some(function.name.into()), times, checked }))
+    }
+
+    /// Makes the first call of a function, or says why PyTorch refuses it.
+    fn called<'t>(
+        &self,
+        torch: &'t Torch,
+        function: &Function,
+        counts: &Counts,
+    ) -> Result<std::result::Result<Called<'t>, String>> {
+        let Counts { send, recv, .. } = *counts;
+        let apart = function.place == Place::OutOfPlace;
+        let answer = torch.ask(&Ask::Prepare { function: function.name, send, recv, apart })?;
+        let (first_us, refused) = match answer {
+            Prepared::First(us) => (us, String::new()),
+            Prepared::Refused(why) => (0.0, why),
+        };
+        let all = self.world.all_gather_host(refused.as_bytes())?;
+        match all.into_iter().find(|why| !why.is_empty()) {
+            Some(why) => Ok(Err(String::from_utf8_lossy(&why).into_owned())),
+            None => Ok(Ok(Called { torch, first_us })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_str, to_value};
+
+    #[test]
+    fn pytorch_is_looked_for_before_anything_is_measured() {
+        let of = |script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]);
+            look(shell)
+        };
+        assert_eq!(of(r#"echo '{"version": "2.11.0+cu130"}'"#).unwrap(), "2.11.0+cu130");
+        for (script, what) in [
+            (r#"echo '{"version": "2.8.1"}'"#, "PyTorch 2.8.1 is too old"),
+            (r#"echo '{"version": "dev"}'"#, "PyTorch dev is too old"),
+            (
+                r#"echo '{"error": "/usr/bin/python3 has no torch"}'"#,
+                "PyTorch: /usr/bin/python3 has no torch",
+            ),
+            ("echo broken >&2; exit 2", "PyTorch ended (exit status: 2); it said:\nbroken"),
+        ] {
+            let why = of(script).unwrap_err();
+            assert!(why.starts_with(what), "{why}");
+            assert!(why.contains("WEFT_PYTHON=python3") && why.contains("leave torch out"), "{why}");
+        }
+        let why = look(Command::new("/nowhere/python3")).unwrap_err();
+        assert!(why.starts_with("PyTorch: cannot start /nowhere/python3: No such file"), "{why}");
+    }
+
+    #[test]
+    fn the_fastest_is_of_all_functions_that_fit() {
+        let names = |contender, collective, place| -> Vec<&str> {
+            functions(contender, collective).filter(|f| f.place == place).map(|f| f.name).collect()
+        };
+        use Collective::{AllGather, AllReduce, ReduceScatter};
+        assert_eq!(
+            names("torch", AllReduce, Place::InPlace),
+            ["two_shot_all_reduce_", "multimem_all_reduce_"]
+        );
+        assert_eq!(names("torch-one-shot", AllReduce, Place::OutOfPlace), ["one_shot_all_reduce_out"]);
+        assert_eq!(names("torch", ReduceScatter, Place::OutOfPlace), ["reduce_scatter_out"]);
+        assert!(!has("torch-one-shot", AllReduce, Place::InPlace) && has("torch", AllReduce, Place::InPlace));
+        let why = |name, collective, dtype, op| can(name, collective, dtype, op).unwrap_err();
+        assert!(why("torch", AllGather, DType::F32, Reduce::Sum).contains("has no allgather"));
+        assert!(why("torch", AllReduce, DType::F16, Reduce::Sum).ends_with("no sum of f16: leave torch out"));
+        assert!(why("torch", AllReduce, DType::F32, Reduce::Max).contains("no max of f32"));
+        assert_eq!(can("torch-two-shot", ReduceScatter, DType::BF16, Reduce::Sum), Ok(()));
+    }
+
+    /// What `peer.py` reads and writes.
+    #[test]
+    fn questions_and_answers() {
+        let blocks = Blocks { calls: 3, before: 1, blocks: 2, cold: true };
+        let time = serde_json::json!({"ask": "time", "calls": 3, "before": 1, "blocks": 2, "cold": true});
+        assert_eq!(to_value(Ask::Time(blocks)).unwrap(), time);
+        assert_eq!(to_value(Ask::Serve).unwrap(), serde_json::json!({"ask": "serve"}));
+        assert!(matches!(from_str(r#"{"first_us": 2.5}"#), Ok(Prepared::First(2.5))));
+        assert!(matches!(from_str(r#"{"refused": "no"}"#), Ok(Prepared::Refused(why)) if why == "no"));
+        let none: Checked = from_str(r#"{"wrong": null}"#).unwrap();
+        assert!(none.wrong.is_none());
+        for method in ["serve", "join", "prepare", "time", "check"] {
+            assert!(PEER.contains(&format!("def {method}(self, ask):")), "{method}");
+        }
+        assert!(FUNCTIONS.iter().all(|f| PEER.contains(&format!("\"{}\": lambda", f.name))));
+    }
+}

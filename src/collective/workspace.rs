@@ -28,9 +28,12 @@ const LL: u64 = LL_CTAS as u64;
 /// Bytes of a CTA's counter: a line, so that CTAs do not share any.
 const LINE: u64 = 128;
 
-const SPACES: [Space; 9] = [
+const SPACES: [Space; 12] = [
     Space { name: "ws", dtype: Some(DType::U64), bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL },
     Space { name: "epoch", dtype: Some(DType::U32), bytes: |_| LINE * LL },
+    Space { name: "posts", dtype: Some(DType::U64), bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL },
+    Space { name: "turns", dtype: Some(DType::U32), bytes: |e| 4 * e.n_pes * LL },
+    Space { name: "posted", dtype: Some(DType::U32), bytes: |_| LINE * LL },
     Space { name: "stage", dtype: None, bytes: |e| 16 * e.steps * e.n_pes * 3 * e.stages },
     Space { name: "sums", dtype: None, bytes: |e| 16 * e.steps * e.n_pes * 2 * e.stages },
     Space { name: "flags", dtype: Some(DType::U32), bytes: |e| 4 * e.n_pes * e.stages },

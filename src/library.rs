@@ -14,6 +14,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("ll", include_str!("library/ll.weft")),
     ("net", include_str!("library/net.weft")),
     ("reduce_scatter", include_str!("library/reduce_scatter.weft")),
+    ("rotate", include_str!("library/rotate.weft")),
     ("staged", include_str!("library/staged.weft")),
     ("tile", include_str!("library/tile.weft")),
 ];

@@ -19,7 +19,7 @@ use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 /// How large a handle's workspaces are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Most CTAs of a launch; twice a GPU's multiprocessors where not given. The same on all PEs.
+    /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
     pub ctas: Option<u32>,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
@@ -101,7 +101,7 @@ impl Collectives {
     /// # Errors
     /// `R0302` where there is no memory for the workspaces, `R0103`.
     pub fn with(world: &World, team: Team, config: Config) -> Result<Collectives, GpuError> {
-        let ctas = config.ctas.unwrap_or(2 * world.device().sm_count()?).max(1);
+        let ctas = config.ctas.unwrap_or(world.device().sm_count()?).max(1);
         let workspaces = Workspaces::new(world, ctas)?;
         let sync = world.kernel_barrier(ctas)?;
         let multicast =

@@ -198,8 +198,8 @@ mod tests {
 
     fn plan(name: &str, bytes: u64) -> (u32, u32, u32) {
         let request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
-        let plan = Plan::of(Algorithm::find(Collective::AllReduce, name).unwrap(), &request, 264);
-        plan.check(&request, 264).unwrap();
+        let plan = Plan::of(Algorithm::find(Collective::AllReduce, name).unwrap(), &request, 132);
+        plan.check(&request, 132).unwrap();
         (plan.ctas, plan.threads, plan.unroll)
     }
 
@@ -211,9 +211,9 @@ mod tests {
         assert_eq!(plan("ll", 64 << 10), (64, 128, 1));
         assert_eq!(plan("ll_two_shot", 1 << 20), (64, 256, 1));
         assert_eq!(plan("push_direct", 1 << 20), (64, 128, 1));
-        assert_eq!(plan("push_direct", 16 << 20), (256, 256, 1));
-        assert_eq!(plan("push_direct", 1 << 30), (263, 256, 1));
-        assert_eq!(plan("two_shot", 1 << 30), (256, 512, 4));
+        assert_eq!(plan("push_direct", 16 << 20), (128, 256, 4));
+        assert_eq!(plan("push_direct", 1 << 30), (131, 256, 4));
+        assert_eq!(plan("two_shot", 1 << 30), (128, 512, 4));
     }
 
     #[test]
@@ -221,12 +221,12 @@ mod tests {
         let choose = |bytes: u64, change: fn(&mut Request)| {
             let mut request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
             change(&mut request);
-            Plan::choose(&request, 264, &Links::H200).map(|p| p.algorithm.name)
+            Plan::choose(&request, 132, &Links::H200).map(|p| p.algorithm.name)
         };
         assert_eq!(choose(1 << 10, |_| {}), Ok("ll"));
         assert_eq!(choose(64 << 10, |_| {}), Ok("ll_two_shot"));
         assert_eq!(choose(512 << 10, |_| {}), Ok("push_direct"));
-        assert_eq!(choose(16 << 20, |_| {}), Ok("two_shot"));
+        assert_eq!(choose(16 << 20, |_| {}), Ok("rotate"));
         assert_eq!(choose(16 << 20, |r| r.symmetric = [false; 2]), Ok("push"));
         assert_eq!(choose(1 << 10, |r| r.multicast = true), Ok("ll_switch"));
         assert_eq!(choose(1 << 10, |r| r.reach = false), Ok("net"));
@@ -237,15 +237,15 @@ mod tests {
     #[test]
     fn what_cannot_be_launched() {
         let request = Request::new(Collective::AllReduce, DType::F32, 1 << 20, 8);
-        let good = Plan::of(Algorithm::find(Collective::AllReduce, "push").unwrap(), &request, 264);
+        let good = Plan::of(Algorithm::find(Collective::AllReduce, "push").unwrap(), &request, 132);
         for (bad, why) in [
-            (Plan { ctas: 0, ..good }, "1 to 264 CTAs"),
-            (Plan { ctas: 265, ..good }, "1 to 264 CTAs"),
+            (Plan { ctas: 0, ..good }, "1 to 132 CTAs"),
+            (Plan { ctas: 133, ..good }, "1 to 132 CTAs"),
             (Plan { threads: 48, ..good }, "whole warps"),
             (Plan { threads: 1024, unroll: 2, ..good }, "1 to 66 CTAs"),
             (Plan { unroll: 0, ..good }, "steps"),
         ] {
-            let said = bad.check(&request, 264).unwrap_err();
+            let said = bad.check(&request, 132).unwrap_err();
             assert!(said.contains(why), "{said}");
         }
     }

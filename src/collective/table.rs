@@ -23,7 +23,7 @@ const PACKET: u64 = 8;
 const VECTOR: u64 = 16;
 
 /// Steps of a CTA, of 16 bytes for each PE, that there is staging memory for where a launch has the most CTAs.
-pub(super) const STAGE: u32 = 512;
+pub(super) const STAGE: u32 = 1024;
 /// Bytes of a chunk that NVSHMEM's operations send.
 pub(super) const INBOX: u32 = 16 << 10;
 /// Threads that share a chunk.
@@ -44,7 +44,7 @@ const LL: Algorithm = Algorithm {
     net: false,
     work: whole,
     unit: PACKET,
-    threads: 256,
+    threads: 512,
     most_ctas: LL_CTAS,
     unroll: 4,
     most_steps: LL_SLOTS,
@@ -70,7 +70,7 @@ const BARRIERS: Algorithm = Algorithm {
 };
 
 /// By stores into staging memory.
-const STAGED: Algorithm = Algorithm { work: share, threads: 256, unroll: 1, staged: true, ..BARRIERS };
+const STAGED: Algorithm = Algorithm { work: share, threads: 256, unroll: 4, staged: true, ..BARRIERS };
 
 /// By NVSHMEM's operations.
 const NET: Algorithm = Algorithm {
@@ -88,12 +88,12 @@ const NET: Algorithm = Algorithm {
 
 /// Packets to each other PE, a flight a round.
 fn packets(r: &Request, p: &Plan) -> Cost {
-    Cost { packets: rounds(r, p), packed: others(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
+    Cost { packets: overlapped(r, p), packed: others(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
 }
 
 /// Packets to the switch, which every PE gets of every PE.
 fn packets_switch(r: &Request, p: &Plan) -> Cost {
-    Cost { packets: rounds(r, p), switch: pes(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
+    Cost { packets: overlapped(r, p), switch: pes(r) * slots(r, p) * VECTOR as f64, ..Cost::default() }
 }
 
 /// Packets of each row to its PE, and of its sums to all.
@@ -113,15 +113,27 @@ fn between(r: &Request, switch: f64, peers: Cost) -> Cost {
     Cost { waits: 2.0, ..moved }
 }
 
-/// Flights of a loop that sends a chunk before it waits for the one before: what was measured of a further chunk is
-/// between 0.6 and 1 of a flight (docs/performance.md, `push_direct` on 2 H200s).
-fn overlapped(first: f64, r: &Request, p: &Plan) -> f64 {
-    first + 0.8 * (rounds(r, p) - 1.0)
+/// Flights of packets, of which CTAs that are not in step hide half after the first (docs/performance.md, `ll` on 2 H200s).
+fn overlapped(r: &Request, p: &Plan) -> f64 {
+    1.0 + 0.5 * (rounds(r, p) - 1.0)
 }
 
-/// Rows pushed into staging memory, and so many bytes of sums.
+/// Rows pushed into staging memory, and so many bytes of sums. A further round is two flights and something, or as long as its
+/// bytes take (docs/performance.md, `push_direct` on 2 H200s).
 fn staged(r: &Request, p: &Plan, sums: f64) -> Cost {
-    Cost { flights: overlapped(2.0, r, p), ..pushed(r, others(r) * (chunks(r, p) + sums)) }
+    Cost { flights: 2.0, hidden: 2.1 * (rounds(r, p) - 1.0), ..pushed(r, others(r) * (chunks(r, p) + sums)) }
+}
+
+/// As [`staged`], to one PE at a time. What turns take beside their bytes is a guess: 2 PEs, where it ran, take none.
+fn rotated(r: &Request, p: &Plan) -> Cost {
+    let turns = (others(r) - 1.0).max(0.0);
+    let bytes = others(r) * (chunks(r, p) + part(r) / pes(r));
+    Cost {
+        flights: 2.0 + 0.8 * turns,
+        hidden: (2.1 + turns) * (rounds(r, p) - 1.0),
+        neighbour: bytes,
+        ..Cost::default()
+    }
 }
 
 /// Bytes by puts, with so many signals one after the other a chunk.
@@ -137,7 +149,7 @@ impl Cost {
 }
 
 /// Every algorithm, those of a collective from the smallest sizes on.
-pub static ALGORITHMS: [Algorithm; 24] = [
+pub static ALGORITHMS: [Algorithm; 25] = [
     Algorithm {
         part: "allreduce",
         in_place: Some("net_in_place"),
@@ -182,6 +194,15 @@ pub static ALGORITHMS: [Algorithm; 24] = [
         part: "allreduce",
         cost: |r, p| Cost { local: part(r), ..staged(r, p, chunks(r, p)) },
         about: "parts and sums pushed into staging memory, a flag for each CTA: two flights, any memory",
+        ..STAGED
+    },
+    Algorithm {
+        name: "rotate",
+        part: "rotate",
+        out_of_place: Some("rotate"),
+        in_place: Some("rotate_in_place"),
+        cost: rotated,
+        about: "as push_direct, every PE sending to one after the other, all to different ones",
         ..STAGED
     },
     Algorithm {

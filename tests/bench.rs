@@ -94,24 +94,19 @@ fn snapshot(name: &str, actual: &str) {
     bless::check(&path, actual).unwrap();
 }
 
-/// The rows of each size and contender.
-fn lines(report: &Report, wide: bool) -> String {
-    let same = |a: &Row, b: &Row| (a.size, &a.algorithm) == (b.size, &b.algorithm);
-    report.rows.chunk_by(same).map(|rows| Report::line(rows, wide)).collect()
-}
-
 #[test]
 fn tables() {
     let report = report();
-    snapshot("table.txt", &(report.head(false) + &lines(&report, false)));
-    snapshot("wide.txt", &(report.head(true) + &lines(&report, true)));
+    snapshot("table.txt", &report.table(false));
+    snapshot("wide.txt", &report.table(true));
     // Columns end where their names do.
     for wide in [false, true] {
         let head = report.head(wide);
         let names = head.lines().find(|l| l.contains("algorithm")).unwrap();
-        let lines = lines(&report, wide);
+        let table = report.table(wide);
+        let lines = table.lines().filter(|l| !l.starts_with('#'));
         // (Plans of ours stand behind.)
-        assert!(lines.lines().filter(|l| !l.contains("CTAs")).all(|l| l.len() == names.len()));
+        assert!(lines.filter(|l| !l.contains("CTAs")).all(|l| l.len() == names.len()));
     }
 }
 
@@ -186,4 +181,81 @@ fn plots() {
     report.rows.iter_mut().for_each(|r| r.size = 0);
     report.operation = Operation::Barrier;
     assert!(report.plot().unwrap_err().to_string().contains("barrier has no sizes"));
+}
+
+/// What `weft bench --from` makes of stored reports.
+fn from(folder: &Path, arguments: &[&str]) -> std::process::Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "allreduce"]).args(arguments).current_dir(folder).output().unwrap()
+}
+
+#[test]
+fn stored_reports_are_printed_plotted_and_put_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = report();
+    let store = |name: &str, report: &Report| {
+        std::fs::write(folder.path().join(name), report.json().unwrap()).unwrap();
+    };
+    // Small sizes and large ones, each with the middle.
+    let part = |of: fn(u64) -> bool| Report {
+        rows: all.rows.iter().filter(|r| of(r.size)).cloned().collect(),
+        ..report()
+    };
+    store("small.json", &part(|size| size <= 1 << 20));
+    store("large.json", &part(|size| size >= 1 << 20));
+    let both = ["--from", "small.json", "--from", "large.json"];
+    let out = from(folder.path(), &[&both[..], &["--plot", "all.svg", "--csv", "all.csv"]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), all.table(false) + &all.foot());
+    let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(written("all.csv"), all.csv());
+    assert_eq!(written("all.svg"), all.plot().unwrap());
+    // Some of it.
+    let some = ["--algo", "ll", "--against", "nccl,nvshmem", "--json", "some.json"];
+    let out = from(folder.path(), &[&both[..], &some].concat());
+    assert_eq!(out.status.code(), Some(0));
+    let some: Report = serde_json::from_str(&written("some.json")).unwrap();
+    let named: std::collections::BTreeSet<_> = some.rows.iter().map(|r| &*r.algorithm).collect();
+    assert_eq!(Vec::from_iter(named), ["ll", "nccl", "nvshmem"]);
+    // What is not right stays so.
+    let mut wrong = part(|size| size == 1024);
+    let one =
+        Wrong { elements: 1, of: 9, pe: 1, round: 2, index: 3, found: "4".into(), expected: "5".into() };
+    wrong.rows[0].first_wrong = Some(one);
+    store("wrong.json", &wrong);
+    let out = from(folder.path(), &["--from", "wrong.json"]);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        said.starts_with("error: allreduce by ll out of place") && said.contains("PE 1, element 3"),
+        "{said}"
+    );
+    // What does not fit together, or is not there.
+    store("other.json", &Report { n_pes: 2, ..report() });
+    store("gather.json", &Report { operation: Collective::AllGather.into(), ..report() });
+    for (arguments, why) in [
+        (&["--from", "small.json", "--from", "other.json"][..], "allreduce on 2 x made-up GPU"),
+        (&["--from", "gather.json"], "has allgather, and allreduce was asked for"),
+        (&["--from", "nowhere.json"], "cannot read nowhere.json"),
+        (&["--from", "all.csv"], "all.csv is no report"),
+        (&["--from", "small.json", "--algo", "ring"], "`ring` was not measured: the report has ll, two_shot"),
+    ] {
+        let out = from(folder.path(), arguments);
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("error: ") && said.contains(why), "{said}");
+    }
+}
+
+/// Within 5 % in place says what out of place says, and is no line of its own.
+#[test]
+fn plots_have_no_line_twice() {
+    let mut report = report();
+    let dashes = |report: &Report| report.plot().unwrap().matches("polyline").count();
+    let few = dashes(&report);
+    for row in report.rows.iter_mut().filter(|r| r.algorithm == "nccl" && r.place == Place::InPlace) {
+        row.time_us.median *= 1.5;
+    }
+    assert!(dashes(&report) > few, "{few}");
+    assert!(report.plot().unwrap().contains("dashed: in place"));
 }

@@ -264,6 +264,28 @@ fn a_bench_against_an_nccl_that_is_missing() {
     assert_eq!(place.everything(), before);
 }
 
+/// A Python without PyTorch is said before GPUs are looked at, and what PyTorch does not have.
+#[test]
+fn a_bench_against_a_pytorch_that_is_missing() {
+    let place = Place::new();
+    let before = place.everything();
+    let said = |python: &str, more: &[&str]| {
+        let arguments = [&["bench", "allreduce", "--sizes", "1K", "--json", "new.json"], more].concat();
+        let out = place.command(&arguments).env("WEFT_PYTHON", python).output().unwrap();
+        assert_eq!(out.status.code(), Some(1));
+        assert_eq!(text(&out.stdout), "");
+        text(&out.stderr)
+    };
+    let missing = said("no/such/python3", &["--against", "torch"]);
+    assert!(missing.starts_with("error: PyTorch: cannot start no/such/python3"), "{missing}");
+    assert!(missing.contains("pip install torch") && missing.contains("WEFT_PYTHON"), "{missing}");
+    let none = said("false", &["--against", "nvshmem,torch-two-shot"]);
+    assert!(none.starts_with("error: PyTorch ended (exit status: 1)"), "{none}");
+    let half = said("false", &["--against", "torch", "--dtype", "f16"]);
+    assert!(half.contains("no sum of f16"), "{half}");
+    assert_eq!(place.everything(), before);
+}
+
 /// Without a GPU there is nothing to measure; what is there instead is said, and no file is left.
 #[test]
 fn a_bench_without_gpus() {

@@ -72,9 +72,10 @@ impl Contender {
     /// A name that is none, with those there are.
     pub fn algorithms(operation: Operation, names: &str) -> Result<Vec<Contender>, String> {
         let all = Contender::ours(operation);
+        let named: Vec<_> = all.iter().map(|c| (c.name(), *c)).collect();
         match names {
             "all" => Ok(all),
-            names => pick(names, &all, &format!("algorithm of {operation}"), "all, or of "),
+            names => pick(names, &named, &format!("algorithm of {operation}"), "all, or of "),
         }
     }
 
@@ -83,7 +84,12 @@ impl Contender {
     /// # Errors
     /// A name that is none, with those there are.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
-        pick(names, &PEERS, "peer", "")
+        pick(names, &PEERS.map(|c| (c.name(), c)), "peer", "")
+    }
+
+    /// Whether it is a peer's name.
+    pub fn is_peer(name: &str) -> bool {
+        PEERS.iter().any(|peer| peer.name() == name)
     }
 
     /// As the table names it.
@@ -179,18 +185,23 @@ fn able(a: &'static Algorithm, collective: Collective, dtype: DType, op: Reduce)
 }
 
 /// What comma-separated names stand for, each once.
-fn pick(names: &str, known: &[Contender], what: &str, or: &str) -> Result<Vec<Contender>, String> {
-    let mut picked: Vec<Contender> = Vec::new();
+pub(super) fn pick<C: Copy>(
+    names: &str,
+    known: &[(&'static str, C)],
+    what: &str,
+    or: &str,
+) -> Result<Vec<C>, String> {
+    let mut picked: Vec<(&str, C)> = Vec::new();
     for name in names.split(',') {
-        let Some(contender) = known.iter().find(|c| c.name() == name) else {
-            let known: Vec<_> = known.iter().map(|c| c.name()).collect();
+        let Some(contender) = known.iter().find(|(n, _)| *n == name) else {
+            let known: Vec<_> = known.iter().map(|(n, _)| *n).collect();
             return Err(format!("`{name}` is no {what}: expected {or}{}", known.join(", ")));
         };
-        if !picked.contains(contender) {
+        if !picked.iter().any(|(n, _)| *n == name) {
             picked.push(*contender);
         }
     }
-    Ok(picked)
+    Ok(picked.into_iter().map(|(_, contender)| contender).collect())
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! What was measured, as a picture: time and bus bandwidth against size.
 
 use super::BenchError;
-use super::Place;
 use super::measure::Result;
 use super::report::{Report, Row};
+use super::{Contender, Place};
 use plotters::coord::Shift;
-use plotters::coord::combinators::LogCoord;
+use plotters::coord::combinators::{BindKeyPoints, LogCoord};
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
-use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
-/// Extent of the picture, and of what stands over the panels.
-const SIZE: (u32, u32) = (1280, 620);
+/// Extent of the picture, of what stands over the panels, and of what stands beside them.
+const SIZE: (u32, u32) = (1400, 620);
 const HEAD: u32 = 64;
+const LEGEND: u32 = 170;
+
+/// By how much times in place are others than those out of place, at least somewhere, where they are drawn too.
+const DIFFERENT: f64 = 0.05;
 
 const FONT: &str = "sans-serif";
 const GREY: RGBColor = RGBColor(110, 110, 110);
@@ -34,13 +38,13 @@ const COLORS: [RGBColor; 12] = [
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+type Chart<'a, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<LogCoord<f64>, Y>>;
+type Error = Box<dyn std::error::Error>;
+type Drawn = std::result::Result<(), Error>;
 
 /// A contender with a place.
 struct Line<'a> {
     name: &'a str,
-    /// The contender's first line, which the legend has.
-    first: bool,
     color: RGBColor,
     /// In place.
     dashed: bool,
@@ -70,17 +74,19 @@ impl Report {
     fn draw(&self, root: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         root.fill(&WHITE)?;
         let (head, body) = root.split_vertically(HEAD);
-        let (title, about) = self.titles();
+        let (title, about) = self.titles(lines);
         head.draw_text(&title, &(FONT, 22).into_font().color(&BLACK), (24, 14))?;
         head.draw_text(&about, &(FONT, 14).into_font().color(&GREY), (24, 42))?;
-        let (left, right) = body.split_horizontally(SIZE.0 / 2);
+        let (charts, legend) = body.split_horizontally(SIZE.0 - LEGEND);
+        let (left, right) = charts.split_horizontally((SIZE.0 - LEGEND) / 2);
         self.times(&left, lines)?;
         self.bandwidths(&right, lines)?;
+        self.legend(&legend, lines)?;
         root.present()?;
         Ok(())
     }
 
-    fn titles(&self) -> (String, String) {
+    fn titles(&self, lines: &[Line<'_>]) -> (String, String) {
         let row = self.rows.first();
         let dtype = row.map_or("", |r| r.dtype.name());
         let op = row.and_then(|r| r.redop.clone()).map_or(String::new(), |op| format!(" {op}"));
@@ -88,7 +94,11 @@ impl Report {
         let graph = if self.graph { "CUDA graph" } else { "back to back" };
         let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
         let in_place = self.rows.iter().any(|r| r.place == Place::InPlace);
-        let dashed = if in_place { "; dashed: in place" } else { "" };
+        let dashed = match lines.iter().any(|l| l.dashed) {
+            true => "; dashed: in place (left out within 5 % of out of place)",
+            false if in_place => "; in place all are within 5 %",
+            false => "",
+        };
         let about = format!(
             "{graph}, {} lowering; median of {} blocks of {} calls on their slowest PEs{dashed}; CUDA {}, NVSHMEM {}{nccl}; {}",
             self.lowering, self.repeats, self.iters, self.cuda, self.nvshmem, self.date
@@ -98,73 +108,60 @@ impl Report {
 
     fn times(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         let times = || lines.iter().flat_map(|l| &l.rows).map(|r| r.time_us.median);
-        let least = times().fold(f64::INFINITY, f64::min).max(0.01);
-        let most = times().fold(least, f64::max);
-        let mut chart = ChartBuilder::on(area);
-        chart.caption("time of a call (us)", (FONT, 16)).margin(14).margin_right(24);
-        chart.x_label_area_size(44).y_label_area_size(56);
-        let y = (least / 1.5..most * 2.0).log_scale();
-        let mut chart = chart.build_cartesian_2d(self.sizes(), y)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.x_desc("size").x_label_formatter(&|x| size(*x)).y_label_formatter(&|y| short(*y));
-        mesh.x_labels(12).y_labels(12).max_light_lines(2).light_line_style(RGBColor(240, 240, 240));
-        mesh.bold_line_style(RGBColor(225, 225, 225)).label_style((FONT, 13)).draw()?;
-        for line in lines {
-            let points: Vec<_> = line.rows.iter().map(|r| (r.size as f64, r.time_us.median)).collect();
-            let (style, dots) = (line.style(), points.clone());
-            // A series with a label is in the legend.
-            if line.dashed {
-                let series = chart.draw_series(DashedLineSeries::new(points, 6, 4, style))?;
-                if line.first {
-                    let sample = move |(x, y)| DashedPathElement::new([(x, y), (x + 24, y)], 6, 4, style);
-                    series.label(line.name).legend(sample);
-                }
-            } else {
-                let series = chart.draw_series(LineSeries::new(points, style))?;
-                if line.first {
-                    series
-                        .label(line.name)
-                        .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], style));
-                }
-            }
-            chart.draw_series(dots.into_iter().map(|at| Circle::new(at, 3, line.color.filled())))?;
-        }
-        let mut legend = chart.configure_series_labels();
-        legend.position(SeriesLabelPosition::UpperLeft).label_font((FONT, 14)).legend_area_size(28);
-        legend.background_style(WHITE.mix(0.9)).border_style(RGBColor(200, 200, 200)).draw()?;
-        Ok(())
+        let least = times().fold(f64::INFINITY, f64::min).max(0.01) / 1.5;
+        let most = times().fold(least, f64::max) * 1.5;
+        let y = LogCoord::from((least..most).log_scale()).with_key_points(steps(least, most));
+        let mut chart = self.panel(area, "time of a call (us)", y)?;
+        draw_lines(&mut chart, lines, |r| r.time_us.median)
     }
 
     fn bandwidths(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         let limits = self.limits();
         let measured = lines.iter().flat_map(|l| &l.rows).map(|r| r.busbw);
-        let most = measured.chain(limits.iter().map(|(gbps, _)| *gbps)).fold(1e-3, f64::max);
-        let mut chart = ChartBuilder::on(area);
-        chart.caption("bus bandwidth (GB/s)", (FONT, 16)).margin(14).margin_right(24);
-        chart.x_label_area_size(44).y_label_area_size(56);
-        let y: RangedCoordf64 = (0.0..most * 1.1).into();
-        let mut chart = chart.build_cartesian_2d(self.sizes(), y)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.x_desc("size").x_label_formatter(&|x| size(*x)).y_label_formatter(&|y| short(*y));
-        mesh.x_labels(12).y_labels(10).max_light_lines(0).light_line_style(RGBColor(240, 240, 240));
-        mesh.bold_line_style(RGBColor(225, 225, 225)).label_style((FONT, 13)).draw()?;
+        let most = measured.chain(limits.iter().map(|(gbps, _)| *gbps)).fold(1e-3, f64::max) * 1.1;
+        let mut chart = self.panel(area, "bus bandwidth (GB/s)", RangedCoordf64::from(0.0..most))?;
         let ends = self.ends();
+        let mut above = f64::INFINITY;
         for (gbps, label) in limits {
             let style = ShapeStyle::from(&GREY).stroke_width(1);
             chart.draw_series(DashedLineSeries::new([(ends.0, gbps), (ends.1, gbps)], 2, 3, style))?;
-            let at = (ends.0, gbps);
-            let text = EmptyElement::at(at) + Text::new(label, (4, -15), (FONT, 13).into_font().color(&GREY));
-            chart.draw_series([text])?;
+            // What would be written over the one before is written below its line.
+            let y = if (above - gbps) / most < 0.05 { 3 } else { -15 };
+            above = gbps;
+            let text = Text::new(label, (4, y), (FONT, 13).into_font().color(&GREY));
+            chart.draw_series([EmptyElement::at((ends.0, gbps)) + text])?;
         }
-        for line in lines {
-            let points: Vec<_> = line.rows.iter().map(|r| (r.size as f64, r.busbw)).collect();
-            let dots = points.clone();
-            if line.dashed {
-                chart.draw_series(DashedLineSeries::new(points, 6, 4, line.style()))?;
-            } else {
-                chart.draw_series(LineSeries::new(points, line.style()))?;
+        draw_lines(&mut chart, lines, |r| r.busbw)
+    }
+
+    /// A chart over the sizes, without lines.
+    fn panel<'a, Y>(&self, area: &Area<'a>, caption: &str, y: Y) -> std::result::Result<Chart<'a, Y>, Error>
+    where
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let (least, most) = self.ends();
+        let x: LogCoord<f64> = (least..most).log_scale().base(2.0).into();
+        let mut chart = ChartBuilder::on(area);
+        chart.caption(caption, (FONT, 16)).margin(14).margin_right(24);
+        let mut chart = chart.x_label_area_size(44).y_label_area_size(56).build_cartesian_2d(x, y)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc("size").x_label_formatter(&|x| size(*x)).y_label_formatter(&|y| short(*y));
+        mesh.x_labels(12).y_labels(10).max_light_lines(0);
+        mesh.bold_line_style(RGBColor(225, 225, 225)).label_style((FONT, 13)).draw()?;
+        Ok(chart)
+    }
+
+    /// Who has which line.
+    fn legend(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
+        let mut y = 60;
+        for (i, line) in lines.iter().enumerate() {
+            if lines[..i].iter().any(|l| l.name == line.name) {
+                continue;
             }
-            chart.draw_series(dots.into_iter().map(|at| Circle::new(at, 3, line.color.filled())))?;
+            area.draw(&PathElement::new([(0, y), (26, y)], line.style()))?;
+            area.draw(&line.dot((13, y)))?;
+            area.draw_text(line.name, &(FONT, 14).into_font().color(&BLACK), (34, y - 7))?;
+            y += 20;
         }
         Ok(())
     }
@@ -185,11 +182,6 @@ impl Report {
         if least < most { (least, most) } else { (most / 2.0, most * 2.0) }
     }
 
-    fn sizes(&self) -> LogCoord<f64> {
-        let (least, most) = self.ends();
-        (least..most).log_scale().base(2.0).into()
-    }
-
     fn lines(&self) -> Vec<Line<'_>> {
         let mut lines: Vec<Line<'_>> = Vec::new();
         let mut names: Vec<&str> = Vec::new();
@@ -202,25 +194,71 @@ impl Report {
             match lines.iter_mut().find(|l| (l.name, l.dashed) == (row.algorithm.as_str(), in_place)) {
                 Some(line) => line.rows.push(row),
                 None => {
-                    let ours = row.ctas.is_some() || row.plan.is_some();
+                    let ours = !Contender::is_peer(&row.algorithm);
                     let color = COLORS[index % COLORS.len()];
                     let name = &*row.algorithm;
-                    let first = lines.iter().all(|l| l.name != name);
-                    lines.push(Line { name, first, color, dashed: in_place, ours, rows: vec![row] });
+                    lines.push(Line { name, color, dashed: in_place, ours, rows: vec![row] });
                 }
             }
         }
         for line in &mut lines {
             line.rows.sort_by_key(|r| r.size);
         }
+        let same: Vec<bool> = lines.iter().map(|line| line.repeats(&lines)).collect();
+        let mut same = same.into_iter();
+        lines.retain(|_| !same.next().unwrap_or(false));
+        // The legend has ours first.
+        lines.sort_by_key(|line| !line.ours);
         lines
     }
 }
 
 impl Line<'_> {
+    /// Whether it says what the line of the same contender out of place says.
+    fn repeats(&self, all: &[Line<'_>]) -> bool {
+        let apart = all.iter().find(|l| self.dashed && !l.dashed && l.name == self.name);
+        let close = |row: &Row, other: &Row| {
+            row.size == other.size && (row.time_us.median / other.time_us.median - 1.0).abs() <= DIFFERENT
+        };
+        apart.is_some_and(|apart| {
+            apart.rows.len() == self.rows.len() && self.rows.iter().zip(&apart.rows).all(|(a, b)| close(a, b))
+        })
+    }
+
     fn style(&self) -> ShapeStyle {
         ShapeStyle::from(&self.color).stroke_width(if self.ours { 3 } else { 2 })
     }
+
+    /// Full where it is ours, else a ring.
+    fn dot<C>(&self, at: C) -> Circle<C, i32> {
+        let style = if self.ours { self.color.filled() } else { self.color.stroke_width(1) };
+        Circle::new(at, if self.ours { 3 } else { 4 }, style)
+    }
+}
+
+fn draw_lines<Y: Ranged<ValueType = f64>>(
+    chart: &mut Chart<'_, Y>,
+    lines: &[Line<'_>],
+    value: fn(&Row) -> f64,
+) -> Drawn {
+    for line in lines {
+        let points = || line.rows.iter().map(|r| (r.size as f64, value(r)));
+        if line.dashed {
+            chart.draw_series(DashedLineSeries::new(points(), 6, 4, line.style()))?;
+        } else {
+            chart.draw_series(LineSeries::new(points(), line.style()))?;
+        }
+        chart.draw_series(points().map(|at| line.dot(at)))?;
+    }
+    Ok(())
+}
+
+/// 1, 2 and 5 of every decade between; of many decades 1 alone.
+fn steps(least: f64, most: f64) -> Vec<f64> {
+    let decades = least.log10().floor() as i32..=most.log10().ceil() as i32;
+    let of: &[f64] = if decades.clone().count() > 5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let all = decades.flat_map(|d| of.iter().map(move |n| n * 10f64.powi(d)));
+    all.filter(|n| (least..most).contains(n)).collect()
 }
 
 /// A size as people write it: 64K.

@@ -257,6 +257,32 @@ impl Report {
         })
     }
 
+    /// This and more of the same: its rows, or the other's where both have one, by size.
+    ///
+    /// # Errors
+    /// Another operation, machine, or way of measuring.
+    pub fn joined(mut self, more: Report) -> std::result::Result<Report, String> {
+        let what = |r: &Report| {
+            let Report { operation, n_pes, gpu, lowering, graph, .. } = r;
+            format!(
+                "{operation} on {n_pes} x {gpu}, {lowering}, {}",
+                if *graph { "in graphs" } else { "no graphs" }
+            )
+        };
+        if what(&self) != what(&more) {
+            return Err(format!("it has {}, the first has {}", what(&more), what(&self)));
+        }
+        let key = |r: &Row| (r.size, r.algorithm.clone(), r.place);
+        self.rows.retain(|r| more.rows.iter().all(|m| key(m) != key(r)));
+        self.rows.extend(more.rows);
+        // The rows of a size stay as they were.
+        self.rows.sort_by_key(|r| r.size);
+        let new = more.left_out.into_iter().filter(|why| !self.left_out.contains(why));
+        self.left_out.extend(new.collect::<Vec<_>>());
+        self.calibration = self.calibration.or(more.calibration);
+        Ok(self)
+    }
+
     /// As JSON.
     ///
     /// # Errors

@@ -117,6 +117,18 @@ impl Report {
         out
     }
 
+    /// The whole table: its head, and the lines of all rows.
+    pub fn table(&self, wide: bool) -> String {
+        let same = |a: &Row, b: &Row| (a.size, &a.algorithm) == (b.size, &b.algorithm);
+        let lines = self.rows.chunk_by(same).map(|rows| Report::line(rows, wide));
+        self.head(wide) + &lines.collect::<String>()
+    }
+
+    /// What stands below the table.
+    pub fn foot(&self) -> String {
+        self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect()
+    }
+
     /// One line for each row, and one of names.
     pub fn csv(&self) -> String {
         let mut out = String::from(

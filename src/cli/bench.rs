@@ -1,12 +1,9 @@
 //! `weft bench`
 
 use super::LoweringArg;
-use super::progress::Below;
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use std::fs::{OpenOptions, remove_file};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::bench::{
@@ -16,7 +13,11 @@ use weft::collective::Algorithm;
 use weft::runtime::job::{Place, Started, start};
 use weft::runtime::{Config, DType, World};
 
+mod from;
+pub(super) mod output;
 mod verify;
+
+use output::{Sink, Table, writable_all};
 
 /// What is no operation of its own.
 const VERIFY_SWITCH: &str = "verify-switch";
@@ -97,6 +98,10 @@ pub struct BenchCommand {
     /// On the simulator: a report of `weft bench --json` from a machine, for what its links take, and to compare with.
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
+    /// Measure nothing: print, plot and write what a report of `--json` has; several of one operation and machine are
+    /// put together. --algo and --against pick of it.
+    #[arg(long, value_name = "FILE")]
+    from: Vec<PathBuf>,
     /// Where all that was measured goes, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -125,6 +130,9 @@ impl BenchCommand {
         if self.operation == VERIFY_SWITCH {
             return verify::run(self);
         }
+        if !self.from.is_empty() {
+            return from::run(self);
+        }
         let bench = self.bench()?;
         if self.on == On::Sim {
             return self.count(&bench);
@@ -134,9 +142,7 @@ impl BenchCommand {
         }
         // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
         bench.counts(self.pes.unwrap_or(1))?;
-        if Place::detect()?.is_none_or(|place| place.rank == 0) {
-            [&self.json, &self.csv, &self.plot].into_iter().flatten().try_for_each(|file| writable(file))?;
-        }
+        writable_all([&self.json, &self.csv, &self.plot])?;
         let pes = gpus(self.pes)?;
         bench.counts(pes)?;
         match start(pes)? {
@@ -221,44 +227,25 @@ impl BenchCommand {
 
     /// Measures; PE 0 prints the table as it grows, and writes files.
     fn report(&self, bench: &Bench, world: &World) -> Result<Report> {
-        let reports = world.my_pe() == 0;
-        let mut bar = Below::new("lines");
-        let print = |text: String| std::io::stdout().lock().write_all(text.as_bytes());
         let total = bench.counts(world.n_pes())?.len() * bench.contenders.len();
-        let mut lines = None;
+        let mut table = Table::new(world, total);
         let outcome = run(world, bench, &mut |report, rows| {
-            if !reports {
-                return Ok(());
-            }
-            // The first time there is only the head.
-            let head = if lines.is_none() { report.head(self.wide) } else { String::new() };
-            let done = lines.map_or(0, |n| n + 1);
-            lines = Some(done);
-            print(bar.over(&(head + &Report::line(rows, self.wide)), done, total))
+            table.add(|| report.head(self.wide), || Report::line(rows, self.wide))
         });
-        if reports {
-            print(bar.over("", total, total))?;
-        }
+        table.end(&outcome.as_ref().map_or(String::new(), Report::foot))?;
         let mut report = outcome?;
         report.command = std::env::args().collect();
-        if reports {
-            for why in &report.left_out {
-                print(format!("# left out: {why}\n"))?;
-            }
-            if let Some(file) = &self.plot {
-                super::write_out(Some(file), report.plot()?.as_bytes())?;
-            }
-            if let Some(file) = &self.json {
-                super::write_out(Some(file), report.json()?.as_bytes())?;
-            }
-            if let Some(file) = &self.csv {
-                super::write_out(Some(file), report.csv().as_bytes())?;
-            }
-            if let Some(wrong) = report.first_wrong() {
-                eprintln!("error: {wrong}");
-            }
-        }
+        table.write(&self.files(&report), report.first_wrong())?;
         Ok(report)
+    }
+
+    /// Files that were asked for, of a report.
+    fn files<'a>(&'a self, report: &'a Report) -> [Sink<'a>; 3] {
+        [
+            (&self.plot, Box::new(|| Ok(report.plot()?))),
+            (&self.json, Box::new(|| Ok(report.json()?))),
+            (&self.csv, Box::new(|| Ok(report.csv()))),
+        ]
     }
 }
 
@@ -267,17 +254,6 @@ fn report(file: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     serde_json::from_str(&text)
         .with_context(|| format!("{} is no report of weft bench --json", file.display()))
-}
-
-/// Whether a file can be written; leaves it as it is.
-pub(super) fn writable(file: &Path) -> Result<()> {
-    let is_new = !file.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(file);
-    drop(opened.with_context(|| format!("cannot write {}", file.display()))?);
-    if is_new && let Err(e) = remove_file(file) {
-        bail!("cannot write {}: {e}", file.display());
-    }
-    Ok(())
 }
 
 fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {

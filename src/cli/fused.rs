@@ -1,13 +1,13 @@
 //! `weft bench fused-allreduce-rmsnorm`
 
 use super::LoweringArg;
+use super::bench::output::{Table, writable_all};
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::bench::fused::{OUTPUTS, PEERS, Report, Request, run};
+use weft::bench::fused::{Contender, OUTPUTS, Report, Request, run};
 use weft::ir::Scalar;
 use weft::runtime::World;
 use weft::runtime::job::{Place, Started, start};
@@ -33,8 +33,8 @@ pub struct Fused {
     #[arg(long)]
     both: bool,
     /// Peers' allreduce with our kernel behind it, in the same run: nccl, nccl-symm (over registered windows).
-    #[arg(long, value_name = "PEER,...", value_delimiter = ',')]
-    against: Vec<String>,
+    #[arg(long, value_name = "PEER,...")]
+    against: Option<String>,
     /// Calls back to back in a block that is timed.
     #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iters: u32,
@@ -65,11 +65,7 @@ impl Fused {
     pub fn run(&self) -> Result<ExitCode> {
         let request = self.request()?;
         request.examine()?;
-        if let Some(file) =
-            self.json.iter().find(|_| Place::detect().is_ok_and(|p| p.is_none_or(|p| p.rank == 0)))
-        {
-            super::bench::writable(file)?;
-        }
+        writable_all([&self.json])?;
         match start(gpus(self.pes)?)? {
             Started::Done(code) => Ok(code),
             Started::Pe(place) => self.measure(&request, &place),
@@ -90,13 +86,9 @@ impl Fused {
             .with_context(|| format!("--out {out}: expected {}, e4m3 or e4m3-per-token", self.dtype))?;
         form.out = if quantised { Scalar::E4M3 } else { form.dtype };
         (form.per_token, form.both) = (per_token, self.both && quantised);
-        for name in &self.against {
-            let known = PEERS.map(|(name, _)| name).join(", ");
-            let (_, peer) = PEERS
-                .iter()
-                .find(|(n, _)| n == name)
-                .ok_or_else(|| anyhow!("--against {name}: expected of {known}"))?;
-            request.contenders.push(*peer);
+        if let Some(names) = &self.against {
+            let peers = Contender::peers(names).map_err(|e| anyhow!("--against {names}: {e}"))?;
+            request.contenders.extend(peers);
         }
         (request.iters, request.warmup, request.repeats) = (self.iters, self.warmup, self.repeats);
         (request.graph, request.check, request.split) = (self.graph, self.check, self.split);
@@ -110,20 +102,13 @@ impl Fused {
     }
 
     fn report(&self, request: &Request, world: &World) -> Result<Report> {
-        let reports = world.my_pe() == 0;
-        let report = run(world, request, &mut |report, rows| match (reports, rows) {
-            (false, _) => Ok(()),
-            (true, []) => std::io::stdout().lock().write_all(report.head().as_bytes()),
-            (true, rows) => std::io::stdout().lock().write_all(Report::lines(rows).as_bytes()),
-        })?;
-        if reports {
-            if let Some(file) = &self.json {
-                super::write_out(Some(file), serde_json::to_string_pretty(&report)?.as_bytes())?;
-            }
-            if let Some(wrong) = report.first_wrong() {
-                eprintln!("error: {wrong}");
-            }
-        }
+        let mut table = Table::new(world, request.tokens.len());
+        let outcome =
+            run(world, request, &mut |report, rows| table.add(|| report.head(), || Report::lines(rows)));
+        table.end("")?;
+        let report = outcome?;
+        let json = Box::new(|| Ok(serde_json::to_string_pretty(&report)?));
+        table.write(&[(&self.json, json)], report.first_wrong())?;
         Ok(report)
     }
 }

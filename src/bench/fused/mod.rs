@@ -8,6 +8,7 @@ pub use reference::{Form, Given, Got, LEAST_SCALE, Wrong};
 pub use report::{Report, Row};
 
 use super::BenchError;
+use super::contender::pick;
 use crate::compile::Lowering;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
@@ -116,6 +117,14 @@ pub enum Contender {
 }
 
 impl Contender {
+    /// The peers that a list of names means.
+    ///
+    /// # Errors
+    /// A name that is none, with those there are.
+    pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
+        pick(names, &PEERS, "peer", "")
+    }
+
     /// As the table names it.
     pub fn name(self) -> &'static str {
         match self {
@@ -128,7 +137,7 @@ impl Contender {
 }
 
 /// Peers, as the command line names them.
-pub const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", Contender::NcclSymm)];
+const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", Contender::NcclSymm)];
 
 /// Forms of the result, as the command line names them: whether it is quantised, whether each token has its own scale.
 pub const OUTPUTS: [(&str, bool, bool); 4] =

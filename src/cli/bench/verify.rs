@@ -1,6 +1,7 @@
 //! `weft bench verify-switch`
 
-use super::{BenchCommand, On, gpus, writable};
+use super::output::writable;
+use super::{BenchCommand, On, gpus};
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::Write;
 use std::path::PathBuf;

@@ -75,6 +75,7 @@ fn report() -> Report {
         warmup: 5,
         repeats: 10,
         graph: true,
+        auto: Some("model: there is no table for 8 x made-up GPU; `weft tune` measures one".into()),
         calibration: Some(Calibration {
             empty_kernel_us: 0.5,
             barrier_us: 2.25,

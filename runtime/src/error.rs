@@ -93,6 +93,8 @@ codes! {
         "NCCL's library, which `weft bench --against nccl` measures beside ours, was in none of the places searched, or is not that library, or older than 2.19. `weft setup --nccl` fetches it; WEFT_NCCL names one.";
     NCCL = 110, "an NCCL call failed",
         "A call of NCCL's returned an error. NCCL_DEBUG=INFO makes it say more.";
+    TUNING = 111, "tuning tables that cannot be read or written",
+        "`weft tune` measures which plans of our collectives are fastest and stores them; the file is damaged, of another version, or cannot be read or written. `weft tune` measures anew; WEFT_TUNING names another file, and WEFT_TUNING=off does without.";
     LAUNCHER = 201, "the launcher's variables do not fit together",
         "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another.";
     BOOTSTRAP = 202, "the PEs did not find each other",

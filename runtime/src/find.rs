@@ -237,6 +237,12 @@ pub fn cache_folder() -> Option<PathBuf> {
     Machine::here().cache_folder()
 }
 
+/// The folder for what is measured or chosen once and is not to be lost: `warpweft` in `XDG_DATA_HOME`, or in
+/// `~/.local/share`. None where neither is known.
+pub fn data_folder() -> Option<PathBuf> {
+    Machine::here().folder("XDG_DATA_HOME", ".local/share")
+}
+
 /// Where `weft setup` puts wheels, each unpacked into a folder of its own as Python's site-packages has it.
 pub fn wheels_folder() -> Option<PathBuf> {
     Some(cache_folder()?.join("wheels"))
@@ -340,10 +346,14 @@ impl Machine<'_> {
     }
 
     fn cache_folder(&self) -> Option<PathBuf> {
+        self.folder("XDG_CACHE_HOME", ".cache")
+    }
+
+    /// Ours in the folder that a variable names, or in that of the user's home.
+    fn folder(&self, variable: &str, in_home: &str) -> Option<PathBuf> {
         // A relative path is to be ignored (XDG Base Directory Specification).
-        let xdg = self.path_var("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-        let cache = xdg.or_else(|| Some(self.path_var("HOME")?.join(".cache")))?;
-        Some(cache.join("warpweft"))
+        let xdg = self.path_var(variable).filter(|path| path.is_absolute());
+        Some(xdg.or_else(|| Some(self.path_var("HOME")?.join(in_home)))?.join("warpweft"))
     }
 
     /// Package folders that need no Python to know.

@@ -156,6 +156,12 @@ fn nvlinks(nvml: &Nvml, pci: &str) -> Option<u32> {
     u32::try_from(up.count()).ok()
 }
 
+/// What so many NVLinks of a GPU of that compute capability have in each direction as specified, in 10^9 bytes a second:
+/// 25 each in the third and fourth generation (8.0, 9.0), 50 in the fifth (10.0).
+pub fn nvlink_gbps(links: u32, (major, _): (u32, u32)) -> f64 {
+    f64::from(links) * if major >= 10 { 50.0 } else { 25.0 }
+}
+
 fn link(from: CUdevice, to: CUdevice, nvml: Option<&Nvml>) -> Result<Link> {
     if from == to {
         return Ok(Link::Own);

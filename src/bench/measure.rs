@@ -134,7 +134,7 @@ impl<'a, T: Number> Bed<'a, T> {
         };
         let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
-            true => Some(Collectives::with(world, world.team(), Config { ctas: Some(most_ctas), lowering })?),
+            true => Some(Collectives::with(world, world.team(), Config { ctas: Some(most_ctas), lowering, ..Config::default() })?),
             false => None,
         };
         let own = has(&|c| matches!(c, Contender::Own(_)));
@@ -180,6 +180,7 @@ impl<'a, T: Number> Bed<'a, T> {
     fn report(&self, counts: &[Counts]) -> Result<Report> {
         let mut report = Report::of(self.world, self.bench)?;
         report.lowering = if self.lowering == Lowering::Unicast { "unicast" } else { "multimem" }.into();
+        report.auto = self.collectives.as_ref().map(|c| c.selector().to_string());
         report.no_multicast = self.buffers[0].why_no_multicast(&self.team);
         report.nccl = self.nccl.as_ref().map(|n| n.communicator.version().to_string());
         report.torch = self.torch.as_ref().map(|t| t.version.clone());

@@ -194,6 +194,9 @@ pub struct Report {
     pub repeats: u32,
     /// Whether blocks were CUDA graphs.
     pub graph: bool,
+    /// Where `auto` has its plans from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<String>,
     /// What the machine itself takes, where that was measured.
     pub calibration: Option<Calibration>,
     /// What is known of a contender's results: its name, and what is wrong with them.
@@ -215,11 +218,9 @@ pub struct NvLink {
 }
 
 impl NvLink {
-    /// Of so many links of a GPU of that compute capability: 25 GB/s each and direction in the third and fourth
-    /// generation (8.0, 9.0), 50 in the fifth (10.0).
-    pub fn of(links: u32, (major, _): (u32, u32)) -> NvLink {
-        let each = if major >= 10 { 50.0 } else { 25.0 };
-        NvLink { links, gbps: f64::from(links) * each }
+    /// Of so many links of a GPU of that compute capability.
+    pub fn of(links: u32, capability: (u32, u32)) -> NvLink {
+        NvLink { links, gbps: machine::nvlink_gbps(links, capability) }
     }
 }
 
@@ -250,6 +251,7 @@ impl Report {
             warmup: bench.warmup,
             repeats: bench.repeats,
             graph: bench.graph,
+            auto: None,
             calibration: None,
             notes: Vec::new(),
             left_out: Vec::new(),

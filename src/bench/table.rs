@@ -67,6 +67,9 @@ impl Report {
         if let Some(why) = &self.no_multicast {
             let _ = writeln!(out, "# no multicast: {why}");
         }
+        if let Some(auto) = &self.auto {
+            let _ = writeln!(out, "# auto goes by {auto}");
+        }
         if let Some(nvlink) = self.nvlink {
             let _ = writeln!(
                 out,

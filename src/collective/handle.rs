@@ -3,7 +3,8 @@
 use super::algorithm::{Algorithm, reduction};
 use super::table::{INBOX, LL_CTAS, LL_SLOTS};
 use super::workspace::Workspaces;
-use super::{Collective, Links, Place, Plan, Request};
+use super::tuning::{Selector, Tuning};
+use super::{Collective, Place, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
 use std::collections::HashMap;
@@ -16,18 +17,20 @@ use weft_runtime::cuda::{CudaStream, Stream};
 use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
-/// How large a handle's workspaces are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How large a handle's workspaces are, and how it chooses.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
     pub ctas: Option<u32>,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
+    /// Where plans come from.
+    pub tuning: Tuning,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { ctas: None, lowering: Lowering::Auto }
+        Config { ctas: None, lowering: Lowering::Auto, tuning: Tuning::Stored }
     }
 }
 
@@ -61,6 +64,7 @@ pub struct Collectives {
     ctas: u32,
     multicast: bool,
     reach: bool,
+    selector: Selector,
     workspaces: Workspaces,
     sync: Barrier,
     kernels: Mutex<HashMap<Key, Compiled>>,
@@ -99,7 +103,8 @@ impl Collectives {
     /// call it at once, each with a team that it is in.
     ///
     /// # Errors
-    /// `R0302` where there is no memory for the workspaces, `R0103`.
+    /// `R0302` where there is no memory for the workspaces, `R0103`. A tuning file that cannot be used is none: a warning
+    /// says so on standard error.
     pub fn with(world: &World, team: Team, config: Config) -> Result<Collectives, GpuError> {
         let ctas = config.ctas.unwrap_or(world.device().sm_count()?).max(1);
         let workspaces = Workspaces::new(world, ctas)?;
@@ -107,6 +112,7 @@ impl Collectives {
         let multicast =
             config.lowering != Lowering::Unicast && sync.buffer().multicast_address(&team).is_some();
         let reach = team.members().iter().all(|pe| sync.buffer().peer_address(*pe).is_ok());
+        let selector = Selector::agreed(&config.tuning, world, &team, (reach, multicast))?;
         Ok(Collectives {
             world: world.clone(),
             team,
@@ -114,6 +120,7 @@ impl Collectives {
             ctas,
             multicast,
             reach,
+            selector,
             workspaces,
             sync,
             kernels: Mutex::default(),
@@ -138,13 +145,19 @@ impl Collectives {
         self.operands(call, stream)
     }
 
-    /// How a call is carried out where the caller does not say: see [`Plan::choose`].
+    /// What chooses plans: a table that `weft tune` stored, or the model.
+    pub fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// How a call is carried out where the caller does not say: as [`selector`](Collectives::selector) has it.
     ///
     /// # Errors
     /// As [`request`](Collectives::request); `R0401` with the reason where no algorithm can do it.
     pub fn plan(&self, call: &Call<'_>, stream: &Stream) -> Result<Plan, GpuError> {
         let request = self.request(call, stream)?;
-        Plan::choose(&request, self.ctas, &Links::H200).map_err(|why| refuse(error::OPERATION, why))
+        let plan = self.selector.plan(&request, self.ctas);
+        plan.map(|(plan, _)| plan).map_err(|why| refuse(error::OPERATION, why))
     }
 
     /// Allreduce, in place where there is no `out`.

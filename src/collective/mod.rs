@@ -26,6 +26,7 @@ mod plan;
 mod shape;
 mod simulate;
 mod table;
+pub mod tuning;
 mod workspace;
 
 pub use algorithm::Algorithm;
@@ -35,3 +36,4 @@ pub use plan::{Limits, Place, Plan, Request};
 pub use shape::{Collective, Counts};
 pub use simulate::simulation;
 pub use table::ALGORITHMS;
+pub use tuning::{By, Selector, Tuning};

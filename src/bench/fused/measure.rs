@@ -98,7 +98,7 @@ impl<'a> Bed<'a> {
         };
         let has = |of: fn(&Contender) -> bool| request.contenders.iter().any(of);
         let collectives = match has(|c| matches!(c, Contender::Separate)) {
-            true => Some(Collectives::with(world, world.team(), Config { ctas: None, lowering })?),
+            true => Some(Collectives::with(world, world.team(), Config { lowering, ..Config::default() })?),
             false => None,
         };
         let nccl = match has(|c| matches!(c, Contender::Nccl | Contender::NcclSymm)) {

@@ -1,0 +1,156 @@
+//! The file that tables are stored in.
+
+use super::{Setting, Table};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use weft_runtime::{Error, error, find};
+
+/// Another form of the file has another number.
+const FORM: u32 = 1;
+
+/// Bytes of the largest file.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Names another file, or `off`.
+const VARIABLE: &str = "WEFT_TUNING";
+
+/// Tables of any number of settings.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Tables {
+    form: u32,
+    /// One for each setting.
+    pub tables: Vec<Table>,
+}
+
+/// What is stored for a setting.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stored {
+    /// A table, without what no longer holds, and why that does not.
+    Table(Box<Table>, Vec<String>),
+    /// None, for that reason.
+    None(String),
+}
+
+/// Where tables are: the file that `WEFT_TUNING` names, or `tuning.json` in warpweft's folder of the user's data; none
+/// where that is `off`, or no folder is known.
+pub fn path() -> Option<PathBuf> {
+    match std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
+        Some(off) if off == OsStr::new("off") || off == OsStr::new("0") => None,
+        Some(file) => Some(file.into()),
+        None => Some(find::data_folder()?.join("tuning.json")),
+    }
+}
+
+impl Tables {
+    /// None.
+    pub fn new() -> Tables {
+        Tables { form: FORM, tables: Vec::new() }
+    }
+
+    /// Those of a file; none of one that does not exist, unless `WEFT_TUNING` names it.
+    ///
+    /// # Errors
+    /// `R0111`: it cannot be read, or is damaged, or of another form.
+    pub fn read(file: &Path) -> Result<Tables, Error> {
+        let named = || std::env::var_os(VARIABLE).is_some_and(|v| Path::new(&v) == file);
+        if !file.exists() && !named() {
+            return Ok(Tables::new());
+        }
+        let text = crate::library::read_text_of(file, MOST_BYTES, "tuning").map_err(bad)?;
+        Tables::parse(&text).map_err(|why| bad(format!("{} {why}", file.display())))
+    }
+
+    /// Those of a text.
+    ///
+    /// # Errors
+    /// What is wrong with it, as what a file "does".
+    fn parse(text: &str) -> Result<Tables, String> {
+        #[derive(Deserialize)]
+        struct Head {
+            form: u32,
+        }
+        let damaged = |e: serde_json::Error| format!("is damaged, or no file of `weft tune`: {e}");
+        let Head { form } = serde_json::from_str(text).map_err(damaged)?;
+        if form != FORM {
+            return Err(format!("is of form {form}, and this version reads form {FORM}"));
+        }
+        let tables: Tables = serde_json::from_str(text).map_err(damaged)?;
+        let entries = tables.tables.iter().flat_map(|t| &t.entries);
+        match entries.filter_map(|e| Some((e, e.flaw()?))).next() {
+            Some((e, flaw)) => Err(format!("is damaged: {} by {}: {flaw}", e.collective, e.algorithm)),
+            None => Ok(tables),
+        }
+    }
+
+    /// What there is for a setting.
+    pub fn find(&self, setting: &Setting) -> Stored {
+        let Some(table) = self.tables.iter().find(|t| t.setting == *setting) else {
+            let similar = self.tables.iter().find(|t| t.setting.resembles(setting));
+            return Stored::None(match similar {
+                Some(t) => format!("the table for it was measured with driver {}", t.setting.driver),
+                None => format!("there is no table for {setting}"),
+            });
+        };
+        match table.clone().usable() {
+            (table, why) if table.entries.is_empty() => {
+                Stored::None(format!("nothing in the table of {} holds: {}", table.date, why.join(", ")))
+            }
+            (table, why) => Stored::Table(Box::new(table), why),
+        }
+    }
+
+    /// Takes a table in: into that of its setting, where there is one.
+    pub fn add(&mut self, table: Table) {
+        match self.tables.iter_mut().find(|t| t.setting.resembles(&table.setting)) {
+            Some(there) if there.setting == table.setting => there.renew(table),
+            Some(there) => *there = table,
+            None => self.tables.push(table),
+        }
+    }
+
+    /// As the file has it: JSON, an entry a line.
+    pub fn text(&self) -> String {
+        let empty = "\"entries\": []";
+        let one = |t: &Table| {
+            let head = Table { entries: Vec::new(), ..t.clone() };
+            let lines: Vec<_> = t.entries.iter().filter_map(|e| serde_json::to_string(e).ok()).collect();
+            let entries = format!("\"entries\": [\n    {}\n  ]", lines.join(",\n    "));
+            // No text within quotes has quotes.
+            serde_json::to_string_pretty(&head).unwrap_or_default().replace(empty, &entries)
+        };
+        let all: Vec<_> = self.tables.iter().map(one).collect();
+        format!("{{ \"form\": {}, \"tables\": [\n{}\n] }}\n", self.form, all.join(",\n"))
+    }
+
+    /// Writes them, all at once: a reader sees the old file or the new one.
+    ///
+    /// # Errors
+    /// `R0111`
+    pub fn write(&self, file: &Path) -> Result<(), Error> {
+        let folder = match file.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(folder)?;
+            let mut new = tempfile::Builder::new().prefix(".tuning").tempfile_in(folder)?;
+            new.write_all(self.text().as_bytes())?;
+            new.persist(file)?;
+            Ok(())
+        };
+        write().map_err(|e| bad(format!("cannot write {}: {e}", file.display())))
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Tables {
+        Tables::new()
+    }
+}
+
+fn bad(message: String) -> Error {
+    Error::new(error::TUNING, message)
+        .help("`weft tune` measures anew once the file is moved away; WEFT_TUNING=off does without")
+}

@@ -1,0 +1,287 @@
+//! What was measured: which plan is the fastest for which request on one machine, as `weft tune` stores it.
+
+mod file;
+mod selector;
+
+pub use file::{Stored, Tables, path};
+pub use selector::{By, Selector, Tuning};
+
+use super::{Algorithm, Collective, Limits, Links, Place, Plan, Request};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+use weft_runtime::{DType, World, cuda, machine};
+
+/// What a table holds for: another has its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Setting {
+    /// The GPUs' name.
+    pub gpu: String,
+    /// PEs of the team.
+    pub n_pes: u32,
+    /// How they reach each other.
+    pub wire: Wire,
+    /// Whether the team has a multicast address.
+    pub multicast: bool,
+    /// The driver's version, or CUDA's where NVML does not tell it.
+    pub driver: String,
+}
+
+/// This machine, asked once.
+fn here() -> Option<&'static machine::Driver> {
+    static HERE: OnceLock<Option<machine::Driver>> = OnceLock::new();
+    HERE.get_or_init(|| machine::driver().ok()).as_ref()
+}
+
+/// How PEs reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// NVLink.
+    NvLink,
+    /// PCIe peer access, some of them.
+    Pcie,
+    /// Some by NVSHMEM's operations alone.
+    Network,
+}
+
+impl Setting {
+    /// Of a team of so many PEs with GPUs like this one's.
+    ///
+    /// # Errors
+    /// `R0103`
+    pub fn of(
+        world: &World,
+        n_pes: u32,
+        (reach, multicast): (bool, bool),
+    ) -> Result<Setting, weft_runtime::Error> {
+        let here = here();
+        let pcie = here.iter().flat_map(|d| &d.gpus).flat_map(|g| &g.links).any(|l| *l == machine::Link::Pcie);
+        let wire = match (reach, pcie) {
+            (false, _) => Wire::Network,
+            (true, true) => Wire::Pcie,
+            (true, false) => Wire::NvLink,
+        };
+        let driver = match here.and_then(|d| d.version.clone()) {
+            Some(version) => version,
+            None => {
+                let (major, minor) = cuda::driver_version()?;
+                format!("CUDA {major}.{minor}")
+            }
+        };
+        Ok(Setting { gpu: world.device().name()?, n_pes, wire, multicast, driver })
+    }
+
+    /// Whether it is the same but for the driver.
+    fn resembles(&self, other: &Setting) -> bool {
+        Setting { driver: String::new(), ..self.clone() } == Setting { driver: String::new(), ..other.clone() }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wire = ["NVLink", "PCIe", "network"][self.wire as usize];
+        let switch = if self.multicast { ", multicast" } else { "" };
+        write!(f, "{} x {}, {wire}{switch}, driver {}", self.n_pes, self.gpu, self.driver)
+    }
+}
+
+/// How far a size may lie from those measured, as a factor's logarithm: sixteen times.
+const FAR: f64 = 2.7726;
+
+/// The fastest plan of some sizes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// The collective.
+    pub collective: Collective,
+    /// Where results are.
+    pub place: Place,
+    /// Whether operands are in the symmetric heap; if not, in any memory.
+    pub symmetric: bool,
+    /// Element type.
+    #[serde(rename = "type")]
+    pub dtype: DType,
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// How large it is at most.
+    #[serde(flatten)]
+    pub most: Limits,
+    /// Sizes that it was the fastest for, in bytes ([`Request::bytes`]), ascending, each with microseconds of a call.
+    pub sizes: Vec<(u64, f64)>,
+}
+
+/// What was measured in one setting.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Table {
+    /// What it holds for.
+    pub setting: Setting,
+    /// Version of warpweft.
+    pub warpweft: String,
+    /// Version of NVSHMEM.
+    pub nvshmem: String,
+    /// When it was measured.
+    pub date: String,
+    /// By which command.
+    pub command: Vec<String>,
+    /// What the machine itself takes: the model has it for what is not in the table.
+    pub links: Links,
+    /// Of each part of the library that was measured, a hash of its text: of a part that has changed since, nothing holds.
+    pub parts: BTreeMap<String, String>,
+    /// What was the fastest.
+    pub entries: Vec<Entry>,
+}
+
+impl Entry {
+    /// The algorithm, if there is one of that name still.
+    pub fn algorithm(&self) -> Option<&'static Algorithm> {
+        Algorithm::find(self.collective, &self.algorithm).ok()
+    }
+
+    /// How far a size is from those measured: a factor's logarithm.
+    fn distance(&self, bytes: u64) -> f64 {
+        let ln = |n: u64| (n.max(1) as f64).ln();
+        let (from, to) = (self.sizes.first().map_or(0, |s| s.0), self.sizes.last().map_or(0, |s| s.0));
+        (ln(from) - ln(bytes)).max(ln(bytes) - ln(to)).max(0.0)
+    }
+
+    /// Why it cannot be what `weft tune` wrote.
+    fn flaw(&self) -> Option<&'static str> {
+        let Limits { ctas, threads, unroll } = self.most;
+        let ascending = self.sizes.is_sorted_by(|a, b| a.0 < b.0);
+        match () {
+            () if self.sizes.is_empty() || !ascending => Some("its sizes do not ascend"),
+            () if self.sizes.iter().any(|(_, us)| !us.is_finite() || *us <= 0.0) => Some("it has a time that is none"),
+            () if ctas == 0 || !(32..=1024).contains(&threads) || !(1..=16).contains(&unroll) => {
+                Some("there are no such CTAs, threads or steps at once")
+            }
+            () => None,
+        }
+    }
+}
+
+impl Table {
+    /// It without entries that no longer hold, and why they do not.
+    pub fn usable(mut self) -> (Table, Vec<String>) {
+        let mut why = Vec::new();
+        let parts = std::mem::take(&mut self.parts);
+        self.entries.retain(|e| {
+            let reason = match e.algorithm() {
+                None => format!("{} has no `{}` here", e.collective, e.algorithm),
+                Some(a) if parts.get(a.part) != Some(&hash(a.part)) => {
+                    format!("{} was measured with other kernels", e.collective)
+                }
+                Some(_) => return true,
+            };
+            if !why.contains(&reason) {
+                why.push(reason);
+            }
+            false
+        });
+        (Table { parts, ..self }, why)
+    }
+
+    /// The plan of the entry whose sizes are nearest to a request's, of the type or else of one as wide; none where
+    /// nothing like it was measured.
+    pub fn plan(&self, request: &Request, most_ctas: u32) -> Option<Plan> {
+        let plan = |e: &Entry| {
+            let plan = Plan::within(e.algorithm()?, request, e.most, most_ctas);
+            plan.check(request, most_ctas).ok().map(|()| plan)
+        };
+        // What holds for any memory holds for the symmetric heap, if not as well.
+        let rank = |e: &Entry| (e.dtype != request.dtype, !e.symmetric);
+        let bytes = request.bytes();
+        let fits = |e: &&Entry| {
+            (e.collective, e.place, e.dtype.bytes()) == (request.collective, request.place, request.dtype.bytes())
+                && (!e.symmetric || request.symmetric == [true; 2])
+                && e.distance(bytes) <= FAR
+        };
+        let mut found: Vec<_> = self.entries.iter().filter(fits).collect();
+        found.sort_by(|a, b| rank(a).cmp(&rank(b)).then(a.distance(bytes).total_cmp(&b.distance(bytes))));
+        found.into_iter().find_map(plan)
+    }
+
+    /// Takes over what a newer one of the same setting measured: of each collective and type all of it.
+    pub fn renew(&mut self, newer: Table) {
+        let measured = |e: &Entry| newer.entries.iter().any(|n| (n.collective, n.dtype) == (e.collective, e.dtype));
+        let mut entries: Vec<Entry> = std::mem::take(self).usable().0.entries;
+        entries.retain(|e| !measured(e));
+        entries.extend(newer.entries.iter().cloned());
+        *self = Table { parts: hashes(&entries), entries, ..newer };
+    }
+
+    /// For people: a line for each entry.
+    pub fn text(&self) -> String {
+        let mut out = format!("# {}; warpweft {}, {}\n", self.setting, self.warpweft, self.date);
+        let names = ["collective", "place", "memory", "type", "bytes", "algorithm", "CTAs", "threads", "at once", "us"];
+        let line = |cells: [&str; 10]| {
+            let [collective, place, memory, dtype, bytes, algorithm, ctas, threads, unroll, us] = cells;
+            format!(
+                "{collective:>14}{place:>14}{memory:>11}{dtype:>6}{bytes:>24}  {algorithm:<19}{ctas:>5}{threads:>8}{unroll:>8}  {us}\n"
+            )
+        };
+        out.push_str(&line(names));
+        for e in &self.entries {
+            let place = if e.place == Place::InPlace { "in place" } else { "out of place" };
+            let ends = [e.sizes.first(), e.sizes.last()].map(|s| s.map_or(0, |s| s.0));
+            let bytes = match ends {
+                [from, to] if from == to => from.to_string(),
+                [from, to] => format!("{from} to {to}"),
+            };
+            let Limits { ctas, threads, unroll } = e.most;
+            let [ctas, threads, unroll] = [ctas, threads, unroll].map(|n| n.to_string());
+            let us: Vec<_> = e.sizes.iter().map(|(_, us)| format!("{us:.2}")).collect();
+            let memory = if e.symmetric { "symmetric" } else { "any" };
+            let (name, dtype) = (e.collective.name(), e.dtype.name());
+            out.push_str(&line([
+                name, place, memory, dtype, &bytes, &e.algorithm, &ctas, &threads, &unroll, &us.join(" "),
+            ]));
+        }
+        out
+    }
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        let setting = Setting {
+            gpu: String::new(),
+            n_pes: 0,
+            wire: Wire::Network,
+            multicast: false,
+            driver: String::new(),
+        };
+        Table {
+            setting,
+            warpweft: env!("CARGO_PKG_VERSION").into(),
+            nvshmem: String::new(),
+            date: String::new(),
+            command: Vec::new(),
+            links: Links::H200,
+            parts: BTreeMap::new(),
+            entries: Vec::new(),
+        }
+    }
+}
+
+/// Hashes of the parts that entries are about.
+pub(crate) fn hashes(entries: &[Entry]) -> BTreeMap<String, String> {
+    let part = |e: &Entry| e.algorithm().map(|a| (a.part.to_owned(), hash(a.part)));
+    entries.iter().filter_map(part).collect()
+}
+
+/// Of the text of a part of the library, and of all that it uses.
+fn hash(part: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut parts = vec![part];
+    let mut next = 0;
+    while let Some(name) = parts.get(next).copied() {
+        next += 1;
+        let text = crate::library::part(name).unwrap_or_default();
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        for line in text.lines() {
+            let used = line.trim().strip_prefix("use weft::").and_then(|rest| rest.split(';').next());
+            parts.extend(used.filter(|used| !parts.contains(used)));
+        }
+    }
+    hasher.finalize().to_hex()[..16].into()
+}

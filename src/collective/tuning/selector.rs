@@ -1,0 +1,162 @@
+//! Which plan a request gets: of the table, or else of the model. All PEs of a team have the same.
+
+use super::super::{Links, Plan, Request};
+use super::{Setting, Stored, Table, Tables, Wire, path};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use weft_runtime::machine::{self, Driver};
+use weft_runtime::{Error, Team, World, error};
+
+/// Where plans come from.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Tuning {
+    /// What `weft tune` has stored for this machine and so many PEs; without that, the model.
+    #[default]
+    Stored,
+    /// The model alone.
+    Model,
+    /// This table; the model for what is not in it.
+    Table(Arc<Table>),
+}
+
+/// Which of them a plan is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// It was measured.
+    Table,
+    /// What each algorithm costs, and what the links take.
+    Model,
+}
+
+/// Chooses plans.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Selector {
+    table: Option<Table>,
+    links: Links,
+    /// Where the table is from, or why there is none.
+    about: String,
+}
+
+impl Selector {
+    /// By the model alone.
+    pub fn model(links: Links, why: impl Into<String>) -> Selector {
+        Selector { table: None, links, about: why.into() }
+    }
+
+    /// By a table, and by the model with its links for what it has not.
+    pub fn table(table: Table, about: impl Into<String>) -> Selector {
+        Selector { links: table.links, table: Some(table), about: about.into() }
+    }
+
+    /// As asked for, on this PE; a file that cannot be used is said on standard error.
+    ///
+    /// # Errors
+    /// `R0103`
+    fn of(asked: &Tuning, world: &World, team: &Team, links: (bool, bool)) -> Result<Selector, Error> {
+        let setting = Setting::of(world, team.n_pes(), links)?;
+        let model = |why: String| Selector::model(specified(&setting), why);
+        Ok(match asked {
+            Tuning::Table(table) => Selector::table(table.as_ref().clone().usable().0, "a table given"),
+            Tuning::Model => model("asked for".into()),
+            Tuning::Stored => match path() {
+                None => model("WEFT_TUNING is off, or there is no folder".into()),
+                Some(file) => match Tables::read(&file).map(|tables| tables.find(&setting)) {
+                    Ok(Stored::Table(table, void)) => {
+                        let void = void.iter().map(|why| format!("; {why}")).collect::<String>();
+                        let about = format!("{} of {}{void}", file.display(), table.date);
+                        Selector::table(*table, about)
+                    }
+                    Ok(Stored::None(why)) => model(format!("{why}; `weft tune` measures one")),
+                    Err(e) => {
+                        // One of a host is enough.
+                        if team.my_pe() == 0 {
+                            eprintln!("warning: collectives go without tuning: {e}");
+                        }
+                        model(e.message)
+                    }
+                },
+            },
+        })
+    }
+
+    /// As asked for, the same on all PEs of a team: that of its first, whose machine may be another's. *Collective* over
+    /// the world.
+    ///
+    /// # Errors
+    /// `R0103`, `R0203`, `R0301`.
+    pub(crate) fn agreed(
+        asked: &Tuning,
+        world: &World,
+        team: &Team,
+        links: (bool, bool),
+    ) -> Result<Selector, Error> {
+        let own = Selector::of(asked, world, team, links)?;
+        let text = serde_json::to_vec(&own).unwrap_or_default();
+        let first = team.members().first().copied().unwrap_or(world.my_pe());
+        let said = [&first.to_le_bytes()[..], blake3::hash(&text).as_bytes()].concat();
+        let all = world.all_gather_host(&said)?;
+        let differs = differing(&all);
+        if differs.is_empty() {
+            return Ok(own);
+        }
+        // Those whose team has other ones tell theirs.
+        let told = if differs.contains(&world.my_pe()) { &text[..] } else { &[] };
+        let told = world.all_gather_host(told)?;
+        if !differs.contains(&first) {
+            return Ok(own);
+        }
+        let of_first = told.get(first as usize).map(Vec::as_slice).unwrap_or_default();
+        serde_json::from_slice(of_first)
+            .map_err(|e| Error::new(error::TUNING, format!("PE {first}'s tuning table cannot be read: {e}")))
+    }
+
+    /// The table that it goes by.
+    pub fn measured(&self) -> Option<&Table> {
+        self.table.as_ref()
+    }
+
+    /// The plan of a request, in a handle with so many CTAs.
+    ///
+    /// # Errors
+    /// Why no algorithm can do it.
+    pub fn plan(&self, request: &Request, most_ctas: u32) -> Result<(Plan, By), String> {
+        let measured = self.table.as_ref().and_then(|t| t.plan(request, most_ctas));
+        match measured {
+            Some(plan) => Ok((plan, By::Table)),
+            None => Ok((Plan::choose(request, most_ctas, &self.links)?, By::Model)),
+        }
+    }
+}
+
+/// First PEs of teams, by what all said, that another of their team differs from.
+fn differing(all: &[Vec<u8>]) -> Vec<u32> {
+    let parse = |said: &Vec<u8>| said.split_first_chunk().map(|(n, hash)| (u32::from_le_bytes(*n), hash.to_vec()));
+    let all: Vec<_> = all.iter().map(parse).collect();
+    let hash = |pe: u32| all.get(pe as usize).and_then(|s| s.as_ref().map(|(_, hash)| hash));
+    let mut out: Vec<u32> =
+        all.iter().flatten().filter(|(first, own)| hash(*first) != Some(own)).map(|(first, _)| *first).collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = if self.table.is_some() { "table" } else { "model" };
+        write!(f, "{by}: {}", self.about)
+    }
+}
+
+/// What links take by their specification.
+fn specified(setting: &Setting) -> Links {
+    if setting.wire == Wire::Pcie {
+        return Links::PCIE;
+    }
+    let nvlink = |d: &Driver| {
+        let gpu = d.gpus.iter().find(|g| g.name == setting.gpu)?;
+        Some(machine::nvlink_gbps(gpu.nvlinks?, gpu.compute_capability))
+    };
+    let gbps = super::here().and_then(nvlink).filter(|gbps| *gbps > 0.0);
+    gbps.map_or(Links::H200, Links::nvlink)
+}

@@ -401,3 +401,35 @@ fn stages_and_their_times() {
     assert!(fs::read_to_string(place.path("k.ptx")).unwrap().contains("multimem.ld_reduce"));
     assert!(place.answer(&["compile", TWO_SHOT, "--emit", "meta"]).contains("\"multimem\""));
 }
+
+/// `weft tune` says what is wrong before it measures anything, here where there is no GPU too.
+#[test]
+fn tuning_that_cannot_be() {
+    let place = Place::new();
+    place.write("damaged.json", "{ \"form\": 1, \"tables\": [{]}");
+    place.rejects(&["tune", "allsum"], &["`allsum` is no collective", "allreduce", "alltoall"]);
+    place.rejects(&["tune", "--dtype", "f31"], &["--dtype f31", "bf16"]);
+    place.rejects(&["tune", "--dtype", "f32,bool"], &["--dtype bool", "bf16"]);
+    place.rejects(&["tune", "--op", "xor"], &["--op xor", "sum, min, max"]);
+    place.rejects(&["tune", "--sizes", "1Q"], &["--sizes 1Q"]);
+    place.rejects(&["tune", "--sizes", "1"], &["nothing to tune"]);
+    place.rejects(&["tune", "--pes", "1"], &["--pes"]);
+    place.rejects(&["tune", "--out", "damaged.json"], &["R0111", "damaged.json is damaged", "weft tune"]);
+    place.rejects(&["tune", "--show", "--out", "damaged.json"], &["R0111", "damaged.json is damaged"]);
+    place.rejects(&["tune", "--out", "examples"], &["examples"]);
+    if weft::runtime::cuda::device_count().is_err() {
+        place.rejects(&["tune", "allreduce", "--quick", "--out", "new.json"], &["error[R010"]);
+    }
+    let show = |variable: &str| {
+        let mut command = place.command(&["tune", "--show"]);
+        let out =
+            command.env("WEFT_TUNING", variable).env("XDG_DATA_HOME", place.path("data")).output().unwrap();
+        (out.status.success(), text(&out.stdout), text(&out.stderr))
+    };
+    let (ok, said, _) = show("");
+    assert!(ok && said.contains("nothing is stored") && said.contains("tuning.json"), "{said}");
+    let (ok, _, why) = show("off");
+    assert!(!ok && why.contains("WEFT_TUNING is off"), "{why}");
+    let (ok, _, why) = show("damaged.json");
+    assert!(!ok && why.contains("R0111"), "{why}");
+}

@@ -12,7 +12,7 @@ use super::start::StartLine;
 use super::times::{Blocks, Timed, times};
 use super::torch::Torch;
 use super::{Bench, BenchError};
-use crate::collective::{Call as Asked, Collectives, Config, Plan};
+use crate::collective::{Call as Asked, Collectives, Config, Plan, Request};
 use crate::collective::{Collective, Counts, Place};
 use crate::compile::{Lowering, Transport};
 use std::time::Instant;
@@ -54,9 +54,12 @@ pub(super) struct Bed<'a, T> {
     collectives: Option<Collectives>,
     /// For kernels of files.
     sync: Option<Barrier>,
-    start: StartLine<'a>,
-    most_ctas: u32,
+    pub start: StartLine<'a>,
+    pub most_ctas: u32,
 }
+
+/// A collective, what it reads and writes, and a case of it.
+type Heap<'c, T> = (Collective, SymmetricTensor<T>, Option<SymmetricTensor<T>>, Case<'c, T>);
 
 struct Nccl<T> {
     communicator: Communicator,
@@ -72,7 +75,7 @@ pub(super) struct Case<'a, T> {
     pub call: Call<'a>,
     ctas: Option<u32>,
     /// How ours is carried out.
-    plan: Option<String>,
+    pub plan: Option<String>,
     /// What is timed is so many times in a call.
     times: u32,
     /// Whether calls order themselves among PEs: what a PE got is there when its call is done, and the next call may
@@ -118,7 +121,7 @@ fn measure<T: Number>(world: &World, bench: &Bench, counts: &[Counts], done: Tel
 }
 
 impl<'a, T: Number> Bed<'a, T> {
-    fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Bed<'a, T>> {
+    pub(super) fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Bed<'a, T>> {
         let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let bytes = most.saturating_mul(size_of::<T>());
@@ -134,7 +137,10 @@ impl<'a, T: Number> Bed<'a, T> {
         };
         let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
-            true => Some(Collectives::with(world, world.team(), Config { ctas: Some(most_ctas), lowering, ..Config::default() })?),
+            true => {
+                let config = Config { ctas: Some(most_ctas), lowering, tuning: bench.tuning.clone() };
+                Some(Collectives::with(world, world.team(), config)?)
+            }
             false => None,
         };
         let own = has(&|c| matches!(c, Contender::Own(_)));
@@ -177,7 +183,7 @@ impl<'a, T: Number> Bed<'a, T> {
     }
 
     /// Without rows.
-    fn report(&self, counts: &[Counts]) -> Result<Report> {
+    pub(super) fn report(&self, counts: &[Counts]) -> Result<Report> {
         let mut report = Report::of(self.world, self.bench)?;
         report.lowering = if self.lowering == Lowering::Unicast { "unicast" } else { "multimem" }.into();
         report.auto = self.collectives.as_ref().map(|c| c.selector().to_string());
@@ -266,22 +272,7 @@ impl<'a, T: Number> Bed<'a, T> {
         place: Place,
         counts: &'c Counts,
     ) -> Result<std::result::Result<Case<'c, T>, String>> {
-        let memory = self.memory(contender)?;
-        let (send, recv) = (counts.send as usize, counts.recv as usize);
-        let [input, output] = match place {
-            Place::OutOfPlace => memory.apart(send, recv)?,
-            Place::InPlace => memory.together(send, recv, self.world.my_pe() as usize)?,
-        };
-        let mut case = Case {
-            counts,
-            input: input.clone(),
-            output: output.clone(),
-            call: Box::new(|_| Ok(())),
-            ctas: None,
-            plan: None,
-            times: 1,
-            orders: true,
-        };
+        let ([input, output], mut case) = self.sides(self.memory(contender)?, place, counts)?;
         use Operand::{Nccl, Symmetric};
         match (contender, self.bench.operation, input, output) {
             (
@@ -290,12 +281,7 @@ impl<'a, T: Number> Bed<'a, T> {
                 Symmetric(x),
                 Symmetric(out),
             ) => {
-                let operands = match place {
-                    Place::OutOfPlace => (x, Some(out)),
-                    // The larger side.
-                    Place::InPlace => (if out.len() > x.len() { out } else { x }, None),
-                };
-                if let Err(why) = self.ours(&mut case, contender, c, operands)? {
+                if let Err(why) = self.ours(&mut case, contender, c, larger(place, x, out))? {
                     return Ok(Err(why));
                 }
             }
@@ -327,8 +313,7 @@ impl<'a, T: Number> Bed<'a, T> {
         (x, out): (SymmetricTensor<T>, Option<SymmetricTensor<T>>),
     ) -> Result<std::result::Result<(), String>> {
         let (bench, stream) = (self.bench, self.stream);
-        let missing = || BenchError::Request("there are no workspaces".into());
-        let collectives = self.collectives.as_ref().ok_or_else(missing)?;
+        let collectives = self.collectives()?;
         let call = asked(collective, bench.op, &x, out.as_ref());
         let request = collectives.request(&call, stream)?;
         let mut plan = match contender {
@@ -344,14 +329,74 @@ impl<'a, T: Number> Bed<'a, T> {
         if let Err(why) = plan.check(&request, self.most_ctas) {
             return Ok(Err(why));
         }
-        collectives.prepare(&plan, &call, stream)?;
+        self.planned(case, plan, collective, (x, out)).map(Ok)
+    }
+
+    /// A kernel of the library as a plan has it.
+    fn planned<'c>(
+        &'c self,
+        case: &mut Case<'c, T>,
+        plan: Plan,
+        collective: Collective,
+        (x, out): (SymmetricTensor<T>, Option<SymmetricTensor<T>>),
+    ) -> Result<()> {
+        let (collectives, op) = (self.collectives()?, self.bench.op);
+        collectives.prepare(&plan, &asked(collective, op, &x, out.as_ref()), self.stream)?;
         case.ctas = Some(plan.ctas);
         let Plan { algorithm, ctas, threads, unroll } = plan;
         case.plan = Some(format!("{}, {ctas} CTAs of {threads}, {unroll} at once", algorithm.name));
-        let op = bench.op;
         case.call =
             Box::new(move |s| Ok(collectives.launch(&plan, &asked(collective, op, &x, out.as_ref()), s)?));
-        Ok(Ok(()))
+        Ok(())
+    }
+
+    /// Our collectives.
+    pub fn collectives(&self) -> Result<&Collectives> {
+        let missing = || BenchError::Request("there are no workspaces".into());
+        self.collectives.as_ref().ok_or_else(missing)
+    }
+
+    /// What a collective of ours is asked for, of operands in the symmetric heap.
+    pub fn request(&self, place: Place, counts: &Counts) -> Result<Request> {
+        let (collective, x, out, _) = self.heap(place, counts)?;
+        let call = asked(collective, self.bench.op, &x, out.as_ref());
+        Ok(self.collectives()?.request(&call, self.stream)?)
+    }
+
+    /// A case of it as a plan has it.
+    pub fn ours_by<'c>(&'c self, place: Place, counts: &'c Counts, plan: &Plan) -> Result<Case<'c, T>> {
+        let (collective, x, out, mut case) = self.heap(place, counts)?;
+        self.planned(&mut case, *plan, collective, (x, out))?;
+        Ok(case)
+    }
+
+    /// A collective's operands in the symmetric heap, and a case of them that does nothing yet.
+    fn heap<'c>(&'c self, place: Place, counts: &'c Counts) -> Result<Heap<'c, T>> {
+        match (self.bench.operation, self.sides(&self.symmetric, place, counts)?) {
+            (Operation::Collective(c), ([Operand::Symmetric(x), Operand::Symmetric(out)], case)) => {
+                let (x, out) = larger(place, x, out);
+                Ok((c, x, out, case))
+            }
+            _ => Err(BenchError::Request(format!("{} is no collective", self.bench.operation))),
+        }
+    }
+
+    /// What a call gives and gets in a memory, and a case of it that does nothing yet.
+    fn sides<'c>(
+        &'c self,
+        memory: &Pair<T>,
+        place: Place,
+        counts: &'c Counts,
+    ) -> Result<([Operand<T>; 2], Case<'c, T>)> {
+        let (send, recv) = (counts.send as usize, counts.recv as usize);
+        let operands = match place {
+            Place::OutOfPlace => memory.apart(send, recv)?,
+            Place::InPlace => memory.together(send, recv, self.world.my_pe() as usize)?,
+        };
+        let [input, output] = operands.clone();
+        let call: Call<'c> = Box::new(|_| Ok(()));
+        let case = Case { counts, input, output, call, ctas: None, plan: None, times: 1, orders: true };
+        Ok((operands, case))
     }
 
     /// NVSHMEM's collective on a stream.
@@ -430,7 +475,7 @@ impl<'a, T: Number> Bed<'a, T> {
     }
 
     /// Gives an operand the data that timed calls have: some, again and again.
-    fn fill(&self, input: &Operand<T>) -> Result<()> {
+    pub(super) fn fill(&self, input: &Operand<T>) -> Result<()> {
         let (len, stream) = (input.len(), self.stream);
         let some = self.data(TIMED_PERIOD.min(len as u64), TIMED_ROUND);
         let on_device = DeviceTensor::from_slice(&some, stream)?;
@@ -488,6 +533,18 @@ impl<T: Number> Timed for Here<'_, '_, T> {
 
     fn in_a_call(&self) -> u32 {
         self.case.times
+    }
+}
+
+/// Operand and result as our calls have them: in place the larger side alone.
+fn larger<T: Number>(
+    place: Place,
+    x: SymmetricTensor<T>,
+    out: SymmetricTensor<T>,
+) -> (SymmetricTensor<T>, Option<SymmetricTensor<T>>) {
+    match place {
+        Place::OutOfPlace => (x, Some(out)),
+        Place::InPlace => (if out.len() > x.len() { out } else { x }, None),
     }
 }
 

@@ -24,6 +24,7 @@ mod table;
 mod times;
 mod torch;
 mod traffic;
+mod tune;
 
 pub use crate::collective::{Collective, Counts, Links, Place, Prediction};
 pub use contender::{Contender, PEERS};
@@ -33,7 +34,9 @@ pub use report::{Bandwidth, Calibration, Loading, NvLink, Report, Row, Spread, W
 pub use sizes::parse_sizes;
 pub use switch::{Pair, Side, Verification, Verify, verify, why_no_switch};
 pub use traffic::{MOST, Steps, Traffic, Ways, count_all, table};
+pub use tune::{Cell, Found, Look, Search, Tell, Timed, Tune, tune};
 
+use crate::collective::Tuning;
 use crate::compile::Lowering;
 use crate::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World, nccl};
@@ -70,6 +73,8 @@ pub struct Bench {
     pub unroll: Option<u32>,
     /// How our kernels carry in-switch operations out.
     pub lowering: Lowering,
+    /// Where `auto` has its plans from.
+    pub tuning: Tuning,
     /// Whether a block is captured into a CUDA graph and replayed.
     pub graph: bool,
     /// Whether results are compared with a reference.
@@ -115,6 +120,7 @@ impl Bench {
             threads: None,
             unroll: None,
             lowering: Lowering::Auto,
+            tuning: Tuning::Stored,
             graph: false,
             check: false,
             calibrate: false,

@@ -5,6 +5,7 @@ use super::Place;
 use super::measure::Result;
 use super::operation::Operation;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::SystemTime;
 use weft_runtime::{DType, World, cuda, machine};
 
@@ -64,6 +65,17 @@ pub struct Wrong {
     pub found: String,
     /// What it should be.
     pub expected: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wrong { elements, of, pe, round, index, found, expected } = self;
+        write!(
+            f,
+            "{elements} of {of} elements are wrong; first: PE {pe}, element {index} of round {round} is {found}, \
+             expected {expected}"
+        )
+    }
 }
 
 /// A size with an algorithm.
@@ -296,23 +308,11 @@ impl Report {
     /// What the check found first, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
         let (row, wrong) = self.rows.iter().find_map(|r| Some((r, r.first_wrong.as_ref()?)))?;
-        let place = if row.place == Place::InPlace { "in place" } else { "out of place" };
-        let note = self.notes.iter().find(|n| n.starts_with(&format!("{}: ", row.algorithm)));
+        let (operation, place) = (self.operation, row.place.name());
+        let Row { algorithm, size, dtype, .. } = row;
+        let note = self.notes.iter().find(|n| n.starts_with(&format!("{algorithm}: ")));
         let note = note.map_or(String::new(), |note| format!("; {note}"));
-        Some(format!(
-            "{} by {} {place}, {} bytes of {}: {} of {} elements are wrong; first: PE {}, element {} of round {} is {}, expected {}{note}",
-            self.operation,
-            row.algorithm,
-            row.size,
-            row.dtype,
-            wrong.elements,
-            wrong.of,
-            wrong.pe,
-            wrong.index,
-            wrong.round,
-            wrong.found,
-            wrong.expected
-        ))
+        Some(format!("{operation} by {algorithm} {place}, {size} bytes of {dtype}: {wrong}{note}"))
     }
 }
 

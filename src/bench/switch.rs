@@ -325,7 +325,7 @@ impl Pair {
                 format!("{:>10.2} {predicted:>10} {:>7}", s.time_us, s.wrong)
             }
         };
-        let place = if self.place == Place::InPlace { "in place" } else { "out of place" };
+        let place = self.place.name();
         let redop = self.redop.as_deref().unwrap_or("none");
         format!(
             "  {:>13} {:>18} {place:>12} {:>5} {redop:>5} {:>11} {} {}\n",

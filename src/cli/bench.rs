@@ -11,7 +11,7 @@ use weft::bench::{
 };
 use weft::collective::Algorithm;
 use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, DType, World};
+use weft::runtime::{Config, DType, Reduce, World};
 
 mod from;
 pub(super) mod output;
@@ -156,13 +156,8 @@ impl BenchCommand {
         let operation = Operation::parse(&self.operation).map_err(|e| anyhow!(e))?;
         let sizes = parse_sizes(&self.sizes).map_err(|e| anyhow!("--sizes {}: {e}", self.sizes))?;
         let mut bench = Bench::new(operation, sizes);
-        let types = || DType::ALL.iter().filter(|d| **d != DType::Bool).map(|d| d.name());
-        bench.dtype = DType::parse(&self.dtype)
-            .filter(|d| *d != DType::Bool)
-            .with_context(|| format!("--dtype {}: expected one of {}", self.dtype, list(types())))?;
-        bench.op = OPS.into_iter().find(|op| op.name() == self.op).with_context(|| {
-            format!("--op {}: expected one of {}", self.op, list(OPS.map(|op| op.name())))
-        })?;
+        bench.dtype = dtype(&self.dtype)?;
+        bench.op = op(&self.op)?;
         bench.contenders = match &*self.algo {
             "none" => Vec::new(),
             names => Contender::algorithms(operation, names).map_err(|e| anyhow!("--algo {names}: {e}"))?,
@@ -249,6 +244,20 @@ impl BenchCommand {
     }
 }
 
+/// A type of numbers.
+pub(super) fn dtype(name: &str) -> Result<DType> {
+    let types = || DType::ALL.iter().filter(|d| **d != DType::Bool).map(|d| d.name());
+    DType::parse(name)
+        .filter(|d| *d != DType::Bool)
+        .with_context(|| format!("--dtype {name}: expected one of {}", list(types())))
+}
+
+/// A reduction.
+pub(super) fn op(name: &str) -> Result<Reduce> {
+    let found = OPS.into_iter().find(|op| op.name() == name);
+    found.with_context(|| format!("--op {name}: expected one of {}", list(OPS.map(|op| op.name()))))
+}
+
 /// A report that was written as JSON.
 fn report(file: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -256,6 +265,6 @@ fn report(file: &Path) -> Result<Report> {
         .with_context(|| format!("{} is no report of weft bench --json", file.display()))
 }
 
-fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }

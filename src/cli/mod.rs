@@ -11,6 +11,7 @@ mod progress;
 mod run;
 mod setup;
 mod sim;
+mod tune;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -40,6 +41,8 @@ enum Command {
     Check(check::Check),
     /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
     Bench(Bench),
+    /// Measure which plans of our collectives are the fastest here, and store them: collectives go by them from then on.
+    Tune(tune::TuneCommand),
     /// Run PTX that others made (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8 --arg npy:x.npy ...`.
     Sim(sim::Sim),
     /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
@@ -87,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::Run(r) => r.run(),
         Command::Check(c) => Ok(c.run()),
         Command::Bench(b) => b.run(),
+        Command::Tune(t) => t.run(),
         Command::Sim(s) => Ok(s.run()),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),

@@ -2,8 +2,8 @@
 
 use super::algorithm::{Algorithm, reduction};
 use super::table::{INBOX, LL_CTAS, LL_SLOTS};
+use super::tuning::{Selector, Setting, Tuning};
 use super::workspace::Workspaces;
-use super::tuning::{Selector, Tuning};
 use super::{Collective, Place, Plan, Request};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Kernel, target};
@@ -143,6 +143,14 @@ impl Collectives {
     /// `R0502` for operands that are no tensors, of two types, or of sizes that do not fit each other.
     pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
         self.operands(call, stream)
+    }
+
+    /// What tables of measurements for its team are found by.
+    ///
+    /// # Errors
+    /// `R0103`
+    pub fn setting(&self) -> Result<Setting, GpuError> {
+        Ok(Setting::of(&self.world, self.team.n_pes(), (self.reach, self.multicast))?)
     }
 
     /// What chooses plans: a table that `weft tune` stored, or the model.

@@ -16,6 +16,13 @@ pub enum Place {
     InPlace,
 }
 
+impl Place {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        ["out of place", "in place"][self as usize]
+    }
+}
+
 /// A collective of certain operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Request {

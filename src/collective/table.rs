@@ -275,6 +275,8 @@ pub static ALGORITHMS: [Algorithm; 25] = [
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
+        // Of the root's alone.
+        cost: |r, p| Cost { switch: slots(r, p) * VECTOR as f64, ..packets_switch(r, p) },
         about: "as ll, multiplied by the switch",
         ..LL_SWITCH
     },

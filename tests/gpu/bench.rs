@@ -294,7 +294,7 @@ fn dies_judged(o: &crate::check::Outcome) -> Result<(), String> {
 }
 
 /// The command: beside this test where both were carried to another machine, else where cargo put it.
-fn weft() -> Result<PathBuf, Failed> {
+pub fn weft() -> Result<PathBuf, Failed> {
     let beside = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("weft");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_weft"));
     [beside, built].into_iter().find(|p| p.is_file()).ok_or_else(|| "no `weft` beside this test".into())

@@ -17,6 +17,7 @@ mod memory;
 mod remote;
 mod streams;
 mod teams;
+mod tune;
 
 use check::{Case, Outcome};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -44,6 +45,7 @@ fn cases() -> Vec<Case> {
         bench::CASES,
         collective::CASES,
         fused::CASES,
+        tune::CASES,
     ]
     .concat()
 }
@@ -84,7 +86,8 @@ fn tests() -> ExitCode {
     let pes = gpus.clone().unwrap_or(0);
     let command = Trial::test("bench::the_command", move || bench::command(pes)).with_ignored_flag(pes == 0);
     let switch = Trial::test("bench::verify_switch", move || bench::verify_switch(pes));
-    let trials = trials.chain([command, switch.with_ignored_flag(pes == 0)]);
+    let tuned = Trial::test("tune::the_command", move || tune::command(pes)).with_ignored_flag(pes < 2);
+    let trials = trials.chain([command, tuned, switch.with_ignored_flag(pes == 0)]);
     // One job at a time: each has all the GPUs.
     let args = Arguments { test_threads: Some(1), ..args };
     libtest_mimic::run(&args, trials.collect()).exit_code()

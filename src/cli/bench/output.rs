@@ -21,7 +21,7 @@ pub(in crate::cli) fn writable_all<'a>(files: impl IntoIterator<Item = &'a Optio
 }
 
 /// Whether a file can be written; leaves it as it is.
-pub(super) fn writable(file: &Path) -> Result<()> {
+pub(in crate::cli) fn writable(file: &Path) -> Result<()> {
     let is_new = !file.exists();
     let opened = OpenOptions::new().append(true).create(true).open(file);
     drop(opened.with_context(|| format!("cannot write {}", file.display()))?);

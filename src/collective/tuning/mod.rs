@@ -57,7 +57,8 @@ impl Setting {
         (reach, multicast): (bool, bool),
     ) -> Result<Setting, weft_runtime::Error> {
         let here = here();
-        let pcie = here.iter().flat_map(|d| &d.gpus).flat_map(|g| &g.links).any(|l| *l == machine::Link::Pcie);
+        let pcie =
+            here.iter().flat_map(|d| &d.gpus).flat_map(|g| &g.links).any(|l| *l == machine::Link::Pcie);
         let wire = match (reach, pcie) {
             (false, _) => Wire::Network,
             (true, true) => Wire::Pcie,
@@ -75,7 +76,8 @@ impl Setting {
 
     /// Whether it is the same but for the driver.
     fn resembles(&self, other: &Setting) -> bool {
-        Setting { driver: String::new(), ..self.clone() } == Setting { driver: String::new(), ..other.clone() }
+        Setting { driver: String::new(), ..self.clone() }
+            == Setting { driver: String::new(), ..other.clone() }
     }
 }
 
@@ -151,7 +153,9 @@ impl Entry {
         let ascending = self.sizes.is_sorted_by(|a, b| a.0 < b.0);
         match () {
             () if self.sizes.is_empty() || !ascending => Some("its sizes do not ascend"),
-            () if self.sizes.iter().any(|(_, us)| !us.is_finite() || *us <= 0.0) => Some("it has a time that is none"),
+            () if self.sizes.iter().any(|(_, us)| !us.is_finite() || *us <= 0.0) => {
+                Some("it has a time that is none")
+            }
             () if ctas == 0 || !(32..=1024).contains(&threads) || !(1..=16).contains(&unroll) => {
                 Some("there are no such CTAs, threads or steps at once")
             }
@@ -192,7 +196,8 @@ impl Table {
         let rank = |e: &Entry| (e.dtype != request.dtype, !e.symmetric);
         let bytes = request.bytes();
         let fits = |e: &&Entry| {
-            (e.collective, e.place, e.dtype.bytes()) == (request.collective, request.place, request.dtype.bytes())
+            (e.collective, e.place, e.dtype.bytes())
+                == (request.collective, request.place, request.dtype.bytes())
                 && (!e.symmetric || request.symmetric == [true; 2])
                 && e.distance(bytes) <= FAR
         };
@@ -201,19 +206,37 @@ impl Table {
         found.into_iter().find_map(plan)
     }
 
+    /// Says that its entries hold for the library as it is.
+    pub fn stamp(&mut self) {
+        self.parts = hashes(&self.entries);
+    }
+
     /// Takes over what a newer one of the same setting measured: of each collective and type all of it.
     pub fn renew(&mut self, newer: Table) {
-        let measured = |e: &Entry| newer.entries.iter().any(|n| (n.collective, n.dtype) == (e.collective, e.dtype));
+        let measured =
+            |e: &Entry| newer.entries.iter().any(|n| (n.collective, n.dtype) == (e.collective, e.dtype));
         let mut entries: Vec<Entry> = std::mem::take(self).usable().0.entries;
         entries.retain(|e| !measured(e));
         entries.extend(newer.entries.iter().cloned());
-        *self = Table { parts: hashes(&entries), entries, ..newer };
+        *self = Table { entries, ..newer };
+        self.stamp();
     }
 
     /// For people: a line for each entry.
     pub fn text(&self) -> String {
         let mut out = format!("# {}; warpweft {}, {}\n", self.setting, self.warpweft, self.date);
-        let names = ["collective", "place", "memory", "type", "bytes", "algorithm", "CTAs", "threads", "at once", "us"];
+        let names = [
+            "collective",
+            "place",
+            "memory",
+            "type",
+            "bytes",
+            "algorithm",
+            "CTAs",
+            "threads",
+            "at once",
+            "us",
+        ];
         let line = |cells: [&str; 10]| {
             let [collective, place, memory, dtype, bytes, algorithm, ctas, threads, unroll, us] = cells;
             format!(
@@ -222,7 +245,6 @@ impl Table {
         };
         out.push_str(&line(names));
         for e in &self.entries {
-            let place = if e.place == Place::InPlace { "in place" } else { "out of place" };
             let ends = [e.sizes.first(), e.sizes.last()].map(|s| s.map_or(0, |s| s.0));
             let bytes = match ends {
                 [from, to] if from == to => from.to_string(),
@@ -234,7 +256,16 @@ impl Table {
             let memory = if e.symmetric { "symmetric" } else { "any" };
             let (name, dtype) = (e.collective.name(), e.dtype.name());
             out.push_str(&line([
-                name, place, memory, dtype, &bytes, &e.algorithm, &ctas, &threads, &unroll, &us.join(" "),
+                name,
+                e.place.name(),
+                memory,
+                dtype,
+                &bytes,
+                &e.algorithm,
+                &ctas,
+                &threads,
+                &unroll,
+                &us.join(" "),
             ]));
         }
         out
@@ -264,7 +295,7 @@ impl Default for Table {
 }
 
 /// Hashes of the parts that entries are about.
-pub(crate) fn hashes(entries: &[Entry]) -> BTreeMap<String, String> {
+fn hashes(entries: &[Entry]) -> BTreeMap<String, String> {
     let part = |e: &Entry| e.algorithm().map(|a| (a.part.to_owned(), hash(a.part)));
     entries.iter().filter_map(part).collect()
 }
@@ -285,3 +316,6 @@ fn hash(part: &str) -> String {
     }
     hasher.finalize().to_hex()[..16].into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,11 +131,16 @@ impl Selector {
 
 /// First PEs of teams, by what all said, that another of their team differs from.
 fn differing(all: &[Vec<u8>]) -> Vec<u32> {
-    let parse = |said: &Vec<u8>| said.split_first_chunk().map(|(n, hash)| (u32::from_le_bytes(*n), hash.to_vec()));
+    let parse =
+        |said: &Vec<u8>| said.split_first_chunk().map(|(n, hash)| (u32::from_le_bytes(*n), hash.to_vec()));
     let all: Vec<_> = all.iter().map(parse).collect();
     let hash = |pe: u32| all.get(pe as usize).and_then(|s| s.as_ref().map(|(_, hash)| hash));
-    let mut out: Vec<u32> =
-        all.iter().flatten().filter(|(first, own)| hash(*first) != Some(own)).map(|(first, _)| *first).collect();
+    let mut out: Vec<u32> = all
+        .iter()
+        .flatten()
+        .filter(|(first, own)| hash(*first) != Some(own))
+        .map(|(first, _)| *first)
+        .collect();
     out.sort_unstable();
     out.dedup();
     out

@@ -199,7 +199,7 @@ impl Steps {
 }
 
 /// Counts all algorithms of a collective, by the switch and by peers, over sizes; those above [`MOST`] bytes follow from
-/// that. With the reasons why some are left out.
+/// that. With the reasons why some are left out. `progress` hears how many of how many are done.
 ///
 /// # Errors
 /// A size that has no element for each PE.
@@ -209,16 +209,20 @@ pub fn count_all(
     n_pes: u32,
     sizes: &[u64],
     wanted: &dyn Fn(&Algorithm) -> bool,
+    progress: &dyn Fn(usize, usize),
 ) -> Result<(Vec<Traffic>, Vec<String>), BenchError> {
     let (mut all, mut left_out): (Vec<Traffic>, Vec<String>) = (Vec::new(), Vec::new());
     // What was simulated, with how that was asked for.
     let mut counted: Vec<((&str, Lowering, u64), Traffic)> = Vec::new();
+    let total = sizes.len() * Algorithm::of(collective).filter(|a| wanted(a)).count();
+    let mut done = 0..;
     for size in sizes {
         let none = || BenchError::Request(format!("{size} bytes are too few for {n_pes} PEs"));
         let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes);
         let whole = counts(*size).ok_or_else(none)?;
         let simulated = counts((*size).min(MOST)).ok_or_else(none)?;
-        for algorithm in Algorithm::of(collective).filter(|a| wanted(a)) {
+        for (algorithm, done) in Algorithm::of(collective).filter(|a| wanted(a)).zip(&mut done) {
+            progress(done, total);
             for lowering in [Lowering::Multimem, Lowering::Unicast] {
                 let key = (algorithm.name, lowering, simulated.count);
                 let known = counted.iter().find(|(k, _)| *k == key).map(|(_, t)| t.at(whole.bytes));

@@ -1,6 +1,7 @@
 //! `weft bench`
 
 use super::LoweringArg;
+use super::progress::Bar;
 use super::run::gpus;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -198,7 +199,12 @@ impl BenchCommand {
         let links = measured.as_ref().and_then(|r| r.calibration.as_ref());
         let links = links.map_or(Links::H200, Links::measured);
         let pes = self.pes.or(measured.as_ref().map(|r| r.n_pes)).unwrap_or(8);
-        let (all, left_out) = count_all(collective, (bench.dtype, bench.op), pes, &bench.sizes, &wanted)?;
+        let bar = Bar::new("counts");
+        let progress = |done: usize, total: usize| bar.at(done as u64, total as u64, String::new());
+        let what = (bench.dtype, bench.op);
+        let counted = count_all(collective, what, pes, &bench.sizes, &wanted, &progress);
+        bar.clear();
+        let (all, left_out) = counted?;
         let redop = if collective.reduces() { format!(" {}", self.op) } else { String::new() };
         let mut text = format!(
             "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes of the PE with most, lanes of all; counted up to {MOST} bytes, in proportion above\n",

@@ -85,9 +85,7 @@ class Peer:
         self.out = self.memory[1][:recv] if ask["apart"] else self.x
         op, call = getattr(torch.ops.symm_mem, name), OPERATIONS[name]
         self.call = lambda: call(op, self.x, self.out, self.group)
-        for first in range(0, send, CHUNK):
-            n = min(CHUNK, send - first)
-            self.x[first : first + n] = data(self.rank, first, n, 0, self.limit)
+        self.fill(self.x, 0)
         self.handle.barrier(channel=0)
         self.stream.synchronize()
         began = time.perf_counter()
@@ -98,6 +96,13 @@ class Peer:
             return {"refused": str(e).splitlines()[0]}
         self.stream.synchronize()
         return {"first_us": (time.perf_counter() - began) * 1e6}
+
+    def fill(self, tensor, round_):
+        """This PE's data of a round."""
+        for first in range(0, tensor.numel(), CHUNK):
+            n = min(CHUNK, tensor.numel() - first)
+            tensor[first : first + n] = data(self.rank, first, n, round_, self.limit)
+        return tensor
 
     def block(self, calls):
         """A function that gives the microseconds of so many calls, all PEs beginning together."""
@@ -144,7 +149,7 @@ class Peer:
         """Calls back to back with new data each; what is wrong, the first of it."""
         rounds = range(1, ask["rounds"] + 1)
         send, recv = self.x.numel(), self.out.numel()
-        given = [data(self.rank, 0, send, r, self.limit).to(self.x.dtype) for r in rounds]
+        given = [self.fill(torch.empty_like(self.x), r) for r in rounds]
         got = [torch.empty_like(self.out) for _ in rounds]
         self.out.view(torch.uint8).fill_(255)  # What nobody writes is seen.
         self.handle.barrier(channel=0)

@@ -84,6 +84,7 @@ impl Home {
             command.env_remove(var);
         });
         command.env("HOME", self.0.path()).env("XDG_CACHE_HOME", self.path("cache"));
+        command.env("XDG_DATA_HOME", self.path("data")).env_remove("WEFT_TUNING");
         command.env("PATH", self.path("bin")).envs(vars.iter().copied()).current_dir(self.0.path());
         command.args(arguments).output().unwrap()
     }
@@ -181,6 +182,22 @@ fn a_bare_machine_works_and_says_what_is_missing() {
     assert_eq!(parts["cache"]["path"].as_str(), cache.to_str());
     let text = said(&home.weft(&["doctor"], &[]).stdout);
     assert!(text.contains("\nok      LLVM  ") && text.contains("The compiler"), "{text}");
+}
+
+#[test]
+fn tuning_tables_are_told_of() {
+    let home = Home::new();
+    let file = home.path("data/warpweft/tuning.json");
+    let (works, parts) = home.doctor(&[]);
+    assert!(works && parts["tuning"]["state"] == "note", "{parts:#}");
+    assert_eq!(parts["tuning"]["path"].as_str(), file.to_str());
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "{ \"form\": 1, \"tables\": [] ").unwrap();
+    let (works, parts) = home.doctor(&[]);
+    assert!(!works && parts["tuning"]["state"] == "broken", "{parts:#}");
+    assert!(parts["tuning"]["found"].as_str().unwrap().contains("is damaged"), "{parts:#}");
+    let (works, parts) = home.doctor(&[("WEFT_TUNING", Path::new("off"))]);
+    assert!(works && parts["tuning"]["found"].as_str().unwrap().contains("off"), "{parts:#}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use weft::collective::tuning::{self, Tables};
 use weft::nvshmem::{self, Half, NvshmemError};
 use weft::tools::{Tool, ToolError};
 use weft_runtime::jitlink::JitLink;
@@ -131,6 +132,7 @@ fn examine() -> Report {
     let capability = driver.iter().flat_map(|d| &d.gpus).map(|gpu| gpu.compute_capability).next();
     findings.extend(libraries(capability.map_or(90, |(major, minor)| major * 10 + minor)));
     findings.extend([nccl(), launcher(), cache()]);
+    findings.push(tuning(driver.as_ref()));
     let works = findings.iter().all(|finding| finding.state != State::Broken);
     Report { version: env!("CARGO_PKG_VERSION"), works, findings, driver }
 }
@@ -413,6 +415,57 @@ fn cache() -> Finding {
         .todo("set HOME");
     };
     ok("cache", "", "what `weft setup` fetches is kept here; it may be deleted at any time").at(&folder)
+}
+
+/// What `weft tune` has stored for GPUs like the first one here.
+fn tuning(driver: Option<&Driver>) -> Finding {
+    const PART: &str = "tuning";
+    const MODEL: &str = "collectives choose their algorithms by a model of the links";
+    let Some(file) = tuning::path() else {
+        return note(PART, "WEFT_TUNING is off, or HOME is not set", MODEL);
+    };
+    let tables = match Tables::read(&file) {
+        Ok(tables) => tables,
+        Err(e) => return Finding::failed(State::Broken, PART, &plain(&e), MODEL).at(&file),
+    };
+    let Some((driver, gpu)) = driver.and_then(|d| Some((d, d.gpus.first()?))) else {
+        let found = match tables.tables.len() {
+            0 => "nothing is stored".into(),
+            n => format!("tables of {n} settings, for machines with GPUs"),
+        };
+        return note(
+            PART,
+            found,
+            "`weft tune` measures on GPUs which plans of our collectives are the fastest",
+        )
+        .at(&file);
+    };
+    let (mut holds, mut void) = (Vec::new(), Vec::new());
+    for table in tables.tables.into_iter().filter(|t| t.setting.gpu == gpu.name) {
+        let (pes, date) = (table.setting.n_pes, table.date.clone());
+        if driver.version.as_ref().is_some_and(|v| *v != table.setting.driver) {
+            void.push(format!("{pes} PEs: measured with driver {}", table.setting.driver));
+            continue;
+        }
+        let (table, why) = table.usable();
+        void.extend(why.iter().map(|why| format!("{pes} PEs: {why}")));
+        if !table.entries.is_empty() {
+            holds.push(format!("{pes} PEs: {} plans of {date}", table.entries.len()));
+        }
+    }
+    let mut finding = match holds.is_empty() {
+        false => ok(
+            PART,
+            holds.join(", "),
+            "collectives of so many PEs go by what was measured, others by a model",
+        ),
+        true => note(PART, format!("no table that holds for {}", gpu.name), MODEL),
+    };
+    if holds.is_empty() || !void.is_empty() {
+        finding.todo = "`weft tune` measures and stores what is the fastest here".into();
+    }
+    finding.details = void;
+    finding.at(&file)
 }
 
 impl Report {

@@ -14,9 +14,12 @@ use weft::collective::tuning::{Table, Tables, path};
 use weft::runtime::World;
 use weft::runtime::job::{Place, Started, start};
 
-/// Every plan is checked against a reference before it is believed. Takes some minutes for all collectives and two types;
-/// --quick one.
+/// What stands below the options.
+const ABOUT: &str = "Results are checked against a reference before a plan is believed: wrong ones end it, and nothing is stored. \
+                     --show prints what is stored. `weft bench --algo auto` shows what collectives go by.";
+
 #[derive(Args)]
+#[command(after_help = ABOUT)]
 pub struct TuneCommand {
     /// allreduce, allgather, reducescatter, broadcast, alltoall, with commas between, or all
     #[arg(default_value = "all", value_name = "COLLECTIVE,...|all")]

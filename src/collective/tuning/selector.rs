@@ -165,3 +165,21 @@ fn specified(setting: &Setting) -> Links {
     let gbps = super::here().and_then(nvlink).filter(|gbps| *gbps > 0.0);
     gbps.map_or(Links::H200, Links::nvlink)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::differing;
+
+    #[test]
+    fn teams_whose_pes_differ_are_found() {
+        let said = |first: u32, hash: u8| [&first.to_le_bytes()[..], &[hash; 32]].concat();
+        assert_eq!(differing(&[said(0, 7), said(0, 7), said(0, 7)]), [0u32; 0]);
+        assert_eq!(differing(&[said(0, 7), said(0, 7), said(0, 8)]), [0]);
+        // Teams of even and of odd PEs, each with its own.
+        assert_eq!(differing(&[said(0, 7), said(1, 8), said(0, 7), said(1, 8)]), [0u32; 0]);
+        assert_eq!(differing(&[said(0, 7), said(1, 8), said(0, 8), said(1, 7)]), [0, 1]);
+        // What is no answer, or of no PE there is, does not agree.
+        assert_eq!(differing(&[said(0, 7), vec![1, 2]]), [0u32; 0]);
+        assert_eq!(differing(&[said(9, 7)]), [9]);
+    }
+}

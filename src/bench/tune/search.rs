@@ -52,7 +52,7 @@ pub struct Found {
     pub plans: usize,
 }
 
-/// Measures a plan.
+/// Measures a plan: microseconds of a call, infinite where the plan does not work here.
 pub type Measure<'a, E> = &'a mut dyn FnMut(&Plan, Look) -> Result<f64, E>;
 
 /// What is searched.
@@ -140,8 +140,12 @@ impl<E> Tried<'_, '_, E> {
     /// Those that can work in a memory, the fastest first.
     fn fastest(&self, memory: [bool; 2]) -> Vec<Timed> {
         let request = Request { symmetric: memory, ..self.search.request };
-        let mut able: Vec<_> =
-            self.all.iter().filter(|t| t.plan.algorithm.can(&request).is_ok()).copied().collect();
+        let mut able: Vec<_> = self
+            .all
+            .iter()
+            .filter(|t| t.us.is_finite() && t.plan.algorithm.can(&request).is_ok())
+            .copied()
+            .collect();
         able.sort_by(|a, b| a.us.total_cmp(&b.us));
         able
     }
@@ -206,7 +210,7 @@ impl<E> Tried<'_, '_, E> {
     /// The nearest limits that way that make another plan.
     fn neighbour(&self, at: &Timed, knob: Knob, up: bool) -> Option<Limits> {
         let a = at.plan.algorithm;
-        let bounds = Limits { ctas: self.search.most_ctas.min(a.most_ctas), threads: 1024, unroll: 16 };
+        let bounds = Limits { ctas: self.search.most_ctas.min(a.most_ctas), threads: 1024, unroll: 8 };
         let most = Limits { ctas: at.most.ctas.min(bounds.ctas), ..at.most };
         let next = |most: &Limits| {
             let mut next = *most;

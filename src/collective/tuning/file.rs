@@ -1,5 +1,6 @@
 //! The file that tables are stored in.
 
+use super::super::Links;
 use super::{Setting, Table};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -99,6 +100,12 @@ impl Tables {
             }
             (table, why) => Stored::Table(Box::new(table), why),
         }
+    }
+
+    /// What links like those of a setting took, where that was measured for teams of any size.
+    pub fn links(&self, setting: &Setting) -> Option<Links> {
+        let other = |t: &&Table| Setting { n_pes: setting.n_pes, ..t.setting.clone() } == *setting;
+        self.tables.iter().find(other).map(|t| t.links)
     }
 
     /// Takes a table in: into that of its setting, where there is one.

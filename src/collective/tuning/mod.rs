@@ -192,18 +192,18 @@ impl Table {
             let plan = Plan::within(e.algorithm()?, request, e.most, most_ctas);
             plan.check(request, most_ctas).ok().map(|()| plan)
         };
+        let bytes = request.bytes();
+        let group = (request.collective, request.place, request.dtype.bytes());
+        let fits = |e: &&Entry| {
+            (e.collective, e.place, e.dtype.bytes()) == group
+                && (!e.symmetric || request.symmetric == [true; 2])
+        };
+        let near = |e| Some((e, Entry::distance(e, bytes))).filter(|(_, far)| *far <= FAR);
+        let mut found: Vec<_> = self.entries.iter().filter(fits).filter_map(near).collect();
         // What holds for any memory holds for the symmetric heap, if not as well.
         let rank = |e: &Entry| (e.dtype != request.dtype, !e.symmetric);
-        let bytes = request.bytes();
-        let fits = |e: &&Entry| {
-            (e.collective, e.place, e.dtype.bytes())
-                == (request.collective, request.place, request.dtype.bytes())
-                && (!e.symmetric || request.symmetric == [true; 2])
-                && e.distance(bytes) <= FAR
-        };
-        let mut found: Vec<_> = self.entries.iter().filter(fits).collect();
-        found.sort_by(|a, b| rank(a).cmp(&rank(b)).then(a.distance(bytes).total_cmp(&b.distance(bytes))));
-        found.into_iter().find_map(plan)
+        found.sort_by(|(a, from), (b, to)| rank(a).cmp(&rank(b)).then(from.total_cmp(to)));
+        found.into_iter().find_map(|(e, _)| plan(e))
     }
 
     /// Says that its entries hold for the library as it is.

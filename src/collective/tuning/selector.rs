@@ -61,21 +61,26 @@ impl Selector {
             Tuning::Model => model("asked for".into()),
             Tuning::Stored => match path() {
                 None => model("WEFT_TUNING is off, or there is no folder".into()),
-                Some(file) => match Tables::read(&file).map(|tables| tables.find(&setting)) {
-                    Ok(Stored::Table(table, void)) => {
-                        let void = void.iter().map(|why| format!("; {why}")).collect::<String>();
-                        let about = format!("{} of {}{void}", file.display(), table.date);
-                        Selector::table(*table, about)
-                    }
-                    Ok(Stored::None(why)) => model(format!("{why}; `weft tune` measures one")),
-                    Err(e) => {
-                        // One of a host is enough.
-                        if team.my_pe() == 0 {
-                            eprintln!("warning: collectives go without tuning: {e}");
+                Some(file) => {
+                    match Tables::read(&file).map(|all| (all.links(&setting), all.find(&setting))) {
+                        Ok((_, Stored::Table(table, void))) => {
+                            let void = void.iter().map(|why| format!("; {why}")).collect::<String>();
+                            let about = format!("{} of {}{void}", file.display(), table.date);
+                            Selector::table(*table, about)
                         }
-                        model(e.message)
+                        Ok((links, Stored::None(why))) => {
+                            let links = links.unwrap_or_else(|| specified(&setting));
+                            Selector::model(links, format!("{why}; `weft tune` measures one"))
+                        }
+                        Err(e) => {
+                            // One of a host is enough.
+                            if team.my_pe() == 0 {
+                                eprintln!("warning: collectives go without tuning: {e}");
+                            }
+                            model(e.message)
+                        }
                     }
-                },
+                }
             },
         })
     }

@@ -196,6 +196,9 @@ fn what_no_longer_holds_is_left_out() {
     let other = Setting { gpu: "NVIDIA B200".into(), ..setting() };
     assert_eq!(said(&tables, &other), "there is no table for 8 x NVIDIA B200, NVLink, driver 580.1");
     assert_eq!(said(&tables, &setting()), "6 entries; ");
+    // Links are the same for teams of any size.
+    assert_eq!(tables.links(&Setting { n_pes: 3, ..setting() }), Some(Links::H200));
+    assert_eq!((tables.links(&newer), tables.links(&other)), (None, None));
     // What is measured with the new driver takes the place of all that was with the old one.
     tables.add(Table { setting: newer.clone(), ..table() });
     assert_eq!((tables.tables.len(), said(&tables, &newer)), (1, "6 entries; ".into()));

@@ -117,10 +117,12 @@ fn settings(expects: &Expectations) -> Vec<Setting> {
     all
 }
 
-/// Those of the numbers of PEs that have the PE a setting names as root.
+/// Those of the numbers of PEs that a setting admits, which may name one as root, or their number as P.
 fn fitting(numbers: &[usize], setting: &Setting) -> Vec<usize> {
-    let root = setting.iter().find(|(word, _)| word == "ROOT").and_then(|(_, pe)| pe.parse().ok());
-    numbers.iter().copied().filter(|n| root.is_none_or(|root: usize| *n > root)).collect()
+    let given = |name: &str| setting.iter().find(|(word, _)| word == name).and_then(|(_, n)| n.parse().ok());
+    let (root, pes) = (given("ROOT"), given("P"));
+    let fits = |n: &usize| root.is_none_or(|root: usize| *n > root) && pes.is_none_or(|p: usize| *n == p);
+    numbers.iter().copied().filter(fits).collect()
 }
 
 /// Numbers of PEs: 2 to 8, or the file's one.
@@ -142,7 +144,7 @@ fn numbers(expects: &Expectations) -> Vec<usize> {
 fn options(expects: &Expectations, file: &KernelFile, setting: &Setting) -> Result<CheckOptions, String> {
     let target = expects.arch.as_deref().unwrap_or("sm_90a");
     let mut options = CheckOptions::new(target.parse().map_err(|e| format!("arch: {e}"))?);
-    options.launches = 2;
+    (options.launches, options.overlap) = (2, expects.overlap);
     let generics: Vec<_> = file.heads().into_iter().flat_map(|head| head.generics).collect();
     let given = |word: &str, value: &Option<String>| value.clone().map(|v| (word.to_owned(), v));
     let head = [given("lowering", &expects.lowering), given("transport", &expects.transport)];

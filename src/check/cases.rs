@@ -45,14 +45,15 @@ impl Case {
 
     fn with(&self, seed: u64) -> RunOptions {
         // Every other schedule lets PEs run ahead into the next launch, as streams do. A kernel without a barrier over
-        // the PEs leaves their meeting to the host.
-        let back_to_back = self.options.launches > 1 && seed % 2 == 1 && self.subject.meets();
+        // the PEs leaves their meeting to the host, unless it is said not to.
+        let apart = self.options.back_to_back || self.subject.meets();
+        let back_to_back = self.options.launches > 1 && seed % 2 == 1 && apart;
         RunOptions { seed, back_to_back, ..self.options.clone() }
     }
 
     /// How it is run again.
     pub fn replay(&self) -> Replay {
-        let RunOptions { compile, n_pes, grid, seed, launches, args, .. } = &self.options;
+        let RunOptions { compile, n_pes, grid, seed, launches, back_to_back, args, .. } = &self.options;
         Replay {
             kernel: compile.kernel.clone().unwrap_or_default(),
             pes: *n_pes,
@@ -63,6 +64,7 @@ impl Case {
             transport: compile.transport,
             grid: *grid,
             launches: *launches,
+            overlap: *back_to_back,
             ptx: None,
         }
     }
@@ -259,6 +261,7 @@ impl Planner<'_> {
         options.args.clone_from(args);
         options.grid = self.options.grid;
         options.launches = self.options.launches;
+        options.back_to_back = self.options.overlap;
         options.step_limit = self.options.step_limit;
         options.check = Some(weft_sim::Check::default());
         options

@@ -83,6 +83,8 @@ pub struct Replay {
     pub grid: Option<[u32; 3]>,
     /// Launches of the run.
     pub launches: u32,
+    /// Whether launches of any kernel overlap: [`CheckOptions::overlap`](super::CheckOptions::overlap).
+    pub overlap: bool,
     /// For a PTX file: the other options of its launch, as the command line has them.
     pub ptx: Option<String>,
 }
@@ -137,7 +139,8 @@ impl fmt::Display for Replay {
         if let Some([x, y, z]) = self.grid {
             write!(f, " --grid {x},{y},{z}")?;
         }
-        write!(f, " --launches {}{}", self.launches, self.ptx.as_deref().unwrap_or_default())
+        let overlap = if self.overlap { " --overlap" } else { "" };
+        write!(f, " --launches {}{overlap}{}", self.launches, self.ptx.as_deref().unwrap_or_default())
     }
 }
 

@@ -171,6 +171,7 @@ fn replay(r: &Replay) -> Value {
         "transport": super::finding::word_of_transport(r.transport),
         "grid": r.grid,
         "launches": r.launches,
+        "overlap": r.overlap,
     })
 }
 

@@ -62,6 +62,8 @@ pub struct CheckOptions {
     /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
     /// a kernel that has barriers over the PEs follow each other on every PE as on a stream.
     pub launches: u32,
+    /// So do those of a kernel without such barriers: it keeps its launches apart by other means, such as flags.
+    pub overlap: bool,
     /// Warp instructions after which a launch is given up.
     pub step_limit: Option<u64>,
     /// Stop at the first finding.
@@ -82,6 +84,7 @@ impl CheckOptions {
             args: BTreeMap::new(),
             grid: None,
             launches: 2,
+            overlap: false,
             step_limit: None,
             fail_fast: false,
             trace: false,

@@ -61,6 +61,7 @@ pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
         transport: Transport::Auto,
         grid: Some(launch.grid),
         launches: launch.launches,
+        overlap: false,
         ptx: Some(launch.words()),
     }
 }

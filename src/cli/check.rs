@@ -3,7 +3,7 @@
 use super::progress::Bar;
 use super::sim::PtxArgs;
 use super::{CompileArgs, defines, run::grid};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +39,10 @@ pub struct Check {
     /// Launches of a run, back to back.
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
+    /// With odd seeds PEs run ahead into the next launch, also of kernels without barriers over the PEs, which keep their
+    /// launches apart by other means, such as flags.
+    #[arg(long)]
+    overlap: bool,
     /// How the report reads.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -84,6 +88,9 @@ impl Check {
         let is_ptx = self.compile.file.extension().is_some_and(|e| e == "ptx");
         let options = self.options(is_ptx)?;
         let report = if is_ptx {
+            if self.overlap {
+                bail!("--overlap is for `.weft` files: the host waits between launches of PTX");
+            }
             let file = PtxFile::read(&self.compile.file)?;
             let launch = self.ptx.launch(self.grid.as_deref(), &self.arg)?;
             check_ptx(&file, &launch, &options, &progress)
@@ -118,6 +125,7 @@ impl Check {
         }
         options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         options.launches = self.launches;
+        options.overlap = self.overlap;
         options.trace = self.trace.is_some();
         options.fail_fast = self.fail_fast;
         Ok(options)

@@ -13,6 +13,11 @@ fn share(r: &Request) -> u64 {
     r.count.div_ceil(u64::from(r.n_pes.max(1))) * r.dtype.bytes() as u64
 }
 
+/// A share of it where all but one PE have one.
+fn share_of_others(r: &Request) -> u64 {
+    r.count.div_ceil(u64::from(r.n_pes.max(2) - 1)) * r.dtype.bytes() as u64
+}
+
 /// CTAs that have slots for packets.
 pub(super) const LL_CTAS: u32 = 64;
 /// Slots of a CTA for the packets of a PE.
@@ -71,6 +76,16 @@ const BARRIERS: Algorithm = Algorithm {
 
 /// By stores into staging memory.
 const STAGED: Algorithm = Algorithm { work: share, threads: 256, unroll: 4, staged: true, ..BARRIERS };
+
+/// The same of rows, each for one PE.
+const EXCHANGED: Algorithm = Algorithm {
+    name: "staged",
+    out_of_place: Some("staged"),
+    in_place: Some("staged_in_place"),
+    work: whole,
+    cost: |r, p| Cost { local: others(r) * chunks(r, p), ..staged(r, p, 0.0) },
+    ..STAGED
+};
 
 /// By NVSHMEM's operations.
 const NET: Algorithm = Algorithm {
@@ -149,7 +164,7 @@ impl Cost {
 }
 
 /// Every algorithm, those of a collective from the smallest sizes on.
-pub static ALGORITHMS: [Algorithm; 25] = [
+pub static ALGORITHMS: [Algorithm; 30] = [
     Algorithm {
         part: "allreduce",
         in_place: Some("net_in_place"),
@@ -244,6 +259,12 @@ pub static ALGORITHMS: [Algorithm; 25] = [
         ..BARRIERS
     },
     Algorithm {
+        collective: Collective::AllGather,
+        part: "all_gather",
+        about: "pushed into staging memory, a flag for each CTA: any memory",
+        ..EXCHANGED
+    },
+    Algorithm {
         collective: Collective::ReduceScatter,
         part: "reduce_scatter",
         about: "chunks of each part to its PE by puts",
@@ -266,6 +287,12 @@ pub static ALGORITHMS: [Algorithm; 25] = [
         ..BARRIERS
     },
     Algorithm {
+        collective: Collective::ReduceScatter,
+        part: "reduce_scatter",
+        about: "parts pushed into staging memory, a flag for each CTA: any memory",
+        ..EXCHANGED
+    },
+    Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
         in_place: Some("net_in_place"),
@@ -283,7 +310,7 @@ pub static ALGORITHMS: [Algorithm; 25] = [
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
-        about: "packets to all: one flight",
+        about: "packets of the root to all: one flight",
         ..LL
     },
     Algorithm {
@@ -305,6 +332,24 @@ pub static ALGORITHMS: [Algorithm; 25] = [
         ..BARRIERS
     },
     Algorithm {
+        collective: Collective::Broadcast,
+        name: "staged_direct",
+        part: "broadcast",
+        out_of_place: Some("staged_direct"),
+        in_place: Some("staged_direct_in_place"),
+        work: share_of_others,
+        cost: |r, p| staged(r, p, 0.0),
+        about: "as staged, shares straight into the results",
+        ..STAGED
+    },
+    Algorithm {
+        collective: Collective::Broadcast,
+        part: "broadcast",
+        work: share_of_others,
+        about: "a share pushed into each other PE's staging memory, and from there into all: two flights, any memory",
+        ..EXCHANGED
+    },
+    Algorithm {
         collective: Collective::AllToAll,
         part: "all_to_all",
         about: "chunks to each by puts",
@@ -323,6 +368,12 @@ pub static ALGORITHMS: [Algorithm; 25] = [
         cost: |r, _| Cost { waits: 2.0, ..pushed(r, others(r) * part(r)) },
         about: "a barrier, every PE writes each its part, a barrier",
         ..BARRIERS
+    },
+    Algorithm {
+        collective: Collective::AllToAll,
+        part: "all_to_all",
+        about: "parts pushed into staging memory, a flag for each CTA: any memory",
+        ..EXCHANGED
     },
 ];
 

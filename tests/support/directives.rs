@@ -15,6 +15,7 @@
 //! | `count: 4 TEXT` | is there so many times |
 //! | `not: TEXT` | is not there |
 //! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `node` (PEs of a node: with `transport=auto` others are reached by NVSHMEM's functions), `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
+//! | `overlap: true` | for `tests/clean.rs`: as the option of `weft check` |
 //! | `stdout: TEXT` | the next line that each run prints, which prints no others |
 //! | `fails: TEXT` | each run fails, saying so |
 
@@ -31,6 +32,7 @@ pub struct Expectations {
     pub warnings: Vec<String>,
     pub stages: Vec<Stage>,
     pub runs: Vec<Sweep>,
+    pub overlap: bool,
     pub stdout: Vec<String>,
     pub fails: Option<String>,
 }
@@ -134,6 +136,7 @@ impl Expectations {
                     |(name, list): (String, String)| (name, list.split(',').map(str::to_owned).collect());
                 self.runs.push(Sweep(pairs(rest)?.into_iter().map(values).collect()));
             }
+            "overlap" => self.overlap = rest.parse().map_err(|e| format!("overlap: {e}"))?,
             "stdout" => self.stdout.push(text),
             "fails" => self.fails = Some(text),
             other => return Err(format!("unknown directive `{other}` (a comment must not begin like one)")),

@@ -2,7 +2,7 @@
 
 use super::amo::{call_signal_op, raise_after};
 use super::copy::{Copied, Threads, copy};
-use super::library::{able, call, carrier, of_group, signal_op};
+use super::library::{self, able, call, carrier, of_group, signal_op};
 use super::pair::{At, Pair};
 use super::{Remote, address};
 use crate::Transport;
@@ -167,13 +167,17 @@ impl Far<'_> {
             if pair.limits.is_empty() {
                 all(b)?;
             } else {
-                // Nothing may exist; the signal is due all the same.
+                // Nothing may exist; the signal is due all the same, behind what the group did before, as a put's is.
                 let (count, zero) = (b.index(pair.count(&first))?, b.i64(0)?);
                 let some = b.compare(CmpOp::Gt, count, zero)?;
                 b.if_else(some, all, |b| {
                     let Some((signal, op, value)) = rma.signal else { return Ok(()) };
                     let threads = Threads::of(b, rma.group)?;
-                    threads.first(b, |b| call_signal_op(b, signal, op, value, self.pe).map(drop))
+                    threads.meet(b)?;
+                    threads.first(b, |b| {
+                        library::call(b, "nvshmem_fence", vec![], Type::Unit)?;
+                        call_signal_op(b, signal, op, value, self.pe).map(drop)
+                    })
                 })?;
             }
             return Ok(function);

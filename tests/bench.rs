@@ -78,6 +78,7 @@ fn report() -> Report {
         auto: Some("model: there is no table for 8 x made-up GPU; `weft tune` measures one".into()),
         calibration: Some(Calibration {
             empty_kernel_us: 0.5,
+            empty_block_us: Some(1.5),
             barrier_us: 2.25,
             flight_us: Some(1.25),
             push: vec![push(1, 40.0), push(8, 300.0), push(132, 362.0)],

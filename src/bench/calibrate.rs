@@ -39,6 +39,7 @@ pub fn run(start: &StartLine<'_>, repeats: u32) -> Result<Calibration> {
         let calls = |s: &Stream| (0..KERNELS).try_for_each(|_| call(s));
         median(f64::from(KERNELS), start.block(true, calls)?)
     };
+    let empty_block_us = Some(median(1.0, start.block(true, |_| Ok(()))?)?);
     let empty_kernel_us = in_graph(&|s| Ok(empty.launch(s, Grid::Kernel, ())?))?;
     let barrier_us = in_graph(&|s| start.barrier(s))?;
     let (mut flight_us, mut push, mut pull) = (None, Vec::new(), Vec::new());
@@ -57,7 +58,8 @@ pub fn run(start: &StartLine<'_>, repeats: u32) -> Result<Calibration> {
             }
         }
     }
-    Ok(Calibration { empty_kernel_us, barrier_us, flight_us, push, pull, loading: loading(world)? })
+    let loading = loading(world)?;
+    Ok(Calibration { empty_kernel_us, empty_block_us, barrier_us, flight_us, push, pull, loading })
 }
 
 fn copy(

@@ -94,36 +94,25 @@ pub(super) struct Done {
 
 fn measure<T: Number>(world: &World, bench: &Bench, counts: &[Counts], done: Tell<'_>) -> Result<Report> {
     let bed = Bed::<T>::new(world, bench, counts)?;
-    let mut report = bed.report(counts)?;
-    if bench.calibrate {
-        report.calibration = Some(calibrate::run(&bed.start, bench.repeats)?);
+    let outcome = bed.measure(counts, done);
+    if let Err(BenchError::Local(_)) = outcome {
+        // Freeing symmetric memory waits for the other PEs, which have not heard of this: the job ends first.
+        std::mem::forget(bed);
     }
-    let written = |e| BenchError::Request(format!("cannot write: {e}"));
-    done(&report, &[]).map_err(written)?;
-    for counts in counts {
-        for contender in &bench.contenders {
-            let mut rows = Vec::new();
-            for place in contender.places(bench.operation) {
-                match bed.row(*contender, *place, counts)? {
-                    Ok(row) => rows.push(row),
-                    Err(why) if !report.left_out.contains(&why) => report.left_out.push(why),
-                    Err(_) => {}
-                }
-            }
-            done(&report, &rows).map_err(written)?;
-            report.rows.extend(rows);
-        }
-    }
-    match report.rows.is_empty() {
-        true => Err(BenchError::Request(report.left_out.join("; "))),
-        false => Ok(report),
-    }
+    outcome
 }
 
 impl<'a, T: Number> Bed<'a, T> {
     pub(super) fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Bed<'a, T>> {
         let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
+        // What may fail on one PE alone comes before what all free together.
+        let limit = data::limit(bench.dtype, bench.summands(world.n_pes()));
+        let torch = match has(&|c| matches!(c, Contender::Torch(_))) {
+            true => Some(Torch::start(world, bench, most as u64, limit)?),
+            false => None,
+        };
         let bytes = most.saturating_mul(size_of::<T>());
         let team = world.team();
         let most_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
@@ -135,7 +124,6 @@ impl<'a, T: Number> Bed<'a, T> {
             Lowering::Auto => Lowering::Unicast,
             asked => asked,
         };
-        let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
                 let config = Config { ctas: Some(most_ctas), lowering, tuning: bench.tuning.clone() };
@@ -159,11 +147,6 @@ impl<'a, T: Number> Bed<'a, T> {
             }
             false => None,
         };
-        let limit = data::limit(bench.dtype, bench.summands(world.n_pes()));
-        let torch = match has(&|c| matches!(c, Contender::Torch(_))) {
-            true => Some(Torch::start(world, bench, most as u64, limit)?),
-            false => None,
-        };
         let (stream, start) = (world.stream(), StartLine::new(world)?);
         Ok(Bed {
             world,
@@ -180,6 +163,35 @@ impl<'a, T: Number> Bed<'a, T> {
             start,
             most_ctas,
         })
+    }
+
+    /// Every row, in turn.
+    fn measure(&self, counts: &[Counts], done: Tell<'_>) -> Result<Report> {
+        let bench = self.bench;
+        let mut report = self.report(counts)?;
+        if bench.calibrate {
+            report.calibration = Some(calibrate::run(&self.start, bench.repeats)?);
+        }
+        let written = |e| BenchError::Local(format!("cannot write: {e}"));
+        done(&report, &[]).map_err(written)?;
+        for counts in counts {
+            for contender in &bench.contenders {
+                let mut rows = Vec::new();
+                for place in contender.places(bench.operation) {
+                    match self.row(*contender, *place, counts)? {
+                        Ok(row) => rows.push(row),
+                        Err(why) if !report.left_out.contains(&why) => report.left_out.push(why),
+                        Err(_) => {}
+                    }
+                }
+                done(&report, &rows).map_err(written)?;
+                report.rows.extend(rows);
+            }
+        }
+        match report.rows.is_empty() {
+            true => Err(BenchError::Request(report.left_out.join("; "))),
+            false => Ok(report),
+        }
     }
 
     /// Without rows.

@@ -89,9 +89,9 @@ pub enum BenchError {
     /// The request cannot be met.
     #[error("{0}")]
     Request(String),
-    /// A peer's process is not there, or failed.
+    /// This PE alone failed, by a peer's process or by where it writes to, while the others go on: the job is to end.
     #[error("{0}")]
-    Peer(String),
+    Local(String),
     /// The kernels, the GPUs or NVSHMEM are to blame.
     #[error(transparent)]
     Gpu(#[from] GpuError),

@@ -108,6 +108,7 @@ mod tests {
         let push = |ctas, gbps| Bandwidth { ctas, bytes: 1 << 28, gbps };
         let mut calibration = Calibration {
             empty_kernel_us: 0.89,
+            empty_block_us: None,
             barrier_us: 3.6,
             flight_us: Some(1.9),
             push: vec![push(8, 304.0), push(132, 363.0)],

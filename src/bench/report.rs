@@ -154,6 +154,9 @@ pub struct Loading {
 pub struct Calibration {
     /// A kernel that does nothing, in a graph of many.
     pub empty_kernel_us: f64,
+    /// A block without calls, in a graph: what every block of calls has besides them, shared by as many as it has.
+    #[serde(default)]
+    pub empty_block_us: Option<f64>,
     /// A kernel in which all PEs wait for each other, in a graph of many.
     pub barrier_us: f64,
     /// A word, a fence and a signal from PE 0 to PE 1, or back; none of one PE.

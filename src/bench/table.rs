@@ -113,8 +113,10 @@ impl Report {
                 Some(row) => out.push_str(&half(wide, |c| c.4(row))),
             }
         }
-        if let Some(plan) = row.plan.as_ref().filter(|_| wide) {
-            out.push_str(&format!("  {plan}"));
+        let mut plans: Vec<_> = rows.iter().filter_map(|r| r.plan.as_deref()).collect();
+        plans.dedup();
+        if wide && !plans.is_empty() {
+            out.push_str(&format!("  {}", plans.join("; in place ")));
         }
         out.push('\n');
         out
@@ -170,8 +172,10 @@ impl Calibration {
     fn text(&self) -> String {
         let flight =
             self.flight_us.map_or(String::new(), |us| format!(", word and signal one way {us:.2} us"));
+        let block =
+            self.empty_block_us.map_or(String::new(), |us| format!("a block without calls {us:.2} us, "));
         let mut out = format!(
-            "# calibration: empty kernel in a graph {:.2} us, barrier kernel {:.2} us{flight}; loading PTX {:.1} ms, \
+            "# calibration: {block}empty kernel in a graph {:.2} us, barrier kernel {:.2} us{flight}; loading PTX {:.1} ms, \
              a cubin {:.2} ms\n",
             self.empty_kernel_us, self.barrier_us, self.loading.ptx_ms, self.loading.cubin_ms
         );

@@ -117,7 +117,7 @@ fn torch(world: &World) -> Checked {
         (bench.dtype, bench.graph, bench.check) = (dtype, graph, true);
         (bench.warmup, bench.iters, bench.repeats) = (1, 5, 3);
         let report = match run(world, &bench, &mut |_, _| Ok(())) {
-            Err(BenchError::Peer(why)) if why.contains("pip install torch") => {
+            Err(BenchError::Request(why)) if why.contains("pip install torch") => {
                 println!("without PyTorch: {why}");
                 return Ok(());
             }

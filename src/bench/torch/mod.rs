@@ -115,7 +115,7 @@ fn python() -> String {
 pub fn installed() -> std::result::Result<&'static str, BenchError> {
     static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
     let version = VERSION.get_or_init(|| look(Command::new(python())));
-    version.as_deref().map_err(|why| BenchError::Peer(why.clone()))
+    version.as_deref().map_err(|why| BenchError::Request(why.clone()))
 }
 
 fn look(mut interpreter: Command) -> std::result::Result<String, String> {
@@ -215,7 +215,7 @@ impl Torch {
         let (rank, n_pes) = (world.my_pe(), world.n_pes());
         let name = format!("PyTorch of PE {rank}");
         let child = Child::start(&name, Command::new(python()).args(["-u", "-c", PEER]));
-        let child = RefCell::new(child.map_err(BenchError::Peer)?);
+        let child = RefCell::new(child.map_err(BenchError::Local)?);
         let port = match rank {
             0 => ask::<Served>(&child, &Ask::Serve, START)?.port,
             _ => 0,
@@ -245,7 +245,7 @@ impl Torch {
 }
 
 fn ask<A: DeserializeOwned>(child: &RefCell<Child>, question: &Ask, within: Duration) -> Result<A> {
-    child.borrow_mut().ask(question, within).map_err(BenchError::Peer)
+    child.borrow_mut().ask(question, within).map_err(BenchError::Local)
 }
 
 /// A function that was called once.
@@ -272,7 +272,7 @@ impl<T: Number> Bed<'_, T> {
         (collective, place): (Collective, Place),
         counts: &Counts,
     ) -> Result<std::result::Result<Done, String>> {
-        let missing = || BenchError::Peer("PyTorch is not started".into());
+        let missing = || BenchError::Local("PyTorch is not started".into());
         let torch = self.torch.as_ref().ok_or_else(missing)?;
         let mut why = format!("{contender}: it has no {collective} there");
         let mut best: Option<(Times, &Function)> = None;
@@ -301,7 +301,7 @@ impl<T: Number> Bed<'_, T> {
             if last != Some(function.name)
                 && let Err(refused) = self.called(torch, function, counts)?
             {
-                return Err(BenchError::Peer(refused));
+                return Err(BenchError::Local(refused));
             }
             let rounds = *ROUNDS.end();
             let Checked { wrong } = torch.ask(&Ask::Check { rounds })?;

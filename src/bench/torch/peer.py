@@ -20,6 +20,8 @@ def listen():
 
 
 threading.Thread(target=listen, daemon=True).start()
+# NCCL, whose process group is never used for a call, needs no watching.
+os.environ.setdefault("TORCH_NCCL_ENABLE_MONITORING", "0")
 
 import torch
 import torch.distributed as dist

@@ -2,7 +2,7 @@
 
 mod search;
 
-pub use search::{Found, Look, Search, Timed};
+pub use search::{Effort, Found, Look, Search, Timed};
 
 use super::calibrate;
 use super::data::{self, Number, with_number};
@@ -158,49 +158,90 @@ fn one<T: Number>(
         Some(table) => table,
         none => none.insert(empty(&bed)?),
     };
-    let links = table.links;
     let super::Operation::Collective(collective) = bench.operation else { return Ok(()) };
+    let effort = if what.quick { Effort::Defaults } else { Effort::Climb };
     for place in Tune::places(collective) {
-        let mut before: [Option<(&'static Algorithm, Limits)>; 2] = [None; 2];
+        let group = Group { bed: &bed, links: table.links, collective, dtype: bench.dtype, place };
+        let mut before: Option<(&Counts, Found)> = None;
         for counts in &counts {
-            let request = bed.request(place, counts)?;
-            let search = Search {
-                request,
-                most_ctas: bed.most_ctas,
-                links: &links,
-                climb: !what.quick,
-                before: &before.into_iter().flatten().collect::<Vec<_>>(),
-            };
-            let mut filled = false;
-            let found = search.run(&mut |plan: &Plan, look: Look| {
-                let case = match bed.ours_by(place, counts, plan) {
-                    // What a GPU's switch does not have, or the assembler not take: the same on all PEs.
-                    Err(BenchError::Gpu(GpuError::Compile(_))) => return Ok(f64::INFINITY),
-                    case => case?,
-                };
-                if !std::mem::replace(&mut filled, true) {
-                    bed.fill(&case.input)?;
-                    world.wait_for_all()?;
-                }
-                bed.quickly(&case, look, links.time(plan, &request))
-            })?;
-            before = [found.symmetric, found.any].map(|t| t.map(|t| (t.plan.algorithm, t.most)));
-            let both = [(true, found.symmetric), (false, found.any)];
-            let mut checked: Vec<Plan> = Vec::new();
-            for (symmetric, timed) in both {
-                let Some(timed) = timed else { continue };
-                if !checked.contains(&timed.plan) {
-                    bed.believe(&timed.plan, place, counts)?;
-                    checked.push(timed.plan);
-                }
-                add(&mut table.entries, (collective, place, symmetric, bench.dtype), counts.bytes, &timed);
+            let found =
+                group.search(counts, &before.iter().flat_map(|b| b.1.best()).collect::<Vec<_>>(), effort)?;
+            if let Some((smaller, other)) = before.filter(|(_, other)| !found.agrees(other)) {
+                group.border(&mut table.entries, [smaller, counts], &[other, found])?;
             }
+            group.keep(&mut table.entries, counts, &found)?;
             let (dtype, bytes) = (bench.dtype, counts.bytes);
             tell(&Cell { collective, dtype, place, bytes, found })
                 .map_err(|e| BenchError::Request(format!("cannot write: {e}")))?;
+            before = Some((counts, found));
         }
     }
     Ok(())
+}
+
+/// Requests that differ in size alone.
+struct Group<'b, T> {
+    bed: &'b Bed<'b, T>,
+    links: Links,
+    collective: Collective,
+    dtype: DType,
+    place: Place,
+}
+
+impl<T: Number> Group<'_, T> {
+    /// The fastest plans of a size.
+    fn search(
+        &self,
+        counts: &Counts,
+        before: &[(&'static Algorithm, Limits)],
+        effort: Effort,
+    ) -> Result<Found> {
+        let (bed, place) = (self.bed, self.place);
+        let request = bed.request(place, counts)?;
+        let mut filled = false;
+        let search = Search { request, most_ctas: bed.most_ctas, links: &self.links, effort, before };
+        search.run(&mut |plan: &Plan, look: Look| {
+            let case = match bed.ours_by(place, counts, plan) {
+                // What a GPU's switch does not have, or the assembler not take: the same on all PEs.
+                Err(BenchError::Gpu(GpuError::Compile(_))) => return Ok(f64::INFINITY),
+                case => case?,
+            };
+            if !std::mem::replace(&mut filled, true) {
+                bed.fill(&case.input)?;
+                bed.world.wait_for_all()?;
+            }
+            bed.quickly(&case, look, self.links.time(plan, &request))
+        })
+    }
+
+    /// Between two sizes that others are the fastest for, one more, so that the border is not a guess.
+    fn border(&self, entries: &mut Vec<Entry>, sizes: [&Counts; 2], found: &[Found; 2]) -> Result<()> {
+        let [from, to] = sizes.map(|c| c.count);
+        // Whole vectors for every PE, which small sizes have too.
+        let unit = u64::from(self.bed.world.n_pes()) * 16;
+        let count = ((from as f64 * to as f64).sqrt() as u64).next_multiple_of(unit);
+        if count <= from || count >= to {
+            return Ok(());
+        }
+        let counts = self.collective.of_count(count, self.dtype.bytes() as u64, self.bed.world.n_pes());
+        let of: Vec<_> = found.iter().flat_map(Found::best).collect();
+        let found = self.search(&counts, &of, Effort::Given)?;
+        self.keep(entries, &counts, &found)
+    }
+
+    /// Takes what was found into the table, once its results are right.
+    fn keep(&self, entries: &mut Vec<Entry>, counts: &Counts, found: &Found) -> Result<()> {
+        let mut checked: Vec<Plan> = Vec::new();
+        for (symmetric, timed) in [(true, found.symmetric), (false, found.any)] {
+            let Some(timed) = timed else { continue };
+            if !checked.contains(&timed.plan) {
+                self.bed.believe(&timed.plan, self.place, counts)?;
+                checked.push(timed.plan);
+            }
+            add(entries, (self.collective, self.place, symmetric, self.dtype), counts.bytes, &timed);
+        }
+        Ok(())
+    }
 }
 
 /// A table without entries.
@@ -271,7 +312,7 @@ mod tests {
                 request,
                 most_ctas: 64,
                 links: &Links::H200,
-                climb: false,
+                effort: Effort::Defaults,
                 before: &[(plan.algorithm, most)],
             }
             .run::<std::convert::Infallible>(&mut |p, _| Ok(if *p == plan { 1.23456 } else { 9.0 }))

@@ -55,6 +55,30 @@ pub struct Found {
 /// Measures a plan: microseconds of a call, infinite where the plan does not work here.
 pub type Measure<'a, E> = &'a mut dyn FnMut(&Plan, Look) -> Result<f64, E>;
 
+/// Which plans a search looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// Those that it is given.
+    Given,
+    /// Those where nobody has measured, too.
+    Defaults,
+    /// And from the best of these on.
+    Climb,
+}
+
+impl Found {
+    /// The fastest of either memory, and what they were made within.
+    pub fn best(&self) -> Vec<(&'static Algorithm, Limits)> {
+        let all = [self.symmetric, self.any].into_iter().flatten();
+        all.map(|t| (t.plan.algorithm, t.most)).collect()
+    }
+
+    /// Whether the same is the fastest as for another size.
+    pub fn agrees(&self, other: &Found) -> bool {
+        self.best() == other.best()
+    }
+}
+
 /// What is searched.
 pub struct Search<'a> {
     /// The request, of operands in the symmetric heap.
@@ -63,8 +87,8 @@ pub struct Search<'a> {
     pub most_ctas: u32,
     /// What the model goes by.
     pub links: &'a Links,
-    /// Whether plans other than those where nobody has measured are looked at.
-    pub climb: bool,
+    /// Which plans are looked at.
+    pub effort: Effort,
     /// What was the fastest for the size before: kept where it is as good.
     pub before: &'a [(&'static Algorithm, Limits)],
 }
@@ -80,7 +104,8 @@ impl Search<'_> {
         let able: Vec<_> = Algorithm::of(request.collective).filter(|a| a.can(request).is_ok()).collect();
         let of = |a: &'static Algorithm| Plan::of(a, request, self.most_ctas);
         let expected = |a: &&'static Algorithm| self.links.time(&of(a), request);
-        for memory in [[true; 2], [false; 2]] {
+        let memories = [[true; 2], [false; 2]].into_iter().filter(|_| self.effort != Effort::Given);
+        for memory in memories {
             let request = Request { symmetric: memory, ..*request };
             let able = able.iter().copied().filter(|a| a.can(&request).is_ok());
             let least = able.clone().map(|a| expected(&a)).fold(f64::MAX, f64::min);
@@ -159,7 +184,7 @@ impl<E> Tried<'_, '_, E> {
                 from.push(t);
             }
         }
-        for timed in from.iter().filter(|_| self.search.climb) {
+        for timed in from.iter().filter(|_| self.search.effort == Effort::Climb) {
             self.climb(*timed)?;
         }
         // The best of each of them, what would rather be kept, and then whatever seems faster than all these.
@@ -251,7 +276,7 @@ mod tests {
         change: impl Fn(&Plan, Look, f64) -> f64,
     ) -> (Found, Vec<(Plan, Look)>) {
         let request = Request::new(Collective::AllReduce, DType::BF16, bytes / 2, 8);
-        let search = Search { request, most_ctas: 132, links: &Links::H200, climb: true, before };
+        let search = Search { request, most_ctas: 132, links: &Links::H200, effort: Effort::Climb, before };
         let mut looks = Vec::new();
         let found = search.run::<Infallible>(&mut |plan, look| {
             looks.push((*plan, look));
@@ -316,13 +341,28 @@ mod tests {
     #[test]
     fn errors_end_the_search() {
         let request = Request::new(Collective::Broadcast, DType::F32, 1000, 4);
-        let search = Search { request, most_ctas: 8, links: &Links::H200, climb: false, before: &[] };
+        let search =
+            Search { request, most_ctas: 8, links: &Links::H200, effort: Effort::Defaults, before: &[] };
         let mut looks = 0;
         let e = search.run(&mut |_, _| {
             looks += 1;
             if looks == 3 { Err("no more") } else { Ok(1.0) }
         });
         assert_eq!((e, looks), (Err("no more"), 3));
+    }
+
+    /// Only what is given is looked at, and the faster of it found for each memory.
+    #[test]
+    fn the_faster_of_two() {
+        let find = |name| Algorithm::find(Collective::AllReduce, name).unwrap();
+        let given = ["ll", "push_direct", "push"].map(|name| (find(name), Limits::of(find(name), 132)));
+        let request = Request::new(Collective::AllReduce, DType::BF16, 1 << 18, 2);
+        let links = &Links::H200;
+        let search = Search { request, most_ctas: 132, links, effort: Effort::Given, before: &given };
+        let found = search.run::<Infallible>(&mut |plan, _| Ok(links.time(plan, &request))).unwrap();
+        let name = |t: Option<Timed>| t.unwrap().plan.algorithm.name;
+        assert_eq!((name(found.symmetric), name(found.any), found.plans), ("ll", "ll", 3));
+        assert!(found.agrees(&found) && found.best() == [given[0]; 2]);
     }
 
     /// Every collective, place and size has a plan that can be launched, for a few CTAs too.
@@ -332,7 +372,8 @@ mod tests {
             for (bytes, most_ctas) in [(64, 1), (1 << 12, 3), (1 << 20, 132), (1 << 28, 7)] {
                 let count = collective.counts(bytes, 4, 4).unwrap().count;
                 let request = Request::new(collective, DType::F32, count, 4);
-                let search = Search { request, most_ctas, links: &Links::H200, climb: true, before: &[] };
+                let search =
+                    Search { request, most_ctas, links: &Links::H200, effort: Effort::Climb, before: &[] };
                 let found = search.run::<Infallible>(&mut |plan, _| {
                     plan.check(&request, most_ctas).unwrap();
                     Ok(f64::from(plan.threads % 7 + plan.unroll + plan.ctas % 5) + 1.0)

@@ -234,9 +234,11 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     );
     // What does not fit together, or is not there.
     store("other.json", &Report { n_pes: 2, ..report() });
+    store("newer.json", &Report { nccl: Some("2.30.1".into()), ..report() });
     store("gather.json", &Report { operation: Collective::AllGather.into(), ..report() });
     for (arguments, why) in [
         (&["--from", "small.json", "--from", "other.json"][..], "allreduce on 2 x made-up GPU"),
+        (&["--from", "small.json", "--from", "newer.json"], "other versions than the first"),
         (&["--from", "gather.json"], "has allgather, and allreduce was asked for"),
         (&["--from", "nowhere.json"], "cannot read nowhere.json"),
         (&["--from", "all.csv"], "all.csv is no report"),

@@ -11,8 +11,8 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 /// Extent of the picture, of what stands over the panels, and of what stands beside them.
-const SIZE: (u32, u32) = (1400, 620);
-const HEAD: u32 = 64;
+const SIZE: (u32, u32) = (1400, 640);
+const HEAD: u32 = 78;
 const LEGEND: u32 = 170;
 
 /// By how much times in place are others than those out of place, at least somewhere, where they are drawn too.
@@ -74,9 +74,12 @@ impl Report {
     fn draw(&self, root: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
         root.fill(&WHITE)?;
         let (head, body) = root.split_vertically(HEAD);
-        let (title, about) = self.titles(lines);
+        let (title, how) = self.titles(lines);
         head.draw_text(&title, &(FONT, 22).into_font().color(&BLACK), (24, 14))?;
-        head.draw_text(&about, &(FONT, 14).into_font().color(&GREY), (24, 42))?;
+        let with = format!("{}; {}", self.versions(), self.date);
+        for (text, y) in [(how, 42), (with, 60)] {
+            head.draw_text(&text, &(FONT, 14).into_font().color(&GREY), (24, y))?;
+        }
         let (charts, legend) = body.split_horizontally(SIZE.0 - LEGEND);
         let (left, right) = charts.split_horizontally((SIZE.0 - LEGEND) / 2);
         self.times(&left, lines)?;
@@ -92,18 +95,17 @@ impl Report {
         let op = row.and_then(|r| r.redop.clone()).map_or(String::new(), |op| format!(" {op}"));
         let title = format!("{} of {dtype}{op}, {} x {}", self.operation, self.n_pes, self.gpu);
         let graph = if self.graph { "CUDA graph" } else { "back to back" };
-        let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
         let in_place = self.rows.iter().any(|r| r.place == Place::InPlace);
         let dashed = match lines.iter().any(|l| l.dashed) {
             true => "; dashed: in place (left out within 5 % of out of place)",
             false if in_place => "; in place all are within 5 %",
             false => "",
         };
-        let about = format!(
-            "{graph}, {} lowering; median of {} blocks of {} calls on their slowest PEs{dashed}; CUDA {}, NVSHMEM {}{nccl}; {}",
-            self.lowering, self.repeats, self.iters, self.cuda, self.nvshmem, self.date
+        let how = format!(
+            "{graph}, {} lowering; median of {} blocks of {} calls on their slowest PEs{dashed}",
+            self.lowering, self.repeats, self.iters
         );
-        (title, about)
+        (title, how)
     }
 
     fn times(&self, area: &Area<'_>, lines: &[Line<'_>]) -> Drawn {
@@ -184,31 +186,32 @@ impl Report {
 
     fn lines(&self) -> Vec<Line<'_>> {
         let mut lines: Vec<Line<'_>> = Vec::new();
-        let mut names: Vec<&str> = Vec::new();
         for row in self.rows.iter().filter(|r| r.size > 0) {
-            let index = names.iter().position(|n| *n == row.algorithm).unwrap_or_else(|| {
-                names.push(&row.algorithm);
-                names.len() - 1
-            });
             let in_place = row.place == Place::InPlace;
             match lines.iter_mut().find(|l| (l.name, l.dashed) == (row.algorithm.as_str(), in_place)) {
                 Some(line) => line.rows.push(row),
                 None => {
-                    let ours = !Contender::is_peer(&row.algorithm);
-                    let color = COLORS[index % COLORS.len()];
-                    let name = &*row.algorithm;
-                    lines.push(Line { name, color, dashed: in_place, ours, rows: vec![row] });
+                    let (name, ours) = (&*row.algorithm, !Contender::is_peer(&row.algorithm));
+                    lines.push(Line { name, color: BLACK, dashed: in_place, ours, rows: vec![row] });
                 }
             }
         }
         for line in &mut lines {
             line.rows.sort_by_key(|r| r.size);
         }
-        let same: Vec<bool> = lines.iter().map(|line| line.repeats(&lines)).collect();
-        let mut same = same.into_iter();
-        lines.retain(|_| !same.next().unwrap_or(false));
-        // The legend has ours first.
+        let repeats: Vec<bool> = lines.iter().map(|line| line.repeats(&lines)).collect();
+        let mut repeats = repeats.into_iter();
+        lines.retain(|_| !repeats.next().unwrap_or(false));
+        // Ours first: where there are more than colours, a peer's is one of ours again.
         lines.sort_by_key(|line| !line.ours);
+        let mut names: Vec<&str> = Vec::new();
+        for line in &mut lines {
+            let index = names.iter().position(|n| *n == line.name).unwrap_or_else(|| {
+                names.push(line.name);
+                names.len() - 1
+            });
+            line.color = COLORS[index % COLORS.len()];
+        }
         lines
     }
 }

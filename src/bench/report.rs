@@ -289,6 +289,11 @@ impl Report {
         if what(&self) != what(&more) {
             return Err(format!("it has {}, the first has {}", what(&more), what(&self)));
         }
+        let versions = |r: &Report| [r.nccl.clone(), r.torch.clone(), Some(r.nvshmem.clone())];
+        let other = |(a, b): (Option<String>, Option<String>)| a.zip(b).is_some_and(|(a, b)| a != b);
+        if versions(&self).into_iter().zip(versions(&more)).any(other) {
+            return Err("it was measured with other versions than the first".into());
+        }
         let key = |r: &Row| (r.size, r.algorithm.clone(), r.place);
         self.rows.retain(|r| more.rows.iter().all(|m| key(m) != key(r)));
         self.rows.extend(more.rows);
@@ -297,6 +302,10 @@ impl Report {
         let new = more.left_out.into_iter().filter(|why| !self.left_out.contains(why));
         self.left_out.extend(new.collect::<Vec<_>>());
         self.calibration = self.calibration.or(more.calibration);
+        (self.nccl, self.torch) = (self.nccl.or(more.nccl), self.torch.or(more.torch));
+        if self.date != more.date {
+            self.date = format!("{} and {}", self.date, more.date);
+        }
         Ok(self)
     }
 

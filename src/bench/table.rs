@@ -40,10 +40,9 @@ fn left([size, count, dtype, redop, algorithm]: [&str; 5]) -> String {
 }
 
 impl Report {
-    /// What stands over the table; `wide` as there.
-    pub fn head(&self, wide: bool) -> String {
-        let mut out = format!("# weft bench {}: {} x {}", self.operation, self.n_pes, self.gpu);
-        let versions = [
+    /// Of all that was measured and measured with: `CUDA 13.0, NVSHMEM 3.4.5`.
+    pub(super) fn versions(&self) -> String {
+        let all = [
             ("driver", self.driver.as_deref()),
             ("CUDA", Some(&*self.cuda)),
             ("NVSHMEM", Some(&*self.nvshmem)),
@@ -51,14 +50,17 @@ impl Report {
             ("PyTorch", self.torch.as_deref()),
             ("warpweft", Some(&*self.warpweft)),
         ];
-        for (name, version) in versions {
-            if let Some(version) = version {
-                out.push_str(&format!(", {name} {version}"));
-            }
-        }
+        let there = all.into_iter().filter_map(|(name, version)| Some(format!("{name} {}", version?)));
+        there.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What stands over the table; `wide` as there.
+    pub fn head(&self, wide: bool) -> String {
+        let (operation, n_pes, gpu) = (self.operation, self.n_pes, &self.gpu);
+        let mut out =
+            format!("# weft bench {operation}: {n_pes} x {gpu}, {}; {}\n", self.versions(), self.date);
         let graph = if self.graph { "in a CUDA graph" } else { "back to back" };
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "; {}", self.date);
         let _ = writeln!(
             out,
             "# {} lowering; a time is the median of {} blocks on their slowest PEs, {} calls each (of long ones fewer), {graph}",

@@ -243,7 +243,9 @@ impl Table {
                 "{collective:>14}{place:>14}{memory:>11}{dtype:>6}{bytes:>24}  {algorithm:<19}{ctas:>5}{threads:>8}{unroll:>8}  {us}\n"
             )
         };
-        out.push_str(&line(names));
+        if !self.entries.is_empty() {
+            out.push_str(&line(names));
+        }
         for e in &self.entries {
             let ends = [e.sizes.first(), e.sizes.last()].map(|s| s.map_or(0, |s| s.0));
             let bytes = match ends {

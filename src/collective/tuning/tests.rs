@@ -224,3 +224,19 @@ fn hashes_differ_by_part() {
     assert_eq!(all.len(), 6);
     assert_eq!(hash("allreduce").len(), 16);
 }
+
+#[test]
+fn a_table_can_be_read() {
+    let text = table().text();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "# 8 x NVIDIA H200, NVLink, driver 580.1; warpweft 0.1.0, ");
+    assert_eq!(lines.len(), 2 + table().entries.len(), "{text}");
+    assert!(
+        lines[2].contains(" 1024 to 16384  ll ") && lines[2].ends_with("128       2  1.00 1.05"),
+        "{text}"
+    );
+    // Columns end where their names do.
+    let end = lines[1].find("at once").unwrap() + "at once".len();
+    assert!(lines[2..].iter().all(|l| l.as_bytes()[end - 1] == b'2' && &l[end..end + 2] == "  "), "{text}");
+    assert_eq!(Table::default().text().lines().count(), 1);
+}

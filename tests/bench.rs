@@ -249,6 +249,8 @@ fn stored_reports_are_printed_plotted_and_put_together() {
         assert_eq!(out.status.code(), Some(1), "{said}");
         assert!(said.starts_with("error: ") && said.contains(why), "{said}");
     }
+    let out = from(folder.path(), &["--from", "small.json", "--graph"]);
+    assert!(out.status.code() == Some(2), "nothing is measured, in a graph or not");
 }
 
 /// Within 5 % in place says what out of place says, and is no line of its own.

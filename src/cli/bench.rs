@@ -101,7 +101,7 @@ pub struct BenchCommand {
     measured: Option<PathBuf>,
     /// Measure nothing: print, plot and write what a report of `--json` has; several of one operation and machine are
     /// put together. --algo and --against pick of it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "kernel", "measured", "check", "graph"])]
     from: Vec<PathBuf>,
     /// Where all that was measured goes, as JSON.
     #[arg(long, value_name = "FILE")]
@@ -128,11 +128,11 @@ pub(super) fn measured(place: &Place, measure: impl FnOnce(&World) -> Result<boo
 
 impl BenchCommand {
     pub fn run(&self) -> Result<ExitCode> {
-        if self.operation == VERIFY_SWITCH {
-            return verify::run(self);
-        }
         if !self.from.is_empty() {
             return from::run(self);
+        }
+        if self.operation == VERIFY_SWITCH {
+            return verify::run(self);
         }
         let bench = self.bench()?;
         if self.on == On::Sim {

@@ -15,7 +15,7 @@ pub const CASES: &[Case] = &[
     Case::new("bench::reducescatter", |w| collective(w, Collective::ReduceScatter)),
     Case::new("bench::broadcast", |w| collective(w, Collective::Broadcast)),
     Case::new("bench::alltoall", |w| collective(w, Collective::AllToAll)),
-    Case::new("bench::torch", torch),
+    Case::new("bench::torch", torch).pes(2),
     Case::new("bench::min_and_max", min_and_max),
     Case::new("bench::kernels_of_files", own),
     Case::new("bench::put_and_get", put_and_get),

@@ -41,7 +41,7 @@ pub(crate) fn allreduce_rms_norm(world: &World) -> Result<(), Box<dyn Error>> {
     let parts = world.zeros::<u64>(2 * slots * n_pes as usize * ctas)?;
     let sums = world.zeros::<u64>(2 * packets * ctas / split)?;
     let epoch = DeviceTensor::<u32>::zeros(ctas, stream)?;
-    let prefill = compile("two_shot", &[])?;
+    let prefill = compile("two_shot", &sizes[..1])?;
     let barrier = world.kernel_barrier(64)?;
 
     let weight = DeviceTensor::from_slice(&vec![bf16::ONE; HIDDEN], stream)?;
@@ -62,6 +62,7 @@ pub(crate) fn allreduce_rms_norm(world: &World) -> Result<(), Box<dyn Error>> {
         world.wait_for_all()?;
 
         let n = tokens as i64;
+        // Packets are twice the bytes and wait for no barrier: ahead while there are few tokens.
         if tokens * split <= ctas {
             let grid = Grid::of((tokens * split) as u32);
             let workspace = (&parts, &sums, &epoch);

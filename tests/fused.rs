@@ -174,7 +174,8 @@ fn sweep(name: &str, cases: &[Case]) {
     let folder = tempfile::tempdir().unwrap();
     for case in cases {
         let plan = Plan::of(kernel(name), case.tokens as u32, 2 * case.hidden, 8);
-        Case { plan: Some(plan), ..*case }.check(folder.path());
+        let switch = plan.kernel.packets && case.lowering == Lowering::Multimem;
+        Case { plan: Some(Plan { switch, ..plan }), ..*case }.check(folder.path());
     }
     assert!(cases.len() > 5);
 }
@@ -321,20 +322,24 @@ fn arguments_fit() {
     }
 }
 
-/// No race, no deadlock, and nothing read that nobody wrote.
+/// No race, no deadlock, and nothing read that nobody wrote, of launches that PEs run ahead in; packets by the switch too.
 #[test]
 fn checks_find_nothing() {
     let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).unwrap();
     let form = Form { out: Scalar::E4M3, per_token: true, both: true, ..BF16 };
     for (tokens, sms) in [(3, 8), (5, 2)] {
-        for fused in KERNELS {
-            let plan = Plan::of(fused, tokens, 144, sms);
+        for (fused, switch) in KERNELS.iter().map(|k| (k, false)).chain([(kernel("low_latency"), true)]) {
+            let plan = Plan { switch, ..Plan::of(fused, tokens, 144, sms) };
             let mut options = CheckOptions::new("sm_90a".parse().unwrap());
             options.compile.kernel = Some(fused.name.into());
-            let defines = plan.defines(form, 72, 2);
+            let defines = plan.defines(form, 72, 3);
             options.compile.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
             options.args = [("tokens".into(), i64::from(tokens).into()), ("eps".into(), EPS.into())].into();
-            (options.pes, options.seeds, options.grid) = (vec![2], 2, Some([plan.ctas, 1, 1]));
+            (options.pes, options.seeds, options.grid) = (vec![3], 6, Some([plan.ctas, 1, 1]));
+            (options.launches, options.overlap) = (3, true);
+            if switch {
+                options.compile.lowering = Lowering::Multimem;
+            }
             let report = check_file(&file, &options).unwrap();
             assert!(report.is_clean(), "{plan:?}: {:?}", report.findings);
             // Packets go one way under both lowerings.

@@ -1,13 +1,13 @@
 //! The measurement, on every PE.
 
 use super::report::compare;
-use super::{Contender, Form, Given, Got, Plan, Report, Request, Row, TEXT, Workspace, Wrong};
+use super::{Contender, Form, Given, Got, Plan, Report, Request, Row, Shape, TEXT, Workspace, Wrong};
 use crate::bench::BenchError;
 use crate::bench::data;
 use crate::bench::report::Spread;
 use crate::bench::start::StartLine;
 use crate::bench::times::gather;
-use crate::collective::{Collectives, Config};
+use crate::collective::{Collectives, Config, Links};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
 use crate::run::array::{Number, read_number, write_number};
@@ -174,7 +174,10 @@ impl<'a> Bed<'a> {
         Ok(Row {
             tokens: t.tokens,
             size: u64::from(t.tokens) * u64::from(self.request.hidden) * size_of::<T>() as u64,
-            name: contender.name().into(),
+            name: match (contender, &plan) {
+                (Contender::Auto, Some(plan)) => format!("auto: {}", plan.kernel.name),
+                _ => contender.name().into(),
+            },
             ctas: plan.map(|plan| (plan.ctas, plan.split)),
             time_us,
             of_nccl: None,
@@ -193,6 +196,21 @@ impl<'a> Bed<'a> {
         Ok(Kernel::with(self.world, file, options)?)
     }
 
+    /// How a fused contender is launched.
+    fn plan(&self, contender: Contender, tokens: u32, row_bytes: usize) -> Option<Plan> {
+        let multicast = self.lowering == Lowering::Multimem;
+        let plan = match (contender, self.request.split) {
+            (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, self.sms, split),
+            (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
+            (Contender::Auto, _) => {
+                let shape = Shape { tokens, row_bytes, n_pes: self.world.n_pes(), multicast };
+                Plan::choose(&shape, self.sms, &Links::H200)
+            }
+            _ => return None,
+        };
+        Some(Plan { switch: plan.kernel.packets && multicast, ..plan })
+    }
+
     /// A contender's call.
     fn call<'c, T: Element, O: Element>(
         &'c self,
@@ -203,12 +221,8 @@ impl<'a> Bed<'a> {
         let (form, hidden) = (request.form, request.hidden as usize);
         let Tensors { x, sum, residual, weight, out, scale, norm, .. } = t;
         let missing = || BenchError::Request(format!("{} was not prepared", contender.name()));
-        if let Contender::Fused(kernel) = contender {
-            let plan = match request.split {
-                Some(split) => Plan::with(kernel, t.tokens, self.sms, split),
-                None => Plan::of(kernel, t.tokens, hidden * size_of::<T>(), self.sms),
-            };
-            let kernel = self.compile(kernel.name, plan.defines(form, hidden, n_pes))?;
+        if let Some(plan) = self.plan(contender, t.tokens, hidden * size_of::<T>()) {
+            let kernel = self.compile(plan.kernel.name, plan.defines(form, hidden, n_pes))?;
             let grid = move || Grid::of(plan.ctas);
             let (sync, team) = (&self.barrier, &self.team);
             if !plan.kernel.packets {
@@ -233,7 +247,7 @@ impl<'a> Bed<'a> {
         let kernel = self.compile("add_rms_norm", form.defines(hidden).to_vec())?;
         let grid = move || Grid::of(t.tokens.min(self.sms));
         let call: Call<'c> = match contender {
-            Contender::Fused(_) | Contender::Separate => {
+            Contender::Fused(_) | Contender::Auto | Contender::Separate => {
                 let collectives = self.collectives.as_ref().ok_or_else(missing)?;
                 Box::new(move |s| {
                     collectives.allreduce(x, Some(sum), Reduce::Sum, s)?;

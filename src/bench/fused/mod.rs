@@ -1,14 +1,17 @@
 //! Allreduce, residual add and RMSNorm in one kernel, against an allreduce and a kernel behind it.
 
+mod choose;
 mod measure;
 mod reference;
 mod report;
 
+pub use choose::Shape;
 pub use reference::{Form, Given, Got, LEAST_SCALE, Wrong};
 pub use report::{Report, Row};
 
 use super::BenchError;
 use super::contender::pick;
+use crate::collective::Cost;
 use crate::compile::Lowering;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
@@ -24,13 +27,15 @@ pub struct Fused {
     pub name: &'static str,
     /// Whether it goes by packets, and so has a workspace and needs no symmetric memory from its caller.
     pub packets: bool,
+    /// What a launch waits for and moves.
+    pub cost: fn(&Shape, &Plan) -> Cost,
 }
 
 /// The fused kernels.
 pub const KERNELS: &[Fused] = &[
-    Fused { name: "low_latency", packets: true },
-    Fused { name: "one_shot", packets: false },
-    Fused { name: "two_shot", packets: false },
+    Fused { name: "low_latency", packets: true, cost: choose::low_latency },
+    Fused { name: "one_shot", packets: false, cost: choose::one_shot },
+    Fused { name: "two_shot", packets: false, cost: choose::two_shot },
 ];
 
 /// How a fused kernel is launched.
@@ -42,6 +47,8 @@ pub struct Plan {
     pub split: u32,
     /// CTAs.
     pub ctas: u32,
+    /// Whether packets are sent by the switch.
+    pub switch: bool,
 }
 
 /// CTAs that `low_latency` has workspace for, here.
@@ -64,19 +71,22 @@ impl Plan {
     pub fn with(kernel: &'static Fused, tokens: u32, sms: u32, most_split: u32) -> Plan {
         let (tokens, sms) = (tokens.max(1), sms.max(1));
         if !kernel.packets {
-            return Plan { kernel, split: 1, ctas: tokens.min(sms) };
+            return Plan { kernel, split: 1, ctas: tokens.min(sms), switch: false };
         }
         let most = PACKET_CTAS.min(sms);
         let split = (most / tokens).clamp(1, most_split.clamp(1, MOST_SPLIT));
         let split = 1 << split.ilog2();
-        Plan { kernel, split, ctas: tokens.saturating_mul(split).min(most) }
+        Plan { kernel, split, ctas: tokens.saturating_mul(split).min(most), switch: false }
     }
 
     /// Values of the kernel's compile-time parameters.
     pub fn defines(&self, form: Form, hidden: usize, n_pes: u32) -> Vec<(&'static str, Define)> {
         let mut all = form.defines(hidden).to_vec();
+        all.push(("P", n_pes.into()));
         if self.kernel.packets {
-            all.extend([("P", n_pes.into()), ("SPLIT", self.split.into()), ("CTAS", PACKET_CTAS.into())]);
+            let own =
+                [("SPLIT", self.split.into()), ("CTAS", PACKET_CTAS.into()), ("MC", self.switch.into())];
+            all.extend(own);
         }
         all
     }
@@ -108,6 +118,8 @@ impl Workspace {
 pub enum Contender {
     /// One kernel.
     Fused(&'static Fused),
+    /// The one that is likely the fastest: [`Plan::choose`].
+    Auto,
     /// Our allreduce, and our kernel for the rest.
     Separate,
     /// NCCL's allreduce, and our kernel for the rest.
@@ -129,6 +141,7 @@ impl Contender {
     pub fn name(self) -> &'static str {
         match self {
             Contender::Fused(kernel) => kernel.name,
+            Contender::Auto => "auto",
             Contender::Separate => "allreduce+norm",
             Contender::Nccl => "nccl+norm",
             Contender::NcclSymm => "nccl-symm+norm",
@@ -178,7 +191,7 @@ impl Request {
             tokens,
             hidden,
             form: Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false },
-            contenders: fused.chain([Contender::Separate]).collect(),
+            contenders: fused.chain([Contender::Auto, Contender::Separate]).collect(),
             iters: 20,
             warmup: 5,
             repeats: 10,

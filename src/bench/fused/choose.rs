@@ -1,0 +1,95 @@
+//! Which kernel is likely the fastest: by what each waits for and moves, and what the links take.
+
+use super::{KERNELS, Plan};
+use crate::collective::{Cost, Links};
+
+/// What costs depend on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shape {
+    /// Rows.
+    pub tokens: u32,
+    /// Bytes of one.
+    pub row_bytes: usize,
+    /// PEs.
+    pub n_pes: u32,
+    /// Whether the team has a multicast address.
+    pub multicast: bool,
+}
+
+impl Shape {
+    /// Bytes of the hidden states, and of what a PE has for the others of those that it shares with all.
+    fn bytes(&self) -> (f64, f64) {
+        let (all, pes) = (f64::from(self.tokens) * self.row_bytes as f64, f64::from(self.n_pes.max(1)));
+        (all, all * (pes - 1.0) / pes)
+    }
+}
+
+/// Two flights a row, of packets that are twice their data.
+pub(super) fn low_latency(s: &Shape, plan: &Plan) -> Cost {
+    let (all, others) = s.bytes();
+    let rounds = (f64::from(s.tokens) * f64::from(plan.split) / f64::from(plan.ctas.max(1))).ceil();
+    let sums = if plan.switch {
+        Cost { switch: 2.0 * all, packed: 2.0 * others, ..Cost::default() }
+    } else {
+        Cost { packed: 4.0 * others, ..Cost::default() }
+    };
+    Cost { packets: 2.0 * rounds, ..sums }
+}
+
+/// Two barriers, and all rows of all PEs.
+pub(super) fn one_shot(s: &Shape, _: &Plan) -> Cost {
+    let (all, others) = s.bytes();
+    let pes = f64::from(s.n_pes);
+    if s.multicast {
+        Cost { waits: 2.0, switch: pes * all, ..Cost::default() }
+    } else {
+        Cost { waits: 2.0, pull: pes * others, ..Cost::default() }
+    }
+}
+
+/// Two barriers, and a share of the rows of all PEs, to all.
+pub(super) fn two_shot(s: &Shape, _: &Plan) -> Cost {
+    let (all, others) = s.bytes();
+    if s.multicast {
+        Cost { waits: 2.0, switch: all + all / f64::from(s.n_pes.max(1)), ..Cost::default() }
+    } else {
+        Cost { waits: 2.0, pull: others, push: others, ..Cost::default() }
+    }
+}
+
+impl Plan {
+    /// The kernel that takes the least on such links, on a GPU with so many multiprocessors. What all have in common,
+    /// such as normalising, is left out.
+    pub fn choose(shape: &Shape, sms: u32, links: &Links) -> Plan {
+        let plan = |kernel: &'static super::Fused| {
+            let plan = Plan::of(kernel, shape.tokens, shape.row_bytes, sms);
+            let plan = Plan { switch: kernel.packets && shape.multicast, ..plan };
+            (links.predict(&(kernel.cost)(shape, &plan), plan.ctas).total(), plan)
+        };
+        KERNELS.iter().map(plan).fold(plan(&KERNELS[0]), |a, b| if b.0 < a.0 { b } else { a }).1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(n_pes: u32, multicast: bool) -> Vec<&'static str> {
+        let of = |tokens| {
+            let shape = Shape { tokens, row_bytes: 16 << 10, n_pes, multicast };
+            Plan::choose(&shape, 132, &Links::H200).kernel.name
+        };
+        [1, 8, 16, 128, 512, 8192].map(of).to_vec()
+    }
+
+    /// Packets for decode; then, of two PEs, who send each other as much either way, one shot; of eight two.
+    #[test]
+    fn few_tokens_go_by_packets_and_many_in_two_shots() {
+        let [packets, one, two] = ["low_latency", "one_shot", "two_shot"];
+        assert_eq!(chosen(8, false), [packets, packets, packets, two, two, two]);
+        assert_eq!(chosen(2, false)[..3], [packets, packets, packets]);
+        assert!(chosen(2, false)[3..].iter().all(|k| [one, two].contains(k)));
+        assert_eq!(chosen(8, true)[0], packets);
+        assert_eq!(chosen(8, true)[5], two);
+    }
+}

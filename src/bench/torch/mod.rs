@@ -213,6 +213,12 @@ impl Torch {
     /// Starts it on every PE, with memory for so many elements on either side, of data up to `limit`. *Collective.*
     pub fn start(world: &World, bench: &Bench, elements: u64, limit: u64) -> Result<Torch> {
         let (rank, n_pes) = (world.my_pe(), world.n_pes());
+        let bytes = elements.saturating_mul(2 * bench.dtype.bytes() as u64);
+        let (_, memory) = world.device().memory()?;
+        if bytes > memory as u64 {
+            let message = format!("PyTorch's two tensors have {bytes} bytes, and the GPU has {memory}");
+            return Err(BenchError::Request(message));
+        }
         let name = format!("PyTorch of PE {rank}");
         let child = Child::start(&name, Command::new(python()).args(["-u", "-c", PEER]));
         let child = RefCell::new(child.map_err(BenchError::Local)?);

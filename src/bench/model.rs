@@ -2,7 +2,7 @@
 
 use super::report::{Bandwidth, Calibration};
 use super::traffic::Traffic;
-use crate::collective::{Cost, Links, Prediction};
+use crate::collective::{Algorithm, Cost, Links, Plan, Prediction, Request};
 
 impl Links {
     /// With what was measured on this machine in the place of what was elsewhere; packets, and stores to all at once, in
@@ -37,8 +37,19 @@ impl Links {
             _ if t.n_pes > 2 => Cost { push: bytes, ..Cost::default() },
             _ => Cost { neighbour: bytes, ..Cost::default() },
         };
-        let (waits, packets) = (f64::from(s.waits), f64::from(s.packets));
-        let cost = Cost { waits, packets, switch: t.switch.bytes() as f64, ..moved };
+        let algorithm = Algorithm::find(t.collective, &t.algorithm).ok();
+        if let Some(algorithm) = algorithm.filter(|a| a.net) {
+            // NVSHMEM's signals are not among what is counted.
+            let count = t.size / (t.collective.parts(t.n_pes) * t.dtype.bytes() as u64);
+            let request = Request { place: t.place, ..Request::new(t.collective, t.dtype, count, t.n_pes) };
+            let plan = Plan::of(algorithm, &request, u32::MAX);
+            return self.predict(&(algorithm.cost)(&request, &plan), plan.ctas);
+        }
+        // Where data is staged, what is waited for is a flag and no barrier.
+        let staged = algorithm.is_some_and(|a| a.staged);
+        let [waits, flights] = if staged { [0, s.waits] } else { [s.waits, 0] }.map(f64::from);
+        let (packets, switch) = (f64::from(s.packets), t.switch.bytes() as f64);
+        let cost = Cost { waits, flights, packets, switch, ..moved };
         self.predict(&cost, u32::MAX)
     }
 }
@@ -47,7 +58,7 @@ impl Links {
 mod tests {
     use super::*;
     use crate::bench::Loading;
-    use crate::collective::{ALGORITHMS, Algorithm, Collective, Place, Plan, Request};
+    use crate::collective::{ALGORITHMS, Collective, Place};
     use crate::compile::Lowering;
     use weft_runtime::DType;
 

@@ -101,6 +101,7 @@ fn tables() {
     let report = report();
     snapshot("table.txt", &report.table(false));
     snapshot("wide.txt", &report.table(true));
+    snapshot("table.md", &report.markdown());
     // Columns end where their names do.
     for wide in [false, true] {
         let head = report.head(wide);
@@ -206,12 +207,16 @@ fn stored_reports_are_printed_plotted_and_put_together() {
     store("small.json", &part(|size| size <= 1 << 20));
     store("large.json", &part(|size| size >= 1 << 20));
     let both = ["--from", "small.json", "--from", "large.json"];
-    let out = from(folder.path(), &[&both[..], &["--plot", "all.svg", "--csv", "all.csv"]].concat());
+    let out = from(
+        folder.path(),
+        &[&both[..], &["--plot", "all.svg", "--csv", "all.csv", "--markdown", "all.md"]].concat(),
+    );
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(String::from_utf8(out.stdout).unwrap(), all.table(false) + &all.foot());
     let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(written("all.csv"), all.csv());
     assert_eq!(written("all.svg"), all.plot().unwrap());
+    assert_eq!(written("all.md"), all.markdown());
     // Some of it.
     let some = ["--algo", "ll", "--against", "nccl,nvshmem", "--json", "some.json"];
     let out = from(folder.path(), &[&both[..], &some].concat());

@@ -1,7 +1,7 @@
 //! What was measured, as text: the table and its head, and CSV.
 
-use super::Place;
 use super::report::{Bandwidth, Calibration, Report, Row};
+use super::{Contender, Place};
 use std::fmt::Write;
 
 /// A column of one place: its name, its unit, its width, whether only the wide table has it, and its text.
@@ -23,6 +23,13 @@ const PLACES: [(Place, &str); 2] = [(Place::OutOfPlace, "out of place"), (Place:
 fn micros(us: f64) -> String {
     let digits = if us < 1000.0 { 2 } else { 1 };
     format!("{us:.digits$}")
+}
+
+/// A number of bytes in the largest unit that it is a multiple of.
+fn binary(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{} {unit}", bytes >> shift))
 }
 
 fn columns(wide: bool) -> impl Iterator<Item = &'static Column> {
@@ -134,6 +141,43 @@ impl Report {
     /// What stands below the table.
     pub fn foot(&self) -> String {
         self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect()
+    }
+
+    /// Median times in microseconds as Markdown: a table for each place, with a line a size, a column a contender, ours
+    /// first, and what the best of ours is by the best peer.
+    pub fn markdown(&self) -> String {
+        let mut out = format!("{} x {}, {}; {}\n", self.n_pes, self.gpu, self.versions(), self.date);
+        for (place, name) in PLACES {
+            let rows: Vec<&Row> = self.rows.iter().filter(|r| r.place == place).collect();
+            let mut names: Vec<&str> = Vec::new();
+            for row in &rows {
+                if !names.contains(&&*row.algorithm) {
+                    names.push(&row.algorithm);
+                }
+            }
+            if names.is_empty() {
+                continue;
+            }
+            names.sort_by_key(|name| Contender::is_peer(name));
+            let cells = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+            let head = [&["bytes"], &names[..], &["best of ours / best peer"]].concat();
+            let _ = write!(out, "\n{} {name}, us\n\n", self.operation);
+            out.push_str(&cells(&head.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()));
+            out.push_str(&cells(&vec!["---".to_owned(); head.len()]));
+            for rows in rows.chunk_by(|a, b| a.size == b.size) {
+                let time = |name: &str| rows.iter().find(|r| r.algorithm == name).map(|r| r.time_us.median);
+                let best = |peers: bool| {
+                    let of = names.iter().filter(|n| Contender::is_peer(n) == peers);
+                    of.filter_map(|n| time(n)).reduce(f64::min)
+                };
+                let ratio = best(false).zip(best(true)).map(|(ours, peer)| format!("**{:.2}**", ours / peer));
+                let mut line = vec![binary(rows[0].size)];
+                line.extend(names.iter().map(|n| time(n).map_or(String::new(), micros)));
+                line.push(ratio.unwrap_or_default());
+                out.push_str(&cells(&line));
+            }
+        }
+        out
     }
 
     /// One line for each row, and one of names.

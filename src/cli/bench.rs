@@ -109,6 +109,9 @@ pub struct BenchCommand {
     /// Where all that was measured goes, a line for each row.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Where a table of times goes, a column a contender, as Markdown.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Where a plot of times and bandwidths against sizes goes, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -143,7 +146,7 @@ impl BenchCommand {
         }
         // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
         bench.counts(self.pes.unwrap_or(1))?;
-        writable_all([&self.json, &self.csv, &self.plot])?;
+        writable_all([&self.json, &self.csv, &self.markdown, &self.plot])?;
         let pes = gpus(self.pes)?;
         bench.counts(pes)?;
         match start(pes)? {
@@ -241,11 +244,12 @@ impl BenchCommand {
     }
 
     /// Files that were asked for, of a report.
-    fn files<'a>(&'a self, report: &'a Report) -> [Sink<'a>; 3] {
+    fn files<'a>(&'a self, report: &'a Report) -> [Sink<'a>; 4] {
         [
             (&self.plot, Box::new(|| Ok(report.plot()?))),
             (&self.json, Box::new(|| Ok(report.json()?))),
             (&self.csv, Box::new(|| Ok(report.csv()))),
+            (&self.markdown, Box::new(|| Ok(report.markdown()))),
         ]
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     if command.algo != "all" || command.against.is_some() {
         keep(&mut all, &command.algo, command.against.as_deref())?;
     }
-    writable_all([&command.json, &command.csv, &command.plot])?;
+    writable_all([&command.json, &command.csv, &command.markdown, &command.plot])?;
     std::io::stdout().lock().write_all((all.table(command.wide) + &all.foot()).as_bytes())?;
     let wrong = all.first_wrong();
     let code = if wrong.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };

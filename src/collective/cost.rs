@@ -293,6 +293,19 @@ mod tests {
         assert!(far.is_empty(), "{far:?}");
     }
 
+    /// The same page: turns as 8 PEs take them, all to one other GPU, so that nothing meets in the switch.
+    #[test]
+    fn turns_are_near_those_that_were_measured() {
+        let rotate = Algorithm::find(Collective::AllReduce, "rotate").unwrap();
+        for (size, us) in
+            [(1u64 << 20, 41.8), (4 << 20, 54.5), (16 << 20, 101.5), (64 << 20, 349.0), (1 << 30, 5301.6)]
+        {
+            let request = Request::new(Collective::AllReduce, DType::BF16, size / 2, 8);
+            let ratio = Links::H200.time(&Plan::of(rotate, &request, 132), &request) / us;
+            assert!((0.75..1.1).contains(&ratio), "{size}: {ratio}");
+        }
+    }
+
     /// Fewer CTAs have less bandwidth; plain memory leaves what any memory can.
     #[test]
     fn few_ctas_and_plain_memory_count() {

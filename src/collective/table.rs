@@ -139,13 +139,14 @@ fn staged(r: &Request, p: &Plan, sums: f64) -> Cost {
     Cost { flights: 2.0, hidden: 2.1 * (rounds(r, p) - 1.0), ..pushed(r, others(r) * (chunks(r, p) + sums)) }
 }
 
-/// As [`staged`], to one PE at a time. What turns take beside their bytes is a guess: 2 PEs, where it ran, take none.
+/// As [`staged`], to one PE at a time. What turns take beside their bytes is of 2 H200s, each of which took seven to the
+/// other (docs/performance.md).
 fn rotated(r: &Request, p: &Plan) -> Cost {
     let turns = (others(r) - 1.0).max(0.0);
     let bytes = others(r) * (chunks(r, p) + part(r) / pes(r));
     Cost {
-        flights: 2.0 + 0.8 * turns,
-        hidden: (2.1 + turns) * (rounds(r, p) - 1.0),
+        flights: 2.0 + 1.4 * turns,
+        hidden: (2.1 + 1.8 * turns) * rounds(r, p) - 2.1,
         neighbour: bytes,
         ..Cost::default()
     }

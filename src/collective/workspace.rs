@@ -28,7 +28,7 @@ const LL: u64 = LL_CTAS as u64;
 /// Bytes of a CTA's counter: a line, so that CTAs do not share any.
 const LINE: u64 = 128;
 
-const SPACES: [Space; 12] = [
+const SPACES: [Space; 13] = [
     Space { name: "ws", dtype: Some(DType::U64), bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL },
     Space { name: "epoch", dtype: Some(DType::U32), bytes: |_| LINE * LL },
     Space { name: "posts", dtype: Some(DType::U64), bytes: |e| 8 * 2 * LL_SLOTS as u64 * e.n_pes * 2 * LL },
@@ -38,6 +38,7 @@ const SPACES: [Space; 12] = [
     Space { name: "sums", dtype: None, bytes: |e| 16 * e.steps * e.n_pes * 2 * e.stages },
     Space { name: "flags", dtype: Some(DType::U32), bytes: |e| 4 * e.n_pes * e.stages },
     Space { name: "rounds", dtype: Some(DType::U32), bytes: |e| LINE * e.stages },
+    Space { name: "pace", dtype: Some(DType::U32), bytes: |_| LINE },
     Space { name: "inbox", dtype: None, bytes: |e| INBOX as u64 * e.n_pes * 2 * LL },
     Space { name: "signals", dtype: Some(DType::U64), bytes: |e| 8 * e.n_pes * 2 * LL },
     Space { name: "exchanges", dtype: Some(DType::U64), bytes: |_| LINE * LL },

@@ -204,7 +204,8 @@ impl<'a> Bed<'a> {
             (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
             (Contender::Auto, _) => {
                 let shape = Shape { tokens, row_bytes, n_pes: self.world.n_pes(), multicast };
-                Plan::choose(&shape, self.sms, &Links::H200)
+                let links = self.collectives.as_ref().map_or(Links::H200, |c| *c.selector().links());
+                Plan::choose(&shape, self.sms, &links)
             }
             _ => return None,
         };

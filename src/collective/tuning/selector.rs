@@ -121,6 +121,11 @@ impl Selector {
         self.table.as_ref()
     }
 
+    /// What the model takes the links for.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
     /// The plan of a request, in a handle with so many CTAs.
     ///
     /// # Errors

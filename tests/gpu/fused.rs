@@ -57,7 +57,7 @@ fn beside_nccl(world: &World) -> Checked {
     let mut request = request(&[3], 8192);
     request.contenders.push(Contender::Nccl);
     if nccl::installed().is_ok() {
-        return checked(world, &request, 5);
+        return checked(world, &request, request.contenders.len());
     }
     let error = run(world, &request, &mut |_, _| Ok(())).err().map(|e| e.to_string());
     same!(error.is_some_and(|e| e.contains("NCCL")), true, "an error that names NCCL");

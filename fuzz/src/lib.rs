@@ -16,11 +16,13 @@ impl Loader for Library {
     }
 }
 
-/// Values for compile-time parameters that have no default: odd, so that tails come up.
+/// Values for compile-time parameters that have no default: odd, so that tails come up. P are PEs over which the library
+/// takes loops apart: a thousand would be one block of code on which LLVM's sinking takes quadratic time.
 pub fn defines(heads: &[Head]) -> Defines {
     let without = heads.iter().flat_map(|head| &head.generics).filter(|(_, _, default)| !default);
-    let value = |bound: &str| {
+    let value = |name: &str, bound: &str| {
         Define::parse(match bound {
+            "int" if name == "P" => "5",
             "int" => "1003",
             "dtype" | "float" => "f16",
             "integer" => "i32",
@@ -28,7 +30,7 @@ pub fn defines(heads: &[Head]) -> Defines {
             _ => "0.5",
         })
     };
-    without.filter_map(|(name, bound, _)| Some((name.to_string(), value(bound)?))).collect()
+    without.filter_map(|(name, bound, _)| Some((name.to_string(), value(name, bound)?))).collect()
 }
 
 /// What a rejected text is told must have a code, and be no fault of ours.

@@ -83,7 +83,8 @@ const EXCHANGED: Algorithm = Algorithm {
     out_of_place: Some("staged"),
     in_place: Some("staged_in_place"),
     work: whole,
-    cost: |r, p| Cost { local: others(r) * chunks(r, p), ..staged(r, p, 0.0) },
+    // All rows are read from staging memory, a PE's own among them.
+    cost: |r, p| Cost { local: pes(r) * chunks(r, p), ..staged(r, p, 0.0) },
     ..STAGED
 };
 

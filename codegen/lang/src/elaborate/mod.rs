@@ -6,6 +6,7 @@ mod builtin;
 mod expr;
 mod files;
 mod head;
+mod params;
 mod stmt;
 mod tensor;
 mod value;

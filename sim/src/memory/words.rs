@@ -1,0 +1,65 @@
+//! Addresses in words, and what is wrong with them.
+
+use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT};
+
+impl Memory {
+    pub(super) fn unmapped(&self, pe: usize, addr: u64) -> AccessError {
+        let message = if addr < 1 << 16 {
+            format!("{addr:#x} is a null pointer (or an offset from one)")
+        } else {
+            format!("{addr:#x} is not mapped on PE {pe}")
+        };
+        AccessError {
+            code: "S002",
+            message,
+            help: "check the kernel's pointer arguments and the address arithmetic",
+        }
+    }
+
+    pub(super) fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {
+        AccessError {
+            code: "S003",
+            message: format!("{len} bytes at {} are out of bounds", self.describe(pe, addr)),
+            help: "check the bound on the index: the tail of a tensor whose size is not a multiple of the tile is the usual cause",
+        }
+    }
+
+    /// The address in words: allocation, offset, size, whose memory.
+    pub(crate) fn describe(&self, pe: usize, addr: u64) -> String {
+        let Some(region) =
+            usize::try_from(addr >> REGION_SHIFT).ok().filter(|&n| n > 0).and_then(|n| self.regions.get(n))
+        else {
+            return format!("{addr:#x}");
+        };
+        let (allocator, whose) = match region.kind {
+            Kind::Private => {
+                (&self.private[region.viewer], format!("private memory of PE {}", region.viewer))
+            }
+            Kind::Heap { of } if of == pe => (&self.heap, format!("symmetric heap of PE {of}")),
+            Kind::Heap { of } => (&self.heap, format!("symmetric heap of peer PE {of}")),
+            Kind::Multicast { team } => {
+                (&self.heap, format!("multicast range of team {:?}", self.teams[team].members))
+            }
+        };
+        let offset = addr & REGION_MASK;
+        // An address in the red zone is told from the allocation it is nearest to.
+        let below = allocator.below(offset);
+        let above = allocator.list.iter().find(|a| a.offset > offset);
+        let near = match (below, above) {
+            (Some(b), Some(a))
+                if offset >= b.offset + b.bytes && a.offset - offset < offset - (b.offset + b.bytes) =>
+            {
+                Some(a)
+            }
+            (Some(b), _) => Some(b),
+            (None, a) => a,
+        };
+        match near {
+            Some(a) => {
+                let delta = offset as i64 - a.offset as i64;
+                format!("`{}`{delta:+} ({addr:#x}; {} bytes, {whose})", a.name, a.bytes)
+            }
+            None => format!("{addr:#x} ({whose}, which has no allocations)"),
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The table of algorithms.
 
-use super::cost::{chunks, others, part, pes, pushed, rounds, slots};
+use super::cost::{chunks, last_chunk, others, part, pes, pushed, rounds, skew, slots};
 use super::{Algorithm, Collective, Cost, Plan, Request};
 
 /// A whole operand.
@@ -126,7 +126,9 @@ fn packets_twice_switch(r: &Request, p: &Plan) -> Cost {
 /// Between two barriers, bytes by the switch where the team has one, else what peers do.
 fn between(r: &Request, switch: f64, peers: Cost) -> Cost {
     let moved = if r.multicast { Cost { switch, ..Cost::default() } } else { peers };
-    Cost { waits: 2.0, ..moved }
+    // What is loaded comes back.
+    let flights = if moved.pull > 0.0 { 0.4 } else { 0.0 };
+    Cost { waits: 2.0, flights, ..moved }
 }
 
 /// Flights of packets, of which CTAs that are not in step hide half after the first (docs/performance.md, `ll` on 2 H200s).
@@ -137,7 +139,11 @@ fn overlapped(r: &Request, p: &Plan) -> f64 {
 /// Rows pushed into staging memory, and so many bytes of sums. A further round is two flights and something, or as long as its
 /// bytes take (docs/performance.md, `push_direct` on 2 H200s).
 fn staged(r: &Request, p: &Plan, sums: f64) -> Cost {
-    Cost { flights: 2.0, hidden: 2.1 * (rounds(r, p) - 1.0), ..pushed(r, others(r) * (chunks(r, p) + sums)) }
+    Cost {
+        flights: 2.0 + skew(p),
+        hidden: 2.1 * (rounds(r, p) - 1.0),
+        ..pushed(r, others(r) * (chunks(r, p) + sums))
+    }
 }
 
 /// As [`staged`], to one PE at a time. What turns take beside their bytes is of 2 H200s, each of which took seven to the
@@ -146,7 +152,7 @@ fn rotated(r: &Request, p: &Plan) -> Cost {
     let turns = (others(r) - 1.0).max(0.0);
     let bytes = others(r) * (chunks(r, p) + part(r) / pes(r));
     Cost {
-        flights: 2.0 + 1.4 * turns,
+        flights: 2.0 + skew(p) + 1.4 * turns,
         hidden: (2.1 + 1.8 * turns) * rounds(r, p) - 2.1,
         neighbour: bytes,
         ..Cost::default()
@@ -312,6 +318,8 @@ pub static ALGORITHMS: [Algorithm; 30] = [
     Algorithm {
         collective: Collective::Broadcast,
         part: "broadcast",
+        // Who sends does not receive, and the other way round.
+        cost: |r, p| Cost { packets: packets(r, p).packets - 0.4, ..packets(r, p) },
         about: "packets of the root to all: one flight",
         ..LL
     },
@@ -340,7 +348,7 @@ pub static ALGORITHMS: [Algorithm; 30] = [
         out_of_place: Some("staged_direct"),
         in_place: Some("staged_direct_in_place"),
         work: share_of_others,
-        cost: |r, p| staged(r, p, 0.0),
+        cost: |r, p| Cost { local: last_chunk(r, p), ..staged(r, p, 0.0) },
         about: "as staged, shares straight into the results",
         ..STAGED
     },

@@ -38,7 +38,7 @@ pub struct Cost {
     pub switch: f64,
     /// Bytes by NVSHMEM's operations.
     pub net: f64,
-    /// Bytes that a GPU moves in its own memory, beside operand and result.
+    /// Bytes that a GPU reads of what was staged in its own memory.
     pub local: f64,
 }
 
@@ -71,7 +71,7 @@ pub struct Links {
     pub net_us: f64,
     /// 10^9 bytes a second and GPU between nodes.
     pub net_gbps: f64,
-    /// 10^9 bytes a second that a GPU copies in its own memory.
+    /// 10^9 bytes a second that a GPU reads of what was staged in its own memory, or in its cache.
     pub local_gbps: f64,
 }
 
@@ -99,7 +99,7 @@ const NVLINK: f64 = 450.0;
 impl Links {
     /// H200s, NVLink all to all, multicast off (driver 580.159.04, CUDA 13.0, NVSHMEM 3.4.5, 2026-11-21). Measured on 2
     /// of them: an empty kernel, a barrier, a word with fence and signal, one CTA, push and pull; packets from the times
-    /// of `ll` (docs/performance.md: 1 MiB in 10.2 us, 1 GiB in 7.1 ms), own memory from those of `staged` (64 MiB in
+    /// of `ll` (docs/performance.md: 1 MiB in 10.2 us, 1 GiB in 7.1 ms), what is staged from those of `staged` (64 MiB in
     /// 111 us). Measured on 8: all at once by stores. The switch is other people's: at best 275 GB/s of allreduce (NCCL
     /// 2.30.4 and MSCCL++, 8 H100s and H200s with NVLS: nccl-tests issue 212, nccl issue 2140), of which each byte is 9/8
     /// on the port each way. Between nodes nothing was measured: a 400 Gb/s adapter for each GPU, as specified.
@@ -117,7 +117,7 @@ impl Links {
         switch_gbps: 309.4,
         net_us: 8.0,
         net_gbps: 40.0,
-        local_gbps: 3200.0,
+        local_gbps: 6400.0,
     };
 
     /// GPUs over PCIe, as specified and not measured: 16 lanes of the fourth generation.

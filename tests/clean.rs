@@ -87,6 +87,9 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
     let numbers = numbers(expects);
     let settings: Vec<_> = settings(expects).into_iter().map(|s| (fitting(&numbers, &s), s)).collect();
     let all: u64 = settings.iter().map(|(numbers, _)| numbers.len() as u64).sum();
+    if settings.iter().any(|(numbers, _)| numbers.is_empty()) {
+        return Err("no number of PEs fits a setting's P or ROOT".into());
+    }
     let runs = all.min(seeds);
     let each = seeds.div_ceil(runs);
     for i in 0..runs {

@@ -46,8 +46,7 @@ fn forms(world: &World, forms: &[Form]) -> Checked {
     for (i, form) in forms.iter().enumerate() {
         for hidden in [[8192, 100], [5120, 64], [2048, 8200]][i] {
             let request = Request { form: *form, ..request(&[1, 3, 65], hidden) };
-            let fitting = request.contenders.iter().filter(|c| c.fits(2 * hidden as usize));
-            checked(world, &request, 3 * fitting.count())?;
+            checked(world, &request, 3 * request.contenders.len())?;
         }
     }
     Ok(())

@@ -24,31 +24,16 @@ impl Shape {
     }
 }
 
-/// A flight a row, of packets that are twice their data, to all.
-pub(super) fn one_flight(s: &Shape, plan: &Plan) -> Cost {
-    let (all, others) = s.bytes();
-    let pes = f64::from(s.n_pes);
-    let sent = match plan.switch {
-        true => Cost { switch: 2.0 * pes * all, ..Cost::default() },
-        false => Cost { packed: 2.0 * pes * others, ..Cost::default() },
-    };
-    Cost { packets: rounds(s, plan), ..sent }
-}
-
-/// Rows that a CTA has one after the other.
-fn rounds(s: &Shape, plan: &Plan) -> f64 {
-    (f64::from(s.tokens) * f64::from(plan.split) / f64::from(plan.ctas.max(1))).ceil()
-}
-
 /// Two flights a row, of packets that are twice their data.
 pub(super) fn low_latency(s: &Shape, plan: &Plan) -> Cost {
     let (all, others) = s.bytes();
+    let rounds = (f64::from(s.tokens) * f64::from(plan.split) / f64::from(plan.ctas.max(1))).ceil();
     let sums = if plan.switch {
         Cost { switch: 2.0 * all, packed: 2.0 * others, ..Cost::default() }
     } else {
         Cost { packed: 4.0 * others, ..Cost::default() }
     };
-    Cost { packets: 2.0 * rounds(s, plan), ..sums }
+    Cost { packets: 2.0 * rounds, ..sums }
 }
 
 /// Two barriers, and all rows of all PEs.
@@ -81,8 +66,7 @@ impl Plan {
             let plan = Plan { switch: kernel.packets && shape.multicast, ..plan };
             (links.predict(&(kernel.cost)(shape, &plan), plan.ctas).total(), plan)
         };
-        let fits = KERNELS.iter().filter(|k| shape.row_bytes <= k.most_bytes);
-        fits.map(plan).fold(plan(&super::ONE_SHOT), |a, b| if b.0 < a.0 { b } else { a }).1
+        KERNELS.iter().map(plan).fold(plan(&KERNELS[0]), |a, b| if b.0 < a.0 { b } else { a }).1
     }
 }
 
@@ -101,11 +85,11 @@ mod tests {
     /// Packets for decode; then, of two PEs, who send each other as much either way, one shot; of eight two.
     #[test]
     fn few_tokens_go_by_packets_and_many_in_two_shots() {
-        let [flight, packets, one, two] = ["one_flight", "low_latency", "one_shot", "two_shot"];
-        assert_eq!(chosen(8, false), [flight, packets, packets, two, two, two]);
-        assert_eq!(chosen(2, false)[..3], [flight, flight, flight]);
+        let [packets, one, two] = ["low_latency", "one_shot", "two_shot"];
+        assert_eq!(chosen(8, false), [packets, packets, packets, two, two, two]);
+        assert_eq!(chosen(2, false)[..3], [packets, packets, packets]);
         assert!(chosen(2, false)[3..].iter().all(|k| [one, two].contains(k)));
-        assert_eq!(chosen(8, true)[0], flight);
+        assert_eq!(chosen(8, true)[0], packets);
         assert_eq!(chosen(8, true)[5], two);
     }
 }

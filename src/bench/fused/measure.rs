@@ -14,7 +14,6 @@ use crate::run::array::{Number, read_number, write_number};
 use std::time::SystemTime;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
-use weft_runtime::launch::AsArgument;
 use weft_runtime::nccl::{self, Communicator};
 use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda};
 
@@ -79,9 +78,7 @@ fn measure<T: Element, O: Element>(world: &World, request: &Request, done: Done<
     written(&report, &[])?;
     for tokens in &request.tokens {
         let tensors = bed.tensors::<T, O>(*tokens)?;
-        let row_bytes = request.hidden as usize * size_of::<T>();
-        let fitting = request.contenders.iter().filter(|c| c.fits(row_bytes));
-        let rows = fitting.map(|c| bed.row(*c, &tensors));
+        let rows = request.contenders.iter().map(|c| bed.row(*c, &tensors));
         let mut rows = rows.collect::<Result<Vec<_>>>()?;
         compare(&mut rows);
         written(&report, &rows)?;
@@ -238,13 +235,12 @@ impl<'a> Bed<'a> {
             }
             let size = Workspace::of(&plan, hidden * size_of::<T>(), n_pes);
             let parts = self.world.zeros::<u64>(size.parts)?;
-            let sums = (size.sums > 0).then(|| self.world.zeros::<u64>(size.sums)).transpose()?;
+            let sums = self.world.zeros::<u64>(size.sums)?;
             let epoch = DeviceTensor::<u32>::zeros(size.epoch, self.world.stream())?;
             let call: Call<'c> = Box::new(move |s| {
-                let mut arguments: Vec<&dyn AsArgument> =
-                    vec![&tokens, x, residual, weight, &EPS, out, scale, norm, &parts];
-                arguments.extend(sums.as_ref().map(|sums| sums as &dyn AsArgument));
-                arguments.extend([&epoch as &dyn AsArgument, team]);
+                let own = (&parts, &sums, &epoch);
+                let arguments =
+                    (tokens, x, residual, weight, EPS, out, scale, norm, own.0, own.1, own.2, team);
                 Ok(kernel.launch(s, grid(), arguments)?)
             });
             return Ok((call, Some(plan)));

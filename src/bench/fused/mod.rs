@@ -27,30 +27,16 @@ pub struct Fused {
     pub name: &'static str,
     /// Whether it goes by packets, and so has a workspace and needs no symmetric memory from its caller.
     pub packets: bool,
-    /// Whether sums go by packets too, and so have a workspace.
-    pub sums: bool,
-    /// Most bytes of a row.
-    pub most_bytes: usize,
     /// What a launch waits for and moves.
     pub cost: fn(&Shape, &Plan) -> Cost,
 }
 
 /// The fused kernels.
 pub const KERNELS: &[Fused] = &[
-    Fused {
-        name: "one_flight",
-        packets: true,
-        most_bytes: MOST_SHARED,
-        cost: choose::one_flight,
-        ..ONE_SHOT
-    },
-    Fused { name: "low_latency", packets: true, sums: true, cost: choose::low_latency, ..ONE_SHOT },
-    ONE_SHOT,
-    Fused { name: "two_shot", cost: choose::two_shot, ..ONE_SHOT },
+    Fused { name: "low_latency", packets: true, cost: choose::low_latency },
+    Fused { name: "one_shot", packets: false, cost: choose::one_shot },
+    Fused { name: "two_shot", packets: false, cost: choose::two_shot },
 ];
-
-const ONE_SHOT: Fused =
-    Fused { name: "one_shot", packets: false, sums: false, most_bytes: usize::MAX, cost: choose::one_shot };
 
 /// How a fused kernel is launched.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +51,7 @@ pub struct Plan {
     pub switch: bool,
 }
 
-/// CTAs that kernels by packets have workspace for, here.
+/// CTAs that `low_latency` has workspace for, here.
 pub const PACKET_CTAS: u32 = 128;
 /// Most CTAs that share a row.
 const MOST_SPLIT: u32 = 8;
@@ -106,12 +92,12 @@ impl Plan {
     }
 }
 
-/// Elements of the tensors of its own that a kernel by packets has, which begin at 0 and are of that plan alone.
+/// Elements of `low_latency`'s tensors of its own, which begin at 0 and are of that plan alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workspace {
-    /// Symmetric, u64: `parts`, or of `one_flight` all `words`.
+    /// Symmetric, u64.
     pub parts: usize,
-    /// Symmetric, u64; none where sums do not go by packets.
+    /// Symmetric, u64.
     pub sums: usize,
     /// u32.
     pub epoch: usize,
@@ -121,10 +107,6 @@ impl Workspace {
     /// For rows of so many bytes: the extents in the kernel's head.
     pub fn of(plan: &Plan, row_bytes: usize, n_pes: u32) -> Workspace {
         let (pes, split, ctas) = (n_pes as usize, plan.split as usize, PACKET_CTAS as usize);
-        if !plan.kernel.sums {
-            let words = 4 * row_bytes.div_ceil(16) * (pes + 1) * 2;
-            return Workspace { parts: words * ctas.div_ceil(split), sums: 0, epoch: ctas };
-        }
         let packets = row_bytes.div_ceil(8);
         let slots = packets.div_ceil(pes * split).next_multiple_of(2);
         Workspace { parts: 2 * slots * pes * ctas, sums: 2 * packets * ctas.div_ceil(split), epoch: ctas }
@@ -153,11 +135,6 @@ impl Contender {
     /// A name that is none, with those there are.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &PEERS, "peer", "")
-    }
-
-    /// Whether it takes rows of so many bytes.
-    pub fn fits(self, row_bytes: usize) -> bool {
-        !matches!(self, Contender::Fused(kernel) if row_bytes > kernel.most_bytes)
     }
 
     /// As the table names it.

@@ -210,7 +210,7 @@ impl<'a, T: Number> Bed<'a, T> {
             && let Some(part) = parts.into_iter().find(|bytes| bytes % 8 != 0)
         {
             report.notes.push(format!(
-                "{}: NCCL {} misplaces parts that are no multiple of 8 bytes, such as {part}; 2.28.7 does not",
+                "{}: NCCL {} misplaces parts that are no multiple of 8 bytes, such as {part}",
                 Contender::NcclSymm.name(),
                 communicator.version()
             ));

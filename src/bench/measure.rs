@@ -486,6 +486,11 @@ impl<'a, T: Number> Bed<'a, T> {
         data::limit(self.bench.dtype, self.bench.summands(self.world.n_pes()))
     }
 
+    /// Microseconds of each block of a case's calls. *Collective.*
+    pub(super) fn blocks(&self, case: &Case<'_, T>, blocks: Blocks) -> Result<Vec<f64>> {
+        Here { bed: self, case }.blocks(blocks)
+    }
+
     /// Gives an operand the data that timed calls have: some, again and again.
     pub(super) fn fill(&self, input: &Operand<T>) -> Result<()> {
         let (len, stream) = (input.len(), self.stream);

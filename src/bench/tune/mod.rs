@@ -8,13 +8,13 @@ use super::calibrate;
 use super::data::{self, Number, with_number};
 use super::measure::{Bed, Case, Result};
 use super::report::{Report, Spread};
-use super::times::gather;
+use super::times::{Blocks, gather};
 use super::{Bench, BenchError, Contender};
 use crate::collective::tuning::{Entry, Table};
 use crate::collective::{Algorithm, Collective, Counts, Limits, Links, Place, Plan, Tuning};
 use crate::compile::Lowering;
 use crate::gpu::GpuError;
-use weft_runtime::{DType, Reduce, World, cuda};
+use weft_runtime::{DType, Reduce, World};
 
 /// What is tuned.
 #[derive(Clone, Debug)]
@@ -277,13 +277,9 @@ impl<T: Number> Bed<'_, T> {
     fn quickly(&self, case: &Case<'_, T>, look: Look, about: f64) -> Result<f64> {
         let at = usize::from(look == Look::Long);
         let calls = (BLOCK_US[at] / about.max(1.0)).clamp(1.0, CALLS).round() as u32;
-        let block = self.start.block(true, |s| (0..calls).try_for_each(|_| (case.call)(s)))?;
-        // A graph's first launch is not like the others.
-        self.start.time(&block)?;
-        let times = (0..BLOCKS[at]).map(|_| Ok(self.start.time(&block)? / f64::from(calls)));
-        let times = times.collect::<Result<Vec<f64>>>()?;
-        cuda::wait_for(self.stream)?;
-        Ok(Spread::over(&gather(self.world, &times)?).median)
+        let times = self.blocks(case, Blocks { calls, before: 0, blocks: BLOCKS[at], cold: false })?;
+        let each: Vec<f64> = times.iter().map(|us| us / f64::from(calls)).collect();
+        Ok(Spread::over(&gather(self.world, &each)?).median)
     }
 
     /// Compares what a plan gives with a reference.

@@ -19,6 +19,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-llvm", &["weft-ir", "weft-isa"]),
     ("weft-sim", &[]),
     ("weft-runtime", &["weft-layout"]),
+    // It runs compilers and contains none.
+    ("xtask", &[]),
     (
         "warpweft",
         &[

@@ -1,0 +1,97 @@
+//! The two compilers that are compared.
+
+use super::{Case, Side, outcome};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The compiler of a revision.
+pub struct Revision {
+    /// Its full commit hash.
+    pub commit: String,
+    /// A git worktree of it.
+    pub tree: PathBuf,
+    /// Its `weft`.
+    pub binary: PathBuf,
+    /// Where its binary and its results are kept.
+    cache: PathBuf,
+}
+
+impl Revision {
+    /// Checks a revision out, and builds its `weft` unless that was done before.
+    ///
+    /// # Errors
+    /// The revision does not exist or does not build.
+    pub fn build(root: &Path, folder: &Path, rev: &str) -> Result<Revision> {
+        let commit = git(root, &["rev-parse", "--verify", &format!("{rev}^{{commit}}")])?.trim().to_owned();
+        let tree = folder.join("tree");
+        if tree.join(".git").exists() {
+            git(&tree, &["checkout", "--quiet", "--force", "--detach", &commit])?;
+        } else {
+            // The folder of an earlier worktree may have been deleted without git's knowledge.
+            git(root, &["worktree", "prune"])?;
+            git(root, &["worktree", "add", "--quiet", "--detach", &tree.display().to_string(), &commit])?;
+        }
+        let cache = folder.join("revisions").join(&commit);
+        let binary = cache.join("weft");
+        if !binary.exists() {
+            let built = build(&tree, Some(&folder.join("target")))?;
+            fs::create_dir_all(&cache)?;
+            // The file gets its name last, so that an interrupted copy is not taken for a binary.
+            let copy = cache.join("weft.new");
+            fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
+            fs::rename(copy, &binary)?;
+        }
+        Ok(Revision { commit, tree, binary, cache })
+    }
+
+    /// What becomes of each case, from an earlier call where that had the same corpus.
+    ///
+    /// # Errors
+    /// The compiler cannot be run.
+    pub fn results(&self, side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, outcome::Digest>> {
+        let file = self.cache.join(format!("results-{}", super::corpus::fingerprint(&side.corpus)?));
+        let mut known = fs::read_to_string(&file).map(|text| outcome::read(&text)).unwrap_or_default();
+        let missing: BTreeSet<_> = cases.iter().filter(|case| !known.contains_key(*case)).cloned().collect();
+        known.extend(outcome::of_all(side, &missing)?);
+        fs::write(&file, outcome::print(&known))?;
+        known.retain(|case, _| cases.contains(case));
+        Ok(known)
+    }
+}
+
+/// The `weft` of the working tree, built where `cargo build` builds it.
+///
+/// # Errors
+/// It does not build.
+pub fn working_tree(root: &Path) -> Result<PathBuf> {
+    build(root, None)
+}
+
+/// Builds `weft` in a tree; its path.
+fn build(tree: &Path, target: Option<&Path>) -> Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--bin", "weft", "--message-format=json-render-diagnostics"]).current_dir(tree);
+    // Each tree pins its own toolchain.
+    cargo.env_remove("RUSTUP_TOOLCHAIN").stderr(std::process::Stdio::inherit());
+    if let Some(target) = target {
+        cargo.arg("--target-dir").arg(target);
+    }
+    let out = cargo.output().context("cannot run cargo")?;
+    ensure!(out.status.success(), "weft does not build in {}", tree.display());
+    let messages = String::from_utf8_lossy(&out.stdout);
+    let path = messages.lines().filter_map(|line| line.split_once("\"executable\":\"")).next_back();
+    let path = path.and_then(|(_, rest)| rest.split_once('"')).map(|(path, _)| PathBuf::from(path));
+    path.with_context(|| format!("cargo names no executable in {}", tree.display()))
+}
+
+/// What git prints.
+fn git(at: &Path, arguments: &[&str]) -> Result<String> {
+    let out = Command::new("git").args(arguments).current_dir(at).output().context("cannot run git")?;
+    if !out.status.success() {
+        bail!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(String::from_utf8(out.stdout)?)
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask replay REV`: the output of two compilers for the same kernels.
+
+mod compiler;
+mod corpus;
+mod outcome;
+mod report;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// One call of `weft compile`: its arguments, from the kernel file on.
+type Case = Vec<String>;
+
+#[derive(Args)]
+pub struct Replay {
+    /// The revision to compare with: anything that `git rev-parse` understands.
+    rev: String,
+    /// What to compare: a stage that `weft compile --emit` can write.
+    #[arg(long, default_value = "ptx")]
+    emit: String,
+    /// Compare only cases whose command line contains this text.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// How many differing cases are shown as a unified diff.
+    #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    show: usize,
+}
+
+/// A compiler, and the folder that it runs in, which contains the corpus.
+struct Side {
+    binary: PathBuf,
+    corpus: PathBuf,
+}
+
+impl Side {
+    /// The cases of this side's corpus, as far as they are asked for.
+    fn cases(&self, replay: &Replay) -> Result<BTreeSet<Case>> {
+        let mut cases = corpus::cases(&self.corpus)?;
+        cases.iter_mut().for_each(|case| case.extend(["--emit".to_owned(), replay.emit.clone()]));
+        cases.retain(|case| replay.only.as_ref().is_none_or(|text| case.join(" ").contains(text)));
+        Ok(cases.into_iter().collect())
+    }
+}
+
+impl Replay {
+    /// Compares, and prints the differences.
+    ///
+    /// # Errors
+    /// A compiler cannot be built or run, or no case compiles, so that nothing was compared.
+    pub fn run(&self, root: &Path) -> Result<ExitCode> {
+        let folder = root.join("target/replay");
+        let old = compiler::Revision::build(root, &folder, &self.rev)?;
+        let before = Side { binary: old.binary.clone(), corpus: folder.join("before") };
+        let after = Side { binary: compiler::working_tree(root)?, corpus: folder.join("after") };
+        corpus::write(&before.corpus, root, &old.tree)?;
+        corpus::write(&after.corpus, root, root)?;
+
+        let (old_cases, new_cases) = (before.cases(self)?, after.cases(self)?);
+        let old_results = old.results(&before, &old_cases)?;
+        let new_results = outcome::of_all(&after, &new_cases)?;
+        let summary = report::compare(&old_results, &new_results);
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "before: {} ({})", self.rev, &old.commit[..12.min(old.commit.len())])?;
+        writeln!(out, "{summary}")?;
+        if summary.compiled == 0 {
+            bail!("no case compiles with both compilers: nothing was compared");
+        }
+        report::show(&mut out, &summary.differences, [&before, &after], &folder, self.show)?;
+        Ok(ExitCode::from(u8::from(!summary.differences.is_empty())))
+    }
+}

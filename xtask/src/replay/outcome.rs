@@ -1,0 +1,87 @@
+//! Running a compiler over cases.
+
+use super::{Case, Side};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What becomes of a case, in short.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Digest {
+    /// It compiles.
+    pub compiles: bool,
+    /// The hash of everything that the compiler writes.
+    pub hash: String,
+}
+
+/// What the compiler writes for a case: its output, then its errors, warnings and notes.
+pub struct Outcome {
+    compiles: bool,
+    pub text: Vec<u8>,
+}
+
+impl Outcome {
+    /// Runs the compiler.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn of(side: &Side, case: &Case) -> Result<Outcome> {
+        let mut weft = Command::new(&side.binary);
+        // What NVSHMEM defines stays external, so that it need not be installed.
+        weft.arg("compile").args(case).args(["--nvshmem", "extern"]).current_dir(&side.corpus);
+        let out = weft.output().with_context(|| format!("cannot run {}", side.binary.display()))?;
+        let mut text = out.stdout;
+        if !out.stderr.is_empty() || !out.status.success() {
+            text.extend(format!("--- standard error, {} ---\n", out.status).into_bytes());
+            text.extend(out.stderr);
+        }
+        Ok(Outcome { compiles: out.status.success(), text })
+    }
+
+    fn digest(&self) -> Digest {
+        Digest { compiles: self.compiles, hash: blake3::hash(&self.text).to_hex().to_string() }
+    }
+}
+
+/// What becomes of each case. All processors of the machine work on it.
+///
+/// # Errors
+/// The compiler cannot be run.
+pub fn of_all(side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, Digest>> {
+    let cases: Vec<_> = cases.iter().collect();
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || -> Result<()> {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let digest = Outcome::of(side, case)?.digest();
+            results.lock().unwrap_or_else(|e| e.into_inner()).insert((*case).clone(), digest);
+        }
+        Ok(())
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|w| w.join().unwrap_or_else(|_| anyhow::bail!("a worker panicked")))
+    })?;
+    Ok(results.into_inner().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// Results as text: a line for each case.
+pub fn print(results: &BTreeMap<Case, Digest>) -> String {
+    results.iter().fold(String::new(), |mut text, (case, digest)| {
+        let _ = writeln!(text, "{}\t{}\t{}", digest.compiles, digest.hash, case.join("\t"));
+        text
+    })
+}
+
+/// Reads what [`print`] writes.
+pub fn read(text: &str) -> BTreeMap<Case, Digest> {
+    let line = |line: &str| {
+        let mut words = line.split('\t').map(str::to_owned);
+        let (compiles, hash) = (words.next()? == "true", words.next()?);
+        Some((words.collect(), Digest { compiles, hash }))
+    };
+    text.lines().filter_map(line).collect()
+}

@@ -246,3 +246,12 @@ fn extremes_do_not_panic() {
     let var = Var { id: 0, name: "V".into(), div: i64::MAX, min: i64::MIN, max: Some(i64::MAX) };
     let _ = Int::var(var) * 3 + 1;
 }
+
+#[test]
+fn numbered_variables_are_in_the_order_of_their_numbers() {
+    let var = |id: u32| Int::var(Var { id, name: format!("%{id}").into(), div: 1, min: 0, max: None });
+    for (first, second) in [(9, 10), (99, 100), (2, 11)] {
+        assert_eq!((var(second) * var(first)).to_string(), format!("%{first}*%{second}"));
+        assert_eq!((var(second) + var(first)).to_string(), format!("%{first}+%{second}"));
+    }
+}

@@ -377,6 +377,17 @@ impl Int {
     }
 }
 
+impl Var {
+    /// By name; variables that are numbered, such as `%99` and `%100`, by number.
+    fn canonical_cmp(&self, other: &Var) -> Ordering {
+        let numbered = self.name.starts_with('%') && other.name.starts_with('%');
+        let by_name = if numbered { Ordering::Equal } else { self.name.cmp(&other.name) };
+        by_name.then_with(|| self.id.cmp(&other.id)).then_with(|| {
+            (&self.name, self.div, self.min, self.max).cmp(&(&other.name, other.div, other.min, other.max))
+        })
+    }
+}
+
 impl Kind {
     fn canonical_cmp(&self, other: &Kind) -> Ordering {
         fn rank(k: &Kind) -> u8 {
@@ -388,9 +399,7 @@ impl Kind {
             }
         }
         match (self, other) {
-            (Kind::Var(a), Kind::Var(b)) => {
-                (&a.name, a.id, a.div, a.min, a.max).cmp(&(&b.name, b.id, b.div, b.min, b.max))
-            }
+            (Kind::Var(a), Kind::Var(b)) => a.canonical_cmp(b),
             (Kind::Op(o, a, b), Kind::Op(p, c, d)) => {
                 o.cmp(p).then_with(|| a.canonical_cmp(c)).then_with(|| b.canonical_cmp(d))
             }

@@ -12,7 +12,8 @@ use serde_json::Value;
 /// passes, LLVM, PTX. None points back.
 const ROOMS: &[(&str, &[&str])] = &[
     ("weft-layout", &[]),
-    ("weft-ir", &["weft-layout"]),
+    ("weft-abi", &["weft-layout"]),
+    ("weft-ir", &["weft-abi", "weft-layout"]),
     ("weft-lang", &["weft-ir", "weft-layout"]),
     ("weft-isa", &[]),
     ("weft-passes", &["weft-ir", "weft-isa", "weft-layout"]),

@@ -1,7 +1,7 @@
 //! Single elements of other PEs: `p`, `g`, signals, atomics.
 
 use super::copy::Threads;
-use super::library::{call, carrier, signal_op, type_name};
+use super::library::{call, carrier, signal_op};
 use super::{Remote, address};
 use crate::codes::NO_FUNCTION;
 use crate::edit::{Action, Editor, Emit};
@@ -204,7 +204,7 @@ fn amo_function(op: AmoOp, s: Scalar, span: Span) -> Built<(Scalar, String)> {
         }
         // Sums of 64 bits with a sign go by C's name alone.
         Scalar::I64 if adds => (s, Some("long")),
-        s => (s, type_name(s)),
+        s => (s, s.nvshmem_name()),
     };
     match ty {
         Some(ty) if op.takes(s) => Ok((moved, format!("nvshmem_{ty}_atomic_{op}"))),

@@ -27,31 +27,12 @@ pub(super) fn able(group: Group, b: &Builder) -> Group {
     }
 }
 
-/// What the names of typed functions call a type; none where there are none.
-pub(super) fn type_name(s: Scalar) -> Option<&'static str> {
-    Some(match s {
-        Scalar::I8 => "int8",
-        Scalar::I16 => "int16",
-        Scalar::I32 => "int32",
-        Scalar::I64 => "int64",
-        Scalar::U8 => "uint8",
-        Scalar::U16 => "uint16",
-        Scalar::U32 => "uint32",
-        Scalar::U64 => "uint64",
-        Scalar::F16 => "half",
-        Scalar::BF16 => "bfloat16",
-        Scalar::F32 => "float",
-        Scalar::F64 => "double",
-        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 => return None,
-    })
-}
-
 /// What those that wait call it: their list of types has C's names for 16 bits.
 pub(super) fn waited_name(s: Scalar) -> Option<&'static str> {
     match s {
         Scalar::I16 => Some("short"),
         Scalar::U16 => Some("ushort"),
-        s if s.is_int() && s.bits() >= 32 => type_name(s),
+        s if s.is_int() && s.bits() >= 32 => s.nvshmem_name(),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! What the PEs of a team do together, by NVSHMEM's collectives, which have workspaces of their own.
 
 use super::copy::Threads;
-use super::library::{able, call, of_group, reduction, type_name};
+use super::library::{able, call, of_group, reduction};
 use super::wait::acquire;
 use super::{Remote, address};
 use crate::Transport;
@@ -125,7 +125,7 @@ fn reduce_name(
 ) -> Built<String> {
     let elem = b.ty(dst).elem().unwrap_or(Scalar::U8);
     let bitwise = matches!(op, RedOp::And | RedOp::Or | RedOp::Xor);
-    match type_name(elem).filter(|_| elem.is_int() || !bitwise) {
+    match elem.nvshmem_name().filter(|_| elem.is_int() || !bitwise) {
         Some(ty) => {
             let verb = if scatter { "reducescatter" } else { "reduce" };
             Ok(of_group(&format!("{ty}_{}_{verb}", reduction(op)), group))

@@ -1,0 +1,14 @@
+//! What describes the launch of a kernel: element types, memory spaces, how code was lowered, and the parameters of
+//! an entry point with their places.
+//!
+//! The compiler writes this description, the cache keeps it beside the code, and the launch on GPUs or on simulated
+//! PEs reads it. Each of these concepts is defined here once; this crate knows neither IR nor LLVM nor CUDA.
+
+mod choice;
+mod memory;
+mod scalar;
+mod words;
+
+pub use choice::{Lowering, LoweringRequest, Transport};
+pub use memory::{Scope, Space};
+pub use scalar::{Element, Kind, Scalar};

@@ -1,0 +1,39 @@
+//! Where memory is, and who sees an access to it.
+
+use crate::words;
+use serde::{Deserialize, Serialize};
+
+words! {
+    /// Where a tensor lives.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    Space {
+        /// This GPU's memory.
+        Global = "global",
+        /// This PE's part of the symmetric heap.
+        #[serde(rename = "symm")]
+        Symmetric = "symm",
+        /// Another PE's part of the symmetric heap, through its unicast address.
+        Peer = "peer",
+        /// All PEs' parts at once, through the team's multicast address: `multimem` operations only.
+        Multicast = "multicast",
+        /// The CTA's shared memory.
+        Shared = "shared",
+        /// A thread's registers.
+        Register = "register",
+    }
+}
+
+words! {
+    /// The threads among which a memory order holds.
+    Scope {
+        /// The threads of one CTA.
+        Cta = "cta",
+        /// The threads of one cluster.
+        Cluster = "cluster",
+        /// The threads of one GPU.
+        Gpu = "gpu",
+        /// All threads of the system, other PEs and the host included.
+        Sys = "sys",
+    }
+}

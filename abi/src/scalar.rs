@@ -1,0 +1,147 @@
+//! Element types, and the Rust types that have the same bytes.
+
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+
+/// What kind of number a [`Scalar`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Truth value.
+    Bool,
+    /// Two's complement.
+    Signed,
+    /// Unsigned.
+    Unsigned,
+    /// Floating point.
+    Float,
+}
+
+/// One row for each element type: its word, its kind, its width in memory in bits, its name in NVSHMEM's typed
+/// functions if they have it, and the Rust type with the same bytes if there is one.
+macro_rules! scalars {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal: $kind:ident, $bits:literal, $nvshmem:expr $(, $rust:ty)?;)*) => {
+        crate::words! {
+            /// Element types, named as kernel texts name them.
+            #[derive(Serialize, Deserialize)]
+            #[serde(rename_all = "lowercase")]
+            Scalar { $($(#[$doc])* $variant = $word),* }
+        }
+
+        impl Scalar {
+            /// What kind of number it is.
+            pub fn kind(self) -> Kind {
+                match self { $(Scalar::$variant => Kind::$kind),* }
+            }
+
+            /// Its width in memory, in bits (a `bool` takes a byte).
+            pub fn bits(self) -> u32 {
+                match self { $(Scalar::$variant => $bits),* }
+            }
+
+            /// TYPENAME of NVSHMEM's typed functions (NVSHMEM API, Table "Standard RMA Types"). NVSHMEM moves
+            /// elements of the other types only as bytes.
+            pub fn nvshmem_name(self) -> Option<&'static str> {
+                match self { $(Scalar::$variant => $nvshmem),* }
+            }
+        }
+
+        $($(
+            impl sealed::Sealed for $rust {}
+            impl Element for $rust {
+                const DTYPE: Scalar = Scalar::$variant;
+            }
+        )?)*
+    };
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that has the bytes of an element type, where every pattern of bytes is a value. (`bool` is none: only
+/// two patterns are values. Use `u8`.)
+pub trait Element: sealed::Sealed + Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    /// The element type.
+    const DTYPE: Scalar;
+}
+
+scalars! {
+    /// A truth value in a byte, 0 or 1.
+    Bool = "bool": Bool, 8, None;
+    /// Signed, 8 bits.
+    I8 = "i8": Signed, 8, Some("int8"), i8;
+    /// Signed, 16 bits.
+    I16 = "i16": Signed, 16, Some("int16"), i16;
+    /// Signed, 32 bits.
+    I32 = "i32": Signed, 32, Some("int32"), i32;
+    /// Signed, 64 bits.
+    I64 = "i64": Signed, 64, Some("int64"), i64;
+    /// Unsigned, 8 bits.
+    U8 = "u8": Unsigned, 8, Some("uint8"), u8;
+    /// Unsigned, 16 bits.
+    U16 = "u16": Unsigned, 16, Some("uint16"), u16;
+    /// Unsigned, 32 bits.
+    U32 = "u32": Unsigned, 32, Some("uint32"), u32;
+    /// Unsigned, 64 bits.
+    U64 = "u64": Unsigned, 64, Some("uint64"), u64;
+    /// IEEE 754 binary16.
+    F16 = "f16": Float, 16, Some("half"), f16;
+    /// bfloat16.
+    BF16 = "bf16": Float, 16, Some("bfloat16"), bf16;
+    /// IEEE 754 binary32.
+    F32 = "f32": Float, 32, Some("float"), f32;
+    /// IEEE 754 binary64.
+    F64 = "f64": Float, 64, Some("double"), f64;
+    /// OCP FP8 with 4 exponent bits and 3 mantissa bits.
+    E4M3 = "e4m3": Float, 8, None, float8::F8E4M3;
+    /// OCP FP8 with 5 exponent bits and 2 mantissa bits.
+    E5M2 = "e5m2": Float, 8, None, float8::F8E5M2;
+}
+
+impl Scalar {
+    /// Its width in memory, in bytes.
+    pub fn bytes(self) -> u32 {
+        self.bits() / 8
+    }
+
+    /// Whether it is a floating-point type, FP8 included.
+    pub fn is_float(self) -> bool {
+        self.kind() == Kind::Float
+    }
+
+    /// Whether it is an integer type (not `bool`).
+    pub fn is_int(self) -> bool {
+        matches!(self.kind(), Kind::Signed | Kind::Unsigned)
+    }
+
+    /// Whether it is only loaded, stored and converted: no arithmetic is done in it.
+    pub fn is_fp8(self) -> bool {
+        matches!(self, Scalar::E4M3 | Scalar::E5M2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_types_have_the_width_of_their_elements() {
+        fn same<T: Element>() -> bool {
+            size_of::<T>() == T::DTYPE.bytes() as usize
+        }
+        assert!(same::<i8>() && same::<u16>() && same::<i32>() && same::<u64>());
+        assert!(same::<f16>() && same::<bf16>() && same::<f32>() && same::<f64>());
+        assert!(same::<float8::F8E4M3>() && same::<float8::F8E5M2>());
+    }
+
+    #[test]
+    fn json_has_the_word_of_kernel_texts() {
+        for s in Scalar::ALL {
+            let text = serde_json::to_string(s).unwrap();
+            assert_eq!(text, format!("\"{s}\""));
+            assert_eq!(serde_json::from_str::<Scalar>(&text).unwrap(), *s);
+            assert_eq!(Scalar::parse(s.name()), Some(*s));
+        }
+        assert!(serde_json::from_str::<Scalar>("\"F32\"").is_err());
+    }
+}

@@ -4,8 +4,7 @@
 use crate::compile::{Compiled, Lowering};
 use weft_ir::abi::{BAD_PARAM, EntryKind, EntryParam, signature};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Dim, Int, IntTuple, Kernel, Op, Param, ParamKind, Scalar, Space, Sreg, Type, Value};
-use weft_runtime::DType;
+use weft_ir::{Dim, Int, IntTuple, Kernel, Op, Param, ParamKind, Space, Sreg, Type, Value};
 use weft_runtime::launch::extent::{Extent, Extents, parameter};
 use weft_runtime::launch::{self, KernelInfo, ModuleInfo, ParamInfo};
 
@@ -68,7 +67,7 @@ fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::
         (&ParamKind::MyPe { team }, _) => Kind::MyPe { team },
         (&ParamKind::NPes { team }, _) => Kind::NPes { team },
         (ParamKind::User, Type::Tensor(t)) => Kind::Tensor {
-            dtype: dtype(t.elem, p)?,
+            dtype: t.elem,
             layout: Extents {
                 shape: tuple(high, t.layout.shape()).map_err(|e| of_param(e, p))?,
                 stride: tuple(high, t.layout.stride()).map_err(|e| of_param(e, p))?,
@@ -79,21 +78,13 @@ fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::
                 _ => 1,
             },
         },
-        (ParamKind::User, Type::Scalar(s)) => Kind::Scalar { dtype: dtype(*s, p)?, multiple_of: p.div },
+        (ParamKind::User, Type::Scalar(s)) => Kind::Scalar { dtype: *s, multiple_of: p.div },
         (ParamKind::User, Type::Barrier) => Kind::Barrier,
         (ParamKind::User, Type::Team) => Kind::Team,
         (ParamKind::User, other) => {
             let message = format!("parameter `{}` is a {other}, which no launch passes", p.name);
             return Err(Diagnostic::error(BAD_PARAM, p.span, message));
         }
-    })
-}
-
-/// The runtime's name of an element type.
-fn dtype(s: Scalar, p: &Param) -> Result<DType, Diagnostic> {
-    DType::parse(s.name()).ok_or_else(|| {
-        let message = format!("parameter `{}` has elements of {s}, which no launch passes", p.name);
-        Diagnostic::error(BAD_PARAM, p.span, message)
     })
 }
 

@@ -19,13 +19,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-passes", &["weft-ir", "weft-isa", "weft-layout"]),
     ("weft-llvm", &["weft-ir", "weft-isa"]),
     ("weft-sim", &[]),
-    ("weft-runtime", &["weft-layout"]),
+    ("weft-runtime", &["weft-abi", "weft-layout"]),
     // It runs compilers and contains none.
     ("xtask", &[]),
     (
         "warpweft",
         &[
             "weft-layout",
+            "weft-abi",
             "weft-ir",
             "weft-lang",
             "weft-isa",

@@ -41,7 +41,7 @@ fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
     request.root = (i as u32) % request.n_pes;
     request.reach = !algorithm.net || i % 2 == 1;
     if i % 3 == 2 {
-        request.align = request.dtype.bytes() as u32;
+        request.align = request.dtype.bytes();
     }
     let mut plan = Plan::of(algorithm, &request, 3);
     // Idle threads take the simulator's time too.

@@ -4,8 +4,8 @@
 //! same order; sizes are per PE. Sources and destinations do not overlap, except that an in-place reduce has one
 //! tensor for both.
 
+use crate::Element;
 use crate::cuda::Stream;
-use crate::dtype::Element;
 use crate::error::{self, Error, Result};
 use crate::memory::SymmetricTensor;
 use crate::nvshmem::Collective;

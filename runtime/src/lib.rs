@@ -6,7 +6,6 @@
 
 mod collective;
 pub mod cuda;
-pub mod dtype;
 pub mod error;
 pub mod find;
 pub mod jitlink;
@@ -26,13 +25,13 @@ mod world;
 pub use collective::Reduce;
 pub use cuda::{Device, DeviceTensor, Graph, Stream};
 pub use dlpark;
-pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use memory::{Barrier, Compare, ImportedTensor, Signal, SignalOp, SymmetricBuffer, SymmetricTensor};
 pub use program::on_every_gpu;
 pub use rma::Local;
 pub use shape::IntoLayout;
 pub use team::Team;
+pub use weft_abi::{Element, Scalar as DType};
 pub use world::{Config, World};
 
 #[cfg(feature = "mpi")]

@@ -4,8 +4,8 @@
 //! ranks of the world. An operation that is not `nbi` is complete, at the PE that started it, when the stream gets
 //! past it; an `nbi` one after the next [`quiet`](World::quiet).
 
+use crate::Element;
 use crate::cuda::{self, DeviceTensor, Stream};
-use crate::dtype::Element;
 use crate::error::{self, Error, Result};
 use crate::memory::{Compare, ImportedTensor, Signal, SignalOp, SymmetricTensor};
 use crate::nvshmem::PutSignal;

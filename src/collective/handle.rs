@@ -396,12 +396,12 @@ impl fmt::Debug for Collectives {
 
 /// Narrower accesses than 16 bytes are rare: one kernel for all.
 fn align(request: &Request) -> u32 {
-    if request.align >= 16 { 16 } else { request.dtype.bytes() as u32 }
+    if request.align >= 16 { 16 } else { request.dtype.bytes() }
 }
 
 /// What the count is known to be a multiple of: with whole vectors for every PE no access needs a test of the end.
 fn divisor(request: &Request) -> u32 {
-    let vectors = (16 / request.dtype.bytes() as u32).saturating_mul(request.n_pes);
+    let vectors = (16 / request.dtype.bytes()).saturating_mul(request.n_pes);
     if align(request) == 16 && request.count.is_multiple_of(vectors.into()) { vectors } else { 1 }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn extent(name: &str, plan: &Plan, request: &Request, ctas: u32) -> O
         stages: algorithm.stages(threads, unroll, ctas).into(),
         steps: u64::from(threads) * u64::from(unroll),
     };
-    Some((dtype, (space.bytes)(&extents) as usize / dtype.bytes()))
+    Some((dtype, (space.bytes)(&extents) as usize / dtype.bytes() as usize))
 }
 
 /// Those of a handle.

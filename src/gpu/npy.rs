@@ -4,7 +4,7 @@ use super::GpuError;
 use crate::run::array::Array;
 use crate::run::positions::Positions;
 use std::path::Path;
-use weft_ir::{Layout, Scalar};
+use weft_ir::Layout;
 use weft_runtime::cuda::Stream;
 use weft_runtime::{DType, DeviceTensor, Element, Error, SymmetricTensor, error};
 
@@ -32,36 +32,31 @@ trait Bytes {
     fn write(&self, bytes: &[u8], stream: &Stream) -> Result<(), Error>;
 }
 
-fn scalar(dtype: DType) -> Result<Scalar, Error> {
-    Scalar::parse(dtype.name())
-        .ok_or_else(|| Error::new(error::SHAPE, format!("kernels have no element type {dtype}")))
-}
-
 fn positions(layout: &Layout) -> Result<Positions, Error> {
     Positions::new(layout).map_err(|why| Error::new(error::SHAPE, format!("the tensor {why}")))
 }
 
 fn load(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), GpuError> {
     let array = Array::read(path)?;
-    let (have, want) = (array.clone(), scalar(dtype)?);
+    let have = array.clone();
     let places = positions(tensor.layout())?;
-    let array = array.reinterpret(want).ok().filter(|a| a.dtype == want && a.shape == places.shape());
+    let array = array.reinterpret(dtype).ok().filter(|a| a.dtype == dtype && a.shape == places.shape());
     let Some(array) = array else {
-        let message = format!("{} has {have:?}; the tensor is {want}{:?}", path.display(), places.shape());
+        let message = format!("{} has {have:?}; the tensor is {dtype}{:?}", path.display(), places.shape());
         return Err(Error::new(error::SHAPE, message).into());
     };
     let mut memory = match places.len() as u64 == places.span() {
         true => vec![0; array.data.len()],
         false => tensor.read(stream)?,
     };
-    places.scatter(dtype.bytes(), &array.data, &mut memory);
+    places.scatter(dtype.bytes() as usize, &array.data, &mut memory);
     Ok(tensor.write(&memory, stream)?)
 }
 
 fn save(tensor: &impl Bytes, dtype: DType, path: &Path, stream: &Stream) -> Result<(), GpuError> {
     let places = positions(tensor.layout())?;
-    let data = places.gather(dtype.bytes(), &tensor.read(stream)?);
-    Ok(Array { dtype: scalar(dtype)?, shape: places.shape(), data }.write(path)?)
+    let data = places.gather(dtype.bytes() as usize, &tensor.read(stream)?);
+    Ok(Array { dtype, shape: places.shape(), data }.write(path)?)
 }
 
 macro_rules! npy {

@@ -11,7 +11,7 @@ use weft_lang::elaborate::Define;
 use weft_runtime::cuda::Event;
 use weft_runtime::launch::{AsArgument, Grid, Kernel, Module};
 use weft_runtime::memory::{AnyTensor, SymmetricBuffer};
-use weft_runtime::{Barrier, DType, Team, World};
+use weft_runtime::{Barrier, Team, World};
 
 pub(super) fn run(file: &KernelFile, options: &RunOptions, world: &World) -> Result<Outcome, RunError> {
     let mut options = options.clone();
@@ -101,11 +101,6 @@ impl<'w> Gpus<'w> {
     }
 }
 
-/// The runtime's name of an element type.
-fn dtype(s: Scalar) -> Result<DType, RunError> {
-    DType::parse(s.name()).ok_or_else(|| RunError::Request(format!("no memory of {s} can be made")))
-}
-
 impl Backend for Gpus<'_> {
     fn fills(&self) -> Range<usize> {
         let me = self.world.my_pe() as usize;
@@ -132,7 +127,7 @@ impl Backend for Gpus<'_> {
                 let buffer = self.world.buffer(bytes)?;
                 // What nobody writes is seen: NaNs, or numbers far away.
                 buffer.fill(0xff)?;
-                Block::Tensor(AnyTensor::new(buffer, dtype(elem)?, layout.clone())?)
+                Block::Tensor(AnyTensor::new(buffer, elem, layout.clone())?)
             }
         });
         Ok(self.blocks.len() - 1)

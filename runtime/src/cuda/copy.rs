@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver on addresses")]
 
 use super::{Stream, error, wait_for};
-use crate::dtype::Element;
+use crate::Element;
 use crate::error::{Error, Result, SHAPE};
 use cudarc::driver::result;
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "FFI")]
 
 use super::{Device, Stream, copy, no_room};
-use crate::dtype::Element;
+use crate::Element;
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements};
 use cudarc::driver::{result, sys::CUdeviceptr};

@@ -2,10 +2,10 @@
 
 use super::scalar::Number;
 use crate::cuda::{CudaSlice, CudaStream, DeviceTensor, Keep, Stream};
-use crate::dtype::{DType, Element};
 use crate::memory::{AnyTensor, Barrier, ImportedTensor, PeerTensor, SymmetricBuffer, SymmetricTensor};
 use crate::nccl;
 use crate::team::Team;
+use crate::{DType, Element};
 use cudarc::driver::{DevicePtr, SyncOnDrop};
 use std::fmt;
 use std::sync::Arc;

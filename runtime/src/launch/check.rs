@@ -338,7 +338,7 @@ fn count(n: usize) -> String {
 mod tests {
     use super::super::Number;
     use super::*;
-    use crate::dtype::DType;
+    use crate::DType;
     use weft_layout::parse_layout;
 
     /// scale(x: symm<f32, (n, 4):(4, 1)>, w: global<bf16, 4:1>, n: i64 (multiple of 8), eps: f32, sync: barrier,

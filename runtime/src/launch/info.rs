@@ -1,7 +1,7 @@
 //! What a launch needs to know of compiled code: stored beside it, and all that this room knows of a kernel.
 
 use super::extent::{Extent, Extents};
-use crate::dtype::DType;
+use crate::DType;
 use crate::error::{Error, NO_KERNEL, Result};
 use crate::nvshmem::Version;
 use serde::{Deserialize, Serialize};

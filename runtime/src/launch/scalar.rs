@@ -1,6 +1,6 @@
 //! Numbers as a kernel gets them.
 
-use crate::dtype::DType;
+use crate::DType;
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use std::fmt;
@@ -57,13 +57,13 @@ impl fmt::Display for Number {
 /// (bytes, whether it fits); none where the type has no integers.
 fn integer(n: i128, dtype: DType) -> Option<(Vec<u8>, bool)> {
     use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
-    let bits = dtype.bytes() as u32 * 8;
+    let bits = dtype.bits();
     let fits = match dtype {
         I8 | I16 | I32 | I64 => n >> (bits - 1) == 0 || n >> (bits - 1) == -1,
         U8 | U16 | U32 | U64 => n >> bits == 0,
         _ => return None,
     };
-    Some((n.to_le_bytes()[..dtype.bytes()].to_vec(), fits))
+    Some((n.to_le_bytes()[..dtype.bytes() as usize].to_vec(), fits))
 }
 
 /// (bytes, whether it is still finite); none where the type has no fractions.

@@ -6,9 +6,9 @@
 
 use super::SymmetricTensor;
 use crate::cuda::{Device, DeviceTensor};
-use crate::dtype::{DType, Element};
 use crate::error::{self, Error, Result};
 use crate::shape::memory_elements;
+use crate::{DType, Element};
 use dlpark::ffi::{DLDataType, DLDataTypeCode as Code, DLDevice, DLDeviceType};
 use dlpark::metadata::Dynamic;
 use dlpark::{AllocationDeleter, Managed, ManagedTensorBase};
@@ -38,7 +38,7 @@ const CODES: &[(DType, Code)] = &[
 
 fn dl_type(dtype: DType) -> DLDataType {
     let code = CODES.iter().find(|(d, _)| *d == dtype).map_or(Code::OPAQUEHANDLE, |(_, code)| *code);
-    DLDataType::new(code, (dtype.bytes() * 8) as u8, 1)
+    DLDataType::new(code, dtype.bits() as u8, 1)
 }
 
 /// The element type of a DLPack type, if we have it.

@@ -2,11 +2,11 @@
 
 use super::SymmetricBuffer;
 use crate::cuda::{Stream, copy};
-use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements, without_gaps};
 use crate::team::Team;
 use crate::world::World;
+use crate::{DType, Element};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -282,7 +282,7 @@ impl AnyTensor {
     /// # Errors
     /// `R0307` where the layout does not fit the buffer.
     pub fn new(buffer: SymmetricBuffer, dtype: DType, layout: Layout) -> Result<AnyTensor> {
-        let bytes = memory_elements(&layout)?.checked_mul(dtype.bytes());
+        let bytes = memory_elements(&layout)?.checked_mul(dtype.bytes() as usize);
         if bytes.is_none_or(|b| b > buffer.bytes()) {
             let have = buffer.bytes();
             return Err(Error::new(

@@ -11,11 +11,11 @@ pub use version::Version;
 
 use crate::collective::Reduce;
 use crate::cuda::{self, DeviceTensor, Stream, copy};
-use crate::dtype::{DType, Element};
 use crate::error::{self, Error, Result};
 use crate::find::{self, Found};
 use crate::rma::raw;
 use crate::world::{Inner, World};
+use crate::{DType, Element};
 use result::{Library, Sides};
 use std::fmt;
 use std::marker::PhantomData;

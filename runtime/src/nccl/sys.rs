@@ -1,8 +1,8 @@
 //! NCCL's functions as they are: names, signatures and numbers of nccl.h (2.19 to 2.32, which keep them).
 #![allow(unsafe_code, reason = "functions of a C library")]
 
+use crate::DType;
 use crate::collective::Reduce;
-use crate::dtype::DType;
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_void};
 

@@ -3,7 +3,7 @@
 
 use super::sys::{self, Functions, InitAttr, Stream, Team, TeamConfig, UniqueId};
 use super::version::{Version, check_supported, host_version};
-use crate::dtype::DType;
+use crate::DType;
 use crate::error::{self, Error, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -330,7 +330,7 @@ impl Library {
     pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         let f = &self.functions;
         // Moves of types that NVSHMEM has no name for are moves of bytes.
-        let bytes = |call, name: &str| Found { call, scale: dtype.bytes(), label: name.into() };
+        let bytes = |call, name: &str| Found { call, scale: dtype.bytes() as usize, label: name.into() };
         match (name, dtype.nvshmem_name()) {
             ("fcollect", None) => {
                 Ok(bytes(f.nvshmemx_fcollectmem_on_stream, "nvshmemx_fcollectmem_on_stream"))
@@ -358,7 +358,7 @@ impl Library {
 
     /// On a stream: the root's source becomes everybody's destination.
     pub fn broadcast(&self, dtype: DType, io: &Collective, root: u32, stream: Stream) -> Result<()> {
-        let (count, root) = (io.count * dtype.bytes(), root as c_int);
+        let (count, root) = (io.count * dtype.bytes() as usize, root as c_int);
         let call = self.functions.nvshmemx_broadcastmem_on_stream;
         // SAFETY: source and destination lie in symmetric memory that the caller owns.
         let status = unsafe { call(io.team, at(io.dest), at(io.source), count, root, stream) };

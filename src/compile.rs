@@ -18,31 +18,8 @@ use weft_lang::source::SourceMap;
 use weft_passes::Report;
 use weft_runtime::nvshmem::Version;
 
+pub use weft_abi::{LoweringRequest as Lowering, Transport};
 pub use weft_llvm::OptLevel;
-
-/// How in-switch operations are carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Lowering {
-    /// By the switch where the team has a multicast address, else by every PE's own.
-    #[default]
-    Auto,
-    /// By `multimem` instructions.
-    Multimem,
-    /// By loads, stores and reductions at every PE's own address.
-    Unicast,
-}
-
-/// How remote memory operations (`put`, `get`, signals, atomics) are carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Transport {
-    /// In place for PEs that loads and stores reach, else by NVSHMEM's function: one test of the other PE's address.
-    #[default]
-    Auto,
-    /// By NVSHMEM's functions, which also tell ranks and addresses.
-    Nvshmem,
-    /// In place, without a call: all PEs are in reach.
-    P2p,
-}
 
 /// Where NVSHMEM's device functions that a kernel calls come from.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -161,7 +138,7 @@ pub struct Compiled {
     /// What it was compiled for.
     pub target: Target,
     /// How in-switch operations are carried out.
-    pub lowering: Lowering,
+    pub lowering: weft_abi::Lowering,
     /// NVSHMEM's functions that its kernels call.
     pub functions: Vec<Arc<str>>,
     /// The version of NVSHMEM whose functions are linked in; without, those called are external.
@@ -263,15 +240,11 @@ fn lower(
     let error = |found| CompileError::new(found, sources.clone());
     let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
     let warnings = high.warnings.clone();
-    let lowering = match options.lowering {
-        Lowering::Unicast => weft_passes::Lowering::Unicast,
-        Lowering::Auto | Lowering::Multimem => weft_passes::Lowering::Multimem,
-    };
+    let lowering = options.lowering.decide(true);
     let mut passes = weft_passes::Options::new(lowering, options.target);
     passes.transport = match (options.transport, options.simulated) {
-        (Transport::P2p, _) => weft_passes::Transport::P2p,
-        (Transport::Auto, false) => weft_passes::Transport::Auto,
-        (Transport::Auto, true) | (Transport::Nvshmem, _) => weft_passes::Transport::Nvshmem,
+        (Transport::Auto, true) => Transport::Nvshmem,
+        (asked, _) => asked,
     };
     passes.library_pointers = options.transport == Transport::Nvshmem;
     passes.debug_waits = options.debug_waits;
@@ -305,7 +278,7 @@ fn lower(
         ptx: out.ptx,
         ptx_version: out.version,
         target: options.target,
-        lowering: if options.lowering == Lowering::Unicast { Lowering::Unicast } else { Lowering::Multimem },
+        lowering,
         functions: out.functions,
         nvshmem: out.library.map(|[major, minor, patch]| Version::new(major, minor, patch)),
         references: vec![None; high.kernels.len()],

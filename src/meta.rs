@@ -1,7 +1,7 @@
 //! What a launcher needs to know of a compiled kernel: the compiler's side of
 //! [`weft_runtime::launch::ModuleInfo`], which is stored beside the PTX.
 
-use crate::compile::{Compiled, Lowering};
+use crate::compile::Compiled;
 use weft_ir::abi::{BAD_PARAM, EntryKind, EntryParam, signature};
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Dim, Int, IntTuple, Kernel, Op, Param, ParamKind, Space, Sreg, Type, Value};
@@ -13,14 +13,10 @@ use weft_runtime::launch::{self, KernelInfo, ModuleInfo, ParamInfo};
 /// # Errors
 /// A kernel whose parameters cannot be passed, or depend on what no launch knows.
 pub fn describe(c: &Compiled) -> Result<ModuleInfo, Diagnostic> {
-    let lowering = match c.lowering {
-        Lowering::Unicast => launch::Lowering::Unicast,
-        Lowering::Auto | Lowering::Multimem => launch::Lowering::Multimem,
-    };
     Ok(ModuleInfo {
         target: c.target.to_string(),
         ptx_version: c.ptx_version.to_string(),
-        lowering,
+        lowering: c.lowering,
         external: c.external().into_iter().map(str::to_owned).collect(),
         nvshmem: c.nvshmem,
         kernels: c

@@ -16,7 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-ir", &["weft-abi", "weft-layout"]),
     ("weft-lang", &["weft-ir", "weft-layout"]),
     ("weft-isa", &[]),
-    ("weft-passes", &["weft-ir", "weft-isa", "weft-layout"]),
+    ("weft-passes", &["weft-abi", "weft-ir", "weft-isa", "weft-layout"]),
     ("weft-llvm", &["weft-ir", "weft-isa"]),
     ("weft-sim", &[]),
     ("weft-runtime", &["weft-abi", "weft-layout"]),

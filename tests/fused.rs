@@ -271,7 +271,6 @@ fn kernels_agree() {
 }
 
 fn tensor(dtype: Scalar, layout: &Layout) -> Given<'_> {
-    let dtype = DType::parse(dtype.name()).unwrap();
     Given::Tensor { address: 0x1000, dtype, extent: Elements::Layout(layout), symmetric: true }
 }
 

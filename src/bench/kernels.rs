@@ -3,7 +3,6 @@
 use super::measure::Result;
 use crate::compile::{KernelFile, Options, Transport};
 use crate::gpu::{GpuError, Grid, Kernel, target};
-use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 use weft_runtime::{DType, DeviceTensor, Element, Stream, SymmetricTensor, World};
 
@@ -87,8 +86,8 @@ pub fn compile(
     let mut options = Options::new(target(world.device())?);
     options.transport = transport;
     options.defines = defines.iter().map(|(name, n)| ((*name).to_owned(), Define::Int(*n))).collect();
-    if let Some(scalar) = dtype.and_then(|d| Scalar::parse(d.name())) {
-        options.defines.insert("T".into(), scalar.into());
+    if let Some(dtype) = dtype {
+        options.defines.insert("T".into(), dtype.into());
     }
     let file = KernelFile::parse("bench.weft", text).map_err(GpuError::from)?;
     Ok(Kernel::with(world, file, options)?)
@@ -163,7 +162,7 @@ mod tests {
     fn simulate(text: &str, n_pes: usize, defines: &[(&str, i64)], args: &[(&str, i64)]) -> String {
         let mut compile = options(Transport::P2p, defines);
         if text.contains("T: dtype") {
-            compile.defines.insert("T".into(), Scalar::BF16.into());
+            compile.defines.insert("T".into(), DType::BF16.into());
         }
         let mut options = RunOptions::new(compile, n_pes);
         options.launches = 3;

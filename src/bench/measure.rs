@@ -14,9 +14,9 @@ use super::torch::Torch;
 use super::{Bench, BenchError};
 use crate::collective::{Call as Asked, Collectives, Config, Plan, Request};
 use crate::collective::{Collective, Counts, Place};
-use crate::compile::{Lowering, Transport};
+use crate::compile::Transport;
 use std::time::Instant;
-use weft_runtime::launch::AsArgument;
+use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::nccl::Communicator;
 use weft_runtime::{
     Barrier, DType, DeviceTensor, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda, nccl,
@@ -119,14 +119,11 @@ impl<'a, T: Number> Bed<'a, T> {
         let buffers = [world.buffer(bytes)?, world.buffer(bytes)?];
         let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], most)?;
         // What the switch has for one allocation it has for all.
-        let lowering = match bench.lowering {
-            Lowering::Auto if buffers[0].multicast_address(&team).is_some() => Lowering::Multimem,
-            Lowering::Auto => Lowering::Unicast,
-            asked => asked,
-        };
+        let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
         let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
             true => {
-                let config = Config { ctas: Some(most_ctas), lowering, tuning: bench.tuning.clone() };
+                let config =
+                    Config { ctas: Some(most_ctas), lowering: lowering.into(), tuning: bench.tuning.clone() };
                 Some(Collectives::with(world, world.team(), config)?)
             }
             false => None,
@@ -197,7 +194,7 @@ impl<'a, T: Number> Bed<'a, T> {
     /// Without rows.
     pub(super) fn report(&self, counts: &[Counts]) -> Result<Report> {
         let mut report = Report::of(self.world, self.bench)?;
-        report.lowering = if self.lowering == Lowering::Unicast { "unicast" } else { "multimem" }.into();
+        report.lowering = self.lowering.to_string();
         report.auto = self.collectives.as_ref().map(|c| c.selector().to_string());
         report.no_multicast = self.buffers[0].why_no_multicast(&self.team);
         report.nccl = self.nccl.as_ref().map(|n| n.communicator.version().to_string());

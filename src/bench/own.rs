@@ -3,11 +3,10 @@
 use super::Place;
 use super::measure::Result;
 use crate::collective::{Collective, Counts};
-use crate::compile::{KernelFile, Lowering, Options};
+use crate::compile::{KernelFile, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
-use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
-use weft_runtime::launch::AsArgument;
+use weft_runtime::launch::{AsArgument, Lowering};
 use weft_runtime::{Barrier, Element, Stream, SymmetricTensor, Team, World};
 
 /// A kernel of a file that is measured as a collective: one that takes `x`, `out` unless it works in place, and perhaps a
@@ -81,11 +80,9 @@ impl<'a, T: Element> Compiled<'a, T> {
         (x, out): (SymmetricTensor<T>, SymmetricTensor<T>),
     ) -> Result<Compiled<'a, T>> {
         let mut options = Options::new(target(world.device())?);
-        options.lowering = lowering;
+        options.lowering = lowering.into();
         options.defines.insert("N".into(), Define::Int(counts.count as i64));
-        if let Some(scalar) = Scalar::parse(T::DTYPE.name()) {
-            options.defines.insert("T".into(), scalar.into());
-        }
+        options.defines.insert("T".into(), T::DTYPE.into());
         let file = KernelFile::parse(&own.name, &own.text).map_err(GpuError::from)?;
         let kernel = Kernel::with(world, file, options)?;
         let threads: u64 = kernel.info()?.block.iter().map(|n| u64::from(*n)).product();

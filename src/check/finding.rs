@@ -89,28 +89,10 @@ pub struct Replay {
     pub ptx: Option<String>,
 }
 
-/// As the command's option has it.
-pub(super) fn word_of_lowering(lowering: Lowering) -> &'static str {
-    match lowering {
-        Lowering::Auto => "auto",
-        Lowering::Multimem => "multimem",
-        Lowering::Unicast => "unicast",
-    }
-}
-
-/// As the command's option has it.
-pub(super) fn word_of_transport(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Auto => "auto",
-        Transport::Nvshmem => "nvshmem",
-        Transport::P2p => "p2p",
-    }
-}
-
 impl Replay {
     /// `multimem, p2p`: how in-switch operations and other PEs are reached, as far as it was chosen.
     pub(super) fn way(&self) -> String {
-        let words = [word_of_lowering(self.lowering), word_of_transport(self.transport)];
+        let words = [self.lowering.name(), self.transport.name()];
         words.into_iter().filter(|w| *w != "auto").collect::<Vec<_>>().join(", ")
     }
 
@@ -131,8 +113,7 @@ impl fmt::Display for Replay {
                 write!(f, " {option} {name}={}", show(*value))?;
             }
         }
-        let words =
-            [("lowering", word_of_lowering(self.lowering)), ("transport", word_of_transport(self.transport))];
+        let words = [("lowering", self.lowering.name()), ("transport", self.transport.name())];
         for (option, word) in words.into_iter().filter(|(_, word)| *word != "auto") {
             write!(f, " --{option} {word}")?;
         }

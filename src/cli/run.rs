@@ -200,7 +200,7 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
         out.push('\n');
     }
     let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
-    line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, lowering(o)));
+    line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, o.compiled.lowering));
     let (grid, block) = (dims(o.grid), dims(o.block));
     match &o.ran {
         Ran::Simulator { .. } => {
@@ -281,11 +281,4 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
         },
     );
     out
-}
-
-fn lowering(o: &Outcome) -> &'static str {
-    match o.compiled.lowering {
-        weft::Lowering::Unicast => "unicast",
-        _ => "multimem",
-    }
 }

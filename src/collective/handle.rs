@@ -369,11 +369,7 @@ impl Collectives {
             return Ok(compiled.clone());
         }
         let mut options = options(plan, request, self.ctas, target(self.world.device())?)?;
-        options.lowering = match (self.config.lowering, self.multicast) {
-            (Lowering::Auto, true) => Lowering::Multimem,
-            (Lowering::Auto, false) => Lowering::Unicast,
-            (asked, _) => asked,
-        };
+        options.lowering = self.config.lowering.decide(self.multicast).into();
         let compiled = Kernel::with(&self.world, file(plan.algorithm)?, options.clone());
         let kernel = match (compiled, options.lowering) {
             // What the switch does not reduce goes by every PE's own address.
@@ -414,7 +410,7 @@ pub(super) fn options(
 ) -> Result<Options, GpuError> {
     let none = || refuse(error::OPERATION, format!("{} has no such kernel", plan.algorithm.name));
     let name = plan.algorithm.kernel(request.place).ok_or_else(none)?;
-    let scalar = Scalar::parse(request.dtype.name()).unwrap_or(Scalar::F32);
+    let scalar = request.dtype;
     let op = reduction(request.op).unwrap_or(weft_ir::RedOp::Add);
     // Sums of 16-bit floats are made in f32; fp8 has no arithmetic, and f16 all its numbers and their sums.
     let acc = match scalar {

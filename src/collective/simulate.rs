@@ -20,7 +20,7 @@ pub fn simulation(
 ) -> Result<(KernelFile, RunOptions), GpuError> {
     plan.check(request, plan.ctas).map_err(super::handle::operation)?;
     let mut compile = options(plan, request, plan.ctas, target)?;
-    compile.lowering = if request.multicast { Lowering::Multimem } else { Lowering::Unicast };
+    compile.lowering = Lowering::Auto.decide(request.multicast).into();
     let mut run = RunOptions::new(compile, request.n_pes as usize);
     // Nodes of two PEs, between which there is NVSHMEM alone.
     run.node = (!request.reach).then_some(2);

@@ -89,7 +89,7 @@ pub struct Kernel {
     file: KernelFile,
     options: Options,
     /// The lowering that is compiled first.
-    first: Lowering,
+    first: launch::Lowering,
     multimem: OnceLock<launch::Kernel>,
     unicast: OnceLock<launch::Kernel>,
 }
@@ -113,14 +113,10 @@ impl Kernel {
     pub fn with(on: impl Into<On>, file: KernelFile, mut options: Options) -> Result<Kernel, GpuError> {
         let on = on.into();
         options.kernel = Some(name(&file, options.kernel.take())?);
-        let first = match options.lowering {
-            Lowering::Auto if likely_multicast(&on.device) => Lowering::Multimem,
-            Lowering::Auto => Lowering::Unicast,
-            asked => asked,
-        };
+        let first = options.lowering.decide(likely_multicast(&on.device));
         let (multimem, unicast) = (OnceLock::new(), OnceLock::new());
         let kernel = Kernel { on, file, options, first, multimem, unicast };
-        kernel.prepare(first)?;
+        kernel.loaded(first)?;
         Ok(kernel)
     }
 
@@ -143,12 +139,19 @@ impl Kernel {
     /// # Errors
     /// As [`compile`](Kernel::compile).
     pub fn lowered(&self, lowering: Lowering) -> Result<&launch::Kernel, GpuError> {
-        let lowering = if lowering == Lowering::Auto { self.first } else { lowering };
-        let slot = if lowering == Lowering::Unicast { &self.unicast } else { &self.multimem };
+        self.loaded(lowering.decide(self.first == launch::Lowering::Multimem))
+    }
+
+    /// The loaded code of a lowering, compiled by the first call.
+    fn loaded(&self, lowering: launch::Lowering) -> Result<&launch::Kernel, GpuError> {
+        let slot = match lowering {
+            launch::Lowering::Multimem => &self.multimem,
+            launch::Lowering::Unicast => &self.unicast,
+        };
         if let Some(kernel) = slot.get() {
             return Ok(kernel);
         }
-        let options = Options { lowering, ..self.options.clone() };
+        let options = Options { lowering: lowering.into(), ..self.options.clone() };
         let kernel = load(&self.on, &self.file, &options)?;
         Ok(slot.get_or_init(|| kernel))
     }
@@ -189,12 +192,9 @@ impl Kernel {
         arguments: impl Arguments,
     ) -> Result<(), GpuError> {
         let arguments = arguments.arguments(stream);
-        let lowering = match (self.options.lowering, multicast(&arguments)) {
-            (Lowering::Auto, Some(true)) => Lowering::Multimem,
-            (Lowering::Auto, Some(false)) => Lowering::Unicast,
-            (asked, _) => asked,
-        };
-        Ok(self.lowered(lowering)?.launch_arguments(stream, grid, options, arguments)?)
+        let decide = |multicast| self.options.lowering.decide(multicast);
+        let lowering = multicast(&arguments).map_or(self.first, decide);
+        Ok(self.loaded(lowering)?.launch_arguments(stream, grid, options, arguments)?)
     }
 }
 

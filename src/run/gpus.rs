@@ -21,8 +21,7 @@ pub(super) fn run(file: &KernelFile, options: &RunOptions, world: &World) -> Res
         // What the switch has for one allocation it has for all.
         let probe = world.buffer(256)?;
         no_multicast = probe.why_no_multicast(&world.team());
-        options.compile.lowering =
-            if no_multicast.is_some() { Lowering::Unicast } else { Lowering::Multimem };
+        options.compile.lowering = options.compile.lowering.decide(no_multicast.is_none()).into();
     }
     let prepared = Prepared::new(file, &options)?;
     let gpus = Gpus::new(file, &prepared, world)?;

@@ -77,7 +77,7 @@ fn one(world: &World, file: &KernelFile, ty: &str, n: i64, folder: &Path) -> Che
     let simulated = run_file(file, &options)?;
     same!(
         outcome.compiled.ptx == simulated.compiled.ptx,
-        outcome.compiled.lowering == Lowering::Unicast,
+        outcome.compiled.lowering == weft::runtime::launch::Lowering::Unicast,
         "the same PTX"
     );
     for t in &tensors {

@@ -22,6 +22,7 @@ mod teams;
 mod widen;
 
 pub use report::{Access, Cover, Instr, Moved, Narrow, Pieces, Report, Transfer, Widened};
+pub use weft_abi::{Lowering, Transport};
 
 use codes::NO_SUCH_PASS;
 use std::fmt;
@@ -31,26 +32,6 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::verify::{Verified, verify};
 use weft_ir::{Kernel, Module, text};
 use weft_isa::Target;
-
-/// How in-switch operations are carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Lowering {
-    /// By `multimem` instructions on the team's multicast address.
-    Multimem,
-    /// By loads, stores and reductions on every PE's own address.
-    Unicast,
-}
-
-/// How remote memory operations (`put`, signals, atomics, ...) are carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Transport {
-    /// By NVSHMEM's functions, which go over any transport.
-    Nvshmem,
-    /// By loads, stores and atomics at the other PE's address, without a call: for PEs that these reach.
-    P2p,
-    /// Both: in place where the other PE's address is known, else NVSHMEM's function.
-    Auto,
-}
 
 /// What the passes are told.
 #[derive(Clone)]

@@ -6,6 +6,7 @@ use crate::error::{Error, NO_KERNEL, Result};
 use crate::nvshmem::Version;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use weft_abi::Lowering;
 
 /// In place of a team's index: all PEs, which no parameter brings.
 pub const WORLD: u32 = u32::MAX;
@@ -28,25 +29,6 @@ pub struct ModuleInfo {
     pub nvshmem: Option<Version>,
     /// Entry points.
     pub kernels: Vec<KernelInfo>,
-}
-
-/// How in-switch operations were compiled.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Lowering {
-    /// By `multimem` instructions: the launch passes multicast addresses.
-    Multimem,
-    /// By loads, stores and reductions at every PE's own address: the launch passes tables of them.
-    Unicast,
-}
-
-impl fmt::Display for Lowering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Lowering::Multimem => "multimem",
-            Lowering::Unicast => "unicast",
-        })
-    }
 }
 
 /// An entry point.

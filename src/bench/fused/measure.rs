@@ -8,12 +8,13 @@ use crate::bench::report::Spread;
 use crate::bench::start::StartLine;
 use crate::bench::times::gather;
 use crate::collective::{Collectives, Config, Links};
-use crate::compile::{KernelFile, Lowering, Options};
+use crate::compile::{KernelFile, Options};
 use crate::gpu::{GpuError, Grid, Kernel, target};
 use crate::run::array::{Number, read_number, write_number};
 use std::time::SystemTime;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
+use weft_runtime::launch::Lowering;
 use weft_runtime::nccl::{self, Communicator};
 use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda};
 
@@ -91,14 +92,14 @@ impl<'a> Bed<'a> {
     fn new(world: &'a World, request: &'a Request) -> Result<Bed<'a>> {
         let (team, sms) = (world.team(), world.device().sm_count()?);
         let barrier = world.kernel_barrier(sms)?;
-        let lowering = match request.lowering {
-            Lowering::Auto if barrier.buffer().multicast_address(&team).is_some() => Lowering::Multimem,
-            Lowering::Auto => Lowering::Unicast,
-            asked => asked,
-        };
+        let lowering = request.lowering.decide(barrier.buffer().multicast_address(&team).is_some());
         let has = |of: fn(&Contender) -> bool| request.contenders.iter().any(of);
         let collectives = match has(|c| matches!(c, Contender::Separate)) {
-            true => Some(Collectives::with(world, world.team(), Config { lowering, ..Config::default() })?),
+            true => Some(Collectives::with(
+                world,
+                world.team(),
+                Config { lowering: lowering.into(), ..Config::default() },
+            )?),
             false => None,
         };
         let nccl = match has(|c| matches!(c, Contender::Nccl | Contender::NcclSymm)) {
@@ -124,7 +125,7 @@ impl<'a> Bed<'a> {
             cuda: format!("{major}.{minor}"),
             nvshmem: self.world.nvshmem_version().to_string(),
             nccl: self.nccl.as_ref().map(|n| n.version().to_string()),
-            lowering: if self.lowering == Lowering::Unicast { "unicast" } else { "multimem" }.into(),
+            lowering: self.lowering.to_string(),
             hidden: self.request.hidden,
             dtype: form.dtype.to_string(),
             out: format!("{}{own}{both}", form.out),
@@ -190,7 +191,7 @@ impl<'a> Bed<'a> {
     fn compile(&self, name: &str, defines: Vec<(&'static str, Define)>) -> Result<Kernel> {
         let mut options = Options::new(target(self.world.device())?);
         options.kernel = Some(name.into());
-        options.lowering = self.lowering;
+        options.lowering = self.lowering.into();
         options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
         let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).map_err(GpuError::from)?;
         Ok(Kernel::with(self.world, file, options)?)

@@ -7,8 +7,10 @@
 mod choice;
 mod memory;
 mod scalar;
+mod version;
 mod words;
 
 pub use choice::{Lowering, LoweringRequest, Transport};
 pub use memory::{Scope, Space};
 pub use scalar::{Element, Kind, Scalar};
+pub use version::NvshmemVersion;

@@ -6,7 +6,7 @@ use clap::Args;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use weft_runtime::nvshmem::version::{SUPPORTED, Version};
+use weft_runtime::nvshmem::Version;
 use weft_runtime::{cuda, find};
 
 /// Fetches NVIDIA's wheels with pip: NVSHMEM, ptxas, nvdisasm and nvJitLink. They go into your cache folder, need no root,
@@ -102,7 +102,7 @@ impl Setup {
     /// What pip is to choose from, and what will do that is there.
     #[allow(clippy::type_complexity, reason = "once")]
     fn nvshmem_version(&self) -> Result<(String, Box<dyn Fn(&str) -> bool>)> {
-        let ((a, b), (c, d)) = (SUPPORTED.start(), SUPPORTED.end());
+        let ((a, b), (c, d)) = (Version::SUPPORTED.start(), Version::SUPPORTED.end());
         let Some(text) = self.nvshmem.clone() else {
             let fits = |there: &str| there.parse().is_ok_and(Version::is_supported);
             return Ok((format!(">={a}.{b},<{c}.{}", d + 1), Box::new(fits)));

@@ -2,73 +2,11 @@
 #![allow(unsafe_code, reason = "a C function of a library opened at run time")]
 
 use std::ffi::c_int;
-use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::Path;
-use std::str::FromStr;
 
 use crate::error::{Error, NVSHMEM_VERSION, Result};
 
-/// A version of NVSHMEM: 3.4.5.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct Version {
-    /// 3
-    pub major: u32,
-    /// 4
-    pub minor: u32,
-    /// 5
-    pub patch: u32,
-}
-
-/// What is supported: any patch of these minor versions.
-pub const SUPPORTED: RangeInclusive<(u32, u32)> = (3, 3)..=(3, 8);
-
-impl Version {
-    /// `major.minor.patch`.
-    pub const fn new(major: u32, minor: u32, patch: u32) -> Version {
-        Version { major, minor, patch }
-    }
-
-    /// Whether it is one of [`SUPPORTED`].
-    pub fn is_supported(self) -> bool {
-        SUPPORTED.contains(&(self.major, self.minor))
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
-    }
-}
-
-impl From<Version> for String {
-    fn from(version: Version) -> String {
-        version.to_string()
-    }
-}
-
-impl TryFrom<String> for Version {
-    type Error = String;
-
-    fn try_from(text: String) -> std::result::Result<Version, String> {
-        text.parse()
-    }
-}
-
-impl FromStr for Version {
-    type Err = String;
-
-    /// `3.4.5`, or `3.4` for `3.4.0`.
-    fn from_str(text: &str) -> std::result::Result<Version, String> {
-        let numbers: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
-        match numbers.as_deref() {
-            Some(&[major, minor]) => Ok(Version::new(major, minor, 0)),
-            Some(&[major, minor, patch]) => Ok(Version::new(major, minor, patch)),
-            _ => Err(format!("`{text}` is no version: expected one such as 3.4.5")),
-        }
-    }
-}
+pub use weft_abi::NvshmemVersion as Version;
 
 /// Asks a host library which NVSHMEM it is (`nvshmemx_vendor_get_version_info`). Needs neither a GPU nor a start.
 ///
@@ -109,7 +47,7 @@ pub fn check_supported(version: Version, path: &Path) -> Result<()> {
     if version.is_supported() {
         return Ok(());
     }
-    let ((a, b), (c, d)) = (SUPPORTED.start(), SUPPORTED.end());
+    let ((a, b), (c, d)) = (Version::SUPPORTED.start(), Version::SUPPORTED.end());
     let message =
         format!("{} is NVSHMEM {version}; versions {a}.{b} to {c}.{d} are supported", path.display());
     Err(Error::new(NVSHMEM_VERSION, message)

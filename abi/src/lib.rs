@@ -5,12 +5,14 @@
 //! PEs reads it. Each of these concepts is defined here once; this crate knows neither IR nor LLVM nor CUDA.
 
 mod choice;
+mod hidden;
 mod memory;
 mod scalar;
 mod version;
 mod words;
 
 pub use choice::{Lowering, LoweringRequest, Transport};
+pub use hidden::{Hidden, WORLD};
 pub use memory::{Scope, Space};
 pub use scalar::{Element, Kind, Scalar};
 pub use version::NvshmemVersion;

@@ -6,7 +6,7 @@ use super::{RunError, RunOptions, request};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use weft_ir::abi::signature;
-use weft_ir::{ParamKind, Scalar};
+use weft_ir::{Hidden, ParamKind, Scalar};
 use weft_sim::{Arg, Config, Finding, Launch, Machine, Module, Stats, Symmetric, Team, Trace};
 
 /// Most bytes of all tensors of all PEs.
@@ -193,7 +193,7 @@ impl Backend for Simulated {
             for e in &entry {
                 let index = e.index as usize;
                 let param = &kernel.params[index];
-                args.push(match &param.kind {
+                args.push(match param.kind {
                     ParamKind::User => match &request.places[index] {
                         Place::Scalar(d) => {
                             Arg::Bytes(scalar_bytes(*d, param.ty.elem().unwrap_or(Scalar::I64)))
@@ -201,19 +201,21 @@ impl Backend for Simulated {
                         Place::Memory(m) => Arg::U64(self.base(*m, pe)?),
                         Place::Team => continue,
                     },
-                    ParamKind::MulticastOf { base, .. } => {
-                        let of = self.symmetric(request, *base)?;
-                        Arg::U64(self.machine.multicast_addr(pe, of, self.team)?)
-                    }
-                    ParamKind::PeersOf { base, .. } | ParamKind::ReachOf { base, .. } => {
-                        let of = self.symmetric(request, *base)?;
-                        let or_none = matches!(param.kind, ParamKind::ReachOf { .. });
-                        Arg::U64(self.peers(pe, &kernel.params[*base as usize].name, of, or_none)?)
-                    }
-                    // The team of all PEs, NVSHMEM_TEAM_WORLD.
-                    ParamKind::TeamHandle { .. } => Arg::I32(0),
-                    ParamKind::MyPe { .. } => Arg::I32(pe as i32),
-                    ParamKind::NPes { .. } => Arg::I32(self.n_pes as i32),
+                    ParamKind::Hidden(hidden) => match hidden {
+                        Hidden::Multicast { base, .. } => {
+                            let of = self.symmetric(request, base)?;
+                            Arg::U64(self.machine.multicast_addr(pe, of, self.team)?)
+                        }
+                        Hidden::Peers { base, .. } | Hidden::Reach { base, .. } => {
+                            let of = self.symmetric(request, base)?;
+                            let or_none = matches!(hidden, Hidden::Reach { .. });
+                            Arg::U64(self.peers(pe, &kernel.params[base as usize].name, of, or_none)?)
+                        }
+                        // The team of all PEs, NVSHMEM_TEAM_WORLD.
+                        Hidden::TeamHandle { .. } => Arg::I32(0),
+                        Hidden::MyPe { .. } => Arg::I32(pe as i32),
+                        Hidden::NPes { .. } => Arg::I32(self.n_pes as i32),
+                    },
                 });
             }
             let (grid, block) = (request.grid, request.block);

@@ -6,6 +6,7 @@ use crate::names::{Scalar, Sreg};
 use crate::op::{Constant, Op};
 use crate::types::Type;
 use std::sync::Arc;
+use weft_abi::Hidden;
 use weft_layout::{Int, Var};
 
 handle! {
@@ -23,7 +24,7 @@ pub struct TeamRef(pub u32);
 
 impl TeamRef {
     /// All PEs (`NVSHMEM_TEAM_WORLD`): no parameter brings it.
-    pub const WORLD: TeamRef = TeamRef(u32::MAX);
+    pub const WORLD: TeamRef = TeamRef(weft_abi::WORLD);
 }
 
 /// The variable that a loop defines.
@@ -69,47 +70,13 @@ pub struct Param {
     pub span: Span,
 }
 
-/// Who fills a parameter in. A team is a parameter's index, or that of [`TeamRef::WORLD`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// Who fills a parameter in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ParamKind {
     /// The caller.
     User,
-    /// The launcher: the multicast address of parameter `base` in a team.
-    MulticastOf {
-        /// The symmetric parameter.
-        base: u32,
-        /// The team parameter.
-        team: u32,
-    },
-    /// The launcher: address of a table with one `u64` a PE of the team, parameter `base`'s address there.
-    PeersOf {
-        /// The symmetric parameter.
-        base: u32,
-        /// The team parameter.
-        team: u32,
-    },
-    /// The launcher: as [`PeersOf`](ParamKind::PeersOf), with 0 for a PE whose memory loads and stores do not reach.
-    ReachOf {
-        /// The symmetric parameter.
-        base: u32,
-        /// The team parameter.
-        team: u32,
-    },
-    /// The launcher: NVSHMEM's number of a team (`i32`).
-    TeamHandle {
-        /// The team parameter.
-        team: u32,
-    },
-    /// The launcher: this PE's rank in a team (`i32`).
-    MyPe {
-        /// The team parameter.
-        team: u32,
-    },
-    /// The launcher: PEs of a team (`i32`).
-    NPes {
-        /// The team parameter.
-        team: u32,
-    },
+    /// The launch.
+    Hidden(Hidden),
 }
 
 /// An entry point.
@@ -181,7 +148,7 @@ impl Kernel {
             Op::Const { value: Constant::Int(n) } => return Some(Int::from(*n)),
             Op::Index { expr } => return Some(expr.clone()),
             Op::Param { index } => match self.params.get(*index as usize) {
-                Some(Param { kind: ParamKind::MyPe { .. }, .. }) => open(0),
+                Some(Param { kind: ParamKind::Hidden(Hidden::MyPe { .. }), .. }) => open(0),
                 Some(Param { div: 0, .. }) => open(i64::MIN),
                 param => (1, None, param.map_or(1, |p| p.div)),
             },

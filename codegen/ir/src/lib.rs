@@ -23,4 +23,5 @@ pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, Kind, MoveKind, RedOp, Scalar, 
 pub use names::{SignalKind, Space, Sreg, UnOp, WaitFor};
 pub use op::{Constant, Op};
 pub use types::{Bound, TensorType, Type};
+pub use weft_abi::Hidden;
 pub use weft_layout::{Int, IntTuple, Layout};

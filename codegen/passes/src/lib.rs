@@ -2,7 +2,7 @@
 //!
 //! After the passes every memory op's place is a pointer and its value no wider than 16 bytes; no view, team,
 //! symbolic index or reduction is left. What the launcher has to fill in for that stands in hidden parameters
-//! ([`weft_ir::ParamKind`]).
+//! ([`weft_ir::Hidden`]).
 //!
 //! Memory rules that the passes rely on: distinct tensor parameters do not overlap; a tensor's declared alignment and
 //! bounds are true; counters of a team barrier belong to that barrier's parameter alone.

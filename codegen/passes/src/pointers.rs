@@ -4,7 +4,7 @@ use crate::edit::Emit;
 use crate::remote::library::{TEAM_WORLD, call};
 use crate::{Options, hidden};
 use weft_ir::builder::Built;
-use weft_ir::{Builder, Int, Op, ParamKind, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+use weft_ir::{Builder, Hidden, Int, Op, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
 
 const I32: Type = Type::Scalar(Scalar::I32);
 
@@ -30,15 +30,15 @@ impl Source {
 
     /// This PE's rank (`i32`).
     pub fn my_pe(self, b: &mut Builder, team: TeamRef) -> Built<Value> {
-        self.number(b, team, "my_pe", ParamKind::MyPe { team: team.0 })
+        self.number(b, team, "my_pe", Hidden::MyPe { team: team.0 })
     }
 
     /// PEs of a team (`i32`).
     pub fn n_pes(self, b: &mut Builder, team: TeamRef) -> Built<Value> {
-        self.number(b, team, "n_pes", ParamKind::NPes { team: team.0 })
+        self.number(b, team, "n_pes", Hidden::NPes { team: team.0 })
     }
 
-    fn number(self, b: &mut Builder, team: TeamRef, name: &str, kind: ParamKind) -> Built<Value> {
+    fn number(self, b: &mut Builder, team: TeamRef, name: &str, kind: Hidden) -> Built<Value> {
         match (self.library, team) {
             (false, _) => parameter(b, kind),
             (true, TeamRef::WORLD) => call(b, &format!("nvshmem_{name}"), vec![], I32),
@@ -52,7 +52,7 @@ impl Source {
     /// The multicast address of parameter `base`: a pointer.
     pub fn multicast(self, b: &mut Builder, base: u32, team: TeamRef) -> Built<Value> {
         if !self.library {
-            let bits = parameter(b, ParamKind::MulticastOf { base, team: team.0 })?;
+            let bits = parameter(b, Hidden::Multicast { base, team: team.0 })?;
             return b.address(bits, Space::Multicast);
         }
         let args = vec![handle(b, team)?, here(b, base)?];
@@ -62,7 +62,7 @@ impl Source {
     /// The addresses of parameter `base` on the PEs of a team.
     pub fn peers(self, b: &mut Builder, base: u32, team: TeamRef) -> Built<Peers> {
         if !self.library {
-            let bits = parameter(b, ParamKind::PeersOf { base, team: team.0 })?;
+            let bits = parameter(b, Hidden::Peers { base, team: team.0 })?;
             return b.address(bits, Space::Global).map(Peers::Table);
         }
         let handle = if team == TeamRef::WORLD { None } else { Some(handle(b, team)?) };
@@ -94,7 +94,7 @@ impl Peers {
 }
 
 /// A hidden parameter's value.
-pub(crate) fn parameter(b: &mut Builder, kind: ParamKind) -> Built<Value> {
+pub(crate) fn parameter(b: &mut Builder, kind: Hidden) -> Built<Value> {
     let index = hidden::param(b.kernel_mut(), kind);
     b.emit(Op::Param { index })
 }
@@ -103,7 +103,7 @@ pub(crate) fn parameter(b: &mut Builder, kind: ParamKind) -> Built<Value> {
 fn handle(b: &mut Builder, team: TeamRef) -> Built<Value> {
     match team {
         TeamRef::WORLD => b.i32(TEAM_WORLD),
-        team => parameter(b, ParamKind::TeamHandle { team: team.0 }),
+        team => parameter(b, Hidden::TeamHandle { team: team.0 }),
     }
 }
 

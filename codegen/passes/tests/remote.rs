@@ -216,7 +216,7 @@ fn ranks_and_addresses_may_come_from_nvshmem() {
         o.debug_waits = Some(100);
         let lowered = run(module(kernel.clone()), &o).unwrap_or_else(|e| panic!("{e:#?}"));
         let hidden: Vec<_> = lowered.module.kernels[0].params.iter().map(|p| &p.kind).collect();
-        assert_eq!(hidden[4..], [&ParamKind::TeamHandle { team: 3 }]);
+        assert_eq!(hidden[4..], [&ParamKind::Hidden(Hidden::TeamHandle { team: 3 })]);
         let data: Vec<Vec<u8>> = (0..3u32)
             .map(|pe| (0..333u32).flat_map(|i| ((pe * 7 + i) as f32).to_le_bytes()).collect())
             .collect();

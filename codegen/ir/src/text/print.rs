@@ -46,16 +46,9 @@ impl Printer<'_> {
             if p.div != 1 {
                 self.put(format_args!(" % {}", p.div));
             }
-            match &p.kind {
-                ParamKind::User => {}
-                ParamKind::MulticastOf { base, team } => {
-                    self.put(format_args!(" = multicast({base}, {team})"))
-                }
-                ParamKind::PeersOf { base, team } => self.put(format_args!(" = peers({base}, {team})")),
-                ParamKind::ReachOf { base, team } => self.put(format_args!(" = reach({base}, {team})")),
-                ParamKind::TeamHandle { team } => self.put(format_args!(" = team({team})")),
-                ParamKind::MyPe { team } => self.put(format_args!(" = my_pe({team})")),
-                ParamKind::NPes { team } => self.put(format_args!(" = n_pes({team})")),
+            if let ParamKind::Hidden(hidden) = p.kind {
+                let base = hidden.base().map(|base| format!("{base}, ")).unwrap_or_default();
+                self.put(format_args!(" = {}({base}{})", hidden.name(), hidden.team()));
             }
             self.out.push('\n');
         }

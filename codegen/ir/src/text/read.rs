@@ -9,6 +9,7 @@ use crate::op::Op;
 use crate::types::{Bound, TensorType, Type};
 use std::fmt;
 use std::sync::Arc;
+use weft_abi::Hidden;
 use weft_layout::{Int, Layout, Var, parse_int, parse_layout};
 
 /// Most instructions and deepest nesting that the reader accepts.
@@ -365,15 +366,10 @@ impl<'t> Reader<'t> {
             let first = u32::read(self)?;
             let second = if self.eat(",") { Some(u32::read(self)?) } else { None };
             self.expect(")")?;
-            kind = match (word, second) {
-                ("multicast", Some(team)) => ParamKind::MulticastOf { base: first, team },
-                ("peers", Some(team)) => ParamKind::PeersOf { base: first, team },
-                ("reach", Some(team)) => ParamKind::ReachOf { base: first, team },
-                ("team", None) => ParamKind::TeamHandle { team: first },
-                ("my_pe", None) => ParamKind::MyPe { team: first },
-                ("n_pes", None) => ParamKind::NPes { team: first },
-                _ => return Err(self.error(format!("unknown parameter kind `{word}`"))),
-            };
+            let (base, team) = second.map_or((None, first), |team| (Some(first), team));
+            let hidden = Hidden::parse(word, base, team);
+            let unknown = || self.error(format!("unknown parameter kind `{word}`"));
+            kind = ParamKind::Hidden(hidden.ok_or_else(unknown)?);
         }
         Ok(Param { name, ty, kind, div, span: Span::NONE })
     }

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use weft_ir::builder::Built;
 use weft_ir::{
-    Builder, Group, Kernel, Layout, Op, ParamKind, RedOp, Scalar, Scope, Sem, Space, TeamRef, Type,
+    Builder, Group, Hidden, Kernel, Layout, Op, ParamKind, RedOp, Scalar, Scope, Sem, Space, TeamRef, Type,
 };
 use weft_llvm::{Options, codes, emit};
 
@@ -106,9 +106,10 @@ fn parameters_are_as_the_abi_says() {
     b.param("half", scalar(Scalar::F16)).unwrap();
     b.param("t", Builder::tensor(Scalar::F32, Space::Global, tensor, 4)).unwrap();
     team(&mut b).unwrap();
-    let mc = ParamKind::MulticastOf { base: 0, team: 4 };
+    let mc = ParamKind::Hidden(Hidden::Multicast { base: 0, team: 4 });
     b.param_of("s_mc", scalar(Scalar::U64), mc, 1).unwrap();
-    let pe = b.param_of("my_pe", scalar(Scalar::I32), ParamKind::MyPe { team: 4 }, 1).unwrap();
+    let pe =
+        b.param_of("my_pe", scalar(Scalar::I32), ParamKind::Hidden(Hidden::MyPe { team: 4 }), 1).unwrap();
     let out = pointer(&mut b, s, 0).unwrap();
     b.store(out, pe).unwrap();
     let k = b.finish();

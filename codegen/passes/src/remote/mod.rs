@@ -19,7 +19,7 @@ use library::{TEAM_WORLD, call};
 use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Builder, CmpOp, Kernel, Op, ParamKind, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+use weft_ir::{Builder, CmpOp, Hidden, Kernel, Op, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
 
 /// The pass.
 pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
@@ -30,7 +30,7 @@ struct Remote<'a> {
     options: &'a Options,
     report: &'a mut Report,
     /// Hidden parameters that stand at the kernel's start.
-    given: FxHashMap<ParamKind, Value>,
+    given: FxHashMap<Hidden, Value>,
 }
 
 impl Rewrite for Remote<'_> {
@@ -63,11 +63,11 @@ struct Near {
 
 impl Remote<'_> {
     /// A hidden parameter.
-    fn hidden(&mut self, e: &mut Editor, kind: ParamKind) -> Built<Value> {
+    fn hidden(&mut self, e: &mut Editor, kind: Hidden) -> Built<Value> {
         if let Some(v) = self.given.get(&kind) {
             return Ok(*v);
         }
-        let index = hidden::param(e.b.kernel_mut(), kind.clone());
+        let index = hidden::param(e.b.kernel_mut(), kind);
         let v = e.prologue(|b| b.emit(Op::Param { index }))?;
         self.given.insert(kind, v);
         Ok(v)
@@ -77,7 +77,7 @@ impl Remote<'_> {
     fn handle(&mut self, e: &mut Editor, team: TeamRef) -> Built<Value> {
         match team {
             TeamRef::WORLD => e.b.i32(TEAM_WORLD),
-            team => self.hidden(e, ParamKind::TeamHandle { team: team.0 }),
+            team => self.hidden(e, Hidden::TeamHandle { team: team.0 }),
         }
     }
 
@@ -103,8 +103,8 @@ impl Remote<'_> {
         let root = root(e.b.kernel(), tensor)?;
         let base = param_index(e.b.kernel(), root).unwrap_or(u32::MAX);
         let kind = match or_none {
-            true => ParamKind::ReachOf { base, team: team.0 },
-            false => ParamKind::PeersOf { base, team: team.0 },
+            true => Hidden::Reach { base, team: team.0 },
+            false => Hidden::Peers { base, team: team.0 },
         };
         let table = self.hidden(e, kind)?;
         let b = &mut e.b;

@@ -262,13 +262,15 @@ impl<'a> Machine<'a> {
     fn param(&self, t: usize, index: u32) -> Val {
         let pe = self.threads[t].pe;
         let base = |base: u32| u64::from(base) << 40;
-        let word = match &self.k.params[index as usize].kind {
-            ParamKind::MyPe { .. } => pe as u64,
-            ParamKind::NPes { .. } => self.w.pes as u64,
-            ParamKind::TeamHandle { .. } => 0,
-            ParamKind::ReachOf { base: b, .. } if !self.w.in_reach => NOWHERE | base(*b),
-            ParamKind::PeersOf { base: b, .. } | ParamKind::ReachOf { base: b, .. } => TABLE | base(*b),
-            ParamKind::MulticastOf { base: b, .. } => EVERYWHERE | base(*b) | self.start(*b),
+        let word = match self.k.params[index as usize].kind {
+            ParamKind::Hidden(hidden) => match hidden {
+                Hidden::MyPe { .. } => pe as u64,
+                Hidden::NPes { .. } => self.w.pes as u64,
+                Hidden::TeamHandle { .. } => 0,
+                Hidden::Reach { base: b, .. } if !self.w.in_reach => NOWHERE | base(b),
+                Hidden::Peers { base: b, .. } | Hidden::Reach { base: b, .. } => TABLE | base(b),
+                Hidden::Multicast { base: b, .. } => EVERYWHERE | base(b) | self.start(b),
+            },
             ParamKind::User => match &self.w.args[index as usize] {
                 Arg::Int(n) => num::bits(self.k.params[index as usize].ty.elem().unwrap(), *n),
                 Arg::Memory(..) => MEMORY | (pe as u64) << 48 | base(index) | self.start(index),

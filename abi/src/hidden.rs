@@ -1,0 +1,114 @@
+//! Parameters that no caller passes: the launch fills them in.
+
+use crate::Scalar;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// In place of a team's index: the team of all PEs (`NVSHMEM_TEAM_WORLD`), which no parameter brings.
+pub const WORLD: u32 = u32::MAX;
+
+/// A parameter that the launch fills in. `base` and `team` are indices of the kernel's parameters; the team of all
+/// PEs is [`WORLD`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Hidden {
+    /// The multicast address of `base` in `team`.
+    Multicast {
+        /// A symmetric tensor or barrier.
+        base: u32,
+        /// A team.
+        team: u32,
+    },
+    /// The address of a table of `base`'s address on every PE of `team`, a `u64` each.
+    Peers {
+        /// A symmetric tensor or barrier.
+        base: u32,
+        /// A team.
+        team: u32,
+    },
+    /// As [`Peers`](Hidden::Peers), with 0 for a PE whose memory loads and stores do not reach.
+    Reach {
+        /// A symmetric tensor or barrier.
+        base: u32,
+        /// A team.
+        team: u32,
+    },
+    /// NVSHMEM's number of `team`.
+    TeamHandle {
+        /// A team.
+        team: u32,
+    },
+    /// This PE's rank in `team`.
+    MyPe {
+        /// A team.
+        team: u32,
+    },
+    /// The number of PEs of `team`.
+    NPes {
+        /// A team.
+        team: u32,
+    },
+}
+
+impl Hidden {
+    /// What kernel descriptions and the IR's text call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hidden::Multicast { .. } => "multicast",
+            Hidden::Peers { .. } => "peers",
+            Hidden::Reach { .. } => "reach",
+            Hidden::TeamHandle { .. } => "team",
+            Hidden::MyPe { .. } => "my_pe",
+            Hidden::NPes { .. } => "n_pes",
+        }
+    }
+
+    /// The one of that [`name`](Hidden::name), of a parameter and a team, or of a team alone.
+    pub fn parse(name: &str, base: Option<u32>, team: u32) -> Option<Hidden> {
+        Some(match (name, base) {
+            ("multicast", Some(base)) => Hidden::Multicast { base, team },
+            ("peers", Some(base)) => Hidden::Peers { base, team },
+            ("reach", Some(base)) => Hidden::Reach { base, team },
+            ("team", None) => Hidden::TeamHandle { team },
+            ("my_pe", None) => Hidden::MyPe { team },
+            ("n_pes", None) => Hidden::NPes { team },
+            _ => return None,
+        })
+    }
+
+    /// The parameter whose address it is about.
+    pub fn base(self) -> Option<u32> {
+        match self {
+            Hidden::Multicast { base, .. } | Hidden::Peers { base, .. } | Hidden::Reach { base, .. } => {
+                Some(base)
+            }
+            Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => None,
+        }
+    }
+
+    /// The team parameter, or [`WORLD`].
+    pub fn team(self) -> u32 {
+        match self {
+            Hidden::Multicast { team, .. } | Hidden::Peers { team, .. } | Hidden::Reach { team, .. } => team,
+            Hidden::TeamHandle { team } | Hidden::MyPe { team } | Hidden::NPes { team } => team,
+        }
+    }
+
+    /// How it is passed: addresses as `u64`, numbers as `i32`.
+    pub fn scalar(self) -> Scalar {
+        if self.base().is_some() { Scalar::U64 } else { Scalar::I32 }
+    }
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.name())?;
+        if let Some(base) = self.base() {
+            write!(f, "%{base}, ")?;
+        }
+        match self.team() {
+            WORLD => f.write_str("world)"),
+            team => write!(f, "%{team})"),
+        }
+    }
+}

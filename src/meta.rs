@@ -4,7 +4,7 @@
 use crate::compile::Compiled;
 use weft_ir::abi::{BAD_PARAM, EntryKind, EntryParam, signature};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Dim, Hidden, Int, IntTuple, Kernel, Op, Param, ParamKind, Space, Sreg, Type, Value};
+use weft_ir::{Dim, Int, IntTuple, Kernel, Op, Param, ParamKind, Space, Sreg, Type, Value};
 use weft_runtime::launch::extent::{Extent, Extents, parameter};
 use weft_runtime::launch::{self, KernelInfo, ModuleInfo, ParamInfo};
 
@@ -56,19 +56,14 @@ fn kernel(high: &Kernel, low: &Kernel) -> Result<KernelInfo, Diagnostic> {
 fn kind(high: &Kernel, p: &Param, entry: Option<&EntryParam>) -> Result<launch::ParamKind, Diagnostic> {
     use launch::ParamKind as Kind;
     Ok(match (p.kind, &p.ty) {
-        (ParamKind::Hidden(Hidden::Multicast { base, team }), _) => Kind::Multicast { base, team },
-        (ParamKind::Hidden(Hidden::Peers { base, team }), _) => Kind::Peers { base, team },
-        (ParamKind::Hidden(Hidden::Reach { base, team }), _) => Kind::Reach { base, team },
-        (ParamKind::Hidden(Hidden::TeamHandle { team }), _) => Kind::TeamHandle { team },
-        (ParamKind::Hidden(Hidden::MyPe { team }), _) => Kind::MyPe { team },
-        (ParamKind::Hidden(Hidden::NPes { team }), _) => Kind::NPes { team },
+        (ParamKind::Hidden(hidden), _) => Kind::Hidden(hidden),
         (ParamKind::User, Type::Tensor(t)) => Kind::Tensor {
             dtype: t.elem,
             layout: Extents {
                 shape: tuple(high, t.layout.shape()).map_err(|e| of_param(e, p))?,
                 stride: tuple(high, t.layout.stride()).map_err(|e| of_param(e, p))?,
             },
-            space: if t.space == Space::Symmetric { launch::Space::Symm } else { launch::Space::Global },
+            space: if t.space == Space::Symmetric { Space::Symmetric } else { Space::Global },
             align: match entry.map(|e| e.kind) {
                 Some(EntryKind::Address { align }) => align,
                 _ => 1,

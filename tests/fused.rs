@@ -10,7 +10,7 @@ use weft::ir::Scalar;
 use weft::layout::Layout;
 use weft::run::array::{Array, Number, write_number};
 use weft::run::{RunOptions, run_file};
-use weft::runtime::launch::{self, Elements, Given};
+use weft::runtime::launch::{self, Checked, Elements, Given};
 use weft::runtime::{DType, IntoLayout};
 use weft::{Define, KernelFile, Lowering, Options};
 
@@ -316,7 +316,8 @@ fn arguments_fit() {
                 (Some(_), _) => given.extend([Given::Barrier { address: 0x2000, ctas: 132 }, team]),
                 (None, _) => {}
             }
-            info.kernels[0].check(&given).unwrap_or_else(|e| panic!("{plan:?}, {form:?}: {e}"));
+            Checked::new(&info.kernels[0], None, &given)
+                .unwrap_or_else(|e| panic!("{plan:?}, {form:?}: {e}"));
         }
     }
 }

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use weft::runtime::DType;
-use weft::runtime::error::{ARGUMENT, LAUNCH, NO_KERNEL};
+use weft::runtime::error::{ARGUMENT, LAUNCH};
 use weft::runtime::launch::{
-    Address, Elements, Given, KernelInfo, Lowering as Lowered, ModuleInfo, Number, ParamKind, Space,
+    Checked, Elements, Given, Hidden, KernelInfo, Lowering as Lowered, ModuleInfo, Number, ParamKind, Space,
 };
 use weft::{Compiled, Define, KernelFile, Lowering, Options};
 use weft_ir::abi::signature;
@@ -114,8 +114,7 @@ fn a_description_reads_like_the_kernels_head() {
     assert_eq!(params[..3], ["x: symm<f16, (1000):(1)>", "sync: barrier", "team: team"]);
     assert!(params[3..].contains(&"x_peers: peers(%0, %2)".to_owned()), "{params:?}");
     assert_eq!((info.target.as_str(), info.lowering, k.block), ("sm_90a", Lowered::Unicast, [512, 1, 1]));
-    let e = info.kernel("all_reduce").unwrap_err();
-    assert_eq!((e.code, e.help.as_str()), (NO_KERNEL, "it has `allreduce_two_shot`"));
+    assert_eq!(info.kernel("all_reduce"), None);
 }
 
 #[test]
@@ -126,7 +125,8 @@ fn arguments_lie_where_the_code_reads_them() {
             let (info, low) = (describe(&compiled), &compiled.low.kernels[0]);
             let k = &info.kernels[0];
             let layouts = layouts(k);
-            let checked = k.check(&fitting(k, &layouts)).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let checked =
+                Checked::new(k, None, &fitting(k, &layouts)).unwrap_or_else(|e| panic!("{name}: {e}"));
 
             let entries = signature(low).unwrap();
             let end = entries.last().map_or(0, |e| e.offset + e.size);
@@ -137,16 +137,22 @@ fn arguments_lie_where_the_code_reads_them() {
                 let want = match &k.params[e.index as usize].kind {
                     ParamKind::Tensor { .. } => 0x1000,
                     ParamKind::Barrier => 0x2000,
-                    ParamKind::MyPe { .. } => 3,
-                    ParamKind::NPes { .. } => 8,
+                    ParamKind::Hidden(Hidden::MyPe { .. }) => 3,
+                    ParamKind::Hidden(Hidden::NPes { .. }) => 8,
                     // The launcher's.
-                    ParamKind::Multicast { .. } | ParamKind::Peers { .. } => 0,
+                    ParamKind::Hidden(Hidden::Multicast { .. } | Hidden::Peers { .. }) => 0,
                     other => panic!("{name}: {other}"),
                 };
                 assert_eq!(value, want, "{name}: {}", low.params[e.index as usize].name);
             }
-            let address = if lowering == Lowering::Unicast { Address::Peers } else { Address::Multicast };
-            assert!(!checked.hidden.is_empty() && checked.hidden.iter().all(|h| h.what == address), "{name}");
+            let tables = lowering == Lowering::Unicast;
+            let expected = |what| match what {
+                Hidden::Peers { .. } => tables,
+                Hidden::Multicast { .. } => !tables,
+                _ => false,
+            };
+            let unfilled = &checked.unfilled;
+            assert!(!unfilled.is_empty() && unfilled.iter().all(|u| expected(u.what)), "{name}");
         }
     }
 }
@@ -175,13 +181,13 @@ fn arguments_of_a_compiled_kernel_are_refused_with_reasons() {
         (vec![SYNC, tensor(DType::F16, &good), TEAM], "barrier for 16 CTAs was given"),
         (vec![tensor(DType::F16, &good), SYNC, SYNC], "`team: team`"),
     ] {
-        let e = k.check(&given).unwrap_err();
+        let e = Checked::new(k, None, &given).unwrap_err();
         assert_eq!(e.code, ARGUMENT);
         assert!(e.message.starts_with("`allreduce_two_shot` takes "), "{e}");
         assert!(e.message.contains(says), "{e}\nlacks: {says}");
     }
     let given = [tensor(DType::F16, &good), SYNC, TEAM];
-    let checked = k.check(&given).unwrap();
+    let checked = Checked::new(k, None, &given).unwrap();
     assert_eq!(checked.barrier_ctas(), Some(16));
     assert!(checked.fits([16, 1, 1]).is_ok());
     assert_eq!(checked.fits([17, 1, 1]).unwrap_err().code, ARGUMENT);
@@ -197,16 +203,16 @@ fn extents_and_grids_follow_from_what_is_passed() {
     let rows = layout("(24,16):(16,1)");
     let number = |value| Given::Scalar { dtype: DType::I32, value };
     let given = |n| [number(Number::Int(n)), number(Number::Float(2.0)), tensor(DType::F32, &rows)];
-    assert_eq!(k.check(&given(24)).unwrap().own_grid(), Ok(Some([3, 1, 1])));
-    let e = k.check(&given(32)).unwrap_err();
+    assert_eq!(Checked::new(k, None, &given(24)).unwrap().own_grid(), Ok(Some([3, 1, 1])));
+    let e = Checked::new(k, None, &given(32)).unwrap_err();
     assert!(e.message.contains("384 elements, not the 512 of (32,16):(16,1)"), "{e}");
-    assert!(k.check(&given(20)).unwrap_err().message.contains("not a positive multiple of 8"));
-    assert!(k.check(&given(0)).unwrap_err().message.contains("not a positive multiple of 8"));
+    assert!(Checked::new(k, None, &given(20)).unwrap_err().message.contains("not a positive multiple of 8"));
+    assert!(Checked::new(k, None, &given(0)).unwrap_err().message.contains("not a positive multiple of 8"));
 
     let info = describe(&compile("push", PUSH, Lowering::Unicast, 12));
     let k = &info.kernels[0];
     let (eight, seven) = (layout("(8,12):(12,1)"), layout("(7,12):(12,1)"));
-    assert!(k.check(&[tensor(DType::I32, &eight), SYNC, TEAM]).is_ok());
-    let e = k.check(&[tensor(DType::I32, &seven), SYNC, TEAM]).unwrap_err();
+    assert!(Checked::new(k, None, &[tensor(DType::I32, &eight), SYNC, TEAM]).is_ok());
+    let e = Checked::new(k, None, &[tensor(DType::I32, &seven), SYNC, TEAM]).unwrap_err();
     assert!(e.message.contains("84 elements, not the 96 of (8,12):(12,1)"), "{e}");
 }

@@ -5,14 +5,18 @@
 //! PEs reads it. Each of these concepts is defined here once; this crate knows neither IR nor LLVM nor CUDA.
 
 mod choice;
+pub mod extent;
 mod hidden;
+mod info;
 mod memory;
 mod scalar;
 mod version;
 mod words;
 
 pub use choice::{Lowering, LoweringRequest, Transport};
+pub use extent::{Extent, Extents};
 pub use hidden::{Hidden, WORLD};
+pub use info::{KernelInfo, ModuleInfo, ParamInfo, ParamKind};
 pub use memory::{Scope, Space};
 pub use scalar::{Element, Kind, Scalar};
 pub use version::NvshmemVersion;

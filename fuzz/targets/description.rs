@@ -2,7 +2,7 @@
 #![no_main]
 
 use weft::layout::Layout;
-use weft::runtime::launch::{Elements, Given, KernelInfo, ModuleInfo, Number, ParamKind};
+use weft::runtime::launch::{Checked, Elements, Given, KernelInfo, ModuleInfo, Number, ParamKind};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(info) = serde_json::from_slice::<ModuleInfo>(bytes) else { return };
@@ -32,9 +32,9 @@ fn argument<'a>(kind: &ParamKind, layout: &'a Layout) -> Given<'a> {
 }
 
 fn launch(kernel: &KernelInfo, given: &[Given<'_>]) {
-    let Ok(checked) = kernel.check_among(Some(5), given) else { return };
+    let Ok(checked) = Checked::new(kernel, Some(5), given) else { return };
     assert_eq!(checked.block.len(), kernel.param_bytes());
-    for hidden in &checked.hidden {
+    for hidden in &checked.unfilled {
         let size = if hidden.base.is_some() { 8 } else { 4 };
         assert!(
             hidden.offset + size <= checked.block.len()

@@ -106,7 +106,7 @@ mod tests {
     use super::super::{ALGORITHMS, Place};
     use super::*;
     use weft_layout::Layout;
-    use weft_runtime::launch::{Elements, Given, Number};
+    use weft_runtime::launch::{Checked, Elements, Given, Number};
 
     /// What a launch gives is what the kernels take: names, types, sizes.
     #[test]
@@ -162,7 +162,7 @@ mod tests {
                 }
             })
             .collect();
-        if let Err(e) = info.kernels[0].check_among(Some(n_pes), &given) {
+        if let Err(e) = Checked::new(&info.kernels[0], Some(n_pes), &given) {
             panic!("{algorithm:?} {place:?} over {n_pes} PEs: {e}");
         }
     }

@@ -1,189 +1,167 @@
 //! Arguments against a kernel's description, before anything is launched.
 
+use super::Number;
 use super::argument::{Elements, Given};
-use super::extent::Extents;
-use super::info::{KernelInfo, ParamInfo, ParamKind, Space, WORLD};
+use crate::DType;
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
 use crate::nvshmem::sys::TEAM_WORLD;
+use weft_abi::{Extents, Hidden, KernelInfo, ParamInfo, ParamKind, Space, WORLD};
 use weft_layout::Layout;
 
 /// Arguments that fit a kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Checked<'k> {
     kernel: &'k KernelInfo,
-    /// The parameters as the code reads them, addresses that only the launcher knows still 0.
+    /// The parameters as the code reads them, those that only the launcher knows still 0.
     pub block: Vec<u8>,
-    /// Those addresses, and what is asked of all PEs.
-    pub hidden: Vec<Hidden>,
-    /// What the parameters bring, by index.
+    /// The hidden parameters that no argument tells: the launcher writes them.
+    pub unfilled: Vec<Unfilled>,
+    /// What the parameters bring, by index, and at the end the number of all PEs.
     pub values: Vec<Option<i64>>,
     /// CTAs for which each barrier has counters, with its name.
     barriers: Vec<(&'k str, u32)>,
 }
 
-/// An address that the launcher finds out.
+/// A hidden parameter that the launcher finds out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hidden {
+pub struct Unfilled {
     /// Byte of the parameter block.
     pub offset: usize,
-    /// Which.
-    pub what: Address,
-    /// The argument whose address it is, by position; none for those of no argument.
+    /// Which parameter it is.
+    pub what: Hidden,
+    /// The argument whose address it is, by position; none for a number.
     pub base: Option<usize>,
-    /// The argument that is the team; none for all PEs.
+    /// The argument that is the team, by position; none for all PEs.
     pub team: Option<usize>,
 }
 
-/// Which address of a symmetric tensor or barrier, or what of all PEs, which no argument brings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Address {
-    /// The team's multicast address.
-    Multicast,
-    /// A table of the address on each PE of the team.
-    Peers,
-    /// Such a table, with 0 for a PE whose memory loads and stores do not reach.
-    Reach,
-    /// This PE.
-    MyPe,
-    /// The number of PEs.
-    NPes,
+/// A team that was given, as hidden parameters tell of it.
+#[derive(Clone, Copy)]
+struct Member {
+    /// Position of the argument.
+    argument: usize,
+    my_pe: u32,
+    n_pes: u32,
+    handle: i32,
 }
 
 /// Most bytes of parameters of any kernel (CUDA C++ Programming Guide, Compute Capabilities: 32,764).
 const MAX_PARAM_BYTES: usize = 32_764;
 
-impl KernelInfo {
-    /// Checks arguments, in the order of the kernel's text, and lays them out.
+impl<'k> Checked<'k> {
+    /// Checks arguments, in the order of the kernel's text, and lays them out. Layouts may depend on the number of all
+    /// PEs; without it such a layout is an error.
     ///
     /// # Errors
     /// `R0502`, with the parameter, what it takes and what it was given: another number of arguments, kind, element
     /// type, shape, stride, space, alignment or range.
-    pub fn check<'k>(&'k self, given: &[Given<'_>]) -> Result<Checked<'k>> {
-        self.check_among(None, given)
-    }
-
-    /// As [`check`](KernelInfo::check), among so many PEs in all, which layouts may depend on.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn check_among<'k>(&'k self, n_pes: Option<u32>, given: &[Given<'_>]) -> Result<Checked<'k>> {
-        let params: Vec<_> = self.arguments().collect();
-        if params.len() != given.len() {
-            let takes: Vec<_> = params.iter().map(|(_, p)| format!("{}: {}", p.name, p.kind)).collect();
-            let message =
-                format!("`{}` takes {}, and {} were given", self.name, count(params.len()), given.len());
-            return Err(Error::new(ARGUMENT, message).help(format!("it takes ({})", takes.join(", "))));
-        }
-        if self.param_bytes() > MAX_PARAM_BYTES {
-            let message =
-                format!("`{}` is said to take {} bytes of parameters", self.name, self.param_bytes());
-            return Err(Error::new(ARGUMENT, message)
-                .help(format!("a kernel has at most {MAX_PARAM_BYTES}: its description is damaged")));
-        }
-        let mut out = Checked {
-            kernel: self,
-            block: vec![0; self.param_bytes()],
-            hidden: Vec::new(),
-            values: vec![None; self.params.len()].into_iter().chain([n_pes.map(i64::from)]).collect(),
-            barriers: Vec::new(),
-        };
+    pub fn new(kernel: &'k KernelInfo, n_pes: Option<u32>, given: &[Given<'_>]) -> Result<Checked<'k>> {
+        let mut out = Checked::empty(kernel, n_pes, given.len())?;
+        let pairs = || kernel.arguments().zip(given);
         // Layouts may depend on any of the numbers: these come first.
-        for ((i, p), g) in params.iter().zip(given) {
-            out.values[*i] = self.value(p, g)?;
+        let mut passed = Vec::with_capacity(given.len());
+        for ((i, p), g) in pairs() {
+            let (bytes, brings) = out.accept(p, g)?;
+            out.values[i] = brings;
+            passed.push(bytes);
         }
-        for ((_, p), g) in params.iter().zip(given) {
-            let bytes = self.bytes(p, g, &out.values)?;
-            out.put(p, &bytes)?;
+        for (((_, p), g), bytes) in pairs().zip(&passed) {
+            out.check_tensor(p, g)?;
+            out.put(p, bytes)?;
             if let Given::Barrier { ctas, .. } = g {
                 out.barriers.push((&p.name, *ctas));
             }
         }
-        let argument = |param: u32| params.iter().position(|(i, _)| *i == param as usize);
-        for p in self.params.iter().filter(|p| p.kind.is_hidden()) {
-            let team = |team: u32| match argument(team).and_then(|a| Some((a, given.get(a)?))) {
-                Some((a, Given::Team { my_pe, n_pes, handle })) => Ok((a, *my_pe, *n_pes, *handle)),
-                _ => Err(self.malformed(p)),
-            };
-            let (what, base, t) = match p.kind {
-                ParamKind::TeamHandle { team: WORLD } => {
-                    out.put(p, &TEAM_WORLD.to_le_bytes())?;
-                    continue;
-                }
-                ParamKind::MyPe { team: WORLD } => (Address::MyPe, None, WORLD),
-                ParamKind::NPes { team: WORLD } => (Address::NPes, None, WORLD),
-                ParamKind::MyPe { team: t }
-                | ParamKind::NPes { team: t }
-                | ParamKind::TeamHandle { team: t } => {
-                    let (_, my_pe, n_pes, handle) = team(t)?;
-                    match p.kind {
-                        ParamKind::MyPe { .. } => out.put(p, &my_pe.to_le_bytes())?,
-                        ParamKind::NPes { .. } => out.put(p, &n_pes.to_le_bytes())?,
-                        _ => out.put(p, &handle.to_le_bytes())?,
-                    }
-                    continue;
-                }
-                ParamKind::Multicast { base, team } => (Address::Multicast, Some(base), team),
-                ParamKind::Peers { base, team } => (Address::Peers, Some(base), team),
-                ParamKind::Reach { base, team } => (Address::Reach, Some(base), team),
-                _ => continue,
-            };
-            out.put(p, if base.is_some() { &[0; 8] } else { &[0; 4] })?;
-            out.hidden.push(Hidden {
-                offset: p.offset as usize,
-                what,
-                base: base.map(|b| argument(b).ok_or_else(|| self.malformed(p))).transpose()?,
-                team: if t == WORLD { None } else { Some(team(t)?.0) },
-            });
+        for p in &kernel.params {
+            if let ParamKind::Hidden(what) = p.kind {
+                out.hide(p, what, given)?;
+            }
         }
         Ok(out)
     }
 
-    /// The kind fits; what the parameter brings to layouts.
-    fn value(&self, p: &ParamInfo, g: &Given<'_>) -> Result<Option<i64>> {
-        match (&p.kind, g) {
-            (ParamKind::Scalar { dtype, multiple_of }, Given::Scalar { value, .. }) => {
-                value.encode(*dtype).map_err(|why| self.mismatch(p, g, &why))?;
-                let super::Number::Int(n) = value else { return Ok(None) };
-                if *multiple_of > 0 && (*n < 1 || n % i128::from(*multiple_of) != 0) {
-                    return Err(self.mismatch(p, g, &format!("not a positive multiple of {multiple_of}")));
-                }
-                Ok(i64::try_from(*n).ok())
+    /// Nothing laid out yet.
+    fn empty(kernel: &'k KernelInfo, n_pes: Option<u32>, given: usize) -> Result<Checked<'k>> {
+        let name = &kernel.name;
+        let takes = kernel.arguments().count();
+        if takes != given {
+            let takes_all: Vec<_> =
+                kernel.arguments().map(|(_, p)| format!("{}: {}", p.name, p.kind)).collect();
+            let message = format!("`{name}` takes {}, and {given} were given", count(takes));
+            return Err(Error::new(ARGUMENT, message).help(format!("it takes ({})", takes_all.join(", "))));
+        }
+        let bytes = kernel.param_bytes();
+        if bytes > MAX_PARAM_BYTES {
+            return Err(Error::new(
+                ARGUMENT,
+                format!("`{name}` is said to take {bytes} bytes of parameters"),
+            )
+            .help(format!("a kernel has at most {MAX_PARAM_BYTES}: its description is damaged")));
+        }
+        let mut values = vec![None; kernel.params.len() + 1];
+        values[kernel.params.len()] = n_pes.map(i64::from);
+        Ok(Checked { kernel, block: vec![0; bytes], unfilled: Vec::new(), values, barriers: Vec::new() })
+    }
+
+    /// Which argument each kind of parameter takes: the bytes that the code reads, and what layouts may refer to.
+    fn accept(&self, p: &ParamInfo, g: &Given<'_>) -> Result<(Vec<u8>, Option<i64>)> {
+        match (&p.kind, *g) {
+            (ParamKind::Tensor { .. }, Given::Tensor { address, .. })
+            | (ParamKind::Barrier, Given::Barrier { address, .. }) => {
+                Ok((address.to_le_bytes().into(), None))
             }
-            (ParamKind::Team, Given::Team { n_pes, .. }) => Ok(Some(i64::from(*n_pes))),
-            (ParamKind::Tensor { .. }, Given::Tensor { .. })
-            | (ParamKind::Barrier, Given::Barrier { .. }) => Ok(None),
+            (ParamKind::Scalar { dtype, multiple_of }, Given::Scalar { value, .. }) => {
+                number(value, *dtype, *multiple_of).map_err(|why| self.mismatch(p, g, &why))
+            }
+            (ParamKind::Team, Given::Team { n_pes, .. }) => Ok((Vec::new(), Some(n_pes.into()))),
             _ => Err(self.mismatch(p, g, "")),
         }
     }
 
-    /// The parameter as the code reads it.
-    fn bytes(&self, p: &ParamInfo, g: &Given<'_>, values: &[Option<i64>]) -> Result<Vec<u8>> {
-        match (&p.kind, *g) {
-            (ParamKind::Scalar { dtype, .. }, Given::Scalar { value, .. }) => {
-                value.encode(*dtype).map_err(|why| self.mismatch(p, g, &why))
+    /// Writes a hidden parameter where the arguments tell it, and notes it where they do not.
+    fn hide(&mut self, p: &ParamInfo, what: Hidden, given: &[Given<'_>]) -> Result<()> {
+        let team = self.member(p, what.team(), given)?;
+        let base = what.base().map(|b| self.argument(b).ok_or_else(|| self.malformed(p))).transpose()?;
+        if let Some(bytes) = told(what, team) {
+            return self.put(p, &bytes);
+        }
+        self.put(p, &[0; 8][..what.scalar().bytes() as usize])?;
+        let team = team.map(|t| t.argument);
+        self.unfilled.push(Unfilled { offset: p.offset as usize, what, base, team });
+        Ok(())
+    }
+
+    /// The team of a hidden parameter; none for all PEs.
+    fn member(&self, p: &ParamInfo, team: u32, given: &[Given<'_>]) -> Result<Option<Member>> {
+        if team == WORLD {
+            return Ok(None);
+        }
+        match self.argument(team).and_then(|argument| Some((argument, given.get(argument)?))) {
+            Some((argument, &Given::Team { my_pe, n_pes, handle })) => {
+                Ok(Some(Member { argument, my_pe, n_pes, handle }))
             }
-            (ParamKind::Tensor { .. }, Given::Tensor { address, .. }) => {
-                self.tensor(p, g, values)?;
-                Ok(address.to_le_bytes().into())
-            }
-            (ParamKind::Barrier, Given::Barrier { address, .. }) => Ok(address.to_le_bytes().into()),
-            _ => Ok(Vec::new()),
+            _ => Err(self.malformed(p)),
         }
     }
 
-    fn tensor(&self, p: &ParamInfo, g: &Given<'_>, values: &[Option<i64>]) -> Result<()> {
+    /// The position among the arguments of that parameter.
+    fn argument(&self, param: u32) -> Option<usize> {
+        self.kernel.arguments().position(|(i, _)| i == param as usize)
+    }
+
+    fn check_tensor(&self, p: &ParamInfo, g: &Given<'_>) -> Result<()> {
         let ParamKind::Tensor { dtype: wants, layout, space, align } = &p.kind else { return Ok(()) };
         let Given::Tensor { address, dtype, extent, symmetric } = *g else { return Ok(()) };
         let bad = |why: &str| Err(self.mismatch(p, g, why));
         if dtype != *wants {
             return bad(&format!("elements of {dtype}, not {wants}"));
         }
-        if *space == Space::Symm && !symmetric {
+        if *space == Space::Symmetric && !symmetric {
             return Err(self
                 .mismatch(p, g, "not symmetric memory")
                 .help("allocate it with World::tensor, on every PE, or copy it into one that is"));
         }
-        let layout = self.layout(p, layout, values)?;
+        let layout = self.layout(p, layout)?;
         match extent {
             Elements::Layout(has) => {
                 if let Some(why) = difference(&layout, has) {
@@ -205,12 +183,12 @@ impl KernelInfo {
     }
 
     /// A tensor's layout in this launch.
-    fn layout(&self, p: &ParamInfo, layout: &Extents, values: &[Option<i64>]) -> Result<Layout> {
+    fn layout(&self, p: &ParamInfo, layout: &Extents) -> Result<Layout> {
         let bad = |why: String| {
-            let message = format!("`{}`: `{}: {}`: {why}", self.name, p.name, p.kind);
-            Err(Error::new(ARGUMENT, message).help(self.brought(values)))
+            let message = format!("`{}`: `{}: {}`: {why}", self.kernel.name, p.name, p.kind);
+            Err(Error::new(ARGUMENT, message).help(self.brought()))
         };
-        match layout.layout(values) {
+        match layout.layout(&self.values) {
             Ok(l) if l.size().is(0) => bad(format!("{l} has no elements")),
             Ok(l) => Ok(l),
             Err(why) => bad(why),
@@ -218,8 +196,8 @@ impl KernelInfo {
     }
 
     /// `%0 is `n`, 17`: what a layout's text refers to.
-    fn brought(&self, values: &[Option<i64>]) -> String {
-        let known = self.params.iter().zip(values).enumerate();
+    fn brought(&self) -> String {
+        let known = self.kernel.params.iter().zip(&self.values).enumerate();
         let shown = known.filter_map(|(i, (p, v))| match p.kind {
             ParamKind::Team => Some(format!("%{i} is the PEs of `{}`, {}", p.name, (*v)?)),
             _ => Some(format!("%{i} is `{}`, {}", p.name, (*v)?)),
@@ -230,18 +208,16 @@ impl KernelInfo {
     fn mismatch(&self, p: &ParamInfo, g: &Given<'_>, why: &str) -> Error {
         let colon = if why.is_empty() { "" } else { ": " };
         let message =
-            format!("`{}` takes `{}: {}`, and {g} was given{colon}{why}", self.name, p.name, p.kind);
+            format!("`{}` takes `{}: {}`, and {g} was given{colon}{why}", self.kernel.name, p.name, p.kind);
         Error::new(ARGUMENT, message)
     }
 
     /// A description that no compiler of ours writes.
     fn malformed(&self, p: &ParamInfo) -> Error {
-        let message = format!("the description of `{}` is wrong: `{}: {}`", self.name, p.name, p.kind);
+        let message = format!("the description of `{}` is wrong: `{}: {}`", self.kernel.name, p.name, p.kind);
         Error::new(ARGUMENT, message).help("compile the kernel anew: its description is not its compiler's")
     }
-}
 
-impl Checked<'_> {
     /// The grid that the kernel asks for itself, if it does.
     ///
     /// # Errors
@@ -254,7 +230,7 @@ impl Checked<'_> {
             *o = n.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0).ok_or_else(|| {
                 let n = n.map_or("an unknown number of".to_owned(), |n| n.to_string());
                 let message = format!("`{}` asks for {extent} CTAs, which is {n}", self.kernel.name);
-                Error::new(LAUNCH, message).help(self.kernel.brought(&self.values))
+                Error::new(LAUNCH, message).help(self.brought())
             })?;
         }
         Ok(Some(out))
@@ -305,10 +281,37 @@ impl Checked<'_> {
         let place = self.block.get_mut(offset..offset.saturating_add(bytes.len()));
         match place.filter(|_| bytes.len() == p.size as usize) {
             Some(place) => place.copy_from_slice(bytes),
-            None => return Err(self.kernel.malformed(p)),
+            None => return Err(self.malformed(p)),
         }
         Ok(())
     }
+}
+
+/// The bytes of a hidden parameter where the arguments tell it. Of all PEs, which are no argument, only NVSHMEM's number
+/// is known.
+fn told(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
+    match (what, team) {
+        (Hidden::TeamHandle { .. }, None) => Some(TEAM_WORLD.to_le_bytes()),
+        (Hidden::TeamHandle { .. }, Some(team)) => Some(team.handle.to_le_bytes()),
+        (Hidden::MyPe { .. }, Some(team)) => Some(team.my_pe.to_le_bytes()),
+        (Hidden::NPes { .. }, Some(team)) => Some(team.n_pes.to_le_bytes()),
+        (Hidden::MyPe { .. } | Hidden::NPes { .. }, None) => None,
+        (Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. }, _) => None,
+    }
+}
+
+/// A number's bytes, and the integer that it brings.
+fn number(
+    value: Number,
+    dtype: DType,
+    multiple_of: i64,
+) -> std::result::Result<(Vec<u8>, Option<i64>), String> {
+    let bytes = value.encode(dtype)?;
+    let Number::Int(n) = value else { return Ok((bytes, None)) };
+    if multiple_of > 0 && (n < 1 || n % i128::from(multiple_of) != 0) {
+        return Err(format!("not a positive multiple of {multiple_of}"));
+    }
+    Ok((bytes, i64::try_from(n).ok()))
 }
 
 /// How two layouts differ as functions of an index; none where they do not.
@@ -336,15 +339,13 @@ fn count(n: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Number;
     use super::*;
-    use crate::DType;
     use weft_layout::parse_layout;
 
     /// scale(x: symm<f32, (n, 4):(4, 1)>, w: global<bf16, 4:1>, n: i64 (multiple of 8), eps: f32, sync: barrier,
     /// team: team), and what its unicast lowering adds.
     fn kernel() -> KernelInfo {
-        use ParamKind::{Barrier, MyPe, NPes, Peers, Scalar, Team, Tensor};
+        use ParamKind::{Barrier, Scalar, Team, Tensor};
         let tensor = |dtype, layout: &str, space, align| Tensor {
             dtype,
             layout: layout.parse().unwrap(),
@@ -352,15 +353,15 @@ mod tests {
             align,
         };
         let params = [
-            ("x", 0, 8, tensor(DType::F32, "(%2,4):(4,1)", Space::Symm, 16)),
+            ("x", 0, 8, tensor(DType::F32, "(%2,4):(4,1)", Space::Symmetric, 16)),
             ("w", 8, 8, tensor(DType::BF16, "4:1", Space::Global, 2)),
             ("n", 16, 8, Scalar { dtype: DType::I64, multiple_of: 8 }),
             ("eps", 24, 4, Scalar { dtype: DType::F32, multiple_of: 0 }),
             ("sync", 32, 8, Barrier),
             ("team", 40, 0, Team),
-            ("x_peers", 40, 8, Peers { base: 0, team: 5 }),
-            ("team_my_pe", 48, 4, MyPe { team: 5 }),
-            ("team_n_pes", 52, 4, NPes { team: 5 }),
+            ("x_peers", 40, 8, ParamKind::Hidden(Hidden::Peers { base: 0, team: 5 })),
+            ("team_my_pe", 48, 4, ParamKind::Hidden(Hidden::MyPe { team: 5 })),
+            ("team_n_pes", 52, 4, ParamKind::Hidden(Hidden::NPes { team: 5 })),
         ];
         KernelInfo {
             name: "scale".into(),
@@ -403,7 +404,7 @@ mod tests {
             SYNC,
             TEAM,
         ];
-        assert!(k.check(&given).unwrap_err().help.contains("damaged"));
+        assert!(Checked::new(&k, None, &given).unwrap_err().help.contains("damaged"));
     }
 
     #[test]
@@ -417,15 +418,15 @@ mod tests {
             SYNC,
             TEAM,
         ];
-        let checked = k.check_among(Some(2), &given).unwrap();
+        let checked = Checked::new(&k, Some(2), &given).unwrap();
         let word = |at: usize| u64::from_le_bytes(checked.block[at..at + 8].try_into().unwrap());
         assert_eq!([word(0), word(8), word(16), word(32), word(40)], [0x100, 0x200, 16, 0x300, 0]);
         assert_eq!(checked.block[24..28], 0.5f32.to_le_bytes());
         assert_eq!(word(48), 1 | 2 << 32);
         assert_eq!(checked.block.len(), 56);
         assert_eq!(
-            checked.hidden,
-            [Hidden { offset: 40, what: Address::Peers, base: Some(0), team: Some(5) }]
+            checked.unfilled,
+            [Unfilled { offset: 40, what: Hidden::Peers { base: 0, team: 5 }, base: Some(0), team: Some(5) }]
         );
         assert_eq!(checked.own_grid(), Ok(Some([2, 1, 2])));
         assert!(checked.fits([2, 1, 2]).is_ok());
@@ -473,13 +474,13 @@ mod tests {
         ] {
             let mut given = good;
             given[at] = instead;
-            let e = k.check(&given).unwrap_err();
+            let e = Checked::new(&k, None, &given).unwrap_err();
             assert_eq!(e.code, ARGUMENT);
             let name = &k.params[at].name;
             assert!(e.message.contains(&format!("`{name}: ")), "{e}");
             assert!(e.message.contains("`scale`") && e.message.contains(says), "{e}\nlacks: {says}");
         }
-        let e = k.check(&good[..5]).unwrap_err();
+        let e = Checked::new(&k, None, &good[..5]).unwrap_err();
         assert!(e.message.contains("takes 6 arguments, and 5"), "{e}");
         assert!(e.help.contains("eps: f32"), "{e}");
     }
@@ -496,7 +497,7 @@ mod tests {
             SYNC,
             TEAM,
         ];
-        assert!(k.check(&given).is_ok());
+        assert!(Checked::new(&k, None, &given).is_ok());
     }
 
     #[test]
@@ -511,14 +512,14 @@ mod tests {
             TEAM,
         ];
         let change: [&dyn Fn(&mut KernelInfo); 3] = [
-            &|k| k.params[6].kind = ParamKind::Peers { base: 0, team: 77 },
-            &|k| k.params[7].kind = ParamKind::MyPe { team: 0 },
+            &|k| k.params[6].kind = ParamKind::Hidden(Hidden::Peers { base: 0, team: 77 }),
+            &|k| k.params[7].kind = ParamKind::Hidden(Hidden::MyPe { team: 0 }),
             &|k| k.params[3].size = 8,
         ];
         for change in change {
             let mut k = kernel();
             change(&mut k);
-            assert!(k.check(&given).unwrap_err().message.contains("description"));
+            assert!(Checked::new(&k, None, &given).unwrap_err().message.contains("description"));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! An entry point, and its launches.
 
 use super::argument::{Argument, Arguments, Given, Origin};
-use super::check::{Address, Checked};
+use super::check::Checked;
 use super::driver::{Function, Shape};
-use super::info::KernelInfo;
 use super::module::Module;
+use super::{Hidden, KernelInfo};
 use crate::cuda::{self, Device, DriverError, Stream, keep};
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
 use crate::team::Team;
@@ -163,7 +163,7 @@ impl Kernel {
         self.device().bind()?;
         let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
         let n_pes = self.world(&arguments).ok().map(|world| world.n_pes());
-        let mut checked = entry.info.check_among(n_pes, &given)?;
+        let mut checked = Checked::new(&entry.info, n_pes, &given)?;
         self.reachable(&arguments)?;
         let shape = self.shape(&checked, grid, options)?;
         self.fill_in(&mut checked, &arguments)?;
@@ -300,10 +300,9 @@ impl Kernel {
         })
     }
 
-    /// What hidden parameters bring.
+    /// Writes the hidden parameters that no argument tells.
     fn fill_in(&self, checked: &mut Checked<'_>, arguments: &[Argument<'_>]) -> Result<()> {
-        for h in std::mem::take(&mut checked.hidden) {
-            let name = &self.info().name;
+        for h in std::mem::take(&mut checked.unfilled) {
             let all;
             let team = match h.team.and_then(|t| arguments.get(t)).map(|t| t.origin) {
                 Some(Origin::Team(team)) => team,
@@ -312,39 +311,40 @@ impl Kernel {
                     &all
                 }
             };
-            let number = |n: u32| n.to_le_bytes().to_vec();
-            let Some(base) = h.base.and_then(|b| arguments.get(b)) else {
-                let n = if h.what == Address::MyPe { team.my_pe() } else { team.n_pes() };
-                checked.put_at(h.offset, &number(n));
-                continue;
-            };
-            let Origin::Symmetric(buffer, offset) = base.origin else {
-                let message =
-                    format!("`{name}` needs the addresses of other PEs, and {} has none", base.given);
-                return Err(Error::new(ARGUMENT, message));
-            };
-            let address = match h.what {
-                Address::Peers | Address::Reach => {
-                    let all_reached = h.what == Address::Peers;
-                    let table = buffer.table(team, offset, all_reached)?;
-                    let address = table.address();
-                    keep(table);
-                    address
+            match h.what {
+                Hidden::MyPe { .. } => checked.put_at(h.offset, &team.my_pe().to_le_bytes()),
+                Hidden::NPes { .. } => checked.put_at(h.offset, &team.n_pes().to_le_bytes()),
+                Hidden::TeamHandle { .. } => checked.put_at(h.offset, &team.handle.to_le_bytes()),
+                Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } => {
+                    let Some(base) = h.base.and_then(|b| arguments.get(b)) else { continue };
+                    let address = self.address(h.what, base, team)?;
+                    checked.put_at(h.offset, &address.to_le_bytes());
                 }
-                Address::MyPe | Address::NPes => continue,
-                Address::Multicast => {
-                    buffer.multicast_address(team).map(|mc| mc + offset).ok_or_else(|| {
-                        let why = buffer.why_no_multicast(team).unwrap_or_default();
-                        let message =
-                            format!("`{name}` is compiled for multicast, and {team:?} has none: {why}");
-                        Error::new(ARGUMENT, message)
-                            .help("compile it for this team: Lowering::Auto, or Lowering::Unicast")
-                    })?
-                }
-            };
-            checked.put_at(h.offset, &address.to_le_bytes());
+            }
         }
         Ok(())
+    }
+
+    /// The address that a hidden parameter brings of an argument: the team's multicast address, or that of a table.
+    fn address(&self, what: Hidden, base: &Argument<'_>, team: &Team) -> Result<u64> {
+        let name = &self.info().name;
+        let Origin::Symmetric(buffer, offset) = base.origin else {
+            let message = format!("`{name}` needs the addresses of other PEs, and {} has none", base.given);
+            return Err(Error::new(ARGUMENT, message));
+        };
+        if !matches!(what, Hidden::Multicast { .. }) {
+            let all_reached = matches!(what, Hidden::Peers { .. });
+            let table = buffer.table(team, offset, all_reached)?;
+            let address = table.address();
+            keep(table);
+            return Ok(address);
+        }
+        buffer.multicast_address(team).map(|mc| mc + offset).ok_or_else(|| {
+            let why = buffer.why_no_multicast(team).unwrap_or_default();
+            let message = format!("`{name}` is compiled for multicast, and {team:?} has none: {why}");
+            Error::new(ARGUMENT, message)
+                .help("compile it for this team: Lowering::Auto, or Lowering::Unicast")
+        })
     }
 
     fn elsewhere(&self, what: &str, gpu: u32) -> Error {

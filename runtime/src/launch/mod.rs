@@ -1,24 +1,25 @@
 //! Compiled kernels on a GPU: loading, arguments that are checked against a kernel's description, launching.
 //!
 //! PTX comes with a [`ModuleInfo`], and nothing else is known of it here. [`Module::load`] gives it to the driver,
-//! [`Module::kernel`] finds an entry point, and [`Kernel::launch`] checks the arguments ([`KernelInfo::check`]), fills
+//! [`Module::kernel`] finds an entry point, and [`Kernel::launch`] checks the arguments ([`Checked::new`]), fills
 //! in the addresses that only the launcher knows (multicast addresses, tables of peers' addresses), and launches.
 
 mod argument;
 mod check;
 mod driver;
-pub mod extent;
-mod info;
 mod kernel;
 mod module;
 mod scalar;
+mod target;
 
 pub use crate::memory::BARRIER_LINE;
 pub use argument::{Argument, Arguments, AsArgument, Elements, Given, multicast};
-pub use check::{Address, Checked, Hidden};
-pub use extent::{Extent, Extents};
-pub use info::{KernelInfo, ModuleInfo, ParamInfo, ParamKind, Space, WORLD, runs_on};
+pub use check::{Checked, Unfilled};
 pub use kernel::{Grid, Kernel, LaunchOptions};
 pub use module::{Module, needs_nvshmem, to_cubin};
 pub use scalar::Number;
-pub use weft_abi::Lowering;
+pub use target::runs_on;
+pub use weft_abi::extent;
+pub use weft_abi::{
+    Extent, Extents, Hidden, KernelInfo, Lowering, ModuleInfo, ParamInfo, ParamKind, Space, WORLD,
+};

@@ -1,10 +1,11 @@
 //! Code loaded into a device.
 
 use super::driver::{self, Loaded, Refused};
-use super::info::{ModuleInfo, runs_on};
 use super::kernel::Kernel;
+use super::target::runs_on;
+use super::{KernelInfo, ModuleInfo};
 use crate::cuda::{self, Device};
-use crate::error::{Error, NVSHMEM_VERSION, PTX, Result};
+use crate::error::{Error, NO_KERNEL, NVSHMEM_VERSION, PTX, Result};
 use crate::nvshmem::Version;
 use crate::world::{Inner, World};
 use cudarc::driver::sys::CUresult;
@@ -87,7 +88,7 @@ impl Module {
     /// # Errors
     /// `R0504`, with the names there are.
     pub fn kernel(self: &Arc<Module>, name: &str) -> Result<Kernel> {
-        Kernel::new(self, self.info.kernel(name)?)
+        Kernel::new(self, entry_point(&self.info, name)?)
     }
 }
 
@@ -106,6 +107,15 @@ impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Module({} for {} on {:?})", kernels(&self.info), self.info.target, self.device())
     }
+}
+
+/// The entry point of that name, or an error with the names there are.
+fn entry_point<'i>(info: &'i ModuleInfo, name: &str) -> Result<&'i KernelInfo> {
+    info.kernel(name).ok_or_else(|| {
+        let names: Vec<_> = info.kernels.iter().map(|k| format!("`{}`", k.name)).collect();
+        Error::new(NO_KERNEL, format!("the module has no kernel `{name}`"))
+            .help(format!("it has {}", if names.is_empty() { "none".into() } else { names.join(", ") }))
+    })
 }
 
 /// The code has what it calls.
@@ -285,16 +295,20 @@ mod tests {
         assert_eq!(newest[1..8], versions);
     }
 
-    #[test]
-    fn code_and_host_have_one_nvshmem() {
-        let mut info = ModuleInfo {
+    fn module() -> ModuleInfo {
+        ModuleInfo {
             target: "sm_90a".into(),
             ptx_version: "8.3".into(),
             lowering: crate::launch::Lowering::Multimem,
             external: vec!["nvshmem_quiet".into()],
             nvshmem: Some(Version::new(3, 4, 5)),
             kernels: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn code_and_host_have_one_nvshmem() {
+        let mut info = module();
         let e = complete(&info).unwrap_err();
         assert!(e.code == PTX && e.message.contains("nvshmem_quiet"), "{e}");
         info.external.clear();
@@ -306,6 +320,28 @@ mod tests {
         assert!(["3.4.5", "3.8.0", "/lib/"].iter().all(|part| e.message.contains(part)), "{e}");
         info.nvshmem = None;
         assert!(same_nvshmem(&info, Version::new(3, 8, 0), path).is_ok());
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_there_is_an_error_with_those_that_are() {
+        let kernel = |name: &str| KernelInfo {
+            name: name.into(),
+            block: [1; 3],
+            cluster: None,
+            grid: None,
+            planes: false,
+            params: Vec::new(),
+        };
+        let mut info = module();
+        let help = |info: &ModuleInfo| {
+            let e = entry_point(info, "q").unwrap_err();
+            assert_eq!((e.code, e.message.as_str()), (NO_KERNEL, "the module has no kernel `q`"));
+            e.help
+        };
+        assert_eq!(help(&info), "it has none");
+        info.kernels = vec![kernel("k"), kernel("l")];
+        assert_eq!(help(&info), "it has `k`, `l`");
+        assert_eq!(entry_point(&info, "l"), Ok(&info.kernels[1]));
     }
 
     #[test]

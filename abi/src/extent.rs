@@ -3,7 +3,7 @@
 //! `%i` is what parameter i of the kernel brings: the value of an integer, or the number of PEs of a team; `%world` is
 //! the number of all PEs. The notation is that of layouts everywhere else; nothing is known of a `%i` but its name.
 
-use super::info::WORLD;
+use crate::WORLD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use weft_layout::{Int, IntTuple, Layout, Value, Var, eval_with};

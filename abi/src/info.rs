@@ -1,0 +1,264 @@
+//! The description of compiled code, which the compiler writes and a launch reads.
+
+use crate::extent::{Extent, Extents};
+use crate::{Hidden, Lowering, NvshmemVersion, Scalar, Space};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use std::fmt;
+
+/// What a launch needs to know of compiled code. It is stored beside the code.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ModuleInfo {
+    /// As in PTX's `.target`: `sm_90a`.
+    pub target: String,
+    /// As in PTX's `.version`: `8.1`.
+    pub ptx_version: String,
+    /// How in-switch operations are carried out.
+    pub lowering: Lowering,
+    /// NVSHMEM's device functions that the code calls and does not have: it cannot be loaded before it is joined with
+    /// an object that has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub external: Vec<String>,
+    /// Which NVSHMEM's device functions are in the code: the host's must be of the same version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvshmem: Option<NvshmemVersion>,
+    /// Entry points.
+    pub kernels: Vec<KernelInfo>,
+}
+
+/// An entry point.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KernelInfo {
+    /// Its name in the PTX.
+    pub name: String,
+    /// Threads of a CTA (x, y, z).
+    pub block: [u32; 3],
+    /// CTAs of a cluster, if the code says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<[u32; 3]>,
+    /// CTAs, if the kernel says so; else the caller chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<[Extent; 3]>,
+    /// Whether it tells CTAs apart by y and z; else a grid has only x.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub planes: bool,
+    /// Its parameters: the caller's, in the order of the text, then those that the launch fills in.
+    pub params: Vec<ParamInfo>,
+}
+
+/// A parameter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ParamInfo {
+    /// Its name.
+    pub name: String,
+    /// Bytes from the start of the parameters.
+    pub offset: u32,
+    /// In bytes; 0 for a team, of which only hidden parameters tell the code.
+    pub size: u32,
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: ParamKind,
+}
+
+/// What a parameter is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ParamKind {
+    /// The address of a tensor.
+    Tensor {
+        /// Element type.
+        dtype: Scalar,
+        /// Shape and strides, in elements.
+        layout: Extents,
+        /// The memory that it must be in: symmetric, or any of this GPU (`Global`).
+        #[serde(deserialize_with = "passed")]
+        space: Space,
+        /// The alignment of its address in bytes, a power of two.
+        align: u32,
+    },
+    /// A number.
+    Scalar {
+        /// Its type.
+        dtype: Scalar,
+        /// A positive multiple of this; 0 where it can be any number.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        multiple_of: i64,
+    },
+    /// The address of a barrier's counters.
+    Barrier,
+    /// A team, which is not passed.
+    Team,
+    /// A parameter that the launch fills in.
+    #[serde(untagged)]
+    Hidden(Hidden),
+}
+
+impl ParamKind {
+    /// Whether the launch fills it in.
+    pub fn is_hidden(&self) -> bool {
+        matches!(self, ParamKind::Hidden(_))
+    }
+}
+
+impl fmt::Display for ParamKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParamKind::Tensor { dtype, layout, space, .. } => write!(f, "{space}<{dtype}, {layout}>"),
+            ParamKind::Scalar { dtype, .. } => dtype.fmt(f),
+            ParamKind::Barrier => f.write_str("barrier"),
+            ParamKind::Team => f.write_str("team"),
+            ParamKind::Hidden(hidden) => hidden.fmt(f),
+        }
+    }
+}
+
+impl ModuleInfo {
+    /// The entry point of that name, if there is one.
+    pub fn kernel(&self, name: &str) -> Option<&KernelInfo> {
+        self.kernels.iter().find(|k| k.name == name)
+    }
+}
+
+impl KernelInfo {
+    /// Threads of a CTA.
+    pub fn threads(&self) -> u32 {
+        self.block.iter().fold(1, |n, b| n.saturating_mul(*b))
+    }
+
+    /// The caller's parameters: those arguments are given for, in order.
+    pub fn arguments(&self) -> impl Iterator<Item = (usize, &ParamInfo)> {
+        self.params.iter().enumerate().filter(|(_, p)| !p.kind.is_hidden())
+    }
+
+    /// Whether its CTAs wait for those of other PEs: then all of them must be on the GPU at once.
+    pub fn has_barrier(&self) -> bool {
+        self.params.iter().any(|p| p.kind == ParamKind::Barrier)
+    }
+
+    /// Bytes of all parameters.
+    pub fn param_bytes(&self) -> usize {
+        self.params.iter().map(|p| p.offset.saturating_add(p.size) as usize).max().unwrap_or(0)
+    }
+}
+
+/// The space of a tensor that a launch passes.
+fn passed<'de, D: Deserializer<'de>>(d: D) -> Result<Space, D::Error> {
+    match Space::deserialize(d)? {
+        space @ (Space::Global | Space::Symmetric) => Ok(space),
+        other => Err(de::Error::custom(format!("no launch passes a tensor in `{other}`"))),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(n: &i64) -> bool {
+    *n == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WORLD;
+
+    /// Each kind of parameter with its JSON and its text.
+    fn kinds() -> Vec<(ParamKind, &'static str, &'static str)> {
+        let layout: Extents = "(%1,4):(4,1)".parse().unwrap();
+        let tensor =
+            |space, align| ParamKind::Tensor { dtype: Scalar::BF16, layout: layout.clone(), space, align };
+        let hidden = ParamKind::Hidden;
+        vec![
+            (
+                tensor(Space::Symmetric, 16),
+                r#""kind":"tensor","dtype":"bf16","layout":"(%1,4):(4,1)","space":"symm","align":16"#,
+                "symm<bf16, (%1,4):(4,1)>",
+            ),
+            (
+                tensor(Space::Global, 2),
+                r#""kind":"tensor","dtype":"bf16","layout":"(%1,4):(4,1)","space":"global","align":2"#,
+                "global<bf16, (%1,4):(4,1)>",
+            ),
+            (
+                ParamKind::Scalar { dtype: Scalar::F32, multiple_of: 0 },
+                r#""kind":"scalar","dtype":"f32""#,
+                "f32",
+            ),
+            (
+                ParamKind::Scalar { dtype: Scalar::I64, multiple_of: 8 },
+                r#""kind":"scalar","dtype":"i64","multiple_of":8"#,
+                "i64",
+            ),
+            (ParamKind::Barrier, r#""kind":"barrier""#, "barrier"),
+            (ParamKind::Team, r#""kind":"team""#, "team"),
+            (
+                hidden(Hidden::Multicast { base: 0, team: 3 }),
+                r#""kind":"multicast","base":0,"team":3"#,
+                "multicast(%0, %3)",
+            ),
+            (
+                hidden(Hidden::Peers { base: 0, team: WORLD }),
+                r#""kind":"peers","base":0,"team":4294967295"#,
+                "peers(%0, world)",
+            ),
+            (
+                hidden(Hidden::Reach { base: 2, team: 3 }),
+                r#""kind":"reach","base":2,"team":3"#,
+                "reach(%2, %3)",
+            ),
+            (hidden(Hidden::TeamHandle { team: 3 }), r#""kind":"team_handle","team":3"#, "team(%3)"),
+            (hidden(Hidden::MyPe { team: 3 }), r#""kind":"my_pe","team":3"#, "my_pe(%3)"),
+            (hidden(Hidden::NPes { team: WORLD }), r#""kind":"n_pes","team":4294967295"#, "n_pes(world)"),
+        ]
+    }
+
+    #[test]
+    fn parameters_read_back_from_json() {
+        for (kind, json, text) in kinds() {
+            assert_eq!(kind.to_string(), text);
+            let param = ParamInfo { name: "p".into(), offset: 24, size: 8, kind };
+            let stored = serde_json::to_string(&param).unwrap();
+            assert_eq!(stored, format!(r#"{{"name":"p","offset":24,"size":8,{json}}}"#));
+            assert_eq!(serde_json::from_str::<ParamInfo>(&stored).unwrap(), param);
+        }
+    }
+
+    #[test]
+    fn a_damaged_parameter_is_refused() {
+        for json in [
+            r#""kind":"tensor","dtype":"bf16","layout":"4:1","space":"peer","align":2"#,
+            r#""kind":"tensor","dtype":"bf17","layout":"4:1","space":"symm","align":2"#,
+            r#""kind":"tensor","dtype":"bf16","layout":"(4,2):1","space":"symm","align":2"#,
+            r#""kind":"peers","base":0"#,
+            r#""kind":"pointer""#,
+            r#""align":2"#,
+        ] {
+            let stored = format!(r#"{{"name":"p","offset":0,"size":8,{json}}}"#);
+            assert!(serde_json::from_str::<ParamInfo>(&stored).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_module_reads_back_and_names_its_kernels() {
+        let module = ModuleInfo {
+            target: "sm_90a".into(),
+            ptx_version: "8.3".into(),
+            lowering: Lowering::Unicast,
+            external: vec!["nvshmem_quiet".into()],
+            nvshmem: Some(NvshmemVersion::new(3, 4, 5)),
+            kernels: vec![KernelInfo {
+                name: "k".into(),
+                block: [128, 2, 1],
+                cluster: None,
+                grid: Some(["ceil_div(%2,8)", "1", "%world"].map(|e| e.parse().unwrap())),
+                planes: true,
+                params: kinds()
+                    .into_iter()
+                    .map(|(kind, ..)| ParamInfo { name: "p".into(), offset: 0, size: 8, kind })
+                    .collect(),
+            }],
+        };
+        let stored = serde_json::to_string(&module).unwrap();
+        assert!(stored.contains(r#""grid":["ceil_div(%2,8)","1","%world"],"planes":true"#), "{stored}");
+        assert!(!stored.contains("cluster"), "{stored}");
+        assert_eq!(serde_json::from_str::<ModuleInfo>(&stored).unwrap(), module);
+        assert_eq!(module.kernel("k").map(KernelInfo::threads), Some(256));
+        assert_eq!(module.kernel("q"), None);
+    }
+}

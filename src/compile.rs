@@ -7,15 +7,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weft_ir::Module;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::text::readable;
+use weft_ir::text::{AnyModule, ParseError, parse_any, readable};
 use weft_ir::verify::{Verified, verify};
+use weft_ir::{Module, machine};
 use weft_isa::{PtxVersion, Target};
 use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
 use weft_lang::render::{Color, render};
 use weft_lang::source::SourceMap;
-use weft_passes::Report;
+use weft_passes::{Lowered, Report};
 use weft_runtime::nvshmem::Version;
 
 pub use weft_abi::{LoweringRequest as Lowering, Transport};
@@ -145,8 +145,8 @@ pub struct Compiled {
     pub nvshmem: Option<Version>,
     /// Before the passes: parameters as the text has them.
     pub high: Verified,
-    /// After the passes: the entry points as they are, hidden parameters included.
-    pub low: Verified,
+    /// After the passes: the entry points as they are.
+    pub low: machine::Verified,
     /// For each kernel, what it computes, if it says so.
     pub references: Vec<Option<Reference>>,
     /// For each kernel, its compile-time parameters.
@@ -216,30 +216,70 @@ impl KernelFile {
     }
 }
 
-/// Compiles IR, made with [`Builder`](weft_ir::Builder) or read from its text form.
+/// Compiles IR of the tensor level, made with [`Builder`](weft_ir::Builder) or read from its text form.
 ///
 /// # Errors
 /// What the verifier, the passes or the tables of the ISA find wrong.
 pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, CompileError> {
-    let mut sources = SourceMap::new();
-    for name in &module.files {
-        sources.add(&**name, "");
-    }
-    let sources = Arc::new(sources);
+    let sources = sources_of(&module.files);
     let verified = verify(module).map_err(|found| CompileError::new(found, sources.clone()))?;
     lower(verified, options, sources, Vec::new())
 }
 
-/// From verified IR to PTX.
+/// Compiles IR of the machine level, which no pass changes any more.
+///
+/// # Errors
+/// What the verifier or the tables of the ISA find wrong.
+pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
+    let sources = sources_of(&module.files);
+    let error = |found| CompileError::new(found, sources.clone());
+    let ir = options.keep_ir.then(|| weft_ir::text::print_module(&module));
+    let module = verify(module).map_err(error)?;
+    let high = verify(Module::default()).map_err(error)?;
+    let lowered = Lowered { module, report: Report::default(), timings: Vec::new(), dump: None };
+    emit(high, lowered, ir, options, sources.clone(), Vec::new())
+}
+
+/// Compiles the text form of IR, of the level that it names.
+///
+/// # Errors
+/// A text that is no IR, and as [`compile_module`] and [`compile_machine`].
+pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
+    Ok(match parse_any(text)? {
+        AnyModule::Tensor(module) => compile_module(module, options)?,
+        AnyModule::Machine(module) => compile_machine(module, options)?,
+    })
+}
+
+/// Why IR as text does not compile.
+#[derive(Debug, thiserror::Error)]
+pub enum IrError {
+    /// It is no IR.
+    #[error(transparent)]
+    Text(#[from] ParseError),
+    /// It does not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// The names of files whose texts are not known.
+fn sources_of(files: &[Arc<str>]) -> Arc<SourceMap> {
+    let mut sources = SourceMap::new();
+    for name in files {
+        sources.add(&**name, "");
+    }
+    Arc::new(sources)
+}
+
+/// From verified IR to PTX, through the passes.
 fn lower(
     high: Verified,
     options: &Options,
     sources: Arc<SourceMap>,
-    mut timings: Vec<(String, Duration)>,
+    timings: Vec<(String, Duration)>,
 ) -> Result<Compiled, CompileError> {
     let error = |found| CompileError::new(found, sources.clone());
     let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
-    let warnings = high.warnings.clone();
     let lowering = options.lowering.decide(true);
     let mut passes = weft_passes::Options::new(lowering, options.target);
     passes.transport = match (options.transport, options.simulated) {
@@ -257,6 +297,20 @@ fn lower(
         }
         error(found)
     })?;
+    emit(high, lowered, ir, options, sources.clone(), timings)
+}
+
+/// From the machine level to PTX.
+fn emit(
+    high: Verified,
+    lowered: Lowered,
+    ir: Option<String>,
+    options: &Options,
+    sources: Arc<SourceMap>,
+    mut timings: Vec<(String, Duration)>,
+) -> Result<Compiled, CompileError> {
+    let error = |found| CompileError::new(found, sources.clone());
+    let warnings = high.warnings.clone();
     timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
 
     let library = library(&options.nvshmem, &lowered.module, options.target).map_err(|e| error(vec![e]))?;
@@ -278,7 +332,7 @@ fn lower(
         ptx: out.ptx,
         ptx_version: out.version,
         target: options.target,
-        lowering,
+        lowering: options.lowering.decide(true),
         functions: out.functions,
         nvshmem: out.library.map(|[major, minor, patch]| Version::new(major, minor, patch)),
         references: vec![None; high.kernels.len()],
@@ -296,7 +350,7 @@ fn lower(
 }
 
 /// The bitcode that is linked in, where a kernel calls a function of it.
-fn library(from: &Nvshmem, module: &Module, target: Target) -> Result<Option<PathBuf>, Diagnostic> {
+fn library(from: &Nvshmem, module: &machine::Module, target: Target) -> Result<Option<PathBuf>, Diagnostic> {
     if *from == Nvshmem::External || weft_llvm::called(module).is_empty() {
         return Ok(None);
     }
@@ -322,7 +376,7 @@ impl Compiled {
     /// It, for a library that has those functions; none where it calls none.
     pub fn caller(&self) -> Option<Caller<'_>> {
         let functions = Some(self.external()).filter(|functions| !functions.is_empty())?;
-        let threads = self.low.kernels.iter().map(weft_ir::Kernel::threads).max().unwrap_or(0);
+        let threads = self.low.kernels.iter().map(weft_ir::machine::Kernel::threads).max().unwrap_or(0);
         Some(Caller { ptx: &self.ptx, functions, target: self.target, threads })
     }
 

@@ -19,8 +19,8 @@ pub mod tools;
 pub mod trace;
 
 pub use compile::{
-    CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile,
-    compile_module,
+    CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile, compile_ir,
+    compile_machine, compile_module,
 };
 pub use weft_ir as ir;
 pub use weft_isa::{PtxVersion, Target};

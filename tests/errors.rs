@@ -113,7 +113,7 @@ fn each_code_has_a_rejected_example() {
 #[test]
 fn an_instruction_in_two_places_is_rejected() {
     let text = "kernel @k block(1, 1, 1) {\n  %0 = const 1 : i32\n}";
-    let mut module = parse_module(text).unwrap();
+    let mut module: weft::ir::Module = parse_module(text).unwrap();
     assert!(verify(module.clone()).is_ok());
     let body = &mut module.kernels[0].body.0;
     body.push(body[0]);

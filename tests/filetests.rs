@@ -16,9 +16,8 @@ use std::time::Duration;
 
 use directives::{Expectations, Setting};
 use libtest_mimic::{Arguments, Failed, Trial};
-use weft::compile::{CompileError, Compiled, compile_module};
+use weft::compile::{CompileError, Compiled, IrError, compile_ir};
 use weft::ir::diag::Severity;
-use weft::ir::text::parse_module;
 use weft::lang::render::{Color, render};
 use weft::run::{RunOptions, run_file};
 use weft::{Define, KernelFile, Lowering, Options, Transport};
@@ -155,8 +154,10 @@ impl FileTest {
         if self.path.extension().is_some_and(|kind| kind == "ir") {
             // Comments stand before IR, not in it.
             let ir: Vec<_> = self.text.lines().filter(|line| !line.starts_with("//")).collect();
-            let module = parse_module(&ir.join("\n")).map_err(|e| e.to_string())?;
-            return Ok(compile_module(module, options)?);
+            return compile_ir(&ir.join("\n"), options).map_err(|e| match e {
+                IrError::Text(e) => Rejected::from(e.to_string()),
+                IrError::Compile(e) => e.into(),
+            });
         }
         Ok(KernelFile::parse(&self.name, &self.text)?.compile(options)?)
     }

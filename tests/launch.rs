@@ -143,7 +143,7 @@ fn arguments_lie_where_the_code_reads_them() {
                     ParamKind::Hidden(Hidden::Multicast { .. } | Hidden::Peers { .. }) => 0,
                     other => panic!("{name}: {other}"),
                 };
-                assert_eq!(value, want, "{name}: {}", low.params[e.index as usize].name);
+                assert_eq!(value, want, "{name}: {}", low.head.params[e.index as usize].name);
             }
             let tables = lowering == Lowering::Unicast;
             let expected = |what| match what {

@@ -9,14 +9,15 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use weft::compile::Nvshmem;
+use weft::compile::compile_ir;
 use weft::nvshmem::{Library, LinkError, NvshmemError, Object, Objects};
 use weft::runtime::find;
 use weft::runtime::jitlink::JitLink;
 use weft::store::Found;
 use weft::tools::{self, Tool};
-use weft::{Compiled, Options, compile_module};
+use weft::{Compiled, Options};
 
-const KERNEL: &str = "kernel @k block(64, 1, 1) {
+const KERNEL: &str = "machine kernel @k block(64, 1, 1) {
   param 0 x: i64
   param 1 n: u64
   param 2 k: u16
@@ -25,9 +26,9 @@ const KERNEL: &str = "kernel @k block(64, 1, 1) {
   %2 = param 2 : u16
   %3 = int_to_ptr %0 : ptr<symm>
   %4 = call \"nvshmem_small\", [%3] : i32
-  %5 = store %3, %4, weak, sys
+  %5 = st %3, %4, weak, sys
   %6 = call \"nvshmemx_large_block\", [%3 %1 %2] : i8
-  %7 = store %3, %6, weak, sys
+  %7 = st %3, %6, weak, sys
 }
 ";
 
@@ -42,7 +43,7 @@ fn library_at(path: PathBuf) -> Library {
 fn compiled(nvshmem: Nvshmem) -> Compiled {
     let mut options = Options::new("sm_90a".parse().unwrap());
     options.nvshmem = nvshmem;
-    compile_module(weft::ir::text::parse_module(KERNEL).unwrap(), &options).unwrap_or_else(|e| panic!("{e}"))
+    compile_ir(KERNEL, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Whether ptxas is there.

@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::compile::{CompileError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
+use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::lang::render::Color;
 use weft::run::RunError;
 use weft::{Define, Defines, PtxVersion, Target};
@@ -231,9 +231,10 @@ impl CompileArgs {
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {
         if self.file.extension().is_some_and(|e| e == "ir") {
             let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;
-            let module =
-                weft::ir::text::parse_module(&text).with_context(|| self.file.display().to_string())?;
-            return Ok(weft::compile_module(module, options)?);
+            return weft::compile_ir(&text, options).map_err(|e| match e {
+                IrError::Text(e) => anyhow::Error::new(e).context(self.file.display().to_string()),
+                IrError::Compile(e) => e.into(),
+            });
         }
         Ok(self.parse()?.compile(options)?)
     }

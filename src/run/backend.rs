@@ -3,7 +3,8 @@
 use super::RunError;
 use super::tensors::{Place, Tensor};
 use std::ops::Range;
-use weft_ir::{Kernel, Layout, Scalar};
+use weft_ir::{Layout, Scalar};
+use weft_runtime::launch::KernelInfo;
 
 /// Memory that a parameter wants on every PE.
 pub(super) struct Memory<'a> {
@@ -17,8 +18,8 @@ pub(super) struct Memory<'a> {
 
 /// A launch on every PE.
 pub(super) struct Request<'a> {
-    /// After the passes: hidden parameters included.
-    pub kernel: &'a Kernel,
+    /// Hidden parameters included.
+    pub kernel: &'a KernelInfo,
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// By parameter.

@@ -5,8 +5,8 @@ use super::tensors::Plan;
 use super::{Prepared, RunError, RunOptions, TensorInfo, accumulator, request};
 use crate::compile::{Compiled, KernelFile};
 use crate::run::reference::{Checked, check};
-use weft_ir::Op;
 use weft_ir::diag::Span;
+use weft_ir::{Operation, Team};
 use weft_lang::source::LineColumn;
 use weft_sim::{Finding, Module, Place, SimError, Trace};
 
@@ -51,7 +51,7 @@ impl Subject {
     pub fn meets(&self) -> bool {
         let mut found = false;
         for kernel in &self.compiled().high.kernels {
-            kernel.walk(&mut |_, inst| found |= matches!(inst.op, Op::TeamBarrier { .. }));
+            kernel.walk(&mut |_, inst| found |= matches!(inst.op.team(), Some(Team::Barrier { .. })));
         }
         found
     }

@@ -6,10 +6,10 @@ use super::{Outcome, Prepared, Ran, RunError, RunOptions};
 use crate::compile::{KernelFile, Lowering};
 use crate::gpu::cache::Entry;
 use std::ops::Range;
-use weft_ir::{Scalar, Type};
+use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
 use weft_runtime::cuda::Event;
-use weft_runtime::launch::{AsArgument, Grid, Kernel, Module};
+use weft_runtime::launch::{AsArgument, Grid, Kernel, Module, ParamKind};
 use weft_runtime::memory::{AnyTensor, SymmetricBuffer};
 use weft_runtime::{Barrier, Team, World};
 
@@ -80,21 +80,25 @@ impl<'w> Gpus<'w> {
         }
     }
 
-    fn argument(&self, place: &Place, ty: &Type) -> Result<Box<dyn AsArgument>, RunError> {
-        Ok(match (place, ty) {
+    fn argument(&self, place: &Place, kind: &ParamKind) -> Result<Box<dyn AsArgument>, RunError> {
+        Ok(match (place, kind) {
             (Place::Memory(m), _) => match &self.blocks[*m] {
                 Block::Tensor(t) => Box::new(t.clone()),
                 Block::Barrier(b) => Box::new(b.clone()),
             },
             (Place::Team, _) => Box::new(self.world.team()),
             (Place::Scalar(Define::Float(x)), _) => Box::new(*x),
-            (Place::Scalar(d), ty) => {
+            (Place::Scalar(d), kind) => {
                 let n = match d {
                     Define::Int(n) => *n,
                     Define::Bool(b) => i64::from(*b),
                     _ => return super::request("a type is no number"),
                 };
-                if ty.elem() == Some(Scalar::Bool) { Box::new(n != 0) } else { Box::new(n) }
+                if matches!(kind, ParamKind::Scalar { dtype: Scalar::Bool, .. }) {
+                    Box::new(n != 0)
+                } else {
+                    Box::new(n)
+                }
             }
         })
     }
@@ -154,7 +158,7 @@ impl Backend for Gpus<'_> {
             .places
             .iter()
             .zip(&request.kernel.params)
-            .map(|(place, p)| self.argument(place, &p.ty))
+            .map(|(place, p)| self.argument(place, &p.kind))
             .collect::<Result<Vec<_>, _>>()?;
         let own = self.kernel.info().grid.is_some();
         let grid = if own { Grid::Kernel } else { Grid::Of(request.grid) };

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tensors::Plan;
-use weft_ir::{Op, Scalar};
+use weft_ir::{Access, Arith, Operation, Scalar, ValueType};
 use weft_lang::elaborate::{Define, Reference};
 use weft_sim::Stats;
 
@@ -351,11 +351,13 @@ fn accumulator(compiled: &Compiled) -> Scalar {
     let mut least: Option<Scalar> = None;
     for k in &compiled.high.kernels {
         k.walk(&mut |_, inst| {
-            let acc = match &inst.op {
-                Op::LdReduce { acc, .. } => Some(*acc),
-                Op::Binary { .. } | Op::Fma { .. } => inst.ty.elem(),
-                Op::McRed { value, .. } | Op::Red { value, .. } => k.insts[*value].ty.elem(),
-                _ => None,
+            let combines = matches!(inst.op.arith(), Some(Arith::Binary { .. } | Arith::Fma { .. }));
+            let acc = if let Some(Access::LdReduce { acc, .. }) = inst.op.access() {
+                Some(*acc)
+            } else if let Some(Access::McRed { value, .. } | Access::Red { value, .. }) = inst.op.access() {
+                k.insts[*value].ty.elem()
+            } else {
+                inst.ty.elem().filter(|_| combines)
             };
             if let Some(acc) = acc.filter(|a| a.is_float())
                 && least.is_none_or(|l| acc.bits() < l.bits())

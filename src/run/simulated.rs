@@ -5,8 +5,8 @@ use super::tensors::{Place, Tensor, scalar_bytes};
 use super::{RunError, RunOptions, request};
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use weft_ir::abi::signature;
-use weft_ir::{Hidden, ParamKind, Scalar};
+use weft_ir::Hidden;
+use weft_runtime::launch::ParamKind;
 use weft_sim::{Arg, Config, Finding, Launch, Machine, Module, Stats, Symmetric, Team, Trace};
 
 /// Most bytes of all tensors of all PEs.
@@ -186,22 +186,17 @@ impl Backend for Simulated {
     fn launch(&mut self, request: &Request<'_>) -> Result<(), RunError> {
         let start = Instant::now();
         let kernel = request.kernel;
-        let entry = signature(kernel).map_err(|e| RunError::Request(e.to_string()))?;
         let mut launches = Vec::new();
         for pe in 0..self.n_pes {
             let mut args = Vec::new();
-            for e in &entry {
-                let index = e.index as usize;
-                let param = &kernel.params[index];
-                args.push(match param.kind {
-                    ParamKind::User => match &request.places[index] {
-                        Place::Scalar(d) => {
-                            Arg::Bytes(scalar_bytes(*d, param.ty.elem().unwrap_or(Scalar::I64)))
-                        }
-                        Place::Memory(m) => Arg::U64(self.base(*m, pe)?),
-                        Place::Team => continue,
-                    },
-                    ParamKind::Hidden(hidden) => match hidden {
+            for (index, param) in kernel.params.iter().enumerate() {
+                let place = request.places.get(index);
+                args.push(match (&param.kind, place) {
+                    (ParamKind::Scalar { dtype, .. }, Some(Place::Scalar(d))) => {
+                        Arg::Bytes(scalar_bytes(*d, *dtype))
+                    }
+                    (_, Some(Place::Memory(m))) => Arg::U64(self.base(*m, pe)?),
+                    (ParamKind::Hidden(hidden), _) => match *hidden {
                         Hidden::Multicast { base, .. } => {
                             let of = self.symmetric(request, base)?;
                             Arg::U64(self.machine.multicast_addr(pe, of, self.team)?)
@@ -216,6 +211,7 @@ impl Backend for Simulated {
                         Hidden::MyPe { .. } => Arg::I32(pe as i32),
                         Hidden::NPes { .. } => Arg::I32(self.n_pes as i32),
                     },
+                    _ => continue,
                 });
             }
             let (grid, block) = (request.grid, request.block);

@@ -7,11 +7,12 @@ use super::positions::Positions;
 use super::reference::Values;
 use super::{RunError, RunOptions, TensorInfo, request};
 use crate::compile::Compiled;
-use crate::meta::uses_grid_planes;
 use std::path::PathBuf;
+use weft_ir::abi::describe;
 use weft_ir::ordering::flags;
-use weft_ir::{Int, Kernel, Layout, Op, Scalar, Space, Type, Value};
+use weft_ir::{Int, Kernel, Layout, Operation, Scalar, Space, Team, Type, Value, Var, View};
 use weft_lang::elaborate::Define;
+use weft_runtime::launch::KernelInfo;
 use weft_sim::{Location, MemorySpace};
 
 /// What a parameter is given.
@@ -34,7 +35,8 @@ pub(super) struct Tensor {
 
 /// Everything of a run.
 pub(super) struct Plan<'c, B> {
-    low: &'c Kernel,
+    high: &'c Kernel,
+    info: KernelInfo,
     pub backend: B,
     n_pes: usize,
     pub grid: [u32; 3],
@@ -58,11 +60,12 @@ impl<'c, B: Backend> Plan<'c, B> {
         let (Some(high), Some(low)) = (compiled.high.kernels.first(), compiled.low.kernels.first()) else {
             return request("there is no kernel to run");
         };
+        let info = describe(low).map_err(|e| RunError::Request(e.to_string()))?;
         let n_pes = options.n_pes;
         let scalars = scalars(high, found)?;
         let value = |n: &Int| evaluate(high, &scalars, n_pes, n);
 
-        let grid = match (&high.grid, options.grid) {
+        let grid = match (&high.head.grid, options.grid) {
             (Some(_), Some(asked)) => {
                 return request(format!(
                     "grid {asked:?}: `{}` says itself how many CTAs it takes",
@@ -82,7 +85,7 @@ impl<'c, B: Backend> Plan<'c, B> {
             }
             (None, asked) => asked.unwrap_or([4, 1, 1]),
         };
-        if high.grid.is_none() && grid[1..] != [1, 1] && !uses_grid_planes(high) {
+        if high.head.grid.is_none() && grid[1..] != [1, 1] && !info.planes {
             return request(format!(
                 "grid {grid:?}: `{}` numbers its CTAs in one dimension; declare `grid(x, y)` in it",
                 high.name
@@ -93,7 +96,7 @@ impl<'c, B: Backend> Plan<'c, B> {
             return request(format!("grid {grid:?}: 1 to 65536 CTAs can be simulated"));
         }
         let (mut places, mut tensors) = (Vec::new(), Vec::new());
-        for (i, p) in high.params.iter().enumerate() {
+        for (i, p) in high.head.params.iter().enumerate() {
             let place = match &p.ty {
                 Type::Tensor(t) => {
                     let shape = t.layout.shape().map(&mut |n| value(n).map_or(Int::from(0), Int::from));
@@ -129,14 +132,20 @@ impl<'c, B: Backend> Plan<'c, B> {
             [from, to] if from != to => Some(to),
             _ => None,
         });
-        let results =
-            high.params.iter().enumerate().filter(|(_, p)| Some(&p.name) == result).map(|(i, _)| i).collect();
+        let results = high
+            .head
+            .params
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| Some(&p.name) == result)
+            .map(|(i, _)| i)
+            .collect();
         let is_operand = |i: u32| {
-            let name = high.params.get(i as usize).map(|p| &p.name);
+            let name = high.head.params.get(i as usize).map(|p| &p.name);
             reference.is_some_and(|r| r.args.iter().any(|arg| Some(arg) == name))
         };
         let flags = flags(high).into_iter().filter(|i| !is_operand(*i)).map(|i| i as usize).collect();
-        Ok(Plan { low, backend, n_pes, grid, block: low.block, places, tensors, results, flags })
+        Ok(Plan { high, backend, n_pes, grid, block: info.block, info, places, tensors, results, flags })
     }
 
     /// Puts the input files into their tensors, 0 into signals and counters, and seeded data into the others but
@@ -181,7 +190,7 @@ impl<'c, B: Backend> Plan<'c, B> {
     /// Launches the kernel on every PE at once.
     pub fn launch(&mut self) -> Result<(), RunError> {
         let (grid, block) = (self.grid, self.block);
-        self.backend.launch(&Request { kernel: self.low, grid, block, places: &self.places })
+        self.backend.launch(&Request { kernel: &self.info, grid, block, places: &self.places })
     }
 
     /// The tensors of the run.
@@ -211,8 +220,10 @@ impl<'c, B: Backend> Plan<'c, B> {
     /// The tensor in shared memory that a variable of the PTX is: `k$tile3` is `tile`, the kernel's fourth variable.
     fn shared(&self, variable: &str) -> Option<Tensor> {
         let (_, variable) = variable.rsplit_once('$')?;
-        self.low.insts.iter().find_map(|(_, inst)| {
-            let (Op::SharedAlloc { name }, Type::Tensor(t)) = (&inst.op, &inst.ty) else { return None };
+        self.high.insts.iter().find_map(|(_, inst)| {
+            let (Some(View::Shared { name }), Type::Tensor(t)) = (inst.op.view(), &inst.ty) else {
+                return None;
+            };
             let number = variable.strip_prefix(&**name).filter(|_| !name.is_empty())?;
             number.parse::<u32>().ok()?;
             Tensor::new(0, name, t.elem, &t.layout).ok()
@@ -256,7 +267,7 @@ impl Tensor {
 fn scalars(k: &Kernel, found: &Found) -> Result<Vec<Option<Define>>, RunError> {
     let mut known = found.args.clone();
     let mut out = Vec::new();
-    for p in &k.params {
+    for p in &k.head.params {
         let Type::Scalar(s) = p.ty else {
             out.push(None);
             continue;
@@ -295,13 +306,16 @@ fn scalars(k: &Kernel, found: &Found) -> Result<Vec<Option<Define>>, RunError> {
 
 /// A symbolic integer of the kernel's head, with the launch's values.
 fn evaluate(k: &Kernel, scalars: &[Option<Define>], n_pes: usize, n: &Int) -> Result<i64, RunError> {
-    let known = n.subst(&mut |v| match k.insts.get(Value(v.id)).map(|i| &i.op) {
-        Some(Op::Param { index }) => match scalars.get(*index as usize) {
+    let known = n.subst(&mut |v| {
+        let op = &k.insts.get(Value(v.id))?.op;
+        if let Some(Team::NPes { .. }) = op.team() {
+            return Some(Int::from(n_pes));
+        }
+        let Some(Var::Param { index }) = op.var() else { return None };
+        match scalars.get(*index as usize) {
             Some(Some(Define::Int(n))) => Some(Int::from(*n)),
             _ => None,
-        },
-        Some(Op::NPes { .. }) => Some(Int::from(n_pes)),
-        _ => None,
+        }
     });
     known.as_const().ok_or_else(|| RunError::Request(format!("the extent {known} is not known at launch")))
 }

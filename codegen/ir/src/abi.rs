@@ -1,13 +1,13 @@
 //! How a launch passes a kernel its parameters: what the compiler expects is what the launcher writes.
 //!
 //! The rule is PTX's (ISA, Kernel Function Parameters): parameters in order, each at the next offset of its natural
-//! alignment. Tensors and barriers are 64-bit addresses; a team takes no parameter at all, since hidden parameters
-//! ([`ParamKind`](crate::kernel::ParamKind)) bring what the code needs of it.
+//! alignment. Addresses take 64 bits.
 
 use crate::diag::{Code, Diagnostic};
-use crate::kernel::{Kernel, Param};
+use crate::head::MachineParam;
+use crate::machine::{Kernel, Type};
 use crate::names::{Scalar, Space};
-use crate::types::Type;
+use weft_abi::{KernelInfo, ParamInfo};
 
 /// A parameter that no launch can pass.
 pub const BAD_PARAM: Code = Code(217);
@@ -30,7 +30,7 @@ pub enum EntryKind {
 /// One parameter of the entry point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EntryParam {
-    /// Which of [`Kernel::params`].
+    /// Its index among the kernel's parameters.
     pub index: u32,
     /// Bytes from the start of the parameter block.
     pub offset: u32,
@@ -48,9 +48,9 @@ pub struct EntryParam {
 /// [`BAD_PARAM`]: a parameter of a type that cannot be passed, or more of them than [`MAX_BYTES`].
 pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
     let mut end = 0;
-    let mut out = Vec::with_capacity(kernel.params.len());
-    for (index, param) in (0u32..).zip(&kernel.params) {
-        let Some(kind) = kind(param)? else { continue };
+    let mut out = Vec::with_capacity(kernel.head.params.len());
+    for (index, param) in (0u32..).zip(&kernel.head.params) {
+        let kind = kind(param)?;
         let size = match kind {
             EntryKind::Address { .. } => 8,
             EntryKind::Number(s) => s.bytes(),
@@ -68,87 +68,97 @@ pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
     Ok(out)
 }
 
-/// How a parameter is passed; `None` where it is not.
-fn kind(param: &Param) -> Result<Option<EntryKind>, Diagnostic> {
-    match &param.ty {
-        Type::Tensor(_) | Type::Pointer(_)
-            if matches!(param.ty.space(), Some(Space::Shared | Space::Register)) =>
-        {
-            let message = format!("parameter `{}` cannot be a {}", param.name, param.ty);
-            Err(Diagnostic::error(BAD_PARAM, param.span, message)
-                .help("a caller has no shared memory or registers to pass: declare it in the kernel"))
+/// What a launcher needs to know of a kernel.
+///
+/// # Errors
+/// [`BAD_PARAM`]: as [`signature`], and a kernel that something else launches.
+pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
+    let Some(launch) = &kernel.head.launch else {
+        let message = format!("how `{}` is launched is not known", kernel.name);
+        return Err(Diagnostic::error(BAD_PARAM, kernel.span, message).help(
+            "the passes describe the launch of a kernel; one that was built without them has no description",
+        ));
+    };
+    let entries = signature(kernel)?;
+    let end = entries.last().map_or(0, |e| e.offset + e.size);
+    let source = |e: &EntryParam| kernel.head.params.get(e.index as usize).map(|p| p.source);
+    let params = (0u32..).zip(&launch.params).map(|(i, p)| {
+        let entry = entries.iter().find(|e| source(e) == Some(i));
+        let (offset, size) = entry.map_or((end, 0), |e| (e.offset, e.size));
+        ParamInfo { name: p.name.to_string(), offset, size, kind: p.kind.clone() }
+    });
+    Ok(KernelInfo {
+        name: kernel.name.to_string(),
+        block: kernel.block,
+        cluster: None,
+        grid: launch.grid.clone(),
+        planes: launch.planes,
+        params: params.collect(),
+    })
+}
+
+/// How a parameter is passed.
+fn kind(param: &MachineParam) -> Result<EntryKind, Diagnostic> {
+    let bad = |help: &str| {
+        let message = format!("parameter `{}` cannot be a {}", param.name, param.ty);
+        Err(Diagnostic::error(BAD_PARAM, param.span, message).help(help))
+    };
+    match param.ty {
+        Type::Pointer(Space::Shared | Space::Register) => {
+            bad("a caller has no shared memory or registers to pass: declare it in the kernel")
         }
-        Type::Tensor(t) => Ok(Some(EntryKind::Address { align: t.align.max(1) })),
-        Type::Barrier => Ok(Some(EntryKind::Address { align: 8 })),
-        Type::Pointer(_) => Ok(Some(EntryKind::Address { align: 1 })),
-        Type::Scalar(s) => Ok(Some(EntryKind::Number(*s))),
-        Type::Team => Ok(None),
-        Type::Vector(..) | Type::Unit => {
-            let message = format!("parameter `{}` cannot be a {}", param.name, param.ty);
-            Err(Diagnostic::error(BAD_PARAM, param.span, message)
-                .help("pass numbers one by one, or a tensor of them"))
-        }
+        Type::Pointer(_) if !param.align.is_power_of_two() => bad("an alignment is a power of two"),
+        Type::Pointer(_) => Ok(EntryKind::Address { align: param.align }),
+        Type::Scalar(s) => Ok(EntryKind::Number(s)),
+        Type::Vector(..) | Type::Unit => bad("pass numbers one by one, or a tensor of them"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builder::Builder;
-    use weft_layout::Layout;
+    use crate::machine::Builder;
 
-    fn offsets(types: Vec<Type>) -> Vec<(u32, u32, u32)> {
+    fn kernel(params: Vec<(Type, u32)>) -> Kernel {
         let mut b = Builder::new("k", [32, 1, 1]);
-        for ty in types {
-            b.param("p", ty).unwrap();
+        for (ty, align) in params {
+            match ty {
+                Type::Pointer(space) => b.pointer_param("p", space, align).unwrap(),
+                ty => b.param("p", ty).unwrap(),
+            };
         }
-        let entry = signature(&b.finish()).unwrap();
-        entry.iter().map(|p| (p.index, p.offset, p.size)).collect()
+        b.finish()
     }
 
     #[test]
-    fn natural_alignment_in_order_without_teams() {
-        let x = Builder::tensor(Scalar::BF16, Space::Symmetric, Layout::new(8, 1).unwrap(), 16);
-        let types = vec![
-            Type::Scalar(Scalar::I32),
-            x,
-            Type::Team,
-            Type::Scalar(Scalar::Bool),
-            Type::Scalar(Scalar::F16),
-            Type::Barrier,
-        ];
-        assert_eq!(offsets(types), [(0, 0, 4), (1, 8, 8), (3, 16, 1), (4, 18, 2), (5, 24, 8)]);
-    }
-
-    #[test]
-    fn the_type_says_how_addresses_are_aligned() {
-        let mut b = Builder::new("k", [32, 1, 1]);
-        b.param("x", Builder::tensor(Scalar::F32, Space::Global, Layout::new(8, 1).unwrap(), 16)).unwrap();
-        assert_eq!(signature(b.kernel()).unwrap()[0].kind, EntryKind::Address { align: 16 });
+    fn natural_alignment_in_order() {
+        let pointer = Type::Pointer(Space::Symmetric);
+        let k = kernel(vec![
+            (Type::Scalar(Scalar::I32), 1),
+            (pointer.clone(), 16),
+            (Type::Scalar(Scalar::Bool), 1),
+            (Type::Scalar(Scalar::F16), 1),
+            (pointer, 8),
+        ]);
+        let entry = signature(&k).unwrap();
+        let offsets: Vec<_> = entry.iter().map(|p| (p.index, p.offset, p.size)).collect();
+        assert_eq!(offsets, [(0, 0, 4), (1, 8, 8), (2, 16, 1), (3, 18, 2), (4, 24, 8)]);
+        assert_eq!(entry[1].kind, EntryKind::Address { align: 16 });
     }
 
     #[test]
     fn memory_of_the_cta_is_not_passed() {
-        for ty in [
-            Builder::tensor(Scalar::F32, Space::Shared, Layout::new(8, 1).unwrap(), 16),
-            Type::Pointer(Space::Register),
-        ] {
-            let mut b = Builder::new("k", [32, 1, 1]);
-            b.param("x", ty).unwrap();
-            assert_eq!(signature(b.kernel()).unwrap_err().code, BAD_PARAM);
+        for space in [Space::Shared, Space::Register] {
+            let k = kernel(vec![(Type::Pointer(space), 1)]);
+            assert_eq!(signature(&k).unwrap_err().code, BAD_PARAM);
         }
     }
 
     #[test]
     fn vectors_and_too_many_bytes_are_errors() {
-        let mut b = Builder::new("k", [32, 1, 1]);
-        b.param("v", Type::Vector(Scalar::F32, 4)).unwrap();
-        assert_eq!(signature(b.kernel()).unwrap_err().code, BAD_PARAM);
-        let mut b = Builder::new("k", [32, 1, 1]);
-        for _ in 0..513 {
-            b.param("n", Type::Scalar(Scalar::I64)).unwrap();
-        }
-        let e = signature(b.kernel()).unwrap_err();
+        let k = kernel(vec![(Type::Vector(Scalar::F32, 4), 1)]);
+        assert_eq!(signature(&k).unwrap_err().code, BAD_PARAM);
+        let e = signature(&kernel(vec![(Type::Scalar(Scalar::I64), 1); 513])).unwrap_err();
         assert!(e.message.contains("4096 bytes"), "{e}");
     }
 }

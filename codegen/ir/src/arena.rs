@@ -31,6 +31,11 @@ impl<H: Handle, T> Arena<H, T> {
         H::from_index(self.items.len() - 1)
     }
 
+    /// The same number of items, each made from one of these, with the same handles.
+    pub fn map<U>(self, make: impl FnMut(T) -> U) -> Arena<H, U> {
+        Arena { items: self.items.into_iter().map(make).collect(), handle: PhantomData }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.items.len()

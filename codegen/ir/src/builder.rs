@@ -16,12 +16,13 @@
 //! ```
 
 use crate::diag::{Diagnostic, Span};
-use crate::kernel::{Block, Induction, Inst, Kernel, Local, LocalId, Param, ParamKind, TeamRef, Value};
-use crate::names::{BinOp, CmpOp, Dim, RedOp, Scalar, Scope, Sem, Space, Sreg, UnOp};
-use crate::op::{Constant, Op};
-use crate::types::{Bound, TensorType, Type};
-use crate::typing::{self, result_type};
-use std::sync::Arc;
+use crate::head::{MachineParam, Param, ParamKind};
+use crate::kernel::{Block, Induction, Inst, Kernel, Local, LocalId, TeamRef, Value};
+use crate::level::{Level, Machine, Tensor, TensorLevel};
+use crate::names::{BinOp, CmpOp, Dim, Kind, RedOp, Scalar, Scope, Sem, Space, Sreg, UnOp};
+use crate::op::{self, Access, Arith, Constant, Control, Memory, Operation, Thread, Var, View};
+use crate::types::{Bound, TensorType, TypeRef, ValueType, machine};
+use crate::typing;
 use weft_layout::{Int, Layout};
 
 /// A result whose error says where and what to do.
@@ -40,39 +41,39 @@ pub struct Range {
 
 /// A kernel in the making.
 #[derive(Debug)]
-pub struct Builder {
-    kernel: Kernel,
+pub struct Builder<L: Level> {
+    kernel: Kernel<L>,
     /// Blocks that are open, outermost first.
     open: Vec<Block>,
     span: Span,
 }
 
-impl Builder {
+impl<L: Level> Builder<L> {
     /// A kernel of `block` threads a CTA.
-    pub fn new(name: &str, block: [u32; 3]) -> Builder {
+    pub fn new(name: &str, block: [u32; 3]) -> Builder<L> {
         let mut kernel = Kernel::new(name);
         kernel.block = block;
         Builder { kernel, open: vec![Block::default()], span: Span::NONE }
     }
 
     /// Goes on with a kernel whose code is taken out (by a pass, to be written anew).
-    pub fn edit(mut kernel: Kernel) -> (Builder, Block) {
+    pub fn edit(mut kernel: Kernel<L>) -> (Builder<L>, Block) {
         let body = std::mem::take(&mut kernel.body);
         (Builder { kernel, open: vec![Block::default()], span: Span::NONE }, body)
     }
 
     /// The kernel so far.
-    pub fn kernel(&self) -> &Kernel {
+    pub fn kernel(&self) -> &Kernel<L> {
         &self.kernel
     }
 
     /// The kernel so far, to set its head.
-    pub fn kernel_mut(&mut self) -> &mut Kernel {
+    pub fn kernel_mut(&mut self) -> &mut Kernel<L> {
         &mut self.kernel
     }
 
     /// The finished kernel.
-    pub fn finish(mut self) -> Kernel {
+    pub fn finish(mut self) -> Kernel<L> {
         self.kernel.body = self.open.into_iter().next().unwrap_or_default();
         self.kernel
     }
@@ -83,18 +84,17 @@ impl Builder {
     }
 
     /// The type of a value.
-    pub fn ty(&self, v: Value) -> &Type {
+    pub fn ty(&self, v: Value) -> &L::Type {
         self.kernel.ty(v)
     }
 
-    /// A tensor type without bounds.
-    pub fn tensor(elem: Scalar, space: Space, layout: Layout, align: u32) -> Type {
-        Type::Tensor(Arc::new(TensorType { elem, layout, space, align, bounds: Vec::new() }))
-    }
-
-    /// Adds an op; `given` is the type of ops that take theirs from the maker.
-    pub fn emit_as(&mut self, op: Op, given: Type) -> Built<Value> {
-        let ty = result_type(&self.kernel, &op, &given).map_err(|e| {
+    /// Appends an op. `given` is the type of an op whose type does not follow from its operands (`convert`, `view`).
+    ///
+    /// # Errors
+    /// Operands that the op's typing rule does not accept.
+    pub fn emit_as(&mut self, op: impl Into<L::Op>, given: L::Type) -> Built<Value> {
+        let op = op.into();
+        let ty = op.result_type(&self.kernel, &given).map_err(|e| {
             let mut d = Diagnostic::error(e.code, self.span, e.message);
             d.help = e.help;
             d
@@ -104,21 +104,24 @@ impl Builder {
         Ok(v)
     }
 
-    /// Adds an op whose type follows from its operands.
-    pub fn emit(&mut self, op: Op) -> Built<Value> {
-        self.emit_as(op, Type::Unit)
+    /// Appends an op whose type follows from its operands.
+    ///
+    /// # Errors
+    /// Operands that the op's typing rule does not accept.
+    pub fn emit(&mut self, op: impl Into<L::Op>) -> Built<Value> {
+        self.emit_as(op, L::Type::unit())
     }
 
-    /// Adds an instruction that exists to the open block.
+    /// Appends an instruction that exists to the open block.
     pub fn push(&mut self, v: Value) {
         if let Some(block) = self.open.last_mut() {
             block.0.push(v);
         }
     }
 
-    /// Makes an instruction that stands in no block: the variable of a loop.
-    pub fn detached(&mut self, op: Op, ty: Type) -> Value {
-        self.kernel.insts.push(Inst { op, ty, span: self.span })
+    /// Makes an instruction that is in no block: the variable of a loop.
+    pub fn detached(&mut self, op: impl Into<L::Op>, ty: L::Type) -> Value {
+        self.kernel.insts.push(Inst { op: op.into(), ty, span: self.span })
     }
 
     /// Opens a nested block.
@@ -131,20 +134,8 @@ impl Builder {
         if self.open.len() > 1 { self.open.pop().unwrap_or_default() } else { Block::default() }
     }
 
-    /// Adds a run-time parameter, all of them before any other op. An integer is positive, as extents are.
-    pub fn param(&mut self, name: &str, ty: Type) -> Built<Value> {
-        self.param_of(name, ty, ParamKind::User, 1)
-    }
-
-    /// Adds a parameter, with who fills it in. An integer is a positive multiple of `div`, or anything where that is 0.
-    pub fn param_of(&mut self, name: &str, ty: Type, kind: ParamKind, div: i64) -> Built<Value> {
-        let index = u32::try_from(self.kernel.params.len()).unwrap_or(u32::MAX);
-        self.kernel.params.push(Param { name: name.into(), ty, kind, div, span: self.span });
-        self.emit(Op::Param { index })
-    }
-
     /// Declares a local variable.
-    pub fn local(&mut self, name: &str, ty: Type) -> LocalId {
+    pub fn local(&mut self, name: &str, ty: L::Type) -> LocalId {
         self.kernel.locals.push(Local { name: name.into(), ty })
     }
 
@@ -152,37 +143,32 @@ impl Builder {
 
     /// An integer literal.
     pub fn int(&mut self, ty: Scalar, n: i64) -> Built<Value> {
-        self.emit_as(Op::Const { value: Constant::Int(n) }, Type::Scalar(ty))
+        self.emit_as(Arith::Const { value: Constant::Int(n) }, L::Type::scalar(ty))
     }
 
     /// A float literal.
     pub fn float(&mut self, ty: Scalar, x: f64) -> Built<Value> {
-        self.emit_as(Op::Const { value: Constant::Float(x) }, Type::Scalar(ty))
+        self.emit_as(Arith::Const { value: Constant::Float(x) }, L::Type::scalar(ty))
     }
 
     /// The number 0 (or `false`) of a scalar or vector type.
-    pub fn zero(&mut self, ty: &Type) -> Built<Value> {
+    pub fn zero(&mut self, ty: &L::Type) -> Built<Value> {
         let elem = ty.elem().unwrap_or(Scalar::I32);
         let value = match elem.kind() {
-            crate::names::Kind::Bool => Constant::Bool(false),
-            crate::names::Kind::Float => Constant::Float(0.0),
+            Kind::Bool => Constant::Bool(false),
+            Kind::Float => Constant::Float(0.0),
             _ => Constant::Int(0),
         };
-        let scalar = self.emit_as(Op::Const { value }, Type::Scalar(elem))?;
+        let scalar = self.emit_as(Arith::Const { value }, L::Type::scalar(elem))?;
         self.splat(scalar, ty)
     }
 
     /// `a` in all lanes of `ty`; `a` itself where `ty` is a scalar.
-    pub fn splat(&mut self, a: Value, ty: &Type) -> Built<Value> {
-        match ty {
-            Type::Vector(..) => self.emit_as(Op::Splat { a }, ty.clone()),
+    pub fn splat(&mut self, a: Value, ty: &L::Type) -> Built<Value> {
+        match ty.view() {
+            TypeRef::Vector(..) => self.emit_as(Arith::Splat { a }, ty.clone()),
             _ => Ok(a),
         }
-    }
-
-    /// A symbolic integer as an `i64`.
-    pub fn index(&mut self, expr: impl Into<Int>) -> Built<Value> {
-        self.emit(Op::Index { expr: expr.into() })
     }
 
     /// An `i32` or `i64` as a symbol for layouts and offsets.
@@ -195,27 +181,27 @@ impl Builder {
 
     /// A special register.
     pub fn special(&mut self, reg: Sreg, dim: Dim) -> Built<Value> {
-        self.emit(Op::Special { reg, dim })
+        self.emit(Thread::Special { reg, dim })
     }
 
     /// Elementwise, one operand.
     pub fn unary(&mut self, op: UnOp, a: Value) -> Built<Value> {
-        self.emit(Op::Unary { op, a })
+        self.emit(Arith::Unary { op, a })
     }
 
     /// Elementwise, two operands.
     pub fn binary(&mut self, op: BinOp, a: Value, b: Value) -> Built<Value> {
-        self.emit(Op::Binary { op, a, b })
+        self.emit(Arith::Binary { op, a, b })
     }
 
     /// Elementwise comparison.
     pub fn compare(&mut self, op: CmpOp, a: Value, b: Value) -> Built<Value> {
-        self.emit(Op::Compare { op, a, b })
+        self.emit(Arith::Compare { op, a, b })
     }
 
     /// `c ? a : b`
     pub fn select(&mut self, c: Value, a: Value, b: Value) -> Built<Value> {
-        self.emit(Op::Select { c, a, b })
+        self.emit(Arith::Select { c, a, b })
     }
 
     /// Conversion of each lane; nothing where the type is right already.
@@ -224,95 +210,37 @@ impl Builder {
             return Ok(a);
         }
         let ty = self.ty(a).with_elem(to);
-        self.emit_as(Op::Convert { a }, ty)
-    }
-
-    // ---- tensors ----------------------------------------------------------------------------------------
-
-    /// A part of `base`: `layout`, starting `offset` elements on. The alignment follows from the offset.
-    pub fn view(&mut self, base: Value, offset: Int, layout: Layout, bounds: Vec<Bound>) -> Built<Value> {
-        let Some(t) = self.ty(base).tensor().cloned() else {
-            let message = format!("expected a tensor, found {}", self.ty(base));
-            return Err(Diagnostic::error(typing::MISMATCH, self.span, message));
-        };
-        let align = aligned(t.align, &offset, t.elem.bytes());
-        let ty = TensorType { elem: t.elem, layout, space: t.space, align, bounds };
-        self.emit_as(Op::View { base, offset }, Type::Tensor(Arc::new(ty)))
-    }
-
-    /// The same layout at the team's multicast address.
-    pub fn multicast(&mut self, base: Value, team: TeamRef) -> Built<Value> {
-        self.emit(Op::Multicast { base, team })
-    }
-
-    /// The same layout in the memory of rank `pe`.
-    pub fn peer(&mut self, base: Value, team: TeamRef, pe: Value) -> Built<Value> {
-        self.emit(Op::Peer { base, team, pe })
-    }
-
-    /// A tensor in the CTA's shared memory.
-    pub fn shared(&mut self, elem: Scalar, layout: Layout, align: u32) -> Built<Value> {
-        let op = Op::SharedAlloc { name: "".into() };
-        self.emit_as(op, Builder::tensor(elem, Space::Shared, layout, align))
-    }
-
-    /// Names a tensor in shared memory that has no name.
-    pub fn name_shared(&mut self, tensor: Value, text: &str) {
-        if let Op::SharedAlloc { name } = &mut self.kernel.insts[tensor].op
-            && name.is_empty()
-        {
-            *name = text.into();
-        }
-    }
-
-    /// Weak load of a tensor's elements.
-    pub fn load(&mut self, place: Value) -> Built<Value> {
-        self.emit(Op::Load { place, sem: Sem::Weak, scope: Scope::Sys })
-    }
-
-    /// Weak store of a tensor's elements.
-    pub fn store(&mut self, place: Value, value: Value) -> Built<Value> {
-        self.emit(Op::Store { place, value, sem: Sem::Weak, scope: Scope::Sys })
-    }
-
-    /// `multimem.ld_reduce.relaxed.sys`
-    pub fn ld_reduce(&mut self, place: Value, op: RedOp, acc: Scalar) -> Built<Value> {
-        self.emit(Op::LdReduce { place, op, acc, sem: Sem::Relaxed, scope: Scope::Sys })
-    }
-
-    /// `multimem.st.relaxed.sys`
-    pub fn mc_store(&mut self, place: Value, value: Value) -> Built<Value> {
-        self.emit(Op::McStore { place, value, sem: Sem::Relaxed, scope: Scope::Sys })
+        self.emit_as(Arith::Convert { a }, ty)
     }
 
     // ---- locals and control -----------------------------------------------------------------------------
 
     /// Reads a local variable.
     pub fn get(&mut self, local: LocalId) -> Built<Value> {
-        self.emit(Op::LocalGet { local })
+        self.emit(Var::LocalGet { local })
     }
 
     /// Writes a local variable.
     pub fn set(&mut self, local: LocalId, value: Value) -> Built<Value> {
-        self.emit(Op::LocalSet { local, value })
+        self.emit(Var::LocalSet { local, value })
     }
 
     /// Runs `then` where `cond` is true, else `otherwise`.
     pub fn if_else(
         &mut self,
         cond: Value,
-        then: impl FnOnce(&mut Builder) -> Built<()>,
-        otherwise: impl FnOnce(&mut Builder) -> Built<()>,
+        then: impl FnOnce(&mut Builder<L>) -> Built<()>,
+        otherwise: impl FnOnce(&mut Builder<L>) -> Built<()>,
     ) -> Built<Value> {
         let span = self.span;
         let then = self.nested(then)?;
         let otherwise = self.nested(otherwise)?;
         self.span = span;
-        self.emit(Op::If { cond, then, otherwise })
+        self.emit(Control::If { cond, then, otherwise })
     }
 
     /// Runs `then` where `cond` is true.
-    pub fn if_true(&mut self, cond: Value, then: impl FnOnce(&mut Builder) -> Built<()>) -> Built<Value> {
+    pub fn if_true(&mut self, cond: Value, then: impl FnOnce(&mut Builder<L>) -> Built<()>) -> Built<Value> {
         self.if_else(cond, then, |_| Ok(()))
     }
 
@@ -322,21 +250,21 @@ impl Builder {
         (lo, hi, step): (Value, Value, Value),
         unroll: u32,
         range: Range,
-        body: impl FnOnce(&mut Builder, Value) -> Built<()>,
+        body: impl FnOnce(&mut Builder<L>, Value) -> Built<()>,
     ) -> Built<Value> {
         let span = self.span;
-        let op = Op::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div };
-        let var = self.detached(op, Type::Scalar(Scalar::I64));
+        let op = Var::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div };
+        let var = self.detached(op, L::Type::scalar(Scalar::I64));
         let body = self.nested(|b| body(b, var))?;
         self.span = span;
-        self.emit(Op::For { var: Induction(var), lo, hi, step, unroll, body })
+        self.emit(Control::For { var: Induction(var), lo, hi, step, unroll, body })
     }
 
     /// `while head() { body() }`
     pub fn while_loop(
         &mut self,
-        head: impl FnOnce(&mut Builder) -> Built<Value>,
-        body: impl FnOnce(&mut Builder) -> Built<()>,
+        head: impl FnOnce(&mut Builder<L>) -> Built<Value>,
+        body: impl FnOnce(&mut Builder<L>) -> Built<()>,
     ) -> Built<Value> {
         let span = self.span;
         self.open();
@@ -345,15 +273,133 @@ impl Builder {
         let cond = cond?;
         let body = self.nested(body)?;
         self.span = span;
-        self.emit(Op::While { head, cond, body })
+        self.emit(Control::While { head, cond, body })
     }
 
     /// The ops that `f` adds, as a block of their own.
-    pub fn nested(&mut self, f: impl FnOnce(&mut Builder) -> Built<()>) -> Built<Block> {
+    pub fn nested(&mut self, f: impl FnOnce(&mut Builder<L>) -> Built<()>) -> Built<Block> {
         self.open();
         let result = f(self);
         let block = self.close();
         result.map(|()| block)
+    }
+}
+
+/// Tensors.
+impl<L: TensorLevel> Builder<L> {
+    /// A tensor type without bounds.
+    pub fn tensor(elem: Scalar, space: Space, layout: Layout, align: u32) -> L::Type {
+        TensorType { elem, layout, space, align, bounds: Vec::new() }.into()
+    }
+
+    /// Adds a run-time parameter, all of them before any other op. An integer is positive, as extents are.
+    pub fn param(&mut self, name: &str, ty: L::Type) -> Built<Value> {
+        self.param_of(name, ty, ParamKind::User, 1)
+    }
+
+    /// Adds a parameter, with who fills it in. An integer is a positive multiple of `div`, or anything where that is 0.
+    pub fn param_of(&mut self, name: &str, ty: L::Type, kind: ParamKind, div: i64) -> Built<Value> {
+        let params = &mut self.kernel.head.params;
+        let index = u32::try_from(params.len()).unwrap_or(u32::MAX);
+        params.push(Param { name: name.into(), ty, kind, div, span: self.span });
+        self.emit(Var::Param { index })
+    }
+
+    /// A symbolic integer as an `i64`.
+    pub fn index(&mut self, expr: impl Into<Int>) -> Built<Value> {
+        self.emit(View::Index { expr: expr.into() })
+    }
+
+    /// A part of `base`: `layout`, starting `offset` elements on. The alignment follows from the offset.
+    pub fn view(&mut self, base: Value, offset: Int, layout: Layout, bounds: Vec<Bound>) -> Built<Value> {
+        let Some(t) = self.ty(base).tensor().cloned() else {
+            let message = format!("expected a tensor, found {}", self.ty(base));
+            return Err(Diagnostic::error(typing::MISMATCH, self.span, message));
+        };
+        let align = aligned(t.align, &offset, t.elem.bytes());
+        let ty = TensorType { elem: t.elem, layout, space: t.space, align, bounds };
+        self.emit_as(View::Part { base, offset }, ty.into())
+    }
+
+    /// The same layout at the team's multicast address.
+    pub fn multicast(&mut self, base: Value, team: TeamRef) -> Built<Value> {
+        self.emit(View::Multicast { base, team })
+    }
+
+    /// The same layout in the memory of rank `pe`.
+    pub fn peer(&mut self, base: Value, team: TeamRef, pe: Value) -> Built<Value> {
+        self.emit(View::Peer { base, team, pe })
+    }
+
+    /// A tensor in the CTA's shared memory.
+    pub fn shared(&mut self, elem: Scalar, layout: Layout, align: u32) -> Built<Value> {
+        let op = View::Shared { name: "".into() };
+        self.emit_as(op, Builder::<L>::tensor(elem, Space::Shared, layout, align))
+    }
+
+    /// Weak load of a tensor's elements.
+    pub fn load(&mut self, place: Value) -> Built<Value> {
+        self.emit(Access::Load { place, sem: Sem::Weak, scope: Scope::Sys })
+    }
+
+    /// Weak store of a tensor's elements.
+    pub fn store(&mut self, place: Value, value: Value) -> Built<Value> {
+        self.emit(Access::Store { place, value, sem: Sem::Weak, scope: Scope::Sys })
+    }
+
+    /// `multimem.ld_reduce.relaxed.sys`
+    pub fn ld_reduce(&mut self, place: Value, op: RedOp, acc: Scalar) -> Built<Value> {
+        self.emit(Access::LdReduce { place, op, acc, sem: Sem::Relaxed, scope: Scope::Sys })
+    }
+
+    /// `multimem.st.relaxed.sys`
+    pub fn mc_store(&mut self, place: Value, value: Value) -> Built<Value> {
+        self.emit(Access::McStore { place, value, sem: Sem::Relaxed, scope: Scope::Sys })
+    }
+}
+
+impl Builder<Tensor> {
+    /// Names a tensor in shared memory that has no name.
+    pub fn name_shared(&mut self, tensor: Value, text: &str) {
+        if let op::tensor::Op::View(View::Shared { name }) = &mut self.kernel.insts[tensor].op
+            && name.is_empty()
+        {
+            *name = text.into();
+        }
+    }
+}
+
+impl Builder<Machine> {
+    /// Adds a parameter: a number, or an address of which nothing is known.
+    pub fn param(&mut self, name: &str, ty: machine::Type) -> Built<Value> {
+        self.add(name, ty, 1)
+    }
+
+    /// Adds a parameter: an address that is a multiple of `align` bytes.
+    pub fn pointer_param(&mut self, name: &str, space: Space, align: u32) -> Built<Value> {
+        self.add(name, machine::Type::Pointer(space), align)
+    }
+
+    /// Weak load of a value of type `ty`.
+    pub fn load(&mut self, ptr: Value, ty: machine::Type) -> Built<Value> {
+        self.emit_as(Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Sys }, ty)
+    }
+
+    /// Weak store of a value.
+    pub fn store(&mut self, ptr: Value, value: Value) -> Built<Value> {
+        self.emit(Memory::Store { ptr, value, sem: Sem::Weak, scope: Scope::Sys })
+    }
+
+    /// `multimem.st.relaxed.sys`
+    pub fn mc_store(&mut self, ptr: Value, value: Value) -> Built<Value> {
+        self.emit(Memory::McStore { ptr, value, sem: Sem::Relaxed, scope: Scope::Sys })
+    }
+
+    fn add(&mut self, name: &str, ty: machine::Type, align: u32) -> Built<Value> {
+        let params = &mut self.kernel.head.params;
+        let index = u32::try_from(params.len()).unwrap_or(u32::MAX);
+        params.push(MachineParam { name: name.into(), ty, align, source: index, span: self.span });
+        self.emit(Var::Param { index })
     }
 }
 

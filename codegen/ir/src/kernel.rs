@@ -2,11 +2,12 @@
 
 use crate::arena::{Arena, handle};
 use crate::diag::Span;
+use crate::head::{Param, TensorHead};
+use crate::level::{Head, Level, Mixed, Tensor};
 use crate::names::{Scalar, Sreg};
-use crate::op::{Constant, Op};
-use crate::types::Type;
+use crate::op::{Arith, Constant, Operation, Team, Thread, Var as VarOp, View};
+use crate::types::{TypeRef, ValueType};
 use std::sync::Arc;
-use weft_abi::Hidden;
 use weft_layout::{Int, Var};
 
 handle! {
@@ -33,11 +34,11 @@ pub struct Induction(pub Value);
 
 /// An instruction.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Inst {
+pub struct Inst<L: Level> {
     /// What it does.
-    pub op: Op,
+    pub op: L::Op,
     /// What it gives.
-    pub ty: Type,
+    pub ty: L::Type,
     /// The text it comes from.
     pub span: Span,
 }
@@ -48,54 +49,26 @@ pub struct Block(pub Vec<Value>);
 
 /// A variable of a thread that can be assigned.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Local {
+pub struct Local<L: Level> {
     /// Its name in the text.
     pub name: Arc<str>,
     /// Scalar, vector or pointer.
-    pub ty: Type,
-}
-
-/// A run-time parameter.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Param {
-    /// Its name in the text.
-    pub name: Arc<str>,
-    /// Its type.
-    pub ty: Type,
-    /// Who fills it in.
-    pub kind: ParamKind,
-    /// What is known of an integer parameter: it is a positive multiple of this; 0 where nothing is.
-    pub div: i64,
-    /// The text it comes from.
-    pub span: Span,
-}
-
-/// Who fills a parameter in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ParamKind {
-    /// The caller.
-    User,
-    /// The launch.
-    Hidden(Hidden),
+    pub ty: L::Type,
 }
 
 /// An entry point.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Kernel {
+pub struct Kernel<L: Level = Tensor> {
     /// Its name: a PTX identifier.
     pub name: Arc<str>,
-    /// Run-time parameters.
-    pub params: Vec<Param>,
     /// Threads a CTA (x, y, z).
     pub block: [u32; 3],
-    /// CTAs, if the kernel says so, in terms of its integer parameters; else the launcher decides.
-    pub grid: Option<[Int; 3]>,
-    /// Parameters whose elements the host or other kernels signal while this one waits.
-    pub signaled: Vec<u32>,
+    /// Its parameters, and what else the level's kernels say.
+    pub head: L::Head,
     /// Local variables.
-    pub locals: Arena<LocalId, Local>,
+    pub locals: Arena<LocalId, Local<L>>,
     /// All instructions.
-    pub insts: Arena<Value, Inst>,
+    pub insts: Arena<Value, Inst<L>>,
     /// The code.
     pub body: Block,
     /// The text of its head.
@@ -103,23 +76,27 @@ pub struct Kernel {
 }
 
 /// Kernels compiled together.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Module {
+#[derive(Clone, PartialEq, Debug)]
+pub struct Module<L: Level = Tensor> {
     /// File names, by [`Span::file`].
     pub files: Vec<Arc<str>>,
     /// Entry points.
-    pub kernels: Vec<Kernel>,
+    pub kernels: Vec<Kernel<L>>,
 }
 
-impl Kernel {
+impl<L: Level> Default for Module<L> {
+    fn default() -> Self {
+        Module { files: Vec::new(), kernels: Vec::new() }
+    }
+}
+
+impl<L: Level> Kernel<L> {
     /// A kernel without code, of 1 thread a CTA.
-    pub fn new(name: impl Into<Arc<str>>) -> Kernel {
+    pub fn new(name: impl Into<Arc<str>>) -> Kernel<L> {
         Kernel {
             name: name.into(),
-            params: Vec::new(),
             block: [1, 1, 1],
-            grid: None,
-            signaled: Vec::new(),
+            head: L::Head::default(),
             locals: Arena::default(),
             insts: Arena::default(),
             body: Block::default(),
@@ -128,50 +105,65 @@ impl Kernel {
     }
 
     /// The type of a value.
-    pub fn ty(&self, value: Value) -> &Type {
+    pub fn ty(&self, value: Value) -> &L::Type {
         &self.insts[value].ty
     }
 
     /// The op behind a value.
-    pub fn op(&self, value: Value) -> &Op {
+    pub fn op(&self, value: Value) -> &L::Op {
         &self.insts[value].op
+    }
+
+    /// Calls `visit` with every value that an instruction uses (not those of nested blocks): its fields, what the layout
+    /// and the bounds of its result are made of, and, since NVSHMEM's operations compute with the layouts of whole
+    /// tensors, what those are made of.
+    pub fn operands(&self, inst: &Inst<L>, visit: &mut dyn FnMut(Value)) {
+        let of_type = |ty: &L::Type, visit: &mut dyn FnMut(Value)| {
+            if let TypeRef::Tensor(t) = ty.view() {
+                t.vars(&mut |v| visit(Value(v.id)));
+            }
+        };
+        let whole_tensors = inst.op.remote().is_some();
+        inst.op.operands(&mut |x| {
+            visit(x);
+            if whole_tensors && let Some(inst) = self.insts.get(x) {
+                of_type(&inst.ty, visit);
+            }
+        });
+        of_type(&inst.ty, visit);
     }
 
     /// An integer value as a symbol that layouts can be made of, with what its definition says of its range.
     /// `None` for anything but an `i32` or `i64`.
-    pub fn symbol(&self, value: Value) -> Option<weft_layout::Int> {
-        if !matches!(self.ty(value), Type::Scalar(Scalar::I32 | Scalar::I64)) {
+    pub fn symbol(&self, value: Value) -> Option<Int> {
+        let TypeRef::Scalar(scalar @ (Scalar::I32 | Scalar::I64)) = self.ty(value).view() else {
             return None;
-        }
-        let open = |min| (min, None, 1);
-        let (min, max, div) = match self.op(value) {
-            Op::Const { value: Constant::Int(n) } => return Some(Int::from(*n)),
-            Op::Index { expr } => return Some(expr.clone()),
-            Op::Param { index } => match self.params.get(*index as usize) {
-                Some(Param { kind: ParamKind::Hidden(Hidden::MyPe { .. }), .. }) => open(0),
-                Some(Param { div: 0, .. }) => open(i64::MIN),
-                param => (1, None, param.map_or(1, |p| p.div)),
-            },
-            Op::NPes { .. } => open(1),
-            Op::MyPe { .. } => open(0),
-            Op::LoopVar { min, max, div } => (*min, (*max != i64::MAX).then_some(*max), *div),
-            Op::Special { reg, dim } => {
-                let threads = i64::from(self.block[*dim as usize]);
-                match reg {
-                    Sreg::ThreadIdx => (0, Some(threads - 1), 1),
-                    Sreg::BlockDim => return Some(Int::from(threads)),
-                    Sreg::LaneIdx => (0, Some(31), 1),
-                    Sreg::BlockIdx => {
-                        let ctas = self.grid.as_ref().and_then(|grid| grid[*dim as usize].as_const());
-                        (0, ctas.map(|n| n.max(1) - 1), 1)
-                    }
-                    Sreg::GridDim => open(1),
-                }
-            }
-            _ => open(i64::MIN),
         };
-        let (min, max) = match self.ty(value) {
-            Type::Scalar(Scalar::I32) => (min.max(i32::MIN.into()), max.or(Some(i32::MAX.into()))),
+        let op = self.op(value);
+        let open = |min| (min, None, 1);
+        let (min, max, div) = if let Some(Arith::Const { value: Constant::Int(n) }) = op.arith() {
+            return Some(Int::from(*n));
+        } else if let Some(View::Index { expr }) = op.view() {
+            return Some(expr.clone());
+        } else if let Some(Thread::Special { reg, dim }) = op.thread() {
+            match reg {
+                Sreg::ThreadIdx => (0, Some(i64::from(self.block[*dim as usize]) - 1), 1),
+                Sreg::BlockDim => return Some(Int::from(i64::from(self.block[*dim as usize]))),
+                Sreg::LaneIdx => (0, Some(31), 1),
+                Sreg::BlockIdx => (0, self.head.ctas(*dim).map(|n| n.max(1) - 1), 1),
+                Sreg::GridDim => open(1),
+            }
+        } else if let Some(VarOp::Param { index }) = op.var() {
+            self.head.range(*index)
+        } else if let Some(VarOp::LoopVar { min, max, div }) = op.var() {
+            (*min, (*max != i64::MAX).then_some(*max), *div)
+        } else if let Some(team) = op.team() {
+            open(i64::from(matches!(team, Team::NPes { .. })))
+        } else {
+            open(i64::MIN)
+        };
+        let (min, max) = match scalar {
+            Scalar::I32 => (min.max(i32::MIN.into()), max.or(Some(i32::MAX.into()))),
             _ => (min, max),
         };
         Some(Int::var(Var { id: value.0, name: value.to_string().into(), div: div.max(1), min, max }))
@@ -182,9 +174,9 @@ impl Kernel {
         self.block.iter().product()
     }
 
-    /// Calls `visit` with every instruction that stands in a block, in order, outer before inner.
-    pub fn walk(&self, visit: &mut dyn FnMut(Value, &Inst)) {
-        fn go(k: &Kernel, block: &Block, visit: &mut dyn FnMut(Value, &Inst)) {
+    /// Calls `visit` with every instruction that is in a block, in order, outer before inner.
+    pub fn walk(&self, visit: &mut dyn FnMut(Value, &Inst<L>)) {
+        fn go<L: Level>(k: &Kernel<L>, block: &Block, visit: &mut dyn FnMut(Value, &Inst<L>)) {
             for &v in &block.0 {
                 let Some(inst) = k.insts.get(v) else { continue };
                 visit(v, inst);
@@ -194,5 +186,35 @@ impl Kernel {
             }
         }
         go(self, &self.body, visit);
+    }
+}
+
+impl From<Module<Tensor>> for Module<Mixed> {
+    /// The same kernels, to be lowered.
+    fn from(module: Module<Tensor>) -> Module<Mixed> {
+        Module { files: module.files, kernels: module.kernels.into_iter().map(Kernel::from).collect() }
+    }
+}
+
+impl From<Kernel<Tensor>> for Kernel<Mixed> {
+    fn from(k: Kernel<Tensor>) -> Kernel<Mixed> {
+        let inst = |i: Inst<Tensor>| Inst { op: i.op.into(), ty: i.ty.into(), span: i.span };
+        let param = |p: Param<Tensor>| Param {
+            name: p.name,
+            ty: p.ty.into(),
+            kind: p.kind,
+            div: p.div,
+            span: p.span,
+        };
+        let TensorHead { params, grid, signaled } = k.head;
+        Kernel {
+            name: k.name,
+            block: k.block,
+            head: TensorHead { params: params.into_iter().map(param).collect(), grid, signaled },
+            locals: k.locals.map(|l| Local { name: l.name, ty: l.ty.into() }),
+            insts: k.insts.map(inst),
+            body: k.body,
+            span: k.span,
+        }
     }
 }

@@ -1,12 +1,17 @@
-//! The intermediate representation of a kernel: types, ops, builder, printer, verifier.
+//! The intermediate representation of a kernel: types, ops, builder, printer, verifier, at two levels.
 //! It knows layouts and nothing of LLVM, CUDA or text files.
+//!
+//! The names at the root are those of the [`tensor`] level, which kernels are written at; [`machine`] has those of the
+//! level that back ends take, and [`mixed`] those of kernels that passes lower from one to the other.
 
 pub mod abi;
 pub mod arena;
 pub mod builder;
 pub mod codes;
 pub mod diag;
+pub mod head;
 pub mod kernel;
+pub mod level;
 pub mod names;
 pub mod op;
 pub mod ordering;
@@ -17,11 +22,48 @@ pub mod typing;
 pub mod uniform;
 pub mod verify;
 
-pub use builder::Builder;
-pub use kernel::{Block, Inst, Kernel, Local, LocalId, Module, Param, ParamKind, TeamRef, Value};
+/// Declares the names of a level.
+macro_rules! level_names {
+    ($($(#[$meta:meta])* $module:ident = $level:ident),* $(,)?) => {$(
+        $(#[$meta])*
+        pub mod $module {
+            use crate::level::$level as Level;
+            pub use crate::op::$module::Op;
+            pub use crate::types::$module::Type;
+
+            /// An entry point of this level.
+            pub type Kernel = crate::kernel::Kernel<Level>;
+            /// Kernels of this level that are compiled together.
+            pub type Module = crate::kernel::Module<Level>;
+            /// An instruction of this level.
+            pub type Inst = crate::kernel::Inst<Level>;
+            /// A local variable of a kernel of this level.
+            pub type Local = crate::kernel::Local<Level>;
+            /// Makes kernels of this level.
+            pub type Builder = crate::builder::Builder<Level>;
+            /// A module of this level without errors.
+            pub type Verified = crate::verify::Verified<Level>;
+        }
+    )*};
+}
+
+level_names! {
+    /// Tensors, layouts, views, teams, reductions, remote operations.
+    tensor = Tensor,
+    /// Pointers, numbers, registers.
+    machine = Machine,
+    /// Both, while passes lower a kernel.
+    mixed = Mixed,
+}
+
+pub use head::{Launch, LaunchParam, MachineHead, MachineParam, Param, ParamKind, TensorHead};
+pub use kernel::{Block, LocalId, TeamRef, Value};
+pub use level::{Head, Level};
 pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, Kind, MoveKind, RedOp, Scalar, Scope, Sem, ShuffleMode};
 pub use names::{SignalKind, Space, Sreg, UnOp, WaitFor};
-pub use op::{Constant, Op};
-pub use types::{Bound, TensorType, Type};
+pub use op::{Access, Address, Arith, Bridge, Call, Constant, Control, Debug, Memory, Remote, Team, Thread};
+pub use op::{Family, FamilyRef, Operation, Together, Var, View};
+pub use tensor::{Builder, Inst, Kernel, Local, Module, Op, Type};
+pub use types::{Bound, TensorType, TypeRef, ValueType};
 pub use weft_abi::Hidden;
 pub use weft_layout::{Int, IntTuple, Layout};

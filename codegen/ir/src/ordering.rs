@@ -5,9 +5,11 @@
 //! are not understood, and what is reported is to be true. Loops are walked twice, so that a round meets the one before.
 
 use crate::diag::{Code, Diagnostic, Span};
-use crate::kernel::{Block, Kernel, TeamRef, Value};
+use crate::kernel::{Block, Inst, Kernel, TeamRef, Value};
 use crate::names::{CmpOp, Sem, SignalKind};
-use crate::op::{Constant, Op};
+use crate::op::{Access, Arith, Constant, Control, Operation, Remote, Team, Thread, Var, View};
+use crate::tensor::Op;
+use crate::types::ValueType;
 use crate::{remote, uniform};
 use std::collections::HashSet;
 use weft_layout::{Int, Layout, Node};
@@ -24,7 +26,7 @@ pub const UNORDERED_SIGNAL: Code = Code(233);
 /// Reports what `k`'s remote memory operations lack.
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut any = false;
-    k.walk(&mut |_, inst| any |= remote::name(&inst.op).is_some());
+    k.walk(&mut |_, inst| any |= inst.op.remote().is_some());
     if !any {
         return;
     }
@@ -39,22 +41,40 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
 pub fn flags(k: &Kernel) -> std::collections::BTreeSet<u32> {
     let mut found = std::collections::BTreeSet::new();
     k.walk(&mut |_, inst| {
-        let flag = match &inst.op {
-            Op::PutSignal { signal, .. } | Op::SignalOp { signal, .. } => *signal,
-            Op::SignalWait { signal, .. } | Op::SignalFetch { signal } => *signal,
-            Op::Wait { vars, .. } => *vars,
-            // What is read in order is what other threads write meanwhile.
-            Op::Load { place, sem, .. }
-                if *sem != Sem::Weak && k.ty(*place).elem().is_some_and(|s| s.is_int()) =>
-            {
-                *place
-            }
-            Op::Amo { target, .. } if k.ty(*target).elem().is_some_and(|s| s.is_int()) => *target,
-            _ => return,
+        let is_int = |v: Value| k.ty(v).elem().is_some_and(|s| s.is_int());
+        let flag = if let Some(op) = inst.op.remote() {
+            counted(op).filter(|v| !matches!(op, Remote::Amo { .. }) || is_int(*v))
+        } else if let Some(Access::Load { place, sem, .. }) = inst.op.access() {
+            // Other threads write meanwhile what is read in order.
+            Some(*place).filter(|place| *sem != Sem::Weak && is_int(*place))
+        } else {
+            None
         };
-        found.extend(behind(k, flag).map(|(region, _)| region.param));
+        found.extend(flag.and_then(|v| behind(k, v)).map(|(region, _)| region.param));
     });
     found
+}
+
+/// The variable that an operation counts with or waits for.
+fn counted(op: &Remote) -> Option<Value> {
+    match op {
+        Remote::PutSignal { signal, .. }
+        | Remote::SignalOp { signal, .. }
+        | Remote::SignalWait { signal, .. }
+        | Remote::SignalFetch { signal } => Some(*signal),
+        Remote::Wait { vars, .. } => Some(*vars),
+        Remote::Amo { target, .. } => Some(*target),
+        Remote::Put { .. }
+        | Remote::Get { .. }
+        | Remote::PutValue { .. }
+        | Remote::GetValue { .. }
+        | Remote::RmaFence {}
+        | Remote::Quiet {}
+        | Remote::TeamSync { .. }
+        | Remote::TeamReduce { .. }
+        | Remote::TeamMove { .. }
+        | Remote::TranslatePe { .. } => None,
+    }
 }
 
 /// Elements of a parameter's tensor of this PE.
@@ -91,17 +111,20 @@ fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
     let layout = k.ty(v).tensor()?.layout.clone();
     let (mut at, mut offset, mut elsewhere) = (v, Int::from(0), false);
     loop {
-        at = match k.insts.get(at).map(|i| &i.op)? {
-            Op::View { base, offset: more } => {
+        let op = &k.insts.get(at)?.op;
+        if let Some(Var::Param { index }) = op.var() {
+            return Some((Region { param: *index, offset, layout }, elsewhere));
+        }
+        at = match op.view()? {
+            View::Part { base, offset: more } => {
                 offset = offset + canonical(k, more);
                 *base
             }
-            Op::Peer { base, .. } | Op::Multicast { base, .. } => {
+            View::Peer { base, .. } | View::Multicast { base, .. } => {
                 elsewhere = true;
                 *base
             }
-            Op::Param { index } => return Some((Region { param: *index, offset, layout }, elsewhere)),
-            _ => return None,
+            View::Index { .. } | View::Shared { .. } => return None,
         };
     }
 }
@@ -116,26 +139,35 @@ fn canonical(k: &Kernel, n: &Int) -> Int {
     n.subst(&mut |var| {
         let v = Value(var.id);
         let op = &k.insts.get(v)?.op;
-        match op {
-            Op::Index { expr } if !matches!(expr.node(), Node::Var(x) if x.id == var.id) => {
-                Some(canonical(k, expr))
-            }
-            Op::MyPe { .. } | Op::NPes { .. } | Op::Special { .. } | Op::Param { .. } => {
-                let first = k.insts.iter().find(|(_, inst)| inst.op == *op).map(|(v, _)| v)?;
-                if first == v { None } else { k.symbol(first) }
-            }
-            _ => None,
+        if let Some(View::Index { expr }) = op.view() {
+            let itself = matches!(expr.node(), Node::Var(x) if x.id == var.id);
+            return (!itself).then(|| canonical(k, expr));
         }
+        if !is_fixed(op) {
+            return None;
+        }
+        let first = k.insts.iter().find(|(_, inst)| inst.op == *op).map(|(v, _)| v)?;
+        if first == v { None } else { k.symbol(first) }
     })
+}
+
+/// Whether an op gives a thread the same number each time: it asks where the thread is, or for a parameter.
+fn is_fixed(op: &Op) -> bool {
+    matches!(op.thread(), Some(Thread::Special { .. }))
+        || matches!(op.team(), Some(Team::MyPe { .. } | Team::NPes { .. }))
+        || matches!(op.var(), Some(Var::Param { .. }))
 }
 
 /// A number as an expression.
 fn number(k: &Kernel, v: Value) -> Option<Int> {
-    match k.insts.get(v).map(|i| &i.op)? {
-        Op::Convert { a } => number(k, *a),
-        Op::Const { value: Constant::Int(n) } => Some(Int::from(*n)),
-        _ => k.symbol(v).map(|n| canonical(k, &n)),
+    let op = k.insts.get(v)?.op.arith();
+    if let Some(Arith::Convert { a }) = op {
+        return number(k, *a);
     }
+    if let Some(Arith::Const { value: Constant::Int(n) }) = op {
+        return Some(Int::from(*n));
+    }
+    k.symbol(v).map(|n| canonical(k, &n))
 }
 
 #[derive(Clone, Default)]
@@ -159,11 +191,11 @@ impl Walk<'_, '_> {
     fn block(&mut self, block: &Block, state: &mut State) {
         for &v in &block.0 {
             let Some(inst) = self.k.insts.get(v) else { continue };
-            match &inst.op {
-                Op::If { then, otherwise, .. } => self.either(then, otherwise, state),
-                Op::For { var, body, .. } => self.rounds(Some(var.0), &[body], state),
-                Op::While { head, body, .. } => self.rounds(None, &[head, body], state),
-                op => self.step(v, op, state),
+            match inst.op.control() {
+                Some(Control::If { then, otherwise, .. }) => self.either(then, otherwise, state),
+                Some(Control::For { var, body, .. }) => self.rounds(Some(var.0), &[body], state),
+                Some(Control::While { head, body, .. }) => self.rounds(None, &[head, body], state),
+                None => self.step(v, &inst.op, state),
             }
         }
     }
@@ -195,13 +227,10 @@ impl Walk<'_, '_> {
     fn defined(&self, block: &Block, out: &mut HashSet<Value>) {
         for &v in &block.0 {
             let Some(inst) = self.k.insts.get(v) else { continue };
-            // What asks where the thread is gives the same each time.
-            let fixed =
-                matches!(inst.op, Op::Special { .. } | Op::MyPe { .. } | Op::NPes { .. } | Op::Param { .. });
-            if !fixed {
+            if !is_fixed(&inst.op) {
                 out.insert(v);
             }
-            if let Op::For { var, .. } = &inst.op {
+            if let Some(Control::For { var, .. }) = inst.op.control() {
                 out.insert(var.0);
             }
             inst.op.blocks().iter().for_each(|b| self.defined(b, out));
@@ -209,33 +238,50 @@ impl Walk<'_, '_> {
     }
 
     fn step(&mut self, v: Value, op: &Op, state: &mut State) {
-        let (reads, writes) = accesses(op);
-        for (places, write) in [(reads, false), (writes, true)] {
-            for place in places {
-                if let Some(region) = here(self.k, place) {
+        // A wait looks at its variable until it has changed: that is no use of data.
+        let waits = matches!(
+            op.remote(),
+            Some(Remote::SignalWait { .. } | Remote::SignalFetch { .. } | Remote::Wait { .. })
+        );
+        for (places, write) in [(op.reads(), false), (op.writes(), true)] {
+            for place in places.into_iter().filter(|p| !p.remote) {
+                if !waits && let Some(region) = here(self.k, place.value) {
                     self.access(v, &region, write, state);
                 }
             }
         }
+        if let Some(op) = op.remote() {
+            self.remote(v, op, state);
+        }
+    }
+
+    fn remote(&mut self, v: Value, op: &Remote, state: &mut State) {
         match op {
-            Op::Quiet {} | Op::TeamSync { barrier: true, .. } => *state = State::default(),
-            Op::RmaFence {} => state.unfenced.clear(),
-            Op::Put { src, pe, team, nbi, .. } => {
+            Remote::Quiet {} | Remote::TeamSync { barrier: true, .. } => *state = State::default(),
+            Remote::RmaFence {} => state.unfenced.clear(),
+            Remote::Put { src, pe, team, nbi, .. } => {
                 state.unfenced.push((v, *pe, *team));
                 self.begin(v, *src, false, *nbi, state);
             }
-            Op::PutSignal { src, nbi, .. } => self.begin(v, *src, false, *nbi, state),
-            Op::Get { dst, nbi, .. } => self.begin(v, *dst, true, *nbi, state),
-            Op::SignalOp { pe, team, .. } => self.signal(v, *pe, *team, state),
-            Op::PutValue { dst: flag, pe, team, .. } | Op::Amo { target: flag, pe, team, .. } => {
+            Remote::PutSignal { src, nbi, .. } => self.begin(v, *src, false, *nbi, state),
+            Remote::Get { dst, nbi, .. } => self.begin(v, *dst, true, *nbi, state),
+            Remote::SignalOp { pe, team, .. } => self.signal(v, *pe, *team, state),
+            Remote::PutValue { dst: flag, pe, team, .. } | Remote::Amo { target: flag, pe, team, .. } => {
                 let waited = |(flag, _): (Region, bool)| self.waited.iter().any(|r| self.meet(r, &flag));
                 if behind(self.k, *flag).is_some_and(waited) {
                     self.signal(v, *pe, *team, state);
-                } else if matches!(op, Op::PutValue { .. }) {
+                } else if matches!(op, Remote::PutValue { .. }) {
                     state.unfenced.push((v, *pe, *team));
                 }
             }
-            _ => {}
+            Remote::GetValue { .. }
+            | Remote::SignalWait { .. }
+            | Remote::SignalFetch { .. }
+            | Remote::Wait { .. }
+            | Remote::TeamSync { .. }
+            | Remote::TeamReduce { .. }
+            | Remote::TeamMove { .. }
+            | Remote::TranslatePe { .. } => {}
         }
     }
 
@@ -245,7 +291,7 @@ impl Walk<'_, '_> {
             return a.param == b.param;
         }
         let whole = |r: &Region| {
-            let ty = self.k.params.get(r.param as usize).and_then(|p| p.ty.tensor());
+            let ty = self.k.head.params.get(r.param as usize).and_then(|p| p.ty.tensor());
             r.offset.is(0) && ty.is_some_and(|t| t.layout == r.layout)
         };
         // Bounds keep every part within its tensor.
@@ -277,8 +323,8 @@ impl Walk<'_, '_> {
             if !(write || *written) || !self.meet(pending, region) || !self.told.insert((v, *at)) {
                 continue;
             }
-            let name = remote::name(self.k.op(*at)).unwrap_or_default();
-            let tensor = self.k.params.get(region.param as usize).map_or("", |p| &p.name);
+            let name = self.k.op(*at).name();
+            let tensor = self.k.head.params.get(region.param as usize).map_or("", |p| &p.name);
             let verb = if write { "written" } else { "read" };
             let (message, label, why): (_, String, _) = if *written {
                 (
@@ -310,7 +356,7 @@ impl Walk<'_, '_> {
             if !same || !self.told.insert((v, *at)) {
                 continue;
             }
-            let name = remote::name(self.k.op(v)).unwrap_or_default();
+            let name = self.k.op(v).name();
             self.found.push(
                 Diagnostic::error(
                     UNORDERED_SIGNAL,
@@ -335,21 +381,6 @@ fn join<T>(before: &[T], mut a: Vec<T>, b: Vec<T>, at: impl Fn(&T) -> Value) -> 
     a.retain(|x| !has(before, x) || has(&b, x));
     a.extend(b.into_iter().filter(|x| !has(before, x)));
     a
-}
-
-/// The tensors of this PE that an op reads, and those it writes.
-fn accesses(op: &Op) -> (Vec<Value>, Vec<Value>) {
-    match op {
-        Op::Load { place, .. } => (vec![*place], vec![]),
-        Op::Store { place, .. } => (vec![], vec![*place]),
-        Op::Red { place, .. } | Op::Atomic { place, .. } | Op::AtomicCas { place, .. } => {
-            (vec![*place], vec![*place])
-        }
-        Op::Put { src, .. } | Op::PutSignal { src, .. } => (vec![*src], vec![]),
-        Op::Get { dst, .. } => (vec![], vec![*dst]),
-        Op::TeamReduce { dst, src, .. } | Op::TeamMove { dst, src, .. } => (vec![*src], vec![*dst]),
-        _ => (vec![], vec![]),
-    }
 }
 
 /// Who sends signals and who waits for them.
@@ -377,48 +408,37 @@ impl Signals {
             let Some(inst) = k.insts.get(v) else { continue };
             self.inst(k, v, &inst.op, looped);
             let blocks = inst.op.blocks();
-            let looped = match inst.op {
-                Op::For { .. } | Op::While { .. } => !blocks.iter().any(|b| completes(k, b)),
-                _ => looped,
+            let looped = match inst.op.control() {
+                Some(Control::For { .. } | Control::While { .. }) => !blocks.iter().any(|b| completes(k, b)),
+                Some(Control::If { .. }) | None => looped,
             };
             blocks.iter().for_each(|b| self.block(k, b, looped));
         }
     }
 
     fn inst(&mut self, k: &Kernel, v: Value, op: &Op, looped: bool) {
-        self.done += u32::from(is_completion(op));
-        let sent: &[Value] = match op {
-            Op::SignalWait { signal: var, cmp, .. } | Op::Wait { vars: var, cmp, test: false, .. } => {
-                if let Some((region, _)) = behind(k, *var) {
-                    self.waits.push((v, region, matches!(cmp, CmpOp::Ge | CmpOp::Gt)));
-                }
-                &[]
-            }
-            Op::PutSignal { dst, signal, op, nbi, .. } => {
-                if *nbi
-                    && *op == SignalKind::Add
-                    && let Some((region, _)) = behind(k, *signal)
-                {
-                    // A signal that the round picks counts its own chunk only.
-                    let picked = varies(k, &region.offset);
-                    self.adds.push((v, region, looped && !picked, self.done));
-                }
-                &[*dst, *signal]
-            }
-            Op::SignalOp { signal: place, .. }
-            | Op::PutValue { dst: place, .. }
-            | Op::Amo { target: place, .. } => &[*place],
-            Op::Put { dst: place, .. }
-            | Op::TeamReduce { dst: place, .. }
-            | Op::TeamMove { dst: place, .. } => &[*place],
-            Op::Store { place, .. }
-            | Op::Red { place, .. }
-            | Op::McStore { place, .. }
-            | Op::McRed { place, .. } => &[*place],
-            Op::Atomic { place, .. } | Op::AtomicCas { place, .. } => &[*place],
-            _ => &[],
-        };
-        self.sent.extend(sent.iter().filter_map(|v| behind(k, *v)).map(|(region, _)| region.param));
+        if let Some(op) = op.remote() {
+            self.done += u32::from(op.completes());
+            self.remote(k, v, op, looped);
+        }
+        let written = op.writes().into_iter().filter_map(|place| behind(k, place.value));
+        self.sent.extend(written.map(|(region, _)| region.param));
+    }
+
+    fn remote(&mut self, k: &Kernel, v: Value, op: &Remote, looped: bool) {
+        if let Remote::SignalWait { signal: var, cmp, .. } | Remote::Wait { vars: var, cmp, test: false, .. } =
+            op
+            && let Some((region, _)) = behind(k, *var)
+        {
+            self.waits.push((v, region, matches!(cmp, CmpOp::Ge | CmpOp::Gt)));
+        }
+        if let Remote::PutSignal { signal, op: SignalKind::Add, nbi: true, .. } = op
+            && let Some((region, _)) = behind(k, *signal)
+        {
+            // A signal that the round picks counts its own chunk only.
+            let picked = varies(k, &region.offset);
+            self.adds.push((v, region, looped && !picked, self.done));
+        }
     }
 
     fn waited(&self) -> Vec<Region> {
@@ -428,8 +448,8 @@ impl Signals {
     fn report(&self, k: &Kernel, found: &mut Vec<Diagnostic>) {
         let span = |v: Value| k.insts.get(v).map_or(Span::NONE, |i| i.span);
         for (v, Region { param, .. }, at_least) in &self.waits {
-            let Some(name) = k.params.get(*param as usize).map(|p| &p.name) else { continue };
-            if !self.sent.contains(param) && !k.signaled.contains(param) {
+            let Some(name) = k.head.params.get(*param as usize).map(|p| &p.name) else { continue };
+            if !self.sent.contains(param) && !k.head.signaled.contains(param) {
                 found.push(
                     Diagnostic::warning(
                         NOBODY_SIGNALS,
@@ -462,28 +482,22 @@ impl Signals {
     }
 }
 
-/// Something after which earlier operations are done, or their signal has come.
-fn is_completion(op: &Op) -> bool {
-    matches!(op, Op::Quiet {} | Op::TeamSync { barrier: true, .. } | Op::SignalWait { .. } | Op::Wait { .. })
-}
-
+/// Whether an op in a block completes earlier operations.
 fn completes(k: &Kernel, block: &Block) -> bool {
-    block
-        .0
-        .iter()
-        .filter_map(|v| k.insts.get(*v))
-        .any(|inst| is_completion(&inst.op) || inst.op.blocks().iter().any(|b| completes(k, b)))
+    block.0.iter().filter_map(|v| k.insts.get(*v)).any(|inst| {
+        inst.op.remote().is_some_and(Remote::completes) || inst.op.blocks().iter().any(|b| completes(k, b))
+    })
 }
 
 /// Whether a number has other values in other rounds or threads.
 fn varies(k: &Kernel, n: &Int) -> bool {
     let mut found = false;
     n.vars(&mut |var| {
-        let op = k.insts.get(Value(var.id)).map(|i| &i.op);
-        found |= matches!(
-            op,
-            Some(Op::LoopVar { .. } | Op::LocalGet { .. } | Op::Load { .. } | Op::Special { .. })
-        );
+        found |= k.insts.get(Value(var.id)).is_some_and(|Inst { op, .. }| {
+            matches!(op.var(), Some(Var::LoopVar { .. } | Var::LocalGet { .. }))
+                || matches!(op.access(), Some(Access::Load { .. }))
+                || matches!(op.thread(), Some(Thread::Special { .. }))
+        });
     });
     found
 }

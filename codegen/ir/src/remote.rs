@@ -1,10 +1,10 @@
-//! Rules of the remote memory operations: types, who must take part, what the language calls them.
+//! The typing rules of NVSHMEM's operations, and what is known of its functions.
 
 use crate::diag::Code;
-use crate::kernel::{Kernel, TeamRef, Value};
-use crate::names::{Group, RedOp, Scalar, Space, WaitFor};
-use crate::op::Op;
-use crate::types::{TensorType, Type};
+use crate::kernel::{Kernel, Value};
+use crate::level::Level;
+use crate::names::{AmoOp, RedOp, Scalar, Space, WaitFor};
+use crate::types::{TensorType, TypeRef, ValueType};
 use crate::typing::{MISMATCH, NO_SUCH_OP, TypeError, WRONG_SPACE, fail, fail_help};
 use weft_layout::{Int, Layout};
 
@@ -19,54 +19,13 @@ pub const BAD_SIGNAL: Code = Code(223);
 /// Arguments of an operation of a warp or block that differ by thread.
 pub const NOT_SAME: Code = Code(224);
 
-type Rule<T = Type> = Result<T, TypeError>;
-
-/// The result of a remote memory operation; `None` for any other op.
-pub(crate) fn result_type(k: &Kernel, op: &Op) -> Option<Rule> {
-    let rule = Remote { k, name: name(op)? };
-    Some(rule.result(op))
-}
+type Rule<L> = Result<<L as Level>::Type, TypeError>;
 
 /// Elements one after the other, from the first.
 pub fn is_contiguous(layout: &Layout) -> bool {
     let Ok(flat) = layout.coalesce() else { return false };
     let (shape, stride) = (flat.shape(), flat.stride());
     flat.size().as_const() == Some(1) || (shape.as_int().is_some() && stride.as_int() == Some(&Int::ONE))
-}
-
-/// What the language calls a remote memory operation; `None` for any other op.
-pub fn name(op: &Op) -> Option<String> {
-    let of = |name: &str, nbi: bool, group: Group| {
-        let words = if group == Group::Thread { String::new() } else { format!("<{group}>") };
-        format!("{name}{}{words}", if nbi { "_nbi" } else { "" })
-    };
-    Some(match op {
-        Op::Put { nbi, group, .. } => of("put", *nbi, *group),
-        Op::Get { nbi, group, .. } => of("get", *nbi, *group),
-        Op::PutSignal { nbi, group, .. } => of("put_signal", *nbi, *group),
-        Op::Wait { which, test, .. } => {
-            let verb = if *test { "test" } else { "wait_until" };
-            if *which == WaitFor::One { verb.into() } else { format!("{verb}_{which}") }
-        }
-        Op::Amo { op, .. } => format!("atomic_{op}"),
-        Op::TeamSync { team, barrier, group } => {
-            let verb = if *barrier { "barrier" } else { "sync" };
-            of(&if *team == TeamRef::WORLD { format!("{verb}_all") } else { verb.into() }, false, *group)
-        }
-        Op::TeamReduce { scatter, group, .. } => {
-            of(if *scatter { "reducescatter" } else { "reduce" }, false, *group)
-        }
-        Op::TeamMove { kind, group, .. } => of(kind.name(), false, *group),
-        Op::PutValue { .. }
-        | Op::GetValue { .. }
-        | Op::SignalOp { .. }
-        | Op::SignalWait { .. }
-        | Op::SignalFetch { .. }
-        | Op::RmaFence {}
-        | Op::Quiet {}
-        | Op::TranslatePe { .. } => op.mnemonic().into(),
-        _ => return None,
-    })
 }
 
 /// A function of NVSHMEM's that gives the same for the same arguments, whoever asks: ranks and addresses.
@@ -83,121 +42,118 @@ pub fn is_query(function: &str) -> bool {
     QUERIES.contains(&function)
 }
 
-/// The threads that call it together, with the same arguments.
-pub fn group(op: &Op) -> Option<Group> {
-    match op {
-        Op::Put { group, .. } | Op::Get { group, .. } | Op::PutSignal { group, .. } => Some(*group),
-        Op::TeamSync { group, .. } | Op::TeamReduce { group, .. } | Op::TeamMove { group, .. } => {
-            Some(*group)
+/// The typing rules of NVSHMEM's operations.
+pub(crate) struct Remote<'k, L: Level> {
+    pub k: &'k Kernel<L>,
+    pub name: &'k str,
+}
+
+impl<L: Level> Remote<'_, L> {
+    fn unit(&self) -> Rule<L> {
+        Ok(L::Type::unit())
+    }
+
+    fn rank(&self, pe: Value) -> Result<(), TypeError> {
+        self.scalar(pe, Scalar::I32, "PE")
+    }
+
+    pub fn put(&self, dst: Value, src: Value, pe: Value) -> Rule<L> {
+        self.transfer(self.symmetric(dst, "destination")?, self.local(src, "source")?)?;
+        self.rank(pe).and_then(|()| self.unit())
+    }
+
+    pub fn get(&self, dst: Value, src: Value, pe: Value) -> Rule<L> {
+        self.transfer(self.local(dst, "destination")?, self.symmetric(src, "source")?)?;
+        self.rank(pe).and_then(|()| self.unit())
+    }
+
+    pub fn put_signal(&self, [dst, src, signal]: [Value; 3], value: Value, pe: Value) -> Rule<L> {
+        self.transfer(self.symmetric(dst, "destination")?, self.local(src, "source")?)?;
+        self.signal_op(signal, value, pe)
+    }
+
+    pub fn put_value(&self, dst: Value, value: Value, pe: Value) -> Rule<L> {
+        let s = self.element(dst, "destination")?;
+        self.scalar(value, s, "value")?;
+        self.rank(pe).and_then(|()| self.unit())
+    }
+
+    pub fn get_value(&self, src: Value, pe: Value) -> Rule<L> {
+        self.rank(pe)?;
+        self.element(src, "source").map(L::Type::scalar)
+    }
+
+    pub fn signal_op(&self, signal: Value, value: Value, pe: Value) -> Rule<L> {
+        self.signal(signal)?;
+        self.scalar(value, Scalar::U64, "signal's value")?;
+        self.rank(pe).and_then(|()| self.unit())
+    }
+
+    pub fn signal_wait(&self, signal: Value, value: Value) -> Rule<L> {
+        self.signal(signal)?;
+        self.scalar(value, Scalar::U64, "value").map(|()| L::Type::scalar(Scalar::U64))
+    }
+
+    pub fn signal_fetch(&self, signal: Value) -> Rule<L> {
+        self.signal(signal).map(|()| L::Type::scalar(Scalar::U64))
+    }
+
+    pub fn amo(&self, target: Value, op: AmoOp, operands: &[Value], pe: Value) -> Rule<L> {
+        let s = self.element(target, "target")?;
+        if !op.takes(s) {
+            return fail_help(
+                NO_SUCH_OP,
+                format!("there is no `{}` on {s}", self.name),
+                "NVSHMEM has atomics on i32, i64, u32 and u64; fetch, set, swap, add and fetch_add on f32 and f64, too; and the last two on f16",
+            );
         }
-        _ => None,
-    }
-}
-
-/// The team that ranks count in, or that takes part.
-pub fn team(op: &Op) -> Option<TeamRef> {
-    match op {
-        Op::Put { team, .. } | Op::Get { team, .. } | Op::PutSignal { team, .. } => Some(*team),
-        Op::PutValue { team, .. } | Op::GetValue { team, .. } => Some(*team),
-        Op::SignalOp { team, .. } | Op::Amo { team, .. } => Some(*team),
-        Op::TeamSync { team, .. } | Op::TeamReduce { team, .. } | Op::TeamMove { team, .. } => Some(*team),
-        _ => None,
-    }
-}
-
-struct Remote<'k> {
-    k: &'k Kernel,
-    name: String,
-}
-
-impl Remote<'_> {
-    fn result(&self, op: &Op) -> Rule {
-        let unit = Ok(Type::Unit);
-        match op {
-            Op::Put { dst, src, pe, .. } => {
-                self.transfer(self.symmetric(*dst, "destination")?, self.local(*src, "source")?)?;
-                self.scalar(*pe, Scalar::I32, "PE").and(unit)
-            }
-            Op::Get { dst, src, pe, .. } => {
-                self.transfer(self.local(*dst, "destination")?, self.symmetric(*src, "source")?)?;
-                self.scalar(*pe, Scalar::I32, "PE").and(unit)
-            }
-            Op::PutSignal { dst, src, signal, value, pe, .. } => {
-                self.transfer(self.symmetric(*dst, "destination")?, self.local(*src, "source")?)?;
-                self.signal(*signal)?;
-                self.scalar(*value, Scalar::U64, "signal's value")?;
-                self.scalar(*pe, Scalar::I32, "PE").and(unit)
-            }
-            Op::PutValue { dst, value, pe, .. } => {
-                let s = self.element(*dst, "destination")?;
-                self.scalar(*value, s, "value")?;
-                self.scalar(*pe, Scalar::I32, "PE").and(unit)
-            }
-            Op::GetValue { src, pe, .. } => {
-                self.scalar(*pe, Scalar::I32, "PE")?;
-                self.element(*src, "source").map(Type::Scalar)
-            }
-            Op::SignalOp { signal, value, pe, .. } => {
-                self.signal(*signal)?;
-                self.scalar(*value, Scalar::U64, "signal's value")?;
-                self.scalar(*pe, Scalar::I32, "PE").and(unit)
-            }
-            Op::SignalWait { signal, value, .. } => {
-                self.signal(*signal)?;
-                self.scalar(*value, Scalar::U64, "value").map(|()| Type::Scalar(Scalar::U64))
-            }
-            Op::SignalFetch { signal } => self.signal(*signal).map(|()| Type::Scalar(Scalar::U64)),
-            Op::Wait { .. } => self.wait(op),
-            Op::Amo { target, op, operands, pe, .. } => {
-                let s = self.element(*target, "target")?;
-                if !op.takes(s) {
-                    return fail_help(
-                        NO_SUCH_OP,
-                        format!("there is no `{}` on {s}", self.name),
-                        "NVSHMEM has atomics on i32, i64, u32 and u64; fetch, set, swap, add and fetch_add on f32 and f64, too; and the last two on f16",
-                    );
-                }
-                if operands.len() != op.operands() {
-                    return fail(
-                        MISMATCH,
-                        format!("`{}` takes {} values, found {}", self.name, op.operands(), operands.len()),
-                    );
-                }
-                for v in operands {
-                    self.scalar(*v, s, "value")?;
-                }
-                self.scalar(*pe, Scalar::I32, "PE")?;
-                if op.fetches() { Ok(Type::Scalar(s)) } else { unit }
-            }
-            Op::TeamReduce { dst, src, op, scatter, .. } => {
-                let (to, from) = (self.symmetric(*dst, "result")?, self.symmetric(*src, "source")?);
-                self.dense(to, "result")?;
-                self.dense(from, "source")?;
-                self.same_elem(to, from)?;
-                self.reduction(*op, to.elem)?;
-                if *scatter { unit } else { self.same_size(to, from).and(unit) }
-            }
-            Op::TeamMove { dst, src, root, .. } => {
-                let (to, from) = (self.symmetric(*dst, "result")?, self.symmetric(*src, "source")?);
-                self.dense(to, "result")?;
-                self.dense(from, "source")?;
-                self.same_elem(to, from)?;
-                for v in root {
-                    self.scalar(*v, Scalar::I32, "root")?;
-                }
-                unit
-            }
-            Op::TranslatePe { pe, .. } => {
-                self.scalar(*pe, Scalar::I32, "PE").map(|()| Type::Scalar(Scalar::I32))
-            }
-            _ => unit,
+        if operands.len() != op.operands() {
+            return fail(
+                MISMATCH,
+                format!("`{}` takes {} values, found {}", self.name, op.operands(), operands.len()),
+            );
         }
+        for v in operands {
+            self.scalar(*v, s, "value")?;
+        }
+        self.rank(pe)?;
+        if op.fetches() { Ok(L::Type::scalar(s)) } else { self.unit() }
     }
 
-    fn wait(&self, op: &Op) -> Rule {
-        let Op::Wait { vars, value, which, test, status, indices, .. } = op else { return Ok(Type::Unit) };
-        let t = self.symmetric(*vars, "variable")?;
-        // What NVSHMEM's point-to-point synchronisation types are made of.
+    pub fn team_reduce(&self, dst: Value, src: Value, op: RedOp, scatter: bool) -> Rule<L> {
+        let (to, from) = self.both(dst, src)?;
+        self.reduction(op, to.elem)?;
+        if scatter { self.unit() } else { self.same_size(to, from).and_then(|()| self.unit()) }
+    }
+
+    pub fn team_move(&self, dst: Value, src: Value, root: Option<Value>) -> Rule<L> {
+        self.both(dst, src)?;
+        root.map_or(Ok(()), |v| self.scalar(v, Scalar::I32, "root")).and_then(|()| self.unit())
+    }
+
+    /// The result and the source of a collective.
+    fn both(&self, dst: Value, src: Value) -> Result<(&TensorType, &TensorType), TypeError> {
+        let (to, from) = (self.symmetric(dst, "result")?, self.symmetric(src, "source")?);
+        self.dense(to, "result")?;
+        self.dense(from, "source")?;
+        self.same_elem(to, from)?;
+        Ok((to, from))
+    }
+
+    pub fn translate_pe(&self, pe: Value) -> Rule<L> {
+        self.rank(pe).map(|()| L::Type::scalar(Scalar::I32))
+    }
+
+    pub fn wait(
+        &self,
+        vars: Value,
+        value: Value,
+        (which, test): (WaitFor, bool),
+        status: Option<Value>,
+        indices: Option<Value>,
+    ) -> Rule<L> {
+        let t = self.symmetric(vars, "variable")?;
+        // NVSHMEM's point-to-point synchronisation types are made of these.
         if !(t.elem.is_int() && t.elem.bits() >= 16) {
             return fail_help(
                 NO_SUCH_OP,
@@ -205,63 +161,58 @@ impl Remote<'_> {
                 "it waits on integers of 16, 32 and 64 bits",
             );
         }
-        if *which == WaitFor::One {
-            self.element(*vars, "variable")?;
+        if which == WaitFor::One {
+            self.element(vars, "variable")?;
         }
         self.dense(t, "variables")?;
-        let lists = [(std::slice::from_ref(value), t.elem), (status, Scalar::I32), (indices, Scalar::U64)];
-        for (list, elem) in lists {
-            for v in list {
-                match self.k.ty(*v) {
-                    Type::Tensor(l) if *which != WaitFor::One => {
-                        self.reachable(l, "list")?;
-                        self.dense(l, "list")?;
-                        if l.elem != elem {
-                            let message = format!("`{}` takes a list of {elem}, found {}", self.name, l.elem);
-                            return fail(OTHER_DTYPE, message);
-                        }
-                        self.same_size(l, t)?;
+        for (list, elem) in [(Some(value), t.elem), (status, Scalar::I32), (indices, Scalar::U64)] {
+            let Some(v) = list else { continue };
+            match self.k.ty(v).view() {
+                TypeRef::Tensor(l) if which != WaitFor::One => {
+                    self.reachable(l, "list")?;
+                    self.dense(l, "list")?;
+                    if l.elem != elem {
+                        let message = format!("`{}` takes a list of {elem}, found {}", self.name, l.elem);
+                        return fail(OTHER_DTYPE, message);
                     }
-                    _ if v == value => self.scalar(*v, elem, "value")?,
-                    other => {
-                        return fail(
-                            MISMATCH,
-                            format!("`{}` takes a list of {elem}, found {other}", self.name),
-                        );
-                    }
+                    self.same_size(l, t)?;
+                }
+                _ if v == value => self.scalar(v, elem, "value")?,
+                other => {
+                    return fail(MISMATCH, format!("`{}` takes a list of {elem}, found {other}", self.name));
                 }
             }
         }
-        if status.len() > 1 || indices.len() != usize::from(*which == WaitFor::Some) {
+        if indices.is_some() != (which == WaitFor::Some) {
             return fail(
                 MISMATCH,
                 format!("`{}` has one list of indices, and at most one of status", self.name),
             );
         }
         Ok(match (which, test) {
-            (WaitFor::One | WaitFor::All, false) => Type::Unit,
-            (WaitFor::One | WaitFor::All, true) => Type::Scalar(Scalar::Bool),
-            (WaitFor::Any | WaitFor::Some, _) => Type::Scalar(Scalar::I64),
+            (WaitFor::One | WaitFor::All, false) => L::Type::unit(),
+            (WaitFor::One | WaitFor::All, true) => L::Type::scalar(Scalar::Bool),
+            (WaitFor::Any | WaitFor::Some, _) => L::Type::scalar(Scalar::I64),
         })
     }
 
-    fn scalar(&self, v: Value, s: Scalar, what: &str) -> Rule<()> {
+    fn scalar(&self, v: Value, s: Scalar, what: &str) -> Result<(), TypeError> {
         let have = self.k.ty(v);
-        if *have == Type::Scalar(s) {
+        if *have == L::Type::scalar(s) {
             return Ok(());
         }
         fail(MISMATCH, format!("{what} of `{}`: expected {s}, found {have}", self.name))
     }
 
-    fn tensor(&self, v: Value, what: &str) -> Rule<&TensorType> {
-        match self.k.ty(v) {
-            Type::Tensor(t) => Ok(t),
+    fn tensor(&self, v: Value, what: &str) -> Result<&TensorType, TypeError> {
+        match self.k.ty(v).view() {
+            TypeRef::Tensor(t) => Ok(t),
             other => fail(MISMATCH, format!("{what} of `{}`: expected a tensor, found {other}", self.name)),
         }
     }
 
     /// A tensor that exists on every PE.
-    fn symmetric(&self, v: Value, what: &str) -> Rule<&TensorType> {
+    fn symmetric(&self, v: Value, what: &str) -> Result<&TensorType, TypeError> {
         let t = self.tensor(v, what)?;
         if t.space == Space::Symmetric {
             return Ok(t);
@@ -280,12 +231,12 @@ impl Remote<'_> {
     }
 
     /// A tensor of this PE that NVSHMEM reads and writes.
-    fn local(&self, v: Value, what: &str) -> Rule<&TensorType> {
+    fn local(&self, v: Value, what: &str) -> Result<&TensorType, TypeError> {
         let t = self.tensor(v, what)?;
         self.reachable(t, what).map(|()| t)
     }
 
-    fn reachable(&self, t: &TensorType, what: &str) -> Rule<()> {
+    fn reachable(&self, t: &TensorType, what: &str) -> Result<(), TypeError> {
         if matches!(t.space, Space::Global | Space::Symmetric) {
             return Ok(());
         }
@@ -297,7 +248,7 @@ impl Remote<'_> {
     }
 
     /// The type of the one element of a symmetric tensor.
-    fn element(&self, v: Value, what: &str) -> Rule<Scalar> {
+    fn element(&self, v: Value, what: &str) -> Result<Scalar, TypeError> {
         let t = self.symmetric(v, what)?;
         match t.layout.size().as_const() {
             Some(1) => Ok(t.elem),
@@ -309,7 +260,7 @@ impl Remote<'_> {
         }
     }
 
-    fn signal(&self, v: Value) -> Rule<()> {
+    fn signal(&self, v: Value) -> Result<(), TypeError> {
         let t = self.tensor(v, "signal")?;
         let why = if t.space != Space::Symmetric {
             format!("{} memory", t.space)
@@ -327,7 +278,7 @@ impl Remote<'_> {
         )
     }
 
-    fn transfer(&self, dst: &TensorType, src: &TensorType) -> Rule<()> {
+    fn transfer(&self, dst: &TensorType, src: &TensorType) -> Result<(), TypeError> {
         self.same_elem(dst, src)?;
         if is_contiguous(&dst.layout) && is_contiguous(&src.layout) {
             return Ok(());
@@ -335,7 +286,7 @@ impl Remote<'_> {
         self.same_size(dst, src)
     }
 
-    fn same_elem(&self, a: &TensorType, b: &TensorType) -> Rule<()> {
+    fn same_elem(&self, a: &TensorType, b: &TensorType) -> Result<(), TypeError> {
         if a.elem == b.elem {
             return Ok(());
         }
@@ -347,7 +298,7 @@ impl Remote<'_> {
     }
 
     /// Where both sizes are known; others are the launcher's to check.
-    fn same_size(&self, a: &TensorType, b: &TensorType) -> Rule<()> {
+    fn same_size(&self, a: &TensorType, b: &TensorType) -> Result<(), TypeError> {
         match (a.layout.size().as_const(), b.layout.size().as_const()) {
             (Some(m), Some(n)) if m != n => fail_help(
                 OTHER_SHAPE,
@@ -359,7 +310,7 @@ impl Remote<'_> {
     }
 
     /// NVSHMEM's collectives and lists see no strides.
-    fn dense(&self, t: &TensorType, what: &str) -> Rule<()> {
+    fn dense(&self, t: &TensorType, what: &str) -> Result<(), TypeError> {
         if is_contiguous(&t.layout) && t.bounds.is_empty() {
             return Ok(());
         }
@@ -371,7 +322,7 @@ impl Remote<'_> {
     }
 
     /// NVSHMEM's reductions: sum, prod, min, max of all, and, or, xor of integers.
-    fn reduction(&self, op: RedOp, s: Scalar) -> Rule<()> {
+    fn reduction(&self, op: RedOp, s: Scalar) -> Result<(), TypeError> {
         let bitwise = matches!(op, RedOp::And | RedOp::Or | RedOp::Xor);
         if s == Scalar::Bool || s.is_fp8() || (bitwise && !s.is_int()) {
             return fail(NO_SUCH_OP, format!("there is no `{}` with `{op}` on {s}", self.name));

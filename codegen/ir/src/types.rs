@@ -1,27 +1,222 @@
-//! Types of values.
+//! Types of values, one enum for each level.
 
 use crate::names::{Scalar, Space};
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 use weft_layout::{Int, Layout, Var};
 
-/// The type of a value.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Type {
-    /// No value: an op for its effect.
+/// A type of any level, borrowed: what code that serves several levels matches on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TypeRef<'a> {
+    /// No value.
     Unit,
     /// One element.
     Scalar(Scalar),
     /// That many elements in a thread's registers.
     Vector(Scalar, u32),
-    /// An address (after views are lowered).
+    /// An address.
     Pointer(Space),
     /// A view of memory.
-    Tensor(Arc<TensorType>),
+    Tensor(&'a Arc<TensorType>),
     /// A group of PEs.
     Team,
-    /// Symmetric, zero-initialised counters for [`TeamBarrier`](crate::op::Op::TeamBarrier).
+    /// Counters of a team barrier.
     Barrier,
+}
+
+/// A type of some level.
+pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display + From<Shared> {
+    /// The type, to match on.
+    fn view(&self) -> TypeRef<'_>;
+
+    /// This level's type of that kind; `None` if the level has none.
+    fn of(ty: TypeRef<'_>) -> Option<Self>;
+
+    /// No value: the type of an op that is there for its effect.
+    fn unit() -> Self {
+        Shared::Unit.into()
+    }
+
+    /// One element.
+    fn scalar(s: Scalar) -> Self {
+        Shared::Scalar(s).into()
+    }
+
+    /// `n` elements: a scalar for 1.
+    fn lanes_of(elem: Scalar, n: u32) -> Self {
+        if n == 1 { Shared::Scalar(elem).into() } else { Shared::Vector(elem, n).into() }
+    }
+
+    /// The element type of scalars, vectors and tensors.
+    fn elem(&self) -> Option<Scalar> {
+        match self.view() {
+            TypeRef::Scalar(s) | TypeRef::Vector(s, _) => Some(s),
+            TypeRef::Tensor(t) => Some(t.elem),
+            TypeRef::Unit | TypeRef::Pointer(_) | TypeRef::Team | TypeRef::Barrier => None,
+        }
+    }
+
+    /// Elements of a scalar (1) or vector.
+    fn lanes(&self) -> Option<u32> {
+        match self.view() {
+            TypeRef::Scalar(_) => Some(1),
+            TypeRef::Vector(_, n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// The same shape of another element type.
+    #[must_use]
+    fn with_elem(&self, elem: Scalar) -> Self {
+        match self.view() {
+            TypeRef::Vector(_, n) => Shared::Vector(elem, n).into(),
+            _ => Self::scalar(elem),
+        }
+    }
+
+    /// The tensor type, if it is one.
+    fn tensor(&self) -> Option<&Arc<TensorType>> {
+        match self.view() {
+            TypeRef::Tensor(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The memory space of tensors and pointers.
+    fn space(&self) -> Option<Space> {
+        match self.view() {
+            TypeRef::Tensor(t) => Some(t.space),
+            TypeRef::Pointer(s) => Some(s),
+            _ => None,
+        }
+    }
+}
+
+/// The types that every level has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Shared {
+    /// No value.
+    Unit,
+    /// One element.
+    Scalar(Scalar),
+    /// That many elements in a thread's registers.
+    Vector(Scalar, u32),
+}
+
+/// Declares the type of a level: the shared variants, and those named.
+macro_rules! level_type {
+    ($(#[$meta:meta])* $module:ident: $($(#[$vmeta:meta])* $variant:ident $(($field:ty = $bind:ident => $view:expr, $make:expr))?),* $(,)?) => {
+        pub(crate) mod $module {
+            use super::*;
+
+            $(#[$meta])*
+            #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+            pub enum Type {
+                /// No value: an op for its effect.
+                Unit,
+                /// One element.
+                Scalar(Scalar),
+                /// That many elements in a thread's registers.
+                Vector(Scalar, u32),
+                $($(#[$vmeta])* $variant $(($field))?),*
+            }
+
+            impl From<Shared> for Type {
+                fn from(ty: Shared) -> Type {
+                    match ty {
+                        Shared::Unit => Type::Unit,
+                        Shared::Scalar(s) => Type::Scalar(s),
+                        Shared::Vector(s, n) => Type::Vector(s, n),
+                    }
+                }
+            }
+
+            impl ValueType for Type {
+                fn view(&self) -> TypeRef<'_> {
+                    match self {
+                        Type::Unit => TypeRef::Unit,
+                        Type::Scalar(s) => TypeRef::Scalar(*s),
+                        Type::Vector(s, n) => TypeRef::Vector(*s, *n),
+                        $(Type::$variant $(($bind))? => TypeRef::$variant $(($view))?),*
+                    }
+                }
+
+                fn of(ty: TypeRef<'_>) -> Option<Type> {
+                    Some(match ty {
+                        TypeRef::Unit => Type::Unit,
+                        TypeRef::Scalar(s) => Type::Scalar(s),
+                        TypeRef::Vector(s, n) => Type::Vector(s, n),
+                        $(TypeRef::$variant $(($bind))? => Type::$variant $(($make))?,)*
+                        #[allow(unreachable_patterns, reason = "the mixed level has all of them")]
+                        _ => return None,
+                    })
+                }
+            }
+
+            impl fmt::Display for Type {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    self.view().fmt(f)
+                }
+            }
+        }
+    };
+}
+
+level_type! {
+    /// The type of a value at the tensor level.
+    tensor:
+    /// A view of memory.
+    Tensor(Arc<TensorType> = t => t, t.clone()),
+    /// A group of PEs.
+    Team,
+    /// Symmetric, zero-initialised counters of a [`TeamBarrier`](crate::op::Team::Barrier).
+    Barrier,
+}
+
+level_type! {
+    /// The type of a value at the machine level.
+    machine:
+    /// An address.
+    Pointer(Space = s => *s, s),
+}
+
+level_type! {
+    /// The type of a value while passes lower a kernel.
+    mixed:
+    /// An address.
+    Pointer(Space = s => *s, s),
+    /// A view of memory.
+    Tensor(Arc<TensorType> = t => t, t.clone()),
+    /// A group of PEs.
+    Team,
+    /// Symmetric, zero-initialised counters of a [`TeamBarrier`](crate::op::Team::Barrier).
+    Barrier,
+}
+
+impl From<TensorType> for tensor::Type {
+    fn from(t: TensorType) -> tensor::Type {
+        tensor::Type::Tensor(Arc::new(t))
+    }
+}
+
+impl From<TensorType> for mixed::Type {
+    fn from(t: TensorType) -> mixed::Type {
+        mixed::Type::Tensor(Arc::new(t))
+    }
+}
+
+impl From<tensor::Type> for mixed::Type {
+    fn from(ty: tensor::Type) -> mixed::Type {
+        match ty {
+            tensor::Type::Unit => mixed::Type::Unit,
+            tensor::Type::Scalar(s) => mixed::Type::Scalar(s),
+            tensor::Type::Vector(s, n) => mixed::Type::Vector(s, n),
+            tensor::Type::Tensor(t) => mixed::Type::Tensor(t),
+            tensor::Type::Team => mixed::Type::Team,
+            tensor::Type::Barrier => mixed::Type::Barrier,
+        }
+    }
 }
 
 /// A view of memory: element type, layout (in elements), memory space, alignment, bounds.
@@ -40,8 +235,8 @@ pub struct TensorType {
     pub bounds: Vec<Bound>,
 }
 
-/// `offset + layout(coordinate) < limit`: the coordinate in one mode of the tensor the view was made from
-/// (CuTe writes this predicate with an identity tensor).
+/// The predicate under which a coordinate is in bounds: `offset + layout(coordinate) < limit`. The left side is the
+/// coordinate in one mode of the tensor that the view was made from (CuTe writes it with an identity tensor).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Bound {
     /// Extent of the original mode.
@@ -68,66 +263,16 @@ impl TensorType {
     }
 }
 
-impl Type {
-    /// The element type of scalars, vectors and tensors.
-    pub fn elem(&self) -> Option<Scalar> {
-        match self {
-            Type::Scalar(s) | Type::Vector(s, _) => Some(*s),
-            Type::Tensor(t) => Some(t.elem),
-            _ => None,
-        }
-    }
-
-    /// Elements of a scalar (1) or vector.
-    pub fn lanes(&self) -> Option<u32> {
-        match self {
-            Type::Scalar(_) => Some(1),
-            Type::Vector(_, n) => Some(*n),
-            _ => None,
-        }
-    }
-
-    /// The same shape of another element type.
-    pub fn with_elem(&self, elem: Scalar) -> Type {
-        match self {
-            Type::Vector(_, n) => Type::Vector(elem, *n),
-            _ => Type::Scalar(elem),
-        }
-    }
-
-    /// `n` elements: a scalar for 1.
-    pub fn lanes_of(elem: Scalar, n: u32) -> Type {
-        if n == 1 { Type::Scalar(elem) } else { Type::Vector(elem, n) }
-    }
-
-    /// The tensor type, if it is one.
-    pub fn tensor(&self) -> Option<&Arc<TensorType>> {
-        match self {
-            Type::Tensor(t) => Some(t),
-            _ => None,
-        }
-    }
-
-    /// The memory space of tensors and pointers.
-    pub fn space(&self) -> Option<Space> {
-        match self {
-            Type::Tensor(t) => Some(t.space),
-            Type::Pointer(s) => Some(*s),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Type {
+impl fmt::Display for TypeRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Type::Unit => f.write_str("unit"),
-            Type::Scalar(s) => write!(f, "{s}"),
-            Type::Vector(s, n) => write!(f, "vector<{s}, {n}>"),
-            Type::Pointer(space) => write!(f, "ptr<{space}>"),
-            Type::Tensor(t) => write!(f, "{t}"),
-            Type::Team => f.write_str("team"),
-            Type::Barrier => f.write_str("barrier"),
+            TypeRef::Unit => f.write_str("unit"),
+            TypeRef::Scalar(s) => write!(f, "{s}"),
+            TypeRef::Vector(s, n) => write!(f, "vector<{s}, {n}>"),
+            TypeRef::Pointer(space) => write!(f, "ptr<{space}>"),
+            TypeRef::Tensor(t) => write!(f, "{t}"),
+            TypeRef::Team => f.write_str("team"),
+            TypeRef::Barrier => f.write_str("barrier"),
         }
     }
 }

@@ -1,10 +1,14 @@
-//! The typing rule of each op, one place for the builder and the verifier.
+//! The typing rules of the ops, one place for the builder and the verifier. The table of the ops says which rule is
+//! whose; the rules of NVSHMEM's operations are in [`remote`](crate::remote).
 
 use crate::diag::Code;
-use crate::kernel::{Kernel, Value};
-use crate::names::{Kind, RedOp, Scalar, Space, UnOp};
-use crate::op::{Constant, Op};
-use crate::types::Type;
+use crate::kernel::{Kernel, LocalId, Value};
+use crate::level::{Head, Level};
+use crate::names::{BinOp, Kind, RedOp, Scalar, Space, UnOp};
+use crate::op::Constant;
+use crate::remote::Remote;
+use crate::types::{TensorType, TypeRef, ValueType};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Most elements that one op moves into a thread's registers.
@@ -32,7 +36,8 @@ pub const NOT_STATIC: Code = Code(203);
 /// A literal outside its type.
 pub const LITERAL: Code = Code(204);
 
-type Rule = Result<Type, TypeError>;
+/// The type of an op's result, or why there is none.
+type Rule<L> = Result<<L as Level>::Type, TypeError>;
 
 pub(crate) fn fail<T>(code: Code, message: impl Into<String>) -> Result<T, TypeError> {
     Err(TypeError { code, message: message.into(), help: None })
@@ -46,141 +51,62 @@ pub(crate) fn fail_help<T>(
     Err(TypeError { code, message: message.into(), help: Some(help.into()) })
 }
 
-/// The type of an op's result. `given` is the type the op was made with: ops such as `convert` and `view`
-/// take it as their own, after checking that it fits; the others ignore it.
-pub fn result_type(k: &Kernel, op: &Op, given: &Type) -> Rule {
-    if let Some(rule) = crate::remote::result_type(k, op) {
-        return rule;
-    }
-    let rule = Typing { k, given };
-    match op {
-        Op::Const { value } => rule.constant(*value),
-        Op::Index { .. } | Op::LoopVar { .. } => Ok(Type::Scalar(Scalar::I64)),
-        Op::Special { .. } | Op::MyPe { .. } | Op::NPes { .. } => Ok(Type::Scalar(Scalar::I32)),
-        Op::Param { index } => match k.params.get(*index as usize) {
-            Some(p) => Ok(p.ty.clone()),
-            None => fail(MISMATCH, format!("the kernel has no parameter {index}")),
-        },
-        Op::Unary { .. } | Op::Binary { .. } | Op::Fma { .. } | Op::Compare { .. } | Op::Select { .. } => {
-            rule.arithmetic(op)
-        }
-        Op::Convert { .. } | Op::Bitcast { .. } | Op::Splat { .. } | Op::Concat { .. } | Op::Slice { .. } => {
-            rule.reshape(op)
-        }
-        Op::Extract { a, lane } => rule.lane(*a, *lane).map(Type::Scalar),
-        Op::Insert { a, lane, elem } => {
-            let s = rule.lane(*a, *lane)?;
-            rule.same(*elem, &Type::Scalar(s), "inserted lane").map(|()| k.ty(*a).clone())
-        }
-        Op::View { .. } | Op::Multicast { .. } | Op::Peer { .. } | Op::SharedAlloc { .. } => rule.tensor(op),
-        Op::Load { .. } | Op::Store { .. } | Op::LdReduce { .. } | Op::McStore { .. } | Op::McRed { .. } => {
-            rule.memory(op)
-        }
-        Op::Red { .. } | Op::Atomic { .. } | Op::AtomicCas { .. } => rule.memory(op),
-        Op::Reduce { value, op, .. } => {
-            let s = rule.elem(*value)?;
-            rule.reduction(*op, s).map(|()| k.ty(*value).clone())
-        }
-        Op::Shuffle { value, lane, .. } => {
-            rule.same(*lane, &Type::Scalar(Scalar::I32), "lane")?;
-            rule.elem(*value).map(|_| k.ty(*value).clone())
-        }
-        Op::TeamBarrier { sync, .. } => rule.same(*sync, &Type::Barrier, "counters").map(|()| Type::Unit),
-        Op::If { cond, .. } | Op::While { cond, .. } => {
-            rule.same(*cond, &Type::Scalar(Scalar::Bool), "condition").map(|()| Type::Unit)
-        }
-        Op::For { lo, hi, step, .. } => {
-            for v in [lo, hi, step] {
-                rule.same(*v, &Type::Scalar(Scalar::I64), "bound of a loop")?;
-            }
-            Ok(Type::Unit)
-        }
-        Op::LocalGet { local } => match k.locals.get(*local) {
-            Some(l) => Ok(l.ty.clone()),
-            None => fail(MISMATCH, format!("there is no local {local}")),
-        },
-        Op::LocalSet { local, value } => match k.locals.get(*local) {
-            Some(l) => rule.same(*value, &l.ty, "assigned value").map(|()| Type::Unit),
-            None => fail(MISMATCH, format!("there is no local {local}")),
-        },
-        Op::PtrAdd { ptr, bytes } => {
-            rule.same(*bytes, &Type::Scalar(Scalar::I64), "byte offset")?;
-            // A tensor or barrier stands for the address of its first byte.
-            match (k.ty(*ptr).space(), k.ty(*ptr)) {
-                (Some(space), _) => Ok(Type::Pointer(space)),
-                (_, Type::Barrier) => Ok(Type::Pointer(Space::Symmetric)),
-                (_, other) => fail(MISMATCH, format!("expected a pointer, found {other}")),
-            }
-        }
-        Op::IntToPtr { a } => {
-            rule.same(*a, &Type::Scalar(Scalar::I64), "address")?;
-            match given {
-                Type::Pointer(_) => Ok(given.clone()),
-                other => fail(MISMATCH, format!("an address is a pointer, not {other}")),
-            }
-        }
-        Op::Print { args, .. } => {
-            for a in args {
-                if k.ty(*a).lanes() != Some(1) {
-                    return fail(MISMATCH, format!("print takes scalars, found {}", k.ty(*a)));
-                }
-            }
-            Ok(Type::Unit)
-        }
-        Op::Call { args, .. } => rule.call(args),
-        // Fences, barriers, and the remote operations, which have had their rule.
-        _ => Ok(Type::Unit),
-    }
+/// What the rules look at: the kernel that an op is in, the type it was given, and its name.
+pub struct Typing<'k, L: Level> {
+    pub(crate) k: &'k Kernel<L>,
+    pub(crate) given: &'k L::Type,
+    pub(crate) name: Cow<'static, str>,
 }
 
-struct Typing<'k> {
-    k: &'k Kernel,
-    given: &'k Type,
-}
+impl<L: Level> Typing<'_, L> {
+    fn ty(&self, v: Value) -> &L::Type {
+        self.k.ty(v)
+    }
 
-impl Typing<'_> {
-    fn same(&self, v: Value, want: &Type, what: &str) -> Result<(), TypeError> {
-        let have = self.k.ty(v);
+    /// The level's type of that kind.
+    fn make(&self, ty: TypeRef<'_>) -> Rule<L> {
+        L::Type::of(ty)
+            .map_or_else(|| fail(MISMATCH, format!("there is no {ty} at the {} level", L::NAME)), Ok)
+    }
+
+    fn same(&self, v: Value, want: &L::Type, what: &str) -> Result<(), TypeError> {
+        let have = self.ty(v);
         if have == want { Ok(()) } else { fail(MISMATCH, format!("{what}: expected {want}, found {have}")) }
+    }
+
+    fn is_scalar(&self, v: Value, s: Scalar, what: &str) -> Result<(), TypeError> {
+        self.same(v, &L::Type::scalar(s), what)
     }
 
     /// The element type of a scalar or vector.
     fn elem(&self, v: Value) -> Result<Scalar, TypeError> {
-        match self.k.ty(v) {
-            Type::Scalar(s) | Type::Vector(s, _) => Ok(*s),
+        match self.ty(v).view() {
+            TypeRef::Scalar(s) | TypeRef::Vector(s, _) => Ok(s),
             other => fail(MISMATCH, format!("expected a number or a vector, found {other}")),
         }
     }
 
-    fn lane(&self, a: Value, lane: Value) -> Result<Scalar, TypeError> {
-        match (self.k.ty(a), self.k.ty(lane)) {
-            (Type::Vector(s, _), Type::Scalar(Scalar::I32 | Scalar::I64)) => Ok(*s),
-            (a, lane) => {
-                fail(MISMATCH, format!("expected a vector and an integer lane, found {a} and {lane}"))
-            }
-        }
+    pub(crate) fn unit(&self) -> Rule<L> {
+        Ok(L::Type::unit())
     }
 
-    /// A function takes and returns what C has in registers: 16-bit floats are structs there.
-    fn call(&self, args: &[Value]) -> Rule {
-        let passes = |ty: &Type| match ty {
-            Type::Scalar(s) => s.is_int() || matches!(s, Scalar::F32 | Scalar::F64),
-            Type::Pointer(space) => *space != Space::Register,
-            _ => false,
-        };
-        let given = Some(self.given).filter(|ty| **ty != Type::Unit);
-        match args.iter().map(|a| self.k.ty(*a)).chain(given).find(|ty| !passes(ty)) {
-            None => Ok(self.given.clone()),
-            Some(ty) => fail_help(
-                MISMATCH,
-                format!("a function cannot take or return {ty}"),
-                "it takes pointers, integers, f32 and f64, and returns one of them or nothing",
-            ),
-        }
+    pub(crate) fn scalar(&self, s: Scalar) -> Rule<L> {
+        Ok(L::Type::scalar(s))
     }
 
-    fn constant(&self, value: Constant) -> Rule {
-        let Type::Scalar(s) = self.given else {
+    pub(crate) fn pointer(&self, space: Space) -> Rule<L> {
+        self.make(TypeRef::Pointer(space))
+    }
+
+    pub(crate) fn remote(&self) -> Remote<'_, L> {
+        Remote { k: self.k, name: &self.name }
+    }
+}
+
+/// Arithmetic.
+impl<L: Level> Typing<'_, L> {
+    pub(crate) fn constant(&self, value: Constant) -> Rule<L> {
+        let TypeRef::Scalar(s) = self.given.view() else {
             return fail(MISMATCH, format!("a literal is a scalar, not {}", self.given));
         };
         let fits = match (value, s.kind()) {
@@ -192,56 +118,54 @@ impl Typing<'_> {
         if fits { Ok(self.given.clone()) } else { fail(LITERAL, format!("{value:?} is no {s}")) }
     }
 
-    fn arithmetic(&self, op: &Op) -> Rule {
-        let k = self.k;
-        match op {
-            Op::Unary { op, a } => {
-                let s = self.elem(*a)?;
-                let ok = match op {
-                    UnOp::Neg | UnOp::Abs => s.is_float() || s.kind() == Kind::Signed,
-                    UnOp::Not => s.is_int() || s == Scalar::Bool,
-                    _ => s.is_float(),
-                };
-                self.has(ok && !s.is_fp8(), op.name(), s).map(|()| k.ty(*a).clone())
-            }
-            Op::Binary { op, a, b } => {
-                use crate::names::BinOp as B;
-                self.same(*b, k.ty(*a), "right operand")?;
-                let s = self.elem(*a)?;
-                let ok = match op {
-                    B::Add | B::Sub | B::Mul | B::Div | B::Min | B::Max => s != Scalar::Bool,
-                    B::Rem | B::Shl | B::Shr => s.is_int(),
-                    B::And | B::Or | B::Xor => s.is_int() || s == Scalar::Bool,
-                };
-                self.has(ok && !s.is_fp8(), op.name(), s).map(|()| k.ty(*a).clone())
-            }
-            Op::Fma { a, b, c } => {
-                self.same(*b, k.ty(*a), "second factor")?;
-                self.same(*c, k.ty(*a), "summand")?;
-                let s = self.elem(*a)?;
-                self.has(s.is_float() && !s.is_fp8(), "fma", s).map(|()| k.ty(*a).clone())
-            }
-            Op::Compare { a, b, .. } => {
-                self.same(*b, k.ty(*a), "right operand")?;
-                let s = self.elem(*a)?;
-                self.has(!s.is_fp8(), "compare", s).map(|()| k.ty(*a).with_elem(Scalar::Bool))
-            }
-            Op::Select { c, a, b } => {
-                self.same(*b, k.ty(*a), "second choice")?;
-                self.elem(*a)?;
-                let c = k.ty(*c);
-                if *c == Type::Scalar(Scalar::Bool) || *c == k.ty(*a).with_elem(Scalar::Bool) {
-                    Ok(k.ty(*a).clone())
-                } else {
-                    fail(MISMATCH, format!("condition: expected bool, found {c}"))
-                }
-            }
-            _ => Ok(Type::Unit),
+    pub(crate) fn unary(&self, op: UnOp, a: Value) -> Rule<L> {
+        let s = self.elem(a)?;
+        let ok = match op {
+            UnOp::Neg | UnOp::Abs => s.is_float() || s.kind() == Kind::Signed,
+            UnOp::Not => s.is_int() || s == Scalar::Bool,
+            _ => s.is_float(),
+        };
+        self.has(ok && !s.is_fp8(), op.name(), s).map(|()| self.ty(a).clone())
+    }
+
+    pub(crate) fn binary(&self, op: BinOp, a: Value, b: Value) -> Rule<L> {
+        use BinOp as B;
+        self.same(b, self.ty(a), "right operand")?;
+        let s = self.elem(a)?;
+        let ok = match op {
+            B::Add | B::Sub | B::Mul | B::Div | B::Min | B::Max => s != Scalar::Bool,
+            B::Rem | B::Shl | B::Shr => s.is_int(),
+            B::And | B::Or | B::Xor => s.is_int() || s == Scalar::Bool,
+        };
+        self.has(ok && !s.is_fp8(), op.name(), s).map(|()| self.ty(a).clone())
+    }
+
+    pub(crate) fn fma(&self, a: Value, b: Value, c: Value) -> Rule<L> {
+        self.same(b, self.ty(a), "second factor")?;
+        self.same(c, self.ty(a), "summand")?;
+        let s = self.elem(a)?;
+        self.has(s.is_float() && !s.is_fp8(), "fma", s).map(|()| self.ty(a).clone())
+    }
+
+    pub(crate) fn compare(&self, a: Value, b: Value) -> Rule<L> {
+        self.same(b, self.ty(a), "right operand")?;
+        let s = self.elem(a)?;
+        self.has(!s.is_fp8(), "compare", s).map(|()| self.ty(a).with_elem(Scalar::Bool))
+    }
+
+    pub(crate) fn select(&self, c: Value, a: Value, b: Value) -> Rule<L> {
+        self.same(b, self.ty(a), "second choice")?;
+        self.elem(a)?;
+        let c = self.ty(c);
+        if *c == L::Type::scalar(Scalar::Bool) || *c == self.ty(a).with_elem(Scalar::Bool) {
+            Ok(self.ty(a).clone())
+        } else {
+            fail(MISMATCH, format!("condition: expected bool, found {c}"))
         }
     }
 
     fn has(&self, ok: bool, op: &str, s: Scalar) -> Result<(), TypeError> {
-        // As the text writes them.
+        /// The operators that the text writes as signs.
         const SIGNS: [(&str, &str); 5] =
             [("rem", "%"), ("shl", "<<"), ("shr", ">>"), ("neg", "-"), ("not", "!")];
         let op = SIGNS.iter().find(|(name, _)| *name == op).map_or(op, |(_, sign)| sign);
@@ -257,170 +181,257 @@ impl Typing<'_> {
             fail(NO_SUCH_OP, format!("there is no `{op}` on {s}"))
         }
     }
+}
 
-    fn reshape(&self, op: &Op) -> Rule {
-        let (k, given) = (self.k, self.given);
-        let shape = |ty: &Type| ty.elem().zip(ty.lanes());
-        let Some((to, lanes)) = shape(given) else {
+/// Changes of shape and representation. The result is the given type, if `ok` holds for its element type and lanes.
+impl<L: Level> Typing<'_, L> {
+    fn shape(ty: &L::Type) -> Option<(Scalar, u32)> {
+        ty.elem().zip(ty.lanes())
+    }
+
+    fn reshape(&self, mnemonic: &str, ok: impl FnOnce(Scalar, u32) -> bool) -> Rule<L> {
+        let given = self.given;
+        let Some((to, lanes)) = Self::shape(given) else {
             return fail(MISMATCH, format!("expected a scalar or vector type, found {given}"));
         };
         if lanes == 0 || lanes > MAX_LANES {
             return fail(MISMATCH, format!("a vector has 1 to {MAX_LANES} lanes, not {lanes}"));
         }
-        let ok = match op {
-            Op::Convert { a } => shape(k.ty(*a)).is_some_and(|(_, n)| n == lanes),
-            Op::Bitcast { a } => match shape(k.ty(*a)) {
-                Some((s, n)) => s != Scalar::Bool && to != Scalar::Bool && s.bits() * n == to.bits() * lanes,
-                None => matches!((k.ty(*a), to, lanes), (Type::Pointer(_), Scalar::I64, 1)),
-            },
-            Op::Splat { a } => *k.ty(*a) == Type::Scalar(to),
-            Op::Slice { a, first } => shape(k.ty(*a))
-                .is_some_and(|(s, n)| s == to && first.checked_add(lanes).is_some_and(|e| e <= n)),
-            Op::Concat { parts } => {
-                let sum = parts.iter().try_fold(0u32, |sum, p| match shape(k.ty(*p)) {
-                    Some((s, n)) if s == to => sum.checked_add(n),
-                    _ => None,
-                });
-                sum == Some(lanes)
-            }
-            _ => false,
-        };
-        if ok {
+        if ok(to, lanes) {
             Ok(given.clone())
         } else {
-            fail(MISMATCH, format!("{} does not give {given}", op.mnemonic()))
+            fail(MISMATCH, format!("{mnemonic} does not give {given}"))
         }
     }
 
-    fn tensor(&self, op: &Op) -> Rule {
-        let (k, given) = (self.k, self.given);
-        let symmetric = |base: Value, to: Space| match k.ty(base) {
-            Type::Tensor(t) if t.space == Space::Symmetric => {
-                Ok(Type::Tensor(Arc::new(crate::types::TensorType { space: to, ..(**t).clone() })))
+    pub(crate) fn convert(&self, a: Value) -> Rule<L> {
+        self.reshape("convert", |_, lanes| Self::shape(self.ty(a)).is_some_and(|(_, n)| n == lanes))
+    }
+
+    pub(crate) fn bitcast(&self, a: Value) -> Rule<L> {
+        self.reshape("bitcast", |to, lanes| {
+            Self::shape(self.ty(a)).is_some_and(|(s, n)| {
+                s != Scalar::Bool && to != Scalar::Bool && s.bits() * n == to.bits() * lanes
+            })
+        })
+    }
+
+    pub(crate) fn splat(&self, a: Value) -> Rule<L> {
+        self.reshape("splat", |to, _| *self.ty(a) == L::Type::scalar(to))
+    }
+
+    pub(crate) fn slice(&self, a: Value, first: u32) -> Rule<L> {
+        self.reshape("slice", |to, lanes| {
+            let end = first.checked_add(lanes);
+            Self::shape(self.ty(a)).is_some_and(|(s, n)| s == to && end.is_some_and(|e| e <= n))
+        })
+    }
+
+    pub(crate) fn concat(&self, parts: &[Value]) -> Rule<L> {
+        self.reshape("concat", |to, lanes| {
+            let sum = parts.iter().try_fold(0u32, |sum, p| match Self::shape(self.ty(*p)) {
+                Some((s, n)) if s == to => sum.checked_add(n),
+                _ => None,
+            });
+            sum == Some(lanes)
+        })
+    }
+
+    fn lane(&self, a: Value, lane: Value) -> Result<Scalar, TypeError> {
+        match (self.ty(a).view(), self.ty(lane).view()) {
+            (TypeRef::Vector(s, _), TypeRef::Scalar(Scalar::I32 | Scalar::I64)) => Ok(s),
+            (a, lane) => {
+                fail(MISMATCH, format!("expected a vector and an integer lane, found {a} and {lane}"))
+            }
+        }
+    }
+
+    pub(crate) fn extract(&self, a: Value, lane: Value) -> Rule<L> {
+        self.lane(a, lane).map(L::Type::scalar)
+    }
+
+    pub(crate) fn insert(&self, a: Value, lane: Value, elem: Value) -> Rule<L> {
+        let s = self.lane(a, lane)?;
+        self.is_scalar(elem, s, "inserted lane").map(|()| self.ty(a).clone())
+    }
+}
+
+/// Threads, variables, control, messages.
+impl<L: Level> Typing<'_, L> {
+    pub(crate) fn shuffle(&self, value: Value, lane: Value) -> Rule<L> {
+        self.is_scalar(lane, Scalar::I32, "lane")?;
+        self.elem(value).map(|_| self.ty(value).clone())
+    }
+
+    pub(crate) fn reduce(&self, value: Value, op: RedOp) -> Rule<L> {
+        let s = self.elem(value)?;
+        self.reduction(op, s).map(|()| self.ty(value).clone())
+    }
+
+    pub(crate) fn team_barrier(&self, sync: Value) -> Rule<L> {
+        match self.ty(sync).view() {
+            TypeRef::Barrier => self.unit(),
+            have => fail(MISMATCH, format!("counters: expected barrier, found {have}")),
+        }
+    }
+
+    pub(crate) fn param(&self, index: u32) -> Rule<L> {
+        match self.k.head.param(index) {
+            Some(ty) => Ok(ty.clone()),
+            None => fail(MISMATCH, format!("the kernel has no parameter {index}")),
+        }
+    }
+
+    pub(crate) fn local_get(&self, local: LocalId) -> Rule<L> {
+        match self.k.locals.get(local) {
+            Some(l) => Ok(l.ty.clone()),
+            None => fail(MISMATCH, format!("there is no local {local}")),
+        }
+    }
+
+    pub(crate) fn local_set(&self, local: LocalId, value: Value) -> Rule<L> {
+        let ty = self.local_get(local)?;
+        self.same(value, &ty, "assigned value").and_then(|()| self.unit())
+    }
+
+    pub(crate) fn condition(&self, cond: Value) -> Rule<L> {
+        self.is_scalar(cond, Scalar::Bool, "condition").and_then(|()| self.unit())
+    }
+
+    pub(crate) fn loop_bounds(&self, bounds: [Value; 3]) -> Rule<L> {
+        for v in bounds {
+            self.is_scalar(v, Scalar::I64, "bound of a loop")?;
+        }
+        self.unit()
+    }
+
+    pub(crate) fn print(&self, args: &[Value]) -> Rule<L> {
+        match args.iter().find(|a| self.ty(**a).lanes() != Some(1)) {
+            Some(a) => fail(MISMATCH, format!("print takes scalars, found {}", self.ty(*a))),
+            None => self.unit(),
+        }
+    }
+}
+
+/// Tensors.
+impl<L: Level> Typing<'_, L> {
+    pub(crate) fn symmetric(&self, base: Value, to: Space) -> Rule<L> {
+        match self.ty(base).view() {
+            TypeRef::Tensor(t) if t.space == Space::Symmetric => {
+                self.make(TypeRef::Tensor(&Arc::new(TensorType { space: to, ..(**t).clone() })))
             }
             other => fail_help(
                 WRONG_SPACE,
-                format!("`{}` needs a symmetric tensor, found {other}", op.mnemonic()),
+                format!("`{}` needs a symmetric tensor, found {other}", self.name),
                 "only memory of the symmetric heap (`symm<...>`) exists on every PE",
             ),
-        };
-        match op {
-            Op::Multicast { base, .. } => symmetric(*base, Space::Multicast),
-            Op::Peer { base, pe, .. } => {
-                self.same(*pe, &Type::Scalar(Scalar::I32), "PE")?;
-                symmetric(*base, Space::Peer)
-            }
-            Op::View { base, .. } => match (k.ty(*base), given) {
-                (Type::Tensor(b), Type::Tensor(t)) if b.elem == t.elem && b.space == t.space => {
-                    Ok(given.clone())
-                }
-                (b, t) => fail(MISMATCH, format!("{t} is no view of {b}")),
-            },
-            _ => match given {
-                Type::Tensor(t) if t.space == Space::Shared && t.layout.cosize().as_const().is_some() => {
-                    Ok(given.clone())
-                }
-                other => fail(NOT_STATIC, format!("shared memory needs a static layout, found {other}")),
-            },
         }
     }
 
-    fn memory(&self, op: &Op) -> Rule {
-        let k = self.k;
-        match op {
-            Op::Load { place, .. } => {
-                let ty = self.place(op, *place, false)?;
-                Ok(ty)
+    pub(crate) fn peer(&self, base: Value, pe: Value) -> Rule<L> {
+        self.is_scalar(pe, Scalar::I32, "PE")?;
+        self.symmetric(base, Space::Peer)
+    }
+
+    pub(crate) fn view(&self, base: Value) -> Rule<L> {
+        match (self.ty(base).view(), self.given.view()) {
+            (TypeRef::Tensor(b), TypeRef::Tensor(t)) if b.elem == t.elem && b.space == t.space => {
+                Ok(self.given.clone())
             }
-            Op::Store { place, value, .. } => self.place_of(op, *place, *value, false).map(|_| Type::Unit),
-            Op::LdReduce { place, op: red, acc, .. } => {
-                let ty = self.place(op, *place, true)?;
-                let s = self.elem_of(&ty)?;
-                self.reduction(*red, s)?;
-                let wider = acc.is_float() && s.is_float() && acc.bits() > s.bits() && !acc.is_fp8();
-                if *acc != s && !wider {
-                    return fail_help(
-                        NO_SUCH_OP,
-                        format!("`{s}` is not accumulated in `{acc}`"),
-                        "the accumulator is the element type itself, or a wider float",
-                    );
-                }
-                Ok(ty)
-            }
-            Op::McStore { place, value, .. } => self.place_of(op, *place, *value, true).map(|_| Type::Unit),
-            Op::McRed { place, value, op: red, .. } => {
-                let s = self.place_of(op, *place, *value, true)?;
-                self.reduction(*red, s).map(|()| Type::Unit)
-            }
-            Op::Red { place, value, op: red, .. } => {
-                let s = self.place_of(op, *place, *value, false)?;
-                self.reduction(*red, s).map(|()| Type::Unit)
-            }
-            Op::Atomic { place, value, op: red, .. } => {
-                let s = self.place_of(op, *place, *value, false)?;
-                if let Some(red) = red {
-                    self.reduction(*red, s)?;
-                }
-                Ok(k.ty(*value).clone())
-            }
-            Op::AtomicCas { place, expected, value, .. } => {
-                self.place_of(op, *place, *value, false)?;
-                self.same(*expected, k.ty(*value), "expected value").map(|()| k.ty(*value).clone())
-            }
-            _ => Ok(Type::Unit),
+            (b, t) => fail(MISMATCH, format!("{t} is no view of {b}")),
         }
     }
 
-    fn elem_of(&self, ty: &Type) -> Result<Scalar, TypeError> {
-        ty.elem().map_or_else(|| fail(MISMATCH, format!("expected numbers, found {ty}")), Ok)
+    pub(crate) fn shared(&self) -> Rule<L> {
+        match self.given.view() {
+            TypeRef::Tensor(t) if t.space == Space::Shared && t.layout.cosize().as_const().is_some() => {
+                Ok(self.given.clone())
+            }
+            other => fail(NOT_STATIC, format!("shared memory needs a static layout, found {other}")),
+        }
     }
 
-    fn place_of(&self, op: &Op, place: Value, value: Value, switch: bool) -> Result<Scalar, TypeError> {
-        let want = match self.k.ty(place) {
-            Type::Pointer(_) => {
-                self.place(op, place, switch)?;
-                return self.elem(value);
-            }
-            _ => self.place(op, place, switch)?,
-        };
+    pub(crate) fn load(&self, place: Value) -> Rule<L> {
+        self.lanes_at(place, false)
+    }
+
+    pub(crate) fn store(&self, place: Value, value: Value, switch: bool) -> Rule<L> {
+        self.elem_at(place, value, switch).and_then(|_| self.unit())
+    }
+
+    pub(crate) fn ld_reduce(&self, place: Value, op: RedOp, acc: Scalar) -> Rule<L> {
+        let ty = self.lanes_at(place, true)?;
+        self.accumulates(op, &ty, acc).map(|()| ty)
+    }
+
+    pub(crate) fn reduce_into(&self, place: Value, value: Value, op: RedOp, switch: bool) -> Rule<L> {
+        let s = self.elem_at(place, value, switch)?;
+        self.reduction(op, s).and_then(|()| self.unit())
+    }
+
+    pub(crate) fn atomic(&self, place: Value, value: Value, op: Option<RedOp>) -> Rule<L> {
+        let s = self.elem_at(place, value, false)?;
+        op.map_or(Ok(()), |op| self.reduction(op, s)).map(|()| self.ty(value).clone())
+    }
+
+    pub(crate) fn compare_and_swap(&self, place: Value, expected: Value, value: Value) -> Rule<L> {
+        self.elem_at(place, value, false)?;
+        self.same(expected, self.ty(value), "expected value").map(|()| self.ty(value).clone())
+    }
+
+    fn accumulates(&self, op: RedOp, ty: &L::Type, acc: Scalar) -> Result<(), TypeError> {
+        let Some(s) = ty.elem() else { return fail(MISMATCH, format!("expected numbers, found {ty}")) };
+        self.reduction(op, s)?;
+        let wider = acc.is_float() && s.is_float() && acc.bits() > s.bits() && !acc.is_fp8();
+        if acc == s || wider {
+            return Ok(());
+        }
+        fail_help(
+            NO_SUCH_OP,
+            format!("`{s}` is not accumulated in `{acc}`"),
+            "the accumulator is the element type itself, or a wider float",
+        )
+    }
+
+    /// The element type of a value that fits a tensor's elements.
+    fn elem_at(&self, place: Value, value: Value, switch: bool) -> Result<Scalar, TypeError> {
+        let want = self.lanes_at(place, switch)?;
         self.same(value, &want, "stored value")?;
         self.elem(value)
     }
 
-    /// What a place holds: as many lanes as the tensor has elements; behind a pointer, the type given.
-    fn place(&self, op: &Op, place: Value, switch: bool) -> Rule {
-        let ty = self.k.ty(place);
-        let Some(space) = ty.space() else {
-            return fail(MISMATCH, format!("`{}` needs a tensor, found {ty}", op.mnemonic()));
+    /// As many lanes as a tensor has elements.
+    fn lanes_at(&self, place: Value, switch: bool) -> Rule<L> {
+        let TypeRef::Tensor(t) = self.ty(place).view() else {
+            return fail(MISMATCH, format!("`{}` needs a tensor, found {}", self.name, self.ty(place)));
         };
-        if (space == Space::Multicast) != switch {
-            let (message, help) = if switch {
-                ("needs a multicast address", "write `multicast(x, team)` to reach the switch")
-            } else {
-                ("cannot use a multicast address", "only ld_reduce, st and red may: see docs/multimem.md")
-            };
-            return fail_help(
-                WRONG_SPACE,
-                format!("`{}` {message}, found {space} memory", op.mnemonic().trim_start_matches("mc_")),
-                help,
-            );
+        self.reaches(t.space, switch)?;
+        match t.layout.size().as_const().and_then(|n| u32::try_from(n).ok()) {
+            Some(n) if (1..=MAX_LANES).contains(&n) => Ok(L::Type::lanes_of(t.elem, n)),
+            Some(n) => fail_help(
+                NOT_STATIC,
+                format!("a thread moves 1 to {MAX_LANES} elements at once, not {n}"),
+                "partition the tensor over `threads()` and loop over the steps",
+            ),
+            None => fail_help(
+                NOT_STATIC,
+                format!("how many elements {} has is known at run time only", t.layout),
+                "partition the tensor over `threads()` and loop over the steps",
+            ),
         }
-        match ty {
-            Type::Tensor(t) => match t.layout.size().as_const().and_then(|n| u32::try_from(n).ok()) {
-                Some(n) if (1..=MAX_LANES).contains(&n) => Ok(Type::lanes_of(t.elem, n)),
-                Some(n) => fail_help(
-                    NOT_STATIC,
-                    format!("a thread moves 1 to {MAX_LANES} elements at once, not {n}"),
-                    "partition the tensor over `threads()` and loop over the steps",
-                ),
-                None => fail_help(
-                    NOT_STATIC,
-                    format!("how many elements {} has is known at run time only", t.layout),
-                    "partition the tensor over `threads()` and loop over the steps",
-                ),
-            },
-            _ => Ok(self.given.clone()),
+    }
+
+    /// The switch takes multicast addresses, and nothing else does.
+    fn reaches(&self, space: Space, switch: bool) -> Result<(), TypeError> {
+        if (space == Space::Multicast) == switch {
+            return Ok(());
         }
+        let (message, help) = if switch {
+            ("needs a multicast address", "write `multicast(x, team)` to reach the switch")
+        } else {
+            ("cannot use a multicast address", "only ld_reduce, st and red may: see docs/multimem.md")
+        };
+        fail_help(WRONG_SPACE, format!("`{}` {message}, found {space} memory", self.name), help)
     }
 
     fn reduction(&self, op: RedOp, s: Scalar) -> Result<(), TypeError> {
@@ -429,5 +440,109 @@ impl Typing<'_> {
             RedOp::And | RedOp::Or | RedOp::Xor => s.is_int() || s == Scalar::Bool,
         };
         if ok { Ok(()) } else { fail(NO_SUCH_OP, format!("there is no reduction `{op}` on {s}")) }
+    }
+}
+
+/// Addresses.
+impl<L: Level> Typing<'_, L> {
+    fn space(&self, ptr: Value) -> Result<Space, TypeError> {
+        match self.ty(ptr).view() {
+            TypeRef::Pointer(space) => Ok(space),
+            other => fail(MISMATCH, format!("expected a pointer, found {other}")),
+        }
+    }
+
+    pub(crate) fn address_of(&self, base: Value) -> Rule<L> {
+        match self.ty(base).view() {
+            TypeRef::Tensor(t) => self.pointer(t.space),
+            TypeRef::Barrier => self.pointer(Space::Symmetric),
+            other => fail(MISMATCH, format!("expected a tensor or barrier, found {other}")),
+        }
+    }
+
+    pub(crate) fn shared_at(&self, align: u32) -> Rule<L> {
+        if !align.is_power_of_two() {
+            return fail(MISMATCH, format!("an alignment is a power of two, not {align}"));
+        }
+        self.pointer(Space::Shared)
+    }
+
+    pub(crate) fn ptr_add(&self, ptr: Value, bytes: Value) -> Rule<L> {
+        self.is_scalar(bytes, Scalar::I64, "byte offset")?;
+        self.space(ptr).and_then(|space| self.pointer(space))
+    }
+
+    pub(crate) fn int_to_ptr(&self, a: Value) -> Rule<L> {
+        self.is_scalar(a, Scalar::I64, "address")?;
+        match self.given.view() {
+            TypeRef::Pointer(_) => Ok(self.given.clone()),
+            other => fail(MISMATCH, format!("an address is a pointer, not {other}")),
+        }
+    }
+
+    pub(crate) fn ptr_to_int(&self, a: Value) -> Rule<L> {
+        self.space(a).and_then(|_| self.scalar(Scalar::I64))
+    }
+
+    /// A value of that type moves in one access: a power of two of bytes, at most 16.
+    fn moves(&self, ty: &L::Type) -> Result<Scalar, TypeError> {
+        let bytes = ty.elem().zip(ty.lanes()).map(|(s, n)| (s, n.saturating_mul(s.bytes())));
+        match bytes {
+            Some((s, bytes)) if bytes.is_power_of_two() && bytes <= 16 => Ok(s),
+            _ => fail_help(
+                MISMATCH,
+                format!("there is no access of a {ty}"),
+                "an access moves 1, 2, 4, 8 or 16 bytes of numbers",
+            ),
+        }
+    }
+
+    fn accessed(&self, ptr: Value, ty: &L::Type, switch: bool) -> Result<Scalar, TypeError> {
+        self.reaches(self.space(ptr)?, switch)?;
+        self.moves(ty)
+    }
+
+    pub(crate) fn read_at(&self, ptr: Value, switch: bool) -> Rule<L> {
+        self.accessed(ptr, self.given, switch).map(|_| self.given.clone())
+    }
+
+    pub(crate) fn write_at(&self, ptr: Value, value: Value, switch: bool) -> Rule<L> {
+        self.accessed(ptr, self.ty(value), switch).and_then(|_| self.unit())
+    }
+
+    pub(crate) fn ld_reduce_at(&self, ptr: Value, op: RedOp, acc: Scalar) -> Rule<L> {
+        let ty = self.read_at(ptr, true)?;
+        self.accumulates(op, &ty, acc).map(|()| ty)
+    }
+
+    /// Result: the old value.
+    pub(crate) fn reduce_at(&self, ptr: Value, value: Value, op: Option<RedOp>, switch: bool) -> Rule<L> {
+        let s = self.accessed(ptr, self.ty(value), switch)?;
+        op.map_or(Ok(()), |op| self.reduction(op, s)).map(|()| self.ty(value).clone())
+    }
+
+    pub(crate) fn compare_and_swap_at(&self, ptr: Value, expected: Value, value: Value) -> Rule<L> {
+        self.accessed(ptr, self.ty(value), false)?;
+        self.same(expected, self.ty(value), "expected value").map(|()| self.ty(value).clone())
+    }
+
+    /// A function takes and returns what C has in registers: 16-bit floats are structs there.
+    pub(crate) fn call(&self, args: &[Value]) -> Rule<L> {
+        let passes = |ty: &L::Type| match ty.view() {
+            TypeRef::Scalar(s) => s.is_int() || matches!(s, Scalar::F32 | Scalar::F64),
+            TypeRef::Pointer(space) => space != Space::Register,
+            TypeRef::Unit | TypeRef::Vector(..) | TypeRef::Tensor(_) | TypeRef::Team | TypeRef::Barrier => {
+                false
+            }
+        };
+        let given = Some(self.given).filter(|ty| **ty != L::Type::unit());
+        match args.iter().map(|a| self.ty(*a)).chain(given).find(|ty| !passes(ty)) {
+            None => Ok(self.given.clone()),
+            Some(ty) => fail_help(
+                MISMATCH,
+                format!("a function cannot take or return {ty}"),
+                "it takes pointers, integers, f32 and f64, and returns one of them or nothing",
+            ),
+        }
     }
 }

@@ -3,10 +3,15 @@
 //! A load is taken to be as uniform as its address: threads that read one place read one value.
 
 use crate::arena::Handle;
-use crate::kernel::{Block, Kernel, Value};
-use crate::names::{BinOp, CmpOp, Dim, Group, ShuffleMode, Sreg};
-use crate::op::{Constant, Op};
+use crate::kernel::{Block, Inst, Kernel, Value};
+use crate::level::Level;
+use crate::names::{BinOp, CmpOp, Dim, Group, Scalar, ShuffleMode, Sreg};
+use crate::op::{Arith, Call, Constant, Control, FamilyRef, Operation, Spread, Thread, Together, Var, View};
 use crate::remote;
+use crate::types::ValueType;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use weft_layout::{Int, Node};
 
 /// How far a value may differ. Ordered: the join of two is the greater.
@@ -41,13 +46,13 @@ impl Uniformity {
 }
 
 /// Finds how every value of a kernel varies. Linear in its size, times the few rounds that locals need.
-pub fn analyze(k: &Kernel) -> Uniformity {
+pub fn analyze<L: Level>(k: &Kernel<L>) -> Uniformity {
     let u = Uniformity {
         values: vec![Varies::No; k.insts.len()],
         locals: vec![Varies::No; k.locals.len()],
         control: vec![(Varies::No, None); k.insts.len()],
     };
-    let mut a = Analysis { k, u, changed: true };
+    let mut a = Analysis { k, u, changed: true, numbers: RefCell::default() };
     // Values only grow, and there are two steps to grow: this ends.
     while std::mem::take(&mut a.changed) {
         a.block(&k.body, (Varies::No, None));
@@ -55,13 +60,15 @@ pub fn analyze(k: &Kernel) -> Uniformity {
     a.u
 }
 
-struct Analysis<'k> {
-    k: &'k Kernel,
+struct Analysis<'k, L: Level> {
+    k: &'k Kernel<L>,
     u: Uniformity,
     changed: bool,
+    /// The numbers of all threads, of values that depend on the thread alone.
+    numbers: RefCell<HashMap<Value, Option<Rc<Vec<i64>>>>>,
 }
 
-impl Analysis<'_> {
+impl<L: Level> Analysis<'_, L> {
     fn block(&mut self, block: &Block, control: (Varies, Option<Value>)) {
         for &v in &block.0 {
             if self.k.insts.get(v).is_some() {
@@ -72,30 +79,67 @@ impl Analysis<'_> {
     }
 
     fn inst(&mut self, v: Value, control: (Varies, Option<Value>)) {
-        let op = self.k.op(v);
-        let under = |cond: Varies, at: Value| {
-            if cond > control.0 { (cond, Some(at)) } else { control }
+        let k = self.k;
+        let inst = &k.insts[v];
+        let varies = match (inst.op.spread(), inst.op.family()) {
+            (Spread::Same, _) => Varies::No,
+            (Spread::Threads, _) => Varies::ByThread,
+            (_, FamilyRef::Control(op)) => self.control(v, op, control),
+            (_, FamilyRef::Var(op)) => self.var(inst, op, control),
+            (Spread::Operands, _) => self.operands(inst),
+            (Spread::Rule, FamilyRef::Arith(op)) => self.arith(v, inst, op),
+            (Spread::Rule, FamilyRef::Thread(op)) => self.thread(inst, op),
+            (Spread::Rule, FamilyRef::View(op)) => self.view(inst, op),
+            (Spread::Rule, FamilyRef::Together(op)) => self.together(inst, op),
+            (Spread::Rule, FamilyRef::Call(Call::Function { function, .. })) => {
+                if remote::is_query(function) { self.operands(inst) } else { Varies::ByThread }
+            }
+            (
+                Spread::Rule,
+                FamilyRef::Debug(_)
+                | FamilyRef::Team(_)
+                | FamilyRef::Access(_)
+                | FamilyRef::Remote(_)
+                | FamilyRef::Bridge(_)
+                | FamilyRef::Address(_)
+                | FamilyRef::Memory(_),
+            ) => Varies::ByThread,
         };
-        let varies = match op {
-            Op::If { cond, then, otherwise } => {
-                let inner = under(self.u.value(*cond), v);
+        self.raise(v, varies);
+    }
+
+    /// What differs as much as the values among the op's fields.
+    fn operands(&self, inst: &Inst<L>) -> Varies {
+        let mut out = Varies::No;
+        inst.op.operands(&mut |x| out = out.max(self.u.value(x)));
+        out
+    }
+
+    fn control(&mut self, v: Value, op: &Control, control: (Varies, Option<Value>)) -> Varies {
+        let under = |cond: Varies| if cond > control.0 { (cond, Some(v)) } else { control };
+        match op {
+            Control::If { cond, then, otherwise } => {
+                let inner = under(self.u.value(*cond));
                 self.block(then, inner);
                 self.block(otherwise, inner);
-                Varies::No
             }
-            Op::For { var, lo, hi, step, body, .. } => {
+            Control::For { var, lo, hi, step, body, .. } => {
                 let start = self.u.value(*lo).max(self.u.value(*step));
                 self.raise(var.0, start);
-                self.block(body, under(start.max(self.u.value(*hi)), v));
-                Varies::No
+                self.block(body, under(start.max(self.u.value(*hi))));
             }
-            Op::While { head, cond, body } => {
-                let inner = under(self.u.value(*cond), v);
+            Control::While { head, cond, body } => {
+                let inner = under(self.u.value(*cond));
                 self.block(head, inner);
                 self.block(body, inner);
-                Varies::No
             }
-            Op::LocalSet { local, value } => {
+        }
+        Varies::No
+    }
+
+    fn var(&mut self, inst: &Inst<L>, op: &Var, control: (Varies, Option<Value>)) -> Varies {
+        match op {
+            Var::LocalSet { local, value } => {
                 let new = self.u.value(*value).max(control.0);
                 if let Some(old) = self.u.locals.get_mut(local.index()) {
                     self.changed |= new > *old;
@@ -103,41 +147,70 @@ impl Analysis<'_> {
                 }
                 Varies::No
             }
-            Op::LocalGet { local } => self.u.locals.get(local.index()).copied().unwrap_or(Varies::No),
-            Op::Special { reg, dim } => self.special(*reg, *dim),
-            Op::Reduce { group: Group::Block, .. } => Varies::No,
-            Op::Reduce { group: Group::Warp, .. } => Varies::ByWarp,
-            // Each thread asks for itself, and memory changes in between.
-            op if remote::name(op).is_some() && !op.is_pure() => Varies::ByThread,
-            Op::Shuffle { mode: ShuffleMode::Idx, lane, .. } if self.u.value(*lane) < Varies::ByThread => {
+            Var::LocalGet { local } => self.u.locals.get(local.index()).copied().unwrap_or(Varies::No),
+            Var::Param { .. } | Var::LoopVar { .. } => self.operands(inst),
+        }
+    }
+
+    fn thread(&self, inst: &Inst<L>, op: &Thread) -> Varies {
+        match op {
+            Thread::Special { reg, dim } => self.special(*reg, *dim),
+            Thread::Shuffle { mode: ShuffleMode::Idx, lane, .. }
+                if self.u.value(*lane) < Varies::ByThread =>
+            {
                 Varies::ByWarp
             }
-            Op::Call { function, args } if remote::is_query(function) => {
-                args.iter().map(|a| self.u.value(*a)).max().unwrap_or(Varies::No)
-            }
-            Op::Atomic { .. } | Op::AtomicCas { .. } | Op::Shuffle { .. } | Op::Call { .. } => {
-                Varies::ByThread
-            }
-            Op::Index { expr } => self.int(expr),
-            Op::Compare { op, a, b } if self.is_warps_choice(*op, *a, *b) => {
-                Varies::ByWarp.min(self.u.value(*a).max(self.u.value(*b)))
-            }
-            Op::View { base, offset } => {
-                let bounds = self.k.ty(v).tensor().into_iter().flat_map(|t| &t.bounds);
+            Thread::Shuffle { .. } => Varies::ByThread,
+            Thread::Fence { .. } | Thread::GroupBarrier { .. } => self.operands(inst),
+        }
+    }
+
+    fn view(&self, inst: &Inst<L>, op: &View) -> Varies {
+        match op {
+            View::Index { expr } => self.int(expr),
+            View::Part { base, offset } => {
+                let bounds = inst.ty.tensor().into_iter().flat_map(|t| &t.bounds);
                 let starts = bounds.map(|b| self.int(&b.offset)).max().unwrap_or(Varies::No);
                 starts.max(self.u.value(*base)).max(self.int(offset))
             }
-            Op::Binary { op: BinOp::Div, a, b } if self.is_warp_index(*a, *b, |n| n > 0 && n % 32 == 0) => {
-                Varies::ByWarp
-            }
-            Op::Binary { op: BinOp::Shr, a, b } if self.is_warp_index(*a, *b, |n| n >= 5) => Varies::ByWarp,
-            _ => {
-                let mut out = Varies::No;
-                op.operands(&mut |x| out = out.max(self.u.value(x)));
-                out
-            }
-        };
-        self.raise(v, varies);
+            View::Multicast { .. } | View::Peer { .. } | View::Shared { .. } => self.operands(inst),
+        }
+    }
+
+    fn together(&self, inst: &Inst<L>, op: &Together) -> Varies {
+        match op {
+            Together::Reduce { group: Group::Block, .. } => Varies::No,
+            Together::Reduce { group: Group::Warp, .. } => Varies::ByWarp,
+            Together::Reduce { group: Group::Thread, .. } | Together::Converge { .. } => self.operands(inst),
+        }
+    }
+
+    /// What is computed of the thread's index alone is the same for a warp if it is so for all 32 of its threads.
+    fn arith(&self, v: Value, inst: &Inst<L>, op: &Arith) -> Varies {
+        let operands = self.operands(inst);
+        let by_warp = operands == Varies::ByThread
+            && match op {
+                Arith::Compare { op, a, b } => self.is_warps_choice(*op, *a, *b),
+                Arith::Binary { op: BinOp::Div, a, b } => {
+                    self.is_warp_index(*a, *b, |n| n > 0 && n % 32 == 0) || self.is_warps_number(v)
+                }
+                Arith::Binary { op: BinOp::Shr, a, b } => {
+                    self.is_warp_index(*a, *b, |n| n >= 5) || self.is_warps_number(v)
+                }
+                Arith::Binary { .. } => self.is_warps_number(v),
+                Arith::Const { .. }
+                | Arith::Unary { .. }
+                | Arith::Fma { .. }
+                | Arith::Select { .. }
+                | Arith::Convert { .. }
+                | Arith::Bitcast { .. }
+                | Arith::Splat { .. }
+                | Arith::Concat { .. }
+                | Arith::Slice { .. }
+                | Arith::Extract { .. }
+                | Arith::Insert { .. } => false,
+            };
+        if by_warp { Varies::ByWarp } else { operands }
     }
 
     fn raise(&mut self, v: Value, to: Varies) {
@@ -152,17 +225,20 @@ impl Analysis<'_> {
             Sreg::LaneIdx => Varies::ByThread,
             Sreg::ThreadIdx if self.k.block[dim as usize] == 1 => Varies::No,
             Sreg::ThreadIdx => Varies::ByThread,
-            _ => Varies::No,
+            Sreg::BlockIdx | Sreg::BlockDim | Sreg::GridDim => Varies::No,
         }
     }
 
     /// `thread_idx / 32k` is the same for a whole warp, where x alone tells the warp.
     fn is_warp_index(&self, a: Value, b: Value, ok: impl Fn(i64) -> bool) -> bool {
         let whole = self.k.block[0].is_multiple_of(32) || (self.k.block[1] == 1 && self.k.block[2] == 1);
-        let divisor = match self.k.op(b) {
-            Op::Const { value: Constant::Int(n) } => Some(*n),
-            Op::Index { expr } => expr.as_const(),
-            _ => None,
+        let op = self.k.op(b);
+        let divisor = if let Some(Arith::Const { value: Constant::Int(n) }) = op.arith() {
+            Some(*n)
+        } else if let Some(View::Index { expr }) = op.view() {
+            expr.as_const()
+        } else {
+            None
         };
         whole && thread_dim(self.k, a) == Some(Dim::X) && divisor.is_some_and(ok)
     }
@@ -224,49 +300,185 @@ impl Analysis<'_> {
 
     /// A comparison of numbers that depend on the thread alone, such as `thread_idx() < 32`.
     fn is_warps_choice(&self, op: CmpOp, a: Value, b: Value) -> bool {
-        let number = |v: Value| match self.k.op(v) {
-            Op::Index { expr } => Some(expr.clone()),
-            Op::Const { value: Constant::Int(n) } => Some(Int::from(*n)),
-            Op::Convert { .. } | Op::Special { .. } => thread_dim(self.k, v).and(self.k.symbol(v)),
-            _ => None,
-        };
-        let (Some(a), Some(b)) = (number(a), number(b)) else { return false };
-        self.is_same_in_warps(|t| {
-            let (a, b) = (at_thread(self.k, &a, t)?, at_thread(self.k, &b, t)?);
-            Some(match op {
-                CmpOp::Eq => a == b,
-                CmpOp::Ne => a != b,
-                CmpOp::Lt => a < b,
-                CmpOp::Le => a <= b,
-                CmpOp::Gt => a > b,
-                CmpOp::Ge => a >= b,
-            })
-        })
+        let (Some(a), Some(b)) = (self.numbers(a), self.numbers(b)) else { return false };
+        self.is_same_in_warps(|t| Some(compares(op, *a.get(t as usize)?, *b.get(t as usize)?)))
+    }
+
+    /// A number that depends on the thread alone, or the sum of one with numbers that differ between warps at most.
+    fn is_warps_number(&self, v: Value) -> bool {
+        let mut terms = Vec::new();
+        self.terms(v, 1, &mut terms, 0);
+        let mut own = vec![0i64; self.k.threads() as usize];
+        for (v, sign) in terms {
+            match self.numbers(v) {
+                Some(numbers) => {
+                    own.iter_mut()
+                        .zip(&*numbers)
+                        .for_each(|(sum, n)| *sum = sum.wrapping_add(n.wrapping_mul(sign)));
+                }
+                None if self.u.value(v) <= Varies::ByWarp => {}
+                None => return false,
+            }
+        }
+        self.is_same_in_warps(|t| own.get(t as usize))
+    }
+
+    /// The terms of a sum, with their signs.
+    fn terms(&self, v: Value, sign: i64, out: &mut Vec<(Value, i64)>, depth: u32) {
+        /// Longest sum that is taken apart.
+        const MAX_DEPTH: u32 = 32;
+        if let Some(Arith::Binary { op: op @ (BinOp::Add | BinOp::Sub), a, b }) = self.k.op(v).arith()
+            && depth < MAX_DEPTH
+        {
+            self.terms(*a, sign, out, depth + 1);
+            self.terms(*b, if *op == BinOp::Sub { -sign } else { sign }, out, depth + 1);
+        } else {
+            out.push((v, sign));
+        }
+    }
+
+    /// The number of each thread of the CTA, by its linear index, if it depends on nothing else.
+    fn numbers(&self, v: Value) -> Option<Rc<Vec<i64>>> {
+        if let Some(known) = self.numbers.borrow().get(&v) {
+            return known.clone();
+        }
+        // A value that is being computed has none: there are no cycles, but the verifier may look at a broken kernel.
+        self.numbers.borrow_mut().insert(v, None);
+        let found = self.compute(v).map(Rc::new);
+        self.numbers.borrow_mut().insert(v, found.clone());
+        found
+    }
+
+    fn compute(&self, v: Value) -> Option<Vec<i64>> {
+        let inst = self.k.insts.get(v)?;
+        let threads = i64::from(self.k.threads()).min(1024);
+        let scalar =
+            inst.ty.elem().filter(|s| inst.ty.lanes() == Some(1) && (s.is_int() || *s == Scalar::Bool))?;
+        if let Some(Thread::Special { reg, dim }) = inst.op.thread() {
+            let number = |t| match reg {
+                Sreg::ThreadIdx => Some(point(self.k, t)[*dim as usize]),
+                Sreg::LaneIdx => Some(t % 32),
+                Sreg::BlockDim => Some(i64::from(self.k.block[*dim as usize])),
+                Sreg::BlockIdx | Sreg::GridDim => None,
+            };
+            return (0..threads).map(number).collect();
+        }
+        if let Some(View::Index { expr }) = inst.op.view() {
+            return (0..threads).map(|t| at_thread(self.k, expr, t)).collect();
+        }
+        let all =
+            |f: &dyn Fn(usize) -> i64| Some((0..threads as usize).map(|t| wrap(scalar, f(t))).collect());
+        match inst.op.arith()? {
+            Arith::Const { value: Constant::Int(n) } => all(&|_| *n),
+            Arith::Convert { a } | Arith::Bitcast { a } => {
+                let a = self.numbers(*a)?;
+                all(&|t| a[t])
+            }
+            Arith::Binary { op, a, b } => {
+                let (a, b) = (self.numbers(*a)?, self.numbers(*b)?);
+                let found: Option<Vec<i64>> =
+                    (0..threads as usize).map(|t| combined(*op, scalar, a[t], b[t])).collect();
+                found
+            }
+            Arith::Compare { op, a, b } => {
+                let (a, b) = (self.numbers(*a)?, self.numbers(*b)?);
+                all(&|t| i64::from(compares(*op, a[t], b[t])))
+            }
+            Arith::Select { c, a, b } => {
+                let (c, a, b) = (self.numbers(*c)?, self.numbers(*a)?, self.numbers(*b)?);
+                all(&|t| if c[t] != 0 { a[t] } else { b[t] })
+            }
+            Arith::Const { .. }
+            | Arith::Unary { .. }
+            | Arith::Fma { .. }
+            | Arith::Splat { .. }
+            | Arith::Concat { .. }
+            | Arith::Slice { .. }
+            | Arith::Extract { .. }
+            | Arith::Insert { .. } => None,
+        }
+    }
+}
+
+/// The bits of a number as one of type `s`. (A `u64` beyond `i64` keeps its bits.)
+fn wrap(s: Scalar, n: i64) -> i64 {
+    match s {
+        Scalar::Bool => i64::from(n != 0),
+        Scalar::I8 => i64::from(n as i8),
+        Scalar::U8 => i64::from(n as u8),
+        Scalar::I16 => i64::from(n as i16),
+        Scalar::U16 => i64::from(n as u16),
+        Scalar::I32 => i64::from(n as i32),
+        Scalar::U32 => i64::from(n as u32),
+        _ => n,
+    }
+}
+
+/// `a op b` in type `s`; `None` where that is not followed.
+fn combined(op: BinOp, s: Scalar, a: i64, b: i64) -> Option<i64> {
+    let natural = a >= 0 && b >= 0;
+    let n = match op {
+        BinOp::Add => a.wrapping_add(b),
+        BinOp::Sub => a.wrapping_sub(b),
+        BinOp::Mul => a.wrapping_mul(b),
+        BinOp::Div if natural && b > 0 => a / b,
+        BinOp::Rem if natural && b > 0 => a % b,
+        BinOp::Div | BinOp::Rem => return None,
+        BinOp::Min if natural || s.kind() == crate::names::Kind::Signed => a.min(b),
+        BinOp::Max if natural || s.kind() == crate::names::Kind::Signed => a.max(b),
+        BinOp::Min | BinOp::Max => return None,
+        BinOp::And => a & b,
+        BinOp::Or => a | b,
+        BinOp::Xor => a ^ b,
+        BinOp::Shl if (0..i64::from(s.bits())).contains(&b) => a.wrapping_shl(b as u32),
+        BinOp::Shr if natural && b < 64 => a >> b,
+        BinOp::Shl | BinOp::Shr => return None,
+    };
+    Some(wrap(s, n))
+}
+
+fn compares(op: CmpOp, a: i64, b: i64) -> bool {
+    match op {
+        CmpOp::Eq => a == b,
+        CmpOp::Ne => a != b,
+        CmpOp::Lt => a < b,
+        CmpOp::Le => a <= b,
+        CmpOp::Gt => a > b,
+        CmpOp::Ge => a >= b,
     }
 }
 
 /// The dimension whose thread index a value is.
-fn thread_dim(k: &Kernel, v: Value) -> Option<Dim> {
-    match &k.insts.get(v)?.op {
-        Op::Special { reg: Sreg::ThreadIdx, dim } => Some(*dim),
-        Op::Convert { a } => thread_dim(k, *a),
-        Op::Index { expr } => match expr.node() {
-            Node::Var(var) if var.id != v.0 => thread_dim(k, Value(var.id)),
-            _ => None,
-        },
+fn thread_dim<L: Level>(k: &Kernel<L>, v: Value) -> Option<Dim> {
+    let op = &k.insts.get(v)?.op;
+    if let Some(Thread::Special { reg: Sreg::ThreadIdx, dim }) = op.thread() {
+        return Some(*dim);
+    }
+    if let Some(Arith::Convert { a }) = op.arith() {
+        return thread_dim(k, *a);
+    }
+    let Some(View::Index { expr }) = op.view() else { return None };
+    match expr.node() {
+        Node::Var(var) if var.id != v.0 => thread_dim(k, Value(var.id)),
         _ => None,
     }
 }
 
 /// The lane in a warp.
-fn is_lane(k: &Kernel, v: Value) -> bool {
-    matches!(k.insts.get(v).map(|i| &i.op), Some(Op::Special { reg: Sreg::LaneIdx, .. }))
+fn is_lane<L: Level>(k: &Kernel<L>, v: Value) -> bool {
+    let op = k.insts.get(v).and_then(|i| i.op.thread());
+    matches!(op, Some(Thread::Special { reg: Sreg::LaneIdx, .. }))
+}
+
+/// The coordinates of a thread in its CTA, by its linear index.
+fn point<L: Level>(k: &Kernel<L>, thread: i64) -> [i64; 3] {
+    let [x, y, _] = k.block.map(|n| i64::from(n.max(1)));
+    [thread % x, thread / x % y, thread / (x * y)]
 }
 
 /// The number that a thread has, by its linear index, if it depends on nothing else.
-pub(crate) fn at_thread(k: &Kernel, e: &Int, thread: i64) -> Option<i64> {
-    let [x, y, _] = k.block.map(|n| i64::from(n.max(1)));
-    let point = [thread % x, thread / x % y, thread / (x * y)];
+pub(crate) fn at_thread<L: Level>(k: &Kernel<L>, e: &Int, thread: i64) -> Option<i64> {
+    let point = point(k, thread);
     let known = e.subst(&mut |v| match thread_dim(k, Value(v.id)) {
         Some(dim) => Some(point[dim as usize].into()),
         None => is_lane(k, Value(v.id)).then(|| Int::from(thread % 32)),

@@ -1,13 +1,15 @@
-//! The verifier: every error of a module at once. What passes it lowers, or is refused with an error; it never panics.
+//! The verifier: every error of a module at once. A module that verifies either lowers or is rejected with a diagnostic;
+//! later stages never panic on it. The rules that levels do not share are with their heads.
 
 use crate::diag::{Code, Diagnostic, Severity};
 use crate::kernel::{Block, Inst, Kernel, Module, TeamRef, Value};
-use crate::names::{Group, Sem, Space};
-use crate::op::Op;
-use crate::types::Type;
-use crate::typing::{MAX_LANES, result_type};
+use crate::level::{Head, Level, Tensor};
+use crate::names::{Group, Scalar, Space};
+use crate::op::{Call, Control, Debug, Operation, Remote, Team, Var};
+use crate::remote;
+use crate::types::{TypeRef, ValueType};
+use crate::typing::{MAX_LANES, MISMATCH};
 use crate::uniform::{self, Uniformity, Varies};
-use crate::{ordering, remote};
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,30 +31,33 @@ pub const BAD_FORMAT: Code = Code(216);
 /// A function that no library can have, or one with two signatures.
 pub const BAD_FUNCTION: Code = Code(218);
 
-/// A module without errors. Only the verifier makes it; what comes after asks for it.
+/// A module without errors. Only the verifier makes it; later stages ask for it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Verified {
-    module: Module,
+pub struct Verified<L: Level = Tensor> {
+    module: Module<L>,
     /// What is allowed but looks wrong.
     pub warnings: Vec<Diagnostic>,
 }
 
-impl Verified {
+impl<L: Level> Verified<L> {
     /// The module, to change it; it must be verified again.
-    pub fn into_module(self) -> Module {
+    pub fn into_module(self) -> Module<L> {
         self.module
     }
 }
 
-impl Deref for Verified {
-    type Target = Module;
-    fn deref(&self) -> &Module {
+impl<L: Level> Deref for Verified<L> {
+    type Target = Module<L>;
+    fn deref(&self) -> &Module<L> {
         &self.module
     }
 }
 
-/// Checks a module. All findings at once, in source order.
-pub fn verify(module: Module) -> Result<Verified, Vec<Diagnostic>> {
+/// Checks a module by the rules of its level.
+///
+/// # Errors
+/// All findings at once, in source order.
+pub fn verify<L: Level>(module: Module<L>) -> Result<Verified<L>, Vec<Diagnostic>> {
     let mut found = Vec::new();
     for k in &module.kernels {
         kernel(k, &mut found);
@@ -64,7 +69,11 @@ pub fn verify(module: Module) -> Result<Verified, Vec<Diagnostic>> {
     if errors.is_empty() { Ok(Verified { module, warnings }) } else { Err(errors) }
 }
 
-fn kernel(k: &Kernel, found: &mut Vec<Diagnostic>) {
+fn has_errors(found: &[Diagnostic]) -> bool {
+    found.iter().any(|d| d.severity == Severity::Error)
+}
+
+fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
     let launch = |message: String, help: &str| Diagnostic::error(BAD_LAUNCH, k.span, message).help(help);
     let threads = k.block.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).unwrap_or(u32::MAX);
     if threads == 0 || threads > 1024 || k.block[2] > 64 {
@@ -80,25 +89,22 @@ fn kernel(k: &Kernel, found: &mut Vec<Diagnostic>) {
             "letters, digits and `_`, a letter first",
         ));
     }
+    L::Head::check(k, found);
     let mut order = Order { k, defined: HashSet::new(), seen: HashSet::new(), found };
     order.block(&k.body, 0);
-    if order.found.iter().any(|d| d.severity == Severity::Error) {
+    if has_errors(order.found) {
         // Types and uniformity mean nothing while values are undefined.
         return;
     }
-    // Once addresses are arithmetic, so are conditions, which then are not understood as well: what lowering makes of a
-    // kernel diverges no more than the kernel did.
-    let mut lowered = false;
-    k.walk(&mut |_, inst| lowered |= matches!(inst.op, Op::PtrAdd { .. }));
-    let uniformity = (!lowered).then(|| uniform::analyze(k));
-    k.walk(&mut |v, inst| {
-        check_inst(k, inst, found);
-        if let Some(u) = &uniformity {
-            check_threads(k, u, v, inst, found);
-        }
-    });
-    if !found.iter().any(|d| d.severity == Severity::Error) {
-        ordering::check(k, found);
+    check_locals(k, found);
+    k.walk(&mut |_, inst| check_inst(k, inst, found));
+    if has_errors(found) {
+        return;
+    }
+    let uniformity = uniform::analyze(k);
+    k.walk(&mut |v, inst| check_threads(k, &uniformity, v, inst, found));
+    if !has_errors(found) {
+        L::check(k, found);
     }
 }
 
@@ -111,20 +117,23 @@ fn is_identifier(name: &str) -> bool {
         && name.len() <= 256
 }
 
-/// What a function returns and takes in C, where there is but one kind of pointer.
-fn c_signature(k: &Kernel, result: &Type, args: &[Value]) -> Vec<Type> {
+/// What a function returns and takes in C, where all pointers are of one kind.
+fn c_signature<L: Level>(k: &Kernel<L>, result: &L::Type, args: &[Value]) -> Vec<L::Type> {
     let types = std::iter::once(result).chain(args.iter().map(|a| k.ty(*a)));
-    types
-        .map(|ty| if matches!(ty, Type::Pointer(_)) { Type::Pointer(Space::Global) } else { ty.clone() })
-        .collect()
+    let pointer = L::Type::of(TypeRef::Pointer(Space::Global));
+    let one_kind = |ty: &L::Type| match (ty.view(), &pointer) {
+        (TypeRef::Pointer(_), Some(pointer)) => pointer.clone(),
+        _ => ty.clone(),
+    };
+    types.map(one_kind).collect()
 }
 
 /// A called function has a C name, no kernel's, and one signature in all of the module.
-fn functions(module: &Module, found: &mut Vec<Diagnostic>) {
-    let mut known: HashMap<Arc<str>, Vec<Type>> = HashMap::new();
+fn functions<L: Level>(module: &Module<L>, found: &mut Vec<Diagnostic>) {
+    let mut known: HashMap<Arc<str>, Vec<L::Type>> = HashMap::new();
     for k in &module.kernels {
         k.walk(&mut |_, inst| {
-            let Op::Call { function, args } = &inst.op else { return };
+            let Some(Call::Function { function, args }) = inst.op.call() else { return };
             let bad = |message: String, help: &str| {
                 Diagnostic::error(BAD_FUNCTION, inst.span, message).help(help.to_owned())
             };
@@ -147,14 +156,14 @@ fn functions(module: &Module, found: &mut Vec<Diagnostic>) {
 }
 
 /// Every value is defined before it is used, in its block or one around it; every instruction stands once.
-struct Order<'a> {
-    k: &'a Kernel,
+struct Order<'a, L: Level> {
+    k: &'a Kernel<L>,
     defined: HashSet<Value>,
     seen: HashSet<Value>,
     found: &'a mut Vec<Diagnostic>,
 }
 
-impl Order<'_> {
+impl<L: Level> Order<'_, L> {
     fn block(&mut self, block: &Block, depth: usize) {
         if depth > MAX_DEPTH {
             self.found.push(Diagnostic::error(
@@ -183,37 +192,25 @@ impl Order<'_> {
         }
     }
 
-    fn inst(&mut self, inst: &Inst, depth: usize) {
+    fn inst(&mut self, inst: &Inst<L>, depth: usize) {
         let mut uses = Vec::new();
-        inst.op.operands(&mut |x| uses.push(x));
-        if let Type::Tensor(t) = &inst.ty {
-            t.vars(&mut |v| uses.push(Value(v.id)));
-        }
-        if remote::name(&inst.op).is_some() {
-            // What is moved are the elements of whole tensors: their layouts are computed with here.
-            for x in uses.clone() {
-                if let Some(Type::Tensor(t)) = self.k.insts.get(x).map(|i| &i.ty) {
-                    t.vars(&mut |v| uses.push(Value(v.id)));
-                }
-            }
-        }
-        match &inst.op {
-            Op::For { var, body, .. } => {
+        self.k.operands(inst, &mut |x| uses.push(x));
+        match inst.op.control() {
+            Some(Control::For { var, body, .. }) => {
                 self.uses(&uses, inst);
-                let fresh = self.seen.insert(var.0)
-                    && matches!(self.k.insts.get(var.0).map(|i| &i.op), Some(Op::LoopVar { .. }));
-                if !fresh {
-                    self.found.push(Diagnostic::error(
-                        MISPLACED,
-                        inst.span,
-                        format!("{} is no fresh loop variable", var.0),
-                    ));
+                let var = var.0;
+                let is_loop_var = self.k.insts.get(var).is_some_and(|i| {
+                    matches!(i.op.var(), Some(Var::LoopVar { .. })) && i.ty == L::Type::scalar(Scalar::I64)
+                });
+                if !(self.seen.insert(var) && is_loop_var) {
+                    let message = format!("{var} is no fresh loop variable");
+                    self.found.push(Diagnostic::error(MISPLACED, inst.span, message));
                 }
-                self.defined.insert(var.0);
+                self.defined.insert(var);
                 self.block(body, depth + 1);
-                self.defined.remove(&var.0);
+                self.defined.remove(&var);
             }
-            Op::While { head, cond, body } => {
+            Some(Control::While { head, cond, body }) => {
                 // The condition is computed in the head, so it is known after it and in the body.
                 self.block(head, depth + 1);
                 let known = self.defined.clone();
@@ -222,24 +219,29 @@ impl Order<'_> {
                 self.block(body, depth + 1);
                 self.defined = known;
             }
-            op => {
+            Some(Control::If { .. }) | None => {
                 self.uses(&uses, inst);
-                for b in op.blocks() {
+                for b in inst.op.blocks() {
                     self.block(b, depth + 1);
                 }
             }
         }
     }
 
-    fn uses(&mut self, uses: &[Value], inst: &Inst) {
+    fn uses(&mut self, uses: &[Value], inst: &Inst<L>) {
+        // A parameter's layout may be made of other parameters and team sizes, wherever they are.
+        let of_launch = |v: Value| {
+            self.k.insts.get(v).is_some_and(|i| {
+                let queries =
+                    |c: &Call| matches!(c, Call::Function { function, .. } if remote::is_query(function));
+                matches!(i.op.var(), Some(Var::Param { .. }))
+                    || matches!(i.op.team(), Some(Team::NPes { .. }))
+                    || i.op.call().is_some_and(queries)
+            })
+        };
+        let is_param = matches!(inst.op.var(), Some(Var::Param { .. }));
         for u in uses {
-            // A parameter's layout may be made of other parameters and team sizes, wherever they stand.
-            let is_param = |v: Value| match self.k.insts.get(v).map(|i| &i.op) {
-                Some(Op::Call { function, .. }) => remote::is_query(function),
-                op => matches!(op, Some(Op::Param { .. } | Op::NPes { .. })),
-            };
-            let between_params = matches!(inst.op, Op::Param { .. }) && is_param(*u);
-            if !self.defined.contains(u) && !between_params {
+            if !self.defined.contains(u) && !(is_param && of_launch(*u)) {
                 let message = format!("{u} is used by `{}` before it is defined", inst.op.mnemonic());
                 self.found.push(Diagnostic::error(UNDEFINED, inst.span, message));
             }
@@ -247,19 +249,48 @@ impl Order<'_> {
     }
 }
 
-fn check_inst(k: &Kernel, inst: &Inst, found: &mut Vec<Diagnostic>) {
-    if let Type::Vector(_, lanes) = inst.ty
-        && !(1..=MAX_LANES).contains(&lanes)
-    {
-        let message = format!("a vector has 1 to {MAX_LANES} lanes, not {lanes}");
-        found.push(Diagnostic::error(crate::typing::MISMATCH, inst.span, message));
+/// Why nothing can have a type, if nothing can.
+fn no_value(ty: TypeRef<'_>) -> Option<String> {
+    match ty {
+        TypeRef::Vector(_, n) if !(1..=MAX_LANES).contains(&n) => {
+            Some(format!("a vector has 1 to {MAX_LANES} lanes, not {n}"))
+        }
+        TypeRef::Pointer(Space::Register) => Some("registers have no address".into()),
+        TypeRef::Tensor(t) if !t.align.is_power_of_two() => {
+            Some(format!("an alignment is a power of two, not {}", t.align))
+        }
+        TypeRef::Unit
+        | TypeRef::Scalar(_)
+        | TypeRef::Vector(..)
+        | TypeRef::Pointer(_)
+        | TypeRef::Tensor(_)
+        | TypeRef::Team
+        | TypeRef::Barrier => None,
+    }
+}
+
+/// Every local variable holds a value.
+fn check_locals<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
+    for (_, local) in k.locals.iter() {
+        let ty = local.ty.view();
+        let wrong = if ty == TypeRef::Unit { Some("it has no value".into()) } else { no_value(ty) };
+        if let Some(wrong) = wrong {
+            let message = format!("variable `{}`: {wrong}", local.name);
+            found.push(Diagnostic::error(MISMATCH, k.span, message));
+        }
+    }
+}
+
+fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnostic>) {
+    if let Some(message) = no_value(inst.ty.view()) {
+        found.push(Diagnostic::error(MISMATCH, inst.span, message));
         return;
     }
-    match result_type(k, &inst.op, &inst.ty) {
+    match inst.op.result_type(k, &inst.ty) {
         Ok(ty) if ty == inst.ty => {}
         Ok(ty) => {
             let message = format!("`{}` gives {ty}, not {}", inst.op.mnemonic(), inst.ty);
-            found.push(Diagnostic::error(crate::typing::MISMATCH, inst.span, message));
+            found.push(Diagnostic::error(MISMATCH, inst.span, message));
         }
         Err(e) => {
             let mut d = Diagnostic::error(e.code, inst.span, e.message);
@@ -267,47 +298,50 @@ fn check_inst(k: &Kernel, inst: &Inst, found: &mut Vec<Diagnostic>) {
             found.push(d);
         }
     }
-    if let Some((sem, allowed)) = order_of(&inst.op)
+    if let Some((sem, allowed)) = inst.op.order()
         && !allowed.contains(&sem)
     {
         let names: Vec<_> = allowed.iter().map(|s| s.name()).collect();
         found.push(
-            Diagnostic::error(BAD_ORDER, inst.span, format!("{} cannot be `{sem}`", called(&inst.op)))
+            Diagnostic::error(BAD_ORDER, inst.span, format!("{} cannot be `{sem}`", inst.op.called()))
                 .help(format!("it may be {}", names.join(", "))),
         );
     }
-    if let Some(team) = team_of(&inst.op)
-        && team != TeamRef::WORLD
-        && let TeamRef(t) = team
-        && k.params.get(t as usize).map(|p| &p.ty) != Some(&Type::Team)
-    {
-        found.push(Diagnostic::error(NO_TEAM, inst.span, format!("parameter {t} is no team")));
+    for TeamRef(team) in inst.op.teams() {
+        if TeamRef(team) != TeamRef::WORLD && !k.head.is_team(team) {
+            found.push(Diagnostic::error(NO_TEAM, inst.span, format!("parameter {team} is no team")));
+        }
     }
-    if let Op::Print { format, args } = &inst.op {
+    if let Some(Debug::Print { format, args }) = inst.op.debug() {
         check_format(format, args, k, inst, found);
     }
 }
 
 /// All threads of a group come to an operation of theirs, with the same arguments.
-fn check_threads(k: &Kernel, u: &Uniformity, v: Value, inst: &Inst, found: &mut Vec<Diagnostic>) {
-    if let Some(group) = takes_all(&inst.op) {
-        let (varies, cond) = u.control(v);
-        // A CTA of one warp differs as little as its warp.
-        let limit = if group == Group::Block && k.threads() > 32 { Varies::No } else { Varies::ByWarp };
-        if varies > limit {
-            found.push(divergent(k, inst, group, cond));
-        }
-        if remote::group(&inst.op).is_some() {
-            not_same(k, u, inst, group, limit, found);
-        }
+fn check_threads<L: Level>(
+    k: &Kernel<L>,
+    u: &Uniformity,
+    v: Value,
+    inst: &Inst<L>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let Some(group) = inst.op.group() else { return };
+    let (varies, cond) = u.control(v);
+    // A CTA of one warp differs as little as its warp.
+    let limit = if group == Group::Block && k.threads() > 32 { Varies::No } else { Varies::ByWarp };
+    if varies > limit {
+        found.push(divergent(k, inst, group, cond));
+    }
+    if inst.op.remote().is_some_and(Remote::is_collective) {
+        not_same(k, u, inst, group, limit, found);
     }
 }
 
 /// The arguments of an operation that threads call together are the same in all of them.
-fn not_same(
-    k: &Kernel,
+fn not_same<L: Level>(
+    k: &Kernel<L>,
     u: &Uniformity,
-    inst: &Inst,
+    inst: &Inst<L>,
     group: Group,
     limit: Varies,
     found: &mut Vec<Diagnostic>,
@@ -323,7 +357,7 @@ fn not_same(
     let mut d = Diagnostic::error(
         remote::NOT_SAME,
         inst.span,
-        format!("an argument of {} differs between {who}, which call it together", called(&inst.op)),
+        format!("an argument of {} differs between {who}, which call it together", inst.op.called()),
     )
     .help("pass all of them the same, or let each thread do its own: without `<warp>` or `<block>`");
     if let Some(at) = k.insts.get(v) {
@@ -332,12 +366,12 @@ fn not_same(
     found.push(d);
 }
 
-fn divergent(k: &Kernel, inst: &Inst, group: Group, cond: Option<Value>) -> Diagnostic {
+fn divergent<L: Level>(k: &Kernel<L>, inst: &Inst<L>, group: Group, cond: Option<Value>) -> Diagnostic {
     let who = if group == Group::Block { "thread of the CTA" } else { "lane of the warp" };
     let mut d = Diagnostic::error(
         DIVERGENT,
         inst.span,
-        format!("{} in divergent control flow: every {who} must reach it", called(&inst.op)),
+        format!("{} in divergent control flow: every {who} must reach it", inst.op.called()),
     )
     .label("some threads never come here")
     .help("move it out of the condition, or make the condition the same for all threads");
@@ -347,63 +381,14 @@ fn divergent(k: &Kernel, inst: &Inst, group: Group, cond: Option<Value>) -> Diag
     d
 }
 
-/// What the language calls an op that threads reach together.
-fn called(op: &Op) -> String {
-    match op {
-        Op::GroupBarrier { group: Group::Block } => "`sync_threads`".into(),
-        Op::GroupBarrier { group: Group::Warp } => "`sync_warp`".into(),
-        Op::TeamBarrier { .. } => "`barrier`".into(),
-        Op::Reduce { group, .. } => format!("a reduction over the {group}"),
-        op if remote::name(op).is_some() => format!("`{}`", remote::name(op).unwrap_or_default()),
-        Op::Converge { group } => format!("an access to a tensor that the {group} shares out"),
-        other => format!(
-            "`{}`",
-            other
-                .mnemonic()
-                .trim_start_matches("mc_")
-                .replace("store", if matches!(op, Op::McStore { .. }) { "st" } else { "store" })
-        ),
-    }
-}
-
-/// The threads that must all take part.
-fn takes_all(op: &Op) -> Option<Group> {
-    match op {
-        Op::GroupBarrier { group } | Op::Converge { group } | Op::Reduce { group, .. } => {
-            Some(*group).filter(|g| *g != Group::Thread)
-        }
-        Op::TeamBarrier { .. } => Some(Group::Block),
-        Op::Shuffle { .. } => Some(Group::Warp),
-        op => remote::group(op).filter(|g| *g != Group::Thread),
-    }
-}
-
-/// The memory order of an op, and those it may have (PTX ISA: the `.sem` of each instruction).
-fn order_of(op: &Op) -> Option<(Sem, &'static [Sem])> {
-    use Sem::{AcqRel, Acquire, Relaxed, Release, SeqCst, Weak};
-    match op {
-        Op::Load { sem, .. } | Op::LdReduce { sem, .. } => Some((*sem, &[Weak, Relaxed, Acquire])),
-        Op::Store { sem, .. } | Op::McStore { sem, .. } => Some((*sem, &[Weak, Relaxed, Release])),
-        Op::McRed { sem, .. } | Op::Red { sem, .. } => Some((*sem, &[Relaxed, Release])),
-        Op::Atomic { sem, .. } | Op::AtomicCas { sem, .. } => {
-            Some((*sem, &[Relaxed, Acquire, Release, AcqRel]))
-        }
-        Op::Fence { sem, .. } => Some((*sem, &[Acquire, Release, AcqRel, SeqCst])),
-        Op::TeamBarrier { sem, .. } => Some((*sem, &[Relaxed, Acquire, Release, AcqRel])),
-        _ => None,
-    }
-}
-
-fn team_of(op: &Op) -> Option<TeamRef> {
-    match op {
-        Op::MyPe { team } | Op::NPes { team } => Some(*team),
-        Op::Multicast { team, .. } | Op::Peer { team, .. } | Op::TeamBarrier { team, .. } => Some(*team),
-        op => remote::team(op),
-    }
-}
-
 /// `%d`-like conversions of a format: as many as arguments, of their kind.
-fn check_format(format: &str, args: &[Value], k: &Kernel, inst: &Inst, found: &mut Vec<Diagnostic>) {
+fn check_format<L: Level>(
+    format: &str,
+    args: &[Value],
+    k: &Kernel<L>,
+    inst: &Inst<L>,
+    found: &mut Vec<Diagnostic>,
+) {
     let specs: Vec<char> = format
         .replace("%%", "")
         .split('%')
@@ -424,7 +409,7 @@ fn check_format(format: &str, args: &[Value], k: &Kernel, inst: &Inst, found: &m
         return;
     }
     for (spec, a) in specs.iter().zip(args) {
-        let float = k.ty(*a).elem().is_some_and(crate::names::Scalar::is_float);
+        let float = k.ty(*a).elem().is_some_and(Scalar::is_float);
         if !(if float { "feg" } else { "dixuc" }).contains(*spec) {
             found.push(bad(format!("`%{spec}` does not print a {}", k.ty(*a))));
         }

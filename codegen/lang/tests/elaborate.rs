@@ -23,7 +23,7 @@ fn compile(text: &str, defines: &[(&str, Define)]) -> Result<String, String> {
     let program = Program::load(&mut sources, root, &Library).map_err(show)?;
     let compiled = program.compile(None, &defines).map_err(show)?;
     let text = print_module(&compiled.module);
-    let again = parse_module(&text).map_err(|e| format!("{e}\n{text}"))?;
+    let again: weft_ir::Module = parse_module(&text).map_err(|e| format!("{e}\n{text}"))?;
     assert_eq!(print_module(&again), text, "the text form does not read back");
     Ok(text)
 }

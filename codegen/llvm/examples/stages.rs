@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::time::{Duration, Instant};
+use weft_ir::level::Machine;
 use weft_ir::{text, verify::verify};
 use weft_llvm::{OptLevel, Options, emit};
 
@@ -22,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             file => source = std::fs::read_to_string(file)?,
         }
     }
-    let module = verify(text::parse_module(&source)?).map_err(|e| format!("{e:?}"))?;
+    let module = verify(text::parse_module::<Machine>(&source)?).map_err(|e| format!("{e:?}"))?;
     let options = Options::new(arch.parse()?);
     if print {
         println!("{}", emit(&module, &options)?.ptx);

@@ -5,10 +5,6 @@ weft_ir::codes! {
     /// What the way to PTX rejects, in ascending order of codes.
     LLVM Words:
 
-    NOT_MACHINE = 600, "an op that is not of the machine level", "a `view` that no pass has lowered",
-    "Only pointers, numbers and vectors can be lowered to PTX: the passes must run first. In a kernel compiled from \
-     text this is a bug of warpweft: please report it with the kernel's text.";
-
     NO_FUNCTION = 601, "a function that this type does not have", "`sin` of an f64",
     "PTX has sin, cos, tanh, exp and log for f32 only, and f64 versions come from NVIDIA's libdevice, which warpweft \
      does not link. Convert to f32 first: `.to<f32>()`.";

@@ -1,7 +1,6 @@
 //! From the machine level of the IR to PTX, through LLVM. The only room that sees LLVM.
 //!
-//! What comes in is a verified module after the passes: pointers, numbers, vectors and structured control, no
-//! tensor, team or symbolic index ([`codes::NOT_MACHINE`] otherwise). What comes out is PTX text.
+//! It takes a verified module of the machine level: pointers, numbers, vectors and structured control. It gives PTX text.
 //!
 //! Where PTX leaves a result open, the lowering fixes it:
 //! - integer `x / 0` is -1 (all bits set) and `x % 0` is `x`; the least integer divided by -1 is itself, remainder 0;
@@ -31,7 +30,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::verify::Verified;
+use weft_ir::machine::Verified;
 use weft_isa::{PtxVersion, Target};
 
 /// Which LLVM this is: (22, 1, 0).

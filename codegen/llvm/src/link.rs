@@ -14,8 +14,8 @@ use inkwell::values::FunctionValue;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use weft_ir::Op;
 use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Call, Operation, machine};
 use weft_isa::{PtxVersion, Target};
 
 /// Where the functions that a kernel calls come from.
@@ -29,11 +29,11 @@ pub enum Link<'a> {
 }
 
 /// The functions of libraries that a module's kernels call, and where first.
-pub fn called(module: &weft_ir::Module) -> BTreeMap<Arc<str>, Span> {
+pub fn called(module: &machine::Module) -> BTreeMap<Arc<str>, Span> {
     let mut out = BTreeMap::new();
     for k in &module.kernels {
         k.walk(&mut |_, inst| {
-            if let Op::Call { function, .. } = &inst.op {
+            if let Some(Call::Function { function, .. }) = inst.op.call() {
                 out.entry(function.clone()).or_insert(inst.span);
             }
         });

@@ -18,7 +18,8 @@ use crate::{Options, Report};
 use rustc_hash::FxHashSet;
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
-use weft_ir::{BinOp, Block, Int, Kernel, LocalId, Op, Type, Value};
+use weft_ir::mixed::{Kernel, Op, Type};
+use weft_ir::{Address, Arith, BinOp, Block, Bridge, Control, Int, LocalId, Operation, Value, Var, View};
 
 /// The pass.
 pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
@@ -28,10 +29,11 @@ pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel,
 struct Advance;
 
 /// An address in a loop.
-struct Address {
+struct Moving {
     value: Value,
-    ptr: Value,
-    /// Bytes behind `ptr` in the first round.
+    /// The pointer that the offset is from, or the parameter or allocation whose address it is.
+    origin: Value,
+    /// Bytes behind `origin` in the first round.
     first: Int,
     /// From one round to the next.
     stride: Int,
@@ -41,23 +43,27 @@ impl Rewrite for Advance {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
         let Some((addresses, body)) = addresses(e.b.kernel(), v) else { return Ok(Action::Keep) };
         let mut moved: Vec<(LocalId, Int)> = Vec::new();
-        let mut same: Vec<(&Address, LocalId)> = Vec::new();
+        let mut same: Vec<(&Moving, LocalId)> = Vec::new();
         for a in &addresses {
             let known =
-                same.iter().find(|(b, _)| b.ptr == a.ptr && b.first == a.first && b.stride == a.stride);
+                same.iter().find(|(b, _)| b.origin == a.origin && b.first == a.first && b.stride == a.stride);
             let local = match known {
                 Some((_, local)) => *local,
                 None => {
                     let ty = e.b.ty(a.value).clone();
                     let local = e.b.local("at", ty);
-                    let start = e.b.offset(a.ptr, &a.first)?;
+                    let origin = match e.b.ty(a.origin) {
+                        Type::Pointer(_) => a.origin,
+                        _ => e.b.emit(Bridge::AddressOf { base: a.origin })?,
+                    };
+                    let start = e.b.offset(origin, &a.first)?;
                     e.b.set(local, start)?;
                     moved.push((local, a.stride.clone()));
                     same.push((a, local));
                     local
                 }
             };
-            e.b.kernel_mut().insts[a.value].op = Op::LocalGet { local };
+            e.b.kernel_mut().insts[a.value].op = Var::LocalGet { local }.into();
         }
         let steps = e.b.nested(|b| {
             moved.iter().try_for_each(|(local, stride)| {
@@ -66,7 +72,7 @@ impl Rewrite for Advance {
                 b.set(*local, next).map(drop)
             })
         })?;
-        if let Op::For { body: old, .. } = &mut e.b.kernel_mut().insts[v].op {
+        if let Op::Control(Control::For { body: old, .. }) = &mut e.b.kernel_mut().insts[v].op {
             *old = Block(body.0.into_iter().chain(steps.0).collect());
         }
         Ok(Action::Keep)
@@ -74,8 +80,8 @@ impl Rewrite for Advance {
 }
 
 /// What moves with a loop, and its body; none if nothing does.
-fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Address>, Block)> {
-    let Op::For { var, lo, step, unroll: 1, body, .. } = k.op(v) else { return None };
+fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Moving>, Block)> {
+    let Some(Control::For { var, lo, step, unroll: 1, body, .. }) = k.op(v).control() else { return None };
     let (var, lo, step) = (var.0, k.symbol(*lo)?, k.symbol(*step)?);
     let i = k.symbol(var)?;
     let inside: FxHashSet<Value> = body.0.iter().copied().collect();
@@ -86,26 +92,25 @@ fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Address>, Block)> {
         stays && e.poison().is_none()
     };
     let address = |value: &Value| {
-        let Op::PtrAdd { ptr, bytes } = k.op(*value) else { return None };
+        let Some(Address::PtrAdd { ptr, bytes }) = k.op(*value).address() else { return None };
+        let origin = if let Op::Bridge(Bridge::AddressOf { base }) = k.op(*ptr) { *base } else { *ptr };
         let bytes = bytes_of(k, *bytes)?;
         let (first, stride) = (at(&bytes, &lo), at(&bytes, &(&i + &step)) - &bytes);
-        let moves = !inside.contains(ptr) && matches!(k.ty(*value), Type::Pointer(_)) && !stride.is(0);
-        (moves && stays(&first) && stays(&stride)).then_some(Address {
-            value: *value,
-            ptr: *ptr,
-            first,
-            stride,
-        })
+        let moves = !inside.contains(&origin) && !stride.is(0);
+        (moves && stays(&first) && stays(&stride)).then_some(Moving { value: *value, origin, first, stride })
     };
-    let found: Vec<Address> = body.0.iter().filter_map(address).collect();
+    let found: Vec<Moving> = body.0.iter().filter_map(address).collect();
     (!found.is_empty()).then(|| (found, body.clone()))
 }
 
 /// An offset as a symbol: an expression, a number, or products of them.
 fn bytes_of(k: &Kernel, v: Value) -> Option<Int> {
-    match k.op(v) {
-        Op::Index { expr } => Some(expr.clone()),
-        Op::Binary { op: BinOp::Mul, a, b } => Some(bytes_of(k, *a)? * bytes_of(k, *b)?),
-        _ => constant(k, v).map(Int::from),
+    let op = k.op(v);
+    if let Some(View::Index { expr }) = op.view() {
+        return Some(expr.clone());
     }
+    if let Some(Arith::Binary { op: BinOp::Mul, a, b }) = op.arith() {
+        return Some(bytes_of(k, *a)? * bytes_of(k, *b)?);
+    }
+    constant(k, v).map(Int::from)
 }

@@ -1,12 +1,11 @@
 //! Removes values that nobody uses, and control flow without effect.
 
-use crate::{Options, Report};
 use weft_ir::arena::Handle;
-use weft_ir::diag::Diagnostic;
-use weft_ir::{Block, Kernel, Op, Value};
+use weft_ir::machine::Kernel;
+use weft_ir::{Block, Control, Debug, Operation, Value, Var};
 
 /// The pass.
-pub(crate) fn run(mut k: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+pub(crate) fn run(mut k: Kernel) -> Kernel {
     let mut live = Live { k: &k, live: vec![false; k.insts.len()], work: Vec::new() };
     live.roots(&k.body);
     live.spread();
@@ -14,7 +13,7 @@ pub(crate) fn run(mut k: Kernel, _: &Options, _: &mut Report) -> Result<Kernel, 
     let mut body = std::mem::take(&mut k.body);
     sweep(&mut k, &mut body, &live);
     k.body = body;
-    Ok(k)
+    k
 }
 
 struct Live<'k> {
@@ -37,17 +36,19 @@ impl Live<'_> {
         let mut any = false;
         for &v in &block.0 {
             let op = self.k.op(v);
-            let effect = match op {
-                Op::If { .. } | Op::For { .. } => {
+            let effect = match op.control() {
+                Some(Control::If { .. } | Control::For { .. }) => {
                     op.blocks().into_iter().fold(false, |any, b| self.roots(b) | any)
                 }
-                Op::While { head, body, .. } => {
+                Some(Control::While { head, body, .. }) => {
                     self.roots(head);
                     self.roots(body);
                     true
                 }
-                Op::LocalGet { .. } | Op::Converge { .. } => false,
-                op => !op.is_pure(),
+                None => {
+                    let only_reads = matches!(op.var(), Some(Var::LocalGet { .. }));
+                    !(op.is_pure() || only_reads)
+                }
             };
             if effect {
                 self.mark(v);
@@ -71,7 +72,7 @@ fn sweep(k: &mut Kernel, block: &mut Block, live: &[bool]) {
         if k.op(v).blocks().is_empty() {
             continue;
         }
-        let mut op = std::mem::replace(&mut k.insts[v].op, Op::Trap {});
+        let mut op = std::mem::replace(&mut k.insts[v].op, Debug::Trap {}.into());
         op.blocks_mut().into_iter().for_each(|b| sweep(k, b, live));
         k.insts[v].op = op;
     }

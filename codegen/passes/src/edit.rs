@@ -4,9 +4,11 @@ use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
 use weft_ir::kernel::Induction;
+use weft_ir::mixed::{Builder, Inst, Kernel, Op, Type};
 use weft_ir::{
-    BinOp, Block, Builder, CmpOp, Constant, Inst, Int, Kernel, Op, RedOp, Scalar, Space, Type, Value,
+    Address, Arith, BinOp, Block, CmpOp, Constant, Control, Debug, Int, Operation, RedOp, Scalar, Space,
 };
+use weft_ir::{Value, ValueType, Var, View};
 
 /// What a pass wants done with an op.
 pub(crate) enum Action {
@@ -103,7 +105,7 @@ impl Editor {
         if self.b.kernel().op(v).blocks().is_empty() {
             return;
         }
-        let mut op = std::mem::replace(&mut self.b.kernel_mut().insts[v].op, Op::Trap {});
+        let mut op = std::mem::replace(&mut self.b.kernel_mut().insts[v].op, Debug::Trap {}.into());
         for block in op.blocks_mut() {
             self.b.open();
             pass.enter();
@@ -194,7 +196,7 @@ impl Emit for Builder {
         }
         let elem = parts.first().and_then(|p| self.ty(*p).elem()).unwrap_or(Scalar::I32);
         let lanes = parts.iter().filter_map(|p| self.ty(*p).lanes()).sum();
-        self.emit_as(Op::Concat { parts }, Type::Vector(elem, lanes))
+        self.emit_as(Arith::Concat { parts }, Type::Vector(elem, lanes))
     }
 
     fn slice(&mut self, v: Value, first: u32, lanes: u32) -> Built<Value> {
@@ -202,7 +204,7 @@ impl Emit for Builder {
         if ty.lanes() == Some(lanes) {
             return Ok(v);
         }
-        self.emit_as(Op::Slice { a: v, first }, Type::lanes_of(ty.elem().unwrap_or(Scalar::I32), lanes))
+        self.emit_as(Arith::Slice { a: v, first }, Type::lanes_of(ty.elem().unwrap_or(Scalar::I32), lanes))
     }
 
     fn offset(&mut self, ptr: Value, bytes: &Int) -> Built<Value> {
@@ -213,25 +215,25 @@ impl Emit for Builder {
             Some(n) => self.i64(n)?,
             None => self.index(bytes.clone())?,
         };
-        self.emit(Op::PtrAdd { ptr, bytes })
+        self.emit(Address::PtrAdd { ptr, bytes })
     }
 
     fn address(&mut self, bits: Value, space: Space) -> Built<Value> {
         let a = match self.ty(bits) {
             Type::Scalar(Scalar::I64) => bits,
-            _ => self.emit_as(Op::Bitcast { a: bits }, Type::Scalar(Scalar::I64))?,
+            _ => self.emit_as(Arith::Bitcast { a: bits }, Type::Scalar(Scalar::I64))?,
         };
-        self.emit_as(Op::IntToPtr { a }, Type::Pointer(space))
+        self.emit_as(Address::FromInt { a }, Type::Pointer(space))
     }
 
     fn loop_var(&mut self, min: i64, max: i64, div: i64) -> Value {
-        let op = Op::LoopVar { min, max, div };
+        let op = Var::LoopVar { min, max, div }.into();
         let span = weft_ir::diag::Span::NONE;
         self.kernel_mut().insts.push(Inst { op, ty: Type::Scalar(Scalar::I64), span })
     }
 
     fn rounds(&mut self, var: Value, [lo, hi, step]: [Value; 3], unroll: u32, body: Block) -> Built<Value> {
-        self.emit(Op::For { var: Induction(var), lo, hi, step, unroll, body })
+        self.emit(Control::For { var: Induction(var), lo, hi, step, unroll, body })
     }
 
     fn combine(&mut self, op: RedOp, a: Value, b: Value) -> Built<Value> {
@@ -250,17 +252,15 @@ impl Emit for Builder {
 
 /// A value whose number is known now.
 pub(crate) fn constant(k: &Kernel, v: Value) -> Option<i64> {
-    match k.op(v) {
-        Op::Const { value: Constant::Int(n) } => Some(*n),
-        Op::Index { expr } => expr.as_const(),
-        _ => None,
+    let op = k.op(v);
+    if let Some(Arith::Const { value: Constant::Int(n) }) = op.arith() {
+        return Some(*n);
     }
+    if let Some(View::Index { expr }) = op.view() { expr.as_const() } else { None }
 }
 
 /// The parameter that a value is.
 pub(crate) fn param_index(k: &Kernel, v: Value) -> Option<u32> {
-    match k.op(v) {
-        Op::Param { index } if (*index as usize) < k.params.len() => Some(*index),
-        _ => None,
-    }
+    let Some(Var::Param { index }) = k.op(v).var() else { return None };
+    Some(*index).filter(|index| (*index as usize) < k.head.params.len())
 }

@@ -6,7 +6,8 @@ use crate::{Options, Report};
 use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, Builder, CmpOp, Int, Kernel, Op, Scalar, Type, Value};
+use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::{Arith, BinOp, CmpOp, Int, Operation, Scalar, Value, View};
 use weft_layout::{Node, Poison};
 
 /// The pass.
@@ -21,7 +22,7 @@ struct Index {
 
 impl Rewrite for Index {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
-        let Op::Index { expr } = e.b.kernel().op(v) else { return Ok(Action::Keep) };
+        let Some(View::Index { expr }) = e.b.kernel().op(v).view() else { return Ok(Action::Keep) };
         let expr = expr.clone();
         let span = e.b.kernel().insts[v].span;
         self.value(&mut e.b, &expr, span).map(Action::Become)
@@ -170,12 +171,15 @@ impl Index {
         let (x, y) = (self.value(b, x, span)?, self.value(b, &y, span)?);
         let mut cast = |a, to| match narrow {
             true => b.convert(a, to),
-            false => b.emit_as(Op::Bitcast { a }, Type::Scalar(to)),
+            false => b.emit_as(Arith::Bitcast { a }, Type::Scalar(to)),
         };
         let wide = if narrow { Scalar::U32 } else { Scalar::U64 };
         let (x, y) = (cast(x, wide)?, cast(y, wide)?);
         let q = b.binary(op, x, y)?;
-        b.emit_as(if narrow { Op::Convert { a: q } } else { Op::Bitcast { a: q } }, Type::Scalar(Scalar::I64))
+        b.emit_as(
+            if narrow { Arith::Convert { a: q } } else { Arith::Bitcast { a: q } },
+            Type::Scalar(Scalar::I64),
+        )
     }
 
     /// The quotient rounded toward zero, and whether the floor is one less.

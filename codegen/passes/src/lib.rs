@@ -13,11 +13,13 @@ mod dce;
 mod edit;
 mod hidden;
 mod index;
+mod launch;
 mod memory;
 mod pointers;
 mod reduce;
 mod remote;
 mod report;
+mod settle;
 mod teams;
 mod widen;
 
@@ -29,8 +31,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::verify::{Verified, verify};
-use weft_ir::{Kernel, Module, text};
+use weft_ir::kernel::{Kernel, Module};
+use weft_ir::verify::verify;
+use weft_ir::{Launch, Level, machine, mixed, tensor, text};
 use weft_isa::Target;
 
 /// What the passes are told.
@@ -87,8 +90,16 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A pass's work on one kernel.
-pub type Run = fn(Kernel, &Options, &mut Report) -> Result<Kernel, Vec<Diagnostic>>;
+/// What a pass makes of one kernel.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// It replaces ops of the tensor level, step by step.
+    Mixed(fn(mixed::Kernel, &Options, &mut Report) -> Result<mixed::Kernel, Vec<Diagnostic>>),
+    /// It brings the kernel to the machine level.
+    Settle(fn(&mixed::Kernel, Launch) -> Result<machine::Kernel, Vec<Diagnostic>>),
+    /// It improves machine code.
+    Machine(fn(machine::Kernel) -> machine::Kernel),
+}
 
 /// One step from tensors to machine level.
 #[derive(Clone, Copy)]
@@ -106,38 +117,47 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "widen",
         doc: "rounds of a loop that cannot disturb each other become one round over wider tensors",
-        run: widen::run,
+        run: Run::Mixed(widen::run),
     },
     Pass {
         name: "remote",
         doc: "operations on other PEs' memory become calls of NVSHMEM's functions, or code at the other PE's address",
-        run: remote::run,
+        run: Run::Mixed(remote::run),
     },
-    Pass { name: "teams", doc: "ranks become hidden parameters, team barriers become code", run: teams::run },
+    Pass {
+        name: "teams",
+        doc: "ranks become hidden parameters, team barriers become code",
+        run: Run::Mixed(teams::run),
+    },
     Pass {
         name: "memory",
         doc: "accesses to tensors become accesses to pointers, as wide as layout, alignment and bounds allow",
-        run: memory::run,
+        run: Run::Mixed(memory::run),
     },
     Pass {
         name: "reduce",
         doc: "reductions among threads become shuffles and shared memory",
-        run: reduce::run,
+        run: Run::Mixed(reduce::run),
     },
     Pass {
         name: "advance",
         doc: "addresses that a loop's variable moves become pointers that the loop moves",
-        run: advance::run,
+        run: Run::Mixed(advance::run),
     },
-    Pass { name: "index", doc: "symbolic integers become 64-bit arithmetic", run: index::run },
-    Pass { name: "dce", doc: "values that nobody uses go", run: dce::run },
+    Pass { name: "index", doc: "symbolic integers become 64-bit arithmetic", run: Run::Mixed(index::run) },
+    Pass {
+        name: "settle",
+        doc: "what is left of parameters and shared memory becomes addresses and numbers: the machine level",
+        run: Run::Settle(settle::settle),
+    },
+    Pass { name: "dce", doc: "values that nobody uses go", run: Run::Machine(dce::run) },
 ];
 
-/// A module at machine level.
+/// A module at the machine level.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The module.
-    pub module: Verified,
+    pub module: machine::Verified,
     /// What became of each access, for `weft explain`.
     pub report: Report,
     /// Time each pass took over all kernels, in order.
@@ -146,11 +166,53 @@ pub struct Lowered {
     pub dump: Option<String>,
 }
 
+/// A module between two passes.
+enum Stage {
+    Mixed(mixed::Module),
+    Machine(machine::Module),
+}
+
+impl Stage {
+    fn apply(
+        self,
+        run: Run,
+        options: &Options,
+        launches: &mut Vec<Launch>,
+        report: &mut Report,
+    ) -> Result<Stage, Vec<Diagnostic>> {
+        match (self, run) {
+            (Stage::Mixed(m), Run::Mixed(run)) => {
+                each_kernel(m, |k| run(k, options, report)).map(Stage::Mixed)
+            }
+            (Stage::Mixed(m), Run::Settle(run)) => {
+                let mut launches = launches.drain(..);
+                each_kernel(m, |k| run(&k, launches.next().unwrap_or_default())).map(Stage::Machine)
+            }
+            (Stage::Machine(m), Run::Machine(run)) => each_kernel(m, |k| Ok(run(k))).map(Stage::Machine),
+            (stage, _) => Ok(stage),
+        }
+    }
+
+    fn verified(self) -> Result<Stage, Vec<Diagnostic>> {
+        match self {
+            Stage::Mixed(m) => verify(m).map(|m| Stage::Mixed(m.into_module())),
+            Stage::Machine(m) => verify(m).map(|m| Stage::Machine(m.into_module())),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Stage::Mixed(m) => text::print_module(m),
+            Stage::Machine(m) => text::print_module(m),
+        }
+    }
+}
+
 /// Runs all passes.
 ///
 /// # Errors
-/// What has no machine form, every such op with its place; or a pass name that does not exist.
-pub fn run(module: Verified, options: &Options) -> Result<Lowered, Vec<Diagnostic>> {
+/// Everything that has no machine form, with its place; or a pass name that does not exist.
+pub fn run(module: tensor::Verified, options: &Options) -> Result<Lowered, Vec<Diagnostic>> {
     if let Some(name) = options.dump_after.as_deref()
         && !PASSES.iter().any(|p| p.name == name)
     {
@@ -158,35 +220,45 @@ pub fn run(module: Verified, options: &Options) -> Result<Lowered, Vec<Diagnosti
         let d = Diagnostic::error(NO_SUCH_PASS, Span::NONE, format!("there is no pass `{name}`"));
         return Err(vec![d.help(format!("the passes are {}", names.join(", ")))]);
     }
-    let mut module = module.into_module();
+    let module = module.into_module();
+    let mut launches = Vec::new();
+    for kernel in &module.kernels {
+        launches.push(launch::describe(kernel)?);
+    }
+    let mut stage = Stage::Mixed(module.into());
     let mut report = Report::default();
     let mut timings = Vec::with_capacity(PASSES.len());
     let mut dump = None;
     for pass in PASSES {
         let start = Instant::now();
-        module = apply(pass, module, options, &mut report)?;
+        stage = stage.apply(pass.run, options, &mut launches, &mut report)?;
         timings.push((pass.name, start.elapsed()));
         if options.verify_each {
-            module = verify(module).map_err(|found| internal(found, pass))?.into_module();
+            stage = stage.verified().map_err(|found| internal(found, pass))?;
         }
         if options.dump_after.as_deref() == Some(pass.name) {
-            dump = Some(text::print_module(&module));
+            dump = Some(stage.text());
         }
     }
     let last = &PASSES[PASSES.len() - 1];
-    let module = verify(module).map_err(|found| internal(found, last))?;
+    let module = match stage {
+        Stage::Machine(module) => verify(module).map_err(|found| internal(found, last))?,
+        Stage::Mixed(_) => {
+            let d = Diagnostic::error(codes::NO_ADDRESS, Span::NONE, "no pass reaches the machine level");
+            return Err(internal(vec![d], last));
+        }
+    };
     Ok(Lowered { module, report, timings, dump })
 }
 
-fn apply(
-    pass: &Pass,
-    module: Module,
-    options: &Options,
-    report: &mut Report,
-) -> Result<Module, Vec<Diagnostic>> {
+/// Works on all kernels of a module; all errors at once.
+fn each_kernel<A: Level, B: Level>(
+    module: Module<A>,
+    mut run: impl FnMut(Kernel<A>) -> Result<Kernel<B>, Vec<Diagnostic>>,
+) -> Result<Module<B>, Vec<Diagnostic>> {
     let (mut kernels, mut errors) = (Vec::new(), Vec::new());
     for kernel in module.kernels {
-        match (pass.run)(kernel, options, report) {
+        match run(kernel) {
             Ok(k) => kernels.push(k),
             Err(found) => errors.extend(found),
         }

@@ -4,7 +4,8 @@ use crate::edit::Emit;
 use crate::remote::library::{TEAM_WORLD, call};
 use crate::{Options, hidden};
 use weft_ir::builder::Built;
-use weft_ir::{Builder, Hidden, Int, Op, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+use weft_ir::mixed::{Builder, Type};
+use weft_ir::{Bridge, Hidden, Int, Memory, Scalar, Scope, Sem, Space, TeamRef, Value, Var};
 
 const I32: Type = Type::Scalar(Scalar::I32);
 
@@ -75,8 +76,8 @@ impl Peers {
     pub fn address(self, b: &mut Builder, pe: &Int) -> Built<Value> {
         match self {
             Peers::Table(table) => {
-                let place = b.offset(table, &(pe * Int::from(8)))?;
-                let load = Op::Load { place, sem: Sem::Weak, scope: Scope::Sys };
+                let ptr = b.offset(table, &(pe * Int::from(8)))?;
+                let load = Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Sys };
                 let bits = b.emit_as(load, Type::Scalar(Scalar::I64))?;
                 b.address(bits, Space::Peer)
             }
@@ -96,7 +97,7 @@ impl Peers {
 /// A hidden parameter's value.
 pub(crate) fn parameter(b: &mut Builder, kind: Hidden) -> Built<Value> {
     let index = hidden::param(b.kernel_mut(), kind);
-    b.emit(Op::Param { index })
+    b.emit(Var::Param { index })
 }
 
 /// NVSHMEM's number of a team.
@@ -109,6 +110,6 @@ fn handle(b: &mut Builder, team: TeamRef) -> Built<Value> {
 
 /// The address of a parameter on this PE.
 fn here(b: &mut Builder, index: u32) -> Built<Value> {
-    let (ptr, bytes) = (b.emit(Op::Param { index })?, b.i64(0)?);
-    b.emit(Op::PtrAdd { ptr, bytes })
+    let base = b.emit(Var::Param { index })?;
+    b.emit(Bridge::AddressOf { base })
 }

@@ -11,9 +11,11 @@ use crate::teams::linear;
 use crate::{Options, Report};
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
+use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{
-    Builder, CmpOp, Group, Int, Kernel, Layout, Op, RedOp, Scalar, Scope, Sem, ShuffleMode, Type, Value,
+    Address, CmpOp, Control, Group, Int, Memory, Operation, RedOp, Scalar, Scope, Sem, ShuffleMode, Thread,
 };
+use weft_ir::{Together, Value, ValueType};
 
 const WARP: u32 = 32;
 
@@ -29,7 +31,9 @@ struct Reduce {
 
 impl Rewrite for Reduce {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
-        let &Op::Reduce { value, op, group } = e.b.kernel().op(v) else { return Ok(Action::Keep) };
+        let Some(&Together::Reduce { value, op, group }) = e.b.kernel().op(v).together() else {
+            return Ok(Action::Keep);
+        };
         let ty = e.b.ty(v).clone();
         let elem = ty.elem().unwrap_or(Scalar::F32);
         let work = working_type(elem);
@@ -81,18 +85,18 @@ impl Reduce {
         let first = e.b.compare(CmpOp::Eq, lane, zero)?;
         let then = e.b.nested(|b| {
             for (i, part) in parts.iter().enumerate() {
-                let place = place(b, &(&warp * bytes + row * i as i64))?;
-                b.emit(Op::Store { place, value: *part, sem: Sem::Weak, scope: Scope::Cta })?;
+                let ptr = place(b, &(&warp * bytes + row * i as i64))?;
+                b.emit(Memory::Store { ptr, value: *part, sem: Sem::Weak, scope: Scope::Cta })?;
             }
             Ok(())
         })?;
-        e.b.emit(Op::If { cond: first, then, otherwise: weft_ir::Block::default() })?;
-        e.b.emit(Op::GroupBarrier { group: Group::Block })?;
+        e.b.emit(Control::If { cond: first, then, otherwise: weft_ir::Block::default() })?;
+        e.b.emit(Thread::GroupBarrier { group: Group::Block })?;
         for (i, part) in parts.iter_mut().enumerate() {
             let mut total = None;
             for w in 0..i64::from(warps) {
-                let place = place(&mut e.b, &Int::from(row * i as i64 + w * bytes))?;
-                let load = Op::Load { place, sem: Sem::Weak, scope: Scope::Cta };
+                let ptr = place(&mut e.b, &Int::from(row * i as i64 + w * bytes))?;
+                let load = Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Cta };
                 let value = e.b.emit_as(load, Type::Scalar(work))?;
                 total = Some(match total {
                     None => value,
@@ -102,7 +106,7 @@ impl Reduce {
             *part = total.unwrap_or(*part);
         }
         // The next reduction uses the same slots.
-        e.b.emit(Op::GroupBarrier { group: Group::Block })?;
+        e.b.emit(Thread::GroupBarrier { group: Group::Block })?;
         Ok(parts)
     }
 
@@ -111,10 +115,8 @@ impl Reduce {
         if let Some((_, slots)) = self.slots.iter().find(|(n, _)| *n >= bytes) {
             return Ok(*slots);
         }
-        let layout = Layout::col_major(bytes).map_err(|why| {
-            Diagnostic::error(crate::codes::NO_VALUE, weft_ir::diag::Span::NONE, why.to_string())
-        })?;
-        let slots = e.prologue(|b| b.shared(Scalar::U8, layout, 16))?;
+        let shared = Address::Shared { name: "".into(), bytes: bytes.into(), align: 16 };
+        let slots = e.prologue(|b| b.emit(shared))?;
         self.slots.push((bytes, slots));
         Ok(slots)
     }
@@ -167,7 +169,7 @@ fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value>
         let asked = b.select(exists, asked, thread)?;
         let last = b.i32(i64::from(WARP) - 1)?;
         let lane = b.binary(weft_ir::BinOp::And, asked, last)?;
-        let other = b.emit(Op::Shuffle { value: sum, mode: ShuffleMode::Idx, lane })?;
+        let other = b.emit(Thread::Shuffle { value: sum, mode: ShuffleMode::Idx, lane })?;
         let both = b.combine(op, sum, other)?;
         b.select(exists, both, sum)
     })
@@ -175,5 +177,5 @@ fn warp(b: &mut Builder, op: RedOp, value: Value, thread: Value) -> Built<Value>
 
 fn shuffle(b: &mut Builder, value: Value, mode: ShuffleMode, lane: i64) -> Built<Value> {
     let lane = b.i32(lane)?;
-    b.emit(Op::Shuffle { value, mode, lane })
+    b.emit(Thread::Shuffle { value, mode, lane })
 }

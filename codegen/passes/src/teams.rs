@@ -14,10 +14,11 @@ use crate::pointers::{Peers, Source};
 use crate::{Lowering, Options, Report};
 use weft_ir::builder::{Built, Range};
 use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{
-    BinOp, Builder, CmpOp, Dim, Group, Int, Kernel, LocalId, Op, RedOp, Scalar, Scope, Sem, Sreg, TeamRef,
-    Type, Value,
+    Arith, BinOp, Bridge, CmpOp, Control, Debug, Dim, Group, Int, LocalId, Memory, Operation, RedOp, Scalar,
 };
+use weft_ir::{Scope, Sem, Sreg, Team, TeamRef, Thread, Value};
 
 /// Bytes of a CTA's counters: a cache line, so that CTAs do not share any.
 const LINE: i64 = 128;
@@ -36,15 +37,15 @@ struct Teams<'a> {
 impl Rewrite for Teams<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
         let source = Source::of(self.options);
-        let told = match *e.b.kernel().op(v) {
-            Op::MyPe { team } => e.prologue(|b| source.my_pe(b, team))?,
-            Op::NPes { team } => e.prologue(|b| source.n_pes(b, team))?,
-            Op::TeamBarrier { sync, team, sem, scope } => {
+        let Some(op) = e.b.kernel().op(v).team() else { return Ok(Action::Keep) };
+        let told = match *op {
+            Team::MyPe { team } => e.prologue(|b| source.my_pe(b, team))?,
+            Team::NPes { team } => e.prologue(|b| source.n_pes(b, team))?,
+            Team::Barrier { sync, team, sem, scope } => {
                 let span = e.b.kernel().insts[v].span;
                 let barrier = Barrier { options: self.options, sync, team, sem, scope, span };
                 return barrier.emit(e).map(|()| Action::Drop);
             }
-            _ => return Ok(Action::Keep),
         };
         // Under its own number: layouts and offsets know the value by that. At the start, where everything sees it.
         let op = e.b.kernel().op(told).clone();
@@ -83,7 +84,7 @@ impl Barrier<'_> {
         let line = linear(b, Sreg::BlockIdx)? * Int::from(LINE);
         let thread = linear(b, Sreg::ThreadIdx)?;
 
-        b.emit(Op::GroupBarrier { group: Group::Block })?;
+        b.emit(Thread::GroupBarrier { group: Group::Block })?;
         if let Some(peers) = peers {
             self.arrive_unicast(b, peers, n_pes, &thread, &line)?;
         }
@@ -92,14 +93,14 @@ impl Barrier<'_> {
         let first = b.compare(CmpOp::Eq, first, zero)?;
         let body = b.nested(|b| {
             if let Some(mc) = mc {
-                let place = b.offset(mc, &line)?;
+                let ptr = b.offset(mc, &line)?;
                 let value = b.int(Scalar::U32, 1)?;
-                b.emit(Op::McRed { place, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
+                b.emit(Memory::McRed { ptr, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
             }
             self.wait(b, n_pes, &line)
         })?;
-        b.emit(Op::If { cond: first, then: body, otherwise: weft_ir::Block::default() })?;
-        b.emit(Op::GroupBarrier { group: Group::Block })?;
+        b.emit(Control::If { cond: first, then: body, otherwise: weft_ir::Block::default() })?;
+        b.emit(Thread::GroupBarrier { group: Group::Block })?;
         Ok(())
     }
 
@@ -121,9 +122,9 @@ impl Barrier<'_> {
         let step = b.i64(b.kernel().threads().into())?;
         b.for_loop((lo, hi, step), 1, Range { min: 0, max: None, div: 1 }, |b, pe| {
             let there = peers.address(b, &b.symbol(pe)?)?;
-            let place = b.offset(there, line)?;
+            let ptr = b.offset(there, line)?;
             let value = b.int(Scalar::U32, 1)?;
-            b.emit(Op::Red { place, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
+            b.emit(Memory::Red { ptr, value, op: RedOp::Add, sem: self.arrival(), scope: self.scope })?;
             Ok(())
         })?;
         Ok(())
@@ -132,24 +133,25 @@ impl Barrier<'_> {
     /// Thread 0 waits for this epoch's arrivals, then notes the epoch.
     fn wait(&self, b: &mut Builder, n_pes: Value, line: &Int) -> Built<()> {
         let u32 = Type::Scalar(Scalar::U32);
-        let counter = b.offset(self.sync, line)?;
+        let counters = b.emit(Bridge::AddressOf { base: self.sync })?;
+        let counter = b.offset(counters, line)?;
         let epoch_at = b.offset(counter, &Int::from(EPOCH))?;
         let before =
-            b.emit_as(Op::Load { place: epoch_at, sem: Sem::Weak, scope: Scope::Sys }, u32.clone())?;
+            b.emit_as(Memory::Load { ptr: epoch_at, sem: Sem::Weak, scope: Scope::Sys }, u32.clone())?;
         let one = b.int(Scalar::U32, 1)?;
         let epoch = b.binary(BinOp::Add, before, one)?;
-        let pes = b.emit_as(Op::Bitcast { a: n_pes }, u32.clone())?;
+        let pes = b.emit_as(Arith::Bitcast { a: n_pes }, u32.clone())?;
         let expected = b.binary(BinOp::Mul, epoch, pes)?;
         let sem = if matches!(self.sem, Sem::AcqRel | Sem::Acquire) { Sem::Acquire } else { Sem::Relaxed };
         let polls = Polls::new(b, self.options.debug_waits)?;
         let seen = b.local("arrived", u32.clone());
         b.while_loop(
             |b| {
-                let count = b.emit_as(Op::Load { place: counter, sem, scope: self.scope }, u32)?;
+                let count = b.emit_as(Memory::Load { ptr: counter, sem, scope: self.scope }, u32)?;
                 b.set(seen, count)?;
                 // Both wrap around; they never lie 2^31 apart.
                 let ahead = b.binary(BinOp::Sub, count, expected)?;
-                let ahead = b.emit_as(Op::Bitcast { a: ahead }, Type::Scalar(Scalar::I32))?;
+                let ahead = b.emit_as(Arith::Bitcast { a: ahead }, Type::Scalar(Scalar::I32))?;
                 let zero = b.i32(0)?;
                 b.compare(CmpOp::Lt, ahead, zero)
             },
@@ -160,7 +162,7 @@ impl Barrier<'_> {
                 })
             },
         )?;
-        b.emit(Op::Store { place: epoch_at, value: epoch, sem: Sem::Weak, scope: Scope::Sys })?;
+        b.emit(Memory::Store { ptr: epoch_at, value: epoch, sem: Sem::Weak, scope: Scope::Sys })?;
         Ok(())
     }
 
@@ -170,8 +172,8 @@ impl Barrier<'_> {
         let cta = b.index(line.floor_div(&Int::from(LINE)))?;
         let cta = b.convert(cta, Scalar::I32)?;
         let format = format!("weft: PE %d CTA %d waits in barrier at {place}: counter %u, expected %u\n",);
-        b.emit(Op::Print { format: format.into(), args: vec![pe, cta, count, expected] })?;
-        b.emit(Op::Trap {})?;
+        b.emit(Debug::Print { format: format.into(), args: vec![pe, cta, count, expected] })?;
+        b.emit(Debug::Trap {})?;
         Ok(())
     }
 }

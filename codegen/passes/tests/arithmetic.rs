@@ -80,7 +80,7 @@ proptest! {
         let lowered = lower(b.finish(), Lowering::Multimem);
         let args = vec![Arg::Memory(vec![vec![0; 8]], 8), Arg::Int(n), Arg::Int(eighth * 8), Arg::Int(1)];
         let mut w = World::new(1, [1, 1, 1], args);
-        w.launch(&lowered.module.kernels[0]);
+        w.launch_lowered(&lowered);
         prop_assert_eq!(read_i64(w.memory(0, 0)), want.as_const().unwrap());
     }
 
@@ -112,7 +112,7 @@ proptest! {
         let (mut want, mut have) = (World::new(1, [1, 1, 1], args.clone()), World::new(1, [1, 1, 1], args));
         let lowered = lower(kernel.clone(), Lowering::Multimem);
         want.launch(&module(kernel).kernels[0]);
-        have.launch(&lowered.module.kernels[0]);
+        have.launch_lowered(&lowered);
         prop_assert_eq!(want.memory(1, 0), have.memory(1, 0));
     }
 }
@@ -133,9 +133,9 @@ fn reduction(block: [u32; 3], group: Group, op: RedOp, elem: Scalar, lanes: u32)
     let from = b.view(from, at.clone(), part.clone(), vec![])?;
     let to = b.view(to, at, part, vec![])?;
     let v = b.load(from)?;
-    let first = b.emit(Op::Reduce { value: v, op, group })?;
+    let first = b.emit(Together::Reduce { value: v, op, group })?;
     let both = b.binary(if elem.is_float() { BinOp::Min } else { BinOp::Xor }, v, first)?;
-    let v = b.emit(Op::Reduce { value: both, op: RedOp::Max, group })?;
+    let v = b.emit(Together::Reduce { value: both, op: RedOp::Max, group })?;
     b.store(to, v)?;
     Ok(b.finish())
 }
@@ -149,7 +149,7 @@ fn truth_values_are_reduced() {
         let tid = b.special(Sreg::ThreadIdx, Dim::X).unwrap();
         let n = b.int(Scalar::I32, 40).unwrap();
         let c = b.compare(CmpOp::Eq, tid, n).unwrap();
-        let all = b.emit(Op::Reduce { value: c, op, group: Group::Block }).unwrap();
+        let all = b.emit(Together::Reduce { value: c, op, group: Group::Block }).unwrap();
         let (one, zero) = (b.int(Scalar::I32, 1).unwrap(), b.int(Scalar::I32, 0).unwrap());
         let x = b.select(all, one, zero).unwrap();
         let at = b.symbol(tid).unwrap();
@@ -157,7 +157,7 @@ fn truth_values_are_reduced() {
         b.store(to, x).unwrap();
         let lowered = lower(b.finish(), Lowering::Multimem);
         let mut w = World::new(1, [1, 1, 1], vec![Arg::Memory(vec![vec![9; 192]], 16)]);
-        w.launch(&lowered.module.kernels[0]);
+        w.launch_lowered(&lowered);
         assert!(w.memory(0, 0).chunks(4).all(|x| x == [want, 0, 0, 0]));
     }
 }

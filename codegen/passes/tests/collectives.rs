@@ -34,7 +34,7 @@ fn same_memory(kernel: Kernel, lowering: Lowering, start: World) -> World {
     let lowered = lower(kernel.clone(), lowering);
     let (mut want, mut have) = (start.clone(), start);
     want.launch(&module(kernel).kernels[0]);
-    have.launch(&lowered.module.kernels[0]);
+    have.launch_lowered(&lowered);
     for pe in 0..want.pes {
         assert_eq!(want.memory(1, pe), have.memory(1, pe), "PE {pe}");
     }
@@ -99,7 +99,7 @@ fn sixteen_bytes_and_four_rounds_without_being_told() {
         assert_eq!(lowered.report.loops[0].rounds, 4);
         // Whole shards: nothing but 16 bytes moves.
         let end = same_memory(kernel, Lowering::Multimem, world(elem, 2, 1, n));
-        let data = end.accesses.iter().filter(|(op, _)| ["ld_reduce", "mc_store"].contains(op));
+        let data = end.accesses.iter().filter(|(op, _)| ["multimem_ld_reduce", "multimem_st"].contains(op));
         assert_eq!(data.clone().count(), n * 2 / (16 / elem.bytes() as usize));
         assert!(data.clone().all(|(_, width)| *width == 16));
     }
@@ -111,7 +111,7 @@ fn barriers_count_epochs_and_never_reset() {
         let lowered = lower(two_shot(Scalar::F32, 16, 1, RedOp::Add).unwrap(), lowering);
         let mut w = world(Scalar::F32, 3, 2, 100);
         for launch in 1..4u32 {
-            w.launch(&lowered.module.kernels[0]);
+            w.launch_lowered(&lowered);
             for pe in 0..3 {
                 for cta in 0..2 {
                     let line = &w.memory(2, pe)[cta * 128..][..128];
@@ -134,6 +134,6 @@ fn counters_wrap_around() {
         line[..4].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
         line[4..8].copy_from_slice(&(u32::MAX).to_le_bytes());
     }
-    w.launch(&lowered.module.kernels[0]);
+    w.launch_lowered(&lowered);
     assert_eq!(&w.memory(2, 0)[..8], [2, 0, 0, 0, 1, 0, 0, 0]);
 }

@@ -7,8 +7,9 @@ mod common;
 use common::{layout, lower, module, options};
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
+use weft_ir::level::{Machine, Mixed};
 use weft_ir::*;
-use weft_passes::{Lowering, PASSES, codes, run};
+use weft_passes::{Lowering, PASSES, Run, codes, run};
 
 /// One load of a view of `x`, at an offset of threads.
 fn load(elem: Scalar, align: u32, part: Layout, by: i64, limit: Option<i64>) -> Built<Kernel> {
@@ -106,7 +107,13 @@ fn switch(elem: Scalar, op: Option<RedOp>, acc: Scalar, lanes: i64, by: i64) -> 
         None => {
             let own = b.view(x, b.symbol(tid)? * Int::from(by), layout(&[lanes], &[1]), vec![])?;
             let value = b.load(own)?;
-            b.emit(Op::McRed { place: part, value, op: RedOp::Min, sem: Sem::Relaxed, scope: Scope::Sys })?;
+            b.emit(Access::McRed {
+                place: part,
+                value,
+                op: RedOp::Min,
+                sem: Sem::Relaxed,
+                scope: Scope::Sys,
+            })?;
         }
     }
     Ok(b.finish())
@@ -213,7 +220,7 @@ fn other_rejections() {
     let local = b.local("picked", Type::Barrier);
     b.set(local, sync).unwrap();
     let sync = b.get(local).unwrap();
-    b.emit(Op::TeamBarrier { sync, team: TeamRef(1), sem: Sem::AcqRel, scope: Scope::Sys }).unwrap();
+    b.emit(Team::Barrier { sync, team: TeamRef(1), sem: Sem::AcqRel, scope: Scope::Sys }).unwrap();
     assert_eq!(rejected(b.finish(), Lowering::Multimem).code, codes::BARRIER_ORIGIN);
 }
 
@@ -231,10 +238,21 @@ fn the_text_after_each_pass_is_to_be_had() {
         let has = |what: &str| text.contains(what);
         assert_eq!(has(" = view "), matches!(pass.name, "widen" | "remote" | "teams"), "{}", pass.name);
         assert_eq!(has(" = index "), matches!(pass.name, "memory" | "reduce" | "advance"), "{}", pass.name);
+        // It reads back at its level.
+        let again = match pass.run {
+            Run::Mixed(_) => text::parse_module::<Mixed>(&text).map(|m| text::print_module(&m)),
+            Run::Settle(_) | Run::Machine(_) => {
+                text::parse_module::<Machine>(&text).map(|m| text::print_module(&m))
+            }
+        };
+        assert_eq!(again.as_deref(), Ok(&*text), "{}", pass.name);
     }
     let d = dump("lower").unwrap_err().remove(0);
     assert_eq!(d.code, codes::NO_SUCH_PASS);
-    assert_eq!(d.help.unwrap(), "the passes are widen, remote, teams, memory, reduce, advance, index, dce");
+    assert_eq!(
+        d.help.unwrap(),
+        "the passes are widen, remote, teams, memory, reduce, advance, index, settle, dce"
+    );
 }
 
 #[test]
@@ -252,12 +270,10 @@ fn what_nobody_uses_goes() {
     let lowered = lower(b.finish(), Lowering::Multimem);
     insta::assert_snapshot!(text::print_module(&lowered.module), @r#"
     kernel @k block(1, 1, 1) {
-      param 0 x : tensor<f32, global, {(1):(1)}, align 16>
-      %0 = param 0 : tensor<f32, global, {(1):(1)}, align 16>
+      param 0 x : ptr<global>, align 16
+      %0 = param 0 : ptr<global>
       %8 = const float 0x3ff8000000000000 "1.5" : f32
-      %10 = const 0 : i64
-      %11 = ptr_add %0, %10 : ptr<global>
-      %12 = store %11, %8, weak, sys
+      %11 = st %0, %8, weak, sys
     }
     "#);
 }

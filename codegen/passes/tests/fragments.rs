@@ -176,10 +176,10 @@ fn kernel(elem: Scalar, how: How, extents: &[i64], x: &Side, y: &Side) -> Built<
     };
     let (sem, scope, op) = (Sem::Relaxed, Scope::Sys, RedOp::Add);
     b.emit(match how {
-        How::Copy => Op::Store { place: to.view, value, sem: Sem::Weak, scope },
-        How::Add => Op::Red { place: to.view, value, op, sem, scope },
-        How::Switch => Op::McStore { place: to.view, value, sem, scope },
-        How::SwitchRed => Op::McRed { place: to.view, value, op, sem, scope },
+        How::Copy => Access::Store { place: to.view, value, sem: Sem::Weak, scope },
+        How::Add => Access::Red { place: to.view, value, op, sem, scope },
+        How::Switch => Access::McStore { place: to.view, value, sem, scope },
+        How::SwitchRed => Access::McRed { place: to.view, value, op, sem, scope },
     })?;
     let align = |s: &Side| s.align.max(elem.bytes());
     Ok((b.finish(), vec![(from.memory, align(x), from.limits), (to.memory, align(y), to.limits)]))
@@ -210,7 +210,7 @@ fn check(elem: Scalar, how: How, lowering: Lowering, pes: usize, extents: &[i64]
     let lowered = lower(kernel.clone(), lowering);
     want.launch(&module(kernel).kernels[0]);
     let mut have = start;
-    have.launch(&lowered.module.kernels[0]);
+    have.launch_lowered(&lowered);
     for (w, h) in want.args.iter().zip(&have.args) {
         if let (Arg::Memory(w, _), Arg::Memory(h, _)) = (w, h) {
             assert_eq!(w, h);

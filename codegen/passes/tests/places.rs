@@ -30,8 +30,8 @@ fn a_peers_memory_is_reached_through_the_table() {
     let (x, y) = (symmetric(&mut b, "x").unwrap(), symmetric(&mut b, "y").unwrap());
     b.param("team", Type::Team).unwrap();
     let team = TeamRef(2);
-    let me = b.emit(Op::MyPe { team }).unwrap();
-    let n = b.emit(Op::NPes { team }).unwrap();
+    let me = b.emit(Team::MyPe { team }).unwrap();
+    let n = b.emit(Team::NPes { team }).unwrap();
     let one = b.int(Scalar::I32, 1).unwrap();
     let next = b.binary(BinOp::Add, me, one).unwrap();
     let next = b.binary(BinOp::Rem, next, n).unwrap();
@@ -46,7 +46,7 @@ fn a_peers_memory_is_reached_through_the_table() {
     }
     let lowered = lower(b.finish(), Lowering::Multimem);
     let mut w = World::new(3, [1, 1, 1], vec![memory(3, 8), memory(3, 8), Arg::Team]);
-    w.launch(&lowered.module.kernels[0]);
+    w.launch_lowered(&lowered);
     for pe in 0..3 {
         let from = (pe as i32 + 1) % 3 * 100;
         let want = [4, 5, 6, 7, 0, 1, 2, 3].map(|i| from + i);
@@ -69,7 +69,7 @@ fn shared_memory_and_atomics() {
     let v = b.load(mine).unwrap();
     let slot = b.view(tile, t.clone(), one.clone(), vec![]).unwrap();
     b.store(slot, v).unwrap();
-    b.emit(Op::GroupBarrier { group: Group::Block }).unwrap();
+    b.emit(Thread::GroupBarrier { group: Group::Block }).unwrap();
     let other = b.view(tile, Int::from(7) - &t, one.clone(), vec![]).unwrap();
     let v = b.load(other).unwrap();
     b.store(mine, v).unwrap();
@@ -78,7 +78,8 @@ fn shared_memory_and_atomics() {
     let counter = b.view(count, Int::ZERO, one.clone(), vec![bound]).unwrap();
     let step = b.int(Scalar::I32, 5).unwrap();
     let (sem, scope) = (Sem::Relaxed, Scope::Gpu);
-    let old = b.emit(Op::Atomic { place: counter, value: step, op: Some(RedOp::Add), sem, scope }).unwrap();
+    let old =
+        b.emit(Access::Atomic { place: counter, value: step, op: Some(RedOp::Add), sem, scope }).unwrap();
     let seen = b.view(x, t, one, vec![]).unwrap();
     let v = b.load(seen).unwrap();
     let sum = b.binary(BinOp::Add, v, old).unwrap();
@@ -88,7 +89,7 @@ fn shared_memory_and_atomics() {
     let (mut want, mut have) = (World::new(1, [1, 1, 1], args.clone()), World::new(1, [1, 1, 1], args));
     want.launch(&module(kernel.clone()).kernels[0]);
     let lowered = lower(kernel, Lowering::Multimem);
-    have.launch(&lowered.module.kernels[0]);
+    have.launch_lowered(&lowered);
     assert_eq!(words(have.memory(0, 0)), [7, 6 + 5, 5 + 10, 4 + 15, 3 + 20, 2 + 25, 1, 0]);
     assert_eq!(words(have.memory(1, 0))[0], 30);
     assert_eq!(want.memory(0, 0)[..4], have.memory(0, 0)[..4]);
@@ -102,17 +103,22 @@ fn orders(lowering: Lowering, sem: [Sem; 2]) -> Vec<String> {
     let scope = Scope::Sys;
     let (op, acc) = (RedOp::Add, Scalar::I32);
     let part = b.view(mc, Int::ZERO, layout(&[1], &[1]), vec![]).unwrap();
-    let v = b.emit(Op::LdReduce { place: part, op, acc, sem: sem[0], scope }).unwrap();
-    b.emit(Op::McStore { place: part, value: v, sem: sem[1], scope }).unwrap();
+    let v = b.emit(Access::LdReduce { place: part, op, acc, sem: sem[0], scope }).unwrap();
+    b.emit(Access::McStore { place: part, value: v, sem: sem[1], scope }).unwrap();
     let lowered = lower(b.finish(), lowering);
     let mut out = Vec::new();
     lowered.module.kernels[0].walk(&mut |_, inst| match &inst.op {
         // Not the table of addresses.
-        Op::Load { .. } if inst.ty == Type::Scalar(Scalar::I64) => {}
-        Op::Load { sem, .. } | Op::Store { sem, .. } | Op::LdReduce { sem, .. } | Op::McStore { sem, .. } => {
+        machine::Op::Memory(Memory::Load { .. }) if inst.ty == machine::Type::Scalar(Scalar::I64) => {}
+        machine::Op::Memory(
+            Memory::Load { sem, .. }
+            | Memory::Store { sem, .. }
+            | Memory::LdReduce { sem, .. }
+            | Memory::McStore { sem, .. },
+        ) => {
             out.push(format!("{} {sem}", inst.op.mnemonic()));
         }
-        Op::Fence { sem, .. } => out.push(format!("fence {sem}")),
+        machine::Op::Thread(Thread::Fence { sem, .. }) => out.push(format!("fence {sem}")),
         _ => {}
     });
     // Of several PEs in a row.
@@ -124,14 +130,14 @@ fn orders(lowering: Lowering, sem: [Sem; 2]) -> Vec<String> {
 #[test]
 fn memory_order_is_kept() {
     let unicast = |sem| orders(Lowering::Unicast, sem);
-    assert_eq!(unicast([Sem::Weak, Sem::Weak]), ["load weak", "store weak"]);
+    assert_eq!(unicast([Sem::Weak, Sem::Weak]), ["ld weak", "st weak"]);
     assert_eq!(
         unicast([Sem::Acquire, Sem::Release]),
-        ["load relaxed", "fence acquire", "fence release", "store relaxed"]
+        ["ld relaxed", "fence acquire", "fence release", "st relaxed"]
     );
     assert_eq!(
         orders(Lowering::Multimem, [Sem::Acquire, Sem::Release]),
-        ["ld_reduce acquire", "mc_store release"]
+        ["multimem_ld_reduce acquire", "multimem_st release"]
     );
 }
 
@@ -139,13 +145,15 @@ fn arrivals(sem: Sem, lowering: Lowering) -> Vec<String> {
     let mut b = Builder::new("k", [64, 1, 1]);
     let sync = b.param("sync", Type::Barrier).unwrap();
     b.param("team", Type::Team).unwrap();
-    b.emit(Op::TeamBarrier { sync, team: TeamRef(1), sem, scope: Scope::Sys }).unwrap();
+    b.emit(Team::Barrier { sync, team: TeamRef(1), sem, scope: Scope::Sys }).unwrap();
     let lowered = lower(b.finish(), lowering);
     let mut out = Vec::new();
     lowered.module.kernels[0].walk(&mut |_, inst| match &inst.op {
-        Op::McRed { sem, .. } | Op::Red { sem, .. } => out.push(format!("arrive {sem}")),
-        Op::Load { sem, .. } if *sem != Sem::Weak => out.push(format!("wait {sem}")),
-        Op::GroupBarrier { .. } => out.push("threads".into()),
+        machine::Op::Memory(Memory::McRed { sem, .. } | Memory::Red { sem, .. }) => {
+            out.push(format!("arrive {sem}"))
+        }
+        machine::Op::Memory(Memory::Load { sem, .. }) if *sem != Sem::Weak => out.push(format!("wait {sem}")),
+        machine::Op::Thread(Thread::GroupBarrier { .. }) => out.push("threads".into()),
         _ => {}
     });
     out
@@ -170,7 +178,7 @@ fn a_wait_that_gives_up_says_who_waits_for_what() {
     let mut b = Builder::new("lonely", [32, 1, 1]);
     let sync = b.param("sync", Type::Barrier).unwrap();
     b.param("team", Type::Team).unwrap();
-    b.emit(Op::TeamBarrier { sync, team: TeamRef(1), sem: Sem::AcqRel, scope: Scope::Sys }).unwrap();
+    b.emit(Team::Barrier { sync, team: TeamRef(1), sem: Sem::AcqRel, scope: Scope::Sys }).unwrap();
     let mut o = options(Lowering::Multimem);
     o.debug_waits = Some(100);
     let lowered = run(module(b.finish()), &o).unwrap();
@@ -179,7 +187,7 @@ fn a_wait_that_gives_up_says_who_waits_for_what() {
     counters[128 + 4] = 1;
     let args = vec![Arg::Memory(vec![counters], 128), Arg::Team];
     let mut w = World::new(1, [2, 1, 1], args);
-    w.launch(&lowered.module.kernels[0]);
+    w.launch_lowered(&lowered);
     assert!(w.trapped);
     assert_eq!(
         w.printed,

@@ -30,7 +30,7 @@ fn agrees(kernel: &Kernel, transport: Transport, start: &World) -> (Lowered, Wor
     let lowered = lower(kernel, transport);
     let (mut want, mut have) = (start.clone(), start.clone());
     want.launch(&module(kernel.clone()).kernels[0]);
-    have.launch(&lowered.module.kernels[0]);
+    have.launch_lowered(&lowered);
     assert!(!have.trapped);
     for (i, arg) in want.args.iter().enumerate() {
         if let Arg::Memory(want, _) = arg {
@@ -154,17 +154,17 @@ fn kernel(c: &Case) -> Built<Kernel> {
         b.view(base, side.offset.into(), side.layout(&extents), side.bounds(&extents))
     };
     let (dst, src) = (view(&mut b, x, &c.dst)?, view(&mut b, y, &c.src)?);
-    let me = b.emit(Op::MyPe { team })?;
-    let pes = b.emit(Op::NPes { team })?;
+    let me = b.emit(Team::MyPe { team })?;
+    let pes = b.emit(Team::NPes { team })?;
     let one = b.int(Scalar::I32, 1)?;
     let next = b.binary(BinOp::Add, me, one)?;
     let pe = b.binary(BinOp::Rem, next, pes)?;
     let value = b.int(Scalar::U64, 5)?;
     let (nbi, group) = (c.nbi, c.group);
     b.emit(match (c.signal, c.get) {
-        (Some(op), _) => Op::PutSignal { dst, src, signal: sig, op, value, pe, team, nbi, group },
-        (None, false) => Op::Put { dst, src, pe, team, nbi, group },
-        (None, true) => Op::Get { dst, src, pe, team, nbi, group },
+        (Some(op), _) => Remote::PutSignal { dst, src, signal: sig, op, value, pe, team, nbi, group },
+        (None, false) => Remote::Put { dst, src, pe, team, nbi, group },
+        (None, true) => Remote::Get { dst, src, pe, team, nbi, group },
     })?;
     Ok(b.finish())
 }
@@ -215,8 +215,9 @@ fn ranks_and_addresses_may_come_from_nvshmem() {
         o.library_pointers = true;
         o.debug_waits = Some(100);
         let lowered = run(module(kernel.clone()), &o).unwrap_or_else(|e| panic!("{e:#?}"));
-        let hidden: Vec<_> = lowered.module.kernels[0].params.iter().map(|p| &p.kind).collect();
-        assert_eq!(hidden[4..], [&ParamKind::Hidden(Hidden::TeamHandle { team: 3 })]);
+        let launch = lowered.module.kernels[0].head.launch.as_ref().unwrap();
+        let hidden: Vec<_> = launch.params.iter().map(|p| &p.kind).collect();
+        assert_eq!(hidden[4..], [&weft_abi::ParamKind::Hidden(Hidden::TeamHandle { team: 3 })]);
         let data: Vec<Vec<u8>> = (0..3u32)
             .map(|pe| (0..333u32).flat_map(|i| ((pe * 7 + i) as f32).to_le_bytes()).collect())
             .collect();
@@ -224,7 +225,7 @@ fn ranks_and_addresses_may_come_from_nvshmem() {
         let args = vec![Arg::Int(333), Arg::Memory(data, 16), counters, Arg::Team];
         let (mut want, mut have) = (World::new(3, [2, 1, 1], args.clone()), World::new(3, [2, 1, 1], args));
         want.launch(&module(kernel).kernels[0]);
-        have.launch(&lowered.module.kernels[0]);
+        have.launch_lowered(&lowered);
         for pe in 0..3 {
             assert_eq!(want.memory(1, pe), have.memory(1, pe), "PE {pe} by {lowering:?}");
         }
@@ -251,20 +252,20 @@ fn every_op(group: Group, nbi: bool, op: usize) -> Built<Option<Kernel>> {
     let element = b.view(x, 3.into(), Layout::one(), vec![])?;
     let counter = b.view(v, 3.into(), Layout::one(), vec![])?;
     let f = b.float(Scalar::F32, 1.5)?;
-    let all = |which, test| Op::Wait {
+    let all = |which, test| Remote::Wait {
         vars: if which == WaitFor::One { counter } else { v },
         cmp: CmpOp::Eq,
         value: one,
         which,
         test,
-        status: if which == WaitFor::One { vec![] } else { vec![v] },
-        indices: if which == WaitFor::Some { vec![found] } else { vec![] },
+        status: (which != WaitFor::One).then_some(v),
+        indices: (which == WaitFor::Some).then_some(found),
     };
-    let ops: Vec<Op> = vec![
-        Op::Put { dst: y, src: x, pe, team, nbi, group },
-        Op::Get { dst: y, src: x, pe, team, nbi, group },
-        Op::PutSignal { dst: y, src: x, signal: sig, op: SignalKind::Set, value, pe, team, nbi, group },
-        Op::PutSignal {
+    let ops: Vec<Remote> = vec![
+        Remote::Put { dst: y, src: x, pe, team, nbi, group },
+        Remote::Get { dst: y, src: x, pe, team, nbi, group },
+        Remote::PutSignal { dst: y, src: x, signal: sig, op: SignalKind::Set, value, pe, team, nbi, group },
+        Remote::PutSignal {
             dst: y,
             src: x,
             signal: sig,
@@ -275,16 +276,16 @@ fn every_op(group: Group, nbi: bool, op: usize) -> Built<Option<Kernel>> {
             nbi,
             group,
         },
-        Op::PutValue { dst: element, value: f, pe, team },
-        Op::GetValue { src: element, pe, team },
-        Op::SignalOp { signal: sig, op: SignalKind::Set, value, pe, team },
-        Op::SignalWait { signal: sig, cmp: CmpOp::Ge, value },
-        Op::SignalFetch { signal: sig },
-        Op::RmaFence {},
-        Op::Quiet {},
-        Op::Amo { target: counter, op: AmoOp::CompareSwap, operands: vec![one, one], pe, team },
-        Op::Amo { target: counter, op: AmoOp::Inc, operands: vec![], pe, team },
-        Op::Amo { target: element, op: AmoOp::Add, operands: vec![f], pe, team },
+        Remote::PutValue { dst: element, value: f, pe, team },
+        Remote::GetValue { src: element, pe, team },
+        Remote::SignalOp { signal: sig, op: SignalKind::Set, value, pe, team },
+        Remote::SignalWait { signal: sig, cmp: CmpOp::Ge, value },
+        Remote::SignalFetch { signal: sig },
+        Remote::RmaFence {},
+        Remote::Quiet {},
+        Remote::Amo { target: counter, op: AmoOp::CompareSwap, operands: vec![one, one], pe, team },
+        Remote::Amo { target: counter, op: AmoOp::Inc, operands: vec![], pe, team },
+        Remote::Amo { target: element, op: AmoOp::Add, operands: vec![f], pe, team },
         all(WaitFor::One, true),
         all(WaitFor::All, true),
         all(WaitFor::Any, true),
@@ -293,14 +294,14 @@ fn every_op(group: Group, nbi: bool, op: usize) -> Built<Option<Kernel>> {
         all(WaitFor::All, false),
         all(WaitFor::Any, false),
         all(WaitFor::Some, false),
-        Op::TeamSync { team, barrier: false, group },
-        Op::TeamSync { team: TeamRef::WORLD, barrier: true, group },
-        Op::TeamReduce { dst: y, src: x, op: RedOp::Mul, scatter: false, team, group },
-        Op::TeamReduce { dst: y, src: x, op: RedOp::Add, scatter: true, team, group },
-        Op::TeamMove { kind: MoveKind::Fcollect, dst: y, src: x, root: vec![], team, group },
-        Op::TeamMove { kind: MoveKind::Alltoall, dst: y, src: x, root: vec![], team, group },
-        Op::TeamMove { kind: MoveKind::Broadcast, dst: y, src: x, root: vec![one], team, group },
-        Op::TranslatePe { pe, from: team, to: TeamRef::WORLD },
+        Remote::TeamSync { team, barrier: false, group },
+        Remote::TeamSync { team: TeamRef::WORLD, barrier: true, group },
+        Remote::TeamReduce { dst: y, src: x, op: RedOp::Mul, scatter: false, team, group },
+        Remote::TeamReduce { dst: y, src: x, op: RedOp::Add, scatter: true, team, group },
+        Remote::TeamMove { kind: MoveKind::Fcollect, dst: y, src: x, root: None, team, group },
+        Remote::TeamMove { kind: MoveKind::Alltoall, dst: y, src: x, root: None, team, group },
+        Remote::TeamMove { kind: MoveKind::Broadcast, dst: y, src: x, root: Some(one), team, group },
+        Remote::TranslatePe { pe, from: team, to: TeamRef::WORLD },
     ];
     let Some(op) = ops.into_iter().nth(op) else { return Ok(None) };
     b.emit(op)?;
@@ -319,7 +320,9 @@ fn functions_of_every_op() {
                 let Some(kernel) = every_op(group, nbi, op).unwrap() else { continue };
                 done = false;
                 let mut name = String::new();
-                kernel.walk(&mut |_, inst| name = weft_ir::remote::name(&inst.op).unwrap_or(name.clone()));
+                kernel.walk(&mut |_, inst| {
+                    name = inst.op.remote().map_or(name.clone(), |op| op.name().into_owned())
+                });
                 let mut line = format!("{name}:");
                 for transport in TRANSPORTS {
                     let mut o = options(Lowering::Multimem);
@@ -329,7 +332,7 @@ fn functions_of_every_op() {
                         Ok(lowered) => {
                             let mut calls = Vec::new();
                             lowered.module.kernels[0].walk(&mut |_, inst| {
-                                if let Op::Call { function, .. } = &inst.op {
+                                if let Some(Call::Function { function, .. }) = inst.op.call() {
                                     calls.push(function.to_string());
                                 }
                             });

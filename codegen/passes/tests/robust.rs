@@ -8,6 +8,7 @@ use common::kernels::two_shot;
 use common::options;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use weft_ir::level::Tensor;
 use weft_ir::text::{parse_module, print_module};
 use weft_ir::verify::verify;
 use weft_ir::{Module, RedOp, Scalar};
@@ -110,7 +111,7 @@ fn sources() -> Vec<String> {
 #[test]
 fn the_texts_lower() {
     for text in sources() {
-        let module = verify(parse_module(&text).unwrap()).unwrap_or_else(|e| panic!("{e:#?}"));
+        let module = verify(parse_module::<Tensor>(&text).unwrap()).unwrap_or_else(|e| panic!("{e:#?}"));
         for lowering in [Lowering::Multimem, Lowering::Unicast] {
             run(module.clone(), &options(lowering)).unwrap_or_else(|e| panic!("{e:#?}"));
         }
@@ -126,7 +127,7 @@ fn nothing_panics() {
     runner
         .run(&case, |(which, changes, unicast, transport)| {
             let text = changes.iter().fold(sources[which].clone(), |text, change| change.apply(&text));
-            let Ok(module) = parse_module(&text) else { return Ok(()) };
+            let Ok(module) = parse_module::<Tensor>(&text) else { return Ok(()) };
             let Ok(module) = verify(module) else { return Ok(()) };
             let lowering = if unicast { Lowering::Unicast } else { Lowering::Multimem };
             let mut o = options(lowering);

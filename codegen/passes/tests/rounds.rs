@@ -155,7 +155,7 @@ impl Rounds {
         let (mut want, mut have) = (World::new(1, [1, 1, 1], args.clone()), World::new(1, [1, 1, 1], args));
         let lowered = lower(kernel.clone(), Lowering::Multimem);
         want.launch(&module(kernel).kernels[0]);
-        have.launch(&lowered.module.kernels[0]);
+        have.launch_lowered(&lowered);
         for arg in [0, 1] {
             assert!(want.memory(arg, 0) == have.memory(arg, 0), "{self:?}");
         }
@@ -233,13 +233,13 @@ fn all_loads_come_before_the_first_store() {
     let k = &lowered.module.kernels[0];
     let mut ops = Vec::new();
     k.walk(&mut |_, inst| {
-        if matches!(inst.op, Op::Load { .. } | Op::Store { .. }) {
+        if matches!(inst.op, machine::Op::Memory(Memory::Load { .. } | Memory::Store { .. })) {
             ops.push(inst.op.mnemonic());
         }
     });
-    let wide = [["load"; 4], ["store"; 4]].concat();
+    let wide = [["ld"; 4], ["st"; 4]].concat();
     assert_eq!(ops[..8], wide);
-    assert_eq!(ops[8..], ["load", "store"]);
+    assert_eq!(ops[8..], ["ld", "st"]);
 }
 
 #[test]

@@ -3,22 +3,23 @@
 use super::{Field, ParseError, Printer, Reader};
 use crate::arena::Handle;
 use crate::kernel::{Block, Induction, LocalId, TeamRef, Value};
+use crate::level::Level;
 use crate::names::{
     AmoOp, BinOp, CmpOp, Dim, Group, MoveKind, RedOp, Scalar, Scope, Sem, ShuffleMode, SignalKind,
 };
 use crate::names::{Sreg, UnOp, WaitFor};
-use crate::op::{Constant, Op};
-use crate::types::Type;
+use crate::op::{Constant, Var};
+use crate::types::ValueType;
 use std::sync::Arc;
 use weft_layout::Int;
 
 macro_rules! word_fields {
     ($($name:ident),*) => {$(
         impl Field for $name {
-            fn print(&self, p: &mut Printer<'_>) {
+            fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
                 p.put(format_args!("{self}"));
             }
-            fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+            fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
                 let word = r.word()?;
                 $name::parse(word).ok_or_else(|| {
                     let all: Vec<_> = $name::ALL.iter().map(|n| n.name()).collect();
@@ -32,10 +33,10 @@ word_fields!(Scalar, Sem, Scope, RedOp, BinOp, UnOp, CmpOp, Group, Dim, Sreg, Sh
 word_fields!(SignalKind, AmoOp, WaitFor, MoveKind);
 
 impl Field for Value {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{self}"));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         r.value()
     }
     fn operands(&self, visit: &mut dyn FnMut(Value)) {
@@ -47,11 +48,11 @@ impl Field for Value {
 }
 
 impl Field for Vec<Value> {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         let parts: Vec<_> = self.iter().map(Value::to_string).collect();
         p.put(format_args!("[{}]", parts.join(" ")));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         r.expect("[")?;
         let mut out = Vec::new();
         while !r.eat("]") {
@@ -67,66 +68,95 @@ impl Field for Vec<Value> {
     }
 }
 
+impl Field for Option<Value> {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
+        self.iter().copied().collect::<Vec<_>>().print(p);
+    }
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
+        match Vec::<Value>::read(r)?[..] {
+            [] => Ok(None),
+            [v] => Ok(Some(v)),
+            _ => Err(r.error("expected one value at most".into())),
+        }
+    }
+    fn operands(&self, visit: &mut dyn FnMut(Value)) {
+        self.iter().copied().for_each(visit);
+    }
+    fn map(&mut self, map: &mut dyn FnMut(Value) -> Value) {
+        self.iter_mut().for_each(|v| *v = map(*v));
+    }
+}
+
 impl Field for Option<RedOp> {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{}", self.map_or("exch", RedOp::name)));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         if r.eat("exch") { Ok(None) } else { RedOp::read(r).map(Some) }
     }
 }
 
 impl Field for Induction {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         let (min, max, div) = p.loop_var(self.0);
         p.put(format_args!("{} ({min} {max} {div})", self.0));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         let v = r.value()?;
         r.expect("(")?;
         let (min, max, div) = (r.int()?, r.int()?, r.int()?);
         r.expect(")")?;
-        r.define(v, Op::LoopVar { min, max, div }, Type::Scalar(Scalar::I64))?;
+        r.define(v, Var::LoopVar { min, max, div }.into(), L::Type::scalar(Scalar::I64))?;
         Ok(Induction(v))
     }
 }
 
 impl Field for u32 {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{self}"));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         let n = r.int()?;
         u32::try_from(n).map_err(|_| r.error(format!("{n} does not fit 32 bits")))
     }
 }
 
-impl Field for i64 {
-    fn print(&self, p: &mut Printer<'_>) {
+impl Field for u64 {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{self}"));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
+        let n = r.int()?;
+        u64::try_from(n).map_err(|_| r.error(format!("{n} is negative")))
+    }
+}
+
+impl Field for i64 {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
+        p.put(format_args!("{self}"));
+    }
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         r.int()
     }
 }
 
 impl Field for bool {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{self}"));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         if r.eat("true") { Ok(true) } else { r.expect("false").map(|()| false) }
     }
 }
 
 impl Field for TeamRef {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         match *self {
             TeamRef::WORLD => p.put(format_args!("world")),
             TeamRef(index) => p.put(format_args!("team {index}")),
         }
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         if r.eat("world") {
             return Ok(TeamRef::WORLD);
         }
@@ -136,10 +166,10 @@ impl Field for TeamRef {
 }
 
 impl Field for LocalId {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{self}"));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         r.expect("$")?;
         let n = u32::read(r)?;
         Ok(LocalId::from_index(n as usize))
@@ -147,10 +177,10 @@ impl Field for LocalId {
 }
 
 impl Field for Int {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{{{self}}}"));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         r.int_expr()
     }
     fn operands(&self, visit: &mut dyn FnMut(Value)) {
@@ -166,7 +196,7 @@ impl Field for Int {
 }
 
 impl Field for Constant {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         match self {
             Constant::Bool(b) => p.put(format_args!("{b}")),
             Constant::Int(n) => p.put(format_args!("{n}")),
@@ -174,7 +204,7 @@ impl Field for Constant {
             Constant::Float(x) => p.put(format_args!("float {:#018x} \"{x}\"", x.to_bits())),
         }
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         if r.eat("true") {
             Ok(Constant::Bool(true))
         } else if r.eat("false") {
@@ -190,19 +220,19 @@ impl Field for Constant {
 }
 
 impl Field for Arc<str> {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.put(format_args!("{:?}", &**self));
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         r.string().map(Arc::from)
     }
 }
 
 impl Field for Block {
-    fn print(&self, p: &mut Printer<'_>) {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         p.block(self);
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
         r.block()
     }
     fn blocks<'a>(&'a self, out: &mut Vec<&'a Block>) {

@@ -5,18 +5,19 @@ mod print;
 mod read;
 
 pub use print::{Printer, print_kernel, print_module};
-pub use read::{ParseError, Reader, parse_module};
+pub use read::{AnyModule, ParseError, Reader, parse_any, parse_module};
 
 use crate::kernel::{Block, Kernel, TeamRef, Value};
+use crate::level::{Head, Level};
 use crate::names::Dim;
-use crate::op::Op;
+use crate::op::{Operation, Team, Thread, Var};
 
 /// A field of an op: how it prints, reads, and which values it uses.
 pub trait Field: Sized {
     /// Appends its text.
-    fn print(&self, p: &mut Printer<'_>);
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>);
     /// Reads it back.
-    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError>;
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError>;
     /// The values it uses.
     fn operands(&self, _visit: &mut dyn FnMut(Value)) {}
     /// Replaces the values it uses.
@@ -28,7 +29,7 @@ pub trait Field: Sized {
 }
 
 /// A message in which symbols such as `%4` are called what the text calls them: `n`, `my_pe(team)`, `thread_idx()`.
-pub fn readable(k: &Kernel, message: &str) -> String {
+pub fn readable<L: Level>(k: &Kernel<L>, message: &str) -> String {
     let mut out = String::new();
     let mut rest = message;
     while let Some(at) = rest.find('%') {
@@ -45,18 +46,21 @@ pub fn readable(k: &Kernel, message: &str) -> String {
 }
 
 /// What the text calls a value.
-fn name_of(k: &Kernel, v: Value) -> Option<String> {
-    let param = |i: u32| k.params.get(i as usize).map(|p| p.name.to_string());
-    match &k.insts.get(v)?.op {
-        Op::Param { index } => param(*index),
-        Op::MyPe { team: TeamRef::WORLD } => Some("my_pe()".into()),
-        Op::NPes { team: TeamRef::WORLD } => Some("n_pes()".into()),
-        Op::MyPe { team } => Some(format!("my_pe({})", param(team.0)?)),
-        Op::NPes { team } => Some(format!("n_pes({})", param(team.0)?)),
-        Op::Special { reg, dim: Dim::X } => Some(format!("{reg}()")),
-        Op::Special { reg, dim } => Some(format!("{reg}<{dim}>()")),
-        _ => None,
+fn name_of<L: Level>(k: &Kernel<L>, v: Value) -> Option<String> {
+    let param = |i: u32| k.head.param_name(i).map(str::to_owned);
+    let op = &k.insts.get(v)?.op;
+    if let Some(Var::Param { index }) = op.var() {
+        return param(*index);
     }
+    if let Some(Thread::Special { reg, dim }) = op.thread() {
+        return Some(if *dim == Dim::X { format!("{reg}()") } else { format!("{reg}<{dim}>()") });
+    }
+    let (name, team) = match op.team()? {
+        Team::MyPe { team } => ("my_pe", *team),
+        Team::NPes { team } => ("n_pes", *team),
+        Team::Barrier { .. } => return None,
+    };
+    Some(if team == TeamRef::WORLD { format!("{name}()") } else { format!("{name}({})", param(team.0)?) })
 }
 
 #[cfg(test)]

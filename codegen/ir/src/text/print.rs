@@ -1,57 +1,43 @@
 //! IR to text.
 
 use super::Field;
-use crate::kernel::{Block, Kernel, Module, ParamKind, Value};
-use crate::op::Op;
-use crate::types::Type;
+use crate::kernel::{Block, Kernel, Module, Value};
+use crate::level::{Head, Level, Tensor};
+use crate::op::{Operation, Var};
+use crate::types::ValueType;
 use std::fmt::Write;
 
 /// Writes one kernel.
-pub struct Printer<'k> {
+pub struct Printer<'k, L: Level> {
     pub(super) out: String,
-    kernel: &'k Kernel,
+    kernel: &'k Kernel<L>,
     indent: usize,
     first: bool,
 }
 
 /// The text of a module: its kernels, in order.
-pub fn print_module(module: &Module) -> String {
+pub fn print_module<L: Level>(module: &Module<L>) -> String {
     module.kernels.iter().map(print_kernel).collect::<Vec<_>>().join("\n")
 }
 
 /// The text of a kernel.
-pub fn print_kernel(kernel: &Kernel) -> String {
+pub fn print_kernel<L: Level>(kernel: &Kernel<L>) -> String {
     let mut p = Printer { out: String::new(), kernel, indent: 1, first: true };
     p.kernel();
     p.out
 }
 
-impl Printer<'_> {
+impl<L: Level> Printer<'_, L> {
     fn kernel(&mut self) {
         let k = self.kernel;
         let [x, y, z] = k.block;
+        if L::NAME != Tensor::NAME {
+            self.put(format_args!("{} ", L::NAME));
+        }
         self.put(format_args!("kernel @{} block({x}, {y}, {z})", k.name));
-        if let Some([x, y, z]) = &k.grid {
-            self.put(format_args!(" grid({{{x}}}, {{{y}}}, {{{z}}})"));
-        }
-        for param in &k.signaled {
-            self.put(format_args!(" signaled({param})"));
-        }
+        k.head.print_attributes(self);
         self.put(format_args!(" {{\n"));
-        // Scalars first: the layouts of the others are made of them.
-        let order =
-            |scalar| k.params.iter().enumerate().filter(move |(_, p)| (p.ty.lanes() == Some(1)) == scalar);
-        for (i, p) in order(true).chain(order(false)) {
-            self.put(format_args!("  param {i} {} : {}", p.name, p.ty));
-            if p.div != 1 {
-                self.put(format_args!(" % {}", p.div));
-            }
-            if let ParamKind::Hidden(hidden) = p.kind {
-                let base = hidden.base().map(|base| format!("{base}, ")).unwrap_or_default();
-                self.put(format_args!(" = {}({base}{})", hidden.name(), hidden.team()));
-            }
-            self.out.push('\n');
-        }
+        k.head.print_params(self);
         for (id, l) in k.locals.iter() {
             self.put(format_args!("  local {id} {} : {}\n", l.name, l.ty));
         }
@@ -74,7 +60,7 @@ impl Printer<'_> {
         self.put(format_args!("{v} = {}", inst.op.mnemonic()));
         self.first = true;
         inst.op.print_fields(self);
-        if inst.ty != Type::Unit {
+        if inst.ty != L::Type::unit() {
             self.put(format_args!(" : {}", inst.ty));
         }
     }
@@ -86,7 +72,7 @@ impl Printer<'_> {
         self.first = false;
     }
 
-    pub(super) fn put(&mut self, args: std::fmt::Arguments<'_>) {
+    pub(crate) fn put(&mut self, args: std::fmt::Arguments<'_>) {
         // Writing to a String cannot fail.
         let _ = self.out.write_fmt(args);
     }
@@ -103,9 +89,11 @@ impl Printer<'_> {
 
     /// What is known of a loop's variable: least, greatest, divisor.
     pub(super) fn loop_var(&self, v: Value) -> (i64, i64, i64) {
-        match self.kernel.insts.get(v).map(|i| &i.op) {
-            Some(&Op::LoopVar { min, max, div }) => (min, max, div),
-            _ => (i64::MIN, i64::MAX, 1),
+        match self.kernel.insts.get(v).and_then(|i| i.op.var()) {
+            Some(&Var::LoopVar { min, max, div }) => (min, max, div),
+            Some(Var::Param { .. } | Var::LocalGet { .. } | Var::LocalSet { .. }) | None => {
+                (i64::MIN, i64::MAX, 1)
+            }
         }
     }
 }

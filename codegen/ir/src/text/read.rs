@@ -3,19 +3,18 @@
 use super::Field;
 use crate::arena::{Arena, Handle};
 use crate::diag::Span;
-use crate::kernel::{Block, Inst, Kernel, Local, LocalId, Module, Param, ParamKind, Value};
+use crate::kernel::{Block, Inst, Kernel, Local, LocalId, Module, Value};
+use crate::level::{Head, Level, Machine, Tensor};
 use crate::names::{Scalar, Space};
-use crate::op::Op;
-use crate::types::{Bound, TensorType, Type};
+use crate::op::{Debug, FamilyRef, Operation};
+use crate::types::{Bound, TensorType, TypeRef, ValueType};
 use std::fmt;
 use std::sync::Arc;
-use weft_abi::Hidden;
 use weft_layout::{Int, Layout, Var, parse_int, parse_layout};
 
 /// Most instructions and deepest nesting that the reader accepts.
 const MAX_INSTS: u32 = 1 << 20;
 const MAX_DEPTH: usize = 100;
-const MAX_PARAMS: u32 = 1024;
 
 /// Why a text is no IR, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,16 +34,16 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 /// A scanner over the text, and the kernel being read.
-pub struct Reader<'t> {
+pub struct Reader<'t, L: Level> {
     text: &'t str,
     at: usize,
     depth: usize,
     first: bool,
-    kernel: Kernel,
+    pub(crate) kernel: Kernel<L>,
 }
 
 /// Reads what [`print_module`](super::print_module) wrote.
-pub fn parse_module(text: &str) -> Result<Module, ParseError> {
+pub fn parse_module<L: Level>(text: &str) -> Result<Module<L>, ParseError> {
     let mut r = Reader { text, at: 0, depth: 0, first: true, kernel: Kernel::new("") };
     let mut module = Module::default();
     r.space();
@@ -54,13 +53,34 @@ pub fn parse_module(text: &str) -> Result<Module, ParseError> {
     Ok(module)
 }
 
-impl<'t> Reader<'t> {
+/// A module of either level.
+#[derive(Clone, PartialEq, Debug)]
+pub enum AnyModule {
+    /// Of the tensor level.
+    Tensor(Module<Tensor>),
+    /// Of the machine level.
+    Machine(Module<Machine>),
+}
+
+/// Reads a module of the level that its text names: `kernel @k ..` is of the tensor level, `machine kernel @k ..` of the
+/// machine level.
+///
+/// # Errors
+/// A text that is no IR of that level.
+pub fn parse_any(text: &str) -> Result<AnyModule, ParseError> {
+    match text.trim_start().starts_with(Machine::NAME) {
+        true => parse_module(text).map(AnyModule::Machine),
+        false => parse_module(text).map(AnyModule::Tensor),
+    }
+}
+
+impl<'t, L: Level> Reader<'t, L> {
     pub(crate) fn error(&self, message: String) -> ParseError {
         let line = self.text[..self.at].matches('\n').count() + 1;
         ParseError { line, message }
     }
 
-    fn rest(&self) -> &'t str {
+    pub(crate) fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
 
@@ -69,7 +89,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Takes `text` (and the space behind it) if it comes next; a word only as a whole.
-    pub(super) fn eat(&mut self, text: &str) -> bool {
+    pub(crate) fn eat(&mut self, text: &str) -> bool {
         let Some(rest) = self.rest().strip_prefix(text) else { return false };
         let word = |c: char| c.is_alphanumeric() || c == '_';
         if text.ends_with(word) && rest.starts_with(word) && !text.starts_with(['%', '$']) {
@@ -80,7 +100,7 @@ impl<'t> Reader<'t> {
         true
     }
 
-    pub(super) fn expect(&mut self, text: &str) -> Result<(), ParseError> {
+    pub(crate) fn expect(&mut self, text: &str) -> Result<(), ParseError> {
         if self.eat(text) {
             return Ok(());
         }
@@ -97,13 +117,13 @@ impl<'t> Reader<'t> {
     }
 
     /// A name.
-    pub(super) fn word(&mut self) -> Result<&'t str, ParseError> {
+    pub(crate) fn word(&mut self) -> Result<&'t str, ParseError> {
         let word = self.take(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
         if word.is_empty() { Err(self.error("expected a name".into())) } else { Ok(word) }
     }
 
     /// A signed number.
-    pub(super) fn int(&mut self) -> Result<i64, ParseError> {
+    pub(crate) fn int(&mut self) -> Result<i64, ParseError> {
         let text = self.take(|c| c.is_ascii_digit() || c == '-');
         text.parse().map_err(|_| self.error(format!("expected an integer, found `{text}`")))
     }
@@ -163,9 +183,9 @@ impl<'t> Reader<'t> {
     }
 
     /// Puts an instruction where its number says; holes are filled with traps that no block has.
-    pub(super) fn define(&mut self, v: Value, op: Op, ty: Type) -> Result<(), ParseError> {
+    pub(crate) fn define(&mut self, v: Value, op: L::Op, ty: L::Type) -> Result<(), ParseError> {
         while self.kernel.insts.len() <= v.index() {
-            self.kernel.insts.push(Inst { op: Op::Trap {}, ty: Type::Unit, span: Span::NONE });
+            self.kernel.insts.push(Inst { op: Debug::Trap {}.into(), ty: L::Type::unit(), span: Span::NONE });
         }
         self.kernel.insts[v] = Inst { op, ty, span: Span::NONE };
         Ok(())
@@ -182,7 +202,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `{expression}`
-    pub(super) fn int_expr(&mut self) -> Result<Int, ParseError> {
+    pub(crate) fn int_expr(&mut self) -> Result<Int, ParseError> {
         let (at, text) = self.braced()?;
         let kernel = &self.kernel;
         parse_int(text, &mut |name| resolve(kernel, name)).map_err(|e| self.error_at(at, e.to_string()))
@@ -198,7 +218,7 @@ impl<'t> Reader<'t> {
         ParseError { line: self.text[..at].matches('\n').count() + 1, message }
     }
 
-    fn braced(&mut self) -> Result<(usize, &'t str), ParseError> {
+    pub(crate) fn braced(&mut self) -> Result<(usize, &'t str), ParseError> {
         self.expect("{")?;
         let at = self.at;
         let end = self.rest().find('}').ok_or_else(|| self.error("expected `}`".into()))?;
@@ -226,8 +246,10 @@ impl<'t> Reader<'t> {
         self.expect("=")?;
         let mnemonic = self.word()?;
         self.first = true;
-        let op = Op::read_fields(mnemonic, self)?;
-        let ty = if self.eat(":") { self.ty()? } else { Type::Unit };
+        let op = L::Op::read_fields(mnemonic, self).unwrap_or_else(|| {
+            Err(self.error(format!("there is no op `{mnemonic}` at the {} level", L::NAME)))
+        })?;
+        let ty = if self.eat(":") { self.ty()? } else { L::Type::unit() };
         self.define(v, op, ty)?;
         Ok(v)
     }
@@ -237,17 +259,18 @@ impl<'t> Reader<'t> {
         parse(word).ok_or_else(|| self.error(format!("`{word}` is no {what}")))
     }
 
-    fn ty(&mut self) -> Result<Type, ParseError> {
+    pub(crate) fn ty(&mut self) -> Result<L::Type, ParseError> {
         let word = self.word()?;
+        let tensor;
         let ty = match word {
-            "unit" => Type::Unit,
-            "team" => Type::Team,
-            "barrier" => Type::Barrier,
+            "unit" => TypeRef::Unit,
+            "team" => TypeRef::Team,
+            "barrier" => TypeRef::Barrier,
             "ptr" => {
                 self.expect("<")?;
                 let space = self.named("memory space", Space::parse)?;
                 self.expect(">")?;
-                Type::Pointer(space)
+                TypeRef::Pointer(space)
             }
             "vector" => {
                 self.expect("<")?;
@@ -255,15 +278,18 @@ impl<'t> Reader<'t> {
                 self.expect(",")?;
                 let n = u32::read(self)?;
                 self.expect(">")?;
-                Type::Vector(elem, n)
+                TypeRef::Vector(elem, n)
             }
-            "tensor" => Type::Tensor(Arc::new(self.tensor()?)),
+            "tensor" => {
+                tensor = Arc::new(self.tensor()?);
+                TypeRef::Tensor(&tensor)
+            }
             other => match Scalar::parse(other) {
-                Some(s) => Type::Scalar(s),
+                Some(s) => TypeRef::Scalar(s),
                 None => return Err(self.error(format!("`{other}` is no type"))),
             },
         };
-        Ok(ty)
+        L::Type::of(ty).ok_or_else(|| self.error(format!("there is no {ty} at the {} level", L::NAME)))
     }
 
     fn tensor(&mut self) -> Result<TensorType, ParseError> {
@@ -292,7 +318,10 @@ impl<'t> Reader<'t> {
         Ok(TensorType { elem, layout, space, align, bounds })
     }
 
-    fn kernel(&mut self) -> Result<Kernel, ParseError> {
+    fn kernel(&mut self) -> Result<Kernel<L>, ParseError> {
+        if L::NAME != Tensor::NAME {
+            self.expect(L::NAME)?;
+        }
         self.expect("kernel")?;
         self.expect("@")?;
         self.kernel = Kernel::new(self.word()?);
@@ -302,41 +331,9 @@ impl<'t> Reader<'t> {
             (u32::read(self)?, self.expect(",")?, u32::read(self)?, self.expect(",")?, u32::read(self)?);
         self.expect(")")?;
         self.kernel.block = [x, y, z];
-        if self.eat("grid") {
-            self.expect("(")?;
-            let (x, _, y, _, z) =
-                (self.int_expr()?, self.expect(",")?, self.int_expr()?, self.expect(",")?, self.int_expr()?);
-            self.expect(")")?;
-            self.kernel.grid = Some([x, y, z]);
-        }
-        while self.eat("signaled") {
-            self.expect("(")?;
-            let param = u32::read(self)?;
-            self.expect(")")?;
-            self.kernel.signaled.push(param);
-        }
+        L::Head::read_attributes(self)?;
         self.expect("{")?;
-        let mut params = Vec::new();
-        while self.eat("param") {
-            let index = u32::read(self)?;
-            if index >= MAX_PARAMS {
-                return Err(self.error(format!("a kernel has at most {MAX_PARAMS} parameters")));
-            }
-            let param = self.param()?;
-            // A scalar can be a symbol in the types that follow.
-            while self.kernel.params.len() <= index as usize {
-                self.kernel.params.push(param.clone());
-            }
-            if let Some(slot) = self.kernel.params.get_mut(index as usize) {
-                *slot = param.clone();
-            }
-            self.define(Value(index), Op::Param { index }, param.ty.clone())?;
-            params.push(index);
-        }
-        params.sort_unstable();
-        if params.iter().enumerate().any(|(i, p)| i != *p as usize) {
-            return Err(self.error("parameters are numbered from 0 without gaps".into()));
-        }
+        L::Head::read_params(self)?;
         let mut locals = Arena::default();
         while self.eat("local") {
             LocalId::read(self)?;
@@ -352,38 +349,16 @@ impl<'t> Reader<'t> {
         self.kernel.body = block;
         Ok(std::mem::replace(&mut self.kernel, Kernel::new("")))
     }
-
-    fn param(&mut self) -> Result<Param, ParseError> {
-        let name = Arc::from(self.word()?);
-        self.expect(":")?;
-        let ty = self.ty()?;
-        // With a space: without, it is the first instruction's value.
-        let div = if self.rest().starts_with("% ") && self.eat("%") { self.int()? } else { 1 };
-        let mut kind = ParamKind::User;
-        if self.eat("=") {
-            let word = self.word()?;
-            self.expect("(")?;
-            let first = u32::read(self)?;
-            let second = if self.eat(",") { Some(u32::read(self)?) } else { None };
-            self.expect(")")?;
-            let (base, team) = second.map_or((None, first), |team| (Some(first), team));
-            let hidden = Hidden::parse(word, base, team);
-            let unknown = || self.error(format!("unknown parameter kind `{word}`"));
-            kind = ParamKind::Hidden(hidden.ok_or_else(unknown)?);
-        }
-        Ok(Param { name, ty, kind, div, span: Span::NONE })
-    }
 }
 
 /// `%12` as a symbol: its definition stands before the use, so its facts are known.
-fn resolve(kernel: &Kernel, name: &str) -> Option<Int> {
+fn resolve<L: Level>(kernel: &Kernel<L>, name: &str) -> Option<Int> {
     let id = name.strip_prefix('%')?.parse().ok()?;
-    match kernel.insts.get(Value(id)).map(|i| &i.op) {
-        // A parameter's layout may name a team size, which is defined later.
-        None | Some(Op::Trap {}) => {
-            let max = Some(i32::MAX.into());
-            Some(Int::var(Var { id, name: name.into(), div: 1, min: 1, max }))
-        }
-        Some(_) => kernel.symbol(Value(id)),
+    let known = kernel.insts.get(Value(id)).map(|i| i.op.family());
+    if known.is_some_and(|op| op != FamilyRef::Debug(&Debug::Trap {})) {
+        return kernel.symbol(Value(id));
     }
+    // A parameter's layout may name a team size, which is defined later.
+    let max = Some(i32::MAX.into());
+    Some(Int::var(Var { id, name: name.into(), div: 1, min: 1, max }))
 }

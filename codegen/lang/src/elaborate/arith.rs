@@ -5,7 +5,7 @@ use super::{Elab, R, fail};
 use crate::ast::{BinOp as A, Expr, ExprKind, UnOp as U};
 use crate::codes::meaning::{MISMATCH, NOT_CONSTANT, WRONG_KIND};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, CmpOp, Constant, Int, Op, Scalar, Type, UnOp, Value};
+use weft_ir::{Arith, BinOp, CmpOp, Constant, Int, Scalar, Type, UnOp, Value, ValueType};
 use weft_layout::Poison;
 
 /// The IR's operation of a sign.
@@ -228,7 +228,7 @@ impl Elab<'_> {
             }
             Val::Bool(b) => self
                 .b
-                .emit_as(Op::Const { value: Constant::Bool(b) }, Type::Scalar(Scalar::Bool))
+                .emit_as(Arith::Const { value: Constant::Bool(b) }, Type::Scalar(Scalar::Bool))
                 .map(Val::Rt),
             Val::Float(x) => match like.unwrap_or(Scalar::F32) {
                 s if s.is_float() && !s.is_fp8() => self.b.float(s, x).map(Val::Rt),

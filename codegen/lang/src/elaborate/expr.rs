@@ -10,7 +10,7 @@ use crate::codes::meaning::{
 use std::borrow::Cow;
 use std::sync::Arc;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Int, IntTuple, Layout, Op, RedOp, Scalar, Type};
+use weft_ir::{Arith, Int, IntTuple, Layout, RedOp, Scalar, Type, ValueType};
 use weft_layout::{Coord, MAX_LEAVES};
 
 /// An evaluated call.
@@ -452,7 +452,7 @@ impl Elab<'_> {
                 return Ok(Val::Rt(f.value));
             }
             let lane = self.b.index(offset)?;
-            return self.b.emit(Op::Extract { a: f.value, lane }).map(Val::Rt);
+            return self.b.emit(Arith::Extract { a: f.value, lane }).map(Val::Rt);
         }
         let elem = self.b.ty(f.value).elem().unwrap_or(Scalar::F32);
         let mut parts = Vec::new();
@@ -460,9 +460,9 @@ impl Elab<'_> {
         for i in 0..n {
             let at = rest.crd2idx(&Int::from(i).into()).map_err(bad)? + &offset;
             let lane = self.b.index(at)?;
-            parts.push(self.b.emit(Op::Extract { a: f.value, lane })?);
+            parts.push(self.b.emit(Arith::Extract { a: f.value, lane })?);
         }
-        let value = self.b.emit_as(Op::Concat { parts }, Type::lanes_of(elem, n as u32))?;
+        let value = self.b.emit_as(Arith::Concat { parts }, Type::lanes_of(elem, n as u32))?;
         let bounds = f
             .bounds
             .iter()

@@ -8,10 +8,10 @@ use crate::codes::meaning::{
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use weft_ir::builder::Builder;
+use weft_ir::Builder;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::verify::{Verified, verify};
-use weft_ir::{Int, Kernel, Module, Op, RedOp, Scalar};
+use weft_ir::{Int, Kernel, Module, Op, RedOp, Scalar, Thread};
 
 /// The value of a compile-time parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -314,12 +314,12 @@ impl Elab<'_> {
                     let one = || Int::from(1);
                     let mut dims = dims.into_iter();
                     let mut next = || dims.next().unwrap_or_else(one);
-                    self.b.kernel_mut().grid = Some([next(), next(), next()]);
+                    self.b.kernel_mut().head.grid = Some([next(), next(), next()]);
                 }
                 "computes" => reference = Some(self.reference(attr, &k.params)?),
                 "signaled" => {
                     let signaled = self.signaled(attr)?;
-                    self.b.kernel_mut().signaled.extend(signaled);
+                    self.b.kernel_mut().head.signaled.extend(signaled);
                 }
                 other => {
                     return Err(Diagnostic::error(
@@ -349,7 +349,7 @@ impl Elab<'_> {
                 ExprKind::Name(n) => n.name.clone(),
                 _ => "".into(),
             };
-            let params = &self.b.kernel().params;
+            let params = &self.b.kernel().head.params;
             (0u32..).zip(params).find(|(_, p)| p.name == name).map(|(i, _)| i).ok_or_else(|| {
                 let message = "signaled: expected a run-time parameter of the kernel";
                 Diagnostic::error(BAD_ATTR, arg.span, message).help("such as `signaled(sig)`")
@@ -456,7 +456,7 @@ impl Elab<'_> {
         }
         let mut cta = self.special(Sreg::BlockIdx, Dim::X)?;
         let mut ctas = self.special(Sreg::GridDim, Dim::X)?;
-        let flat = match &self.b.kernel().grid {
+        let flat = match &self.b.kernel().head.grid {
             Some([_, y, z]) => y.is(1) && z.is(1),
             // A launcher that is free to choose takes one dimension.
             None => true,
@@ -475,7 +475,7 @@ impl Elab<'_> {
         let v = self.b.special(reg, dim)?;
         if matches!(
             self.b.kernel().op(v),
-            Op::Special { reg: weft_ir::Sreg::ThreadIdx | weft_ir::Sreg::LaneIdx, .. }
+            Op::Thread(Thread::Special { reg: weft_ir::Sreg::ThreadIdx | weft_ir::Sreg::LaneIdx, .. })
         ) {
             self.varying.insert(v);
         }

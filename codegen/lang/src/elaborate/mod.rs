@@ -19,9 +19,9 @@ use crate::ast;
 use std::collections::HashMap;
 use std::sync::Arc;
 use value::Val;
-use weft_ir::builder::Builder;
+use weft_ir::Builder;
 use weft_ir::diag::{Code, Diagnostic, Span};
-use weft_ir::{Int, LocalId, Value};
+use weft_ir::{Int, LocalId, Value, ValueType};
 
 /// A result whose error is a finding.
 pub(crate) type R<T> = Result<T, Diagnostic>;

@@ -6,7 +6,7 @@ use crate::ast;
 use crate::codes::meaning::{BAD_PARAM, LAYOUT, WRONG_ARGS};
 use std::sync::Arc;
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Layout, Op, Param, ParamKind, Scalar, Space, TensorType, Type, Value};
+use weft_ir::{Layout, Op, ParamKind, Scalar, Space, Team, TensorType, Type, Value, Var};
 
 impl Elab<'_> {
     /// Scalars first: the layouts of tensors are made of them.
@@ -35,7 +35,7 @@ impl Elab<'_> {
             if div < 0 || (ty.div.is_some() && (!is_int || div == 0)) {
                 return fail(BAD_PARAM, ty.span, "only an `int` has a divisor, of 1 or more");
             }
-            let index = self.b.kernel().params.len() as u32;
+            let index = self.b.kernel().head.params.len() as u32;
             let v = self.b.param_of(&p.name.name, scalar.clone(), ParamKind::User, div)?;
             let val = match scalar {
                 Type::Team => Val::Team(weft_ir::TeamRef(index)),
@@ -48,13 +48,13 @@ impl Elab<'_> {
             self.bind(&p.name, Binding::Val(val));
         }
         for (i, p) in params.iter().enumerate() {
-            let Some(ty) = p.ty.as_ref().filter(|_| self.b.kernel().params[i].ty == Type::Unit) else {
+            let Some(ty) = p.ty.as_ref().filter(|_| self.b.kernel().head.params[i].ty == Type::Unit) else {
                 continue;
             };
             let tensor = Type::Tensor(Arc::new(self.tensor_type(ty)?));
             let v = Value(i as u32);
             let k = self.b.kernel_mut();
-            let param: &mut Param = &mut k.params[i];
+            let param = &mut k.head.params[i];
             param.ty = tensor.clone();
             k.insts[v].ty = tensor;
             self.bind(
@@ -125,7 +125,7 @@ impl Elab<'_> {
         let mut unknown = None;
         ty.vars(&mut |v| {
             let op = self.b.kernel().insts.get(Value(v.id)).map(|i| &i.op);
-            if !matches!(op, Some(Op::Param { .. } | Op::NPes { .. })) {
+            if !matches!(op, Some(Op::Var(Var::Param { .. }) | Op::Team(Team::NPes { .. }))) {
                 unknown = Some(v.name.clone());
             }
         });

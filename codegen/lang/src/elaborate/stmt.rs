@@ -9,7 +9,7 @@ use crate::codes::meaning::{
 };
 use weft_ir::builder::Range;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Int, Op, Scalar, Space, Type};
+use weft_ir::{Arith, Control, Int, Op, Scalar, Space, Type, ValueType, Var};
 
 impl Elab<'_> {
     /// A block in a scope of its own; its value. Errors of statements are collected, so that all are found at once.
@@ -252,11 +252,11 @@ impl Elab<'_> {
             let elem = match self.b.ty(raw(&v)) {
                 Type::Vector(..) => {
                     let from = self.b.index(i)?;
-                    self.b.emit(Op::Extract { a: raw(&v), lane: from })?
+                    self.b.emit(Arith::Extract { a: raw(&v), lane: from })?
                 }
                 _ => raw(&v),
             };
-            all = self.b.emit(Op::Insert { a: all, lane, elem })?;
+            all = self.b.emit(Arith::Insert { a: all, lane, elem })?;
         }
         self.b.set(local, all).map(|_| ())
     }
@@ -289,7 +289,7 @@ impl Elab<'_> {
                 let then = self.nested(|e| e.block(then).map(|_| ()))?;
                 let otherwise = self.nested(|e| otherwise.map_or(Ok(()), |b| e.block(b).map(|_| ())))?;
                 self.b.at(cond.span);
-                self.b.emit(Op::If { cond: raw(&c), then, otherwise }).map(|_| ())
+                self.b.emit(Control::If { cond: raw(&c), then, otherwise }).map(|_| ())
             }
         }
     }
@@ -335,7 +335,7 @@ impl Elab<'_> {
             e.b.set(local, raw(&v)).map(|_| ())
         })?;
         self.b.at(span);
-        self.b.emit(Op::If { cond: c, then, otherwise })?;
+        self.b.emit(Control::If { cond: c, then, otherwise })?;
         let value = self.b.get(local)?;
         self.varying.insert(value);
         match frag {
@@ -367,7 +367,7 @@ impl Elab<'_> {
         };
         let varies = self.varies(&lo) || self.varies(&step);
         let bounds = (self.b.index(lo)?, self.b.index(hi.clone())?, self.b.index(step)?);
-        let op = Op::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div };
+        let op = Op::Var(Var::LoopVar { min: range.min, max: range.max.unwrap_or(i64::MAX), div: range.div });
         let (v, span) = (self.b.detached(op, Type::Scalar(Scalar::I64)), var.span);
         if varies {
             self.varying.insert(v);
@@ -382,7 +382,9 @@ impl Elab<'_> {
         })?;
         self.b.at(span);
         let (lo, hi, step) = bounds;
-        self.b.emit(Op::For { var: weft_ir::kernel::Induction(v), lo, hi, step, unroll, body }).map(|_| ())
+        self.b
+            .emit(Control::For { var: weft_ir::kernel::Induction(v), lo, hi, step, unroll, body })
+            .map(|_| ())
     }
 
     fn unrolled(
@@ -421,9 +423,10 @@ impl Elab<'_> {
         let mut known = None;
         let head = self.nested(|e| {
             known = Some(match e.cond(cond)? {
-                Val::Bool(b) => {
-                    e.b.emit_as(Op::Const { value: weft_ir::Constant::Bool(b) }, Type::Scalar(Scalar::Bool))?
-                }
+                Val::Bool(b) => e.b.emit_as(
+                    Arith::Const { value: weft_ir::Constant::Bool(b) },
+                    Type::Scalar(Scalar::Bool),
+                )?,
                 c => raw(&c),
             });
             Ok(())
@@ -431,7 +434,7 @@ impl Elab<'_> {
         let Some(c) = known else { return Ok(()) };
         let body = self.nested(|e| e.block(body).map(|_| ()))?;
         self.b.at(span);
-        self.b.emit(Op::While { head, cond: c, body }).map(|_| ())
+        self.b.emit(Control::While { head, cond: c, body }).map(|_| ())
     }
 }
 

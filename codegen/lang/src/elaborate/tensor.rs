@@ -5,8 +5,12 @@ use super::value::{Frag, Tensor, Threads, Val};
 use super::{Elab, R, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
 use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::op::Spread;
 use weft_ir::typing::MAX_LANES;
-use weft_ir::{Bound, Group, Int, IntTuple, Layout, Op, Space, Sreg, Type, Value};
+use weft_ir::{
+    Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Together, Type, Value,
+    ValueType,
+};
 use weft_layout::{Coord, LayoutError, Node, Var};
 
 impl Elab<'_> {
@@ -81,10 +85,11 @@ impl Elab<'_> {
             Node::Var(v) => self.b.kernel().insts.get(Value(v.id)).map(|i| &i.op),
             _ => None,
         };
-        match (op(a), op(b)) {
-            (Some(Op::MyPe { team: x }), Some(Op::NPes { team: y })) => x == y,
-            _ => a.is_lt(b),
+        let team = |n: &Int| op(n).and_then(|op| op.team());
+        if let (Some(Team::MyPe { team: x }), Some(Team::NPes { team: y })) = (team(a), team(b)) {
+            return x == y;
         }
+        a.is_lt(b)
     }
 
     /// Ranges first (they keep their mode, shorter), then the rest.
@@ -275,7 +280,7 @@ impl Elab<'_> {
             let message = format!("{total} elements over {threads} threads are more than {MAX_LANES} each");
             return Err(Diagnostic::error(NOT_HELD, span, message).help("loop over parts of it"));
         }
-        self.b.emit(Op::Converge { group: Group::Block })?;
+        self.b.emit(Together::Converge { group: Group::Block })?;
         let all = self.threads(false)?;
         // The widest vector that gives every thread one; of tiles it may have to be narrower.
         let mut v = [8, 4, 2, 1].into_iter().find(|v| v * threads <= total).unwrap_or(1);
@@ -370,18 +375,20 @@ impl Elab<'_> {
             if self.varying.contains(&v) {
                 return true;
             }
-            match self.b.kernel().insts.get(v).map(|i| &i.op) {
-                Some(
-                    Op::Special { reg: Sreg::ThreadIdx | Sreg::LaneIdx, .. }
-                    | Op::Atomic { .. }
-                    | Op::AtomicCas { .. },
-                ) => {
-                    return true;
-                }
-                Some(Op::Shuffle { .. } | Op::Reduce { group: Group::Warp, .. }) => return true,
-                Some(op) if weft_ir::remote::name(op).is_some() && !op.is_pure() => return true,
-                Some(Op::Reduce { group: Group::Block, .. }) | None => {}
-                Some(op) => op.operands(&mut |x| todo.push(x)),
+            let Some(op) = self.b.kernel().insts.get(v).map(|i| &i.op) else { continue };
+            let differs = op.spread() == Spread::Threads
+                || matches!(
+                    op.thread(),
+                    Some(
+                        Thread::Special { reg: Sreg::ThreadIdx | Sreg::LaneIdx, .. } | Thread::Shuffle { .. }
+                    )
+                )
+                || matches!(op.together(), Some(Together::Reduce { group: Group::Warp, .. }));
+            if differs {
+                return true;
+            }
+            if !matches!(op.together(), Some(Together::Reduce { group: Group::Block, .. })) {
+                op.operands(&mut |x| todo.push(x));
             }
         }
         false

@@ -4,7 +4,7 @@ use super::{Lower, Lowered};
 use crate::codes::NO_FUNCTION;
 use crate::raw::{Cast, FloatIs, IntIs, Val};
 use weft_ir::names::Kind;
-use weft_ir::{BinOp, CmpOp, Op, Scalar, UnOp};
+use weft_ir::{Arith, BinOp, CmpOp, Scalar, UnOp, ValueType};
 
 /// Functions of f32 that are one PTX instruction, by NVVM intrinsic.
 const APPROXIMATE: [(UnOp, &str); 5] = [
@@ -16,17 +16,37 @@ const APPROXIMATE: [(UnOp, &str); 5] = [
 ];
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn arithmetic(&self, op: &Op) -> Lowered<Val<'c>> {
-        match *op {
-            Op::Unary { op, a } => self.unary(op, self.elem(a)?, self.val(a)?),
-            Op::Binary { op, a, b } => self.binary(op, self.elem(a)?, self.val(a)?, self.val(b)?),
-            Op::Fma { a, b, c } => {
-                let (a, b, c) = (self.val(a)?, self.val(b)?, self.val(c)?);
+    pub(super) fn arithmetic(&self, op: &Arith) -> Lowered<Val<'c>> {
+        let to = self.ty(&self.inst.ty)?;
+        match op {
+            Arith::Const { value } => self.literal(*value),
+            Arith::Unary { op, a } => self.unary(*op, self.elem(*a), self.val(*a)?),
+            Arith::Binary { op, a, b } => self.binary(*op, self.elem(*a), self.val(*a)?, self.val(*b)?),
+            Arith::Fma { a, b, c } => {
+                let (a, b, c) = (self.val(*a)?, self.val(*b)?, self.val(*c)?);
                 self.intrinsic("llvm.fma", &[a.ty()], &[a, b, c])
             }
-            Op::Compare { op, a, b } => Ok(self.compare(op, self.elem(a)?, self.val(a)?, self.val(b)?)),
-            Op::Select { c, a, b } => Ok(self.ir.select(self.val(c)?, self.val(a)?, self.val(b)?)),
-            _ => Err(self.not_machine("this")),
+            Arith::Compare { op, a, b } => Ok(self.compare(*op, self.elem(*a), self.val(*a)?, self.val(*b)?)),
+            Arith::Select { c, a, b } => Ok(self.ir.select(self.val(*c)?, self.val(*a)?, self.val(*b)?)),
+            Arith::Convert { a } => {
+                let elem = self.inst.ty.elem().unwrap_or(Scalar::Bool);
+                self.convert(self.val(*a)?, self.elem(*a), elem)
+            }
+            Arith::Bitcast { a } => Ok(self.ir.bitcast(self.val(*a)?, to)),
+            Arith::Splat { a } => {
+                let a = self.val(*a)?;
+                Ok(if to.lanes().is_some() { self.ir.splat(a, to) } else { a })
+            }
+            Arith::Concat { parts } => self.concat(parts, to),
+            Arith::Slice { a, first } => Ok(self.slice(self.val(*a)?, *first, to)),
+            Arith::Extract { a, lane } => {
+                let a = self.val(*a)?;
+                Ok(self.ir.extract_element(a, self.lane_index(a, *lane)?))
+            }
+            Arith::Insert { a, lane, elem } => {
+                let a = self.val(*a)?;
+                Ok(self.ir.insert_element(a, self.val(*elem)?, self.lane_index(a, *lane)?))
+            }
         }
     }
 
@@ -80,7 +100,7 @@ impl<'c> Lower<'_, 'c> {
             return Ok(tanh);
         }
         let Some((_, name)) = APPROXIMATE.iter().find(|(known, _)| *known == op) else {
-            return Err(self.not_machine(op.name()));
+            return Err(self.bug(op.name()));
         };
         let f32 = self.ir.scalar(Scalar::F32);
         // Only the newer names are overloaded.

@@ -3,8 +3,9 @@
 use super::{Lower, Lowered};
 use crate::codes::BAD_NAME;
 use crate::raw::{Cast, Ext, GENERIC, Ty, Val};
+use weft_ir::machine::Type;
 use weft_ir::names::Kind;
-use weft_ir::{Type, Value};
+use weft_ir::{Value, ValueType};
 
 impl<'c> Lower<'_, 'c> {
     /// Calls a function of another module as clang's C does: addresses are of any memory, and integers below 32 bits

@@ -3,7 +3,8 @@
 use super::{Lower, Lowered};
 use crate::raw::{Cast, IntIs, Val};
 use weft_ir::arena::Handle;
-use weft_ir::{Block, Constant, Kernel, Op, Scalar, Value};
+use weft_ir::machine::Kernel;
+use weft_ir::{Arith, Block, Constant, Control, Operation, Scalar, Value, Var};
 
 impl<'c> Lower<'_, 'c> {
     /// Local variables are memory of the thread, which LLVM's SROA makes registers again.
@@ -17,22 +18,14 @@ impl<'c> Lower<'_, 'c> {
         Ok(())
     }
 
-    pub(super) fn control(&mut self, op: &Op) -> Lowered<Option<Val<'c>>> {
-        let ir = self.ir;
+    pub(super) fn control(&mut self, op: &Control) -> Lowered<()> {
         match op {
-            Op::LocalGet { local } => {
-                let ty = self.ty(&self.inst.ty)?;
-                return Ok(Some(ir.get(ty, self.locals[local.index()])));
+            Control::If { cond, then, otherwise } => self.branch(*cond, then, otherwise),
+            Control::For { var, lo, hi, step, unroll, body } => {
+                self.counted([*lo, *hi, *step], var.0, *unroll, body)
             }
-            Op::LocalSet { local, value } => ir.set(self.val(*value)?, self.locals[local.index()]),
-            Op::If { cond, then, otherwise } => self.branch(*cond, then, otherwise)?,
-            Op::For { var, lo, hi, step, unroll, body } => {
-                self.counted([*lo, *hi, *step], var.0, *unroll, body)?;
-            }
-            Op::While { head, cond, body } => self.repeat(head, *cond, body)?,
-            _ => return Err(self.not_machine("this")),
+            Control::While { head, cond, body } => self.repeat(head, *cond, body),
         }
-        Ok(None)
     }
 
     fn branch(&mut self, cond: Value, then: &Block, otherwise: &Block) -> Lowered<()> {
@@ -56,13 +49,14 @@ impl<'c> Lower<'_, 'c> {
     /// so the sum never overflows, whatever the bounds are, and LLVM may know that.
     fn counted(&mut self, [lo, hi, step]: [Value; 3], var: Value, unroll: u32, body: &Block) -> Lowered<()> {
         let ir = self.ir;
-        let by = match self.k.op(step) {
-            Op::Const { value: Constant::Int(n @ 1..) } => Some(*n),
-            _ => None,
+        let by = if let Some(Arith::Const { value: Constant::Int(n @ 1..) }) = self.k.op(step).arith() {
+            Some(*n)
+        } else {
+            None
         };
         let (lo, hi, step) = (self.val(lo)?, self.val(hi)?, self.val(step)?);
         let int = lo.ty();
-        let narrow = matches!(self.k.op(var), Op::LoopVar { min: 0.., max, .. } if *max <= i32::MAX.into());
+        let narrow = matches!(self.k.op(var).var(), Some(Var::LoopVar { min: 0.., max, .. }) if *max <= i32::MAX.into());
         if let (Some(by), 1, false) = (by, unroll, narrow || uses(self.k, body, var)) {
             return self.repeated([lo, hi], by, body);
         }

@@ -3,56 +3,29 @@
 use super::{Lower, Lowered};
 use crate::raw::{Cast, FloatIs, IntIs, Ty, Val};
 use weft_ir::names::Kind;
-use weft_ir::{Op, Scalar, Value};
+use weft_ir::{Scalar, Value};
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn reshape(&self, op: &Op) -> Lowered<Val<'c>> {
-        let ir = self.ir;
-        let to = self.ty(&self.inst.ty)?;
-        match op {
-            Op::Convert { a } => {
-                let elem = self.inst.ty.elem().unwrap_or(Scalar::Bool);
-                self.convert(self.val(*a)?, self.elem(*a)?, elem)
-            }
-            Op::Bitcast { a } => {
-                let a = self.val(*a)?;
-                Ok(if a.ty().is_pointer() { ir.cast(Cast::LLVMPtrToInt, a, to) } else { ir.bitcast(a, to) })
-            }
-            Op::Splat { a } => {
-                let a = self.val(*a)?;
-                Ok(if to.lanes().is_some() { ir.splat(a, to) } else { a })
-            }
-            Op::Concat { parts } => {
-                let mut lanes = Vec::new();
-                for part in parts {
-                    lanes.extend(ir.lanes(self.val(*part)?));
-                }
-                Ok(self.gather(&lanes, to))
-            }
-            Op::Slice { a, first } => {
-                let a = self.val(*a)?;
-                match (a.ty().lanes(), to.lanes()) {
-                    (None, _) => Ok(self.gather(&[a], to)),
-                    (Some(_), None) => Ok(ir.lane(a, *first)),
-                    (Some(_), Some(n)) => {
-                        Ok(ir.shuffle(a, &(*first..first.saturating_add(n)).collect::<Vec<_>>()))
-                    }
-                }
-            }
-            Op::Extract { a, lane } => {
-                let a = self.val(*a)?;
-                Ok(ir.extract_element(a, self.lane_index(a, *lane)?))
-            }
-            Op::Insert { a, lane, elem } => {
-                let a = self.val(*a)?;
-                Ok(ir.insert_element(a, self.val(*elem)?, self.lane_index(a, *lane)?))
-            }
-            _ => Err(self.not_machine("this")),
+    /// The lanes of all parts, in order.
+    pub(super) fn concat(&self, parts: &[Value], to: Ty<'c>) -> Lowered<Val<'c>> {
+        let mut lanes = Vec::new();
+        for part in parts {
+            lanes.extend(self.ir.lanes(self.val(*part)?));
+        }
+        Ok(self.gather(&lanes, to))
+    }
+
+    /// Consecutive lanes from `first`.
+    pub(super) fn slice(&self, a: Val<'c>, first: u32, to: Ty<'c>) -> Val<'c> {
+        match (a.ty().lanes(), to.lanes()) {
+            (None, _) => self.gather(&[a], to),
+            (Some(_), None) => self.ir.lane(a, first),
+            (Some(_), Some(n)) => self.ir.shuffle(a, &(first..first.saturating_add(n)).collect::<Vec<_>>()),
         }
     }
 
     /// A run-time lane, the last where it is beyond.
-    fn lane_index(&self, vector: Val<'c>, lane: Value) -> Lowered<Val<'c>> {
+    pub(super) fn lane_index(&self, vector: Val<'c>, lane: Value) -> Lowered<Val<'c>> {
         let lane = self.val(lane)?;
         let last = i64::from(vector.ty().lanes().unwrap_or(1)) - 1;
         self.intrinsic("llvm.umin", &[lane.ty()], &[lane, self.ir.constant(lane.ty(), last)])
@@ -82,7 +55,7 @@ impl<'c> Lower<'_, 'c> {
         Ok(self.gather(&lanes, to))
     }
 
-    /// The conversion of [`Op::Convert`].
+    /// The conversion of [`Convert`](weft_ir::Arith::Convert).
     pub(super) fn convert(&self, a: Val<'c>, from: Scalar, to: Scalar) -> Lowered<Val<'c>> {
         let ir = self.ir;
         let ty = self.with_elem(a.ty(), ir.scalar(to));

@@ -9,8 +9,9 @@ use super::{Lower, Lowered, from_memory};
 use crate::codes::NO_ACCESS;
 use crate::raw::{Cast, Order, Rmw, Val};
 use weft_ir::diag::Diagnostic;
+use weft_ir::machine::{Op, Type};
 use weft_ir::names::Kind;
-use weft_ir::{Op, RedOp, Scalar, Scope, Sem, Space, Type, Value};
+use weft_ir::{Memory, RedOp, Scalar, Scope, Sem, Space, Value, ValueType};
 use weft_isa::Instr;
 
 /// What moves in one access.
@@ -22,14 +23,32 @@ pub(super) struct Access {
 }
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn memory(&mut self, op: &Op) -> Lowered<Option<Val<'c>>> {
+    pub(super) fn memory(&mut self, op: &Memory) -> Lowered<Option<Val<'c>>> {
         match *op {
-            Op::Load { place, sem, scope } => self.load(place, Order { sem, scope }).map(Some),
-            Op::Store { place, value, sem, scope } => {
-                self.store(place, value, Order { sem, scope }).map(|()| None)
+            Memory::Load { ptr, sem, scope } => self.load(ptr, Order { sem, scope }).map(Some),
+            Memory::Store { ptr, value, sem, scope } => {
+                self.store(ptr, value, Order { sem, scope }).map(|()| None)
             }
-            Op::Red { place, value, op, sem, scope } => {
-                let (at, space) = self.place(place)?;
+            Memory::LdReduce { ptr, op, acc, sem, scope } => {
+                let access = self.access(&self.inst.ty)?;
+                let order = Order { sem, scope };
+                let wanted = Wanted { instr: Instr::LdReduce, op: Some(op), acc: Some(acc), access, order };
+                self.instruction(wanted, self.val(ptr)?, None)
+            }
+            Memory::McStore { ptr, value, sem, scope } => {
+                let access = self.access(self.k.ty(value))?;
+                let wanted =
+                    Wanted { instr: Instr::St, op: None, acc: None, access, order: Order { sem, scope } };
+                self.instruction(wanted, self.val(ptr)?, Some(self.val(value)?))
+            }
+            Memory::McRed { ptr, value, op, sem, scope } => {
+                let access = self.access(self.k.ty(value))?;
+                let order = Order { sem, scope };
+                let wanted = Wanted { instr: Instr::Red, op: Some(op), acc: None, access, order };
+                self.instruction(wanted, self.val(ptr)?, Some(self.val(value)?))
+            }
+            Memory::Red { ptr, value, op, sem, scope } => {
+                let (at, space) = self.place(ptr)?;
                 let (access, data) = (self.access(self.k.ty(value))?, self.val(value)?);
                 let order = Order { sem, scope };
                 if space == Space::Shared {
@@ -41,8 +60,8 @@ impl<'c> Lower<'_, 'c> {
                 let wanted = Wanted { instr: Instr::GlobalRed, op: Some(op), acc: None, access, order };
                 self.instruction(wanted, at, Some(data))
             }
-            Op::Atomic { place, value, op, sem, scope } => {
-                let (at, space) = self.place(place)?;
+            Memory::Atomic { ptr, value, op, sem, scope } => {
+                let (at, space) = self.place(ptr)?;
                 let (access, data) = (self.access(self.k.ty(value))?, self.val(value)?);
                 let order = Order { sem, scope };
                 if space == Space::Shared {
@@ -51,8 +70,8 @@ impl<'c> Lower<'_, 'c> {
                 let wanted = Wanted { instr: Instr::GlobalAtom, op, acc: None, access, order };
                 self.instruction(wanted, at, Some(data))
             }
-            Op::AtomicCas { place, expected, value, sem, scope } => {
-                let (at, _) = self.place(place)?;
+            Memory::AtomicCas { ptr, expected, value, sem, scope } => {
+                let at = self.val(ptr)?;
                 let access = self.access(self.k.ty(value))?;
                 if access.lanes != 1 || access.bytes < 4 {
                     return Err(self.no_access("compare and swap", access.elem, "it takes 32 or 64 bits"));
@@ -63,25 +82,18 @@ impl<'c> Lower<'_, 'c> {
                 let found = self.ir.cmpxchg(at, old, new, Order { sem, scope });
                 Ok(Some(self.ir.bitcast(found, value.ty())))
             }
-            _ => Err(self.not_machine("this")),
         }
     }
 
     /// The address of an access, and its space.
-    pub(super) fn place(&self, v: Value) -> Lowered<(Val<'c>, Space)> {
-        match self.k.ty(v) {
-            Type::Pointer(space) => Ok((self.address(v)?, *space)),
-            other => Err(self.not_machine(&format!("an access to a {other}"))),
-        }
+    fn place(&self, ptr: Value) -> Lowered<(Val<'c>, Space)> {
+        Ok((self.val(ptr)?, self.k.ty(ptr).space().unwrap_or(Space::Global)))
     }
 
     /// What an access moves: a power of two of bytes, at most 16.
-    pub(super) fn access(&self, ty: &Type) -> Lowered<Access> {
-        let found = ty.elem().zip(ty.lanes()).and_then(|(elem, lanes)| {
-            let bytes = lanes.checked_mul(elem.bytes())?;
-            (bytes.is_power_of_two() && bytes <= 16).then_some(Access { elem, lanes, bytes })
-        });
-        found.ok_or_else(|| self.not_machine(&format!("an access of a {ty}")))
+    fn access(&self, ty: &Type) -> Lowered<Access> {
+        let (elem, lanes) = ty.elem().zip(ty.lanes()).ok_or_else(|| self.bug("an access of no number"))?;
+        Ok(Access { elem, lanes, bytes: lanes.saturating_mul(elem.bytes()) })
     }
 
     pub(super) fn no_access(&self, what: &str, elem: Scalar, help: &str) -> Diagnostic {
@@ -102,16 +114,15 @@ impl<'c> Lower<'_, 'c> {
 
     /// Whether the value at hand is a vector, be it of one lane.
     fn inst_is_vector(&self, access: Access) -> bool {
-        let ty = match &self.inst.op {
-            Op::Store { value, .. } => self.k.ty(*value),
-            _ => &self.inst.ty,
-        };
+        let stored =
+            if let Op::Memory(Memory::Store { value, .. }) = &self.inst.op { Some(value) } else { None };
+        let ty = stored.map_or(&self.inst.ty, |v| self.k.ty(*v));
         access.lanes > 1 || matches!(ty, Type::Vector(..))
     }
 
-    fn load(&mut self, place: Value, order: Order) -> Lowered<Val<'c>> {
+    fn load(&mut self, ptr: Value, order: Order) -> Lowered<Val<'c>> {
         let ir = self.ir;
-        let (at, space) = self.place(place)?;
+        let (at, space) = self.place(ptr)?;
         let access = self.access(&self.inst.ty)?;
         let ty = self.memory_ty(access);
         let value = match (order.sem, access.bytes) {
@@ -119,7 +130,7 @@ impl<'c> Lower<'_, 'c> {
             (_, 16) if space != Space::Shared => {
                 let wanted = Wanted { instr: Instr::GlobalLd, op: None, acc: None, access, order };
                 let result = self.instruction(wanted, at, None)?;
-                return result.ok_or_else(|| self.not_machine("a load of nothing"));
+                return result.ok_or_else(|| self.bug("a load of nothing"));
             }
             (_, 16) => {
                 let words = [0, 8].map(|by| {
@@ -138,9 +149,9 @@ impl<'c> Lower<'_, 'c> {
         Ok(from_memory(ir, value, access.elem))
     }
 
-    fn store(&mut self, place: Value, value: Value, order: Order) -> Lowered<()> {
+    fn store(&mut self, ptr: Value, value: Value, order: Order) -> Lowered<()> {
         let ir = self.ir;
-        let (at, space) = self.place(place)?;
+        let (at, space) = self.place(ptr)?;
         let access = self.access(self.k.ty(value))?;
         let data = ir.cast(Cast::LLVMZExt, self.val(value)?, self.memory_ty(access));
         match (order.sem, access.bytes) {
@@ -202,7 +213,7 @@ impl<'c> Lower<'_, 'c> {
             }
         };
         if value.ty().lanes().is_some() {
-            return Err(self.not_machine("an atomic on a vector"));
+            return Err(self.bug("an atomic on a vector"));
         }
         let Order { sem, scope } = order;
         if matches!(sem, Sem::Release | Sem::AcqRel) {

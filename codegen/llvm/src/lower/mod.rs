@@ -10,14 +10,14 @@ mod print;
 mod switch;
 mod threads;
 
-use crate::codes::{LLVM_FAILED, NOT_MACHINE, TOO_MUCH_SHARED};
+use crate::codes::{LLVM_FAILED, TOO_MUCH_SHARED};
 use crate::raw::{Func, Ir, Lines, SHARED, Ty, Val, address_space};
 use crate::{Locate, Needs, Options};
 use weft_ir::abi::{EntryKind, signature};
 use weft_ir::arena::Handle;
 use weft_ir::diag::Diagnostic;
-use weft_ir::typing::MAX_LANES;
-use weft_ir::{Block, Constant, Inst, Kernel, Op, Scalar, Space, Type, Value};
+use weft_ir::machine::{Inst, Kernel, Op, Type};
+use weft_ir::{Address, Block, Call, Constant, Debug, Operation, Scalar, Value, ValueType, Var};
 use weft_isa::Target;
 
 /// Names that a kernel cannot have: what the device's runtime or LLVM defines, and what PTX reads as something else.
@@ -35,6 +35,8 @@ struct Lower<'a, 'c> {
     needs: &'a mut Needs,
     lines: Option<&'a mut Lines>,
     locate: Option<&'a Locate<'a>>,
+    /// What the entry point is passed, by parameter.
+    params: Vec<Option<Val<'c>>>,
     /// By [`Value`], once computed.
     values: Vec<Option<Val<'c>>>,
     /// By [`weft_ir::LocalId`].
@@ -70,7 +72,7 @@ pub(crate) fn kernel<'a, 'c>(
         lines.enter(ir, f, &k.name, options.locate.and_then(|l| l(k.span)));
     }
 
-    let mut params = vec![None; k.params.len()];
+    let mut params = vec![None; k.head.params.len()];
     for (at, p) in (0u32..).zip(&entry) {
         let arg = ir.param(f, at);
         params[p.index as usize] = Some(match p.kind {
@@ -91,13 +93,7 @@ pub(crate) fn kernel<'a, 'c>(
     let target = options.target;
     let (locals, shared_bytes, globals) = (Vec::new(), 0, 0);
     let mut lower =
-        Lower { ir, k, f, target, needs, lines, locate, values, locals, inst, shared_bytes, globals };
-    // Parameters first, wherever they stand: a tensor's type may be made of any of them.
-    for (v, inst) in k.insts.iter() {
-        if let Op::Param { index } = inst.op {
-            lower.values[v.index()] = params.get(index as usize).copied().flatten();
-        }
-    }
+        Lower { ir, k, f, target, needs, lines, locate, params, values, locals, inst, shared_bytes, globals };
     lower.declare_locals()?;
     lower.block(&k.body)?;
     ir.ret();
@@ -125,83 +121,75 @@ impl<'c> Lower<'_, 'c> {
             {
                 lines.at(self.ir, locate(inst.span));
             }
-            self.values[v.index()] = self.op(v, inst)?;
+            self.values[v.index()] = self.op(inst)?;
         }
         Ok(())
     }
 
-    fn op(&mut self, v: Value, inst: &Inst) -> Lowered<Option<Val<'c>>> {
+    fn op(&mut self, inst: &Inst) -> Lowered<Option<Val<'c>>> {
         match &inst.op {
-            Op::Const { value } => self.literal(*value).map(Some),
-            Op::Unary { .. }
-            | Op::Binary { .. }
-            | Op::Fma { .. }
-            | Op::Compare { .. }
-            | Op::Select { .. } => self.arithmetic(&inst.op).map(Some),
-            Op::Convert { .. }
-            | Op::Bitcast { .. }
-            | Op::Splat { .. }
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Extract { .. }
-            | Op::Insert { .. } => self.reshape(&inst.op).map(Some),
-            Op::Param { .. } => Ok(self.values[v.index()]),
-            Op::SharedAlloc { name } => self.shared(name).map(Some),
-            Op::PtrAdd { ptr, bytes } => Ok(Some(self.ir.offset(self.address(*ptr)?, self.val(*bytes)?))),
-            Op::IntToPtr { a } => {
-                let to = self.ty(&inst.ty)?;
-                Ok(Some(self.ir.cast(crate::raw::Cast::LLVMIntToPtr, self.val(*a)?, to)))
+            Op::Arith(op) => self.arithmetic(op).map(Some),
+            Op::Thread(op) => self.threads(op),
+            Op::Var(op) => self.var(op),
+            Op::Control(op) => self.control(op).map(|()| None),
+            Op::Address(op) => self.address(op).map(Some),
+            Op::Memory(op) => self.memory(op),
+            Op::Call(Call::Function { function, args }) => self.function(function, args),
+            Op::Debug(Debug::Print { format, args }) => self.print(format, args).map(|()| None),
+            Op::Debug(Debug::Trap {}) => self.intrinsic("llvm.trap", &[], &[]).map(|_| None),
+        }
+    }
+
+    fn var(&mut self, op: &Var) -> Lowered<Option<Val<'c>>> {
+        match op {
+            Var::Param { index } => Ok(self.params.get(*index as usize).copied().flatten()),
+            // A loop gives its variable a value.
+            Var::LoopVar { .. } => Ok(None),
+            Var::LocalGet { local } => {
+                let ty = self.ty(&self.inst.ty)?;
+                Ok(Some(self.ir.get(ty, self.locals[local.index()])))
             }
-            Op::Load { .. }
-            | Op::Store { .. }
-            | Op::Red { .. }
-            | Op::Atomic { .. }
-            | Op::AtomicCas { .. } => self.memory(&inst.op),
-            Op::LdReduce { .. } | Op::McStore { .. } | Op::McRed { .. } => self.switch(&inst.op),
-            Op::Special { .. } | Op::Shuffle { .. } | Op::GroupBarrier { .. } | Op::Fence { .. } => {
-                self.threads(&inst.op)
+            Var::LocalSet { local, value } => {
+                self.ir.set(self.val(*value)?, self.locals[local.index()]);
+                Ok(None)
             }
-            Op::If { .. } | Op::For { .. } | Op::While { .. } | Op::LocalGet { .. } | Op::LocalSet { .. } => {
-                self.control(&inst.op)
+        }
+    }
+
+    fn address(&mut self, op: &Address) -> Lowered<Val<'c>> {
+        match op {
+            Address::PtrAdd { ptr, bytes } => Ok(self.ir.offset(self.val(*ptr)?, self.val(*bytes)?)),
+            Address::FromInt { a } => {
+                let to = self.ty(&self.inst.ty)?;
+                Ok(self.ir.cast(crate::raw::Cast::LLVMIntToPtr, self.val(*a)?, to))
             }
-            Op::Call { function, args } => self.function(function, args),
-            Op::Print { format, args } => self.print(format, args).map(|()| None),
-            // It says where threads must meet, which has been checked.
-            Op::Converge { .. } => Ok(None),
-            Op::Trap {} => self.intrinsic("llvm.trap", &[], &[]).map(|_| None),
-            // Tensors, teams, reductions, remote operations: the passes leave none.
-            _ => Err(self.not_machine(inst.op.mnemonic())),
+            Address::ToInt { a } => {
+                let to = self.ty(&self.inst.ty)?;
+                Ok(self.ir.cast(crate::raw::Cast::LLVMPtrToInt, self.val(*a)?, to))
+            }
+            Address::Shared { name, bytes, align } => self.shared(name, *bytes, *align),
         }
     }
 
     /// A value computed before.
     fn val(&self, v: Value) -> Lowered<Val<'c>> {
         let known = self.values.get(v.index()).copied().flatten();
-        known.ok_or_else(|| self.not_machine(&format!("a use of {v}, a {}", self.k.ty(v))))
+        known.ok_or_else(|| self.bug(&format!("{v} has no value")))
     }
 
-    /// The element type of a value.
-    fn elem(&self, v: Value) -> Lowered<Scalar> {
-        match self.k.ty(v) {
-            Type::Scalar(s) | Type::Vector(s, _) => Ok(*s),
-            other => Err(self.not_machine(&format!("arithmetic on a {other}"))),
-        }
+    /// The element type of a number or vector.
+    fn elem(&self, v: Value) -> Scalar {
+        self.k.ty(v).elem().unwrap_or(Scalar::I32)
     }
 
     /// A type in registers.
     fn ty(&self, ty: &Type) -> Lowered<Ty<'c>> {
         match ty {
             Type::Scalar(s) => Ok(self.ir.scalar(*s)),
-            Type::Vector(s, n) if (1..=MAX_LANES).contains(n) => Ok(self.ir.vector(self.ir.scalar(*s), *n)),
-            Type::Pointer(space) if *space != Space::Register => Ok(self.ir.pointer(address_space(*space))),
-            other => Err(self.not_machine(&format!("a {other}"))),
+            Type::Vector(s, n) => Ok(self.ir.vector(self.ir.scalar(*s), *n)),
+            Type::Pointer(space) => Ok(self.ir.pointer(address_space(*space))),
+            Type::Unit => Err(self.bug("a value of no type")),
         }
-    }
-
-    /// An address: a pointer, or what a tensor parameter or shared tensor begins at.
-    fn address(&self, v: Value) -> Lowered<Val<'c>> {
-        let at = self.val(v)?;
-        if at.ty().is_pointer() { Ok(at) } else { Err(self.not_machine("an address that is no pointer")) }
     }
 
     fn literal(&self, value: Constant) -> Lowered<Val<'c>> {
@@ -215,18 +203,12 @@ impl<'c> Lower<'_, 'c> {
     }
 
     /// A variable of the CTA.
-    fn shared(&mut self, name: &str) -> Lowered<Val<'c>> {
+    fn shared(&mut self, name: &str, bytes: u64, align: u32) -> Lowered<Val<'c>> {
         /// What `.shared` variables of one kernel may take together (CUDA's static limit).
         const LIMIT: u64 = 48 * 1024;
-        let Type::Tensor(t) = &self.inst.ty else {
-            return Err(self.not_machine(&format!("a shared {}", self.inst.ty)));
-        };
-        let elements = t.layout.cosize().as_const().and_then(|n| u64::try_from(n).ok());
-        let bytes = elements.and_then(|n| n.checked_mul(u64::from(t.elem.bytes())));
-        let align = t.align.max(t.elem.bytes());
-        let total =
-            bytes.and_then(|b| self.shared_bytes.checked_next_multiple_of(align.into())?.checked_add(b));
-        let Some((bytes, total)) = bytes.zip(total).filter(|(_, total)| *total <= LIMIT) else {
+        let start = self.shared_bytes.checked_next_multiple_of(u64::from(align.max(1)));
+        let total = start.and_then(|at| at.checked_add(bytes));
+        let Some(total) = total.filter(|total| *total <= LIMIT) else {
             let size = total.map_or("too many".into(), |n| n.to_string());
             let message = format!("`{}` declares {size} bytes of shared memory", self.k.name);
             return Err(Diagnostic::error(TOO_MUCH_SHARED, self.inst.span, message)
@@ -258,8 +240,9 @@ impl<'c> Lower<'_, 'c> {
         Diagnostic::error(code, self.inst.span, message)
     }
 
-    fn not_machine(&self, what: &str) -> Diagnostic {
-        self.error(NOT_MACHINE, format!("{what} cannot be lowered to PTX (in `{}`)", self.inst.op.mnemonic()))
-            .help("run the passes first; in a kernel compiled from text this is a bug of warpweft: please report it")
+    /// Something that the verifier should have found.
+    fn bug(&self, what: &str) -> Diagnostic {
+        self.error(LLVM_FAILED, format!("{what} (in `{}`)", self.inst.op.mnemonic()))
+            .help("this is a bug of warpweft: please report it with the kernel's text")
     }
 }

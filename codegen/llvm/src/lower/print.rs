@@ -14,7 +14,7 @@ impl<'c> Lower<'_, 'c> {
         let ir = self.ir;
         let (mut values, mut wide) = (Vec::new(), Vec::new());
         for arg in args {
-            let (value, is_wide) = self.promote(self.val(*arg)?, self.elem(*arg)?)?;
+            let (value, is_wide) = self.promote(self.val(*arg)?, self.elem(*arg))?;
             values.push(value);
             wide.push(is_wide);
         }

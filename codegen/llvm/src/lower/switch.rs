@@ -5,7 +5,7 @@ use super::{Lower, Lowered};
 use crate::codes::NO_ACCESS;
 use crate::raw::{Cast, Order, Ty, Val};
 use weft_ir::diag::{Code, Diagnostic};
-use weft_ir::{Op, RedOp, Scalar, Space};
+use weft_ir::{RedOp, Scalar};
 use weft_isa::{Acc, ElemType, Form, Input, Instr, Reg, Width, check, widths};
 
 /// An element type in the words of the tables.
@@ -51,28 +51,6 @@ pub(super) struct Wanted {
 }
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn switch(&mut self, op: &Op) -> Lowered<Option<Val<'c>>> {
-        let (instr, place, value, op, acc, sem, scope) = match *op {
-            Op::LdReduce { place, op, acc, sem, scope } => {
-                (Instr::LdReduce, place, None, Some(op), Some(acc), sem, scope)
-            }
-            Op::McStore { place, value, sem, scope } => {
-                (Instr::St, place, Some(value), None, None, sem, scope)
-            }
-            Op::McRed { place, value, op, sem, scope } => {
-                (Instr::Red, place, Some(value), Some(op), None, sem, scope)
-            }
-            _ => return Err(self.not_machine("this")),
-        };
-        let (at, space) = self.place(place)?;
-        if space != Space::Multicast {
-            return Err(self.not_machine(&format!("an address in {space} memory")));
-        }
-        let data = value.map(|v| self.val(v)).transpose()?;
-        let access = self.access(value.map_or(&self.inst.ty, |v| self.k.ty(v)))?;
-        self.instruction(Wanted { instr, op, acc, access, order: Order { sem, scope } }, at, data)
-    }
-
     /// One instruction of the tables, at an address; `data` is what it writes.
     pub(super) fn instruction(
         &mut self,
@@ -85,7 +63,7 @@ impl<'c> Lower<'_, 'c> {
         let form = *width.legal.form();
         self.needs.raise(width.legal.min_ptx(), self.inst.span, || format!("`{form}`"))?;
         let Some(asm) = width.legal.asm() else {
-            return Err(self.not_machine("a form over 8-bit registers"));
+            return Err(self.bug("a form over 8-bit registers"));
         };
         let ir = self.ir;
         let ty = |reg: Reg| match reg {
@@ -115,7 +93,7 @@ impl<'c> Lower<'_, 'c> {
         for input in &asm.inputs {
             args.push(match input {
                 Input::Address => ir.cast(Cast::LLVMPtrToInt, at, ir.int(64)),
-                _ => registers.next().ok_or_else(|| self.not_machine("an operand too few"))?,
+                _ => registers.next().ok_or_else(|| self.bug("an operand too few"))?,
             });
         }
         let results: Vec<_> = asm.outputs.iter().map(|r| ty(*r)).collect();

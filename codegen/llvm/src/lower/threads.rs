@@ -2,32 +2,34 @@
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, Order, Val};
-use weft_ir::{Dim, Group, Op, ShuffleMode, Sreg, Type};
+use weft_ir::machine::Type;
+use weft_ir::{Dim, Group, ShuffleMode, Sreg, Thread, ValueType};
 
 /// Lanes of a warp.
 const WARP: u64 = 32;
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn threads(&self, op: &Op) -> Lowered<Option<Val<'c>>> {
+    pub(super) fn threads(&self, op: &Thread) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
         let all = ir.constant(ir.int(32), -1);
         match *op {
-            Op::Special { reg, dim } => self.special(reg, dim).map(Some),
-            Op::Shuffle { value, mode, lane } => {
+            Thread::Special { reg, dim } => self.special(reg, dim).map(Some),
+            Thread::Shuffle { value, mode, lane } => {
                 self.shuffle(self.val(value)?, mode, self.val(lane)?, all).map(Some)
             }
-            Op::GroupBarrier { group: Group::Block } => {
+            // A thread is its own group.
+            Thread::GroupBarrier { group: Group::Thread } => Ok(None),
+            Thread::GroupBarrier { group: Group::Block } => {
                 let name = "llvm.nvvm.barrier.cta.sync.aligned.all";
                 self.intrinsic(name, &[], &[ir.constant(ir.int(32), 0)]).map(|_| None)
             }
-            Op::GroupBarrier { group: Group::Warp } => {
+            Thread::GroupBarrier { group: Group::Warp } => {
                 self.intrinsic("llvm.nvvm.bar.warp.sync", &[], &[all]).map(|_| None)
             }
-            Op::Fence { sem, scope } => {
+            Thread::Fence { sem, scope } => {
                 ir.fence(Order { sem, scope });
                 Ok(None)
             }
-            _ => Err(self.not_machine("this")),
         }
     }
 
@@ -67,7 +69,7 @@ impl<'c> Lower<'_, 'c> {
         let name = format!("llvm.nvvm.shfl.sync.{name}.i32");
         let bound = ir.constant(ir.int(32), bound);
         let Some((elem, lanes)) = self.inst.ty.elem().zip(self.inst.ty.lanes()) else {
-            return Err(self.not_machine("a shuffle of no number"));
+            return Err(self.bug("a shuffle of no number"));
         };
         let bits = if elem == weft_ir::Scalar::Bool { lanes } else { lanes.saturating_mul(elem.bits()) };
         let words = bits.div_ceil(32);

@@ -289,11 +289,6 @@ impl<'c> Ty<'c> {
             None => self,
         }
     }
-
-    /// Whether it is an address.
-    pub fn is_pointer(self) -> bool {
-        unsafe { core::LLVMGetTypeKind(self.0) == inkwell::llvm_sys::LLVMTypeKind::LLVMPointerTypeKind }
-    }
 }
 
 impl<'c> Val<'c> {

@@ -3,8 +3,9 @@
 use crate::{bitcode, file};
 use std::path::Path;
 use tempfile::TempDir;
+use weft_ir::machine::Verified;
 use weft_ir::text::parse_module;
-use weft_ir::verify::{Verified, verify};
+use weft_ir::verify::verify;
 use weft_llvm::codes::{BAD_LIBRARY, NEW_LIBRARY, NO_LIBRARY_FUNCTION, OLD_PTX};
 use weft_llvm::{Link, Options, Output, emit, object};
 
@@ -81,8 +82,8 @@ fn kernel(name: &str, body: &str) -> String {
     )
 }
 
-const SMALL: &str = "  %4 = call \"nvshmem_small\", [%3] : i32\n  %5 = store %3, %4, weak, sys\n";
-const LARGE: &str = "  %4 = call \"nvshmemx_large_block\", [%3 %1 %2] : i8\n  %5 = store %3, %4, weak, sys\n";
+const SMALL: &str = "  %4 = call \"nvshmem_small\", [%3] : i32\n  %5 = st %3, %4, weak, sys\n";
+const LARGE: &str = "  %4 = call \"nvshmemx_large_block\", [%3 %1 %2] : i8\n  %5 = st %3, %4, weak, sys\n";
 
 fn module(text: &str) -> Verified {
     verify(parse_module(text).unwrap()).unwrap()
@@ -155,7 +156,7 @@ fn large_functions_are_shared_by_kernels_and_keep_their_own_calls() {
 
 #[test]
 fn questions_to_the_compiler_are_answered() {
-    let body = "  %4 = call \"nvshmem_reflects\", [] : i32\n  %5 = store %3, %4, weak, sys\n";
+    let body = "  %4 = call \"nvshmem_reflects\", [] : i32\n  %5 = st %3, %4, weak, sys\n";
     let ptx = linked(&kernel("k", body)).ptx;
     assert!(!ptx.contains("__nvvm_reflect") && ptx.contains(", 90;"), "{ptx}");
 }
@@ -175,7 +176,7 @@ fn the_version_of_ptx_is_the_librarys_at_least() {
 
 #[test]
 fn a_kernel_without_calls_links_nothing() {
-    let out = linked(&kernel("k", "  %4 = store %3, %1, weak, sys\n"));
+    let out = linked(&kernel("k", "  %4 = st %3, %1, weak, sys\n"));
     assert!(out.library.is_none() && !out.ptx.contains("nvshmem"), "{}", out.ptx);
 }
 

@@ -2,8 +2,9 @@
 
 use crate::harness::*;
 use weft_ir::builder::Built;
+use weft_ir::machine::{Builder, Type};
 use weft_ir::names::Kind;
-use weft_ir::{BinOp, Builder, CmpOp, Constant, Op, Scalar, Type, UnOp, Value};
+use weft_ir::{Arith, BinOp, CmpOp, Constant, Scalar, UnOp, Value, ValueType};
 use weft_llvm::{OptLevel, Options, emit};
 
 const FLOATS: [Scalar; 4] = [Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64];
@@ -117,7 +118,7 @@ fn fma_is_one_instruction_and_nothing_else_becomes_one() {
     for s in FLOATS {
         let both = ptx("fma", |b, at| {
             for ty in shapes(s) {
-                binary(b, at, &ty, |b, x, y| b.emit(Op::Fma { a: x, b: y, c: y }))?;
+                binary(b, at, &ty, |b, x, y| b.emit(Arith::Fma { a: x, b: y, c: y }))?;
             }
             Ok(())
         });
@@ -148,7 +149,7 @@ fn half_vectors_are_packed() {
                 let sum = b.binary(BinOp::Add, x, y)?;
                 let product = b.binary(BinOp::Mul, sum, y)?;
                 let least = b.binary(BinOp::Min, product, x)?;
-                b.emit(Op::Fma { a: least, b: x, c: y })
+                b.emit(Arith::Fma { a: least, b: x, c: y })
             })
         });
         for op in ["add.rn", "mul.rn", "min", "fma.rn"] {
@@ -264,7 +265,7 @@ fn min_and_max_give_the_number() {
         let text = ptx("folded", |b, at| {
             let (x, y) = (b.float(Scalar::F32, x)?, b.float(Scalar::F32, y)?);
             let z = b.binary(op, x, y)?;
-            let bits = b.emit_as(Op::Bitcast { a: z }, scalar(Scalar::I32))?;
+            let bits = b.emit_as(Arith::Bitcast { a: z }, scalar(Scalar::I32))?;
             b.store(at, bits).map(|_| ())
         });
         f32::from_bits(stored(&text) as u32)
@@ -318,9 +319,9 @@ fn optimisation_levels_agree_on_what_is_there() {
 fn literals_are_rounded_once() {
     let text = ptx("literals", |b, at| {
         for (i, s) in [Scalar::E4M3, Scalar::E5M2, Scalar::BF16, Scalar::F16].into_iter().enumerate() {
-            let x = b.emit_as(Op::Const { value: Constant::Float(1.0 / 3.0) }, scalar(s))?;
+            let x = b.emit_as(Arith::Const { value: Constant::Float(1.0 / 3.0) }, scalar(s))?;
             let int = if s.is_fp8() { Scalar::U8 } else { Scalar::U16 };
-            let bits = b.emit_as(Op::Bitcast { a: x }, scalar(int))?;
+            let bits = b.emit_as(Arith::Bitcast { a: x }, scalar(int))?;
             let bits = b.convert(bits, Scalar::I32)?;
             let out = pointer(b, at, 4 * i as i64)?;
             b.store(out, bits)?;

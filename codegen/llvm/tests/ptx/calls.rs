@@ -2,22 +2,22 @@
 
 use crate::harness::*;
 use weft_ir::builder::Built;
+use weft_ir::level::Machine;
+use weft_ir::machine::{Builder, Kernel, Module, Type};
 use weft_ir::text::{parse_module, print_module};
 use weft_ir::verify::{BAD_FUNCTION, verify};
-use weft_ir::{Builder, Kernel, Module, Op, Scalar, Space, Type, Value};
+use weft_ir::{Call, Scalar, Space, Value};
 use weft_llvm::{Options, codes, emit};
 
 /// Emits a call.
 fn call(b: &mut Builder, name: &str, args: &[Value], result: Type) -> Built<Value> {
-    b.emit_as(Op::Call { function: name.into(), args: args.to_vec() }, result)
+    b.emit_as(Call::Function { function: name.into(), args: args.to_vec() }, result)
 }
 
 /// Addresses of two spaces, every integer width, both floats; a pointer comes back.
 fn everything(name: &str) -> Kernel {
     kernel(name, |b, at| {
-        let shared = weft_ir::Layout::new(32, 1).unwrap();
-        let shared = b.shared(Scalar::F32, shared, 16)?;
-        let shared = pointer(b, shared, 0)?;
+        let shared = shared(b, 128)?;
         let mut args = vec![at, shared];
         use Scalar::*;
         for s in [I8, U8, I16, U16, I32, U64, F32, F64] {
@@ -63,7 +63,7 @@ fn the_text_form_reads_back() {
     let module = Module { kernels: vec![everything("k")], files: vec![] };
     let text = print_module(&module);
     assert!(text.contains("call \"library_g\", [%") && text.contains("] : i16"), "{text}");
-    assert_eq!(print_module(&parse_module(&text).unwrap()), text);
+    assert_eq!(print_module(&parse_module::<Machine>(&text).unwrap()), text);
 }
 
 #[test]

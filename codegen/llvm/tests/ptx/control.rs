@@ -2,7 +2,8 @@
 
 use crate::harness::*;
 use weft_ir::builder::{Built, Range};
-use weft_ir::{BinOp, Builder, CmpOp, Kernel, Op, Scalar, Type, Value};
+use weft_ir::machine::{Builder, Kernel, Type};
+use weft_ir::{Address, BinOp, CmpOp, Memory, Scalar, Value};
 
 /// `for i in lo..hi step step { x[i] = i }` with bounds from memory or constants.
 fn count(unroll: u32, bounds: impl Fn(&mut Builder, Value) -> Built<(Value, Value, Value)>) -> String {
@@ -11,7 +12,7 @@ fn count(unroll: u32, bounds: impl Fn(&mut Builder, Value) -> Built<(Value, Valu
         b.for_loop(bounds, unroll, Range { min: i64::MIN, max: None, div: 1 }, |b, i| {
             let size = b.int(Scalar::I64, 8)?;
             let bytes = b.binary(BinOp::Mul, i, size)?;
-            let out = b.emit(Op::PtrAdd { ptr: at, bytes })?;
+            let out = b.emit(Address::PtrAdd { ptr: at, bytes })?;
             b.store(out, i).map(|_| ())
         })
         .map(|_| ())
@@ -67,7 +68,7 @@ fn summing() -> Kernel {
         b.for_loop((lo, hi, step), 1, Range { min: 0, max: None, div: 1 }, |b, i| {
             let size = b.int(Scalar::I64, 16)?;
             let bytes = b.binary(BinOp::Mul, i, size)?;
-            let there = b.emit(Op::PtrAdd { ptr: at, bytes })?;
+            let there = b.emit(Address::PtrAdd { ptr: at, bytes })?;
             let x = unknown(b, there, ty.clone())?;
             let old = b.get(sum)?;
             let new = b.binary(BinOp::Add, old, x)?;
@@ -115,7 +116,7 @@ fn a_spinning_wait_loads_again_and_again() {
     let text = ptx("spin", |b, at| {
         b.while_loop(
             |b| {
-                let op = Op::Load { place: at, sem: weft_ir::Sem::Acquire, scope: weft_ir::Scope::Sys };
+                let op = Memory::Load { ptr: at, sem: weft_ir::Sem::Acquire, scope: weft_ir::Scope::Sys };
                 let seen = b.emit_as(op, scalar(Scalar::U32))?;
                 let wanted = b.int(Scalar::U32, 8)?;
                 b.compare(CmpOp::Lt, seen, wanted)

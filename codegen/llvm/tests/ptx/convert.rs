@@ -1,7 +1,8 @@
 //! Conversions, and scalars to vectors and back.
 
 use crate::harness::*;
-use weft_ir::{Op, Scalar, Type};
+use weft_ir::machine::Type;
+use weft_ir::{Address, Arith, Scalar};
 
 #[test]
 fn every_conversion_assembles() {
@@ -12,16 +13,16 @@ fn every_conversion_assembles() {
                 kernel(&format!("from_{from}"), |b, at| {
                     let wide = Type::Vector(from, 4);
                     let x = unknown(b, at, if from.bytes() == 8 { Type::Vector(from, 2) } else { wide })?;
-                    let first = b.emit_as(Op::Slice { a: x, first: 0 }, scalar(from))?;
+                    let first = b.emit_as(Arith::Slice { a: x, first: 0 }, scalar(from))?;
                     let x = if lanes == 1 {
                         first
                     } else {
-                        b.emit_as(Op::Splat { a: first }, Type::Vector(from, lanes))?
+                        b.emit_as(Arith::Splat { a: first }, Type::Vector(from, lanes))?
                     };
                     for (i, &to) in Scalar::ALL.iter().enumerate() {
                         let y = b.convert(x, to)?;
                         for lane in 0..lanes {
-                            let one = b.emit_as(Op::Slice { a: y, first: lane }, scalar(to))?;
+                            let one = b.emit_as(Arith::Slice { a: y, first: lane }, scalar(to))?;
                             let out = pointer(b, at, 64 + 8 * (i as i64 * 4 + i64::from(lane)))?;
                             b.store(out, one)?;
                         }
@@ -89,9 +90,10 @@ fn fp8_goes_two_at_a_time() {
 fn lanes_move_without_memory() {
     let text = ptx("lanes", |b, at| {
         let x = unknown(b, at, Type::Vector(Scalar::F32, 4))?;
-        let low = b.emit_as(Op::Slice { a: x, first: 0 }, Type::Vector(Scalar::F32, 2))?;
-        let high = b.emit_as(Op::Slice { a: x, first: 3 }, scalar(Scalar::F32))?;
-        let again = b.emit_as(Op::Concat { parts: vec![high, low, high] }, Type::Vector(Scalar::F32, 4))?;
+        let low = b.emit_as(Arith::Slice { a: x, first: 0 }, Type::Vector(Scalar::F32, 2))?;
+        let high = b.emit_as(Arith::Slice { a: x, first: 3 }, scalar(Scalar::F32))?;
+        let again =
+            b.emit_as(Arith::Concat { parts: vec![high, low, high] }, Type::Vector(Scalar::F32, 4))?;
         b.store(at, again).map(|_| ())
     });
     assert_eq!(mnemonics(&text, "ld.global").len(), 1, "{text}");
@@ -104,7 +106,7 @@ fn a_lane_beyond_the_last_is_the_last() {
     let text = ptx("extract", |b, at| {
         let x = unknown(b, at, Type::Vector(Scalar::I32, 4))?;
         let lane = b.int(Scalar::I32, 9)?;
-        let y = b.emit(Op::Extract { a: x, lane })?;
+        let y = b.emit(Arith::Extract { a: x, lane })?;
         b.store(at, y).map(|_| ())
     });
     // The fourth of the loaded elements is stored.
@@ -113,7 +115,7 @@ fn a_lane_beyond_the_last_is_the_last() {
         let x = unknown(b, at, Type::Vector(Scalar::I32, 4))?;
         let lane = unknown(b, at, scalar(Scalar::I64))?;
         let elem = b.int(Scalar::I32, 7)?;
-        let y = b.emit(Op::Insert { a: x, lane, elem })?;
+        let y = b.emit(Arith::Insert { a: x, lane, elem })?;
         b.store(at, y).map(|_| ())
     });
     contains(&text, &["min.u64"]);
@@ -122,7 +124,7 @@ fn a_lane_beyond_the_last_is_the_last() {
 #[test]
 fn addresses_are_numbers() {
     let text = ptx("address", |b, at| {
-        let a = b.emit_as(Op::Bitcast { a: at }, scalar(Scalar::I64))?;
+        let a = b.emit(Address::ToInt { a: at })?;
         b.store(at, a).map(|_| ())
     });
     contains(&text, &["st.global.b64"]);

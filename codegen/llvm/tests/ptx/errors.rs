@@ -1,78 +1,84 @@
 //! What is rejected, with which words.
 
 use crate::harness::*;
-use weft_ir::builder::Built;
-use weft_ir::{
-    Builder, Group, Hidden, Kernel, Layout, Op, ParamKind, RedOp, Scalar, Scope, Sem, Space, TeamRef, Type,
-};
+use weft_ir::diag::{Code, Span};
+use weft_ir::machine::{Builder, Inst, Kernel, Local, Module, Op, Type};
+use weft_ir::typing::{MISMATCH, WRONG_SPACE};
+use weft_ir::verify::{BAD_ORDER, verify};
+use weft_ir::{Address, Memory, Scalar, Scope, Sem, Space, Value};
 use weft_llvm::{Options, codes, emit};
 
-fn rejected(k: Kernel) -> weft_ir::diag::Diagnostic {
-    emit(&verified(vec![k]), &Options::new(target("sm_90a"))).unwrap_err()
+/// The codes that the verifier finds in a kernel.
+fn found(k: Kernel) -> Vec<Code> {
+    let result = verify(Module { kernels: vec![k], files: vec![] });
+    result.err().into_iter().flatten().map(|d| d.code).collect()
 }
 
-fn symmetric(b: &mut Builder) -> Built<weft_ir::Value> {
-    b.param("s", Builder::tensor(Scalar::F32, Space::Symmetric, Layout::new(64, 1).unwrap(), 16))
+/// A kernel with an op that the builder would have refused.
+fn malformed(op: impl FnOnce(Value, Value) -> (Op, Type)) -> Kernel {
+    let mut k = kernel("k", |b, _| b.int(Scalar::I32, 1).map(|_| ()));
+    let at = |k: &Kernel, i: usize| k.body.0[i];
+    let (pointer, number) = (at(&k, 0), at(&k, 3));
+    let (op, ty) = op(pointer, number);
+    let v = k.insts.push(Inst { op, ty, span: Span::NONE });
+    k.body.0.push(v);
+    k
 }
 
 #[test]
-fn what_the_passes_should_have_lowered_is_named() {
-    type Body = fn(&mut Builder) -> Built<()>;
-    let cases: [(&str, Body); 8] = [
-        ("index", |b| b.index(3i64).map(|_| ())),
-        ("view", |b| {
-            let s = symmetric(b)?;
-            b.view(s, 0.into(), Layout::new(4, 1).unwrap(), vec![]).map(|_| ())
-        }),
-        ("multicast", |b| {
-            let s = symmetric(b)?;
-            let team = team(b)?;
-            b.multicast(s, team).map(|_| ())
-        }),
-        ("peer", |b| {
-            let s = symmetric(b)?;
-            let team = team(b)?;
-            let pe = b.int(Scalar::I32, 1)?;
-            b.peer(s, team, pe).map(|_| ())
-        }),
-        ("my_pe", |b| {
-            let team = team(b)?;
-            b.emit(Op::MyPe { team }).map(|_| ())
-        }),
-        ("team_barrier", |b| {
-            let sync = b.param("sync", Type::Barrier)?;
-            let team = team(b)?;
-            b.emit(Op::TeamBarrier { sync, team, sem: Sem::AcqRel, scope: Scope::Sys }).map(|_| ())
-        }),
-        ("reduce", |b| {
-            let value = b.int(Scalar::I32, 1)?;
-            b.emit(Op::Reduce { value, op: RedOp::Add, group: Group::Block }).map(|_| ())
-        }),
-        ("load", |b| {
-            let s =
-                b.param("s", Builder::tensor(Scalar::F32, Space::Global, Layout::new(4, 1).unwrap(), 16))?;
-            b.load(s).map(|_| ())
-        }),
+fn what_is_no_machine_code_is_found_before() {
+    let (sem, scope) = (Sem::Relaxed, Scope::Sys);
+    let vector = |n| Type::Vector(Scalar::F32, n);
+    let cases = [
+        ("24 bytes", MISMATCH, malformed(|ptr, _| (Memory::Load { ptr, sem, scope }.into(), vector(6)))),
+        ("32 bytes", MISMATCH, malformed(|ptr, _| (Memory::Load { ptr, sem, scope }.into(), vector(8)))),
+        ("no lanes", MISMATCH, malformed(|ptr, _| (Memory::Load { ptr, sem, scope }.into(), vector(0)))),
+        (
+            "a pointer to registers",
+            MISMATCH,
+            malformed(|ptr, _| (Address::FromInt { a: ptr }.into(), Type::Pointer(Space::Register))),
+        ),
+        (
+            "a number as an address",
+            MISMATCH,
+            malformed(|_, one| (Memory::Store { ptr: one, value: one, sem, scope }.into(), Type::Unit)),
+        ),
+        (
+            "multimem at a global address",
+            WRONG_SPACE,
+            malformed(|ptr, value| (Memory::McStore { ptr, value, sem, scope }.into(), Type::Unit)),
+        ),
+        (
+            "an alignment of 3 bytes",
+            MISMATCH,
+            malformed(|_, _| {
+                let op = Address::Shared { name: "".into(), bytes: 4, align: 3 };
+                (op.into(), Type::Pointer(Space::Shared))
+            }),
+        ),
+        (
+            "a store that acquires",
+            BAD_ORDER,
+            malformed(|ptr, value| {
+                (Memory::Store { ptr, value, sem: Sem::Acquire, scope }.into(), Type::Unit)
+            }),
+        ),
     ];
-    for (name, body) in cases {
-        let e = rejected(kernel("k", |b, _| body(b)));
-        assert_eq!(e.code, codes::NOT_MACHINE, "{name}: {e}");
-        assert!(e.message.contains(&format!("`{name}`")), "{name}: {e}");
+    assert_eq!(found(malformed(|ptr, _| (Memory::Load { ptr, sem, scope }.into(), vector(4)))), []);
+    for (what, code, k) in cases {
+        assert_eq!(found(k), [code], "{what}");
     }
-}
-
-fn team(b: &mut Builder) -> Built<TeamRef> {
-    let index = b.kernel().params.len() as u32;
-    b.param("team", Type::Team)?;
-    Ok(TeamRef(index))
 }
 
 #[test]
 fn accesses_of_odd_sizes() {
     for ty in [Type::Vector(Scalar::F32, 3), Type::Vector(Scalar::F32, 8), Type::Vector(Scalar::I8, 5)] {
-        let e = rejected(kernel("k", |b, at| unknown(b, at, ty.clone()).map(|_| ())));
-        assert_eq!(e.code, codes::NOT_MACHINE, "{e}");
-        assert!(e.message.contains("vector<"), "{e}");
+        kernel("k", |b, at| {
+            let e = unknown(b, at, ty.clone()).unwrap_err();
+            assert_eq!(e.code, MISMATCH, "{e}");
+            assert!(e.message.contains("vector<") && e.help.is_some(), "{e}");
+            Ok(())
+        });
     }
 }
 
@@ -101,17 +107,13 @@ fn no_kernel_and_no_code() {
 #[test]
 fn parameters_are_as_the_abi_says() {
     let mut b = Builder::new("k", [64, 2, 1]);
-    let (s, tensor) = (symmetric(&mut b).unwrap(), Layout::new(4, 1).unwrap());
+    let s = b.pointer_param("s", Space::Symmetric, 16).unwrap();
     b.param("flag", scalar(Scalar::Bool)).unwrap();
     b.param("half", scalar(Scalar::F16)).unwrap();
-    b.param("t", Builder::tensor(Scalar::F32, Space::Global, tensor, 4)).unwrap();
-    team(&mut b).unwrap();
-    let mc = ParamKind::Hidden(Hidden::Multicast { base: 0, team: 4 });
-    b.param_of("s_mc", scalar(Scalar::U64), mc, 1).unwrap();
-    let pe =
-        b.param_of("my_pe", scalar(Scalar::I32), ParamKind::Hidden(Hidden::MyPe { team: 4 }), 1).unwrap();
-    let out = pointer(&mut b, s, 0).unwrap();
-    b.store(out, pe).unwrap();
+    b.pointer_param("t", Space::Global, 4).unwrap();
+    b.param("s_mc", scalar(Scalar::U64)).unwrap();
+    let pe = b.param("my_pe", scalar(Scalar::I32)).unwrap();
+    b.store(s, pe).unwrap();
     let k = b.finish();
     let signature = weft_ir::abi::signature(&k).unwrap();
     let out = compile(vec![k]);
@@ -134,11 +136,16 @@ fn parameters_are_as_the_abi_says() {
 }
 
 #[test]
-fn vectors_beyond_all_measure() {
-    for lanes in [0, 1025, u32::MAX] {
+fn variables_beyond_all_measure() {
+    for ty in [
+        Type::Vector(Scalar::F64, 0),
+        Type::Vector(Scalar::F64, 1025),
+        Type::Vector(Scalar::F64, u32::MAX),
+        Type::Pointer(Space::Register),
+        Type::Unit,
+    ] {
         let mut k = kernel("k", |_, _| Ok(()));
-        k.locals.push(weft_ir::Local { name: "v".into(), ty: Type::Vector(Scalar::F64, lanes) });
-        let e = rejected(k);
-        assert_eq!(e.code, codes::NOT_MACHINE, "{e}");
+        k.locals.push(Local { name: "v".into(), ty });
+        assert_eq!(found(k), [MISMATCH]);
     }
 }

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use weft_ir::builder::Built;
-use weft_ir::verify::{Verified, verify};
-use weft_ir::{Builder, Kernel, Layout, Module, Op, Scalar, Space, Type, Value};
+use weft_ir::machine::Verified;
+use weft_ir::machine::{Builder, Kernel, Module, Type};
+use weft_ir::verify::verify;
+use weft_ir::{Address, Memory, Scalar, Space, Value};
 use weft_isa::Target;
 use weft_llvm::{Options, Output, emit};
 
@@ -17,8 +19,7 @@ pub fn target(name: &str) -> Target {
 /// A kernel of 128 threads with an address parameter of 16 bytes' alignment.
 pub fn kernel(name: &str, body: impl FnOnce(&mut Builder, Value) -> Built<()>) -> Kernel {
     let mut b = Builder::new(name, [128, 1, 1]);
-    let x =
-        b.param("x", Builder::tensor(Scalar::F32, Space::Global, Layout::new(1024, 1).unwrap(), 16)).unwrap();
+    let x = b.pointer_param("x", Space::Global, 16).unwrap();
     let at = pointer(&mut b, x, 0).unwrap();
     body(&mut b, at).unwrap();
     b.finish()
@@ -27,18 +28,23 @@ pub fn kernel(name: &str, body: impl FnOnce(&mut Builder, Value) -> Built<()>) -
 /// The address `bytes` after a tensor parameter's or a pointer.
 pub fn pointer(b: &mut Builder, x: Value, bytes: i64) -> Built<Value> {
     let bytes = b.int(Scalar::I64, bytes)?;
-    b.emit(Op::PtrAdd { ptr: x, bytes })
+    b.emit(Address::PtrAdd { ptr: x, bytes })
 }
 
 /// An address in some space, from a parameter.
 pub fn address(b: &mut Builder, name: &str, space: Space) -> Built<Value> {
     let a = b.param(name, Type::Scalar(Scalar::I64))?;
-    b.emit_as(Op::IntToPtr { a }, Type::Pointer(space))
+    b.emit_as(Address::FromInt { a }, Type::Pointer(space))
+}
+
+/// Shared memory, its first byte at a multiple of 16.
+pub fn shared(b: &mut Builder, bytes: u64) -> Built<Value> {
+    b.emit(Address::Shared { name: "".into(), bytes, align: 16 })
 }
 
 /// A value nobody knows: loaded from `at`.
 pub fn unknown(b: &mut Builder, at: Value, ty: Type) -> Built<Value> {
-    b.emit_as(Op::Load { place: at, sem: weft_ir::Sem::Weak, scope: weft_ir::Scope::Sys }, ty)
+    b.emit_as(Memory::Load { ptr: at, sem: weft_ir::Sem::Weak, scope: weft_ir::Scope::Sys }, ty)
 }
 
 /// Scalar of `s`.

@@ -2,21 +2,16 @@
 
 use crate::harness::*;
 use weft_ir::builder::Built;
-use weft_ir::{Builder, Layout, Op, RedOp, Scalar, Scope, Sem, Space, Type, Value};
+use weft_ir::machine::{Builder, Type};
+use weft_ir::{Address, Arith, Memory, RedOp, Scalar, Scope, Sem, Space, Thread, Value, ValueType};
 use weft_llvm::{Options, codes, emit};
 
 fn load(b: &mut Builder, place: Value, ty: Type, sem: Sem, scope: Scope) -> Built<Value> {
-    b.emit_as(Op::Load { place, sem, scope }, ty)
+    b.emit_as(Memory::Load { ptr: place, sem, scope }, ty)
 }
 
 fn store(b: &mut Builder, place: Value, value: Value, sem: Sem, scope: Scope) -> Built<()> {
-    b.emit(Op::Store { place, value, sem, scope }).map(|_| ())
-}
-
-/// 1024 bytes of shared memory.
-fn shared(b: &mut Builder) -> Built<Value> {
-    let tensor = b.shared(Scalar::F32, Layout::new(256, 1).unwrap(), 16)?;
-    pointer(b, tensor, 0)
+    b.emit(Memory::Store { ptr: place, value, sem, scope }).map(|_| ())
 }
 
 /// Every type of 1, 2, 4, 8 and 16 bytes.
@@ -36,7 +31,7 @@ fn every_access_of_every_order_assembles() {
             for (from, to) in orders {
                 for space in ["global", "shared"] {
                     all.push(kernel(&format!("copy_{space}_{from}_{i}"), |b, at| {
-                        let there = if space == "shared" { shared(b)? } else { at };
+                        let there = if space == "shared" { shared(b, 1024)? } else { at };
                         for ty in accesses() {
                             let x = load(b, there, ty, from, scope)?;
                             let out = pointer(b, there, 32 * (b.kernel().insts.len() as i64 % 8))?;
@@ -118,10 +113,10 @@ fn atomic(ty: Type, op: Option<RedOp>, fetch: bool, sem: Sem, scope: Scope) -> S
     let text = ptx("atomic", |b, at| {
         let value = unknown(b, at, ty.clone())?;
         if !fetch {
-            b.emit(Op::Red { place: at, value, op: op.unwrap(), sem, scope })?;
+            b.emit(Memory::Red { ptr: at, value, op: op.unwrap(), sem, scope })?;
             return Ok(());
         }
-        let old = b.emit(Op::Atomic { place: at, value, op, sem, scope })?;
+        let old = b.emit(Memory::Atomic { ptr: at, value, op, sem, scope })?;
         let out = pointer(b, at, 64)?;
         b.store(out, old).map(|_| ())
     });
@@ -179,8 +174,8 @@ fn atomics_that_memory_lacks_are_errors() {
     ] {
         let k = kernel("k", |b, at| {
             let value = unknown(b, at, ty.clone())?;
-            let place = if space == Space::Shared { shared(b)? } else { at };
-            let op = Op::Red { place, value, op, sem: Sem::Relaxed, scope: Scope::Gpu };
+            let place = if space == Space::Shared { shared(b, 1024)? } else { at };
+            let op = Memory::Red { ptr: place, value, op, sem: Sem::Relaxed, scope: Scope::Gpu };
             b.emit(op).map(|_| ())
         });
         let e = emit(&verified(vec![k]), &Options::new(target("sm_90a"))).unwrap_err();
@@ -198,7 +193,7 @@ fn compare_and_swap_says_order_and_scope() {
             let expected = unknown(b, at, scalar(s))?;
             let there = pointer(b, at, 8)?;
             let value = unknown(b, there, scalar(s))?;
-            let op = Op::AtomicCas { place: at, expected, value, sem: Sem::Acquire, scope: Scope::Sys };
+            let op = Memory::AtomicCas { ptr: at, expected, value, sem: Sem::Acquire, scope: Scope::Sys };
             let old = b.emit(op)?;
             let out = pointer(b, at, 16)?;
             b.store(out, old).map(|_| ())
@@ -210,10 +205,10 @@ fn compare_and_swap_says_order_and_scope() {
 #[test]
 fn shared_atomics_have_fences_for_order() {
     let text = ptx("shared", |b, at| {
-        let counter = shared(b)?;
+        let counter = shared(b, 1024)?;
         let value = unknown(b, at, scalar(Scalar::U32))?;
         let op =
-            Op::Atomic { place: counter, value, op: Some(RedOp::Add), sem: Sem::AcqRel, scope: Scope::Cta };
+            Memory::Atomic { ptr: counter, value, op: Some(RedOp::Add), sem: Sem::AcqRel, scope: Scope::Cta };
         let old = b.emit(op)?;
         b.store(at, old).map(|_| ())
     });
@@ -224,10 +219,10 @@ fn shared_atomics_have_fences_for_order() {
 #[test]
 fn shared_memory_is_declared_once_with_its_alignment() {
     let text = ptx("tile", |b, at| {
-        let place = shared(b)?;
+        let place = shared(b, 1024)?;
         let x = unknown(b, at, Type::Vector(Scalar::F32, 4))?;
         b.store(place, x)?;
-        b.emit(Op::GroupBarrier { group: weft_ir::Group::Block })?;
+        b.emit(Thread::GroupBarrier { group: weft_ir::Group::Block })?;
         let there = pointer(b, place, 512)?;
         let y = unknown(b, there, Type::Vector(Scalar::F32, 4))?;
         b.store(at, y).map(|_| ())
@@ -240,14 +235,13 @@ fn shared_memory_is_declared_once_with_its_alignment() {
 
 #[test]
 fn too_much_shared_memory_is_an_error() {
-    let sized =
-        |n: i64| kernel("k", |b, _| b.shared(Scalar::F32, Layout::new(n, 1).unwrap(), 16).map(|_| ()));
+    let sized = |bytes: u64| kernel("k", |b, _| shared(b, bytes).map(|_| ()));
     let options = Options::new(target("sm_90a"));
-    assert!(emit(&verified(vec![sized(12 * 1024)]), &options).is_ok());
-    let e = emit(&verified(vec![sized(12 * 1024 + 1)]), &options).unwrap_err();
+    assert!(emit(&verified(vec![sized(48 * 1024)]), &options).is_ok());
+    let e = emit(&verified(vec![sized(48 * 1024 + 4)]), &options).unwrap_err();
     assert_eq!(e.code, codes::TOO_MUCH_SHARED);
     assert!(e.message.contains("49156 bytes"), "{e}");
-    for huge in [i64::MAX / 2, i64::MAX] {
+    for huge in [1 << 62, u64::MAX] {
         assert_eq!(emit(&verified(vec![sized(huge)]), &options).unwrap_err().code, codes::TOO_MUCH_SHARED);
     }
 }
@@ -261,7 +255,7 @@ fn fences() {
             (Sem::Acquire, Scope::Cluster),
             (Sem::Release, Scope::Cta),
         ] {
-            b.emit(Op::Fence { sem, scope })?;
+            b.emit(Thread::Fence { sem, scope })?;
         }
         Ok(())
     });
@@ -273,13 +267,13 @@ fn fences() {
 fn peers_are_reached_through_tables_of_addresses() {
     let text = ptx("peers", |b, _| {
         let table = b.param("peers", scalar(Scalar::U64))?;
-        let bits = b.emit_as(Op::Bitcast { a: table }, scalar(Scalar::I64))?;
-        let at = b.emit_as(Op::IntToPtr { a: bits }, Type::Pointer(Space::Global))?;
+        let bits = b.emit_as(Arith::Bitcast { a: table }, scalar(Scalar::I64))?;
+        let at = b.emit_as(Address::FromInt { a: bits }, Type::Pointer(Space::Global))?;
         let there = pointer(b, at, 24)?;
         let a = unknown(b, there, scalar(Scalar::I64))?;
-        let peer = b.emit_as(Op::IntToPtr { a }, Type::Pointer(Space::Peer))?;
+        let peer = b.emit_as(Address::FromInt { a }, Type::Pointer(Space::Peer))?;
         let one = b.int(Scalar::U32, 1)?;
-        let op = Op::Red { place: peer, value: one, op: RedOp::Add, sem: Sem::Release, scope: Scope::Sys };
+        let op = Memory::Red { ptr: peer, value: one, op: RedOp::Add, sem: Sem::Release, scope: Scope::Sys };
         b.emit(op).map(|_| ())
     });
     contains(&text, &["ld.global.b64", "+24]", "red.release.sys.global.add.u32"]);

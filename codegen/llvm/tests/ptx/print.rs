@@ -1,7 +1,7 @@
 //! Printing, and ending in error.
 
 use crate::harness::*;
-use weft_ir::{Op, Scalar};
+use weft_ir::{Debug, Scalar};
 use weft_llvm::{Options, codes, emit};
 
 #[test]
@@ -11,7 +11,7 @@ fn arguments_as_c_passes_them() {
         for s in [Scalar::I32, Scalar::F16, Scalar::U8, Scalar::I64, Scalar::E4M3, Scalar::Bool] {
             args.push(unknown(b, at, scalar(s))?);
         }
-        b.emit(Op::Print { format: "%d %f %u %d %g %d 100%%\n".into(), args }).map(|_| ())
+        b.emit(Debug::Print { format: "%d %f %u %d %g %d 100%%\n".into(), args }).map(|_| ())
     });
     contains(&text, &["vprintf", ".extern .func"]);
     // 4 at 0, 8 at 8, 4 at 16, 8 at 24, 8 at 32, 4 at 40.
@@ -27,7 +27,8 @@ fn arguments_as_c_passes_them() {
 
 #[test]
 fn text_alone() {
-    let text = ptx("hello", |b, _| b.emit(Op::Print { format: "here\n".into(), args: vec![] }).map(|_| ()));
+    let text =
+        ptx("hello", |b, _| b.emit(Debug::Print { format: "here\n".into(), args: vec![] }).map(|_| ()));
     contains(&text, &["vprintf"]);
     assert!(!text.contains(".local"), "{text}");
 }
@@ -38,7 +39,7 @@ fn formats_that_read_what_is_not_there() {
         let k = kernel("k", |b, at| {
             let s = if format.contains('f') { Scalar::F32 } else { Scalar::I32 };
             let args = (0..n).map(|_| unknown(b, at, scalar(s))).collect::<Result<Vec<_>, _>>()?;
-            b.emit(Op::Print { format: format.into(), args }).map(|_| ())
+            b.emit(Debug::Print { format: format.into(), args }).map(|_| ())
         });
         let e = emit(&verified(vec![k]), &Options::new(target("sm_90a"))).unwrap_err();
         assert_eq!(e.code, codes::BAD_FORMAT, "{format}");
@@ -49,7 +50,7 @@ fn formats_that_read_what_is_not_there() {
 fn a_trap_in_a_branch_ends_only_that() {
     let text = ptx("trap", |b, at| {
         let bad = unknown(b, at, scalar(Scalar::Bool))?;
-        b.if_true(bad, |b| b.emit(Op::Trap {}).map(|_| ()))?;
+        b.if_true(bad, |b| b.emit(Debug::Trap {}).map(|_| ()))?;
         let one = b.int(Scalar::I32, 1)?;
         b.store(at, one).map(|_| ())
     });

@@ -4,8 +4,10 @@
 use crate::harness::*;
 use proptest::prelude::*;
 use weft_ir::builder::{Built, Range};
+use weft_ir::machine::{Builder, Kernel, Module, Type};
 use weft_ir::{
-    BinOp, Builder, CmpOp, Kernel, LocalId, Op, RedOp, Scalar, Scope, Sem, ShuffleMode, Type, UnOp, Value,
+    Arith, BinOp, CmpOp, Control, LocalId, Memory, RedOp, Scalar, Scope, Sem, ShuffleMode, Thread, UnOp,
+    Value, ValueType,
 };
 use weft_llvm::{OptLevel, Options, emit};
 
@@ -55,7 +57,7 @@ impl Maker<'_, '_> {
     fn condition(&mut self) -> Built<Value> {
         let (a, op) = (self.value(), self.choices.of(CmpOp::ALL));
         let scalar = match self.b.ty(a).elem().filter(|s| !s.is_fp8()) {
-            Some(s) => self.b.emit_as(Op::Slice { a, first: 0 }, Type::Scalar(s))?,
+            Some(s) => self.b.emit_as(Arith::Slice { a, first: 0 }, Type::Scalar(s))?,
             None => self.b.int(Scalar::I32, 1)?,
         };
         let ty = self.b.ty(scalar).clone();
@@ -83,7 +85,7 @@ impl Maker<'_, '_> {
             self.b.open();
             self.inner(depth)?;
             let otherwise = self.b.close();
-            return self.b.emit(Op::If { cond, then, otherwise }).map(|_| ());
+            return self.b.emit(Control::If { cond, then, otherwise }).map(|_| ());
         }
         let int = Type::Scalar(Scalar::I64);
         let bounds = (self.value_of(&int)?, self.value_of(&int)?, self.value_of(&int)?);
@@ -116,7 +118,7 @@ impl Maker<'_, '_> {
             }
             3 => {
                 let (b, c) = (self.value_of(&ty)?, self.value_of(&ty)?);
-                self.b.emit(Op::Fma { a, b, c })?
+                self.b.emit(Arith::Fma { a, b, c })?
             }
             4 => {
                 let (op, other) = (self.choices.of(CmpOp::ALL), self.value_of(&ty)?);
@@ -132,30 +134,30 @@ impl Maker<'_, '_> {
             }
             8 => {
                 let to = self.ty();
-                self.b.emit_as(Op::Bitcast { a }, to)?
+                self.b.emit_as(Arith::Bitcast { a }, to)?
             }
             9 => {
                 let to = self.ty();
                 let first = self.choices.below(4) as u32;
                 match self.choices.below(2) {
-                    0 => self.b.emit_as(Op::Splat { a }, to)?,
-                    _ => self.b.emit_as(Op::Slice { a, first }, to)?,
+                    0 => self.b.emit_as(Arith::Splat { a }, to)?,
+                    _ => self.b.emit_as(Arith::Slice { a, first }, to)?,
                 }
             }
             10 => {
                 let other = self.value_of(&ty)?;
                 let lanes = ty.lanes().unwrap_or(1) * 2;
-                self.b.emit_as(Op::Concat { parts: vec![a, other] }, ty.with_lanes(lanes))?
+                self.b.emit_as(Arith::Concat { parts: vec![a, other] }, ty.with_lanes(lanes))?
             }
             11 => {
                 let lane = self.value_of(&Type::Scalar(Scalar::I64))?;
-                let elem = self.b.emit(Op::Extract { a, lane })?;
-                self.b.emit(Op::Insert { a, lane, elem })?
+                let elem = self.b.emit(Arith::Extract { a, lane })?;
+                self.b.emit(Arith::Insert { a, lane, elem })?
             }
             12 => {
                 let (lane, mode) =
                     (self.value_of(&Type::Scalar(Scalar::I32))?, self.choices.of(ShuffleMode::ALL));
-                self.b.emit(Op::Shuffle { value: a, mode, lane })?
+                self.b.emit(Thread::Shuffle { value: a, mode, lane })?
             }
             13 => return self.memory(a),
             14 => {
@@ -182,22 +184,22 @@ impl Maker<'_, '_> {
         match self.choices.below(5) {
             0 => {
                 let sem = self.choices.of(&[Sem::Weak, Sem::Relaxed, Sem::Acquire]);
-                let x = self.b.emit_as(Op::Load { place, sem, scope }, ty)?;
+                let x = self.b.emit_as(Memory::Load { ptr: place, sem, scope }, ty)?;
                 self.known.push(x);
             }
             1 | 2 => {
                 let sem = self.choices.of(&[Sem::Weak, Sem::Relaxed, Sem::Release]);
-                self.b.emit(Op::Store { place, value: a, sem, scope })?;
+                self.b.emit(Memory::Store { ptr: place, value: a, sem, scope })?;
             }
             3 if matches!(ty.elem(), Some(Scalar::I32 | Scalar::U64 | Scalar::F32))
                 && ty.lanes() == Some(1) =>
             {
                 let sem = self.choices.of(&[Sem::Relaxed, Sem::Release]);
-                self.b.emit(Op::Red { place, value: a, op: RedOp::Add, sem, scope })?;
+                self.b.emit(Memory::Red { ptr: place, value: a, op: RedOp::Add, sem, scope })?;
             }
             _ => {
                 let sem = self.choices.of(&[Sem::Acquire, Sem::Release, Sem::AcqRel, Sem::SeqCst]);
-                self.b.emit(Op::Fence { sem, scope })?;
+                self.b.emit(Thread::Fence { sem, scope })?;
             }
         }
         Ok(())
@@ -242,7 +244,7 @@ impl Maker<'_, '_> {
     fn memory_of(&mut self, v: Value) -> Built<()> {
         let Some((s, n)) = self.b.ty(v).elem().zip(self.b.ty(v).lanes()) else { return Ok(()) };
         for lane in 0..n.min(4) {
-            let one = self.b.emit_as(Op::Slice { a: v, first: lane }, Type::Scalar(s))?;
+            let one = self.b.emit_as(Arith::Slice { a: v, first: lane }, Type::Scalar(s))?;
             let out = pointer(self.b, self.at, 8 * self.b.kernel().insts.len() as i64)?;
             self.b.store(out, one)?;
         }
@@ -257,7 +259,7 @@ proptest! {
     fn what_is_verified_is_compiled_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..900), level in 0usize..4) {
         let k = random(&bytes);
         // A shuffle in a divergent branch is the verifier's to refuse.
-        if let Ok(module) = weft_ir::verify::verify(weft_ir::Module { kernels: vec![k], files: vec![] }) {
+        if let Ok(module) = weft_ir::verify::verify(Module { kernels: vec![k], files: vec![] }) {
             let opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][level];
             for arch in ["sm_90a", "sm_100a"] {
                 match emit(&module, &Options { opt, ..Options::new(target(arch)) }) {

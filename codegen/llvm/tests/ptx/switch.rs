@@ -2,7 +2,8 @@
 
 use crate::harness::*;
 use weft_ir::builder::{Built, Range};
-use weft_ir::{Builder, Dim, Kernel, Op, RedOp, Scalar, Scope, Sem, Space, Sreg, Type};
+use weft_ir::machine::{Builder, Kernel, Type};
+use weft_ir::{Address, Dim, Memory, RedOp, Scalar, Scope, Sem, Space, Sreg, ValueType};
 
 /// The inner loop of a two-shot allreduce, as the passes leave it: a bounds check, and vectors of 16 bytes.
 pub fn two_shot(elem: Scalar) -> Kernel {
@@ -19,9 +20,9 @@ pub fn two_shot(elem: Scalar) -> Kernel {
             b.if_true(inside, |b| {
                 let size = b.int(Scalar::I64, 16)?;
                 let bytes = b.binary(weft_ir::BinOp::Mul, at, size)?;
-                let place = b.emit(Op::PtrAdd { ptr: base, bytes })?;
-                let op = Op::LdReduce {
-                    place,
+                let place = b.emit(Address::PtrAdd { ptr: base, bytes })?;
+                let op = Memory::LdReduce {
+                    ptr: place,
                     op: RedOp::Add,
                     acc: Scalar::F32,
                     sem: Sem::Relaxed,
@@ -95,10 +96,16 @@ fn what_exists_assembles_and_what_does_not_is_an_error() {
             "load",
             sweep(arch, |b, place, ty| {
                 let acc = ty.elem().unwrap();
-                let op = Op::LdReduce { place, op: RedOp::Add, acc, sem: Sem::Acquire, scope: Scope::Gpu };
+                let op = Memory::LdReduce {
+                    ptr: place,
+                    op: RedOp::Add,
+                    acc,
+                    sem: Sem::Acquire,
+                    scope: Scope::Gpu,
+                };
                 let x = b.emit_as(op, ty)?;
-                let out = b.emit_as(Op::Bitcast { a: place }, scalar(Scalar::I64))?;
-                let out = b.emit_as(Op::IntToPtr { a: out }, Type::Pointer(Space::Global))?;
+                let out = b.emit(Address::ToInt { a: place })?;
+                let out = b.emit_as(Address::FromInt { a: out }, Type::Pointer(Space::Global))?;
                 b.store(out, x).map(|_| ())
             }),
         );
@@ -106,7 +113,7 @@ fn what_exists_assembles_and_what_does_not_is_an_error() {
             "store",
             sweep(arch, |b, place, ty| {
                 let x = b.zero(&ty)?;
-                let op = Op::McStore { place, value: x, sem: Sem::Weak, scope: Scope::Sys };
+                let op = Memory::McStore { ptr: place, value: x, sem: Sem::Weak, scope: Scope::Sys };
                 b.emit(op).map(|_| ())
             }),
         );
@@ -114,7 +121,8 @@ fn what_exists_assembles_and_what_does_not_is_an_error() {
             "red",
             sweep(arch, |b, place, ty| {
                 let value = b.zero(&ty)?;
-                let op = Op::McRed { place, value, op: RedOp::Add, sem: Sem::Release, scope: Scope::Sys };
+                let op =
+                    Memory::McRed { ptr: place, value, op: RedOp::Add, sem: Sem::Release, scope: Scope::Sys };
                 b.emit(op).map(|_| ())
             }),
         );
@@ -130,10 +138,10 @@ fn the_form_follows_type_width_op_and_order() {
     let form = |ty: Type, op, acc, sem| {
         let text = ptx("form", |b, _| {
             let place = address(b, "mc", Space::Multicast)?;
-            let op = Op::LdReduce { place, op, acc, sem, scope: Scope::Gpu };
+            let op = Memory::LdReduce { ptr: place, op, acc, sem, scope: Scope::Gpu };
             let x = b.emit_as(op, ty.clone())?;
-            b.emit(Op::McStore {
-                place,
+            b.emit(Memory::McStore {
+                ptr: place,
                 value: x,
                 sem: if sem == Sem::Acquire { Sem::Release } else { sem },
                 scope: Scope::Gpu,
@@ -173,8 +181,8 @@ fn unused_results_and_equal_loads_stay() {
     let text = ptx("kept", |b, _| {
         let place = address(b, "mc", Space::Multicast)?;
         for _ in 0..2 {
-            let op = Op::LdReduce {
-                place,
+            let op = Memory::LdReduce {
+                ptr: place,
                 op: RedOp::Add,
                 acc: Scalar::F32,
                 sem: Sem::Relaxed,

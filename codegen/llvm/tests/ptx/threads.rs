@@ -1,7 +1,8 @@
 //! Who a thread is, and what threads do together.
 
 use crate::harness::*;
-use weft_ir::{Dim, Group, Kernel, Op, Scalar, ShuffleMode, Sreg, Type};
+use weft_ir::machine::{Kernel, Type};
+use weft_ir::{Dim, Group, Scalar, ShuffleMode, Sreg, Thread, ValueType};
 
 #[test]
 fn special_registers() {
@@ -43,8 +44,8 @@ fn ranges_of_indices_are_known() {
 #[test]
 fn barriers() {
     let text = ptx("barriers", |b, _| {
-        b.emit(Op::GroupBarrier { group: Group::Block })?;
-        b.emit(Op::GroupBarrier { group: Group::Warp }).map(|_| ())
+        b.emit(Thread::GroupBarrier { group: Group::Block })?;
+        b.emit(Thread::GroupBarrier { group: Group::Warp }).map(|_| ())
     });
     contains(&text, &["bar.sync \t0;", "bar.warp.sync \t-1;"]);
 }
@@ -54,7 +55,7 @@ fn shuffles(s: Scalar, lanes: u32) -> Kernel {
         let x = unknown(b, at, Type::lanes_of(s, lanes))?;
         for mode in ShuffleMode::ALL {
             let lane = b.int(Scalar::I32, 1)?;
-            let y = b.emit(Op::Shuffle { value: x, mode: *mode, lane })?;
+            let y = b.emit(Thread::Shuffle { value: x, mode: *mode, lane })?;
             let out = pointer(b, at, 32 * b.kernel().insts.len() as i64)?;
             b.store(out, y)?;
         }

@@ -3,8 +3,9 @@
 use crate::harness::*;
 use crate::switch::two_shot;
 use weft_ir::diag::Span;
+use weft_ir::machine::{Kernel, Module, Type};
 use weft_ir::verify::verify;
-use weft_ir::{Kernel, Module, Op, RedOp, Scalar, Scope, Sem, Space, Type};
+use weft_ir::{Memory, RedOp, Scalar, Scope, Sem, Space};
 use weft_isa::{PtxVersion, Target};
 use weft_llvm::{Location, Options, Output, codes, emit};
 
@@ -148,8 +149,8 @@ fn fp8_in_the_switch_needs_its_target() {
     let k = || {
         kernel("fp8", |b, _| {
             let place = address(b, "mc", Space::Multicast)?;
-            let op = Op::LdReduce {
-                place,
+            let op = Memory::LdReduce {
+                ptr: place,
                 op: RedOp::Add,
                 acc: Scalar::F16,
                 sem: Sem::Relaxed,

@@ -3,14 +3,15 @@
 use super::moves::{Read, Write};
 use super::place::{Place, Route, elements_on};
 use super::switch::{illegal, isa_form};
-use super::{Memory, plain_name};
+use super::{MemoryPass, plain_name};
 use crate::codes::NO_REDUCTION;
 use crate::edit::{Action, Editor};
 use crate::memory::fragment::Fragment;
 use crate::report::{Cover, Instr};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Int, Op, RedOp, Scalar, Sem, Space, Type, Value};
+use weft_ir::mixed::Type;
+use weft_ir::{Access, Bridge, Family, Int, Memory, RedOp, Scalar, Space, Value, ValueType};
 use weft_isa::{Form, Instr as Instruction, Target, Width};
 
 /// An address that elements are counted from, and what is done there.
@@ -18,7 +19,7 @@ pub(super) struct At<'a> {
     /// Where the fragment's first element is.
     pub pointer: Value,
     /// Load, store, atomic, or op of the switch.
-    pub op: &'a Op,
+    pub op: &'a Access,
     /// Element type.
     pub elem: Scalar,
 }
@@ -30,10 +31,10 @@ impl At<'_> {
 }
 
 impl Read for At<'_> {
-    fn read(&self, _: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>> {
+    fn read(&self, _: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>> {
         let mut out = Vec::with_capacity(pieces.len());
         for (at, lanes) in pieces {
-            let op = with_place(self.op, self.pointer(e, at)?, None);
+            let op = at_address(self.op, self.pointer(e, at)?, None);
             out.push(e.b.emit_as(op, Type::lanes_of(self.elem, *lanes))?);
         }
         Ok(out)
@@ -41,32 +42,34 @@ impl Read for At<'_> {
 }
 
 impl Write for At<'_> {
-    fn write(&self, _: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
+    fn write(&self, _: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
         for (at, value) in pieces {
-            let op = with_place(self.op, self.pointer(e, at)?, Some(*value));
+            let op = at_address(self.op, self.pointer(e, at)?, Some(*value));
             e.b.emit(op)?;
         }
         Ok(())
     }
 }
 
-/// The same op at another place, with another value.
-pub(super) fn with_place(op: &Op, to: Value, new: Option<Value>) -> Op {
-    let mut op = op.clone();
-    match &mut op {
-        Op::Load { place, .. } | Op::LdReduce { place, .. } => *place = to,
-        Op::Store { place, value, .. }
-        | Op::McStore { place, value, .. }
-        | Op::McRed { place, value, .. }
-        | Op::Red { place, value, .. }
-        | Op::Atomic { place, value, .. }
-        | Op::AtomicCas { place, value, .. } => {
-            *place = to;
-            *value = new.unwrap_or(*value);
+/// The access at an address, of `new` if it has a value.
+pub(super) fn at_address(op: &Access, ptr: Value, new: Option<Value>) -> Memory {
+    let of = |value: Value| new.unwrap_or(value);
+    match *op {
+        Access::Load { sem, scope, .. } => Memory::Load { ptr, sem, scope },
+        Access::LdReduce { op, acc, sem, scope, .. } => Memory::LdReduce { ptr, op, acc, sem, scope },
+        Access::Store { value, sem, scope, .. } => Memory::Store { ptr, value: of(value), sem, scope },
+        Access::McStore { value, sem, scope, .. } => Memory::McStore { ptr, value: of(value), sem, scope },
+        Access::McRed { value, op, sem, scope, .. } => {
+            Memory::McRed { ptr, value: of(value), op, sem, scope }
         }
-        _ => {}
+        Access::Red { value, op, sem, scope, .. } => Memory::Red { ptr, value: of(value), op, sem, scope },
+        Access::Atomic { value, op, sem, scope, .. } => {
+            Memory::Atomic { ptr, value: of(value), op, sem, scope }
+        }
+        Access::AtomicCas { expected, value, sem, scope, .. } => {
+            Memory::AtomicCas { ptr, expected, value: of(value), sem, scope }
+        }
     }
-    op
 }
 
 /// The accesses that loads and stores of an element type have, in elements, widest first.
@@ -75,47 +78,60 @@ pub(super) fn plain_widths(elem: Scalar) -> Vec<u32> {
     (0..=most.ilog2()).rev().map(|shift| 1 << shift).collect()
 }
 
-impl Memory<'_> {
+impl MemoryPass<'_> {
     pub(super) fn direct(
         &mut self,
         e: &mut Editor,
         v: Value,
-        op: &Op,
+        op: &Access,
         at: &Place,
         span: Span,
     ) -> Built<Action> {
+        reject_product(op, span)?;
         let base = match at.route {
             Route::Peer(pointer) => pointer,
-            _ => at.root,
+            Route::Local | Route::Everywhere(_) => e.b.emit(Bridge::AddressOf { base: at.root })?,
         };
-        reject_product(op, span)?;
         let pointer = at.pointer(&mut e.b, base)?;
         let by = At { pointer, op, elem: at.ty.elem };
         let (elem, space) = (at.ty.elem, at.ty.space);
-        let (legal, name): (Vec<u32>, &dyn Fn(u32) -> String) = match op {
-            Op::Load { sem, scope, .. } => (plain_widths(elem), &|lanes| {
-                plain_name("ld", *sem, *scope, space, lanes * elem.bytes(), elem.bytes())
-            }),
-            Op::Store { sem, scope, .. } => (plain_widths(elem), &|lanes| {
-                plain_name("st", *sem, *scope, space, lanes * elem.bytes(), elem.bytes())
-            }),
-            Op::Red { value, .. } if space != Space::Shared => {
-                let red = Reductions::new(self.options.target, op, elem, span)?;
-                let f = red.fragment(at, span)?;
-                self.note(e, v, &f, red.instrs(&f));
-                return self.finish_write(e, &f, *value, &by, None, red.narrowest());
-            }
-            _ => (vec![1], &|_| atomic_name(op, elem, space)),
+        if let Access::Red { value, .. } = op
+            && space != Space::Shared
+        {
+            let red = Reductions::new(self.options.target, op, elem, span)?;
+            let f = red.fragment(at, span)?;
+            self.note(e, v, &f, red.instrs(&f));
+            return self.finish_write(e, &f, *value, &by, None, red.narrowest());
+        }
+        let plain = match op {
+            Access::Load { .. } => Some("ld"),
+            Access::Store { .. } => Some("st"),
+            Access::LdReduce { .. }
+            | Access::McStore { .. }
+            | Access::McRed { .. }
+            | Access::Red { .. }
+            | Access::Atomic { .. }
+            | Access::AtomicCas { .. } => None,
         };
+        let legal = if plain.is_some() { plain_widths(elem) } else { vec![1] };
         let f = Fragment::new(at, &legal, span)?;
         let (bytes, count) = (f.width * elem.bytes(), f.starts.len() as u32);
-        self.note(e, v, &f, vec![Instr { name: name(f.width), bytes, count }]);
+        let (sem, scope) = op.ordering();
+        let name = match plain {
+            Some(verb) => plain_name(verb, sem, scope, space, bytes, elem.bytes()),
+            None => atomic_name(op, elem, space),
+        };
+        self.note(e, v, &f, vec![Instr { name, bytes, count }]);
         match op {
-            Op::Load { .. } | Op::Atomic { .. } | Op::AtomicCas { .. } => {
+            Access::Load { .. } | Access::Atomic { .. } | Access::AtomicCas { .. } => {
                 self.finish_read(e, &f, &by, None, 1)
             }
-            Op::Store { value, .. } | Op::Red { value, .. } => self.finish_write(e, &f, *value, &by, None, 1),
-            _ => Err(super::place::no_address(span, e.b.ty(v))),
+            Access::Store { value, .. } | Access::Red { value, .. } => {
+                self.finish_write(e, &f, *value, &by, None, 1)
+            }
+            Access::LdReduce { .. } | Access::McStore { .. } | Access::McRed { .. } => {
+                Err(super::place::no_address(span, e.b.ty(op.place())))
+            }
         }
     }
 }
@@ -129,8 +145,8 @@ pub(super) struct Reductions {
 
 impl Reductions {
     /// Those of an op, or the table's reason why there is none.
-    pub fn new(target: Target, op: &Op, elem: Scalar, span: Span) -> Built<Reductions> {
-        let (Op::Red { op, sem, scope, .. } | Op::McRed { op, sem, scope, .. }) = op else {
+    pub fn new(target: Target, op: &Access, elem: Scalar, span: Span) -> Built<Reductions> {
+        let (Access::Red { op, sem, scope, .. } | Access::McRed { op, sem, scope, .. }) = op else {
             return Err(super::place::no_address(span, &Type::Unit));
         };
         let form = isa_form(Instruction::GlobalRed, Some(*op), elem, *sem, *scope);
@@ -175,28 +191,27 @@ impl Reductions {
 }
 
 /// No memory multiplies.
-pub(super) fn reject_product(op: &Op, span: Span) -> Built<()> {
-    match op {
-        Op::Red { op: RedOp::Mul, .. }
-        | Op::Atomic { op: Some(RedOp::Mul), .. }
-        | Op::McRed { op: RedOp::Mul, .. }
-        | Op::LdReduce { op: RedOp::Mul, .. } => {
-            let message = format!("`{}` cannot multiply", op.mnemonic());
-            Err(Diagnostic::error(NO_REDUCTION, span, message)
-                .help("memory reduces by add, min, max, and, or, xor; load, combine and store instead"))
-        }
-        _ => Ok(()),
+pub(super) fn reject_product(op: &Access, span: Span) -> Built<()> {
+    if op.reduction() != Some(RedOp::Mul) {
+        return Ok(());
     }
+    let message = format!("`{}` cannot multiply", op.name());
+    Err(Diagnostic::error(NO_REDUCTION, span, message)
+        .help("memory reduces by add, min, max, and, or, xor; load, combine and store instead"))
 }
 
-fn atomic_name(op: &Op, elem: Scalar, space: Space) -> String {
+fn atomic_name(op: &Access, elem: Scalar, space: Space) -> String {
     let space = if space == Space::Shared { "shared" } else { "global" };
-    let name =
-        |verb: &str, sem: Sem, scope, what: &str| format!("{verb}.{sem}.{scope}.{space}.{what}.{elem}");
-    match op {
-        Op::Red { op, sem, scope, .. } => name("red", *sem, scope, op.name()),
-        Op::Atomic { op, sem, scope, .. } => name("atom", *sem, scope, op.map_or("exch", RedOp::name)),
-        Op::AtomicCas { sem, scope, .. } => name("atom", *sem, scope, "cas"),
-        _ => op.mnemonic().into(),
-    }
+    let (sem, scope) = op.ordering();
+    let (verb, what) = match op {
+        Access::Red { op, .. } => ("red", op.name()),
+        Access::Atomic { op, .. } => ("atom", op.map_or("exch", RedOp::name)),
+        Access::AtomicCas { .. } => ("atom", "cas"),
+        Access::Load { .. }
+        | Access::Store { .. }
+        | Access::LdReduce { .. }
+        | Access::McStore { .. }
+        | Access::McRed { .. } => (op.mnemonic(), ""),
+    };
+    format!("{verb}.{sem}.{scope}.{space}.{what}.{elem}")
 }

@@ -8,13 +8,14 @@ use super::direct::{Reductions, plain_widths, reject_product};
 use super::fragment::Fragment;
 use super::moves::{Read, Write};
 use super::place::{Place, elements_on};
-use super::{Memory, plain_name};
+use super::{MemoryPass, plain_name};
 use crate::edit::{Action, Editor, Emit, nested};
 use crate::pointers::{Peers, Source};
 use crate::report::Instr;
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
-use weft_ir::{CmpOp, Int, Op, Scalar, Scope, Sem, TeamRef, Type, Value};
+use weft_ir::mixed::Type;
+use weft_ir::{Access, CmpOp, Int, Memory, Scalar, Sem, TeamRef, Thread, Value, ValueType};
 
 /// Loads of a thread that may be on their way at once. With 16 bytes each and 512 threads an SM that is 64 KiB, several
 /// times what the links need.
@@ -26,7 +27,7 @@ const PES_IN_FLIGHT: usize = 8;
 pub(super) struct Every<'a> {
     pub place: &'a Place,
     pub team: TeamRef,
-    pub op: &'a Op,
+    pub op: &'a Access,
     /// Elements of a whole piece. Fewer are a tail, which is rare: the code for it is small rather than fast.
     pub width: u32,
 }
@@ -40,7 +41,7 @@ impl Every<'_> {
     }
 
     /// The addresses, and the number of PEs.
-    fn team(&self, m: &mut Memory<'_>, e: &mut Editor) -> Built<(Peers, Int)> {
+    fn team(&self, m: &mut MemoryPass<'_>, e: &mut Editor) -> Built<(Peers, Int)> {
         let (peers, source) = (m.peers(e, self.place, self.team)?, Source::of(m.options));
         let n = e.prologue(|b| source.n_pes(b, self.team))?;
         Ok((peers, e.b.symbol(n)?))
@@ -83,8 +84,8 @@ impl Every<'_> {
 }
 
 impl Read for Every<'_> {
-    fn read(&self, m: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>> {
-        let &Op::LdReduce { op, acc, sem, scope, .. } = self.op else {
+    fn read(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>> {
+        let &Access::LdReduce { op, acc, sem, scope, .. } = self.op else {
             return Err(super::place::no_address(Span::NONE, &Type::Unit));
         };
         let (elem, acc) = (self.elem(), if acc.is_fp8() { Scalar::F16 } else { acc });
@@ -104,8 +105,8 @@ impl Read for Every<'_> {
             for pe in pes {
                 let pointer = self.pointer(e, peers, pe)?;
                 for (at, lanes) in pieces {
-                    let place = elements_on(&mut e.b, pointer, at, elem)?;
-                    let load = Op::Load { place, sem: load_sem, scope };
+                    let ptr = elements_on(&mut e.b, pointer, at, elem)?;
+                    let load = Memory::Load { ptr, sem: load_sem, scope };
                     loaded.push(e.b.emit_as(load, Type::lanes_of(elem, *lanes))?);
                 }
             }
@@ -126,7 +127,7 @@ impl Read for Every<'_> {
             Ok(())
         })?;
         if sem == Sem::Acquire {
-            e.b.emit(Op::Fence { sem, scope })?;
+            e.b.emit(Thread::Fence { sem, scope })?;
         }
         let mut out = Vec::new();
         for sum in sums {
@@ -138,13 +139,13 @@ impl Read for Every<'_> {
 }
 
 impl Write for Every<'_> {
-    fn write(&self, m: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
+    fn write(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()> {
         let elem = self.elem();
         let (peers, n) = self.team(m, e)?;
-        let (sem, scope) = order(self.op);
+        let (sem, scope) = self.op.ordering();
         let relaxed = match sem {
             Sem::Release => {
-                e.b.emit(Op::Fence { sem, scope })?;
+                e.b.emit(Thread::Fence { sem, scope })?;
                 Sem::Relaxed
             }
             sem => sem,
@@ -159,11 +160,11 @@ impl Write for Every<'_> {
             }
             for pointer in pointers {
                 for (at, value) in pieces {
-                    let place = elements_on(&mut e.b, pointer, at, elem)?;
+                    let ptr = elements_on(&mut e.b, pointer, at, elem)?;
                     let (value, sem) = (*value, relaxed);
-                    e.b.emit(match *self.op {
-                        Op::McRed { op, .. } => Op::Red { place, value, op, sem, scope },
-                        _ => Op::Store { place, value, sem, scope },
+                    e.b.emit(match self.op.reduction() {
+                        Some(op) => Memory::Red { ptr, value, op, sem, scope },
+                        None => Memory::Store { ptr, value, sem, scope },
                     })?;
                 }
             }
@@ -172,30 +173,20 @@ impl Write for Every<'_> {
     }
 }
 
-/// The order an op of the switch asks for.
-pub(super) fn order(op: &Op) -> (Sem, Scope) {
-    match op {
-        Op::LdReduce { sem, scope, .. } | Op::McStore { sem, scope, .. } | Op::McRed { sem, scope, .. } => {
-            (*sem, *scope)
-        }
-        _ => (Sem::Relaxed, Scope::Sys),
-    }
-}
-
-impl Memory<'_> {
+impl MemoryPass<'_> {
     /// The unicast form of an op of the switch.
     pub(super) fn everywhere(
         &mut self,
         e: &mut Editor,
         v: Value,
-        op: &Op,
+        op: &Access,
         at: &Place,
         team: TeamRef,
         span: Span,
     ) -> Built<Action> {
         reject_product(op, span)?;
         let every = |f: &Fragment| Every { place: at, team, op, width: f.width };
-        if let Op::McRed { value, .. } = op {
+        if let Access::McRed { value, .. } = op {
             let red = Reductions::new(self.options.target, op, at.ty.elem, span)?;
             let f = red.fragment(at, span)?;
             self.note(e, v, &f, red.instrs(&f));
@@ -206,20 +197,17 @@ impl Memory<'_> {
         let instr =
             Instr { name: unicast_name(op, bytes, f.elem.bytes()), bytes, count: f.starts.len() as u32 };
         self.note(e, v, &f, vec![instr]);
-        match op {
-            Op::McStore { value, .. } => self.finish_write(e, &f, *value, &every(&f), None, 1),
-            _ => self.finish_read(e, &f, &every(&f), None, 1),
+        match op.value() {
+            Some(value) => self.finish_write(e, &f, value, &every(&f), None, 1),
+            None => self.finish_read(e, &f, &every(&f), None, 1),
         }
     }
 }
 
 /// What stands in the report for the unicast form of a load or store of the switch.
-pub(super) fn unicast_name(op: &Op, bytes: u32, elem: u32) -> String {
-    let (sem, scope) = order(op);
-    let (verb, ordered) = match op {
-        Op::LdReduce { .. } => ("ld", Sem::Acquire),
-        _ => ("st", Sem::Release),
-    };
+pub(super) fn unicast_name(op: &Access, bytes: u32, elem: u32) -> String {
+    let (sem, scope) = op.ordering();
+    let (verb, ordered) = if op.value().is_none() { ("ld", Sem::Acquire) } else { ("st", Sem::Release) };
     let sem = if sem == ordered { Sem::Relaxed } else { sem };
     plain_name(verb, sem, scope, weft_ir::Space::Peer, bytes, elem)
 }

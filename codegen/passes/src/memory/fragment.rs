@@ -7,7 +7,8 @@ use crate::index::poison;
 use crate::report::{Cover, Narrow};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, Builder, Int, Layout, Scalar, Value};
+use weft_ir::mixed::Builder;
+use weft_ir::{BinOp, Int, Layout, Scalar, Value};
 
 /// The elements of one access.
 #[derive(Debug)]

@@ -14,19 +14,23 @@ mod switch;
 
 use crate::edit::{Action, Editor, Rewrite, param_index, rewrite};
 use crate::pointers::{Peers, Source};
-use crate::report::{Access, Instr};
+use crate::report::{self, Instr};
 use crate::{Lowering, Options, Report};
 use fragment::Fragment;
 use moves::{Read, Write};
 use place::{Place, Route, found};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use weft_ir::builder::Built;
-use weft_ir::diag::Diagnostic;
-use weft_ir::{Kernel, Op, Scalar, Scope, Sem, Space, TeamRef, Value};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::mixed::{Kernel, Op};
+use weft_ir::{
+    Access, Bridge, Operation, Scalar, Scope, Sem, Space, TeamRef, TensorType, Value, ValueType, View,
+};
 
 /// The pass.
 pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
-    let mut pass = Memory {
+    let mut pass = MemoryPass {
         options,
         report,
         places: FxHashMap::default(),
@@ -36,7 +40,7 @@ pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Res
     rewrite(kernel, &mut pass)
 }
 
-struct Memory<'a> {
+struct MemoryPass<'a> {
     options: &'a Options,
     report: &'a mut Report,
     places: FxHashMap<Value, Place>,
@@ -45,66 +49,61 @@ struct Memory<'a> {
     peers: FxHashMap<(u32, TeamRef), Peers>,
 }
 
-impl Rewrite for Memory<'_> {
+impl Rewrite for MemoryPass<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
         let k = e.b.kernel();
         let span = k.insts[v].span;
-        let tensor = k.ty(v).tensor().cloned();
-        match (k.op(v), tensor) {
-            (Op::Param { .. } | Op::SharedAlloc { .. }, _) => {
-                if let Some(root) = Place::root(k, v) {
-                    self.places.insert(v, root);
-                }
-                Ok(Action::Keep)
+        if let Some(root) = Place::root(k, v) {
+            self.places.insert(v, root);
+            return Ok(Action::Keep);
+        }
+        if let (Some(view), Some(ty)) = (k.op(v).view().cloned(), k.ty(v).tensor().cloned()) {
+            return self.view(e, v, &view, ty, span);
+        }
+        if let Op::Bridge(Bridge::AddressOf { base }) = *k.op(v) {
+            // A barrier has no layout: its counters are where its parameter says.
+            let Some(at) = self.places.get(&base).cloned() else { return Ok(Action::Keep) };
+            return if at.root == base { Ok(Action::Keep) } else { self.first(e, &at).map(Action::Become) };
+        }
+        match k.op(v).access().cloned() {
+            Some(op) => {
+                let at = found(self.places.get(&op.place()), k, op.place(), span)?.clone();
+                self.access(e, v, &op, &at)
             }
-            (Op::View { base, offset }, Some(ty)) => {
-                let view = found(self.places.get(base), k, *base, span)?.view(offset, ty);
-                self.places.insert(v, view);
-                Ok(Action::Drop)
-            }
-            (Op::Multicast { base, team }, Some(ty)) => {
-                let place = found(self.places.get(base), k, *base, span)?.by(Route::Everywhere(*team), ty);
-                self.places.insert(v, place);
-                Ok(Action::Drop)
-            }
-            (&Op::Peer { base, team, pe }, Some(ty)) => {
-                let place = found(self.places.get(&base), k, base, span)?.clone();
-                let there = self.peer(e, &place, team, pe)?;
-                self.places.insert(v, place.by(Route::Peer(there), ty));
-                Ok(Action::Drop)
-            }
-            (&Op::PtrAdd { ptr, bytes }, _) if self.places.contains_key(&ptr) => {
-                let at = found(self.places.get(&ptr), k, ptr, span)?.clone();
-                let first = self.first(e, &at)?;
-                e.b.emit(Op::PtrAdd { ptr: first, bytes }).map(Action::Become)
-            }
-            (op, _) => match memory_place(op) {
-                Some(place) if k.ty(place).tensor().is_some() => {
-                    let at = found(self.places.get(&place), k, place, span)?.clone();
-                    self.access(e, v, &at)
-                }
-                _ => Ok(Action::Keep),
-            },
+            None => Ok(Action::Keep),
         }
     }
 }
 
-/// The place of a memory op.
-fn memory_place(op: &Op) -> Option<Value> {
-    match op {
-        Op::Load { place, .. }
-        | Op::Store { place, .. }
-        | Op::LdReduce { place, .. }
-        | Op::McStore { place, .. }
-        | Op::McRed { place, .. }
-        | Op::Red { place, .. }
-        | Op::Atomic { place, .. }
-        | Op::AtomicCas { place, .. } => Some(*place),
-        _ => None,
+impl MemoryPass<'_> {
+    /// A view is a place that is known, and no code.
+    fn view(
+        &mut self,
+        e: &mut Editor,
+        v: Value,
+        op: &View,
+        ty: Arc<TensorType>,
+        span: Span,
+    ) -> Built<Action> {
+        let k = e.b.kernel();
+        let place = match op {
+            View::Part { base, offset } => found(self.places.get(base), k, *base, span)?.view(offset, ty),
+            View::Multicast { base, team } => {
+                found(self.places.get(base), k, *base, span)?.by(Route::Everywhere(*team), ty)
+            }
+            View::Peer { base, team, pe } => {
+                let place = found(self.places.get(base), k, *base, span)?.clone();
+                let there = self.peer(e, &place, *team, *pe)?;
+                place.by(Route::Peer(there), ty)
+            }
+            View::Index { .. } | View::Shared { .. } => return Ok(Action::Keep),
+        };
+        self.places.insert(v, place);
+        Ok(Action::Drop)
     }
 }
 
-impl Memory<'_> {
+impl MemoryPass<'_> {
     /// The address of the first byte of a place's root on another PE.
     fn peer(&mut self, e: &mut Editor, place: &Place, team: TeamRef, pe: Value) -> Built<Value> {
         let peers = self.peers(e, place, team)?;
@@ -138,7 +137,7 @@ impl Memory<'_> {
     /// The address of a place's first element.
     fn first(&mut self, e: &mut Editor, at: &Place) -> Built<Value> {
         let root = match at.route {
-            Route::Local => at.root,
+            Route::Local => e.b.emit(Bridge::AddressOf { base: at.root })?,
             Route::Peer(pointer) => pointer,
             Route::Everywhere(team) => self.multicast(e, at, team)?,
         };
@@ -148,7 +147,7 @@ impl Memory<'_> {
     fn note(&mut self, e: &Editor, v: Value, fragment: &Fragment, instrs: Vec<Instr>) {
         let k = e.b.kernel();
         let inst = &k.insts[v];
-        self.report.accesses.push(Access {
+        self.report.accesses.push(report::Access {
             kernel: k.name.clone(),
             span: inst.span,
             op: inst.op.mnemonic(),
@@ -159,21 +158,18 @@ impl Memory<'_> {
         });
     }
 
-    fn access(&mut self, e: &mut Editor, v: Value, at: &Place) -> Built<Action> {
+    fn access(&mut self, e: &mut Editor, v: Value, op: &Access, at: &Place) -> Built<Action> {
         let span = e.b.kernel().insts[v].span;
-        let op = e.op(v);
-        if let (Route::Everywhere(team), true) = (at.route, op_is_switch(&op)) {
-            return match self.options.lowering {
-                Lowering::Multimem => self.switch(e, v, &op, at, team, span),
-                Lowering::Unicast => self.everywhere(e, v, &op, at, team, span),
-            };
+        match (at.route, self.options.lowering) {
+            (Route::Everywhere(team), Lowering::Multimem) if op.in_switch() => {
+                self.switch(e, v, op, at, team, span)
+            }
+            (Route::Everywhere(team), Lowering::Unicast) if op.in_switch() => {
+                self.everywhere(e, v, op, at, team, span)
+            }
+            _ => self.direct(e, v, op, at, span),
         }
-        self.direct(e, v, &op, at, span)
     }
-}
-
-fn op_is_switch(op: &Op) -> bool {
-    matches!(op, Op::LdReduce { .. } | Op::McStore { .. } | Op::McRed { .. })
 }
 
 /// The parameter whose memory a place is in.
@@ -194,7 +190,7 @@ fn plain_name(verb: &str, sem: Sem, scope: Scope, space: Space, bytes: u32, elem
     format!("{verb}{order}.{space}{vec}.b{bits}")
 }
 
-impl Memory<'_> {
+impl MemoryPass<'_> {
     fn finish_read(
         &mut self,
         e: &mut Editor,

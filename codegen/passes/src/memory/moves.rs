@@ -1,22 +1,23 @@
 //! Moves the pieces of a fragment between registers and memory, under its bounds.
 
-use super::Memory;
+use super::MemoryPass;
 use super::fragment::Fragment;
 use crate::edit::{Editor, Emit, nested};
 use crate::report::Cover;
 use weft_ir::builder::Built;
-use weft_ir::{CmpOp, Int, Op, Scalar, Type, Value};
+use weft_ir::mixed::Type;
+use weft_ir::{CmpOp, Control, Int, Scalar, Value, ValueType};
 
 /// A way to read consecutive elements.
 pub(super) trait Read {
     /// Reads pieces (elements from the fragment's first, lanes), all of them at once if it can.
-    fn read(&self, m: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>>;
+    fn read(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, u32)]) -> Built<Vec<Value>>;
 }
 
 /// A way to write consecutive elements.
 pub(super) trait Write {
     /// Writes values at elements from the fragment's first.
-    fn write(&self, m: &mut Memory<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()>;
+    fn write(&self, m: &mut MemoryPass<'_>, e: &mut Editor, pieces: &[(Int, Value)]) -> Built<()>;
 }
 
 /// Reads a fragment.
@@ -32,7 +33,7 @@ pub(super) struct Gather<'a> {
 
 impl Gather<'_> {
     /// The value: what is out of bounds is 0.
-    pub fn emit(&self, m: &mut Memory<'_>, e: &mut Editor) -> Built<Value> {
+    pub fn emit(&self, m: &mut MemoryPass<'_>, e: &mut Editor) -> Built<Value> {
         let f = self.fragment;
         let Some(inside) = f.all_inside(&mut e.b)? else {
             let parts = self.wide.read(m, e, &f.pieces())?;
@@ -49,12 +50,12 @@ impl Gather<'_> {
             let all = e.b.concat(parts)?;
             e.b.set(fragment, all).map(drop)
         })?;
-        e.b.emit(Op::If { cond: inside, then, otherwise })?;
+        e.b.emit(Control::If { cond: inside, then, otherwise })?;
         e.b.get(fragment)
     }
 
     /// One piece, when not all elements of the fragment exist.
-    fn piece(&self, m: &mut Memory<'_>, e: &mut Editor, k: usize) -> Built<Value> {
+    fn piece(&self, m: &mut MemoryPass<'_>, e: &mut Editor, k: usize) -> Built<Value> {
         let f = self.fragment;
         let ty = Type::lanes_of(f.elem, f.width);
         let zero = e.b.zero(&ty)?;
@@ -78,7 +79,7 @@ impl Gather<'_> {
         })?;
         match f.piece_inside(&mut e.b, k)? {
             Some(cond) => {
-                e.b.emit(Op::If { cond, then, otherwise: cut })?;
+                e.b.emit(Control::If { cond, then, otherwise: cut })?;
             }
             None => then.0.into_iter().for_each(|v| e.b.push(v)),
         }
@@ -86,7 +87,13 @@ impl Gather<'_> {
     }
 
     /// The elements of a cut piece that exist, in a loop.
-    fn elements(&self, m: &mut Memory<'_>, e: &mut Editor, k: usize, piece: weft_ir::LocalId) -> Built<()> {
+    fn elements(
+        &self,
+        m: &mut MemoryPass<'_>,
+        e: &mut Editor,
+        k: usize,
+        piece: weft_ir::LocalId,
+    ) -> Built<()> {
         let f = self.fragment;
         for (by, range) in cuts(e, f, k, self.narrowest)? {
             let read = if by == self.narrowest { self.wide } else { self.single };
@@ -119,12 +126,12 @@ pub(super) struct Scatter<'a> {
 
 impl Scatter<'_> {
     /// Writes what is in bounds.
-    pub fn emit(&self, m: &mut Memory<'_>, e: &mut Editor) -> Built<()> {
+    pub fn emit(&self, m: &mut MemoryPass<'_>, e: &mut Editor) -> Built<()> {
         let f = self.fragment;
         let Some(cond) = f.all_inside(&mut e.b)? else { return self.all(m, e) };
         let then = nested(e, |e| self.all(m, e))?;
         let otherwise = nested(e, |e| (0..f.starts.len()).try_for_each(|k| self.piece(m, e, k)))?;
-        e.b.emit(Op::If { cond, then, otherwise }).map(drop)
+        e.b.emit(Control::If { cond, then, otherwise }).map(drop)
     }
 
     fn part(&self, e: &mut Editor, k: usize) -> Built<Value> {
@@ -132,7 +139,7 @@ impl Scatter<'_> {
         e.b.slice(self.value, first, self.fragment.width)
     }
 
-    fn all(&self, m: &mut Memory<'_>, e: &mut Editor) -> Built<()> {
+    fn all(&self, m: &mut MemoryPass<'_>, e: &mut Editor) -> Built<()> {
         let mut pieces = Vec::with_capacity(self.fragment.starts.len());
         for (k, at) in self.fragment.starts.iter().enumerate() {
             pieces.push((at.clone(), self.part(e, k)?));
@@ -140,7 +147,7 @@ impl Scatter<'_> {
         self.wide.write(m, e, &pieces)
     }
 
-    fn piece(&self, m: &mut Memory<'_>, e: &mut Editor, k: usize) -> Built<()> {
+    fn piece(&self, m: &mut MemoryPass<'_>, e: &mut Editor, k: usize) -> Built<()> {
         let f = self.fragment;
         let alone = f.starts.len() == 1;
         let value = self.part(e, k)?;
@@ -152,14 +159,14 @@ impl Scatter<'_> {
         let then = nested(e, |e| self.wide.write(m, e, &[(f.starts[k].clone(), value)]))?;
         match f.piece_inside(&mut e.b, k)? {
             Some(cond) => {
-                e.b.emit(Op::If { cond, then, otherwise: cut })?;
+                e.b.emit(Control::If { cond, then, otherwise: cut })?;
             }
             None => then.0.into_iter().for_each(|v| e.b.push(v)),
         }
         Ok(())
     }
 
-    fn elements(&self, m: &mut Memory<'_>, e: &mut Editor, k: usize, value: Value) -> Built<()> {
+    fn elements(&self, m: &mut MemoryPass<'_>, e: &mut Editor, k: usize, value: Value) -> Built<()> {
         let f = self.fragment;
         for (by, range) in cuts(e, f, k, self.narrowest)? {
             let write = if by == self.narrowest { self.wide } else { self.single };

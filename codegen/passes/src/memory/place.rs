@@ -5,7 +5,8 @@ use crate::edit::{Emit, param_index};
 use std::sync::Arc;
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, Builder, Int, Kernel, Op, Scalar, TeamRef, TensorType, Type, Value};
+use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::{Address, BinOp, Int, Operation, Scalar, TeamRef, TensorType, Value, View};
 
 /// Where a tensor is.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ impl Place {
     pub fn root(k: &Kernel, v: Value) -> Option<Place> {
         let Type::Tensor(ty) = k.ty(v) else { return None };
         let ty = ty.clone();
-        (param_index(k, v).is_some() || matches!(k.op(v), Op::SharedAlloc { .. })).then(|| Place {
+        (param_index(k, v).is_some() || matches!(k.op(v).view(), Some(View::Shared { .. }))).then(|| Place {
             root: v,
             route: Route::Local,
             offset: Int::ZERO,
@@ -87,7 +88,7 @@ pub(super) fn elements_on(b: &mut Builder, pointer: Value, elements: &Int, elem:
     let elements = b.index(elements.clone())?;
     let size = b.i64(bytes)?;
     let bytes = b.binary(BinOp::Mul, elements, size)?;
-    b.emit(Op::PtrAdd { ptr: pointer, bytes })
+    b.emit(Address::PtrAdd { ptr: pointer, bytes })
 }
 
 /// The error for a tensor that has no address.

@@ -1,8 +1,8 @@
 //! In-switch operations by `multimem` instructions, in the forms that the tables of `weft-isa` have.
 
-use super::Memory;
+use super::MemoryPass;
 use super::direct::{At, Reductions, reject_product};
-use super::everywhere::{Every, order, unicast_name};
+use super::everywhere::{Every, unicast_name};
 use super::fragment::Fragment;
 use super::place::Place;
 use crate::codes::NO_ACCUMULATOR;
@@ -10,16 +10,17 @@ use crate::edit::{Action, Editor};
 use crate::report::{Cover, Instr};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Code, Diagnostic, Span};
-use weft_ir::{Op, RedOp, Scalar, Scope, Sem, TeamRef, Value};
+use weft_ir::mixed::Type;
+use weft_ir::{Access, RedOp, Scalar, Scope, Sem, TeamRef, Value};
 use weft_isa::{Acc, ElemType, Form, Instr as Instruction, Target};
 
-impl Memory<'_> {
+impl MemoryPass<'_> {
     /// The multimem form of an op of the switch.
     pub(super) fn switch(
         &mut self,
         e: &mut Editor,
         v: Value,
-        op: &Op,
+        op: &Access,
         at: &Place,
         team: TeamRef,
         span: Span,
@@ -39,11 +40,9 @@ impl Memory<'_> {
             // Single elements that the switch cannot move: by every PE's own address.
             let instr = self.single(op, elem, f.starts.len() as u32, span)?;
             self.note(e, v, &f, vec![instr]);
-            return match op {
-                Op::McStore { value, .. } | Op::McRed { value, .. } => {
-                    self.finish_write(e, &f, *value, &every, None, 1)
-                }
-                _ => self.finish_read(e, &f, &every, None, 1),
+            return match op.value() {
+                Some(value) => self.finish_write(e, &f, value, &every, None, 1),
+                None => self.finish_read(e, &f, &every, None, 1),
             };
         };
         let mut instrs = vec![Instr {
@@ -65,33 +64,29 @@ impl Memory<'_> {
         let mc = self.multicast(e, at, team)?;
         let pointer = at.pointer(&mut e.b, mc)?;
         let by = At { pointer, op, elem };
-        match op {
-            Op::McStore { value, .. } | Op::McRed { value, .. } => {
-                self.finish_write(e, &f, *value, &by, Some(&every), narrowest.elements)
-            }
-            _ => self.finish_read(e, &f, &by, Some(&every), narrowest.elements),
+        match op.value() {
+            Some(value) => self.finish_write(e, &f, value, &by, Some(&every), narrowest.elements),
+            None => self.finish_read(e, &f, &by, Some(&every), narrowest.elements),
         }
     }
 
     /// What moves a single element at each PE's own address.
-    fn single(&self, op: &Op, elem: Scalar, count: u32, span: Span) -> Built<Instr> {
+    fn single(&self, op: &Access, elem: Scalar, count: u32, span: Span) -> Built<Instr> {
         let bytes = elem.bytes();
-        let name = match op {
-            Op::McRed { op: red, .. } => {
-                Reductions::new(self.options.target, op, elem, span)?.single(span)?;
-                let (sem, scope) = order(op);
-                format!("red.{sem}.{scope}.global.{red}.{elem}")
-            }
-            op => unicast_name(op, bytes, bytes),
+        let name = if let Access::McRed { op: red, sem, scope, .. } = op {
+            Reductions::new(self.options.target, op, elem, span)?.single(span)?;
+            format!("red.{sem}.{scope}.global.{red}.{elem}")
+        } else {
+            unicast_name(op, bytes, bytes)
         };
         Ok(Instr { name, bytes, count })
     }
 }
 
 /// What an op of the switch asks of the tables, its type a scalar and its width open.
-fn op_form(op: &Op, elem: Scalar, span: Span) -> Built<Form> {
+fn op_form(op: &Access, elem: Scalar, span: Span) -> Built<Form> {
     match *op {
-        Op::LdReduce { op, acc, sem, scope, .. } => {
+        Access::LdReduce { op, acc, sem, scope, .. } => {
             let form = isa_form(Instruction::LdReduce, Some(op), elem, sem, scope);
             Ok(match (elem, acc) {
                 _ if acc == elem => form,
@@ -105,9 +100,13 @@ fn op_form(op: &Op, elem: Scalar, span: Span) -> Built<Form> {
                 }
             })
         }
-        Op::McRed { op, sem, scope, .. } => Ok(isa_form(Instruction::Red, Some(op), elem, sem, scope)),
-        Op::McStore { sem, scope, .. } => Ok(isa_form(Instruction::St, None, elem, sem, scope)),
-        _ => Err(super::place::no_address(span, &weft_ir::Type::Unit)),
+        Access::McRed { op, sem, scope, .. } => Ok(isa_form(Instruction::Red, Some(op), elem, sem, scope)),
+        Access::McStore { sem, scope, .. } => Ok(isa_form(Instruction::St, None, elem, sem, scope)),
+        Access::Load { .. }
+        | Access::Store { .. }
+        | Access::Red { .. }
+        | Access::Atomic { .. }
+        | Access::AtomicCas { .. } => Err(super::place::no_address(span, &Type::Unit)),
     }
 }
 

@@ -2,60 +2,73 @@
 
 use super::copy::Threads;
 use super::library::{call, carrier, signal_op};
-use super::{Remote, address};
+use super::{RemotePass, address};
 use crate::codes::NO_FUNCTION;
 use crate::edit::{Action, Editor, Emit};
+use weft_ir::ValueType;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{AmoOp, BinOp, Builder, CmpOp, Op, RedOp, Scalar, Scope, Sem, SignalKind, Type, Value};
+use weft_ir::mixed::{Builder, Type};
+use weft_ir::{
+    AmoOp, Arith, BinOp, CmpOp, Memory, RedOp, Scalar, Scope, Sem, SignalKind, TeamRef, Thread, Value,
+};
 
-impl Remote<'_> {
-    /// `p` and `g`.
-    pub(super) fn element(&mut self, e: &mut Editor, op: &Op) -> Built<Action> {
-        match *op {
-            Op::PutValue { dst, value, pe, team } => {
-                let (carrier, name) = carrier(elem(&e.b, dst).bytes());
-                self.reach(
-                    e,
-                    (dst, team, pe),
-                    &Type::Unit,
-                    &mut |_, e, place| {
-                        e.b.emit(Op::Store { place, value, sem: Sem::Relaxed, scope: Scope::Sys })
-                    },
-                    &mut |_, e, pe| {
-                        let (at, value) = (address(&mut e.b, dst)?, as_bits(&mut e.b, value, carrier)?);
-                        call(&mut e.b, &format!("nvshmem_{name}_p"), vec![at, value, pe], Type::Unit)
-                    },
-                )?;
-                Ok(Action::Drop)
-            }
-            Op::GetValue { src, pe, team } => {
-                let ty = elem(&e.b, src);
-                let (carrier, name) = carrier(ty.bytes());
-                let value = self.reach(
-                    e,
-                    (src, team, pe),
-                    &Type::Scalar(ty),
-                    &mut |_, e, place| {
-                        let load = Op::Load { place, sem: Sem::Relaxed, scope: Scope::Sys };
-                        e.b.emit_as(load, Type::Scalar(ty))
-                    },
-                    &mut |_, e, pe| {
-                        let at = address(&mut e.b, src)?;
-                        let function = format!("nvshmem_{name}_g");
-                        let bits = call(&mut e.b, &function, vec![at, pe], Type::Scalar(carrier))?;
-                        from_bits(&mut e.b, bits, ty)
-                    },
-                )?;
-                Ok(Action::Become(value))
-            }
-            _ => Ok(Action::Keep),
-        }
+impl RemotePass<'_> {
+    /// `p`
+    pub(super) fn put_value(
+        &mut self,
+        e: &mut Editor,
+        (dst, team, pe): (Value, TeamRef, Value),
+        value: Value,
+    ) -> Built<Action> {
+        let (carrier, name) = carrier(elem(&e.b, dst).bytes());
+        self.reach(
+            e,
+            (dst, team, pe),
+            &Type::Unit,
+            &mut |_, e, ptr| e.b.emit(Memory::Store { ptr, value, sem: Sem::Relaxed, scope: Scope::Sys }),
+            &mut |_, e, pe| {
+                let (at, value) = (address(&mut e.b, dst)?, as_bits(&mut e.b, value, carrier)?);
+                call(&mut e.b, &format!("nvshmem_{name}_p"), vec![at, value, pe], Type::Unit)
+            },
+        )?;
+        Ok(Action::Drop)
+    }
+
+    /// `g`
+    pub(super) fn get_value(
+        &mut self,
+        e: &mut Editor,
+        (src, team, pe): (Value, TeamRef, Value),
+    ) -> Built<Action> {
+        let ty = elem(&e.b, src);
+        let (carrier, name) = carrier(ty.bytes());
+        let value = self.reach(
+            e,
+            (src, team, pe),
+            &Type::Scalar(ty),
+            &mut |_, e, ptr| {
+                let load = Memory::Load { ptr, sem: Sem::Relaxed, scope: Scope::Sys };
+                e.b.emit_as(load, Type::Scalar(ty))
+            },
+            &mut |_, e, pe| {
+                let at = address(&mut e.b, src)?;
+                let function = format!("nvshmem_{name}_g");
+                let bits = call(&mut e.b, &function, vec![at, pe], Type::Scalar(carrier))?;
+                from_bits(&mut e.b, bits, ty)
+            },
+        )?;
+        Ok(Action::Become(value))
     }
 
     /// `signal_op`
-    pub(super) fn signal(&mut self, e: &mut Editor, op: &Op) -> Built<Action> {
-        let Op::SignalOp { signal, op, value, pe, team } = *op else { return Ok(Action::Keep) };
+    pub(super) fn signal(
+        &mut self,
+        e: &mut Editor,
+        (signal, team, pe): (Value, TeamRef, Value),
+        op: SignalKind,
+        value: Value,
+    ) -> Built<Action> {
         self.reach(
             e,
             (signal, team, pe),
@@ -66,8 +79,15 @@ impl Remote<'_> {
         Ok(Action::Drop)
     }
 
-    pub(super) fn amo(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
-        let Op::Amo { target, op, ref operands, pe, team } = *op else { return Ok(Action::Keep) };
+    /// Atomic operations on one element.
+    pub(super) fn amo(
+        &mut self,
+        e: &mut Editor,
+        (target, team, pe): (Value, TeamRef, Value),
+        op: AmoOp,
+        operands: &[Value],
+        span: Span,
+    ) -> Built<Action> {
         let s = elem(&e.b, target);
         let (carrier, function) = amo_function(op, s, span)?;
         let result = if op.fetches() { Type::Scalar(s) } else { Type::Unit };
@@ -113,7 +133,7 @@ fn as_bits(b: &mut Builder, a: Value, to: Scalar) -> Built<Value> {
     match b.ty(a).elem() {
         Some(from) if from == to => Ok(a),
         Some(Scalar::Bool) => b.convert(a, to),
-        _ => b.emit_as(Op::Bitcast { a }, Type::Scalar(to)),
+        _ => b.emit_as(Arith::Bitcast { a }, Type::Scalar(to)),
     }
 }
 
@@ -131,8 +151,8 @@ fn from_bits(b: &mut Builder, a: Value, to: Scalar) -> Built<Value> {
 pub(super) fn raise(b: &mut Builder, place: Value, op: SignalKind, value: Value) -> Built<Value> {
     let (sem, scope) = (Sem::Relaxed, Scope::Sys);
     b.emit(match op {
-        SignalKind::Set => Op::Store { place, value, sem, scope },
-        SignalKind::Add => Op::Red { place, value, op: RedOp::Add, sem, scope },
+        SignalKind::Set => Memory::Store { ptr: place, value, sem, scope },
+        SignalKind::Add => Memory::Red { ptr: place, value, op: RedOp::Add, sem, scope },
     })
 }
 
@@ -157,7 +177,7 @@ pub(super) fn raise_after(
     value: Value,
 ) -> Built<()> {
     threads.first(b, |b| {
-        b.emit(Op::Fence { sem: Sem::AcqRel, scope: Scope::Sys })?;
+        b.emit(Thread::Fence { sem: Sem::AcqRel, scope: Scope::Sys })?;
         raise(b, place, op, value).map(drop)
     })
 }
@@ -225,11 +245,11 @@ fn atomic(b: &mut Builder, place: Value, op: AmoOp, s: Scalar, operands: &[Value
     };
     let fetches = op.fetches();
     let red = match op {
-        AmoOp::Fetch => return b.emit_as(Op::Load { place, sem, scope }, Type::Scalar(s)),
-        AmoOp::Set => return b.emit(Op::Store { place, value, sem, scope }),
+        AmoOp::Fetch => return b.emit_as(Memory::Load { ptr: place, sem, scope }, Type::Scalar(s)),
+        AmoOp::Set => return b.emit(Memory::Store { ptr: place, value, sem, scope }),
         AmoOp::CompareSwap => {
             let expected = operands.first().copied().unwrap_or(value);
-            return b.emit(Op::AtomicCas { place, expected, value, sem, scope });
+            return b.emit(Memory::AtomicCas { ptr: place, expected, value, sem, scope });
         }
         AmoOp::Swap => None,
         AmoOp::Inc | AmoOp::FetchInc | AmoOp::Add | AmoOp::FetchAdd => Some(RedOp::Add),
@@ -239,7 +259,7 @@ fn atomic(b: &mut Builder, place: Value, op: AmoOp, s: Scalar, operands: &[Value
     };
     b.emit(match red {
         // `atom` without a result is `red`, which has no f16.
-        Some(op) if !fetches && s != Scalar::F16 => Op::Red { place, value, op, sem, scope },
-        red => Op::Atomic { place, value, op: red, sem, scope },
+        Some(op) if !fetches && s != Scalar::F16 => Memory::Red { ptr: place, value, op, sem, scope },
+        red => Memory::Atomic { ptr: place, value, op: red, sem, scope },
     })
 }

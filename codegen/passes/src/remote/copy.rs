@@ -7,7 +7,10 @@ use super::pair::{At, Pair};
 use crate::edit::Emit;
 use crate::teams::linear;
 use weft_ir::builder::{Built, Range};
-use weft_ir::{BinOp, Builder, CmpOp, Dim, Group, Int, Op, Scalar, Scope, Sem, Sreg, Type, Value};
+use weft_ir::mixed::{Builder, Type};
+use weft_ir::{
+    Address, BinOp, CmpOp, Dim, Group, Int, Memory, Scalar, Scope, Sem, Sreg, Thread, Value, ValueType,
+};
 
 /// Words of a thread that may be on their way at once.
 const IN_FLIGHT: i64 = 8;
@@ -47,7 +50,7 @@ impl Threads {
     pub fn meet(&self, b: &mut Builder) -> Built<()> {
         match self.group {
             Group::Thread => Ok(()),
-            group => b.emit(Op::GroupBarrier { group }).map(drop),
+            group => b.emit(Thread::GroupBarrier { group }).map(drop),
         }
     }
 
@@ -170,7 +173,7 @@ impl Job<'_> {
     }
 
     fn is_aligned(&self, b: &mut Builder, words: u32) -> Built<Value> {
-        let bits = [self.to, self.from].map(|p| b.emit_as(Op::Bitcast { a: p }, Type::Scalar(Scalar::I64)));
+        let bits = [self.to, self.from].map(|p| b.emit(Address::ToInt { a: p }));
         let [to, from] = bits;
         let either = b.binary(BinOp::Or, to?, from?)?;
         let mask = b.i64(i64::from(words) - 1)?;
@@ -237,12 +240,12 @@ impl Job<'_> {
     fn move_words(&self, b: &mut Builder, bytes: u32, at: &[(Int, Int)]) -> Built<()> {
         let mut loaded = Vec::with_capacity(at.len());
         for (_, from) in at {
-            let place = b.offset(self.from, from)?;
-            loaded.push(b.emit_as(Op::Load { place, sem: Sem::Weak, scope: Scope::Sys }, word(bytes))?);
+            let ptr = b.offset(self.from, from)?;
+            loaded.push(b.emit_as(Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Sys }, word(bytes))?);
         }
         for ((to, _), value) in at.iter().zip(loaded) {
-            let place = b.offset(self.to, to)?;
-            b.emit(Op::Store { place, value, sem: Sem::Weak, scope: Scope::Sys })?;
+            let ptr = b.offset(self.to, to)?;
+            b.emit(Memory::Store { ptr, value, sem: Sem::Weak, scope: Scope::Sys })?;
         }
         Ok(())
     }

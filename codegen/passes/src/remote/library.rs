@@ -1,14 +1,15 @@
 //! NVSHMEM's functions: names and calls (NVSHMEM API; the C names of its device library).
 
 use weft_ir::builder::Built;
-use weft_ir::{Builder, CmpOp, Group, Op, RedOp, Scalar, SignalKind, Type, Value};
+use weft_ir::mixed::{Builder, Type};
+use weft_ir::{Call, CmpOp, Group, RedOp, Scalar, SignalKind, Value};
 
 /// `NVSHMEM_TEAM_WORLD`.
 pub(crate) const TEAM_WORLD: i64 = 0;
 
 /// Calls a function.
 pub(crate) fn call(b: &mut Builder, function: &str, args: Vec<Value>, result: Type) -> Built<Value> {
-    b.emit_as(Op::Call { function: function.into(), args }, result)
+    b.emit_as(Call::Function { function: function.into(), args }, result)
 }
 
 /// The form of a function for a group of threads: `nvshmem_quiet`, `nvshmemx_putmem_block`.

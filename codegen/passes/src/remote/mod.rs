@@ -16,39 +16,75 @@ use crate::codes::NO_ADDRESS;
 use crate::edit::{Action, Editor, Emit, Rewrite, nested, param_index, rewrite};
 use crate::{Options, Report, Transport, hidden};
 use library::{TEAM_WORLD, call};
+use rma::Rma;
 use rustc_hash::FxHashMap;
+use team::{Collective, Exchange};
+use wait::Wait;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Builder, CmpOp, Hidden, Kernel, Op, Scalar, Scope, Sem, Space, TeamRef, Type, Value};
+use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::{Address, BinOp, Bridge, CmpOp, Control, Family, Hidden, Memory, Operation, Remote, Scalar};
+use weft_ir::{Scope, Sem, Space, TeamRef, Thread, Value, ValueType, Var, View};
 
 /// The pass.
 pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
-    rewrite(kernel, &mut Remote { options, report, given: FxHashMap::default() })
+    rewrite(kernel, &mut RemotePass { options, report, given: FxHashMap::default() })
 }
 
-struct Remote<'a> {
+struct RemotePass<'a> {
     options: &'a Options,
     report: &'a mut Report,
-    /// Hidden parameters that stand at the kernel's start.
+    /// Hidden parameters that are at the kernel's start.
     given: FxHashMap<Hidden, Value>,
 }
 
-impl Rewrite for Remote<'_> {
+impl Rewrite for RemotePass<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
-        let (op, span) = (e.op(v), e.b.kernel().insts[v].span);
-        match &op {
-            Op::Put { .. } | Op::Get { .. } | Op::PutSignal { .. } => self.transfer(e, &op, span),
-            Op::PutValue { .. } | Op::GetValue { .. } => self.element(e, &op),
-            Op::SignalOp { .. } => self.signal(e, &op),
-            Op::Amo { .. } => self.amo(e, &op, span),
-            Op::SignalWait { .. } | Op::SignalFetch { .. } | Op::Wait { .. } => self.wait(e, &op, span),
-            Op::RmaFence {} => self.fence(e, "nvshmem_fence"),
-            Op::Quiet {} => self.fence(e, "nvshmem_quiet"),
-            Op::TeamSync { .. } | Op::TeamReduce { .. } | Op::TeamMove { .. } => {
-                self.collective(e, &op, span)
+        let Some(op) = e.b.kernel().op(v).remote().cloned() else { return Ok(Action::Keep) };
+        let span = e.b.kernel().insts[v].span;
+        let name = op.name();
+        match op {
+            Remote::Put { dst, src, pe, team, nbi, group } => {
+                let rma = Rma { name, get: false, dst, src, nbi, group, signal: None, pe, team };
+                self.transfer(e, &rma, span)
             }
-            Op::TranslatePe { .. } => self.translate(e, &op, span),
-            _ => Ok(Action::Keep),
+            Remote::Get { dst, src, pe, team, nbi, group } => {
+                let rma = Rma { name, get: true, dst, src, nbi, group, signal: None, pe, team };
+                self.transfer(e, &rma, span)
+            }
+            Remote::PutSignal { dst, src, signal, op, value, pe, team, nbi, group } => {
+                let signal = Some((signal, op, value));
+                let rma = Rma { name, get: false, dst, src, nbi, group, signal, pe, team };
+                self.transfer(e, &rma, span)
+            }
+            Remote::PutValue { dst, value, pe, team } => self.put_value(e, (dst, team, pe), value),
+            Remote::GetValue { src, pe, team } => self.get_value(e, (src, team, pe)),
+            Remote::SignalOp { signal, op, value, pe, team } => self.signal(e, (signal, team, pe), op, value),
+            Remote::Amo { target, op, operands, pe, team } => {
+                self.amo(e, (target, team, pe), op, &operands, span)
+            }
+            Remote::SignalFetch { signal } => self.signal_fetch(e, signal),
+            Remote::SignalWait { signal, cmp, value } => self.signal_wait(e, signal, cmp, value, span),
+            Remote::Wait { vars, cmp, value, which, test, status, indices } => {
+                let elem = e.b.ty(vars).elem().unwrap_or(Scalar::U64);
+                let options = self.options;
+                let wait = Wait { vars, elem, cmp, value, which, status, indices, span, options };
+                self.wait(e, &wait, test)
+            }
+            Remote::RmaFence {} => self.fence(e, "nvshmem_fence"),
+            Remote::Quiet {} => self.fence(e, "nvshmem_quiet"),
+            Remote::TeamSync { team, barrier, group } => {
+                self.collective(e, &Collective { name, team, group, what: Exchange::Sync { barrier } }, span)
+            }
+            Remote::TeamReduce { dst, src, op, scatter, team, group } => {
+                let what = Exchange::Reduce { dst, src, op, scatter };
+                self.collective(e, &Collective { name, team, group, what }, span)
+            }
+            Remote::TeamMove { kind, dst, src, root, team, group } => {
+                let what = Exchange::Move { kind, dst, src, root };
+                self.collective(e, &Collective { name, team, group, what }, span)
+            }
+            Remote::TranslatePe { pe, from, to } => self.translate(e, pe, (from, to), span),
         }
     }
 }
@@ -61,14 +97,14 @@ struct Near {
     pointer: Value,
 }
 
-impl Remote<'_> {
+impl RemotePass<'_> {
     /// A hidden parameter.
     fn hidden(&mut self, e: &mut Editor, kind: Hidden) -> Built<Value> {
         if let Some(v) = self.given.get(&kind) {
             return Ok(*v);
         }
         let index = hidden::param(e.b.kernel_mut(), kind);
-        let v = e.prologue(|b| b.emit(Op::Param { index }))?;
+        let v = e.prologue(|b| b.emit(Var::Param { index }))?;
         self.given.insert(kind, v);
         Ok(v)
     }
@@ -111,12 +147,12 @@ impl Remote<'_> {
         let table = b.address(table, Space::Global)?;
         let pe = b.convert(pe, Scalar::I64)?;
         let entry = b.offset(table, &(b.symbol(pe)? * 8))?;
-        let load = Op::Load { place: entry, sem: Sem::Weak, scope: Scope::Sys };
+        let load = Memory::Load { ptr: entry, sem: Sem::Weak, scope: Scope::Sys };
         let base = b.emit_as(load, Type::Scalar(Scalar::I64))?;
         // As far from the other PE's first byte as here.
         let (here, first) = (bits(b, tensor)?, bits(b, root)?);
-        let inside = b.binary(weft_ir::BinOp::Sub, here, first)?;
-        let there = b.binary(weft_ir::BinOp::Add, base, inside)?;
+        let inside = b.binary(BinOp::Sub, here, first)?;
+        let there = b.binary(BinOp::Add, base, inside)?;
         Ok(Near { base, pointer: b.address(there, Space::Peer)? })
     }
 
@@ -150,7 +186,7 @@ impl Remote<'_> {
             let pe = self.world_pe(e, team, pe)?;
             far(self, e, pe).and_then(|v| keep(e, v))
         })?;
-        let done = e.b.emit(Op::If { cond, then, otherwise })?;
+        let done = e.b.emit(Control::If { cond, then, otherwise })?;
         found.map_or(Ok(done), |local| e.b.get(local))
     }
 
@@ -158,7 +194,7 @@ impl Remote<'_> {
     fn fence(&mut self, e: &mut Editor, function: &str) -> Built<Action> {
         match self.options.transport {
             Transport::P2p => {
-                e.b.emit(Op::Fence { sem: Sem::AcqRel, scope: Scope::Sys })?;
+                e.b.emit(Thread::Fence { sem: Sem::AcqRel, scope: Scope::Sys })?;
             }
             _ => drop(call(&mut e.b, function, vec![], Type::Unit)?),
         }
@@ -169,13 +205,11 @@ impl Remote<'_> {
 /// The parameter whose memory a tensor is.
 fn root(k: &Kernel, mut v: Value) -> Built<Value> {
     let span = k.insts[v].span;
-    loop {
-        match k.op(v) {
-            Op::View { base, .. } => v = *base,
-            Op::Param { .. } => return Ok(v),
-            _ => return Err(no_address(span, k.ty(v))),
-        }
+    while let Some(View::Part { base, .. }) = k.op(v).view() {
+        v = *base;
     }
+    let is_param = matches!(k.op(v).var(), Some(Var::Param { .. }));
+    if is_param { Ok(v) } else { Err(no_address(span, k.ty(v))) }
 }
 
 fn no_address(span: Span, ty: &Type) -> Diagnostic {
@@ -185,11 +219,10 @@ fn no_address(span: Span, ty: &Type) -> Diagnostic {
 
 /// The address of a tensor's first element.
 fn address(b: &mut Builder, tensor: Value) -> Built<Value> {
-    let bytes = b.i64(0)?;
-    b.emit(Op::PtrAdd { ptr: tensor, bytes })
+    b.emit(Bridge::AddressOf { base: tensor })
 }
 
 fn bits(b: &mut Builder, tensor: Value) -> Built<Value> {
     let a = address(b, tensor)?;
-    b.emit_as(Op::Bitcast { a }, Type::Scalar(Scalar::I64))
+    b.emit(Address::ToInt { a })
 }

@@ -4,48 +4,36 @@ use super::amo::{call_signal_op, raise_after};
 use super::copy::{Copied, Threads, copy};
 use super::library::{self, able, call, carrier, of_group, signal_op};
 use super::pair::{At, Pair};
-use super::{Remote, address};
+use super::{RemotePass, address};
 use crate::Transport;
 use crate::edit::{Action, Editor, Emit};
 use crate::report::{Moved, Pieces, Transfer};
+use std::borrow::Cow;
 use weft_ir::builder::Built;
 use weft_ir::diag::Span;
-use weft_ir::{Builder, CmpOp, Group, Int, Op, Scalar, SignalKind, Sreg, TeamRef, Type, Value, remote};
+use weft_ir::mixed::{Builder, Type};
+use weft_ir::{CmpOp, Group, Int, Memory, Scalar, SignalKind, Sreg, TeamRef, Value, ValueType};
 
 /// Bytes of a piece from which it is worth all threads of a CTA, and those of a warp. Below, each thread takes one.
 const FOR_BLOCK: i64 = 2048;
 const FOR_WARP: i64 = 128;
 
 /// A transfer.
-#[derive(Clone, Copy)]
-struct Rma {
-    get: bool,
-    dst: Value,
-    src: Value,
-    nbi: bool,
-    group: Group,
-    /// The signal, how it is updated, by what.
-    signal: Option<(Value, SignalKind, Value)>,
-    pe: Value,
-    team: TeamRef,
+pub(super) struct Rma {
+    /// Its name in the language.
+    pub name: Cow<'static, str>,
+    pub get: bool,
+    pub dst: Value,
+    pub src: Value,
+    pub nbi: bool,
+    pub group: Group,
+    /// The signal, how it is updated, and the operand of the update.
+    pub signal: Option<(Value, SignalKind, Value)>,
+    pub pe: Value,
+    pub team: TeamRef,
 }
 
 impl Rma {
-    fn of(op: &Op) -> Option<Rma> {
-        match *op {
-            Op::Put { dst, src, pe, team, nbi, group } => {
-                Some(Rma { get: false, dst, src, nbi, group, signal: None, pe, team })
-            }
-            Op::Get { dst, src, pe, team, nbi, group } => {
-                Some(Rma { get: true, dst, src, nbi, group, signal: None, pe, team })
-            }
-            Op::PutSignal { dst, src, signal, op, value, pe, team, nbi, group } => {
-                Some(Rma { get: false, dst, src, nbi, group, signal: Some((signal, op, value)), pe, team })
-            }
-            _ => None,
-        }
-    }
-
     /// The side on the other PE.
     fn remote(&self) -> Value {
         if self.get { self.src } else { self.dst }
@@ -59,9 +47,8 @@ impl Rma {
     }
 }
 
-impl Remote<'_> {
-    pub(super) fn transfer(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
-        let Some(rma) = Rma::of(op) else { return Ok(Action::Keep) };
+impl RemotePass<'_> {
+    pub(super) fn transfer(&mut self, e: &mut Editor, rma: &Rma, span: Span) -> Built<Action> {
         let (dst, src) = (e.b.ty(rma.dst).tensor().cloned(), e.b.ty(rma.src).tensor().cloned());
         let (Some(dst), Some(src)) = (dst, src) else { return Ok(Action::Keep) };
         let pair = Pair::new(&dst, &src, span)?;
@@ -76,8 +63,7 @@ impl Remote<'_> {
                 e.b.i64(0)
             },
             &mut |this, e, pe| {
-                let far =
-                    Far { rma: &rma, pair: &pair, pe, alone: this.options.transport == Transport::Nvshmem };
+                let far = Far { rma, pair: &pair, pe, alone: this.options.transport == Transport::Nvshmem };
                 moved.function = Some(far.emit(&mut e.b)?);
                 e.b.i64(0)
             },
@@ -86,7 +72,7 @@ impl Remote<'_> {
         self.report.transfers.push(Transfer {
             kernel: e.b.kernel().name.clone(),
             span,
-            op: remote::name(op).unwrap_or_default(),
+            op: rma.name.to_string(),
             pieces: pieces(&pair, &dst.layout.to_string(), &src.layout.to_string()),
             moved,
         });
@@ -311,9 +297,9 @@ impl Far<'_> {
         let (sem, scope) = (weft_ir::Sem::Weak, weft_ir::Scope::Sys);
         if self.rma.get {
             let value = call(b, function, vec![from, self.pe], Type::Scalar(ty))?;
-            return b.emit(Op::Store { place: to, value, sem, scope }).map(drop);
+            return b.emit(Memory::Store { ptr: to, value, sem, scope }).map(drop);
         }
-        let value = b.emit_as(Op::Load { place: from, sem, scope }, Type::Scalar(ty))?;
+        let value = b.emit_as(Memory::Load { ptr: from, sem, scope }, Type::Scalar(ty))?;
         call(b, function, vec![to, value, self.pe], Type::Unit).map(drop)
     }
 }

@@ -3,24 +3,63 @@
 use super::copy::Threads;
 use super::library::{able, call, of_group, reduction};
 use super::wait::acquire;
-use super::{Remote, address};
+use super::{RemotePass, address};
 use crate::Transport;
 use crate::codes::{NEEDS_LIBRARY, NO_FUNCTION};
 use crate::edit::{Action, Editor, Emit, nested};
+use std::borrow::Cow;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::mixed::{Builder, Type};
 use weft_ir::{
-    BinOp, Block, Builder, CmpOp, Group, Int, MoveKind, Op, RedOp, Scalar, TeamRef, Type, Value, remote,
+    BinOp, Block, CmpOp, Control, Group, Int, MoveKind, RedOp, Scalar, Team, TeamRef, Value, ValueType,
 };
 
 const I32: Type = Type::Scalar(Scalar::I32);
 
-impl Remote<'_> {
-    pub(super) fn collective(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
-        if self.options.transport == Transport::P2p {
-            return Err(needs_library(op, span));
+/// What all PEs of a team do together.
+pub(super) struct Collective {
+    /// Its name in the language.
+    pub name: Cow<'static, str>,
+    /// The team.
+    pub team: TeamRef,
+    /// The threads that call it together.
+    pub group: Group,
+    /// What is exchanged.
+    pub what: Exchange,
+}
+
+/// What a collective exchanges.
+#[derive(Clone, Copy)]
+pub(super) enum Exchange {
+    /// Nothing: the PEs wait for each other, and for their remote operations if it is a barrier.
+    Sync { barrier: bool },
+    /// A reduction, of which each PE gets all or its part.
+    Reduce { dst: Value, src: Value, op: RedOp, scatter: bool },
+    /// Data as it is.
+    Move { kind: MoveKind, dst: Value, src: Value, root: Option<Value> },
+}
+
+impl Collective {
+    /// The way out where NVSHMEM is not to be used.
+    fn help(&self) -> &'static str {
+        match self.what {
+            Exchange::Sync { .. } => {
+                "compile with `--transport auto` or `nvshmem`, or pass a barrier parameter: `barrier(sync, team, acq_rel, sys)`"
+            }
+            Exchange::Reduce { .. } | Exchange::Move { .. } => {
+                "compile with `--transport auto` or `nvshmem`, or use the collectives of `weft::tile`"
+            }
         }
-        let asked = remote::group(op).unwrap_or(Group::Thread);
+    }
+}
+
+impl RemotePass<'_> {
+    pub(super) fn collective(&mut self, e: &mut Editor, op: &Collective, span: Span) -> Built<Action> {
+        if self.options.transport == Transport::P2p {
+            return Err(needs_library(&op.name, op.help(), span));
+        }
+        let asked = op.group;
         let group = able(asked, &e.b);
         let threads = Threads::of(&mut e.b, asked)?;
         if group == asked {
@@ -29,7 +68,7 @@ impl Remote<'_> {
             threads.meet(&mut e.b)?;
             let cond = threads.is_first(&mut e.b)?;
             let then = nested(e, |e| self.function(e, op, group, span))?;
-            e.b.emit(Op::If { cond, then, otherwise: Block::default() })?;
+            e.b.emit(Control::If { cond, then, otherwise: Block::default() })?;
         }
         // Any of the threads may have been the one that saw the others come.
         acquire(&mut e.b)?;
@@ -38,9 +77,10 @@ impl Remote<'_> {
     }
 
     /// Calls the function of a collective.
-    fn function(&mut self, e: &mut Editor, op: &Op, group: Group, span: Span) -> Built<()> {
-        match *op {
-            Op::TeamSync { team, barrier, .. } => {
+    fn function(&mut self, e: &mut Editor, op: &Collective, group: Group, span: Span) -> Built<()> {
+        let team = op.team;
+        match op.what {
+            Exchange::Sync { barrier } => {
                 let verb = if barrier { "barrier" } else { "sync" };
                 if team == TeamRef::WORLD {
                     call(&mut e.b, &of_group(&format!("{verb}_all"), group), vec![], Type::Unit)?;
@@ -51,24 +91,23 @@ impl Remote<'_> {
                 }
                 Ok(())
             }
-            Op::TeamReduce { dst, src, op, scatter, team, .. } => {
+            Exchange::Reduce { dst, src, op, scatter } => {
                 let function = reduce_name((op, scatter), &e.b, dst, group, span)?;
                 let count = size(&e.b, dst);
                 self.exchange(e, &function, (dst, src), count, team, None)
             }
-            Op::TeamMove { kind, dst, src, ref root, team, .. } => {
+            Exchange::Move { kind, dst, src, root } => {
                 let (name, size) = match kind {
                     MoveKind::Fcollect => ("fcollectmem", size(&e.b, src)),
                     MoveKind::Alltoall => {
-                        let n = e.b.emit(Op::NPes { team })?;
+                        let n = e.b.emit(Team::NPes { team })?;
                         ("alltoallmem", size(&e.b, src).floor_div(&e.b.symbol(n)?))
                     }
                     MoveKind::Broadcast => ("broadcastmem", size(&e.b, src).min(&size(&e.b, dst))),
                 };
                 let bytes = size * i64::from(e.b.ty(src).elem().map_or(1, Scalar::bytes));
-                self.exchange(e, &of_group(name, group), (dst, src), bytes, team, root.first().copied())
+                self.exchange(e, &of_group(name, group), (dst, src), bytes, team, root)
             }
-            _ => Ok(()),
         }
     }
 
@@ -89,13 +128,20 @@ impl Remote<'_> {
     }
 
     /// The rank of a PE in another team.
-    pub(super) fn translate(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
-        let Op::TranslatePe { pe, from, to } = *op else { return Ok(Action::Keep) };
+    pub(super) fn translate(
+        &mut self,
+        e: &mut Editor,
+        pe: Value,
+        (from, to): (TeamRef, TeamRef),
+        span: Span,
+    ) -> Built<Action> {
         if from == to {
             return self.member(e, pe, from).map(Action::Become);
         }
         if self.options.transport == Transport::P2p {
-            return Err(needs_library(op, span));
+            let help = "compile with `--transport auto` or `nvshmem`, or pass the rank as an argument";
+            let message = "`translate_pe` needs NVSHMEM, which knows the teams";
+            return Err(Diagnostic::error(NEEDS_LIBRARY, span, message).help(help));
         }
         let (from, to) = (self.handle(e, from)?, self.handle(e, to)?);
         call(&mut e.b, "nvshmem_team_translate_pe", vec![from, pe, to], I32).map(Action::Become)
@@ -104,7 +150,7 @@ impl Remote<'_> {
     /// A rank, or -1 where the team has no such.
     fn member(&mut self, e: &mut Editor, pe: Value, team: TeamRef) -> Built<Value> {
         let b = &mut e.b;
-        let (n, zero, none) = (b.emit(Op::NPes { team })?, b.i32(0)?, b.i32(-1)?);
+        let (n, zero, none) = (b.emit(Team::NPes { team })?, b.i32(0)?, b.i32(-1)?);
         let (low, high) = (b.compare(CmpOp::Ge, pe, zero)?, b.compare(CmpOp::Lt, pe, n)?);
         let inside = b.binary(BinOp::And, low, high)?;
         b.select(inside, pe, none)
@@ -139,21 +185,7 @@ fn reduce_name(
     }
 }
 
-fn needs_library(op: &Op, span: Span) -> Diagnostic {
-    let name = remote::name(op).unwrap_or_else(|| op.mnemonic().into());
-    let (message, help) = match op {
-        Op::TeamSync { .. } => (
-            format!("`{name}` needs memory that only NVSHMEM has for it"),
-            "compile with `--transport auto` or `nvshmem`, or pass a barrier parameter: `barrier(sync, team, acq_rel, sys)`",
-        ),
-        Op::TranslatePe { .. } => (
-            format!("`{name}` needs NVSHMEM, which knows the teams"),
-            "compile with `--transport auto` or `nvshmem`, or pass the rank as an argument",
-        ),
-        _ => (
-            format!("`{name}` needs memory that only NVSHMEM has for it"),
-            "compile with `--transport auto` or `nvshmem`, or use the collectives of `weft::tile`",
-        ),
-    };
+fn needs_library(name: &str, help: &str, span: Span) -> Diagnostic {
+    let message = format!("`{name}` needs memory that only NVSHMEM has for it");
     Diagnostic::error(NEEDS_LIBRARY, span, message).help(help)
 }

@@ -5,103 +5,99 @@
 //! keeps later loads from what a cache has of before (seen on an H200: part of a line that an earlier load brought).
 
 use super::library::{call, comparison, waited_name};
-use super::{Remote, address};
+use super::{RemotePass, address};
 use crate::codes::NO_FUNCTION;
 use crate::edit::{Action, Editor, Emit};
 use crate::{Options, Transport, teams};
 use weft_ir::builder::{Built, Range};
 use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::mixed::{Builder, Type};
 use weft_ir::{
-    BinOp, Builder, CmpOp, Int, Layout, LocalId, Op, Scalar, Scope, Sem, Space, TeamRef, Type, Value, WaitFor,
+    Access, Arith, BinOp, CmpOp, Debug, Int, Layout, LocalId, Scalar, Scope, Sem, Space, Team, TeamRef,
 };
+use weft_ir::{Thread, Value, ValueType, WaitFor};
 
 const I64: Type = Type::Scalar(Scalar::I64);
 
 /// What is waited for.
-struct Wait<'a> {
-    vars: Value,
-    elem: Scalar,
-    cmp: CmpOp,
-    value: Value,
-    which: WaitFor,
-    status: Option<Value>,
-    indices: Option<Value>,
-    span: Span,
-    options: &'a Options,
+pub(super) struct Wait<'a> {
+    pub vars: Value,
+    pub elem: Scalar,
+    pub cmp: CmpOp,
+    pub value: Value,
+    pub which: WaitFor,
+    pub status: Option<Value>,
+    pub indices: Option<Value>,
+    pub span: Span,
+    pub options: &'a Options,
 }
 
-impl Remote<'_> {
-    pub(super) fn wait(&mut self, e: &mut Editor, op: &Op, span: Span) -> Built<Action> {
-        let (sem, scope) = (Sem::Acquire, Scope::Sys);
-        let near = self.options.transport == Transport::P2p;
-        let options = self.options;
-        let wait = |b: &Builder, vars, cmp, value, which| Wait {
-            vars,
-            elem: b.ty(vars).elem().unwrap_or(Scalar::U64),
-            cmp,
-            value,
-            which,
-            status: None,
-            indices: None,
-            span,
-            options,
-        };
+impl RemotePass<'_> {
+    fn near_only(&self) -> bool {
+        self.options.transport == Transport::P2p
+    }
+
+    pub(super) fn signal_fetch(&mut self, e: &mut Editor, signal: Value) -> Built<Action> {
         let b = &mut e.b;
-        Ok(match *op {
-            Op::SignalFetch { signal } => Action::Become(if near {
-                load(b, signal, sem, scope)?
-            } else {
-                let at = address(b, signal)?;
-                let value = call(b, "nvshmem_signal_fetch", vec![at], Type::Scalar(Scalar::U64))?;
-                acquire(b)?;
-                value
-            }),
-            Op::SignalWait { signal, cmp, value } => {
-                let wait = wait(b, signal, cmp, value, WaitFor::One);
-                if near || options.debug_waits.is_some() {
-                    wait.until(b, near)?;
-                    Action::Become(load(b, signal, sem, scope)?)
-                } else {
-                    let (at, cmp) = (address(b, signal)?, b.i32(comparison(cmp))?);
-                    let function = "nvshmem_signal_wait_until";
-                    let value = call(b, function, vec![at, cmp, value], Type::Scalar(Scalar::U64))?;
-                    acquire(b)?;
-                    Action::Become(value)
-                }
+        if self.near_only() {
+            return load(b, signal, Sem::Acquire, Scope::Sys).map(Action::Become);
+        }
+        let at = address(b, signal)?;
+        let value = call(b, "nvshmem_signal_fetch", vec![at], Type::Scalar(Scalar::U64))?;
+        acquire(b)?;
+        Ok(Action::Become(value))
+    }
+
+    pub(super) fn signal_wait(
+        &mut self,
+        e: &mut Editor,
+        signal: Value,
+        cmp: CmpOp,
+        value: Value,
+        span: Span,
+    ) -> Built<Action> {
+        let (b, near, options) = (&mut e.b, self.near_only(), self.options);
+        if near || options.debug_waits.is_some() {
+            let elem = b.ty(signal).elem().unwrap_or(Scalar::U64);
+            let (vars, which) = (signal, WaitFor::One);
+            let wait = Wait { vars, elem, cmp, value, which, status: None, indices: None, span, options };
+            wait.until(b, near)?;
+            return load(b, signal, Sem::Acquire, Scope::Sys).map(Action::Become);
+        }
+        let (at, cmp) = (address(b, signal)?, b.i32(comparison(cmp))?);
+        let function = "nvshmem_signal_wait_until";
+        let value = call(b, function, vec![at, cmp, value], Type::Scalar(Scalar::U64))?;
+        acquire(b)?;
+        Ok(Action::Become(value))
+    }
+
+    /// Waits and tests of variables.
+    pub(super) fn wait(&mut self, e: &mut Editor, wait: &Wait<'_>, test: bool) -> Built<Action> {
+        let (b, near) = (&mut e.b, self.near_only());
+        let found = match (test, near) {
+            (true, true) => wait.look(b)?,
+            (true, false) => wait.call(b, true)?,
+            (false, false) if self.options.debug_waits.is_none() => wait.call(b, false)?,
+            (false, near) => wait.until(b, near)?,
+        };
+        match (wait.which, test) {
+            (WaitFor::One | WaitFor::All, false) => Ok(Action::Drop),
+            (WaitFor::One | WaitFor::All, true) => {
+                let zero = b.zero(&b.ty(found).clone())?;
+                b.compare(CmpOp::Ne, found, zero).map(Action::Become)
             }
-            Op::Wait { vars, cmp, value, which, test, ref status, ref indices } => {
-                let wait = Wait {
-                    status: status.first().copied(),
-                    indices: indices.first().copied(),
-                    ..wait(b, vars, cmp, value, which)
-                };
-                let found = match (test, near) {
-                    (true, true) => wait.look(b)?,
-                    (true, false) => wait.call(b, true)?,
-                    (false, false) if options.debug_waits.is_none() => wait.call(b, false)?,
-                    (false, near) => wait.until(b, near)?,
-                };
-                match (which, test) {
-                    (WaitFor::One | WaitFor::All, false) => Action::Drop,
-                    (WaitFor::One | WaitFor::All, true) => {
-                        let zero = b.zero(&b.ty(found).clone())?;
-                        Action::Become(b.compare(CmpOp::Ne, found, zero)?)
-                    }
-                    _ => Action::Become(found),
-                }
-            }
-            _ => Action::Keep,
-        })
+            (WaitFor::Any | WaitFor::Some, _) => Ok(Action::Become(found)),
+        }
     }
 }
 
 /// Later accesses stay later than what a function of NVSHMEM's saw.
 pub(super) fn acquire(b: &mut Builder) -> Built<()> {
-    b.emit(Op::Fence { sem: Sem::AcqRel, scope: Scope::Sys }).map(drop)
+    b.emit(Thread::Fence { sem: Sem::AcqRel, scope: Scope::Sys }).map(drop)
 }
 
 fn load(b: &mut Builder, place: Value, sem: Sem, scope: Scope) -> Built<Value> {
-    b.emit(Op::Load { place, sem, scope })
+    b.emit(Access::Load { place, sem, scope })
 }
 
 impl Wait<'_> {
@@ -179,7 +175,7 @@ impl Wait<'_> {
 
     fn give_up(&self, b: &mut Builder) -> Built<()> {
         let place = teams::place(self.options, self.span, b);
-        let mut args = vec![b.emit(Op::MyPe { team: TeamRef::WORLD })?];
+        let mut args = vec![b.emit(Team::MyPe { team: TeamRef::WORLD })?];
         let mut values = String::new();
         if self.which == WaitFor::One {
             let have = load(b, self.vars, Sem::Relaxed, Scope::Sys)?;
@@ -189,8 +185,8 @@ impl Wait<'_> {
             values = format!(": it is %ld, and must be {} %ld", sign(self.cmp));
         }
         let format = format!("weft: PE %d waits for a variable at {place}{values}\n");
-        b.emit(Op::Print { format: format.into(), args })?;
-        b.emit(Op::Trap {}).map(drop)
+        b.emit(Debug::Print { format: format.into(), args })?;
+        b.emit(Debug::Trap {}).map(drop)
     }
 
     /// Looks once, by loads. Result as of [`call`](Wait::call) for a test.
@@ -227,7 +223,7 @@ impl Wait<'_> {
                     b.if_true(holds, |b| {
                         let at = b.symbol(before)?;
                         let slot = element(b, indices, &at)?;
-                        let value = b.emit_as(Op::Bitcast { a: var }, Type::Scalar(Scalar::U64))?;
+                        let value = b.emit_as(Arith::Bitcast { a: var }, Type::Scalar(Scalar::U64))?;
                         b.store(slot, value).map(drop)
                     })?;
                 }

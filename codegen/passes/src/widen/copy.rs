@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Bound, Int, IntTuple, Layout, Op, TensorType, Type, Value};
+use weft_ir::mixed::{Op, Type};
+use weft_ir::{Arith, Bound, Int, IntTuple, Layout, Operation, TensorType, Value, ValueType, View};
 use weft_layout::Var;
 
 /// A body being written for several rounds.
@@ -49,7 +50,7 @@ impl Wide<'_> {
                     true => self.lanewise(e, op, &ty)?,
                     false => self.each(e, &op, &ty)?,
                 },
-                _ => self.access(e, op)?,
+                _ => self.access(e, &op)?,
             };
             self.copies.insert(v, copy);
         }
@@ -89,16 +90,14 @@ impl Wide<'_> {
 
     /// The op in one round.
     fn once(&self, e: &mut Editor, mut op: Op, ty: &Type, round: u32) -> Built<Value> {
-        match &mut op {
-            Op::Index { expr } => *expr = self.int(expr, round),
-            Op::View { base, offset } => {
-                *base = self.copies.get(base).copied().unwrap_or(*base);
-                *offset = self.int(offset, round);
-            }
-            op => {
-                let parts = self.parts(e, op, round)?;
-                op.map_operands(&mut |x| parts.get(&x).copied().unwrap_or(x));
-            }
+        if let Op::View(View::Index { expr }) = &mut op {
+            *expr = self.int(expr, round);
+        } else if let Op::View(View::Part { base, offset }) = &mut op {
+            *base = self.copies.get(base).copied().unwrap_or(*base);
+            *offset = self.int(offset, round);
+        } else {
+            let parts = self.parts(e, &op, round)?;
+            op.map_operands(&mut |x| parts.get(&x).copied().unwrap_or(x));
         }
         let ty = match ty {
             Type::Tensor(t) => Type::Tensor(Arc::new(self.tensor(t, round)?)),
@@ -160,15 +159,9 @@ impl Wide<'_> {
     }
 
     /// An access to all rounds at once: the place gets one more mode, and no bounds, which are tested before.
-    fn access(&self, e: &mut Editor, mut op: Op) -> Built<Value> {
-        let (to, given) = match &op {
-            Op::Load { place, .. } | Op::LdReduce { place, .. } => (*place, None),
-            Op::Store { place, value, .. }
-            | Op::McStore { place, value, .. }
-            | Op::McRed { place, value, .. }
-            | Op::Red { place, value, .. } => (*place, Some(*value)),
-            _ => return Err(layout_error("an op that is no access")),
-        };
+    fn access(&self, e: &mut Editor, op: &Op) -> Built<Value> {
+        let Some(op) = op.access() else { return Err(layout_error("an op that is no access")) };
+        let to = op.place();
         let first = self.copies.get(&to).copied().unwrap_or(to);
         let (Some(t), Some(stride)) = (e.b.ty(first).tensor().cloned(), self.plan.strides.get(&to)) else {
             return Err(layout_error("an access without a place"));
@@ -178,23 +171,12 @@ impl Wide<'_> {
         let stride = with(t.layout.stride(), self.int(stride, 0));
         let layout = Layout::new(shape, stride).map_err(layout_error)?;
         let ty = TensorType { layout, bounds: Vec::new(), ..(*t).clone() };
-        let wide = e.b.emit_as(Op::View { base: first, offset: Int::ZERO }, Type::Tensor(Arc::new(ty)))?;
-        let new = match given {
+        let wide = e.b.emit_as(View::Part { base: first, offset: Int::ZERO }, Type::Tensor(Arc::new(ty)))?;
+        let new = match op.value() {
             Some(value) => Some(self.wide(e, value)?),
             None => None,
         };
-        match &mut op {
-            Op::Load { place, .. } | Op::LdReduce { place, .. } => *place = wide,
-            Op::Store { place, value, .. }
-            | Op::McStore { place, value, .. }
-            | Op::McRed { place, value, .. }
-            | Op::Red { place, value, .. } => {
-                *place = wide;
-                *value = new.unwrap_or(*value);
-            }
-            _ => {}
-        }
-        e.b.emit(op)
+        e.b.emit(op.moved(wide, new))
     }
 }
 
@@ -206,15 +188,25 @@ fn operands(op: &Op) -> Vec<Value> {
 
 /// Whether lane `i` of the result depends on lane `i` of the operands alone (or, of a bit cast, on the bits there).
 fn elementwise(op: &Op, e: &Editor) -> bool {
-    match op {
-        Op::Unary { .. }
-        | Op::Binary { .. }
-        | Op::Fma { .. }
-        | Op::Compare { .. }
-        | Op::Convert { .. }
-        | Op::Bitcast { .. } => true,
-        Op::Select { c, a, .. } => e.b.ty(*c).lanes() == e.b.ty(*a).lanes(),
-        _ => false,
+    match op.arith() {
+        Some(
+            Arith::Unary { .. }
+            | Arith::Binary { .. }
+            | Arith::Fma { .. }
+            | Arith::Compare { .. }
+            | Arith::Convert { .. }
+            | Arith::Bitcast { .. },
+        ) => true,
+        Some(Arith::Select { c, a, .. }) => e.b.ty(*c).lanes() == e.b.ty(*a).lanes(),
+        Some(
+            Arith::Const { .. }
+            | Arith::Splat { .. }
+            | Arith::Concat { .. }
+            | Arith::Slice { .. }
+            | Arith::Extract { .. }
+            | Arith::Insert { .. },
+        )
+        | None => false,
     }
 }
 

@@ -33,7 +33,8 @@ use copy::Wide;
 use plan::{Loop, Plan, plan};
 use weft_ir::builder::Built;
 use weft_ir::diag::Diagnostic;
-use weft_ir::{BinOp, CmpOp, Int, Kernel, Op, Scalar, Type, Value};
+use weft_ir::mixed::{Kernel, Type};
+use weft_ir::{BinOp, CmpOp, Control, Int, Operation, Scalar, Value, Var};
 
 /// The pass.
 pub(crate) fn run(kernel: Kernel, _: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
@@ -47,7 +48,7 @@ struct Widen<'a> {
 impl Rewrite for Widen<'_> {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
         let k = e.b.kernel();
-        if !matches!(k.op(v), Op::For { unroll, .. } if *unroll != 1) {
+        if !matches!(k.op(v).control(), Some(Control::For { unroll, .. }) if *unroll != 1) {
             return Ok(Action::Keep);
         }
         let (kernel, span) = (k.name.clone(), k.insts[v].span);
@@ -74,8 +75,7 @@ fn emit(e: &mut Editor, l: &Loop, plan: &Plan) -> Built<()> {
         let start = e.b.symbol(l.lo)?;
         return round(e, l, plan, l.lo, &start);
     }
-    let op = e.b.kernel().op(l.var).clone();
-    let Op::LoopVar { min, max, div } = op else { return Ok(()) };
+    let Some(&Var::LoopVar { min, max, div }) = e.b.kernel().op(l.var).var() else { return Ok(()) };
     if l.stride.is(1) && !plan.computed_tests() {
         let var = e.b.loop_var(min, max, div);
         return split(e, l, plan, var);
@@ -173,5 +173,5 @@ fn round(e: &mut Editor, l: &Loop, plan: &Plan, var: Value, start: &Int) -> Buil
         }
         b.rounds(l.var, [var, end, l.step], 1, l.body.clone()).map(drop)
     })?;
-    e.b.emit(Op::If { cond, then, otherwise }).map(drop)
+    e.b.emit(Control::If { cond, then, otherwise }).map(drop)
 }

@@ -2,8 +2,12 @@
 
 use crate::edit::{constant, param_index};
 use rustc_hash::{FxHashMap, FxHashSet};
+use weft_ir::View;
 use weft_ir::kernel::Induction;
-use weft_ir::{Block, Int, Kernel, Layout, Op, Sem, TensorType, Type, Value};
+use weft_ir::mixed::{Kernel, Op, Type};
+use weft_ir::{
+    Access, Block, Control, Int, Layout, Operation, Sem, Team, TensorType, Thread, Value, ValueType, Var,
+};
 
 /// Most elements of one value over all rounds.
 const MAX_LANES: u32 = 256;
@@ -78,7 +82,7 @@ impl Plan {
 /// A bound as first met: its greatest position in the first round, its stride, its limit.
 type Reach = (Int, Int, Int);
 
-struct Access {
+struct Touch {
     root: Value,
     writes: bool,
     offset: Int,
@@ -88,7 +92,9 @@ struct Access {
 
 impl Loop {
     pub fn new(k: &Kernel, op: &Op) -> Option<Loop> {
-        let Op::For { var: Induction(var), lo, hi, step, unroll, body } = op else { return None };
+        let Some(Control::For { var: Induction(var), lo, hi, step, unroll, body }) = op.control() else {
+            return None;
+        };
         let stride = k.symbol(*step)?;
         let trip = match (constant(k, *lo), constant(k, *hi), constant(k, *step)) {
             (Some(lo), Some(hi), Some(step)) if step > 0 => {
@@ -141,7 +147,8 @@ pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
         if let Kind::Rounds(lanes) = kind {
             most = most.max(lanes);
         }
-        if let Some((place, writes)) = accessed(k.op(v)) {
+        if let Some(op) = k.op(v).access() {
+            let (place, writes) = (op.place(), op.value().is_some());
             let lanes = access(k, l, &mut plan, place, writes, &mut accesses, &mut reaches)?;
             most = most.max(lanes);
         }
@@ -186,44 +193,42 @@ fn asked(l: &Loop) -> Result<u32, String> {
     Ok(u32::try_from(rounds).unwrap_or(0))
 }
 
-/// The place of an access that may be widened, and whether it writes.
-fn accessed(op: &Op) -> Option<(Value, bool)> {
-    match op {
-        Op::Load { place, .. } | Op::LdReduce { place, .. } => Some((*place, false)),
-        Op::Store { place, .. }
-        | Op::McStore { place, .. }
-        | Op::McRed { place, .. }
-        | Op::Red { place, .. } => Some((*place, true)),
-        _ => None,
-    }
-}
-
 fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<Kind, String> {
     let (op, ty) = (k.op(v), k.ty(v));
     let mut same = true;
     op.operands(&mut |x| same &= x != l.var && !matches!(plan.kinds.get(&x), Some(Kind::Rounds(_))));
-    match op {
-        Op::Load { sem, .. }
-        | Op::LdReduce { sem, .. }
-        | Op::Store { sem, .. }
-        | Op::McStore { sem, .. }
-        | Op::McRed { sem, .. }
-        | Op::Red { sem, .. } => {
-            if !matches!(sem, Sem::Weak | Sem::Relaxed) {
-                return Err(format!("a `{sem}` access keeps the order of the rounds"));
+    if let Some(access) = op.access() {
+        let (sem, _) = access.ordering();
+        return match access {
+            Access::Atomic { .. } | Access::AtomicCas { .. } => {
+                Err(format!("`{}` keeps the order of the rounds", op.mnemonic()))
             }
-            Ok(ty.lanes().map_or(Kind::Effect, Kind::Rounds))
-        }
-        Op::Peer { pe, .. } if *pe == l.var || matches!(plan.kinds.get(pe), Some(Kind::Rounds(_))) => {
+            Access::Load { .. }
+            | Access::Store { .. }
+            | Access::LdReduce { .. }
+            | Access::McStore { .. }
+            | Access::McRed { .. }
+            | Access::Red { .. } => match sem {
+                Sem::Weak | Sem::Relaxed => Ok(ty.lanes().map_or(Kind::Effect, Kind::Rounds)),
+                _ => Err(format!("a `{sem}` access keeps the order of the rounds")),
+            },
+        };
+    }
+    match op.view() {
+        Some(View::Peer { pe, .. })
+            if *pe == l.var || matches!(plan.kinds.get(pe), Some(Kind::Rounds(_))) =>
+        {
             Err("the PE differs from round to round".into())
         }
-        Op::View { .. } | Op::Multicast { .. } | Op::Peer { .. } => Ok(Kind::Tensor),
-        op if op.is_pure() => match (same, ty.lanes()) {
+        Some(View::Part { .. } | View::Multicast { .. } | View::Peer { .. }) => Ok(Kind::Tensor),
+        Some(View::Index { .. } | View::Shared { .. }) | None if op.is_pure() => match (same, ty.lanes()) {
             (true, _) => Ok(Kind::Same),
             (false, Some(lanes)) => Ok(Kind::Rounds(lanes)),
             (false, None) => Err(format!("`{}` differs from round to round", op.mnemonic())),
         },
-        op => Err(format!("`{}` keeps the order of the rounds", op.mnemonic())),
+        Some(View::Index { .. } | View::Shared { .. }) | None => {
+            Err(format!("`{}` keeps the order of the rounds", op.mnemonic()))
+        }
     }
 }
 
@@ -234,7 +239,7 @@ fn access(
     plan: &mut Plan,
     place: Value,
     writes: bool,
-    accesses: &mut Vec<Access>,
+    accesses: &mut Vec<Touch>,
     reaches: &mut Vec<Reach>,
 ) -> Result<u32, String> {
     let Type::Tensor(t) = k.ty(place) else { return Err("it accesses a pointer".into()) };
@@ -271,7 +276,7 @@ fn access(
     plan.strides.insert(place, by.clone());
     // Names are for comparing alone: the first one of all need not be in force here.
     let (offset, stride) = (one_name(k, &offset), one_name(k, &by));
-    accesses.push(Access { root, writes, offset, stride, modes });
+    accesses.push(Touch { root, writes, offset, stride, modes });
     lanes.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| "an access is too large".into())
 }
 
@@ -296,14 +301,18 @@ fn top(layout: &Layout) -> Option<Int> {
 fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
     let mut offset = Int::ZERO;
     loop {
-        match k.op(v) {
-            Op::View { base, offset: by } => {
+        let op = k.op(v);
+        match op.view() {
+            Some(View::Part { base, offset: by }) => {
                 offset = offset + by;
                 v = *base;
             }
-            Op::Multicast { base, .. } | Op::Peer { base, .. } => v = *base,
-            Op::Param { .. } | Op::SharedAlloc { .. } => return Ok((v, offset)),
-            op => return Err(format!("`{}` has no address", op.mnemonic())),
+            Some(View::Multicast { base, .. } | View::Peer { base, .. }) => v = *base,
+            Some(View::Shared { .. }) => return Ok((v, offset)),
+            Some(View::Index { .. }) | None if matches!(op.var(), Some(Var::Param { .. })) => {
+                return Ok((v, offset));
+            }
+            Some(View::Index { .. }) | None => return Err(format!("`{}` has no address", op.mnemonic())),
         }
     }
 }
@@ -311,7 +320,10 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
 /// An offset in which what never changes (indices of threads and CTAs, ranks) has one name each, wherever it was asked for.
 fn one_name(k: &Kernel, offset: &Int) -> Int {
     offset.subst(&mut |v| {
-        let constant = |op: &&Op| matches!(op, Op::Special { .. } | Op::MyPe { .. } | Op::NPes { .. });
+        let constant = |op: &&Op| {
+            matches!(op.thread(), Some(Thread::Special { .. }))
+                || matches!(op.team(), Some(Team::MyPe { .. } | Team::NPes { .. }))
+        };
         let op = Some(&k.insts.get(Value(v.id))?.op).filter(constant)?;
         let (first, _) = k.insts.iter().find(|(_, inst)| inst.op == *op)?;
         k.symbol(first)
@@ -320,7 +332,7 @@ fn one_name(k: &Kernel, offset: &Int) -> Int {
 
 /// Whether `a` in a round may touch what `b`, later in the body, touches in an earlier round: widened, `a` comes first.
 /// By which way they get there (own address, a peer's, multicast) is not asked: it may be the same memory.
-fn may_meet(k: &Kernel, a: &Access, b: &Access, rounds: i64) -> bool {
+fn may_meet(k: &Kernel, a: &Touch, b: &Touch, rounds: i64) -> bool {
     let same_root = match (param_index(k, a.root), param_index(k, b.root)) {
         (Some(x), Some(y)) => x == y,
         (None, None) => a.root == b.root,

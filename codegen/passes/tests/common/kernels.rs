@@ -24,8 +24,8 @@ pub fn shard(b: &mut Builder, elem: Scalar, lanes: i64) -> Built<Shard> {
     b.param("sync", Type::Barrier)?;
     b.param("team", Type::Team)?;
     let team = TeamRef(3);
-    let pes = b.emit(Op::NPes { team })?;
-    let me = b.emit(Op::MyPe { team })?;
+    let pes = b.emit(Team::NPes { team })?;
+    let me = b.emit(Team::MyPe { team })?;
     let tid = b.special(Sreg::ThreadIdx, Dim::X)?;
     let cta = b.special(Sreg::BlockIdx, Dim::X)?;
     let grid = b.special(Sreg::GridDim, Dim::X)?;
@@ -43,8 +43,8 @@ pub fn shard(b: &mut Builder, elem: Scalar, lanes: i64) -> Built<Shard> {
 
 /// A barrier of the team on parameter 2.
 pub fn barrier(b: &mut Builder, team: TeamRef) -> Built<()> {
-    let sync = b.emit(Op::Param { index: 2 })?;
-    b.emit(Op::TeamBarrier { sync, team, sem: Sem::AcqRel, scope: Scope::Sys }).map(drop)
+    let sync = b.emit(Var::Param { index: 2 })?;
+    b.emit(Team::Barrier { sync, team, sem: Sem::AcqRel, scope: Scope::Sys }).map(drop)
 }
 
 /// The two-shot allreduce of design and examples, as the front end would write it: N is a run-time argument.

@@ -1,16 +1,19 @@
-//! Runs kernels before and after the passes, all threads of all PEs in lockstep, over bytes of memory.
+//! Runs kernels of the tensor level and of the machine level, all threads of all PEs in lockstep, over bytes of memory.
 //!
 //! Tensor ops are taken at their word: element by element, each at `offset + layout(coordinate)`, if its bounds allow.
 //! Every access is checked: in one allocation, aligned to its size.
 
 #![allow(clippy::needless_range_loop, reason = "a thread's number indexes more than the mask")]
 
+mod memory;
 mod remote;
+mod together;
 
 use super::num;
 use std::collections::HashMap;
-use weft_ir::kernel::Induction;
+use weft_ir::kernel::{Induction, Kernel};
 use weft_ir::*;
+use weft_passes::Lowered;
 
 /// What a kernel is given.
 #[derive(Clone, Debug)]
@@ -43,11 +46,6 @@ pub struct World {
 
 /// Extents and strides.
 type Modes = Vec<(i64, i64)>;
-/// Address and bytes.
-type At = (u64, u32);
-type ReadAt<'f, 'a> = &'f mut dyn FnMut(&mut Machine<'a>, At, bool) -> Vec<u64>;
-type WriteAt<'f, 'a> = &'f mut dyn FnMut(&mut Machine<'a>, At, bool, &[u64]);
-
 #[derive(Clone, Debug, Default)]
 enum Val {
     #[default]
@@ -76,8 +74,16 @@ const TABLE: u64 = 3 << 60;
 const SHARED: u64 = 4 << 60;
 const NOWHERE: u64 = 5 << 60;
 
-struct Machine<'a> {
-    k: &'a Kernel,
+/// What a kernel's parameter is: the launch's parameter, and who fills it in.
+struct Given {
+    source: u32,
+    kind: ParamKind,
+}
+
+struct Machine<'a, L: Level> {
+    k: &'a Kernel<L>,
+    /// By the kernel's own parameters.
+    given: Vec<Given>,
     w: &'a mut World,
     threads: Vec<Tid>,
     vals: Vec<Vec<Val>>,
@@ -99,8 +105,28 @@ impl World {
         }
     }
 
-    /// Launches a kernel on every PE.
-    pub fn launch(&mut self, k: &Kernel) {
+    /// Launches a kernel as it was written on every PE.
+    pub fn launch(&mut self, k: &tensor::Kernel) {
+        let params = (0..).zip(&k.head.params);
+        let given = params.map(|(source, p)| Given { source, kind: p.kind }).collect();
+        self.run(k, given);
+    }
+
+    /// Launches what the passes made of a kernel on every PE.
+    pub fn launch_lowered(&mut self, lowered: &Lowered) {
+        let k = &lowered.module.kernels[0];
+        let params = &k.head.launch.as_ref().unwrap().params;
+        let given = |p: &MachineParam| {
+            let kind = match params[p.source as usize].kind {
+                weft_abi::ParamKind::Hidden(hidden) => ParamKind::Hidden(hidden),
+                _ => ParamKind::User,
+            };
+            Given { source: p.source, kind }
+        };
+        self.run(k, k.head.params.iter().map(given).collect());
+    }
+
+    fn run<L: Level>(&mut self, k: &Kernel<L>, given: Vec<Given>) {
         let mut threads = Vec::new();
         for pe in 0..self.pes {
             for cta in coordinates(self.grid) {
@@ -113,6 +139,7 @@ impl World {
         let n = threads.len();
         let mut m = Machine {
             k,
+            given,
             threads,
             vals: vec![vec![Val::None; k.insts.len()]; n],
             locals: vec![vec![Val::None; k.locals.len()]; n],
@@ -143,7 +170,7 @@ fn at(layout: &[(i64, i64)], mut index: i64) -> i64 {
     offset
 }
 
-impl<'a> Machine<'a> {
+impl<L: Level> Machine<'_, L> {
     fn block(&mut self, block: &Block, mask: &[bool]) {
         for &v in &block.0 {
             if self.w.trapped {
@@ -155,14 +182,15 @@ impl<'a> Machine<'a> {
 
     fn inst(&mut self, v: Value, mask: &[bool]) {
         let k = self.k;
-        match k.op(v) {
-            Op::If { cond, then, otherwise } => {
+        let op = k.op(v);
+        match op.family() {
+            FamilyRef::Control(Control::If { cond, then, otherwise }) => {
                 let taken: Vec<bool> = (0..mask.len()).map(|t| mask[t] && self.lane(t, *cond) == 1).collect();
                 let not: Vec<bool> = (0..mask.len()).map(|t| mask[t] && !taken[t]).collect();
                 self.block(then, &taken);
                 self.block(otherwise, &not);
             }
-            Op::For { var: Induction(var), lo, hi, step, body, .. } => {
+            FamilyRef::Control(Control::For { var: Induction(var), lo, hi, step, body, .. }) => {
                 let mut i: Vec<i64> =
                     (0..mask.len()).map(|t| if mask[t] { self.i64(t, *lo) } else { 0 }).collect();
                 loop {
@@ -180,7 +208,7 @@ impl<'a> Machine<'a> {
                     }
                 }
             }
-            Op::While { head, cond, body } => {
+            FamilyRef::Control(Control::While { head, cond, body }) => {
                 let mut on = mask.to_vec();
                 for round in 0.. {
                     assert!(round < 10_000, "an endless loop");
@@ -194,9 +222,13 @@ impl<'a> Machine<'a> {
                     self.block(body, &on);
                 }
             }
-            Op::Reduce { value, op, group } => self.reduce(v, *value, *op, *group, mask),
-            Op::Shuffle { value, mode, lane } => self.shuffle(v, *value, *mode, *lane, mask),
-            op => {
+            FamilyRef::Together(Together::Reduce { value, op, group }) => {
+                self.reduce(v, *value, *op, *group, mask);
+            }
+            FamilyRef::Thread(Thread::Shuffle { value, mode, lane }) => {
+                self.shuffle(v, *value, *mode, *lane, mask);
+            }
+            _ => {
                 for t in (0..mask.len()).filter(|t| mask[*t]) {
                     if !self.acts(op, t, mask) {
                         self.vals[t][v.0 as usize] = Val::Lanes(vec![0]);
@@ -211,7 +243,9 @@ impl<'a> Machine<'a> {
 
     /// What a loop variable's definition says of its values is true.
     fn check_facts(&self, var: Value, on: &[bool]) {
-        let Op::LoopVar { min, max, div } = *self.k.op(var) else { panic!("{var} is no loop variable") };
+        let Some(&Var::LoopVar { min, max, div }) = self.k.op(var).var() else {
+            panic!("{var} is no loop variable")
+        };
         for t in (0..on.len()).filter(|t| on[*t]) {
             let i = self.i64(t, var);
             assert!(i >= min && i <= max && i % div == 0, "{i} is not in {min}..={max} by {div}");
@@ -259,11 +293,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn param(&self, t: usize, index: u32) -> Val {
+    fn param(&self, t: usize, index: u32, ty: &L::Type) -> Val {
         let pe = self.threads[t].pe;
         let base = |base: u32| u64::from(base) << 40;
-        let word = match self.k.params[index as usize].kind {
-            ParamKind::Hidden(hidden) => match hidden {
+        let Given { source, kind } = &self.given[index as usize];
+        let word = match kind {
+            ParamKind::Hidden(hidden) => match *hidden {
                 Hidden::MyPe { .. } => pe as u64,
                 Hidden::NPes { .. } => self.w.pes as u64,
                 Hidden::TeamHandle { .. } => 0,
@@ -271,14 +306,14 @@ impl<'a> Machine<'a> {
                 Hidden::Peers { base: b, .. } | Hidden::Reach { base: b, .. } => TABLE | base(b),
                 Hidden::Multicast { base: b, .. } => EVERYWHERE | base(b) | self.start(b),
             },
-            ParamKind::User => match &self.w.args[index as usize] {
-                Arg::Int(n) => num::bits(self.k.params[index as usize].ty.elem().unwrap(), *n),
-                Arg::Memory(..) => MEMORY | (pe as u64) << 48 | base(index) | self.start(index),
+            ParamKind::User => match &self.w.args[*source as usize] {
+                Arg::Int(n) => num::bits(ty.elem().unwrap(), *n),
+                Arg::Memory(..) => MEMORY | (pe as u64) << 48 | base(*source) | self.start(*source),
                 Arg::Team => return Val::None,
             },
         };
-        match &self.k.params[index as usize].ty {
-            Type::Tensor(ty) if self.k.params[index as usize].kind == ParamKind::User => {
+        match ty.view() {
+            TypeRef::Tensor(ty) => {
                 // The layout may be made of parameters that come later; then only views of it are used.
                 let layout =
                     if ty.layout.is_static() { ty.layout.clone() } else { super::layout(&[1], &[0]) };
@@ -296,159 +331,154 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn thread(&mut self, t: usize, v: Value, op: &Op) -> Val {
-        let (k, ty) = (self.k, self.k.ty(v).clone());
-        let lanewise = |m: &Self, a: &Value, f: &dyn Fn(usize, u64) -> u64| {
-            Val::Lanes(m.lanes(t, *a).iter().enumerate().map(|(i, x)| f(i, *x)).collect())
-        };
+    fn thread(&mut self, t: usize, v: Value, op: &L::Op) -> Val {
+        match op.family() {
+            FamilyRef::Arith(op) => self.arith(t, v, op),
+            FamilyRef::Thread(Thread::Special { reg, dim }) => {
+                Val::Lanes(vec![self.special(t, *reg, *dim).into()])
+            }
+            FamilyRef::Thread(_) | FamilyRef::Team(Team::Barrier { .. }) | FamilyRef::Together(_) => {
+                Val::None
+            }
+            FamilyRef::Var(op) => self.var(t, v, op),
+            FamilyRef::Debug(op) => self.debug(t, op),
+            FamilyRef::Team(Team::MyPe { .. }) => Val::Lanes(vec![self.threads[t].pe as u64]),
+            FamilyRef::Team(Team::NPes { .. }) => Val::Lanes(vec![self.w.pes as u64]),
+            FamilyRef::View(op) => self.view(t, v, op),
+            FamilyRef::Access(op) => self.access(t, v, op.into()),
+            FamilyRef::Remote(op) => self.remote(t, op),
+            FamilyRef::Address(op) => self.pointer(t, v, op),
+            FamilyRef::Memory(op) => {
+                self.note(v, op);
+                self.access(t, v, op.into())
+            }
+            FamilyRef::Call(Call::Function { function, args }) => self.call(t, function, args),
+            FamilyRef::Control(_) | FamilyRef::Bridge(_) => panic!("{op:?}"),
+        }
+    }
+
+    fn special(&self, t: usize, reg: Sreg, dim: Dim) -> u32 {
         let tid = self.threads[t];
-        self.note(v, op);
+        match reg {
+            Sreg::ThreadIdx => tid.thread[dim as usize],
+            Sreg::BlockIdx => tid.cta[dim as usize],
+            Sreg::BlockDim => self.k.block[dim as usize],
+            Sreg::GridDim => self.w.grid[dim as usize],
+            Sreg::LaneIdx => tid.linear as u32 % 32,
+        }
+    }
+
+    fn arith(&self, t: usize, v: Value, op: &Arith) -> Val {
+        let ty = self.k.ty(v);
+        let lanewise = |a: &Value, f: &dyn Fn(usize, u64) -> u64| {
+            Val::Lanes(self.lanes(t, *a).iter().enumerate().map(|(i, x)| f(i, *x)).collect())
+        };
         match op {
-            Op::Const { value } => Val::Lanes(vec![match *value {
+            Arith::Const { value } => Val::Lanes(vec![match *value {
                 Constant::Bool(b) => b.into(),
                 Constant::Int(n) => num::bits(ty.elem().unwrap(), n),
                 Constant::Float(x) => num::float_bits(ty.elem().unwrap(), x),
             }]),
-            Op::Index { expr } => Val::Lanes(vec![self.int(t, expr) as u64]),
-            Op::Unary { op, a } => lanewise(self, a, &|_, x| num::unary(*op, self.elem(*a), x)),
-            Op::Binary { op, a, b } => {
-                let (s, b) = (self.elem(*a), self.lanes(t, *b).to_vec());
-                lanewise(self, a, &|i, x| num::binary(*op, s, x, b[i]))
+            Arith::Unary { op, a } => lanewise(a, &|_, x| num::unary(*op, self.elem(*a), x)),
+            Arith::Binary { op, a, b } => {
+                let (s, b) = (self.elem(*a), self.lanes(t, *b));
+                lanewise(a, &|i, x| num::binary(*op, s, x, b[i]))
             }
-            Op::Compare { op, a, b } => {
-                let (s, b) = (self.elem(*a), self.lanes(t, *b).to_vec());
-                lanewise(self, a, &|i, x| num::compare(*op, s, x, b[i]))
+            Arith::Compare { op, a, b } => {
+                let (s, b) = (self.elem(*a), self.lanes(t, *b));
+                lanewise(a, &|i, x| num::compare(*op, s, x, b[i]))
             }
-            Op::Select { c, a, b } => {
+            Arith::Select { c, a, b } => {
                 let (c, b) = (self.lanes(t, *c), self.lanes(t, *b));
-                lanewise(self, a, &|i, x| if c[i.min(c.len() - 1)] == 1 { x } else { b[i] })
+                lanewise(a, &|i, x| if c[i.min(c.len() - 1)] == 1 { x } else { b[i] })
             }
-            Op::Convert { a } => {
+            Arith::Convert { a } => {
                 let (from, to) = (self.elem(*a), ty.elem().unwrap());
-                lanewise(self, a, &|_, x| num::convert(from, to, x))
+                lanewise(a, &|_, x| num::convert(from, to, x))
             }
-            Op::Bitcast { a } => {
-                assert_eq!(ty.lanes(), k.ty(*a).lanes().or(Some(1)), "bit casts keep their lanes here");
-                if let Val::Tensor { address, .. } = self.vals[t][a.0 as usize] {
-                    return Val::Lanes(vec![address]);
-                }
-                lanewise(self, a, &|_, x| x)
+            Arith::Bitcast { a } => {
+                assert_eq!(ty.lanes(), self.k.ty(*a).lanes(), "bit casts keep their lanes here");
+                lanewise(a, &|_, x| x)
             }
-            Op::IntToPtr { a } => lanewise(self, a, &|_, x| x),
-            Op::Splat { a } => Val::Lanes(vec![self.lane(t, *a); ty.lanes().unwrap() as usize]),
-            Op::Concat { parts } => {
+            Arith::Splat { a } => Val::Lanes(vec![self.lane(t, *a); ty.lanes().unwrap() as usize]),
+            Arith::Concat { parts } => {
                 Val::Lanes(parts.iter().flat_map(|p| self.lanes(t, *p).to_vec()).collect())
             }
-            Op::Slice { a, first } => {
+            Arith::Slice { a, first } => {
                 let n = ty.lanes().unwrap() as usize;
                 Val::Lanes(self.lanes(t, *a)[*first as usize..][..n].to_vec())
             }
-            Op::Extract { a, lane } => Val::Lanes(vec![self.lanes(t, *a)[self.i64(t, *lane) as usize]]),
-            Op::Special { reg, dim } => Val::Lanes(vec![
-                match reg {
-                    Sreg::ThreadIdx => tid.thread[*dim as usize],
-                    Sreg::BlockIdx => tid.cta[*dim as usize],
-                    Sreg::BlockDim => k.block[*dim as usize],
-                    Sreg::GridDim => self.w.grid[*dim as usize],
-                    Sreg::LaneIdx => tid.linear as u32 % 32,
-                }
-                .into(),
-            ]),
-            Op::Param { index } => self.param(t, *index),
-            Op::MyPe { .. } => Val::Lanes(vec![tid.pe as u64]),
-            Op::NPes { .. } => Val::Lanes(vec![self.w.pes as u64]),
-            Op::PtrAdd { ptr, bytes } => {
-                let base = self.address(t, *ptr);
-                Val::Lanes(vec![base.wrapping_add(self.lane(t, *bytes))])
-            }
-            Op::SharedAlloc { .. } => {
-                let Type::Tensor(ty) = &ty else { panic!("{ty}") };
-                let address = SHARED | u64::from(v.0) << 40;
-                let bytes = ty.layout.cosize().as_const().unwrap() * i64::from(ty.elem.bytes());
-                self.shared.entry((tid.group, u64::from(v.0))).or_insert_with(|| vec![0xA5; bytes as usize]);
-                self.tensor(t, ty, address, false)
-            }
-            Op::View { base, offset } => {
-                let Val::Tensor { address, everywhere, .. } = self.vals[t][base.0 as usize] else {
-                    panic!("{base} is no tensor")
-                };
-                let Type::Tensor(ty) = &ty else { panic!("{ty}") };
-                let bytes = self.int(t, offset) * i64::from(ty.elem.bytes());
-                self.tensor(t, ty, address.wrapping_add(bytes as u64), everywhere)
-            }
-            Op::Multicast { base, .. } | Op::Peer { base, .. } => {
-                let Val::Tensor { address, .. } = self.vals[t][base.0 as usize] else { panic!() };
-                let Type::Tensor(ty) = &ty else { panic!("{ty}") };
-                match op {
-                    Op::Peer { pe, .. } => {
-                        let there = address & !(0xff << 48) | (self.i64(t, *pe) as u64) << 48;
-                        self.tensor(t, ty, there, false)
-                    }
-                    _ => self.tensor(t, ty, address, true),
-                }
-            }
-            Op::LocalGet { local } => self.locals[t][local.0 as usize].clone(),
-            Op::LocalSet { local, value } => {
-                self.locals[t][local.0 as usize] = self.vals[t][value.0 as usize].clone();
-                Val::None
-            }
-            Op::Print { format, args } => {
-                let args: Vec<_> = args.iter().map(|a| self.i64(t, *a)).collect();
-                self.w.printed.push(format!("{format} {args:?}"));
-                Val::None
-            }
-            Op::Trap {} => {
-                self.w.trapped = true;
-                Val::None
-            }
-            Op::Fence { .. } | Op::GroupBarrier { .. } | Op::TeamBarrier { .. } => Val::None,
-            Op::Load { place, .. } => self.read(t, *place, &ty, &mut |m, at, _| m.load(t, at, &ty)),
-            Op::LdReduce { place, op, acc, .. } => self.read(t, *place, &ty, &mut |m, at, everywhere| {
-                m.ld_reduce(t, at, everywhere, &ty, *op, *acc)
-            }),
-            Op::Store { place, value, .. } | Op::McStore { place, value, .. } => {
-                self.write(t, *place, *value, &mut |m, at, _, x| m.store(t, at, x))
-            }
-            Op::McRed { place, value, op, .. } | Op::Red { place, value, op, .. } => {
-                let s = self.elem(*value);
-                self.write(t, *place, *value, &mut |m, at, _, x| {
-                    let old = m.load_one(t, at, s);
-                    m.store(t, at, &[num::combine(*op, s, old, x[0])])
-                })
-            }
-            Op::Atomic { place, value, op, .. } => {
-                let (s, new) = (self.elem(*value), self.lane(t, *value));
-                self.read(t, *place, &ty, &mut |m, at, _| {
-                    let old = m.load_one(t, at, s);
-                    m.store(t, at, &[op.map_or(new, |op| num::combine(op, s, old, new))]);
-                    vec![old]
-                })
-            }
-            Op::AtomicCas { place, expected, value, .. } => {
-                let (s, want, new) = (self.elem(*value), self.lane(t, *expected), self.lane(t, *value));
-                self.read(t, *place, &ty, &mut |m, at, _| {
-                    let old = m.load_one(t, at, s);
-                    m.store(t, at, &[if old == want { new } else { old }]);
-                    vec![old]
-                })
-            }
-            Op::Call { function, args } => self.call(t, function, args),
-            other => self.remote(t, other).unwrap_or_else(|| panic!("{other:?}")),
+            Arith::Extract { a, lane } => Val::Lanes(vec![self.lanes(t, *a)[self.i64(t, *lane) as usize]]),
+            Arith::Fma { .. } | Arith::Insert { .. } => panic!("{op:?}"),
         }
     }
 
-    fn note(&mut self, v: Value, op: &Op) {
-        let (place, ty) = match op {
-            Op::Load { place, .. } | Op::LdReduce { place, .. } => (place, self.k.ty(v)),
-            Op::Store { place, value, .. }
-            | Op::McStore { place, value, .. }
-            | Op::McRed { place, value, .. }
-            | Op::Red { place, value, .. } => (place, self.k.ty(*value)),
-            _ => return,
-        };
-        if matches!(self.k.ty(*place), Type::Pointer(_)) {
-            self.w.accesses.push((op.mnemonic(), ty.elem().unwrap().bytes() * ty.lanes().unwrap()));
+    fn var(&mut self, t: usize, v: Value, op: &Var) -> Val {
+        match op {
+            Var::Param { index } => self.param(t, *index, self.k.ty(v)),
+            Var::LocalGet { local } => self.locals[t][local.0 as usize].clone(),
+            Var::LocalSet { local, value } => {
+                self.locals[t][local.0 as usize] = self.vals[t][value.0 as usize].clone();
+                Val::None
+            }
+            Var::LoopVar { .. } => panic!("{v} is in a block"),
         }
+    }
+
+    fn debug(&mut self, t: usize, op: &Debug) -> Val {
+        match op {
+            Debug::Print { format, args } => {
+                let args: Vec<_> = args.iter().map(|a| self.i64(t, *a)).collect();
+                self.w.printed.push(format!("{format} {args:?}"));
+            }
+            Debug::Trap {} => self.w.trapped = true,
+        }
+        Val::None
+    }
+
+    fn view(&mut self, t: usize, v: Value, op: &View) -> Val {
+        let place = |m: &Self, base: Value| match m.vals[t][base.0 as usize] {
+            Val::Tensor { address, everywhere, .. } => (address, everywhere),
+            _ => panic!("{base} is no tensor"),
+        };
+        let k = self.k;
+        let Some(ty) = k.ty(v).tensor() else {
+            let View::Index { expr } = op else { panic!("{op:?}") };
+            return Val::Lanes(vec![self.int(t, expr) as u64]);
+        };
+        match op {
+            View::Index { .. } => panic!("an index of type {ty}"),
+            View::Part { base, offset } => {
+                let (address, everywhere) = place(self, *base);
+                let bytes = self.int(t, offset) * i64::from(ty.elem.bytes());
+                self.tensor(t, ty, address.wrapping_add(bytes as u64), everywhere)
+            }
+            View::Multicast { base, .. } => self.tensor(t, ty, place(self, *base).0, true),
+            View::Peer { base, pe, .. } => {
+                let there = place(self, *base).0 & !(0xff << 48) | (self.i64(t, *pe) as u64) << 48;
+                self.tensor(t, ty, there, false)
+            }
+            View::Shared { .. } => {
+                let bytes = ty.layout.cosize().as_const().unwrap() * i64::from(ty.elem.bytes());
+                let address = self.shared(t, v, bytes as usize);
+                self.tensor(t, ty, address, false)
+            }
+        }
+    }
+
+    fn pointer(&mut self, t: usize, v: Value, op: &Address) -> Val {
+        Val::Lanes(vec![match op {
+            Address::PtrAdd { ptr, bytes } => self.lane(t, *ptr).wrapping_add(self.lane(t, *bytes)),
+            Address::FromInt { a } | Address::ToInt { a } => self.lane(t, *a),
+            Address::Shared { bytes, .. } => self.shared(t, v, *bytes as usize),
+        }])
+    }
+
+    /// The CTA's memory that an instruction declares.
+    fn shared(&mut self, t: usize, v: Value, bytes: usize) -> u64 {
+        let id = u64::from(v.0);
+        self.shared.entry((self.threads[t].group, id)).or_insert_with(|| vec![0xA5; bytes]);
+        SHARED | id << 40
     }
 
     fn address(&self, t: usize, v: Value) -> u64 {
@@ -458,197 +488,4 @@ impl<'a> Machine<'a> {
             Val::None => panic!("{v} has no address"),
         }
     }
-
-    /// Of a tensor element by element, of a pointer at once.
-    fn read(&mut self, t: usize, place: Value, ty: &Type, read: ReadAt<'_, 'a>) -> Val {
-        let bytes = ty.elem().unwrap().bytes();
-        let Val::Tensor { address, everywhere, layout, bounds } = self.vals[t][place.0 as usize].clone()
-        else {
-            let address = self.lane(t, place);
-            let all = bytes * ty.lanes().unwrap();
-            return Val::Lanes(read(self, (address, all), address >> 60 == EVERYWHERE >> 60));
-        };
-        let mut lanes = Vec::new();
-        for i in 0..i64::from(ty.lanes().unwrap()) {
-            let inside = bounds.iter().all(|(limit, offset, l)| offset + at(l, i) < *limit);
-            let address = address.wrapping_add((at(&layout, i) * i64::from(bytes)) as u64);
-            lanes.push(if inside { read(self, (address, bytes), everywhere)[0] } else { 0 });
-        }
-        Val::Lanes(lanes)
-    }
-
-    fn write(&mut self, t: usize, place: Value, value: Value, write: WriteAt<'_, 'a>) -> Val {
-        let x = self.lanes(t, value).to_vec();
-        let bytes = self.elem(value).bytes();
-        let mut one = |m: &mut Self, address: u64, everywhere: bool, x: &[u64]| {
-            let width = bytes * x.len() as u32;
-            for address in m.copies(address, everywhere) {
-                write(m, (address, width), everywhere, x);
-            }
-        };
-        let Val::Tensor { address, everywhere, layout, bounds } = self.vals[t][place.0 as usize].clone()
-        else {
-            let address = self.lane(t, place);
-            // As one access it must be aligned; what it does, it does to each element.
-            self.check(t, address, bytes * x.len() as u32, "write");
-            let everywhere = address >> 60 == EVERYWHERE >> 60;
-            for (i, x) in x.iter().enumerate() {
-                one(self, address + i as u64 * u64::from(bytes), everywhere, &[*x]);
-            }
-            return Val::None;
-        };
-        for (i, x) in x.iter().enumerate() {
-            let i = i as i64;
-            if bounds.iter().all(|(limit, offset, l)| offset + at(l, i) < *limit) {
-                let address = address.wrapping_add((at(&layout, i) * i64::from(bytes)) as u64);
-                one(self, address, everywhere, &[*x]);
-            }
-        }
-        Val::None
-    }
-
-    /// The addresses that a store goes to.
-    fn copies(&self, address: u64, everywhere: bool) -> Vec<u64> {
-        if !everywhere {
-            return vec![address];
-        }
-        let offset = address & ((1 << 48) - 1);
-        (0..self.w.pes as u64).map(|pe| MEMORY | pe << 48 | offset).collect()
-    }
-
-    fn ld_reduce(
-        &mut self,
-        t: usize,
-        (address, width): (u64, u32),
-        everywhere: bool,
-        ty: &Type,
-        op: RedOp,
-        acc: Scalar,
-    ) -> Vec<u64> {
-        assert!(everywhere, "{address:x} is no multicast address");
-        let elem = ty.elem().unwrap();
-        let acc = if acc.is_fp8() { Scalar::F16 } else { acc };
-        self.check(t, self.copies(address, true)[0], width, "ld_reduce");
-        let n = width / elem.bytes();
-        let one = |m: &mut Self, i: u32| {
-            let mut sum = None;
-            for address in m.copies(address, true) {
-                let x = m.load_one(t, (address + u64::from(i * elem.bytes()), elem.bytes()), elem);
-                let x = num::convert(elem, acc, x);
-                sum = Some(sum.map_or(x, |sum| num::combine(op, acc, sum, x)));
-            }
-            num::convert(acc, elem, sum.unwrap())
-        };
-        (0..n).map(|i| one(self, i)).collect()
-    }
-
-    fn load_one(&mut self, t: usize, at: (u64, u32), s: Scalar) -> u64 {
-        self.load(t, at, &Type::Scalar(s))[0]
-    }
-
-    fn load(&mut self, t: usize, (address, width): (u64, u32), ty: &Type) -> Vec<u64> {
-        if address >> 60 == NOWHERE >> 60 {
-            return vec![0];
-        }
-        if address >> 60 == TABLE >> 60 {
-            let (arg, entry) = ((address >> 40 & 0xff) as u32, address & 0xff_ffff_ffff);
-            assert!(width == 8 && entry % 8 == 0 && entry / 8 < self.w.pes as u64, "entry {entry} of {arg}");
-            return vec![MEMORY | (entry / 8) << 48 | u64::from(arg) << 40 | self.start(arg)];
-        }
-        let bytes = self.bytes(t, address, width, "load").to_vec();
-        bytes.chunks(ty.elem().unwrap().bytes() as usize).map(word).collect()
-    }
-
-    fn store(&mut self, t: usize, (address, width): (u64, u32), x: &[u64]) {
-        let each = width as usize / x.len();
-        let bytes = self.bytes(t, address, width, "store");
-        for (to, x) in bytes.chunks_mut(each).zip(x) {
-            to.copy_from_slice(&x.to_le_bytes()[..each]);
-        }
-    }
-
-    fn check(&mut self, t: usize, address: u64, width: u32, what: &'static str) {
-        let first = match address >> 60 == EVERYWHERE >> 60 {
-            true => self.copies(address, true)[0],
-            false => address,
-        };
-        self.bytes(t, first, width, what);
-    }
-
-    /// The bytes at an address: all in one allocation, and aligned.
-    fn bytes(&mut self, t: usize, address: u64, width: u32, what: &'static str) -> &mut [u8] {
-        assert!(address.is_multiple_of(width.into()), "{what} of {width} bytes at {address:#x}");
-        assert!(width <= 16, "{what} of {width} bytes");
-        let offset = address & 0xff_ffff_ffff;
-        let arg = address >> 40 & 0xff;
-        if address >> 60 == SHARED >> 60 {
-            let group = self.threads[t].group;
-            let memory = self.shared.get_mut(&(group, arg)).unwrap();
-            return &mut memory[offset as usize..][..width as usize];
-        }
-        assert_eq!(address >> 60, MEMORY >> 60, "{what} at {address:#x}");
-        let pe = (address >> 48 & 0xff) as usize;
-        let start = self.start(arg as u32);
-        let Arg::Memory(m, _) = &mut self.w.args[arg as usize] else { panic!("no memory at {address:#x}") };
-        let size = m[pe].len() as u64;
-        let inside = offset >= start && offset - start + u64::from(width) <= size;
-        assert!(
-            inside,
-            "{what} of {width} bytes at {} of {size} of argument {arg} of PE {pe}",
-            offset as i64 - start as i64
-        );
-        &mut m[pe][(offset - start) as usize..][..width as usize]
-    }
-
-    fn reduce(&mut self, v: Value, value: Value, op: RedOp, group: Group, mask: &[bool]) {
-        let s = self.elem(value);
-        let work = if s.bits() == 16 && s.is_float() { Scalar::F32 } else { s };
-        let mut totals: HashMap<(usize, usize), Vec<u64>> = HashMap::new();
-        let key = |tid: Tid| (tid.group, if group == Group::Warp { tid.linear / 32 } else { 0 });
-        for t in 0..mask.len() {
-            assert!(mask[t], "a reduction without all threads");
-            let x: Vec<u64> = self.lanes(t, value).iter().map(|x| num::convert(s, work, *x)).collect();
-            let total = totals.entry(key(self.threads[t]));
-            total
-                .and_modify(|sum| {
-                    sum.iter_mut().zip(&x).for_each(|(a, b)| *a = num::combine(op, work, *a, *b))
-                })
-                .or_insert(x.clone());
-        }
-        for t in 0..mask.len() {
-            let total = totals[&key(self.threads[t])].iter().map(|x| num::convert(work, s, *x)).collect();
-            self.vals[t][v.0 as usize] = Val::Lanes(total);
-        }
-    }
-
-    fn shuffle(&mut self, v: Value, value: Value, mode: ShuffleMode, lane: Value, mask: &[bool]) {
-        let threads = self.k.threads() as usize;
-        let mut out = Vec::new();
-        for t in 0..mask.len() {
-            assert!(mask[t], "a shuffle without all lanes");
-            let (own, by) = (self.threads[t].linear % 32, self.i64(t, lane) as usize);
-            let from = match mode {
-                ShuffleMode::Idx => by,
-                ShuffleMode::Xor => own ^ by,
-                ShuffleMode::Down => own + by,
-                ShuffleMode::Up => own.wrapping_sub(by),
-            };
-            let warp = self.threads[t].linear / 32 * 32;
-            // Lanes outside the warp give one's own; those that do not exist, rubbish.
-            out.push(match warp.checked_add(from).filter(|_| from < 32) {
-                None => self.lanes(t, value).to_vec(),
-                Some(linear) if linear < threads => {
-                    self.lanes(self.threads[t].group + linear, value).to_vec()
-                }
-                Some(_) => vec![0xDEAD_BEEF; self.lanes(t, value).len()],
-            });
-        }
-        for (t, lanes) in out.into_iter().enumerate() {
-            self.vals[t][v.0 as usize] = Val::Lanes(lanes);
-        }
-    }
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))
 }

@@ -7,7 +7,8 @@ pub mod kernels;
 pub mod machine;
 pub mod num;
 
-use weft_ir::verify::{Verified, verify};
+use weft_ir::tensor::Verified;
+use weft_ir::verify::verify;
 use weft_ir::{IntTuple, Kernel, Layout, Module};
 use weft_passes::{Lowered, Lowering, Options, run};
 

@@ -5,7 +5,7 @@ use crate::codes::meaning::WRONG_ARGS;
 use crate::elaborate::value::Val;
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{MoveKind, Op, RedOp, TeamRef};
+use weft_ir::{MoveKind, RedOp, Remote, TeamRef};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin("sync", "sync<block>(team)", "Waits for the same call on all PEs of the team.", sync),
@@ -60,7 +60,7 @@ pub(super) fn sync(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     words.done(call.name, SCOPES)?;
     let team = if all { TeamRef::WORLD } else { call.team(e, 0)? };
     let barrier = call.name.starts_with("barrier");
-    e.b.emit(Op::TeamSync { team, barrier, group }).map(|_| Val::Unit)
+    e.b.emit(Remote::TeamSync { team, barrier, group }).map(|_| Val::Unit)
 }
 
 fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -77,7 +77,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (dst, src) = (call.tensor(e, 0)?.0.value, call.tensor(e, 1)?.0.value);
     let team = call.team_or_only(e, 2)?;
     let scatter = call.name == "reducescatter";
-    e.b.emit(Op::TeamReduce { dst, src, op, scatter, team, group }).map(|_| Val::Unit)
+    e.b.emit(Remote::TeamReduce { dst, src, op, scatter, team, group }).map(|_| Val::Unit)
 }
 
 fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -90,13 +90,13 @@ fn exchange(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let group = words.group();
     words.done(call.name, SCOPES)?;
     let (dst, src) = (call.tensor(e, 0)?.0.value, call.tensor(e, 1)?.0.value);
-    let mut root = Vec::new();
+    let mut root = None;
     if rooted == 1 {
         let pe = call.int(e, 2)?;
-        root.push(e.i32(pe)?);
+        root = Some(e.i32(pe)?);
     }
     let team = call.team_or_only(e, 2 + rooted)?;
-    e.b.emit(Op::TeamMove { kind, dst, src, root, team, group }).map(|_| Val::Unit)
+    e.b.emit(Remote::TeamMove { kind, dst, src, root, team, group }).map(|_| Val::Unit)
 }
 
 fn translate(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -106,6 +106,6 @@ fn translate(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let pe = e.i32(pe)?;
     let from = call.team(e, 1)?;
     let to = if call.args.len() == 3 { call.team(e, 2)? } else { TeamRef::WORLD };
-    let v = e.b.emit(Op::TranslatePe { pe, from, to })?;
+    let v = e.b.emit(Remote::TranslatePe { pe, from, to })?;
     e.symbol(v).map(Val::Int)
 }

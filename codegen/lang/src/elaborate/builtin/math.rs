@@ -6,7 +6,10 @@ use crate::elaborate::arith::{join, raw, with};
 use crate::elaborate::value::{Frag, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, CmpOp, Group, Int, Op, RedOp, Scalar, ShuffleMode, Type, UnOp, Value};
+use weft_ir::{
+    Arith, BinOp, CmpOp, Group, Int, RedOp, Scalar, ShuffleMode, Thread, Together, Type, UnOp, Value,
+    ValueType,
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin("ceil_div", "ceil_div(a, b)", "a / b, rounded up.", integers),
@@ -104,7 +107,7 @@ fn fma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (a, b) = e.pair(call.val(0).0, call.val(1).0, call.span)?;
     let (a, c) = e.pair(a, call.val(2).0, call.span)?;
     let (b, c) = e.pair(b, c, call.span)?;
-    let value = e.b.emit(Op::Fma { a: raw(&a), b: raw(&b), c: raw(&c) })?;
+    let value = e.b.emit(Arith::Fma { a: raw(&a), b: raw(&b), c: raw(&c) })?;
     Ok(join(join(a, b, value), c, value))
 }
 
@@ -154,7 +157,7 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return fail(MISMATCH, call.span, message);
     }
     let lanes = bytes / to.bytes();
-    let value = e.b.emit_as(Op::Bitcast { a: raw(&v) }, Type::lanes_of(to, lanes))?;
+    let value = e.b.emit_as(Arith::Bitcast { a: raw(&v) }, Type::lanes_of(to, lanes))?;
     let shape = weft_ir::IntTuple::Tuple(vec![i64::from(lanes).into()]);
     Ok(match v {
         Val::Frag(Frag { whole: Some(_), .. }) => {
@@ -189,7 +192,7 @@ fn shuffle(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let v = e.scalar_or_frag(v, None, at)?;
     let lane = call.int(e, 1)?;
     let lane = e.i32(lane)?;
-    let value = e.b.emit(Op::Shuffle { value: raw(&v), mode, lane })?;
+    let value = e.b.emit(Thread::Shuffle { value: raw(&v), mode, lane })?;
     Ok(with(v, value))
 }
 
@@ -238,7 +241,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     };
     e.b.at(call.span);
     match group {
-        Some(group) => e.b.emit(Op::Reduce { value, op, group }).map(Val::Rt),
+        Some(group) => e.b.emit(Together::Reduce { value, op, group }).map(Val::Rt),
         None => Ok(Val::Rt(value)),
     }
 }
@@ -261,7 +264,7 @@ fn masked(e: &mut Elab<'_>, f: &Frag, op: RedOp, elem: Scalar, span: Span) -> R<
             lanes.push(e.b.compare(CmpOp::Lt, at, limit)?);
         }
         let bools = ty.with_elem(Scalar::Bool);
-        let inside = if n == 1 { lanes[0] } else { e.b.emit_as(Op::Concat { parts: lanes }, bools)? };
+        let inside = if n == 1 { lanes[0] } else { e.b.emit_as(Arith::Concat { parts: lanes }, bools)? };
         mask = Some(match mask {
             Some(m) => e.b.binary(BinOp::And, m, inside)?,
             None => inside,
@@ -280,7 +283,7 @@ fn identity(e: &mut Elab<'_>, op: RedOp, elem: Scalar, ty: &Type) -> R<Value> {
     let most = if signed { i64::MAX >> (64 - bits) } else { ((1u128 << bits) - 1) as i64 };
     let v = match (op, elem.kind()) {
         (RedOp::And, weft_ir::Kind::Bool) => {
-            e.b.emit_as(Op::Const { value: weft_ir::Constant::Bool(true) }, Type::Scalar(elem))?
+            e.b.emit_as(Arith::Const { value: weft_ir::Constant::Bool(true) }, Type::Scalar(elem))?
         }
         (RedOp::Min, weft_ir::Kind::Float) => e.b.float(elem, f64::INFINITY)?,
         (RedOp::Max, weft_ir::Kind::Float) => e.b.float(elem, f64::NEG_INFINITY)?,
@@ -301,11 +304,11 @@ fn fold(e: &mut Elab<'_>, value: Value, op: BinOp, elem: Scalar) -> R<Value> {
     while let Some(n) = e.b.ty(value).lanes().filter(|n| *n > 1) {
         let half = n / 2;
         let ty = Type::lanes_of(elem, half);
-        let a = e.b.emit_as(Op::Slice { a: value, first: 0 }, ty.clone())?;
-        let b = e.b.emit_as(Op::Slice { a: value, first: half }, ty)?;
+        let a = e.b.emit_as(Arith::Slice { a: value, first: 0 }, ty.clone())?;
+        let b = e.b.emit_as(Arith::Slice { a: value, first: half }, ty)?;
         let mut sum = e.b.binary(op, a, b)?;
         if n % 2 == 1 {
-            let last = e.b.emit_as(Op::Slice { a: value, first: n - 1 }, Type::Scalar(elem))?;
+            let last = e.b.emit_as(Arith::Slice { a: value, first: n - 1 }, Type::Scalar(elem))?;
             let rest = if half > 1 { fold(e, sum, op, elem)? } else { sum };
             sum = e.b.binary(op, rest, last)?;
         }

@@ -6,7 +6,7 @@ use crate::elaborate::arith::raw;
 use crate::elaborate::value::{Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{Op, RedOp, Scalar, Scope, Sem, Space, Type, Value};
+use weft_ir::{Access, Debug, Op, RedOp, Scalar, Scope, Sem, Space, Type, Value, ValueType};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin("load", "load<acquire, sys>(x)", "The elements of x in registers; weak without words.", load),
@@ -68,7 +68,7 @@ fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     words.done(call.name, "weak, relaxed or acquire, and a scope")?;
     let (t, at) = call.tensor(e, 0)?;
     let (part, whole) = e.part_of(t, at)?;
-    let value = e.b.emit(Op::Load { place: part.value, sem, scope })?;
+    let value = e.b.emit(Access::Load { place: part.value, sem, scope })?;
     Ok(held(e, part, value, whole))
 }
 
@@ -84,7 +84,7 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     words.done(call.name, "weak, relaxed or release, and a scope")?;
     let (t, _) = call.tensor(e, 0)?;
     let (place, value) = e.place(t, call.val(1).0, call.span)?;
-    e.b.emit(Op::Store { place: place.value, value, sem, scope }).map(|_| Val::Unit)
+    e.b.emit(Access::Store { place: place.value, value, sem, scope }).map(|_| Val::Unit)
 }
 
 fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -109,7 +109,7 @@ fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         None => elem,
     };
     let (part, whole) = e.part_of(t, at)?;
-    let value = e.b.emit(Op::LdReduce { place: part.value, op, acc, sem, scope })?;
+    let value = e.b.emit(Access::LdReduce { place: part.value, op, acc, sem, scope })?;
     Ok(held(e, part, value, whole))
 }
 
@@ -120,7 +120,7 @@ fn st(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     words.done(call.name, "weak, relaxed or release, and a scope")?;
     let (t, _) = call.tensor(e, 0)?;
     let (place, value) = e.place(t, call.val(1).0, call.span)?;
-    e.b.emit(Op::McStore { place: place.value, value, sem, scope }).map(|_| Val::Unit)
+    e.b.emit(Access::McStore { place: place.value, value, sem, scope }).map(|_| Val::Unit)
 }
 
 fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -137,8 +137,8 @@ fn red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (place, value) = e.place(t, call.val(1).0, call.span)?;
     let place = place.value;
     let op = match e.b.ty(place).space() {
-        Some(Space::Multicast) => Op::McRed { place, value, op, sem, scope },
-        _ => Op::Red { place, value, op, sem, scope },
+        Some(Space::Multicast) => Op::Access(Access::McRed { place, value, op, sem, scope }),
+        _ => Op::Access(Access::Red { place, value, op, sem, scope }),
     };
     e.b.emit(op).map(|_| Val::Unit)
 }
@@ -171,7 +171,7 @@ fn atomic(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     };
     let t = element(e, call)?;
     let (place, value) = e.place(t, call.val(1).0, call.span)?;
-    e.b.emit(Op::Atomic { place: place.value, value, op, sem, scope }).map(Val::Rt)
+    e.b.emit(Access::Atomic { place: place.value, value, op, sem, scope }).map(Val::Rt)
 }
 
 fn atomic_cas(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -182,7 +182,7 @@ fn atomic_cas(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let t = element(e, call)?;
     let (_, expected) = e.place(t, call.val(1).0, call.span)?;
     let (place, value) = e.place(t, call.val(2).0, call.span)?;
-    e.b.emit(Op::AtomicCas { place: place.value, expected, value, sem, scope }).map(Val::Rt)
+    e.b.emit(Access::AtomicCas { place: place.value, expected, value, sem, scope }).map(Val::Rt)
 }
 
 fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -202,12 +202,12 @@ fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             _ => return fail(WRONG_KIND, at, format!("`print` takes scalars, found {}", e.describe(&v))),
         }
     }
-    e.b.emit(Op::Print { format, args }).map(|_| Val::Unit)
+    e.b.emit(Debug::Print { format, args }).map(|_| Val::Unit)
 }
 
 fn trap(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
-    e.b.emit(Op::Trap {}).map(|_| Val::Unit)
+    e.b.emit(Debug::Trap {}).map(|_| Val::Unit)
 }
 
 fn static_assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

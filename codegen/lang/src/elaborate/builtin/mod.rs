@@ -158,7 +158,7 @@ impl<'e> Call<'e> {
         if self.args.len() > i {
             return self.team(e, i);
         }
-        let params = (0u32..).zip(&e.b.kernel().params);
+        let params = (0u32..).zip(&e.b.kernel().head.params);
         let teams: Vec<_> = params.filter(|(_, p)| p.ty == Type::Team).map(|(i, _)| i).collect();
         match teams[..] {
             [] => Ok(TeamRef::WORLD),

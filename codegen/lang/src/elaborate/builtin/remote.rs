@@ -6,7 +6,7 @@ use crate::elaborate::arith::raw;
 use crate::elaborate::value::Val;
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
-use weft_ir::{AmoOp, CmpOp, Op, Scalar, SignalKind, TeamRef, Type, Value, WaitFor};
+use weft_ir::{AmoOp, CmpOp, Op, Remote, Scalar, SignalKind, TeamRef, Type, Value, WaitFor};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -161,8 +161,8 @@ fn transfer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (pe, team) = rank(e, call, 2)?;
     let nbi = call.name.ends_with("_nbi");
     e.b.emit(match call.name.trim_start_matches('i').starts_with("put") {
-        true => Op::Put { dst, src, pe, team, nbi, group },
-        false => Op::Get { dst, src, pe, team, nbi, group },
+        true => Op::Remote(Remote::Put { dst, src, pe, team, nbi, group }),
+        false => Op::Remote(Remote::Get { dst, src, pe, team, nbi, group }),
     })
     .map(|_| Val::Unit)
 }
@@ -187,7 +187,7 @@ fn put_signal(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let value = cast(e, call, 3, Scalar::U64)?;
     let (pe, team) = rank(e, call, 4)?;
     let nbi = call.name.ends_with("_nbi");
-    e.b.emit(Op::PutSignal { dst, src, signal, op, value, pe, team, nbi, group }).map(|_| Val::Unit)
+    e.b.emit(Remote::PutSignal { dst, src, signal, op, value, pe, team, nbi, group }).map(|_| Val::Unit)
 }
 
 /// A number, converted to a type (NVSHMEM: "value is cast").
@@ -229,7 +229,7 @@ fn p(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (dst, elem) = elem(e, call)?;
     let value = cast(e, call, 1, elem)?;
     let (pe, team) = rank(e, call, 2)?;
-    e.b.emit(Op::PutValue { dst, value, pe, team }).map(|_| Val::Unit)
+    e.b.emit(Remote::PutValue { dst, value, pe, team }).map(|_| Val::Unit)
 }
 
 fn g(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -237,7 +237,7 @@ fn g(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.no_words()?;
     let (src, _) = elem(e, call)?;
     let (pe, team) = rank(e, call, 1)?;
-    e.b.emit(Op::GetValue { src, pe, team }).map(Val::Rt)
+    e.b.emit(Remote::GetValue { src, pe, team }).map(Val::Rt)
 }
 
 fn signal_op(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -248,7 +248,7 @@ fn signal_op(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (signal, _) = elem(e, call)?;
     let value = cast(e, call, 1, Scalar::U64)?;
     let (pe, team) = rank(e, call, 2)?;
-    e.b.emit(Op::SignalOp { signal, op, value, pe, team }).map(|_| Val::Unit)
+    e.b.emit(Remote::SignalOp { signal, op, value, pe, team }).map(|_| Val::Unit)
 }
 
 /// The comparison, which must be said.
@@ -267,14 +267,14 @@ fn signal_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let cmp = comparison(call)?;
     let (signal, _) = elem(e, call)?;
     let value = cast(e, call, 1, Scalar::U64)?;
-    e.b.emit(Op::SignalWait { signal, cmp, value }).map(Val::Rt)
+    e.b.emit(Remote::SignalWait { signal, cmp, value }).map(Val::Rt)
 }
 
 fn signal_fetch(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
     let (signal, _) = elem(e, call)?;
-    e.b.emit(Op::SignalFetch { signal }).map(Val::Rt)
+    e.b.emit(Remote::SignalFetch { signal }).map(Val::Rt)
 }
 
 fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -293,10 +293,9 @@ fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         _ => exactly(e, call, 1, elem)?,
     };
     let mut rest = (2..call.args.len()).map(|i| call.tensor(e, i).map(|(t, _)| t.value));
-    let indices =
-        if which == WaitFor::Some { rest.next().into_iter().collect::<R<_>>()? } else { Vec::new() };
-    let status = rest.collect::<R<_>>()?;
-    let v = e.b.emit(Op::Wait { vars, cmp, value, which, test, status, indices })?;
+    let indices = if which == WaitFor::Some { rest.next().transpose()? } else { None };
+    let status = rest.next().transpose()?;
+    let v = e.b.emit(Remote::Wait { vars, cmp, value, which, test, status, indices })?;
     match e.b.ty(v) {
         Type::Unit => Ok(Val::Unit),
         // An index into the variables.
@@ -315,12 +314,17 @@ fn amo(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (target, elem) = elem(e, call)?;
     let operands = (1..=n).map(|i| exactly(e, call, i, elem)).collect::<R<_>>()?;
     let (pe, team) = rank(e, call, 1 + n)?;
-    let v = e.b.emit(Op::Amo { target, op, operands, pe, team })?;
+    let v = e.b.emit(Remote::Amo { target, op, operands, pe, team })?;
     Ok(if op.fetches() { Val::Rt(v) } else { Val::Unit })
 }
 
 fn order(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
-    e.b.emit(if call.name == "quiet" { Op::Quiet {} } else { Op::RmaFence {} }).map(|_| Val::Unit)
+    e.b.emit(if call.name == "quiet" {
+        Op::Remote(Remote::Quiet {})
+    } else {
+        Op::Remote(Remote::RmaFence {})
+    })
+    .map(|_| Val::Unit)
 }

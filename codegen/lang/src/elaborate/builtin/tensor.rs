@@ -6,7 +6,7 @@ use crate::elaborate::value::{Frag, Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::typing::MAX_LANES;
-use weft_ir::{Scalar, Type};
+use weft_ir::{Scalar, Type, ValueType};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(

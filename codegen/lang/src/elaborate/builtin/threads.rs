@@ -4,7 +4,7 @@ use super::{Builtin, Call, builtin};
 use crate::codes::meaning::WRONG_ARGS;
 use crate::elaborate::value::{Threads, Val};
 use crate::elaborate::{Elab, R, fail};
-use weft_ir::{Dim, Group, Op, Scope, Sem, Sreg};
+use weft_ir::{Dim, Group, Scope, Sem, Sreg, Team, Thread};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -75,7 +75,7 @@ fn my_pe(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=1)?;
     call.no_words()?;
     let team = call.team_or_only(e, 0)?;
-    let v = e.b.emit(Op::MyPe { team })?;
+    let v = e.b.emit(Team::MyPe { team })?;
     e.symbol(v).map(Val::Int)
 }
 
@@ -83,14 +83,14 @@ fn n_pes(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=1)?;
     call.no_words()?;
     let team = call.team_or_only(e, 0)?;
-    let v = e.b.emit(Op::NPes { team })?;
+    let v = e.b.emit(Team::NPes { team })?;
     e.symbol(v).map(Val::Int)
 }
 
 fn group(e: &mut Elab<'_>, call: &Call<'_>, group: Group) -> R<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
-    e.b.emit(Op::GroupBarrier { group }).map(|_| Val::Unit)
+    e.b.emit(Thread::GroupBarrier { group }).map(|_| Val::Unit)
 }
 
 fn sync_threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -130,7 +130,7 @@ fn barrier(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             }
         }
     }
-    e.b.emit(Op::TeamBarrier { sync, team, sem, scope }).map(|_| Val::Unit)
+    e.b.emit(Team::Barrier { sync, team, sem, scope }).map(|_| Val::Unit)
 }
 
 fn fence(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -139,5 +139,5 @@ fn fence(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let sem = words.take(Sem::parse).unwrap_or(Sem::AcqRel);
     let scope = words.take(Scope::parse).unwrap_or(Scope::Sys);
     words.done(call.name, "a memory order and a scope")?;
-    e.b.emit(Op::Fence { sem, scope }).map(|_| Val::Unit)
+    e.b.emit(Thread::Fence { sem, scope }).map(|_| Val::Unit)
 }

@@ -1,21 +1,21 @@
 //! Remote memory operations, as the IR has them and as NVSHMEM's functions do them.
 
 use super::*;
-use weft_ir::remote;
 
 /// The PE's bits of an address.
 const PE: u64 = 0xff << 48;
 
-impl Machine<'_> {
+impl<L: Level> Machine<'_, L> {
     /// Who does an op of a group for all of it: none where it is another thread's.
-    pub(super) fn acts(&self, op: &Op, t: usize, mask: &[bool]) -> bool {
-        let group = match op {
-            Op::Call { function, .. } => match function.rsplit('_').next() {
+    pub(super) fn acts(&self, op: &L::Op, t: usize, mask: &[bool]) -> bool {
+        let group = match op.family() {
+            FamilyRef::Call(Call::Function { function, .. }) => match function.rsplit('_').next() {
                 Some("block") => Group::Block,
                 Some("warp") => Group::Warp,
                 _ => Group::Thread,
             },
-            op => remote::group(op).unwrap_or(Group::Thread),
+            FamilyRef::Remote(op) => op.group().unwrap_or(Group::Thread),
+            _ => Group::Thread,
         };
         let (first, threads) = match group {
             Group::Thread => return true,
@@ -26,7 +26,7 @@ impl Machine<'_> {
         let all = start..(start + threads).min(self.threads[t].group + self.k.threads() as usize);
         assert!(all.clone().all(|u| mask[u]), "{op:?} without all threads");
         assert!(
-            group == Group::Block || all.len() == 32 || !matches!(op, Op::Call { .. }),
+            group == Group::Block || all.len() == 32 || op.call().is_none(),
             "{op:?} by a part of a warp"
         );
         op.operands(&mut |v| {
@@ -39,38 +39,38 @@ impl Machine<'_> {
         t == start
     }
 
-    /// What an op of the IR does; `None` for other ops.
-    pub(super) fn remote(&mut self, t: usize, op: &Op) -> Option<Val> {
+    /// What an op of the IR does.
+    pub(super) fn remote(&mut self, t: usize, op: &Remote) -> Val {
         match *op {
-            Op::Put { dst, src, pe, .. } => self.transfer(t, (dst, Some(pe)), (src, None)),
-            Op::Get { dst, src, pe, .. } => self.transfer(t, (dst, None), (src, Some(pe))),
-            Op::PutSignal { dst, src, signal, op, value, pe, .. } => {
+            Remote::Put { dst, src, pe, .. } => self.transfer(t, (dst, Some(pe)), (src, None)),
+            Remote::Get { dst, src, pe, .. } => self.transfer(t, (dst, None), (src, Some(pe))),
+            Remote::PutSignal { dst, src, signal, op, value, pe, .. } => {
                 self.transfer(t, (dst, Some(pe)), (src, None));
                 self.raise(t, self.there(t, signal, pe), op == SignalKind::Add, self.lane(t, value));
             }
-            Op::PutValue { dst, value, pe, .. } => {
+            Remote::PutValue { dst, value, pe, .. } => {
                 let at = (self.there(t, dst, pe), self.elem(dst).bytes());
                 let value = self.lane(t, value);
                 self.store(t, at, &[value]);
             }
-            Op::GetValue { src, pe, .. } => {
+            Remote::GetValue { src, pe, .. } => {
                 let at = (self.there(t, src, pe), self.elem(src).bytes());
-                return Some(Val::Lanes(vec![self.load_one(t, at, self.elem(src))]));
+                return Val::Lanes(vec![self.load_one(t, at, self.elem(src))]);
             }
-            Op::SignalOp { signal, op, value, pe, .. } => {
+            Remote::SignalOp { signal, op, value, pe, .. } => {
                 self.raise(t, self.there(t, signal, pe), op == SignalKind::Add, self.lane(t, value));
             }
-            Op::SignalFetch { signal } | Op::SignalWait { signal, .. } => {
+            Remote::SignalFetch { signal } | Remote::SignalWait { signal, .. } => {
                 let at = (self.address(t, signal), 8);
-                return Some(Val::Lanes(vec![self.load_one(t, at, Scalar::U64)]));
+                return Val::Lanes(vec![self.load_one(t, at, Scalar::U64)]);
             }
-            Op::Amo { target, op, ref operands, pe, .. } => {
+            Remote::Amo { target, op, ref operands, pe, .. } => {
                 let (at, s) = (self.there(t, target, pe), self.elem(target));
                 let given: Vec<u64> = operands.iter().map(|v| self.lane(t, *v)).collect();
-                return Some(Val::Lanes(vec![self.amo(t, at, op.name(), s, &given)]));
+                return Val::Lanes(vec![self.amo(t, at, op.name(), s, &given)]);
             }
-            Op::RmaFence {} | Op::Quiet {} => {}
-            Op::Wait { vars, cmp, value, which, test, ref status, ref indices } => {
+            Remote::RmaFence {} | Remote::Quiet {} => {}
+            Remote::Wait { vars, cmp, value, which, test, status, indices } => {
                 let n = self.size(t, vars);
                 let list = |v: Value| self.address(t, v);
                 let each = matches!(self.vals[t][value.0 as usize], Val::Tensor { .. });
@@ -78,8 +78,8 @@ impl Machine<'_> {
                 let of = Lists {
                     vars: list(vars),
                     n,
-                    status: status.first().map_or(0, |v| list(*v)),
-                    indices: indices.first().map_or(0, |v| list(*v)),
+                    status: status.map_or(0, list),
+                    indices: indices.map_or(0, list),
                     cmp,
                     value: given,
                     each,
@@ -87,11 +87,14 @@ impl Machine<'_> {
                 };
                 let found = self.look(t, which, &of);
                 assert!(test || found != 0, "this machine has nobody to wait for");
-                return Some(Val::Lanes(vec![found]));
+                return Val::Lanes(vec![found]);
             }
-            _ => return None,
+            Remote::TeamSync { .. }
+            | Remote::TeamReduce { .. }
+            | Remote::TeamMove { .. }
+            | Remote::TranslatePe { .. } => panic!("{op:?} is for NVSHMEM"),
         }
-        Some(Val::None)
+        Val::None
     }
 
     fn there(&self, t: usize, tensor: Value, pe: Value) -> u64 {

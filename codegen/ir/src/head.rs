@@ -1,0 +1,425 @@
+//! The heads of kernels: what they are given, and how many CTAs they take.
+
+use crate::diag::{Diagnostic, Span};
+use crate::kernel::{Kernel, Value};
+use crate::level::{Head, Level, Machine};
+use crate::names::{Dim, Scalar, Space};
+use crate::op::Var;
+use crate::text::{Field, ParseError, Printer, Reader};
+use crate::types::{TypeRef, ValueType, machine};
+use std::sync::Arc;
+use weft_abi::{Extent, Hidden};
+use weft_layout::Int;
+
+/// A run-time parameter of a kernel that works on tensors.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Param<L: Level> {
+    /// Its name in the text.
+    pub name: Arc<str>,
+    /// Its type.
+    pub ty: L::Type,
+    /// Who fills it in.
+    pub kind: ParamKind,
+    /// What is known of an integer parameter: it is a positive multiple of this; 0 where nothing is.
+    pub div: i64,
+    /// The text it comes from.
+    pub span: Span,
+}
+
+/// Who fills a parameter in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ParamKind {
+    /// The caller.
+    User,
+    /// The launch.
+    Hidden(Hidden),
+}
+
+/// The head of a kernel at the tensor level, and while passes lower it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TensorHead<L: Level> {
+    /// Run-time parameters.
+    pub params: Vec<Param<L>>,
+    /// CTAs, if the kernel says so, in terms of its integer parameters; else the launcher decides.
+    pub grid: Option<[Int; 3]>,
+    /// Parameters whose elements the host or other kernels signal while this one waits.
+    pub signaled: Vec<u32>,
+}
+
+impl<L: Level> Default for TensorHead<L> {
+    fn default() -> Self {
+        TensorHead { params: Vec::new(), grid: None, signaled: Vec::new() }
+    }
+}
+
+/// Most parameters that the reader accepts.
+const MAX_PARAMS: u32 = 1024;
+
+impl<L: Level<Head = TensorHead<L>>> Head<L> for TensorHead<L> {
+    fn param(&self, index: u32) -> Option<&L::Type> {
+        self.params.get(index as usize).map(|p| &p.ty)
+    }
+
+    fn param_name(&self, index: u32) -> Option<&str> {
+        self.params.get(index as usize).map(|p| &*p.name)
+    }
+
+    fn range(&self, index: u32) -> (i64, Option<i64>, i64) {
+        match self.params.get(index as usize) {
+            Some(Param { kind: ParamKind::Hidden(Hidden::MyPe { .. }), .. }) => (0, None, 1),
+            Some(Param { div: 0, .. }) => (i64::MIN, None, 1),
+            param => (1, None, param.map_or(1, |p| p.div)),
+        }
+    }
+
+    fn ctas(&self, dim: Dim) -> Option<i64> {
+        self.grid.as_ref().and_then(|grid| grid[dim as usize].as_const())
+    }
+
+    fn is_team(&self, index: u32) -> bool {
+        self.param(index).is_some_and(|ty| ty.view() == TypeRef::Team)
+    }
+
+    fn print_attributes(&self, p: &mut Printer<'_, L>) {
+        if let Some([x, y, z]) = &self.grid {
+            p.put(format_args!(" grid({{{x}}}, {{{y}}}, {{{z}}})"));
+        }
+        for param in &self.signaled {
+            p.put(format_args!(" signaled({param})"));
+        }
+    }
+
+    fn print_params(&self, p: &mut Printer<'_, L>) {
+        // Scalars first: the layouts of the others are made of them.
+        let order =
+            |scalar| self.params.iter().enumerate().filter(move |(_, p)| (p.ty.lanes() == Some(1)) == scalar);
+        for (i, param) in order(true).chain(order(false)) {
+            p.put(format_args!("  param {i} {} : {}", param.name, param.ty));
+            if param.div != 1 {
+                p.put(format_args!(" % {}", param.div));
+            }
+            if let ParamKind::Hidden(hidden) = param.kind {
+                p.put(format_args!(" = {}", hidden_text(hidden)));
+            }
+            p.put(format_args!("\n"));
+        }
+    }
+
+    fn read_attributes(r: &mut Reader<'_, L>) -> Result<(), ParseError> {
+        if r.eat("grid") {
+            r.expect("(")?;
+            let (x, _, y, _, z) =
+                (r.int_expr()?, r.expect(",")?, r.int_expr()?, r.expect(",")?, r.int_expr()?);
+            r.expect(")")?;
+            r.kernel.head.grid = Some([x, y, z]);
+        }
+        while r.eat("signaled") {
+            r.expect("(")?;
+            let param = u32::read(r)?;
+            r.expect(")")?;
+            r.kernel.head.signaled.push(param);
+        }
+        Ok(())
+    }
+
+    fn read_params(r: &mut Reader<'_, L>) -> Result<(), ParseError> {
+        let mut indices = Vec::new();
+        while r.eat("param") {
+            let index = u32::read(r)?;
+            if index >= MAX_PARAMS {
+                return Err(r.error(format!("a kernel has at most {MAX_PARAMS} parameters")));
+            }
+            let param = read_param(r)?;
+            // A scalar can be a symbol in the types that follow.
+            let params = &mut r.kernel.head.params;
+            while params.len() <= index as usize {
+                params.push(param.clone());
+            }
+            if let Some(slot) = params.get_mut(index as usize) {
+                *slot = param.clone();
+            }
+            r.define(Value(index), Var::Param { index }.into(), param.ty.clone())?;
+            indices.push(index);
+        }
+        in_order(r, indices)
+    }
+
+    fn check(_: &Kernel<L>, _: &mut Vec<Diagnostic>) {}
+}
+
+/// At the tensor level the caller gives all parameters.
+pub(crate) fn all_given(k: &Kernel, found: &mut Vec<Diagnostic>) {
+    for p in k.head.params.iter().filter(|p| p.kind != ParamKind::User) {
+        let message = format!("parameter `{}` is one that the launcher fills in", p.name);
+        found.push(
+            Diagnostic::error(crate::abi::BAD_PARAM, p.span, message)
+                .help("the passes add such parameters; at the tensor level the caller gives all of them"),
+        );
+    }
+}
+
+/// `{expression}` over what parameters bring.
+fn extent(r: &mut Reader<'_, Machine>) -> Result<Extent, ParseError> {
+    let (_, text) = r.braced()?;
+    text.parse().map_err(|e| r.error(e))
+}
+
+/// Parameters are numbered from 0.
+fn in_order<L: Level>(r: &Reader<'_, L>, mut indices: Vec<u32>) -> Result<(), ParseError> {
+    indices.sort_unstable();
+    match indices.iter().enumerate().any(|(i, p)| i != *p as usize) {
+        true => Err(r.error("parameters are numbered from 0 without gaps".into())),
+        false => Ok(()),
+    }
+}
+
+fn read_param<L: Level>(r: &mut Reader<'_, L>) -> Result<Param<L>, ParseError> {
+    let name = Arc::from(r.word()?);
+    r.expect(":")?;
+    let ty = r.ty()?;
+    // With a space: without, it is the first instruction's value.
+    let div = if r.rest().starts_with("% ") && r.eat("%") { r.int()? } else { 1 };
+    let kind = if r.eat("=") {
+        let word = r.word()?;
+        ParamKind::Hidden(read_hidden(word, r)?)
+    } else {
+        ParamKind::User
+    };
+    Ok(Param { name, ty, kind, div, span: Span::NONE })
+}
+
+/// What comes behind the name of a hidden parameter.
+fn read_hidden<L: Level>(word: &str, r: &mut Reader<'_, L>) -> Result<Hidden, ParseError> {
+    r.expect("(")?;
+    let first = u32::read(r)?;
+    let second = if r.eat(",") { Some(u32::read(r)?) } else { None };
+    r.expect(")")?;
+    let (base, team) = second.map_or((None, first), |team| (Some(first), team));
+    Hidden::parse(word, base, team).ok_or_else(|| r.error(format!("unknown parameter kind `{word}`")))
+}
+
+/// A parameter of a kernel at the machine level: an address or a number, as the entry point is passed it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineParam {
+    /// Its name.
+    pub name: Arc<str>,
+    /// A pointer or a scalar.
+    pub ty: machine::Type,
+    /// Alignment of the address, in bytes; a power of two. 1 for a number.
+    pub align: u32,
+    /// Which of the launch's parameters it is: those include teams, which no entry point is passed.
+    pub source: u32,
+    /// The text it comes from.
+    pub span: Span,
+}
+
+/// The head of a kernel at the machine level.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MachineHead {
+    /// What the entry point is passed, in order.
+    pub params: Vec<MachineParam>,
+    /// How it is launched; `None` for a kernel that something else launches.
+    pub launch: Option<Launch>,
+}
+
+/// What a launcher needs to know of a kernel besides its name, block and entry point.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Launch {
+    /// CTAs, if the kernel says so; else the launcher decides.
+    pub grid: Option<[Extent; 3]>,
+    /// Whether it tells CTAs apart by y and z; else a grid has only x.
+    pub planes: bool,
+    /// The caller's parameters, in the order of the text, then those that the launch fills in.
+    pub params: Vec<LaunchParam>,
+}
+
+/// A parameter of a launch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LaunchParam {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is.
+    pub kind: weft_abi::ParamKind,
+}
+
+impl LaunchParam {
+    /// The type that the entry point gets it as; `None` for a team, which no entry point is passed.
+    pub fn passed(&self) -> Option<machine::Type> {
+        use weft_abi::ParamKind as Kind;
+        match &self.kind {
+            Kind::Tensor { space, .. } => Some(machine::Type::Pointer(*space)),
+            Kind::Scalar { dtype, .. } => Some(machine::Type::Scalar(*dtype)),
+            Kind::Barrier => Some(machine::Type::Pointer(Space::Symmetric)),
+            Kind::Hidden(hidden) => Some(machine::Type::Scalar(hidden.scalar())),
+            Kind::Team => None,
+        }
+    }
+
+    fn print(&self, p: &mut Printer<'_, Machine>) {
+        use weft_abi::ParamKind as Kind;
+        match &self.kind {
+            Kind::Tensor { dtype, layout, space, align } => {
+                p.put(format_args!("{space}<{dtype}, {{{layout}}}>, align {align}"));
+            }
+            Kind::Scalar { dtype, multiple_of } => p.put(format_args!("{dtype} % {multiple_of}")),
+            Kind::Barrier => p.put(format_args!("barrier")),
+            Kind::Team => p.put(format_args!("team")),
+            Kind::Hidden(hidden) => p.put(format_args!("{}", hidden_text(*hidden))),
+        }
+    }
+
+    fn read(r: &mut Reader<'_, Machine>) -> Result<LaunchParam, ParseError> {
+        use weft_abi::ParamKind as Kind;
+        let name = Arc::from(r.word()?);
+        r.expect(":")?;
+        let word = r.word()?;
+        let kind = match (word, Space::parse(word), Scalar::parse(word)) {
+            ("barrier", ..) => Kind::Barrier,
+            ("team", ..) if !r.rest().starts_with('(') => Kind::Team,
+            (_, Some(space @ (Space::Global | Space::Symmetric)), _) => {
+                r.expect("<")?;
+                let elem = r.word()?;
+                let dtype = Scalar::parse(elem);
+                let dtype = dtype.ok_or_else(|| r.error(format!("`{elem}` is no element type")))?;
+                r.expect(",")?;
+                let (_, text) = r.braced()?;
+                let layout = text.parse().map_err(|e| r.error(e))?;
+                r.expect(">")?;
+                r.expect(",")?;
+                r.expect("align")?;
+                Kind::Tensor { dtype, layout, space, align: u32::read(r)? }
+            }
+            (_, _, Some(dtype)) => {
+                r.expect("%")?;
+                Kind::Scalar { dtype, multiple_of: r.int()? }
+            }
+            _ => Kind::Hidden(read_hidden(word, r)?),
+        };
+        Ok(LaunchParam { name, kind })
+    }
+}
+
+/// As the text form has it: `peers(0, 2)`.
+fn hidden_text(hidden: Hidden) -> String {
+    let base = hidden.base().map(|base| format!("{base}, ")).unwrap_or_default();
+    format!("{}({base}{})", hidden.name(), hidden.team())
+}
+
+impl Head<Machine> for MachineHead {
+    fn param(&self, index: u32) -> Option<&machine::Type> {
+        self.params.get(index as usize).map(|p| &p.ty)
+    }
+
+    fn param_name(&self, index: u32) -> Option<&str> {
+        self.params.get(index as usize).map(|p| &*p.name)
+    }
+
+    fn range(&self, _: u32) -> (i64, Option<i64>, i64) {
+        (i64::MIN, None, 1)
+    }
+
+    fn ctas(&self, _: Dim) -> Option<i64> {
+        None
+    }
+
+    fn is_team(&self, _: u32) -> bool {
+        false
+    }
+
+    fn print_attributes(&self, p: &mut Printer<'_, Machine>) {
+        let Some(launch) = &self.launch else { return };
+        p.put(format_args!(" launch"));
+        if let Some([x, y, z]) = &launch.grid {
+            p.put(format_args!(" grid({{{x}}}, {{{y}}}, {{{z}}})"));
+        }
+        if launch.planes {
+            p.put(format_args!(" planes"));
+        }
+    }
+
+    fn print_params(&self, p: &mut Printer<'_, Machine>) {
+        for (i, param) in self.launch.iter().flat_map(|l| &l.params).enumerate() {
+            p.put(format_args!("  launch {i} {} : ", param.name));
+            param.print(p);
+            p.put(format_args!("\n"));
+        }
+        for (i, param) in self.params.iter().enumerate() {
+            p.put(format_args!("  param {i} {} : {}", param.name, param.ty));
+            if param.align != 1 {
+                p.put(format_args!(", align {}", param.align));
+            }
+            if param.source as usize != i {
+                p.put(format_args!(", source {}", param.source));
+            }
+            p.put(format_args!("\n"));
+        }
+    }
+
+    fn read_attributes(r: &mut Reader<'_, Machine>) -> Result<(), ParseError> {
+        if !r.eat("launch") {
+            return Ok(());
+        }
+        let mut launch = Launch::default();
+        if r.eat("grid") {
+            r.expect("(")?;
+            let (x, _, y, _, z) = (extent(r)?, r.expect(",")?, extent(r)?, r.expect(",")?, extent(r)?);
+            r.expect(")")?;
+            launch.grid = Some([x, y, z]);
+        }
+        launch.planes = r.eat("planes");
+        r.kernel.head.launch = Some(launch);
+        Ok(())
+    }
+
+    fn read_params(r: &mut Reader<'_, Machine>) -> Result<(), ParseError> {
+        let mut indices = Vec::new();
+        while r.eat("launch") {
+            let index = u32::read(r)?;
+            let param = LaunchParam::read(r)?;
+            match &mut r.kernel.head.launch {
+                Some(launch) if launch.params.len() == index as usize && index < MAX_PARAMS => {
+                    launch.params.push(param);
+                }
+                _ => return Err(r.error("parameters of a launch are numbered from 0 without gaps".into())),
+            }
+        }
+        while r.eat("param") {
+            let index = u32::read(r)?;
+            if index as usize != indices.len() {
+                return Err(r.error("parameters are numbered from 0 without gaps".into()));
+            }
+            let name = Arc::from(r.word()?);
+            r.expect(":")?;
+            let ty = r.ty()?;
+            let (mut align, mut source) = (1, index);
+            while r.eat(",") {
+                if r.eat("align") {
+                    align = u32::read(r)?;
+                } else {
+                    r.expect("source")?;
+                    source = u32::read(r)?;
+                }
+            }
+            r.kernel.head.params.push(MachineParam { name, ty, align, source, span: Span::NONE });
+            indices.push(index);
+        }
+        in_order(r, indices)
+    }
+
+    fn check(k: &Kernel<Machine>, found: &mut Vec<Diagnostic>) {
+        if let Err(d) = crate::abi::signature(k) {
+            found.push(d);
+        }
+        let Some(launch) = &k.head.launch else { return };
+        for p in &k.head.params {
+            let source = launch.params.get(p.source as usize);
+            if source.and_then(LaunchParam::passed).as_ref() != Some(&p.ty) {
+                let message = format!("parameter `{}` is {}, and no parameter of the launch", p.name, p.ty);
+                found.push(
+                    Diagnostic::error(crate::abi::BAD_PARAM, p.span, message)
+                        .help("each names the parameter of the launch that it is: `source`"),
+                );
+            }
+        }
+    }
+}

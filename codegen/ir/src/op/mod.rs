@@ -1,0 +1,363 @@
+//! The ops, in families. Pure ones compute a value from values; the others have an effect and keep their order.
+//!
+//! [`shared`] has the families of both levels, [`tensor`] and [`machine`] those of one. The table that declares an op
+//! states everything that is known of it; code elsewhere asks the table and does not match on single ops with a
+//! catch-all arm.
+//!
+//! Text form: `%result = mnemonic field, field, ... : type`, the fields in the order of the declaration.
+
+#[macro_use]
+mod declare;
+mod machine_level;
+mod shared;
+mod tensor_level;
+
+pub use machine_level::{Address, Call, Memory};
+pub use shared::{Arith, Constant, Control, Debug, Thread, Var};
+pub use tensor_level::{Access, Bridge, Remote, Team, Together, View};
+
+use crate::kernel::{Block, Kernel, TeamRef, Value};
+use crate::level::Level;
+use crate::names::{Group, Sem};
+use crate::text::{ParseError, Printer, Reader};
+use crate::typing::TypeError;
+use std::borrow::Cow;
+use std::fmt;
+
+/// Memory that an op accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The tensor or address.
+    pub value: Value,
+    /// Whether the access is to another PE's copy of it.
+    pub remote: bool,
+}
+
+/// An access to memory of this PE, or to whatever memory the operand's own space names.
+pub(crate) fn here(value: &Value) -> Place {
+    Place { value: *value, remote: false }
+}
+
+/// An access to another PE's copy of a symmetric operand.
+pub(crate) fn there(value: &Value) -> Place {
+    Place { value: *value, remote: true }
+}
+
+/// The memory order of an op, and those that it may have (PTX ISA: the `.sem` of each instruction).
+pub type Order = (Sem, &'static [Sem]);
+
+/// How a result differs between the threads of a CTA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// As much as its operands do.
+    Operands,
+    /// It is the same in all threads.
+    Same,
+    /// It may differ from thread to thread, whatever the operands are.
+    Threads,
+    /// The analysis has a rule of its own for it.
+    Rule,
+}
+
+/// What every family of ops answers.
+pub trait Family: Clone + PartialEq + fmt::Debug {
+    /// The op's name in the text form.
+    fn mnemonic(&self) -> &'static str;
+    /// Whether it computes a value and does nothing else: it may be moved, shared, dropped.
+    fn is_pure(&self) -> bool;
+    /// Calls `visit` with every value among its fields (not those of nested blocks).
+    fn operands(&self, visit: &mut dyn FnMut(Value));
+    /// Replaces every value among its fields.
+    fn map_operands(&mut self, map: &mut dyn FnMut(Value) -> Value);
+    /// Appends its nested blocks.
+    fn blocks<'a>(&'a self, out: &mut Vec<&'a Block>);
+    /// Appends its nested blocks.
+    fn blocks_mut<'a>(&'a mut self, out: &mut Vec<&'a mut Block>);
+    /// The memory that it reads.
+    fn reads(&self) -> Vec<Place>;
+    /// The memory that it writes.
+    fn writes(&self) -> Vec<Place>;
+    /// Its memory order and those it may have, if it has one.
+    fn order(&self) -> Option<Order>;
+    /// The threads that must all reach it, if it is not for one thread.
+    fn group(&self) -> Option<Group>;
+    /// The teams that it names.
+    fn teams(&self) -> Vec<TeamRef>;
+    /// What the source language calls it.
+    fn name(&self) -> Cow<'static, str>;
+    /// How its result differs between threads.
+    fn spread(&self) -> Spread;
+    /// The type of its result. `given` is the type of an op whose type does not follow from its operands (`convert`,
+    /// `view`); the others ignore it.
+    ///
+    /// # Errors
+    /// Operands, or a given type, that do not fit.
+    fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
+    /// Appends its fields.
+    fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);
+    /// Reads its fields; `None` if no op of the family has the mnemonic.
+    fn read_fields<L: Level>(mnemonic: &str, r: &mut Reader<'_, L>) -> Option<Result<Self, ParseError>>;
+}
+
+/// An op of any family, borrowed: what code that serves several levels matches on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FamilyRef<'a> {
+    /// Arithmetic.
+    Arith(&'a Arith),
+    /// Threads: who they are, and how they wait for each other.
+    Thread(&'a Thread),
+    /// Parameters and variables.
+    Var(&'a Var),
+    /// Control flow.
+    Control(&'a Control),
+    /// Messages and the end of a kernel with an error.
+    Debug(&'a Debug),
+    /// Views of tensors.
+    View(&'a View),
+    /// Ranks, and barriers of a team.
+    Team(&'a Team),
+    /// Accesses to tensors.
+    Access(&'a Access),
+    /// What threads do together.
+    Together(&'a Together),
+    /// NVSHMEM's operations.
+    Remote(&'a Remote),
+    /// Addresses of tensors.
+    Bridge(&'a Bridge),
+    /// Arithmetic on addresses.
+    Address(&'a Address),
+    /// Accesses to addresses.
+    Memory(&'a Memory),
+    /// Calls of library functions.
+    Call(&'a Call),
+}
+
+/// Calls a method of [`Family`] on whatever family it is.
+macro_rules! each_family {
+    ($self:expr, $op:ident => $result:expr) => {
+        match $self {
+            FamilyRef::Arith($op) => $result,
+            FamilyRef::Thread($op) => $result,
+            FamilyRef::Var($op) => $result,
+            FamilyRef::Control($op) => $result,
+            FamilyRef::Debug($op) => $result,
+            FamilyRef::View($op) => $result,
+            FamilyRef::Team($op) => $result,
+            FamilyRef::Access($op) => $result,
+            FamilyRef::Together($op) => $result,
+            FamilyRef::Remote($op) => $result,
+            FamilyRef::Bridge($op) => $result,
+            FamilyRef::Address($op) => $result,
+            FamilyRef::Memory($op) => $result,
+            FamilyRef::Call($op) => $result,
+        }
+    };
+}
+
+/// Declares the methods that ask whether an op is of one family.
+macro_rules! family_accessors {
+    ($($(#[$meta:meta])* $name:ident: $family:ident),* $(,)?) => {$(
+        $(#[$meta])*
+        fn $name(&self) -> Option<&$family> {
+            if let FamilyRef::$family(op) = self.family() { Some(op) } else { None }
+        }
+    )*};
+}
+
+/// The op of a level.
+pub trait Operation: Clone + PartialEq + fmt::Debug {
+    /// The op, by family.
+    fn family(&self) -> FamilyRef<'_>;
+    /// Calls `visit` with every value among its fields (not those of nested blocks).
+    fn operands(&self, visit: &mut dyn FnMut(Value));
+    /// Replaces every value among its fields.
+    fn map_operands(&mut self, map: &mut dyn FnMut(Value) -> Value);
+    /// Its nested blocks.
+    fn blocks(&self) -> Vec<&Block>;
+    /// Its nested blocks.
+    fn blocks_mut(&mut self) -> Vec<&mut Block>;
+    /// The type of its result. `given` is the type of an op whose type does not follow from its operands (`convert`,
+    /// `view`); the others ignore it.
+    ///
+    /// # Errors
+    /// Operands, or a given type, that do not fit.
+    fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
+    /// Appends its fields.
+    fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);
+    /// Reads its fields; `None` if the level has no op of that mnemonic.
+    fn read_fields<L: Level>(mnemonic: &str, r: &mut Reader<'_, L>) -> Option<Result<Self, ParseError>>;
+
+    /// The op's name in the text form.
+    fn mnemonic(&self) -> &'static str {
+        each_family!(self.family(), op => op.mnemonic())
+    }
+
+    /// Whether it computes a value and does nothing else: it may be moved, shared, dropped.
+    fn is_pure(&self) -> bool {
+        each_family!(self.family(), op => op.is_pure())
+    }
+
+    /// The memory that it reads.
+    fn reads(&self) -> Vec<Place> {
+        each_family!(self.family(), op => op.reads())
+    }
+
+    /// The memory that it writes.
+    fn writes(&self) -> Vec<Place> {
+        each_family!(self.family(), op => op.writes())
+    }
+
+    /// Its memory order and those it may have, if it has one.
+    fn order(&self) -> Option<Order> {
+        each_family!(self.family(), op => op.order())
+    }
+
+    /// The threads that must all reach it, if it is not for one thread.
+    fn group(&self) -> Option<Group> {
+        each_family!(self.family(), op => op.group())
+    }
+
+    /// The teams that it names.
+    fn teams(&self) -> Vec<TeamRef> {
+        each_family!(self.family(), op => op.teams())
+    }
+
+    /// What the source language calls it.
+    fn name(&self) -> Cow<'static, str> {
+        each_family!(self.family(), op => op.name())
+    }
+
+    /// Its name as part of a message: a word of the language in backticks, or a phrase.
+    fn called(&self) -> String {
+        let name = self.name();
+        if name.contains(' ') { name.into_owned() } else { format!("`{name}`") }
+    }
+
+    /// How its result differs between threads.
+    fn spread(&self) -> Spread {
+        each_family!(self.family(), op => op.spread())
+    }
+
+    family_accessors! {
+        /// The op, if it is arithmetic.
+        arith: Arith,
+        /// The op, if it tells who a thread is, or makes threads wait for each other.
+        thread: Thread,
+        /// The op, if it is a parameter or variable.
+        var: Var,
+        /// The op, if it is control flow.
+        control: Control,
+        /// The op, if it is a message or ends the kernel.
+        debug: Debug,
+        /// The op, if it is a view of a tensor.
+        view: View,
+        /// The op, if it is of a team.
+        team: Team,
+        /// The op, if it is an access to a tensor.
+        access: Access,
+        /// The op, if threads do it together.
+        together: Together,
+        /// The op, if it is one of NVSHMEM's operations.
+        remote: Remote,
+        /// The op, if it is arithmetic on addresses.
+        address: Address,
+        /// The op, if it is a call.
+        call: Call,
+    }
+}
+
+level_ops! {
+    /// An operation at the tensor level.
+    tensor:
+    /// Arithmetic.
+    Arith,
+    /// Threads: who they are, and how they wait for each other.
+    Thread,
+    /// Parameters and variables.
+    Var,
+    /// Control flow.
+    Control,
+    /// Messages and the end of a kernel with an error.
+    Debug,
+    /// Views of tensors.
+    View,
+    /// Ranks, and barriers of a team.
+    Team,
+    /// Accesses to tensors.
+    Access,
+    /// What threads do together.
+    Together,
+    /// NVSHMEM's operations.
+    Remote,
+}
+
+level_ops! {
+    /// An operation at the machine level.
+    machine:
+    /// Arithmetic.
+    Arith,
+    /// Threads: who they are, and how they wait for each other.
+    Thread,
+    /// Parameters and variables.
+    Var,
+    /// Control flow.
+    Control,
+    /// Messages and the end of a kernel with an error.
+    Debug,
+    /// Arithmetic on addresses.
+    Address,
+    /// Accesses to addresses.
+    Memory,
+    /// Calls of library functions.
+    Call,
+}
+
+level_ops! {
+    /// An operation of a kernel that passes lower.
+    mixed:
+    /// Arithmetic.
+    Arith,
+    /// Threads: who they are, and how they wait for each other.
+    Thread,
+    /// Parameters and variables.
+    Var,
+    /// Control flow.
+    Control,
+    /// Messages and the end of a kernel with an error.
+    Debug,
+    /// Views of tensors.
+    View,
+    /// Ranks, and barriers of a team.
+    Team,
+    /// Accesses to tensors.
+    Access,
+    /// What threads do together.
+    Together,
+    /// NVSHMEM's operations.
+    Remote,
+    /// Addresses of tensors.
+    Bridge,
+    /// Arithmetic on addresses.
+    Address,
+    /// Accesses to addresses.
+    Memory,
+    /// Calls of library functions.
+    Call,
+}
+
+impl From<tensor::Op> for mixed::Op {
+    fn from(op: tensor::Op) -> mixed::Op {
+        match op {
+            tensor::Op::Arith(op) => op.into(),
+            tensor::Op::Thread(op) => op.into(),
+            tensor::Op::Var(op) => op.into(),
+            tensor::Op::Control(op) => op.into(),
+            tensor::Op::Debug(op) => op.into(),
+            tensor::Op::View(op) => op.into(),
+            tensor::Op::Team(op) => op.into(),
+            tensor::Op::Access(op) => op.into(),
+            tensor::Op::Together(op) => op.into(),
+            tensor::Op::Remote(op) => op.into(),
+        }
+    }
+}

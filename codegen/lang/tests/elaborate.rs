@@ -1,5 +1,6 @@
 //! From text to verified IR.
 
+use weft_ir::level::Tensor;
 use weft_ir::text::{parse_module, print_module};
 use weft_lang::elaborate::{Define, Defines, Loader, Program};
 use weft_lang::source::SourceMap;
@@ -23,7 +24,7 @@ fn compile(text: &str, defines: &[(&str, Define)]) -> Result<String, String> {
     let program = Program::load(&mut sources, root, &Library).map_err(show)?;
     let compiled = program.compile(None, &defines).map_err(show)?;
     let text = print_module(&compiled.module);
-    let again: weft_ir::Module = parse_module(&text).map_err(|e| format!("{e}\n{text}"))?;
+    let again = parse_module::<Tensor>(&text).map_err(|e| format!("{e}\n{text}"))?;
     assert_eq!(print_module(&again), text, "the text form does not read back");
     Ok(text)
 }

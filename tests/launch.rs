@@ -133,8 +133,9 @@ fn arguments_lie_where_the_code_reads_them() {
             assert_eq!(checked.block.len(), end as usize, "{name}");
             for e in &entries {
                 let bytes = &checked.block[e.offset as usize..(e.offset + e.size) as usize];
+                let source = low.head.params[e.index as usize].source as usize;
                 let value = bytes.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b));
-                let want = match &k.params[e.index as usize].kind {
+                let want = match &k.params[source].kind {
                     ParamKind::Tensor { .. } => 0x1000,
                     ParamKind::Barrier => 0x2000,
                     ParamKind::Hidden(Hidden::MyPe { .. }) => 3,
@@ -143,7 +144,7 @@ fn arguments_lie_where_the_code_reads_them() {
                     ParamKind::Hidden(Hidden::Multicast { .. } | Hidden::Peers { .. }) => 0,
                     other => panic!("{name}: {other}"),
                 };
-                assert_eq!(value, want, "{name}: {}", low.head.params[e.index as usize].name);
+                assert_eq!(value, want, "{name}: {}", k.params[source].name);
             }
             let tables = lowering == Lowering::Unicast;
             let expected = |what| match what {

@@ -7,11 +7,11 @@
 
 use half::{bf16, f16};
 use weft_ir::builder::Built;
+use weft_ir::machine::{Builder, Kernel, Module, Type};
 use weft_ir::names::Kind;
 use weft_ir::verify::verify;
 use weft_ir::{
-    BinOp, Builder, CmpOp, Dim, Kernel, Layout, Module, Op, Scalar, ShuffleMode, Space, Sreg, Type, UnOp,
-    Value,
+    Address, Arith, BinOp, CmpOp, Dim, Scalar, ShuffleMode, Space, Sreg, Thread, UnOp, Value, ValueType,
 };
 use weft_llvm::{Options, emit};
 use weft_sim::{Arg, Config, Launch, Machine};
@@ -163,16 +163,17 @@ impl Elementwise {
 
     fn kernel(&self, body: impl FnOnce(&mut Builder, &[Value]) -> Built<Vec<Value>>) -> Built<Kernel> {
         let mut b = Builder::new(&self.name, [self.threads(), 1, 1]);
-        let n = i64::from(self.threads() * self.lanes);
-        let tensor = |s| Builder::tensor(s, Space::Global, Layout::new(n, 1).unwrap(), 16);
-        let ins: Vec<_> = self.inputs.iter().map(|(s, _)| b.param("in", tensor(*s))).collect::<Built<_>>()?;
-        let outs: Vec<_> = self.outputs.iter().map(|s| b.param("out", tensor(*s))).collect::<Built<_>>()?;
+        let mut pointers = |name: &str, n: usize| -> Built<Vec<Value>> {
+            (0..n).map(|_| b.pointer_param(name, Space::Global, 16)).collect()
+        };
+        let ins = pointers("in", self.inputs.len())?;
+        let outs = pointers("out", self.outputs.len())?;
         let tid = b.special(Sreg::ThreadIdx, Dim::X)?;
         let tid = b.convert(tid, Scalar::I64)?;
         let at = |b: &mut Builder, ptr, s: Scalar| {
             let size = b.int(Scalar::I64, i64::from(s.bytes() * self.lanes))?;
             let bytes = b.binary(BinOp::Mul, tid, size)?;
-            b.emit(Op::PtrAdd { ptr, bytes })
+            b.emit(Address::PtrAdd { ptr, bytes })
         };
         let mut values = Vec::new();
         for (ptr, (s, _)) in ins.iter().zip(&self.inputs) {
@@ -180,19 +181,18 @@ impl Elementwise {
             let mut parts = Vec::new();
             for (first, lanes) in pieces(*s, self.lanes) {
                 let bytes = b.int(Scalar::I64, i64::from(first * s.bytes()))?;
-                let place = b.emit(Op::PtrAdd { ptr: place, bytes })?;
-                let op = Op::Load { place, sem: weft_ir::Sem::Weak, scope: weft_ir::Scope::Sys };
-                parts.push(b.emit_as(op, Type::lanes_of(*s, lanes))?);
+                let place = b.emit(Address::PtrAdd { ptr: place, bytes })?;
+                parts.push(b.load(place, Type::lanes_of(*s, lanes))?);
             }
-            values.push(b.emit_as(Op::Concat { parts }, Type::lanes_of(*s, self.lanes))?);
+            values.push(b.emit_as(Arith::Concat { parts }, Type::lanes_of(*s, self.lanes))?);
         }
         let results = body(&mut b, &values)?;
         for ((ptr, s), v) in outs.iter().zip(&self.outputs).zip(results) {
             let place = at(&mut b, *ptr, *s)?;
             for (first, lanes) in pieces(*s, self.lanes) {
                 let bytes = b.int(Scalar::I64, i64::from(first * s.bytes()))?;
-                let place = b.emit(Op::PtrAdd { ptr: place, bytes })?;
-                let part = b.emit_as(Op::Slice { a: v, first }, Type::lanes_of(*s, lanes))?;
+                let place = b.emit(Address::PtrAdd { ptr: place, bytes })?;
+                let part = b.emit_as(Arith::Slice { a: v, first }, Type::lanes_of(*s, lanes))?;
                 b.store(place, part)?;
             }
         }
@@ -551,7 +551,7 @@ fn fused_multiply_add_rounds_once() {
             let name = format!("fma_{s}");
             let test = Elementwise { name, inputs: inputs.clone(), outputs: vec![s, s], lanes };
             let out = test.run(|k, v| {
-                let fused = k.emit(Op::Fma { a: v[0], b: v[1], c: v[2] })?;
+                let fused = k.emit(Arith::Fma { a: v[0], b: v[1], c: v[2] })?;
                 let product = k.binary(BinOp::Mul, v[0], v[1])?;
                 Ok(vec![fused, k.binary(BinOp::Add, product, v[2])?])
             });
@@ -578,7 +578,10 @@ fn shuffles() {
             let by = 5;
             let out = test.run(|k, v| {
                 let lane = k.int(Scalar::I32, by)?;
-                ShuffleMode::ALL.iter().map(|m| k.emit(Op::Shuffle { value: v[0], mode: *m, lane })).collect()
+                ShuffleMode::ALL
+                    .iter()
+                    .map(|m| k.emit(Thread::Shuffle { value: v[0], mode: *m, lane }))
+                    .collect()
             });
             for (mode, results) in ShuffleMode::ALL.iter().zip(&out) {
                 for (i, got) in results.iter().enumerate() {

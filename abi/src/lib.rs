@@ -5,6 +5,7 @@
 //! PEs reads it. Each of these concepts is defined here once; this crate knows neither IR nor LLVM nor CUDA.
 
 mod choice;
+mod entry;
 pub mod extent;
 mod hidden;
 mod info;
@@ -14,6 +15,7 @@ mod version;
 mod words;
 
 pub use choice::{Lowering, LoweringRequest, Transport};
+pub use entry::{EntryKind, EntryParam, MAX_PARAM_BYTES, TooManyBytes, entry_params};
 pub use extent::{Extent, Extents};
 pub use hidden::{Hidden, WORLD};
 pub use info::{KernelInfo, ModuleInfo, ParamInfo, ParamKind};

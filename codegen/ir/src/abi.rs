@@ -1,71 +1,29 @@
-//! How a launch passes a kernel its parameters: what the compiler expects is what the launcher writes.
-//!
-//! The rule is PTX's (ISA, Kernel Function Parameters): parameters in order, each at the next offset of its natural
-//! alignment. Addresses take 64 bits.
+//! How a launch passes a kernel its parameters, as [`weft_abi::entry_params`] places them: what the compiler expects is
+//! what the launcher writes.
 
 use crate::diag::{Code, Diagnostic};
 use crate::head::MachineParam;
 use crate::machine::{Kernel, Type};
-use crate::names::{Scalar, Space};
-use weft_abi::{KernelInfo, ParamInfo};
+use crate::names::Space;
+use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, entry_params};
+
+pub use weft_abi::{EntryKind, EntryParam};
 
 /// A parameter that no launch can pass.
 pub const BAD_PARAM: Code = Code(217);
 
-/// Most bytes of parameters a kernel can have with any driver. (PTX 8.1 and drivers of its time take 32,764.)
-pub const MAX_BYTES: u32 = 4096;
-
-/// What a parameter is, once passed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum EntryKind {
-    /// A 64-bit address, a multiple of `align`.
-    Address {
-        /// In bytes; a power of two.
-        align: u32,
-    },
-    /// A number; a `bool` is a byte, 0 or 1.
-    Number(Scalar),
-}
-
-/// One parameter of the entry point.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct EntryParam {
-    /// Its index among the kernel's parameters.
-    pub index: u32,
-    /// Bytes from the start of the parameter block.
-    pub offset: u32,
-    /// In bytes.
-    pub size: u32,
-    /// Of its place in the block, in bytes.
-    pub align: u32,
-    /// What it is.
-    pub kind: EntryKind,
-}
-
 /// The parameters of a kernel's entry point, in order.
 ///
 /// # Errors
-/// [`BAD_PARAM`]: a parameter of a type that cannot be passed, or more of them than [`MAX_BYTES`].
+/// [`BAD_PARAM`]: a parameter of a type that cannot be passed, or more of them than [`MAX_PARAM_BYTES`].
 pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
-    let mut end = 0;
-    let mut out = Vec::with_capacity(kernel.head.params.len());
-    for (index, param) in (0u32..).zip(&kernel.head.params) {
-        let kind = kind(param)?;
-        let size = match kind {
-            EntryKind::Address { .. } => 8,
-            EntryKind::Number(s) => s.bytes(),
-        };
-        let offset = u32::next_multiple_of(end, size);
-        end = offset + size;
-        if end > MAX_BYTES {
-            let message = format!("`{}` has more than {MAX_BYTES} bytes of parameters", kernel.name);
-            return Err(
-                Diagnostic::error(BAD_PARAM, param.span, message).help("pass a tensor of them instead")
-            );
-        }
-        out.push(EntryParam { index, offset, size, align: size, kind });
-    }
-    Ok(out)
+    let params = &kernel.head.params;
+    let kinds = (0u32..).zip(params).map(|(index, p)| Ok((index, kind(p)?)));
+    entry_params(kinds.collect::<Result<Vec<_>, Diagnostic>>()?).map_err(|e| {
+        let span = params.get(e.index as usize).map_or(kernel.span, |p| p.span);
+        let message = format!("`{}` has more than {MAX_PARAM_BYTES} bytes of parameters", kernel.name);
+        Diagnostic::error(BAD_PARAM, span, message).help("pass a tensor of them instead")
+    })
 }
 
 /// What a launcher needs to know of a kernel.
@@ -117,6 +75,7 @@ fn kind(param: &MachineParam) -> Result<EntryKind, Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Scalar;
     use crate::machine::Builder;
 
     fn kernel(params: Vec<(Type, u32)>) -> Kernel {

@@ -45,9 +45,6 @@ pub struct Options {
     pub lowering: Lowering,
     /// How remote memory operations are carried out.
     pub transport: Transport,
-    /// For the simulator: what `Transport::Auto` leaves open is NVSHMEM's function, whose transfers the simulator
-    /// delays as a network may.
-    pub simulated: bool,
     /// Where the functions come from that they call.
     pub nvshmem: Nvshmem,
     /// Only this kernel of the file.
@@ -76,7 +73,6 @@ impl Options {
             ptx_version: None,
             lowering: Lowering::Auto,
             transport: Transport::Auto,
-            simulated: false,
             nvshmem: Nvshmem::External,
             kernel: None,
             defines: Defines::new(),
@@ -282,10 +278,7 @@ fn lower(
     let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
     let lowering = options.lowering.decide(true);
     let mut passes = weft_passes::Options::new(lowering, options.target);
-    passes.transport = match (options.transport, options.simulated) {
-        (Transport::Auto, true) => Transport::Nvshmem,
-        (asked, _) => asked,
-    };
+    passes.transport = options.transport;
     passes.library_pointers = options.transport == Transport::Nvshmem;
     passes.debug_waits = options.debug_waits;
     passes.dump_after.clone_from(&options.keep_after);
@@ -371,6 +364,13 @@ impl Compiled {
     pub fn external(&self) -> Vec<&str> {
         let missing = if self.nvshmem.is_none() { &self.functions[..] } else { &[] };
         missing.iter().map(|f| &**f).collect()
+    }
+
+    /// Whether a kernel tests at run time which PEs it reaches by loads and stores: [`Transport::Auto`] compiled both
+    /// ways of an operation.
+    pub fn tests_reach(&self) -> bool {
+        let mut params = self.low.kernels.iter().flat_map(|k| &k.params);
+        params.any(|p| matches!(p.kind, weft_ir::ParamKind::ReachOf { .. }))
     }
 
     /// It, for a library that has those functions; none where it calls none.

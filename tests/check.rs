@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use weft::check::{CheckOptions, Report, check_file};
 use weft::ir::Scalar;
 use weft::run::array::{Array, Number, write_number};
-use weft::{Define, KernelFile, Lowering};
+use weft::{Define, KernelFile, Lowering, Transport};
 
 /// PE p takes PE p + 1's flag for the sign that its data is there; how the flag is set and read is left open.
 fn message(store: &str, load: &str) -> String {
@@ -133,6 +133,7 @@ fn a_replay_meets_that_finding_again() {
         (o.pes, o.seed, o.seeds) = (vec![first.replay.pes], first.replay.seed, 1);
         o.compile.lowering = first.replay.lowering;
         o.compile.transport = first.replay.transport;
+        o.nodes = first.replay.node.into_iter().collect();
         o.compile.defines = first.replay.defines.clone();
         o.launches = first.replay.launches;
     });
@@ -141,6 +142,36 @@ fn a_replay_meets_that_finding_again() {
         (&found.message, &found.accesses, &found.replay),
         (&first.message, &first.accesses, &first.replay)
     );
+}
+
+/// A put that only a barrier follows: right where it goes in place, wrong where it is under way for long.
+const NO_QUIET: &str =
+    "kernel forgets(x: symm<f32, (67):(1)>, y: symm<f32, (67):(1)>, sync: barrier, team: team)
+    block(32) grid(1) computes(rotate(x, y))
+{
+    put<block>(y, x, (my_pe() + 1) % n_pes());
+    barrier(sync, team, acq_rel, sys);
+}
+";
+
+#[test]
+fn nodes_of_several_sizes_run_both_branches_of_a_transfer() {
+    let report = checked(NO_QUIET, |o| (o.pes, o.compile.lowering) = (vec![1, 5], Lowering::Unicast));
+    let nodes: Vec<_> = report.cases.iter().map(|c| (c.pes, c.node.unwrap())).collect();
+    assert_eq!(nodes, [(1, 1), (5, 1), (5, 3), (5, 5)]);
+    assert!(!report.is_clean());
+    for f in &report.findings {
+        assert!(f.replay.pes == 5 && f.replay.node.is_some_and(|n| n < 5), "{:?}", f.replay);
+        assert!(report.command(f).contains(" --node "), "{}", report.command(f));
+    }
+    let within = |nodes: &[u32]| {
+        checked(NO_QUIET, |o| (o.pes, o.nodes) = (vec![5], nodes.to_vec())).findings.first().cloned()
+    };
+    assert_eq!(within(&[5, 8]), None);
+    assert_eq!(within(&[2]).unwrap().replay.node, Some(2));
+    // One transport that is asked for does not depend on nodes.
+    let report = checked(NO_QUIET, |o| o.compile.transport = Transport::Nvshmem);
+    assert!(!report.is_clean() && report.cases.iter().all(|c| c.node.is_none()), "{:?}", report.cases);
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! What is run: kernels, lowerings, transports, sizes and numbers of PEs.
+//! What is run: kernels, lowerings, sizes, numbers of PEs and of nodes.
 
 use super::CheckOptions;
 use super::finding::{self, Finding, Replay};
-use crate::compile::{KernelFile, Lowering, Options, Transport};
+use crate::compile::{KernelFile, Lowering, Options};
 use crate::run::examine::Subject;
 use crate::run::{RunError, RunOptions};
 use std::collections::{BTreeMap, HashMap};
@@ -53,7 +53,7 @@ impl Case {
 
     /// How it is run again.
     pub fn replay(&self) -> Replay {
-        let RunOptions { compile, n_pes, grid, seed, launches, back_to_back, args, .. } = &self.options;
+        let RunOptions { compile, n_pes, grid, seed, launches, back_to_back, args, node, .. } = &self.options;
         Replay {
             kernel: compile.kernel.clone().unwrap_or_default(),
             pes: *n_pes,
@@ -62,6 +62,7 @@ impl Case {
             args: args.clone(),
             lowering: compile.lowering,
             transport: compile.transport,
+            node: *node,
             grid: *grid,
             launches: *launches,
             overlap: *back_to_back,
@@ -199,38 +200,30 @@ impl Planner<'_> {
 
     /// Whether the kernel admits these sizes; the bytes of all tensors.
     fn fits(&mut self, sizes: &Sizes, n_pes: usize) -> Result<u64, RunError> {
-        let Options { lowering, transport, .. } = self.options.compile;
-        let options = self.run_options(sizes, n_pes, lowering, transport);
+        let options = self.run_options(sizes, n_pes, self.options.compile.lowering);
         self.subject(&options)?.fits(&options)
     }
 
-    /// Every lowering and transport that is left open and makes a difference to the PTX.
+    /// Every lowering that is left open and makes a difference to the PTX, each on every size of node that makes a
+    /// difference to what runs.
     fn variants(&mut self, sizes: &Sizes, n_pes: usize) -> Result<Vec<Case>, RunError> {
         let lowerings = match self.options.compile.lowering {
             Lowering::Auto => &[Lowering::Multimem, Lowering::Unicast][..],
             ref given => std::slice::from_ref(given),
         };
-        let transfers = self.transfers(sizes, n_pes)?;
-        let transports = match self.options.compile.transport {
-            Transport::Auto if transfers => &[Transport::Nvshmem, Transport::P2p][..],
-            ref given => std::slice::from_ref(given),
-        };
         let mut cases: Vec<Case> = Vec::new();
         let mut refused = None;
         for &lowering in lowerings {
-            for &transport in transports {
-                let options = self.run_options(sizes, n_pes, lowering, transport);
-                match self.subject(&options) {
-                    // Not every operation can go every way.
-                    Err(RunError::Compile(e)) => refused = Some(e),
-                    Err(e) => return Err(e),
-                    Ok(subject) => {
-                        let same = |c: &Case| c.subject.same_code(&subject);
-                        if !cases.iter().any(same) {
-                            cases.push(Case { subject, options });
-                        }
-                    }
-                }
+            let options = self.run_options(sizes, n_pes, lowering);
+            match self.subject(&options) {
+                // Not every operation has every lowering.
+                Err(RunError::Compile(e)) => refused = Some(e),
+                Err(e) => return Err(e),
+                Ok(subject) if cases.iter().any(|c| c.subject.same_code(&subject)) => {}
+                Ok(subject) => cases.extend(self.nodes(&subject, n_pes).into_iter().map(|node| {
+                    let (subject, options) = (subject.clone(), RunOptions { node, ..options.clone() });
+                    Case { subject, options }
+                })),
             }
         }
         match refused {
@@ -239,24 +232,26 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the kernel has operations that can go to another PE in more than one way.
-    fn transfers(&mut self, sizes: &Sizes, n_pes: usize) -> Result<bool, RunError> {
-        let Options { lowering, transport, .. } = self.options.compile;
-        let subject = self.subject(&self.run_options(sizes, n_pes, lowering, transport))?;
-        Ok(!subject.compiled().report.transfers.is_empty())
+    /// The sizes of nodes that a kernel is run with: a node for each PE, two nodes, and one node of all PEs. One size is
+    /// enough for a kernel that does not test which PEs it reaches.
+    fn nodes(&self, subject: &Subject, n_pes: usize) -> Vec<Option<u32>> {
+        if !subject.compiled().tests_reach() {
+            return vec![None];
+        }
+        let all = n_pes as u32;
+        let chosen = [1, all.div_ceil(2), all];
+        let given = if self.options.nodes.is_empty() { &chosen[..] } else { &self.options.nodes };
+        let mut nodes: Vec<u32> = given.iter().map(|n| (*n).clamp(1, all)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.into_iter().map(Some).collect()
     }
 
-    fn run_options(
-        &self,
-        (defines, args): &Sizes,
-        n_pes: usize,
-        lowering: Lowering,
-        transport: Transport,
-    ) -> RunOptions {
+    fn run_options(&self, (defines, args): &Sizes, n_pes: usize, lowering: Lowering) -> RunOptions {
         let mut compile = self.options.compile.clone();
         compile.kernel = Some(self.head.name.to_string());
         compile.defines.clone_from(defines);
-        (compile.lowering, compile.transport) = (lowering, transport);
+        compile.lowering = lowering;
         let mut options = RunOptions::new(compile, n_pes);
         options.args.clone_from(args);
         options.grid = self.options.grid;
@@ -268,8 +263,8 @@ impl Planner<'_> {
     }
 
     fn subject(&mut self, options: &RunOptions) -> Result<Arc<Subject>, RunError> {
-        let Options { lowering, transport, ref defines, .. } = options.compile;
-        let key = format!("{lowering:?} {transport:?} {defines:?} {:?}", options.args);
+        let Options { lowering, ref defines, .. } = options.compile;
+        let key = format!("{lowering:?} {defines:?} {:?}", options.args);
         if let Some(subject) = self.subjects.get(&key) {
             return Ok(subject.clone());
         }

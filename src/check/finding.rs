@@ -79,6 +79,8 @@ pub struct Replay {
     pub lowering: Lowering,
     /// How other PEs are reached.
     pub transport: Transport,
+    /// The number of PEs in a node, where that makes a difference.
+    pub node: Option<u32>,
     /// CTAs, where they were given.
     pub grid: Option<[u32; 3]>,
     /// Launches of the run.
@@ -90,10 +92,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// `multimem, p2p`: how in-switch operations and other PEs are reached, as far as it was chosen.
+    /// `multimem, p2p`, `unicast, nodes of 2`: how in-switch operations are carried out and other PEs are reached, as far
+    /// as it was chosen.
     pub(super) fn way(&self) -> String {
         let words = [self.lowering.name(), self.transport.name()];
-        words.into_iter().filter(|w| *w != "auto").collect::<Vec<_>>().join(", ")
+        let words = words.into_iter().filter(|w| *w != "auto").map(str::to_owned);
+        words.chain(self.node.map(|n| format!("nodes of {n}"))).collect::<Vec<_>>().join(", ")
     }
 
     /// `N=1003, T=f32`.
@@ -116,6 +120,9 @@ impl fmt::Display for Replay {
         let words = [("lowering", self.lowering.name()), ("transport", self.transport.name())];
         for (option, word) in words.into_iter().filter(|(_, word)| *word != "auto") {
             write!(f, " --{option} {word}")?;
+        }
+        if let Some(node) = self.node {
+            write!(f, " --node {node}")?;
         }
         if let Some([x, y, z]) = self.grid {
             write!(f, " --grid {x},{y},{z}")?;

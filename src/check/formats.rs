@@ -169,6 +169,7 @@ fn replay(r: &Replay) -> Value {
         "args": values(&r.args),
         "lowering": r.lowering.name(),
         "transport": r.transport.name(),
+        "node": r.node,
         "grid": r.grid,
         "launches": r.launches,
         "overlap": r.overlap,

@@ -43,11 +43,15 @@ use weft_sim::Trace;
 /// What to look at, and how long.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// How kernels are compiled. `Lowering::Auto` checks both lowerings, `Transport::Auto` both ways to reach another
-    /// PE, where the kernel's text leaves them open. Its defines are kept; other extents are varied.
+    /// How kernels are compiled. `Lowering::Auto` checks both lowerings, where the kernel's text leaves that open. The
+    /// defines are kept; other extents are varied.
     pub compile: Options,
     /// Numbers of PEs.
     pub pes: Vec<usize>,
+    /// The number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation is carried out in
+    /// place within a node, and by NVSHMEM's function between nodes. The kernel's own loads and stores reach all PEs.
+    /// If none is given, kernels with such branches run with a node for each PE, with two nodes and with one.
+    pub nodes: Vec<u32>,
     /// The first seed of data and schedule.
     pub seed: u64,
     /// Schedules of each case: so many seeds from `seed` on.
@@ -78,6 +82,7 @@ impl CheckOptions {
         CheckOptions {
             compile: Options::new(target),
             pes: vec![2, 8],
+            nodes: Vec::new(),
             seed: 0,
             seeds: 20,
             sizes: Vec::new(),

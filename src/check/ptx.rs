@@ -59,6 +59,7 @@ pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
         args: Defines::new(),
         lowering: Lowering::Auto,
         transport: Transport::Auto,
+        node: None,
         grid: Some(launch.grid),
         launches: launch.launches,
         overlap: false,

@@ -19,6 +19,10 @@ pub struct Check {
     /// Numbers of PEs: --pes 2,4,8
     #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Vec<u32>,
+    /// Numbers of PEs in a node, for kernels whose transfers go in place within a node and through NVSHMEM's functions
+    /// between nodes (--transport auto): --node 1,4. A node for each PE, two nodes and one node if not given.
+    #[arg(long, value_name = "PES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    node: Vec<u32>,
     /// Schedules of each case: 20, or 1 where --seed is given.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -91,6 +95,9 @@ impl Check {
             if self.overlap {
                 bail!("--overlap is for `.weft` files: the host waits between launches of PTX");
             }
+            if !self.node.is_empty() {
+                bail!("--node is for `.weft` files: PTX is run as it is, with its own arguments");
+            }
             let file = PtxFile::read(&self.compile.file)?;
             let launch = self.ptx.launch(self.grid.as_deref(), &self.arg)?;
             check_ptx(&file, &launch, &options, &progress)
@@ -117,6 +124,7 @@ impl Check {
         let mut options = CheckOptions::new("sm_90a".parse()?);
         options.compile = self.compile.options()?;
         options.pes = self.pes.iter().map(|n| *n as usize).collect();
+        options.nodes.clone_from(&self.node);
         options.seed = self.seed.unwrap_or(0);
         options.seeds = self.seeds.unwrap_or(if self.seed.is_some() { 1 } else { options.seeds });
         options.sizes.clone_from(&self.sizes);

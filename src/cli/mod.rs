@@ -198,7 +198,7 @@ impl From<LoweringArg> for Lowering {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum TransportArg {
-    /// In place for PEs that loads and stores reach, else NVSHMEM's function: one test. (Simulated: NVSHMEM's.)
+    /// In place where loads and stores reach the PE, else by a call of NVSHMEM's function; decided at run time.
     Auto,
     /// NVSHMEM's functions, for ranks and addresses too.
     Nvshmem,

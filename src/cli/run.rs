@@ -43,7 +43,8 @@ pub struct Run {
     /// Launches, back to back.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
-    /// Simulated: PEs of a node, where --transport auto copies in place; other nodes are reached by NVSHMEM's functions.
+    /// Simulated: the number of PEs in a node. With --transport auto, transfers go in place within a node and through
+    /// NVSHMEM's functions between nodes; the PEs form two nodes if this is not given.
     #[arg(long, value_name = "PES", value_parser = clap::value_parser!(u32).range(1..=4096))]
     node: Option<u32>,
 }
@@ -203,9 +204,12 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, o.compiled.lowering));
     let (grid, block) = (dims(o.grid), dims(o.block));
     match &o.ran {
-        Ran::Simulator { .. } => {
+        Ran::Simulator { node, .. } => {
             let why = why_simulated.lines().next().unwrap_or_default().trim_end_matches("; searched:");
             line("ran on", format!("simulator, {pes} PEs, grid {grid}, block {block} (GPUs: {why})"));
+            if let Some(node) = node {
+                line("transfers", transfers(pes, *node));
+            }
         }
         Ran::Gpus { gpu, nvshmem, no_multicast, .. } => {
             line("ran on", format!("{pes} x {gpu}, NVSHMEM {nvshmem}, grid {grid}, block {block}"));
@@ -266,7 +270,7 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     line(
         "time",
         match &o.ran {
-            Ran::Simulator { stats, time } => format!(
+            Ran::Simulator { stats, time, .. } => format!(
                 "compiled in {compiled:.1} ms; simulated in {:.3} s, {:.1} M lane instructions",
                 time.as_secs_f64(),
                 stats.lane_instructions as f64 / 1e6
@@ -281,4 +285,15 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
         },
     );
     out
+}
+
+/// How a simulated PE reaches the others with `--transport auto`.
+fn transfers(pes: usize, node: usize) -> String {
+    match pes.div_ceil(node) {
+        1 => "in place, since all PEs are in one node".to_owned(),
+        nodes if node == 1 => format!("by NVSHMEM's functions between {nodes} nodes of one PE each"),
+        nodes => {
+            format!("in place within a node of {node} PEs, by NVSHMEM's functions between the {nodes} nodes")
+        }
+    }
 }

@@ -22,8 +22,8 @@ pub fn simulation(
     let mut compile = options(plan, request, plan.ctas, target)?;
     compile.lowering = Lowering::Auto.decide(request.multicast).into();
     let mut run = RunOptions::new(compile, request.n_pes as usize);
-    // Nodes of two PEs, between which there is NVSHMEM alone.
-    run.node = (!request.reach).then_some(2);
+    // One node of all PEs, or nodes of two, between which there is NVSHMEM alone.
+    run.node = Some(if request.reach { request.n_pes } else { 2 });
     run.grid = Some([plan.ctas, 1, 1]);
     run.args.insert("n".into(), Define::Int(i64::try_from(request.count).unwrap_or(i64::MAX)));
     Ok((file(plan.algorithm)?, run))

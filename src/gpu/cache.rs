@@ -32,7 +32,6 @@ impl Key {
             ptx_version,
             lowering,
             transport,
-            simulated,
             nvshmem,
             kernel,
             defines,
@@ -46,7 +45,7 @@ impl Key {
         let mut parts = Parts::default();
         parts.add(&[env!("CARGO_PKG_VERSION"), env!("WEFT_COMPILER")]);
         parts.add(&[&format!("{:?}", crate::llvm_version())]);
-        parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {simulated} {kernel:?}")]);
+        parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {kernel:?}")]);
         parts.add(&[&library(nvshmem, *target)]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?}")]);
         for (name, value) in defines {

@@ -36,9 +36,7 @@ impl Subject {
     /// # Errors
     /// As [`run`](super::run), before anything is allocated.
     pub fn new(file: &KernelFile, options: &RunOptions) -> Result<Subject, RunError> {
-        let mut options = options.clone();
-        options.compile.simulated = options.node.is_none();
-        let prepared = Prepared::new(file, &options)?;
+        let prepared = Prepared::new(file, options)?;
         let module = Module::parse(&prepared.compiled.ptx)?;
         Ok(Subject { prepared, module })
     }

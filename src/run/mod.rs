@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tensors::Plan;
-use weft_ir::{Access, Arith, Operation, Scalar, ValueType};
+use weft_ir::{Access, Arith, Hidden, Operation, Scalar, ValueType};
 use weft_lang::elaborate::{Define, Reference};
 use weft_sim::Stats;
 
@@ -55,9 +55,12 @@ pub struct RunOptions {
     pub args: BTreeMap<String, Define>,
     /// Warp instructions after which the simulator gives up.
     pub step_limit: Option<u64>,
-    /// For the simulator: PEs of a node, which reach each other by loads and stores, and the others by NVSHMEM's
-    /// functions. Without it all reach each other, and `Transport::Auto` is NVSHMEM's functions, whose transfers the
-    /// simulator delays as a network may.
+    /// For the simulator: the number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation
+    /// is carried out in place within a node, and by NVSHMEM's function between nodes, where the simulator delays
+    /// transfers as a network may. If it is not given, the PEs form two nodes, so that both branches run.
+    ///
+    /// A node that is given also limits the kernel's own loads and stores: [`run`] refuses a kernel that makes them to
+    /// all PEs. Without it, loads and stores reach all PEs.
     pub node: Option<u32>,
     /// For the simulator: what it watches for. `weft::check` tells what it finds; a plain run does not.
     pub(crate) check: Option<weft_sim::Check>,
@@ -84,6 +87,11 @@ impl RunOptions {
             check: None,
             trace: None,
         }
+    }
+
+    /// The number of PEs in a simulated node.
+    pub(crate) fn pes_of_node(&self) -> usize {
+        self.node.map_or(self.n_pes.div_ceil(2), |n| n as usize).clamp(1, self.n_pes.max(1))
     }
 }
 
@@ -134,6 +142,8 @@ pub enum Ran {
         stats: Box<Stats>,
         /// Wall time that all launches took.
         time: Duration,
+        /// The number of PEs in a node, where the kernel chooses at run time how it reaches a PE (`Transport::Auto`).
+        node: Option<usize>,
     },
     /// On GPUs, one a PE.
     Gpus {
@@ -208,10 +218,8 @@ pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
 /// # Errors
 /// As [`run`].
 pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
-    let mut options = options.clone();
-    options.compile.simulated = options.node.is_none();
-    let options = &options;
     let prepared = Prepared::new(file, options)?;
+    prepared.within_nodes(options)?;
     let mut plan = Plan::new(
         &prepared.compiled,
         options,
@@ -219,7 +227,8 @@ pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunE
         Simulated::new(weft_sim::Module::parse(&prepared.compiled.ptx)?, options)?,
     )?;
     let checks = prepared.carry_out(&mut plan, options)?;
-    let ran = Ran::Simulator { stats: Box::new(plan.backend.stats.clone()), time: plan.backend.time };
+    let node = prepared.compiled.tests_reach().then_some(options.pes_of_node());
+    let ran = Ran::Simulator { stats: Box::new(plan.backend.stats.clone()), time: plan.backend.time, node };
     let printed = plan.backend.printed.clone();
     Ok(Outcome {
         grid: plan.grid,
@@ -281,6 +290,26 @@ impl Prepared {
         let compiled = file.compile(&compile)?;
         let compile_time = start.elapsed();
         Ok(Prepared { kernel: head.name.to_string(), found, options: compile, compiled, compile_time })
+    }
+
+    /// Whether the kernel's loads and stores stay within the nodes that were asked for.
+    fn within_nodes(&self, options: &RunOptions) -> Result<(), RunError> {
+        let node = options.pes_of_node();
+        if options.node.is_none() || node >= options.n_pes {
+            return Ok(());
+        }
+        let launches = self.compiled.low.kernels.iter().filter_map(|k| k.head.launch.as_ref());
+        let of_all = launches.flat_map(|l| l.params.iter().map(move |p| (l, p))).find_map(|(l, p)| match p.kind {
+            weft_abi::ParamKind::Hidden(Hidden::Peers { base, .. }) => l.params.get(base as usize),
+            _ => None,
+        });
+        match of_all {
+            None => Ok(()),
+            Some(tensor) => request(format!(
+                "the kernel loads from and stores to `{}` of all PEs, and PE 0 does not reach PE {node}",
+                tensor.name
+            )),
+        }
     }
 
     /// Fills, launches, checks each launch, and writes what is asked for.

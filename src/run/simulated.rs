@@ -52,7 +52,7 @@ impl Simulated {
         let team = machine.team(&(0..n_pes).collect::<Vec<_>>())?;
         let (blocks, bytes, stats) = (Vec::new(), 0, Stats::default());
         let (printed, time) = (String::new(), Duration::ZERO);
-        let node = options.node.map_or(n_pes, |n| n.max(1) as usize);
+        let node = options.pes_of_node();
         let together = if options.back_to_back { options.launches as usize } else { 1 };
         let queued = Vec::new();
         Ok(Simulated {
@@ -99,19 +99,14 @@ impl Simulated {
         }
     }
 
-    /// A table of the addresses of every PE's copy, in the memory of `pe`, for a launch. Of PEs of other nodes: 0
-    /// where `or_none`, else there is no launch.
+    /// A table of the addresses of every PE's copy, in the memory of `pe`, for a launch. Where `or_none`, the addresses
+    /// on PEs of other nodes are 0.
     fn peers(&mut self, pe: usize, name: &str, of: Symmetric, or_none: bool) -> Result<u64, RunError> {
         let mut table = Vec::new();
         for q in 0..self.n_pes {
-            let address = match (pe / self.node == q / self.node, or_none) {
-                (true, _) => self.machine.peer_addr(pe, of, q)?,
-                (false, true) => 0,
-                (false, false) => {
-                    return request(format!(
-                        "the kernel loads from and stores to `{name}` of all PEs, and PE {pe} does not reach PE {q}"
-                    ));
-                }
+            let address = match pe / self.node == q / self.node || !or_none {
+                true => self.machine.peer_addr(pe, of, q)?,
+                false => 0,
             };
             table.extend_from_slice(&address.to_le_bytes());
         }

@@ -27,7 +27,8 @@ pub enum Nvshmem {
     /// PTX declares them, for an object to define ([`Library::join`](crate::nvshmem::Library::join)), or the simulator.
     #[default]
     External,
-    /// They are linked in, from the device bitcode that is found.
+    /// They are linked in from the device bitcode that is found on this machine. If none is found, they are
+    /// [external](Nvshmem::External).
     Found,
     /// They are linked in, from this file.
     At(PathBuf),
@@ -350,11 +351,11 @@ fn library(from: &Nvshmem, module: &machine::Module, target: Target) -> Result<O
     match from {
         Nvshmem::At(path) => Ok(Some(path.clone())),
         _ => {
-            let found = weft_runtime::find::nvshmem_device(target.number().into());
+            let found = weft_runtime::find::nvshmem_device_if_any(target.number().into());
             let found = found.map_err(|e| {
                 Diagnostic::error(weft_llvm::codes::BAD_LIBRARY, Span::NONE, e.message).help(e.help)
             })?;
-            Ok(Some(found.path))
+            Ok(found.map(|found| found.path))
         }
     }
 }

@@ -258,6 +258,42 @@ fn a_broken_or_missing_half_is_said() {
     assert!(!works && found.contains("NVSHMEM_HOME is set to") && found.contains("nothing"), "{found}");
 }
 
+/// Where NVSHMEM is not, a kernel that calls its functions compiles to what `--nvshmem extern` gives, and a note says so.
+#[test]
+fn without_nvshmem_its_functions_stay_external() {
+    let home = Home::new();
+    if home.doctor(&[]).1["NVSHMEM device"]["state"] == "ok" {
+        println!("skipped: this machine has NVSHMEM in a system folder");
+        return;
+    }
+    let text =
+        "kernel k(x: symm<f32, (67):(1)>, y: symm<f32, (67):(1)>) block(32) { put<block>(y, x, my_pe()); }";
+    fs::write(home.path("k.weft"), text).unwrap();
+    for emit in ["ptx", "llvm", "meta"] {
+        let compile = |more: &[&str], vars: &[(&str, &Path)]| {
+            home.weft(&[&["compile", "k.weft", "--emit", emit], more].concat(), vars)
+        };
+        let (left, asked) = (compile(&[], &[]), compile(&["--nvshmem", "extern"], &[]));
+        assert!(left.status.success() && asked.status.success(), "{left:?} {asked:?}");
+        assert!(said(&left.stdout).contains("nvshmemx_putmem_block") && left.stdout == asked.stdout);
+        let note = said(&left.stderr);
+        assert!(
+            note.starts_with("note: NVSHMEM") && note.contains("external: nvshmemx_putmem_block\n"),
+            "{note}"
+        );
+        assert!(note.contains("weft setup") && note.contains("--nvshmem extern"), "{note}");
+        assert_eq!(said(&asked.stderr), "");
+        // A variable that names no installation is a mistake, and not a machine without NVSHMEM.
+        let wrong = compile(&[], &[("NVSHMEM_HOME", Path::new("nowhere"))]);
+        assert!(!wrong.status.success() && said(&wrong.stderr).contains("NVSHMEM_HOME"), "{wrong:?}");
+    }
+    // No functions, no note.
+    let alone = home.weft(&["compile", "k.weft", "--transport", "p2p"], &[]);
+    assert!(alone.status.success() && alone.stderr.is_empty(), "{alone:?}");
+    let alone = home.weft(&["compile", "k.weft", "--emit", "ir"], &[]);
+    assert!(alone.status.success() && alone.stderr.is_empty(), "{alone:?}");
+}
+
 #[test]
 fn a_tool_that_does_not_run_is_broken() {
     let home = Home::new();

@@ -181,7 +181,19 @@ pub fn nvshmem_host() -> Result<Found> {
 /// # Errors
 /// R0104 with every place searched.
 pub fn nvshmem_device(sm: u32) -> Result<Found> {
-    device_of(&Machine::here(), sm)
+    device_of(&Machine::here(), sm).map_err(no_device)
+}
+
+/// As [`nvshmem_device`], for callers that can do without: `None` where no place has it.
+///
+/// # Errors
+/// R0104 where a variable names an installation that does not have it.
+pub fn nvshmem_device_if_any(sm: u32) -> Result<Option<Found>> {
+    match device_of(&Machine::here(), sm) {
+        Ok(found) => Ok(Some(found)),
+        Err(Missing::Everywhere(_)) => Ok(None),
+        Err(named) => Err(no_device(named)),
+    }
 }
 
 /// The same in a place that is named: a file of bitcode, a host library, or an installation.
@@ -193,14 +205,17 @@ pub fn nvshmem_device_at(path: &Path, sm: u32) -> Option<PathBuf> {
         .or_else(|| NVSHMEM.folders.iter().find_map(|folder| device_in(&below(path, folder), sm)))
 }
 
-fn device_of(machine: &Machine<'_>, sm: u32) -> Result<Found> {
+fn device_of(machine: &Machine<'_>, sm: u32) -> std::result::Result<Found, Missing> {
     if let Ok(host) = machine.find(&NVSHMEM)
         && let Some(path) = device_in(&host.path, sm)
     {
         return Ok(Found { path, by: host.by });
     }
-    let found = machine.find_by(&NVSHMEM, &|dir| device_in(dir, sm));
-    found.map_err(|missing| no_nvshmem("libnvshmem_device.bc", missing))
+    machine.find_by(&NVSHMEM, &|dir| device_in(dir, sm))
+}
+
+fn no_device(missing: Missing) -> Error {
+    no_nvshmem("libnvshmem_device.bc", missing)
 }
 
 /// The bitcode in a folder, or beside a host library.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::compile::{Compiled, Nvshmem};
 use weft::nvshmem::{Library, Objects};
-use weft::runtime::find::Found;
+use weft::runtime::find::{Found, nvshmem_device_if_any};
 use weft::tools;
 
 #[derive(Args)]
@@ -64,12 +64,20 @@ impl Compile {
         options.keep_ir = self.emit == "ir";
         options.keep_llvm = self.emit == "llvm";
         options.keep_after = after.map(str::to_owned);
-        let nvshmem = self.compile.nvshmem(options.target)?;
+        let mut nvshmem = self.compile.nvshmem(options.target)?;
         if ["ptx", "llvm", "meta"].contains(&&*self.emit) {
             options.nvshmem = nvshmem.clone();
         }
         let compiled = self.compile.compile(&options)?;
         super::warn(&compiled)?;
+        if row.is_some_and(|(name, _)| *name != "ir")
+            && nvshmem == Nvshmem::Found
+            && !compiled.external().is_empty()
+            && nvshmem_device_if_any(options.target.number().into())?.is_none()
+        {
+            nvshmem = Nvshmem::External;
+            left_external(&compiled)?;
+        }
         let mut data = match row {
             Some((_, emit)) => emit(&compiled, &nvshmem)?,
             None => text(compiled.after.as_deref())?,
@@ -86,6 +94,17 @@ impl Compile {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Says that functions stay external because no device bitcode was found.
+fn left_external(c: &Compiled) -> Result<()> {
+    Ok(writeln!(
+        std::io::stderr(),
+        "note: NVSHMEM's device bitcode was not found, so what the kernel calls stays external: {}\n  \
+         help: the simulator runs this text, and a launch on GPUs joins the functions to it; to link them in here, \
+         run `weft setup` or give --nvshmem PATH; --nvshmem extern gives the same text without this note",
+        c.external().join(", ")
+    )?)
 }
 
 /// A table of the stages and their times.

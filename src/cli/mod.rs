@@ -165,7 +165,8 @@ struct CompileArgs {
     #[arg(long, value_enum, default_value = "auto")]
     transport: TransportArg,
     /// NVSHMEM's device bitcode for the functions that are called: the file, or an installation; `extern` leaves them
-    /// to another object. Looked for if not given.
+    /// to another object. If this is not given, they are linked in where NVSHMEM is found and are external elsewhere.
+    /// Only `weft compile` links; runs and checks on simulated PEs take the external form.
     #[arg(long, value_name = "PATH|extern")]
     nvshmem: Option<PathBuf>,
     /// LLVM's optimisation level.

@@ -66,7 +66,8 @@ impl Made<'_> {
     }
 
     fn device(&self, sm: u32) -> Result<String> {
-        let found = self.ask(|machine| device_of(machine, sm), |found, root| Ok(relative(found?, root)))?;
+        let device = |machine: &Machine<'_>| device_of(machine, sm).map_err(no_device);
+        let found = self.ask(device, |found, root| Ok(relative(found?, root)))?;
         Ok(found.path.display().to_string())
     }
 }

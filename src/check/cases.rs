@@ -1,7 +1,7 @@
 //! What is run: kernels, lowerings, sizes, numbers of PEs and of nodes.
 
-use super::CheckOptions;
 use super::finding::{self, Finding, Replay};
+use super::{CheckOptions, Variant};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::run::examine::Subject;
 use crate::run::{RunError, RunOptions};
@@ -69,6 +69,20 @@ impl Case {
             ptx: None,
         }
     }
+}
+
+/// The PTX of the cases, each once.
+pub(super) fn variants(cases: &[Case]) -> Vec<Variant> {
+    let mut variants: Vec<Variant> = Vec::new();
+    for case in cases {
+        let compiled = case.subject.compiled();
+        let external = if compiled.external().is_empty() { "" } else { " --nvshmem extern" };
+        let options = case.replay().compile_options() + external;
+        if variants.iter().all(|v| v.options != options) {
+            variants.push(Variant { options, ptx: compiled.ptx.clone() });
+        }
+    }
+    variants
 }
 
 /// All cases, small ones first.

@@ -107,20 +107,31 @@ impl Replay {
     }
 }
 
+/// ` OPTION NAME=VALUE` for each value.
+fn values(option: &str, values: &BTreeMap<String, Define>) -> String {
+    values.iter().map(|(name, value)| format!(" {option} {name}={}", show(*value))).collect()
+}
+
+impl Replay {
+    /// ` --lowering multimem --transport p2p`, as far as it was chosen.
+    fn ways(&self) -> String {
+        let words = [("lowering", self.lowering.name()), ("transport", self.transport.name())];
+        let chosen = words.into_iter().filter(|(_, word)| *word != "auto");
+        chosen.map(|(option, word)| format!(" --{option} {word}")).collect()
+    }
+
+    /// The options of `weft compile` that give the PTX of the run.
+    pub(super) fn compile_options(&self) -> String {
+        format!("--kernel {}{}{}", self.kernel, values("-D", &self.defines), self.ways())
+    }
+}
+
 impl fmt::Display for Replay {
     /// The options of `weft check` that bring it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let option = if self.ptx.is_some() { "--entry" } else { "--kernel" };
         write!(f, "{option} {} --pes {} --seed {}", self.kernel, self.pes, self.seed)?;
-        for (option, values) in [("-D", &self.defines), ("--arg", &self.args)] {
-            for (name, value) in values {
-                write!(f, " {option} {name}={}", show(*value))?;
-            }
-        }
-        let words = [("lowering", self.lowering.name()), ("transport", self.transport.name())];
-        for (option, word) in words.into_iter().filter(|(_, word)| *word != "auto") {
-            write!(f, " --{option} {word}")?;
-        }
+        write!(f, "{}{}{}", values("-D", &self.defines), values("--arg", &self.args), self.ways())?;
         if let Some(node) = self.node {
             write!(f, " --node {node}")?;
         }

@@ -108,6 +108,8 @@ pub struct Report {
     pub runs: u64,
     /// Findings, each once, in the order of the runs that met them first.
     pub findings: Vec<Finding>,
+    /// The PTX that ran, one for each set of compile options; none where the file is PTX itself.
+    pub variants: Vec<Variant>,
     /// The timeline, where it was asked for.
     pub trace: Option<Trace>,
     /// The texts that findings have places in.
@@ -119,6 +121,16 @@ impl Report {
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
+}
+
+/// PTX that a check ran.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variant {
+    /// The options of `weft compile` that give this text. Options that a check passes on as they are, such as `--arch`,
+    /// are not among them.
+    pub options: String,
+    /// The text.
+    pub ptx: String,
 }
 
 /// How far a check is.
@@ -158,6 +170,7 @@ pub fn check_file_with(
         cases: replays,
         runs,
         findings,
+        variants: cases::variants(&cases),
         trace,
         sources: file.shared_sources(),
     })
@@ -182,6 +195,7 @@ pub fn check_ptx(
         cases: replays,
         runs,
         findings,
+        variants: Vec::new(),
         trace,
         sources: file.sources(),
     })
@@ -201,6 +215,7 @@ pub fn report_ptx(file: &PtxFile, launch: &PtxLaunch, outcome: PtxOutcome) -> Re
         cases: vec![replay],
         runs: 1,
         findings: gathered.into_findings(),
+        variants: Vec::new(),
         trace: launch.trace.is_some().then_some(trace),
         sources: file.sources(),
     })

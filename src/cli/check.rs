@@ -5,7 +5,8 @@ use super::sim::PtxArgs;
 use super::{CompileArgs, defines, run::grid};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::check::{CheckOptions, Progress, Report, check_file_with, check_ptx};
 use weft::lang::render::Color;
@@ -56,6 +57,10 @@ pub struct Check {
     /// Writes the timeline of the first finding's run, or of the first run, as Chrome's trace events: for Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Writes the PTX that ran: that of `weft compile` with the options that standard error then lists. FILE.ptx becomes
+    /// FILE.1.ptx, FILE.2.ptx, ... if there are several.
+    #[arg(long = "ptx", value_name = "FILE")]
+    ptx_file: Option<PathBuf>,
     /// Stop at the first finding.
     #[arg(long)]
     fail_fast: bool,
@@ -95,8 +100,8 @@ impl Check {
             if self.overlap {
                 bail!("--overlap is for `.weft` files: the host waits between launches of PTX");
             }
-            if !self.node.is_empty() {
-                bail!("--node is for `.weft` files: PTX is run as it is, with its own arguments");
+            if !self.node.is_empty() || self.ptx_file.is_some() {
+                bail!("--node and --ptx are for `.weft` files: PTX is run as it is, with its own arguments");
             }
             let file = PtxFile::read(&self.compile.file)?;
             let launch = self.ptx.launch(self.grid.as_deref(), &self.arg)?;
@@ -115,6 +120,9 @@ impl Check {
         };
         if let (Some(path), Some(trace)) = (&self.trace, &report.trace) {
             super::write_trace(path, trace)?;
+        }
+        if let Some(path) = &self.ptx_file {
+            write_variants(path, &report)?;
         }
         super::write_out(self.output.as_deref(), text.as_bytes())?;
         Ok(report)
@@ -138,4 +146,21 @@ impl Check {
         options.fail_fast = self.fail_fast;
         Ok(options)
     }
+}
+
+/// Writes the PTX of each variant, and says how `weft compile` gives it.
+fn write_variants(path: &Path, report: &Report) -> Result<()> {
+    let mut err = std::io::stderr().lock();
+    for (variant, number) in report.variants.iter().zip(1..) {
+        let path = if report.variants.len() == 1 { path.to_owned() } else { numbered(path, number) };
+        super::write_ptx(&path, &variant.ptx)?;
+        writeln!(err, "{}: weft compile {} {}", path.display(), report.file, variant.options)?;
+    }
+    Ok(())
+}
+
+/// `k.2.ptx` for `k.ptx`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let extension = path.extension().map_or(String::new(), |e| format!(".{}", e.display()));
+    path.with_extension(format!("{number}{extension}"))
 }

@@ -298,6 +298,12 @@ fn write_out(path: Option<&Path>, data: &[u8]) -> Result<()> {
     }
 }
 
+/// Writes PTX to a file as `weft compile` does.
+fn write_ptx(path: &Path, ptx: &str) -> Result<()> {
+    let end = if ptx.ends_with('\n') { "" } else { "\n" };
+    write_out(Some(path), format!("{ptx}{end}").as_bytes())
+}
+
 /// Writes a timeline to a file.
 fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
     let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;

@@ -47,6 +47,9 @@ pub struct Run {
     /// NVSHMEM's functions between nodes; the PEs form two nodes if this is not given.
     #[arg(long, value_name = "PES", value_parser = clap::value_parser!(u32).range(1..=4096))]
     node: Option<u32>,
+    /// Writes the PTX that ran: that of `weft compile` with the same options and --nvshmem extern.
+    #[arg(long, value_name = "FILE")]
+    ptx: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -89,7 +92,7 @@ impl Run {
         }
         match start(pes)? {
             Started::Done(code) => Ok(code),
-            Started::Pe(place) => on_gpus(&file, &options, &place),
+            Started::Pe(place) => self.on_gpus(&file, &options, &place),
         }
     }
 
@@ -98,14 +101,40 @@ impl Run {
         let outcome = match run_file(file, &options) {
             Ok(outcome) => outcome,
             Err(e) => {
-                // What was suspected may be the reason.
-                check_file(file, &options).map_or(Ok(()), |compiled| super::warn(&compiled))?;
+                if let Ok(compiled) = check_file(file, &options) {
+                    // What was suspected may be the reason.
+                    super::warn(&compiled)?;
+                    self.write_ptx(&compiled)?;
+                }
                 return Err(e.into());
             }
         };
         super::warn(&outcome.compiled)?;
+        self.write_ptx(&outcome.compiled)?;
         super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
         Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Writes the PTX where that is asked for.
+    fn write_ptx(&self, compiled: &weft::Compiled) -> Result<()> {
+        self.ptx.as_ref().map_or(Ok(()), |path| super::write_ptx(path, &compiled.ptx))
+    }
+
+    /// One PE of a job on GPUs. PE 0 reports.
+    fn on_gpus(&self, file: &KernelFile, options: &RunOptions, place: &Place) -> Result<ExitCode> {
+        let world = World::join(place, &Config::default())?;
+        let mut passed = true;
+        let status = world.run(|world| -> Result<(), String> {
+            let outcome = run_on_gpus(file, options, world).map_err(|e| e.to_string())?;
+            passed = outcome.passed();
+            if world.my_pe() == 0 {
+                self.write_ptx(&outcome.compiled).map_err(|e| e.to_string())?;
+                let text = report(&outcome, options.n_pes, "");
+                super::write_out(None, text.as_bytes()).map_err(|e| e.to_string())?;
+            }
+            Ok(())
+        });
+        Ok(if passed { status } else { ExitCode::FAILURE })
     }
 
     fn options(&self, pes: u32) -> Result<RunOptions> {
@@ -125,22 +154,6 @@ impl Run {
         }
         Ok(options)
     }
-}
-
-/// One PE of a job. PE 0 reports.
-fn on_gpus(file: &KernelFile, options: &RunOptions, place: &Place) -> Result<ExitCode> {
-    let world = World::join(place, &Config::default())?;
-    let mut passed = true;
-    let status = world.run(|world| -> Result<(), String> {
-        let outcome = run_on_gpus(file, options, world).map_err(|e| e.to_string())?;
-        passed = outcome.passed();
-        if world.my_pe() == 0 {
-            let text = report(&outcome, options.n_pes, "");
-            super::write_out(None, text.as_bytes()).map_err(|e| e.to_string())?;
-        }
-        Ok(())
-    });
-    Ok(if passed { status } else { ExitCode::FAILURE })
 }
 
 /// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.

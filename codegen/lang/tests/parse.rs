@@ -277,7 +277,23 @@ fn kernels_read_as_they_are_printed() {
 #[test]
 fn the_tree_of_a_small_file() {
     let text = "use weft::tiles;\nfn f<T: float = f32>(x, n: int % 8) -> T { x[n] }\n";
-    insta::assert_debug_snapshot!(parse(3, text).unwrap());
+    let file = parse(3, text).unwrap();
+    let [Item::Use(used), Item::Function(f)] = &file.items[..] else { panic!("{file:?}") };
+    let at = |span: weft_ir::diag::Span| &text[span.start as usize..span.end as usize];
+    let UsePath::Builtin(path) = &used.path else { panic!("{used:?}") };
+    assert_eq!(path.iter().map(|segment| at(segment.span)).collect::<Vec<_>>(), ["weft", "tiles"]);
+    assert_eq!((at(used.span), used.span.file), ("use weft::tiles;", 3));
+    assert_eq!(at(f.span), "fn f<T: float = f32>(x, n: int % 8) -> T");
+    let [t] = &f.generics[..] else { panic!("{f:?}") };
+    let default = t.default.as_ref().map(tree);
+    assert_eq!((&*t.bound.name, default.as_deref(), &t.div), ("float", Some("f32"), &None));
+    let [x, n] = &f.params[..] else { panic!("{f:?}") };
+    let ty = n.ty.as_ref().unwrap();
+    assert_eq!((at(x.span), &x.ty, at(n.span), at(ty.span)), ("x", &None, "n: int % 8", "int % 8"));
+    assert_eq!(ty.div.as_deref().map(tree).as_deref(), Some("8"));
+    assert_eq!(f.ret.as_ref().map(|ty| at(ty.span)), Some("T"));
+    let value = f.body.value.as_ref().unwrap();
+    assert_eq!((tree(value), at(value.span), f.body.stmts.len()), ("[at x n]".into(), "x[n]", 0));
 }
 
 #[test]

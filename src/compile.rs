@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::text::{AnyModule, ParseError, parse_any, readable};
 use weft_ir::verify::{Verified, verify};
-use weft_ir::{Module, machine};
+use weft_ir::{Hidden, LaunchParam, Module, machine};
 use weft_isa::{PtxVersion, Target};
 use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
 use weft_lang::render::{Color, render};
@@ -370,8 +370,9 @@ impl Compiled {
     /// Whether a kernel tests at run time which PEs it reaches by loads and stores: [`Transport::Auto`] compiled both
     /// ways of an operation.
     pub fn tests_reach(&self) -> bool {
-        let mut params = self.low.kernels.iter().flat_map(|k| &k.params);
-        params.any(|p| matches!(p.kind, weft_ir::ParamKind::ReachOf { .. }))
+        let launches = self.low.kernels.iter().filter_map(|k| k.head.launch.as_ref());
+        let reach = |p: &LaunchParam| matches!(p.kind, weft_abi::ParamKind::Hidden(Hidden::Reach { .. }));
+        launches.flat_map(|l| &l.params).any(reach)
     }
 
     /// It, for a library that has those functions; none where it calls none.

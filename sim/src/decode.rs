@@ -231,6 +231,7 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
         variables: m.variables,
         locs: m.locs,
         mnemonics: m.mnemonics,
+        of_host: false,
     })
 }
 

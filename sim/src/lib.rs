@@ -100,7 +100,7 @@ mod trace;
 pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace};
 pub use error::{Place, PtxError, SimError, SourceLine};
 pub use exec::asynchronous::tensor::{Swizzle, TensorMap, TensorType};
-pub use machine::{Arg, Config, Launch, Machine};
+pub use machine::{Arg, Config, GridId, Launch, Machine};
 pub use memory::{Symmetric, Team};
 pub use module::{Kernel, Module, Param};
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};

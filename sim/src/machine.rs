@@ -3,12 +3,17 @@
 use crate::check::{Check, Finding};
 use crate::error::SimError;
 use crate::exec::access::{CLUSTER_SHIFT, Space};
-use crate::exec::run::{Grid, Run};
-use crate::exec::{LANES, Lanes, Output};
-use crate::memory::{AccessError, Memory, RemoteAccesses, Symmetric, Team};
+use crate::exec::run::Grid;
+use crate::exec::{LANES, Lanes};
+use crate::memory::{AccessError, Memory, Symmetric, Team};
 use crate::module::{Code, Constant, FunctionCode, Kernel, Module};
-use crate::stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
-use crate::trace::{Recorder, Trace, TraceConfig};
+use crate::trace::{Trace, TraceConfig};
+use running::Running;
+use std::sync::Arc;
+
+mod running;
+
+pub use running::GridId;
 
 /// What kind of machine to simulate.
 #[derive(Debug, Clone)]
@@ -139,8 +144,8 @@ const MAX_PES: usize = 4096;
 /// A module's variables on each PE.
 struct Loaded {
     id: u64,
-    /// Address by PE and variable; 0 for shared ones.
-    symbols: Vec<Vec<u64>>,
+    /// By PE, where it is loaded: the address of each variable; 0 for shared ones.
+    symbols: Vec<Option<Vec<u64>>>,
 }
 
 /// Many PEs, each with private memory, a symmetric heap, and a view of its peers' heaps and of multicast ranges.
@@ -150,6 +155,10 @@ pub struct Machine {
     loaded: Vec<Loaded>,
     findings: Vec<Finding>,
     trace: Trace,
+    /// Grids that have begun.
+    running: Option<Running>,
+    /// Grids of runs that have ended.
+    ended: u64,
 }
 
 impl std::fmt::Debug for Machine {
@@ -178,7 +187,15 @@ impl Machine {
         if config.check.as_ref().is_some_and(|c| c.uninitialised) {
             memory.remember_writes();
         }
-        Ok(Machine { config, memory, loaded: Vec::new(), findings: Vec::new(), trace: Trace::default() })
+        Ok(Machine {
+            config,
+            memory,
+            loaded: Vec::new(),
+            findings: Vec::new(),
+            trace: Trace::default(),
+            running: None,
+            ended: 0,
+        })
     }
 
     /// The configuration the machine was made with.
@@ -279,6 +296,69 @@ impl Machine {
         })
     }
 
+    /// Frees an allocation on the symmetric heap. Its addresses may be given to later ones.
+    ///
+    /// # Errors
+    /// `S001` if it has been freed.
+    pub fn free_symmetric(&mut self, s: Symmetric) -> Result<(), SimError> {
+        self.memory.free_symmetric(s)
+    }
+
+    /// Frees an allocation in the private memory of one PE.
+    ///
+    /// # Errors
+    /// `S001` if no allocation begins at that address.
+    pub fn free(&mut self, pe: usize, addr: u64) -> Result<(), SimError> {
+        self.check_pe(pe)?;
+        self.memory.free_private(pe, addr)
+    }
+
+    /// Puts an allocation in the private memory of one PE on the symmetric heap, with its contents: it is then reached at
+    /// both addresses.
+    ///
+    /// # Errors
+    /// `S001` if no allocation begins at that address, or it is registered.
+    pub fn register(&mut self, pe: usize, addr: u64, on_heap: Symmetric) -> Result<(), SimError> {
+        self.check_pe(pe)?;
+        self.memory.alias(pe, addr, Some(on_heap))
+    }
+
+    /// Undoes [`register`](Self::register); the contents stay with the private memory.
+    ///
+    /// # Errors
+    /// `S001` if the allocation is not registered.
+    pub fn unregister(&mut self, pe: usize, addr: u64) -> Result<(), SimError> {
+        self.check_pe(pe)?;
+        self.memory.alias(pe, addr, None)
+    }
+
+    /// Bytes that a PE's private memory has room for, or the symmetric heap on each PE where none is named.
+    pub fn room(&self, pe: Option<usize>) -> u64 {
+        self.memory.room(pe.filter(|pe| *pe < self.config.n_pes))
+    }
+
+    /// The address at which `viewer` reaches what PE `of` has at the symmetric address `addr` of the viewer's own.
+    ///
+    /// # Errors
+    /// `S001` if a PE does not exist, `S013` if the address is not symmetric.
+    pub fn peer_of(&self, viewer: usize, addr: u64, of: usize) -> Result<u64, SimError> {
+        self.check_pe(viewer)?;
+        self.check_pe(of)?;
+        let offset = self.memory.symmetric(viewer, addr, 1).map_err(host)?;
+        Ok(self.memory.peer_addr(viewer, of, offset))
+    }
+
+    /// The multicast address at which `viewer` reaches all copies of what it has at the symmetric address `addr`; none for
+    /// a PE outside the team.
+    ///
+    /// # Errors
+    /// As [`peer_of`](Self::peer_of).
+    pub fn multicast_of(&self, viewer: usize, team: Team, addr: u64) -> Result<Option<u64>, SimError> {
+        self.check_pe(viewer)?;
+        let offset = self.memory.symmetric(viewer, addr, 1).map_err(host)?;
+        Ok(self.memory.multicast_addr(viewer, team.0, offset))
+    }
+
     /// Writes memory that `pe` can address by plain accesses.
     ///
     /// # Errors
@@ -317,114 +397,54 @@ impl Machine {
     /// `S001` if there is no such variable, `S012` beyond the memory limit.
     pub fn symbol(&mut self, pe: usize, module: &Module, name: &str) -> Result<u64, SimError> {
         self.check_pe(pe)?;
-        let loaded = self.load(&module.inner)?;
         let variables = &module.inner.variables;
         match variables.iter().position(|v| v.name == name && v.space != Space::Shared) {
-            Some(i) => Ok(self.loaded[loaded].symbols[pe][i]),
+            Some(i) => Ok(self.load(pe, &module.inner)?[i]),
             None => Err(SimError::request(format!("the module has no global variable `{name}`"), "")),
         }
     }
 
-    /// Places a module's variables on every PE, once.
-    fn load(&mut self, code: &Code) -> Result<usize, SimError> {
-        if let Some(i) = self.loaded.iter().position(|l| l.id == code.id) {
-            return Ok(i);
+    /// Places a module's variables on a PE, once; their addresses.
+    fn load(&mut self, pe: usize, code: &Code) -> Result<&[u64], SimError> {
+        let known = self.loaded.iter().position(|l| l.id == code.id);
+        let loaded = known.unwrap_or_else(|| {
+            self.loaded.push(Loaded { id: code.id, symbols: vec![None; self.config.n_pes] });
+            self.loaded.len() - 1
+        });
+        if self.loaded[loaded].symbols[pe].is_none() {
+            let addresses = self.place(pe, code)?;
+            self.loaded[loaded].symbols[pe] = Some(addresses);
         }
-        let mut symbols = Vec::new();
-        for pe in 0..self.config.n_pes {
-            let mut addresses = Vec::new();
-            for v in &code.variables {
-                addresses.push(match v.space {
-                    Space::Shared => 0,
-                    space => {
-                        self.memory.alloc_private(pe, &v.name, v.size, v.align, space == Space::Const)?
-                    }
-                });
-            }
-            for (v, &addr) in code.variables.iter().zip(&addresses) {
-                if v.space == Space::Shared || v.size == 0 {
-                    continue;
-                }
-                // Variables without an initial value are zero.
-                let mut bytes = vec![0; v.size as usize];
-                bytes[..v.init.len()].copy_from_slice(&v.init);
-                for r in &v.relocations {
-                    let value = addresses[r.variable].wrapping_add(r.offset as u64);
-                    bytes[r.at..r.at + r.size].copy_from_slice(&value.to_le_bytes()[..r.size]);
-                }
-                let w = self.memory.window(pe, addr, v.size).map_err(host)?;
-                self.memory.store(&w, addr, &bytes);
-            }
-            symbols.push(addresses);
-        }
-        self.loaded.push(Loaded { id: code.id, symbols });
-        Ok(self.loaded.len() - 1)
+        Ok(self.loaded[loaded].symbols[pe].as_deref().unwrap_or_default())
     }
 
-    /// Runs the grids of one kernel, on one PE or many, at the same time and to their end.
-    ///
-    /// Memory changes made before an error stay: the machine can be inspected.
-    ///
-    /// # Errors
-    /// `S001` if a grid does not fit the kernel; otherwise what stopped a thread, or all of them.
-    pub fn launch(&mut self, module: &Module, kernel: &str, grids: &[Launch]) -> Result<Stats, SimError> {
-        self.launch_in_order(module, kernel, &[grids])
-    }
-
-    /// Runs several launches as streams do: each PE's grids one behind the other, while the host waits for nobody. A PE
-    /// may begin the next launch while others are in the one before.
-    ///
-    /// # Errors
-    /// As [`launch`](Self::launch).
-    pub fn launch_in_order(
-        &mut self,
-        module: &Module,
-        kernel: &str,
-        launches: &[&[Launch]],
-    ) -> Result<Stats, SimError> {
-        let code = &*module.inner;
-        let Some(k) = code.kernels.iter().position(|k| k.name == kernel) else {
-            let names: Vec<&str> = code.kernels.iter().map(|k| k.name.as_str()).collect();
-            let help = format!("the module has: {}", names.join(", "));
-            return Err(SimError::request(format!("the module has no kernel `{kernel}`"), help));
-        };
-        let loaded = self.load(code)?;
-        let mut list = Vec::new();
-        for grids in launches {
-            let before = list.len();
-            for g in *grids {
-                self.check_pe(g.pe)?;
-                let mut grid = self.grid(code, k, g, &self.loaded[loaded].symbols[g.pe])?;
-                grid.after = list[..before].iter().rposition(|o: &Grid<'_>| o.pe == g.pe);
-                list.push(grid);
+    fn place(&mut self, pe: usize, code: &Code) -> Result<Vec<u64>, SimError> {
+        let mut addresses = Vec::new();
+        for v in &code.variables {
+            addresses.push(match v.space {
+                Space::Shared => 0,
+                space => self.memory.alloc_private(pe, &v.name, v.size, v.align, space == Space::Const)?,
+            });
+        }
+        for (v, &addr) in code.variables.iter().zip(&addresses) {
+            if v.space == Space::Shared || v.size == 0 {
+                continue;
             }
+            // Variables without an initial value are zero.
+            let mut bytes = vec![0; v.size as usize];
+            bytes[..v.init.len()].copy_from_slice(&v.init);
+            for r in &v.relocations {
+                let value = addresses[r.variable].wrapping_add(r.offset as u64);
+                bytes[r.at..r.at + r.size].copy_from_slice(&value.to_le_bytes()[..r.size]);
+            }
+            let w = self.memory.window(pe, addr, v.size).map_err(host)?;
+            self.memory.store(&w, addr, &bytes);
         }
-        let before = (self.memory.links.clone(), self.memory.remote);
-        let mut run = Run::new(code, &mut self.memory, list, (self.config.seed, self.config.explore));
-        run.step_limit = self.config.step_limit;
-        run.nvshmem.reach(self.config.peer_access, self.config.multicast);
-        run.output = Output { limit: self.config.print_limit, ..Output::default() };
-        if let Some(check) = &self.config.check {
-            run.watch(check);
-        }
-        if let Some(trace) = &self.config.trace {
-            run.trace = Some(Box::new(Recorder::new(&mut run, trace, self.trace.len())));
-        }
-        let ended = run.run();
-        if let Some(recorder) = run.trace.take() {
-            self.trace.extend(recorder.finish(&mut run));
-        }
-        run.memory.unshare();
-        let findings = run.findings();
-        let ended = ended
-            .map_err(|e| SimError { printed: run.output.text.clone(), ..e })
-            .map(|()| stats(&run, &before));
-        self.findings.extend(findings);
-        ended
+        Ok(addresses)
     }
 
     /// Checks a grid against the kernel and packs its parameters.
-    fn grid<'a>(&self, code: &'a Code, k: usize, g: &Launch, symbols: &[u64]) -> Result<Grid<'a>, SimError> {
+    fn grid(&self, code: &Arc<Code>, k: usize, g: &Launch, symbols: &[u64]) -> Result<Grid, SimError> {
         let kernel = &code.kernels[k];
         let name = &kernel.name;
         let threads = g.block.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
@@ -479,8 +499,9 @@ impl Machine {
         }
         Ok(Grid {
             pe: g.pe,
-            kernel,
-            code: &code.kernel_code[k],
+            module: Arc::clone(code),
+            image: 0,
+            entry: k,
             dims: g.grid,
             cluster,
             block: g.block,
@@ -492,7 +513,7 @@ impl Machine {
             total: u64::from(x) * u64::from(y) * u64::from(z),
             next: 0,
             running: 0,
-            after: None,
+            after: Vec::new(),
         })
     }
 }
@@ -520,6 +541,13 @@ fn cluster(kernel: &Kernel, g: &Launch) -> Result<[u32; 3], SimError> {
             format!("a grid of {:?} CTAs is not made of clusters of {c:?}", g.grid),
             "each dimension of the grid is a multiple of the cluster's",
         )),
+    }
+}
+
+impl Kernel {
+    /// CTAs of so many threads that an SM holds at once, with so many bytes of dynamic shared memory each.
+    pub fn ctas_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
+        per_sm(threads.max(1), self.shared_bytes.saturating_add(dynamic_shared).min(228 << 10))
     }
 }
 
@@ -573,37 +601,4 @@ fn constants(code: &Code, k: usize, symbols: &[u64]) -> Vec<Lanes> {
         Constant::Symbol { variable, offset } => address(variable).wrapping_add(offset as u64),
     };
     code.constants.iter().map(|c| [value(c); LANES]).collect()
-}
-
-fn stats(run: &Run<'_>, (links_before, remote_before): &(Vec<u64>, RemoteAccesses)) -> Stats {
-    let mut s = Stats { barriers: run.barriers, ..Stats::default() };
-    let mut by_mnemonic = vec![(0, 0); run.code.mnemonics.len()];
-    for (inst, c) in run.code.insts.iter().zip(&run.counts).filter(|(_, c)| c.warps > 0) {
-        s.warp_instructions += c.warps;
-        s.lane_instructions += c.lanes;
-        let entry: &mut (u64, u64) = &mut by_mnemonic[inst.mnemonic as usize];
-        *entry = (entry.0 + c.warps, entry.1 + c.lanes);
-        match s.lines.last_mut() {
-            Some((line, n)) if *line == inst.line => *n += c.warps,
-            _ => s.lines.push((inst.line, c.warps)),
-        }
-    }
-    s.lines.sort_unstable();
-    let used = run.code.mnemonics.iter().zip(by_mnemonic).filter(|(_, (warps, _))| *warps > 0);
-    s.opcodes = used.map(|(m, (warps, lanes))| OpcodeCount { mnemonic: m.clone(), warps, lanes }).collect();
-    s.opcodes.sort_by(|a, b| b.warps.cmp(&a.warps).then_with(|| a.mnemonic.cmp(&b.mnemonic)));
-    s.remote_loads = run.memory.remote.loads - remote_before.loads;
-    s.remote_stores = run.memory.remote.stores - remote_before.stores;
-    s.links = run.memory.links.iter().zip(links_before).map(|(now, before)| now - before).collect();
-    let by_team = run.multicast.chunks_exact(run.memory.n_pes).zip(&run.memory.teams);
-    let traffic = by_team.map(|(by_pe, t)| MulticastTraffic::new(t.members.clone(), by_pe.to_vec()));
-    s.multicast = traffic.filter(|m| m.ld_reduce + m.st + m.red > 0).collect();
-    s.nvshmem = NvshmemStats {
-        calls: run.nvshmem.counts(),
-        links: run.nvshmem.wire.links.clone(),
-        unfinished: run.nvshmem.wire.unfinished,
-    };
-    s.printed.clone_from(&run.output.text);
-    s.printed_truncated = run.output.truncated;
-    s
 }

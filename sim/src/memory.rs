@@ -7,17 +7,16 @@
 //! Below the first region lie the windows through which generic addresses reach the CTA's shared memory, the
 //! thread's local memory and the kernel's parameters.
 
+mod allocator;
 mod delayed;
 mod words;
 
-use crate::error::SimError;
+use allocator::Allocator;
 use delayed::Delayed;
 
 /// log2 of the bytes of a region.
 const REGION_SHIFT: u32 = 36;
 const REGION_MASK: u64 = (1 << REGION_SHIFT) - 1;
-/// Bytes between allocations that belong to nobody.
-const RED_ZONE: u64 = 256;
 
 /// Generic addresses `window << 32 | offset` of the narrow state spaces.
 pub(crate) const SHARED_WINDOW: u64 = 1 << 32;
@@ -68,32 +67,6 @@ enum Kind {
 struct Region {
     viewer: usize,
     kind: Kind,
-}
-
-#[derive(Debug, Clone)]
-struct Allocation {
-    name: String,
-    offset: u64,
-    bytes: u64,
-    read_only: bool,
-}
-
-/// Allocations of one region, in order of offset.
-#[derive(Debug, Default)]
-struct Allocator {
-    list: Vec<Allocation>,
-}
-
-impl Allocator {
-    fn end(&self) -> u64 {
-        self.list.last().map_or(0, |a| a.offset + a.bytes)
-    }
-
-    /// The last allocation that begins at or below `offset`.
-    fn below(&self, offset: u64) -> Option<&Allocation> {
-        let n = self.list.partition_point(|a| a.offset <= offset);
-        self.list[..n].last()
-    }
 }
 
 /// Team members and their multicast traffic.
@@ -177,6 +150,11 @@ pub(crate) struct RemoteAccesses {
 }
 
 impl Memory {
+    /// In the place of a machine's memory, while grids have it.
+    pub(crate) fn none() -> Self {
+        Memory::new(0, 0, 0)
+    }
+
     pub(crate) fn new(n_pes: usize, poison: u8, limit: u64) -> Self {
         let mut regions = vec![Region { viewer: usize::MAX, kind: Kind::Private }];
         for viewer in 0..n_pes {
@@ -218,9 +196,7 @@ impl Memory {
             Some(Region { kind: Kind::Heap { of }, .. }) if *of == pe => {
                 let offset = addr & REGION_MASK;
                 return match self.heap.below(offset) {
-                    Some(a) if offset < a.offset + a.bytes && a.offset + a.bytes - offset >= len => {
-                        Ok(offset)
-                    }
+                    Some(a) if a.holds(offset, len) => Ok(offset),
                     _ => Err(self.outside(pe, addr, len)),
                 };
             }
@@ -300,6 +276,16 @@ impl Memory {
         }
     }
 
+    /// These bytes are as if nobody had written them.
+    fn forget_writes(&mut self, buffer: usize, at: usize, len: usize) {
+        let Some(bits) = self.written.as_mut().and_then(|all| all.get_mut(buffer)) else { return };
+        for i in at..at + len {
+            if let Some(word) = bits.get_mut(i / 64) {
+                *word &= !(1 << (i % 64));
+            }
+        }
+    }
+
     /// Whether all of these bytes have been written.
     pub(crate) fn is_written(&self, buffer: usize, at: usize, len: usize) -> bool {
         let Some(bits) = self.written.as_ref().and_then(|all| all.get(buffer)) else { return true };
@@ -355,64 +341,6 @@ impl Memory {
         Team(team)
     }
 
-    /// Offset for a new allocation, after a red zone; checks the sizes.
-    fn place(&self, end: u64, bytes: u64, align: u64, copies: u64) -> Result<u64, SimError> {
-        if !align.is_power_of_two() || align > 1 << 20 {
-            let help = "use a power of two up to 1 MiB";
-            return Err(SimError::request(format!("alignment {align} is not possible"), help));
-        }
-        let offset = (end + RED_ZONE).next_multiple_of(align.max(16));
-        let total = bytes
-            .checked_add(offset - end)
-            .and_then(|b| b.checked_mul(copies))
-            .and_then(|b| b.checked_add(self.used));
-        match total {
-            Some(t) if t <= self.limit && offset + bytes <= REGION_MASK => Ok(offset),
-            _ => Err(SimError::new(
-                "S012",
-                format!(
-                    "{bytes} bytes on {copies} PEs exceed the machine's memory limit of {} bytes",
-                    self.limit
-                ),
-                "raise `Config::memory_limit` or use smaller tensors",
-            )),
-        }
-    }
-
-    fn grow(&mut self, buffer: usize, end: u64) {
-        let old = self.buffers[buffer].len() as u64;
-        self.used += end - old;
-        self.buffers[buffer].resize(end as usize, self.poison);
-    }
-
-    pub(crate) fn alloc_symmetric(
-        &mut self,
-        name: &str,
-        bytes: u64,
-        align: u64,
-    ) -> Result<Symmetric, SimError> {
-        let offset = self.place(self.heap.end(), bytes, align, self.n_pes as u64)?;
-        self.heap.list.push(Allocation { name: name.to_string(), offset, bytes, read_only: false });
-        for pe in 0..self.n_pes {
-            self.grow(2 * pe + 1, offset + bytes);
-        }
-        Ok(Symmetric { offset, bytes })
-    }
-
-    pub(crate) fn alloc_private(
-        &mut self,
-        pe: usize,
-        name: &str,
-        bytes: u64,
-        align: u64,
-        read_only: bool,
-    ) -> Result<u64, SimError> {
-        let offset = self.place(self.private[pe].end(), bytes, align, 1)?;
-        self.private[pe].list.push(Allocation { name: name.to_string(), offset, bytes, read_only });
-        self.grow(2 * pe, offset + bytes);
-        Ok(self.private_base(pe) + offset)
-    }
-
     /// The allocation around `[addr, addr + len)` in the address space of `pe`, for plain accesses.
     #[cold]
     pub(crate) fn window(&self, pe: usize, addr: u64, len: u64) -> Result<Window, AccessError> {
@@ -435,7 +363,21 @@ impl Memory {
         let offset = addr & REGION_MASK;
         let origin = addr - offset;
         match allocator.below(offset) {
-            Some(a) if offset < a.offset + a.bytes && a.offset + a.bytes - offset >= len => Ok(Window {
+            // Registered memory is the heap's, wherever it is looked at.
+            Some(a)
+                if a.holds(offset, len)
+                    && let Some(on_heap) = a.alias =>
+            {
+                Ok(Window {
+                    low: origin + a.offset,
+                    high: origin + a.offset + a.bytes,
+                    buffer: buffer + 1,
+                    origin: (origin + a.offset).wrapping_sub(on_heap),
+                    read_only: false,
+                    owner,
+                })
+            }
+            Some(a) if a.holds(offset, len) => Ok(Window {
                 low: origin + a.offset,
                 high: origin + a.offset + a.bytes,
                 buffer,
@@ -459,9 +401,7 @@ impl Memory {
         };
         let offset = addr & REGION_MASK;
         match self.heap.below(offset) {
-            Some(a) if offset < a.offset + a.bytes && a.offset + a.bytes - offset >= len => {
-                Ok((*team, offset as usize))
-            }
+            Some(a) if a.holds(offset, len) => Ok((*team, offset as usize)),
             _ => Err(self.outside(pe, addr, len)),
         }
     }

@@ -79,6 +79,17 @@ impl Module {
         Ok(Module { inner: Arc::new(code) })
     }
 
+    /// As [`parse`](Module::parse), of kernels that carry out an operation of the host's: statistics of instructions do
+    /// not count theirs.
+    ///
+    /// # Errors
+    /// As [`parse`](Module::parse).
+    pub fn parse_for_host(ptx: &str) -> Result<Module, PtxError> {
+        let mut code = crate::decode::decode(ptx, NEXT_ID.fetch_add(1, Ordering::Relaxed))?;
+        code.of_host = true;
+        Ok(Module { inner: Arc::new(code) })
+    }
+
     /// The kernels (`.entry`) in order of appearance.
     pub fn kernels(&self) -> &[Kernel] {
         &self.inner.kernels
@@ -197,6 +208,8 @@ pub(crate) struct Code {
     pub variables: Vec<Variable>,
     pub locs: Vec<Loc>,
     pub mnemonics: Vec<String>,
+    /// Whether its kernels are the host's own.
+    pub of_host: bool,
 }
 
 impl Code {

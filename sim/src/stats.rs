@@ -82,7 +82,7 @@ pub struct Stats {
     pub lane_instructions: u64,
     /// By mnemonic, most executed first.
     pub opcodes: Vec<OpcodeCount>,
-    /// By PTX line (from 1), in order: warp instructions.
+    /// By PTX line (from 1), in order: warp instructions. None where kernels of several modules ran.
     pub lines: Vec<(u32, u64)>,
     /// Bytes moved by plain loads, stores and atomics between PEs, `[from * n_pes + to]`.
     pub links: Vec<u64>,

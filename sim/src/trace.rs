@@ -188,9 +188,15 @@ pub(crate) struct Turn {
     poll: Option<(u32, u64, u64, u64)>,
 }
 
+/// How often the instruction was executed.
+fn counted(run: &Run, w: usize, pc: u32) -> u64 {
+    let image = run.grids[run.ctas[run.warps[w].cta].grid].image;
+    run.counts[image][pc as usize].warps
+}
+
 impl Recorder {
     /// `kept`: events that earlier launches have taken of the limit.
-    pub(crate) fn new(run: &mut Run<'_>, config: &TraceConfig, kept: usize) -> Recorder {
+    pub(crate) fn new(run: &mut Run, config: &TraceConfig, kept: usize) -> Recorder {
         let limit = config.limit.saturating_sub(kept);
         run.nvshmem.wire.log = Some(Box::new(Log { limit, ..Log::default() }));
         run.asynchronous.log = Some(Box::new(Log { limit, ..Log::default() }));
@@ -208,7 +214,7 @@ impl Recorder {
     }
 
     /// A warp's turn begins.
-    pub(crate) fn begin(&mut self, run: &mut Run<'_>, w: usize) -> Turn {
+    pub(crate) fn begin(&mut self, run: &mut Run, w: usize) -> Turn {
         let start = run.clock;
         for log in [&mut run.nvshmem.wire.log, &mut run.asynchronous.log].into_iter().flatten() {
             log.clock = start;
@@ -224,14 +230,14 @@ impl Recorder {
             Some(_) => {}
         }
         let p = run.warps[w].poll;
-        let poll = p.valid.then(|| (p.pc, p.addr, p.value, run.counts[p.pc as usize].warps));
+        let poll = p.valid.then(|| (p.pc, p.addr, p.value, counted(run, w, p.pc)));
         Turn { start, poll }
     }
 
-    fn track(&mut self, run: &Run<'_>, w: usize) -> Track {
+    fn track(&mut self, run: &Run, w: usize) -> Track {
         let warp = &run.warps[w];
         let cta = &run.ctas[warp.cta];
-        let name = || Arc::from(run.grids[cta.grid].kernel.name.as_str());
+        let name = || Arc::from(run.grids[cta.grid].kernel().name.as_str());
         Track {
             pe: cta.at.pe,
             cta: cta.at.ctaid,
@@ -244,7 +250,7 @@ impl Recorder {
     }
 
     /// A warp's turn has ended.
-    pub(crate) fn end(&mut self, run: &Run<'_>, w: usize, turn: &Turn) {
+    pub(crate) fn end(&mut self, run: &Run, w: usize, turn: &Turn) {
         self.traffic(run);
         let warp = &run.warps[w];
         if warp.live == 0 {
@@ -253,7 +259,7 @@ impl Recorder {
         }
         let p = warp.poll;
         let again = turn.poll.is_some_and(|(pc, addr, value, count)| {
-            p.valid && (p.pc, p.addr, p.value) == (pc, addr, value) && run.counts[pc as usize].warps > count
+            p.valid && (p.pc, p.addr, p.value) == (pc, addr, value) && counted(run, w, pc) > count
         });
         let ready = warp.choose(run.memory.changes + 1);
         let waits_for = match ready {
@@ -310,7 +316,7 @@ impl Recorder {
     }
 
     /// Notes what plain accesses have moved between PEs.
-    fn traffic(&mut self, run: &Run<'_>) {
+    fn traffic(&mut self, run: &Run) {
         let n = run.memory.n_pes;
         for (pe, moved) in self.moved.iter_mut().enumerate() {
             let row = &run.memory.links[pe * n..(pe + 1) * n];
@@ -324,7 +330,7 @@ impl Recorder {
     }
 
     /// The launch has ended, well or not.
-    pub(crate) fn finish(mut self, run: &mut Run<'_>) -> Trace {
+    pub(crate) fn finish(mut self, run: &mut Run) -> Trace {
         for w in 0..self.tracks.len() {
             self.close(w, run.clock);
         }

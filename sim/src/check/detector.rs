@@ -74,6 +74,19 @@ struct CtaState {
     met: Option<Arc<Clock>>,
 }
 
+/// A grid of the run.
+#[derive(Default)]
+struct GridState {
+    /// Number of its module.
+    image: u32,
+    /// The grids before it.
+    after: Vec<usize>,
+    /// What its threads know at their beginning, once the first has begun.
+    begins: Option<Arc<Clock>>,
+    /// What is known when it has ended.
+    ends: Clock,
+}
+
 /// An operation that goes on after its instruction: who began it, when, knowing what.
 #[derive(Clone)]
 pub(crate) struct Ticket {
@@ -101,13 +114,12 @@ pub(crate) struct Detector {
     /// By slot of the runner's.
     pub(super) warps: Vec<WarpState>,
     ctas: Vec<CtaState>,
-    /// What is known when a grid has ended.
-    grids: Vec<Clock>,
+    grids: Vec<GridState>,
     shadow: Shadow,
     variables: FxHashMap<(usize, usize), SyncVar>,
     pub(super) misses: FxHashMap<u32, Vec<Miss>>,
     pub(super) raws: Vec<Raw>,
-    index: FxHashMap<(Fault, u32, u32), usize>,
+    index: FxHashMap<(Fault, u32, u32, u32), usize>,
     /// Findings beyond the limit.
     pub(super) dropped: u64,
     /// Spaces of global memory; a CTA slot's shared memory comes behind them.
@@ -133,12 +145,29 @@ impl Detector {
         }
     }
 
+    /// A grid of that module comes behind others.
+    pub(crate) fn add_grid(&mut self, image: u32, after: &[usize]) {
+        self.grids.push(GridState { image, after: after.to_vec(), ..GridState::default() });
+    }
+
+    /// What is known of the grids before one.
+    fn begins(&mut self, grid: usize) -> Arc<Clock> {
+        if let Some(begins) = &self.grids[grid].begins {
+            return Arc::clone(begins);
+        }
+        let mut begins = Clock::default();
+        for before in &self.grids[grid].after {
+            begins.join(&self.threads, &self.grids[*before].ends);
+        }
+        Arc::clone(self.grids[grid].begins.insert(Arc::new(begins)))
+    }
+
     /// A CTA becomes resident in a slot; `leader` is the slot of its cluster's first CTA.
     pub(crate) fn start_cta(
         &mut self,
         (slot, leader): (usize, usize),
         pe: usize,
-        (grid, after): (usize, Option<usize>),
+        grid: usize,
         ctaid: [u32; 3],
     ) {
         let number = self.threads.ctas.len() as u32;
@@ -146,7 +175,7 @@ impl Detector {
         if self.ctas.len() <= slot {
             self.ctas.resize_with(slot + 1, CtaState::default);
         }
-        let begins = after.and_then(|g| self.grids.get(g)).map_or_else(Arc::default, |c| Arc::new(c.clone()));
+        let begins = self.begins(grid);
         self.ctas[slot] = CtaState { number, begins, ..CtaState::default() };
         let cluster = self.ctas[leader].number;
         let info = CtaInfo { grid: grid as u32, pe: pe as u32, ctaid, cluster, first_warp };
@@ -159,14 +188,12 @@ impl Detector {
     /// All threads of a CTA have ended.
     pub(crate) fn end_cta(&mut self, slot: usize, grid: usize) {
         self.now += 1;
-        if self.grids.len() <= grid {
-            self.grids.resize_with(grid + 1, Clock::default);
-        }
         let Detector { threads, ctas, grids, now, .. } = self;
+        let ends = &mut grids[grid].ends;
         if let Some(ended) = ctas[slot].ended.take() {
-            grids[grid].join(threads, &ended.clock());
+            ends.join(threads, &ended.clock());
         }
-        grids[grid].seen.raise_cta(threads, ctas[slot].number, *now);
+        ends.seen.raise_cta(threads, ctas[slot].number, *now);
     }
 
     /// The next warp of the CTA in `cta` starts in `slot`.
@@ -414,7 +441,8 @@ impl Detector {
         let named = |r: Record| Record { warp: self.threads.warp(r.warp), ..r };
         let me = named(me);
         let other = other.filter(|_| fault != Fault::Uninitialised).map(|(r, kind)| (named(r), kind));
-        let key = (fault, me.pc, other.map_or(u32::MAX, |(r, _)| r.pc));
+        let image = self.threads.info(me.warp).map_or(0, |cta| self.grids[cta.grid as usize].image);
+        let key = (fault, image, me.pc, other.map_or(u32::MAX, |(r, _)| r.pc));
         let known = self.index.get(&key).copied();
         let count = known.map_or(1, |i| self.raws[i].count + 1);
         if let Some(i) = known {

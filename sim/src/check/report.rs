@@ -62,8 +62,22 @@ impl Distance {
 }
 
 impl Detector {
+    /// An instruction's opcode with its modifiers; of a call, the function.
+    fn opcode(&self, run: &Run, warp: u32, pc: u32) -> String {
+        let grid = self.threads.info(warp).and_then(|i| run.grids.get(i.grid as usize));
+        let Some(code) = grid.map(|g| &*g.module) else { return String::new() };
+        let Some(inst) = code.insts.get(pc as usize) else { return String::new() };
+        let mnemonic = &code.mnemonics[inst.mnemonic as usize];
+        let words = code.line(inst.line).split([',', ' ', '(', ')', ';', '\t']);
+        let called = || words.clone().find(|w| w.starts_with("nvshmem"));
+        match mnemonic.starts_with("call").then(called).flatten() {
+            Some(name) => name.to_string(),
+            None => mnemonic.clone(),
+        }
+    }
+
     /// The findings in words.
-    pub(crate) fn findings(&self, run: &Run<'_>) -> Vec<Finding> {
+    pub(crate) fn findings(&self, run: &Run) -> Vec<Finding> {
         let mut out: Vec<Finding> = self.raws.iter().filter_map(|r| self.finding(run, r)).collect();
         if let (Some(last), true) = (out.last_mut(), self.dropped > 0) {
             last.notes.push(format!("{} more findings at other places are not listed", self.dropped));
@@ -71,10 +85,10 @@ impl Detector {
         out
     }
 
-    fn place(&self, run: &Run<'_>, s: &Side) -> Option<Place> {
+    fn place(&self, run: &Run, s: &Side) -> Option<Place> {
         let info = self.threads.info(s.warp)?;
         let grid = run.grids.get(info.grid as usize)?;
-        let inst = run.code.insts.get(s.pc as usize)?;
+        let inst = grid.module.insts.get(s.pc as usize)?;
         let [x, y, _] = grid.block;
         let threads = grid.block.iter().product::<u32>();
         let linear = ((s.warp - info.first_warp) * LANES as u32 + s.lane).min(threads.saturating_sub(1));
@@ -82,29 +96,32 @@ impl Detector {
             pe: info.pe as usize,
             cta: info.ctaid,
             thread: Some([linear % x, linear / x % y, linear / (x * y)]),
-            kernel: grid.kernel.name.clone(),
+            kernel: grid.kernel().name.clone(),
             ptx_line: inst.line,
-            ptx_text: run.code.line(inst.line).to_string(),
-            source: run.code.source(inst),
+            ptx_text: grid.module.line(inst.line).to_string(),
+            source: grid.module.source(inst),
         })
     }
 
-    fn access(&self, run: &Run<'_>, s: &Side) -> Option<Access> {
+    fn access(&self, run: &Run, s: &Side) -> Option<Access> {
         Some(Access { place: self.place(run, s)?, kind: s.kind, agent: s.agent })
     }
 
     /// `ld.acquire.sys.b32 (PTX line 7) by PE 5, CTA (0, 0, 0), thread (3, 0, 0)`
-    fn words(&self, run: &Run<'_>, s: &Side) -> String {
+    fn words(&self, run: &Run, s: &Side) -> String {
         let Some(Place { pe, cta: [x, y, z], thread, source, ptx_line, .. }) = self.place(run, s) else {
             return String::new();
         };
         let by = if s.agent == Agent::Thread { "by" } else { "begun by" };
         let thread = thread.map_or(String::new(), |[x, y, z]| format!(", thread ({x}, {y}, {z})"));
         let line = source.first().map_or(String::new(), |s| format!("{s}, "));
-        format!("{} ({line}PTX line {ptx_line}) {by} PE {pe}, CTA ({x}, {y}, {z}){thread}", opcode(run, s.pc))
+        format!(
+            "{} ({line}PTX line {ptx_line}) {by} PE {pe}, CTA ({x}, {y}, {z}){thread}",
+            self.opcode(run, s.warp, s.pc)
+        )
     }
 
-    fn location(&self, run: &Run<'_>, raw: &Raw) -> Location {
+    fn location(&self, run: &Run, raw: &Raw) -> Location {
         let Raw { space, offset, bytes, at, .. } = raw;
         let bytes = *bytes as u64;
         if *space < self.globals {
@@ -116,18 +133,18 @@ impl Detector {
         let info = self.threads.info(at.warp);
         let (pe, cta) = info.map_or((0, [0; 3]), |i| (i.pe as usize, i.ctaid));
         let grid = info.and_then(|i| run.grids.get(i.grid as usize));
-        let below = |g: &crate::exec::run::Grid<'_>| {
-            let of = g.code.shared.iter().filter(|(_, start)| *start <= *offset as u64);
+        let below = |g: &crate::exec::run::Grid| {
+            let of = g.code().shared.iter().filter(|(_, start)| *start <= *offset as u64);
             of.max_by_key(|(_, start)| *start).copied()
         };
-        let (name, start) = match grid.and_then(below) {
-            Some((v, start)) => (run.code.variables[v].name.clone(), start),
+        let (name, start) = match grid.and_then(|g| Some((g, below(g)?))) {
+            Some((g, (v, start))) => (g.module.variables[v].name.clone(), start),
             None => (String::new(), 0),
         };
         Location { name, space: MemorySpace::Shared { pe, cta }, offset: *offset as u64 - start, bytes }
     }
 
-    fn finding(&self, run: &Run<'_>, raw: &Raw) -> Option<Finding> {
+    fn finding(&self, run: &Run, raw: &Raw) -> Option<Finding> {
         let at = self.access(run, &raw.at)?;
         let location = self.location(run, raw);
         let mut finding = Finding {
@@ -143,7 +160,10 @@ impl Detector {
         match &raw.other {
             None => {
                 finding.code = "S036";
-                finding.message = format!("{} reads memory that nobody has written", opcode(run, raw.at.pc));
+                finding.message = format!(
+                    "{} reads memory that nobody has written",
+                    self.opcode(run, raw.at.warp, raw.at.pc)
+                );
                 finding.help = match raw.space < self.globals {
                     true => {
                         "initialise it on the host or write it before: its contents differ from run to run"
@@ -161,7 +181,7 @@ impl Detector {
     }
 
     /// Code, message, missing order and remedy of a pair.
-    fn explain(&self, run: &Run<'_>, raw: &Raw, other: &Side, f: &mut Finding) {
+    fn explain(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) {
         let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
             return;
         };
@@ -237,7 +257,7 @@ impl Detector {
     }
 
     /// Others have synchronised.
-    fn tell_near(&self, run: &Run<'_>, near: &Near, f: &mut Finding) {
+    fn tell_near(&self, run: &Run, near: &Near, f: &mut Finding) {
         let (Near::Learnt { warp, .. } | Near::Told { warp, .. }) = *near else { return };
         let side =
             |lane| Side { warp, lane, pc: 0, agent: Agent::Thread, kind: AccessKind::Read, strong: None };
@@ -269,11 +289,11 @@ impl Detector {
     }
 
     /// Synchronisation that was there and did not do.
-    fn tell_miss(&self, run: &Run<'_>, m: &Miss, scope: &str, f: &mut Finding) {
+    fn tell_miss(&self, run: &Run, m: &Miss, scope: &str, f: &mut Finding) {
         let side = |warp, lane, pc, kind| Side { warp, lane, pc, agent: Agent::Thread, kind, strong: None };
         let write = self.words(run, &side(m.writer, m.writer_lane, m.write_pc, AccessKind::Write));
         let read = self.words(run, &side(m.reader, m.reader_lane, m.read_pc, AccessKind::Read));
-        let fence = ["fence", "membar"].iter().any(|f| opcode(run, m.write_pc).starts_with(f));
+        let fence = ["fence", "membar"].iter().any(|f| self.opcode(run, m.writer, m.write_pc).starts_with(f));
         let met = match fence {
             true => format!("{read} reads what was written behind {write}"),
             false => format!("{read} reads what {write} wrote"),
@@ -332,17 +352,5 @@ fn remote(raw: &Raw, other: &Side, same_cta: bool) -> (&'static str, &'static st
             "a remote operation is not ordered after this access",
             "let the PE that issues it wait until the other has finished (a signal, or a barrier over the PEs)",
         ),
-    }
-}
-
-/// An instruction's opcode with its modifiers; of a call, the function.
-fn opcode(run: &Run<'_>, pc: u32) -> String {
-    let Some(inst) = run.code.insts.get(pc as usize) else { return String::new() };
-    let mnemonic = &run.code.mnemonics[inst.mnemonic as usize];
-    let called =
-        || run.code.line(inst.line).split([',', ' ', '(', ')', ';', '\t']).find(|w| w.starts_with("nvshmem"));
-    match mnemonic.starts_with("call").then(called).flatten() {
-        Some(name) => name.to_string(),
-        None => mnemonic.clone(),
     }
 }

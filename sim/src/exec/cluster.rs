@@ -51,7 +51,7 @@ pub(crate) fn zip(a: [u32; 3], b: [u32; 3], f: impl Fn(u32, u32) -> u32) -> [u32
     [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])]
 }
 
-impl Run<'_> {
+impl Run {
     /// The lanes `active` of group `i` arrive at the cluster's barrier, or wait at it.
     pub(super) fn cluster_barrier(
         &mut self,
@@ -163,7 +163,8 @@ impl Run<'_> {
             let ctas = std::mem::take(&mut cluster.ctas);
             let grid = self.ctas[leader].grid;
             self.grids[grid].running -= ctas.len() as u32;
-            if self.grids[grid].running == 0 && self.grids[grid].next == self.grids[grid].total {
+            if self.grids[grid].has_ended() {
+                self.ended.push(grid);
                 // What follows in the PE's stream sees what the grid has stored.
                 self.memory.land_for(self.grids[grid].pe);
             }

@@ -20,15 +20,19 @@ use crate::module::{Code, Kernel, KernelCode};
 use crate::nvshmem::Nvshmem;
 use crate::stats::MulticastBytes;
 use crate::trace::Recorder;
+use std::sync::Arc;
 
 /// CTAs that a grid may make resident in one round.
 const ADMIT: u32 = 8;
 
-/// A grid of a launch on one PE.
-pub(crate) struct Grid<'a> {
+/// A grid of a run on one PE.
+pub(crate) struct Grid {
     pub pe: usize,
-    pub kernel: &'a Kernel,
-    pub code: &'a KernelCode,
+    pub module: Arc<Code>,
+    /// Number of its module among those of the run.
+    pub image: usize,
+    /// Number of its kernel in the module.
+    pub entry: usize,
     pub dims: [u32; 3],
     /// CTAs of a cluster, which divide those of the grid.
     pub cluster: [u32; 3],
@@ -42,8 +46,22 @@ pub(crate) struct Grid<'a> {
     pub total: u64,
     pub next: u64,
     pub running: u32,
-    /// The grid that must have ended before: the one in front of it in its PE's stream.
-    pub after: Option<usize>,
+    /// The grids of the run that must have ended before.
+    pub after: Vec<usize>,
+}
+
+impl Grid {
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.module.kernels[self.entry]
+    }
+
+    pub(crate) fn code(&self) -> &KernelCode {
+        &self.module.kernel_code[self.entry]
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.next == self.total && self.running == 0
+    }
 }
 
 pub(crate) struct Cta {
@@ -91,10 +109,15 @@ pub(crate) struct Count {
     pub lanes: u64,
 }
 
-pub(crate) struct Run<'a> {
-    pub code: &'a Code,
-    pub memory: &'a mut Memory,
-    pub grids: Vec<Grid<'a>>,
+/// Grids that run at the same time. It can be left when one has ended, and taken up with more of them.
+pub(crate) struct Run {
+    /// The machine's, while grids run.
+    pub memory: Memory,
+    pub grids: Vec<Grid>,
+    /// The modules of the grids.
+    pub modules: Vec<Arc<Code>>,
+    /// Grids that have ended since they were last asked for.
+    pub ended: Vec<usize>,
     pub ctas: Vec<Cta>,
     pub warps: Vec<Warp>,
     pub rng: Rng,
@@ -102,7 +125,8 @@ pub(crate) struct Run<'a> {
     pub step_limit: u64,
     /// Warp instructions so far.
     pub clock: u64,
-    pub counts: Vec<Count>,
+    /// By module.
+    pub counts: Vec<Vec<Count>>,
     pub barriers: u64,
     pub output: Output,
     pub multicast: Vec<MulticastBytes>,
@@ -114,6 +138,11 @@ pub(crate) struct Run<'a> {
     targets: [u32; LANES],
     pub(super) free_ctas: Vec<usize>,
     free_warps: Vec<usize>,
+    /// Warps that live.
+    order: Vec<usize>,
+    /// State of the memory that was seen last, and when it was first seen.
+    seen: u64,
+    quiet_since: u64,
     /// Nothing has changed for long: look whether warps repeat themselves.
     probing: bool,
     /// Since then a warp has looked at what it had looked at before.
@@ -129,33 +158,29 @@ enum Event {
     Fault(Box<FaultInfo>),
 }
 
-impl<'a> Run<'a> {
-    pub(crate) fn new(
-        code: &'a Code,
-        memory: &'a mut Memory,
-        grids: Vec<Grid<'a>>,
-        (seed, explore): (u64, bool),
-    ) -> Self {
-        let counts = vec![Count::default(); code.insts.len()];
-        let multicast = vec![MulticastBytes::default(); memory.teams.len() * memory.n_pes];
-        let nvshmem = Nvshmem::new(memory, seed);
+impl Run {
+    pub(crate) fn new(mut memory: Memory, (seed, explore): (u64, bool)) -> Self {
+        let nvshmem = Nvshmem::new(&memory, seed);
         let mut rng = Rng(seed);
         let (schedule, delayed) = Schedule::new(explore, &mut rng);
         memory.delay_stores(delayed, seed);
         Run {
-            code,
+            seen: memory.changes,
+            quiet_since: 0,
             memory,
-            grids,
+            grids: Vec::new(),
+            modules: Vec::new(),
+            ended: Vec::new(),
             ctas: Vec::new(),
             warps: Vec::new(),
             rng,
             schedule,
             step_limit: u64::MAX,
             clock: 0,
-            counts,
+            counts: Vec::new(),
             barriers: 0,
             output: Output::default(),
-            multicast,
+            multicast: Vec::new(),
             nvshmem,
             check: None,
             asynchronous: Asynchronous::new(seed),
@@ -163,6 +188,7 @@ impl<'a> Run<'a> {
             targets: [0; LANES],
             free_ctas: Vec::new(),
             free_warps: Vec::new(),
+            order: Vec::new(),
             probing: false,
             polling: false,
         }
@@ -178,23 +204,62 @@ impl<'a> Run<'a> {
         self.check.as_ref().map_or_else(Vec::new, |d| d.findings(self))
     }
 
-    /// Runs all grids to their end.
-    pub(crate) fn run(&mut self) -> Result<(), SimError> {
-        let mut order: Vec<usize> = Vec::new();
-        let (mut seen, mut quiet_since) = (self.memory.changes, self.clock);
+    /// The number of a module among those of the run.
+    pub(crate) fn image(&mut self, module: &Arc<Code>) -> usize {
+        let known = self.modules.iter().position(|m| m.id == module.id);
+        known.unwrap_or_else(|| {
+            self.counts.push(vec![Count::default(); module.insts.len()]);
+            self.modules.push(Arc::clone(module));
+            self.modules.len() - 1
+        })
+    }
+
+    /// Adds a grid; its number. It may begin when those that it comes after have ended.
+    pub(crate) fn add(&mut self, grid: Grid) -> usize {
+        // Teams may have been made since the grid before.
+        self.multicast.resize(self.memory.teams.len() * self.memory.n_pes, MulticastBytes::default());
+        self.nvshmem.know_teams(&self.memory);
+        if let Some(d) = &mut self.check {
+            d.add_grid(grid.image as u32, &grid.after);
+        }
+        self.grids.push(grid);
+        self.grids.len() - 1
+    }
+
+    /// The code that a warp runs.
+    pub(crate) fn code_of(&self, w: usize) -> &Code {
+        &self.grids[self.ctas[self.warps[w].cta].grid].module
+    }
+
+    /// All grids have ended: what is under way lands.
+    pub(crate) fn settle(&mut self) -> Result<(), SimError> {
+        self.memory.land_every();
+        self.finish_operations()
+    }
+
+    /// Runs the grids until one of them has ended, or all have.
+    pub(crate) fn advance(&mut self) -> Result<(), SimError> {
+        let mut order = std::mem::take(&mut self.order);
+        let result = self.rounds(&mut order);
+        self.order = order;
+        result
+    }
+
+    fn rounds(&mut self, order: &mut Vec<usize>) -> Result<(), SimError> {
         loop {
-            self.admit(&mut order);
-            if order.is_empty() {
-                self.memory.land_every();
-                self.finish_operations()?;
+            if !self.ended.is_empty() {
                 return Ok(());
             }
-            self.nvshmem.wire.tick(self.memory);
+            self.admit(order);
+            if order.is_empty() {
+                return Ok(());
+            }
+            self.nvshmem.wire.tick(&mut self.memory);
             self.memory.tick();
             self.land_some()?;
-            self.schedule.round(&mut self.rng, self.clock, &mut order);
+            self.schedule.round(&mut self.rng, self.clock, order);
             let mut progress = false;
-            for &w in &order {
+            for &w in order.iter() {
                 let stamp = self.memory.changes + 1;
                 if self.warps[w].live != 0 && self.warps[w].choose(stamp).is_some() {
                     let c = self.warps[w].cta;
@@ -206,15 +271,15 @@ impl<'a> Run<'a> {
                 }
             }
             order.retain(|&w| self.warps[w].live != 0);
-            if self.memory.changes != seen {
-                (seen, quiet_since, self.probing) = (self.memory.changes, self.clock, false);
-                self.polling = false;
+            if self.memory.changes != self.seen {
+                (self.seen, self.quiet_since) = (self.memory.changes, self.clock);
+                (self.probing, self.polling) = (false, false);
             }
             let admitting = (0..self.grids.len()).any(|g| self.may_admit(g));
             if !progress && !order.is_empty() && !admitting && !self.hasten()? {
-                return Err(stall::deadlock(self, &order));
+                return Err(stall::deadlock(self, order));
             }
-            if self.clock - quiet_since > 10_000 + 400 * order.len() as u64 {
+            if self.clock - self.quiet_since > 10_000 + 400 * order.len() as u64 {
                 self.probing = true;
                 // Somebody waits in a loop, perhaps for what is under way.
                 if self.polling {
@@ -222,7 +287,7 @@ impl<'a> Run<'a> {
                 }
             }
             if self.clock > self.step_limit {
-                return Err(stall::step_limit(self, &order));
+                return Err(stall::step_limit(self, order));
             }
         }
     }
@@ -277,6 +342,8 @@ impl<'a> Run<'a> {
         let alone = warp.groups.len() == 1;
         let group = &warp.groups[i];
         let (mut pc, mask, frame) = (group.pc, group.mask, group.frame);
+        let code = &*grid.module;
+        let counts = &mut self.counts[grid.image][..];
         let frame = &mut warp.frames[frame];
         let mut cx = Context {
             regs: &mut frame.regs,
@@ -289,7 +356,7 @@ impl<'a> Run<'a> {
             locals: &mut warp.locals,
             shared: self.memory.shared_buffer(warp.cta),
             params: &grid.params,
-            memory: self.memory,
+            memory: &mut self.memory,
             at: &cta.at,
             warp: warp.index,
             poll: &mut warp.poll,
@@ -313,12 +380,12 @@ impl<'a> Run<'a> {
                 break Event::Spent;
             }
             *budget -= 1;
-            let inst = &self.code.insts[pc as usize];
+            let inst = &code.insts[pc as usize];
             let active = match inst.guard {
                 None => mask,
                 Some((p, flip)) => mask & (cx.preds[p.0 as usize] ^ flip),
             };
-            let count = &mut self.counts[pc as usize];
+            let count = &mut counts[pc as usize];
             count.warps += 1;
             count.lanes += u64::from(active.count_ones());
             cx.clock += 1;
@@ -330,7 +397,7 @@ impl<'a> Run<'a> {
                 match inst.op.execute(&mut cx) {
                     Ok(Flow::Next) => pc += 1,
                     Ok(Flow::Jump(label)) if active == mask => {
-                        let to = self.code.labels[label as usize];
+                        let to = code.labels[label as usize];
                         let back = to <= pc;
                         pc = to;
                         if back && self.probing {
@@ -355,11 +422,12 @@ impl<'a> Run<'a> {
     /// Carries out a change of control flow; tells whether lanes jumped back.
     fn transfer(&mut self, w: usize, i: usize, flow: Flow, active: u32) -> Result<bool, SimError> {
         let warp = &mut self.warps[w];
+        let code = &*self.grids[self.ctas[warp.cta].grid].module;
         let pc = warp.groups[i].pc;
         match flow {
             Flow::Next => {}
             Flow::Scatter => {
-                let to = self.targets.map(|label| self.code.labels[label as usize]);
+                let to = self.targets.map(|label| code.labels[label as usize]);
                 warp.scatter(i, active, &to);
                 return Ok(super::lanes(active).any(|l| to[l] <= pc));
             }
@@ -371,12 +439,12 @@ impl<'a> Run<'a> {
                 warp.merge_all();
             }
             Flow::Jump(label) => {
-                let to = self.code.labels[label as usize];
+                let to = code.labels[label as usize];
                 warp.branch(i, active, to);
                 return Ok(to <= pc);
             }
             Flow::Call(site) => {
-                if warp.call(i, active, self.code, site, pc).is_err() {
+                if warp.call(i, active, code, site, pc).is_err() {
                     let fault = FaultInfo {
                         code: "S012",
                         message: "the call stack of a thread exceeds 512 KiB of local memory".into(),
@@ -388,7 +456,7 @@ impl<'a> Run<'a> {
                 }
             }
             Flow::Return => {
-                if !warp.ret(i, active, self.code) {
+                if !warp.ret(i, active, code) {
                     self.exit(w, i, active)?;
                 }
             }
@@ -522,8 +590,8 @@ impl<'a> Run<'a> {
     pub(super) fn shared_variable(&self, w: usize, at: u64) -> Option<String> {
         let grid = &self.grids[self.ctas[self.warps[w].cta].grid];
         let (index, start) =
-            grid.code.shared.iter().filter(|(_, start)| *start <= at).max_by_key(|(_, start)| *start)?;
-        let v = &self.code.variables[*index];
+            grid.code().shared.iter().filter(|(_, start)| *start <= at).max_by_key(|(_, start)| *start)?;
+        let v = &grid.module.variables[*index];
         let bytes = if v.dynamic { u64::from(grid.dynamic_shared) } else { v.size };
         Some(format!(": `{}`{:+}, which has {bytes} bytes", v.name, at as i64 - *start as i64))
     }
@@ -531,15 +599,16 @@ impl<'a> Run<'a> {
     pub(crate) fn place(&self, w: usize, pc: u32, lane: Option<usize>) -> Place {
         let warp = &self.warps[w];
         let cta = &self.ctas[warp.cta];
-        let inst = &self.code.insts[pc as usize];
+        let grid = &self.grids[cta.grid];
+        let inst = &grid.module.insts[pc as usize];
         Place {
             pe: cta.at.pe,
             cta: cta.at.ctaid,
             thread: lane.map(|l| cta.at.tid(warp.index * LANES as u32 + l as u32)),
-            kernel: self.grids[cta.grid].kernel.name.clone(),
+            kernel: grid.kernel().name.clone(),
             ptx_line: inst.line,
-            ptx_text: self.code.line(inst.line).to_string(),
-            source: self.code.source(inst),
+            ptx_text: grid.module.line(inst.line).to_string(),
+            source: grid.module.source(inst),
         }
     }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const LISTED: usize = 24;
 
 /// Called after a backward branch of group `i`: compares with its snapshot and renews it at growing distances.
-pub(crate) fn probe(run: &mut Run<'_>, w: usize, i: usize) {
+pub(crate) fn probe(run: &mut Run, w: usize, i: usize) {
     if !run.is_probing() {
         return;
     }
@@ -51,7 +51,7 @@ enum Wait {
 }
 
 /// What each waiting group waits for; warps of a CTA that wait for the same share a line.
-fn waits(run: &Run<'_>, order: &[usize]) -> Vec<String> {
+fn waits(run: &Run, order: &[usize]) -> Vec<String> {
     let mut all: BTreeMap<(Wait, usize, [u32; 3]), Vec<String>> = BTreeMap::new();
     let mut sorted = order.to_vec();
     sorted.sort_unstable_by_key(|&w| run.warps[w].index);
@@ -81,16 +81,17 @@ fn waits(run: &Run<'_>, order: &[usize]) -> Vec<String> {
     out
 }
 
-fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
+fn wait(run: &Run, w: usize, g: &Group) -> Wait {
     let warp = &run.warps[w];
     let cta = &run.ctas[warp.cta];
     let place = |pc: u32| {
-        let inst = &run.code.insts[pc as usize];
-        let source = run.code.source(inst).first().map_or(String::new(), |s| format!("{s}, "));
-        format!("{source}PTX line {}: {}", inst.line, run.code.line(inst.line))
+        let code = run.code_of(w);
+        let inst = &code.insts[pc as usize];
+        let source = code.source(inst).first().map_or(String::new(), |s| format!("{s}, "));
+        format!("{source}PTX line {}: {}", inst.line, code.line(inst.line))
     };
     if let Some(ticket) = warp.ticket(g.mask) {
-        let what = run.nvshmem.describe(ticket, run.memory, cta.at.pe, cta.at.ntid.iter().product());
+        let what = run.nvshmem.describe(ticket, &run.memory, cta.at.pe, cta.at.ntid.iter().product());
         return Wait::Memory(format!("{}, {}", what.unwrap_or_default(), place(g.pc)));
     }
     match g.state {
@@ -119,7 +120,7 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
                 let name = run
                     .shared_variable(w, at.at as u64)
                     .filter(|_| at.buffer == run.memory.shared_buffer(warp.cta));
-                let phase = run.asynchronous.describe(run.memory, at);
+                let phase = run.asynchronous.describe(&run.memory, at);
                 return Wait::Memory(format!(
                     "waits at the mbarrier at shared {:#x}{}, whose {phase}, {}",
                     at.at,
@@ -139,7 +140,7 @@ fn wait(run: &Run<'_>, w: usize, g: &Group) -> Wait {
 }
 
 /// What a group waits for: in a few words, and all that is known.
-pub(crate) fn waiting(run: &Run<'_>, w: usize, g: &Group) -> (String, String) {
+pub(crate) fn waiting(run: &Run, w: usize, g: &Group) -> (String, String) {
     let warp = &run.warps[w];
     let (Wait::Memory(detail) | Wait::Nothing(detail) | Wait::Lanes(detail) | Wait::Barrier(detail)) =
         wait(run, w, g);
@@ -160,7 +161,7 @@ pub(crate) fn waiting(run: &Run<'_>, w: usize, g: &Group) -> (String, String) {
 }
 
 /// Remarks on grids of which not all CTAs were resident.
-fn residency(run: &Run<'_>) -> Vec<String> {
+fn residency(run: &Run) -> Vec<String> {
     let waiting = run.grids.iter().enumerate().filter(|(i, g)| g.next < g.total && run.may_start(*i));
     waiting
         .map(|(_, g)| g)
@@ -171,7 +172,7 @@ fn residency(run: &Run<'_>) -> Vec<String> {
                 g.pe,
                 g.total - g.next,
                 g.total,
-                g.kernel.name,
+                g.kernel().name,
                 g.resident
             )
         })
@@ -179,7 +180,7 @@ fn residency(run: &Run<'_>) -> Vec<String> {
 }
 
 /// A CTA whose threads all wait at its barriers: nobody is left to complete one.
-fn stuck_at_barriers(run: &Run<'_>, order: &[usize]) -> Option<usize> {
+fn stuck_at_barriers(run: &Run, order: &[usize]) -> Option<usize> {
     let at_barrier = |w: usize| run.warps[w].groups.iter().all(|g| matches!(g.state, State::Barrier(_)));
     order.iter().copied().find(|&w| {
         let of_cta = |v: &&usize| run.warps[**v].cta == run.warps[w].cta;
@@ -188,7 +189,7 @@ fn stuck_at_barriers(run: &Run<'_>, order: &[usize]) -> Option<usize> {
 }
 
 /// No warp can go on.
-pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
+pub(crate) fn deadlock(run: &Run, order: &[usize]) -> SimError {
     let groups = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
     // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
     let behind = |(w, g): &(usize, &Group)| {
@@ -242,7 +243,7 @@ pub(crate) fn deadlock(run: &Run<'_>, order: &[usize]) -> SimError {
 }
 
 /// The launch has used up its instructions.
-pub(crate) fn step_limit(run: &Run<'_>, order: &[usize]) -> SimError {
+pub(crate) fn step_limit(run: &Run, order: &[usize]) -> SimError {
     let mut error = SimError::new(
         "S009",
         format!("the launch executed more than {} warp instructions", run.step_limit),

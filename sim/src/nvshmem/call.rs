@@ -65,17 +65,24 @@ pub(crate) struct Nvshmem {
 
 impl Nvshmem {
     pub(crate) fn new(memory: &Memory, seed: u64) -> Nvshmem {
-        let round = |members: usize| (0..members).map(|_| None).collect();
-        Nvshmem {
+        let mut nvshmem = Nvshmem {
             wire: Wire::new(memory.n_pes, seed),
             calls: FxHashMap::default(),
             last_ticket: 0,
             searches: 0,
-            rounds: memory.teams.iter().map(|t| round(t.members.len())).collect(),
+            rounds: Vec::new(),
             counts: Vec::new(),
             peer_access: true,
             multicast: true,
-        }
+        };
+        nvshmem.know_teams(memory);
+        nvshmem
+    }
+
+    /// Teams that have been made since have collective functions too.
+    pub(crate) fn know_teams(&mut self, memory: &Memory) {
+        let new = memory.teams.iter().skip(self.rounds.len());
+        self.rounds.extend(new.map(|t| t.members.iter().map(|_| None).collect::<Vec<_>>()));
     }
 
     /// What `nvshmem_ptr` and `nvshmemx_mc_ptr` answer.

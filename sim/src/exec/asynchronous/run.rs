@@ -4,13 +4,13 @@ use super::{Failure, World};
 use crate::error::{Place, SimError};
 use crate::exec::run::Run;
 
-impl Run<'_> {
+impl Run {
     /// A round of the schedule has passed: some of what is under way lands.
     pub(in crate::exec) fn land_some(&mut self) -> Result<(), SimError> {
         if self.asynchronous.is_idle() {
             return Ok(());
         }
-        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.tick(&mut world).map_err(|f| self.failure(*f))
     }
 
@@ -19,9 +19,9 @@ impl Run<'_> {
         if self.schedule.wake() || self.memory.land_every() {
             return Ok(true);
         }
-        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         match self.asynchronous.hasten(&mut world) {
-            Ok(false) => Ok(self.nvshmem.wire.hasten(self.memory)),
+            Ok(false) => Ok(self.nvshmem.wire.hasten(&mut self.memory)),
             Ok(true) => Ok(true),
             Err(f) => Err(self.failure(*f)),
         }
@@ -29,15 +29,15 @@ impl Run<'_> {
 
     /// All kernels have ended: all that is under way lands.
     pub(in crate::exec) fn finish_operations(&mut self) -> Result<(), SimError> {
-        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.finish(&mut world).map_err(|f| self.failure(*f))?;
-        self.nvshmem.wire.finish(self.memory);
+        self.nvshmem.wire.finish(&mut self.memory);
         Ok(())
     }
 
     /// A warp has ended.
     pub(in crate::exec) fn end_warp(&mut self, w: usize) {
-        let mut world = World { memory: self.memory, check: self.check.as_deref_mut() };
+        let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.end_warp(&mut world, w);
     }
 
@@ -45,7 +45,7 @@ impl Run<'_> {
     pub(in crate::exec) fn end_shared(&mut self, c: usize) -> Result<(), SimError> {
         let buffer = self.memory.shared_buffer(c);
         self.memory.leave_stores(buffer);
-        self.asynchronous.end_cta(self.memory, buffer).map_err(|f| self.failure(*f))?;
+        self.asynchronous.end_cta(&mut self.memory, buffer).map_err(|f| self.failure(*f))?;
         self.memory.share(c, 0);
         Ok(())
     }
@@ -53,15 +53,16 @@ impl Run<'_> {
     /// The error of an operation that landed.
     fn failure(&self, f: Failure) -> SimError {
         let Failure { origin, fault } = f;
-        let inst = &self.code.insts[origin.pc as usize];
+        let grid = &self.grids[origin.grid];
+        let inst = &grid.module.insts[origin.pc as usize];
         let place = Place {
             pe: origin.pe,
             cta: origin.ctaid,
             thread: Some(origin.tid),
-            kernel: self.grids[origin.grid].kernel.name.clone(),
+            kernel: grid.kernel().name.clone(),
             ptx_line: inst.line,
-            ptx_text: self.code.line(inst.line).to_string(),
-            source: self.code.source(inst),
+            ptx_text: grid.module.line(inst.line).to_string(),
+            source: grid.module.source(inst),
         };
         let mut error = SimError::new(fault.code, fault.message, fault.help);
         error.at = Some(Box::new(place));

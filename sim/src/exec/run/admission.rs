@@ -2,11 +2,10 @@
 
 use super::*;
 
-impl Run<'_> {
-    /// Whether the grid in front of a grid has ended.
+impl Run {
+    /// Whether the grids in front of a grid have ended.
     pub(in crate::exec) fn may_start(&self, g: usize) -> bool {
-        let ended = |a: usize| self.grids[a].next == self.grids[a].total && self.grids[a].running == 0;
-        self.grids[g].after.is_none_or(ended)
+        self.grids[g].after.iter().all(|a| self.grids[*a].has_ended())
     }
 
     pub(super) fn may_admit(&self, g: usize) -> bool {
@@ -90,10 +89,10 @@ impl Run<'_> {
             members,
             slot,
             slots: grid.resident,
-            static_shared: grid.kernel.shared_bytes,
+            static_shared: grid.kernel().shared_bytes,
             dynamic_shared: grid.dynamic_shared,
         };
-        let shared_bytes = grid.kernel.shared_bytes as usize + grid.dynamic_shared as usize;
+        let shared_bytes = grid.kernel().shared_bytes as usize + grid.dynamic_shared as usize;
         let cta = &mut self.ctas[c];
         cta.grid = g;
         cta.at = at;
@@ -106,9 +105,10 @@ impl Run<'_> {
         self.memory.share(c, shared_bytes);
         if let Some(d) = &mut self.check {
             let at = &self.ctas[c].at;
-            d.start_cta((c, leader), at.pe, (g, self.grids[g].after), at.ctaid);
+            d.start_cta((c, leader), at.pe, g, at.ctaid);
         }
-        let function = &self.code.functions[self.grids[g].code.function];
+        let grid = &self.grids[g];
+        let function = &grid.module.functions[grid.code().function];
         for index in 0..threads.div_ceil(LANES as u32) {
             let w = match self.free_warps.pop() {
                 Some(w) => w,

@@ -1,0 +1,235 @@
+//! Launches: grids that begin while others run, and what a run of them did.
+
+use super::{Launch, Machine};
+use crate::error::SimError;
+use crate::exec::Output;
+use crate::exec::run::Run;
+use crate::memory::{Memory, RemoteAccesses};
+use crate::module::Module;
+use crate::stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
+use crate::trace::Recorder;
+use std::collections::BTreeMap;
+
+/// A grid that a machine was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GridId(u64);
+
+/// A run of grids that has begun, and the traffic between PEs before it.
+pub(super) struct Running {
+    run: Box<Run>,
+    links: Vec<u64>,
+    remote: RemoteAccesses,
+}
+
+impl Machine {
+    /// Runs the grids of one kernel, on one PE or many, at the same time and to their end.
+    ///
+    /// Memory changes made before an error stay: the machine can be inspected.
+    ///
+    /// # Errors
+    /// `S001` if a grid does not fit the kernel; otherwise what stopped a thread, or all of them.
+    pub fn launch(&mut self, module: &Module, kernel: &str, grids: &[Launch]) -> Result<Stats, SimError> {
+        self.launch_in_order(module, kernel, &[grids])
+    }
+
+    /// Runs several launches as streams do: each PE's grids one behind the other, while the host waits for nobody. A PE
+    /// may begin the next launch while others are in the one before.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_in_order(
+        &mut self,
+        module: &Module,
+        kernel: &str,
+        launches: &[&[Launch]],
+    ) -> Result<Stats, SimError> {
+        entry(module, kernel)?;
+        let mut last: Vec<Option<GridId>> = vec![None; self.config.n_pes];
+        let mut begun = Vec::new();
+        for grids in launches {
+            let before = last.clone();
+            for g in *grids {
+                let after = before.get(g.pe).copied().flatten();
+                match self.begin(module, kernel, g, after.as_slice()) {
+                    Ok(id) => begun.push((g.pe, id)),
+                    Err(e) => {
+                        // None of them has run.
+                        self.leave();
+                        return Err(e);
+                    }
+                }
+            }
+            for (pe, id) in begun.drain(..) {
+                last[pe] = Some(id);
+            }
+        }
+        while !self.advance()?.is_empty() {}
+        self.settle()
+    }
+
+    /// Gives the machine a grid, which begins when those that it comes after have ended. Nothing runs before
+    /// [`advance`](Self::advance) is called. Grids of different kernels and modules run at the same time.
+    ///
+    /// # Errors
+    /// `S001` if the grid does not fit the kernel, or the module has no such kernel.
+    pub fn begin(
+        &mut self,
+        module: &Module,
+        kernel: &str,
+        grid: &Launch,
+        after: &[GridId],
+    ) -> Result<GridId, SimError> {
+        let (code, k) = (&module.inner, entry(module, kernel)?);
+        self.check_pe(grid.pe)?;
+        let symbols = self.load(grid.pe, code)?.to_vec();
+        let mut grid = self.grid(code, k, grid, &symbols)?;
+        // Grids of earlier runs have ended.
+        let here = |id: &GridId| id.0.checked_sub(self.ended).map(|n| n as usize);
+        grid.after = after.iter().filter_map(here).collect();
+        let first = self.ended;
+        let number = self.with_run(|run| {
+            grid.image = run.image(code);
+            run.add(grid)
+        });
+        Ok(GridId(first + number as u64))
+    }
+
+    /// Runs the grids until some have ended, and names these; none are named when all have ended before. Others may
+    /// [`begin`](Self::begin) in between.
+    ///
+    /// # Errors
+    /// What stopped a thread, or all of them. The run is then over: the grids that had not ended are gone.
+    pub fn advance(&mut self) -> Result<Vec<GridId>, SimError> {
+        if self.running.is_none() {
+            return Ok(Vec::new());
+        }
+        let first = self.ended;
+        let ended = self.with_run(|run| run.advance().map(|()| std::mem::take(&mut run.ended)));
+        match ended {
+            Ok(ended) => Ok(ended.into_iter().map(|n| GridId(first + n as u64)).collect()),
+            Err(e) => Err(self.fail(e)),
+        }
+    }
+
+    /// Ends a run whose grids have all ended: remote operations under way land. What the run did.
+    ///
+    /// # Errors
+    /// What an operation that lands meets.
+    pub fn settle(&mut self) -> Result<Stats, SimError> {
+        if self.running.is_none() {
+            return Ok(Stats::default());
+        }
+        if let Err(e) = self.with_run(Run::settle) {
+            return Err(self.fail(e));
+        }
+        Ok(self.leave().map(|ended| stats(&ended, &self.memory)).unwrap_or_default())
+    }
+
+    /// Whether grids have begun and the run has not been settled.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Ends a run in an error.
+    fn fail(&mut self, e: SimError) -> SimError {
+        let printed = self.leave().map(|ended| ended.run.output.text).unwrap_or_default();
+        SimError { printed, ..e }
+    }
+
+    /// Does something with the run, which has the memory meanwhile; begins one if there is none.
+    fn with_run<T>(&mut self, act: impl FnOnce(&mut Run) -> T) -> T {
+        let mut running = match self.running.take() {
+            Some(running) => running,
+            None => self.start(),
+        };
+        std::mem::swap(&mut running.run.memory, &mut self.memory);
+        let result = act(&mut running.run);
+        std::mem::swap(&mut running.run.memory, &mut self.memory);
+        self.running = Some(running);
+        result
+    }
+
+    fn start(&mut self) -> Running {
+        let (links, remote) = (self.memory.links.clone(), self.memory.remote);
+        let memory = std::mem::replace(&mut self.memory, Memory::none());
+        let mut run = Box::new(Run::new(memory, (self.config.seed, self.config.explore)));
+        run.step_limit = self.config.step_limit;
+        run.nvshmem.reach(self.config.peer_access, self.config.multicast);
+        run.output = Output { limit: self.config.print_limit, ..Output::default() };
+        if let Some(check) = &self.config.check {
+            run.watch(check);
+        }
+        if let Some(trace) = &self.config.trace {
+            run.trace = Some(Box::new(Recorder::new(&mut run, trace, self.trace.len())));
+        }
+        std::mem::swap(&mut run.memory, &mut self.memory);
+        Running { run, links, remote }
+    }
+
+    /// Ends the run: its findings, its timeline, its shared memories.
+    fn leave(&mut self) -> Option<Running> {
+        let mut running = self.running.take()?;
+        let run = &mut running.run;
+        std::mem::swap(&mut run.memory, &mut self.memory);
+        if let Some(recorder) = run.trace.take() {
+            self.trace.extend(recorder.finish(run));
+        }
+        run.memory.unshare();
+        self.findings.extend(run.findings());
+        self.ended += run.grids.len() as u64;
+        std::mem::swap(&mut run.memory, &mut self.memory);
+        Some(running)
+    }
+}
+
+/// The number of a kernel in its module.
+fn entry(module: &Module, kernel: &str) -> Result<usize, SimError> {
+    let kernels = module.kernels();
+    kernels.iter().position(|k| k.name == kernel).ok_or_else(|| {
+        let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
+        let help = format!("the module has: {}", names.join(", "));
+        SimError::request(format!("the module has no kernel `{kernel}`"), help)
+    })
+}
+
+/// What a run did, of which `memory` has counted the traffic.
+fn stats(running: &Running, memory: &Memory) -> Stats {
+    let run = &running.run;
+    let mut s = Stats { barriers: run.barriers, ..Stats::default() };
+    let counted = || run.modules.iter().zip(&run.counts).filter(|(code, _)| !code.of_host);
+    let mut by_mnemonic: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (code, counts) in counted() {
+        for (inst, c) in code.insts.iter().zip(counts).filter(|(_, c)| c.warps > 0) {
+            s.warp_instructions += c.warps;
+            s.lane_instructions += c.lanes;
+            let entry = by_mnemonic.entry(&code.mnemonics[inst.mnemonic as usize]).or_default();
+            *entry = (entry.0 + c.warps, entry.1 + c.lanes);
+            match s.lines.last_mut() {
+                Some((line, n)) if *line == inst.line => *n += c.warps,
+                _ => s.lines.push((inst.line, c.warps)),
+            }
+        }
+    }
+    match counted().count() {
+        1 => s.lines.sort_unstable(),
+        // Lines of which text?
+        _ => s.lines.clear(),
+    }
+    let opcode = |(m, (warps, lanes)): (&str, (u64, u64))| OpcodeCount { mnemonic: m.into(), warps, lanes };
+    s.opcodes = by_mnemonic.into_iter().map(opcode).collect();
+    s.opcodes.sort_by(|a, b| b.warps.cmp(&a.warps).then_with(|| a.mnemonic.cmp(&b.mnemonic)));
+    s.remote_loads = memory.remote.loads - running.remote.loads;
+    s.remote_stores = memory.remote.stores - running.remote.stores;
+    s.links = memory.links.iter().zip(&running.links).map(|(now, before)| now - before).collect();
+    let by_team = run.multicast.chunks_exact(memory.n_pes).zip(&memory.teams);
+    let traffic = by_team.map(|(by_pe, t)| MulticastTraffic::new(t.members.clone(), by_pe.to_vec()));
+    s.multicast = traffic.filter(|m| m.ld_reduce + m.st + m.red > 0).collect();
+    s.nvshmem = NvshmemStats {
+        calls: run.nvshmem.counts(),
+        links: run.nvshmem.wire.links.clone(),
+        unfinished: run.nvshmem.wire.unfinished,
+    };
+    s.printed.clone_from(&run.output.text);
+    s.printed_truncated = run.output.truncated;
+    s
+}

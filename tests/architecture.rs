@@ -19,7 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-passes", &["weft-abi", "weft-ir", "weft-isa", "weft-layout"]),
     ("weft-llvm", &["weft-ir", "weft-isa"]),
     ("weft-sim", &[]),
-    ("weft-runtime", &["weft-abi", "weft-layout"]),
+    ("weft-runtime", &["weft-abi", "weft-layout", "weft-sim"]),
     // It runs compilers and contains none.
     ("xtask", &[]),
     (

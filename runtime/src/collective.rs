@@ -9,7 +9,7 @@ use crate::cuda::Stream;
 use crate::error::{self, Error, Result};
 use crate::memory::SymmetricTensor;
 use crate::nvshmem::Collective;
-use crate::rma::{Local, raw};
+use crate::rma::Local;
 use crate::team::Team;
 
 /// How elements of PEs become one.
@@ -50,7 +50,7 @@ impl Team {
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
         let world = self.world.on(stream)?;
         self.agree("barrier on a stream", stream)?;
-        world.library.barrier(self.handle, raw(stream))
+        world.library.barrier(self.handle, stream)
     }
 
     /// All PEs have come, when the stream gets past it; their operations may still be under way.
@@ -60,7 +60,7 @@ impl Team {
     pub fn sync(&self, stream: &Stream) -> Result<()> {
         let world = self.world.on(stream)?;
         self.agree("sync on a stream", stream)?;
-        world.library.sync(self.handle, raw(stream))
+        world.library.sync(self.handle, stream)
     }
 
     /// `dest` of every PE becomes the reduction of all PEs' `source`, element by element (an allreduce).
@@ -135,7 +135,7 @@ impl Team {
         self.world_pe(root)?;
         let io = self.sides("broadcast", dest, source, (1, 1))?;
         self.agree(&format!("broadcast of {} {} from PE {root} on a stream", io.count, T::DTYPE), stream)?;
-        world.library.broadcast(T::DTYPE, &io, root, raw(stream))
+        world.library.broadcast(T::DTYPE, &io, root, stream)
     }
 
     fn collective<T: Element>(
@@ -150,7 +150,7 @@ impl Team {
         let io = self.sides(name, dest, source, parts)?;
         let call = world.library.find_collective(name, T::DTYPE)?;
         self.agree(&format!("{name} of {} {} on a stream", io.count, T::DTYPE), stream)?;
-        world.library.collective(&call, &io, raw(stream))
+        world.library.collective(&call, &io, stream)
     }
 
     /// All PEs of the team are about to make this call ([`Config::checks`](crate::Config::checks)).

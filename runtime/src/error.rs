@@ -123,6 +123,8 @@ codes! {
         "NVSHMEM, or NCCL where it is measured, has no such operation for this element type.";
     NOT_DONE = 402, "the GPU is not done within the bound",
         "Something on the GPU waits: for a signal that nobody sends, a collective that a PE of the team did not call, or just long work. WEFT_TIMEOUT (seconds, 60 if unset) is the bound of every wait.";
+    SIMULATED = 403, "the simulator stopped the kernels",
+        "A kernel on simulated PEs did what no GPU allows, or the kernels wait for each other for ever; the message is the simulator's report. Also met where a program asks a simulated PE for something that only a GPU has.";
     PTX = 501, "the driver refused the PTX",
         "The driver could not load the code; the message has its log. PTX newer than the driver needs a newer driver, or an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",

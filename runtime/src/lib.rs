@@ -1,4 +1,5 @@
-//! Real GPUs: one process a PE, NVSHMEM's symmetric heap under them, kernels loaded through the CUDA driver.
+//! PEs: on GPUs one process each, NVSHMEM's symmetric heap under them, kernels loaded through the CUDA driver; or
+//! [`simulated`] by threads of one process.
 //!
 //! Foreign libraries are opened at run time, each in three layers: the raw functions (`sys`), a `Result` for every
 //! call (`result`), and types that own. CUDA's are [`cudarc`]'s, NVSHMEM's are in [`nvshmem`].
@@ -15,10 +16,12 @@ pub mod machine;
 pub mod memory;
 pub mod nccl;
 pub mod nvshmem;
+mod peers;
 mod program;
 mod registry;
 mod rma;
 mod shape;
+pub mod simulated;
 mod team;
 mod world;
 
@@ -27,9 +30,10 @@ pub use cuda::{Device, DeviceTensor, Graph, Stream};
 pub use dlpark;
 pub use error::{Error, Result};
 pub use memory::{Barrier, Compare, ImportedTensor, Signal, SignalOp, SymmetricBuffer, SymmetricTensor};
-pub use program::on_every_gpu;
+pub use program::{On, on_every_gpu, on_every_pe};
 pub use rma::Local;
 pub use shape::IntoLayout;
+pub use simulated::{SimConfig, SimJob, Simulation};
 pub use team::Team;
 pub use weft_abi::{Element, Scalar as DType};
 pub use world::{Config, World};

@@ -2,28 +2,109 @@
 
 use crate::cuda;
 use crate::error::{Error, LAUNCHER, NO_GPU, Result};
-use crate::job::{Started, start};
+use crate::job::{Place, Started, start};
+use crate::simulated::SimConfig;
 use crate::world::{Config, World};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::process::ExitCode;
+use std::str::FromStr;
 
-/// PEs that [`on_every_gpu`] starts, where that is not one for each GPU.
+/// PEs that [`on_every_pe`] starts, where that is not one for each GPU.
 const PES: &str = "WEFT_PES";
 
-/// Runs `body` as every PE: in the job that a launcher started (mpirun, torchrun, srun, `WEFT_RANK`), or else in one
-/// process for each GPU of this host (or `WEFT_PES` of them) that this one starts, being no PE itself. Then finalizes.
+/// What they are.
+const ON: &str = "WEFT_ON";
+
+/// Seed of simulated PEs.
+const SEED: &str = "WEFT_SEED";
+
+/// Simulated PEs where nobody says how many.
+const SIMULATED_PES: u32 = 4;
+
+/// What a program's PEs are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum On {
+    /// GPUs where there are any, or where a launcher has started the job; else simulated.
+    #[default]
+    Auto,
+    /// GPUs.
+    Gpu,
+    /// Threads of this process, on the simulator.
+    Sim,
+}
+
+impl FromStr for On {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<On> {
+        match text {
+            "auto" => Ok(On::Auto),
+            "gpu" => Ok(On::Gpu),
+            "sim" => Ok(On::Sim),
+            other => Err(Error::new(LAUNCHER, format!("{ON} is {other:?}")).help("sim, gpu or auto")),
+        }
+    }
+}
+
+impl On {
+    /// What `WEFT_ON` says; [`Auto`](On::Auto) where it says nothing.
+    ///
+    /// # Errors
+    /// `R0201` for another text than `sim`, `gpu` and `auto`.
+    pub fn from_env() -> Result<On> {
+        std::env::var(ON).map_or(Ok(On::Auto), |text| text.parse())
+    }
+
+    /// The same, decided by the machine where it is left open.
+    ///
+    /// # Errors
+    /// `R0201` for what a launcher has set, where that makes no sense.
+    pub fn resolve(self) -> Result<On> {
+        Ok(match self {
+            On::Auto if Place::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => On::Gpu,
+            On::Auto => On::Sim,
+            chosen => chosen,
+        })
+    }
+}
+
+/// Runs `body` as every PE, on what `WEFT_ON` says, and finalizes.
+///
+/// * `gpu`: in the job that a launcher started (mpirun, torchrun, srun, `WEFT_RANK`), or else in one process for each
+///   GPU of this host (or `WEFT_PES` of them) that this one starts, being no PE itself.
+/// * `sim`: in a thread of this process for each of `WEFT_PES` simulated PEs (4 if that is not set), with the schedule
+///   that `WEFT_SEED` chooses (0).
+/// * `auto`, or unset: GPUs where there are any, or where a launcher started the job; else simulated PEs, which is said
+///   on standard error.
 ///
 /// An error is printed, ends all PEs, and fails the job.
 ///
-/// ```no_run
+/// ```
 /// fn main() -> std::process::ExitCode {
-///     weft_runtime::on_every_gpu(|world| {
+///     weft_runtime::on_every_pe(|world| {
 ///         println!("PE {} of {}", world.my_pe(), world.n_pes());
 ///         world.barrier()
 ///     })
 /// }
 /// ```
-pub fn on_every_gpu<E: Display>(body: impl FnOnce(&World) -> std::result::Result<(), E>) -> ExitCode {
+pub fn on_every_pe<E: Display>(body: impl Fn(&World) -> std::result::Result<(), E> + Sync) -> ExitCode {
+    let on = match On::from_env() {
+        Ok(on) => on,
+        Err(e) => return failed(&e),
+    };
+    match on.resolve() {
+        Ok(On::Sim) => simulated(on, body),
+        Ok(_) => on_gpus(body),
+        Err(e) => failed(&e),
+    }
+}
+
+/// As [`on_every_pe`], under the name that it had before.
+pub fn on_every_gpu<E: Display>(body: impl Fn(&World) -> std::result::Result<(), E> + Sync) -> ExitCode {
+    on_every_pe(body)
+}
+
+fn on_gpus<E: Display>(body: impl FnOnce(&World) -> std::result::Result<(), E>) -> ExitCode {
     let place = match pes().and_then(start) {
         Ok(Started::Pe(place)) => place,
         Ok(Started::Done(status)) => return status,
@@ -33,6 +114,50 @@ pub fn on_every_gpu<E: Display>(body: impl FnOnce(&World) -> std::result::Result
         Ok(world) => world.run(body),
         Err(e) => failed(&e),
     }
+}
+
+/// An error of a simulated PE, whose words are out.
+struct Told(Error);
+
+impl From<Error> for Told {
+    fn from(e: Error) -> Told {
+        eprintln!("{e}");
+        Told(e)
+    }
+}
+
+impl Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+fn simulated<E: Display>(on: On, body: impl Fn(&World) -> std::result::Result<(), E> + Sync) -> ExitCode {
+    let job = number(PES, SIMULATED_PES).and_then(|n_pes| {
+        let seed = number(SEED, 0)?;
+        if on == On::Auto {
+            eprintln!("no GPU is seen: {n_pes} simulated PEs");
+        }
+        World::simulated_with(&SimConfig { seed, ..SimConfig::new(n_pes) })
+    });
+    let job = match job {
+        Ok(job) => job,
+        Err(e) => return failed(&e),
+    };
+    // Its own words are out before the others hear of it.
+    let ran = job.run(|world| {
+        body(world).map_err(|e| {
+            let text = e.to_string();
+            eprintln!("{text}");
+            Told(Error::new(LAUNCHER, text.lines().next().unwrap_or_default()))
+        })
+    });
+    if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn number<T: FromStr>(variable: &str, unset: T) -> Result<T> {
+    let Ok(text) = std::env::var(variable) else { return Ok(unset) };
+    text.parse().map_err(|_| Error::new(LAUNCHER, format!("{variable} is {text:?}")).help("a whole number"))
 }
 
 impl World {

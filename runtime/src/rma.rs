@@ -11,7 +11,6 @@ use crate::memory::{Compare, ImportedTensor, Signal, SignalOp, SymmetricTensor};
 use crate::nvshmem::PutSignal;
 use crate::shape::without_gaps;
 use crate::world::{Entered, Inner, World};
-use std::ffi::c_void;
 
 /// Memory of this PE's GPU that a put reads or a get writes: symmetric, or the GPU's own.
 pub trait Local<T: Element>: sealed::Sealed {
@@ -64,16 +63,11 @@ impl<T: Element> Local<T> for ImportedTensor<T> {
     }
 }
 
-/// A stream as C has it.
-pub(crate) fn raw(stream: &Stream) -> *mut c_void {
-    stream.cu_stream().cast()
-}
-
 impl Inner {
     /// Before every operation on a stream: NVSHMEM has not ended, and the stream is of this PE's GPU.
     pub fn on(&self, stream: &Stream) -> Result<Entered<'_>> {
-        if stream.context().ordinal() != self.device.context().ordinal() {
-            let (of, mine) = (stream.context().ordinal(), self.device.ordinal());
+        if !self.device.has(stream) {
+            let (of, mine) = (stream.ordinal(), self.device.ordinal());
             return Err(Error::new(error::NO_GPU, format!("a stream of GPU {of}; this PE has GPU {mine}"))
                 .help("World::stream, or World::device().new_stream()"));
         }
@@ -136,8 +130,7 @@ impl World {
     ) -> Result<()> {
         let inner = self.0.on(stream)?;
         let (remote, local, bytes) = sides(dest, source)?;
-        inner.library.put(remote, local, bytes, inner.member(pe)?, nbi, raw(stream));
-        Ok(())
+        inner.library.put(remote, local, bytes, inner.member(pe)?, nbi, stream)
     }
 
     /// Copies `source` of a PE to `dest`, in the stream's order.
@@ -178,8 +171,7 @@ impl World {
     ) -> Result<()> {
         let inner = self.0.on(stream)?;
         let (remote, local, bytes) = sides(source, dest)?;
-        inner.library.get(local, remote, bytes, inner.member(pe)?, nbi, raw(stream));
-        Ok(())
+        inner.library.get(local, remote, bytes, inner.member(pe)?, nbi, stream)
     }
 
     /// Copies `source` to `dest` of a PE, then updates that PE's signal: who sees the signal sees the data.
@@ -234,8 +226,7 @@ impl World {
             pe: inner.member(pe)?,
             nbi,
         };
-        inner.library.put_signal(&copy, raw(stream));
-        Ok(())
+        inner.library.put_signal(&copy, stream)
     }
 
     /// Updates a PE's signal, in the stream's order.
@@ -252,8 +243,7 @@ impl World {
     ) -> Result<()> {
         let inner = self.0.on(stream)?;
         signal.0.keep();
-        inner.library.signal(signal.0.address(), value, op as i32, inner.member(pe)?, raw(stream));
-        Ok(())
+        inner.library.signal(signal.0.address(), value, op as i32, inner.member(pe)?, stream)
     }
 
     /// Lets the stream wait until this PE's signal compares so with a value.
@@ -263,8 +253,7 @@ impl World {
     pub fn signal_wait(&self, signal: &Signal, compare: Compare, value: u64, stream: &Stream) -> Result<()> {
         let inner = self.0.on(stream)?;
         signal.0.keep();
-        inner.library.signal_wait(signal.0.address(), compare as i32, value, raw(stream));
-        Ok(())
+        inner.library.signal_wait(signal.0.address(), compare as i32, value, stream)
     }
 
     /// Everything this PE started is complete at its targets, when the stream gets past it.
@@ -272,8 +261,7 @@ impl World {
     /// # Errors
     /// `R0305` after the end.
     pub fn quiet(&self, stream: &Stream) -> Result<()> {
-        self.0.on(stream)?.library.quiet(raw(stream));
-        Ok(())
+        self.0.on(stream)?.library.quiet(stream)
     }
 
     /// What this PE started before reaches each PE before what it starts after. NVSHMEM has no such order on streams

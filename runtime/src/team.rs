@@ -76,6 +76,7 @@ impl Team {
 
     fn of_handle(world: &Arc<Inner>, handle: sys::Team, name: String, owned: bool) -> Result<Team> {
         let library = &world.library;
+        let handle = library.resolve(handle);
         let bad = || Error::new(error::NVSHMEM, format!("team {name} has no members"));
         let n = library.team_n_pes(handle).ok_or_else(bad)?;
         let my_pe = library.team_my_pe(handle).ok_or_else(bad)?;
@@ -193,7 +194,7 @@ impl Team {
         let ids = world.control.exchange(&sorted, &format!("team of PEs {list:?}"), &id.to_le_bytes())?;
         let first = sorted.iter().position(|pe| *pe == list[0]).unwrap_or(0);
         let id = ids.get(first).and_then(|b| b.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes);
-        let handle = world.library.team_init(id, list.len() as u32, me as u32)?;
+        let handle = world.library.team_init(id, &list, me as u32)?;
         let mut team = Team::of_handle(&self.world, handle, format!("{list:?}"), true)?;
         team.members = list.into();
         team.listed = true;

@@ -5,9 +5,10 @@ use crate::error::{self, Error, Result};
 use crate::find;
 use crate::job::{Control, Place};
 use crate::nvshmem::Version;
-use crate::nvshmem::{self, Library, sys};
+use crate::nvshmem::{self, Host, Library, sys};
+use crate::peers::Peers;
 use crate::registry::{Leak, Registry};
-use cudarc::driver::sys::CUstreamCaptureStatus;
+use crate::simulated::{Nvshmem, Pe, Simulation};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +44,7 @@ pub(crate) struct Inner {
     pub stream: Stream,
     /// For tables of addresses, which are made also while another stream is captured.
     pub side: Stream,
-    pub control: Arc<Control>,
+    pub control: Peers,
     /// 0 to n_pes - 1.
     pub everyone: Arc<[u32]>,
     pub registry: Mutex<Registry>,
@@ -108,7 +109,7 @@ impl World {
     }
 
     fn start(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
-        let everyone: Arc<[u32]> = (0..place.size).collect();
+        let everyone: Vec<u32> = (0..place.size).collect();
         let path = match &config.library {
             Some(path) => path.clone(),
             None => find::nvshmem_host()?.path,
@@ -122,7 +123,7 @@ impl World {
         let usual = if device_count()? == 1 { 0 } else { local_rank };
         let device = Device::open(config.device.unwrap_or(usual))?;
         device.bind()?;
-        let library = Library::open(&path)?;
+        let library = Host::open(&path)?;
         let hello = Hello { version: library.version(), host, gpu: device.uuid()? };
         let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
         agree(&all)?;
@@ -135,10 +136,21 @@ impl World {
             None => return Err(Error::new(error::BOOTSTRAP, "PE 0 sent no unique id")),
         }
         library.init(place.rank, place.size, id)?;
+        let checks = config.checks.unwrap_or_else(checks);
+        World::of(Library::Host(library), device, Peers::Job(control), checks)
+    }
+
+    /// The world of a simulated PE.
+    pub(crate) fn of_simulated(pe: &Pe) -> Result<World> {
+        let library = Library::Simulated(Nvshmem(pe.clone()));
+        World::of(library, Device::simulated(pe), Peers::Simulated(pe.clone()), checks())
+    }
+
+    fn of(library: Library, device: Device, control: Peers, checks: bool) -> Result<World> {
         let (stream, side) = (device.new_stream()?, device.new_stream()?);
         let registry = Mutex::new(Registry::default());
-        let (ended, users, checks) =
-            (AtomicBool::new(false), AtomicUsize::new(0), config.checks.unwrap_or_else(checks));
+        let (ended, users) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let everyone = (0..control.size()).collect();
         Ok(World(Arc::new(Inner {
             library,
             device,
@@ -173,12 +185,17 @@ impl World {
         &self.0.stream
     }
 
-    /// Version of NVSHMEM.
+    /// Version of NVSHMEM; in a simulated world, of the NVSHMEM whose functions the simulator has.
     pub fn nvshmem_version(&self) -> Version {
         self.0.library.version()
     }
 
-    /// Where NVSHMEM was found.
+    /// What is special to a simulated world: findings, statistics. None on GPUs.
+    pub fn simulation(&self) -> Option<Simulation> {
+        self.0.device.pe().map(Simulation::of)
+    }
+
+    /// Where NVSHMEM was found; an empty path in a simulated world.
     pub fn nvshmem_path(&self) -> &std::path::Path {
         self.0.library.path()
     }
@@ -191,8 +208,7 @@ impl World {
         let inner = self.0.enter()?;
         inner.device.wait()?;
         inner.together("barrier", &[])?;
-        inner.library.barrier_all();
-        Ok(())
+        inner.library.barrier_all(&inner.side)
     }
 
     /// As [`barrier`](World::barrier), however long the other PEs take to come: until they do, or one dies.
@@ -271,8 +287,7 @@ impl Inner {
 
     /// Whether collectives on that stream are compared first: in a capture nothing runs, and nobody waits.
     pub fn checks(&self, stream: &Stream) -> bool {
-        let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        self.checks && stream.capture_status().is_ok_and(|status| status == none)
+        self.checks && !stream.is_capturing()
     }
 
     /// A step of all PEs.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use weft_ir::Scalar;
 use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
-use weft_runtime::cuda::{CudaStream, Stream};
+use weft_runtime::cuda::Stream;
 use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
@@ -474,7 +474,7 @@ struct Operand {
 struct Flat<'a>(&'a dyn AsArgument);
 
 impl AsArgument for Flat<'_> {
-    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
         self.0.argument(stream).flat()
     }
 }

@@ -2,15 +2,40 @@
 
 use super::{CudaContext, Stream, device_count, error, no_gpu};
 use crate::error::Result;
+use crate::simulated::{Pe, not_simulated};
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::c_char;
 use std::fmt;
 use std::sync::Arc;
 use sys::CUdevice_attribute as Attribute;
 
-/// A GPU of this process, with its primary context, which other libraries in the process share. Cheap to clone.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Device(Arc<CudaContext>);
+/// A GPU of this process, with its primary context, which other libraries in the process share; or a simulated PE's.
+/// Cheap to clone.
+#[derive(Clone, PartialEq)]
+pub struct Device(Kind);
+
+impl Eq for Device {}
+
+#[derive(Clone, PartialEq)]
+pub(super) enum Kind {
+    Gpu(Arc<CudaContext>),
+    Simulated(Pe),
+}
+
+/// What kernels on simulated PEs are compiled for: compute capability 9.0, an H200's.
+const SIMULATED: (u32, u32) = (9, 0);
+
+/// Attributes of a simulated device; there are no others.
+fn simulated_attribute(pe: &Pe, which: Attribute) -> Result<u32> {
+    match which {
+        Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => Ok(pe.config().sms),
+        Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => Ok(pe.config().shared_per_cta),
+        Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED => Ok(u32::from(pe.config().multicast)),
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => Ok(SIMULATED.0),
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => Ok(SIMULATED.1),
+        other => Err(not_simulated(&format!("{other:?}"))),
+    }
+}
 
 impl Device {
     /// The GPU of that number, as `CUDA_VISIBLE_DEVICES` leaves them; makes its context this thread's.
@@ -27,22 +52,61 @@ impl Device {
         // SAFETY: slices made in this context are used on one stream, or ordered by who uses them on more. The events
         // would be wrong in captures, and cost two records for each launch.
         unsafe { context.disable_event_tracking() };
-        Ok(Device(context))
+        Ok(Device(Kind::Gpu(context)))
     }
 
     /// The GPU that a stream, or anything else of `cudarc`'s, belongs to.
     pub fn of(context: &Arc<CudaContext>) -> Device {
-        Device(context.clone())
+        Device(Kind::Gpu(context.clone()))
     }
 
-    /// Its context.
-    pub fn context(&self) -> &Arc<CudaContext> {
+    pub(crate) fn simulated(pe: &Pe) -> Device {
+        Device(Kind::Simulated(pe.clone()))
+    }
+
+    pub(super) fn kind(&self) -> &Kind {
         &self.0
     }
 
-    /// Its number in this process.
+    /// The simulated PE whose it is.
+    pub(crate) fn pe(&self) -> Option<&Pe> {
+        match &self.0 {
+            Kind::Gpu(_) => None,
+            Kind::Simulated(pe) => Some(pe),
+        }
+    }
+
+    /// Whether it is a simulated PE's.
+    pub fn is_simulated(&self) -> bool {
+        self.pe().is_some()
+    }
+
+    /// Whether a stream is its.
+    pub(crate) fn has(&self, stream: &Stream) -> bool {
+        match (&self.0, stream) {
+            (Kind::Gpu(context), Stream::Gpu(stream)) => context.ordinal() == stream.context().ordinal(),
+            (Kind::Simulated(pe), Stream::Simulated(stream)) => pe == stream.pe(),
+            _ => false,
+        }
+    }
+
+    /// Its context.
+    ///
+    /// # Errors
+    /// `R0403` on a simulated PE.
+    pub fn context(&self) -> Result<&Arc<CudaContext>> {
+        match &self.0 {
+            Kind::Gpu(context) => Ok(context),
+            Kind::Simulated(_) => Err(not_simulated("context of CUDA's")),
+        }
+    }
+
+    /// Its number in this process; of a simulated device, its PE.
     pub fn ordinal(&self) -> u32 {
-        u32::try_from(self.0.ordinal()).unwrap_or(u32::MAX)
+        match &self.0 {
+            Kind::Gpu(context) => u32::try_from(context.ordinal()).unwrap_or(u32::MAX),
+            Kind::Simulated(pe) => pe.rank(),
+        }
     }
 
     /// `NVIDIA H200`.
@@ -50,7 +114,10 @@ impl Device {
     /// # Errors
     /// `R0103`, as of all functions here.
     pub fn name(&self) -> Result<String> {
-        self.0.name().map_err(|e| error("cuDeviceGetName", e))
+        match &self.0 {
+            Kind::Gpu(context) => context.name().map_err(|e| error("cuDeviceGetName", e)),
+            Kind::Simulated(_) => Ok("simulated PE".into()),
+        }
     }
 
     /// (9, 0).
@@ -58,7 +125,10 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn compute_capability(&self) -> Result<(u32, u32)> {
-        super::compute_capability(self.ordinal())
+        match &self.0 {
+            Kind::Gpu(_) => super::compute_capability(self.ordinal()),
+            Kind::Simulated(_) => Ok(SIMULATED),
+        }
     }
 
     /// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
@@ -90,7 +160,10 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn memory(&self) -> Result<(usize, usize)> {
-        self.0.mem_get_info().map_err(|e| error("cuMemGetInfo", e))
+        match &self.0 {
+            Kind::Gpu(context) => context.mem_get_info().map_err(|e| error("cuMemGetInfo", e)),
+            Kind::Simulated(pe) => Ok(pe.memory()),
+        }
     }
 
     /// Whether the GPU and its fabric have multicast objects. (NVSHMEM may still have it switched off.)
@@ -107,13 +180,14 @@ impl Device {
     /// `R0102` without such a GPU, `R0103`.
     #[allow(unsafe_code, reason = "FFI")]
     pub fn can_access_peer(&self, ordinal: u32) -> Result<bool> {
+        let context = self.context()?;
         let count = device_count()?;
         let other =
             i32::try_from(ordinal).ok().filter(|_| ordinal < count).ok_or_else(|| no_gpu(ordinal, count))?;
         let other = result::device::get(other).map_err(|e| error("cuDeviceGet", e))?;
         let mut can = 0;
         // SAFETY: both devices exist; a `Device` proves that the driver is initialised.
-        unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.0.cu_device(), other) }
+        unsafe { sys::cuDeviceCanAccessPeer(&mut can, context.cu_device(), other) }
             .result()
             .map_err(|e| error("cuDeviceCanAccessPeer", e))?;
         Ok(can != 0)
@@ -124,7 +198,7 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn uuid(&self) -> Result<String> {
-        let uuid = self.0.uuid().map_err(|e| error("cuDeviceGetUuid", e))?;
+        let uuid = self.context()?.uuid().map_err(|e| error("cuDeviceGetUuid", e))?;
         Ok(uuid_text(uuid.bytes.map(|b| b as u8)))
     }
 
@@ -134,13 +208,13 @@ impl Device {
     /// `R0103`.
     #[allow(unsafe_code, reason = "FFI")]
     pub fn pci_bus_id(&self) -> Result<String> {
-        let mut text = [0u8; 32];
+        let (mut text, context) = ([0u8; 32], self.context()?);
         // SAFETY: the buffer has the length that is said.
         unsafe {
             sys::cuDeviceGetPCIBusId(
                 text.as_mut_ptr().cast::<c_char>(),
                 text.len() as i32,
-                self.0.cu_device(),
+                context.cu_device(),
             )
         }
         .result()
@@ -154,8 +228,11 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn attribute(&self, which: Attribute) -> Result<u32> {
-        let value = self.0.attribute(which).map_err(|e| error("cuDeviceGetAttribute", e))?;
-        Ok(u32::try_from(value).unwrap_or(0))
+        let value = match &self.0 {
+            Kind::Gpu(context) => context.attribute(which),
+            Kind::Simulated(pe) => return simulated_attribute(pe, which),
+        };
+        Ok(u32::try_from(value.map_err(|e| error("cuDeviceGetAttribute", e))?).unwrap_or(0))
     }
 
     /// Makes its context the calling thread's.
@@ -163,7 +240,10 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn bind(&self) -> Result<()> {
-        self.0.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))
+        match &self.0 {
+            Kind::Gpu(context) => context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e)),
+            Kind::Simulated(_) => Ok(()),
+        }
     }
 
     /// A stream that does not wait for the default stream.
@@ -171,12 +251,20 @@ impl Device {
     /// # Errors
     /// `R0103`.
     pub fn new_stream(&self) -> Result<Stream> {
-        self.0.new_stream().map_err(|e| error("cuStreamCreate", e))
+        match &self.0 {
+            Kind::Gpu(context) => {
+                context.new_stream().map(Stream::Gpu).map_err(|e| error("cuStreamCreate", e))
+            }
+            Kind::Simulated(pe) => pe.new_stream().map(Stream::Simulated),
+        }
     }
 
     /// The default (legacy, null) stream.
     pub fn default_stream(&self) -> Stream {
-        self.0.default_stream()
+        match &self.0 {
+            Kind::Gpu(context) => Stream::Gpu(context.default_stream()),
+            Kind::Simulated(pe) => Stream::Simulated(pe.default_stream()),
+        }
     }
 
     /// Waits for all work on the GPU.
@@ -184,7 +272,10 @@ impl Device {
     /// # Errors
     /// `R0103`: also what a kernel that failed left behind.
     pub fn synchronize(&self) -> Result<()> {
-        self.0.synchronize().map_err(|e| error("cuCtxSynchronize", e))
+        match &self.0 {
+            Kind::Gpu(context) => context.synchronize().map_err(|e| error("cuCtxSynchronize", e)),
+            Kind::Simulated(pe) => pe.wait_for_device(),
+        }
     }
 
     /// Runs a driver call in its context.
@@ -200,7 +291,10 @@ impl Device {
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Device({})", self.ordinal())
+        match &self.0 {
+            Kind::Gpu(_) => write!(f, "Device({})", self.ordinal()),
+            Kind::Simulated(pe) => pe.fmt(f),
+        }
     }
 }
 

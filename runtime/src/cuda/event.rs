@@ -1,23 +1,41 @@
 //! Points in time on a stream.
 
 use super::wait::poll;
-use super::{CudaStream, Device, error};
+use super::{Device, Stream, error};
 use crate::error::Result;
+use crate::simulated::{self, not_simulated};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{self, CUevent_flags};
 
-/// A point in a stream's work, with the time it was reached.
+/// A point in a stream's work, with the time it was reached. On a simulated PE the time is that of the simulation: how
+/// long the simulator took says nothing of any GPU.
 #[derive(Debug)]
-pub struct Event(CudaEvent);
+pub struct Event(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Gpu(CudaEvent),
+    Simulated(simulated::Event),
+}
 
 impl Event {
     /// The point after all work so far on `stream`.
     ///
     /// # Errors
     /// `R0103`, as of all functions here.
-    pub fn record(stream: &CudaStream) -> Result<Event> {
-        let event = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-        event.map(Event).map_err(|e| error("cuEventRecord", e))
+    pub fn record(stream: &Stream) -> Result<Event> {
+        let kind = match stream {
+            Stream::Gpu(stream) => {
+                let event = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+                Kind::Gpu(event.map_err(|e| error("cuEventRecord", e))?)
+            }
+            Stream::Simulated(stream) => {
+                let event = simulated::Event::new(stream.pe())?;
+                event.record(stream)?;
+                Kind::Simulated(event)
+            }
+        };
+        Ok(Event(kind))
     }
 
     /// A point that is not reached yet: [`capture`](Event::capture) puts it into a graph.
@@ -25,8 +43,11 @@ impl Event {
     /// # Errors
     /// `R0103`.
     pub fn new(device: &Device) -> Result<Event> {
-        let event = device.context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-        event.map(Event).map_err(|e| error("cuEventCreate", e))
+        if let Some(pe) = device.pe() {
+            return Ok(Event(Kind::Simulated(simulated::Event::new(pe)?)));
+        }
+        let event = device.context()?.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+        event.map(Kind::Gpu).map(Event).map_err(|e| error("cuEventCreate", e))
     }
 
     /// Puts the point after all work so far into the graph that is being captured on `stream`: each launch of the graph
@@ -35,10 +56,15 @@ impl Event {
     /// # Errors
     /// `R0103`: also where nothing is captured.
     #[allow(unsafe_code, reason = "FFI")]
-    pub fn capture(&self, stream: &CudaStream) -> Result<()> {
+    pub fn capture(&self, stream: &Stream) -> Result<()> {
+        let (event, stream) = match (&self.0, stream) {
+            (Kind::Gpu(event), Stream::Gpu(stream)) => (event, stream),
+            (Kind::Simulated(event), Stream::Simulated(stream)) => return event.capture(stream),
+            _ => return Err(not_simulated("GPU, nor a GPU a simulated event")),
+        };
         let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
         // SAFETY: event and stream are alive.
-        unsafe { sys::cuEventRecordWithFlags(self.0.cu_event(), stream.cu_stream(), flags) }
+        unsafe { sys::cuEventRecordWithFlags(event.cu_event(), stream.cu_stream(), flags) }
             .result()
             .map_err(|e| error("cuEventRecordWithFlags", e))
     }
@@ -50,7 +76,13 @@ impl Event {
     pub fn elapsed_ms(&self, end: &Event) -> Result<f64> {
         self.synchronize()?;
         end.synchronize()?;
-        self.0.elapsed_ms(&end.0).map(f64::from).map_err(|e| error("cuEventElapsedTime", e))
+        match (&self.0, &end.0) {
+            (Kind::Gpu(from), Kind::Gpu(to)) => {
+                from.elapsed_ms(to).map(f64::from).map_err(|e| error("cuEventElapsedTime", e))
+            }
+            (Kind::Simulated(from), Kind::Simulated(to)) => from.elapsed_ms(to),
+            _ => Err(not_simulated("GPU, nor a GPU a simulated event")),
+        }
     }
 
     /// Microseconds from this event to a later one; waits for both.
@@ -67,17 +99,26 @@ impl Event {
     /// `R0402` where that takes longer, `R0103`.
     #[allow(unsafe_code, reason = "FFI")]
     pub fn synchronize(&self) -> Result<()> {
-        let context = self.0.context();
-        context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
+        let event = match &self.0 {
+            Kind::Gpu(event) => event,
+            Kind::Simulated(event) => return event.synchronize(),
+        };
+        event.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
         // SAFETY: the event is alive.
-        poll("an event", "cuEventQuery", || unsafe { sys::cuEventQuery(self.0.cu_event()) })
+        poll("an event", "cuEventQuery", || unsafe { sys::cuEventQuery(event.cu_event()) })
     }
 
     /// Lets later work on `stream` wait for it.
     ///
     /// # Errors
     /// `R0103`.
-    pub fn wait(&self, stream: &CudaStream) -> Result<()> {
-        stream.wait(&self.0).map_err(|e| error("cuStreamWaitEvent", e))
+    pub fn wait(&self, stream: &Stream) -> Result<()> {
+        match (&self.0, stream) {
+            (Kind::Gpu(event), Stream::Gpu(stream)) => {
+                stream.wait(event).map_err(|e| error("cuStreamWaitEvent", e))
+            }
+            (Kind::Simulated(event), Stream::Simulated(stream)) => event.wait(stream),
+            _ => Err(not_simulated("GPU, nor a GPU a simulated event")),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Stream, error};
 use crate::error::{CUDA, Error, Result};
+use crate::simulated;
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use std::any::Any;
@@ -29,8 +30,13 @@ pub fn keep(what: Keep) {
 
 /// A captured graph, ready to launch. It holds on to the modules and buffers of the launches in it.
 pub struct Graph {
-    graph: CudaGraph,
+    graph: Kind,
     kept: Vec<Keep>,
+}
+
+enum Kind {
+    Gpu(CudaGraph),
+    Simulated(simulated::Graph),
 }
 
 /// Ends a capture whichever way its closure is left.
@@ -47,7 +53,12 @@ impl<'s> Capture<'s> {
         }
         // Relaxed: a kernel's first launch may make a table of addresses, on another stream.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        stream.begin_capture(mode).map_err(|e| error("cuStreamBeginCapture", e))?;
+        match stream {
+            Stream::Gpu(stream) => {
+                stream.begin_capture(mode).map_err(|e| error("cuStreamBeginCapture", e))?;
+            }
+            Stream::Simulated(stream) => stream.begin_capture()?,
+        }
         KEPT.set(Some(Vec::new()));
         Ok(Capture { stream, ended: false })
     }
@@ -56,9 +67,15 @@ impl<'s> Capture<'s> {
         self.ended = true;
         let kept = KEPT.take().unwrap_or_default();
         // What is wrong with the launches is found now: a graph without nodes is one too.
-        let graph = self.stream.end_capture(CUgraphInstantiate_flags(0));
+        let stream = match self.stream {
+            Stream::Gpu(stream) => stream,
+            Stream::Simulated(stream) => {
+                return Ok(Graph { graph: Kind::Simulated(stream.end_capture()?), kept });
+            }
+        };
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         match graph.map_err(|e| error("cuStreamEndCapture", e))? {
-            Some(graph) => Ok(Graph { graph, kept }),
+            Some(graph) => Ok(Graph { graph: Kind::Gpu(graph), kept }),
             None => Err(Error::new(CUDA, "the capture gave no graph")),
         }
     }
@@ -94,7 +111,10 @@ impl Graph {
     /// # Errors
     /// `R0103`.
     pub fn launch(&self) -> Result<()> {
-        self.graph.launch().map_err(|e| error("cuGraphLaunch", e))
+        match &self.graph {
+            Kind::Gpu(graph) => graph.launch().map_err(|e| error("cuGraphLaunch", e)),
+            Kind::Simulated(graph) => graph.launch(),
+        }
     }
 
     /// Prepares the device, so that the first launch takes no longer than the others.
@@ -102,7 +122,10 @@ impl Graph {
     /// # Errors
     /// `R0103`.
     pub fn upload(&self) -> Result<()> {
-        self.graph.upload().map_err(|e| error("cuGraphUpload", e))
+        match &self.graph {
+            Kind::Gpu(graph) => graph.upload().map_err(|e| error("cuGraphUpload", e)),
+            Kind::Simulated(_) => Ok(()),
+        }
     }
 }
 

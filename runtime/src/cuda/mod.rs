@@ -8,6 +8,7 @@ pub(crate) mod copy;
 mod device;
 mod event;
 mod graph;
+mod stream;
 mod symbols;
 mod tensor;
 pub mod vmm;
@@ -17,6 +18,7 @@ pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
 pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};
+pub use stream::Stream;
 pub use tensor::DeviceTensor;
 pub(crate) use wait::not_stuck;
 pub use wait::wait_for;
@@ -24,10 +26,7 @@ pub use wait::wait_for;
 use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUresult};
-use std::sync::{Arc, OnceLock};
-
-/// A stream, `cudarc`'s own: whoever uses `cudarc` already passes theirs.
-pub type Stream = Arc<CudaStream>;
+use std::sync::OnceLock;
 
 /// The oldest CUDA version whose driver has every function that is called here.
 const OLDEST: (u32, u32) = (12, 0);

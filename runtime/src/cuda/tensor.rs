@@ -1,6 +1,7 @@
 //! A tensor in one device's own memory.
 #![allow(unsafe_code, reason = "FFI")]
 
+use super::device::Kind;
 use super::{Device, Stream, copy, no_room};
 use crate::Element;
 use crate::error::{Error, Result, SHAPE};
@@ -19,6 +20,9 @@ pub(crate) struct Memory {
 
 impl Memory {
     fn new(device: &Device, bytes: usize) -> Result<Memory> {
+        if let Some(pe) = device.pe() {
+            return Ok(Memory { device: device.clone(), address: pe.alloc(bytes)? });
+        }
         device.bind()?;
         // SAFETY: the context is bound; the driver refuses 0 bytes.
         let address = unsafe { result::malloc_sync(bytes.max(1)) };
@@ -33,9 +37,11 @@ impl Drop for Memory {
         if self.device.wait().and_then(|()| self.device.bind()).is_err() {
             return;
         }
-        let context = self.device.context();
-        // SAFETY: allocated by `new`, freed once.
-        context.record_err(unsafe { result::free_sync(self.address) });
+        match self.device.kind() {
+            // SAFETY: allocated by `new`, freed once.
+            Kind::Gpu(context) => context.record_err(unsafe { result::free_sync(self.address) }),
+            Kind::Simulated(pe) => pe.free(self.address),
+        }
     }
 }
 
@@ -69,7 +75,7 @@ impl<T: Element> DeviceTensor<T> {
     /// # Errors
     /// As [`alloc`](DeviceTensor::alloc).
     pub fn zeros(layout: impl IntoLayout, stream: &Stream) -> Result<DeviceTensor<T>> {
-        let t = DeviceTensor::alloc(&Device::of(stream.context()), layout)?;
+        let t = DeviceTensor::alloc(&stream.device(), layout)?;
         copy::fill(t.address(), 0, t.bytes(), stream)?;
         Ok(t)
     }
@@ -79,7 +85,7 @@ impl<T: Element> DeviceTensor<T> {
     /// # Errors
     /// As [`alloc`](DeviceTensor::alloc).
     pub fn from_slice(data: &[T], stream: &Stream) -> Result<DeviceTensor<T>> {
-        let t = DeviceTensor::alloc(&Device::of(stream.context()), data.len())?;
+        let t = DeviceTensor::alloc(&stream.device(), data.len())?;
         t.copy_from(data, stream)?;
         Ok(t)
     }

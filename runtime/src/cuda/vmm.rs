@@ -1,9 +1,13 @@
 //! Memory by CUDA's virtual memory functions: the kind that NVSHMEM can register as symmetric.
 #![allow(unsafe_code, reason = "FFI")]
 
+use super::device::Kind;
 use super::{Device, no_room};
 use crate::error::Result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUdeviceptr};
+
+/// Bytes that memory of a simulated device comes in.
+const SIMULATED_GRANULARITY: usize = 64 << 10;
 
 /// Physical memory of a device, mapped at an address of its own and exportable by file descriptor
 /// (CUDA Driver API, Virtual Memory Management). Unmapped and released on drop.
@@ -31,6 +35,11 @@ impl Allocation {
     /// # Errors
     /// `R0302` where the device has no room, `R0103`.
     pub fn with_granularity(device: &Device, bytes: usize, granularity: usize) -> Result<Allocation> {
+        if let Some(pe) = device.pe() {
+            let (bytes, _) = round_up(bytes, SIMULATED_GRANULARITY, granularity);
+            let address = pe.map(bytes)?;
+            return Ok(Allocation { device: device.clone(), handle: None, address, mapped: true, bytes });
+        }
         let prop = properties(device)?;
         let least = device.call("cuMemGetAllocationGranularity", || {
             let mut least = 0;
@@ -86,7 +95,10 @@ impl Drop for Allocation {
         if self.device.wait().and_then(|()| self.device.bind()).is_err() {
             return;
         }
-        let context = self.device.context();
+        let context = match self.device.kind() {
+            Kind::Gpu(context) => context,
+            Kind::Simulated(pe) => return pe.unmap(self.address),
+        };
         // SAFETY: each is undone once, in reverse order, and only if it was done. Unmapping waits for the device.
         unsafe {
             if self.mapped {
@@ -109,7 +121,7 @@ fn properties(device: &Device) -> Result<sys::CUmemAllocationProp> {
         requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         location: sys::CUmemLocation {
             type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-            id: device.context().cu_device(),
+            id: device.context()?.cu_device(),
         },
         win32HandleMetaData: std::ptr::null_mut(),
         allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {

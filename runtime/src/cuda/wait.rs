@@ -46,7 +46,11 @@ pub(crate) fn not_stuck() -> Result<()> {
 /// `R0402` where that takes longer than the bound, `R0103` where it failed.
 #[allow(unsafe_code, reason = "FFI")]
 pub fn wait_for(stream: &Stream) -> Result<()> {
-    stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))?;
+    let stream = match stream {
+        Stream::Gpu(stream) => stream,
+        Stream::Simulated(stream) => return stream.synchronize(),
+    };
+    Stream::bind(stream)?;
     // SAFETY: the stream is alive.
     poll("the stream", "cuStreamQuery", || unsafe { sys::cuStreamQuery(stream.cu_stream()) })
 }
@@ -74,6 +78,9 @@ impl Device {
     /// # Errors
     /// `R0402` where that takes longer, `R0103` where it failed.
     pub fn wait(&self) -> Result<()> {
+        if let Some(pe) = self.pe() {
+            return pe.wait_for_device();
+        }
         not_stuck()?;
         let (done, end) = channel();
         let device = self.clone();

@@ -35,7 +35,7 @@ pub fn attended() -> bool {
 }
 
 /// "PE 3", "PEs 0-2, 5".
-fn pes(ranks: &[u32]) -> String {
+pub(crate) fn pes(ranks: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &rank in ranks {
         match runs.last_mut() {

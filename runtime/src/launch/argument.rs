@@ -1,7 +1,7 @@
 //! What a caller passes to a kernel.
 
 use super::scalar::Number;
-use crate::cuda::{CudaSlice, CudaStream, DeviceTensor, Keep, Stream};
+use crate::cuda::{CudaSlice, DeviceTensor, Keep, Stream};
 use crate::memory::{AnyTensor, Barrier, ImportedTensor, PeerTensor, SymmetricBuffer, SymmetricTensor};
 use crate::nccl;
 use crate::team::Team;
@@ -166,23 +166,23 @@ pub fn multicast(arguments: &[Argument<'_>]) -> Option<bool> {
 /// A tensor may be read and written by the kernel whichever way it is passed; the kernel's text says which it does.
 pub trait AsArgument {
     /// It, for a launch on `stream`.
-    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a>;
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a>;
 }
 
 impl<A: AsArgument + ?Sized> AsArgument for &A {
-    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
         (**self).argument(stream)
     }
 }
 
 impl<A: AsArgument + ?Sized> AsArgument for Box<A> {
-    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
         (**self).argument(stream)
     }
 }
 
 impl<T: Element> AsArgument for SymmetricTensor<T> {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
         let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: true };
         Argument::symmetric(given, self.buffer(), self.offset())
@@ -190,7 +190,7 @@ impl<T: Element> AsArgument for SymmetricTensor<T> {
 }
 
 impl AsArgument for AnyTensor {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let (address, extent) = (self.buffer().address(), Elements::Layout(self.layout()));
         let given = Given::Tensor { address, dtype: self.dtype(), extent, symmetric: true };
         Argument::symmetric(given, self.buffer(), 0)
@@ -199,7 +199,7 @@ impl AsArgument for AnyTensor {
 
 /// Another PE's copy is memory like any other to loads and stores; it has no copies of its own.
 impl<T: Element> AsArgument for PeerTensor<T> {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.tensor().layout());
         let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         Argument::symmetric(given, self.tensor().buffer(), 0)
@@ -207,7 +207,7 @@ impl<T: Element> AsArgument for PeerTensor<T> {
 }
 
 impl<T: Element> AsArgument for ImportedTensor<T> {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
         let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         let (device, keep) = (Some(self.device().ordinal()), Some(self.owner() as Keep));
@@ -216,21 +216,21 @@ impl<T: Element> AsArgument for ImportedTensor<T> {
 }
 
 impl AsArgument for Barrier {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let given = Given::Barrier { address: self.buffer().address(), ctas: self.ctas() };
         Argument::symmetric(given, self.buffer(), 0)
     }
 }
 
 impl AsArgument for Team {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let given = Given::Team { my_pe: self.my_pe(), n_pes: self.n_pes(), handle: self.handle };
         Argument { origin: Origin::Team(self), ..Argument::new(given) }
     }
 }
 
 impl<T: Element> AsArgument for DeviceTensor<T> {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
         let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         Argument {
@@ -242,7 +242,7 @@ impl<T: Element> AsArgument for DeviceTensor<T> {
 }
 
 impl<T: Element> AsArgument for nccl::Tensor<T> {
-    fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Flat(self.len());
         let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
         Argument { keep: Some(self.memory()), ..Argument::new(given) }
@@ -250,19 +250,26 @@ impl<T: Element> AsArgument for nccl::Tensor<T> {
 }
 
 impl<T: Element> AsArgument for CudaSlice<T> {
-    fn argument<'a>(&'a self, stream: &'a CudaStream) -> Argument<'a> {
-        let (address, used) = self.device_ptr(stream);
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
+        let (address, used) = match stream {
+            Stream::Gpu(stream) => {
+                let (address, used) = self.device_ptr(stream);
+                (address, Some(used))
+            }
+            // Refused by the launch: it is on a GPU.
+            Stream::Simulated(_) => (0, None),
+        };
         let extent = Elements::Flat(self.len());
         let given = Given::Tensor { address, dtype: T::DTYPE, extent, symmetric: false };
         let device = u32::try_from(self.ordinal()).ok();
-        Argument { device, _used: Some(used), ..Argument::new(given) }
+        Argument { device, _used: used, ..Argument::new(given) }
     }
 }
 
 macro_rules! numbers {
     ($($ty:ty: $dtype:ident, $x:ident => $number:expr;)*) => {$(
         impl AsArgument for $ty {
-            fn argument<'a>(&'a self, _: &'a CudaStream) -> Argument<'a> {
+            fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
                 let $x = *self;
                 Argument::new(Given::Scalar { dtype: DType::$dtype, value: $number })
             }

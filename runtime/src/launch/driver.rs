@@ -3,20 +3,33 @@
 #![allow(unsafe_code, reason = "FFI")]
 
 use crate::cuda::{Device, DriverError, Stream, error};
-use crate::error::Result;
+use crate::error::{Error, NO_KERNEL, Result};
+use crate::simulated;
 use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUjit_option as Jit, CUlaunchAttributeID as Id};
+use cudarc::driver::sys::{
+    self, CUfunction_attribute as Attribute, CUjit_option as Jit, CUlaunchAttributeID as Id,
+};
 use std::ffi::{CString, c_void};
 use std::ptr::{null_mut, without_provenance_mut as word};
+
+/// Most threads of any CTA (CUDA C Programming Guide, Technical Specifications).
+const MAX_THREADS: u32 = 1024;
 
 /// Most of a log that is kept.
 const LOG_BYTES: usize = 16 << 10;
 
-/// A module of a device's context; unloaded on drop.
+/// A module on a device; unloaded on drop.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub device: Device,
-    module: sys::CUmodule,
+    code: Code,
+}
+
+#[derive(Debug)]
+enum Code {
+    /// In a device's context.
+    Gpu(sys::CUmodule),
+    Simulated(weft_sim::Module),
 }
 
 // SAFETY: a handle, which the driver locks itself.
@@ -25,8 +38,19 @@ unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
 
 /// A function of a module that is still loaded.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Function(sys::CUfunction);
+#[derive(Clone, Debug)]
+pub(super) enum Function {
+    Gpu(sys::CUfunction),
+    Simulated(Box<Simulated>),
+}
+
+/// A kernel for simulated PEs, and the multiprocessors of one.
+#[derive(Clone, Debug)]
+pub(super) struct Simulated {
+    module: weft_sim::Module,
+    kernel: weft_sim::Kernel,
+    sms: u32,
+}
 
 // SAFETY: a handle, which the driver locks itself.
 unsafe impl Send for Function {}
@@ -37,6 +61,20 @@ unsafe impl Sync for Function {}
 pub(super) struct Refused {
     pub error: DriverError,
     pub log: String,
+}
+
+/// Why a module is not loaded.
+pub(super) enum NotLoaded {
+    Refused(Refused),
+    /// In words already.
+    Simulated(Error),
+}
+
+/// Why a launch did not take place.
+pub(super) enum NotLaunched {
+    Driver(DriverError),
+    /// In words already.
+    Other(Error),
 }
 
 /// Options that make the driver's compiler write logs, and the logs.
@@ -83,8 +121,13 @@ impl Logs {
 }
 
 impl Loaded {
-    /// Loads PTX (with its terminating 0) or a cubin. The device's context is this thread's.
-    pub fn new(device: &Device, image: &[u8]) -> std::result::Result<Loaded, Refused> {
+    /// Loads PTX or a cubin, with a terminating 0; only PTX for a simulated PE. The device's context is this thread's.
+    pub fn new(device: &Device, image: &[u8]) -> std::result::Result<Loaded, NotLoaded> {
+        if device.is_simulated() {
+            let text = image.strip_suffix(&[0]).unwrap_or(image);
+            let code = simulated::read(text).map(Code::Simulated).map_err(NotLoaded::Simulated)?;
+            return Ok(Loaded { device: device.clone(), code });
+        }
         let mut logs = Logs::new();
         let (mut options, mut values) = logs.options();
         let mut module = null_mut();
@@ -100,24 +143,38 @@ impl Loaded {
             )
         };
         match answer.result() {
-            Ok(()) => Ok(Loaded { device: device.clone(), module }),
-            Err(e) => Err(logs.refused(e)),
+            Ok(()) => Ok(Loaded { device: device.clone(), code: Code::Gpu(module) }),
+            Err(e) => Err(NotLoaded::Refused(logs.refused(e))),
         }
     }
 
     /// The driver's handle, for libraries that initialise modules.
     pub fn handle(&self) -> sys::CUmodule {
-        self.module
+        match &self.code {
+            Code::Gpu(module) => *module,
+            Code::Simulated(_) => null_mut(),
+        }
     }
 
     pub fn function(&self, name: &str) -> Result<Function> {
+        let module = match &self.code {
+            Code::Gpu(module) => *module,
+            Code::Simulated(module) => return self.simulated_function(module, name),
+        };
         self.device.bind()?;
         let none = || DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND);
         let found = CString::new(name).map_err(|_| none()).and_then(|name| {
             // SAFETY: the module is loaded.
-            unsafe { result::module::get_function(self.module, name) }
+            unsafe { result::module::get_function(module, name) }
         });
-        found.map(Function).map_err(|e| error("cuModuleGetFunction", e))
+        found.map(Function::Gpu).map_err(|e| error("cuModuleGetFunction", e))
+    }
+
+    fn simulated_function(&self, module: &weft_sim::Module, name: &str) -> Result<Function> {
+        let none = || Error::new(NO_KERNEL, format!("the PTX has no kernel `{name}`"));
+        let kernel = module.kernel(name).ok_or_else(none)?.clone();
+        let sms = self.device.sm_count()?;
+        Ok(Function::Simulated(Box::new(Simulated { module: module.clone(), kernel, sms })))
     }
 }
 
@@ -127,9 +184,10 @@ impl Drop for Loaded {
         if self.device.wait().and_then(|()| self.device.bind()).is_err() {
             return;
         }
-        let context = self.device.context();
-        // SAFETY: loaded by `new`, unloaded once, when nothing of it runs.
-        context.record_err(unsafe { result::module::unload(self.module) });
+        if let (Code::Gpu(module), Ok(context)) = (&self.code, self.device.context()) {
+            // SAFETY: loaded by `new`, unloaded once, when nothing of it runs.
+            context.record_err(unsafe { result::module::unload(*module) });
+        }
     }
 }
 
@@ -175,37 +233,66 @@ pub(super) fn cubin(ptx: &[u8]) -> std::result::Result<Vec<u8>, Refused> {
 
 impl Function {
     /// Lets it have more dynamic shared memory than the 48 KiB of every function.
-    pub fn allow_shared(self, bytes: u32) -> Result<()> {
+    pub fn allow_shared(&self, bytes: u32) -> Result<()> {
+        // A simulated CTA has as much as the device says.
+        let Function::Gpu(function) = self else { return Ok(()) };
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function's module is loaded.
         unsafe {
-            result::function::set_function_attribute(self.0, which, bytes.try_into().unwrap_or(i32::MAX))
+            result::function::set_function_attribute(*function, which, bytes.try_into().unwrap_or(i32::MAX))
         }
         .map_err(|e| error("cuFuncSetAttribute", e))
     }
 
-    pub fn attribute(self, which: sys::CUfunction_attribute) -> Result<u32> {
-        // SAFETY: the function's module is loaded.
-        let value = unsafe { result::function::get_function_attribute(self.0, which) };
-        value.map(|n| u32::try_from(n).unwrap_or(0)).map_err(|e| error("cuFuncGetAttribute", e))
+    /// Most threads of a CTA of it.
+    pub fn max_threads(&self) -> Result<u32> {
+        match self {
+            Function::Gpu(function) => {
+                attribute(*function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+            }
+            Function::Simulated(f) => {
+                let most = f.kernel.maxntid.map(|m| m.iter().fold(1, |n: u32, m| n.saturating_mul(*m)));
+                Ok(most.unwrap_or(MAX_THREADS).min(MAX_THREADS))
+            }
+        }
+    }
+
+    /// Bytes of static shared memory.
+    pub fn shared_bytes(&self) -> Result<u32> {
+        match self {
+            Function::Gpu(function) => attribute(*function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+            Function::Simulated(f) => Ok(f.kernel.shared_bytes),
+        }
     }
 
     /// CTAs that a multiprocessor holds at once.
-    pub fn ctas_per_sm(self, threads: u32, shared: u32) -> Result<u32> {
+    pub fn ctas_per_sm(&self, threads: u32, shared: u32) -> Result<u32> {
+        let function = match self {
+            Function::Gpu(function) => *function,
+            Function::Simulated(f) => return Ok(f.kernel.ctas_per_sm(threads, shared)),
+        };
         let threads = threads.try_into().unwrap_or(i32::MAX);
         // SAFETY: the function's module is loaded.
-        unsafe { result::occupancy::max_active_block_per_multiprocessor(self.0, threads, shared as usize) }
+        unsafe { result::occupancy::max_active_block_per_multiprocessor(function, threads, shared as usize) }
             .map(|n| u32::try_from(n).unwrap_or(0))
             .map_err(|e| error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
     }
 
     /// Clusters that the device holds at once.
-    pub fn clusters(self, shape: &Shape) -> Result<u32> {
+    pub fn clusters(&self, shape: &Shape) -> Result<u32> {
+        let function = match self {
+            Function::Gpu(function) => *function,
+            Function::Simulated(f) => {
+                let product = |dims: [u32; 3]| dims.iter().product::<u32>().max(1);
+                let ctas = f.kernel.ctas_per_sm(product(shape.block), shape.shared).saturating_mul(f.sms);
+                return Ok(ctas / product(shape.cluster.unwrap_or([1; 3])));
+            }
+        };
         let mut n = 0;
         let mut attributes = shape.attributes();
         let config = shape.config(null_mut(), &mut attributes);
         // SAFETY: the function's module is loaded; the configuration points to locals.
-        unsafe { sys::cuOccupancyMaxActiveClusters(&mut n, self.0, &config) }
+        unsafe { sys::cuOccupancyMaxActiveClusters(&mut n, function, &config) }
             .result()
             .map_err(|e| error("cuOccupancyMaxActiveClusters", e))?;
         Ok(u32::try_from(n).unwrap_or(0))
@@ -215,21 +302,39 @@ impl Function {
     ///
     /// (The driver takes the block as a whole too, as `extra`, but not for a cooperative kernel in a capture.)
     pub fn launch(
-        self,
+        &self,
         stream: &Stream,
         shape: &Shape,
         block: &mut [u8],
         offsets: &[usize],
-    ) -> std::result::Result<(), DriverError> {
+    ) -> std::result::Result<(), NotLaunched> {
+        let (function, stream) = match (self, stream) {
+            (Function::Gpu(function), Stream::Gpu(stream)) => (*function, stream),
+            (Function::Simulated(f), Stream::Simulated(stream)) => {
+                let dims = (shape.grid, shape.block, shape.cluster);
+                let launched = stream.launch_kernel(&f.module, &f.kernel.name, dims, shape.shared, block);
+                return launched.map_err(NotLaunched::Other);
+            }
+            _ => return Err(NotLaunched::Other(simulated::not_simulated("GPU's kernel or stream"))),
+        };
         let parts = offsets.iter().map(|at| block.get_mut(*at..).map(|part| part.as_mut_ptr().cast()));
         let invalid = DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE);
-        let mut params: Vec<*mut c_void> = parts.collect::<Option<_>>().ok_or(invalid)?;
+        let mut params: Vec<*mut c_void> =
+            parts.collect::<Option<_>>().ok_or(NotLaunched::Driver(invalid))?;
         let mut attributes = shape.attributes();
         let config = shape.config(stream.cu_stream(), &mut attributes);
         // SAFETY: the function's module is loaded; the driver copies the parameters, which have the places and sizes
         // that the code reads, before it returns; all pointers are to locals.
-        unsafe { sys::cuLaunchKernelEx(&config, self.0, params.as_mut_ptr(), null_mut()) }.result()
+        unsafe { sys::cuLaunchKernelEx(&config, function, params.as_mut_ptr(), null_mut()) }
+            .result()
+            .map_err(NotLaunched::Driver)
     }
+}
+
+fn attribute(function: sys::CUfunction, which: Attribute) -> Result<u32> {
+    // SAFETY: the function's module is loaded.
+    let value = unsafe { result::function::get_function_attribute(function, which) };
+    value.map(|n| u32::try_from(n).unwrap_or(0)).map_err(|e| error("cuFuncGetAttribute", e))
 }
 
 /// How a kernel is launched.

@@ -2,13 +2,13 @@
 
 use super::argument::{Argument, Arguments, Given, Origin};
 use super::check::Checked;
-use super::driver::{Function, Shape};
+use super::driver::{Function, NotLaunched, Shape};
 use super::module::Module;
 use super::{Hidden, KernelInfo};
-use crate::cuda::{self, Device, DriverError, Stream, keep};
+use crate::cuda::{self, Device, Stream, keep};
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
 use crate::team::Team;
-use cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute, CUresult};
+use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -81,7 +81,7 @@ struct Entry {
 impl Kernel {
     pub(super) fn new(module: &Arc<Module>, info: &KernelInfo) -> Result<Kernel> {
         let function = module.loaded.function(&info.name)?;
-        let most = function.attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        let most = function.max_threads()?;
         if info.threads() > most {
             let message = format!(
                 "`{}` has {} threads a CTA, and the device runs at most {most} of it",
@@ -157,8 +157,8 @@ impl Kernel {
         arguments: Vec<Argument<'_>>,
     ) -> Result<()> {
         let entry = &*self.0;
-        if Device::of(stream.context()).ordinal() != self.device().ordinal() {
-            return Err(self.elsewhere("the stream", Device::of(stream.context()).ordinal()));
+        if !self.device().has(stream) {
+            return Err(self.elsewhere("the stream", stream.ordinal()));
         }
         self.device().bind()?;
         let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
@@ -239,7 +239,7 @@ impl Kernel {
     }
 
     fn at_once(&self, device: &Device, options: &LaunchOptions) -> Result<u32> {
-        let (info, function) = (self.info(), self.0.function);
+        let (info, function) = (self.info(), &self.0.function);
         let cluster = options.cluster.or(info.cluster);
         self.device().bind()?;
         self.shared(device, options.shared_bytes)?;
@@ -274,7 +274,7 @@ impl Kernel {
         }
         let most =
             device.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        let own = self.0.function.attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        let own = self.0.function.shared_bytes()?;
         if bytes > most.saturating_sub(own) {
             let message = format!(
                 "`{}` is to have {bytes} bytes of shared memory besides its own {own}, and a CTA has at most {most}",
@@ -354,7 +354,11 @@ impl Kernel {
     }
 
     /// What the driver says of a launch.
-    fn refused(&self, shape: &Shape, e: DriverError) -> Error {
+    fn refused(&self, shape: &Shape, e: NotLaunched) -> Error {
+        let e = match e {
+            NotLaunched::Driver(e) => e,
+            NotLaunched::Other(e) => return e,
+        };
         let error = cuda::error("cuLaunchKernelEx", e);
         if !NOT_LAUNCHED.contains(&e.0) {
             return error;

@@ -1,6 +1,6 @@
 //! Code loaded into a device.
 
-use super::driver::{self, Loaded, Refused};
+use super::driver::{self, Loaded, NotLoaded, Refused};
 use super::kernel::Kernel;
 use super::target::runs_on;
 use super::{KernelInfo, ModuleInfo};
@@ -50,8 +50,14 @@ impl Module {
     /// `R0501` where the driver refuses it, with what its compiler says, or NVSHMEM's functions are missing; `R0105`
     /// where those it has are of another version than the NVSHMEM that runs; `R0106`, `R0305`.
     pub fn load_in(world: &World, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
-        complete(&info)?;
         let inner = world.0.enter()?;
+        if inner.device.is_simulated() {
+            // Its calls of NVSHMEM's functions go to those that the simulator has built in.
+            let mut module = Module::new(&inner.device, image, info)?;
+            module.world = Some(Arc::downgrade(&world.0));
+            return Ok(Arc::new(module));
+        }
+        complete(&info)?;
         same_nvshmem(&info, inner.library.version(), inner.library.path())?;
         let mut module = Module::new(&inner.device, image, info)?;
         if needs_nvshmem(image) {
@@ -69,7 +75,10 @@ impl Module {
     fn new(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Module> {
         fits(device, &info)?;
         device.bind()?;
-        let loaded = Loaded::new(device, &terminated(image)).map_err(|e| refused(device, &info, &e))?;
+        let loaded = Loaded::new(device, &terminated(image)).map_err(|e| match e {
+            NotLoaded::Refused(e) => refused(device, &info, &e),
+            NotLoaded::Simulated(e) => Error::new(e.code, format!("{}: {}", kernels(&info), e.message)),
+        })?;
         Ok(Module { world: None, info, loaded })
     }
 
@@ -95,6 +104,9 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let Some(inner) = self.world.as_ref().and_then(Weak::upgrade) else { return };
+        if inner.device.is_simulated() {
+            return;
+        }
         if let Ok(inner) = inner.enter()
             && let Err(e) = inner.library.module_finalize(self.loaded.handle().cast())
         {
@@ -158,6 +170,7 @@ pub fn needs_nvshmem(image: &[u8]) -> bool {
 /// `R0501`, with what the compiler says.
 pub fn to_cubin(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<Vec<u8>> {
     fits(device, info)?;
+    device.context()?;
     device.bind()?;
     driver::cubin(&terminated(ptx.as_bytes())).map_err(|e| refused(device, info, &e))
 }

@@ -8,6 +8,7 @@ use super::SymmetricTensor;
 use crate::cuda::{Device, DeviceTensor};
 use crate::error::{self, Error, Result};
 use crate::shape::memory_elements;
+use crate::simulated::Pe;
 use crate::{DType, Element};
 use dlpark::ffi::{DLDataType, DLDataTypeCode as Code, DLDevice, DLDeviceType};
 use dlpark::metadata::Dynamic;
@@ -35,6 +36,17 @@ const CODES: &[(DType, Code)] = &[
     (DType::E4M3, Code::FLOAT8_E4M3FN),
     (DType::E5M2, Code::FLOAT8_E5M2),
 ];
+
+/// DLPack's type for devices that it does not know. A simulated PE's addresses are the simulator's alone: no other
+/// library may take them for memory of the host, or of a GPU.
+const SIMULATED: DLDeviceType = DLDeviceType::EXTDEV;
+
+fn dl_device(device: &Device) -> DLDevice {
+    match device.pe() {
+        Some(pe) => DLDevice { device_type: SIMULATED, device_id: pe.number() },
+        None => DLDevice { device_type: DLDeviceType::CUDA, device_id: device.ordinal() as i32 },
+    }
+}
 
 fn dl_type(dtype: DType) -> DLDataType {
     let code = CODES.iter().find(|(d, _)| *d == dtype).map_or(Code::OPAQUEHANDLE, |(_, code)| *code);
@@ -75,7 +87,7 @@ fn export<M: ManagedTensorBase, O: Send>(
     let (shape, strides) = flat(layout)?;
     let prepared = Dynamic::new(&shape[..], &strides[..]).prepare_as::<M>();
     let mut made = prepared.map_err(|e| error(e.to_string()))?.initialize(Box::new(owner));
-    made.set_device(DLDevice { device_type: DLDeviceType::CUDA, device_id: device.ordinal() as i32 });
+    made.set_device(dl_device(device));
     made.set_dtype(dl_type(dtype)).set_data(address as usize as *mut _);
     // SAFETY: the owner keeps the memory, which has these extents, until the deleter drops it.
     Ok(unsafe { made.finish() })
@@ -134,7 +146,8 @@ impl<T: Element> ImportedTensor<T> {
     /// or ordered before the stream it is used on.
     pub unsafe fn from_dlpack<M: ManagedTensorBase>(tensor: Managed<M>) -> Result<ImportedTensor<T>> {
         let view = tensor.validate().map_err(|e| error(e.to_string()))?;
-        if view.device().device_type != DLDeviceType::CUDA {
+        let device_type = view.device().device_type;
+        if ![DLDeviceType::CUDA, SIMULATED].contains(&device_type) {
             let kind = view.device().device_type.0;
             return Err(error(format!(
                 "the tensor is on a device of DLPack's type {kind}, not on a CUDA GPU (2)"
@@ -148,7 +161,13 @@ impl<T: Element> ImportedTensor<T> {
             );
             return Err(error(format!("the tensor's elements are {have}; {} was asked for", T::DTYPE)));
         }
-        let device = Device::open(u32::try_from(view.device().device_id).unwrap_or(u32::MAX))?;
+        let id = view.device().device_id;
+        let device = match device_type {
+            SIMULATED => Pe::of_number(id).as_ref().map(Device::simulated).ok_or_else(|| {
+                error(format!("the tensor is on a simulated device that is not there: number {id}"))
+            })?,
+            _ => Device::open(u32::try_from(id).unwrap_or(u32::MAX))?,
+        };
         let strides = view.strides_or_compact().map_err(|e| error(e.to_string()))?;
         let layout = layout(view.shape(), &strides)?;
         let elements = memory_elements(&layout)?;

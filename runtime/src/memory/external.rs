@@ -43,7 +43,8 @@ impl World {
     /// # Errors
     /// `R0302` where the device has no room, `R0305` after the end.
     pub fn vmm(&self, bytes: usize) -> Result<vmm::Allocation> {
-        vmm::Allocation::with_granularity(&self.0.enter()?.device, bytes, granularity())
+        let world = self.0.enter()?;
+        vmm::Allocation::with_granularity(&world.device, bytes, unit(&world))
     }
 
     /// Makes an allocation symmetric, with the one that every other PE gives: its memory is then also at the address
@@ -72,6 +73,11 @@ impl World {
     }
 }
 
+/// Bytes that memory of this world's devices must be a multiple of; simulated PEs leave it to [`vmm`].
+fn unit(world: &Inner) -> usize {
+    if world.device.is_simulated() { 1 } else { granularity() }
+}
+
 fn register(
     world: &Arc<Inner>,
     address: u64,
@@ -81,7 +87,7 @@ fn register(
 ) -> Result<SymmetricBuffer> {
     let _entered = world.enter()?;
     // All are asked before NVSHMEM is: it tears its heap down on an error.
-    let unit = granularity();
+    let unit = unit(world);
     let here = memory.as_ref().is_none_or(|m| *m.device() == world.device);
     let room = world.registry().room(usize::MAX, unit, world.most_memory());
     let fits = here && address != 0 && bytes != 0 && bytes.is_multiple_of(unit) && bytes <= room;

@@ -47,7 +47,10 @@ impl Allocation {
         let what = format!("allocation of {bytes} bytes");
         world.collect(&what)?;
         let (free, _) = world.device.memory()?;
-        let room = world.registry().room(free, granularity(), world.most_memory()) as u64;
+        let room = match world.device.pe() {
+            Some(pe) => pe.symmetric_room(),
+            None => world.registry().room(free, granularity(), world.most_memory()),
+        } as u64;
         let rooms = world.together(&what, &room.to_le_bytes())?;
         let least = rooms.iter().map(|b| number(b)).enumerate().min_by_key(|(_, room)| *room);
         let too_large = |pe: usize, room: u64| {
@@ -57,7 +60,7 @@ impl Allocation {
         if let Some((pe, room)) = least.filter(|(_, room)| *room < bytes as u64) {
             return Err(too_large(pe, room));
         }
-        let address = world.library.alloc(bytes, ALIGN);
+        let address = world.library.alloc(&format!("allocation at {place}"), bytes, ALIGN);
         // NVSHMEM may run out on one PE alone (fragments); then nobody has it.
         let all = world.together("allocated", &address.to_le_bytes())?;
         if let Some(pe) = all.iter().position(|b| number(b) == 0) {

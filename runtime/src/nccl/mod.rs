@@ -13,7 +13,7 @@ use crate::collective::Reduce;
 use crate::cuda::{self, DeviceTensor, Stream, copy};
 use crate::error::{self, Error, Result};
 use crate::find::{self, Found};
-use crate::rma::raw;
+use crate::nvshmem::raw;
 use crate::world::{Inner, World};
 use crate::{DType, Element};
 use result::{Library, Sides};
@@ -187,7 +187,7 @@ impl Communicator {
         let (dtype, op) = reduction(T::DTYPE, op)?;
         let io = Sides { dtype, ..self.sides("allreduce", dest, source, (1, 1))? };
         let _entered = self.0.world.on(stream)?;
-        self.0.library.all_reduce(io, op, self.0.comm, raw(stream))
+        self.0.library.all_reduce(io, op, self.0.comm, raw(stream)?)
     }
 
     /// `dest` becomes this PE's share of the reduction of `source`, and may lie at that share of it.
@@ -204,7 +204,7 @@ impl Communicator {
         let (dtype, op) = reduction(T::DTYPE, op)?;
         let io = Sides { dtype, ..self.sides("reducescatter", dest, source, (1, self.n_pes()))? };
         let _entered = self.0.world.on(stream)?;
-        self.0.library.reduce_scatter(io, op, self.0.comm, raw(stream))
+        self.0.library.reduce_scatter(io, op, self.0.comm, raw(stream)?)
     }
 
     /// `dest` becomes all PEs' `source`, which may lie at this PE's place of it.
@@ -219,7 +219,7 @@ impl Communicator {
     ) -> Result<()> {
         let io = self.sides("allgather", dest, source, (self.n_pes(), 1))?;
         let _entered = self.0.world.on(stream)?;
-        self.0.library.all_gather(io, self.0.comm, raw(stream))
+        self.0.library.all_gather(io, self.0.comm, raw(stream)?)
     }
 
     /// `dest` of every PE becomes the `source` of one; both may be one.
@@ -236,7 +236,7 @@ impl Communicator {
         let io = self.sides("broadcast", dest, source, (1, 1))?;
         let root = self.0.world.member(root)?;
         let _entered = self.0.world.on(stream)?;
-        self.0.library.broadcast(io, root, self.0.comm, raw(stream))
+        self.0.library.broadcast(io, root, self.0.comm, raw(stream)?)
     }
 
     /// Part j of PE i's `source` becomes part i of PE j's `dest`: sends and receives in a group.
@@ -253,7 +253,7 @@ impl Communicator {
         let io = self.sides("alltoall", dest, source, (n, n))?;
         let stride = dest.len / n * size_of::<T>();
         let _entered = self.0.world.on(stream)?;
-        self.0.library.all_to_all(io, stride, n as u32, self.0.comm, raw(stream))
+        self.0.library.all_to_all(io, stride, n as u32, self.0.comm, raw(stream)?)
     }
 
     fn n_pes(&self) -> usize {

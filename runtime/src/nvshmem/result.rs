@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 /// The opened host library. It stays loaded: NVSHMEM keeps threads and exit handlers.
-pub struct Library {
+pub struct Host {
     functions: Functions,
     library: ManuallyDrop<libloading::Library>,
     version: Version,
@@ -45,12 +45,12 @@ fn meaning(status: c_int) -> &'static str {
     }
 }
 
-impl Library {
+impl Host {
     /// Opens the library of that path and finds its functions.
     ///
     /// # Errors
     /// `R0104` where it cannot be loaded, `R0105` where a function is missing.
-    pub fn open(path: &Path) -> Result<Library> {
+    pub fn open(path: &Path) -> Result<Host> {
         // SAFETY: loading runs NVSHMEM's own initialisers, which only set up tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(|e| {
             Error::new(error::NO_NVSHMEM, format!("{} cannot be loaded: {e}", path.display()))
@@ -64,7 +64,7 @@ impl Library {
             Error::new(error::NVSHMEM_VERSION, format!("{} has no function {name}", path.display()))
                 .help("NVSHMEM 3.3 to 3.8 are supported")
         })?;
-        Ok(Library { functions, library, version, path: path.to_owned() })
+        Ok(Host { functions, library, version, path: path.to_owned() })
     }
 
     /// Where it was loaded from.
@@ -126,7 +126,7 @@ impl Library {
         check("nvshmemx_cumodule_init", unsafe { (self.functions.nvshmemx_cumodule_init)(module) })
     }
 
-    /// Undoes [`module_init`](Library::module_init), before the module is unloaded.
+    /// Undoes [`module_init`](Host::module_init), before the module is unloaded.
     pub fn module_finalize(&self, module: *mut c_void) -> Result<()> {
         // SAFETY: as above.
         check("nvshmemx_cumodule_finalize", unsafe { (self.functions.nvshmemx_cumodule_finalize)(module) })
@@ -166,7 +166,7 @@ impl Library {
         (unsafe { (self.functions.nvshmemx_buffer_register_symmetric)(at(address), bytes, 0) }) as u64
     }
 
-    /// Undoes [`register`](Library::register). Collective over all PEs.
+    /// Undoes [`register`](Host::register). Collective over all PEs.
     pub fn unregister(&self, address: u64, bytes: usize) -> Result<()> {
         let call = self.functions.nvshmemx_buffer_unregister_symmetric;
         // SAFETY: as registered.
@@ -226,7 +226,7 @@ impl Library {
         Ok((team(x), team(y)))
     }
 
-    /// An id for a team made by [`team_init`](Library::team_init): one PE asks, and tells the others.
+    /// An id for a team made by [`team_init`](Host::team_init): one PE asks, and tells the others.
     pub fn team_unique_id(&self) -> Result<u64> {
         let mut id = 0;
         let call = self.functions.nvshmemx_team_get_uniqueid;
@@ -366,7 +366,7 @@ impl Library {
     }
 }
 
-fn no_operation(name: &str, dtype: DType) -> Error {
+pub fn no_operation(name: &str, dtype: DType) -> Error {
     Error::new(error::OPERATION, format!("NVSHMEM has no {} of {dtype}", name.replace('_', " "))).help(
         "sum, min, max and prod are there for integers, f16, bf16, f32 and f64; and, or, xor for integers",
     )

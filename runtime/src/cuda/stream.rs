@@ -1,0 +1,75 @@
+//! Streams.
+
+use super::{CudaStream, Device, error, wait_for};
+use crate::error::Result;
+use crate::simulated;
+use cudarc::driver::sys::CUstreamCaptureStatus;
+use std::sync::Arc;
+
+/// A stream of a GPU, which is `cudarc`'s own, or of a simulated PE. Whoever uses `cudarc` already passes theirs by
+/// `into`.
+#[derive(Clone, Debug)]
+pub enum Stream {
+    /// Of a GPU.
+    Gpu(Arc<CudaStream>),
+    /// Of a simulated PE.
+    Simulated(simulated::Stream),
+}
+
+impl From<Arc<CudaStream>> for Stream {
+    fn from(stream: Arc<CudaStream>) -> Stream {
+        Stream::Gpu(stream)
+    }
+}
+
+impl Stream {
+    /// `cudarc`'s stream.
+    ///
+    /// # Errors
+    /// `R0403` on a simulated PE.
+    pub fn gpu(&self) -> Result<&Arc<CudaStream>> {
+        match self {
+            Stream::Gpu(stream) => Ok(stream),
+            Stream::Simulated(_) => Err(simulated::not_simulated("stream of CUDA's")),
+        }
+    }
+
+    /// The device that it belongs to.
+    pub fn device(&self) -> Device {
+        match self {
+            Stream::Gpu(stream) => Device::of(stream.context()),
+            Stream::Simulated(stream) => Device::simulated(stream.pe()),
+        }
+    }
+
+    /// The number of its device.
+    pub(crate) fn ordinal(&self) -> u32 {
+        match self {
+            Stream::Gpu(stream) => u32::try_from(stream.context().ordinal()).unwrap_or(u32::MAX),
+            Stream::Simulated(stream) => stream.pe().rank(),
+        }
+    }
+
+    /// Waits until it has done all that it was given, at most for the bound of waits.
+    ///
+    /// # Errors
+    /// `R0402` where that takes longer, `R0103` where it failed, `R0403` on a simulated PE.
+    pub fn synchronize(&self) -> Result<()> {
+        wait_for(self)
+    }
+
+    /// Whether what it is given is captured.
+    pub fn is_capturing(&self) -> bool {
+        let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        match self {
+            // What cannot be asked is not relied on.
+            Stream::Gpu(stream) => !stream.capture_status().is_ok_and(|status| status == none),
+            Stream::Simulated(stream) => stream.is_capturing(),
+        }
+    }
+
+    /// Makes its context the calling thread's.
+    pub(super) fn bind(stream: &CudaStream) -> Result<()> {
+        stream.context().bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e))
+    }
+}

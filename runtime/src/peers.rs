@@ -1,0 +1,77 @@
+//! What connects a PE with the others on the host: a job's connection, or a simulated job's threads.
+
+use crate::error::Result;
+use crate::job::Control;
+use crate::simulated::Pe;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub enum Peers {
+    Job(Arc<Control>),
+    Simulated(Pe),
+}
+
+impl Peers {
+    /// This PE.
+    pub fn rank(&self) -> u32 {
+        match self {
+            Peers::Job(control) => control.rank(),
+            Peers::Simulated(pe) => pe.rank(),
+        }
+    }
+
+    /// PEs.
+    pub fn size(&self) -> u32 {
+        match self {
+            Peers::Job(control) => control.size(),
+            Peers::Simulated(pe) => pe.n_pes(),
+        }
+    }
+
+    /// The bound of waits.
+    pub fn timeout(&self) -> Duration {
+        match self {
+            Peers::Job(control) => control.timeout(),
+            Peers::Simulated(pe) => pe.bound(),
+        }
+    }
+
+    /// As [`Control::exchange`].
+    pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
+        match self {
+            Peers::Job(control) => control.exchange(members, what, payload),
+            Peers::Simulated(pe) => pe.exchange(members, what, payload, false),
+        }
+    }
+
+    /// As [`Control::exchange_patiently`].
+    pub fn exchange_patiently(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
+        match self {
+            Peers::Job(control) => control.exchange_patiently(members, what, payload),
+            Peers::Simulated(pe) => pe.exchange(members, what, payload, true),
+        }
+    }
+
+    /// As [`Control::fail`].
+    pub fn fail(&self, message: &str) {
+        match self {
+            Peers::Job(control) => control.fail(message),
+            Peers::Simulated(pe) => pe.fail(message),
+        }
+    }
+
+    /// An orderly end. The thread of a simulated PE says goodbye when it ends.
+    pub fn goodbye(&self) {
+        if let Peers::Job(control) = self {
+            control.goodbye();
+        }
+    }
+
+    /// The first death known, if any: which PE, and why.
+    pub fn died(&self) -> Option<(u32, String)> {
+        match self {
+            Peers::Job(control) => control.died(),
+            Peers::Simulated(pe) => pe.died(),
+        }
+    }
+}

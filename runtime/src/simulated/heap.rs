@@ -1,0 +1,149 @@
+//! Symmetric memory and teams, which all PEs make in the same order.
+
+use super::state::{State, from_sim};
+use crate::error::Result;
+use std::collections::BTreeMap;
+use weft_sim::{Machine, Symmetric, Team};
+
+/// What was made together: each PE asks for the next one, and the first that asks makes it.
+#[derive(Default)]
+struct Sequence<T> {
+    made: Vec<T>,
+    /// By PE.
+    next: Vec<usize>,
+}
+
+/// Memory on the symmetric heap.
+#[derive(Clone, Copy)]
+struct Place {
+    at: Symmetric,
+    /// PEs that have freed it.
+    freed: u32,
+}
+
+pub(super) struct Heap {
+    n_pes: u32,
+    places: Sequence<Place>,
+    /// Numbers of places, by PE and address there.
+    by_address: BTreeMap<(u32, u64), usize>,
+    /// Private memory that is registered, by PE and its address on the heap.
+    registered: BTreeMap<(u32, u64), u64>,
+    /// Memory by CUDA's virtual memory functions, which alone can be registered: bytes by PE and address.
+    pub mappings: BTreeMap<(u32, u64), usize>,
+    teams: BTreeMap<i32, (Team, Vec<u32>)>,
+    /// By parent and PE: how often it was split; and the teams of each split.
+    splits: BTreeMap<(i32, u32), u64>,
+    made: BTreeMap<(i32, u64), Vec<i32>>,
+    /// By the number that the PEs of a list agreed on.
+    pub listed: BTreeMap<u64, i32>,
+    /// By PE: its node, and the PEs of its place on each.
+    pub predefined: Vec<[i32; 2]>,
+}
+
+impl Heap {
+    /// A heap, with teams for nodes of so many PEs.
+    pub fn new(machine: &mut Machine, node: u32) -> Result<Heap> {
+        let n_pes = machine.config().n_pes as u32;
+        let mut heap = Heap {
+            n_pes,
+            places: Sequence { made: Vec::new(), next: vec![0; n_pes as usize] },
+            by_address: BTreeMap::new(),
+            registered: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            teams: [(Team::WORLD.handle(), (Team::WORLD, (0..n_pes).collect()))].into(),
+            splits: BTreeMap::new(),
+            made: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            predefined: vec![[0; 2]; n_pes as usize],
+        };
+        let (nodes, places) = (n_pes.div_ceil(node), node.min(n_pes));
+        let mut all = Vec::new();
+        for n in 0..nodes {
+            all.push((0, (n * node..((n + 1) * node).min(n_pes)).collect::<Vec<u32>>()));
+        }
+        for place in 0..places {
+            all.push((1, (place..n_pes).step_by(node as usize).collect()));
+        }
+        for (which, members) in all {
+            let team = heap.add_team(machine, &members)?;
+            members.iter().for_each(|pe| heap.predefined[*pe as usize][which] = team);
+        }
+        Ok(heap)
+    }
+
+    /// A new team; all PEs in order are the world.
+    pub fn add_team(&mut self, machine: &mut Machine, members: &[u32]) -> Result<i32> {
+        let pes: Vec<usize> = members.iter().map(|pe| *pe as usize).collect();
+        let team = machine.team(&pes).map_err(|e| from_sim(&e))?;
+        self.teams.insert(team.handle(), (team, members.to_vec()));
+        Ok(team.handle())
+    }
+
+    pub fn team(&self, handle: i32) -> Option<&(Team, Vec<u32>)> {
+        self.teams.get(&handle)
+    }
+}
+
+impl State {
+    /// The PE's next place on the symmetric heap, which is the same for all PEs; its address there.
+    pub fn alloc_symmetric(&mut self, pe: u32, name: &str, bytes: usize, align: u64) -> Result<u64> {
+        let number = self.heap.places.next[pe as usize];
+        if number == self.heap.places.made.len() {
+            let at = self.machine.alloc_symmetric(name, bytes as u64, align).map_err(|e| from_sim(&e))?;
+            self.heap.places.made.push(Place { at, freed: 0 });
+        }
+        self.heap.places.next[pe as usize] += 1;
+        let place = self.heap.places.made[number].at;
+        let address = self.machine.local_addr(pe as usize, place).map_err(|e| from_sim(&e))?;
+        self.heap.by_address.insert((pe, address), number);
+        Ok(address)
+    }
+
+    /// A PE frees its part of a place; the place is free when all have.
+    pub fn free_symmetric(&mut self, pe: u32, address: u64) -> Result<()> {
+        let Some(number) = self.heap.by_address.remove(&(pe, address)) else { return Ok(()) };
+        let place = &mut self.heap.places.made[number];
+        place.freed += 1;
+        match place.freed == self.heap.n_pes {
+            true => self.machine.free_symmetric(place.at).map_err(|e| from_sim(&e)),
+            false => Ok(()),
+        }
+    }
+
+    /// Puts a PE's mapping on the symmetric heap; its address there, or 0 for other memory.
+    pub fn register(&mut self, pe: u32, address: u64, bytes: usize) -> Result<u64> {
+        let whole = self.heap.mappings.get(&(pe, address)) == Some(&bytes);
+        // Every PE takes part, so that all have the same places.
+        let on_heap = self.alloc_symmetric(pe, "registered memory", bytes, 1 << 16)?;
+        if !whole {
+            return Ok(0);
+        }
+        let number = self.heap.by_address[&(pe, on_heap)];
+        let place = self.heap.places.made[number].at;
+        self.machine.register(pe as usize, address, place).map_err(|e| from_sim(&e))?;
+        self.heap.registered.insert((pe, on_heap), address);
+        Ok(on_heap)
+    }
+
+    pub fn unregister(&mut self, pe: u32, on_heap: u64) -> Result<()> {
+        if let Some(address) = self.heap.registered.remove(&(pe, on_heap)) {
+            self.machine.unregister(pe as usize, address).map_err(|e| from_sim(&e))?;
+        }
+        self.free_symmetric(pe, on_heap)
+    }
+
+    /// The teams that a split of a parent makes, which is the PE's next split of it.
+    pub fn split(&mut self, pe: u32, parent: i32, parts: &[Vec<u32>]) -> Result<Vec<i32>> {
+        let count = self.heap.splits.entry((parent, pe)).or_default();
+        let number = *count;
+        *count += 1;
+        if let Some(made) = self.heap.made.get(&(parent, number)) {
+            return Ok(made.clone());
+        }
+        let State { heap, machine, .. } = self;
+        let made: Vec<i32> =
+            parts.iter().map(|members| heap.add_team(machine, members)).collect::<Result<_>>()?;
+        self.heap.made.insert((parent, number), made.clone());
+        Ok(made)
+    }
+}

@@ -1,0 +1,281 @@
+//! Simulated PEs: the same [`World`] on a laptop.
+//!
+//! The simulation lies below everything that programs see. A simulated PE is a thread of this process; its device, its
+//! streams, events and graphs, its NVSHMEM and its connection with the other PEs are the few types that [`cuda`],
+//! [`nvshmem`] and the job have in two kinds. Tensors, teams, checks of arguments, hidden parameters and collectives are
+//! the same code as on GPUs.
+//!
+//! What streams are given waits until every PE's thread is blocked, or has ended. Then all kernels that can run do, at
+//! the same time, on one [`weft_sim::Machine`], until a thread has what it waits for. The machine stands still while a
+//! thread runs. So one seed gives one run, however fast the threads are.
+//!
+//! [`cuda`]: crate::cuda
+//! [`nvshmem`]: crate::nvshmem
+
+mod calls;
+mod exchange;
+mod heap;
+mod job;
+mod nvshmem;
+mod order;
+mod state;
+mod stream;
+
+pub(crate) use job::Pe;
+pub(crate) use nvshmem::{Found, Nvshmem, VERSION, read};
+pub use stream::Stream;
+pub(crate) use stream::{Event, Graph};
+
+use crate::error::{Error, LAUNCHER, PEER_DIED, Result, SIMULATED};
+use crate::job::Options;
+use crate::world::World;
+use job::{Job, Settings};
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use weft_sim::{Check, Finding, SimError, Stats};
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// PEs.
+    pub n_pes: u32,
+    /// Seed of the schedule, and of what NVSHMEM and the memory model leave open: one seed gives one run.
+    pub seed: u64,
+    /// Whether the seed also chooses how warps take turns, and how late others see weak stores
+    /// ([`weft_sim::Config::explore`]).
+    pub explore: bool,
+    /// What to watch for while kernels run; see [`Simulation::findings`].
+    pub check: Option<Check>,
+    /// PEs of a node: they reach each other by loads and stores, others only by puts and gets. All where not given.
+    pub node: Option<u32>,
+    /// Whether teams have multicast addresses.
+    pub multicast: bool,
+    /// Streaming multiprocessors of a PE.
+    pub sms: u32,
+    /// Most bytes of memory of all PEs together.
+    pub memory_limit: u64,
+    /// Most instructions of warps between two moments in which no kernel runs.
+    pub step_limit: u64,
+}
+
+impl Default for SimConfig {
+    /// One PE like an H200, without checks.
+    fn default() -> SimConfig {
+        let sim = weft_sim::Config::default();
+        SimConfig {
+            n_pes: 1,
+            seed: 0,
+            explore: false,
+            check: None,
+            node: None,
+            multicast: sim.multicast,
+            sms: sim.sms,
+            memory_limit: sim.memory_limit,
+            step_limit: sim.step_limit,
+        }
+    }
+}
+
+impl SimConfig {
+    /// So many PEs, like H200s of one node.
+    pub fn new(n_pes: u32) -> SimConfig {
+        SimConfig { n_pes, ..SimConfig::default() }
+    }
+
+    /// Watches for data races and for reads of memory that nobody has written, on schedules of every kind.
+    #[must_use]
+    pub fn checked(self) -> SimConfig {
+        SimConfig { check: Some(Check::default()), explore: true, ..self }
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        if self.n_pes == 0 || self.node == Some(0) {
+            return Err(Error::new(LAUNCHER, "a simulated job has at least one PE, and a node too"));
+        }
+        let node = self.node.unwrap_or(self.n_pes).min(self.n_pes);
+        let config = weft_sim::Config {
+            n_pes: self.n_pes as usize,
+            seed: self.seed,
+            explore: self.explore,
+            check: self.check.clone(),
+            peer_access: node == self.n_pes,
+            multicast: self.multicast,
+            sms: self.sms.max(1),
+            memory_limit: self.memory_limit,
+            step_limit: self.step_limit,
+            ..weft_sim::Config::default()
+        };
+        Ok(Settings { node, config, bound: Options::from_env()?.timeout })
+    }
+}
+
+/// A job of simulated PEs, none of which runs yet.
+pub struct SimJob(Arc<Job>);
+
+impl World {
+    /// So many simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
+    ///
+    /// # Errors
+    /// `R0201` for no PE or too many, or a `WEFT_TIMEOUT` that is no time.
+    pub fn simulated(n_pes: u32) -> Result<SimJob> {
+        World::simulated_with(&SimConfig::new(n_pes))
+    }
+
+    /// Simulated PEs in this process.
+    ///
+    /// # Errors
+    /// As [`simulated`](World::simulated).
+    pub fn simulated_with(config: &SimConfig) -> Result<SimJob> {
+        Ok(SimJob(Job::new(config.settings()?)?))
+    }
+}
+
+impl SimJob {
+    /// Runs `body` as every PE, each in a thread with a [`World`] of its own, and finalizes. What each returned, by PE.
+    ///
+    /// # Errors
+    /// That of the PE that failed first: what `body` returned, `R0203` if it panicked. The other PEs then get `R0203` where
+    /// they wait for it. `R0403` where the simulator stopped the kernels.
+    pub fn run<T: Send, E: From<Error> + fmt::Display + Send>(
+        &self,
+        body: impl Fn(&World) -> std::result::Result<T, E> + Sync,
+    ) -> std::result::Result<Vec<T>, E> {
+        self.0.begin();
+        let pes = (0..self.0.n_pes()).map(|pe| Pe { job: self.0.clone(), pe });
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let body = &body;
+            let threads: Vec<_> = pes.map(|pe| (pe.pe, spawn(scope, pe, body))).collect();
+            let joined = threads.into_iter().map(|(pe, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| Err(E::from(panicked(pe, &*panic)))),
+                Err(e) => Err(E::from(e)),
+            });
+            joined.collect()
+        });
+        let first = self.0.lock().failed.as_ref().and_then(|failed| failed.pe);
+        let mut all = Vec::new();
+        let mut failed = None;
+        for (pe, result) in (0..).zip(results) {
+            match result {
+                Ok(value) => all.push(value),
+                Err(e) if failed.is_none() || Some(pe) == first => failed = Some(e),
+                Err(_) => {}
+            }
+        }
+        failed.map_or(Ok(all), Err)
+    }
+
+    /// What is special to a simulated job: findings, statistics.
+    pub fn simulation(&self) -> Simulation {
+        Simulation(self.0.clone())
+    }
+}
+
+impl fmt::Debug for SimJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimJob({} PEs)", self.0.n_pes())
+    }
+}
+
+type Thread<'s, T, E> = std::thread::ScopedJoinHandle<'s, std::result::Result<T, E>>;
+
+/// The thread of a PE.
+fn spawn<'s, T: Send + 's, E: From<Error> + fmt::Display + Send + 's>(
+    scope: &'s std::thread::Scope<'s, '_>,
+    pe: Pe,
+    body: &'s (impl Fn(&World) -> std::result::Result<T, E> + Sync),
+) -> Result<Thread<'s, T, E>> {
+    let (name, place) = (format!("PE {}", pe.pe), pe.clone());
+    let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, move || {
+        pe.enter();
+        let result = catch_unwind(AssertUnwindSafe(|| main(&pe, body)));
+        let result = result.unwrap_or_else(|panic| {
+            let e = panicked(pe.pe, &*panic);
+            pe.fail(&e.message);
+            Err(E::from(e))
+        });
+        pe.leave();
+        result
+    });
+    thread.map_err(|e| {
+        place.fail("it has no thread");
+        place.leave();
+        Error::new(LAUNCHER, format!("no thread for PE {}: {e}", place.pe))
+    })
+}
+
+/// What a PE's thread does.
+fn main<T, E: From<Error> + fmt::Display>(
+    pe: &Pe,
+    body: &impl Fn(&World) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    let world = World::of_simulated(pe)?;
+    // Nobody's body begins, and fails, before all are there.
+    pe.exchange(&(0..pe.n_pes()).collect::<Vec<_>>(), "start", &[], false)?;
+    match body(&world) {
+        Ok(value) => {
+            world.finalize()?;
+            Ok(value)
+        }
+        Err(e) => {
+            let text = e.to_string();
+            world.fail(text.lines().next().unwrap_or_default());
+            Err(e)
+        }
+    }
+}
+
+fn panicked(pe: u32, panic: &(dyn Any + Send)) -> Error {
+    let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Error::new(PEER_DIED, format!("PE {pe} panicked: {said}"))
+}
+
+/// What is special to a simulated world.
+#[derive(Clone)]
+pub struct Simulation(Arc<Job>);
+
+impl Simulation {
+    pub(crate) fn of(pe: &Pe) -> Simulation {
+        Simulation(pe.job.clone())
+    }
+
+    /// What [`SimConfig::check`] has found in kernels so far. What runs together is told of when no kernel runs any more:
+    /// after a wait for the device, or a barrier.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.0.lock().findings.clone()
+    }
+
+    /// Counters of what has run so far, of all PEs together: one for each time that kernels began when none ran. What the
+    /// host's own operations on streams executed is not counted in the instructions.
+    pub fn stats(&self) -> Vec<Stats> {
+        self.0.lock().stats.clone()
+    }
+
+    /// What stopped the kernels, if something has: a deadlock, an access that no GPU allows. Every PE has it as `R0403`.
+    pub fn stopped(&self) -> Option<SimError> {
+        self.0.lock().stopped.clone()
+    }
+
+    /// Another seed, for the kernels that begin from now on.
+    pub fn set_seed(&self, seed: u64) {
+        self.0.lock().seed = seed;
+    }
+
+    /// The number of PEs of a node.
+    pub fn node(&self) -> u32 {
+        self.0.settings.node
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Simulation({} PEs)", self.0.n_pes())
+    }
+}
+
+/// An error of something that simulated PEs do not have.
+pub(crate) fn not_simulated(what: &str) -> Error {
+    Error::new(SIMULATED, format!("a simulated PE has no {what}"))
+}

@@ -1,0 +1,496 @@
+//! The state of a simulated job, and the step that carries its streams on.
+//!
+//! PEs are threads. What they enqueue waits until every PE's thread is blocked: then whoever blocked last carries out
+//! what is at the heads of all queues, together on one machine, until some thread has what it waits for. The machine
+//! stands still while a thread runs. So the threads' own speed has no influence on what the machine does.
+
+use super::exchange::Exchanges;
+use super::heap::Heap;
+use super::order::Order;
+use crate::error::{Error, NOT_DONE, PEER_DIED, Result, SIMULATED};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+use weft_sim::{Finding, GridId, Launch, Machine, Module, SimError, Stats};
+
+/// A stream: its PE, and its number there.
+pub(super) type Key = (u32, u32);
+
+/// What a stream does.
+#[derive(Clone)]
+pub(super) enum Work {
+    Kernel(Arc<Kernel>),
+    Fill {
+        address: u64,
+        byte: u8,
+        bytes: usize,
+    },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+    },
+    /// Reaches an event; the number counts the event's recordings.
+    Record(u64, u64),
+    /// Waits until a recording of an event is reached.
+    Wait(u64, u64),
+}
+
+pub(super) struct Kernel {
+    pub module: Module,
+    pub entry: String,
+    pub launch: Launch,
+}
+
+/// A stream's operations that have not ended.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// With what the host knew when it enqueued each.
+    work: VecDeque<(Work, Arc<Order>)>,
+    /// Its kernel that is running.
+    running: bool,
+    knows: Order,
+    /// The capture that what is enqueued goes to.
+    pub capture: Option<u64>,
+    /// Nobody has it any more: it goes when it is empty.
+    pub dropped: bool,
+}
+
+impl Queue {
+    pub fn is_idle(&self) -> bool {
+        self.work.is_empty() && !self.running
+    }
+}
+
+/// An event.
+#[derive(Default)]
+pub(super) struct Moment {
+    pub recorded: u64,
+    pub reached: u64,
+    pub when: Option<Instant>,
+    knows: Order,
+    /// The capture that it was recorded in last.
+    pub capture: Option<u64>,
+    /// Each launch of the graph that it was captured into reaches it anew.
+    pub external: bool,
+}
+
+/// Work that is captured, by stream.
+#[derive(Default)]
+pub(super) struct Captured {
+    pub origin: Key,
+    pub branches: BTreeMap<Key, Vec<Work>>,
+}
+
+/// The host side of a PE.
+#[derive(Default)]
+pub(super) struct Host {
+    knows: Arc<Order>,
+    /// Number of its next stream.
+    pub streams: u32,
+    /// Its thread has ended, or not begun.
+    pub left: bool,
+    /// What streams have done that are gone.
+    gone: Order,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Stream(Key),
+    /// All streams of the PE.
+    Device,
+    Event(u64, u64),
+    /// In words.
+    Exchange(String),
+}
+
+pub(super) type Answer = Result<Vec<Vec<u8>>>;
+
+pub(super) struct Waiter {
+    pub pe: u32,
+    pub wait: Wait,
+    /// Whether it is the PE's own thread, without which the machine does not go on.
+    pub counted: bool,
+    pub answer: Option<Answer>,
+}
+
+/// Why the job has ended before its time.
+#[derive(Clone)]
+pub(super) struct Failure {
+    /// The PE that failed; none where the simulator stopped the kernels.
+    pub pe: Option<u32>,
+    pub error: Error,
+}
+
+pub(super) struct State {
+    pub machine: Machine,
+    pub seed: u64,
+    pub streams: BTreeMap<Key, Queue>,
+    pub events: BTreeMap<u64, Moment>,
+    pub captures: BTreeMap<u64, Captured>,
+    pub hosts: Vec<Host>,
+    pub waiters: BTreeMap<u64, Waiter>,
+    pub exchanges: Exchanges,
+    pub heap: Heap,
+    /// Threads of PEs that are not blocked.
+    pub running: u32,
+    /// Grows with every step.
+    pub progress: u64,
+    pub failed: Option<Failure>,
+    pub stopped: Option<SimError>,
+    pub stats: Vec<Stats>,
+    pub findings: Vec<Finding>,
+    kernels: BTreeMap<GridId, Key>,
+    numbers: u64,
+    runs: u64,
+}
+
+impl State {
+    pub fn new(machine: Machine, heap: Heap) -> State {
+        let config = machine.config();
+        let (seed, n_pes) = (config.seed, config.n_pes as u32);
+        State {
+            machine,
+            seed,
+            // The default stream of each PE.
+            streams: (0..n_pes).map(|pe| ((pe, 0), Queue::default())).collect(),
+            events: BTreeMap::new(),
+            captures: BTreeMap::new(),
+            hosts: (0..n_pes).map(|_| Host { streams: 1, left: true, ..Host::default() }).collect(),
+            waiters: BTreeMap::new(),
+            exchanges: Exchanges::default(),
+            heap,
+            running: 0,
+            progress: 0,
+            failed: None,
+            stopped: None,
+            stats: Vec::new(),
+            findings: Vec::new(),
+            kernels: BTreeMap::new(),
+            numbers: 0,
+            runs: 0,
+        }
+    }
+
+    /// A number that nothing else has.
+    pub fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// An error if the job has failed.
+    pub fn check(&self, pe: u32) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(Failure { pe: None, error }) => Err(error.clone()),
+            Some(Failure { pe: Some(failed), error }) => {
+                let message = format!("PE {failed} ended: {}", error.message);
+                Err(Error::new(PEER_DIED, message).help(match *failed == pe {
+                    true => "this PE reported its own failure before".to_string(),
+                    false => format!("PE {failed}'s own error is the cause; PE {pe} ends with it"),
+                }))
+            }
+        }
+    }
+
+    /// Ends the job: every thread that waits is told.
+    pub fn fail(&mut self, pe: Option<u32>, error: Error) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = Some(Failure { pe, error });
+        for queue in self.streams.values_mut() {
+            (queue.running, queue.capture) = (false, None);
+            queue.work.clear();
+        }
+        self.kernels.clear();
+        let waiting: Vec<u64> = self.waiters.keys().copied().collect();
+        for id in waiting {
+            let pe = self.waiters.get(&id).map_or(0, |w| w.pe);
+            if let Err(e) = self.check(pe) {
+                self.tell(id, Err(e));
+            }
+        }
+    }
+
+    /// Answers a thread that waits: it runs from now on.
+    pub fn tell(&mut self, id: u64, answer: Answer) {
+        if let Some(w) = self.waiters.get_mut(&id).filter(|w| w.answer.is_none()) {
+            self.running += u32::from(w.counted);
+            w.answer = Some(answer);
+        }
+    }
+
+    pub fn is_satisfied(&self, pe: u32, wait: &Wait) -> bool {
+        match wait {
+            Wait::Stream(key) => self.streams.get(key).is_none_or(Queue::is_idle),
+            Wait::Device => self.streams.range((pe, 0)..=(pe, u32::MAX)).all(|(_, q)| q.is_idle()),
+            Wait::Event(id, recording) => self.events.get(id).is_none_or(|e| e.reached >= *recording),
+            Wait::Exchange(_) => false,
+        }
+    }
+
+    /// The host of a PE knows what it has waited for.
+    pub fn learn(&mut self, pe: u32, wait: &Wait) {
+        let mut knows = (*self.hosts[pe as usize].knows).clone();
+        match wait {
+            Wait::Stream(key) => {
+                if let Some(queue) = self.streams.get(key) {
+                    knows.join(&queue.knows);
+                }
+            }
+            Wait::Device => {
+                self.streams.range((pe, 0)..=(pe, u32::MAX)).for_each(|(_, q)| knows.join(&q.knows));
+                knows.join(&self.hosts[pe as usize].gone);
+            }
+            Wait::Event(id, _) => {
+                if let Some(event) = self.events.get(id) {
+                    knows.join(&event.knows);
+                }
+            }
+            Wait::Exchange(_) => {}
+        }
+        self.hosts[pe as usize].knows = Arc::new(knows);
+    }
+
+    /// All of these hosts know what each of them knows.
+    pub fn meet(&mut self, pes: &[u32]) {
+        let mut all = Order::default();
+        pes.iter().for_each(|pe| all.join(&self.hosts[*pe as usize].knows));
+        let all = Arc::new(all);
+        pes.iter().for_each(|pe| self.hosts[*pe as usize].knows = Arc::clone(&all));
+    }
+
+    pub fn is_external(&self, event: u64) -> bool {
+        self.events.get(&event).is_some_and(|e| e.external)
+    }
+
+    /// A stream that goes when what it is given now is done.
+    pub fn temporary_stream(&mut self, pe: u32) -> Key {
+        let host = &mut self.hosts[pe as usize];
+        let key = (pe, host.streams);
+        host.streams += 1;
+        self.streams.insert(key, Queue { dropped: true, ..Queue::default() });
+        key
+    }
+
+    /// Adds to a stream; what takes no time is done at once where nothing is in front of it.
+    pub fn enqueue(&mut self, key: Key, work: Work) -> Result<()> {
+        let knows = Arc::clone(&self.hosts[key.0 as usize].knows);
+        if let Some(queue) = self.streams.get_mut(&key) {
+            let is_kernel = matches!(work, Work::Kernel(_));
+            queue.work.push_back((work, knows));
+            if !is_kernel {
+                self.carry_on(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts or does what is at the head of a stream, as far as nothing keeps it. Whether there was anything.
+    fn carry_on(&mut self, key: Key) -> Result<bool> {
+        let mut any = false;
+        loop {
+            let Some(queue) = self.streams.get_mut(&key).filter(|q| !q.running) else { return Ok(any) };
+            match queue.work.front() {
+                None => return Ok(any),
+                Some((Work::Wait(id, recording), _)) => {
+                    let event = self.events.get(id);
+                    if event.is_some_and(|e| e.reached < *recording) {
+                        return Ok(any);
+                    }
+                    if let Some(event) = event {
+                        queue.knows.join(&event.knows);
+                    }
+                }
+                Some(_) => {}
+            }
+            let Some((work, host)) = queue.work.pop_front() else { return Ok(any) };
+            queue.knows.join(&host);
+            any = true;
+            self.begin(key, work)?;
+        }
+    }
+
+    fn begin(&mut self, key: Key, work: Work) -> Result<()> {
+        let pe = key.0 as usize;
+        let queue = self.streams.entry(key).or_default();
+        match work {
+            Work::Kernel(kernel) => {
+                let after = queue.knows.kernels();
+                if !self.machine.is_running() {
+                    // Every run of kernels has a schedule of its own.
+                    self.machine
+                        .set_seed(self.seed.wrapping_add(self.runs.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+                    self.runs += 1;
+                }
+                let begun = self.machine.begin(&kernel.module, &kernel.entry, &kernel.launch, &after);
+                let id = begun.map_err(|e| from_sim(&e))?;
+                queue.running = true;
+                self.kernels.insert(id, key);
+            }
+            Work::Fill { address, byte, bytes } => {
+                self.machine.write(pe, address, &vec![byte; bytes]).map_err(|e| from_sim(&e))?;
+            }
+            Work::Copy { to, from, bytes } => {
+                let mut data = vec![0; bytes];
+                self.machine.read(pe, from, &mut data).map_err(|e| from_sim(&e))?;
+                self.machine.write(pe, to, &data).map_err(|e| from_sim(&e))?;
+            }
+            Work::Record(id, recording) => {
+                if let Some(event) = self.events.get_mut(&id) {
+                    event.reached = event.reached.max(recording);
+                    event.when = Some(Instant::now());
+                    event.knows = queue.knows.clone();
+                }
+            }
+            Work::Wait(..) => {}
+        }
+        Ok(())
+    }
+
+    /// Carries the streams on until some thread has what it waits for, or is told why it cannot have it. All threads
+    /// of PEs are blocked.
+    pub fn conduct(&mut self) {
+        loop {
+            self.progress += 1;
+            if let Err(e) = self.start_all() {
+                return self.fail(None, e);
+            }
+            if self.kernels.is_empty() && self.machine.is_running() {
+                self.settle();
+            }
+            if self.release() {
+                return;
+            }
+            if self.kernels.is_empty() {
+                return self.stuck();
+            }
+            match self.machine.advance() {
+                Ok(ended) => ended.into_iter().for_each(|id| self.end(id)),
+                Err(e) => return self.stop(e),
+            }
+        }
+    }
+
+    fn start_all(&mut self) -> Result<()> {
+        loop {
+            let mut any = false;
+            let keys: Vec<Key> = self.streams.keys().copied().collect();
+            for key in keys {
+                any |= self.carry_on(key)?;
+            }
+            if !any {
+                let State { streams, hosts, .. } = self;
+                streams.retain(|(pe, _), q| {
+                    let stays = !(q.dropped && q.is_idle());
+                    if !stays {
+                        hosts[*pe as usize].gone.join(&q.knows);
+                    }
+                    stays
+                });
+                return Ok(());
+            }
+        }
+    }
+
+    fn end(&mut self, id: GridId) {
+        if let Some(key) = self.kernels.remove(&id)
+            && let Some(queue) = self.streams.get_mut(&key)
+        {
+            queue.running = false;
+            queue.knows.ended(key, id);
+        }
+    }
+
+    /// No kernel runs: what a run of kernels did is known, and nothing of it needs an order with what comes.
+    fn settle(&mut self) {
+        let settled = self.machine.settle();
+        self.findings.extend(self.machine.take_findings());
+        match settled {
+            Ok(stats) if stats.warp_instructions > 0 => self.stats.push(stats),
+            Ok(_) => {}
+            Err(e) => return self.stop(e),
+        }
+        self.streams.values_mut().for_each(|q| q.knows.clear());
+        self.events.values_mut().for_each(|e| e.knows.clear());
+        for host in &mut self.hosts {
+            host.knows = Arc::default();
+            host.gone.clear();
+        }
+    }
+
+    /// The simulator has stopped the kernels.
+    fn stop(&mut self, e: SimError) {
+        self.findings.extend(self.machine.take_findings());
+        let mut error = from_sim(&e);
+        let hosts = self.waits();
+        if !hosts.is_empty() {
+            error.message = format!("{}\n{hosts}", error.message);
+        }
+        self.stopped = Some(e);
+        self.fail(None, error);
+    }
+
+    /// Lets the threads go on that have what they waited for.
+    fn release(&mut self) -> bool {
+        let met = |(id, w): (&u64, &Waiter)| {
+            self.is_satisfied(w.pe, &w.wait).then_some((*id, w.pe, w.wait.clone()))
+        };
+        let waiting = self.waiters.iter().filter(|(_, w)| w.answer.is_none());
+        let met: Vec<_> = waiting.filter_map(met).collect();
+        for (id, pe, wait) in &met {
+            self.learn(*pe, wait);
+            self.tell(*id, Ok(Vec::new()));
+        }
+        self.waiters.values().any(|w| w.answer.is_some())
+    }
+
+    /// Nothing can go on, and threads wait.
+    fn stuck(&mut self) {
+        let waits = self.waits();
+        let waiting = self.waiters.iter().filter(|(_, w)| w.answer.is_none());
+        let waiting: Vec<(u64, bool)> =
+            waiting.map(|(id, w)| (*id, matches!(w.wait, Wait::Exchange(_)))).collect();
+        for (id, exchange) in waiting {
+            if exchange {
+                let message = format!("nobody is left to come:\n{waits}");
+                self.give_up(id, &message);
+            } else {
+                let message = format!("nothing is left that could end this wait:\n{waits}");
+                self.tell(id, Err(Error::new(NOT_DONE, message)));
+            }
+        }
+    }
+
+    /// Who waits for what, a line for each PE.
+    pub fn waits(&self) -> String {
+        let waiting = self.waiters.values().filter(|w| w.answer.is_none());
+        let mut lines: Vec<(u32, String)> = waiting.map(|w| (w.pe, self.words(w.pe, &w.wait))).collect();
+        lines.extend((0..).zip(&self.hosts).filter(|(_, h)| h.left).map(|(pe, _)| (pe, "has ended".into())));
+        lines.sort();
+        lines.iter().map(|(pe, what)| format!("PE {pe} {what}")).collect::<Vec<_>>().join("\n")
+    }
+
+    fn words(&self, pe: u32, wait: &Wait) -> String {
+        match wait {
+            Wait::Stream((_, n)) => format!("waits for its stream {n}"),
+            Wait::Device => {
+                let busy = self.streams.range((pe, 0)..=(pe, u32::MAX)).filter(|(_, q)| !q.is_idle());
+                let busy: Vec<String> = busy.map(|((_, n), _)| n.to_string()).collect();
+                format!("waits for its streams {}", busy.join(", "))
+            }
+            Wait::Event(..) => "waits for an event".into(),
+            Wait::Exchange(what) => format!("waits in `{what}` for the other PEs"),
+        }
+    }
+}
+
+/// What the simulator says.
+pub(super) fn from_sim(e: &SimError) -> Error {
+    match e.code {
+        "S012" => Error::new(crate::error::OUT_OF_MEMORY, e.message.clone()).help(e.help.clone()),
+        _ => Error::new(SIMULATED, e.to_string()),
+    }
+}

@@ -7,7 +7,7 @@
 
 use std::process::ExitCode;
 use weft::bench::{Bench, Contender, Operation, Report, run};
-use weft::runtime::{World, cuda, on_every_gpu};
+use weft::runtime::{World, cuda, on_every_pe};
 
 /// What is measured: an operation, CTAs, bytes.
 const ROWS: [(Operation, Option<u32>, &[u64]); 5] = [
@@ -20,7 +20,7 @@ const ROWS: [(Operation, Option<u32>, &[u64]); 5] = [
 
 fn main() -> ExitCode {
     match cuda::device_count() {
-        Ok(n) if n > 1 => on_every_gpu(measure),
+        Ok(n) if n > 1 => on_every_pe(measure),
         Ok(n) => none(&format!("{n} GPU: a PE needs another")),
         Err(e) => none(&e.to_string()),
     }

@@ -2,10 +2,10 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use weft::runtime::{World, on_every_gpu};
+use weft::runtime::{World, on_every_pe};
 
 fn main() -> ExitCode {
-    on_every_gpu(ring)
+    on_every_pe(ring)
 }
 
 pub(crate) fn ring(world: &World) -> Result<(), Box<dyn Error>> {

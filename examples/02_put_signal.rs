@@ -3,10 +3,10 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use weft::runtime::{Compare, SignalOp, World, on_every_gpu};
+use weft::runtime::{Compare, SignalOp, World, on_every_pe};
 
 fn main() -> ExitCode {
-    on_every_gpu(put_signal)
+    on_every_pe(put_signal)
 }
 
 pub(crate) fn put_signal(world: &World) -> Result<(), Box<dyn Error>> {

@@ -2,10 +2,10 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use weft::runtime::{Reduce, Team, World, on_every_gpu};
+use weft::runtime::{Reduce, Team, World, on_every_pe};
 
 fn main() -> ExitCode {
-    on_every_gpu(split)
+    on_every_pe(split)
 }
 
 pub(crate) fn split(world: &World) -> Result<(), Box<dyn Error>> {

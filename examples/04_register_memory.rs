@@ -2,10 +2,10 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use weft::runtime::{DeviceTensor, SymmetricTensor, World, on_every_gpu};
+use weft::runtime::{DeviceTensor, SymmetricTensor, World, on_every_pe};
 
 fn main() -> ExitCode {
-    on_every_gpu(register)
+    on_every_pe(register)
 }
 
 pub(crate) fn register(world: &World) -> Result<(), Box<dyn Error>> {

@@ -5,10 +5,10 @@ use std::error::Error;
 use std::process::ExitCode;
 use weft::gpu::{Grid, Kernel};
 use weft::ir::Scalar;
-use weft::runtime::{World, on_every_gpu};
+use weft::runtime::{World, on_every_pe};
 
 fn main() -> ExitCode {
-    on_every_gpu(allreduce)
+    on_every_pe(allreduce)
 }
 
 pub(crate) fn allreduce(world: &World) -> Result<(), Box<dyn Error>> {

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::process::ExitCode;
 use weft::gpu::{Grid, Kernel};
-use weft::runtime::{Graph, World, on_every_gpu};
+use weft::runtime::{Graph, World, on_every_pe};
 
 fn main() -> ExitCode {
-    on_every_gpu(graph)
+    on_every_pe(graph)
 }
 
 pub(crate) fn graph(world: &World) -> Result<(), Box<dyn Error>> {

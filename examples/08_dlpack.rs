@@ -4,10 +4,10 @@
 use std::error::Error;
 use std::process::ExitCode;
 use weft::runtime::dlpark::ffi::DLManagedTensorVersioned;
-use weft::runtime::{ImportedTensor, World, on_every_gpu};
+use weft::runtime::{ImportedTensor, World, on_every_pe};
 
 fn main() -> ExitCode {
-    on_every_gpu(dlpack)
+    on_every_pe(dlpack)
 }
 
 pub(crate) fn dlpack(world: &World) -> Result<(), Box<dyn Error>> {

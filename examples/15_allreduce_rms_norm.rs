@@ -7,14 +7,14 @@ use std::error::Error;
 use std::process::ExitCode;
 use weft::gpu::{Grid, Kernel, target};
 use weft::ir::Scalar;
-use weft::runtime::{DeviceTensor, World, on_every_gpu};
+use weft::runtime::{DeviceTensor, World, on_every_pe};
 use weft::{KernelFile, Options};
 
 const HIDDEN: usize = 5120;
 const EPS: f32 = 1e-5;
 
 fn main() -> ExitCode {
-    on_every_gpu(allreduce_rms_norm)
+    on_every_pe(allreduce_rms_norm)
 }
 
 pub(crate) fn allreduce_rms_norm(world: &World) -> Result<(), Box<dyn Error>> {

@@ -346,6 +346,57 @@ fn unequal_sizes_are_an_error_on_every_pe() {
     });
 }
 
+/// Two PEs write to the same memory: a race, unless something on their streams or hosts comes in between.
+#[test]
+fn the_order_of_streams_events_and_hosts_is_known_to_the_check_for_races() {
+    let puts = |order: u32| {
+        let job = World::simulated_with(&SimConfig::new(2).checked()).unwrap();
+        job.run(|world| -> Result<()> {
+            let (me, stream) = (world.my_pe(), world.stream());
+            let (x, y) = (world.zeros::<u32>(N)?, world.zeros::<u32>(N)?);
+            let other = world.device().new_stream()?;
+            world.barrier()?;
+            match order {
+                // Nothing.
+                0 => world.put(&y, &x, 0, stream)?,
+                // One PE's put, and after all have come the other's.
+                1 => {
+                    for pe in 0..2 {
+                        if pe == me {
+                            world.put(&y, &x, 0, stream)?;
+                        }
+                        world.team().barrier(stream)?;
+                    }
+                }
+                // One PE alone, on two streams of which one waits for the other, in both directions.
+                2 if me == 0 => {
+                    world.put(&y, &x, 1, stream)?;
+                    world.quiet(stream)?;
+                    Event::record(stream)?.wait(&other)?;
+                    world.put(&y, &x, 1, &other)?;
+                    world.quiet(&other)?;
+                    other.synchronize()?;
+                    world.put(&y, &x, 1, stream)?;
+                }
+                // The same without the wait.
+                3 if me == 0 => {
+                    world.put(&y, &x, 1, stream)?;
+                    world.put(&y, &x, 1, &other)?;
+                }
+                _ => {}
+            }
+            world.barrier()
+        })
+        .unwrap();
+        job.simulation().findings()
+    };
+    for (order, racy) in [(0, true), (1, false), (2, false), (3, true)] {
+        let found = puts(order);
+        assert_eq!(!found.is_empty(), racy, "order {order}: {found:?}");
+        assert!(found.iter().all(|f| f.at.place.kernel.ends_with("_on_stream")), "{found:?}");
+    }
+}
+
 /// What one seed does, it does again, whatever the threads do.
 #[test]
 fn one_seed_gives_one_run() {

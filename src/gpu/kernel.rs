@@ -230,14 +230,14 @@ fn likely_multicast(device: &Device) -> bool {
 }
 
 /// Modules that are loaded, by what they were compiled from and where they are.
-type Loaded = Mutex<HashMap<(Key, u32, bool), Weak<Module>>>;
+type Loaded = Mutex<HashMap<(Key, i64, bool), Weak<Module>>>;
 
 /// The kernel, from this process, from the cache, or compiled.
 fn load(on: &On, file: &KernelFile, options: &Options) -> Result<launch::Kernel, GpuError> {
     static LOADED: OnceLock<Loaded> = OnceLock::new();
     let lock = || LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let key = Key::of(file, options);
-    let place = (key, on.device.ordinal(), on.world.is_some());
+    let place = (key, on.device.number(), on.world.is_some());
     let loaded = lock().get(&place).and_then(Weak::upgrade);
     let module = match loaded {
         Some(module) => module,
@@ -255,7 +255,7 @@ fn load(on: &On, file: &KernelFile, options: &Options) -> Result<launch::Kernel,
     Ok(module.kernel(name)?)
 }
 
-/// A cubin for the device, from the cache as far as it goes: cubin, PTX, text.
+/// A cubin for the device, from the cache as far as it goes: cubin, PTX, text. For a simulated PE the PTX.
 fn assembled(
     device: &Device,
     key: &Key,
@@ -263,6 +263,9 @@ fn assembled(
     options: &Options,
 ) -> Result<Arc<Entry>, GpuError> {
     let cache = Cache::user();
+    if device.is_simulated() {
+        return Ok(cache.get_or_make(key, || compile(file, options))?.0);
+    }
     let (major, minor) = cuda::driver_version()?;
     // An assembler for each driver version, and an architecture for each device.
     let assembled = key.with(&["cubin", &format!("CUDA {major}.{minor}"), &device.arch()?]);
@@ -291,7 +294,8 @@ pub(crate) fn complete(
     file: &KernelFile,
     options: &Options,
 ) -> Result<Entry, GpuError> {
-    if ptx.info.external.is_empty() {
+    // The simulator knows the functions by name.
+    if ptx.info.external.is_empty() || device.is_simulated() {
         return Ok(ptx);
     }
     let library = Library::find(options.target.number().into()).map_err(LinkError::from)?;

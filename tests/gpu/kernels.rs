@@ -30,7 +30,8 @@ const TEXTS: &[(&str, &str)] = &[
 fn kernel(world: &World, name: &str) -> Checked {
     let (_, text) = TEXTS.iter().find(|(n, _)| *n == name).ok_or("an example is not in the table")?;
     let file = KernelFile::parse(&format!("{name}.weft"), text)?;
-    let folder = std::env::temp_dir().join(format!("weft-gpu-{name}-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("weft-gpu-{name}-{}-{}", std::process::id(), world.my_pe()));
     std::fs::create_dir_all(&folder)?;
     let done =
         TYPES.iter().try_for_each(|ty| SIZES.iter().try_for_each(|n| one(world, &file, ty, *n, &folder)));

@@ -1,7 +1,8 @@
-//! What needs GPUs: each test is a job of one process a GPU over NVSHMEM, started by weft's own launcher.
+//! Programs of several PEs: each test is a job, on GPUs one process a GPU over NVSHMEM, started by weft's own launcher.
 //!
 //! `cargo test --test gpu` runs it on all GPUs of the machine, or on `WEFT_PES` of them. Without a GPU, or without
-//! NVSHMEM, every test is ignored, counted, and the reason printed.
+//! NVSHMEM, these tests are ignored, counted, and the reason printed. The same bodies run on simulated PEs everywhere,
+//! as tests whose names begin with `simulated`; those that are about GPUs alone say why.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -15,6 +16,7 @@ mod kernels;
 mod launch;
 mod memory;
 mod remote;
+mod simulated;
 mod streams;
 mod teams;
 mod tune;
@@ -24,13 +26,38 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use weft::runtime::{cuda, find, on_every_gpu};
+use weft::runtime::{cuda, find, on_every_pe};
 
 /// Names the case that this process is a PE of.
 const CASE: &str = "WEFT_GPU_CASE";
 
 /// Within which a job ends, whatever happens in it.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// Cases, by the beginning of their names, that say nothing of simulated PEs, and why.
+const ONLY_GPUS: &[(&str, &str)] = &[
+    ("bench::", "it times GPUs"),
+    ("fused::", "it times GPUs"),
+    ("tune::", "it times GPUs"),
+    ("memory::until_it_is_full", "it fills the memory of a GPU"),
+    ("faults::one_pe_has_too_little_memory", "it fills the memory of a GPU"),
+    (
+        "faults::a_signal_that_nobody_sends",
+        "the simulator tells a deadlock from a long wait: R0403, not R0402",
+    ),
+    ("faults::no_peer_access", "NVSHMEM's own variable; SimConfig::node has the same effect"),
+    ("faults::a_second_start", "NVSHMEM has one state a process; simulated jobs have not"),
+    ("faults::more_pes_than_gpus", "there are no GPUs to be too few"),
+    ("faults::no_nvshmem", "no library is opened"),
+    ("faults::a_pe_killed", "a simulated PE is no process"),
+    ("faults::a_pe_that_panics", "the status of a panic is a process's; see runtime/tests/simulated.rs"),
+    ("launch::ptx_that_the_driver_refuses", "the driver's own words"),
+];
+
+/// Why a case says nothing of simulated PEs, if it does not.
+fn only_gpus(case: &Case) -> Option<&'static str> {
+    ONLY_GPUS.iter().find(|(name, _)| case.name.starts_with(name)).map(|(_, why)| *why)
+}
 
 fn cases() -> Vec<Case> {
     [
@@ -81,22 +108,32 @@ fn tests() -> ExitCode {
         if gpus.is_ok() && !enough {
             println!("{} ignored: it needs {} GPUs", case.name, case.least_pes);
         }
-        Trial::test(case.name, move || run(&case, pes)).with_ignored_flag(!enough)
+        Trial::test(case.name, move || run(&case, "gpu", pes)).with_ignored_flag(!enough)
+    });
+    let on_simulated = cases().into_iter().filter(|case| only_gpus(case).is_none()).flat_map(|case| {
+        let numbers: &[u32] = if case.name.starts_with("examples::") { &[2, 3, 4] } else { &[3] };
+        numbers.iter().filter(move |pes| **pes >= case.least_pes).map(move |pes| {
+            let name = format!("simulated::{}::{pes}_pes", case.name);
+            Trial::test(name, move || run(&case, "sim", *pes))
+        })
     });
     let pes = gpus.clone().unwrap_or(0);
     let command = Trial::test("bench::the_command", move || bench::command(pes)).with_ignored_flag(pes == 0);
     let switch = Trial::test("bench::verify_switch", move || bench::verify_switch(pes));
     let tuned = Trial::test("tune::the_command", move || tune::command(pes)).with_ignored_flag(pes < 2);
-    let trials = trials.chain([command, tuned, switch.with_ignored_flag(pes == 0)]);
+    let trials = trials
+        .chain([command, tuned, switch.with_ignored_flag(pes == 0)])
+        .chain(on_simulated)
+        .chain(simulated::trials());
     // One job at a time: each has all the GPUs.
-    let args = Arguments { test_threads: Some(1), ..args };
+    let args = if pes > 0 { Arguments { test_threads: Some(1), ..args } } else { args };
     libtest_mimic::run(&args, trials.collect()).exit_code()
 }
 
 /// Runs a case as a job of its own and looks at how it ended.
-fn run(case: &Case, pes: u32) -> Result<(), Failed> {
+fn run(case: &Case, on: &str, pes: u32) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-    command.env(CASE, case.name).env("WEFT_PES", pes.to_string());
+    command.env(CASE, case.name).env("WEFT_ON", on).env("WEFT_PES", pes.to_string());
     command.envs(case.env.iter().copied());
     let outcome = finish(&mut command, case.name)?;
     (case.judge)(&outcome).map_err(|why| outcome.told(&why).into())
@@ -145,5 +182,5 @@ fn pe(name: &str) -> ExitCode {
         eprintln!("there is no case {name}");
         return ExitCode::FAILURE;
     };
-    on_every_gpu(case.body)
+    on_every_pe(case.body)
 }

@@ -129,7 +129,7 @@ fn dlpack(world: &World) -> Checked {
 /// A file has C order, whatever order the memory has; gaps stay as they are.
 fn npy(world: &World) -> Checked {
     let stream = world.stream();
-    let file = std::env::temp_dir().join(format!("weft-gpu-{}.npy", std::process::id()));
+    let file = std::env::temp_dir().join(format!("weft-gpu-{}-{}.npy", std::process::id(), world.my_pe()));
     let rows: SymmetricTensor<half::bf16> = world.tensor([3, 5])?;
     rows.copy_from(&data(world.my_pe(), 15, 4), stream)?;
     rows.save_npy(&file, stream)?;

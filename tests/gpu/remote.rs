@@ -155,7 +155,8 @@ const EXAMPLES: &[Job] = &[
 ];
 
 fn all(world: &World, jobs: &[Job]) -> Checked {
-    let folder = std::env::temp_dir().join(format!("weft-gpu-remote-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("weft-gpu-remote-{}-{}", std::process::id(), world.my_pe()));
     std::fs::create_dir_all(&folder)?;
     let done = jobs.iter().try_for_each(|job| {
         job.settings.iter().try_for_each(|s| {

@@ -81,6 +81,14 @@ impl Device {
         self.pe().is_some()
     }
 
+    /// A number that no other device of this process has, GPU or simulated.
+    pub fn number(&self) -> i64 {
+        match &self.0 {
+            Kind::Gpu(_) => i64::from(self.ordinal()),
+            Kind::Simulated(pe) => -1 - i64::from(pe.number()),
+        }
+    }
+
     /// Whether a stream is its.
     pub(crate) fn has(&self, stream: &Stream) -> bool {
         match (&self.0, stream) {

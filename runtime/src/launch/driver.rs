@@ -123,9 +123,9 @@ impl Logs {
 impl Loaded {
     /// Loads PTX or a cubin, with a terminating 0; only PTX for a simulated PE. The device's context is this thread's.
     pub fn new(device: &Device, image: &[u8]) -> std::result::Result<Loaded, NotLoaded> {
-        if device.is_simulated() {
+        if let Some(pe) = device.pe() {
             let text = image.strip_suffix(&[0]).unwrap_or(image);
-            let code = simulated::read(text).map(Code::Simulated).map_err(NotLoaded::Simulated)?;
+            let code = pe.load(text).map(Code::Simulated).map_err(NotLoaded::Simulated)?;
             return Ok(Loaded { device: device.clone(), code });
         }
         let mut logs = Logs::new();

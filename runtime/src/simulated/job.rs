@@ -4,9 +4,10 @@ use super::heap::Heap;
 use super::state::{Answer, Kernel, Key, Queue, State, Wait, Waiter, Work, from_sim};
 use crate::error::{COLLECTIVE, Error, FINALIZED, NOT_DONE, NOT_IN_TEAM, OUT_OF_MEMORY, Result};
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weft_sim::{Config, Machine};
+use weft_sim::{Config, Machine, Module};
 
 /// What a job is made with, as its PEs ask for it.
 pub(super) struct Settings {
@@ -26,6 +27,8 @@ const MOST_PES: i32 = 4096;
 pub(super) struct Job {
     number: i32,
     pub settings: Settings,
+    /// Modules by their text.
+    pub modules: Mutex<HashMap<Vec<u8>, Module>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -46,7 +49,8 @@ impl Job {
         let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.retain(|(_, job)| job.strong_count() > 0);
         let number = jobs.last().map_or(0, |(last, _)| last + 1);
-        let job = Arc::new(Job { number, settings, state, changed: Condvar::new() });
+        let job =
+            Arc::new(Job { number, settings, modules: Mutex::default(), state, changed: Condvar::new() });
         jobs.push((number, Arc::downgrade(&job)));
         Ok(job)
     }

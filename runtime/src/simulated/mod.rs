@@ -22,7 +22,7 @@ mod state;
 mod stream;
 
 pub(crate) use job::Pe;
-pub(crate) use nvshmem::{Found, Nvshmem, VERSION, read};
+pub(crate) use nvshmem::{Found, Nvshmem, VERSION};
 pub use stream::Stream;
 pub(crate) use stream::{Event, Graph};
 

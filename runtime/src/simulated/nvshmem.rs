@@ -7,6 +7,7 @@ use super::stream::Stream;
 use crate::dtype::DType;
 use crate::error::{Error, NVSHMEM, OPERATION, Result};
 use crate::nvshmem::{Collective, PutSignal, Version, sys};
+use std::sync::PoisonError;
 use weft_sim::Arg;
 
 /// The NVSHMEM whose functions the simulator has built in.
@@ -238,14 +239,23 @@ fn operands(io: &Collective, scale: usize) -> Vec<Arg> {
     vec![Arg::I32(io.team), Arg::U64(io.dest), Arg::U64(io.source), Arg::U64(count)]
 }
 
-/// A module of a kernel's PTX.
-pub(crate) fn read(ptx: &[u8]) -> Result<weft_sim::Module> {
-    let text = std::str::from_utf8(ptx).map_err(|_| {
-        Error::new(crate::error::PTX, "the simulator runs PTX, and this is no text")
-            .help("a cubin is for GPUs alone")
-    })?;
-    weft_sim::Module::parse(text)
-        .map_err(|e| Error::new(crate::error::PTX, format!("the simulator does not take the code: {e}")))
+impl Pe {
+    /// PTX, read once for all PEs of the job.
+    pub fn load(&self, ptx: &[u8]) -> Result<weft_sim::Module> {
+        let mut modules = self.job.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules.get(ptx) {
+            return Ok(module.clone());
+        }
+        let text = std::str::from_utf8(ptx).map_err(|_| {
+            Error::new(crate::error::PTX, "the simulator runs PTX, and this is no text")
+                .help("a cubin is for GPUs alone")
+        })?;
+        let module = weft_sim::Module::parse(text).map_err(|e| {
+            Error::new(crate::error::PTX, format!("the simulator does not take the code: {e}"))
+        })?;
+        modules.insert(ptx.to_vec(), module.clone());
+        Ok(module)
+    }
 }
 
 impl Stream {

@@ -56,7 +56,9 @@ impl Setting {
         n_pes: u32,
         (reach, multicast): (bool, bool),
     ) -> Result<Setting, weft_runtime::Error> {
-        let here = here();
+        // Simulated PEs are a setting of their own, which nobody measures: the model chooses.
+        let simulated = world.device().is_simulated();
+        let here = here().filter(|_| !simulated);
         let pcie =
             here.iter().flat_map(|d| &d.gpus).flat_map(|g| &g.links).any(|l| *l == machine::Link::Pcie);
         let wire = match (reach, pcie) {
@@ -66,6 +68,7 @@ impl Setting {
         };
         let driver = match here.and_then(|d| d.version.clone()) {
             Some(version) => version,
+            None if simulated => "simulator".into(),
             None => {
                 let (major, minor) = cuda::driver_version()?;
                 format!("CUDA {major}.{minor}")

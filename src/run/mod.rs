@@ -299,10 +299,11 @@ impl Prepared {
             return Ok(());
         }
         let launches = self.compiled.low.kernels.iter().filter_map(|k| k.head.launch.as_ref());
-        let of_all = launches.flat_map(|l| l.params.iter().map(move |p| (l, p))).find_map(|(l, p)| match p.kind {
-            weft_abi::ParamKind::Hidden(Hidden::Peers { base, .. }) => l.params.get(base as usize),
-            _ => None,
-        });
+        let of_all =
+            launches.flat_map(|l| l.params.iter().map(move |p| (l, p))).find_map(|(l, p)| match p.kind {
+                weft_abi::ParamKind::Hidden(Hidden::Peers { base, .. }) => l.params.get(base as usize),
+                _ => None,
+            });
         match of_all {
             None => Ok(()),
             Some(tensor) => request(format!(

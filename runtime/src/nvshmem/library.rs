@@ -3,8 +3,8 @@
 use super::result::{self, Collective, Host, PutSignal};
 use super::sys::Team;
 use super::version::Version;
+use crate::DType;
 use crate::cuda::Stream;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::simulated::{self, Nvshmem, not_simulated};
 use std::ffi::c_void;

@@ -4,7 +4,7 @@ use super::calls;
 use super::job::Pe;
 use super::state::Kernel;
 use super::stream::Stream;
-use crate::dtype::DType;
+use crate::DType;
 use crate::error::{Error, NVSHMEM, OPERATION, Result};
 use crate::nvshmem::{Collective, PutSignal, Version, sys};
 use std::sync::PoisonError;
@@ -211,7 +211,7 @@ impl Nvshmem {
         let found = match (name, dtype.nvshmem_name()) {
             // Moves of types that NVSHMEM has no name for are moves of bytes.
             ("fcollect" | "alltoall", None) => {
-                Found { function: format!("nvshmem_{name}mem"), scale: dtype.bytes() }
+                Found { function: format!("nvshmem_{name}mem"), scale: dtype.bytes() as usize }
             }
             (_, None) => return None,
             (_, Some(ty)) => Found { function: format!("nvshmem_{ty}_{name}"), scale: 1 },
@@ -224,7 +224,7 @@ impl Nvshmem {
     }
 
     pub fn broadcast(&self, dtype: DType, io: &Collective, root: u32, stream: &Stream) -> Result<()> {
-        let mut arguments = operands(io, dtype.bytes());
+        let mut arguments = operands(io, dtype.bytes() as usize);
         arguments.push(Arg::U32(root));
         self.call("nvshmem_broadcastmem", arguments, stream)
     }

@@ -46,6 +46,7 @@ pub use compile::{
     CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile, compile_ir,
     compile_machine, compile_module,
 };
+pub use weft_abi as abi;
 pub use weft_ir as ir;
 pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;

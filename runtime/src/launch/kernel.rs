@@ -125,7 +125,7 @@ impl Kernel {
     /// What it works on must live until `stream` has done it; a graph that is being captured sees to that itself.
     ///
     /// # Errors
-    /// `R0502` for arguments that do not fit ([`KernelInfo::check`]) or that are on another GPU, `R0503` for a launch
+    /// `R0502` for arguments that do not fit ([`Checked::new`]) or that are on another GPU, `R0503` for a launch
     /// that the device cannot do, `R0305` for symmetric memory after NVSHMEM's end, `R0103`.
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<()> {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)

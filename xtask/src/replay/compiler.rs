@@ -47,16 +47,20 @@ impl Revision {
         Ok(Revision { commit, tree, binary, cache })
     }
 
-    /// What becomes of each case, from an earlier call where that had the same corpus.
+    /// What becomes of each case, from an earlier call where that had the same text.
     ///
     /// # Errors
     /// The compiler cannot be run.
     pub fn results(&self, side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, outcome::Digest>> {
-        let file = self.cache.join(format!("results-{}", super::corpus::fingerprint(&side.corpus)?));
-        let mut known = fs::read_to_string(&file).map(|text| outcome::read(&text)).unwrap_or_default();
+        let texts = super::corpus::fingerprints(&side.corpus)?;
+        let text_of = |case: &Case| case.first().and_then(|file| texts.get(file)).cloned();
+        let file = self.cache.join("results");
+        let kept = fs::read_to_string(&file).map(|text| outcome::read(&text)).unwrap_or_default();
+        let current = kept.into_iter().filter(|(case, (_, text))| text_of(case).as_ref() == Some(text));
+        let mut known: BTreeMap<_, _> = current.map(|(case, (digest, _))| (case, digest)).collect();
         let missing: BTreeSet<_> = cases.iter().filter(|case| !known.contains_key(*case)).cloned().collect();
         known.extend(outcome::of_all(side, &missing)?);
-        fs::write(&file, outcome::print(&known))?;
+        fs::write(&file, outcome::print(&known, &text_of))?;
         known.retain(|case, _| cases.contains(case));
         Ok(known)
     }

@@ -77,19 +77,31 @@ pub fn write(folder: &Path, shared: &Path, own: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A hash of all texts of a corpus that [`write`] wrote.
+/// By file of a corpus that [`write`] wrote: a hash of its text and of the texts that it may use.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn fingerprint(folder: &Path) -> Result<String> {
-    let mut hasher = blake3::Hasher::new();
+pub fn fingerprints(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut texts = BTreeMap::new();
     for source in &SOURCES {
         for file in files(folder, source)? {
-            hasher.update(file.display().to_string().as_bytes());
-            hasher.update(blake3::hash(read(&folder.join(file))?.as_bytes()).as_bytes());
+            texts.insert(file.display().to_string(), blake3::hash(read(&folder.join(&file))?.as_bytes()));
         }
     }
-    Ok(hasher.finalize().to_hex()[..16].to_owned())
+    let mut used = blake3::Hasher::new();
+    for (_, text) in texts.iter().filter(|(file, _)| is_used(Path::new(file))) {
+        used.update(text.as_bytes());
+    }
+    let print = |text: blake3::Hash| {
+        let all = used.clone().update(text.as_bytes()).finalize();
+        all.to_hex()[..16].to_owned()
+    };
+    Ok(texts.into_iter().map(|(file, text)| (file, print(text))).collect())
+}
+
+/// Whether a file is there for others to use, and not compiled by itself.
+fn is_used(file: &Path) -> bool {
+    file.iter().any(|part| part == "used")
 }
 
 /// Every case of a corpus that [`write`] wrote.
@@ -99,8 +111,7 @@ pub fn fingerprint(folder: &Path) -> Result<String> {
 pub fn cases(folder: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for source in &SOURCES {
-        // Files in folders called `used` are for others to use.
-        for file in files(folder, source)?.iter().filter(|f| !f.iter().any(|part| part == "used")) {
+        for file in files(folder, source)?.iter().filter(|file| !is_used(file)) {
             let name = file.display().to_string();
             let settings = (source.settings)(folder, &name, &read(&folder.join(file))?);
             for setting in settings.with_context(|| name)? {
@@ -261,7 +272,26 @@ mod tests {
             let found = cases.iter().any(|case| words.iter().all(|word| case.iter().any(|w| w == word)));
             assert!(found, "{words:?}");
         }
-        assert_eq!(fingerprint(folder.path()).unwrap(), fingerprint(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn a_fingerprint_follows_a_file_and_what_it_may_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let tests = folder.path().join("tests/filetests");
+        fs::create_dir_all(tests.join("used")).unwrap();
+        let prints = |a: &str, b: &str, used: &str| {
+            for (name, text) in [("a.weft", a), ("b.weft", b), ("used/c.weft", used)] {
+                fs::write(tests.join(name), text).unwrap();
+            }
+            let prints = fingerprints(folder.path()).unwrap();
+            ["a", "b"].map(|name| prints[&format!("tests/filetests/{name}.weft")].clone())
+        };
+        let [a, b] = prints("one", "two", "three");
+        assert_eq!(prints("one", "two", "three"), [a.clone(), b.clone()]);
+        let [other, same] = prints("four", "two", "three");
+        assert!(other != a && same == b);
+        let [other_a, other_b] = prints("one", "two", "four");
+        assert!(other_a != a && other_b != b);
     }
 
     #[test]

@@ -68,20 +68,21 @@ pub fn of_all(side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, Dige
     Ok(results.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-/// Results as text: a line for each case.
-pub fn print(results: &BTreeMap<Case, Digest>) -> String {
-    results.iter().fold(String::new(), |mut text, (case, digest)| {
-        let _ = writeln!(text, "{}\t{}\t{}", digest.compiles, digest.hash, case.join("\t"));
-        text
+/// Results as text: a line for each case, with the fingerprint of its kernel file.
+pub fn print(results: &BTreeMap<Case, Digest>, text_of: &dyn Fn(&Case) -> Option<String>) -> String {
+    results.iter().fold(String::new(), |mut lines, (case, digest)| {
+        let (Digest { compiles, hash }, text) = (digest, text_of(case).unwrap_or_default());
+        let _ = writeln!(lines, "{compiles}\t{hash}\t{text}\t{}", case.join("\t"));
+        lines
     })
 }
 
 /// Reads what [`print`] writes.
-pub fn read(text: &str) -> BTreeMap<Case, Digest> {
+pub fn read(text: &str) -> BTreeMap<Case, (Digest, String)> {
     let line = |line: &str| {
         let mut words = line.split('\t').map(str::to_owned);
-        let (compiles, hash) = (words.next()? == "true", words.next()?);
-        Some((words.collect(), Digest { compiles, hash }))
+        let (compiles, hash, text) = (words.next()? == "true", words.next()?, words.next()?);
+        Some((words.collect(), (Digest { compiles, hash }, text)))
     };
     text.lines().filter_map(line).collect()
 }

@@ -122,3 +122,66 @@ pub fn show(
     writeln!(out, "\nThe outputs are in {} as NUMBER.before and NUMBER.after.", texts.display())?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::outcome;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A compiler that is a shell script, in a folder that it runs in.
+    fn side(folder: &Path, script: &str) -> Side {
+        fs::create_dir_all(folder).unwrap();
+        let binary = folder.join("weft");
+        fs::write(&binary, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        Side { binary, corpus: folder.to_owned() }
+    }
+
+    #[test]
+    fn every_kind_of_difference_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        // Of its arguments, `compile CASE ...`, the second decides.
+        let before = side(
+            &folder.path().join("a"),
+            "case $2 in worse|same) echo text;; other) echo old;; message) echo old >&2; exit 1;; *) exit 1;; esac",
+        );
+        let after = side(
+            &folder.path().join("b"),
+            "case $2 in better|same) echo text;; other) echo new;; message) echo new >&2; exit 1;; *) exit 1;; esac",
+        );
+        let cases = |names: &[&str]| names.iter().map(|name| vec![(*name).to_owned()]).collect();
+        let names = ["same", "other", "message", "worse", "better", "never"];
+        let old = outcome::of_all(&before, &cases(&[&names[..], &["gone"]].concat())).unwrap();
+        let new = outcome::of_all(&after, &cases(&[&names[..], &["added"]].concat())).unwrap();
+        let summary = compare(&old, &new);
+        assert_eq!((summary.cases, summary.compiled, summary.rejected), (8, 2, 2));
+        let found: Vec<_> = summary.differences.iter().map(|(case, kind)| (&*case[0], *kind)).collect();
+        let wanted = [
+            ("added", Kind::ExistsOnlyAfter),
+            ("better", Kind::CompilesOnlyAfter),
+            ("gone", Kind::ExistsOnlyBefore),
+            ("message", Kind::Message),
+            ("other", Kind::Output),
+            ("worse", Kind::CompilesOnlyBefore),
+        ];
+        assert_eq!(found, wanted);
+
+        let mut out = Vec::new();
+        show(&mut out, &summary.differences, [&before, &after], folder.path(), 9).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        for line in ["output differs: other", "compiles only before: worse", "-old", "+new", "-text", "+text"]
+        {
+            assert!(
+                out.lines().any(|l| l.trim_start_matches(|c: char| " 0123456789".contains(c)) == line),
+                "{out}"
+            );
+        }
+
+        // What is kept reads back.
+        let text_of = |_: &Case| Some("print".to_owned());
+        let kept = outcome::read(&outcome::print(&old, &text_of));
+        assert_eq!(kept.len(), old.len());
+        assert!(old.iter().all(|(case, digest)| kept[case] == (digest.clone(), "print".to_owned())));
+    }
+}

@@ -106,7 +106,7 @@ impl Field for Induction {
         r.expect("(")?;
         let (min, max, div) = (r.int()?, r.int()?, r.int()?);
         r.expect(")")?;
-        r.define(v, Var::LoopVar { min, max, div }.into(), L::Type::scalar(Scalar::I64))?;
+        r.place(v, Var::LoopVar { min, max, div }.into(), L::Type::scalar(Scalar::I64))?;
         Ok(Induction(v))
     }
 }

@@ -8,6 +8,7 @@ use crate::level::{Head, Level, Machine, Tensor};
 use crate::names::{Scalar, Space};
 use crate::op::{Debug, FamilyRef, Operation};
 use crate::types::{Bound, TensorType, TypeRef, ValueType};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use weft_layout::{Int, Layout, Var, parse_int, parse_layout};
@@ -39,12 +40,14 @@ pub struct Reader<'t, L: Level> {
     at: usize,
     depth: usize,
     first: bool,
+    /// What stands in a block, or is a loop's variable.
+    standing: HashSet<Value>,
     pub(crate) kernel: Kernel<L>,
 }
 
 /// Reads what [`print_module`](super::print_module) wrote.
 pub fn parse_module<L: Level>(text: &str) -> Result<Module<L>, ParseError> {
-    let mut r = Reader { text, at: 0, depth: 0, first: true, kernel: Kernel::new("") };
+    let mut r = Reader { text, at: 0, depth: 0, first: true, standing: HashSet::new(), kernel: Kernel::new("") };
     let mut module = Module::default();
     r.space();
     while r.at < text.len() {
@@ -191,6 +194,14 @@ impl<'t, L: Level> Reader<'t, L> {
         Ok(())
     }
 
+    /// Defines an instruction that stands in a block, or a loop's variable: once.
+    pub(super) fn place(&mut self, v: Value, op: L::Op, ty: L::Type) -> Result<(), ParseError> {
+        if !self.standing.insert(v) {
+            return Err(self.error(format!("{v} is defined twice")));
+        }
+        self.define(v, op, ty)
+    }
+
     /// A field, after a comma unless it is the first.
     pub(crate) fn field<F: Field>(&mut self) -> Result<F, ParseError> {
         if !std::mem::take(&mut self.first) {
@@ -250,7 +261,7 @@ impl<'t, L: Level> Reader<'t, L> {
             Err(self.error(format!("there is no op `{mnemonic}` at the {} level", L::NAME)))
         })?;
         let ty = if self.eat(":") { self.ty()? } else { L::Type::unit() };
-        self.define(v, op, ty)?;
+        self.place(v, op, ty)?;
         Ok(v)
     }
 
@@ -325,6 +336,7 @@ impl<'t, L: Level> Reader<'t, L> {
         self.expect("kernel")?;
         self.expect("@")?;
         self.kernel = Kernel::new(self.word()?);
+        self.standing.clear();
         self.expect("block")?;
         self.expect("(")?;
         let (x, _, y, _, z) =

@@ -60,9 +60,12 @@ impl<L: Level> Deref for Verified<L> {
 pub fn verify<L: Level>(module: Module<L>) -> Result<Verified<L>, Vec<Diagnostic>> {
     let mut found = Vec::new();
     for k in &module.kernels {
-        kernel(k, &mut found);
+        // What one kernel lacks says nothing of the next.
+        let mut of_kernel = Vec::new();
+        kernel(k, &mut of_kernel);
+        found.append(&mut of_kernel);
     }
-    if found.is_empty() {
+    if !has_errors(&found) {
         functions(&module, &mut found);
     }
     let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(|d| d.severity == Severity::Error);

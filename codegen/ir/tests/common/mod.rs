@@ -6,7 +6,7 @@
 use weft_ir::diag::Code;
 use weft_ir::kernel::Module;
 use weft_ir::level::{Level, Machine, Mixed, Tensor};
-use weft_ir::text::parse_module;
+use weft_ir::text::{ParseError, parse_module};
 use weft_ir::verify::verify;
 
 const SHARED: &str = include_str!("../texts/shared.ir");
@@ -23,25 +23,39 @@ pub trait Complete: Level {
 
 impl Complete for Tensor {
     fn text() -> String {
-        [SHARED, TENSOR].join("\n")
+        named::<Tensor>(&[SHARED, TENSOR].join("\n"))
     }
 }
 
 impl Complete for Machine {
     fn text() -> String {
-        [SHARED, MACHINE, HEAD].join("\n")
+        named::<Machine>(&[SHARED, MACHINE, HEAD].join("\n"))
     }
 }
 
 impl Complete for Mixed {
     fn text() -> String {
-        [SHARED, TENSOR, MACHINE, BRIDGE].join("\n")
+        named::<Mixed>(&[SHARED, TENSOR, MACHINE, BRIDGE].join("\n"))
     }
 }
 
 /// Reads a text that must be one.
 pub fn read<L: Level>(text: &str) -> Module<L> {
-    parse_module(text).unwrap_or_else(|e| panic!("{} level: {e}\n{text}", L::NAME))
+    parse::<L>(text).unwrap_or_else(|e| panic!("{} level: {e}\n{text}", L::NAME))
+}
+
+/// Reads a text whose kernels need not name their level as one of this level.
+pub fn parse<L: Level>(text: &str) -> Result<Module<L>, ParseError> {
+    parse_module(&named::<L>(text))
+}
+
+/// A text whose kernels name this level, as its text form asks for.
+fn named<L: Level>(text: &str) -> String {
+    let line = |line: &str| match line.starts_with("kernel @") && L::NAME != Tensor::NAME {
+        true => format!("{} {line}\n", L::NAME),
+        false => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 /// Codes of the errors of a module, or of the warnings where it has no error.

@@ -1,4 +1,5 @@
 //! Each PE puts to the next and gets from the one before, on a stream. `cargo run --release --example 01_ring_put_get`
+//! runs it on all GPUs, or on simulated PEs where there is no GPU (`WEFT_ON=sim` chooses these).
 
 use std::error::Error;
 use std::process::ExitCode;

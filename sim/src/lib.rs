@@ -53,6 +53,13 @@
 //!
 //! Anything that is not simulated is an error at [`Module::parse`] that names the PTX line.
 //!
+//! # Several kernels
+//!
+//! [`Machine::launch`] runs the grids of one kernel to their end. [`Machine::begin`] gives the machine a grid of any kernel
+//! of any module, behind others; [`Machine::advance`] runs until a grid has ended, after which more may begin; and
+//! [`Machine::settle`] ends the run when all have ended. All grids that have begun run at the same time, on one PE too,
+//! where each has all SMs.
+//!
 //! # Clusters and asynchronous operations
 //!
 //! * The CTAs of a cluster ([`Launch::cluster`]) are resident together. Each sees the others' shared memory at the

@@ -116,7 +116,7 @@ impl State {
         // Every PE takes part, so that all have the same places.
         let on_heap = self.alloc_symmetric(pe, "registered memory", bytes, 1 << 16)?;
         if !whole {
-            return Ok(0);
+            return self.free_symmetric(pe, on_heap).map(|()| 0);
         }
         let number = self.heap.by_address[&(pe, on_heap)];
         let place = self.heap.places.made[number].at;

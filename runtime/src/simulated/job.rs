@@ -1,5 +1,6 @@
 //! The PEs of a simulated job: threads that share one machine, and how they wait.
 
+use super::exchange::Exchanges;
 use super::heap::Heap;
 use super::state::{Answer, Kernel, Key, Queue, State, Wait, Waiter, Work, from_sim};
 use crate::error::{COLLECTIVE, Error, FINALIZED, NOT_DONE, NOT_IN_TEAM, OUT_OF_MEMORY, Result};
@@ -68,6 +69,8 @@ impl Job {
     pub fn begin(&self) {
         let mut state = self.lock();
         state.running = self.n_pes();
+        // What a run before left open is over.
+        state.exchanges = Exchanges::default();
         state.hosts.iter_mut().for_each(|host| host.left = false);
     }
 
@@ -178,6 +181,9 @@ impl Pe {
         state.hosts[self.pe as usize].left = true;
         state.running -= 1;
         state.settle_exchanges();
+        if state.hosts.iter().all(|host| host.left) {
+            state.settle();
+        }
         self.job.changed.notify_all();
     }
 

@@ -241,16 +241,22 @@ impl Simulation {
         Simulation(pe.job.clone())
     }
 
-    /// What [`SimConfig::check`] has found in kernels so far. What runs together is told of when no kernel runs any more:
-    /// after a wait for the device, or a barrier.
+    /// What [`SimConfig::check`] has found in kernels so far; nothing of kernels that are running. Kernels are compared with
+    /// those that are launched after this call no more.
     pub fn findings(&self) -> Vec<Finding> {
-        self.0.lock().findings.clone()
+        let mut state = self.0.lock();
+        state.settle();
+        state.findings.clone()
     }
 
-    /// Counters of what has run so far, of all PEs together: one for each time that kernels began when none ran. What the
-    /// host's own operations on streams executed is not counted in the instructions.
+    /// Counters of what has run so far, of all PEs together, and nothing of kernels that are running: one for each time
+    /// that kernels began when none ran; with a check, one for each call of this function or
+    /// [`findings`](Simulation::findings), and for every 64 kernels. What the host's own operations on streams executed is
+    /// not counted in the instructions.
     pub fn stats(&self) -> Vec<Stats> {
-        self.0.lock().stats.clone()
+        let mut state = self.0.lock();
+        state.settle();
+        state.stats.clone()
     }
 
     /// What stopped the kernels, if something has: a deadlock, an access that no GPU allows. Every PE has it as `R0403`.

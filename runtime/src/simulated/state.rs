@@ -144,7 +144,12 @@ pub(super) struct State {
     kernels: BTreeMap<GridId, Key>,
     numbers: u64,
     runs: u64,
+    /// Kernels of the run under way.
+    begun: usize,
 }
+
+/// Kernels that are compared with each other at least, in a check for races: more would make each access dearer.
+const COMPARED: usize = 64;
 
 impl State {
     pub fn new(machine: Machine, heap: Heap) -> State {
@@ -170,6 +175,7 @@ impl State {
             kernels: BTreeMap::new(),
             numbers: 0,
             runs: 0,
+            begun: 0,
         }
     }
 
@@ -328,6 +334,7 @@ impl State {
                 let begun = self.machine.begin(&kernel.module, &kernel.entry, &kernel.launch, &after);
                 let id = begun.map_err(|e| from_sim(&e))?;
                 queue.running = true;
+                self.begun += 1;
                 self.kernels.insert(id, key);
             }
             Work::Fill { address, byte, bytes } => {
@@ -358,9 +365,14 @@ impl State {
             if let Err(e) = self.start_all() {
                 return self.fail(None, e);
             }
-            if self.kernels.is_empty() && self.machine.is_running() {
+            // With checks, kernels are compared with those that threads launch next.
+            if !self.is_checked() || self.begun >= COMPARED {
                 self.settle();
             }
+            if self.release() {
+                return;
+            }
+            self.settle();
             if self.release() {
                 return;
             }
@@ -404,8 +416,16 @@ impl State {
         }
     }
 
-    /// No kernel runs: what a run of kernels did is known, and nothing of it needs an order with what comes.
-    fn settle(&mut self) {
+    fn is_checked(&self) -> bool {
+        self.machine.config().check.is_some()
+    }
+
+    /// Where no kernel runs: what a run of kernels did is known, and nothing of it needs an order with what comes.
+    pub fn settle(&mut self) {
+        if !self.kernels.is_empty() || !self.machine.is_running() {
+            return;
+        }
+        self.begun = 0;
         let settled = self.machine.settle();
         self.findings.extend(self.machine.take_findings());
         match settled {

@@ -118,6 +118,8 @@ pub(crate) struct Run {
     pub modules: Vec<Arc<Code>>,
     /// Grids that have ended since they were last asked for.
     pub ended: Vec<usize>,
+    /// The first grid of which not all CTAs have started.
+    first_open: usize,
     pub ctas: Vec<Cta>,
     pub warps: Vec<Warp>,
     pub rng: Rng,
@@ -171,6 +173,7 @@ impl Run {
             grids: Vec::new(),
             modules: Vec::new(),
             ended: Vec::new(),
+            first_open: 0,
             ctas: Vec::new(),
             warps: Vec::new(),
             rng,
@@ -275,7 +278,7 @@ impl Run {
                 (self.seen, self.quiet_since) = (self.memory.changes, self.clock);
                 (self.probing, self.polling) = (false, false);
             }
-            let admitting = (0..self.grids.len()).any(|g| self.may_admit(g));
+            let admitting = (self.first_open..self.grids.len()).any(|g| self.may_admit(g));
             if !progress && !order.is_empty() && !admitting && !self.hasten()? {
                 return Err(stall::deadlock(self, order));
             }

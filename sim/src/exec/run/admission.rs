@@ -15,7 +15,10 @@ impl Run {
 
     /// Makes further CTAs resident.
     pub(super) fn admit(&mut self, order: &mut Vec<usize>) {
-        for g in 0..self.grids.len() {
+        while self.grids.get(self.first_open).is_some_and(|g| g.next == g.total) {
+            self.first_open += 1;
+        }
+        for g in self.first_open..self.grids.len() {
             let size: u32 = self.grids[g].cluster.iter().product();
             for _ in 0..ADMIT.div_ceil(size) {
                 let grid = &self.grids[g];

@@ -253,5 +253,15 @@ fn numbered_variables_are_in_the_order_of_their_numbers() {
     for (first, second) in [(9, 10), (99, 100), (2, 11)] {
         assert_eq!((var(second) * var(first)).to_string(), format!("%{first}*%{second}"));
         assert_eq!((var(second) + var(first)).to_string(), format!("%{first}+%{second}"));
+
+fn the_least_coefficient_prints_as_it_reads() {
+    for text in [
+        "A*(-9223372036854775808)",
+        "A+B*(-9223372036854775808)",
+        "-9223372036854775808",
+        "-A*9223372036854775807",
+    ] {
+        let int = parse_int(text, &mut resolve).unwrap();
+        assert_eq!(parse_int(&int.to_string(), &mut resolve).unwrap(), int, "{text} prints as {int}");
     }
 }

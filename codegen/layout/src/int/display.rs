@@ -50,14 +50,18 @@ impl Display for Int {
                     Some((last, atoms)) if last.as_const().is_some() => (atoms, last.as_const().unwrap_or(1)),
                     _ => (factors, 1),
                 };
-                if coef < 0 {
+                // The least coefficient has no magnitude of 64 bits: its sign stays with it.
+                let least = coef == i64::MIN;
+                if coef < 0 && !least {
                     f.write_str("-")?;
                 }
                 for (i, atom) in atoms.iter().enumerate() {
                     f.write_str(if i > 0 { "*" } else { "" })?;
                     factor(atom, true, f)?;
                 }
-                if coef.unsigned_abs() != 1 {
+                if least {
+                    write!(f, "*({coef})")?;
+                } else if coef.unsigned_abs() != 1 {
                     write!(f, "*{}", coef.unsigned_abs())?;
                 }
                 Ok(())

@@ -253,7 +253,10 @@ fn numbered_variables_are_in_the_order_of_their_numbers() {
     for (first, second) in [(9, 10), (99, 100), (2, 11)] {
         assert_eq!((var(second) * var(first)).to_string(), format!("%{first}*%{second}"));
         assert_eq!((var(second) + var(first)).to_string(), format!("%{first}+%{second}"));
+    }
+}
 
+#[test]
 fn the_least_coefficient_prints_as_it_reads() {
     for text in [
         "A*(-9223372036854775808)",

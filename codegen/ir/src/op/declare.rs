@@ -56,11 +56,17 @@ macro_rules! family {
             }
 
             fn reads(&self) -> Vec<$crate::op::Place> {
-                match self { $($family::$name { $($field),* } => { $(let _ = $field;)* vec![$($($reads),*)?] })* }
+                match self { $($family::$name { $($field),* } => { $(let _ = $field;)*
+                    let places: &[Option<$crate::op::Place>] = &[$($($reads),*)?];
+                    places.iter().copied().flatten().collect()
+                })* }
             }
 
             fn writes(&self) -> Vec<$crate::op::Place> {
-                match self { $($family::$name { $($field),* } => { $(let _ = $field;)* vec![$($($writes),*)?] })* }
+                match self { $($family::$name { $($field),* } => { $(let _ = $field;)*
+                    let places: &[Option<$crate::op::Place>] = &[$($($writes),*)?];
+                    places.iter().copied().flatten().collect()
+                })* }
             }
 
             fn order(&self) -> Option<$crate::op::Order> {

@@ -1,8 +1,8 @@
 //! The ops of the machine level.
 
 use super::Spread::{Operands, Rule, Threads};
+use super::here;
 use super::tensor_level::{ATOMICS, LOADS, REDUCTIONS, STORES};
-use super::{here, there};
 use crate::kernel::Value;
 use crate::names::{RedOp, Scalar, Scope, Sem};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ family! {
             /// Scope of a strong access.
             scope: Scope,
         }
-        reads [there(ptr)], writes [], order Some((*sem, LOADS)), group None,
+        reads [here(ptr)], writes [], order Some((*sem, LOADS)), group None,
         teams [], name "ld_reduce", spread Operands, result |t| t.ld_reduce_at(*ptr, *op, *acc);
         /// `multimem.st`: the value to every PE of the team.
         effect McStore = "multimem_st" {
@@ -96,7 +96,7 @@ family! {
             /// Scope of a strong access.
             scope: Scope,
         }
-        reads [], writes [there(ptr)], order Some((*sem, STORES)), group None,
+        reads [], writes [here(ptr)], order Some((*sem, STORES)), group None,
         teams [], name "st", spread Operands, result |t| t.write_at(*ptr, *value, true);
         /// `multimem.red`: reduces the value into every PE's, atomically.
         effect McRed = "multimem_red" {
@@ -111,7 +111,7 @@ family! {
             /// Who must agree.
             scope: Scope,
         }
-        reads [], writes [there(ptr)], order Some((*sem, REDUCTIONS)), group None,
+        reads [here(ptr)], writes [here(ptr)], order Some((*sem, REDUCTIONS)), group None,
         teams [], name "red", spread Operands, result |t| t.reduce_at(*ptr, *value, Some(*op), true).and_then(|_| t.unit());
         /// Atomic read-modify-write of each lane, without the old value.
         effect Red = "atom_red" {

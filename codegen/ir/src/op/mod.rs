@@ -34,13 +34,13 @@ pub struct Place {
 }
 
 /// An access to memory of this PE, or to whatever memory the operand's own space names.
-pub(crate) fn here(value: &Value) -> Place {
-    Place { value: *value, remote: false }
+pub(crate) fn here(value: &Value) -> Option<Place> {
+    Some(Place { value: *value, remote: false })
 }
 
 /// An access to another PE's copy of a symmetric operand.
-pub(crate) fn there(value: &Value) -> Place {
-    Place { value: *value, remote: true }
+pub(crate) fn there(value: &Value) -> Option<Place> {
+    Some(Place { value: *value, remote: true })
 }
 
 /// The memory order of an op, and those that it may have (PTX ISA: the `.sem` of each instruction).

@@ -174,7 +174,7 @@ family! {
             /// Who must agree.
             scope: Scope,
         }
-        reads [], writes [here(place)], order Some((*sem, REDUCTIONS)), group None,
+        reads [here(place)], writes [here(place)], order Some((*sem, REDUCTIONS)), group None,
         teams [], name "red", spread Operands, result |t| t.reduce_into(*place, *value, *op, true);
         /// Atomic read-modify-write of each element, without the old value.
         effect Red = "red" {
@@ -463,7 +463,7 @@ family! {
             /// For `some`: a tensor of `u64` that gets the indices of those that do.
             indices: Option<Value>,
         }
-        reads [here(vars)], writes [], order None, group None,
+        reads [here(vars), status.as_ref().and_then(here)], writes [indices.as_ref().and_then(here)], order None, group None,
         teams [], name wait_name(*test, *which), spread Threads, result |t| t.remote().wait(*vars, *value, (*which, *test), *status, *indices);
         /// Atomic operation on one element of another PE. Result: the old value of those that fetch.
         effect Amo = "amo" {

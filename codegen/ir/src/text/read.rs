@@ -47,7 +47,8 @@ pub struct Reader<'t, L: Level> {
 
 /// Reads what [`print_module`](super::print_module) wrote.
 pub fn parse_module<L: Level>(text: &str) -> Result<Module<L>, ParseError> {
-    let mut r = Reader { text, at: 0, depth: 0, first: true, standing: HashSet::new(), kernel: Kernel::new("") };
+    let mut r =
+        Reader { text, at: 0, depth: 0, first: true, standing: HashSet::new(), kernel: Kernel::new("") };
     let mut module = Module::default();
     r.space();
     while r.at < text.len() {

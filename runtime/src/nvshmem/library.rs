@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::path::Path;
 
 /// Either.
+#[expect(clippy::large_enum_variant, reason = "there is one for each PE, and calls need no further pointer")]
 pub enum Library {
     Host(Host),
     Simulated(Nvshmem),

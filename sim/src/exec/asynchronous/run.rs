@@ -45,7 +45,7 @@ impl Run {
     pub(in crate::exec) fn end_shared(&mut self, c: usize) -> Result<(), SimError> {
         let buffer = self.memory.shared_buffer(c);
         self.memory.leave_stores(buffer);
-        self.asynchronous.end_cta(&mut self.memory, buffer).map_err(|f| self.failure(*f))?;
+        self.asynchronous.end_cta(&self.memory, buffer).map_err(|f| self.failure(*f))?;
         self.memory.share(c, 0);
         Ok(())
     }

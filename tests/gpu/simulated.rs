@@ -22,8 +22,10 @@ const GATHER: &str =
     for i in 0..size<1>(to) { to[_, i] = from[_, i]; }
 }";
 
+type Test = fn() -> Result<(), Failed>;
+
 pub fn trials() -> Vec<Trial> {
-    let all: [(&str, fn() -> Result<(), Failed>); 6] = [
+    let all: [(&str, Test); 6] = [
         ("a_racy_kernel_is_found_and_an_ordered_one_is_not", races),
         ("statistics_count_what_kernels_did", statistics),
         ("a_kernel_that_waits_for_a_pe_is_a_deadlock_on_every_pe", deadlock),

@@ -23,7 +23,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("E0001", "a file of more than 1 MiB: codegen/lang/tests/errors.rs"),
     ("E0002", "a file that is not UTF-8: codegen/lang/tests/errors.rs"),
     ("E0211", "only the builder can make it: below"),
-    ("E0218", "calls are of the machine level, which no file has: codegen/ir/tests/codes.rs"),
     ("E0403", "a guard of the passes: the verifier rejects the same with E0203"),
     ("E0410", "a guard of the passes: the verifier rejects the same with E0201"),
     ("E0607", "a guard against mistakes of ours"),

@@ -17,7 +17,10 @@ use weft::store::Found;
 use weft::tools::{self, Tool};
 use weft::{Compiled, Options};
 
-const KERNEL: &str = "machine kernel @k block(64, 1, 1) {
+const KERNEL: &str = "machine kernel @k block(64, 1, 1) launch {
+  launch 0 x: i64 % 1
+  launch 1 n: u64 % 1
+  launch 2 k: u16 % 1
   param 0 x: i64
   param 1 n: u64
   param 2 k: u16

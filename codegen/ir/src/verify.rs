@@ -244,7 +244,7 @@ impl<L: Level> Order<'_, L> {
         };
         let is_param = matches!(inst.op.var(), Some(Var::Param { .. }));
         for u in uses {
-            if !self.defined.contains(u) && !(is_param && of_launch(*u)) {
+            if !(self.defined.contains(u) || is_param && of_launch(*u)) {
                 let message = format!("{u} is used by `{}` before it is defined", inst.op.mnemonic());
                 self.found.push(Diagnostic::error(UNDEFINED, inst.span, message));
             }

@@ -234,7 +234,7 @@ fn the_text_after_each_pass_is_to_be_had() {
     };
     for pass in PASSES {
         let text = dump(pass.name).unwrap();
-        assert!(text.starts_with("kernel @k"), "{text}");
+        assert!(text.contains("kernel @k block"), "{text}");
         let has = |what: &str| text.contains(what);
         assert_eq!(has(" = view "), matches!(pass.name, "widen" | "remote" | "teams"), "{}", pass.name);
         assert_eq!(has(" = index "), matches!(pass.name, "memory" | "reduce" | "advance"), "{}", pass.name);
@@ -269,7 +269,8 @@ fn what_nobody_uses_goes() {
     b.store(one, f).unwrap();
     let lowered = lower(b.finish(), Lowering::Multimem);
     insta::assert_snapshot!(text::print_module(&lowered.module), @r#"
-    kernel @k block(1, 1, 1) {
+    machine kernel @k block(1, 1, 1) launch {
+      launch 0 x : global<f32, {(1):(1)}>, align 16
       param 0 x : ptr<global>, align 16
       %0 = param 0 : ptr<global>
       %8 = const float 0x3ff8000000000000 "1.5" : f32

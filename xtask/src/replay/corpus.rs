@@ -77,7 +77,7 @@ pub fn write(folder: &Path, shared: &Path, own: &Path) -> Result<()> {
     Ok(())
 }
 
-/// By file of a corpus that [`write`] wrote: a hash of its text and of the texts that it may use.
+/// By file of a corpus that [`write()`] wrote: a hash of its text and of the texts that it may use.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -104,7 +104,7 @@ fn is_used(file: &Path) -> bool {
     file.iter().any(|part| part == "used")
 }
 
-/// Every case of a corpus that [`write`] wrote.
+/// Every case of a corpus that [`write()`] wrote.
 ///
 /// # Errors
 /// A file cannot be read, or has directives that its tests would reject too.

@@ -77,7 +77,7 @@ pub fn print(results: &BTreeMap<Case, Digest>, text_of: &dyn Fn(&Case) -> Option
     })
 }
 
-/// Reads what [`print`] writes.
+/// Reads what [`print()`] writes.
 pub fn read(text: &str) -> BTreeMap<Case, (Digest, String)> {
     let line = |line: &str| {
         let mut words = line.split('\t').map(str::to_owned);

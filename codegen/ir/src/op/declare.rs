@@ -114,11 +114,15 @@ macro_rules! family {
                 mnemonic: &str,
                 r: &mut $crate::text::Reader<'_, L>,
             ) -> Option<Result<Self, $crate::text::ParseError>> {
-                let _ = &r;
-                match mnemonic {
-                    $($mnemonic => Some((|| Ok($family::$name { $($field: r.field::<$ty>()?),* }))()),)*
-                    _ => None,
-                }
+                $(if mnemonic == $mnemonic {
+                    $(let $field = match r.field::<$ty>() {
+                        Ok(field) => field,
+                        Err(e) => return Some(Err(e)),
+                    };)*
+                    return Some(Ok($family::$name { $($field),* }));
+                })*
+                let _ = r;
+                None
             }
         }
     };

@@ -1,8 +1,8 @@
 //! The ops, in families. Pure ones compute a value from values; the others have an effect and keep their order.
 //!
-//! [`shared`] has the families of both levels, [`tensor`] and [`machine`] those of one. The table that declares an op
-//! states everything that is known of it; code elsewhere asks the table and does not match on single ops with a
-//! catch-all arm.
+//! `shared.rs` has the families of both levels, `tensor_level.rs` and `machine_level.rs` those of one. The table that
+//! declares an op states everything that is known of it. Code elsewhere asks the table; it does not match on single ops
+//! with a catch-all arm.
 //!
 //! Text form: `%result = mnemonic field, field, ... : type`, the fields in the order of the declaration.
 

@@ -69,7 +69,7 @@ attributes #2 = {{ noinline nounwind "target-cpu"="sm_90" "target-features"="+pt
 /// A kernel of these instructions, after `%3`, a pointer.
 fn kernel(name: &str, body: &str) -> String {
     format!(
-        "kernel @{name} block(64, 1, 1) {{
+        "machine kernel @{name} block(64, 1, 1) {{
   param 0 x: i64
   param 1 n: u64
   param 2 k: u16

@@ -59,7 +59,7 @@ impl RemotePass<'_> {
             (rma.remote(), rma.team, rma.pe),
             &Type::Unit,
             &mut |this, e, there| {
-                copied = Some(this.near_copy(e, &rma, &pair, there)?);
+                copied = Some(this.near_copy(e, rma, &pair, there)?);
                 e.b.i64(0)
             },
             &mut |this, e, pe| {

@@ -33,7 +33,7 @@ pub use memory::{Barrier, Compare, ImportedTensor, Signal, SignalOp, SymmetricBu
 pub use program::{On, on_every_gpu, on_every_pe};
 pub use rma::Local;
 pub use shape::IntoLayout;
-pub use simulated::{SimConfig, SimJob, Simulation};
+pub use simulated::{Modules, SimConfig, SimJob, Simulation};
 pub use team::Team;
 pub use weft_abi::{Element, Scalar as DType};
 pub use world::{Config, World};

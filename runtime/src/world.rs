@@ -208,7 +208,7 @@ impl World {
         let inner = self.0.enter()?;
         inner.device.wait()?;
         inner.together("barrier", &[])?;
-        inner.library.barrier_all(&inner.side)
+        inner.library.barrier_all()
     }
 
     /// As [`barrier`](World::barrier), however long the other PEs take to come: until they do, or one dies.
@@ -218,9 +218,9 @@ impl World {
     /// As there, but for PEs that do not come in time.
     pub fn wait_for_all(&self) -> Result<()> {
         let inner = self.0.enter()?;
-        inner.control.exchange_patiently(&inner.everyone, "wait_for_all", &[]).map(drop)?;
-        drop(inner);
-        self.barrier()
+        inner.device.wait()?;
+        inner.control.exchange_patiently(&inner.everyone, "wait_for_all", &[])?;
+        inner.library.barrier_all()
     }
 
     /// Everybody's bytes, by PE; for what programs agree on. *Collective.*

@@ -238,6 +238,11 @@ impl Machine {
         self.memory.alloc_symmetric(name, bytes, align)
     }
 
+    /// Names an allocation on the symmetric heap anew.
+    pub fn set_name(&mut self, of: Symmetric, name: &str) {
+        self.memory.set_name(of, name);
+    }
+
     /// Allocates in the private memory of one PE; returns the address there.
     ///
     /// # Errors

@@ -169,7 +169,7 @@ mod tests {
         options.args = args.iter().map(|(name, n)| ((*name).to_owned(), Define::Int(*n))).collect();
         let file = KernelFile::parse("bench.weft", text).unwrap();
         let outcome = run_file(&file, &options).unwrap_or_else(|e| panic!("{e}: {text}"));
-        assert!(outcome.passed(), "{text}");
+        assert_eq!(outcome.passed(), text.contains("computes"), "{text}");
         assert_eq!(outcome.checks.is_some_and(|c| c.len() == 3), text.contains("computes"), "{text}");
         outcome.compiled.ptx.clone()
     }

@@ -252,7 +252,8 @@ fn explore<C: Sync>(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(u64, Vec<Finding>), RunError> {
     let jobs = cases.len() as u64 * options.seeds;
-    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    // The threads of a run wait for each other now and then; another run goes on meanwhile.
+    let threads = 2 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (next, done, met) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let stop = AtomicBool::new(false);
     let results = Mutex::new(Vec::new());

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use weft::KernelFile;
 use weft::gpu::target_of;
 use weft::ir::Scalar;
-use weft::run::{Outcome, Ran, RunOptions, check_file, run_file, run_on_gpus};
+use weft::run::{Outcome, Ran, RunOptions, Verdict, check_file, run_file, run_on_gpus};
 use weft::runtime::job::{Place, Started, start};
 use weft::runtime::{Config, Error, World, cuda, error, find};
 
@@ -112,7 +112,7 @@ impl Run {
         super::warn(&outcome.compiled)?;
         self.write_ptx(&outcome.compiled)?;
         super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
-        Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if outcome.verdict() == Verdict::Wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     /// Writes the PTX where that is asked for.
@@ -123,10 +123,10 @@ impl Run {
     /// One PE of a job on GPUs. PE 0 reports.
     fn on_gpus(&self, file: &KernelFile, options: &RunOptions, place: &Place) -> Result<ExitCode> {
         let world = World::join(place, &Config::default())?;
-        let mut passed = true;
+        let mut verdict = Verdict::Unchecked;
         let status = world.run(|world| -> Result<(), String> {
             let outcome = run_on_gpus(file, options, world).map_err(|e| e.to_string())?;
-            passed = outcome.passed();
+            verdict = outcome.verdict();
             if world.my_pe() == 0 {
                 self.write_ptx(&outcome.compiled).map_err(|e| e.to_string())?;
                 let text = report(&outcome, options.n_pes, "");
@@ -134,7 +134,7 @@ impl Run {
             }
             Ok(())
         });
-        Ok(if passed { status } else { ExitCode::FAILURE })
+        Ok(if verdict == Verdict::Wrong { ExitCode::FAILURE } else { status })
     }
 
     fn options(&self, pes: u32) -> Result<RunOptions> {

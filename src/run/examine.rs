@@ -1,19 +1,20 @@
 //! A kernel that is compiled once and simulated many times: what `weft check` runs.
 
+use super::plan::Plan;
+use super::reference::{Checked, Values};
 use super::simulated::Simulated;
-use super::tensors::Plan;
-use super::{Prepared, RunError, RunOptions, TensorInfo, accumulator, request};
+use super::{Prepared, RunError, RunOptions, TensorInfo};
 use crate::compile::{Compiled, KernelFile};
-use crate::run::reference::{Checked, check};
+use std::sync::{Mutex, PoisonError};
 use weft_ir::diag::Span;
 use weft_ir::{Operation, Team};
 use weft_lang::source::LineColumn;
-use weft_sim::{Finding, Module, Place, SimError, Trace};
+use weft_sim::{Finding, Place, SimError, Trace};
 
 /// A compiled kernel with its decoded PTX.
 pub(crate) struct Subject {
     prepared: Prepared,
-    module: Module,
+    simulated: Simulated,
 }
 
 /// What came of a run.
@@ -37,8 +38,8 @@ impl Subject {
     /// As [`run`](super::run), before anything is allocated.
     pub fn new(file: &KernelFile, options: &RunOptions) -> Result<Subject, RunError> {
         let prepared = Prepared::new(file, options)?;
-        let module = Module::parse(&prepared.compiled.ptx)?;
-        Ok(Subject { prepared, module })
+        let simulated = Simulated::new(&prepared)?;
+        Ok(Subject { prepared, simulated })
     }
 
     pub fn compiled(&self) -> &Compiled {
@@ -82,21 +83,21 @@ impl Subject {
         if best.end > best.start || at.column == 0 { best } else { line }
     }
 
-    fn plan(&self, options: &RunOptions) -> Result<Plan<'_, Simulated>, RunError> {
-        let backend = Simulated::new(self.module.clone(), options)?;
-        Plan::new(&self.prepared.compiled, options, &self.prepared.found, backend)
+    fn plan(&self, options: &RunOptions) -> Result<Plan, RunError> {
+        Plan::new(&self.prepared.compiled, options, &self.prepared.found)
     }
 
     /// Whether its tensors can have these sizes on so many PEs, and what it computes fits them; the bytes of all.
     pub fn fits(&self, options: &RunOptions) -> Result<u64, RunError> {
         let plan = self.plan(options)?;
-        if let Some(Some(reference)) = self.prepared.compiled.references.first() {
-            let values = |name: &str| plan.values(name).ok().flatten();
-            let root = self.prepared.root();
-            check(reference, &values, &values, root, accumulator(&self.prepared.compiled))
-                .or_else(request)?;
+        if let Some(reference) = self.prepared.reference() {
+            let values = |name: &str| {
+                let tensor = &plan.tensors[plan.tensor(name)?];
+                Some(Values { dtype: tensor.info.dtype, data: vec![tensor.zeros(); plan.n_pes] })
+            };
+            self.prepared.check(reference, &values, &values)?;
         }
-        Ok(plan.backend.bytes)
+        Ok(plan.bytes().saturating_mul(plan.n_pes as u64))
     }
 
     /// Runs it once: so many PEs, launches, and the seed are those of `options`.
@@ -104,19 +105,26 @@ impl Subject {
     /// # Errors
     /// What kept it from being run. What a kernel did wrong is in the answer.
     pub fn run(&self, options: &RunOptions) -> Result<Examined, RunError> {
-        let mut plan = self.plan(options)?;
-        let mut checks = Vec::new();
-        let error = match self.prepared.launches(&mut plan, options, &mut checks) {
+        let (plan, checks) = (self.plan(options)?, Mutex::default());
+        let ran = self.simulated.run(&self.prepared, &plan, options, &checks)?;
+        let error = match ran.result {
             Ok(()) => None,
             Err(RunError::Sim(e)) if e.code != "S001" => Some(e),
             Err(e) => return Err(e),
         };
-        let trace = plan.backend.take_trace();
-        let findings = plan.backend.take_findings().into_iter();
+        let simulation = ran.job.simulation();
+        let kernel = self.compiled().high.kernels.first();
+        let findings = simulation.findings().into_iter();
         let findings = findings.map(|f| {
-            let element = f.location.as_ref().and_then(|l| plan.coordinate(l));
+            let element = f.location.as_ref().and_then(|l| plan.coordinate(kernel?, l));
             (f, element)
         });
-        Ok(Examined { findings: findings.collect(), tensors: plan.infos(), checks, error, trace })
+        Ok(Examined {
+            findings: findings.collect(),
+            tensors: plan.infos(),
+            checks: checks.into_inner().unwrap_or_else(PoisonError::into_inner),
+            error,
+            trace: simulation.take_trace(),
+        })
     }
 }

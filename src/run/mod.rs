@@ -1,11 +1,12 @@
 //! Runs a kernel over real data, on simulated PEs or on GPUs: finds parameters out, allocates, fills, launches, checks.
 
 pub mod array;
-mod backend;
 pub(crate) mod examine;
 mod gpus;
 pub(crate) mod inputs;
 mod npy;
+mod pe;
+mod plan;
 pub(crate) mod positions;
 pub mod reference;
 mod simulated;
@@ -15,17 +16,19 @@ use crate::compile::{CompileError, Compiled, KernelFile, Options};
 use crate::gpu::GpuError;
 use crate::nvshmem::LinkError;
 use array::ArrayError;
-use backend::Backend;
 use inputs::Found;
 pub(crate) use inputs::show;
+use pe::Pe;
+use plan::Plan;
 use reference::{Checked, Values, check};
 use simulated::Simulated;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tensors::Plan;
 use weft_ir::{Access, Arith, Hidden, Operation, Scalar, ValueType};
 use weft_lang::elaborate::{Define, Reference};
+use weft_runtime::launch::ModuleInfo;
 use weft_sim::Stats;
 
 /// What to run, on what.
@@ -113,9 +116,9 @@ pub enum RunError {
     /// The kernel did something wrong, or nothing for ever.
     #[error(transparent)]
     Sim(#[from] weft_sim::SimError),
-    /// What GPUs, their driver or NVSHMEM refused.
+    /// What the runtime refused: GPUs, their driver and NVSHMEM, or simulated PEs.
     #[error(transparent)]
-    Gpu(#[from] weft_runtime::Error),
+    Runtime(#[from] weft_runtime::Error),
     /// NVSHMEM's functions cannot be joined to the kernel.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -192,10 +195,34 @@ pub struct Outcome {
     pub ran: Ran,
 }
 
+/// What the comparisons of a run say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Every launch was compared, and all elements are right.
+    Correct,
+    /// An element is wrong.
+    Wrong,
+    /// Nothing was compared: the kernel does not say what it computes, another PE compares, or the launches followed each
+    /// other without a wait.
+    Unchecked,
+}
+
 impl Outcome {
-    /// Whether nothing was found wrong.
+    /// What was found.
+    pub fn verdict(&self) -> Verdict {
+        let checks = self.checks.as_deref().unwrap_or_default();
+        if checks.iter().any(|c| c.wrong > 0) {
+            Verdict::Wrong
+        } else if checks.is_empty() || checks.iter().any(|c| c.elements == 0) {
+            Verdict::Unchecked
+        } else {
+            Verdict::Correct
+        }
+    }
+
+    /// Whether results were compared and all are right: false where nothing was compared.
     pub fn passed(&self) -> bool {
-        self.checks.iter().flatten().all(|c| c.wrong == 0)
+        self.verdict() == Verdict::Correct
     }
 }
 
@@ -220,27 +247,14 @@ pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
 pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
     let prepared = Prepared::new(file, options)?;
     prepared.within_nodes(options)?;
-    let mut plan = Plan::new(
-        &prepared.compiled,
-        options,
-        &prepared.found,
-        Simulated::new(weft_sim::Module::parse(&prepared.compiled.ptx)?, options)?,
-    )?;
-    let checks = prepared.carry_out(&mut plan, options)?;
+    let simulated = Simulated::new(&prepared)?;
+    let plan = Plan::new(&prepared.compiled, options, &prepared.found)?;
+    let checks = Mutex::default();
+    let simulation = simulated.run(&prepared, &plan, options, &checks)?;
+    let (stats, time, printed) = (Box::new(simulation.stats()), simulation.time, simulation.printed());
+    simulation.result?;
     let node = prepared.compiled.tests_reach().then_some(options.pes_of_node());
-    let ran = Ran::Simulator { stats: Box::new(plan.backend.stats.clone()), time: plan.backend.time, node };
-    let printed = plan.backend.printed.clone();
-    Ok(Outcome {
-        grid: plan.grid,
-        block: plan.block,
-        tensors: plan.infos(),
-        checks,
-        printed,
-        ran,
-        kernel: prepared.kernel,
-        compile_time: prepared.compile_time,
-        compiled: prepared.compiled,
-    })
+    Ok(prepared.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node }))
 }
 
 /// What a run would run: finds parameters out and compiles, and no more.
@@ -313,25 +327,88 @@ impl Prepared {
         }
     }
 
-    /// Fills, launches, checks each launch, and writes what is asked for.
-    fn carry_out<B: Backend>(
+    /// What a PE does: it fills, launches, and, as PE 0, adds the check of each launch to `checks` and writes what is
+    /// asked for. *Collective.*
+    fn carry_out(
         &self,
-        plan: &mut Plan<'_, B>,
+        pe: &mut Pe<'_>,
         options: &RunOptions,
-    ) -> Result<Option<Vec<Checked>>, RunError> {
-        let mut checks = Vec::new();
-        self.launches(plan, options, &mut checks)?;
-        if plan.backend.judges() {
-            plan.write(&options.outputs)?;
+        checks: &Mutex<Vec<Checked>>,
+    ) -> Result<(), RunError> {
+        pe.fill(options.seed, &self.found)?;
+        pe.settle()?;
+        if options.back_to_back {
+            (0..options.launches).try_for_each(|_| pe.enqueue())?;
+            pe.settle()?;
+        } else {
+            self.launch_and_check(pe, options.launches, checks)?;
         }
-        plan.backend.settle()?;
-        Ok(self.reference(plan).is_some().then_some(checks))
+        if pe.judges() {
+            pe.write(&options.outputs)?;
+        }
+        pe.settle()
     }
 
-    /// What the kernel says it computes, for who holds results against it.
-    fn reference<B: Backend>(&self, plan: &Plan<'_, B>) -> Option<&Reference> {
-        let reference = self.compiled.references.first().and_then(Option::as_ref);
-        reference.filter(|_| plan.backend.judges())
+    /// Launches so often; each launch begins when PE 0 has compared what the one before has left.
+    fn launch_and_check(
+        &self,
+        pe: &mut Pe<'_>,
+        launches: u32,
+        checks: &Mutex<Vec<Checked>>,
+    ) -> Result<(), RunError> {
+        let reference = self.reference().filter(|_| pe.judges());
+        let values = |pe: &Pe<'_>| {
+            let mut all: BTreeMap<String, Values> = BTreeMap::new();
+            for name in reference.iter().flat_map(|r| &r.args) {
+                all.extend(pe.values(name)?.map(|v| (name.to_string(), v)));
+            }
+            Ok::<_, RunError>(all)
+        };
+        let mut before = values(pe)?;
+        for _ in 0..launches {
+            pe.settle()?;
+            pe.launch()?;
+            pe.settle()?;
+            let after = values(pe)?;
+            if let Some(r) = reference {
+                let get = |values: &BTreeMap<String, Values>, name: &str| values.get(name).cloned();
+                let checked = self.check(r, &|name| get(&before, name), &|name| get(&after, name))?;
+                checks.lock().unwrap_or_else(PoisonError::into_inner).push(checked);
+            }
+            before = after;
+        }
+        Ok(())
+    }
+
+    /// What the kernel says it computes.
+    fn reference(&self) -> Option<&Reference> {
+        self.compiled.references.first().and_then(Option::as_ref)
+    }
+
+    /// Compares values after a launch with what is computed from those before.
+    fn check(
+        &self,
+        reference: &Reference,
+        before: &dyn Fn(&str) -> Option<Values>,
+        after: &dyn Fn(&str) -> Option<Values>,
+    ) -> Result<Checked, RunError> {
+        check(reference, before, after, self.root(), accumulator(&self.compiled)).or_else(request)
+    }
+
+    /// The outcome of a run that has ended.
+    fn outcome(self, plan: &Plan, checks: Mutex<Vec<Checked>>, printed: String, ran: Ran) -> Outcome {
+        let checks = checks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Outcome {
+            grid: plan.grid,
+            block: plan.block,
+            tensors: plan.infos(),
+            checks: self.reference().is_some().then_some(checks),
+            printed,
+            ran,
+            kernel: self.kernel,
+            compile_time: self.compile_time,
+            compiled: self.compiled,
+        }
     }
 
     /// The compile-time parameter that `computes(broadcast(x))` is from.
@@ -341,39 +418,11 @@ impl Prepared {
             _ => None,
         }
     }
+}
 
-    /// Fills and launches; each launch that ends is checked.
-    fn launches<B: Backend>(
-        &self,
-        plan: &mut Plan<'_, B>,
-        options: &RunOptions,
-        checks: &mut Vec<Checked>,
-    ) -> Result<(), RunError> {
-        plan.fill(options.seed, &self.found)?;
-        if options.back_to_back {
-            return (0..options.launches).try_for_each(|_| plan.launch());
-        }
-        let reference = self.reference(plan);
-        for _ in 0..options.launches {
-            plan.backend.settle()?;
-            let mut before: BTreeMap<String, Values> = BTreeMap::new();
-            for name in reference.iter().flat_map(|r| &r.args) {
-                before.extend(plan.values(name)?.map(|v| (name.to_string(), v)));
-            }
-            plan.backend.settle()?;
-            plan.launch()?;
-            plan.backend.settle()?;
-            let Some(r) = reference else { continue };
-            let mut after: BTreeMap<String, Values> = BTreeMap::new();
-            for name in &r.args {
-                after.extend(plan.values(name)?.map(|v| (name.to_string(), v)));
-            }
-            let acc = accumulator(&self.compiled);
-            let get = |n: &str| before.get(n).cloned();
-            checks.push(check(r, &get, &|n| after.get(n).cloned(), self.root(), acc).or_else(request)?);
-        }
-        Ok(())
-    }
+/// The entry point of a kernel that was compiled alone.
+fn entry(info: &ModuleInfo) -> &str {
+    info.kernels.first().map_or("", |kernel| &kernel.name)
 }
 
 /// The least precise type that a reduction of the kernel is summed in.
@@ -397,4 +446,30 @@ fn accumulator(compiled: &Compiled) -> Scalar {
         });
     }
     least.unwrap_or(Scalar::F32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_compared_results_has_passed() {
+        let verdict = |computes: &str, factor: u32, back_to_back: bool| {
+            let text = format!(
+                "kernel k(x: global<i32, (64):(1)>, y: global<i32, (64):(1)>) block(64) grid(1) {computes} {{
+                    y[thread_idx()] = x[thread_idx()] * {factor};
+                }}"
+            );
+            let file = KernelFile::parse("k.weft", &text).unwrap();
+            let mut options = RunOptions::new(Options::new("sm_90a".parse().unwrap()), 2);
+            options.back_to_back = back_to_back;
+            let outcome = run_file(&file, &options).unwrap();
+            assert_eq!(outcome.passed(), outcome.verdict() == Verdict::Correct);
+            outcome.verdict()
+        };
+        assert_eq!(verdict("computes(copy(x, y))", 1, false), Verdict::Correct);
+        assert_eq!(verdict("computes(copy(x, y))", 2, false), Verdict::Wrong);
+        assert_eq!(verdict("computes(copy(x, y))", 1, true), Verdict::Unchecked);
+        assert_eq!(verdict("", 1, false), Verdict::Unchecked);
+    }
 }

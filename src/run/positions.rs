@@ -1,5 +1,6 @@
 //! Where the elements of a layout lie in memory, in the order that arrays have them (last index fastest).
 
+use std::ops::Range;
 use weft_ir::{Int, IntTuple, Layout};
 
 /// Most elements of a tensor on a PE.
@@ -100,6 +101,21 @@ impl Positions {
         }
     }
 
+    /// The parts of memory, in elements, that elements lie in: apart, in ascending order.
+    pub fn ranges(&self) -> Vec<Range<usize>> {
+        let mut all = Vec::new();
+        self.runs(&mut |_, offset, n| all.push(offset as usize..offset as usize + n));
+        all.sort_unstable_by_key(|r| r.start);
+        let mut merged: Vec<Range<usize>> = Vec::new();
+        for range in all {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        merged
+    }
+
     /// The coordinate of the element at an offset in memory, in elements; none where a gap is.
     pub fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
         let mut found = None;
@@ -150,5 +166,8 @@ mod tests {
         assert_eq!(positions.coordinate(13), Some(vec![2, 1]));
         assert_eq!(positions.coordinate(4), None, "a gap");
         assert_eq!(positions.coordinate(99), None);
+        assert_eq!(positions.ranges(), [0..4, 6..10, 12..16]);
+        let columns = Layout::new(tuple([3, 4]), tuple([1, 3])).unwrap();
+        assert_eq!(Positions::new(&columns).unwrap().ranges(), [Range { start: 0, end: 12 }]);
     }
 }

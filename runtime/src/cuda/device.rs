@@ -22,17 +22,14 @@ pub(super) enum Kind {
     Simulated(Pe),
 }
 
-/// What kernels on simulated PEs are compiled for: compute capability 9.0, an H200's.
-const SIMULATED: (u32, u32) = (9, 0);
-
 /// Attributes of a simulated device; there are no others.
 fn simulated_attribute(pe: &Pe, which: Attribute) -> Result<u32> {
     match which {
         Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => Ok(pe.config().sms),
         Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => Ok(pe.config().shared_per_cta),
         Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED => Ok(u32::from(pe.config().multicast)),
-        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => Ok(SIMULATED.0),
-        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => Ok(SIMULATED.1),
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => Ok(pe.capability().0),
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => Ok(pe.capability().1),
         other => Err(not_simulated(&format!("{other:?}"))),
     }
 }
@@ -135,7 +132,7 @@ impl Device {
     pub fn compute_capability(&self) -> Result<(u32, u32)> {
         match &self.0 {
             Kind::Gpu(_) => super::compute_capability(self.ordinal()),
-            Kind::Simulated(_) => Ok(SIMULATED),
+            Kind::Simulated(pe) => Ok(pe.capability()),
         }
     }
 

@@ -63,6 +63,11 @@ impl SymmetricBuffer {
         self.0.allocation.bytes
     }
 
+    /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
+    pub fn set_name(&self, name: &str) {
+        self.world().library.set_name(self.address(), name);
+    }
+
     /// Sets every byte on this PE, and waits.
     ///
     /// # Errors
@@ -166,8 +171,10 @@ impl SymmetricBuffer {
         if let Some(table) = tables.get(&key) {
             return Ok(table.clone());
         }
+        let library = &self.world().library;
         let peers = team.members().iter().map(|pe| match self.peer_address(*pe) {
             Err(e) if e.code == error::UNREACHABLE && !all_reached => Ok(0),
+            Ok(_) if !all_reached && !library.in_place(*pe) => Ok(0),
             address => Ok(address? + offset),
         });
         let peers = peers.collect::<Result<Vec<u64>>>()?;

@@ -46,25 +46,26 @@ impl Allocation {
         }
         let what = format!("allocation of {bytes} bytes");
         world.collect(&what)?;
+        let name = format!("allocation at {place}");
+        if let Some(pe) = world.device.pe() {
+            // One machine has the memory of all PEs, so each has the same answer.
+            return match world.library.alloc(&name, bytes, ALIGN) {
+                0 => Err(too_large(&what, pe.rank() as usize, pe.symmetric_room() as u64)),
+                address => Ok(Allocation::adopt(world, address, bytes, None, place)),
+            };
+        }
         let (free, _) = world.device.memory()?;
-        let room = match world.device.pe() {
-            Some(pe) => pe.symmetric_room(),
-            None => world.registry().room(free, granularity(), world.most_memory()),
-        } as u64;
+        let room = world.registry().room(free, granularity(), world.most_memory()) as u64;
         let rooms = world.together(&what, &room.to_le_bytes())?;
         let least = rooms.iter().map(|b| number(b)).enumerate().min_by_key(|(_, room)| *room);
-        let too_large = |pe: usize, room: u64| {
-            Error::new(error::OUT_OF_MEMORY, format!("{what} on each PE: PE {pe} has room for {room} bytes"))
-                .help("NVSHMEM keeps its heap once it has grown; free what is not needed before it grows")
-        };
         if let Some((pe, room)) = least.filter(|(_, room)| *room < bytes as u64) {
-            return Err(too_large(pe, room));
+            return Err(too_large(&what, pe, room));
         }
-        let address = world.library.alloc(&format!("allocation at {place}"), bytes, ALIGN);
+        let address = world.library.alloc(&name, bytes, ALIGN);
         // NVSHMEM may run out on one PE alone (fragments); then nobody has it.
         let all = world.together("allocated", &address.to_le_bytes())?;
         if let Some(pe) = all.iter().position(|b| number(b) == 0) {
-            let error = too_large(pe, number(&rooms[pe]));
+            let error = too_large(&what, pe, number(&rooms[pe]));
             return Err(error.help("NVSHMEM_SYMMETRIC_SIZE and NVSHMEM_MAX_MEMORY_PER_GPU bound its heap"));
         }
         let (left, _) = world.device.memory()?;
@@ -100,6 +101,11 @@ impl Allocation {
         world.together(&format!("free of allocation {} of {} bytes", self.number, self.bytes), &[])?;
         world.give_back(self.number, self.address, self.external.take())
     }
+}
+
+fn too_large(what: &str, pe: usize, room: u64) -> Error {
+    Error::new(error::OUT_OF_MEMORY, format!("{what} on each PE: PE {pe} has room for {room} bytes"))
+        .help("NVSHMEM keeps its heap once it has grown; free what is not needed before it grows")
 }
 
 /// Eight bytes that a PE sent; 0 where it sent others.

@@ -115,6 +115,21 @@ impl Library {
         either!(self, l => l.peer(address, pe))
     }
 
+    /// Whether kernels that have the choice carry their operations on a PE out in place, where loads and stores reach it.
+    pub fn in_place(&self, pe: u32) -> bool {
+        match self {
+            Library::Host(_) => true,
+            Library::Simulated(l) => l.in_place(pe),
+        }
+    }
+
+    /// Names memory for findings of the simulator.
+    pub fn set_name(&self, address: u64, name: &str) {
+        if let Library::Simulated(l) = self {
+            l.set_name(address, name);
+        }
+    }
+
     pub fn multicast(&self, team: Team, address: u64) -> Option<u64> {
         either!(self, l => l.multicast(team, address))
     }
@@ -179,14 +194,14 @@ impl Library {
         }
     }
 
-    /// All PEs have come, and all their stores are seen; `side` has nothing to do.
-    pub fn barrier_all(&self, side: &Stream) -> Result<()> {
+    /// All PEs have come, and all their stores are seen.
+    pub fn barrier_all(&self) -> Result<()> {
         match self {
             Library::Host(l) => {
                 l.barrier_all();
                 Ok(())
             }
-            Library::Simulated(l) => l.barrier_all(queue(side)?),
+            Library::Simulated(l) => l.barrier_all(),
         }
     }
 

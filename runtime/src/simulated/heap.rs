@@ -99,6 +99,13 @@ impl State {
         Ok(address)
     }
 
+    /// Names the place that begins at an address of a PE's.
+    pub fn set_name(&mut self, pe: u32, address: u64, name: &str) {
+        if let Some(number) = self.heap.by_address.get(&(pe, address)) {
+            self.machine.set_name(self.heap.places.made[*number].at, name);
+        }
+    }
+
     /// A PE frees its part of a place; the place is free when all have.
     pub fn free_symmetric(&mut self, pe: u32, address: u64) -> Result<()> {
         let Some(number) = self.heap.by_address.remove(&(pe, address)) else { return Ok(()) };

@@ -2,18 +2,23 @@
 
 use super::exchange::Exchanges;
 use super::heap::Heap;
+use super::modules::Modules;
 use super::state::{Answer, Kernel, Key, Queue, State, Wait, Waiter, Work, from_sim};
 use crate::error::{COLLECTIVE, Error, FINALIZED, NOT_DONE, NOT_IN_TEAM, OUT_OF_MEMORY, Result};
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weft_sim::{Config, Machine, Module};
+use weft_sim::{Config, Machine};
 
 /// What a job is made with, as its PEs ask for it.
 pub(super) struct Settings {
     /// PEs of a node: those that reach each other by loads and stores.
     pub node: u32,
+    /// PEs of a group within which kernels that have the choice carry operations out in place.
+    pub reach: u32,
+    pub capability: (u32, u32),
+    pub multicast_of_one: bool,
+    pub modules: Modules,
     pub config: Config,
     /// The bound of waits for a thread that does not come.
     pub bound: Duration,
@@ -28,10 +33,9 @@ const MOST_PES: i32 = 4096;
 pub(super) struct Job {
     number: i32,
     pub settings: Settings,
-    /// Modules by their text.
-    pub modules: Mutex<HashMap<Vec<u8>, Module>>,
     state: Mutex<State>,
-    changed: Condvar,
+    /// No thread of a PE runs any more, or one has ended.
+    idle: Condvar,
 }
 
 thread_local! {
@@ -50,8 +54,7 @@ impl Job {
         let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.retain(|(_, job)| job.strong_count() > 0);
         let number = jobs.last().map_or(0, |(last, _)| last + 1);
-        let job =
-            Arc::new(Job { number, settings, modules: Mutex::default(), state, changed: Condvar::new() });
+        let job = Arc::new(Job { number, settings, state, idle: Condvar::new() });
         jobs.push((number, Arc::downgrade(&job)));
         Ok(job)
     }
@@ -74,32 +77,46 @@ impl Job {
         state.hosts.iter_mut().for_each(|host| host.left = false);
     }
 
+    /// Carries the streams on whenever all PEs' threads wait, until all of them have ended. One thread does so for all:
+    /// the machine's memory stays near its core.
+    pub fn conduct(&self) {
+        let mut state = self.lock();
+        while state.hosts.iter().any(|host| !host.left) {
+            if state.running == 0 {
+                state.conduct();
+            } else {
+                state = self.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
     /// Waits in its place among those that wait, until it is answered.
     fn blocked(&self, mut state: MutexGuard<'_, State>, id: u64, bound: Option<Duration>) -> Answer {
         let counted = state.waiters.get(&id).is_some_and(|w| w.counted);
         // (Where it has been answered already, it was counted as running again.)
         state.running -= u32::from(counted);
+        if state.running == 0 {
+            self.idle.notify_one();
+        }
+        let Some(wake) = state.waiters.get(&id).map(|w| w.wake.clone()) else { return Ok(Vec::new()) };
         let mut since = (state.progress, Instant::now());
         loop {
             if let Some(answer) = state.waiters.get_mut(&id).and_then(|w| w.answer.take()) {
                 state.waiters.remove(&id);
-                drop(state);
-                self.changed.notify_all();
                 return answer;
             }
             if since.0 != state.progress {
                 since = (state.progress, Instant::now());
             }
             let late = bound.is_some_and(|bound| since.1.elapsed() >= bound);
-            if state.running == 0 || !counted && since.1.elapsed() >= GRACE {
+            if !counted && since.1.elapsed() >= GRACE {
                 state.conduct();
-                self.changed.notify_all();
             } else if late {
                 self.give_up(&mut state, id);
             } else {
                 let pause = bound.map_or(GRACE, |bound| bound.saturating_sub(since.1.elapsed()).max(GRACE));
                 let pause = if counted { pause } else { GRACE };
-                let waited = self.changed.wait_timeout(state, pause);
+                let waited = wake.wait_timeout(state, pause);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -159,6 +176,11 @@ impl Pe {
         &self.job.settings.config
     }
 
+    /// The compute capability of its device.
+    pub fn capability(&self) -> (u32, u32) {
+        self.job.settings.capability
+    }
+
     pub fn bound(&self) -> Duration {
         self.job.settings.bound
     }
@@ -184,7 +206,7 @@ impl Pe {
         if state.hosts.iter().all(|host| host.left) {
             state.settle();
         }
-        self.job.changed.notify_all();
+        self.job.idle.notify_one();
     }
 
     pub(super) fn wait(&self, wait: Wait) -> Result<()> {
@@ -210,7 +232,8 @@ impl Pe {
 
     fn enlist(&self, state: &mut State, wait: Wait) -> u64 {
         let id = state.number();
-        state.waiters.insert(id, Waiter { pe: self.pe, wait, counted: OWN.get(), answer: None });
+        let (counted, wake) = (OWN.get(), Arc::default());
+        state.waiters.insert(id, Waiter { pe: self.pe, wait, counted, answer: None, wake });
         id
     }
 
@@ -241,7 +264,6 @@ impl Pe {
     /// The PE fails: all others hear of it.
     pub fn fail(&self, why: &str) {
         self.job.lock().fail(Some(self.pe), Error::new(COLLECTIVE, why));
-        self.job.changed.notify_all();
     }
 
     /// The first failure, if any: which PE, and why.
@@ -324,14 +346,7 @@ impl Pe {
                 captured.branches.entry(key).or_default().push(work);
                 Ok(())
             }
-            None => {
-                let done = state.enqueue(key, work);
-                if let Err(e) = &done {
-                    state.fail(None, e.clone());
-                    self.job.changed.notify_all();
-                }
-                done
-            }
+            None => state.enqueue(key, work),
         }
     }
 

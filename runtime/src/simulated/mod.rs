@@ -16,12 +16,14 @@ mod calls;
 mod exchange;
 mod heap;
 mod job;
+mod modules;
 mod nvshmem;
 mod order;
 mod state;
 mod stream;
 
 pub(crate) use job::Pe;
+pub use modules::Modules;
 pub(crate) use nvshmem::{Found, Nvshmem, VERSION};
 pub use stream::Stream;
 pub(crate) use stream::{Event, Graph};
@@ -34,7 +36,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use weft_sim::{Check, Finding, SimError, Stats};
+use weft_sim::{Check, Finding, SimError, Stats, Trace, TraceConfig};
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -48,12 +50,25 @@ pub struct SimConfig {
     pub explore: bool,
     /// What to watch for while kernels run; see [`Simulation::findings`].
     pub check: Option<Check>,
-    /// PEs of a node: they reach each other by loads and stores, others only by puts and gets. All where not given.
+    /// The number of PEs in a node. PEs of a node reach each other by loads and stores, and other PEs only by puts and
+    /// gets. If it is not given, all PEs are in one node.
     pub node: Option<u32>,
+    /// The number of PEs in a group, for kernels that choose at run time how they reach a PE (`Transport::Auto` of the
+    /// compiler). Such a kernel carries an operation out in place within a group, and calls NVSHMEM's function between
+    /// groups, so that both ways run although all PEs reach each other. If it is not given, the groups are the nodes.
+    pub reach: Option<u32>,
     /// Whether teams have multicast addresses.
     pub multicast: bool,
+    /// Whether a team of one PE has a multicast address too. NVSHMEM gives it none.
+    pub multicast_of_one: bool,
     /// Streaming multiprocessors of a PE.
     pub sms: u32,
+    /// The compute capability of the devices: code compiled for another architecture is refused as on a GPU.
+    pub capability: (u32, u32),
+    /// A timeline of what kernels do; see [`Simulation::take_trace`].
+    pub trace: Option<TraceConfig>,
+    /// Code that has been read. Clones of a configuration share it, so that jobs made with them read a text once.
+    pub modules: Modules,
     /// Most bytes of memory of all PEs together.
     pub memory_limit: u64,
     /// Most instructions of warps between two moments in which no kernel runs.
@@ -70,8 +85,13 @@ impl Default for SimConfig {
             explore: false,
             check: None,
             node: None,
+            reach: None,
             multicast: sim.multicast,
+            multicast_of_one: false,
             sms: sim.sms,
+            capability: (9, 0),
+            trace: None,
+            modules: Modules::default(),
             memory_limit: sim.memory_limit,
             step_limit: sim.step_limit,
         }
@@ -91,10 +111,12 @@ impl SimConfig {
     }
 
     fn settings(&self) -> Result<Settings> {
-        if self.n_pes == 0 || self.node == Some(0) {
-            return Err(Error::new(LAUNCHER, "a simulated job has at least one PE, and a node too"));
+        if self.n_pes == 0 || self.node == Some(0) || self.reach == Some(0) {
+            let message = "a simulated job has at least one PE, and so has each of its nodes and groups";
+            return Err(Error::new(LAUNCHER, message));
         }
         let node = self.node.unwrap_or(self.n_pes).min(self.n_pes);
+        let reach = self.reach.unwrap_or(node).min(self.n_pes);
         let config = weft_sim::Config {
             n_pes: self.n_pes as usize,
             seed: self.seed,
@@ -105,9 +127,12 @@ impl SimConfig {
             sms: self.sms.max(1),
             memory_limit: self.memory_limit,
             step_limit: self.step_limit,
+            trace: self.trace.clone(),
             ..weft_sim::Config::default()
         };
-        Ok(Settings { node, config, bound: Options::from_env()?.timeout })
+        let SimConfig { capability, multicast_of_one, .. } = *self;
+        let (modules, bound) = (self.modules.clone(), Options::from_env()?.timeout);
+        Ok(Settings { node, reach, capability, multicast_of_one, modules, config, bound })
     }
 }
 
@@ -147,6 +172,7 @@ impl SimJob {
         let results: Vec<_> = std::thread::scope(|scope| {
             let body = &body;
             let threads: Vec<_> = pes.map(|pe| (pe.pe, spawn(scope, pe, body))).collect();
+            self.0.conduct();
             let joined = threads.into_iter().map(|(pe, thread)| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| Err(E::from(panicked(pe, &*panic)))),
                 Err(e) => Err(E::from(e)),
@@ -247,6 +273,14 @@ impl Simulation {
         let mut state = self.0.lock();
         state.settle();
         state.findings.clone()
+    }
+
+    /// The timeline of what has run since the last call, if [`SimConfig::trace`] asked for one. Nothing of kernels that
+    /// are running is in it.
+    pub fn take_trace(&self) -> Trace {
+        let mut state = self.0.lock();
+        state.settle();
+        state.machine.take_trace()
     }
 
     /// Counters of what has run so far, of all PEs together, and nothing of kernels that are running: one for each time

@@ -7,7 +7,6 @@ use super::stream::Stream;
 use crate::DType;
 use crate::error::{Error, NVSHMEM, OPERATION, Result};
 use crate::nvshmem::{Collective, PutSignal, Version, sys};
-use std::sync::PoisonError;
 use weft_sim::Arg;
 
 /// The NVSHMEM whose functions the simulator has built in.
@@ -56,6 +55,12 @@ impl Nvshmem {
         self.0.pe / node == pe / node
     }
 
+    /// Whether kernels that have the choice carry their operations on a PE out in place.
+    pub fn in_place(&self, pe: u32) -> bool {
+        let group = self.0.job.settings.reach;
+        self.reaches(pe) && self.0.pe / group == pe / group
+    }
+
     pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
         let state = self.0.job.lock();
         self.reaches(pe).then(|| state.machine.peer_of(self.pe(), address, pe as usize).ok()).flatten()
@@ -64,7 +69,8 @@ impl Nvshmem {
     pub fn multicast(&self, team: sys::Team, address: u64) -> Option<u64> {
         let state = self.0.job.lock();
         let (team, members) = state.heap.team(team)?;
-        let reached = members.len() > 1 && members.iter().all(|pe| self.reaches(*pe));
+        let least = if self.0.job.settings.multicast_of_one { 1 } else { 2 };
+        let reached = members.len() >= least && members.iter().all(|pe| self.reaches(*pe));
         let has = self.0.config().multicast && reached;
         has.then(|| state.machine.multicast_of(self.pe(), *team, address).ok().flatten()).flatten()
     }
@@ -154,9 +160,16 @@ impl Nvshmem {
         stream.launch(Kernel { module, entry, launch })
     }
 
-    pub fn barrier_all(&self, stream: &Stream) -> Result<()> {
-        self.call("nvshmem_barrier_all", Vec::new(), stream)?;
-        stream.synchronize()
+    /// Delivers what all PEs have sent. They have come together, and what each was given before has ended. The first PE
+    /// that calls this does it for all: where kernels run again, a PE that has gone on has launched them.
+    pub fn barrier_all(&self) -> Result<()> {
+        self.0.lock()?.settle();
+        Ok(())
+    }
+
+    /// Names memory for findings.
+    pub fn set_name(&self, address: u64, name: &str) {
+        self.0.job.lock().set_name(self.0.pe, address, name);
     }
 
     pub fn put(&self, dest: u64, source: u64, bytes: usize, pe: u32, nbi: bool, on: &Stream) -> Result<()> {
@@ -240,21 +253,9 @@ fn operands(io: &Collective, scale: usize) -> Vec<Arg> {
 }
 
 impl Pe {
-    /// PTX, read once for all PEs of the job.
+    /// Code from PTX.
     pub fn load(&self, ptx: &[u8]) -> Result<weft_sim::Module> {
-        let mut modules = self.job.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = modules.get(ptx) {
-            return Ok(module.clone());
-        }
-        let text = std::str::from_utf8(ptx).map_err(|_| {
-            Error::new(crate::error::PTX, "the simulator runs PTX, and this is no text")
-                .help("a cubin is for GPUs alone")
-        })?;
-        let module = weft_sim::Module::parse(text).map_err(|e| {
-            Error::new(crate::error::PTX, format!("the simulator does not take the code: {e}"))
-        })?;
-        modules.insert(ptx.to_vec(), module.clone());
-        Ok(module)
+        self.job.settings.modules.load(ptx)
     }
 }
 

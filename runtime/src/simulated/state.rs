@@ -1,6 +1,6 @@
 //! The state of a simulated job, and the step that carries its streams on.
 //!
-//! PEs are threads. What they enqueue waits until every PE's thread is blocked: then whoever blocked last carries out
+//! PEs are threads. What they enqueue waits until every PE's thread is blocked: then the job's own thread carries out
 //! what is at the heads of all queues, together on one machine, until some thread has what it waits for. The machine
 //! stands still while a thread runs. So the threads' own speed has no influence on what the machine does.
 
@@ -9,9 +9,12 @@ use super::heap::Heap;
 use super::order::Order;
 use crate::error::{Error, NOT_DONE, PEER_DIED, Result, SIMULATED};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar};
 use std::time::Instant;
 use weft_sim::{Finding, GridId, Launch, Machine, Module, SimError, Stats};
+
+/// What comes of a step of the machine.
+type Carried<T> = std::result::Result<T, SimError>;
 
 /// A stream: its PE, and its number there.
 pub(super) type Key = (u32, u32);
@@ -113,6 +116,8 @@ pub(super) struct Waiter {
     /// Whether it is the PE's own thread, without which the machine does not go on.
     pub counted: bool,
     pub answer: Option<Answer>,
+    /// Wakes the thread, and no other one.
+    pub wake: Arc<Condvar>,
 }
 
 /// Why the job has ended before its time.
@@ -225,6 +230,7 @@ impl State {
         if let Some(w) = self.waiters.get_mut(&id).filter(|w| w.answer.is_none()) {
             self.running += u32::from(w.counted);
             w.answer = Some(answer);
+            w.wake.notify_one();
         }
     }
 
@@ -287,15 +293,16 @@ impl State {
         if let Some(queue) = self.streams.get_mut(&key) {
             let is_kernel = matches!(work, Work::Kernel(_));
             queue.work.push_back((work, knows));
-            if !is_kernel {
-                self.carry_on(key)?;
+            if !is_kernel && let Err(e) = self.carry_on(key) {
+                self.stop(e);
+                return self.check(key.0);
             }
         }
         Ok(())
     }
 
     /// Starts or does what is at the head of a stream, as far as nothing keeps it. Whether there was anything.
-    fn carry_on(&mut self, key: Key) -> Result<bool> {
+    fn carry_on(&mut self, key: Key) -> Carried<bool> {
         let mut any = false;
         loop {
             let Some(queue) = self.streams.get_mut(&key).filter(|q| !q.running) else { return Ok(any) };
@@ -319,7 +326,7 @@ impl State {
         }
     }
 
-    fn begin(&mut self, key: Key, work: Work) -> Result<()> {
+    fn begin(&mut self, key: Key, work: Work) -> Carried<()> {
         let pe = key.0 as usize;
         let queue = self.streams.entry(key).or_default();
         match work {
@@ -331,19 +338,18 @@ impl State {
                         .set_seed(self.seed.wrapping_add(self.runs.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
                     self.runs += 1;
                 }
-                let begun = self.machine.begin(&kernel.module, &kernel.entry, &kernel.launch, &after);
-                let id = begun.map_err(|e| from_sim(&e))?;
+                let id = self.machine.begin(&kernel.module, &kernel.entry, &kernel.launch, &after)?;
                 queue.running = true;
                 self.begun += 1;
                 self.kernels.insert(id, key);
             }
             Work::Fill { address, byte, bytes } => {
-                self.machine.write(pe, address, &vec![byte; bytes]).map_err(|e| from_sim(&e))?;
+                self.machine.write(pe, address, &vec![byte; bytes])?;
             }
             Work::Copy { to, from, bytes } => {
                 let mut data = vec![0; bytes];
-                self.machine.read(pe, from, &mut data).map_err(|e| from_sim(&e))?;
-                self.machine.write(pe, to, &data).map_err(|e| from_sim(&e))?;
+                self.machine.read(pe, from, &mut data)?;
+                self.machine.write(pe, to, &data)?;
             }
             Work::Record(id, recording) => {
                 if let Some(event) = self.events.get_mut(&id) {
@@ -363,7 +369,7 @@ impl State {
         loop {
             self.progress += 1;
             if let Err(e) = self.start_all() {
-                return self.fail(None, e);
+                return self.stop(e);
             }
             // With checks, kernels are compared with those that threads launch next.
             if !self.is_checked() || self.begun >= COMPARED {
@@ -386,7 +392,7 @@ impl State {
         }
     }
 
-    fn start_all(&mut self) -> Result<()> {
+    fn start_all(&mut self) -> Carried<()> {
         loop {
             let mut any = false;
             let keys: Vec<Key> = self.streams.keys().copied().collect();

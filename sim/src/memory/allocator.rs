@@ -130,6 +130,12 @@ impl Memory {
         Ok(Symmetric { offset, bytes })
     }
 
+    pub(crate) fn set_name(&mut self, s: Symmetric, name: &str) {
+        if let Some(allocation) = self.heap.get(s.offset) {
+            allocation.name = name.to_string();
+        }
+    }
+
     pub(crate) fn alloc_private(
         &mut self,
         pe: usize,

@@ -1,0 +1,197 @@
+//! What one PE of a run does, on a GPU or simulated. PE 0 also reads all results, compares them and writes files.
+
+use super::array::Array;
+use super::inputs::{Found, of_pe};
+use super::plan::{Place, Plan};
+use super::reference::Values;
+use super::tensors::Tensor;
+use super::{RunError, request};
+use std::path::PathBuf;
+use std::time::Instant;
+use weft_ir::Scalar;
+use weft_lang::elaborate::Define;
+use weft_runtime::World;
+use weft_runtime::cuda::Event;
+use weft_runtime::launch::{AsArgument, Grid, Kernel, LaunchOptions};
+use weft_runtime::memory::AnyTensor;
+
+pub(super) struct Pe<'a> {
+    world: &'a World,
+    plan: &'a Plan,
+    kernel: Kernel,
+    /// By number in the plan. All are symmetric, even where a `global` would do, so that PE 0 reads them.
+    tensors: Vec<AnyTensor>,
+    /// By parameter.
+    arguments: Vec<Box<dyn AsArgument>>,
+    /// Time of each launch.
+    pub micros: Vec<f64>,
+}
+
+impl<'a> Pe<'a> {
+    /// Allocates what the plan asks for. *Collective.*
+    pub fn new(world: &'a World, plan: &'a Plan, kernel: Kernel) -> Result<Pe<'a>, RunError> {
+        let (mut tensors, mut arguments): (Vec<_>, Vec<Box<dyn AsArgument>>) = (Vec::new(), Vec::new());
+        for (name, place) in &plan.params {
+            arguments.push(match place {
+                Place::Tensor(t) => {
+                    let tensor = allocate(world, &plan.tensors[*t])?;
+                    tensors.push(tensor.clone());
+                    Box::new(tensor)
+                }
+                Place::Barrier => {
+                    let barrier = world.kernel_barrier(plan.ctas())?;
+                    barrier.buffer().set_name(name);
+                    Box::new(barrier)
+                }
+                Place::Team => Box::new(world.team()),
+                Place::Scalar(value, dtype) => number(*value, *dtype)?,
+            });
+        }
+        Ok(Pe { world, plan, kernel, tensors, arguments, micros: Vec::new() })
+    }
+
+    /// Whether this PE reads all results.
+    pub fn judges(&self) -> bool {
+        self.world.my_pe() == 0
+    }
+
+    /// Waits until all PEs are here and what they sent has arrived, however long PE 0 compares. *Collective.*
+    pub fn settle(&self) -> Result<(), RunError> {
+        Ok(self.world.wait_for_all()?)
+    }
+
+    /// Puts the input files into this PE's tensors, and into the others what they begin with.
+    pub fn fill(&self, seed: u64, found: &Found) -> Result<(), RunError> {
+        let me = self.world.my_pe() as usize;
+        for (tensor, memory) in self.plan.tensors.iter().zip(&self.tensors) {
+            let info = &tensor.info;
+            let data = match found.arrays.get(&info.name) {
+                Some(arrays) => {
+                    let a = &arrays[me];
+                    if a.shape != info.shape || a.dtype != info.dtype {
+                        let (name, dtype, shape) = (&info.name, info.dtype, &info.shape);
+                        return request(format!(
+                            "`{name}` is {dtype}{shape:?}, and its file has {a:?} for each PE"
+                        ));
+                    }
+                    Some(a.data.clone())
+                }
+                None => tensor.first(seed, me),
+            };
+            data.map_or(Ok(()), |data| self.put(tensor, memory, &data))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a tensor's elements, given in C order.
+    fn put(&self, tensor: &Tensor, memory: &AnyTensor, data: &[u8]) -> Result<(), RunError> {
+        let (size, places) = (tensor.size(), &tensor.places);
+        let mut image = vec![UNWRITTEN; places.span() as usize * size];
+        places.scatter(size, data, &mut image);
+        // The simulator finds reads of gaps, which nobody writes. A GPU takes the whole in one copy.
+        let simulated = self.world.simulation().is_some();
+        let whole = 0..places.span() as usize;
+        let ranges = if simulated { places.ranges() } else { vec![whole] };
+        for range in ranges {
+            let bytes = range.start * size..range.end * size;
+            memory.buffer().write(bytes.start, &image[bytes], self.world.stream())?;
+        }
+        Ok(())
+    }
+
+    /// A tensor's elements on every PE, in C order. For PE 0, once all have [settled](Pe::settle).
+    pub fn values(&self, name: &str) -> Result<Option<Values>, RunError> {
+        let Some(number) = self.plan.tensor(name) else { return Ok(None) };
+        let (tensor, memory) = (&self.plan.tensors[number], &self.tensors[number]);
+        let get = |pe: usize| {
+            let mut image = vec![0; tensor.bytes() as usize];
+            memory.buffer().read(pe as u32, 0, &mut image, self.world.stream())?;
+            Ok(tensor.places.gather(tensor.size(), &image))
+        };
+        let data = (0..self.plan.n_pes).map(get).collect::<Result<_, weft_runtime::Error>>()?;
+        Ok(Some(Values { dtype: tensor.info.dtype, data }))
+    }
+
+    /// Launches the kernel, and waits for its end on this PE.
+    pub fn launch(&mut self) -> Result<(), RunError> {
+        let stream = self.world.stream();
+        if self.world.simulation().is_some() {
+            let start = Instant::now();
+            self.enqueue()?;
+            stream.synchronize()?;
+            self.micros.push(start.elapsed().as_secs_f64() * 1e6);
+            return Ok(());
+        }
+        // PEs begin at about the same time, so that less of a launch's time is a wait for others.
+        self.world.team().sync(stream)?;
+        let start = Event::record(stream)?;
+        self.enqueue()?;
+        let end = Event::record(stream)?;
+        // That waits for the end.
+        self.micros.push(start.elapsed_us(&end)?);
+        Ok(())
+    }
+
+    /// Launches the kernel behind what the stream has.
+    pub fn enqueue(&self) -> Result<(), RunError> {
+        let own = self.kernel.info().grid.is_some();
+        let grid = if own { Grid::Kernel } else { Grid::Of(self.plan.grid) };
+        let mut options = LaunchOptions::default();
+        if self.world.simulation().is_some() {
+            // The simulator says which CTAs wait for one that has no room; the check of a cooperative launch does not.
+            options.cooperative = Some(false);
+        }
+        Ok(self.kernel.launch_with(self.world.stream(), grid, &options, &self.arguments)?)
+    }
+
+    /// Writes the tensors that are asked for.
+    pub fn write(&self, outputs: &[(String, PathBuf)]) -> Result<(), RunError> {
+        for (name, path) in outputs {
+            let tensors = &self.plan.tensors;
+            let number = if name.is_empty() { Some(0) } else { self.plan.tensor(name) };
+            let info = number.and_then(|n| tensors.get(n)).map(|t| &t.info);
+            let Some((info, values)) = info.zip(info.map_or(Ok(None), |info| self.values(&info.name))?)
+            else {
+                return request(format!("there is no tensor `{name}` to write to {}", path.display()));
+            };
+            let shape = || info.shape.iter().copied();
+            if of_pe(path, 0).is_some() {
+                for (pe, data) in values.data.into_iter().enumerate() {
+                    let array = Array { dtype: info.dtype, shape: shape().collect(), data };
+                    array.write(&of_pe(path, pe).unwrap_or_default())?;
+                }
+            } else {
+                let shape = std::iter::once(self.plan.n_pes as u64).chain(shape()).collect();
+                Array { dtype: info.dtype, shape, data: values.data.concat() }.write(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What memory that nobody has written is full of: NaNs, or numbers far away.
+const UNWRITTEN: u8 = 0xff;
+
+fn allocate(world: &World, tensor: &Tensor) -> Result<AnyTensor, RunError> {
+    let bytes = usize::try_from(tensor.bytes()).unwrap_or(usize::MAX);
+    let buffer = world.buffer(bytes)?;
+    buffer.set_name(&tensor.info.name);
+    // The simulator does so itself, and finds reads of what nobody wrote.
+    if world.simulation().is_none() {
+        buffer.fill(UNWRITTEN)?;
+    }
+    Ok(AnyTensor::new(buffer, tensor.info.dtype, tensor.layout.clone())?)
+}
+
+/// A scalar as an argument.
+fn number(value: Define, dtype: Scalar) -> Result<Box<dyn AsArgument>, RunError> {
+    Ok(match (value, dtype) {
+        (Define::Float(x), _) => Box::new(x),
+        (Define::Int(n), Scalar::Bool) => Box::new(n != 0),
+        // All 64 bits are taken.
+        (Define::Int(n), Scalar::U64) => Box::new(n as u64),
+        (Define::Int(n), _) => Box::new(n),
+        (Define::Bool(b), _) => Box::new(b),
+        (Define::Dtype(_) | Define::Reduction(_), _) => return request("a type is no number"),
+    })
+}

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -180,8 +181,15 @@ pub fn until(bound: Duration, done: impl Fn() -> bool) {
     }
 }
 
+/// A port that nobody listens at. It is not among those that the system gives to connections and to listeners that ask
+/// for any (`ip_local_port_range`), so that no other program, and no other call of this function, takes it meanwhile.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Test programs that run at the same time begin at different places.
+    let first = (std::process::id() % 1000) as u16 * 10;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut ports = (0..10_000).map(|_| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000);
+    ports.find(is_free).expect("no port from 20000 to 29999 is free")
 }
 
 pub fn has_mpirun() -> bool {

@@ -252,6 +252,13 @@ impl Machine {
         self.memory.alloc_private(pe, name, bytes, align, false)
     }
 
+    /// Names an allocation in the private memory of one PE anew.
+    pub fn set_private_name(&mut self, pe: usize, addr: u64, name: &str) {
+        if self.check_pe(pe).is_ok() {
+            self.memory.set_private_name(pe, addr, name);
+        }
+    }
+
     /// A team of PEs, in the order in which reductions take them. It gets a multicast range and a
     /// [handle](Team::handle) for kernels. [`Team::WORLD`] is always there.
     ///

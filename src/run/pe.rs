@@ -10,17 +10,17 @@ use std::path::PathBuf;
 use std::time::Instant;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
-use weft_runtime::World;
-use weft_runtime::cuda::Event;
+use weft_runtime::cuda::{AnyDeviceTensor, Event, Stream};
 use weft_runtime::launch::{AsArgument, Grid, Kernel, LaunchOptions};
 use weft_runtime::memory::AnyTensor;
+use weft_runtime::{Simulation, World};
 
 pub(super) struct Pe<'a> {
     world: &'a World,
     plan: &'a Plan,
     kernel: Kernel,
-    /// By number in the plan. All are symmetric, even where a `global` would do, so that PE 0 reads them.
-    tensors: Vec<AnyTensor>,
+    /// By number in the plan.
+    tensors: Vec<Memory>,
     /// By parameter.
     arguments: Vec<Box<dyn AsArgument>>,
     /// Time of each launch.
@@ -34,9 +34,8 @@ impl<'a> Pe<'a> {
         for (name, place) in &plan.params {
             arguments.push(match place {
                 Place::Tensor(t) => {
-                    let tensor = allocate(world, &plan.tensors[*t])?;
-                    tensors.push(tensor.clone());
-                    Box::new(tensor)
+                    tensors.push(Memory::new(world, &plan.tensors[*t])?);
+                    tensors[*t].argument()
                 }
                 Place::Barrier => {
                     let barrier = world.kernel_barrier(plan.ctas())?;
@@ -84,7 +83,7 @@ impl<'a> Pe<'a> {
     }
 
     /// Writes a tensor's elements, given in C order.
-    fn put(&self, tensor: &Tensor, memory: &AnyTensor, data: &[u8]) -> Result<(), RunError> {
+    fn put(&self, tensor: &Tensor, memory: &Memory, data: &[u8]) -> Result<(), RunError> {
         let (size, places) = (tensor.size(), &tensor.places);
         let mut image = vec![UNWRITTEN; places.span() as usize * size];
         places.scatter(size, data, &mut image);
@@ -94,7 +93,7 @@ impl<'a> Pe<'a> {
         let ranges = if simulated { places.ranges() } else { vec![whole] };
         for range in ranges {
             let bytes = range.start * size..range.end * size;
-            memory.buffer().write(bytes.start, &image[bytes], self.world.stream())?;
+            memory.write(bytes.start, &image[bytes], self.world.stream())?;
         }
         Ok(())
     }
@@ -105,7 +104,7 @@ impl<'a> Pe<'a> {
         let (tensor, memory) = (&self.plan.tensors[number], &self.tensors[number]);
         let get = |pe: usize| {
             let mut image = vec![0; tensor.bytes() as usize];
-            memory.buffer().read(pe as u32, 0, &mut image, self.world.stream())?;
+            memory.read(pe as u32, &mut image, self.world)?;
             Ok(tensor.places.gather(tensor.size(), &image))
         };
         let data = (0..self.plan.n_pes).map(get).collect::<Result<_, weft_runtime::Error>>()?;
@@ -172,15 +171,55 @@ impl<'a> Pe<'a> {
 /// What memory that nobody has written is full of: NaNs, or numbers far away.
 const UNWRITTEN: u8 = 0xff;
 
-fn allocate(world: &World, tensor: &Tensor) -> Result<AnyTensor, RunError> {
-    let bytes = usize::try_from(tensor.bytes()).unwrap_or(usize::MAX);
-    let buffer = world.buffer(bytes)?;
-    buffer.set_name(&tensor.info.name);
-    // The simulator does so itself, and finds reads of what nobody wrote.
-    if world.simulation().is_none() {
-        buffer.fill(UNWRITTEN)?;
+/// Memory of a tensor.
+enum Memory {
+    Symmetric(AnyTensor),
+    /// On a simulated PE, with the addresses on all PEs. On GPUs all memory is symmetric, even where a `global` would do,
+    /// so that PE 0 reads it.
+    Private(AnyDeviceTensor, Vec<u64>, Simulation),
+}
+
+impl Memory {
+    fn new(world: &World, tensor: &Tensor) -> Result<Memory, RunError> {
+        let (info, layout) = (&tensor.info, tensor.layout.clone());
+        if let Some(simulation) = world.simulation().filter(|_| !tensor.symmetric) {
+            let memory = AnyDeviceTensor::alloc(world.device(), info.dtype, layout)?;
+            memory.set_name(&info.name);
+            let all = world.all_gather_host(&memory.address().to_le_bytes())?;
+            let address = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
+            return Ok(Memory::Private(memory, all.iter().map(address).collect(), simulation));
+        }
+        let buffer = world.buffer(usize::try_from(tensor.bytes()).unwrap_or(usize::MAX))?;
+        buffer.set_name(&info.name);
+        // The simulator does so itself, and finds reads of what nobody wrote.
+        if world.simulation().is_none() {
+            buffer.fill(UNWRITTEN)?;
+        }
+        Ok(Memory::Symmetric(AnyTensor::new(buffer, info.dtype, layout)?))
     }
-    Ok(AnyTensor::new(buffer, tensor.info.dtype, tensor.layout.clone())?)
+
+    fn argument(&self) -> Box<dyn AsArgument> {
+        match self {
+            Memory::Symmetric(tensor) => Box::new(tensor.clone()),
+            Memory::Private(tensor, ..) => Box::new(tensor.clone()),
+        }
+    }
+
+    /// Writes bytes of this PE.
+    fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<(), weft_runtime::Error> {
+        match self {
+            Memory::Symmetric(tensor) => tensor.buffer().write(offset, data, stream),
+            Memory::Private(tensor, ..) => tensor.write(offset, data, stream),
+        }
+    }
+
+    /// Reads the bytes of a PE.
+    fn read(&self, pe: u32, data: &mut [u8], world: &World) -> Result<(), weft_runtime::Error> {
+        match self {
+            Memory::Symmetric(tensor) => tensor.buffer().read(pe, 0, data, world.stream()),
+            Memory::Private(_, addresses, simulation) => simulation.read(pe, addresses[pe as usize], data),
+        }
+    }
 }
 
 /// A scalar as an argument.

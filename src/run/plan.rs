@@ -53,7 +53,7 @@ impl Plan {
                     let layout = layout.map_err(|e| RunError::Request(format!("`{}`: {e}", p.name)))?;
                     let begins = Begins::of(compiled, high, i);
 
-                    tensors.push(Tensor::new(&p.name, t.elem, layout, begins)?);
+                    tensors.push(Tensor::new(&p.name, t, layout, begins)?);
                     Place::Tensor(tensors.len() - 1)
                 }
                 Type::Barrier => Place::Barrier,
@@ -120,7 +120,7 @@ fn shared_tensor(kernel: &Kernel, variable: &str) -> Option<Tensor> {
         };
         let number = variable.strip_prefix(&**name).filter(|_| !name.is_empty())?;
         number.parse::<u32>().ok()?;
-        Tensor::new(name, t.elem, t.layout.clone(), Begins::Unwritten).ok()
+        Tensor::new(name, t, t.layout.clone(), Begins::Unwritten).ok()
     })
 }
 

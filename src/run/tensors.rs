@@ -5,7 +5,7 @@ use super::positions::Positions;
 use super::{RunError, TensorInfo};
 use crate::compile::Compiled;
 use weft_ir::ordering::flags;
-use weft_ir::{Kernel, Kind, Layout, Scalar};
+use weft_ir::{Kernel, Kind, Layout, Space, TensorType};
 
 /// What is in a tensor before the first launch, where no file says that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,13 +41,14 @@ pub(super) struct Tensor {
     /// Where its elements lie.
     pub places: Positions,
     pub begins: Begins,
+    pub symmetric: bool,
 }
 
 impl Tensor {
-    pub fn new(name: &str, dtype: Scalar, layout: Layout, begins: Begins) -> Result<Tensor, RunError> {
+    pub fn new(name: &str, t: &TensorType, layout: Layout, begins: Begins) -> Result<Tensor, RunError> {
         let places = Positions::new(&layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
-        let info = TensorInfo { name: name.to_owned(), dtype, shape: places.shape() };
-        Ok(Tensor { info, layout, places, begins })
+        let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
+        Ok(Tensor { info, layout, places, begins, symmetric: t.space == Space::Symmetric })
     }
 
     /// Bytes of an element.

@@ -19,7 +19,7 @@ pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};
 pub use stream::Stream;
-pub use tensor::DeviceTensor;
+pub use tensor::{AnyDeviceTensor, DeviceTensor};
 pub(crate) use wait::not_stuck;
 pub use wait::wait_for;
 

@@ -3,9 +3,9 @@
 
 use super::device::Kind;
 use super::{Device, Stream, copy, no_room};
-use crate::Element;
 use crate::error::{Error, Result, SHAPE};
 use crate::shape::{IntoLayout, memory_elements};
+use crate::{DType, Element};
 use cudarc::driver::{result, sys::CUdeviceptr};
 use std::fmt;
 use std::marker::PhantomData;
@@ -185,6 +185,75 @@ impl<T> DeviceTensor<T> {
 impl<T> fmt::Debug for DeviceTensor<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DeviceTensor({} at {:#x})", self.layout, self.address())
+    }
+}
+
+/// A tensor in one device's own memory whose element type is known only at run time: for launches. Clones are the same
+/// memory.
+#[derive(Clone)]
+pub struct AnyDeviceTensor {
+    memory: Arc<Memory>,
+    dtype: DType,
+    layout: Layout,
+    bytes: usize,
+}
+
+impl AnyDeviceTensor {
+    /// Memory for a layout, as it was left.
+    ///
+    /// # Errors
+    /// As [`DeviceTensor::alloc`].
+    pub fn alloc(device: &Device, dtype: DType, layout: Layout) -> Result<AnyDeviceTensor> {
+        let bytes = memory_elements(&layout)?.checked_mul(dtype.bytes() as usize);
+        let bytes = bytes.ok_or_else(|| too_large(&layout))?;
+        Ok(AnyDeviceTensor { memory: Arc::new(Memory::new(device, bytes)?), dtype, layout, bytes })
+    }
+
+    /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
+    pub fn set_name(&self, name: &str) {
+        if let Some(pe) = self.memory.device.pe() {
+            pe.set_name(self.memory.address, name);
+        }
+    }
+
+    /// Writes bytes from `offset` on, once `stream` gets there, and waits.
+    ///
+    /// # Errors
+    /// `R0307` past the end, `R0103`.
+    pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
+        match offset.checked_add(data.len()) {
+            Some(end) if end <= self.bytes => copy::write(self.memory.address + offset as u64, data, stream),
+            _ => {
+                let message =
+                    format!("{} bytes from byte {offset} of a tensor of {}", data.len(), self.bytes);
+                Err(Error::new(SHAPE, message))
+            }
+        }
+    }
+
+    /// Where it begins on the device.
+    pub fn address(&self) -> u64 {
+        self.memory.address
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Shape and strides, in elements.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The device whose memory it is.
+    pub fn device(&self) -> &Device {
+        &self.memory.device
+    }
+
+    /// What a graph holds on to.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 }
 

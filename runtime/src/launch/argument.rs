@@ -1,7 +1,7 @@
 //! What a caller passes to a kernel.
 
 use super::scalar::Number;
-use crate::cuda::{CudaSlice, DeviceTensor, Keep, Stream};
+use crate::cuda::{AnyDeviceTensor, CudaSlice, DeviceTensor, Keep, Stream};
 use crate::memory::{AnyTensor, Barrier, ImportedTensor, PeerTensor, SymmetricBuffer, SymmetricTensor};
 use crate::nccl;
 use crate::team::Team;
@@ -233,6 +233,18 @@ impl<T: Element> AsArgument for DeviceTensor<T> {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
         let extent = Elements::Layout(self.layout());
         let given = Given::Tensor { address: self.address(), dtype: T::DTYPE, extent, symmetric: false };
+        Argument {
+            device: Some(self.device().ordinal()),
+            keep: Some(self.memory().clone()),
+            ..Argument::new(given)
+        }
+    }
+}
+
+impl AsArgument for AnyDeviceTensor {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
+        let extent = Elements::Layout(self.layout());
+        let given = Given::Tensor { address: self.address(), dtype: self.dtype(), extent, symmetric: false };
         Argument {
             device: Some(self.device().ordinal()),
             keep: Some(self.memory().clone()),

@@ -299,6 +299,11 @@ impl Pe {
         })
     }
 
+    /// Names the PE's own memory that begins at an address.
+    pub fn set_name(&self, address: u64, name: &str) {
+        self.job.lock().machine.set_private_name(self.pe as usize, address, name);
+    }
+
     pub fn free(&self, address: u64) {
         // What is gone already needs no end.
         let _ = self.job.lock().machine.free(self.pe as usize, address);

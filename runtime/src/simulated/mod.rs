@@ -6,8 +6,8 @@
 //! the same code as on GPUs.
 //!
 //! What streams are given waits until every PE's thread is blocked, or has ended. Then all kernels that can run do, at
-//! the same time, on one [`weft_sim::Machine`], until a thread has what it waits for. The machine stands still while a
-//! thread runs. So one seed gives one run, however fast the threads are.
+//! the same time, on one [`weft_sim::Machine`], until a thread has what it waits for. The thread that called
+//! [`SimJob::run`] carries the machine on, which stands still while a PE's thread runs. So one seed gives one run, however fast the threads are.
 //!
 //! [`cuda`]: crate::cuda
 //! [`nvshmem`]: crate::nvshmem
@@ -296,6 +296,16 @@ impl Simulation {
     /// What stopped the kernels, if something has: a deadlock, an access that no GPU allows. Every PE has it as `R0403`.
     pub fn stopped(&self) -> Option<SimError> {
         self.0.lock().stopped.clone()
+    }
+
+    /// Reads memory of a PE from an address of its own on. Kernels of the PEs must have ended, and what they sent must have
+    /// arrived, as after [`World::barrier`].
+    ///
+    /// # Errors
+    /// `R0403` for bytes that the PE does not have there.
+    pub fn read(&self, pe: u32, address: u64, data: &mut [u8]) -> Result<()> {
+        let state = self.0.lock();
+        state.machine.read(pe as usize, address, data).map_err(|e| state::from_sim(&e))
     }
 
     /// Another seed, for the kernels that begin from now on.

@@ -136,6 +136,13 @@ impl Memory {
         }
     }
 
+    pub(crate) fn set_private_name(&mut self, pe: usize, addr: u64, name: &str) {
+        let offset = addr.wrapping_sub(self.private_base(pe));
+        if let Some(allocation) = self.private[pe].get(offset) {
+            allocation.name = name.to_string();
+        }
+    }
+
     pub(crate) fn alloc_private(
         &mut self,
         pe: usize,

@@ -1,6 +1,8 @@
 //! Which values differ between the threads of a CTA, and which code runs under such a condition.
 //!
-//! A load is taken to be as uniform as its address: threads that read one place read one value.
+//! A plain load is as uniform as its address: threads that read one place read one value. So is a relaxed load, such as
+//! that of a counter that the CTA alone changes, unless it is in a `while` loop, where it polls. What polls and acquires
+//! read may differ from thread to thread, since others may write the place between their reads.
 
 use crate::arena::Handle;
 use crate::kernel::{Block, Inst, Kernel, Value};
@@ -52,7 +54,7 @@ pub fn analyze<L: Level>(k: &Kernel<L>) -> Uniformity {
         locals: vec![Varies::No; k.locals.len()],
         control: vec![(Varies::No, None); k.insts.len()],
     };
-    let mut a = Analysis { k, u, changed: true, numbers: RefCell::default() };
+    let mut a = Analysis { k, u, changed: true, polls: false, numbers: RefCell::default() };
     // Values only grow, and there are two steps to grow: this ends.
     while std::mem::take(&mut a.changed) {
         a.block(&k.body, (Varies::No, None));
@@ -64,6 +66,8 @@ struct Analysis<'k, L: Level> {
     k: &'k Kernel<L>,
     u: Uniformity,
     changed: bool,
+    /// Whether the code stands in a `while` loop.
+    polls: bool,
     /// The numbers of all threads, of values that depend on the thread alone.
     numbers: RefCell<HashMap<Value, Option<Rc<Vec<i64>>>>>,
 }
@@ -94,15 +98,15 @@ impl<L: Level> Analysis<'_, L> {
             (Spread::Rule, FamilyRef::Call(Call::Function { function, .. })) => {
                 if remote::is_query(function) { self.operands(inst) } else { Varies::ByThread }
             }
+            (Spread::Rule, FamilyRef::Access(_) | FamilyRef::Memory(_)) if self.polls => Varies::ByThread,
+            (Spread::Rule, FamilyRef::Access(_) | FamilyRef::Memory(_)) => self.operands(inst),
             (
                 Spread::Rule,
                 FamilyRef::Debug(_)
                 | FamilyRef::Team(_)
-                | FamilyRef::Access(_)
                 | FamilyRef::Remote(_)
                 | FamilyRef::Bridge(_)
-                | FamilyRef::Address(_)
-                | FamilyRef::Memory(_),
+                | FamilyRef::Address(_),
             ) => Varies::ByThread,
         };
         self.raise(v, varies);
@@ -130,8 +134,10 @@ impl<L: Level> Analysis<'_, L> {
             }
             Control::While { head, cond, body } => {
                 let inner = under(self.u.value(*cond));
+                let outside = std::mem::replace(&mut self.polls, true);
                 self.block(head, inner);
                 self.block(body, inner);
+                self.polls = outside;
             }
         }
         Varies::No

@@ -2,7 +2,7 @@
 
 use super::Spread::{Operands, Rule, Threads};
 use super::here;
-use super::tensor_level::{ATOMICS, LOADS, REDUCTIONS, STORES};
+use super::tensor_level::{ATOMICS, LOADS, REDUCTIONS, STORES, of_read};
 use crate::kernel::Value;
 use crate::names::{RedOp, Scalar, Scope, Sem};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ family! {
             scope: Scope,
         }
         reads [here(ptr)], writes [], order Some((*sem, LOADS)), group None,
-        teams [], name "load", spread Operands, result |t| t.read_at(*ptr, false);
+        teams [], name "load", spread of_read(*sem), result |t| t.read_at(*ptr, false);
         /// Writes a value.
         effect Store = "st" {
             /// Address.
@@ -84,7 +84,7 @@ family! {
             scope: Scope,
         }
         reads [here(ptr)], writes [], order Some((*sem, LOADS)), group None,
-        teams [], name "ld_reduce", spread Operands, result |t| t.ld_reduce_at(*ptr, *op, *acc);
+        teams [], name "ld_reduce", spread of_read(*sem), result |t| t.ld_reduce_at(*ptr, *op, *acc);
         /// `multimem.st`: the value to every PE of the team.
         effect McStore = "multimem_st" {
             /// Address in multicast space.

@@ -12,6 +12,17 @@ pub(super) const STORES: &[Sem] = &[Sem::Weak, Sem::Relaxed, Sem::Release];
 pub(super) const REDUCTIONS: &[Sem] = &[Sem::Relaxed, Sem::Release];
 pub(super) const ATOMICS: &[Sem] = &[Sem::Relaxed, Sem::Acquire, Sem::Release, Sem::AcqRel];
 
+/// How what a load reads differs between threads. A plain load of a place that others write is a race. An acquire waits
+/// for others, and threads that acquire one place at different times read different values of it. So does a relaxed load
+/// in a loop that polls, and uniformity knows whether it is in one.
+pub(super) fn of_read(sem: Sem) -> super::Spread {
+    match sem {
+        Sem::Weak => Operands,
+        Sem::Relaxed => Rule,
+        Sem::Acquire | Sem::Release | Sem::AcqRel | Sem::SeqCst => Threads,
+    }
+}
+
 /// The name of a function that has a non-blocking form and forms for groups: `put_nbi<block>`.
 fn of_group(name: &str, nbi: bool, group: Group) -> String {
     let words = if group == Group::Thread { String::new() } else { format!("<{group}>") };
@@ -119,7 +130,7 @@ family! {
             scope: Scope,
         }
         reads [here(place)], writes [], order Some((*sem, LOADS)), group None,
-        teams [], name "load", spread Operands, result |t| t.load(*place);
+        teams [], name "load", spread of_read(*sem), result |t| t.load(*place);
         /// Writes a tensor's elements, in coordinate order; those out of bounds are left alone.
         effect Store = "store" {
             /// Tensor.
@@ -147,7 +158,7 @@ family! {
             scope: Scope,
         }
         reads [here(place)], writes [], order Some((*sem, LOADS)), group None,
-        teams [], name "ld_reduce", spread Operands, result |t| t.ld_reduce(*place, *op, *acc);
+        teams [], name "ld_reduce", spread of_read(*sem), result |t| t.ld_reduce(*place, *op, *acc);
         /// `multimem.st`: the value to every PE of the team.
         effect McStore = "mc_store" {
             /// Tensor in multicast space.

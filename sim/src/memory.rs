@@ -12,6 +12,7 @@ mod delayed;
 mod words;
 
 use allocator::Allocator;
+pub(crate) use delayed::Accessor;
 use delayed::Delayed;
 
 /// log2 of the bytes of a region.

@@ -2,7 +2,7 @@
 
 use super::order::Scope;
 use super::{Context, Fault, access_fault, fault};
-use crate::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, Window};
+use crate::memory::{Accessor, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, Window};
 use crate::stats::MulticastBytes;
 
 /// An address in the shared memory of the CTA of rank `r` of a cluster, as `mapa` makes it: `r + 1` in the bits from
@@ -201,7 +201,7 @@ impl Context<'_> {
                 out.copy_from_slice(self.memory.bytes(w, addr, len));
                 if self.memory.delayed.under_way > 0 {
                     let spot = self.memory.spot_in(w, addr);
-                    self.memory.overlay(self.shared, spot, out);
+                    self.memory.overlay(self.accessor(), spot, out);
                 }
                 self.memory.count_load(w.owner, self.at.pe, len);
             }
@@ -243,7 +243,7 @@ impl Context<'_> {
                 self.nvshmem.wire.order(self.memory, self.at.pe, w.owner);
                 if self.memory.delayed.under_way > 0 {
                     let spot = self.memory.spot_in(w, addr);
-                    self.memory.land_at(self.shared, spot, len);
+                    self.memory.land_at(self.accessor(), spot, len);
                 }
                 self.memory.store(w, addr, data);
                 self.memory.count_store(self.at.pe, w.owner, len);
@@ -292,13 +292,19 @@ impl Context<'_> {
                 self.seek(w, addr, data.len(), lane)?;
                 self.memory.writable(self.at.pe, w, addr).map_err(|e| access_fault(lane, e))?;
                 let spot = self.memory.spot_in(w, addr);
-                if self.memory.delay(self.shared, w.owner, spot, data) {
+                if self.memory.delay(self.accessor(), w.owner, spot, data) {
                     self.memory.count_store(self.at.pe, w.owner, data.len());
                     return Ok(());
                 }
             }
         }
         self.write(space, addr, data, lane, w)
+    }
+
+    /// The CTA, as memory knows it.
+    #[inline]
+    pub(crate) fn accessor(&self) -> Accessor {
+        Accessor { cta: self.shared, pe: self.at.pe }
     }
 
     /// An atomic operation of the CTA comes behind its own stores to the same bytes.
@@ -314,7 +320,7 @@ impl Context<'_> {
         if self.memory.delayed.under_way > 0 && space == Space::Global {
             self.seek(w, addr, len, lane)?;
             let spot = self.memory.spot_in(w, addr);
-            self.memory.land_at(self.shared, spot, len);
+            self.memory.land_at(self.accessor(), spot, len);
         }
         Ok(())
     }
@@ -322,9 +328,8 @@ impl Context<'_> {
     /// A release of the CTA's: for others of the scope, its stores have happened.
     #[inline]
     pub(crate) fn publish(&mut self, scope: Scope) {
-        if self.memory.delayed.under_way > 0 && scope != Scope::Cta {
-            let only = (scope != Scope::Sys).then_some(self.at.pe);
-            self.memory.land_all(self.shared, only);
+        if self.memory.delayed.under_way > 0 {
+            self.memory.release(self.accessor(), scope);
         }
     }
 

@@ -165,8 +165,7 @@ impl Run {
             self.grids[grid].running -= ctas.len() as u32;
             if self.grids[grid].has_ended() {
                 self.ended.push(grid);
-                // What follows in the PE's stream sees what the grid has stored.
-                self.memory.land_for(self.grids[grid].pe);
+                self.memory.land_from(self.grids[grid].pe);
             }
             self.free_ctas.extend(ctas);
         } else {

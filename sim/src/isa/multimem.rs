@@ -259,6 +259,7 @@ impl Operation for LdReduce {
         let n = self.place.bytes;
         for lane in lanes(cx.active) {
             let (team, at) = self.place.locate(cx, lane, addresses[lane])?;
+            cx.land_members(team, at, n);
             let memory = &*cx.memory;
             let mut members =
                 memory.teams[team].members.iter().map(|&pe| &memory.buffers[2 * pe + 1][at..at + n]);
@@ -287,6 +288,19 @@ impl Operation for LdReduce {
             cx.switch(team).ld_reduce += n as u64;
         }
         Ok(Flow::Next)
+    }
+}
+
+impl Context<'_> {
+    /// Before the switch reads all members' copies: what the CTA sees of stores under way to them lands.
+    fn land_members(&mut self, team: usize, at: usize, len: usize) {
+        if self.memory.delayed.under_way == 0 {
+            return;
+        }
+        for i in 0..self.memory.teams[team].members.len() {
+            let spot = self.memory.heap(self.memory.teams[team].members[i], at as u64);
+            self.memory.land_at(self.accessor(), spot, len);
+        }
     }
 }
 
@@ -337,15 +351,16 @@ impl Operation for Update {
                 let pe = cx.memory.teams[team].members[i];
                 cx.nvshmem.wire.order(cx.memory, cx.at.pe, pe);
             }
+            let by = cx.accessor();
             let memory = &mut *cx.memory;
             for i in 0..memory.teams[team].members.len() {
                 let pe = memory.teams[team].members[i];
                 let spot = memory.heap(pe, at as u64);
                 // A store comes to each member at its own time.
-                if delayable && memory.delay(cx.shared, pe, spot, &data[..n]) {
+                if delayable && memory.delay(by, pe, spot, &data[..n]) {
                     continue;
                 }
-                memory.land_at(cx.shared, spot, n);
+                memory.land_at(by, spot, n);
                 memory.mark_written(2 * pe + 1, at, n);
                 let target = &mut memory.buffers[2 * pe + 1][at..at + n];
                 let mut new = data;

@@ -1,13 +1,21 @@
-//! Stores that their CTA sees and others do not see yet.
+//! Stores that some threads see and others do not see yet.
 //!
 //! The memory model lets a weak or relaxed store become visible to other CTAs at any time until something orders it: a
-//! release or fence of its CTA, whose scope says for whom. Here such stores wait in their CTA's buffer and land in any
-//! order that keeps those to the same bytes in theirs. The CTA's own reads look into its buffer.
+//! release or fence of its CTA, whose scope says for whom. Here such stores wait in two places:
+//!
+//! - in the buffer of their CTA, whose own reads look into it;
+//! - after a release of their CTA at gpu or cluster scope, those to the memory of other PEs wait in the buffer of their PE,
+//!   into which all of its CTAs look. (Those to the PE's own memory land: that shows them to more threads than it must.)
+//!
+//! A release at system scope lands both: what the CTA has seen of other CTAs of its PE comes before it (causality order
+//! is transitive). Stores land in any order that keeps those to the same bytes in theirs; those in the buffer of the PE
+//! come before those of a CTA, since the CTA may have seen them.
 
 use super::{Memory, Spot};
+use crate::exec::order::Scope;
 use crate::exec::run::Rng;
 
-/// Stores a CTA may have under way; another makes one of them land.
+/// Stores that a buffer holds; another makes one of them land.
 const DEPTH: usize = 32;
 
 struct Store {
@@ -24,25 +32,68 @@ impl Store {
     }
 }
 
-/// The buffers of all resident CTAs.
+/// Stores under way, in the order in which they were made.
+#[derive(Default)]
+struct Buffer {
+    stores: Vec<Store>,
+    /// The PE that makes them.
+    pe: usize,
+}
+
+impl Buffer {
+    /// Takes one store out, and before it older ones to the same bytes.
+    fn take(&mut self, i: usize) -> Vec<Store> {
+        let Some(Store { at, len, .. }) = self.stores.get(i) else { return Vec::new() };
+        let (at, len) = (*at, *len);
+        let mut number = 0..;
+        let due = self.stores.extract_if(..=i, |s| {
+            let n = number.next();
+            n == Some(i) || s.overlaps(at, len)
+        });
+        due.collect()
+    }
+
+    /// Takes those to some bytes out.
+    fn take_at(&mut self, at: Spot, len: usize) -> Vec<Store> {
+        self.stores.extract_if(.., |s| s.overlaps(at, len)).collect()
+    }
+
+    /// Puts the stores over what is read.
+    fn overlay(&self, at: Spot, out: &mut [u8]) {
+        let len = out.len();
+        for s in self.stores.iter().filter(|s| s.overlaps(at, len)) {
+            let (from, to) = (s.at.at.max(at.at), (s.at.at + s.len).min(at.at + len));
+            out[from - at.at..to - at.at].copy_from_slice(&s.data[from - s.at.at..to - s.at.at]);
+        }
+    }
+}
+
+/// The buffers of all resident CTAs, and of the PEs.
 pub(crate) struct Delayed {
     /// Of eight stores, so many are delayed; 0 turns the buffers off.
     eighths: u64,
     rng: Rng,
-    buffers: Vec<Vec<Store>>,
+    buffers: Vec<Buffer>,
     /// The buffer of each CTA slot; what an ended CTA has left is in one of nobody's.
     of: Vec<Option<usize>>,
+    /// By PE: what its CTAs have released among themselves.
+    released: Vec<Buffer>,
     pub(crate) under_way: usize,
 }
 
 impl Delayed {
-    /// The CTA's stores.
-    fn own(&self, cta: usize) -> &[Store] {
-        self.of.get(cta).copied().flatten().map_or(&[], |b| &self.buffers[b])
+    fn new(eighths: u64, rng: Rng, n_pes: usize) -> Delayed {
+        let released = (0..n_pes).map(|pe| Buffer { stores: Vec::new(), pe }).collect();
+        Delayed { eighths, rng, buffers: Vec::new(), of: Vec::new(), released, under_way: 0 }
+    }
+
+    /// The CTA's buffer, if it has one.
+    fn own(&self, cta: usize) -> Option<usize> {
+        self.of.get(cta).copied().flatten()
     }
 
     /// The CTA's buffer, a new one if it has none.
-    fn buffer(&mut self, cta: usize) -> usize {
+    fn buffer(&mut self, cta: usize, pe: usize) -> usize {
         if self.of.len() <= cta {
             self.of.resize(cta + 1, None);
         }
@@ -50,11 +101,12 @@ impl Delayed {
             return b;
         }
         let taken = |b: usize| self.of.contains(&Some(b));
-        let free = (0..self.buffers.len()).find(|&b| self.buffers[b].is_empty() && !taken(b));
+        let free = (0..self.buffers.len()).find(|&b| self.buffers[b].stores.is_empty() && !taken(b));
         let b = free.unwrap_or_else(|| {
-            self.buffers.push(Vec::new());
+            self.buffers.push(Buffer::default());
             self.buffers.len() - 1
         });
+        self.buffers[b].pe = pe;
         self.of[cta] = Some(b);
         b
     }
@@ -65,25 +117,27 @@ impl Delayed {
     }
 
     pub(super) fn off() -> Delayed {
-        Delayed { eighths: 0, rng: Rng(0), buffers: Vec::new(), of: Vec::new(), under_way: 0 }
+        Delayed::new(0, Rng(0), 0)
     }
+}
+
+/// A CTA that accesses memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Accessor {
+    /// Its slot.
+    pub cta: usize,
+    pub pe: usize,
 }
 
 impl Memory {
     /// Lets `eighths` of eight stores be delayed, as `seed` draws.
     pub(crate) fn delay_stores(&mut self, eighths: u64, seed: u64) {
-        self.delayed = Delayed {
-            eighths,
-            rng: Rng(seed ^ 0x7374_6f72_6573),
-            buffers: Vec::new(),
-            of: Vec::new(),
-            under_way: 0,
-        };
+        self.delayed = Delayed::new(eighths, Rng(seed ^ 0x7374_6f72_6573), self.n_pes);
     }
 
-    /// Takes a store of the CTA in slot `cta` to the memory of `owner`, if it is to be delayed.
+    /// Takes a store of a CTA to the memory of `owner`, if it is to be delayed.
     #[inline]
-    pub(crate) fn delay(&mut self, cta: usize, owner: usize, at: Spot, data: &[u8]) -> bool {
+    pub(crate) fn delay(&mut self, by: Accessor, owner: usize, at: Spot, data: &[u8]) -> bool {
         let d = &mut self.delayed;
         if d.eighths == 0 || data.len() > 32 || d.rng.next() % 8 >= d.eighths {
             return false;
@@ -91,83 +145,107 @@ impl Memory {
         // The CTA itself may read it now.
         self.mark_written(at.buffer, at.at, data.len());
         let d = &mut self.delayed;
-        let b = d.buffer(cta);
+        let b = d.buffer(by.cta, by.pe);
         let mut store = Store { at, data: [0; 32], len: data.len(), owner };
         store.data[..data.len()].copy_from_slice(data);
-        d.buffers[b].push(store);
+        d.buffers[b].stores.push(store);
         d.under_way += 1;
-        if d.buffers[b].len() > DEPTH {
+        if d.buffers[b].stores.len() > DEPTH {
             let i = (d.rng.next() % DEPTH as u64) as usize;
             self.land(b, i);
         }
         true
     }
 
-    /// Puts what the CTA itself has stored over what it reads.
+    /// Puts what a CTA sees of stores under way over what it reads.
     #[inline]
-    pub(crate) fn overlay(&self, cta: usize, at: Spot, out: &mut [u8]) {
-        let len = out.len();
-        for s in self.delayed.own(cta).iter().filter(|s| s.overlaps(at, len)) {
-            let (from, to) = (s.at.at.max(at.at), (s.at.at + s.len).min(at.at + len));
-            out[from - at.at..to - at.at].copy_from_slice(&s.data[from - s.at.at..to - s.at.at]);
+    pub(crate) fn overlay(&self, by: Accessor, at: Spot, out: &mut [u8]) {
+        let d = &self.delayed;
+        if let Some(released) = d.released.get(by.pe) {
+            released.overlay(at, out);
+        }
+        if let Some(b) = d.own(by.cta) {
+            d.buffers[b].overlay(at, out);
         }
     }
 
-    /// Lands one store, and before it older ones of its CTA to the same bytes.
-    fn land(&mut self, buffer: usize, mut i: usize) {
-        let list = &mut self.delayed.buffers[buffer];
-        let Some(s) = list.get(i) else { return };
-        let (at, len) = (s.at, s.len);
-        let mut due = Vec::new();
-        let mut k = 0;
-        while k <= i {
-            if list[k].overlaps(at, len) || k == i {
-                due.push(list.remove(k));
-                i = i.wrapping_sub(1);
-                if i == usize::MAX {
-                    break;
+    fn land_these(&mut self, due: Vec<Store>) {
+        self.delayed.under_way -= due.len();
+        for s in due {
+            self.store_at(s.at, &s.data[..s.len]);
+        }
+    }
+
+    /// Lands one store of a CTA, behind older ones to the same bytes of the CTA and of its PE.
+    fn land(&mut self, b: usize, i: usize) {
+        let due = self.delayed.buffers[b].take(i);
+        let pe = self.delayed.buffers[b].pe;
+        for s in &due {
+            let before = self.delayed.released[pe].take_at(s.at, s.len);
+            self.land_these(before);
+        }
+        self.land_these(due);
+    }
+
+    /// Lands what a CTA sees of stores under way to these bytes.
+    pub(crate) fn land_at(&mut self, by: Accessor, at: Spot, len: usize) {
+        let own = self.delayed.own(by.cta).map(|b| self.delayed.buffers[b].take_at(at, len));
+        let own = own.unwrap_or_default();
+        let bytes = own.iter().map(|s| (s.at, s.len)).chain([(at, len)]);
+        for (at, len) in bytes.collect::<Vec<_>>() {
+            let released = self.delayed.released.get_mut(by.pe).map(|r| r.take_at(at, len));
+            self.land_these(released.unwrap_or_default());
+        }
+        self.land_these(own);
+    }
+
+    /// A release of a CTA: for others of the scope, its stores have happened, and what it has seen of others.
+    pub(crate) fn release(&mut self, by: Accessor, scope: Scope) {
+        let own = self.delayed.own(by.cta);
+        match scope {
+            Scope::Cta => {}
+            Scope::Cluster | Scope::Gpu => {
+                if let Some(b) = own {
+                    self.release_buffer(b);
                 }
-            } else {
-                k += 1;
+            }
+            Scope::Sys => {
+                let released = std::mem::take(&mut self.delayed.released[by.pe].stores);
+                self.land_these(released);
+                if let Some(b) = own {
+                    let stores = std::mem::take(&mut self.delayed.buffers[b].stores);
+                    self.land_these(stores);
+                }
             }
         }
-        self.delayed.under_way -= due.len();
-        for s in due {
-            self.store_at(s.at, &s.data[..s.len]);
+    }
+
+    /// Shows the stores of a buffer to all CTAs of the PE.
+    fn release_buffer(&mut self, b: usize) {
+        let pe = self.delayed.buffers[b].pe;
+        for s in std::mem::take(&mut self.delayed.buffers[b].stores) {
+            if s.owner == pe {
+                self.land_these(vec![s]);
+            } else {
+                self.delayed.released[pe].stores.push(s);
+            }
+        }
+        while self.delayed.released[pe].stores.len() > DEPTH {
+            let due = self.delayed.released[pe].take(0);
+            self.land_these(due);
         }
     }
 
-    /// Lands the CTA's stores to these bytes.
-    pub(crate) fn land_at(&mut self, cta: usize, at: Spot, len: usize) {
-        let Some(b) = self.delayed.of.get(cta).copied().flatten() else { return };
-        while let Some(i) = self.delayed.buffers[b].iter().position(|s| s.overlaps(at, len)) {
-            self.land(b, i);
+    /// A grid of a PE has ended: all that the PE's CTAs have stored lands. What follows in the PE's stream sees it, and so
+    /// does whatever the host starts elsewhere.
+    pub(crate) fn land_from(&mut self, pe: usize) {
+        let d = &mut self.delayed;
+        let mut all: Vec<Store> =
+            d.released.get_mut(pe).map(|r| std::mem::take(&mut r.stores)).unwrap_or_default();
+        for buffer in d.buffers.iter_mut().filter(|b| b.pe == pe) {
+            all.append(&mut buffer.stores);
         }
-    }
-
-    /// Lands the CTA's stores; `only` those to the memory of one PE.
-    pub(crate) fn land_all(&mut self, cta: usize, only: Option<usize>) {
-        if let Some(b) = self.delayed.of.get(cta).copied().flatten() {
-            self.land_buffer(b, only);
-        }
-    }
-
-    fn land_buffer(&mut self, b: usize, only: Option<usize>) {
-        let all = std::mem::take(&mut self.delayed.buffers[b]);
-        let (due, rest): (Vec<Store>, Vec<Store>) =
-            all.into_iter().partition(|s| only.is_none_or(|pe| s.owner == pe));
-        self.delayed.buffers[b] = rest;
-        self.delayed.under_way -= due.len();
-        for s in due {
-            self.store_at(s.at, &s.data[..s.len]);
-        }
-    }
-
-    /// Lands all stores to the memory of a PE.
-    pub(crate) fn land_for(&mut self, pe: usize) {
-        for b in 0..self.delayed.buffers.len() {
-            self.land_buffer(b, Some(pe));
-        }
+        self.land_these(all);
     }
 
     /// A CTA has ended: what it has stored lands all the same, some day.
@@ -182,11 +260,19 @@ impl Memory {
         if self.delayed.under_way == 0 {
             return;
         }
+        // Landing one may take older ones along.
         for b in 0..self.delayed.buffers.len() {
-            for i in (0..self.delayed.buffers[b].len()).rev() {
-                // Landing one may take older ones along.
-                if i < self.delayed.buffers[b].len() && self.delayed.rng.next().is_multiple_of(8) {
+            for i in (0..self.delayed.buffers[b].stores.len()).rev() {
+                if i < self.delayed.buffers[b].stores.len() && self.delayed.rng.next().is_multiple_of(8) {
                     self.land(b, i);
+                }
+            }
+        }
+        for pe in 0..self.delayed.released.len() {
+            for i in (0..self.delayed.released[pe].stores.len()).rev() {
+                if i < self.delayed.released[pe].stores.len() && self.delayed.rng.next().is_multiple_of(8) {
+                    let due = self.delayed.released[pe].take(i);
+                    self.land_these(due);
                 }
             }
         }
@@ -195,8 +281,8 @@ impl Memory {
     /// Lands everything; `false` if nothing was under way.
     pub(crate) fn land_every(&mut self) -> bool {
         let some = self.delayed.under_way > 0;
-        for b in 0..self.delayed.buffers.len() {
-            self.land_buffer(b, None);
+        for pe in 0..self.delayed.released.len() {
+            self.land_from(pe);
         }
         some
     }

@@ -1,0 +1,180 @@
+//! The usual shapes of litmus tests, in many strengths, scopes and places.
+
+use super::program::{Op, Order, Place, Program, Scope, WEAK};
+
+/// An access of a shape: what is read or written, and where.
+#[derive(Clone, Copy)]
+enum Access {
+    R(usize),
+    W(usize, u32),
+    /// An exchange.
+    X(usize, u32),
+}
+
+use Access::{R, W, X};
+
+/// (name, the accesses of each thread)
+const SHAPES: &[(&str, &[&[Access]])] = &[
+    ("message passing", &[&[W(0, 1), W(1, 1)], &[R(1), R(0)]]),
+    ("store buffering", &[&[W(0, 1), R(1)], &[W(1, 1), R(0)]]),
+    ("load buffering", &[&[R(0), W(1, 1)], &[R(1), W(0, 1)]]),
+    ("S", &[&[W(0, 2), W(1, 1)], &[R(1), W(0, 1)]]),
+    ("R", &[&[W(0, 1), W(1, 1)], &[W(1, 2), R(0)]]),
+    ("2+2W", &[&[W(0, 1), W(1, 2)], &[W(1, 1), W(0, 2)]]),
+    ("coherence of reads", &[&[W(0, 1), W(0, 2)], &[R(0), R(0)]]),
+    ("coherence of a read and a write", &[&[R(0), W(0, 1)], &[W(0, 2), R(0)]]),
+    ("WRC", &[&[W(0, 1)], &[R(0), W(1, 1)], &[R(1), R(0)]]),
+    ("ISA2", &[&[W(0, 1), W(1, 1)], &[R(1), W(2, 1)], &[R(2), R(0)]]),
+    ("IRIW", &[&[W(0, 1)], &[W(1, 1)], &[R(0), R(1)], &[R(1), R(0)]]),
+    ("a chain of exchanges", &[&[W(0, 1), X(1, 1)], &[X(1, 2)], &[R(1), R(0)]]),
+    ("exchanges in turn", &[&[W(0, 1), X(1, 1)], &[X(1, 2), R(0)]]),
+];
+
+/// How the accesses of a thread are ordered.
+#[derive(Clone, Copy)]
+enum Strength {
+    Weak,
+    Relaxed(Scope),
+    /// Every write releases, every read acquires.
+    Synchronising(Scope),
+    /// The last access of a thread synchronises; the others are weak.
+    LastReleases(Scope),
+    /// A fence between accesses that are relaxed.
+    Fenced {
+        sc: bool,
+        scope: Scope,
+        relaxed: Scope,
+    },
+}
+
+fn strengths() -> Vec<Strength> {
+    let mut all = vec![Strength::Weak];
+    for scope in Scope::ALL {
+        all.extend([Strength::Relaxed(scope), Strength::Synchronising(scope), Strength::LastReleases(scope)]);
+        for sc in [false, true] {
+            all.push(Strength::Fenced { sc, scope, relaxed: Scope::Sys });
+            all.push(Strength::Fenced { sc, scope, relaxed: scope });
+        }
+    }
+    all
+}
+
+fn access(access: Access, order: impl Fn(bool, bool) -> Order) -> Op {
+    match access {
+        R(at) => Op::Read { at, order: order(true, false) },
+        W(at, value) => Op::Write { at, value, order: order(false, true) },
+        // Exchanges are always strong.
+        X(at, value) => {
+            let order = order(true, true);
+            Op::Exchange { at, value, order: Order { strong: order.strong.or(Some(Scope::Gpu)), ..order } }
+        }
+    }
+}
+
+fn thread(accesses: &[Access], first: bool, strength: Strength) -> Vec<Op> {
+    let n = accesses.len();
+    let synchronising =
+        |scope, acquire: bool, release: bool| Order { acquire, release, ..Order::relaxed(scope) };
+    let ordered = |i: usize, a: Access| match strength {
+        Strength::Weak => access(a, |_, _| WEAK),
+        Strength::Relaxed(scope) => access(a, |_, _| Order::relaxed(scope)),
+        Strength::Synchronising(scope) => {
+            access(a, |acquire, release| synchronising(scope, acquire, release))
+        }
+        // The first thread's data is weak and its flag a release; the others acquire first.
+        Strength::LastReleases(scope) => {
+            let flag = if first { i + 1 == n } else { i == 0 || i + 1 < n };
+            access(a, |acquire, release| if flag { synchronising(scope, acquire, release) } else { WEAK })
+        }
+        Strength::Fenced { relaxed, .. } => access(a, |_, _| Order::relaxed(relaxed)),
+    };
+    let mut out = Vec::new();
+    for (i, a) in accesses.iter().enumerate() {
+        if let (Strength::Fenced { sc, scope, .. }, 1..) = (strength, i) {
+            out.push(Op::Fence { sc, scope });
+        }
+        out.push(ordered(i, *a));
+    }
+    out
+}
+
+/// Where threads are: all in one CTA, in CTAs of one PE, on PEs of their own, or two CTAs of one PE and another PE.
+fn places(threads: usize) -> Vec<Vec<Place>> {
+    let at = |pe, cta| Place { pe, cta };
+    let mut all = vec![
+        vec![at(0, 0); threads],
+        (0..threads).map(|t| at(0, t)).collect(),
+        (0..threads).map(|t| at(t.min(2), 0)).collect(),
+    ];
+    if threads > 2 {
+        all.push((0..threads).map(|t| at(t / 2, t % 2)).collect());
+        all.push((0..threads).map(|t| at(usize::from(t + 1 == threads), t)).collect());
+    }
+    all
+}
+
+/// Every shape in every strength and place, with the locations in own and in peers' memory.
+pub fn all() -> Vec<Program> {
+    let mut all: Vec<Program> = Vec::new();
+    for (_, accesses) in SHAPES {
+        let locations = accesses.iter().flat_map(|t| t.iter()).map(|a| match a {
+            R(at) | W(at, _) | X(at, _) => at + 1,
+        });
+        let locations = locations.max().unwrap_or(1);
+        for strength in strengths() {
+            let threads: Vec<Vec<Op>> =
+                accesses.iter().enumerate().map(|(t, a)| thread(a, t == 0, strength)).collect();
+            for places in places(threads.len()) {
+                for homes in 0..1 << locations {
+                    let homes = (0..locations).map(|at| homes >> at & 1).collect();
+                    let threads = places.iter().copied().zip(threads.iter().cloned()).collect();
+                    let program = Program { threads, homes };
+                    if !all.contains(&program) {
+                        all.push(program);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// A read or a last value that an outcome has.
+#[derive(Clone, Copy)]
+pub enum Is {
+    Read(usize, u32),
+    Last(usize, u32),
+}
+
+impl Is {
+    pub fn is(self, read: &[u32], last: &[u32]) -> bool {
+        match self {
+            Is::Read(n, value) => read[n] == value,
+            Is::Last(at, value) => last[at] == value,
+        }
+    }
+}
+
+/// Programs with an outcome that no order of their accesses one after the other has, and that hardware shows.
+pub fn weak() -> Vec<(&'static str, Program, Vec<Is>)> {
+    use Is::{Last, Read};
+    let outcomes: &[(&str, &[Is])] = &[
+        ("message passing", &[Read(0, 1), Read(1, 0)]),
+        ("store buffering", &[Read(0, 0), Read(1, 0)]),
+        ("S", &[Read(0, 1), Last(0, 2)]),
+        ("R", &[Read(0, 0), Last(1, 2)]),
+        ("2+2W", &[Last(0, 1), Last(1, 1)]),
+    ];
+    let mut all = Vec::new();
+    for (name, weak) in outcomes {
+        let accesses = SHAPES.iter().find(|(n, _)| n == name).unwrap().1;
+        for strength in [Strength::Weak, Strength::Relaxed(Scope::Sys)] {
+            for places in &places(accesses.len())[1..3] {
+                let threads = accesses.iter().enumerate().map(|(t, a)| thread(a, t == 0, strength));
+                let threads = places.iter().copied().zip(threads).collect();
+                all.push((*name, Program { threads, homes: vec![1; 3] }, weak.to_vec()));
+            }
+        }
+    }
+    all
+}

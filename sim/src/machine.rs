@@ -384,6 +384,12 @@ impl Machine {
         Ok(())
     }
 
+    /// Shows what kernels have stored to all PEs, and to the host, as when a host has waited for these kernels. Stores of
+    /// kernels that run, which could be seen later, are seen too.
+    pub fn land_stores(&mut self) {
+        self.memory.land_every();
+    }
+
     /// Reads memory that `pe` can address by plain accesses.
     ///
     /// # Errors

@@ -264,6 +264,7 @@ impl State {
             Wait::Exchange(_) => {}
         }
         self.hosts[pe as usize].knows = Arc::new(knows);
+        self.machine.land_stores();
     }
 
     /// All of these hosts know what each of them knows.

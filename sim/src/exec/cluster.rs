@@ -165,7 +165,7 @@ impl Run {
             self.grids[grid].running -= ctas.len() as u32;
             if self.grids[grid].has_ended() {
                 self.ended.push(grid);
-                self.memory.land_from(self.grids[grid].pe);
+                self.memory.retire(self.grids[grid].pe);
             }
             self.free_ctas.extend(ctas);
         } else {

@@ -116,6 +116,17 @@ impl Delayed {
         self.eighths > 0
     }
 
+    /// Whether a load is to be put off: one of eight, where stores are delayed.
+    #[inline]
+    pub(crate) fn draws_load(&mut self) -> bool {
+        self.eighths > 0 && self.rng.next().is_multiple_of(8)
+    }
+
+    /// Whether a warp that needs what it loads lets others go on first: every other time.
+    pub(crate) fn draws_wait(&mut self) -> bool {
+        self.rng.next().is_multiple_of(2)
+    }
+
     pub(super) fn off() -> Delayed {
         Delayed::new(0, Rng(0), 0)
     }
@@ -236,8 +247,17 @@ impl Memory {
         }
     }
 
-    /// A grid of a PE has ended: all that the PE's CTAs have stored lands. What follows in the PE's stream sees it, and so
-    /// does whatever the host starts elsewhere.
+    /// A grid of a PE has ended: its stores to the PE's own memory land. Those to peers' memory land some day, but before a
+    /// grid begins that comes behind it, and before a host that has waited for it goes on.
+    pub(crate) fn retire(&mut self, pe: usize) {
+        for b in 0..self.delayed.buffers.len() {
+            if self.delayed.buffers[b].pe == pe {
+                self.release_buffer(b);
+            }
+        }
+    }
+
+    /// Lands all that the CTAs of a PE have stored.
     pub(crate) fn land_from(&mut self, pe: usize) {
         let d = &mut self.delayed;
         let mut all: Vec<Store> =

@@ -32,6 +32,11 @@ impl Run {
 
     /// Makes the CTAs of a grid's next cluster resident.
     fn start_cluster(&mut self, g: usize, order: &mut Vec<usize>) {
+        if self.grids[g].next == 0 {
+            // It sees what the grids in front of it have stored, on whatever PE.
+            let before: Vec<usize> = self.grids[g].after.iter().map(|a| self.grids[*a].pe).collect();
+            before.into_iter().for_each(|pe| self.memory.land_from(pe));
+        }
         let grid = &mut self.grids[g];
         let size: u32 = grid.cluster.iter().product();
         let clusters = cluster::zip(grid.dims, grid.cluster, |a, b| a / b);

@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod asynchronous;
 pub(crate) mod barrier;
 pub(crate) mod cluster;
+pub(crate) mod defer;
 pub(crate) mod order;
 pub(crate) mod run;
 mod schedule;
@@ -17,6 +18,7 @@ use crate::isa::tensor::pipe::{Pipe, Warpgroup};
 use crate::memory::{AccessError, Memory};
 use crate::nvshmem::Nvshmem;
 use crate::stats::MulticastBytes;
+use defer::{Deferral, Footprint};
 use std::fmt::Write as _;
 
 /// Threads of a warp.
@@ -87,6 +89,11 @@ pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
 pub(crate) trait Operation: Send + Sync {
     /// Carries the instruction out for the lanes `cx.active`, which are never none.
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault>;
+
+    /// What it uses, if that is all that it does: then a load that is put off may stay so.
+    fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
+        None
+    }
 }
 
 pub(crate) type Op = Box<dyn Operation>;
@@ -264,6 +271,8 @@ pub(crate) struct Context<'a> {
     pub cta_live: u32,
     /// Matrix multiplications that the warp has under way.
     pub pipe: &'a mut Pipe,
+    /// The load that the warp has put off.
+    pub deferral: &'a mut Deferral,
     /// Those of the CTA's warpgroups.
     pub warpgroups: &'a mut Vec<Warpgroup>,
     /// What the machine model leaves open is drawn here.

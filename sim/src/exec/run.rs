@@ -369,6 +369,7 @@ impl Run {
             nvshmem: &mut self.nvshmem,
             tickets: &mut warp.tickets,
             pipe: &mut warp.pipe,
+            deferral: &mut warp.deferral,
             warpgroups: &mut cta.warpgroups,
             rng: &mut self.rng,
             gathering: &mut cta.gathering,
@@ -378,6 +379,8 @@ impl Run {
             check: self.check.as_deref_mut(),
             asynchronous: &mut self.asynchronous,
         };
+        // (Lanes that have gone apart have registers in common.)
+        cx.deferral.allow(alone && !self.probing && cx.memory.delayed.is_on());
         let event = loop {
             if *budget == 0 {
                 break Event::Spent;
@@ -388,6 +391,17 @@ impl Run {
                 None => mask,
                 Some((p, flip)) => mask & (cx.preds[p.0 as usize] ^ flip),
             };
+            if cx.deferral.is_taken() && active != 0 {
+                cx.active = active;
+                match cx.read_first(code, inst) {
+                    Ok(true) => {}
+                    Ok(false) => break Event::Spent,
+                    Err(fault) => {
+                        pc = cx.pc;
+                        break Event::Fault(fault);
+                    }
+                }
+            }
             let count = &mut counts[pc as usize];
             count.warps += 1;
             count.lanes += u64::from(active.count_ones());

@@ -7,6 +7,7 @@
 
 use super::barrier::Arrival;
 use super::cluster::Arrivals;
+use super::defer::Deferral;
 use super::{LANES, Lanes, Locals, Poll};
 use crate::isa::tensor::pipe::Pipe;
 use crate::module::{Code, FunctionCode};
@@ -121,6 +122,7 @@ pub(crate) struct Warp {
     /// By lane: its call of a built-in function that waits.
     pub tickets: [u64; LANES],
     pub pipe: Pipe,
+    pub deferral: Deferral,
 }
 
 /// The stack of a thread is too large.
@@ -136,6 +138,7 @@ impl Warp {
         self.arrivals = Arrivals::default();
         self.tickets = [0; LANES];
         self.pipe = Pipe::default();
+        self.deferral = Deferral::Never;
         self.groups.clear();
         self.free.clear();
         self.free.extend((1..self.frames.len()).rev());

@@ -1,6 +1,13 @@
 //! Operations that compute each lane's result from that lane's operands: a function on values, lifted to warps.
 
+use crate::exec::defer::Footprint;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Pred, PredSrc, Reg, Src, lanes};
+
+/// The footprint of an operation on registers alone.
+fn computes(reads: &[Src], writes: &[Reg]) -> Footprint {
+    let reads = reads.iter().filter_map(|s| s.register()).collect();
+    Footprint { reads, writes: writes.iter().copied().collect(), reach: None }
+}
 
 /// Runs `f` for the active lanes, without a mask test in the common case of all lanes.
 #[inline(always)]
@@ -30,6 +37,10 @@ impl<F: Fn(u64) -> u64 + Send + Sync> Operation for Map1<F> {
         for_each(active, |l| d[l] = (self.f)(a[l]));
         Ok(Flow::Next)
     }
+
+    fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
+        Some(computes(&[self.a], &[self.d]))
+    }
 }
 
 struct Map2<F> {
@@ -47,6 +58,10 @@ impl<F: Fn(u64, u64) -> u64 + Send + Sync> Operation for Map2<F> {
         for_each(active, |l| d[l] = (self.f)(a[l], b[l]));
         Ok(Flow::Next)
     }
+
+    fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
+        Some(computes(&[self.a, self.b], &[self.d]))
+    }
 }
 
 struct Map3<F> {
@@ -63,6 +78,10 @@ impl<F: Fn(u64, u64, u64) -> u64 + Send + Sync> Operation for Map3<F> {
         for_each(active, |l| d[l] = (self.f)(a[l], b[l], c[l]));
         Ok(Flow::Next)
     }
+
+    fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
+        Some(computes(&[self.a[0], self.a[1], self.a[2]], &[self.d]))
+    }
 }
 
 struct Map4<F> {
@@ -78,6 +97,10 @@ impl<F: Fn([u64; 4]) -> u64 + Send + Sync> Operation for Map4<F> {
         let d = cx.reg(self.d);
         for_each(active, |l| d[l] = (self.f)([v[0][l], v[1][l], v[2][l], v[3][l]]));
         Ok(Flow::Next)
+    }
+
+    fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
+        Some(computes(&[self.a[0], self.a[1], self.a[2], self.a[3]], &[self.d]))
     }
 }
 
@@ -131,6 +154,10 @@ impl<F: Fn(u64, u64) -> bool + Send + Sync> Operation for Compare<F> {
             cx.set_pred(self.q, q);
         }
         Ok(Flow::Next)
+    }
+
+    fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
+        Some(computes(&[self.a, self.b], &[]))
     }
 }
 

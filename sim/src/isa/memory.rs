@@ -8,6 +8,7 @@ use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::check::detector::Touch;
 use crate::exec::access::{Space, from_le, put_le};
+use crate::exec::defer::{Footprint, Reach};
 use crate::exec::order::Order;
 use crate::exec::{Context, Fault, Flow, Lanes, Op, Operation, Reg, Src, lanes};
 use crate::memory::Window;
@@ -173,6 +174,10 @@ fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 
 impl Operation for Load {
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault> {
+        let may_wait = !self.order.acquire && matches!(self.space, Space::Global | Space::Generic);
+        if may_wait && cx.defer(|cx| self.uses(cx)) {
+            return Ok(Flow::Next);
+        }
         let addresses = self.address.lanes(cx);
         cx.watch(self.space, &addresses, self.bytes, AccessKind::Read, self.order);
         let mut w = Window::empty();
@@ -192,6 +197,20 @@ impl Operation for Load {
         let value = self.dst.first().map_or(0, |d| cx.regs[d.0 as usize][first]);
         let repeated = cx.note_read(self.space, addresses[first], value, self.element);
         Ok(if repeated && self.order.strong.is_some() { Flow::Yield } else { Flow::Next })
+    }
+
+    fn footprint(&self, cx: &Context<'_>) -> Option<Footprint> {
+        (!self.order.acquire).then(|| self.uses(cx))
+    }
+}
+
+impl Load {
+    fn uses(&self, cx: &Context<'_>) -> Footprint {
+        Footprint {
+            reads: self.address.register().into_iter().collect(),
+            writes: self.dst.iter().copied().collect(),
+            reach: Reach::of(self.space, &self.address.lanes(cx), self.bytes, cx.active),
+        }
     }
 }
 
@@ -247,6 +266,13 @@ impl Operation for Store {
             }
         }
         Ok(Flow::Next)
+    }
+
+    fn footprint(&self, cx: &Context<'_>) -> Option<Footprint> {
+        let sources = self.src.iter().filter_map(|s| s.register());
+        let reach = Reach::of(self.space, &self.address.lanes(cx), self.bytes, cx.active);
+        let reads = self.address.register().into_iter().chain(sources).collect();
+        (!self.order.release).then(|| Footprint { reads, reach, ..Footprint::default() })
     }
 }
 

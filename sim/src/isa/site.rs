@@ -39,6 +39,14 @@ enum AddressBase {
 }
 
 impl Address {
+    /// The register that it is in, if it is in one.
+    pub(crate) fn register(&self) -> Option<Reg> {
+        match self.base {
+            AddressBase::Value(s) => s.register(),
+            AddressBase::Frame => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn lanes(&self, cx: &Context<'_>) -> crate::exec::Lanes {
         match self.base {

@@ -163,7 +163,11 @@ pub fn weak() -> Vec<(&'static str, Program, Vec<Is>)> {
         ("store buffering", &[Read(0, 0), Read(1, 0)]),
         ("S", &[Read(0, 1), Last(0, 2)]),
         ("R", &[Read(0, 0), Last(1, 2)]),
+        ("load buffering", &[Read(0, 1), Read(1, 1)]),
         ("2+2W", &[Last(0, 1), Last(1, 1)]),
+        ("WRC", &[Read(0, 1), Read(1, 1), Read(2, 0)]),
+        ("ISA2", &[Read(0, 1), Read(1, 1), Read(2, 0)]),
+        ("IRIW", &[Read(0, 1), Read(1, 0), Read(2, 1), Read(3, 0)]),
     ];
     let mut all = Vec::new();
     for (name, weak) in outcomes {

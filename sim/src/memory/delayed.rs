@@ -55,6 +55,9 @@ impl Buffer {
 
     /// Takes those to some bytes out.
     fn take_at(&mut self, at: Spot, len: usize) -> Vec<Store> {
+        if self.stores.is_empty() {
+            return Vec::new();
+        }
         self.stores.extract_if(.., |s| s.overlaps(at, len)).collect()
     }
 
@@ -199,11 +202,17 @@ impl Memory {
     }
 
     /// Lands what a CTA sees of stores under way to these bytes.
+    #[inline]
     pub(crate) fn land_at(&mut self, by: Accessor, at: Spot, len: usize) {
+        if self.delayed.under_way > 0 {
+            self.land_seen(by, at, len);
+        }
+    }
+
+    fn land_seen(&mut self, by: Accessor, at: Spot, len: usize) {
         let own = self.delayed.own(by.cta).map(|b| self.delayed.buffers[b].take_at(at, len));
         let own = own.unwrap_or_default();
-        let bytes = own.iter().map(|s| (s.at, s.len)).chain([(at, len)]);
-        for (at, len) in bytes.collect::<Vec<_>>() {
+        for (at, len) in std::iter::once((at, len)).chain(own.iter().map(|s| (s.at, s.len))) {
             let released = self.delayed.released.get_mut(by.pe).map(|r| r.take_at(at, len));
             self.land_these(released.unwrap_or_default());
         }

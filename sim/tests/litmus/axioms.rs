@@ -300,8 +300,9 @@ pub fn allowed(program: &Program) -> BTreeSet<Outcome> {
 /// One element of each list, in all ways.
 fn product<T: Clone>(lists: &[Vec<T>]) -> Vec<Vec<T>> {
     lists.iter().fold(vec![Vec::new()], |all, list| {
-        let longer =
-            |head: &Vec<T>| list.iter().map(|x| [&head[..], &[x.clone()]].concat()).collect::<Vec<_>>();
+        let longer = |head: &Vec<T>| {
+            list.iter().map(|x| [&head[..], std::slice::from_ref(x)].concat()).collect::<Vec<_>>()
+        };
         all.iter().flat_map(longer).collect()
     })
 }

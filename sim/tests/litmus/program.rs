@@ -144,7 +144,7 @@ impl Program {
             let _ = writeln!(out, "ld.param.b64 %a{i}, [p{i}];");
         }
         for (t, ((at, _), slot)) in self.threads.iter().zip(self.slots()).enumerate() {
-            let key = at.pe << 20 | at.cta << 10 | slot * 32;
+            let key = (at.pe << 20) + (at.cta << 10) + slot * 32;
             let _ = writeln!(out, "setp.eq.u32 %p0, %r0, {key};\n@%p0 bra T{t};");
         }
         out.push_str("ret;\n");

@@ -25,7 +25,7 @@ setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r3, 0;
 ret; }}"
     );
     let module = Module::parse(&text).unwrap_or_else(|e| panic!("{e}"));
-    let config = Config { n_pes, seed, check: Some(Check::default()), ..Config::default() };
+    let config = Config { n_pes, seed, explore: true, check: Some(Check::default()), ..Config::default() };
     let mut m = Machine::new(config).unwrap();
     let buffer = m.alloc_symmetric("x", 4096, 128).unwrap();
     for pe in 0..n_pes {
@@ -48,6 +48,16 @@ ret; }}"
         .collect();
     m.launch(&module, "k", &launches).unwrap_or_else(|e| panic!("{e}"));
     m.take_findings()
+}
+
+#[test]
+fn a_store_of_what_memory_held_before_races_with_a_store_under_way() {
+    // Both PEs store their number to PE 0's memory, which holds 0.
+    let body = "@%p2 st.global.u32 [%rd6], %r1; @!%p2 st.global.u32 [%rd7], %r1;";
+    for seed in 0..200 {
+        let found = run(2, 1, 1, body, seed);
+        assert!(found.iter().any(|f| f.code == "S030"), "seed {seed}: {found:?}");
+    }
 }
 
 /// The codes that seeds find, each once.

@@ -59,7 +59,14 @@ impl Context<'_> {
     }
 
     /// Where a lane accesses memory that others see; what is out of bounds is told when the access is made.
-    fn place(&self, space: Space, addr: u64, bytes: usize, lane: usize, w: &mut Window) -> Option<Spot> {
+    pub(crate) fn place(
+        &self,
+        space: Space,
+        addr: u64,
+        bytes: usize,
+        lane: usize,
+        w: &mut Window,
+    ) -> Option<Spot> {
         let (space, addr) = match space {
             Space::Generic => Space::of_generic(addr),
             Space::Cluster => Space::of_generic(addr | space.window()),

@@ -285,15 +285,15 @@ impl Store {
         }
     }
 
-    /// The lanes that store what is there already.
+    /// The lanes that store what is there already, and what no store under way would replace.
     fn unchanged(&self, cx: &mut Context<'_>, addresses: &Lanes, w: &mut Window) -> u32 {
-        let (mut data, mut old) = ([0; 32], [0; 32]);
+        let mut data = [0; 32];
         let mut same = 0;
         for lane in lanes(cx.active) {
+            // An address that is out of bounds is reported by the store itself.
+            let Some(place) = cx.place(self.space, addresses[lane], self.bytes, lane, w) else { continue };
             self.gather(cx, lane, &mut data);
-            let old = &mut old[..self.bytes];
-            // What is out of bounds is told by the store itself.
-            if cx.read(self.space, addresses[lane], old, lane, w).is_ok() && *old == data[..self.bytes] {
+            if cx.memory.holds(place, &data[..self.bytes]) {
                 same |= 1 << lane;
             }
         }

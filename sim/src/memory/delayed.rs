@@ -183,6 +183,23 @@ impl Memory {
         }
     }
 
+    /// Whether these bytes hold `data` for everyone, with and without the stores under way.
+    pub(crate) fn holds(&self, at: Spot, data: &[u8]) -> bool {
+        let d = &self.delayed;
+        let landed = self.at(at, data.len());
+        let seen_through = |released: Option<&Buffer>, own: Option<&Buffer>| {
+            let mut seen = [0; 32];
+            let seen = &mut seen[..data.len()];
+            seen.copy_from_slice(landed);
+            released.into_iter().chain(own).for_each(|b| b.overlay(at, seen));
+            seen == data
+        };
+        landed == data
+            && (d.under_way == 0
+                || d.released.iter().all(|r| seen_through(Some(r), None))
+                    && d.buffers.iter().all(|b| seen_through(d.released.get(b.pe), Some(b))))
+    }
+
     fn land_these(&mut self, due: Vec<Store>) {
         self.delayed.under_way -= due.len();
         for s in due {

@@ -60,6 +60,33 @@ fn a_store_of_what_memory_held_before_races_with_a_store_under_way() {
     }
 }
 
+#[test]
+fn later_accesses_hide_no_earlier_ones() {
+    // CTA 0 is the last to arrive; nothing orders its plain store behind the arrivals of the others.
+    let arrivals = |order: &str| {
+        format!(
+            "@!%p1 bra END; atom.{order}.gpu.global.add.u32 %r4, [%rd1], 1; setp.eq.u32 %p4, %r4, 3;
+             @%p4 st.global.u32 [%rd1], 0; END:"
+        )
+    };
+    assert_eq!(codes(1, 4, 32, &arrivals("relaxed")), ["S030"]);
+    assert_eq!(codes(1, 4, 32, &arrivals("acq_rel")), [""; 0]);
+    // A weak store and then a release of the same thread; a weak load and then a strong one.
+    let hidden = |first: &str, second: &str, other: &str| {
+        format!(
+            "@!%p1 bra END; @!%p3 bra OTHER; {first} {second} bra.uni END;
+             OTHER: mov.u32 %r6, 0; WAIT: add.u32 %r6, %r6, 1; setp.lt.u32 %p5, %r6, 200; @%p5 bra WAIT; {other} END:"
+        )
+    };
+    let (weak, strong) = ("st.global.u32 [%rd1], 1;", "st.release.gpu.global.u32 [%rd1], 2;");
+    let reader = "ld.relaxed.gpu.global.u32 %r5, [%rd1];";
+    assert_eq!(codes(1, 2, 32, &hidden(weak, strong, reader)), ["S031"]);
+    assert_eq!(codes(1, 2, 32, &hidden(strong, strong, reader)), [""; 0]);
+    let writer = "st.relaxed.gpu.global.u32 [%rd1], 3;";
+    assert_eq!(codes(1, 2, 32, &hidden("ld.global.u32 %r5, [%rd1];", reader, writer)), ["S030"]);
+    assert_eq!(codes(1, 2, 32, &hidden(reader, reader, writer)), [""; 0]);
+}
+
 /// The codes that seeds find, each once.
 fn codes(n_pes: usize, grid: u32, block: u32, body: &str) -> Vec<&'static str> {
     let mut all: Vec<&str> = (0..8).flat_map(|s| run(n_pes, grid, block, body, s)).map(|f| f.code).collect();

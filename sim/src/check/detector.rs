@@ -4,7 +4,9 @@ mod barriers;
 mod operations;
 
 use super::clock::{Clock, Known};
-use super::shadow::{Cell, PAGE, Plain, Record, SYNC, Shadow, UNCHANGED, UPDATE};
+use super::compare::{Access, Remembered};
+use super::shadow::{Cell, PAGE, RELEASED, Record, SYNC, Shadow, UNCHANGED, UPDATE};
+use super::stale::StaleReads;
 use super::sync::{
     self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, Stream, SyncVar, Threads, WarpState, Why,
 };
@@ -117,6 +119,8 @@ pub(crate) struct Detector {
     grids: Vec<GridState>,
     shadow: Shadow,
     variables: FxHashMap<(usize, usize), SyncVar>,
+    /// By space and word.
+    stale: FxHashMap<(usize, usize), StaleReads>,
     pub(super) misses: FxHashMap<u32, Vec<Miss>>,
     pub(super) raws: Vec<Raw>,
     index: FxHashMap<(Fault, u32, u32, u32), usize>,
@@ -137,6 +141,7 @@ impl Detector {
             grids: Vec::new(),
             shadow: Shadow::default(),
             variables: FxHashMap::default(),
+            stale: FxHashMap::default(),
             misses: FxHashMap::default(),
             raws: Vec::new(),
             index: FxHashMap::default(),
@@ -183,6 +188,7 @@ impl Detector {
         let space = self.globals + slot;
         self.shadow.clear(space);
         self.variables.retain(|(s, _), _| *s != space);
+        self.stale.retain(|(s, _), _| *s != space);
     }
 
     /// All threads of a CTA have ended.
@@ -215,15 +221,34 @@ impl Detector {
         self.now += 1;
     }
 
-    /// Lanes of a warp access the same bytes. Answers whether a lower lane writes them in the same instruction.
+    /// The time of the present instruction.
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Remembers which stores under way a strong read has missed.
+    fn read_strongly(&mut self, read: &Record, unseen: &[u64], (space, at, bytes): (usize, usize, usize)) {
+        if unseen.is_empty() && self.stale.is_empty() {
+            return;
+        }
+        for word in words(at, bytes) {
+            let reads = self.stale.entry((space, word)).or_default();
+            reads.add(read, unseen);
+            if reads.is_empty() {
+                self.stale.remove(&(space, word));
+            }
+        }
+    }
+
+    /// Lanes of a warp access the same bytes; what they read does not come from the stores under way that were made at
+    /// the times `unseen`. Answers whether a lower lane writes them in the same instruction.
     pub(crate) fn touch(
         &mut self,
         slot: usize,
         mask: u32,
         what: &Touch,
-        space: usize,
-        at: usize,
-        bytes: usize,
+        (space, at, bytes): (usize, usize, usize),
+        unseen: &[u64],
     ) -> bool {
         let Touch { pc, kind, order, same } = *what;
         let number = self.warps[slot].number;
@@ -233,17 +258,28 @@ impl Detector {
             AccessKind::Write if same & mask != 0 => UNCHANGED,
             _ => 0,
         };
+        let place = (space, at, bytes);
         if order.strong.is_none() {
-            return self.compare(slot, None, record, kind, order, (space, at, bytes));
+            return self.compare((slot, None), record, kind, order.non_coherent, place);
+        }
+        if kind.writes() && (order.release || lanes(mask).all(|lane| self.has_fenced(slot, lane))) {
+            record.flags |= RELEASED;
         }
         let before = kind.reads().then(|| self.shadow.cell(space, at / 4).write);
-        let before = before.and_then(|w| self.shadow.records(&w).last().copied());
-        let collides = self.compare(slot, None, record, kind, order, (space, at, bytes));
-        for lane in lanes(mask) {
-            if kind.reads() {
+        let latest =
+            |w: Record| self.shadow.records(&w).last().map(|r| Record { flags: r.flags | w.sync(), ..*r });
+        let before = before.and_then(latest).filter(|w| !unseen.contains(&w.time));
+        if kind.reads() {
+            self.read_strongly(&record, unseen, place);
+            // What an acquire learns comes before the acquire itself.
+            for lane in lanes(mask) {
                 self.unreleased(slot, lane, pc, before);
+                self.observe(slot, lane, what, place);
             }
-            self.synchronise(slot, lane, what, space, at, bytes);
+        }
+        let collides = self.compare((slot, None), record, kind, order.non_coherent, place);
+        if kind.writes() {
+            lanes(mask).for_each(|lane| self.release(slot, lane, what, place));
         }
         collides
     }
@@ -253,68 +289,53 @@ impl Detector {
         let mut record =
             Record::new(self.now, self.warps[slot].number, what.pc, mask, Agent::Thread, &what.order);
         record.flags = if what.kind == AccessKind::Update { UPDATE } else { 0 };
-        self.compare(slot, None, record, what.kind, what.order, place);
+        self.compare((slot, None), record, what.kind, what.order.non_coherent, place);
     }
 
     /// An operation that a thread began reads or writes.
     pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
         let Snapshot { lane, time, pc, .. } = ticket.from;
-        let order = Order::WEAK;
-        let record = Record::new(time, ticket.stream, pc, 1 << lane, ticket.agent, &order);
-        self.compare(usize::MAX, Some(&ticket.from.clock), record, kind, order, (space, at, bytes));
+        let record = Record::new(time, ticket.stream, pc, 1 << lane, ticket.agent, &Order::WEAK);
+        self.compare((usize::MAX, Some(&ticket.from.clock)), record, kind, false, (space, at, bytes));
     }
 
+    /// Compares an access with earlier ones, and remembers it. Answers whether a lower lane writes the same bytes in the
+    /// same instruction. `slot` is the warp's; an operation under way has a ticket's clock instead.
     fn compare(
         &mut self,
-        slot: usize,
-        clock: Option<&Arc<Clock>>,
-        mut me: Record,
+        (slot, ticket): (usize, Option<&Arc<Clock>>),
+        me: Record,
         kind: AccessKind,
-        order: Order,
+        non_coherent: bool,
         (space, at, bytes): (usize, usize, usize),
     ) -> bool {
         if !self.options.races || bytes == 0 {
             return false;
         }
-        let mut collides = false;
-        let mut wrong: Option<(Fault, Record, AccessKind)> = None;
-        let Detector { warps, threads, shadow, variables, globals, options, .. } = self;
-        let warp = warps.get(slot);
-        let clock_of = |lane: usize| -> &Clock {
-            match (clock, warp) {
-                (Some(c), _) => c,
-                (None, Some(w)) => w.clock(lane),
-                (None, None) => unreachable_clock(),
-            }
-        };
-        // Where all lanes know the same, one look is enough.
-        let same = clock.is_some() || warp.is_some_and(|w| !w.diverged);
-        let bytes_of = |word: usize| within(word, at, bytes);
+        let (mut collides, mut wrong) = (false, None);
+        let unwritten = space < self.globals || !self.options.uninitialised;
+        let Detector { warps, threads, shadow, variables, stale, .. } = self;
+        let (threads, warp, ticket) = (&*threads, warps.get(slot), ticket.map(|t| &**t));
+        let mut access = Access { threads, me, kind, ticket, warp, non_coherent };
         // Neighbours mostly have been accessed together: what is known of one is known of the next.
-        let (mut latest, who) = ([Record::default(); 2], me);
-        let mut plain = Plain {
-            kind,
-            unwritten: space < *globals || !options.uninitialised,
-            knows: |r: &Record, kind: AccessKind| {
-                let last = &mut latest[usize::from(kind.writes())];
-                let again = (last.time, last.warp, last.lanes, last.agent, last.strong)
-                    == (r.time, r.warp, r.lanes, r.agent, r.strong);
-                if !again {
-                    if !known(threads, r, &who, kind, same, &clock_of) {
-                        return false;
-                    }
-                    *last = *r;
-                }
-                true
-            },
-        };
+        let mut latest = [Record::default(); 2];
         let (mut word, end) = (at / 4, (at + bytes - 1) / 4);
         while word <= end {
-            if !order.non_coherent {
+            if !non_coherent {
                 let first = word;
+                let mut knows = |r: &Record, kind: AccessKind| {
+                    let last = &mut latest[usize::from(kind.writes())];
+                    let same = (last.time, last.warp, last.lanes, last.agent, last.strong)
+                        == (r.time, r.warp, r.lanes, r.agent, r.strong);
+                    let known = same || access.knows(r, kind);
+                    if known && !same {
+                        *last = *r;
+                    }
+                    known
+                };
                 for cell in shadow.run(space, word, end) {
-                    let me = Record { bytes: bytes_of(word), ..me };
-                    if !cell.plain(&me, &mut plain) {
+                    let me = Record { bytes: within(word, at, bytes), ..me };
+                    if !access.plain(cell, &me, unwritten, &mut knows) {
                         break;
                     }
                     word += 1;
@@ -322,74 +343,28 @@ impl Detector {
                 if word > end {
                     break;
                 }
-                let whole = word > first && word.is_multiple_of(PAGE);
-                if whole {
+                if word > first && word.is_multiple_of(PAGE) {
                     continue;
                 }
             }
-            me.bytes = bytes_of(word);
+            access.me.bytes = within(word, at, bytes);
             let mut cell: Cell = *shadow.cell(space, word);
-            let knows = |r: &Record, kind: AccessKind| known(threads, r, &me, kind, same, &clock_of);
-            let strong = |r: &Record| meets(threads, r, &me);
-            let mut written = 0;
-            for r in shadow.records(&cell.write) {
-                written |= r.bytes;
-                // Whoever knows a read of what it wrote knows the write: a strong read has seen it, others came behind one.
-                let observed = || {
-                    r.strong.is_some()
-                        && shadow
-                            .records(&cell.read)
-                            .iter()
-                            .any(|q| q.time > r.time && q.bytes & r.bytes != 0 && knows(q, AccessKind::Read))
-                };
-                if r.bytes & me.bytes == 0 || knows(r, AccessKind::Write) || observed() {
-                    if order.non_coherent && r.bytes & me.bytes != 0 {
-                        wrong.get_or_insert((Fault::NonCoherent, *r, AccessKind::Write));
-                    }
-                    continue;
-                }
-                if r.time == me.time && r.warp == me.warp && r.agent == me.agent && kind == AccessKind::Write
-                {
-                    collides = true;
-                } else if me.flags & UNCHANGED == 0 && !strong(r) {
-                    let seen = || {
-                        let clock = clock_of(me.lanes.trailing_zeros().min(31) as usize);
-                        let known = if r.agent == Agent::Copy { &clock.copied } else { &clock.seen };
-                        known.covers(threads, r.warp, r.lanes, r.time)
-                    };
-                    let kind = if r.flags & UPDATE != 0 { AccessKind::Update } else { AccessKind::Write };
-                    wrong.get_or_insert((fault(threads, r, &me, seen), *r, kind));
-                }
+            let (writes, reads) = (shadow.records(&cell.write), shadow.records(&cell.read));
+            let judged = access.judge(Remembered { writes, reads, stale: stale.get(&(space, word)) });
+            collides |= judged.collides;
+            wrong = wrong.or(judged.wrong);
+            if kind.reads() && !unwritten && access.me.bytes & !judged.written != 0 {
+                wrong = wrong.or(Some((Fault::Uninitialised, access.me, kind)));
             }
-            if kind.reads() && space >= *globals && options.uninitialised && me.bytes & !written != 0 {
-                wrong.get_or_insert((Fault::Uninitialised, me, kind));
+            if kind.writes() && me.strong.is_none() && cell.write.sync() != 0 {
+                forget(variables, (space, word), access.me.bytes, &mut cell);
             }
-            if kind.writes() {
-                for r in shadow.records(&cell.read) {
-                    if r.bytes & me.bytes != 0 && !knows(r, AccessKind::Read) && !strong(r) {
-                        wrong.get_or_insert((fault(threads, r, &me, || false), *r, AccessKind::Read));
-                    }
-                }
-                if cell.write.flags & SYNC != 0 && me.strong.is_none() {
-                    let left = variables.get_mut(&(space, word)).is_some_and(|v| {
-                        v.forget(me.bytes);
-                        !v.parts.is_empty()
-                    });
-                    if !left {
-                        variables.remove(&(space, word));
-                        cell.write.flags &= !SYNC;
-                    }
-                }
-                let sync = cell.write.flags & SYNC;
-                shadow.add_write(&mut cell, me);
-                cell.write.flags |= sync;
-            } else {
-                shadow.add_read(&mut cell.read, me, |r| knows(r, AccessKind::Read));
-            }
+            shadow.remember(&mut cell, &access.me, kind, &judged);
             *shadow.cell(space, word) = cell;
             word += 1;
         }
         if let Some((fault, other, other_kind)) = wrong {
+            let me = access.me;
             self.report(fault, me, kind, Some((other, other_kind)), (space, at, bytes));
         }
         collides
@@ -476,40 +451,42 @@ impl Detector {
         }
     }
 
-    fn synchronise(&mut self, slot: usize, lane: usize, what: &Touch, space: usize, at: usize, bytes: usize) {
-        let Touch { pc, kind, order, .. } = *what;
-        let now = self.now;
-        for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
-            let cell: Cell = *self.shadow.cell(space, word);
-            let part = within(word, at, bytes);
-            let has = cell.write.flags & SYNC != 0;
-            if kind.reads()
-                && has
-                && let Some(var) = self.variables.get(&(space, word))
-            {
-                let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
-                let misses = self.misses.entry(cta).or_default();
-                let mut miss = |why, part: &Part| {
-                    note(misses, miss_of(why, part, (number, lane as u32, pc, now)));
-                };
-                sync::observe(&self.threads, &mut self.warps[slot], lane, (var, part), &order, pc, &mut miss);
+    /// A strong read of a lane learns what was released where it reads, now or at the lane's next fence.
+    fn observe(&mut self, slot: usize, lane: usize, what: &Touch, (space, at, bytes): (usize, usize, usize)) {
+        let Touch { pc, order, .. } = *what;
+        for word in words(at, bytes) {
+            if self.shadow.cell(space, word).write.sync() == 0 {
+                continue;
             }
-            if kind.writes() {
-                let warp = &self.warps[slot];
-                let parts = warp.release(lane, &order, now, pc);
-                if parts.is_empty() && !has {
-                    continue;
-                }
-                let var = self.variables.entry((space, word)).or_default();
-                var.write(&self.threads, (parts, part), kind == AccessKind::Update, warp, lane);
-                let empty = var.parts.is_empty();
-                let cell = self.shadow.cell(space, word);
-                if empty {
-                    self.variables.remove(&(space, word));
-                    cell.write.flags &= !SYNC;
-                } else {
-                    cell.write.flags |= SYNC;
-                }
+            let Some(var) = self.variables.get(&(space, word)) else { continue };
+            let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
+            let (misses, now) = (self.misses.entry(cta).or_default(), self.now);
+            let mut miss = |why, part: &Part| {
+                note(misses, miss_of(why, part, (number, lane as u32, pc, now)));
+            };
+            let part = (var, within(word, at, bytes));
+            sync::observe(&self.threads, &mut self.warps[slot], lane, part, &order, pc, &mut miss);
+        }
+    }
+
+    /// A strong write of a lane leaves what it releases.
+    fn release(&mut self, slot: usize, lane: usize, what: &Touch, (space, at, bytes): (usize, usize, usize)) {
+        let Touch { pc, kind, order, .. } = *what;
+        for word in words(at, bytes) {
+            let warp = &self.warps[slot];
+            let parts = warp.release(lane, &order, self.now, pc);
+            let cell = self.shadow.cell(space, word);
+            if parts.is_empty() && cell.write.sync() == 0 {
+                continue;
+            }
+            let var = self.variables.entry((space, word)).or_default();
+            let part = within(word, at, bytes);
+            var.write(&self.threads, (parts, part), kind == AccessKind::Update, warp, lane);
+            if var.parts.is_empty() {
+                self.variables.remove(&(space, word));
+                cell.write.flags &= !SYNC;
+            } else {
+                cell.write.flags |= SYNC;
             }
         }
     }
@@ -543,6 +520,11 @@ impl Detector {
     }
 }
 
+/// The words that hold some bytes.
+fn words(at: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {
+    at / 4..=(at + bytes.max(1) - 1) / 4
+}
+
 /// Which of a word's four bytes `bytes` bytes from `at` on are.
 pub(super) fn within(word: usize, at: usize, bytes: usize) -> u8 {
     let low = at.max(word * 4) - word * 4;
@@ -550,73 +532,19 @@ pub(super) fn within(word: usize, at: usize, bytes: usize) -> u8 {
     (((1 << high) - 1) & !((1 << low) - 1)) as u8
 }
 
-/// Not reached: an access has a warp or a ticket.
-#[cold]
-fn unreachable_clock() -> &'static Clock {
-    static NONE: std::sync::LazyLock<Clock> = std::sync::LazyLock::new(Clock::default);
-    &NONE
-}
-
-fn fault(threads: &Threads, r: &Record, me: &Record, seen: impl FnOnce() -> bool) -> Fault {
-    if r.strong.is_some() && me.strong.is_some() {
-        Fault::Scope
-    } else if me.agent == Agent::Async
-        && match r.agent {
-            Agent::Thread => r.warp == threads.warp(me.warp) && r.lanes == me.lanes || seen(),
-            Agent::Copy => seen(),
-            _ => false,
-        }
-    {
-        Fault::Proxy
-    } else {
-        Fault::Race
+/// A weak write takes the place of what strong ones have left to acquire.
+fn forget(
+    variables: &mut FxHashMap<(usize, usize), SyncVar>,
+    place: (usize, usize),
+    bytes: u8,
+    cell: &mut Cell,
+) {
+    let left = variables.get_mut(&place).is_some_and(|v| {
+        v.forget(bytes);
+        !v.parts.is_empty()
+    });
+    if !left {
+        variables.remove(&place);
+        cell.write.flags &= !SYNC;
     }
-}
-
-/// Whether both accesses are strong and the scope of each includes the other's thread.
-fn meets(threads: &Threads, a: &Record, b: &Record) -> bool {
-    a.strong
-        .zip(b.strong)
-        .is_some_and(|(x, y)| threads.includes(x, a.warp, b.warp) && threads.includes(y, b.warp, a.warp))
-}
-
-/// Whether an older access of `kind` is known to the lanes of `me`.
-fn known<'c>(
-    threads: &Threads,
-    r: &Record,
-    me: &Record,
-    kind: AccessKind,
-    same: bool,
-    clock: &impl Fn(usize) -> &'c Clock,
-) -> bool {
-    let covers = |lane: usize| {
-        let clock = clock(lane);
-        let own = (r.warp == me.warp || r.warp == threads.warp(me.warp)) && r.lanes == 1 << lane;
-        let (list, own) = match (r.agent, me.agent) {
-            // Writes of threads must have passed a proxy fence; reads need not: nothing of theirs is to be seen.
-            (Agent::Thread, Agent::Async) if kind == AccessKind::Write => (&clock.proxied, false),
-            (Agent::Copy, Agent::Async) if kind == AccessKind::Write => (&clock.copied_proxied, false),
-            (Agent::Thread, _) => (&clock.seen, own),
-            (Agent::Remote, _) => {
-                let own = own && (r.time == me.time || r.strong.is_some());
-                if kind == AccessKind::Read && clock.sent.covers(threads, r.warp, r.lanes, r.time) {
-                    return true;
-                }
-                (&clock.delivered, own)
-            }
-            (Agent::Copy | Agent::Async, _) => {
-                let own = own && r.time == me.time;
-                if kind == AccessKind::Read && clock.drained.covers(threads, r.warp, r.lanes, r.time) {
-                    return true;
-                }
-                (&clock.copied, own)
-            }
-        };
-        own || list.covers(threads, r.warp, r.lanes, r.time)
-    };
-    // A warp in step: each lane knows itself, so single lanes are looked at where the record is of this warp.
-    if same && r.warp != me.warp {
-        return covers(me.lanes.trailing_zeros().min(31) as usize);
-    }
-    lanes(me.lanes).all(covers)
 }

@@ -8,9 +8,12 @@
 //! [`report`] says what was found, and which order is missing.
 
 pub(crate) mod clock;
+mod compare;
 pub(crate) mod detector;
+mod happens_before;
 mod report;
 mod shadow;
+mod stale;
 mod sync;
 mod why;
 

@@ -1,5 +1,6 @@
 //! Who has accessed memory last: a cell for every 4 bytes that a launch has touched.
 
+use super::compare::{Judgement, Rest};
 use super::{AccessKind, Agent};
 use crate::exec::order::{Order, Scope};
 
@@ -25,6 +26,8 @@ pub(super) const UPDATE: u8 = 1;
 pub(super) const SYNC: u8 = 2;
 /// The write leaves what is there.
 pub(super) const UNCHANGED: u8 = 8;
+/// The write releases something.
+pub(super) const RELEASED: u8 = 16;
 /// Not a record: `pc` is the number of a list of them.
 const LIST: u8 = 4;
 
@@ -35,56 +38,8 @@ pub(super) struct Cell {
     pub read: Record,
 }
 
-/// What a cell's older accesses are looked at for.
-pub(super) struct Plain<F> {
-    pub kind: AccessKind,
-    /// Bytes that nobody has written are fine.
-    pub unwritten: bool,
-    /// Whether the thread knows a record.
-    pub knows: F,
-}
-
-impl Cell {
-    /// The usual case of an access: at most one write and one read before, which the thread knows, and nothing to
-    /// report. Answers whether it is the case, and the access is remembered then.
-    #[inline]
-    pub(super) fn plain(
-        &mut self,
-        me: &Record,
-        how: &mut Plain<impl FnMut(&Record, AccessKind) -> bool>,
-    ) -> bool {
-        let (w, r) = (&self.write, &self.read);
-        let knows = &mut how.knows;
-        if (w.flags | r.flags) & LIST != 0 || w.bytes & me.bytes != 0 && !knows(w, AccessKind::Write) {
-            return false;
-        }
-        if how.kind.reads() && !how.unwritten && me.bytes & !w.bytes != 0 {
-            return false;
-        }
-        if how.kind.writes() {
-            let sync = w.flags & SYNC;
-            let partial = (w.bytes | r.bytes) & !me.bytes != 0;
-            if partial || sync != 0 && me.strong.is_none() || r.bytes != 0 && !knows(r, AccessKind::Read) {
-                return false;
-            }
-            *self = Cell { write: Record { flags: me.flags | sync, ..*me }, read: Record::default() };
-            return true;
-        }
-        if r.time != 0 && r.same_event(me) {
-            self.read.lanes |= me.lanes;
-            return true;
-        }
-        let own = r.warp == me.warp && r.agent == me.agent && r.lanes & !me.lanes == 0;
-        let covered = r.time == 0 || r.bytes & !me.bytes == 0 && (own || knows(r, AccessKind::Read));
-        if covered {
-            self.read = *me;
-        }
-        covered
-    }
-}
-
-/// Most records of concurrent reads that a cell keeps; the oldest are forgotten first.
-const READS: usize = 512;
+/// Most records of concurrent reads, and of writes, that a cell keeps; the oldest are forgotten first.
+const KEPT: usize = 512;
 /// Cells of a page.
 pub(super) const PAGE: usize = 256;
 
@@ -103,16 +58,23 @@ impl Record {
         Record { time, warp, pc, lanes, agent, strong: order.strong, bytes: 0, flags: 0 }
     }
 
-    fn is_list(&self) -> bool {
+    pub(super) fn is_list(&self) -> bool {
         self.flags & LIST != 0
     }
 
-    /// Of the same threads' same instruction.
-    fn same_event(&self, other: &Record) -> bool {
-        self.time == other.time
-            && self.warp == other.warp
-            && self.bytes == other.bytes
-            && self.agent == other.agent
+    /// Whether the cell has a synchronisation variable, as a flag.
+    pub(super) fn sync(&self) -> u8 {
+        self.flags & SYNC
+    }
+
+    /// Of lanes of the same warp, in the same instruction.
+    pub(super) fn same_instruction(&self, other: &Record) -> bool {
+        self.time == other.time && self.warp == other.warp && self.agent == other.agent
+    }
+
+    /// The same instruction's access to the same bytes.
+    pub(super) fn same_event(&self, other: &Record) -> bool {
+        self.same_instruction(other) && self.bytes == other.bytes
     }
 }
 
@@ -193,68 +155,47 @@ impl Shadow {
         }
     }
 
-    /// Adds a read. `ordered` tells whether an older one is known to the reader: then that one adds nothing.
-    pub(super) fn add_read(&mut self, slot: &mut Record, new: Record, ordered: impl Fn(&Record) -> bool) {
-        let drop = |r: &mut Record| {
-            if r.bytes & !new.bytes != 0 {
-                return false;
-            }
-            if r.warp == new.warp && r.agent == new.agent {
-                r.lanes &= !new.lanes;
-            }
-            r.lanes == 0 || ordered(r)
-        };
+    /// Remembers of the records behind a slot only what is left of each.
+    pub(super) fn keep(&mut self, slot: &mut Record, rests: &[Rest]) {
+        let unchanged = |(r, rest): (&Record, &Rest)| (r.bytes, r.lanes) == (rest.bytes, rest.lanes);
+        if self.records(slot).iter().zip(rests).all(unchanged) {
+            return;
+        }
+        let rest = |(r, rest): (&Record, &Rest)| Record { bytes: rest.bytes, lanes: rest.lanes, ..*r };
+        let left = self.records(slot).iter().zip(rests).map(rest);
+        let left = left.filter(|r| r.bytes != 0 && r.lanes != 0).collect();
+        self.set(slot, left);
+    }
+
+    /// Puts an access into a cell, and takes out what it stands for.
+    pub(super) fn remember(&mut self, cell: &mut Cell, new: &Record, kind: AccessKind, judged: &Judgement) {
+        let sync = cell.write.sync();
+        self.keep(&mut cell.write, &judged.writes);
+        self.keep(&mut cell.read, &judged.reads);
+        self.add(if kind.writes() { &mut cell.write } else { &mut cell.read }, *new);
+        cell.write.flags |= sync;
+    }
+
+    /// Adds a record behind a slot; the lanes of one instruction make one record.
+    pub(super) fn add(&mut self, slot: &mut Record, new: Record) {
         if slot.time == 0 {
             *slot = new;
         } else if !slot.is_list() {
             if slot.same_event(&new) {
                 slot.lanes |= new.lanes;
-                return;
-            }
-            let mut old = *slot;
-            if drop(&mut old) {
-                *slot = new;
             } else {
-                self.set(slot, vec![old, new]);
+                self.set(slot, vec![*slot, new]);
             }
         } else {
-            let mut list = std::mem::take(&mut self.lists[slot.pc as usize]);
+            let list = &mut self.lists[slot.pc as usize];
             if let Some(same) = list.iter_mut().rev().take(4).find(|r| r.same_event(&new)) {
                 same.lanes |= new.lanes;
-                self.lists[slot.pc as usize] = list;
                 return;
             }
-            // Of long lists only the same warp's records are looked at each time.
-            let all = list.len() < 16 || list.len().is_power_of_two();
-            list.retain_mut(|r| !((all || r.warp == new.warp) && drop(r)));
-            if list.len() >= READS {
-                list.drain(..READS / 2);
+            if list.len() >= KEPT {
+                list.drain(..KEPT / 2);
             }
             list.push(new);
-            self.set(slot, list);
-        }
-    }
-
-    /// Replaces what is known of the bytes that `new` writes, reads included.
-    pub(super) fn add_write(&mut self, cell: &mut Cell, new: Record) {
-        for slot in [&mut cell.write, &mut cell.read] {
-            if slot.time == 0 || !slot.is_list() && slot.bytes & !new.bytes == 0 {
-                *slot = Record::default();
-                continue;
-            }
-            let mut rest = self.records(slot).to_vec();
-            rest.retain_mut(|r| {
-                r.bytes &= !new.bytes;
-                r.bytes != 0
-            });
-            self.set(slot, rest);
-        }
-        if cell.write.time == 0 {
-            cell.write = new;
-        } else {
-            let mut all = self.records(&cell.write).to_vec();
-            all.push(new);
-            self.set(&mut cell.write, all);
         }
     }
 }

@@ -304,7 +304,7 @@ impl Context<'_> {
     /// The CTA, as memory knows it.
     #[inline]
     pub(crate) fn accessor(&self) -> Accessor {
-        Accessor { cta: self.shared, pe: self.at.pe }
+        Accessor { cta: self.shared, pe: self.at.pe, time: self.check.as_ref().map_or(0, |d| d.now()) }
     }
 
     /// An atomic operation of the CTA comes behind its own stores to the same bytes.

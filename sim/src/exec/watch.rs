@@ -7,6 +7,7 @@ use super::{Context, Lanes, lanes};
 use crate::check::detector::Touch;
 use crate::check::{AccessKind, Detector};
 use crate::memory::{Spot, Window};
+use smallvec::SmallVec;
 
 impl Context<'_> {
     /// The active lanes access `bytes` bytes each. Answers the lanes that write where a lower one does at the same time.
@@ -51,7 +52,8 @@ impl Context<'_> {
                 d.uninitialised(self.slot, lane, &what, (s.buffer, s.at, bytes));
             }
             let mask = if uniform { self.active } else { 1 << lane };
-            if d.touch(self.slot, mask, &what, s.buffer, s.at, bytes) {
+            let unseen = self.unseen(&what, s, bytes);
+            if d.touch(self.slot, mask, &what, (s.buffer, s.at, bytes), &unseen) {
                 collisions |= 1 << lane;
             }
         }
@@ -98,7 +100,7 @@ impl Context<'_> {
         order: Order,
     ) {
         self.settle();
-        let Some(d) = self.check.as_deref_mut() else { return };
+        let Some(d) = self.check.take() else { return };
         d.tick();
         let what = Touch { pc: self.pc, kind, order, same: 0 };
         for lane in lanes(self.active) {
@@ -109,8 +111,18 @@ impl Context<'_> {
                 if kind.reads() && !self.memory.is_written(buffer, at, bytes) {
                     d.uninitialised(self.slot, lane, &what, (buffer, at, bytes));
                 }
-                d.touch(self.slot, 1 << lane, &what, buffer, at, bytes);
+                let unseen = self.unseen(&what, Spot { buffer, at }, bytes);
+                d.touch(self.slot, 1 << lane, &what, (buffer, at, bytes), &unseen);
             }
+        }
+        self.check = Some(d);
+    }
+
+    /// The times of the stores under way that a strong read does not see.
+    fn unseen(&self, what: &Touch, at: Spot, bytes: usize) -> SmallVec<[u64; 1]> {
+        match what.kind.reads() && what.order.strong.is_some() {
+            true => self.memory.unseen(self.accessor(), at, bytes),
+            false => SmallVec::new(),
         }
     }
 

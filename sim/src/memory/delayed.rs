@@ -14,6 +14,7 @@
 use super::{Memory, Spot};
 use crate::exec::order::Scope;
 use crate::exec::run::Rng;
+use smallvec::SmallVec;
 
 /// Stores that a buffer holds; another makes one of them land.
 const DEPTH: usize = 32;
@@ -24,6 +25,8 @@ struct Store {
     len: usize,
     /// PE whose memory it goes to.
     owner: usize,
+    /// When it was made, by the count of the checks.
+    time: u64,
 }
 
 impl Store {
@@ -141,6 +144,8 @@ pub(crate) struct Accessor {
     /// Its slot.
     pub cta: usize,
     pub pe: usize,
+    /// When, by the count of the checks; 0 without them.
+    pub time: u64,
 }
 
 impl Memory {
@@ -160,7 +165,7 @@ impl Memory {
         self.mark_written(at.buffer, at.at, data.len());
         let d = &mut self.delayed;
         let b = d.buffer(by.cta, by.pe);
-        let mut store = Store { at, data: [0; 32], len: data.len(), owner };
+        let mut store = Store { at, data: [0; 32], len: data.len(), owner, time: by.time };
         store.data[..data.len()].copy_from_slice(data);
         d.buffers[b].stores.push(store);
         d.under_way += 1;
@@ -181,6 +186,20 @@ impl Memory {
         if let Some(b) = d.own(by.cta) {
             d.buffers[b].overlay(at, out);
         }
+    }
+
+    /// When the stores under way to these bytes were made that a CTA does not see.
+    pub(crate) fn unseen(&self, by: Accessor, at: Spot, len: usize) -> SmallVec<[u64; 1]> {
+        let d = &self.delayed;
+        let mut times = SmallVec::new();
+        if d.under_way > 0 {
+            let own = d.own(by.cta);
+            let buffers = d.buffers.iter().enumerate().filter(|(b, _)| Some(*b) != own).map(|(_, b)| b);
+            let released = d.released.iter().filter(|r| r.pe != by.pe);
+            let stores = buffers.chain(released).flat_map(|b| &b.stores);
+            times.extend(stores.filter(|s| s.overlaps(at, len)).map(|s| s.time));
+        }
+        times
     }
 
     /// Whether these bytes hold `data` for everyone, with and without the stores under way.

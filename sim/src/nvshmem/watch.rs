@@ -81,6 +81,7 @@ impl Call<'_, '_> {
     pub(super) fn watch_strong(&mut self, kind: AccessKind, at: Spot, bytes: usize) {
         self.cx.settle();
         let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
+        let unseen = self.cx.memory.unseen(self.cx.accessor(), at, bytes);
         let Some(d) = self.cx.check.as_deref_mut() else { return };
         d.tick();
         let order = Order { acquire: kind == AccessKind::Read, ..Order::RELAXED_SYS };
@@ -88,7 +89,7 @@ impl Call<'_, '_> {
         if kind.reads() && !self.cx.memory.is_written(at.buffer, at.at, bytes) {
             d.uninitialised(slot, lane, &what, (at.buffer, at.at, bytes));
         }
-        d.touch(slot, 1 << lane, &what, at.buffer, at.at, bytes);
+        d.touch(slot, 1 << lane, &what, (at.buffer, at.at, bytes), &unseen);
     }
 
     /// A signal or AMO is issued that lands later; `with_put` if it is the signal of this call's put.

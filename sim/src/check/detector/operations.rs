@@ -161,14 +161,9 @@ impl Detector {
         let order = Order::RELAXED_SYS;
         let mut record = Record::new(time, warp, pc, 1 << lane, ticket.agent, &order);
         record.flags = UPDATE;
-        self.compare(
-            usize::MAX,
-            Some(&ticket.from.clock),
-            record,
-            AccessKind::Update,
-            order,
-            (space, at, bytes),
-        );
+        record.flags |= if parts.is_empty() { 0 } else { RELEASED };
+        let by = (usize::MAX, Some(&ticket.from.clock));
+        self.compare(by, record, AccessKind::Update, false, (space, at, bytes));
         if parts.is_empty() {
             return;
         }

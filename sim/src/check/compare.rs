@@ -1,0 +1,260 @@
+//! Compares one access with what memory remembers of earlier ones, and remembers it.
+
+use super::clock::Clock;
+use super::detector::Fault;
+use super::happens_before::{happens_before, morally_strong, stands_for};
+use super::shadow::{Cell, RELEASED, Record, UNCHANGED, UPDATE};
+use super::stale::StaleReads;
+use super::sync::{Threads, WarpState};
+use super::{AccessKind, Agent};
+use crate::exec::lanes;
+use smallvec::SmallVec;
+
+/// Of longer lists of records, those of other warps are looked at now and then only, unless they may race.
+const SHORT: usize = 16;
+
+/// An access, and what those who make it know.
+pub(super) struct Access<'a> {
+    pub threads: &'a Threads,
+    pub me: Record,
+    pub kind: AccessKind,
+    /// What an operation knew that goes on after its instruction.
+    pub ticket: Option<&'a Clock>,
+    /// The warp whose lanes access memory; none where there is a ticket.
+    pub warp: Option<&'a WarpState>,
+    pub non_coherent: bool,
+}
+
+/// What comes of comparing an access with those of one cell.
+#[derive(Default)]
+pub(super) struct Judgement {
+    pub wrong: Option<(Fault, Record, AccessKind)>,
+    /// A lower lane writes the same bytes in the same instruction.
+    pub collides: bool,
+    /// Bytes that somebody has written.
+    pub written: u8,
+    /// What stays remembered of each write and each read of the cell.
+    pub writes: SmallVec<[Rest; SHORT]>,
+    pub reads: SmallVec<[Rest; SHORT]>,
+}
+
+/// The bytes and the lanes of a record that stay remembered.
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
+    pub bytes: u8,
+    pub lanes: u32,
+}
+
+/// The records of a cell.
+#[derive(Clone, Copy)]
+pub(super) struct Remembered<'a> {
+    pub writes: &'a [Record],
+    pub reads: &'a [Record],
+    /// Reads of this word that missed stores under way.
+    pub stale: Option<&'a StaleReads>,
+}
+
+impl<'a> Access<'a> {
+    fn clock(&self, lane: usize) -> Option<&'a Clock> {
+        self.ticket.or_else(|| self.warp.map(|w| &**w.clock(lane)))
+    }
+
+    fn first_lane(&self) -> usize {
+        self.me.lanes.trailing_zeros().min(31) as usize
+    }
+
+    /// Whether `half` of an earlier access happens before this one.
+    pub(super) fn knows(&self, r: &Record, half: AccessKind) -> bool {
+        let knows = |lane: usize| {
+            let clock = self.clock(lane);
+            clock.is_some_and(|clock| happens_before(self.threads, r, half, (&self.me, lane), clock))
+        };
+        // Where all lanes know the same one look is enough, but each lane knows what it did itself.
+        let alike = self.ticket.is_some() || self.warp.is_some_and(|w| !w.diverged);
+        if alike && r.warp != self.me.warp {
+            return knows(self.first_lane());
+        }
+        lanes(self.me.lanes).all(knows)
+    }
+
+    /// Whether a strong read, or an update, that this access knows has observed a strong write: observation comes before
+    /// what is behind the read (causality order). It has observed the write if no store other than updates came between.
+    fn observed(&self, r: &Record, of: Remembered<'_>) -> bool {
+        if r.strong.is_none() {
+            return false;
+        }
+        let replaces = |w: &&Record| w.time > r.time && w.flags & UPDATE == 0 && w.bytes & r.bytes != 0;
+        let until = of.writes.iter().filter(replaces).map(|w| w.time).min().unwrap_or(u64::MAX);
+        let observes = |q: &Record| {
+            let saw = || of.stale.is_none_or(|stale| stale.saw(q, r));
+            q.strong.is_some() && (r.time + 1..until).contains(&q.time) && q.bytes & r.bytes != 0 && saw()
+        };
+        let reads = of.reads.iter().filter(|q| observes(q));
+        let updates = of.writes.iter().filter(|q| q.flags & UPDATE != 0 && observes(q));
+        reads.chain(updates).any(|q| self.knows(q, AccessKind::Read))
+    }
+
+    /// Whether an earlier write happens before this access. The read half of an update counts where this access writes:
+    /// an update that releases something is observed as a whole.
+    fn comes_behind(&self, r: &Record, of: Remembered<'_>) -> bool {
+        if self.knows(r, AccessKind::Write) {
+            return true;
+        }
+        let whole = !self.kind.writes() || r.flags & UPDATE == 0 || r.flags & RELEASED != 0;
+        whole && self.observed(r, of)
+    }
+
+    fn fault(&self, r: &Record) -> Fault {
+        let seen = || {
+            let known = |c: &Clock| {
+                let known = if r.agent == Agent::Copy { &c.copied } else { &c.seen };
+                known.covers(self.threads, r.warp, r.lanes, r.time)
+            };
+            self.clock(self.first_lane()).is_some_and(known)
+        };
+        if r.strong.is_some() && self.me.strong.is_some() {
+            return Fault::Scope;
+        }
+        let same_thread = || r.warp == self.threads.warp(self.me.warp) && r.lanes == self.me.lanes;
+        let proxy = match (self.me.agent, r.agent) {
+            (Agent::Async, Agent::Thread) => same_thread() || seen(),
+            (Agent::Async, Agent::Copy) => seen(),
+            _ => false,
+        };
+        if proxy { Fault::Proxy } else { Fault::Race }
+    }
+
+    /// Compares this access with those of a cell.
+    pub(super) fn judge(&self, of: Remembered<'_>) -> Judgement {
+        let mut out = Judgement::default();
+        let (writes, reads) = (of.writes.len(), of.reads.len());
+        for r in of.writes {
+            out.written |= r.bytes;
+            let keep = self.judge_write(r, of, writes, &mut out);
+            out.writes.push(keep);
+        }
+        for r in of.reads {
+            let keep = self.judge_read(r, reads, &mut out);
+            out.reads.push(keep);
+        }
+        out
+    }
+
+    /// What stays remembered of an earlier access, of `many`, besides this one. `known` tells whether it happens before
+    /// this one.
+    fn rest(&self, r: &Record, kind: AccessKind, known: bool, many: bool) -> Rest {
+        let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
+        let mine = r.warp == me.warp && r.agent == me.agent && r.bytes & !me.bytes == 0;
+        if !(known || mine) || !stands_for(self.threads, (me, self.kind), (r, kind), !many) {
+            whole
+        } else if known {
+            Rest { bytes: r.bytes & !me.bytes, ..whole }
+        } else {
+            Rest { lanes: r.lanes & !me.lanes, ..whole }
+        }
+    }
+
+    /// Compares it with a write, and answers what of that stays remembered.
+    fn judge_write(&self, r: &Record, of: Remembered<'_>, count: usize, out: &mut Judgement) -> Rest {
+        let (all, many) = looked_at(count);
+        let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
+        let strong = morally_strong(self.threads, r, me);
+        if r.bytes & me.bytes == 0 || strong && !all && r.warp != me.warp {
+            return whole;
+        }
+        let kind = if r.flags & UPDATE != 0 { AccessKind::Update } else { AccessKind::Write };
+        let known = self.comes_behind(r, of);
+        if known && self.non_coherent {
+            out.wrong.get_or_insert((Fault::NonCoherent, *r, AccessKind::Write));
+        }
+        if known || strong {
+            return self.rest(r, kind, known, many);
+        }
+        if self.kind == AccessKind::Write && r.same_instruction(me) {
+            out.collides = true;
+            return whole;
+        }
+        if me.flags & UNCHANGED != 0 {
+            // Where a great many threads store the same value, the latest of them stand for the others.
+            return self.rest(r, kind, many, many);
+        }
+        out.wrong.get_or_insert((self.fault(r), *r, kind));
+        // It has been reported.
+        if self.kind.writes() { Rest { bytes: r.bytes & !me.bytes, ..whole } } else { whole }
+    }
+
+    /// The same for a read.
+    fn judge_read(&self, r: &Record, count: usize, out: &mut Judgement) -> Rest {
+        let (all, many) = looked_at(count);
+        let (me, whole) = (&self.me, Rest { bytes: r.bytes, lanes: r.lanes });
+        let mine = r.warp == me.warp && r.agent == me.agent;
+        let harmless = !self.kind.writes() || morally_strong(self.threads, r, me);
+        if r.bytes & me.bytes == 0 || harmless && !all && !mine {
+            return whole;
+        }
+        let known = self.knows(r, AccessKind::Read);
+        if known || harmless {
+            return self.rest(r, AccessKind::Read, known, many);
+        }
+        out.wrong.get_or_insert((self.fault(r), *r, AccessKind::Read));
+        Rest { bytes: r.bytes & !me.bytes, ..whole }
+    }
+
+    /// The usual case of an access: at most one write and one read before, which happen before it and for which it stands,
+    /// and nothing to report. Answers whether it is the case, and the access is remembered then.
+    #[inline(always)]
+    pub(super) fn plain(
+        &self,
+        cell: &mut Cell,
+        me: &Record,
+        unwritten: bool,
+        mut knows: impl FnMut(&Record, AccessKind) -> bool,
+    ) -> bool {
+        let (w, r) = (&cell.write, &cell.read);
+        if w.time | r.time == 0 && (unwritten || !self.kind.reads()) {
+            *(if self.kind.writes() { &mut cell.write } else { &mut cell.read }) = *me;
+            return true;
+        }
+        if w.is_list() || r.is_list() || w.bytes & me.bytes != 0 && !knows(w, AccessKind::Write) {
+            return false;
+        }
+        if self.kind.reads() && !unwritten && me.bytes & !w.bytes != 0 {
+            return false;
+        }
+        // The strength of an access of the same warp, or of a weak one, is compared at once.
+        let narrower = |old: &Record| match (me.strong, old.strong) {
+            (None, _) => true,
+            (Some(new), Some(old_scope)) => new <= old_scope && me.warp == old.warp,
+            (Some(_), None) => false,
+        };
+        if self.kind.writes() {
+            let partial = (w.bytes | r.bytes) & !me.bytes != 0;
+            let stands = (w.bytes == 0 || narrower(w)) && (r.bytes == 0 || narrower(r));
+            let sync = w.sync();
+            if partial || !stands || sync != 0 && me.strong.is_none() {
+                return false;
+            }
+            if r.bytes != 0 && !knows(r, AccessKind::Read) {
+                return false;
+            }
+            *cell = Cell { write: Record { flags: me.flags | sync, ..*me }, read: Record::default() };
+            return true;
+        }
+        if r.time != 0 && r.same_event(me) {
+            cell.read.lanes |= me.lanes;
+            return true;
+        }
+        let own = r.warp == me.warp && r.agent == me.agent && r.lanes & !me.lanes == 0;
+        let covered =
+            r.time == 0 || r.bytes & !me.bytes == 0 && narrower(r) && (own || knows(r, AccessKind::Read));
+        if covered {
+            cell.read = *me;
+        }
+        covered
+    }
+}
+
+/// Whether all records of a list of this length are looked at this time, and whether they are too many to be exact.
+fn looked_at(count: usize) -> (bool, bool) {
+    (count < SHORT || count.is_power_of_two(), count >= SHORT)
+}

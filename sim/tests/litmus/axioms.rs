@@ -7,7 +7,7 @@
 //! has one memory for all PEs, so it shows no other outcomes.
 
 use super::program::{Op, Order, Outcome, Place, Program, Scope};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -179,6 +179,33 @@ impl Events {
         }
     }
 
+    /// Whether two operations of different threads conflict, are not strong enough for each other, and are not ordered.
+    ///
+    /// The manual has an atomic operation as one, the formal model as a read and a write. Here it counts as one where a
+    /// release pattern contains it: what others do behind an operation that observes it comes behind both its halves.
+    fn has_race(&self, base: &Relation, cause: &Relation) -> bool {
+        let is_fence = |a: usize| matches!(self.all[a].kind, Kind::Fence { .. });
+        let whole = |a: usize| self.releases.iter().any(|r| r.1 == a && (r.0 == a || is_fence(r.0)));
+        let ordered = |a: usize, b: usize| {
+            let read_half = self.all[a].kind == Kind::Read && self.all[a].pair.is_some();
+            let before = self.all[a].pair.filter(|w| read_half && whole(*w));
+            base.has(a, b) || cause.has(a, b) || before.is_some_and(|w| cause.has(w, b))
+        };
+        let pairs = (0..self.all.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        pairs.into_iter().any(|(a, b)| {
+            let (x, y) = (&self.all[a], &self.all[b]);
+            let writes = matches!(x.kind, Kind::Write(_)) || matches!(y.kind, Kind::Write(_));
+            let apart = x.thread.is_some() && y.thread.is_some() && x.thread != y.thread;
+            apart
+                && writes
+                && x.at.is_some()
+                && x.at == y.at
+                && !self.morally_strong.has(a, b)
+                && !ordered(a, b)
+                && !ordered(b, a)
+        })
+    }
+
     fn writes(&self, at: usize) -> Vec<usize> {
         let is = |e: &Event| e.at == Some(at) && matches!(e.kind, Kind::Write(_));
         (0..self.all.len()).filter(|&e| is(&self.all[e])).collect()
@@ -200,8 +227,8 @@ struct Execution {
 }
 
 impl Execution {
-    /// Whether all axioms hold.
-    fn is_allowed(&self, e: &Events) -> bool {
+    /// Whether all axioms hold: then, whether two operations race.
+    fn judge(&self, e: &Events) -> Option<bool> {
         let n = e.all.len();
         let Execution { rf, co, sc } = self;
         // From a read to the writes behind the one that it reads from.
@@ -224,7 +251,7 @@ impl Execution {
         // Coherence and Fence-SC.
         let against = |r: &Relation| (0..n).any(|a| (0..n).any(|b| r.has(a, b) && cause.has(b, a)));
         if !cause.is_irreflexive() || against(co) {
-            return false;
+            return None;
         }
         // Atomicity.
         let torn = (0..n).any(|r| {
@@ -236,12 +263,22 @@ impl Execution {
         let po_at = Relation::of(n, |a, b| e.po.has(a, b) && same(a, b));
         let per_location = strong(&com).union(&po_at).closure();
         // Causality.
-        !torn && per_location.is_irreflexive() && !against(rf) && !against(&fr)
+        let allowed = !torn && per_location.is_irreflexive() && !against(rf) && !against(&fr);
+        allowed.then(|| e.has_race(&base, &cause))
     }
 }
 
-/// All outcomes that some execution has.
-pub fn allowed(program: &Program) -> BTreeSet<Outcome> {
+/// What executions with one outcome have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Silent,
+    Racy,
+    /// Some have a race, others none.
+    Either,
+}
+
+/// All outcomes that some execution has, and whether those executions have races.
+pub fn allowed(program: &Program) -> BTreeMap<Outcome, Verdict> {
     let e = Events::of(program);
     let n = e.all.len();
     assert!(n <= 32, "a relation has 32 events at most");
@@ -261,7 +298,8 @@ pub fn allowed(program: &Program) -> BTreeSet<Outcome> {
         })
         .collect();
     let fences: Vec<usize> = (0..n).filter(|&i| e.all[i].kind == (Kind::Fence { sc: true })).collect();
-    let mut out = BTreeSet::new();
+    let fence_orders = permutations(&fences);
+    let mut out = BTreeMap::new();
     for order in product(&orders) {
         let mut co = Relation::new(n);
         for writes in &order {
@@ -273,12 +311,9 @@ pub fn allowed(program: &Program) -> BTreeSet<Outcome> {
         for source in product(&sources) {
             let read: Vec<u32> = source.iter().map(|w| e.value(*w)).collect();
             let outcome = (read, last.clone());
-            if out.contains(&outcome) {
-                continue;
-            }
             let mut rf = Relation::new(n);
             source.iter().zip(&reads).for_each(|(w, r)| rf.add(*w, *r));
-            let is_allowed = permutations(&fences).into_iter().any(|fences| {
+            for fences in &fence_orders {
                 let mut sc = Relation::new(n);
                 for (i, a) in fences.iter().enumerate() {
                     for b in &fences[i + 1..] {
@@ -287,10 +322,14 @@ pub fn allowed(program: &Program) -> BTreeSet<Outcome> {
                         }
                     }
                 }
-                Execution { rf: rf.clone(), co: co.clone(), sc }.is_allowed(&e)
-            });
-            if is_allowed {
-                out.insert(outcome);
+                let Some(racy) = (Execution { rf: rf.clone(), co: co.clone(), sc }).judge(&e) else {
+                    continue;
+                };
+                let verdict = if racy { Verdict::Racy } else { Verdict::Silent };
+                let known = out.entry(outcome.clone()).or_insert(verdict);
+                if *known != verdict {
+                    *known = Verdict::Either;
+                }
             }
         }
     }

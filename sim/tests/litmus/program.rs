@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use weft_sim::{Arg, Config, Launch, Machine, Module};
+use weft_sim::{Arg, Check, Config, Launch, Machine, Module};
 
 /// Threads that an operation is ordered with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -183,17 +183,32 @@ impl Program {
 
     /// The outcomes of runs with these seeds, and the first seed of each.
     pub fn outcomes(&self, seeds: std::ops::Range<u64>) -> BTreeMap<Outcome, u64> {
-        let module = Module::parse(&self.ptx()).unwrap_or_else(|e| panic!("{e}\n{}", self.ptx()));
+        let module = self.module();
         let mut all = BTreeMap::new();
         for seed in seeds {
-            all.entry(self.run(&module, seed)).or_insert(seed);
+            all.entry(self.run(&module, seed, None).0).or_insert(seed);
         }
         all
     }
 
-    fn run(&self, module: &Module, seed: u64) -> Outcome {
+    /// The same, with whether a race was found in the run.
+    pub fn checked_outcomes(&self, seeds: std::ops::Range<u64>) -> BTreeMap<(Outcome, bool), u64> {
+        let module = self.module();
+        let mut all = BTreeMap::new();
+        for seed in seeds {
+            all.entry(self.run(&module, seed, Some(Check::default()))).or_insert(seed);
+        }
+        all
+    }
+
+    fn module(&self) -> Module {
+        Module::parse(&self.ptx()).unwrap_or_else(|e| panic!("{e}\n{}", self.ptx()))
+    }
+
+    /// The outcome of a run, and whether something was found.
+    fn run(&self, module: &Module, seed: u64, check: Option<Check>) -> (Outcome, bool) {
         let n_pes = self.n_pes();
-        let config = Config { n_pes, seed, explore: true, memory_limit: 1 << 20, ..Config::default() };
+        let config = Config { n_pes, seed, explore: true, check, memory_limit: 1 << 20, ..Config::default() };
         let mut m = Machine::new(config).unwrap();
         let places: Vec<_> = self.homes.iter().map(|_| m.alloc_symmetric("x", 4, 4).unwrap()).collect();
         for pe in 0..n_pes {
@@ -232,7 +247,7 @@ impl Program {
         }
         let last = places.iter().zip(&self.homes);
         let last = last.map(|(place, home)| word(*home, m.local_addr(*home, *place).unwrap()));
-        (read, last.collect())
+        ((read, last.collect()), !m.take_findings().is_empty())
     }
 }
 

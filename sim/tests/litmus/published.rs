@@ -21,7 +21,7 @@ fn can_read(threads: &[&[Op]], values: &[u32]) -> bool {
     let place = |cta| Place { pe: 0, cta };
     let threads = threads.iter().enumerate().map(|(t, ops)| (place(t), ops.to_vec())).collect();
     let program = Program { threads, homes: vec![0; 4] };
-    allowed(&program).iter().any(|(read, _)| read == values)
+    allowed(&program).keys().any(|(read, _)| read == values)
 }
 
 const GPU: Scope = Scope::Gpu;

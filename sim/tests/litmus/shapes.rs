@@ -139,6 +139,58 @@ pub fn all() -> Vec<Program> {
     all
 }
 
+/// Programs of two or three threads that are drawn: `seed` gives the first, and each one the next.
+pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
+    let mut state = seed;
+    let mut draw = move |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    let program = |draw: &mut dyn FnMut(usize) -> usize| {
+        let mut value = 0;
+        let mut op = |draw: &mut dyn FnMut(usize) -> usize| {
+            let (at, scope) = (draw(2), Scope::ALL[draw(3)]);
+            let order = match draw(5) {
+                0 | 1 => WEAK,
+                2 => Order::relaxed(scope),
+                _ => Order { acquire: true, release: true, ..Order::relaxed(scope) },
+            };
+            value += 1;
+            match draw(8) {
+                0..=2 => Op::Read { at, order: Order { release: false, ..order } },
+                3 | 4 => Op::Write { at, value, order: Order { acquire: false, ..order } },
+                5 => Op::Fence { sc: draw(2) == 0, scope },
+                _ => {
+                    Op::Exchange { at, value, order: Order { strong: order.strong.or(Some(scope)), ..order } }
+                }
+            }
+        };
+        let threads = (0..2 + draw(2)).map(|_| {
+            let place = Place { pe: draw(2), cta: draw(2) };
+            (place, (0..2 + draw(2)).map(|_| op(draw)).collect())
+        });
+        Program { threads: threads.collect(), homes: vec![draw(2), draw(2)] }
+    };
+    let small = |p: &Program| candidates(p) <= 1000;
+    std::iter::repeat_with(|| program(&mut draw)).filter(small).take(count).collect()
+}
+
+/// How many executions of a program there are to judge.
+fn candidates(program: &Program) -> usize {
+    let ops = || program.threads.iter().flat_map(|(_, ops)| ops);
+    let factorial = |n: usize| (1..=n).product::<usize>();
+    let of_location = |at: usize| {
+        let reads =
+            ops().filter(|op| matches!(op, Op::Read { at: a, .. } | Op::Exchange { at: a, .. } if *a == at));
+        let writes =
+            ops().filter(|op| matches!(op, Op::Write { at: a, .. } | Op::Exchange { at: a, .. } if *a == at));
+        let writes = writes.count();
+        (writes + 1).pow(reads.count() as u32) * factorial(writes)
+    };
+    let fences = ops().filter(|op| matches!(op, Op::Fence { sc: true, .. })).count();
+    (0..program.homes.len()).map(of_location).product::<usize>() * factorial(fences)
+}
+
 /// A read or a last value that an outcome has.
 #[derive(Clone, Copy)]
 pub enum Is {

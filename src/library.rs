@@ -11,6 +11,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("allreduce", include_str!("library/allreduce.weft")),
     ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
+    ("grid", include_str!("library/grid.weft")),
     ("ll", include_str!("library/ll.weft")),
     ("net", include_str!("library/net.weft")),
     ("reduce_scatter", include_str!("library/reduce_scatter.weft")),

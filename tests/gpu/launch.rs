@@ -14,6 +14,7 @@ pub const CASES: &[Case] = &[
     Case::new("launch::ptx_that_the_driver_refuses", refused),
     Case::new("launch::parts_of_the_world", parts),
     Case::new("launch::kernels_from_the_library", library),
+    Case::new("launch::barriers_over_grids", grids),
 ];
 
 const TWO_SHOT: &str = include_str!("../../examples/allreduce_two_shot.weft");
@@ -22,6 +23,24 @@ const TWO_SHOT: &str = include_str!("../../examples/allreduce_two_shot.weft");
 const SCALE: &str = "kernel scale<N: int>(x: global<f32, (N):(1)>, by: f32) block(128) {
     let mine = partition(x, threads());
     for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * by; }
+}";
+
+/// Rows that go from PE to PE, and in them from CTA to CTA, with both barriers over a grid.
+const PASSED: &str = "use weft::grid;
+kernel passed<N: int>(x: global<u32, (N):(1)>, row: symm<u32, (N):(1)>, out: global<u32, (N):(1)>, rounds: i32,
+    launch: i32, state: global<u32, (1):(1)>, sync: barrier, team: team) block(64)
+{
+    let first = block_idx() * 64 + thread_idx();
+    let apart = grid_dim() * 64;
+    let behind = peer(row, (my_pe(team) + 1) % n_pes(team), team);
+    for round in 0..rounds.to<int>() {
+        for i in first..N step apart { behind[i] = x[(i + 65) % N] * 3; }
+        grid_barrier_all(state, sync, team);
+        for i in first..N step apart { out[(i + 70) % N] = row[i] + (i * (round + 2)).to<u32>(); }
+        grid_barrier(state);
+        for i in first..N step apart { x[i] = out[i] + (my_pe(team) + 1000 * launch.to<int>()).to<u32>(); }
+        grid_barrier_all(state, sync, team);
+    }
 }";
 
 fn load(
@@ -232,5 +251,45 @@ fn library(world: &World) -> Checked {
         let e = kernel.launch(stream, Grid::of(4), (&x, &barrier, &team)).err().ok_or("it was launched")?;
         ensure!(e.to_string().contains("R0502") && e.to_string().contains("multicast"), "{e}");
     }
+    Ok(())
+}
+
+/// What `PASSED` makes of the rows of all PEs.
+fn passed(rows: &mut [Vec<u32>], rounds: u32, launch: u32) {
+    let n = rows[0].len();
+    for round in 0..rounds {
+        let from = rows.to_owned();
+        for (pe, row) in rows.iter_mut().enumerate() {
+            let before = &from[(pe + from.len() - 1) % from.len()];
+            for i in 0..n {
+                let moved = before[(i + 65) % n].wrapping_mul(3).wrapping_add(i as u32 * (round + 2));
+                row[(i + 70) % n] = moved.wrapping_add(pe as u32 + 1000 * launch);
+            }
+        }
+    }
+}
+
+/// One state and one barrier serve launches of any grid, one after the other, with nothing between them.
+fn grids(world: &World) -> Checked {
+    let (stream, team, n) = (world.stream(), world.team(), 3001usize);
+    let options = LaunchOptions { cooperative: Some(true), ..LaunchOptions::default() };
+    let kernel = load(world, "passed.weft", PASSED, &[("N", Define::Int(n as i64))])?;
+    // Simulated CTAs wait by turns.
+    let most = if world.simulation().is_some() { 7 } else { kernel.max_ctas(&options)? };
+    let first = |pe: u32| (0..n as u32).map(|i| i * 31 + pe * 7919).collect::<Vec<_>>();
+    let mut rows: Vec<Vec<u32>> = (0..world.n_pes()).map(first).collect();
+    let x = DeviceTensor::<u32>::zeros(n, stream)?;
+    x.copy_from(&rows[world.my_pe() as usize], stream)?;
+    let (row, out) = (world.zeros::<u32>(n)?, DeviceTensor::<u32>::zeros(n, stream)?);
+    let (state, sync) = (DeviceTensor::<u32>::zeros(1, stream)?, world.kernel_barrier(most)?);
+    for (launch, (ctas, rounds)) in (0u32..).zip([(most, 3), (1, 2), (3, 1), (most, 2), (most - 1, 3)]) {
+        let arguments = (&x, &row, &out, rounds as i32, launch as i32, &state, &sync, &team);
+        // The grids of the PEs need not be of one size.
+        let ctas = ctas.saturating_sub(world.my_pe() % 2).max(1);
+        kernel.launch_with(stream, Grid::of(ctas), &options, arguments)?;
+        passed(&mut rows, rounds, launch);
+    }
+    same!(x.to_vec(stream)?, rows[world.my_pe() as usize], "after all launches");
+    world.barrier()?;
     Ok(())
 }

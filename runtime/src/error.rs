@@ -125,6 +125,8 @@ codes! {
         "Something on the GPU waits: for a signal that nobody sends, a collective that a PE of the team did not call, or just long work. WEFT_TIMEOUT (seconds, 60 if unset) is the bound of every wait.";
     SIMULATED = 403, "the simulator stopped the kernels",
         "A kernel on simulated PEs did what no GPU allows, or the kernels wait for each other for ever; the message is the simulator's report. Also met where a program asks a simulated PE for something that only a GPU has.";
+    ASSERTION = 404, "an assertion of a kernel does not hold",
+        "An `assert` of a kernel met a condition that is false, on this PE's GPU. CUDA has written its text, file and line, the CTA (block) and the thread to standard error. Every later call of this process to the GPU fails; on simulated PEs the report stands in the error itself (R0403, S016).";
     PTX = 501, "the driver refused the PTX",
         "The driver could not load the code; the message has its log. PTX newer than the driver needs a newer driver, or an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",

@@ -121,6 +121,7 @@ impl World {
         let local_rank = place.local_rank.unwrap_or(before as u32);
         // Launchers may show each PE no GPU but its own. (Whether two have one GPU is seen below.)
         let usual = if device_count()? == 1 { 0 } else { local_rank };
+        crate::cuda::this_is(place.rank);
         let device = Device::open(config.device.unwrap_or(usual))?;
         device.bind()?;
         let library = Host::open(&path)?;

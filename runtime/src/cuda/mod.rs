@@ -23,7 +23,7 @@ pub use tensor::{AnyDeviceTensor, DeviceTensor};
 pub(crate) use wait::not_stuck;
 pub use wait::wait_for;
 
-use crate::error::{CUDA, Error, NO_CUDA, NO_GPU, Result};
+use crate::error::{ASSERTION, CUDA, Error, NO_CUDA, NO_GPU, Result};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUresult};
 use std::sync::OnceLock;
@@ -139,8 +139,29 @@ pub fn arch((major, minor): (u32, u32)) -> String {
     format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
 }
 
+/// The PE that this process is.
+static PE: OnceLock<u32> = OnceLock::new();
+
+/// Says which PE this process is, for errors.
+pub(crate) fn this_is(pe: u32) {
+    // A process joins one job.
+    let _ = PE.set(pe);
+}
+
+/// A kernel's assertion does not hold. CUDA has said which one, and nobody which PE.
+fn assertion(call: &str, pe: Option<u32>) -> Error {
+    let whose = pe.map_or_else(|| "this process".to_owned(), |pe| format!("PE {pe}"));
+    Error::new(ASSERTION, format!("{call}: an assertion of a kernel of {whose} does not hold")).help(
+        "standard error has its text, file and line, the CTA (block) and the thread; every later call of this process \
+         fails",
+    )
+}
+
 /// What a driver call answered, as an error: its name, CUDA's name for the error, and what CUDA says it means.
 pub fn error(call: &str, e: DriverError) -> Error {
+    if e.0 == CUresult::CUDA_ERROR_ASSERT {
+        return assertion(call, PE.get().copied());
+    }
     let text = |s: std::result::Result<&std::ffi::CStr, DriverError>| {
         s.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
     };
@@ -227,6 +248,14 @@ mod tests {
         assert_eq!(e.code, CUDA);
         assert!(e.message.starts_with("cuLaunchKernelEx: CUDA_ERROR_ILLEGAL_ADDRESS"), "{e}");
         assert!(e.help.contains("simulator"), "{e}");
+    }
+
+    #[test]
+    fn a_failed_assertion_names_the_pe() {
+        let e = assertion("cuStreamQuery", Some(3));
+        assert_eq!(e.code, ASSERTION);
+        assert_eq!(e.message, "cuStreamQuery: an assertion of a kernel of PE 3 does not hold");
+        assert_eq!(error("cuStreamQuery", DriverError(CUresult::CUDA_ERROR_ASSERT)).code, ASSERTION);
     }
 
     #[test]

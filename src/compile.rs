@@ -58,6 +58,8 @@ pub struct Options {
     pub lines: bool,
     /// Bound of every wait in polls; what waits longer says so and traps.
     pub debug_waits: Option<u64>,
+    /// Compile the asserts of the text. Without, they are as if they did not stand in it.
+    pub asserts: bool,
     /// Keep the IR before the passes, as text.
     pub keep_ir: bool,
     /// Keep the IR after this pass, as text.
@@ -80,6 +82,7 @@ impl Options {
             opt: OptLevel::O2,
             lines: true,
             debug_waits: None,
+            asserts: true,
             keep_ir: false,
             keep_after: None,
             keep_llvm: false,
@@ -203,7 +206,11 @@ impl KernelFile {
     /// What is wrong with the text, all findings at once.
     pub fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
         let start = Instant::now();
-        let made = self.program.compile(options.kernel.as_deref(), &options.defines);
+        let only = options.kernel.as_deref();
+        let made = match options.asserts {
+            true => self.program.compile(only, &options.defines),
+            false => self.program.compile_without_asserts(only, &options.defines),
+        };
         let made = made.map_err(|found| CompileError::new(found, self.sources.clone()))?;
         let timings = vec![("parse".to_owned(), self.parse_time), ("elaborate".to_owned(), start.elapsed())];
         let mut compiled = lower(made.module, options, self.sources.clone(), timings)?;

@@ -61,7 +61,7 @@ fn never() -> Result<Entry, String> {
 fn whatever_the_code_depends_on_changes_the_key() {
     let place = Place::new();
     let file = place.file();
-    let change: [&dyn Fn(&mut Options); 10] = [
+    let change: [&dyn Fn(&mut Options); 11] = [
         &|_| {},
         &|o| o.target = "sm_100a".parse().unwrap(),
         &|o| o.ptx_version = Some("8.6".parse().unwrap()),
@@ -72,6 +72,7 @@ fn whatever_the_code_depends_on_changes_the_key() {
         &|o| o.opt = OptLevel::O3,
         &|o| o.lines = false,
         &|o| o.debug_waits = Some(1000),
+        &|o| o.asserts = false,
     ];
     let keys: BTreeSet<_> = change
         .iter()

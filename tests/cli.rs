@@ -433,3 +433,20 @@ fn tuning_that_cannot_be() {
     let (ok, _, why) = show("damaged.json");
     assert!(!ok && why.contains("R0111"), "{why}");
 }
+
+/// Asserts stand in the IR of both levels, which is compiled with them or not at all.
+#[test]
+fn asserts_are_left_out_of_texts_and_not_of_ir() {
+    let place = Place::new();
+    place.write("k.weft", "kernel k(n: i32) block(32) { assert(n < 7, \"below \\\"7\\\"\"); }");
+    for stage in ["ir", "after:dce"] {
+        let ir = place.answer(&["compile", "k.weft", "--emit", stage]);
+        assert!(ir.contains(r#""below \"7\"""#), "{ir}");
+        place.write("k.ir", ir);
+        assert!(place.answer(&["compile", "k.ir"]).contains("call.uni __assertfail"), "{stage}");
+        place.rejects(&["compile", "k.ir", "--no-assert"], &["--no-assert", "IR keeps its asserts"]);
+    }
+    assert!(!place.answer(&["compile", "k.weft", "--no-assert"]).contains("assert"));
+    let run = ["run", "k.weft", "--arg", "n=7", "--pes", "1", "--grid", "1"];
+    place.rejects(&run, &["S016", "k.weft:1", "at PE 0, CTA (0, 0, 0), thread (0, 0, 0)"]);
+}

@@ -70,7 +70,7 @@ codes! {
     "S009", "too many instructions", "again: add.u32 %r4, %r4, 1; bra again;",
         "The launch has executed the most warp instructions that it may. It is only long, or it waits in a loop that counts or reads the clock: such a loop never repeats itself, so it is not taken for a deadlock. The report says where each warp is.";
     "S010", "a trap", "trap;",
-        "The program executed trap, or an assertion of it failed. What it printed before says more.";
+        "The program executed trap. What it printed before says more.";
     "S011", "operands with undefined behaviour", "setp.lt.u32 %p1, %r2, 16; @%p1 vote.sync.all.pred %p2, %p1, 0xffff0000;",
         "PTX leaves open what happens: a member mask without the executing lane, a barrier number beyond 15, a value that must be the same in all lanes and is not.";
     "S012", "memory beyond a limit", "",
@@ -82,6 +82,8 @@ mbarrier.init.shared.b64 [%rd5], 1; mbarrier.arrive.shared.b64 %rd7, [%rd5], 2;"
         "The mbarrier is not initialised, lies outside shared memory, or gets more arrivals or bytes than its phase expects; or a bulk copy has a size or an address that the hardware does not take, or is under way when its CTA ends.";
     "S015", "CTAs wait for others that cannot start", "",
         "A grid has more CTAs than are resident at once, and the resident ones wait for the others: on a GPU it hangs. Launch no more than fit (a cooperative launch refuses more), and let each do more of the work. How many fit follows from threads, shared memory and the number of SMs; the report says it.";
+    "S016", "an assertion that does not hold", "",
+        "The program called __assertfail, as an `assert` does whose condition is false. The message has the text of the assertion, and its file and line.";
 
     "S030", "a data race: nothing orders the accesses", "st.shared.u32 [%rd5], %r2;",
         "Two threads access the same bytes, one of them writes, and nothing makes one access happen before the other, in no schedule. What is read, or what stays, is left to chance, and to the compiler. Put a barrier that both reach between them, or let one release what the other acquires.";

@@ -95,11 +95,12 @@ impl fmt::Display for Place {
 ///
 /// Codes: `S001` bad request (arguments, sizes, names), `S002` invalid address, `S003` out of bounds,
 /// `S004` misaligned, `S005` multicast address misused, `S006` arithmetic (division by zero), `S007` barrier
-/// misuse or divergence, `S008` deadlock, `S009` step limit, `S010` trap or failed assertion, `S011` operands
-/// with undefined behaviour (lane masks, barrier numbers), `S012` memory limits, `S013` NVSHMEM functions misused
+/// misuse or divergence, `S008` deadlock, `S009` step limit, `S010` trap, `S011` operands with
+/// undefined behaviour (lane masks, barrier numbers), `S012` memory limits, `S013` NVSHMEM functions misused
 /// (no such PE or team, not symmetric, arguments that differ between threads, calls that differ between PEs), `S014` mbarriers
 /// and asynchronous operations misused (no mbarrier, one overwritten, more arrivals or bytes than its phase expects, sizes,
-/// shared memory that ends while it is used), `S015` CTAs that wait for others of a grid larger than what is resident.
+/// shared memory that ends while it is used), `S015` CTAs that wait for others of a grid larger than what is resident,
+/// `S016` an assertion that does not hold.
 /// What is wrong and stops nobody is a [`Finding`](crate::Finding), with codes from `S030` on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct SimError {

@@ -78,7 +78,7 @@ fn assertfail(message: u64, file: u64, line: u64, function: u64) -> Op {
         };
         let (message, file, function) = (text(message)?, text(file)?, text(function)?);
         let line = argument(cx, line, 4, lane)?;
-        Err(fault("S010", lane, format!("assertion failed: {message} ({file}:{line}, in {function})"), ""))
+        Err(fault("S016", lane, format!("assertion failed: {message} ({file}:{line}, in {function})"), ""))
     })
 }
 

@@ -175,6 +175,9 @@ struct CompileArgs {
     /// Bound every wait to this many polls, then say who waits for what, and trap.
     #[arg(long, value_name = "POLLS")]
     debug_waits: Option<u64>,
+    /// Compile as if no `assert` stood in the text.
+    #[arg(long)]
+    no_assert: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -231,6 +234,11 @@ impl CompileArgs {
     /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {
         if self.file.extension().is_some_and(|e| e == "ir") {
+            if self.no_assert {
+                return Err(anyhow!(
+                    "--no-assert: IR keeps its asserts; compile the kernel's text to leave them out"
+                ));
+            }
             let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;
             return weft::compile_ir(&text, options).map_err(|e| match e {
                 IrError::Text(e) => anyhow::Error::new(e).context(self.file.display().to_string()),
@@ -256,6 +264,7 @@ impl CompileArgs {
         options.defines = defines(&self.define)?;
         options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];
         options.debug_waits = self.debug_waits;
+        options.asserts = !self.no_assert;
         Ok(options)
     }
 

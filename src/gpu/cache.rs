@@ -38,6 +38,7 @@ impl Key {
             opt,
             lines,
             debug_waits,
+            asserts,
             keep_ir: _,
             keep_after: _,
             keep_llvm: _,
@@ -47,7 +48,7 @@ impl Key {
         parts.add(&[&format!("{:?}", crate::llvm_version())]);
         parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {kernel:?}")]);
         parts.add(&[&library(nvshmem, *target)]);
-        parts.add(&[&format!("{opt:?} {lines} {debug_waits:?}")]);
+        parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {asserts}")]);
         for (name, value) in defines {
             parts.add(&[name, &format!("{value:?}")]);
         }

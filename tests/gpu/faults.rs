@@ -3,6 +3,7 @@
 use crate::check::{Case, Checked, Outcome};
 use crate::{ensure, same};
 use std::time::{Duration, Instant};
+use weft::gpu::Grid;
 use weft::runtime::{Compare, DeviceTensor, Reduce, SymmetricTensor, World, error};
 
 pub const CASES: &[Case] = &[
@@ -32,6 +33,7 @@ pub const CASES: &[Case] = &[
         .judged(|o| fails_with(o, "R0104")),
     Case::new("faults::a_pe_that_fails", fails).pes(2).judged(fails_judged),
     Case::new("faults::a_pe_killed_while_others_wait_on_the_gpu", killed).pes(2).judged(killed_judged),
+    Case::new("faults::an_assert_that_does_not_hold", asserts).judged(asserts_judged),
     Case::new("faults::a_pe_that_panics", panics).pes(2).judged(panics_judged),
 ];
 
@@ -88,6 +90,39 @@ fn too_little(world: &World) -> Checked {
     let x: SymmetricTensor<u8> = world.zeros(1 << 30)?;
     same!(x.len(), 1 << 30, "a GiB after that");
     Ok(())
+}
+
+/// The last thread of the last PE's last CTA finds something else than it expects.
+const ASSERTS: &str = "kernel asserts(x: global<u32, (192):(1)>) block(64) grid(3) {
+    let i = block_idx() * 64 + thread_idx();
+    assert(x[i] == (i * 5 + my_pe()).to<u32>(), \"what the host wrote\");
+}";
+
+fn asserts(world: &World) -> Checked {
+    let (me, stream) = (world.my_pe(), world.stream());
+    let kernel = weft::gpu::Kernel::compile(world, ASSERTS, &[])?;
+    let mut data: Vec<u32> = (0..192).map(|i| i * 5 + me).collect();
+    let x = DeviceTensor::<u32>::zeros(192, stream)?;
+    x.copy_from(&data, stream)?;
+    kernel.launch(stream, Grid::kernel(), (&x,))?;
+    stream.synchronize()?;
+    data[191] += u32::from(me + 1 == world.n_pes());
+    x.copy_from(&data, stream)?;
+    kernel.launch(stream, Grid::kernel(), (&x,))?;
+    stream.synchronize()?;
+    world.barrier()?;
+    Err("the assert held".into())
+}
+
+/// The PE that has it says so, the driver or the simulator which assert and thread it was.
+fn asserts_judged(o: &Outcome) -> Result<(), String> {
+    let simulated = ["error[R0403]", "what the host wrote (", "CTA (2, 0, 0), thread (63, 0, 0)"];
+    let gpu = ["error[R0404]", "`what the host wrote` failed", "block: [2,0,0], thread: [63,0,0]"];
+    let said = |words: &[&str]| words.iter().all(|word| o.err.contains(word));
+    match o.code != Some(0) && (said(&simulated) || said(&gpu)) {
+        true => Ok(()),
+        false => Err("nobody says which assert it was, in which CTA and thread".into()),
+    }
 }
 
 /// Waits have a bound, and say for whom.

@@ -131,6 +131,10 @@ const DEBUG: &[Row] = &[
     ("print \"%f\", [%6]", Some(MISMATCH)),
     ("trap", OK),
     ("trap : i32", Some(MISMATCH)),
+    ("assert %3, \"text\"", OK),
+    ("assert %3, \"text\" : i32", Some(MISMATCH)),
+    ("assert %7, \"text\"", Some(MISMATCH)),
+    ("assert %0, \"text\"", Some(MISMATCH)),
 ];
 
 const VIEW: &[Row] = &[

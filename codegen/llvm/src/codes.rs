@@ -21,7 +21,7 @@ weft_ir::codes! {
     "A kernel declares at most 48 KiB of shared memory. Use smaller tiles.";
 
     BAD_NAME = 605, "a kernel name that PTX cannot have", "two kernels of one name",
-    "Kernels compiled together have different names, none of them `vprintf`, `__nvvm_reflect`, `WARP_SZ` or `_`.";
+    "Kernels compiled together have different names, none of them `vprintf`, `__assertfail`, `__nvvm_reflect`, `WARP_SZ` or `_`.";
 
     BAD_FORMAT = 606, "a print format that cannot be printed", "`print(\"%*d\", 4, n)`",
     "A conversion is `%`, flags (`-+ #0`), a width, `.` and a precision, and one of d i u x c e f g; width and \

@@ -134,7 +134,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
             return Err(Diagnostic::error(codes::BAD_NAME, kernel.span, message)
                 .help(format!("kernels have different names, and none of {}", lower::TAKEN.join(", "))));
         }
-        lower::kernel(&ir, kernel, options, &mut needs, lines.as_mut())?;
+        lower::kernel(&ir, (kernel, &module.files), options, &mut needs, lines.as_mut())?;
     }
     drop(lines);
     clock.lap("lower");

@@ -271,5 +271,14 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "trap", spread Operands, result |t| t.unit();
+        /// Ends the kernel with an error where a condition does not hold, and says which and where.
+        effect Assert = "assert" {
+            /// `bool`.
+            cond: Value,
+            /// What is expected, for people.
+            text: Arc<str>,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "assert", spread Operands, result |t| t.condition(*cond);
     }
 }

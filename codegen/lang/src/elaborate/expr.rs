@@ -61,6 +61,9 @@ impl Elab<'_> {
                 self.index(base, &coords, e.span)
             }
             ExprKind::If { cond, then, otherwise } => self.if_value(cond, then, otherwise.as_ref(), e.span),
+            ExprKind::Call { callee: name, .. } | ExprKind::Method { name, .. } if self.leaves_out(name) => {
+                Ok(Val::Unit)
+            }
             ExprKind::Call { callee, generics, args } => {
                 let args = self.args(args)?;
                 self.b.at(e.span);
@@ -130,6 +133,11 @@ impl Elab<'_> {
         self.calls -= 1;
         self.floor = floor;
         out
+    }
+
+    /// Whether this is a call of `assert` where asserts are left out, with all that their arguments do.
+    fn leaves_out(&self, callee: &ast::Ident) -> bool {
+        !self.asserts && &*callee.name == "assert" && !self.program.functions.contains_key(&callee.name)
     }
 
     fn call(&mut self, callee: &ast::Ident, call: Call<'_>) -> R<Val> {

@@ -128,6 +128,27 @@ impl Program {
     /// Makes IR of the kernels (of `only` that one) with these values for their compile-time parameters.
     /// A value for a parameter that no kernel has is an error.
     pub fn compile(&self, only: Option<&str>, defines: &Defines) -> Result<Compiled, Vec<Diagnostic>> {
+        self.compile_with(only, defines, true)
+    }
+
+    /// As [`compile`](Program::compile), as if calls of `assert` did not stand in the text.
+    ///
+    /// # Errors
+    /// As [`compile`](Program::compile); what is wrong within an assert is not seen.
+    pub fn compile_without_asserts(
+        &self,
+        only: Option<&str>,
+        defines: &Defines,
+    ) -> Result<Compiled, Vec<Diagnostic>> {
+        self.compile_with(only, defines, false)
+    }
+
+    fn compile_with(
+        &self,
+        only: Option<&str>,
+        defines: &Defines,
+        asserts: bool,
+    ) -> Result<Compiled, Vec<Diagnostic>> {
         let chosen: Vec<_> =
             self.kernels.iter().filter(|k| only.is_none_or(|n| n == &*k.name.name)).collect();
         if chosen.is_empty() {
@@ -159,7 +180,7 @@ impl Program {
         let module = Module { files: self.files.clone(), ..Module::default() };
         let mut out = (module, Vec::new(), Vec::new());
         for k in chosen {
-            match compile_kernel(self, k, defines) {
+            match compile_kernel(self, k, defines, asserts) {
                 Ok((kernel, reference, defines)) => {
                     out.0.kernels.push(kernel);
                     out.1.push(reference);
@@ -207,11 +228,16 @@ fn head(k: &ast::Kernel) -> Head {
 
 type Done = (Kernel, Option<Reference>, Defines);
 
-fn compile_kernel(program: &Program, k: &ast::Kernel, defines: &Defines) -> Result<Done, Vec<Diagnostic>> {
+fn compile_kernel(
+    program: &Program,
+    k: &ast::Kernel,
+    defines: &Defines,
+    asserts: bool,
+) -> Result<Done, Vec<Diagnostic>> {
     let mut b = Builder::new(&k.name.name, [1, 1, 1]);
     b.at(k.span);
     b.kernel_mut().span = k.span;
-    let mut e = Elab::new(program, b);
+    let mut e = Elab::new(program, asserts, b);
     let mut bound = Defines::new();
     e.globals();
     e.scopes.push(Default::default());

@@ -51,6 +51,8 @@ pub(crate) struct Elab<'a> {
     /// Scopes below this index belong to callers and are not seen.
     floor: usize,
     calls: usize,
+    /// Whether asserts become ops.
+    asserts: bool,
     /// Statements, calls and uses of constants so far: they need not make instructions.
     steps: usize,
     /// Lanes of all instructions so far, up to the instruction `counted`.
@@ -68,13 +70,14 @@ fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
 }
 
 impl<'a> Elab<'a> {
-    fn new(program: &'a Program, b: Builder) -> Elab<'a> {
+    fn new(program: &'a Program, asserts: bool, b: Builder) -> Elab<'a> {
         Elab {
             program,
             b,
             scopes: vec![HashMap::new()],
             floor: 0,
             calls: 0,
+            asserts,
             steps: 0,
             lanes: 0,
             counted: 0,

@@ -266,15 +266,20 @@ impl Elab<'_> {
     /// A condition: known, or at run time.
     fn cond(&mut self, e: &Expr) -> R<Val> {
         let val = self.expr(e)?;
+        self.condition(val, e.span)
+    }
+
+    /// A value as a condition.
+    pub(crate) fn condition(&mut self, val: Val, at: Span) -> R<Val> {
         match val {
             Val::Bool(_) => Ok(val),
             other => {
-                let v = self.scalar_or_frag(other, None, e.span)?;
+                let v = self.scalar_or_frag(other, None, at)?;
                 match self.b.ty(raw(&v)) {
                     Type::Scalar(Scalar::Bool) => Ok(Val::Rt(raw(&v))),
                     ty => {
                         let message = format!("a condition is a bool, not a {ty}");
-                        Err(Diagnostic::error(WRONG_KIND, e.span, message).help("compare it: `x != 0`"))
+                        Err(Diagnostic::error(WRONG_KIND, at, message).help("compare it: `x != 0`"))
                     }
                 }
             }

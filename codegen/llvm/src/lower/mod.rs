@@ -13,6 +13,7 @@ mod threads;
 use crate::codes::{LLVM_FAILED, TOO_MUCH_SHARED};
 use crate::raw::{Func, Ir, Lines, SHARED, Ty, Val, address_space};
 use crate::{Locate, Needs, Options};
+use std::sync::Arc;
 use weft_ir::abi::{EntryKind, signature};
 use weft_ir::arena::Handle;
 use weft_ir::diag::Diagnostic;
@@ -21,7 +22,7 @@ use weft_ir::{Address, Block, Call, Constant, Debug, Operation, Scalar, Value, V
 use weft_isa::Target;
 
 /// Names that a kernel cannot have: what the device's runtime or LLVM defines, and what PTX reads as something else.
-pub(crate) const TAKEN: &[&str] = &[print::VPRINTF, "__nvvm_reflect", "WARP_SZ", "_"];
+pub(crate) const TAKEN: &[&str] = &[print::VPRINTF, print::ASSERTFAIL, "__nvvm_reflect", "WARP_SZ", "_"];
 
 /// What a lowering gives.
 type Lowered<T> = Result<T, Diagnostic>;
@@ -30,6 +31,8 @@ type Lowered<T> = Result<T, Diagnostic>;
 struct Lower<'a, 'c> {
     ir: &'a Ir<'c>,
     k: &'a Kernel,
+    /// The module's files.
+    files: &'a [Arc<str>],
     f: Func<'c>,
     target: Target,
     needs: &'a mut Needs,
@@ -51,7 +54,7 @@ struct Lower<'a, 'c> {
 /// Lowers one kernel into the module.
 pub(crate) fn kernel<'a, 'c>(
     ir: &'a Ir<'c>,
-    k: &'a Kernel,
+    (k, files): (&'a Kernel, &'a [Arc<str>]),
     options: &'a Options<'_>,
     needs: &'a mut Needs,
     mut lines: Option<&'a mut Lines>,
@@ -89,11 +92,22 @@ pub(crate) fn kernel<'a, 'c>(
         return Ok(());
     };
     let values = vec![None; k.insts.len()];
-    let locate = options.locate;
-    let target = options.target;
-    let (locals, shared_bytes, globals) = (Vec::new(), 0, 0);
-    let mut lower =
-        Lower { ir, k, f, target, needs, lines, locate, params, values, locals, inst, shared_bytes, globals };
+    let mut lower = Lower {
+        ir,
+        k,
+        files,
+        f,
+        target: options.target,
+        needs,
+        lines,
+        locate: options.locate,
+        params,
+        values,
+        locals: Vec::new(),
+        inst,
+        shared_bytes: 0,
+        globals: 0,
+    };
     lower.declare_locals()?;
     lower.block(&k.body)?;
     ir.ret();
@@ -136,6 +150,7 @@ impl<'c> Lower<'_, 'c> {
             Op::Memory(op) => self.memory(op),
             Op::Call(Call::Function { function, args }) => self.function(function, args),
             Op::Debug(Debug::Print { format, args }) => self.print(format, args).map(|()| None),
+            Op::Debug(Debug::Assert { cond, text }) => self.assert(*cond, text).map(|()| None),
             Op::Debug(Debug::Trap {}) => self.intrinsic("llvm.trap", &[], &[]).map(|_| None),
         }
     }

@@ -1,4 +1,4 @@
-//! `printf` on the device.
+//! `printf` and `assert` on the device.
 
 use super::{Lower, Lowered};
 use crate::codes::BAD_FORMAT;
@@ -8,6 +8,9 @@ use weft_ir::{Scalar, Value};
 
 /// `int vprintf(const char *format, void *arguments)`, which the driver supplies.
 pub(super) const VPRINTF: &str = "vprintf";
+/// `void __assertfail(const char *text, const char *file, unsigned line, const char *function, size_t of_a_character)`,
+/// which the driver supplies: it writes all of that with CTA and thread to standard error, and ends the context.
+pub(super) const ASSERTFAIL: &str = "__assertfail";
 
 impl<'c> Lower<'_, 'c> {
     pub(super) fn print(&mut self, format: &str, args: &[Value]) -> Lowered<()> {
@@ -24,11 +27,8 @@ impl<'c> Lower<'_, 'c> {
             ));
         };
         text.push(0);
-        let bytes = ir.bytes(&text);
-        let name = self.global_name("format");
+        let format = self.text("format", &text);
         let generic = ir.pointer(GENERIC);
-        let format =
-            ir.cast(Cast::LLVMAddrSpaceCast, ir.global(&name, bytes.ty(), GLOBAL, bytes, 1), generic);
         let mut at = ir.zero(generic);
         if !values.is_empty() {
             // As C lays a struct of them out. The fields are 4 or 8 bytes, each naturally aligned.
@@ -45,6 +45,37 @@ impl<'c> Lower<'_, 'c> {
         let f = ir.declare(VPRINTF, ir.int(32), &[generic, generic]);
         ir.call(f, &[format, at]);
         Ok(())
+    }
+
+    /// Where the condition does not hold, a call that does not return.
+    pub(super) fn assert(&mut self, cond: Value, text: &str) -> Lowered<()> {
+        let ir = self.ir;
+        let (failed, end) = (ir.block(self.f, "failed"), ir.block(self.f, "end"));
+        ir.branch(self.val(cond)?, end, failed);
+        ir.go(failed);
+        let at = self.locate.and_then(|locate| locate(self.inst.span));
+        let file = at.and_then(|at| self.files.get(at.file as usize)).map_or("", |name| &**name);
+        let strings = [("assert", text), ("file", file), ("kernel", &*self.k.name)];
+        // C's strings end at their first 0.
+        let [text, file, kernel] = strings
+            .map(|(what, text)| self.text(what, &[text.replace('\0', "\\0").as_bytes(), &[0]].concat()));
+        let line = ir.constant(ir.int(32), at.map_or(0, |at| at.line.into()));
+        let (generic, size) = (ir.pointer(GENERIC), ir.int(64));
+        let f = ir.declare(ASSERTFAIL, ir.void(), &[generic, generic, ir.int(32), generic, size]);
+        ir.call(f, &[text, file, line, kernel, ir.constant(size, 1)]);
+        // Nothing comes after it, also where the driver's function should return.
+        self.intrinsic("llvm.trap", &[], &[])?;
+        ir.jump(end);
+        ir.go(end);
+        Ok(())
+    }
+
+    /// The generic address of a constant text.
+    fn text(&mut self, what: &str, text: &[u8]) -> Val<'c> {
+        let bytes = self.ir.bytes(text);
+        let name = self.global_name(what);
+        let at = self.ir.global(&name, bytes.ty(), GLOBAL, bytes, 1);
+        self.ir.cast(Cast::LLVMAddrSpaceCast, at, self.ir.pointer(GENERIC))
     }
 
     /// As C passes it to `printf`, and whether it takes 8 bytes.

@@ -47,6 +47,24 @@ fn formats_that_read_what_is_not_there() {
 }
 
 #[test]
+fn an_assert_calls_what_ends_the_kernel() {
+    let text = ptx("expects", |b, at| {
+        let holds = unknown(b, at, scalar(Scalar::Bool))?;
+        b.emit(Debug::Assert { cond: holds, text: "50% \0 \"x\"".into() })?;
+        let one = b.int(Scalar::I32, 1)?;
+        b.store(at, one).map(|_| ())
+    });
+    contains(&text, &[".extern .func __assertfail", "call.uni __assertfail", "st.global.b32", "trap;"]);
+    // C's strings: what is expected, with the zero byte spelled out, the kernel, and no file.
+    for string in ["50% \\0 \"x\"", "expects"] {
+        let bytes: Vec<_> = string.bytes().map(|b| b.to_string()).collect();
+        contains(&text, &[&bytes.join(", ")]);
+    }
+    let order = ["ld.global", "__assertfail", "st.global"].map(|word| mnemonics(&text, word).len());
+    assert_eq!(order, [1, 1, 1], "{text}");
+}
+
+#[test]
 fn a_trap_in_a_branch_ends_only_that() {
     let text = ptx("trap", |b, at| {
         let bad = unknown(b, at, scalar(Scalar::Bool))?;

@@ -432,6 +432,7 @@ impl<L: Level> Machine<'_, L> {
                 self.w.printed.push(format!("{format} {args:?}"));
             }
             Debug::Trap {} => self.w.trapped = true,
+            Debug::Assert { cond, .. } => self.w.trapped |= self.i64(t, *cond) == 0,
         }
         Val::None
     }

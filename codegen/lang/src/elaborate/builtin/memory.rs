@@ -49,6 +49,12 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin("print", "print(\"%d\", v, ...)", "printf on the device.", print),
     builtin("trap", "trap()", "Ends the kernel with an error.", trap),
     builtin(
+        "assert",
+        "assert(cond, \"text\")",
+        "Ends the kernel with an error unless cond is true, and says the text, the line, and which PE, CTA and thread it was; `--no-assert` leaves it out.",
+        assert,
+    ),
+    builtin(
         "static_assert",
         "static_assert(cond, \"why\")",
         "A compile-time error unless cond is known to be true.",
@@ -208,6 +214,29 @@ fn print(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 fn trap(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
     e.b.emit(Debug::Trap {}).map(|_| Val::Unit)
+}
+
+fn assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=2)?;
+    call.no_words()?;
+    let text = match call.args.len() {
+        1 => "it does not hold".into(),
+        _ => match call.val(1) {
+            (Val::Str(text), _) => text,
+            (other, at) => {
+                let message = format!("the text of `assert` is a string, not {}", e.describe(&other));
+                return Err(
+                    Diagnostic::error(WRONG_ARGS, at, message).help("assert(n > 0, \"n is positive\")")
+                );
+            }
+        },
+    };
+    let (cond, at) = call.val(0);
+    let cond = match e.condition(cond, at)? {
+        Val::Bool(true) => return Ok(Val::Unit),
+        known => raw(&e.scalar_or_frag(known, None, at)?),
+    };
+    e.b.emit(Debug::Assert { cond, text }).map(|_| Val::Unit)
 }
 
 fn static_assert(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

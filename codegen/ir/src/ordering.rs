@@ -3,6 +3,7 @@
 //!
 //! The walk follows the text. A completion (`quiet`, a barrier) in one branch of an `if` counts for both: conditions
 //! are not understood, and what is reported is to be true. Loops are walked twice, so that a round meets the one before.
+//! What a jump takes along is met where it goes to, and not on the way there.
 
 use crate::diag::{Code, Diagnostic, Span};
 use crate::kernel::{Block, Inst, Kernel, TeamRef, Value};
@@ -31,7 +32,7 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
         return;
     }
     let signals = Signals::of(k);
-    let mut walk = Walk { k, waited: signals.waited(), told: HashSet::new(), found };
+    let mut walk = Walk { k, waited: signals.waited(), told: HashSet::new(), around: Vec::new(), found };
     walk.block(&k.body, &mut State::default());
     signals.report(k, found);
 }
@@ -176,6 +177,17 @@ struct State {
     pending: Vec<(Value, Region, bool)>,
     /// Puts that a signal may overtake: the instruction, where to.
     unfenced: Vec<(Value, Value, TeamRef)>,
+    /// Nothing comes here: what stands before jumps away.
+    gone: bool,
+}
+
+/// What jumps take to a loop or `once` around them.
+#[derive(Default)]
+struct Around {
+    /// To its next round.
+    next: Vec<State>,
+    /// Out of it.
+    out: Vec<State>,
 }
 
 struct Walk<'k, 'f> {
@@ -184,17 +196,27 @@ struct Walk<'k, 'f> {
     waited: Vec<Region>,
     /// What was reported.
     told: HashSet<(Value, Value)>,
+    /// The loops and `once` around the code at hand, outermost first.
+    around: Vec<Around>,
     found: &'f mut Vec<Diagnostic>,
 }
 
 impl Walk<'_, '_> {
     fn block(&mut self, block: &Block, state: &mut State) {
         for &v in &block.0 {
-            let Some(inst) = self.k.insts.get(v) else { continue };
+            let Some(inst) = self.k.insts.get(v).filter(|_| !state.gone) else { continue };
             match inst.op.control() {
                 Some(Control::If { then, otherwise, .. }) => self.either(then, otherwise, state),
-                Some(Control::For { var, body, .. }) => self.rounds(Some(var.0), &[body], state),
-                Some(Control::While { head, body, .. }) => self.rounds(None, &[head, body], state),
+                Some(Control::For { var, body, .. }) => self.rounds(Some(var.0), &[body], true, state),
+                Some(Control::While { head, cond, body }) => {
+                    let endless = Arith::Const { value: Constant::Bool(true) };
+                    let ends = self.k.op(*cond).arith() != Some(&endless);
+                    self.rounds(None, &[head, body], ends, state);
+                }
+                Some(Control::Once { body }) => self.once(body, state),
+                Some(Control::Break { depth }) => self.jump(*depth, false, state),
+                Some(Control::Continue { depth }) => self.jump(*depth, true, state),
+                Some(Control::Return {}) => state.gone = true,
                 None => self.step(v, &inst.op, state),
             }
         }
@@ -204,22 +226,59 @@ impl Walk<'_, '_> {
         let (mut a, mut b) = (state.clone(), state.clone());
         self.block(then, &mut a);
         self.block(otherwise, &mut b);
-        *state = State {
-            pending: join(&state.pending, a.pending, b.pending, |p| p.0),
-            unfenced: join(&state.unfenced, a.unfenced, b.unfenced, |p| p.0),
-        };
+        *state = meeting(state, a, b);
     }
 
-    fn rounds(&mut self, var: Option<Value>, blocks: &[&Block], state: &mut State) {
+    fn jump(&mut self, depth: u32, again: bool, state: &mut State) {
+        let to = self.around.len().checked_sub(1 + depth as usize);
+        if let Some(to) = to.and_then(|to| self.around.get_mut(to)) {
+            if again { &mut to.next } else { &mut to.out }.push(state.clone());
+        }
+        state.gone = true;
+    }
+
+    fn once(&mut self, body: &Block, state: &mut State) {
+        let before = state.clone();
+        self.around.push(Around::default());
+        self.block(body, state);
+        for other in self.around.pop().unwrap_or_default().out {
+            *state = meeting(&before, state.clone(), other);
+        }
+    }
+
+    /// The rounds of a loop; `ends` says whether it ends by itself, and not only by a jump.
+    fn rounds(&mut self, var: Option<Value>, blocks: &[&Block], ends: bool, state: &mut State) {
         let mut defined: HashSet<_> = var.into_iter().collect();
         blocks.iter().for_each(|b| self.defined(b, &mut defined));
-        for _ in 0..2 {
-            for block in blocks {
-                self.block(block, state);
-            }
-            // What depends on the round is other memory in the next one.
+        // What depends on the round is other memory in the next one.
+        let keep = |state: &mut State| {
             state.pending.retain(|(_, region, _)| !region.mentions(&defined));
             state.unfenced.retain(|(_, pe, _)| !defined.contains(pe));
+        };
+        let before = state.clone();
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            let start = state.clone();
+            self.around.push(Around::default());
+            blocks.iter().for_each(|b| self.block(b, state));
+            let around = self.around.pop().unwrap_or_default();
+            out.extend(around.out);
+            for other in around.next {
+                *state = meeting(&start, state.clone(), other);
+            }
+            keep(state);
+            // A body that always jumps has one round at most, and the loop may have none.
+            if state.gone {
+                break;
+            }
+        }
+        state.gone |= !ends;
+        if state.gone && ends {
+            *state = before.clone();
+        }
+        for mut other in out {
+            keep(&mut other);
+            *state = meeting(&before, state.clone(), other);
         }
     }
 
@@ -374,6 +433,19 @@ impl Walk<'_, '_> {
     }
 }
 
+/// What is open where two ways meet that part after `before`.
+fn meeting(before: &State, a: State, b: State) -> State {
+    match (a.gone, b.gone) {
+        (true, _) => b,
+        (_, true) => a,
+        (false, false) => State {
+            pending: join(&before.pending, a.pending, b.pending, |p| p.0),
+            unfenced: join(&before.unfenced, a.unfenced, b.unfenced, |p| p.0),
+            gone: false,
+        },
+    }
+}
+
 /// What is open after one of two branches: what was so before and is in both, since what one completes is done, and what
 /// either began.
 fn join<T>(before: &[T], mut a: Vec<T>, b: Vec<T>, at: impl Fn(&T) -> Value) -> Vec<T> {
@@ -410,7 +482,14 @@ impl Signals {
             let blocks = inst.op.blocks();
             let looped = match inst.op.control() {
                 Some(Control::For { .. } | Control::While { .. }) => !blocks.iter().any(|b| completes(k, b)),
-                Some(Control::If { .. }) | None => looped,
+                Some(
+                    Control::If { .. }
+                    | Control::Once { .. }
+                    | Control::Break { .. }
+                    | Control::Continue { .. }
+                    | Control::Return {},
+                )
+                | None => looped,
             };
             blocks.iter().for_each(|b| self.block(k, b, looped));
         }

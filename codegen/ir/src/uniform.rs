@@ -2,7 +2,13 @@
 //!
 //! A plain load is as uniform as its address: threads that read one place read one value. So is a relaxed load, such as
 //! that of a counter that the CTA alone changes, unless it is in a `while` loop, where it polls. What polls and acquires
-//! read may differ from thread to thread, since others may write the place between their reads.
+//! read may differ from thread to thread, since others may write the place between their reads. A `for` loop that a jump
+//! leaves polls as a `while` loop does.
+//!
+//! Threads that jump are not there for the code that they pass over: what is behind a jump that only some of them take is
+//! as divergent as the jump, up to where they come together again. That is the end of what a `break` leaves, and the end
+//! of the round for a `continue`; after a `return` it is nowhere. A loop that some threads leave before others has all of
+//! its rounds under that condition.
 
 use crate::arena::Handle;
 use crate::kernel::{Block, Inst, Kernel, Value};
@@ -27,12 +33,18 @@ pub enum Varies {
     ByThread,
 }
 
+/// How the decision to run code varies, and the instruction that makes it so: a condition, or a jump past the code.
+type Cause = (Varies, Option<Value>);
+
+/// All threads run it.
+const BY_ALL: Cause = (Varies::No, None);
+
 /// The result of [`analyze`].
 #[derive(Clone, Debug)]
 pub struct Uniformity {
     values: Vec<Varies>,
     locals: Vec<Varies>,
-    control: Vec<(Varies, Option<Value>)>,
+    control: Vec<Cause>,
 }
 
 impl Uniformity {
@@ -41,9 +53,9 @@ impl Uniformity {
         self.values.get(v.index()).copied().unwrap_or(Varies::No)
     }
 
-    /// How the decision to run an instruction varies, and the innermost condition that makes it so.
+    /// How the decision to run an instruction varies, and the innermost condition, or the jump, that makes it so.
     pub fn control(&self, v: Value) -> (Varies, Option<Value>) {
-        self.control.get(v.index()).copied().unwrap_or((Varies::No, None))
+        self.control.get(v.index()).copied().unwrap_or(BY_ALL)
     }
 }
 
@@ -52,12 +64,15 @@ pub fn analyze<L: Level>(k: &Kernel<L>) -> Uniformity {
     let u = Uniformity {
         values: vec![Varies::No; k.insts.len()],
         locals: vec![Varies::No; k.locals.len()],
-        control: vec![(Varies::No, None); k.insts.len()],
+        control: vec![BY_ALL; k.insts.len()],
     };
-    let mut a = Analysis { k, u, changed: true, polls: false, numbers: RefCell::default() };
+    let exits = HashMap::new();
+    let mut a =
+        Analysis { k, u, changed: true, polls: false, open: vec![], exits, numbers: RefCell::default() };
     // Values only grow, and there are two steps to grow: this ends.
     while std::mem::take(&mut a.changed) {
-        a.block(&k.body, (Varies::No, None));
+        a.open = vec![(None, BY_ALL)];
+        a.block(&k.body, BY_ALL);
     }
     a.u
 }
@@ -66,23 +81,31 @@ struct Analysis<'k, L: Level> {
     k: &'k Kernel<L>,
     u: Uniformity,
     changed: bool,
-    /// Whether the code stands in a `while` loop.
+    /// Whether the code stands in a loop that waits for something.
     polls: bool,
+    /// The kernel, then the loops and `once` around the code at hand, with the jumps to the end of each so far.
+    open: Vec<(Option<Value>, Cause)>,
+    /// The loops that jumps leave, with how these vary.
+    exits: HashMap<Value, Cause>,
     /// The numbers of all threads, of values that depend on the thread alone.
     numbers: RefCell<HashMap<Value, Option<Rc<Vec<i64>>>>>,
 }
 
 impl<L: Level> Analysis<'_, L> {
-    fn block(&mut self, block: &Block, control: (Varies, Option<Value>)) {
+    fn block(&mut self, block: &Block, control: Cause) {
         for &v in &block.0 {
             if self.k.insts.get(v).is_some() {
-                self.u.control[v.index()] = control;
+                let control = self.open.iter().fold(control, |all, (_, left)| joined(all, *left));
+                // Of a jump that makes a loop diverge, what made it so itself is kept.
+                if control.1 != Some(v) {
+                    self.u.control[v.index()] = control;
+                }
                 self.inst(v, control);
             }
         }
     }
 
-    fn inst(&mut self, v: Value, control: (Varies, Option<Value>)) {
+    fn inst(&mut self, v: Value, control: Cause) {
         let k = self.k;
         let inst = &k.insts[v];
         let varies = match (inst.op.spread(), inst.op.family()) {
@@ -119,8 +142,8 @@ impl<L: Level> Analysis<'_, L> {
         out
     }
 
-    fn control(&mut self, v: Value, op: &Control, control: (Varies, Option<Value>)) -> Varies {
-        let under = |cond: Varies| if cond > control.0 { (cond, Some(v)) } else { control };
+    fn control(&mut self, v: Value, op: &Control, control: Cause) -> Varies {
+        let under = |cond: Varies| joined(control, (cond, Some(v)));
         match op {
             Control::If { cond, then, otherwise } => {
                 let inner = under(self.u.value(*cond));
@@ -130,20 +153,59 @@ impl<L: Level> Analysis<'_, L> {
             Control::For { var, lo, hi, step, body, .. } => {
                 let start = self.u.value(*lo).max(self.u.value(*step));
                 self.raise(var.0, start);
-                self.block(body, under(start.max(self.u.value(*hi))));
+                let inner = under(start.max(self.u.value(*hi)));
+                let polls = self.exits.contains_key(&v);
+                self.rounds(v, &[body], inner, polls);
             }
             Control::While { head, cond, body } => {
                 let inner = under(self.u.value(*cond));
-                let outside = std::mem::replace(&mut self.polls, true);
-                self.block(head, inner);
-                self.block(body, inner);
-                self.polls = outside;
+                self.rounds(v, &[head, body], inner, true);
             }
+            Control::Once { body } => {
+                self.open.push((None, BY_ALL));
+                self.block(body, control);
+                self.open.pop();
+            }
+            Control::Break { depth } => self.jump(v, self.around(*depth), false, control),
+            Control::Continue { depth } => self.jump(v, self.around(*depth), true, control),
+            Control::Return {} => self.jump(v, 0, false, control),
         }
         Varies::No
     }
 
-    fn var(&mut self, inst: &Inst<L>, op: &Var, control: (Varies, Option<Value>)) -> Varies {
+    /// The blocks of a loop.
+    fn rounds(&mut self, v: Value, blocks: &[&Block], control: Cause, polls: bool) {
+        let outside = self.polls;
+        self.polls |= polls;
+        self.open.push((Some(v), self.exits.get(&v).copied().unwrap_or(BY_ALL)));
+        blocks.iter().for_each(|b| self.block(b, control));
+        self.open.pop();
+        self.polls = outside;
+    }
+
+    /// Where among what is open a jump goes to.
+    fn around(&self, depth: u32) -> usize {
+        self.open.len().saturating_sub(1 + depth as usize)
+    }
+
+    /// A jump to the end of what is open at `to`, or of its round.
+    fn jump(&mut self, v: Value, to: usize, again: bool, control: Cause) {
+        let cause = if control.0 == Varies::No { BY_ALL } else { (control.0, Some(v)) };
+        if let Some((_, left)) = self.open.get_mut(to) {
+            *left = joined(*left, cause);
+        }
+        for (inst, _) in self.open.iter().skip(to + usize::from(again)) {
+            let Some(inst) = inst else { continue };
+            let before = self.exits.get(inst).copied();
+            let after = joined(before.unwrap_or(BY_ALL), cause);
+            if before != Some(after) {
+                self.exits.insert(*inst, after);
+                self.changed = true;
+            }
+        }
+    }
+
+    fn var(&mut self, inst: &Inst<L>, op: &Var, control: Cause) -> Varies {
         match op {
             Var::LocalSet { local, value } => {
                 let new = self.u.value(*value).max(control.0);
@@ -452,6 +514,11 @@ fn compares(op: CmpOp, a: i64, b: i64) -> bool {
         CmpOp::Gt => a > b,
         CmpOp::Ge => a >= b,
     }
+}
+
+/// The one that varies more, and `a` where neither does.
+fn joined(a: Cause, b: Cause) -> Cause {
+    if b.0 > a.0 { b } else { a }
 }
 
 /// The dimension whose thread index a value is.

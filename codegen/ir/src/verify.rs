@@ -93,7 +93,7 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
         ));
     }
     L::Head::check(k, found);
-    let mut order = Order { k, defined: HashSet::new(), seen: HashSet::new(), found };
+    let mut order = Order { k, defined: HashSet::new(), seen: HashSet::new(), around: Vec::new(), found };
     order.block(&k.body, 0);
     if has_errors(order.found) {
         // Types and uniformity mean nothing while values are undefined.
@@ -163,6 +163,8 @@ struct Order<'a, L: Level> {
     k: &'a Kernel<L>,
     defined: HashSet<Value>,
     seen: HashSet<Value>,
+    /// The loops (`true`) and `once` around the code at hand, outermost first.
+    around: Vec<bool>,
     found: &'a mut Vec<Diagnostic>,
 }
 
@@ -187,6 +189,10 @@ impl<L: Level> Order<'_, L> {
                 continue;
             }
             self.inst(inst, depth);
+            if inst.op.control().is_some_and(Control::is_jump) && block.0.last() != Some(&v) {
+                let message = format!("`{}` is not the last op of its block", inst.op.mnemonic());
+                self.found.push(Diagnostic::error(MISPLACED, inst.span, message));
+            }
             self.defined.insert(v);
             here.push(v);
         }
@@ -210,24 +216,44 @@ impl<L: Level> Order<'_, L> {
                     self.found.push(Diagnostic::error(MISPLACED, inst.span, message));
                 }
                 self.defined.insert(var);
+                self.around.push(true);
                 self.block(body, depth + 1);
+                self.around.pop();
                 self.defined.remove(&var);
             }
             Some(Control::While { head, cond, body }) => {
                 // The condition is computed in the head, so it is known after it and in the body.
+                self.around.push(true);
                 self.block(head, depth + 1);
                 let known = self.defined.clone();
                 self.defined.extend(head.0.iter().copied());
                 self.uses(&[*cond], inst);
                 self.block(body, depth + 1);
+                self.around.pop();
                 self.defined = known;
             }
-            Some(Control::If { .. }) | None => {
+            Some(Control::Once { body }) => {
+                self.around.push(false);
+                self.block(body, depth + 1);
+                self.around.pop();
+            }
+            Some(Control::Break { depth }) => self.jump(inst, *depth, false),
+            Some(Control::Continue { depth }) => self.jump(inst, *depth, true),
+            Some(Control::If { .. } | Control::Return {}) | None => {
                 self.uses(&uses, inst);
                 for b in inst.op.blocks() {
                     self.block(b, depth + 1);
                 }
             }
+        }
+    }
+
+    /// A jump goes to something around it, and only loops have rounds to go on with.
+    fn jump(&mut self, inst: &Inst<L>, depth: u32, again: bool) {
+        let to = self.around.iter().rev().nth(depth as usize);
+        if to.is_none_or(|is_loop| again && !is_loop) {
+            let message = format!("`{} {depth}` has nothing to go to", inst.op.mnemonic());
+            self.found.push(Diagnostic::error(MISPLACED, inst.span, message));
         }
     }
 
@@ -333,7 +359,7 @@ fn check_threads<L: Level>(
     // A CTA of one warp differs as little as its warp.
     let limit = if group == Group::Block && k.threads() > 32 { Varies::No } else { Varies::ByWarp };
     if varies > limit {
-        found.push(divergent(k, inst, group, cond));
+        found.push(divergent(k, u, inst, group, cond));
     }
     if inst.op.remote().is_some_and(Remote::is_collective) {
         not_same(k, u, inst, group, limit, found);
@@ -369,7 +395,13 @@ fn not_same<L: Level>(
     found.push(d);
 }
 
-fn divergent<L: Level>(k: &Kernel<L>, inst: &Inst<L>, group: Group, cond: Option<Value>) -> Diagnostic {
+fn divergent<L: Level>(
+    k: &Kernel<L>,
+    u: &Uniformity,
+    inst: &Inst<L>,
+    group: Group,
+    cond: Option<Value>,
+) -> Diagnostic {
     let who = if group == Group::Block { "thread of the CTA" } else { "lane of the warp" };
     let mut d = Diagnostic::error(
         DIVERGENT,
@@ -378,10 +410,15 @@ fn divergent<L: Level>(k: &Kernel<L>, inst: &Inst<L>, group: Group, cond: Option
     )
     .label("some threads never come here")
     .help("move it out of the condition, or make the condition the same for all threads");
-    if let Some(at) = cond.and_then(|c| k.insts.get(c)) {
-        d = d.related(at.span, "this differs from thread to thread");
+    let Some((cause, at)) = cond.and_then(|c| Some((c, k.insts.get(c)?))) else { return d };
+    if !at.op.control().is_some_and(Control::is_jump) {
+        return d.related(at.span, "this differs from thread to thread");
     }
-    d
+    d = d.related(at.span, "some threads go past it from here");
+    match u.control(cause).1.and_then(|c| k.insts.get(c)) {
+        Some(why) => d.related(why.span, "this differs from thread to thread"),
+        None => d,
+    }
 }
 
 /// `%d`-like conversions of a format: as many as arguments, of their kind.

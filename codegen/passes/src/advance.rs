@@ -11,7 +11,8 @@
 //!
 //! `b` is often known at run time only (CTAs times a tile), and a product of 64 bits in every round costs more than all
 //! the rest of a loop that only moves data. LLVM's own strength reduction is off: it takes apart what stands together.
-//! A loop that LLVM is to unroll stays as it is.
+//! A loop that LLVM is to unroll stays as it is, and so does one whose rounds do not all
+//! come to their end: `continue` would leave the pointers where they are.
 
 use crate::edit::{Action, Editor, Emit, Rewrite, constant, rewrite};
 use crate::{Options, Report};
@@ -82,6 +83,10 @@ impl Rewrite for Advance {
 /// What moves with a loop, and its body; none if nothing does.
 fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Moving>, Block)> {
     let Some(Control::For { var, lo, step, unroll: 1, body, .. }) = k.op(v).control() else { return None };
+    let jumps = |v: &Value| k.op(*v).control().is_some_and(Control::is_jump);
+    if continues(k, body, 0) || body.0.last().is_some_and(jumps) {
+        return None;
+    }
     let (var, lo, step) = (var.0, k.symbol(*lo)?, k.symbol(*step)?);
     let i = k.symbol(var)?;
     let inside: FxHashSet<Value> = body.0.iter().copied().collect();
@@ -101,6 +106,22 @@ fn addresses(k: &Kernel, v: Value) -> Option<(Vec<Moving>, Block)> {
     };
     let found: Vec<Moving> = body.0.iter().filter_map(address).collect();
     (!found.is_empty()).then(|| (found, body.clone()))
+}
+
+/// Whether code in a block goes on with the next round of the loop that is `depth` levels around it.
+fn continues(k: &Kernel, block: &Block, depth: u32) -> bool {
+    block.0.iter().any(|v| {
+        let blocks = k.op(*v).blocks();
+        match k.op(*v).control() {
+            Some(Control::Continue { depth: to }) => *to == depth,
+            Some(Control::For { .. } | Control::While { .. } | Control::Once { .. }) => {
+                blocks.into_iter().any(|b| continues(k, b, depth + 1))
+            }
+            Some(Control::If { .. } | Control::Break { .. } | Control::Return {}) | None => {
+                blocks.into_iter().any(|b| continues(k, b, depth))
+            }
+        }
+    })
 }
 
 /// An offset as a symbol: an expression, a number, or products of them.

@@ -37,7 +37,7 @@ impl Live<'_> {
         for &v in &block.0 {
             let op = self.k.op(v);
             let effect = match op.control() {
-                Some(Control::If { .. } | Control::For { .. }) => {
+                Some(Control::If { .. } | Control::For { .. } | Control::Once { .. }) => {
                     op.blocks().into_iter().fold(false, |any, b| self.roots(b) | any)
                 }
                 Some(Control::While { head, body, .. }) => {
@@ -45,6 +45,7 @@ impl Live<'_> {
                     self.roots(body);
                     true
                 }
+                Some(Control::Break { .. } | Control::Continue { .. } | Control::Return {}) => true,
                 None => {
                     let only_reads = matches!(op.var(), Some(Var::LocalGet { .. }));
                     !(op.is_pure() || only_reads)

@@ -251,6 +251,42 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "while", spread Rule, result |t| t.condition(*cond);
+        /// Runs `body` once. What it is for is the `break` in it, which goes on behind it.
+        effect Once = "once" {
+            /// The body.
+            body: Block,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "a block that can be left", spread Rule, result |t| t.unit();
+        /// Leaves a loop or a `once` around it. It is the last op of its block, as every jump is.
+        effect Break = "break" {
+            /// How many loops and `once` lie between it and the one that it leaves.
+            depth: u32,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "break", spread Rule, result |t| t.unit();
+        /// Goes on with the next round of a loop around it.
+        effect Continue = "continue" {
+            /// How many loops and `once` lie between it and the loop.
+            depth: u32,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "continue", spread Rule, result |t| t.unit();
+        /// Ends the kernel for the thread.
+        effect Return = "return" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "return", spread Rule, result |t| t.unit();
+    }
+}
+
+impl Control {
+    /// Whether it is a jump: nothing stands behind it in its block.
+    pub fn is_jump(&self) -> bool {
+        match self {
+            Control::Break { .. } | Control::Continue { .. } | Control::Return {} => true,
+            Control::If { .. } | Control::For { .. } | Control::While { .. } | Control::Once { .. } => false,
+        }
     }
 }
 

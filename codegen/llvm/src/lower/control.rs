@@ -1,10 +1,18 @@
 //! Structured control flow as basic blocks, and local variables.
 
 use super::{Lower, Lowered};
-use crate::raw::{Cast, IntIs, Val};
+use crate::raw::{Bb, Cast, IntIs, Val};
 use weft_ir::arena::Handle;
 use weft_ir::machine::Kernel;
 use weft_ir::{Arith, Block, Constant, Control, Operation, Scalar, Value, Var};
+
+/// Where jumps out of a loop, or out of a block that can be left, go to.
+pub(super) struct Around<'c> {
+    /// Behind it.
+    end: Bb<'c>,
+    /// The end of its round, once something jumps there.
+    latch: Option<Bb<'c>>,
+}
 
 impl<'c> Lower<'_, 'c> {
     /// Local variables are memory of the thread, which LLVM's SROA makes registers again.
@@ -25,6 +33,57 @@ impl<'c> Lower<'_, 'c> {
                 self.counted([*lo, *hi, *step], var.0, *unroll, body)
             }
             Control::While { head, cond, body } => self.repeat(head, *cond, body),
+            Control::Once { body } => {
+                let end = self.ir.block(self.f, "left");
+                self.enter(end);
+                self.block(body)?;
+                self.leave();
+                self.ir.jump(end);
+                self.ir.go(end);
+                Ok(())
+            }
+            Control::Break { depth } => {
+                let end = self.target(*depth)?.end;
+                self.ir.jump(end);
+                self.unreachable();
+                Ok(())
+            }
+            Control::Continue { depth } => {
+                let (ir, f) = (self.ir, self.f);
+                let latch = *self.target(*depth)?.latch.get_or_insert_with(|| ir.block(f, "again"));
+                ir.jump(latch);
+                self.unreachable();
+                Ok(())
+            }
+            Control::Return {} => {
+                self.ir.ret();
+                self.unreachable();
+                Ok(())
+            }
+        }
+    }
+
+    /// What a jump goes to.
+    fn target(&mut self, depth: u32) -> Lowered<&mut Around<'c>> {
+        let bug = self.bug("nothing to jump to");
+        self.around.iter_mut().rev().nth(depth as usize).ok_or(bug)
+    }
+
+    /// Goes on in a block that nothing comes to: what follows a jump adds its own end to it, and LLVM removes it.
+    fn unreachable(&self) {
+        self.ir.go(self.ir.block(self.f, "never"));
+    }
+
+    /// A loop's code begins; jumps out of it go to `end`.
+    fn enter(&mut self, end: Bb<'c>) {
+        self.around.push(Around { end, latch: None });
+    }
+
+    /// A round ends, where jumps to its end come too.
+    fn leave(&mut self) {
+        if let Some(latch) = self.around.pop().and_then(|around| around.latch) {
+            self.ir.jump(latch);
+            self.ir.go(latch);
         }
     }
 
@@ -78,7 +137,9 @@ impl<'c> Lower<'_, 'c> {
         let i = ir.phi(first.ty());
         ir.incoming(i, first, before);
         self.values[var.index()] = Some(if narrow { ir.cast(Cast::LLVMZExt, i, int) } else { i });
+        self.enter(end);
         self.block(body)?;
+        self.leave();
         let more = ir.icmp(IntIs::LLVMIntSLT, i, last);
         let next = ir.add_nsw(i, step);
         let latch = ir.branch(more, head, end);
@@ -109,7 +170,9 @@ impl<'c> Lower<'_, 'c> {
         ir.go(head);
         let i = ir.phi(counter);
         ir.incoming(i, ir.constant(counter, 0), outer);
+        self.enter(end);
         self.block(body)?;
+        self.leave();
         let more = ir.icmp(IntIs::LLVMIntSLT, i, last);
         let next = ir.add_nsw(i, ir.constant(counter, 1));
         let latch = ir.branch(more, head, after);
@@ -130,10 +193,12 @@ impl<'c> Lower<'_, 'c> {
             (ir.block(self.f, "while"), ir.block(self.f, "do"), ir.block(self.f, "done"));
         ir.jump(top);
         ir.go(top);
+        self.enter(end);
         self.block(head)?;
         ir.branch(self.val(cond)?, inside, end);
         ir.go(inside);
         self.block(body)?;
+        self.leave();
         let latch = ir.jump(top);
         ir.unroll(latch, 1);
         ir.go(end);

@@ -44,6 +44,8 @@ struct Lower<'a, 'c> {
     values: Vec<Option<Val<'c>>>,
     /// By [`weft_ir::LocalId`].
     locals: Vec<Val<'c>>,
+    /// The loops, and blocks that can be left, around the code at hand, outermost first.
+    around: Vec<control::Around<'c>>,
     /// The instruction at hand.
     inst: &'a Inst,
     shared_bytes: u64,
@@ -104,6 +106,7 @@ pub(crate) fn kernel<'a, 'c>(
         params,
         values,
         locals: Vec::new(),
+        around: Vec::new(),
         inst,
         shared_bytes: 0,
         globals: 0,

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use weft_ir::builder::{Built, Range};
 use weft_ir::machine::{Builder, Kernel, Type};
-use weft_ir::{Address, BinOp, CmpOp, Memory, Scalar, Value};
+use weft_ir::{Address, BinOp, CmpOp, Control, Memory, Scalar, Value};
 
 /// `for i in lo..hi step step { x[i] = i }` with bounds from memory or constants.
 fn count(unroll: u32, bounds: impl Fn(&mut Builder, Value) -> Built<(Value, Value, Value)>) -> String {
@@ -127,6 +127,60 @@ fn a_spinning_wait_loads_again_and_again() {
     });
     assert_eq!(mnemonics(&text, "ld.acquire.sys.global.b32").len(), 1, "{text}");
     contains(&text, &["bra"]);
+}
+
+/// `loop { .. break .. }`: the test in the middle of the round is the loop's only branch.
+#[test]
+fn a_loop_that_polls_and_breaks() {
+    let text = ptx("polls", |b, at| {
+        let seen = b.local("seen", scalar(Scalar::U32));
+        let forever = |b: &mut Builder| {
+            let value = weft_ir::Constant::Bool(true);
+            b.emit_as(weft_ir::Arith::Const { value }, scalar(Scalar::Bool))
+        };
+        b.while_loop(forever, |b| {
+            let op = Memory::Load { ptr: at, sem: weft_ir::Sem::Acquire, scope: weft_ir::Scope::Sys };
+            let value = b.emit_as(op, scalar(Scalar::U32))?;
+            b.set(seen, value)?;
+            let wanted = b.int(Scalar::U32, 8)?;
+            let done = b.compare(CmpOp::Ge, value, wanted)?;
+            b.if_true(done, |b| b.emit(Control::Break { depth: 0 }).map(drop)).map(drop)
+        })?;
+        let seen = b.get(seen)?;
+        let out = pointer(b, at, 8)?;
+        b.store(out, seen).map(drop)
+    });
+    assert_eq!(mnemonics(&text, "ld.acquire.sys.global.b32").len(), 1, "{text}");
+    assert_eq!(mnemonics(&text, "setp").len(), 1, "{text}");
+    assert_eq!(text.matches("bra").count(), 1, "{text}");
+}
+
+/// Rounds that are cut short, a loop that is left from another one in it, and code behind that always jumps.
+#[test]
+fn jumps_of_every_kind() {
+    let text = ptx("jumps", |b, at| {
+        let bounds = from_memory(1)(b, at)?;
+        let range = Range { min: i64::MIN, max: None, div: 1 };
+        let cond = unknown(b, at, scalar(Scalar::Bool))?;
+        let jump = |b: &mut Builder, op: Control| b.if_true(cond, |b| b.emit(op).map(drop)).map(drop);
+        b.for_loop(bounds, 1, range, |b, i| {
+            b.for_loop(bounds, 2, range, |b, _| {
+                jump(b, Control::Continue { depth: 1 })?;
+                jump(b, Control::Break { depth: 1 })?;
+                b.store(at, i)?;
+                b.emit(Control::Continue { depth: 0 }).map(drop)
+            })?;
+            let body = b.nested(|b| {
+                jump(b, Control::Break { depth: 0 })?;
+                jump(b, Control::Return {})?;
+                b.emit(Control::Break { depth: 1 }).map(drop)
+            })?;
+            b.emit(Control::Once { body })?;
+            b.store(at, i).map(drop)
+        })?;
+        b.emit(Control::Return {}).map(drop)
+    });
+    contains(&text, &["st.global"]);
 }
 
 #[test]

@@ -35,6 +35,8 @@ struct Maker<'a, 'b> {
     /// Values in scope.
     known: Vec<Value>,
     locals: Vec<LocalId>,
+    /// What can be left around the code at hand, outermost first: whether it is a loop.
+    around: Vec<bool>,
 }
 
 impl Maker<'_, '_> {
@@ -72,8 +74,24 @@ impl Maker<'_, '_> {
             // What the typing rules refuse is left out.
             let _ = self.op(depth + 1);
         }
+        if self.choices.below(4) == 1 {
+            self.jump()?;
+        }
         self.known.truncate(before);
         Ok(())
+    }
+
+    /// A jump, where there is something to jump to.
+    fn jump(&mut self) -> Built<()> {
+        let depth = self.choices.below(self.around.len() + 1);
+        let to = self.around.iter().rev().nth(depth).copied();
+        let (depth, again) = (depth as u32, self.choices.below(2) == 0);
+        let op = match to {
+            Some(true) if again => Control::Continue { depth },
+            Some(_) => Control::Break { depth },
+            None => Control::Return {},
+        };
+        self.b.emit(op).map(drop)
     }
 
     fn control(&mut self, depth: u32) -> Built<()> {
@@ -87,15 +105,26 @@ impl Maker<'_, '_> {
             let otherwise = self.b.close();
             return self.b.emit(Control::If { cond, then, otherwise }).map(|_| ());
         }
+        if self.choices.below(3) == 0 {
+            self.around.push(false);
+            self.b.open();
+            let made = self.inner(depth);
+            let body = self.b.close();
+            self.around.pop();
+            made?;
+            return self.b.emit(Control::Once { body }).map(drop);
+        }
         let int = Type::Scalar(Scalar::I64);
         let bounds = (self.value_of(&int)?, self.value_of(&int)?, self.value_of(&int)?);
         let unroll = self.choices.of(&[1, 1, 2, 5]);
-        let Maker { choices, b, at, known, locals } = self;
+        let around = [&self.around[..], &[true]].concat();
+        let Maker { choices, b, at, known, locals, .. } = self;
         let (at, before) = (*at, known.len());
         b.for_loop(bounds, unroll, Range { min: i64::MIN, max: None, div: 1 }, |b, i| {
             known.push(i);
             let rest = Choices(choices.0.clone());
-            let mut m = Maker { choices: rest, b, at, known: std::mem::take(known), locals: locals.clone() };
+            let known_here = std::mem::take(known);
+            let mut m = Maker { choices: rest, b, at, known: known_here, locals: locals.clone(), around };
             let done = m.inner(depth);
             *known = m.known;
             done
@@ -228,7 +257,7 @@ fn random(bytes: &[u8]) -> Kernel {
             .into_iter()
             .map(|ty| b.local("v", ty))
             .collect();
-        let mut m = Maker { choices: Choices(bytes.iter()), b, at, known, locals };
+        let mut m = Maker { choices: Choices(bytes.iter()), b, at, known, locals, around: vec![] };
         for _ in 0..m.choices.below(60) {
             let _ = m.op(0);
         }

@@ -89,6 +89,10 @@ struct Machine<'a, L: Level> {
     vals: Vec<Vec<Val>>,
     locals: Vec<Vec<Val>>,
     shared: HashMap<(usize, u64), Vec<u8>>,
+    /// Loops and `once` around the code at hand.
+    around: usize,
+    /// By thread, a jump under way: to the end of what is `around` so many others, or of its round.
+    away: Vec<Option<(usize, bool)>>,
 }
 
 impl World {
@@ -144,6 +148,8 @@ impl World {
             vals: vec![vec![Val::None; k.insts.len()]; n],
             locals: vec![vec![Val::None; k.locals.len()]; n],
             shared: HashMap::new(),
+            around: 0,
+            away: vec![None; n],
             w: self,
         };
         m.block(&k.body, &vec![true; n]);
@@ -176,8 +182,33 @@ impl<L: Level> Machine<'_, L> {
             if self.w.trapped {
                 return;
             }
-            self.inst(v, mask);
+            match self.away.iter().any(Option::is_some) {
+                true => self.inst(v, &self.here(mask)),
+                false => self.inst(v, mask),
+            }
         }
+    }
+
+    /// The threads that no jump took away.
+    fn here(&self, mask: &[bool]) -> Vec<bool> {
+        mask.iter().zip(&self.away).map(|(on, away)| *on && away.is_none()).collect()
+    }
+
+    /// A block of a loop or `once`.
+    fn inside(&mut self, block: &Block, mask: &[bool]) {
+        self.around += 1;
+        self.block(block, mask);
+        self.around -= 1;
+    }
+
+    /// Ends jumps to what `around` others are around: to the end of its round, or behind it.
+    fn arrive(&mut self, again: bool) {
+        let here = Some((self.around, again));
+        self.away.iter_mut().filter(|away| **away == here).for_each(|away| *away = None);
+    }
+
+    fn jump(&mut self, to: usize, again: bool, mask: &[bool]) {
+        (0..mask.len()).filter(|t| mask[*t]).for_each(|t| self.away[t] = Some((to, again)));
     }
 
     fn inst(&mut self, v: Value, mask: &[bool]) {
@@ -194,6 +225,7 @@ impl<L: Level> Machine<'_, L> {
                 let mut i: Vec<i64> =
                     (0..mask.len()).map(|t| if mask[t] { self.i64(t, *lo) } else { 0 }).collect();
                 loop {
+                    let mask = self.here(mask);
                     let on: Vec<bool> = (0..mask.len()).map(|t| mask[t] && i[t] < self.i64(t, *hi)).collect();
                     if !on.contains(&true) || self.w.trapped {
                         break;
@@ -202,26 +234,43 @@ impl<L: Level> Machine<'_, L> {
                         self.vals[t][var.0 as usize] = Val::Lanes(vec![i[t] as u64]);
                     }
                     self.check_facts(*var, &on);
-                    self.block(body, &on);
+                    self.inside(body, &on);
+                    self.arrive(true);
                     for t in (0..mask.len()).filter(|t| on[*t]) {
                         i[t] += self.i64(t, *step);
                     }
                 }
+                self.arrive(false);
             }
             FamilyRef::Control(Control::While { head, cond, body }) => {
                 let mut on = mask.to_vec();
                 for round in 0.. {
                     assert!(round < 10_000, "an endless loop");
-                    self.block(head, &on);
+                    self.inside(head, &on);
+                    let asked = self.here(&on);
                     for t in 0..on.len() {
-                        on[t] = on[t] && self.lane(t, *cond) == 1;
+                        on[t] = on[t] && !(asked[t] && self.lane(t, *cond) == 0);
                     }
                     if !on.contains(&true) || self.w.trapped {
                         break;
                     }
-                    self.block(body, &on);
+                    self.inside(body, &on);
+                    self.arrive(true);
+                    on = self.here(&on);
                 }
+                self.arrive(false);
             }
+            FamilyRef::Control(Control::Once { body }) => {
+                self.inside(body, mask);
+                self.arrive(false);
+            }
+            FamilyRef::Control(Control::Break { depth }) => {
+                self.jump(self.around - 1 - *depth as usize, false, mask);
+            }
+            FamilyRef::Control(Control::Continue { depth }) => {
+                self.jump(self.around - 1 - *depth as usize, true, mask);
+            }
+            FamilyRef::Control(Control::Return {}) => self.jump(usize::MAX, false, mask),
             FamilyRef::Together(Together::Reduce { value, op, group }) => {
                 self.reduce(v, *value, *op, *group, mask);
             }

@@ -209,9 +209,18 @@ pub enum StmtKind {
         /// The body.
         body: Block,
     },
+    /// `loop { ... }`
+    Loop {
+        /// The body, which ends the loop.
+        body: Block,
+    },
+    /// `break;`
+    Break,
+    /// `continue;`
+    Continue,
     /// An expression for its effect. `if` with blocks that have no value stands here too.
     Expr(Expr),
-    /// `return e;` (last statement of a function only).
+    /// `return e;`
     Return(Option<Expr>),
 }
 

@@ -33,7 +33,7 @@ macro_rules! fixed {
 
 fixed! {
     Use "use" Const "const" Kernel "kernel" Fn "fn" Let "let" Mut "mut" For "for" In "in" While "while"
-    If "if" Else "else" Return "return" True "true" False "false"
+    Loop "loop" Break "break" Continue "continue" If "if" Else "else" Return "return" True "true" False "false"
     ShlAssign "<<=" ShrAssign ">>=" DotDot ".." PathSep "::" Arrow "->"
     AddAssign "+=" SubAssign "-=" MulAssign "*=" DivAssign "/=" RemAssign "%=" AndAssign "&=" OrAssign "|="
     XorAssign "^=" EqEq "==" Ne "!=" Le "<=" Ge ">=" AndAnd "&&" OrOr "||" Shl "<<" Shr ">>"

@@ -244,6 +244,12 @@ impl Print for Stmt {
                 write!(f, "while {} ", text(cond))?;
                 body.print(f, indent)
             }
+            StmtKind::Loop { body } => {
+                f.write_str("loop ")?;
+                body.print(f, indent)
+            }
+            StmtKind::Break => f.write_str("break;"),
+            StmtKind::Continue => f.write_str("continue;"),
             StmtKind::Expr(value) => {
                 value.print(f, indent)?;
                 // Without `;` a conditional that has a value would be the value of the block.

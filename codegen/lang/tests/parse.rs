@@ -201,6 +201,9 @@ fn body(text: &str) -> String {
             )
         }
         StmtKind::While { cond, body } => format!("while {} stmts={}", tree(cond), body.stmts.len()),
+        StmtKind::Loop { body } => format!("loop stmts={}", body.stmts.len()),
+        StmtKind::Break => "break".into(),
+        StmtKind::Continue => "continue".into(),
         StmtKind::Expr(value) => format!("expr {}", tree(value)),
         StmtKind::Return(value) => format!("return {:?}", value.as_ref().map(tree)),
     };

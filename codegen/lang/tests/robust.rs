@@ -16,7 +16,7 @@ use weft_lang::{MAX_ERRORS, MAX_HEIGHT, parse, parse_bytes};
 
 const KERNEL: &str = include_str!("weft/two_shot.weft");
 
-const WORDS: &str = "use const kernel fn let mut for in step unroll while if else return true false x t inf 0 42 0xff \
+const WORDS: &str = "use const kernel fn let mut for in step unroll while loop break continue if else return true false x t inf 0 42 0xff \
     1.5 1e-5 \"s\" _ ( ) [ ] { } < > , ; : :: . .. -> = += >>= <<= == != <= >= && || << >> + - * / % ^ & | ! # \" /* */ //";
 
 fn vocabulary() -> Vec<&'static str> {
@@ -115,6 +115,7 @@ fn towers(n: usize) -> Vec<(String, bool)> {
         (around("x.f(if a { g(", "1", ") })"), true),
         (stmts("if a {", "}"), true),
         (stmts("while a {", "}"), true),
+        (stmts("loop {", "}"), true),
         (stmts("for i in 0..n step (2) unroll(4) {", "}"), true),
         (stmts("if a { f(); } else {", "}"), true),
         (around("((1 + ", "1", ") + 1)"), true),

@@ -177,7 +177,9 @@ fn stmt(value: BoxedStrategy<Expr>, inner: BoxedStrategy<Option<Block>>) -> Boxe
             .prop_map(|(target, op, value)| StmtKind::Assign { target, op, value }),
         (ident(), e(), e(), option::of(e()), option::of(unroll), body.clone())
             .prop_map(|(var, lo, hi, step, unroll, body)| StmtKind::For { var, lo, hi, step, unroll, body }),
-        (e(), body).prop_map(|(cond, body)| StmtKind::While { cond, body }),
+        (e(), body.clone()).prop_map(|(cond, body)| StmtKind::While { cond, body }),
+        body.prop_map(|body| StmtKind::Loop { body }),
+        prop_oneof![Just(StmtKind::Break), Just(StmtKind::Continue)],
         e().prop_map(|value| StmtKind::Expr(first_in_stmt(value))),
         option::of(e()).prop_map(StmtKind::Return),
     ]

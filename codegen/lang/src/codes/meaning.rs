@@ -57,13 +57,16 @@ weft_ir::codes! {
     BAD_PARTITION = 117, "the tensor cannot be divided among the threads",
         "kernel k(n: int, x: global<f32, (n,5):(1,8)>) block(32) { let part = partition(x, threads()); }",
         "`partition` needs a layout whose elements can be dealt out in vectors; choose a tile that divides the extents, or partition row by row.";
-    BAD_RETURN = 118, "`return` must be the last statement of a function",
+    BAD_RETURN = 118, "code that nothing comes to, or a value that nobody takes",
         "fn f(x) { return x; let y = 1; } kernel k() block(32) { let z = f(1); }",
-        "Functions are inlined; they have one end. Write the value as the last expression of the block.";
+        "What stands in a block behind `return`, `break` or `continue` never runs: put the jump under a condition, or remove what follows. A kernel returns no value: there it is `return;`.";
     NOT_HELD = 119, "this tensor does not fit registers",
         "kernel k(n: int, x: global<f32, (n):(1)>) block(32) { let s = sum<block>(x); }",
         "Reading a whole tensor into registers needs a compile-time extent of at most 1024 elements a thread; loop over the steps of a `partition` instead.";
     ASSERTION = 120, "a static_assert does not hold",
         "kernel k<N: int = 3>() block(32) { static_assert(N % 2 == 0, \"N must be even\"); }",
         "The condition of a `static_assert` is false, or is not known when the kernel is compiled.";
+    NO_LOOP = 121, "`break` or `continue` outside of a loop",
+        "kernel k() block(32) { break; }",
+        "`break` leaves the innermost `for`, `while` or `loop` around it, and `continue` goes on with its next round. A function that is called in a loop is no part of that loop: let it return a truth value, and test that in the loop.";
 }

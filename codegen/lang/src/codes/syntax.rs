@@ -46,7 +46,7 @@ weft_ir::codes! {
 
     MISSING_SEMICOLON = 11, "a missing `;`", "kernel k() { let a = 1 let b = 2; }",
     "Statements, `use` and `const` end with `;`. Only the last expression of a block, whose value the block has, \
-     and statements that end with a block (`for`, `while`, `if`) go without.";
+     and statements that end with a block (`for`, `while`, `loop`, `if`) go without.";
 
     UNCLOSED = 12, "a bracket that is not closed", "kernel k() { f(1, 2; }",
     "Every `(`, `[`, `{` and `<` needs its counterpart; the parts between are separated by `,`. The place where \

@@ -237,7 +237,7 @@ impl Elab<'_> {
                 };
                 e.bind(&p.name, Binding::Val(val));
             }
-            let val = e.function_body(&f.body)?;
+            let val = e.function_body(f)?;
             match &f.ret {
                 Some(ty) => e.fit(val, ty, f.span),
                 None => Ok(val),

@@ -1,5 +1,6 @@
 //! The head of a kernel: compile-time parameters, run-time parameters, launch attributes.
 
+use super::jump::cut;
 use super::value::{Threads, Val};
 use super::{Binding, Elab, Program, R, SILENT, fail};
 use crate::ast::{self, ExprKind};
@@ -255,7 +256,11 @@ fn compile_kernel(
     if !e.errors.is_empty() {
         return Err(e.readable_errors());
     }
-    Ok((e.b.finish(), reference, bound))
+    let mut kernel = e.b.finish();
+    let mut code = std::mem::take(&mut kernel.body);
+    cut(&kernel, &mut code);
+    kernel.body = code;
+    Ok((kernel, reference, bound))
 }
 
 impl Elab<'_> {

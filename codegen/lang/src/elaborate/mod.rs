@@ -6,6 +6,7 @@ mod builtin;
 mod expr;
 mod files;
 mod head;
+mod jump;
 mod params;
 mod stmt;
 mod tensor;
@@ -63,6 +64,7 @@ pub(crate) struct Elab<'a> {
     varying: std::collections::HashSet<Value>,
     /// What the variables of loops are below, in the loops' bodies.
     below: HashMap<u32, Int>,
+    flow: jump::Flow,
 }
 
 fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
@@ -84,6 +86,7 @@ impl<'a> Elab<'a> {
             errors: Vec::new(),
             varying: Default::default(),
             below: HashMap::new(),
+            flow: jump::Flow::default(),
         }
     }
 

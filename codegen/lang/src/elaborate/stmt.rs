@@ -9,38 +9,49 @@ use crate::codes::meaning::{
 };
 use weft_ir::builder::Range;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Arith, Control, Int, Op, Scalar, Space, Type, ValueType, Var};
+use weft_ir::{Arith, Control, Int, LocalId, Op, Scalar, Space, Type, ValueType, Var};
 
 impl Elab<'_> {
     /// A block in a scope of its own; its value. Errors of statements are collected, so that all are found at once.
     pub(super) fn block(&mut self, block: &Block) -> R<Val> {
-        self.scoped(|e| {
-            for s in &block.stmts {
-                if let StmtKind::Return(_) = s.kind {
-                    return fail(BAD_RETURN, s.span, "`return` stands inside the code");
-                }
-                e.stmt_or_report(s)?;
-            }
-            block.value.as_ref().map_or(Ok(Val::Unit), |v| e.expr(v))
-        })
+        self.scoped(|e| e.statements(&block.stmts, block.value.as_deref()))
     }
 
-    /// A function's body: as a block, but the last statement may be `return`.
-    pub(super) fn function_body(&mut self, body: &Block) -> R<Val> {
-        match (&body.value, body.stmts.split_last()) {
-            (None, Some((Stmt { kind: StmtKind::Return(value), .. }, rest))) => self.scoped(|e| {
-                for s in rest {
-                    e.stmt_or_report(s)?;
-                }
-                value.as_ref().map_or(Ok(Val::Unit), |v| e.expr(v))
-            }),
-            _ => self.block(body),
+    /// Statements and a value. Where they always jump away, what is left of them is no code, and there is no value.
+    pub(super) fn statements(&mut self, stmts: &[Stmt], value: Option<&Expr>) -> R<Val> {
+        for (at, s) in stmts.iter().enumerate() {
+            if self.flow.ended {
+                return Ok(Val::Unit);
+            }
+            self.stmt_or_report(s)?;
+            let behind = stmts.get(at + 1).map(|s| s.span).or(value.map(|v| v.span));
+            if let (Some(name), Some(behind), true) = (jump_name(s), behind, self.flow.ended) {
+                let message = format!("nothing comes here: `{name}` stands before it");
+                self.report(
+                    Diagnostic::error(BAD_RETURN, behind, message)
+                        .related(s.span, "this always jumps away")
+                        .help("put the jump under a condition, or remove what follows it"),
+                );
+                return Ok(Val::Unit);
+            }
+        }
+        match value {
+            Some(v) if !self.flow.ended => {
+                let val = self.expr(v);
+                // What is wrong with a value that nothing comes to follows from that.
+                if self.flow.ended { Ok(Val::Unit) } else { val }
+            }
+            _ => Ok(Val::Unit),
         }
     }
 
     /// Reports what is wrong with a statement and goes on; only a kernel grown too large stops at once.
     fn stmt_or_report(&mut self, s: &Stmt) -> R<()> {
         if let Err(d) = self.check_size(s.span).and_then(|()| self.stmt(s)) {
+            // The statement jumped away before it was done: what is wrong with the rest follows from that.
+            if self.flow.ended && d.code != TOO_LARGE {
+                return Ok(());
+            }
             if d.code == TOO_LARGE || self.errors.len() >= 20 {
                 return Err(d);
             }
@@ -86,12 +97,15 @@ impl Elab<'_> {
                     }
                 }
             }
-            StmtKind::While { cond, body } => self.while_loop(cond, body, s.span),
+            StmtKind::While { cond, body } => self.while_loop(Some(cond), body, s.span),
             StmtKind::Expr(e) => match &e.kind {
                 ExprKind::If { cond, then, otherwise } => self.if_stmt(cond, then, otherwise.as_ref()),
                 _ => self.expr(e).map(|_| ()),
             },
-            StmtKind::Return(_) => fail(BAD_RETURN, s.span, "`return` stands inside the code"),
+            StmtKind::Loop { body } => self.while_loop(None, body, s.span),
+            StmtKind::Break => self.jump(false, s.span),
+            StmtKind::Continue => self.jump(true, s.span),
+            StmtKind::Return(value) => self.return_(value.as_ref(), s.span),
         }
     }
 
@@ -209,7 +223,7 @@ impl Elab<'_> {
 
     fn assign_lane(
         &mut self,
-        local: weft_ir::LocalId,
+        local: LocalId,
         frag: &Frag,
         target: &Expr,
         indices: &[Expr],
@@ -291,9 +305,11 @@ impl Elab<'_> {
             Val::Bool(true) => self.block(then).map(|_| ()),
             Val::Bool(false) => otherwise.map_or(Ok(()), |b| self.block(b).map(|_| ())),
             c => {
-                let then = self.nested(|e| e.block(then).map(|_| ()))?;
-                let otherwise = self.nested(|e| otherwise.map_or(Ok(()), |b| e.block(b).map(|_| ())))?;
+                let (then, gone) = self.nested(|e| e.block(then).map(|_| ()))?;
+                let (otherwise, gone_too) =
+                    self.nested(|e| otherwise.map_or(Ok(()), |b| e.block(b).map(|_| ())))?;
                 self.b.at(cond.span);
+                self.flow.ended = gone && gone_too;
                 self.b.emit(Control::If { cond: raw(&c), then, otherwise }).map(|_| ())
             }
         }
@@ -315,47 +331,35 @@ impl Elab<'_> {
             Val::Bool(false) => return self.block(otherwise),
             c => raw(&c),
         };
-        let mut local = None;
-        let mut frag = None;
-        let then = self.nested(|e| {
-            let v = e.block(then)?;
-            let v = e.scalar_or_frag(v, None, span)?;
-            let ty = e.b.ty(raw(&v)).clone();
-            let l = e.b.local("if", ty.clone());
-            e.b.set(l, raw(&v))?;
-            local = Some((l, ty));
-            if let Val::Frag(f) = v {
-                frag = Some(f);
-            }
-            Ok(())
-        })?;
-        let Some((local, ty)) = local else { return Ok(Val::Unit) };
-        let otherwise = self.nested(|e| {
-            let v = e.block(otherwise)?;
-            let v = e.scalar_or_frag(v, ty.elem(), span)?;
-            if *e.b.ty(raw(&v)) != ty {
-                let message = format!("the two ways give {ty} and {}", e.b.ty(raw(&v)));
-                return fail(MISMATCH, span, message);
-            }
-            e.b.set(local, raw(&v)).map(|_| ())
-        })?;
+        let mut kept = None;
+        let (then, gone) = self.nested(|e| e.way(then, &mut kept, span))?;
+        let (otherwise, gone_too) = self.nested(|e| e.way(otherwise, &mut kept, span))?;
         self.b.at(span);
+        self.flow.ended = gone && gone_too;
         self.b.emit(Control::If { cond: c, then, otherwise })?;
-        let value = self.b.get(local)?;
-        self.varying.insert(value);
-        match frag {
-            Some(f) => Ok(Val::Frag(Frag { value, ..f })),
-            None if ty == Type::Scalar(Scalar::I64) => self.symbol(value).map(Val::Int),
-            None => Ok(Val::Rt(value)),
-        }
+        kept.map_or(Ok(Val::Unit), |(local, ty, frag)| self.read(local, &ty, frag))
     }
 
-    /// The ops that `f` makes, as a block of their own.
-    fn nested(&mut self, f: impl FnOnce(&mut Self) -> R<()>) -> R<weft_ir::Block> {
-        self.b.open();
-        let result = f(self);
-        let block = self.b.close();
-        result.map(|()| block)
+    /// One of two ways that give a value, unless it jumps away: into a variable of the type of the first that does.
+    fn way(&mut self, block: &Block, kept: &mut Option<(LocalId, Type, Option<Frag>)>, span: Span) -> R<()> {
+        let v = self.block(block)?;
+        if self.flow.ended {
+            return Ok(());
+        }
+        let v = self.scalar_or_frag(v, kept.as_ref().and_then(|(_, ty, _)| ty.elem()), span)?;
+        let ty = self.b.ty(raw(&v)).clone();
+        let local = match kept {
+            None => {
+                let local = self.b.local("if", ty.clone());
+                *kept = Some((local, ty, if let Val::Frag(f) = &v { Some(f.clone()) } else { None }));
+                local
+            }
+            Some((local, first, _)) if *first == ty => *local,
+            Some((_, first, _)) => {
+                return fail(MISMATCH, span, format!("the two ways give {first} and {ty}"));
+            }
+        };
+        self.b.set(local, raw(&v)).map(drop)
     }
 
     fn for_loop(
@@ -379,10 +383,12 @@ impl Elab<'_> {
         }
         self.below.insert(v.0, hi);
         let symbol = self.symbol(v)?;
-        let body = self.nested(|e| {
-            e.scoped(|e| {
-                e.bind(var, Binding::Val(Val::Int(symbol)));
-                e.block(body).map(|_| ())
+        let ((body, _), _) = self.in_loop(|e| {
+            e.nested(|e| {
+                e.scoped(|e| {
+                    e.bind(var, Binding::Val(Val::Int(symbol)));
+                    e.block(body).map(|_| ())
+                })
             })
         })?;
         self.b.at(span);
@@ -407,39 +413,61 @@ impl Elab<'_> {
             )
             .help("unroll by a number: `unroll(4)`"));
         };
-        let mut i = lo;
-        while i < hi {
-            self.check_size(span)?;
-            let before = self.errors.len();
-            self.scoped(|e| {
-                e.bind(var, Binding::Val(Val::Int(i.into())));
-                e.block(body).map(|_| ())
-            })?;
-            // Each round would say the same.
-            if self.errors.len() > before {
-                break;
+        self.in_unrolled(body, |e, round| {
+            let mut i = lo;
+            while i < hi && !e.flow.ended {
+                e.check_size(span)?;
+                let before = e.errors.len();
+                e.scoped(|e| {
+                    e.bind(var, Binding::Val(Val::Int(i.into())));
+                    round(e)
+                })?;
+                // Each round would say the same.
+                if e.errors.len() > before {
+                    break;
+                }
+                i = i.saturating_add(step);
             }
-            i = i.saturating_add(step);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    fn while_loop(&mut self, cond: &Expr, body: &Block, span: Span) -> R<()> {
-        let mut known = None;
-        let head = self.nested(|e| {
-            known = Some(match e.cond(cond)? {
-                Val::Bool(b) => e.b.emit_as(
-                    Arith::Const { value: weft_ir::Constant::Bool(b) },
-                    Type::Scalar(Scalar::Bool),
-                )?,
-                c => raw(&c),
-            });
-            Ok(())
+    /// `while`, or `loop`, which has no condition.
+    fn while_loop(&mut self, cond: Option<&Expr>, body: &Block, span: Span) -> R<()> {
+        let mut known = (None, false);
+        let ((head, body), left) = self.in_loop(|e| {
+            let (head, _) = e.nested(|e| {
+                known = match cond.map_or(Ok(Val::Bool(true)), |c| e.cond(c))? {
+                    Val::Bool(b) => {
+                        let op = Arith::Const { value: weft_ir::Constant::Bool(b) };
+                        (Some(e.b.emit_as(op, Type::Scalar(Scalar::Bool))?), b)
+                    }
+                    c => (Some(raw(&c)), false),
+                };
+                Ok(())
+            })?;
+            let (body, _) = e.nested(|e| e.block(body).map(|_| ()))?;
+            Ok((head, body))
         })?;
-        let Some(c) = known else { return Ok(()) };
-        let body = self.nested(|e| e.block(body).map(|_| ()))?;
+        let (Some(cond), endless) = known else { return Ok(()) };
         self.b.at(span);
-        self.b.emit(Control::While { head, cond: c, body }).map(|_| ())
+        self.flow.ended = endless && !left;
+        self.b.emit(Control::While { head, cond, body }).map(|_| ())
+    }
+}
+
+/// The keyword of a statement that jumps.
+fn jump_name(s: &Stmt) -> Option<&'static str> {
+    match s.kind {
+        StmtKind::Return(_) => Some("return"),
+        StmtKind::Break => Some("break"),
+        StmtKind::Continue => Some("continue"),
+        StmtKind::Let { .. }
+        | StmtKind::Assign { .. }
+        | StmtKind::For { .. }
+        | StmtKind::While { .. }
+        | StmtKind::Loop { .. }
+        | StmtKind::Expr(_) => None,
     }
 }
 

@@ -174,12 +174,11 @@ impl<'a> Tokens<'a> {
     pub(super) fn no_expression<T>(self) -> Res<'a, T> {
         let error = self.expected(code::EXPECTED_EXPRESSION, "an expression");
         self.fail(match self.kind() {
-            Kind::LBrace => {
-                error.help("a block stands after `if`, `else`, `for`, `while`, or the head of a function")
-            }
+            Kind::LBrace => error
+                .help("a block stands after `if`, `else`, `for`, `while`, `loop`, or the head of a function"),
             Kind::And => error.help("there are no references: pass the tensor itself"),
             Kind::Plus => error.help("there is no prefix `+` and no `++`; to count, write `i += 1`"),
-            Kind::For | Kind::While | Kind::Let | Kind::Return => error.help("a statement has no value"),
+            kind if starts_stmt(kind) && kind != Kind::If => error.help("a statement has no value"),
             _ => error,
         })
     }

@@ -356,7 +356,8 @@ fn stopped_at(fault: &nom::Err<Fault>, start: Tokens<'_>) -> usize {
 }
 
 fn starts_stmt(kind: Kind) -> bool {
-    matches!(kind, Kind::Let | Kind::For | Kind::While | Kind::If | Kind::Return)
+    use Kind::{Break, Continue, For, If, Let, Loop, Return, While};
+    matches!(kind, Let | For | While | Loop | If | Return | Break | Continue)
 }
 
 fn starts_item(kind: Kind) -> bool {

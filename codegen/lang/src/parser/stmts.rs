@@ -89,6 +89,9 @@ fn stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
         Kind::Let => let_stmt(i, block),
         Kind::For => for_stmt(i, block),
         Kind::While => while_stmt(i, block),
+        Kind::Loop => loop_stmt(i, block),
+        Kind::Break => jump_stmt(i, block, StmtKind::Break, "`break`"),
+        Kind::Continue => jump_stmt(i, block, StmtKind::Continue, "`continue`"),
         Kind::Return => return_stmt(i, block),
         Kind::If => if_stmt(i, block),
         Kind::Semi => {
@@ -147,6 +150,18 @@ fn while_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let (rest, body) = self::block(head, "after the condition")?;
     push(block, i, head, StmtKind::While { cond, body })?;
     Ok((rest, ()))
+}
+
+fn loop_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
+    let head = i.skip(1);
+    let (rest, body) = self::block(head, "after `loop`")?;
+    push(block, i, head, StmtKind::Loop { body })?;
+    Ok((rest, ()))
+}
+
+fn jump_stmt<'a>(i: Tokens<'a>, block: &mut Block, kind: StmtKind, name: &str) -> Res<'a, ()> {
+    let (rest, ()) = i.skip(1).semicolon(name)?;
+    push(block, i, rest, kind)
 }
 
 fn return_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {

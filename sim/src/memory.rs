@@ -12,8 +12,8 @@ mod delayed;
 mod words;
 
 use allocator::Allocator;
-pub(crate) use delayed::Accessor;
 use delayed::Delayed;
+pub(crate) use delayed::{Accessor, Landed, UnderWay};
 
 /// log2 of the bytes of a region.
 const REGION_SHIFT: u32 = 36;

@@ -213,6 +213,11 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// Whether a `fence.sc`, or a `membar`, which is the same, stands in the text.
+    pub(crate) fn has_sequential_fences(&self) -> bool {
+        self.mnemonics.iter().any(|m| m.starts_with("fence.sc") || m.starts_with("membar"))
+    }
+
     /// Text of a PTX line, from 1.
     pub(crate) fn line(&self, line: u32) -> &str {
         self.text.lines().nth((line as usize).saturating_sub(1)).unwrap_or("").trim()

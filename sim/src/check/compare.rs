@@ -36,6 +36,8 @@ pub(super) struct Judgement {
     /// What stays remembered of each write and each read of the cell.
     pub writes: SmallVec<[Rest; SHORT]>,
     pub reads: SmallVec<[Rest; SHORT]>,
+    /// A write that stays remembered is ordered by observation only, and this access does not observe it.
+    observed: bool,
 }
 
 /// The bytes and the lanes of a record that stay remembered.
@@ -87,21 +89,14 @@ impl<'a> Access<'a> {
         let until = of.writes.iter().filter(replaces).map(|w| w.time).min().unwrap_or(u64::MAX);
         let observes = |q: &Record| {
             let saw = || of.stale.is_none_or(|stale| stale.saw(q, r));
-            q.strong.is_some() && (r.time + 1..until).contains(&q.time) && q.bytes & r.bytes != 0 && saw()
+            morally_strong(self.threads, q, r)
+                && (r.time + 1..until).contains(&q.time)
+                && q.bytes & r.bytes != 0
+                && saw()
         };
         let reads = of.reads.iter().filter(|q| observes(q));
         let updates = of.writes.iter().filter(|q| q.flags & UPDATE != 0 && observes(q));
         reads.chain(updates).any(|q| self.knows(q, AccessKind::Read))
-    }
-
-    /// Whether an earlier write happens before this access. The read half of an update counts where this access writes:
-    /// an update that releases something is observed as a whole.
-    fn comes_behind(&self, r: &Record, of: Remembered<'_>) -> bool {
-        if self.knows(r, AccessKind::Write) {
-            return true;
-        }
-        let whole = !self.kind.writes() || r.flags & UPDATE == 0 || r.flags & RELEASED != 0;
-        whole && self.observed(r, of)
     }
 
     fn fault(&self, r: &Record) -> Fault {
@@ -137,7 +132,31 @@ impl<'a> Access<'a> {
             let keep = self.judge_read(r, reads, &mut out);
             out.reads.push(keep);
         }
+        if out.observed {
+            self.keep_observers(of, &mut out);
+        }
+        if self.kind == AccessKind::Update {
+            self.keep_stores(of, &mut out);
+        }
         out
+    }
+
+    /// A store that ends chains of updates stays remembered behind an older write that does, for an update does not.
+    fn keep_stores(&self, of: Remembered<'_>, out: &mut Judgement) {
+        let stays = |rest: &Rest| rest.bytes != 0 && rest.lanes != 0;
+        let kept = of.writes.iter().zip(&out.writes).filter(|(_, rest)| stays(rest));
+        let Some(oldest) = kept.map(|(r, _)| r.time).min() else { return };
+        let stores = of.writes.iter().zip(&mut out.writes);
+        for (r, rest) in stores.filter(|(r, _)| r.flags & UPDATE == 0 && r.time > oldest) {
+            *rest = Rest { bytes: r.bytes, lanes: r.lanes };
+        }
+    }
+
+    /// What has observed writes stays remembered where this access does not tell the same.
+    fn keep_observers(&self, of: Remembered<'_>, out: &mut Judgement) {
+        let writes = of.writes.iter().zip(&mut out.writes).filter(|(r, _)| r.flags & UPDATE != 0);
+        let reads = of.reads.iter().zip(&mut out.reads).filter(|(r, _)| r.strong.is_some());
+        writes.chain(reads).for_each(|(r, rest)| *rest = Rest { bytes: r.bytes, lanes: r.lanes });
     }
 
     /// What stays remembered of an earlier access, of `many`, besides this one. `known` tells whether it happens before
@@ -163,12 +182,20 @@ impl<'a> Access<'a> {
             return whole;
         }
         let kind = if r.flags & UPDATE != 0 { AccessKind::Update } else { AccessKind::Write };
-        let known = self.comes_behind(r, of);
+        let happened = self.knows(r, AccessKind::Write);
+        let observed = !happened && self.observed(r, of);
+        // The read half of an update counts where this access writes: an update that releases something is observed as a
+        // whole.
+        let counts = !self.kind.writes() || r.flags & UPDATE == 0 || r.flags & RELEASED != 0;
+        let known = happened || observed && counts;
         if known && self.non_coherent {
             out.wrong.get_or_insert((Fault::NonCoherent, *r, AccessKind::Write));
         }
         if known || strong {
-            return self.rest(r, kind, known, many);
+            let rest = self.rest(r, kind, known, many);
+            let stays = rest.bytes != 0 && rest.lanes != 0;
+            out.observed |= stays && observed && !(strong && self.kind.reads());
+            return rest;
         }
         if self.kind == AccessKind::Write && r.same_instruction(me) {
             out.collides = true;

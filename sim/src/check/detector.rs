@@ -2,14 +2,15 @@
 
 mod barriers;
 mod operations;
+mod strong;
 
 use super::clock::{Clock, Known};
 use super::compare::{Access, Remembered};
+use super::patterns::{self, Carrier, Miss, Released, Releases, StrongRead, StrongWrite, SyncVar, Why};
+use super::sequential::{Sequential, Version};
 use super::shadow::{Cell, PAGE, RELEASED, Record, SYNC, Shadow, UNCHANGED, UPDATE};
 use super::stale::StaleReads;
-use super::sync::{
-    self, CtaInfo, Meeting, Miss, Part, Parts, Snapshot, Stream, SyncVar, Threads, WarpState, Why,
-};
+use super::sync::{CtaInfo, Meeting, Place, Snapshot, Stream, Threads, WarpState};
 use super::why::{Near, miss_of, note};
 use super::{AccessKind, Agent, Check};
 use crate::exec::barrier::BARRIERS;
@@ -118,9 +119,9 @@ pub(crate) struct Detector {
     ctas: Vec<CtaState>,
     grids: Vec<GridState>,
     shadow: Shadow,
-    variables: FxHashMap<(usize, usize), SyncVar>,
-    /// By space and word.
-    stale: FxHashMap<(usize, usize), StaleReads>,
+    variables: FxHashMap<Place, SyncVar>,
+    stale: FxHashMap<Place, StaleReads>,
+    sequential: Sequential,
     pub(super) misses: FxHashMap<u32, Vec<Miss>>,
     pub(super) raws: Vec<Raw>,
     index: FxHashMap<(Fault, u32, u32, u32), usize>,
@@ -142,6 +143,7 @@ impl Detector {
             shadow: Shadow::default(),
             variables: FxHashMap::default(),
             stale: FxHashMap::default(),
+            sequential: Sequential::default(),
             misses: FxHashMap::default(),
             raws: Vec::new(),
             index: FxHashMap::default(),
@@ -150,8 +152,9 @@ impl Detector {
         }
     }
 
-    /// A grid of that module comes behind others.
-    pub(crate) fn add_grid(&mut self, image: u32, after: &[usize]) {
+    /// A grid of that module comes behind others. `sequential` tells whether the module has `fence.sc`.
+    pub(crate) fn add_grid(&mut self, image: u32, after: &[usize], sequential: bool) {
+        self.sequential.on |= sequential;
         self.grids.push(GridState { image, after: after.to_vec(), ..GridState::default() });
     }
 
@@ -189,6 +192,7 @@ impl Detector {
         self.shadow.clear(space);
         self.variables.retain(|(s, _), _| *s != space);
         self.stale.retain(|(s, _), _| *s != space);
+        self.sequential.clear(space);
     }
 
     /// All threads of a CTA have ended.
@@ -224,64 +228,6 @@ impl Detector {
     /// The time of the present instruction.
     pub(crate) fn now(&self) -> u64 {
         self.now
-    }
-
-    /// Remembers which stores under way a strong read has missed.
-    fn read_strongly(&mut self, read: &Record, unseen: &[u64], (space, at, bytes): (usize, usize, usize)) {
-        if unseen.is_empty() && self.stale.is_empty() {
-            return;
-        }
-        for word in words(at, bytes) {
-            let reads = self.stale.entry((space, word)).or_default();
-            reads.add(read, unseen);
-            if reads.is_empty() {
-                self.stale.remove(&(space, word));
-            }
-        }
-    }
-
-    /// Lanes of a warp access the same bytes; what they read does not come from the stores under way that were made at
-    /// the times `unseen`. Answers whether a lower lane writes them in the same instruction.
-    pub(crate) fn touch(
-        &mut self,
-        slot: usize,
-        mask: u32,
-        what: &Touch,
-        (space, at, bytes): (usize, usize, usize),
-        unseen: &[u64],
-    ) -> bool {
-        let Touch { pc, kind, order, same } = *what;
-        let number = self.warps[slot].number;
-        let mut record = Record::new(self.now, number, pc, mask, Agent::Thread, &order);
-        record.flags = match kind {
-            AccessKind::Update => UPDATE,
-            AccessKind::Write if same & mask != 0 => UNCHANGED,
-            _ => 0,
-        };
-        let place = (space, at, bytes);
-        if order.strong.is_none() {
-            return self.compare((slot, None), record, kind, order.non_coherent, place);
-        }
-        if kind.writes() && (order.release || lanes(mask).all(|lane| self.has_fenced(slot, lane))) {
-            record.flags |= RELEASED;
-        }
-        let before = kind.reads().then(|| self.shadow.cell(space, at / 4).write);
-        let latest =
-            |w: Record| self.shadow.records(&w).last().map(|r| Record { flags: r.flags | w.sync(), ..*r });
-        let before = before.and_then(latest).filter(|w| !unseen.contains(&w.time));
-        if kind.reads() {
-            self.read_strongly(&record, unseen, place);
-            // What an acquire learns comes before the acquire itself.
-            for lane in lanes(mask) {
-                self.unreleased(slot, lane, pc, before);
-                self.observe(slot, lane, what, place);
-            }
-        }
-        let collides = self.compare((slot, None), record, kind, order.non_coherent, place);
-        if kind.writes() {
-            lanes(mask).for_each(|lane| self.release(slot, lane, what, place));
-        }
-        collides
     }
 
     /// Lanes of a warp operate on an object that has rules of its own for what it synchronises (an mbarrier).
@@ -451,72 +397,8 @@ impl Detector {
         }
     }
 
-    /// A strong read of a lane learns what was released where it reads, now or at the lane's next fence.
-    fn observe(&mut self, slot: usize, lane: usize, what: &Touch, (space, at, bytes): (usize, usize, usize)) {
-        let Touch { pc, order, .. } = *what;
-        for word in words(at, bytes) {
-            if self.shadow.cell(space, word).write.sync() == 0 {
-                continue;
-            }
-            let Some(var) = self.variables.get(&(space, word)) else { continue };
-            let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
-            let (misses, now) = (self.misses.entry(cta).or_default(), self.now);
-            let mut miss = |why, part: &Part| {
-                note(misses, miss_of(why, part, (number, lane as u32, pc, now)));
-            };
-            let part = (var, within(word, at, bytes));
-            sync::observe(&self.threads, &mut self.warps[slot], lane, part, &order, pc, &mut miss);
-        }
-    }
-
-    /// A strong write of a lane leaves what it releases.
-    fn release(&mut self, slot: usize, lane: usize, what: &Touch, (space, at, bytes): (usize, usize, usize)) {
-        let Touch { pc, kind, order, .. } = *what;
-        for word in words(at, bytes) {
-            let warp = &self.warps[slot];
-            let parts = warp.release(lane, &order, self.now, pc);
-            let cell = self.shadow.cell(space, word);
-            if parts.is_empty() && cell.write.sync() == 0 {
-                continue;
-            }
-            let var = self.variables.entry((space, word)).or_default();
-            let part = within(word, at, bytes);
-            var.write(&self.threads, (parts, part), kind == AccessKind::Update, warp, lane);
-            if var.parts.is_empty() {
-                self.variables.remove(&(space, word));
-                cell.write.flags &= !SYNC;
-            } else {
-                cell.write.flags |= SYNC;
-            }
-        }
-    }
-
     fn ctas_of(&self, slot: usize) -> u32 {
         self.threads.warp_cta.get(self.warps[slot].number as usize).copied().unwrap_or(u32::MAX)
-    }
-
-    /// A strong read has read what another thread wrote without releasing.
-    fn unreleased(&mut self, slot: usize, lane: usize, pc: u32, write: Option<Record>) {
-        let number = self.warps[slot].number;
-        let other = |w: &Record| {
-            w.flags & SYNC == 0 && w.agent == Agent::Thread && (w.warp != number || w.lanes != 1 << lane)
-        };
-        let Some(w) = write.filter(other) else { return };
-        let why = if w.strong.is_some() { Why::NoRelease } else { Why::WeakWrite };
-        let miss = Miss {
-            why,
-            chain: w.flags & UPDATE != 0,
-            writer: w.warp,
-            writer_lane: w.lanes.trailing_zeros().min(31),
-            write_pc: w.pc,
-            write_time: w.time,
-            reader: number,
-            reader_lane: lane as u32,
-            read_pc: pc,
-            read_time: self.now,
-        };
-        let cta = self.ctas_of(slot);
-        note(self.misses.entry(cta).or_default(), miss);
     }
 }
 
@@ -533,15 +415,10 @@ pub(super) fn within(word: usize, at: usize, bytes: usize) -> u8 {
 }
 
 /// A weak write takes the place of what strong ones have left to acquire.
-fn forget(
-    variables: &mut FxHashMap<(usize, usize), SyncVar>,
-    place: (usize, usize),
-    bytes: u8,
-    cell: &mut Cell,
-) {
+fn forget(variables: &mut FxHashMap<Place, SyncVar>, place: Place, bytes: u8, cell: &mut Cell) {
     let left = variables.get_mut(&place).is_some_and(|v| {
         v.forget(bytes);
-        !v.parts.is_empty()
+        !v.is_empty()
     });
     if !left {
         variables.remove(&place);

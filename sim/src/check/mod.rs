@@ -11,14 +11,16 @@ pub(crate) mod clock;
 mod compare;
 pub(crate) mod detector;
 mod happens_before;
+mod patterns;
 mod report;
+mod sequential;
 mod shadow;
 mod stale;
 mod sync;
 mod why;
 
 pub(crate) use detector::Detector;
-pub(crate) use sync::Parts;
+pub(crate) use patterns::Releases;
 pub(crate) use sync::Stream;
 
 use crate::error::Place;

@@ -1,7 +1,8 @@
 //! What was found, in words: both accesses, the memory, and the order that is missing.
 
 use super::detector::{Detector, Fault, Raw, Side};
-use super::sync::{CtaInfo, Miss, Why};
+use super::patterns::{Miss, Why};
+use super::sync::CtaInfo;
 use super::why::Near;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::error::Place;

@@ -1,18 +1,12 @@
-//! Threads' clocks, and how knowledge passes from thread to thread.
-//!
-//! * A *release* at a location (a release operation, or a strong write after a release fence) leaves the thread's clock
-//!   there; what an *acquire* (an acquire operation, or a strong read before an acquire fence) reads there, it learns,
-//!   where the scopes of all operations involved include both threads. Atomic updates keep what was left there before.
-//! * Barriers of a CTA or warp join the clocks of those who meet.
-//! * What would have passed, had the operations been strong enough or their scopes wide enough, is remembered as a
-//!   [`Miss`], to be told when a race is found.
+//! Threads, their clocks, and the barriers at which they meet. What passes from a release to an acquire is in
+//! [`super::patterns`].
 
 use super::clock::{Clock, Topology};
-use crate::exec::order::{Order, Scope};
+use super::patterns::Pending;
+use crate::exec::order::Scope;
 use crate::exec::{LANES, lanes};
 use crate::memory::Spot;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// CTAs and warps of a launch, numbered as they start.
@@ -96,7 +90,20 @@ impl Threads {
             Scope::Sys => true,
         }
     }
+
+    /// A number that is the same for warps whose threads have the same others in a scope.
+    pub(super) fn region(&self, scope: Scope, warp: u32) -> u32 {
+        match scope {
+            Scope::Cta => self.cta(warp),
+            Scope::Cluster => self.info(warp).map_or(u32::MAX, |cta| cta.cluster),
+            Scope::Gpu => self.info(warp).map_or(u32::MAX, |cta| cta.pe),
+            Scope::Sys => 0,
+        }
+    }
 }
+
+/// A word of memory: its space and its number there.
+pub(super) type Place = (usize, usize);
 
 /// A clock as it was, and one thread up to a time.
 #[derive(Clone)]
@@ -114,84 +121,53 @@ impl Snapshot {
         clock.seen.raise(self.warp, 1 << self.lane, false, self.time);
     }
 
-    fn is_known(&self, threads: &Threads, clock: &Clock) -> bool {
+    pub(super) fn is_known(&self, threads: &Threads, clock: &Clock) -> bool {
         clock.seen.covers(threads, self.warp, 1 << self.lane, self.time)
     }
-}
-
-/// What a release has left, and for whom.
-#[derive(Clone)]
-pub(crate) struct Part {
-    pub scope: Scope,
-    pub from: Snapshot,
-    /// Which of the four bytes it was left at.
-    pub bytes: u8,
-    /// Several were joined: that its thread is known does not mean that all is.
-    pub merged: bool,
-}
-
-/// A location that synchronises.
-#[derive(Clone, Default)]
-pub(super) struct SyncVar {
-    pub parts: Parts,
-}
-
-pub(crate) type Parts = SmallVec<[Part; 1]>;
-
-/// Why a thread did not learn what another has done, though it read what that one wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
-    /// The write is relaxed, and no fence before it releases.
-    NoRelease,
-    /// The read is relaxed, and no fence after it acquires.
-    NoAcquire,
-    /// A scope does not include the other thread.
-    Scope(Scope),
-    /// The write is no strong operation.
-    WeakWrite,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Miss {
-    pub why: Why,
-    /// The write is an update, perhaps one of many.
-    pub chain: bool,
-    pub writer: u32,
-    pub writer_lane: u32,
-    pub write_pc: u32,
-    pub write_time: u64,
-    pub reader: u32,
-    pub reader_lane: u32,
-    pub read_pc: u32,
-    pub read_time: u64,
-}
-
-/// Read, but not acquired yet.
-pub(super) struct Pending {
-    part: Part,
-    read_scope: Scope,
-    read_pc: u32,
 }
 
 #[derive(Default)]
 pub(super) struct LaneState {
     /// Where it knows more than its warp.
     pub clock: Option<Arc<Clock>>,
-    /// The latest release fence by scope.
-    fences: [Option<Snapshot>; 4],
+    fences: Fences,
+    sequential: Fences,
     pub pending: Vec<Pending>,
+    /// The latest write to each place that a strong read has observed, where the launch has `fence.sc`.
+    pub observed: FxHashMap<Place, u64>,
     /// The latest fence of NVSHMEM's: what the thread knew, and so what is delivered before its later operations.
     pub remote_fence: Option<Snapshot>,
 }
 
 impl LaneState {
     pub(super) fn has_fenced(&self) -> bool {
-        self.fences.iter().any(Option::is_some)
+        self.fences.iter().next().is_some()
+    }
+
+    /// A release fence.
+    pub(super) fn fence(&mut self, scope: Scope, sequential: bool, from: Snapshot) {
+        if sequential {
+            self.sequential.set(scope, from.clone());
+        }
+        self.fences.set(scope, from);
     }
 }
 
-/// Reads that a thread keeps to acquire later; the oldest are joined.
-const PENDING: usize = 64;
+/// The latest fence of each scope.
+#[derive(Default)]
+struct Fences([Option<Snapshot>; 4]);
+
+impl Fences {
+    fn iter(&self) -> impl Iterator<Item = (Scope, &Snapshot)> {
+        Scope::ALL.into_iter().zip(&self.0).filter_map(|(scope, from)| Some((scope, from.as_ref()?)))
+    }
+
+    fn set(&mut self, scope: Scope, from: Snapshot) {
+        // A wider fence does all that a narrower one does.
+        self.0[..scope as usize].fill(None);
+        self.0[scope as usize] = Some(from);
+    }
+}
 
 pub(super) struct WarpState {
     /// Number in the launch.
@@ -275,30 +251,18 @@ impl WarpState {
 
     /// Puts what a lane knew at its fences of at least this scope into a clock.
     pub(super) fn fenced(&self, lane: usize, scope: Scope, threads: &Threads, clock: &mut Clock) {
-        let fences = self.lanes.as_ref().map(|l| &l[lane].fences[scope as usize..]);
-        for from in fences.into_iter().flatten().flatten() {
-            from.join_into(threads, clock);
-        }
+        let fences = self.fences(lane).filter(|(of, _)| *of >= scope);
+        fences.for_each(|(_, from)| from.join_into(threads, clock));
     }
 
-    /// What a strong write of a lane releases.
-    pub(super) fn release(&self, lane: usize, order: &Order, time: u64, pc: u32) -> Parts {
-        let mut parts = SmallVec::new();
-        let Some(scope) = order.strong else { return parts };
-        if order.release {
-            let from = self.snapshot(lane, time, pc);
-            parts.push(Part { scope, from, bytes: 0b1111, merged: false });
-            return parts;
-        }
-        let fences = self.lanes.as_ref().map(|l| &l[lane].fences);
-        for (fence, by) in
-            fences.into_iter().flatten().zip([Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys])
-        {
-            if let Some(from) = fence {
-                parts.push(Part { scope: by.min(scope), from: from.clone(), bytes: 0b1111, merged: false });
-            }
-        }
-        parts
+    /// A lane's latest release fence of each scope.
+    pub(super) fn fences(&self, lane: usize) -> impl Iterator<Item = (Scope, &Snapshot)> {
+        self.lanes.as_ref().into_iter().flat_map(move |l| l[lane].fences.iter())
+    }
+
+    /// The same for `fence.sc`.
+    pub(super) fn sequential(&self, lane: usize) -> impl Iterator<Item = (Scope, &Snapshot)> {
+        self.lanes.as_ref().into_iter().flat_map(move |l| l[lane].sequential.iter())
     }
 }
 
@@ -340,152 +304,5 @@ impl Meeting {
 
     pub(super) fn clock_mut(&mut self) -> &mut Clock {
         &mut self.clock
-    }
-}
-
-impl SyncVar {
-    /// Adds what a strong write leaves. An update keeps what is there, and so does a later write of the same thread.
-    pub(super) fn write(
-        &mut self,
-        threads: &Threads,
-        (new, bytes): (Parts, u8),
-        keeps: bool,
-        writer: &WarpState,
-        lane: usize,
-    ) {
-        let me = (writer.number, lane as u32);
-        self.parts.retain(|p| {
-            if p.bytes & bytes == 0 {
-                return true;
-            }
-            let mine = (p.from.warp, p.from.lane) == me;
-            let superseded = new.iter().any(|n| {
-                n.scope >= p.scope
-                    && (mine && n.from.time >= p.from.time
-                        || !p.merged && p.from.is_known(threads, &n.from.clock))
-            });
-            (keeps || mine) && !superseded
-        });
-        self.add(threads, (new, bytes));
-    }
-
-    /// A write that releases nothing.
-    pub(super) fn forget(&mut self, bytes: u8) {
-        self.parts.retain(|p| p.bytes & bytes == 0);
-    }
-
-    /// Adds what an update leaves.
-    pub(super) fn add(&mut self, threads: &Threads, (new, bytes): (Parts, u8)) {
-        self.parts.extend(new.into_iter().map(|p| Part { bytes, ..p }));
-        if self.parts.len() > 4 {
-            self.shorten(threads);
-        }
-    }
-
-    /// Joins the parts of each scope.
-    fn shorten(&mut self, threads: &Threads) {
-        let mut out: Parts = SmallVec::new();
-        for p in self.parts.drain(..) {
-            match out.iter_mut().find(|o| (o.scope, o.bytes) == (p.scope, p.bytes)) {
-                None => out.push(p),
-                Some(o) => {
-                    let clock = Arc::make_mut(&mut o.from.clock);
-                    p.from.join_into(threads, clock);
-                    clock.seen.raise(o.from.warp, 1 << o.from.lane, false, o.from.time);
-                    o.from = Snapshot { clock: Arc::clone(&o.from.clock), ..p.from };
-                    o.merged = true;
-                }
-            }
-        }
-        self.parts = out;
-    }
-}
-
-/// A lane has read a synchronisation variable by a strong read: it learns now, or at its next fence. What it does not
-/// learn for its scope goes to `miss`.
-pub(super) fn observe(
-    threads: &Threads,
-    warp: &mut WarpState,
-    lane: usize,
-    (var, bytes): (&SyncVar, u8),
-    order: &Order,
-    pc: u32,
-    miss: &mut impl FnMut(Why, &Part),
-) {
-    let Some(read_scope) = order.strong else { return };
-    for part in var.parts.iter().filter(|p| p.bytes & bytes != 0) {
-        let from = &part.from;
-        if (from.warp, from.lane) == (warp.number, lane as u32) && !part.merged {
-            continue;
-        }
-        if !part.merged && from.is_known(threads, warp.clock(lane)) {
-            continue;
-        }
-        if let Some(scope) = narrow(threads, part, read_scope, warp.number) {
-            miss(Why::Scope(scope), part);
-        } else if order.acquire {
-            let clock = warp.clock_mut(lane);
-            from.join_into(threads, clock);
-        } else {
-            miss(Why::NoAcquire, part);
-            let pending = &mut warp.lane(lane).pending;
-            let same = |p: &Pending| {
-                (p.part.from.warp, p.part.from.lane) == (from.warp, from.lane)
-                    && p.part.scope == part.scope
-                    && !p.part.merged
-            };
-            let new = Pending { part: part.clone(), read_scope, read_pc: pc };
-            match pending.iter_mut().find(|p| same(p)) {
-                Some(old) => *old = new,
-                None => pending.push(new),
-            }
-            if pending.len() > PENDING {
-                pending.remove(0);
-            }
-        }
-    }
-}
-
-/// The scope that keeps a reader from learning, if one does.
-fn narrow(threads: &Threads, part: &Part, read_scope: Scope, reader: u32) -> Option<Scope> {
-    if !threads.includes(part.scope, part.from.warp, reader) {
-        Some(part.scope)
-    } else if !threads.includes(read_scope, reader, part.from.warp) {
-        Some(read_scope)
-    } else {
-        None
-    }
-}
-
-/// A fence of one lane.
-pub(super) fn fence(
-    threads: &Threads,
-    warp: &mut WarpState,
-    lane: usize,
-    scope: Scope,
-    (acquire, release): (bool, bool),
-    (time, pc): (u64, u32),
-    miss: &mut impl FnMut(Why, &Part, u32),
-) {
-    if acquire && warp.lanes.is_some() && !warp.lane(lane).pending.is_empty() {
-        let number = warp.number;
-        for p in std::mem::take(&mut warp.lane(lane).pending) {
-            match narrow(threads, &p.part, p.read_scope.min(scope), number) {
-                None => p.part.from.join_into(threads, warp.clock_mut(lane)),
-                Some(narrow) => {
-                    miss(Why::Scope(narrow), &p.part, p.read_pc);
-                    warp.lane(lane).pending.push(p);
-                }
-            }
-        }
-    }
-    if release {
-        let snapshot = warp.snapshot(lane, time, pc);
-        let fences = &mut warp.lane(lane).fences;
-        // A wider fence does all that a narrower one does.
-        for narrower in &mut fences[..scope as usize] {
-            *narrower = None;
-        }
-        fences[scope as usize] = Some(snapshot);
     }
 }

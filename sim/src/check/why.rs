@@ -2,8 +2,9 @@
 
 use super::Agent;
 use super::detector::{Detector, Raw};
+use super::patterns::{Miss, Released, Why};
 use super::shadow::Record;
-use super::sync::{Miss, Part, WarpState, Why};
+use super::sync::WarpState;
 use crate::exec::order::Scope;
 
 /// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
@@ -115,10 +116,10 @@ pub(super) fn note(list: &mut Vec<Miss>, miss: Miss) {
 
 pub(super) fn miss_of(
     why: Why,
-    part: &Part,
+    left: &Released,
     (reader, reader_lane, read_pc, read_time): (u32, u32, u32, u64),
 ) -> Miss {
-    let Part { from, merged, .. } = part;
+    let Released { from, merged, .. } = left;
     Miss {
         why,
         chain: *merged,

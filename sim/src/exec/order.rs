@@ -12,6 +12,9 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
+    /// From the narrowest to the widest.
+    pub(crate) const ALL: [Scope; 4] = [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys];
+
     pub(crate) fn parse(name: &str) -> Option<Scope> {
         Some(match name {
             "cta" => Scope::Cta,
@@ -67,5 +70,32 @@ impl Order {
     pub(crate) fn atomic(s: &Site<'_, '_, '_>) -> Order {
         let order = Order::of(s);
         Order { strong: Some(order.strong.unwrap_or(Scope::Gpu)), ..order }
+    }
+}
+
+/// What a fence orders.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fence {
+    pub scope: Scope,
+    pub acquire: bool,
+    pub release: bool,
+    /// `fence.sc`
+    pub sequential: bool,
+}
+
+impl Fence {
+    /// `fence.acq_rel`
+    pub(crate) fn acq_rel(scope: Scope) -> Fence {
+        Fence { scope, acquire: true, release: true, sequential: false }
+    }
+
+    /// `fence.acquire`
+    pub(crate) fn acquire(scope: Scope) -> Fence {
+        Fence { release: false, ..Fence::acq_rel(scope) }
+    }
+
+    /// `fence.release`
+    pub(crate) fn release(scope: Scope) -> Fence {
+        Fence { acquire: false, ..Fence::acq_rel(scope) }
     }
 }

@@ -223,7 +223,7 @@ impl Run {
         self.multicast.resize(self.memory.teams.len() * self.memory.n_pes, MulticastBytes::default());
         self.nvshmem.know_teams(&self.memory);
         if let Some(d) = &mut self.check {
-            d.add_grid(grid.image as u32, &grid.after);
+            d.add_grid(grid.image as u32, &grid.after, grid.module.has_sequential_fences());
         }
         self.grids.push(grid);
         self.grids.len() - 1
@@ -258,7 +258,11 @@ impl Run {
                 return Ok(());
             }
             self.nvshmem.wire.tick(&mut self.memory);
-            self.memory.tick();
+            let time = self.check.as_deref_mut().map_or(0, |d| {
+                d.tick();
+                d.now()
+            });
+            self.memory.tick(time);
             self.land_some()?;
             self.schedule.round(&mut self.rng, self.clock, order);
             let mut progress = false;

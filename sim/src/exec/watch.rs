@@ -2,12 +2,11 @@
 
 use super::access::Space;
 use super::asynchronous::mbarrier::SIZE;
-use super::order::{Order, Scope};
+use super::order::{Fence, Order};
 use super::{Context, Lanes, lanes};
 use crate::check::detector::Touch;
 use crate::check::{AccessKind, Detector};
-use crate::memory::{Spot, Window};
-use smallvec::SmallVec;
+use crate::memory::{Spot, UnderWay, Window};
 
 impl Context<'_> {
     /// The active lanes access `bytes` bytes each. Answers the lanes that write where a lower one does at the same time.
@@ -52,8 +51,8 @@ impl Context<'_> {
                 d.uninitialised(self.slot, lane, &what, (s.buffer, s.at, bytes));
             }
             let mask = if uniform { self.active } else { 1 << lane };
-            let unseen = self.unseen(&what, s, bytes);
-            if d.touch(self.slot, mask, &what, (s.buffer, s.at, bytes), &unseen) {
+            let under_way = self.under_way(&what, s, bytes);
+            if d.touch(self.slot, mask, &what, (s.buffer, s.at, bytes), under_way) {
                 collisions |= 1 << lane;
             }
         }
@@ -111,18 +110,18 @@ impl Context<'_> {
                 if kind.reads() && !self.memory.is_written(buffer, at, bytes) {
                     d.uninitialised(self.slot, lane, &what, (buffer, at, bytes));
                 }
-                let unseen = self.unseen(&what, Spot { buffer, at }, bytes);
-                d.touch(self.slot, 1 << lane, &what, (buffer, at, bytes), &unseen);
+                let under_way = self.under_way(&what, Spot { buffer, at }, bytes);
+                d.touch(self.slot, 1 << lane, &what, (buffer, at, bytes), under_way);
             }
         }
         self.check = Some(d);
     }
 
-    /// The times of the stores under way that a strong read does not see.
-    fn unseen(&self, what: &Touch, at: Spot, bytes: usize) -> SmallVec<[u64; 1]> {
-        match what.kind.reads() && what.order.strong.is_some() {
-            true => self.memory.unseen(self.accessor(), at, bytes),
-            false => SmallVec::new(),
+    /// What a strong access sees of the stores under way.
+    fn under_way(&self, what: &Touch, at: Spot, bytes: usize) -> UnderWay {
+        match what.order.strong.is_some() {
+            true => self.memory.under_way(self.accessor(), at, bytes),
+            false => UnderWay::default(),
         }
     }
 
@@ -170,10 +169,10 @@ impl Context<'_> {
     }
 
     /// A fence of the active lanes.
-    pub(crate) fn watch_fence(&mut self, scope: Scope, acquire: bool, release: bool) {
+    pub(crate) fn watch_fence(&mut self, fence: Fence) {
         let (slot, active, pc) = (self.slot, self.active, self.pc);
         if let Some(d) = self.check.as_deref_mut() {
-            d.fence(slot, active, pc, scope, (acquire, release));
+            d.fence(slot, active, pc, fence);
         }
     }
 

@@ -6,7 +6,7 @@ use super::site::{Issue, Site, issue};
 use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::barrier::{Arrival, BARRIERS, ReduceTo, Reduction, Role};
-use crate::exec::order::Scope;
+use crate::exec::order::{Fence, Scope};
 use crate::exec::{Context, Fault, Flow, Op, PredSrc, Src, fault};
 
 const SC: Class = ("scope", SCOPE);
@@ -46,7 +46,7 @@ pub(super) static FAMILY: Family = Family {
         ),
         row("fence.mbarrier_init.release.cluster", "", &[], |_| {
             Ok(custom(|cx| {
-                cx.watch_fence(Scope::Cluster, false, true);
+                cx.watch_fence(Fence::release(Scope::Cluster));
                 Ok(Flow::Next)
             }))
         }),
@@ -92,10 +92,14 @@ pub(super) static FAMILY: Family = Family {
 /// Memory is sequentially consistent at the grain of warp instructions; the detector is told what a fence orders.
 fn fence(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let scope = s.get("scope").or(s.get("level")).and_then(Scope::parse).unwrap_or(Scope::Sys);
-    let (acquire, release) = (s.get("sem") != Some("release"), s.get("sem") != Some("acquire"));
+    let sem = s.get("sem");
+    let (acquire, release) = (sem != Some("release"), sem != Some("acquire"));
+    // `membar` is `fence.sc`.
+    let sequential = sem == Some("sc") || s.get("level").is_some();
+    let fence = Fence { scope, acquire, release, sequential };
     Ok(custom(move |cx| {
         cx.publish(scope);
-        cx.watch_fence(scope, acquire, release);
+        cx.watch_fence(fence);
         Ok(Flow::Next)
     }))
 }

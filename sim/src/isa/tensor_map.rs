@@ -10,7 +10,7 @@ use crate::check::AccessKind;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::tensor::{BYTES, FIELDS, Field, Part, TensorMap};
 use crate::exec::asynchronous::{Completion, Reduction, Segment, Transfer};
-use crate::exec::order::{Order, Scope};
+use crate::exec::order::{Fence, Order, Scope};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Src, fault, lanes};
 use crate::memory::{Spot, Window};
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub(super) static FAMILY: Family = Family {
         row("fence.proxy.tensormap::generic.release.scope", "", &[SC], |s| {
             let scope = s.get("scope").and_then(Scope::parse).unwrap_or(Scope::Sys);
             Ok(custom(move |cx| {
-                cx.watch_fence(scope, false, true);
+                cx.watch_fence(Fence::release(scope));
                 Ok(Flow::Next)
             }))
         }),
@@ -106,7 +106,7 @@ pub(super) static FAMILY: Family = Family {
             whole(s, 1)?;
             let scope = s.get("scope").and_then(Scope::parse).unwrap_or(Scope::Sys);
             Ok(custom(move |cx| {
-                cx.watch_fence(scope, true, false);
+                cx.watch_fence(Fence::acquire(scope));
                 Ok(Flow::Next)
             }))
         }),
@@ -371,7 +371,7 @@ fn publish(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             cx.write(Space::Global, b[lane], piece, lane, &mut to)?;
         }
         cx.active = all;
-        cx.watch_fence(scope, false, true);
+        cx.watch_fence(Fence::release(scope));
         Ok(Flow::Next)
     }))
 }

@@ -14,6 +14,7 @@
 use super::{Memory, Spot};
 use crate::exec::order::Scope;
 use crate::exec::run::Rng;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// Stores that a buffer holds; another makes one of them land.
@@ -85,12 +86,28 @@ pub(crate) struct Delayed {
     /// By PE: what its CTAs have released among themselves.
     released: Vec<Buffer>,
     pub(crate) under_way: usize,
+    /// The latest time that an accessor had.
+    now: u64,
+    /// By buffer and word: the delayed store that landed last, of those that begin in the word.
+    landed: FxHashMap<(usize, usize), Landed>,
 }
+
+/// Words of which it is kept what landed last.
+const LANDED: usize = 1 << 16;
 
 impl Delayed {
     fn new(eighths: u64, rng: Rng, n_pes: usize) -> Delayed {
         let released = (0..n_pes).map(|pe| Buffer { stores: Vec::new(), pe }).collect();
-        Delayed { eighths, rng, buffers: Vec::new(), of: Vec::new(), released, under_way: 0 }
+        Delayed {
+            eighths,
+            rng,
+            buffers: Vec::new(),
+            of: Vec::new(),
+            released,
+            under_way: 0,
+            now: 0,
+            landed: FxHashMap::default(),
+        }
     }
 
     /// The CTA's buffer, if it has one.
@@ -138,6 +155,36 @@ impl Delayed {
     }
 }
 
+/// What an access sees of the stores under way to its bytes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UnderWay {
+    /// When those were made that it does not see.
+    pub unseen: SmallVec<[u64; 1]>,
+    /// When the store to just these bytes was made whose value it sees, if that store was delayed: another may have been
+    /// made later.
+    pub seen: Option<u64>,
+    /// The delayed store to just these bytes that landed last.
+    pub landed: Option<Landed>,
+}
+
+/// A delayed store that has landed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Landed {
+    /// When it was made.
+    pub made: u64,
+    /// When it landed.
+    pub landed: u64,
+    at: usize,
+    len: usize,
+}
+
+impl UnderWay {
+    /// Whether a read with this view has observed something else than what the write made at this time wrote.
+    pub(crate) fn hides(&self, write: u64) -> bool {
+        self.unseen.contains(&write) || self.seen.is_some_and(|seen| seen != write)
+    }
+}
+
 /// A CTA that accesses memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Accessor {
@@ -164,6 +211,7 @@ impl Memory {
         // The CTA itself may read it now.
         self.mark_written(at.buffer, at.at, data.len());
         let d = &mut self.delayed;
+        d.now = by.time;
         let b = d.buffer(by.cta, by.pe);
         let mut store = Store { at, data: [0; 32], len: data.len(), owner, time: by.time };
         store.data[..data.len()].copy_from_slice(data);
@@ -188,18 +236,29 @@ impl Memory {
         }
     }
 
-    /// When the stores under way to these bytes were made that a CTA does not see.
-    pub(crate) fn unseen(&self, by: Accessor, at: Spot, len: usize) -> SmallVec<[u64; 1]> {
+    /// What a CTA sees of the stores under way to these bytes.
+    pub(crate) fn under_way(&self, by: Accessor, at: Spot, len: usize) -> UnderWay {
         let d = &self.delayed;
-        let mut times = SmallVec::new();
+        let landed = d.landed.get(&(at.buffer, at.at / 4));
+        let landed = landed.filter(|s| (s.at, s.len) == (at.at, len)).copied();
+        let mut out = UnderWay { landed, ..UnderWay::default() };
         if d.under_way > 0 {
             let own = d.own(by.cta);
-            let buffers = d.buffers.iter().enumerate().filter(|(b, _)| Some(*b) != own).map(|(_, b)| b);
-            let released = d.released.iter().filter(|r| r.pe != by.pe);
-            let stores = buffers.chain(released).flat_map(|b| &b.stores);
-            times.extend(stores.filter(|s| s.overlaps(at, len)).map(|s| s.time));
+            // In the order in which reads look into them.
+            let released = d.released.iter().map(|r| (r.pe == by.pe, r));
+            let buffers = d.buffers.iter().enumerate().map(|(b, buffer)| (Some(b) == own, buffer));
+            for (sees, buffer) in released.chain(buffers) {
+                let mut stores = buffer.stores.iter().filter(|s| s.overlaps(at, len));
+                match (sees, stores.next_back()) {
+                    (_, None) => {}
+                    (true, Some(s)) => {
+                        out.seen = ((s.at.at, s.len) == (at.at, len)).then_some(s.time);
+                    }
+                    (false, Some(last)) => out.unseen.extend(stores.chain([last]).map(|s| s.time)),
+                }
+            }
         }
-        times
+        out
     }
 
     /// Whether these bytes hold `data` for everyone, with and without the stores under way.
@@ -223,6 +282,14 @@ impl Memory {
         self.delayed.under_way -= due.len();
         for s in due {
             self.store_at(s.at, &s.data[..s.len]);
+            let d = &mut self.delayed;
+            if s.time > 0 {
+                if d.landed.len() >= LANDED {
+                    d.landed.clear();
+                }
+                let landed = Landed { made: s.time, landed: d.now, at: s.at.at, len: s.len };
+                d.landed.insert((s.at.buffer, s.at.at / 4), landed);
+            }
         }
     }
 
@@ -246,6 +313,7 @@ impl Memory {
     }
 
     fn land_seen(&mut self, by: Accessor, at: Spot, len: usize) {
+        self.delayed.now = by.time;
         let own = self.delayed.own(by.cta).map(|b| self.delayed.buffers[b].take_at(at, len));
         let own = own.unwrap_or_default();
         for (at, len) in std::iter::once((at, len)).chain(own.iter().map(|s| (s.at, s.len))) {
@@ -257,6 +325,7 @@ impl Memory {
 
     /// A release of a CTA: for others of the scope, its stores have happened, and what it has seen of others.
     pub(crate) fn release(&mut self, by: Accessor, scope: Scope) {
+        self.delayed.now = by.time;
         let own = self.delayed.own(by.cta);
         match scope {
             Scope::Cta => {}
@@ -320,11 +389,12 @@ impl Memory {
         }
     }
 
-    /// A round of the schedule has passed: some stores land.
-    pub(crate) fn tick(&mut self) {
+    /// A round of the schedule has passed: some stores land, at this time by the count of the checks.
+    pub(crate) fn tick(&mut self, time: u64) {
         if self.delayed.under_way == 0 {
             return;
         }
+        self.delayed.now = time;
         // Landing one may take older ones along.
         for b in 0..self.delayed.buffers.len() {
             for i in (0..self.delayed.buffers[b].stores.len()).rev() {

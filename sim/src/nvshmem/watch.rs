@@ -81,7 +81,7 @@ impl Call<'_, '_> {
     pub(super) fn watch_strong(&mut self, kind: AccessKind, at: Spot, bytes: usize) {
         self.cx.settle();
         let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
-        let unseen = self.cx.memory.unseen(self.cx.accessor(), at, bytes);
+        let under_way = self.cx.memory.under_way(self.cx.accessor(), at, bytes);
         let Some(d) = self.cx.check.as_deref_mut() else { return };
         d.tick();
         let order = Order { acquire: kind == AccessKind::Read, ..Order::RELAXED_SYS };
@@ -89,7 +89,7 @@ impl Call<'_, '_> {
         if kind.reads() && !self.cx.memory.is_written(at.buffer, at.at, bytes) {
             d.uninitialised(slot, lane, &what, (at.buffer, at.at, bytes));
         }
-        d.touch(slot, 1 << lane, &what, (at.buffer, at.at, bytes), &unseen);
+        d.touch(slot, 1 << lane, &what, (at.buffer, at.at, bytes), under_way);
     }
 
     /// A signal or AMO is issued that lands later; `with_put` if it is the signal of this call's put.
@@ -97,8 +97,8 @@ impl Call<'_, '_> {
         let ticket = self.ticket()?;
         let (slot, pc, lane) = (self.cx.slot, self.cx.pc, self.lane);
         let d = self.cx.check.as_deref_mut()?;
-        let parts = d.remote_release(slot, lane, pc, with_put.then_some(&ticket));
-        Some(Box::new(Landing { ticket, parts }))
+        let left = d.remote_release(slot, lane, pc, with_put.then_some(&ticket));
+        Some(Box::new(Landing { ticket, left }))
     }
 
     /// It is a fence or quiet.
@@ -130,7 +130,7 @@ impl Context<'_> {
             let landed = std::mem::take(&mut self.nvshmem.wire.landed);
             if let Some(d) = self.check.as_deref_mut() {
                 for (landing, spot, bytes) in landed {
-                    d.landed(&landing.ticket, landing.parts, spot.buffer, spot.at, bytes);
+                    d.landed(&landing.ticket, &landing.left, spot.buffer, spot.at, bytes);
                 }
             }
         }

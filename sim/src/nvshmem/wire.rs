@@ -12,7 +12,7 @@
 //!   same PE to the same PE, gets excepted; so does a plain store to a peer's memory.
 
 use super::table::Function;
-use crate::check::Parts;
+use crate::check::Releases;
 use crate::check::detector::Ticket;
 use crate::exec::access::{from_le, put_le};
 use crate::exec::run::Rng;
@@ -114,7 +114,7 @@ struct Pending {
 /// What a signal or AMO releases when it lands, for the detector of races.
 pub(crate) struct Landing {
     pub ticket: Ticket,
-    pub parts: Parts,
+    pub left: Releases,
 }
 
 impl Pending {

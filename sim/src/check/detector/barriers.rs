@@ -1,35 +1,8 @@
-//! Fences, and barriers of warps, CTAs and clusters.
+//! Proxy fences, and barriers of warps, CTAs and clusters.
 
 use super::*;
 
 impl Detector {
-    /// A fence of some lanes.
-    pub(crate) fn fence(
-        &mut self,
-        slot: usize,
-        mask: u32,
-        pc: u32,
-        scope: Scope,
-        (acquire, release): (bool, bool),
-    ) {
-        self.now += 1;
-        let cta = self.ctas_of(slot);
-        let number = self.warps[slot].number;
-        for lane in lanes(mask) {
-            let (misses, now) = (&mut self.misses, self.now);
-            let mut miss = |why, part: &Part, read_pc| {
-                note(misses.entry(cta).or_default(), miss_of(why, part, (number, lane as u32, read_pc, now)));
-            };
-            let warp = &mut self.warps[slot];
-            sync::fence(&self.threads, warp, lane, scope, (acquire, release), (self.now, pc), &mut miss);
-        }
-    }
-
-    /// Whether a lane has executed a release fence.
-    pub(crate) fn has_fenced(&self, slot: usize, lane: usize) -> bool {
-        self.warps[slot].lanes.as_ref().is_some_and(|l| l[lane].has_fenced())
-    }
-
     /// A proxy fence: what the lanes know, the async proxy knows.
     pub(crate) fn fence_proxy(&mut self, slot: usize, mask: u32) {
         self.now += 1;

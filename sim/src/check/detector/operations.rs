@@ -1,6 +1,7 @@
 //! Operations that go on after their instruction: asynchronous ones, and those of NVSHMEM.
 
 use super::*;
+use crate::exec::order::Fence;
 
 impl Detector {
     /// A lane begins an operation that goes on after its instruction.
@@ -94,7 +95,7 @@ impl Detector {
     /// A fence of NVSHMEM's: what the threads and those they know have issued on their PE is delivered in front of what
     /// they issue from now on; behind a quiet they know that it is delivered.
     pub(crate) fn remote_fence(&mut self, slot: usize, mask: u32, pc: u32, quiet: bool) {
-        self.fence(slot, mask, pc, Scope::Sys, (true, true));
+        self.fence(slot, mask, pc, Fence::acq_rel(Scope::Sys));
         let Detector { warps, threads, now, .. } = self;
         let warp = &mut warps[slot];
         let pe = threads.info(warp.number).map_or(u32::MAX, |i| i.pe);
@@ -131,14 +132,14 @@ impl Detector {
         lane: usize,
         pc: u32,
         put: Option<&Ticket>,
-    ) -> Parts {
+    ) -> Releases {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
         let warp = &warps[slot];
-        let mut parts = warp.release(lane, &Order::RELAXED_SYS, *now, pc);
+        let mut left = warp.release(lane, &Order::RELAXED_SYS, *now, pc);
         let fence = warp.lanes.as_ref().and_then(|l| l[lane].remote_fence.clone());
         let from = match (fence, put) {
-            (None, None) => return parts,
+            (None, None) => return left,
             (Some(fence), None) => fence,
             (fence, Some(put)) => {
                 let mut from = warp.snapshot(lane, *now, pc);
@@ -150,27 +151,29 @@ impl Detector {
                 from
             }
         };
-        parts.push(Part { scope: Scope::Sys, from, bytes: 0b1111, merged: true });
-        parts
+        let carrier = Carrier::new(warp.number, Scope::Sys, *now);
+        left.push(Released { scope: Scope::Sys, from, bytes: 0b1111, merged: true, carrier });
+        left
     }
 
-    /// A signal or AMO has landed.
-    pub(crate) fn landed(&mut self, ticket: &Ticket, parts: Parts, space: usize, at: usize, bytes: usize) {
+    /// A signal or AMO has landed, and leaves what it releases.
+    pub(crate) fn landed(&mut self, ticket: &Ticket, left: &Releases, space: usize, at: usize, bytes: usize) {
         self.now += 1;
         let Snapshot { warp, lane, pc, time, .. } = ticket.from;
         let order = Order::RELAXED_SYS;
         let mut record = Record::new(time, warp, pc, 1 << lane, ticket.agent, &order);
-        record.flags = UPDATE;
-        record.flags |= if parts.is_empty() { 0 } else { RELEASED };
+        record.flags = UPDATE | if left.is_empty() { 0 } else { RELEASED };
         let by = (usize::MAX, Some(&ticket.from.clock));
         self.compare(by, record, AccessKind::Update, false, (space, at, bytes));
-        if parts.is_empty() {
-            return;
-        }
-        for word in at / 4..=(at + bytes.max(1) - 1) / 4 {
+        for word in words(at, bytes) {
+            let write = &mut self.shadow.cell(space, word).write;
+            if left.is_empty() && write.sync() == 0 {
+                continue;
+            }
+            write.flags |= SYNC;
             let var = self.variables.entry((space, word)).or_default();
-            var.add(&self.threads, (parts.clone(), within(word, at, bytes)));
-            self.shadow.cell(space, word).write.flags |= SYNC;
+            let by = Carrier::new(warp, Scope::Sys, time);
+            var.land(&self.threads, (left.clone(), within(word, at, bytes)), by);
         }
     }
 

@@ -1,0 +1,248 @@
+//! Strong accesses and fences: what they synchronise.
+
+use super::*;
+use crate::check::happens_before::happens_before;
+use crate::exec::order::Fence;
+use crate::memory::{Landed, UnderWay};
+
+impl Detector {
+    /// Lanes of a warp access the same bytes, and see some of the stores to them that are under way. Answers whether a
+    /// lower lane writes them in the same instruction.
+    pub(crate) fn touch(
+        &mut self,
+        slot: usize,
+        mask: u32,
+        what: &Touch,
+        (space, at, bytes): (usize, usize, usize),
+        mut under_way: UnderWay,
+    ) -> bool {
+        let Touch { pc, kind, order, same } = *what;
+        let number = self.warps[slot].number;
+        let mut record = Record::new(self.now, number, pc, mask, Agent::Thread, &order);
+        record.flags = match kind {
+            AccessKind::Update => UPDATE,
+            AccessKind::Write if same & mask != 0 => UNCHANGED,
+            _ => 0,
+        };
+        let place = (space, at, bytes);
+        let Some(scope) = order.strong else {
+            return self.compare((slot, None), record, kind, order.non_coherent, place);
+        };
+        if kind.writes() && (order.release || lanes(mask).all(|lane| self.has_fenced(slot, lane))) {
+            record.flags |= RELEASED;
+        }
+        let latest = self.latest_seen(space, at / 4, &under_way.unseen);
+        // Stores do not always land in the order in which they were made. When other operations land is not in their time.
+        let overtakes = |s: &Landed| latest.is_some_and(|w| w.agent == Agent::Thread && w.time < s.landed);
+        let overtaken = under_way.landed.filter(overtakes);
+        under_way.seen = under_way.seen.or(overtaken.map(|s| s.made));
+        if kind.reads() {
+            // What an acquire learns comes before the acquire itself.
+            for lane in lanes(mask) {
+                self.unreleased(slot, lane, pc, latest);
+                self.observe(slot, lane, what, scope, place, &under_way);
+            }
+        }
+        let collides = self.compare((slot, None), record, kind, order.non_coherent, place);
+        if kind.reads() {
+            self.read_strongly(&record, &under_way, place);
+        }
+        if kind.writes() {
+            lanes(mask).for_each(|lane| self.release(slot, lane, what, scope, place, &under_way.unseen));
+        }
+        if self.sequential.on {
+            self.access_behind_fences(slot, mask, kind, place, &under_way);
+        }
+        collides
+    }
+
+    /// The latest write to a word that is seen where these stores under way are not.
+    fn latest_seen(&mut self, space: usize, word: usize, unseen: &[u64]) -> Option<Record> {
+        let write = self.shadow.cell(space, word).write;
+        let sync = write.sync();
+        let latest = self.shadow.records(&write).iter().rev().find(|r| !unseen.contains(&r.time));
+        latest.map(|r| Record { flags: r.flags | sync, ..*r })
+    }
+
+    /// Remembers what a strong read has seen of the stores under way.
+    fn read_strongly(
+        &mut self,
+        read: &Record,
+        under_way: &UnderWay,
+        (space, at, bytes): (usize, usize, usize),
+    ) {
+        if !under_way.unseen.is_empty() || under_way.seen.is_some() {
+            for word in words(at, bytes) {
+                self.stale.entry((space, word)).or_default().add(read, under_way);
+            }
+        }
+    }
+
+    /// A strong read of a lane learns what was released where it reads, now or at the lane's next fence.
+    fn observe(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        what: &Touch,
+        scope: Scope,
+        (space, at, bytes): (usize, usize, usize),
+        under_way: &UnderWay,
+    ) {
+        let Touch { pc, order, .. } = *what;
+        for word in words(at, bytes) {
+            let place = (space, word);
+            if self.shadow.cell(space, word).write.sync() == 0 {
+                continue;
+            }
+            let Some(var) = self.variables.get(&place) else { continue };
+            let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
+            let (misses, now) = (self.misses.entry(cta).or_default(), self.now);
+            let mut miss = |why, left: &Released, pc| {
+                note(misses, miss_of(why, left, (number, lane as u32, pc, now)));
+            };
+            let bytes = within(word, at, bytes);
+            let read = StrongRead { lane, place, bytes, scope, acquire: order.acquire, pc, under_way };
+            patterns::observe(&self.threads, &mut self.warps[slot], var, read, &mut miss);
+        }
+    }
+
+    /// A strong write of a lane leaves what it releases.
+    fn release(
+        &mut self,
+        slot: usize,
+        lane: usize,
+        what: &Touch,
+        scope: Scope,
+        (space, at, bytes): (usize, usize, usize),
+        unseen: &[u64],
+    ) {
+        let Touch { pc, kind, order, .. } = *what;
+        for word in words(at, bytes) {
+            let warp = &self.warps[slot];
+            let left = warp.release(lane, &order, self.now, pc);
+            let cell = self.shadow.cell(space, word);
+            if left.is_empty() && cell.write.sync() == 0 {
+                continue;
+            }
+            let var = self.variables.entry((space, word)).or_default();
+            let write = StrongWrite {
+                by: Carrier::new(warp.number, scope, self.now),
+                lane,
+                bytes: within(word, at, bytes),
+                update: kind == AccessKind::Update,
+                time: self.now,
+                unseen,
+            };
+            var.write(&self.threads, left, write);
+            if var.is_empty() {
+                self.variables.remove(&(space, word));
+                cell.write.flags &= !SYNC;
+            } else {
+                cell.write.flags |= SYNC;
+            }
+        }
+    }
+
+    /// A strong read has read what another thread wrote without releasing.
+    fn unreleased(&mut self, slot: usize, lane: usize, pc: u32, write: Option<Record>) {
+        let number = self.warps[slot].number;
+        let other = |w: &Record| {
+            w.flags & SYNC == 0 && w.agent == Agent::Thread && (w.warp != number || w.lanes != 1 << lane)
+        };
+        let Some(w) = write.filter(other) else { return };
+        let why = if w.strong.is_some() { Why::NoRelease } else { Why::WeakWrite };
+        let miss = Miss {
+            why,
+            chain: w.flags & UPDATE != 0,
+            writer: w.warp,
+            writer_lane: w.lanes.trailing_zeros().min(31),
+            write_pc: w.pc,
+            write_time: w.time,
+            reader: number,
+            reader_lane: lane as u32,
+            read_pc: pc,
+            read_time: self.now,
+        };
+        let cta = self.ctas_of(slot);
+        note(self.misses.entry(cta).or_default(), miss);
+    }
+
+    /// A fence of some lanes.
+    pub(crate) fn fence(&mut self, slot: usize, mask: u32, pc: u32, fence: Fence) {
+        self.now += 1;
+        let cta = self.ctas_of(slot);
+        let number = self.warps[slot].number;
+        for lane in lanes(mask) {
+            if fence.sequential {
+                self.follow_fences(slot, lane, fence.scope);
+            }
+            let (misses, now) = (&mut self.misses, self.now);
+            let warp = &mut self.warps[slot];
+            if fence.acquire {
+                let mut miss = |why, left: &Released, read_pc| {
+                    let read = (number, lane as u32, read_pc, now);
+                    note(misses.entry(cta).or_default(), miss_of(why, left, read));
+                };
+                patterns::learn(&self.threads, warp, lane, fence.scope, |_| true, &mut miss);
+            }
+            if fence.release {
+                let from = warp.snapshot(lane, now, pc);
+                warp.lane(lane).fence(fence.scope, fence.sequential, from);
+            }
+        }
+    }
+
+    /// Whether a lane has executed a release fence.
+    pub(crate) fn has_fenced(&self, slot: usize, lane: usize) -> bool {
+        self.warps[slot].lanes.as_ref().is_some_and(|l| l[lane].has_fenced())
+    }
+
+    /// Lanes have made a strong access: it tells later which `fence.sc` come before others.
+    fn access_behind_fences(
+        &mut self,
+        slot: usize,
+        mask: u32,
+        kind: AccessKind,
+        (space, at, bytes): (usize, usize, usize),
+        under_way: &UnderWay,
+    ) {
+        for word in words(at, bytes) {
+            let place = (space, word);
+            let time = match kind.writes() {
+                true => self.now,
+                false => {
+                    let latest = self.latest_seen(space, word, &under_way.unseen);
+                    under_way.seen.or(latest.map(|w| w.time)).unwrap_or(0)
+                }
+            };
+            let version = Version { time, under_way: under_way.unseen.clone() };
+            for lane in lanes(mask) {
+                self.sequential.access(place, &version, self.warps[slot].sequential(lane));
+                if kind.reads() {
+                    let latest = self.warps[slot].lane(lane).observed.entry(place).or_default();
+                    *latest = time.max(*latest);
+                }
+            }
+        }
+    }
+
+    /// A `fence.sc` of a lane learns what the threads knew at those that must precede it.
+    fn follow_fences(&mut self, slot: usize, lane: usize, scope: Scope) {
+        let Detector { warps, threads, shadow, sequential, now, .. } = self;
+        let warp = &mut warps[slot];
+        let me = Record::new(*now, warp.number, 0, 1 << lane, Agent::Thread, &Order::WEAK);
+        let known = |place: Place| {
+            let observed = warp.lanes.as_ref().and_then(|l| l[lane].observed.get(&place).copied());
+            let clock = warp.clock(lane);
+            let write = shadow.cell(place.0, place.1).write;
+            let happened = |w: &&Record| happens_before(threads, w, AccessKind::Write, (&me, lane), clock);
+            let known = shadow.records(&write).iter().filter(happened);
+            known.map(|w| w.time).chain(observed).collect()
+        };
+        let fences = sequential.before(threads, (scope, warp.number), known);
+        let me = (warp.number, lane as u32);
+        for fence in fences.iter().filter(|f| (f.warp, f.lane) != me) {
+            fence.join_into(threads, warp.clock_mut(lane));
+        }
+    }
+}

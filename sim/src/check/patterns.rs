@@ -1,0 +1,353 @@
+//! Release patterns and acquire patterns, and what passes from one to the other (PTX ISA, memory consistency model).
+//!
+//! * A release pattern begins with a release operation or a fence and ends with a strong write. What its thread knew at
+//!   the beginning is left at the location of the write ([`Released`]).
+//! * An acquire pattern begins with a strong read and ends with an acquire operation or a fence. Where the read observes
+//!   the write, its thread learns what was left, if the scopes of the beginning of the release pattern and of the end of
+//!   the acquire pattern include both threads.
+//! * The read observes the write directly, or through a chain of atomic updates. The scopes of each two neighbours in the
+//!   chain must include both threads; a narrow scope in one place does not matter for the others.
+
+use super::clock::Topology;
+use super::sync::{Place, Snapshot, Threads, WarpState};
+use crate::exec::order::{Order, Scope};
+use crate::memory::UnderWay;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What a release pattern has left at a location.
+#[derive(Clone)]
+pub(crate) struct Released {
+    /// Scope of the operation that begins the pattern.
+    pub scope: Scope,
+    pub from: Snapshot,
+    /// Which of the four bytes it was left at.
+    pub bytes: u8,
+    /// Several were joined: that the thread is known does not mean that all is.
+    pub merged: bool,
+    pub carrier: Carrier,
+}
+
+/// The write that is to be read for a release to be observed: the latest one of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Carrier {
+    pub warp: u32,
+    pub scope: Scope,
+    pub time: u64,
+    /// The scope that was too narrow for a link of the chain, if one was: then nobody observes the release any more.
+    pub broken: Option<Scope>,
+}
+
+/// A location that synchronises.
+#[derive(Clone, Default)]
+pub(super) struct SyncVar {
+    left: Releases,
+    /// What stores have replaced that may be under way: it is still there for those who do not see the stores.
+    replaced: Vec<Replaced>,
+}
+
+/// Something left, and when the stores were made that replace it.
+#[derive(Clone)]
+struct Replaced {
+    left: Released,
+    by: SmallVec<[u64; 1]>,
+}
+
+impl Replaced {
+    /// Whether none of the stores is seen where these are not.
+    fn shows(&self, unseen: &[u64]) -> bool {
+        self.by.iter().all(|time| unseen.contains(time))
+    }
+}
+
+pub(crate) type Releases = SmallVec<[Released; 1]>;
+
+/// Why a thread did not learn what another has done, though it read what that one wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The write is relaxed, and no fence before it releases.
+    NoRelease,
+    /// The read is relaxed, and no fence after it acquires.
+    NoAcquire,
+    /// A scope does not include the other thread.
+    Scope(Scope),
+    /// The write is no strong operation.
+    WeakWrite,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Miss {
+    pub why: Why,
+    /// The write is an update, perhaps one of many.
+    pub chain: bool,
+    pub writer: u32,
+    pub writer_lane: u32,
+    pub write_pc: u32,
+    pub write_time: u64,
+    pub reader: u32,
+    pub reader_lane: u32,
+    pub read_pc: u32,
+    pub read_time: u64,
+}
+
+/// Read, but not acquired yet.
+pub(super) struct Pending {
+    left: Released,
+    place: Place,
+    read_pc: u32,
+}
+
+/// Reads that a thread keeps to acquire later; the oldest are forgotten first.
+const PENDING: usize = 64;
+/// Releases that a location keeps before those of threads near each other are joined.
+const LEFT: usize = 4;
+/// Replaced releases that a location keeps.
+const REPLACED: usize = 8;
+
+impl Carrier {
+    /// The write of a thread of `warp`.
+    pub(super) fn new(warp: u32, scope: Scope, time: u64) -> Carrier {
+        Carrier { warp, scope, time, broken: None }
+    }
+
+    /// The scope that keeps a strong read from observing the write, if one does.
+    fn hidden_from(&self, threads: &Threads, reader: u32, scope: Scope) -> Option<Scope> {
+        self.broken.or_else(|| narrow(threads, (self.scope, self.warp), (scope, reader)))
+    }
+}
+
+/// The scope that does not include the other thread, if one of two operations has such a scope.
+fn narrow(threads: &Threads, a: (Scope, u32), b: (Scope, u32)) -> Option<Scope> {
+    let includes = |scope, from, to| threads.includes(scope, from, to);
+    let (first, second) = (includes(a.0, a.1, b.1), includes(b.0, b.1, a.1));
+    (!first).then_some(a.0).or((!second).then_some(b.0))
+}
+
+impl Released {
+    /// A strong read that observes the write is the beginning of an acquire pattern. This is the scope that keeps the
+    /// operation at the end of the pattern from synchronising, if one does.
+    fn unmatched_by(&self, threads: &Threads, reader: u32, end: Scope) -> Option<Scope> {
+        narrow(threads, (self.scope, self.from.warp), (end, reader))
+    }
+
+    /// An update of the location carries the release on, if it observes the carrier.
+    fn carry(&mut self, threads: &Threads, by: Carrier) {
+        let broken = self.carrier.hidden_from(threads, by.warp, by.scope);
+        self.carrier = if broken.is_some() { Carrier { broken, ..self.carrier } } else { by };
+    }
+
+    /// Releases that can be joined leave what they know to the same readers.
+    fn joins(&self, threads: &Threads, other: &Released) -> bool {
+        let region = |r: &Released| threads.region(r.scope, r.from.warp);
+        (self.scope, self.bytes, self.carrier) == (other.scope, other.bytes, other.carrier)
+            && region(self) == region(other)
+    }
+}
+
+impl WarpState {
+    /// What a strong write of a lane releases.
+    pub(super) fn release(&self, lane: usize, order: &Order, time: u64, pc: u32) -> Releases {
+        let mut all = SmallVec::new();
+        let Some(by) = order.strong else { return all };
+        let carrier = Carrier::new(self.number, by, time);
+        let mut leave =
+            |scope, from| all.push(Released { scope, from, bytes: 0b1111, merged: false, carrier });
+        if order.release {
+            leave(by, self.snapshot(lane, time, pc));
+        }
+        // A wider fence in front of a release begins a pattern of its own.
+        let fences = self.fences(lane).filter(|(scope, _)| !order.release || *scope > by);
+        fences.for_each(|(scope, from)| leave(scope, from.clone()));
+        all
+    }
+}
+
+/// A lane's strong write of a location.
+#[derive(Clone, Copy)]
+pub(super) struct StrongWrite<'a> {
+    pub by: Carrier,
+    pub lane: usize,
+    /// Which of the four bytes.
+    pub bytes: u8,
+    pub update: bool,
+    pub time: u64,
+    /// When the stores were made that are under way and that the lane does not see.
+    pub unseen: &'a [u64],
+}
+
+impl SyncVar {
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.is_empty() && self.replaced.is_empty()
+    }
+
+    /// A strong write leaves something. An update carries on what is there, and so does a later write of the same thread.
+    pub(super) fn write(&mut self, threads: &Threads, new: Releases, write: StrongWrite<'_>) {
+        let StrongWrite { by, lane, bytes, update, time, unseen } = write;
+        if update {
+            let shown = self.replaced.extract_if(.., |r| r.shows(unseen));
+            self.left.extend(shown.map(|r| r.left));
+        }
+        let mut replaced = std::mem::take(&mut self.replaced);
+        // What releases something is never under way.
+        let delayed = new.is_empty() && !update;
+        replaced.retain_mut(|r| {
+            r.by.push(time);
+            delayed
+        });
+        self.left.retain(|r| {
+            if r.bytes & bytes == 0 {
+                return true;
+            }
+            let mine = !r.merged && (r.from.warp, r.from.lane) == (by.warp, lane as u32);
+            let superseded = new.iter().any(|n| {
+                // Whose scope includes one of these threads has the other in it too.
+                let near = || threads.cta(n.from.warp) == threads.cta(r.from.warp);
+                let known = || !r.merged && near() && r.from.is_known(threads, &n.from.clock);
+                n.scope >= r.scope && (mine && n.from.time >= r.from.time || known())
+            });
+            let stays = (update || mine) && !superseded;
+            if !stays && delayed && replaced.len() < REPLACED {
+                replaced.push(Replaced { left: r.clone(), by: SmallVec::from_elem(time, 1) });
+            }
+            match mine {
+                true => r.carrier = by,
+                false => r.carry(threads, by),
+            }
+            stays
+        });
+        self.replaced = replaced;
+        self.add(threads, (new, bytes));
+    }
+
+    /// A write that releases nothing.
+    pub(super) fn forget(&mut self, bytes: u8) {
+        self.left.retain(|r| r.bytes & bytes == 0);
+        self.replaced.retain(|r| r.left.bytes & bytes == 0);
+    }
+
+    /// Adds what an update leaves that goes on after its instruction.
+    pub(super) fn land(&mut self, threads: &Threads, (new, bytes): (Releases, u8), by: Carrier) {
+        self.left.iter_mut().filter(|r| r.bytes & bytes != 0).for_each(|r| r.carry(threads, by));
+        self.add(threads, (new, bytes));
+    }
+
+    fn add(&mut self, threads: &Threads, (new, bytes): (Releases, u8)) {
+        self.left.extend(new.into_iter().map(|r| Released { bytes, ..r }));
+        if self.left.len() > LEFT {
+            self.shorten(threads);
+        }
+    }
+
+    /// Joins those that can be joined.
+    fn shorten(&mut self, threads: &Threads) {
+        let all = std::mem::take(&mut self.left);
+        let superseded = |i: usize, r: &Released| {
+            let known = |n: &Released| n.joins(threads, r) && r.from.is_known(threads, &n.from.clock);
+            !r.merged && all[i + 1..].iter().any(known)
+        };
+        let left = all.iter().enumerate().filter(|(i, r)| !superseded(*i, r)).map(|(_, r)| r.clone());
+        let mut out: Releases = SmallVec::new();
+        for r in left {
+            match out.iter_mut().find(|o| o.joins(threads, &r)) {
+                None => out.push(r),
+                Some(o) => {
+                    let clock = Arc::make_mut(&mut o.from.clock);
+                    r.from.join_into(threads, clock);
+                    clock.seen.raise(o.from.warp, 1 << o.from.lane, false, o.from.time);
+                    o.from = Snapshot { clock: Arc::clone(&o.from.clock), ..r.from };
+                    o.merged = true;
+                }
+            }
+        }
+        self.left = out;
+    }
+}
+
+/// A lane's strong read of a location.
+#[derive(Clone, Copy)]
+pub(super) struct StrongRead<'a> {
+    pub lane: usize,
+    pub place: Place,
+    /// Which of the four bytes.
+    pub bytes: u8,
+    pub scope: Scope,
+    pub acquire: bool,
+    pub pc: u32,
+    pub under_way: &'a UnderWay,
+}
+
+/// A strong read observes what was left at its location: the lane learns it now, or at its next fence. What scopes or a
+/// missing acquire keep it from learning goes to `miss`.
+pub(super) fn observe(
+    threads: &Threads,
+    warp: &mut WarpState,
+    var: &SyncVar,
+    read: StrongRead<'_>,
+    miss: &mut impl FnMut(Why, &Released, u32),
+) {
+    let StrongRead { lane, place, bytes, scope, acquire, pc, under_way } = read;
+    if acquire {
+        learn(threads, warp, lane, scope, |p| p.place == place, miss);
+    }
+    let replaced = var.replaced.iter().filter(|r| r.shows(&under_way.unseen)).map(|r| &r.left);
+    let read = |r: &&Released| under_way.seen.is_none_or(|made| r.carrier.time == made);
+    for left in var.left.iter().chain(replaced).filter(|r| r.bytes & bytes != 0).filter(read) {
+        let from = &left.from;
+        let own = (from.warp, from.lane) == (warp.number, lane as u32);
+        if !left.merged && (own || from.is_known(threads, warp.clock(lane))) {
+            continue;
+        }
+        let hidden = left.carrier.hidden_from(threads, warp.number, scope);
+        let end = || if acquire { left.unmatched_by(threads, warp.number, scope) } else { None };
+        if let Some(narrow) = hidden.or_else(end) {
+            miss(Why::Scope(narrow), left, pc);
+        } else if acquire {
+            from.join_into(threads, warp.clock_mut(lane));
+        } else {
+            miss(Why::NoAcquire, left, pc);
+            put_off(warp, lane, Pending { left: left.clone(), place, read_pc: pc });
+        }
+    }
+}
+
+/// Keeps what a relaxed read has observed until the thread acquires.
+fn put_off(warp: &mut WarpState, lane: usize, new: Pending) {
+    let pending = &mut warp.lane(lane).pending;
+    let same = |p: &Pending| {
+        let (old, new) = (&p.left, &new.left);
+        (old.from.warp, old.from.lane, old.scope) == (new.from.warp, new.from.lane, new.scope) && !old.merged
+    };
+    match pending.iter_mut().find(|p| same(p)) {
+        Some(old) => *old = new,
+        None => pending.push(new),
+    }
+    if pending.len() > PENDING {
+        pending.remove(0);
+    }
+}
+
+/// A lane acquires some of what it has read before, by an operation of this scope.
+pub(super) fn learn(
+    threads: &Threads,
+    warp: &mut WarpState,
+    lane: usize,
+    scope: Scope,
+    which: impl Fn(&Pending) -> bool,
+    miss: &mut impl FnMut(Why, &Released, u32),
+) {
+    if warp.lanes.is_none() || warp.lane(lane).pending.is_empty() {
+        return;
+    }
+    let number = warp.number;
+    for p in std::mem::take(&mut warp.lane(lane).pending) {
+        let narrow = which(&p).then(|| p.left.unmatched_by(threads, number, scope));
+        match narrow {
+            Some(None) => p.left.from.join_into(threads, warp.clock_mut(lane)),
+            Some(Some(narrow)) => {
+                miss(Why::Scope(narrow), &p.left, p.read_pc);
+                warp.lane(lane).pending.push(p);
+            }
+            None => warp.lane(lane).pending.push(p),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `fence.sc`: which of two fences precedes the other, where accesses tell.
+//!
+//! Of two `fence.sc` whose scopes include both threads, one precedes the other in Fence-SC order and synchronizes with it
+//! (PTX ISA, memory consistency model). Often either order would do; then the fences order nothing that a program could
+//! rely on, and nothing is learned here. Fence F must precede fence G where an access behind F sees or makes an older
+//! value of some location than a write that comes before G, or that a read before G has observed: if G preceded F, the
+//! write would precede the access in causality order, and the access could not be older.
+
+use super::sync::{Place, Snapshot, Threads};
+use crate::exec::order::Scope;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// Accesses of one word that are kept; the oldest are forgotten first.
+const KEPT: usize = 64;
+
+/// An access behind a fence.
+struct Behind {
+    fence: Snapshot,
+    scope: Scope,
+    version: Version,
+}
+
+/// The value that an access of a place sees or makes.
+#[derive(Clone)]
+pub(super) struct Version {
+    /// When it was written.
+    pub time: u64,
+    /// When those stores were made that were under way then, which it comes before.
+    pub under_way: SmallVec<[u64; 1]>,
+}
+
+impl Version {
+    /// Whether a write made at this time comes behind it in coherence order.
+    fn is_before(&self, write: u64) -> bool {
+        write > self.time || self.under_way.contains(&write)
+    }
+}
+
+/// Strong accesses behind fences, by place.
+#[derive(Default)]
+pub(super) struct Sequential {
+    /// Whether the launch has such fences.
+    pub on: bool,
+    behind: FxHashMap<Place, Vec<Behind>>,
+}
+
+impl Sequential {
+    /// A thread accesses a place behind these fences.
+    pub(super) fn access<'a>(
+        &mut self,
+        place: Place,
+        version: &Version,
+        fences: impl Iterator<Item = (Scope, &'a Snapshot)>,
+    ) {
+        for (scope, fence) in fences {
+            let list = self.behind.entry(place).or_default();
+            let thread = |s: &Snapshot| (s.warp, s.lane, s.time);
+            match list.iter_mut().find(|b| thread(&b.fence) == thread(fence)) {
+                Some(same) if same.version.time <= version.time => {}
+                Some(same) => same.version = version.clone(),
+                None => list.push(Behind { fence: fence.clone(), scope, version: version.clone() }),
+            }
+            if list.len() > KEPT {
+                list.remove(0);
+            }
+        }
+    }
+
+    /// The fences that precede one of a thread, which knows writes to each place that were made at the times
+    /// `known(place)`.
+    pub(super) fn before(
+        &self,
+        threads: &Threads,
+        (scope, warp): (Scope, u32),
+        mut known: impl FnMut(Place) -> SmallVec<[u64; 2]>,
+    ) -> Vec<Snapshot> {
+        let mut all = Vec::new();
+        for (place, list) in &self.behind {
+            let known = known(*place);
+            let precedes = |b: &&Behind| {
+                known.iter().any(|w| b.version.is_before(*w))
+                    && threads.includes(scope, warp, b.fence.warp)
+                    && threads.includes(b.scope, b.fence.warp, warp)
+            };
+            all.extend(list.iter().filter(precedes).map(|b| b.fence.clone()));
+        }
+        all
+    }
+
+    /// A space begins a new life.
+    pub(super) fn clear(&mut self, space: usize) {
+        self.behind.retain(|(s, _), _| *s != space);
+    }
+}

@@ -181,9 +181,13 @@ impl Events {
 
     /// Whether two operations of different threads conflict, are not strong enough for each other, and are not ordered.
     ///
+    /// With `all`, that is as the manual says. Otherwise those do not count of which one comes before another access of
+    /// its thread to the same location, and that one is ordered with the other operation by observation alone: the manual
+    /// does not have program order followed by observation order as causality, but no value depends on it.
+    ///
     /// The manual has an atomic operation as one, the formal model as a read and a write. Here it counts as one where a
     /// release pattern contains it: what others do behind an operation that observes it comes behind both its halves.
-    fn has_race(&self, base: &Relation, cause: &Relation) -> bool {
+    fn has_race(&self, base: &Relation, cause: &Relation, all: bool) -> bool {
         let is_fence = |a: usize| matches!(self.all[a].kind, Kind::Fence { .. });
         let whole = |a: usize| self.releases.iter().any(|r| r.1 == a && (r.0 == a || is_fence(r.0)));
         let ordered = |a: usize, b: usize| {
@@ -191,6 +195,11 @@ impl Events {
             let before = self.all[a].pair.filter(|w| read_half && whole(*w));
             base.has(a, b) || cause.has(a, b) || before.is_some_and(|w| cause.has(w, b))
         };
+        let same = |a: usize, b: usize| self.all[a].at == self.all[b].at;
+        let through = |a: usize, b: usize| {
+            !all && (0..self.all.len()).any(|c| self.po.has(a, c) && same(a, c) && cause.has(c, b))
+        };
+        let ordered = |a: usize, b: usize| ordered(a, b) || through(a, b);
         let pairs = (0..self.all.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
         pairs.into_iter().any(|(a, b)| {
             let (x, y) = (&self.all[a], &self.all[b]);
@@ -227,8 +236,8 @@ struct Execution {
 }
 
 impl Execution {
-    /// Whether all axioms hold: then, whether two operations race.
-    fn judge(&self, e: &Events) -> Option<bool> {
+    /// If all axioms hold, whether two operations race.
+    fn judge(&self, e: &Events) -> Option<Verdict> {
         let n = e.all.len();
         let Execution { rf, co, sc } = self;
         // From a read to the writes behind the one that it reads from.
@@ -264,7 +273,12 @@ impl Execution {
         let per_location = strong(&com).union(&po_at).closure();
         // Causality.
         let allowed = !torn && per_location.is_irreflexive() && !against(rf) && !against(&fr);
-        allowed.then(|| e.has_race(&base, &cause))
+        let has_race = |all| e.has_race(&base, &cause, all);
+        allowed.then(|| match () {
+            () if has_race(false) => Verdict::Racy,
+            () if has_race(true) => Verdict::Either,
+            () => Verdict::Silent,
+        })
     }
 }
 
@@ -273,7 +287,7 @@ impl Execution {
 pub enum Verdict {
     Silent,
     Racy,
-    /// Some have a race, others none.
+    /// Some have a race, others none; or a race by the letter in which no value depends on the order.
     Either,
 }
 
@@ -322,10 +336,8 @@ pub fn allowed(program: &Program) -> BTreeMap<Outcome, Verdict> {
                         }
                     }
                 }
-                let Some(racy) = (Execution { rf: rf.clone(), co: co.clone(), sc }).judge(&e) else {
-                    continue;
-                };
-                let verdict = if racy { Verdict::Racy } else { Verdict::Silent };
+                let execution = Execution { rf: rf.clone(), co: co.clone(), sc };
+                let Some(verdict) = execution.judge(&e) else { continue };
                 let known = out.entry(outcome.clone()).or_insert(verdict);
                 if *known != verdict {
                     *known = Verdict::Either;

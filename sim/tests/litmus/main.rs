@@ -15,8 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Schedules that each program is run with.
 const SEEDS: u64 = 60;
-/// Programs that are drawn, beside those of the usual shapes.
-const DRAWN: usize = 1000;
+
+/// Programs of each kind that are drawn, beside those of the usual shapes; `WEFT_LITMUS` asks for more of them.
+fn drawn() -> usize {
+    std::env::var("WEFT_LITMUS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
+}
 
 /// Calls `f` for each program, on all cores.
 fn for_each(programs: &[Program], f: impl Fn(&Program) + Sync) {
@@ -35,7 +38,7 @@ fn for_each(programs: &[Program], f: impl Fn(&Program) + Sync) {
 
 #[test]
 fn nothing_that_the_axioms_forbid_is_shown() {
-    let programs = [shapes::all(), shapes::drawn(DRAWN, 1)].concat();
+    let programs = [shapes::all(), shapes::drawn(drawn(), 1), shapes::handed_over(drawn(), 3)].concat();
     let wrong = Mutex::new(Vec::new());
     for_each(&programs, |program| {
         let allowed = allowed(program);
@@ -53,7 +56,7 @@ fn nothing_that_the_axioms_forbid_is_shown() {
 /// A run is told to have a race if each execution with its outcome has one, and not if none has.
 #[test]
 fn races_are_found_where_the_axioms_have_them() {
-    let programs = [shapes::all(), shapes::drawn(DRAWN, 2)].concat();
+    let programs = [shapes::all(), shapes::drawn(drawn(), 2), shapes::handed_over(drawn(), 4)].concat();
     let wrong = Mutex::new(Vec::new());
     for_each(&programs, |program| {
         let allowed = allowed(program);

@@ -8,15 +8,19 @@ use weft_sim::{Arg, Check, Config, Launch, Machine, Module};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scope {
     Cta,
+    Cluster,
     Gpu,
     Sys,
 }
 
+/// CTAs of a cluster.
+const CLUSTER: usize = 2;
+
 impl Scope {
-    pub const ALL: [Scope; 3] = [Scope::Cta, Scope::Gpu, Scope::Sys];
+    pub const ALL: [Scope; 4] = [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys];
 
     fn name(self) -> &'static str {
-        ["cta", "gpu", "sys"][self as usize]
+        ["cta", "cluster", "gpu", "sys"][self as usize]
     }
 }
 
@@ -91,6 +95,7 @@ impl Place {
     pub fn includes(self, scope: Scope, other: Place) -> bool {
         match scope {
             Scope::Cta => self == other,
+            Scope::Cluster => self.pe == other.pe && self.cta / CLUSTER == other.cta / CLUSTER,
             Scope::Gpu => self.pe == other.pe,
             Scope::Sys => true,
         }
@@ -135,7 +140,7 @@ impl Program {
         let homes = self.homes.len();
         let params = (0..=homes).map(|i| format!(".param .b64 p{i}")).collect::<Vec<_>>().join(", ");
         let mut out = format!(
-            ".version 8.5\n.target sm_90\n.address_size 64\n.visible .entry k({params}, .param .b32 pe) {{\n\
+            ".version 8.5\n.target sm_90\n.address_size 64\n.visible .entry k({params}, .param .b32 pe) .reqnctapercluster {CLUSTER} {{\n\
              .reg .pred %p<2>;\n.reg .b32 %r<8>;\n.reg .b64 %a<9>;\n\
              ld.param.b32 %r0, [pe];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %tid.x;\n\
              shl.b32 %r0, %r0, 20;\nshl.b32 %r1, %r1, 10;\nadd.u32 %r0, %r0, %r1;\nadd.u32 %r0, %r0, %r2;\n"
@@ -219,7 +224,8 @@ impl Program {
         }
         let bytes = 4 * self.reads().max(1) as u64;
         let out: Vec<u64> = (0..n_pes).map(|pe| m.alloc(pe, "out", bytes, 4).unwrap()).collect();
-        let ctas = self.threads.iter().map(|(at, _)| at.cta).max().unwrap_or(0) as u32 + 1;
+        let ctas = self.threads.iter().map(|(at, _)| at.cta + 1).max().unwrap_or(1);
+        let ctas = ctas.next_multiple_of(CLUSTER) as u32;
         let warps = self.slots().into_iter().max().unwrap_or(0) as u32 + 1;
         let launches: Vec<Launch> = (0..n_pes)
             .map(|pe| {

@@ -139,17 +139,69 @@ pub fn all() -> Vec<Program> {
     all
 }
 
-/// Programs of two or three threads that are drawn: `seed` gives the first, and each one the next.
-pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
+/// A source of numbers: each call gives one below its argument.
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
-    let mut draw = move |n: usize| {
+    move |n: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % n
+    }
+}
+
+/// Programs in which data pass from the first thread to the last over a flag that others update, with scopes, strengths
+/// and fences that are drawn.
+pub fn handed_over(count: usize, seed: u64) -> Vec<Program> {
+    let mut draw = numbers(seed);
+    let mut program = || {
+        let mut value = 0;
+        let mut flag = |draw: &mut dyn FnMut(usize) -> usize, kinds: &[usize]| {
+            value += 1;
+            let scope = Scope::ALL[draw(Scope::ALL.len())];
+            let synchronises = draw(4) == 0;
+            let order = Order { acquire: synchronises, release: synchronises, ..Order::relaxed(scope) };
+            match kinds[draw(kinds.len())] {
+                0 => Op::Read { at: 1, order: Order { release: false, ..order } },
+                1 => Op::Write { at: 1, value, order: Order { acquire: false, ..order } },
+                _ => Op::Exchange { at: 1, value, order },
+            }
+        };
+        let fence = |draw: &mut dyn FnMut(usize) -> usize| {
+            let scope = Scope::ALL[draw(Scope::ALL.len())];
+            (draw(4) > 0).then(|| Op::Fence { sc: draw(2) == 0, scope })
+        };
+        let between = draw(3);
+        let mut threads = Vec::new();
+        let mut first = vec![Op::Write { at: 0, value: 1, order: WEAK }];
+        first.extend(fence(&mut draw));
+        first.push(flag(&mut draw, &[0, 1, 1, 2]));
+        threads.push(first);
+        for _ in 0..between {
+            let mut relay = vec![flag(&mut draw, &[0, 2, 2])];
+            if matches!(relay[0], Op::Read { .. }) {
+                relay.push(flag(&mut draw, &[1, 2]));
+            }
+            threads.push(relay);
+        }
+        let mut last = vec![flag(&mut draw, &[0, 0, 1, 2])];
+        last.extend(fence(&mut draw));
+        last.push(Op::Read { at: 0, order: WEAK });
+        threads.push(last);
+        let places = (0..threads.len()).map(|_| Place { pe: draw(4) / 3, cta: draw(4) }).collect::<Vec<_>>();
+        Program { threads: places.into_iter().zip(threads).collect(), homes: vec![draw(2), draw(2)] }
     };
+    std::iter::repeat_with(&mut program).filter(|p| candidates(p) <= MOST).take(count).collect()
+}
+
+/// Most executions to judge of a program that is drawn.
+const MOST: usize = 1000;
+
+/// Programs of two or three threads that are drawn: `seed` gives the first, and each one the next.
+pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
+    let mut draw = numbers(seed);
     let program = |draw: &mut dyn FnMut(usize) -> usize| {
         let mut value = 0;
         let mut op = |draw: &mut dyn FnMut(usize) -> usize| {
-            let (at, scope) = (draw(2), Scope::ALL[draw(3)]);
+            let (at, scope) = (draw(2), Scope::ALL[draw(Scope::ALL.len())]);
             let order = match draw(5) {
                 0 | 1 => WEAK,
                 2 => Order::relaxed(scope),
@@ -166,12 +218,12 @@ pub fn drawn(count: usize, seed: u64) -> Vec<Program> {
             }
         };
         let threads = (0..2 + draw(2)).map(|_| {
-            let place = Place { pe: draw(2), cta: draw(2) };
+            let place = Place { pe: draw(2), cta: draw(4) };
             (place, (0..2 + draw(2)).map(|_| op(draw)).collect())
         });
         Program { threads: threads.collect(), homes: vec![draw(2), draw(2)] }
     };
-    let small = |p: &Program| candidates(p) <= 1000;
+    let small = |p: &Program| candidates(p) <= MOST;
     std::iter::repeat_with(|| program(&mut draw)).filter(small).take(count).collect()
 }
 

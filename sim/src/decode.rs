@@ -74,6 +74,40 @@ impl LineIndex {
 }
 
 impl<'a> ModuleBuilder<'a> {
+    fn new(text: &'a str) -> ModuleBuilder<'a> {
+        ModuleBuilder {
+            text,
+            lines: LineIndex::new(text),
+            functions: Vec::new(),
+            function_names: FxHashMap::default(),
+            declared: FxHashSet::default(),
+            insts: Vec::new(),
+            labels: Vec::new(),
+            calls: Vec::new(),
+            constants: Vec::new(),
+            constant_index: FxHashMap::default(),
+            variables: Vec::new(),
+            variable_names: FxHashMap::default(),
+            locs: Vec::new(),
+            mnemonics: Vec::new(),
+            mnemonic_index: FxHashMap::default(),
+            uses: Vec::new(),
+        }
+    }
+
+    /// Functions without a body must be built-in ones, with their prototypes.
+    fn declare_functions(&mut self, functions: &[ast::Function<'a>]) -> Result<(), PtxError> {
+        for f in functions.iter().filter(|f| f.body.is_none()) {
+            let sizes = |list: &[ast::Variable<'_>]| {
+                list.iter().map(|v| size_of(self.text, v).map(|s| s.bytes)).collect::<Result<Vec<_>, _>>()
+            };
+            nvshmem::check_prototype(f.name, &sizes(&f.params)?, &sizes(&f.returns)?)
+                .map_err(|issue| self.error(f.at, issue))?;
+            self.declared.insert(f.name);
+        }
+        Ok(())
+    }
+
     pub(crate) fn error(&self, at: ast::Offset, issue: Issue) -> PtxError {
         ptx::error_at(self.text, at, issue.code, issue.message, issue.help)
     }
@@ -158,24 +192,7 @@ impl<'a> ModuleBuilder<'a> {
 /// Decodes PTX text; `id` tells this module from others.
 pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
     let ast = ptx::parse(text)?;
-    let mut m = ModuleBuilder {
-        text,
-        lines: LineIndex::new(text),
-        functions: Vec::new(),
-        function_names: FxHashMap::default(),
-        declared: FxHashSet::default(),
-        insts: Vec::new(),
-        labels: Vec::new(),
-        calls: Vec::new(),
-        constants: Vec::new(),
-        constant_index: FxHashMap::default(),
-        variables: Vec::new(),
-        variable_names: FxHashMap::default(),
-        locs: Vec::new(),
-        mnemonics: Vec::new(),
-        mnemonic_index: FxHashMap::default(),
-        uses: Vec::new(),
-    };
+    let mut m = ModuleBuilder::new(text);
     for v in &ast.variables {
         let index = m.declare(v)?;
         if m.variable_names.insert(v.name, index).is_some() {
@@ -195,14 +212,7 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
         m.functions.push(code);
         m.uses.push((Vec::new(), Vec::new()));
     }
-    for f in ast.functions.iter().filter(|f| f.body.is_none()) {
-        let sizes = |list: &[ast::Variable<'_>]| {
-            list.iter().map(|v| size_of(text, v).map(|s| s.bytes)).collect::<Result<Vec<_>, _>>()
-        };
-        nvshmem::check_prototype(f.name, &sizes(&f.params)?, &sizes(&f.returns)?)
-            .map_err(|issue| m.error(f.at, issue))?;
-    }
-    m.declared = ast.functions.iter().filter(|f| f.body.is_none()).map(|f| f.name).collect();
+    m.declare_functions(&ast.functions)?;
     for (index, f) in bodies.iter().enumerate() {
         m = function::build(m, index, f)?;
     }
@@ -215,12 +225,13 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
     if [m.insts.len(), m.constants.len(), m.labels.len()].iter().any(|&n| n > MAX_ITEMS) {
         return Err(ptx::error_at(text, 0, "P002", "the module is too large", ""));
     }
+    let (version, target, files) = (ast.version, ast.target.to_string(), ast.files);
     Ok(Code {
         id,
         text: text.to_string(),
-        version: ast.version,
-        target: ast.target.to_string(),
-        files: ast.files,
+        version,
+        target,
+        files,
         kernels,
         kernel_code,
         functions: m.functions,

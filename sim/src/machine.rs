@@ -465,33 +465,7 @@ impl Machine {
     fn grid(&self, code: &Arc<Code>, k: usize, g: &Launch, symbols: &[u64]) -> Result<Grid, SimError> {
         let kernel = &code.kernels[k];
         let name = &kernel.name;
-        let threads = g.block.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
-        let [x, y, z] = g.block;
-        if threads == 0 || threads > 1024 || z > 64 {
-            let help = "a CTA has 1 to 1024 threads, at most 64 of them in z";
-            return Err(SimError::request(format!("block ({x}, {y}, {z}) is not possible"), help));
-        }
-        if let Some(r) = kernel.reqntid.filter(|r| *r != g.block) {
-            let message = format!(
-                "`{name}` is compiled for blocks of ({}, {}, {}), not ({x}, {y}, {z})",
-                r[0], r[1], r[2]
-            );
-            return Err(SimError::request(message, ".reqntid fixes the block"));
-        }
-        if let Some(m) = kernel.maxntid {
-            let most = m.iter().fold(1_u64, |n, &d| n.saturating_mul(d.into()));
-            if u64::from(threads) > most {
-                return Err(SimError::request(
-                    format!("`{name}` is compiled for at most {most} threads, not {threads}"),
-                    "",
-                ));
-            }
-        }
-        let [x, y, z] = g.grid;
-        if g.grid.contains(&0) || y > 65535 || z > 65535 || x > i32::MAX as u32 {
-            let help = "at most 2147483647 CTAs in x, 65535 in y and z, and at least one";
-            return Err(SimError::request(format!("grid ({x}, {y}, {z}) is not possible"), help));
-        }
+        let threads = check_shape(kernel, g)?;
         let cluster = cluster(kernel, g)?;
         let per_cluster: u32 = cluster.iter().product();
         let shared = u64::from(kernel.shared_bytes) + u64::from(g.dynamic_shared);
@@ -528,12 +502,43 @@ impl Machine {
             consts: constants(code, k, symbols),
             resident: (resident.min(u32::try_from(affordable).unwrap_or(u32::MAX)) / per_cluster).max(1)
                 * per_cluster,
-            total: u64::from(x) * u64::from(y) * u64::from(z),
+            total: g.grid.iter().map(|&d| u64::from(d)).product(),
             next: 0,
             running: 0,
             after: Vec::new(),
         })
     }
+}
+
+/// The threads of a block, where the block and the grid are possible for the kernel.
+fn check_shape(kernel: &Kernel, g: &Launch) -> Result<u32, SimError> {
+    let name = &kernel.name;
+    let threads = g.block.iter().try_fold(1_u32, |n, &d| n.checked_mul(d)).unwrap_or(0);
+    let [x, y, z] = g.block;
+    if threads == 0 || threads > 1024 || z > 64 {
+        let help = "a CTA has 1 to 1024 threads, at most 64 of them in z";
+        return Err(SimError::request(format!("block ({x}, {y}, {z}) is not possible"), help));
+    }
+    if let Some(r) = kernel.reqntid.filter(|r| *r != g.block) {
+        let message =
+            format!("`{name}` is compiled for blocks of ({}, {}, {}), not ({x}, {y}, {z})", r[0], r[1], r[2]);
+        return Err(SimError::request(message, ".reqntid fixes the block"));
+    }
+    if let Some(m) = kernel.maxntid {
+        let most = m.iter().fold(1_u64, |n, &d| n.saturating_mul(d.into()));
+        if u64::from(threads) > most {
+            return Err(SimError::request(
+                format!("`{name}` is compiled for at most {most} threads, not {threads}"),
+                "",
+            ));
+        }
+    }
+    let [x, y, z] = g.grid;
+    if g.grid.contains(&0) || y > 65535 || z > 65535 || x > i32::MAX as u32 {
+        let help = "at most 2147483647 CTAs in x, 65535 in y and z, and at least one";
+        return Err(SimError::request(format!("grid ({x}, {y}, {z}) is not possible"), help));
+    }
+    Ok(threads)
 }
 
 /// The clusters of a grid, checked.

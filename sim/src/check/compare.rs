@@ -1,7 +1,7 @@
 //! Compares one access with what memory remembers of earlier ones, and remembers it.
 
 use super::clock::Clock;
-use super::detector::Fault;
+use super::detector::{Fault, within};
 use super::happens_before::{happens_before, morally_strong, stands_for};
 use super::shadow::{Cell, RELEASED, Record, UNCHANGED, UPDATE};
 use super::stale::StaleReads;
@@ -225,6 +225,32 @@ impl<'a> Access<'a> {
         }
         out.wrong.get_or_insert((self.fault(r), *r, AccessKind::Read));
         Rest { bytes: r.bytes & !me.bytes, ..whole }
+    }
+
+    /// Accesses as many cells as are in the usual case, from `word` on, and answers how many. `latest` are the latest
+    /// records that happen before this access: a read and a write.
+    #[inline(always)]
+    pub(super) fn plain_run(
+        &self,
+        cells: &mut [Cell],
+        (word, at, bytes): (usize, usize, usize),
+        unwritten: bool,
+        latest: &mut [Record; 2],
+    ) -> usize {
+        let mut knows = |r: &Record, kind: AccessKind| {
+            let last = &mut latest[usize::from(kind.writes())];
+            let same = (last.time, last.warp, last.lanes, last.agent, last.strong)
+                == (r.time, r.warp, r.lanes, r.agent, r.strong);
+            let known = same || self.knows(r, kind);
+            if known && !same {
+                *last = *r;
+            }
+            known
+        };
+        let me = |word| Record { bytes: within(word, at, bytes), ..self.me };
+        let mut accessed =
+            |(i, cell): (usize, &mut Cell)| self.plain(cell, &me(word + i), unwritten, &mut knows);
+        cells.iter_mut().enumerate().map_while(|cell| accessed(cell).then_some(())).count()
     }
 
     /// The usual case of an access: at most one write and one read before, which happen before it and for which it stands,

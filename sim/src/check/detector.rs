@@ -269,23 +269,8 @@ impl Detector {
         while word <= end {
             if !non_coherent {
                 let first = word;
-                let mut knows = |r: &Record, kind: AccessKind| {
-                    let last = &mut latest[usize::from(kind.writes())];
-                    let same = (last.time, last.warp, last.lanes, last.agent, last.strong)
-                        == (r.time, r.warp, r.lanes, r.agent, r.strong);
-                    let known = same || access.knows(r, kind);
-                    if known && !same {
-                        *last = *r;
-                    }
-                    known
-                };
-                for cell in shadow.run(space, word, end) {
-                    let me = Record { bytes: within(word, at, bytes), ..me };
-                    if !access.plain(cell, &me, unwritten, &mut knows) {
-                        break;
-                    }
-                    word += 1;
-                }
+                let cells = shadow.run(space, word, end);
+                word += access.plain_run(cells, (word, at, bytes), unwritten, &mut latest);
                 if word > end {
                     break;
                 }

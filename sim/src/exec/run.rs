@@ -80,6 +80,57 @@ pub(crate) struct Cta {
     pub warpgroups: Vec<Warpgroup>,
 }
 
+/// Executes the instruction at `pc` for those lanes of `mask` whose guard holds. An error is what ends the inner loop.
+#[inline(always)]
+fn step(
+    cx: &mut Context<'_>,
+    (code, counts): (&Code, &mut [Count]),
+    mask: u32,
+    pc: &mut u32,
+    probing: bool,
+) -> Result<(), Event> {
+    let inst = &code.insts[*pc as usize];
+    let active = match inst.guard {
+        None => mask,
+        Some((p, flip)) => mask & (cx.preds[p.0 as usize] ^ flip),
+    };
+    if cx.deferral.is_taken() && active != 0 {
+        cx.active = active;
+        match cx.read_first(code, inst) {
+            Ok(true) => {}
+            Ok(false) => return Err(Event::Spent),
+            Err(fault) => {
+                *pc = cx.pc;
+                return Err(Event::Fault(fault));
+            }
+        }
+    }
+    let count = &mut counts[*pc as usize];
+    count.warps += 1;
+    count.lanes += u64::from(active.count_ones());
+    cx.clock += 1;
+    if active == 0 {
+        *pc += 1;
+        return Ok(());
+    }
+    cx.active = active;
+    cx.pc = *pc;
+    match inst.op.execute(cx) {
+        Ok(Flow::Next) => *pc += 1,
+        Ok(Flow::Jump(label)) if active == mask => {
+            let to = code.labels[label as usize];
+            let back = to <= *pc;
+            *pc = to;
+            if back && probing {
+                return Err(Event::BackEdge);
+            }
+        }
+        Ok(flow) => return Err(Event::Flow(flow, active)),
+        Err(fault) => return Err(Event::Fault(fault)),
+    }
+    Ok(())
+}
+
 /// SplitMix64: small, and good enough to shuffle with.
 pub(crate) struct Rng(pub u64);
 
@@ -347,8 +398,7 @@ impl Run {
         let grid = &self.grids[cta.grid];
         // Other groups of the warp: meeting one, or passing one that should run first, ends the loop.
         let alone = warp.groups.len() == 1;
-        let group = &warp.groups[i];
-        let (mut pc, mask, frame) = (group.pc, group.mask, group.frame);
+        let &Group { mut pc, mask, frame, .. } = &warp.groups[i];
         let code = &*grid.module;
         let counts = &mut self.counts[grid.image][..];
         let frame = &mut warp.frames[frame];
@@ -383,51 +433,13 @@ impl Run {
             check: self.check.as_deref_mut(),
             asynchronous: &mut self.asynchronous,
         };
-        // (Lanes that have gone apart have registers in common.)
+        // Lanes that have gone apart have registers in common.
         cx.deferral.allow(alone && !self.probing && cx.memory.delayed.is_on());
         let event = loop {
-            if *budget == 0 {
-                break Event::Spent;
-            }
-            *budget -= 1;
-            let inst = &code.insts[pc as usize];
-            let active = match inst.guard {
-                None => mask,
-                Some((p, flip)) => mask & (cx.preds[p.0 as usize] ^ flip),
-            };
-            if cx.deferral.is_taken() && active != 0 {
-                cx.active = active;
-                match cx.read_first(code, inst) {
-                    Ok(true) => {}
-                    Ok(false) => break Event::Spent,
-                    Err(fault) => {
-                        pc = cx.pc;
-                        break Event::Fault(fault);
-                    }
-                }
-            }
-            let count = &mut counts[pc as usize];
-            count.warps += 1;
-            count.lanes += u64::from(active.count_ones());
-            cx.clock += 1;
-            if active == 0 {
-                pc += 1;
-            } else {
-                cx.active = active;
-                cx.pc = pc;
-                match inst.op.execute(&mut cx) {
-                    Ok(Flow::Next) => pc += 1,
-                    Ok(Flow::Jump(label)) if active == mask => {
-                        let to = code.labels[label as usize];
-                        let back = to <= pc;
-                        pc = to;
-                        if back && self.probing {
-                            break Event::BackEdge;
-                        }
-                    }
-                    Ok(flow) => break Event::Flow(flow, active),
-                    Err(fault) => break Event::Fault(fault),
-                }
+            let Some(left) = budget.checked_sub(1) else { break Event::Spent };
+            *budget = left;
+            if let Err(event) = step(&mut cx, (code, counts), mask, &mut pc, self.probing) {
+                break event;
             }
             let stamp = cx.memory.changes + 1;
             let runs = |g: &Group| g.state == State::Ready && g.proven != stamp;

@@ -156,78 +156,112 @@ fn float_to_int(x: f64, from: Format, t: Ty, mode: Rounding) -> u64 {
 fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (dt, at) = (s.ty("dtype")?, s.ty("atype")?);
     let (ftz, sat) = (s.has("ftz"), s.has("sat"));
-    let mode = s.rounding();
     let rnd = s.get("rnd");
     let integer_rounding = rnd.is_some_and(|r| r.len() == 3);
     let (d, width) = s.dst_wide(0, dt.bits)?;
     let is_special = matches!(s.operands.get(1), Some(Operand::Name { name, .. }) if super::special_register(name).is_some());
     let a = if is_special { s.src_any(1, at)? } else { s.src_wide(1, at)? };
-    let from = mask(at.bits);
-    // A destination register wider than the type is extended as the type is signed.
-    let place = move |v: u64| if dt.signed() { sext(v, dt.bits) as u64 & mask(width) } else { v };
-    let need = |wrong: bool, what: &str| if wrong { issue("P004", what, "") } else { Ok(()) };
-    if ftz && at.format() != Some(F32) && dt.format() != Some(F32) {
-        return issue("P004", ".ftz applies to .f32 only", "");
-    }
+    need(ftz && at.format() != Some(F32) && dt.format() != Some(F32), ".ftz applies to .f32 only")?;
     let types = [dt, at];
-    if types.iter().any(|t| t.format() == Some(BF16)) && types.iter().any(|t| t.bits == 8) {
-        return issue("P004", "there is no conversion between .bf16 and 8-bit integers", "");
-    }
-    let read = move |f: Format, v: u64| f.decode(if ftz && f == F32 { f.flush(v & from) } else { v & from });
+    let narrow = types.iter().any(|t| t.format() == Some(BF16)) && types.iter().any(|t| t.bits == 8);
+    need(narrow, "there is no conversion between .bf16 and 8-bit integers")?;
+    let c = Conversion { dt, at, ftz, sat, mode: s.rounding(), integer_rounding, width };
     Ok(match (dt.format(), at.format()) {
         (None, None) => {
             need(rnd.is_some(), "integer conversions do not round")?;
-            let fits = match (at.signed(), dt.signed()) {
-                (false, false) | (true, true) => dt.bits >= at.bits,
-                (false, true) => dt.bits > at.bits,
-                (true, false) => false,
-            };
-            need(sat && fits, "`.sat` on a conversion whose result always fits")?;
-            if sat {
-                map1(d, a, move |v| {
-                    let wide = if at.signed() { i128::from(at.extend(v)) } else { i128::from(v & from) };
-                    place(clamp_int(dt, wide))
-                })
-            } else {
-                map1(d, a, move |v| place(at.extend(v) as u64 & mask(dt.bits)))
-            }
+            need(sat && c.always_fits(), "`.sat` on a conversion whose result always fits")?;
+            map1(d, a, move |v| c.integers(v))
         }
         (None, Some(f)) => {
             need(!integer_rounding, "a float becomes an integer by .rni, .rzi, .rmi or .rpi")?;
-            map1(d, a, move |v| place(float_to_int(read(f, v), f, dt, mode)))
+            map1(d, a, move |v| c.place(float_to_int(c.read(f, v), f, dt, c.mode)))
         }
         (Some(f), None) => {
             need(rnd.is_none() || integer_rounding, "an integer becomes a float by .rn, .rz, .rm or .rp")?;
-            map1(d, a, move |v| {
-                let x = at.extend(v);
-                let (negative, magnitude) =
-                    if at.signed() { (x < 0, x.unsigned_abs()) } else { (false, v & from) };
-                saturate(f, f.integer(negative, magnitude, mode), sat)
-            })
+            map1(d, a, move |v| c.integer_to_float(f, v))
         }
         (Some(to), Some(f)) => {
             let narrows = to.man < f.man || to.exp < f.exp;
             need(narrows && rnd.is_none(), "this conversion needs a rounding modifier")?;
             need(integer_rounding && to != f, "integer rounding keeps the type")?;
-            need(
-                rnd.is_some() && !integer_rounding && !narrows,
-                "this conversion is exact; it takes no rounding modifier",
-            )?;
-            let carries = f == F64 || to == F64 || (f, to) == (BF16, F32);
-            map1(d, a, move |v| {
-                let x = read(f, v);
-                if carries && !sat && x.is_nan() {
-                    // `.ftz` goes through a single-precision operation, which makes the NaN canonical.
-                    let v = if ftz && f == F32 { F32.nan } else { v & from };
-                    return to.carry_nan(f, v, to == F64 || f == F64);
-                }
-                let x = if integer_rounding { integral(x, mode) } else { x };
-                let r = to.encode(x, mode, false);
-                let r = if ftz && to == F32 { to.flush(r) } else { r };
-                saturate(to, r, sat)
-            })
+            let exact = rnd.is_some() && !integer_rounding && !narrows;
+            need(exact, "this conversion is exact; it takes no rounding modifier")?;
+            map1(d, a, move |v| c.floats(f, to, v))
         }
     })
+}
+
+/// An issue, where something is wrong.
+fn need(wrong: bool, what: &str) -> Result<(), Issue> {
+    if wrong { issue("P004", what, "") } else { Ok(()) }
+}
+
+/// What a `cvt` does.
+#[derive(Clone, Copy)]
+struct Conversion {
+    dt: Ty,
+    at: Ty,
+    ftz: bool,
+    sat: bool,
+    mode: Rounding,
+    integer_rounding: bool,
+    /// Bits of the destination register.
+    width: u32,
+}
+
+impl Conversion {
+    /// Whether every integer of the source type is one of the destination type.
+    fn always_fits(&self) -> bool {
+        match (self.at.signed(), self.dt.signed()) {
+            (false, false) | (true, true) => self.dt.bits >= self.at.bits,
+            (false, true) => self.dt.bits > self.at.bits,
+            (true, false) => false,
+        }
+    }
+
+    /// A destination register wider than the type is extended as the type is signed.
+    fn place(&self, v: u64) -> u64 {
+        if self.dt.signed() { sext(v, self.dt.bits) as u64 & mask(self.width) } else { v }
+    }
+
+    fn source(&self, v: u64) -> u64 {
+        v & mask(self.at.bits)
+    }
+
+    fn read(&self, f: Format, v: u64) -> f64 {
+        let v = self.source(v);
+        f.decode(if self.ftz && f == F32 { f.flush(v) } else { v })
+    }
+
+    fn integers(&self, v: u64) -> u64 {
+        let Conversion { dt, at, .. } = *self;
+        if !self.sat {
+            return self.place(at.extend(v) as u64 & mask(dt.bits));
+        }
+        let wide = if at.signed() { i128::from(at.extend(v)) } else { i128::from(self.source(v)) };
+        self.place(clamp_int(dt, wide))
+    }
+
+    fn integer_to_float(&self, f: Format, v: u64) -> u64 {
+        let x = self.at.extend(v);
+        let (negative, magnitude) =
+            if self.at.signed() { (x < 0, x.unsigned_abs()) } else { (false, self.source(v)) };
+        saturate(f, f.integer(negative, magnitude, self.mode), self.sat)
+    }
+
+    fn floats(&self, f: Format, to: Format, v: u64) -> u64 {
+        let carries = f == F64 || to == F64 || (f, to) == (BF16, F32);
+        let x = self.read(f, v);
+        if carries && !self.sat && x.is_nan() {
+            // `.ftz` goes through a single-precision operation, which makes the NaN canonical.
+            let v = if self.ftz && f == F32 { F32.nan } else { self.source(v) };
+            return to.carry_nan(f, v, to == F64 || f == F64);
+        }
+        let x = if self.integer_rounding { integral(x, self.mode) } else { x };
+        let r = to.encode(x, self.mode, false);
+        let r = if self.ftz && to == F32 { to.flush(r) } else { r };
+        saturate(to, r, self.sat)
+    }
 }
 
 /// `.sat`: clamp to [0, 1], NaN to 0.

@@ -115,7 +115,12 @@ impl Run {
             let at = &self.ctas[c].at;
             d.start_cta((c, leader), at.pe, g, at.ctaid);
         }
-        let grid = &self.grids[g];
+        self.start_warps(c, threads, order);
+    }
+
+    /// Starts the warps of a CTA with so many threads.
+    fn start_warps(&mut self, c: usize, threads: u32, order: &mut Vec<usize>) {
+        let grid = &self.grids[self.ctas[c].grid];
         let function = &grid.module.functions[grid.code().function];
         for index in 0..threads.div_ceil(LANES as u32) {
             let w = match self.free_warps.pop() {

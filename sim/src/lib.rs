@@ -88,6 +88,10 @@
 //! * The end of a kernel completes nothing. What is under way when all kernels of a launch have ended lands then, as it
 //!   would at the host's next barrier, and is counted in [`NvshmemStats::unfinished`].
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod check;
 pub mod codes;
 mod decode;
@@ -101,6 +105,7 @@ mod num;
 mod nvshmem;
 mod printf;
 mod ptx;
+mod slices;
 mod stats;
 mod trace;
 
@@ -111,6 +116,7 @@ pub use machine::{Arg, Config, GridId, Launch, Machine};
 pub use memory::{Symmetric, Team};
 pub use module::{Kernel, Module, Param};
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};
+pub use slices::{HostArg, Number, RunError, run};
 pub use stats::{MulticastBytes, MulticastTraffic, NvshmemStats, OpcodeCount, Port, Stats};
 pub use trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};
 

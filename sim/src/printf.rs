@@ -1,10 +1,11 @@
 //! Functions that PTX calls but does not define: `vprintf` and `__assertfail`.
 
 use crate::exec::access::{Space, from_le};
-use crate::exec::{Context, Fault, Flow, Op, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, fault};
 use crate::isa::lift::custom;
 use crate::isa::site::{Issue, issue};
 use crate::memory::Window;
+use crate::model::lanes;
 use std::fmt::Write as _;
 
 /// Longest string that is read from the program.

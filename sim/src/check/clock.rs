@@ -75,7 +75,7 @@ impl Known {
         at(&self.ctas, topology.cta(warp)) >= time
             || at(&self.warps, warp) >= time
             || !self.threads.is_empty()
-                && crate::exec::lanes(lanes).all(|l| at(&self.threads, warp * 32 + l as u32) >= time)
+                && crate::model::lanes(lanes).all(|l| at(&self.threads, warp * 32 + l as u32) >= time)
     }
 
     /// A thread (or warp) of a CTA that is known up to `time` or later.
@@ -102,7 +102,7 @@ impl Known {
             raise(&mut self.warps, warp, time);
             self.threads.retain(|&(t, at)| at > time || t / 32 != warp);
         } else {
-            for lane in crate::exec::lanes(lanes) {
+            for lane in crate::model::lanes(lanes) {
                 raise(&mut self.threads, warp * 32 + lane as u32, time);
             }
             self.gather();

@@ -7,7 +7,7 @@ use super::shadow::{Cell, RELEASED, Record, UNCHANGED, UPDATE};
 use super::stale::StaleReads;
 use super::sync::{Threads, WarpState};
 use super::{AccessKind, Agent};
-use crate::exec::lanes;
+use crate::model::lanes;
 use smallvec::SmallVec;
 
 /// Of longer lists of records, those of other warps are looked at now and then only, unless they may race.

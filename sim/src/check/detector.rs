@@ -13,9 +13,9 @@ use super::stale::StaleReads;
 use super::sync::{CtaInfo, Meeting, Place, Snapshot, Stream, Threads, WarpState};
 use super::why::{Near, miss_of, note};
 use super::{AccessKind, Agent, Check};
-use crate::exec::barrier::BARRIERS;
-use crate::exec::lanes;
-use crate::exec::order::{Order, Scope};
+use crate::model::BARRIERS;
+use crate::model::lanes;
+use crate::order::{Order, Scope};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub(super) fn happens_before(
 
 /// Whether both accesses are strong and the scope of each includes the other's thread.
 pub(super) fn morally_strong(threads: &Threads, a: &Record, b: &Record) -> bool {
-    use crate::exec::order::Scope::Sys;
+    use crate::order::Scope::Sys;
     match (a.strong, b.strong) {
         (Some(Sys), Some(Sys)) => true,
         (Some(x), Some(y)) => threads.includes(x, a.warp, b.warp) && threads.includes(y, b.warp, a.warp),
@@ -78,7 +78,7 @@ pub(super) fn stands_for(
 mod tests {
     use super::*;
     use crate::check::sync::CtaInfo;
-    use crate::exec::order::{Order, Scope};
+    use crate::order::{Order, Scope};
 
     /// PE 0 has CTAs 0 (warps 0 and 1) and 1 (warp 2), PE 1 has CTA 2 (warp 3).
     fn threads() -> Threads {

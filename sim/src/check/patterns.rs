@@ -10,8 +10,8 @@
 
 use super::clock::Topology;
 use super::sync::{Place, Snapshot, Threads, WarpState};
-use crate::exec::order::{Order, Scope};
 use crate::memory::UnderWay;
+use crate::order::{Order, Scope};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

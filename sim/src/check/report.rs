@@ -6,8 +6,8 @@ use super::sync::CtaInfo;
 use super::why::Near;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::error::Place;
-use crate::exec::LANES;
 use crate::exec::run::Run;
+use crate::model::LANES;
 
 /// Where two threads stand to each other: what can order them.
 #[derive(Clone, Copy, PartialEq, Eq)]

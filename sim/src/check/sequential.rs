@@ -7,7 +7,7 @@
 //! write would precede the access in causality order, and the access could not be older.
 
 use super::sync::{Place, Snapshot, Threads};
-use crate::exec::order::Scope;
+use crate::order::Scope;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -2,7 +2,7 @@
 
 use super::compare::{Judgement, Rest};
 use super::{AccessKind, Agent};
-use crate::exec::order::{Order, Scope};
+use crate::order::{Order, Scope};
 
 /// An access as it is remembered: by lanes of one warp, in one instruction.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,9 +3,9 @@
 
 use super::clock::{Clock, Topology};
 use super::patterns::Pending;
-use crate::exec::order::Scope;
-use crate::exec::{LANES, lanes};
 use crate::memory::Spot;
+use crate::model::{LANES, lanes};
+use crate::order::Scope;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

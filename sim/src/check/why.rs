@@ -5,7 +5,7 @@ use super::detector::{Detector, Raw};
 use super::patterns::{Miss, Released, Why};
 use super::shadow::Record;
 use super::sync::WarpState;
-use crate::exec::order::Scope;
+use crate::order::Scope;
 
 /// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
 const MISSES: usize = 64;
@@ -84,7 +84,7 @@ impl Detector {
         let all = self.warps.iter().filter(|w| cta(w.number) == Some(mine));
         let learnt = all.filter_map(|w| {
             let knows = |lane: &usize| w.clock(*lane).seen.covers(&self.threads, r.warp, r.lanes, r.time);
-            let lane = crate::exec::lanes(w.whole).find(knows)? as u32;
+            let lane = crate::model::lanes(w.whole).find(knows)? as u32;
             Some(Near::Learnt { warp: w.number, lane })
         });
         let told = || {

@@ -1,8 +1,8 @@
 //! Reading and writing of memory by lanes: state spaces, windows of generic addresses, bounds, alignment.
 
-use super::order::Scope;
 use super::{Context, Fault, access_fault, fault};
 use crate::memory::{Accessor, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, Window};
+use crate::order::Scope;
 use crate::stats::MulticastBytes;
 
 /// An address in the shared memory of the CTA of rank `r` of a cluster, as `mapa` makes it: `r + 1` in the bits from

@@ -7,9 +7,6 @@
 
 use super::{Pred, Reg};
 
-/// Barriers of a CTA.
-pub(crate) const BARRIERS: usize = 16;
-
 /// How arriving threads take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {

@@ -4,10 +4,11 @@
 //! The barrier completes when every thread of the cluster that has not exited has arrived. Arrival and wait are
 //! separate instructions, and each thread alternates between them.
 
+use super::FaultInfo;
 use super::run::Run;
 use super::warp::State;
-use super::{FaultInfo, lanes};
 use crate::error::SimError;
+use crate::model::lanes;
 
 /// How threads take part in the cluster's barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

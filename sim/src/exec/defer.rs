@@ -7,7 +7,8 @@
 //! fences, barriers, acquires, releases and atomics included.
 
 use super::access::Space;
-use super::{Context, Fault, Lanes, Reg, lanes};
+use super::{Context, Fault, Reg};
+use crate::model::{Lanes, lanes};
 use crate::module::{Code, Inst};
 use smallvec::SmallVec;
 

@@ -6,7 +6,6 @@ pub(crate) mod asynchronous;
 pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod defer;
-pub(crate) mod order;
 pub(crate) mod run;
 mod schedule;
 pub(crate) mod stall;
@@ -16,16 +15,12 @@ mod watch;
 use crate::check::Detector;
 use crate::isa::tensor::pipe::{Pipe, Warpgroup};
 use crate::memory::{AccessError, Memory};
+use crate::model::{LANES, Lanes, lanes};
 use crate::nvshmem::Nvshmem;
+use crate::rng::Rng;
 use crate::stats::MulticastBytes;
 use defer::{Deferral, Footprint};
 use std::fmt::Write as _;
-
-/// Threads of a warp.
-pub(crate) const LANES: usize = 32;
-
-/// One register of a warp: a value for each lane, zero-extended to 64 bits.
-pub(crate) type Lanes = [u64; LANES];
 
 /// Register slot of the current frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,18 +66,6 @@ impl Src {
     pub(crate) fn register(self) -> Option<Reg> {
         (self.0 & Self::CONST == 0).then_some(Reg(self.0))
     }
-}
-
-/// Lanes whose bit is set, lowest first.
-#[inline]
-pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lane = mask.trailing_zeros();
-        (lane < 32).then(|| {
-            mask &= mask - 1;
-            lane as usize
-        })
-    })
 }
 
 /// A decoded instruction. Implementations live with their family in [`crate::isa`].
@@ -276,7 +259,7 @@ pub(crate) struct Context<'a> {
     /// Those of the CTA's warpgroups.
     pub warpgroups: &'a mut Vec<Warpgroup>,
     /// What the machine model leaves open is drawn here.
-    pub rng: &'a mut run::Rng,
+    pub rng: &'a mut Rng,
     /// Warp instructions executed so far on the whole machine: the clock.
     pub clock: u64,
     /// The warp's slot at the runner's.

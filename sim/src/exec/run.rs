@@ -7,17 +7,20 @@
 use super::asynchronous::Asynchronous;
 mod admission;
 
-use super::barrier::{Arrival, BARRIERS, Barrier, ReduceTo, Reduction, Role};
+use super::barrier::{Arrival, Barrier, ReduceTo, Reduction, Role};
 use super::cluster::{self, Cluster, unflatten, withdraw};
 use super::schedule::Schedule;
 use super::warp::{Group, State, Warp};
-use super::{Context, Coordinates, FaultInfo, Flow, LANES, Lanes, Output, stall};
+use super::{Context, Coordinates, FaultInfo, Flow, Output, stall};
 use crate::check::{Check, Detector, Finding};
 use crate::error::{Place, SimError};
 use crate::isa::tensor::pipe::Warpgroup;
 use crate::memory::Memory;
+use crate::model::BARRIERS;
+use crate::model::{LANES, Lanes};
 use crate::module::{Code, Kernel, KernelCode};
 use crate::nvshmem::Nvshmem;
+use crate::rng::Rng;
 use crate::stats::MulticastBytes;
 use crate::trace::Recorder;
 use std::sync::Arc;
@@ -129,28 +132,6 @@ fn step(
         Err(fault) => return Err(Event::Fault(fault)),
     }
     Ok(())
-}
-
-/// SplitMix64: small, and good enough to shuffle with.
-pub(crate) struct Rng(pub u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
-
-    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
-        for i in (1..list.len()).rev() {
-            list.swap(i, self.below(i + 1));
-        }
-    }
 }
 
 /// Executed warp and lane instructions of one program counter.

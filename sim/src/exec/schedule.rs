@@ -1,6 +1,6 @@
 //! Who runs next, for how long: strategies drawn from the seed.
 
-use super::run::Rng;
+use crate::rng::Rng;
 
 /// Shortest slice of the fair strategy; up to 127 instructions more are drawn.
 const SLICE: u32 = 64;

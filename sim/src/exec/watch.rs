@@ -1,12 +1,13 @@
 //! Tells the detector what instructions do. Nothing is told, and next to nothing paid, where no check is on.
 
+use super::Context;
 use super::access::Space;
 use super::asynchronous::mbarrier::SIZE;
-use super::order::{Fence, Order};
-use super::{Context, Lanes, lanes};
 use crate::check::detector::Touch;
 use crate::check::{AccessKind, Detector};
 use crate::memory::{Spot, UnderWay, Window};
+use crate::model::{Lanes, lanes};
+use crate::order::{Fence, Order};
 
 impl Context<'_> {
     /// The active lanes access `bytes` bytes each. Answers the lanes that write where a lower one does at the same time.

@@ -6,10 +6,11 @@ use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
-use crate::exec::order::Order;
-use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
 use crate::memory::Window;
+use crate::model::lanes;
 use crate::num::mask;
+use crate::order::Order;
 
 const SPACE: Class = ("ss", &["global", "shared", "shared::cta", "shared::cluster"]);
 const GLOBAL: Class = ("ss", &["global"]);
@@ -196,7 +197,7 @@ fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
         let op = ["op", "add", "exch"].into_iter().find_map(|n| s.get(n)).unwrap_or("");
         Update::Combine { shared: combine_shared(op, ty)?, global: combine_global(op, ty)? }
     };
-    let order = Order::atomic(s);
+    let order = s.atomic_order();
     Ok(Box::new(Atomic {
         space,
         address,

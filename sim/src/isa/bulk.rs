@@ -8,8 +8,9 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::{Space, put_le};
 use crate::exec::asynchronous::{Completion, Reduction, Segment, Transfer, World};
-use crate::exec::{Context, Fault, Flow, Op, Operation, Src, access_fault, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Src, access_fault, fault};
 use crate::memory::Spot;
+use crate::model::lanes;
 use std::sync::Arc;
 
 const TO_SHARED: Class = ("ss", &["shared::cluster", "shared::cta"]);

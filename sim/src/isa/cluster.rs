@@ -6,9 +6,10 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::cluster::Step;
-use crate::exec::order::Scope;
-use crate::exec::{Flow, Op, fault, lanes};
+use crate::exec::{Flow, Op, fault};
+use crate::model::lanes;
 use crate::num::mask;
+use crate::order::Scope;
 
 const SPACE: Class = ("space", &["shared::cluster"]);
 const SIZE: Class = ("type", &["u32", "u64"]);

@@ -36,7 +36,7 @@ pub(super) static FAMILY: Family = Family {
             let (d, a, b, p) = (s.dst(0, t)?, s.src(1, t)?, s.src(2, t)?, s.pred_src(3)?);
             Ok(custom(move |cx| {
                 let (a, b, p) = (*cx.src(a), *cx.src(b), cx.pred(p));
-                for l in crate::exec::lanes(cx.active) {
+                for l in crate::model::lanes(cx.active) {
                     cx.reg(d)[l] = if p >> l & 1 == 1 { a[l] } else { b[l] };
                 }
                 Ok(Flow::Next)
@@ -201,7 +201,7 @@ fn set(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let Some((op, c)) = c else { return Ok(map2(d, a, b, move |a, b| if test(a, b) { yes } else { 0 })) };
     Ok(custom(move |cx| {
         let (a, b, c) = (*cx.src(a), *cx.src(b), cx.pred(c));
-        for l in crate::exec::lanes(cx.active) {
+        for l in crate::model::lanes(cx.active) {
             let t = op(test(a[l], b[l]).into(), c >> l & 1);
             cx.reg(d)[l] = if t & 1 == 1 { yes } else { 0 };
         }

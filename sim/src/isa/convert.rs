@@ -5,7 +5,8 @@ use super::lift::{custom, map1, map2};
 use super::site::{Issue, Site, issue};
 use super::types::{Kind, Ty};
 use super::{Class, Family, row};
-use crate::exec::{Flow, Op, Src, lanes};
+use crate::exec::{Flow, Op, Src};
+use crate::model::lanes;
 use crate::num::{BF16, F16, F32, F64, Format, Rounding, TF32, mask, sext};
 use crate::ptx::ast::Operand;
 

@@ -6,8 +6,9 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::Space;
 use crate::exec::asynchronous::{Segment, World};
-use crate::exec::{Context, Fault, Flow, Op, Operation, PredSrc, Src, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, PredSrc, Src, fault};
 use crate::memory::Spot;
+use crate::model::lanes;
 
 const SHARED: Class = ("ss", &["shared", "shared::cta"]);
 const PREFETCH: Class = ("prefetch", &["L2::64B", "L2::128B", "L2::256B"]);

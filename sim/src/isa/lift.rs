@@ -1,7 +1,8 @@
 //! Operations that compute each lane's result from that lane's operands: a function on values, lifted to warps.
 
 use crate::exec::defer::Footprint;
-use crate::exec::{Context, Fault, Flow, Op, Operation, Pred, PredSrc, Reg, Src, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Pred, PredSrc, Reg, Src};
+use crate::model::lanes;
 
 /// The footprint of an operation on registers alone.
 fn computes(reads: &[Src], writes: &[Reg]) -> Footprint {

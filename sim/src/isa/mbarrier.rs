@@ -8,9 +8,10 @@ use crate::check::AccessKind;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::World;
 use crate::exec::asynchronous::mbarrier::{By, LIMIT, Mbarrier, Wrong};
-use crate::exec::order::{Order, Scope};
-use crate::exec::{Context, Fault, Flow, Op, Poll, Reg, Src, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Poll, Reg, Src};
 use crate::memory::Spot;
+use crate::model::lanes;
+use crate::order::{Order, Scope};
 
 const SHARED: Class = ("ss", &["shared", "shared::cta"]);
 const CLUSTER: Class = ("ss", &["shared", "shared::cta", "shared::cluster"]);

@@ -9,10 +9,11 @@ use crate::check::AccessKind;
 use crate::check::detector::Touch;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::defer::{Footprint, Reach};
-use crate::exec::order::Order;
-use crate::exec::{Context, Fault, Flow, Lanes, Op, Operation, Reg, Src, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
 use crate::memory::Window;
+use crate::model::{Lanes, lanes};
 use crate::num::{mask, sext};
+use crate::order::Order;
 
 const TYPES: &[&str] =
     &["b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f32", "f64"];
@@ -169,7 +170,7 @@ fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let width = dst.iter().map(|d| d.1).max().unwrap_or(64);
     let extend = (ty.kind == Kind::Signed && width > ty.bits).then_some((ty.bits, mask(width)));
     let dst = dst.into_iter().map(|d| d.0).collect();
-    Ok(Box::new(Load { space, address, element: ty.bytes(), bytes, dst, extend, order: Order::of(s) }))
+    Ok(Box::new(Load { space, address, element: ty.bytes(), bytes, dst, extend, order: s.order() }))
 }
 
 impl Operation for Load {
@@ -230,7 +231,7 @@ fn store(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (address, space) = s.address(0, s.space())?;
     let src = s.vector_src(1, s.vec_count(), ty, true)?;
     s.cache_hint(2)?;
-    Ok(Box::new(Store { space, address, element: ty.bytes(), bytes, src, order: Order::of(s) }))
+    Ok(Box::new(Store { space, address, element: ty.bytes(), bytes, src, order: s.order() }))
 }
 
 impl Operation for Store {

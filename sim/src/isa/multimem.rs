@@ -10,10 +10,11 @@ use super::types::Ty;
 use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
-use crate::exec::order::Order;
-use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, access_fault, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, access_fault, fault};
+use crate::model::lanes;
 use crate::num::float::Style;
 use crate::num::{F16, F32, Format, Rounding};
+use crate::order::Order;
 
 const GLOBAL: Class = ("ss", &["global"]);
 const LD: Class = ("sem", &["weak", "relaxed", "acquire"]);
@@ -175,7 +176,7 @@ fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Place, usize), Iss
     if !matches!(space, Space::Global | Space::Generic) {
         return issue("P005", "multimem addresses are global", "");
     }
-    Ok((Place { address, ty, bytes, order: Order::of(s) }, count))
+    Ok((Place { address, ty, bytes, order: s.order() }, count))
 }
 
 impl Place {
@@ -314,7 +315,7 @@ struct Update {
 fn update(s: &mut Site<'_, '_, '_>, reduces: bool) -> Result<Op, Issue> {
     let (mut place, count) = place(s, 0)?;
     if reduces {
-        place.order = Order::atomic(s);
+        place.order = s.atomic_order();
     }
     let src = s.vector_src(1, count, place.ty, false)?;
     let combine = if reduces { Some(combine(s.get("op").unwrap_or("add"), place.ty)?) } else { None };

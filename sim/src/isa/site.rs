@@ -6,6 +6,7 @@ use crate::decode::{Entity, FunctionBuilder, Width};
 use crate::exec::access::Space;
 use crate::exec::{Context, Op, Pred, PredSrc, Reg, Src};
 use crate::num::{F32, F64, Rounding, mask};
+use crate::order::{Order, Scope};
 use crate::ptx::ast::{Base, Number, Operand};
 
 /// Why an instruction cannot be decoded; the position is added by the caller.
@@ -48,7 +49,7 @@ impl Address {
     }
 
     #[inline]
-    pub(crate) fn lanes(&self, cx: &Context<'_>) -> crate::exec::Lanes {
+    pub(crate) fn lanes(&self, cx: &Context<'_>) -> crate::model::Lanes {
         match self.base {
             AddressBase::Value(s) => cx.src(s).map(|v| v.wrapping_add(self.offset)),
             AddressBase::Frame => [cx.frame_base.wrapping_add(self.offset); 32],
@@ -83,6 +84,26 @@ impl<'a> Site<'_, '_, 'a> {
             Some(t) => Ok(t),
             None => issue("P004", format!("no type at `.{name}`"), ""),
         }
+    }
+
+    /// The memory order that the modifiers say; where they are left out, as the manual says: loads and stores are weak.
+    pub(crate) fn order(&self) -> Order {
+        // The manual treats volatile as relaxed with system scope, and so is mmio.
+        let everywhere = self.has("volatile") || self.has("mmio");
+        let scope = self.get("scope").and_then(Scope::parse);
+        let sem = self.get("sem").unwrap_or("");
+        Order {
+            strong: if everywhere { Some(Scope::Sys) } else { scope },
+            acquire: matches!(sem, "acquire" | "acq_rel"),
+            release: matches!(sem, "release" | "acq_rel"),
+            non_coherent: self.has("nc"),
+        }
+    }
+
+    /// The same for atomics and reductions: relaxed at GPU scope where modifiers are left out.
+    pub(crate) fn atomic_order(&self) -> Order {
+        let order = self.order();
+        Order { strong: Some(order.strong.unwrap_or(Scope::Gpu)), ..order }
     }
 
     /// Rounding of `.rnd`; to nearest if absent.

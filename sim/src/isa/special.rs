@@ -1,7 +1,8 @@
 //! Special registers (manual section 10): read-only values an instruction can name as a source.
 
 use super::lift::custom;
-use crate::exec::{Context, Flow, Op, Reg, lanes};
+use crate::exec::{Context, Flow, Op, Reg};
+use crate::model::lanes;
 
 /// A special register and its value in one lane.
 pub(crate) struct Special {

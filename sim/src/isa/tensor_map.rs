@@ -10,9 +10,10 @@ use crate::check::AccessKind;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::tensor::{BYTES, FIELDS, Field, Part, TensorMap};
 use crate::exec::asynchronous::{Completion, Reduction, Segment, Transfer};
-use crate::exec::order::{Fence, Order, Scope};
-use crate::exec::{Context, Fault, Flow, Op, Operation, Src, fault, lanes};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Src, fault};
 use crate::memory::{Spot, Window};
+use crate::model::lanes;
+use crate::order::{Fence, Order, Scope};
 use std::sync::Arc;
 
 const DIM: Class = ("dim", &["1d", "2d", "3d", "4d", "5d"]);

@@ -12,8 +12,8 @@
 //! come before those of a CTA, since the CTA may have seen them.
 
 use super::{Memory, Spot};
-use crate::exec::order::Scope;
-use crate::exec::run::Rng;
+use crate::order::Scope;
+use crate::rng::Rng;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -11,8 +11,10 @@ use super::wire::{Overtaken, Wire};
 use super::{Call, Step, Waiting, answer, argument};
 use crate::check::clock::Clock;
 use crate::exec::access::from_le;
-use crate::exec::{Context, Fault, Flow, LANES, Operation, lanes, order};
+use crate::exec::{Context, Fault, Flow, Operation};
 use crate::memory::Memory;
+use crate::model::{LANES, lanes};
+use crate::order;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

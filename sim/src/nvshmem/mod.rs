@@ -19,10 +19,11 @@ pub(crate) use docs::markdown;
 
 use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
-use crate::exec::{Context, Fault, Op, fault, lanes};
+use crate::exec::{Context, Fault, Op, fault};
 use crate::isa::site::Issue;
 use crate::isa::types::Ty;
 use crate::memory::{AccessError, Spot, Window};
+use crate::model::lanes;
 use table::{FUNCTIONS, Function, Scope};
 
 /// What a call has come to.

@@ -12,8 +12,8 @@ use crate::check::clock::Clock;
 use crate::check::detector::{Ticket, Touch};
 use crate::check::{AccessKind, Agent};
 use crate::exec::Context;
-use crate::exec::order::Order;
 use crate::memory::Spot;
+use crate::order::Order;
 use std::sync::Arc;
 
 /// What the detector has to know of a call.

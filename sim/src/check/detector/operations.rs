@@ -1,7 +1,7 @@
 //! Operations that go on after their instruction: asynchronous ones, and those of NVSHMEM.
 
 use super::*;
-use crate::exec::order::Fence;
+use crate::order::Fence;
 
 impl Detector {
     /// A lane begins an operation that goes on after its instruction.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::check::happens_before::happens_before;
-use crate::exec::order::Fence;
 use crate::memory::{Landed, UnderWay};
+use crate::order::Fence;
 
 impl Detector {
     /// Lanes of a warp access the same bytes, and see some of the stores to them that are under way. Answers whether a

@@ -3,7 +3,7 @@
 use super::{Asynchronous, DEPTH, Segment, Transfer, Work, World, carry, take};
 use crate::check::detector::Ticket;
 use crate::check::{Agent, Detector, Stream};
-use crate::exec::{LANES, lanes};
+use crate::model::{LANES, lanes};
 
 /// A `cp.async` of one lane.
 pub(super) struct Copy {

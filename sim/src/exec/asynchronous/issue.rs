@@ -7,9 +7,10 @@ use super::{
 };
 use crate::check::{AccessKind, Agent, Stream};
 use crate::exec::access::Space;
-use crate::exec::order::Scope;
-use crate::exec::{Context, Fault, FaultInfo, access_fault, fault, lanes};
+use crate::exec::{Context, Fault, FaultInfo, access_fault, fault};
 use crate::memory::Spot;
+use crate::model::lanes;
+use crate::order::Scope;
 
 /// Pieces that a bulk copy is cut into at most.
 const PIECES: u64 = 3;

@@ -8,8 +8,8 @@ use super::{Asynchronous, World};
 use crate::check::Detector;
 use crate::check::clock::Clock;
 use crate::check::detector::Ticket;
-use crate::exec::order::Scope;
 use crate::memory::{Memory, Spot};
+use crate::order::Scope;
 use std::sync::Arc;
 
 /// Bytes of an mbarrier, and their alignment.

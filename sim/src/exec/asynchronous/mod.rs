@@ -17,12 +17,12 @@ mod run;
 pub(crate) mod tensor;
 
 use super::FaultInfo;
-use super::run::Rng;
 use crate::check::detector::Ticket;
 use crate::check::{AccessKind, Detector};
 use crate::exec::access::{from_le, put_le};
 use crate::isa::reduce::Combine;
 use crate::memory::{Memory, Spot};
+use crate::rng::Rng;
 use crate::trace::Log;
 use groups::Groups;
 use mbarrier::{Barriers, By};

@@ -4,7 +4,8 @@
 //! groups, and the elements of a row, a register of them at a time, by the numbers.
 
 use super::{Kind, Shape};
-use crate::exec::{Context, LANES, Reg, Src};
+use crate::exec::{Context, Reg, Src};
+use crate::model::LANES;
 use crate::num::mask;
 
 #[inline]

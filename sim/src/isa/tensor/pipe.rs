@@ -9,7 +9,8 @@ use super::descriptor::Descriptor;
 use super::wgmma::{Operands, Wgmma};
 use crate::check::Agent;
 use crate::check::detector::Ticket;
-use crate::exec::{Context, Fault, Flow, LANES, Reg, fault};
+use crate::exec::{Context, Fault, Flow, Reg, fault};
+use crate::model::LANES;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -8,15 +8,16 @@ use super::mma::{accumulator_bits, convert};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
 use crate::check::AccessKind;
 use crate::exec::access::Space;
-use crate::exec::order::Order;
-use crate::exec::{Context, Fault, Flow, LANES, Op, Operation, Reg, Src, fault};
+use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::classes::RND;
 use crate::isa::site::{Address, Issue, Site, issue};
 use crate::isa::types::Ty;
 use crate::isa::{Class, Family, row};
 use crate::memory::Window;
+use crate::model::LANES;
 use crate::num::tensor::{Arithmetic, Dot, Rows, multiply};
 use crate::num::{F16, F32, mask};
+use crate::order::Order;
 
 const LAYOUT: &[&str] = &["row", "col"];
 const ONE_LAYOUT: Class = ("layout", LAYOUT);

@@ -1,7 +1,5 @@
 //! The memory order of an instruction (PTX ISA 8, memory consistency model): strength, scope, acquire and release.
 
-use crate::isa::site::Site;
-
 /// Threads among which a strong operation is ordered and atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Scope {
@@ -51,26 +49,6 @@ impl Order {
         Order { strong: None, acquire: false, release: false, non_coherent: false };
     /// What a synchronising operation of the whole system is.
     pub(crate) const RELAXED_SYS: Order = Order { strong: Some(Scope::Sys), ..Order::WEAK };
-
-    /// From an instruction's modifiers; where they are left out, as the manual says: loads and stores are weak.
-    pub(crate) fn of(s: &Site<'_, '_, '_>) -> Order {
-        // The manual treats volatile as relaxed with system scope, and so is mmio.
-        let everywhere = s.has("volatile") || s.has("mmio");
-        let scope = s.get("scope").and_then(Scope::parse);
-        let sem = s.get("sem").unwrap_or("");
-        Order {
-            strong: if everywhere { Some(Scope::Sys) } else { scope },
-            acquire: matches!(sem, "acquire" | "acq_rel"),
-            release: matches!(sem, "release" | "acq_rel"),
-            non_coherent: s.has("nc"),
-        }
-    }
-
-    /// The same for atomics and reductions: relaxed at GPU scope where modifiers are left out.
-    pub(crate) fn atomic(s: &Site<'_, '_, '_>) -> Order {
-        let order = Order::of(s);
-        Order { strong: Some(order.strong.unwrap_or(Scope::Gpu)), ..order }
-    }
 }
 
 /// What a fence orders.

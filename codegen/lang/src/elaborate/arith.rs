@@ -50,9 +50,10 @@ impl Elab<'_> {
         }
         let mut acc = self.expr(left)?;
         for (op, b, span) in right.into_iter().rev() {
-            let b = self.expr(b)?;
+            let value = self.expr(b)?;
             self.b.at(span);
-            acc = self.binary(op, acc, b, span)?;
+            self.converts_only_a_literal(&acc, b, &value)?;
+            acc = self.binary(op, acc, value, span)?;
         }
         Ok(acc)
     }
@@ -86,6 +87,9 @@ impl Elab<'_> {
             (_, Val::Dtype(x), Val::Dtype(y)) if op == A::Eq => return Ok(Val::Bool(x == y)),
             (_, Val::Dtype(x), Val::Dtype(y)) if op == A::Ne => return Ok(Val::Bool(x != y)),
             _ => {}
+        }
+        if let Some((x, y)) = self.as_ints(&a, &b, span)? {
+            return self.int_binary(op, &x, &y, span);
         }
         if let (Some(x), Some(y)) = (literal(&a), literal(&b))
             && let Some(out) = float_binary(op, x, y)
@@ -177,16 +181,75 @@ impl Elab<'_> {
         })
     }
 
-    /// Two operands of one type and shape: literals take the other's type, scalars spread over its lanes.
-    pub(super) fn pair(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
-        let elem = |e: &Self, v: &Val| match v {
-            Val::Rt(v) => e.b.ty(*v).elem(),
-            Val::Frag(f) => e.b.ty(f.value).elem(),
-            Val::Tensor(t) => e.b.ty(t.value).elem(),
-            _ => None,
+    /// `n - 1.to<u32>()` with an `int` n: a literal takes the type of what it meets, so the result was meant.
+    fn converts_only_a_literal(&self, left: &Val, right: &Expr, value: &Val) -> R<()> {
+        let ExprKind::Method { recv, name, .. } = &right.kind else { return Ok(()) };
+        let (ExprKind::Int(literal), "to", true) = (&recv.kind, &*name.name, self.widens(left, value)) else {
+            return Ok(());
         };
-        let like = elem(self, &a).or_else(|| elem(self, &b));
-        let like_b = elem(self, &b).or(like);
+        let to = self.elem(value).map_or("T", Scalar::name);
+        let message = format!("`.to<{to}>()` converts only the `{literal}` before it");
+        Err(Diagnostic::error(MISMATCH, right.span, message)
+            .label(format!("beside an `int`, this is `{literal}`"))
+            .help(format!("to convert the result, put it in brackets before `.to<{to}>()`; a literal needs no conversion")))
+    }
+
+    /// An `int` that is no literal, and a run-time integer all of whose values are an `int`'s too: both as that.
+    pub(super) fn as_ints(&mut self, a: &Val, b: &Val, span: Span) -> R<Option<(Int, Int)>> {
+        let single = |v: &Val| match v {
+            Val::Int(n) => n.as_const().is_none(),
+            Val::Tensor(t) => t.element,
+            v => matches!(v, Val::Rt(_)),
+        };
+        if !(single(a) && single(b) && (self.widens(a, b) || self.widens(b, a))) {
+            return Ok(None);
+        }
+        Ok(Some((self.as_int(a.clone(), span)?, self.as_int(b.clone(), span)?)))
+    }
+
+    /// Whether `b` becomes an integer of 64 bits beside `a`: no bit of it is lost, while all of `a` need not fit `b`.
+    fn widens(&self, a: &Val, b: &Val) -> bool {
+        let wide = match a {
+            Val::Int(n) => n.as_const().is_none(),
+            a => self.elem(a) == Some(Scalar::I64),
+        };
+        wide && self.elem(b).is_some_and(|s| s.is_int() && s.bits() < Scalar::I64.bits())
+    }
+
+    fn elem(&self, v: &Val) -> Option<Scalar> {
+        match v {
+            Val::Rt(v) => self.b.ty(*v).elem(),
+            Val::Frag(f) => self.b.ty(f.value).elem(),
+            Val::Tensor(t) => self.b.ty(t.value).elem(),
+            _ => None,
+        }
+    }
+
+    /// A value for an `int` variable: narrow integers fit it.
+    pub(super) fn as_int_of(&mut self, val: Val, span: Span) -> R<Val> {
+        match self.elem(&val) {
+            Some(s) if s.is_int() && s.bits() < Scalar::I64.bits() => self.widened(val, span),
+            _ => Ok(val),
+        }
+    }
+
+    /// A run-time integer as one of 64 bits.
+    fn widened(&mut self, val: Val, span: Span) -> R<Val> {
+        let val = self.scalar_or_frag(val, None, span)?;
+        let value = self.b.convert(raw(&val), Scalar::I64)?;
+        Ok(with(val, value))
+    }
+
+    /// Two operands of one type and shape: literals take the other's type, narrow integers that of an `int`, and
+    /// scalars spread over the other's lanes.
+    pub(super) fn pair(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
+        let (a, b) = match (self.widens(&a, &b), self.widens(&b, &a)) {
+            (true, _) => (a, self.widened(b, span)?),
+            (_, true) => (self.widened(a, span)?, b),
+            (false, false) => (a, b),
+        };
+        let like = self.elem(&a).or_else(|| self.elem(&b));
+        let like_b = self.elem(&b).or(like);
         let a = self.scalar_or_frag(a, like, span)?;
         let b = self.scalar_or_frag(b, like_b, span)?;
         let (ta, tb) = (self.b.ty(raw(&a)).clone(), self.b.ty(raw(&b)).clone());
@@ -240,8 +303,17 @@ impl Elab<'_> {
                 (Some(n), Some(s)) if s.is_int() => self.b.int(s, n).map(Val::Rt),
                 (_, None | Some(Scalar::I64)) => self.b.index(n).map(Val::Rt),
                 (_, Some(s)) => {
-                    Err(Diagnostic::error(MISMATCH, span, format!("an `int` where {s} is needed"))
-                        .help(format!("convert it: `.to<{s}>()`")))
+                    let d = Diagnostic::error(MISMATCH, span, format!("an `int` where {s} is needed"));
+                    Err(match s.is_int() {
+                        true if s.bits() == 64 => d.help(format!(
+                            "an `int` may be negative and {s} may not; `.to<{s}>()` converts it"
+                        )),
+                        true => {
+                            let bits = s.bits();
+                            d.help(format!("an `int` has 64 bits; `.to<{s}>()` keeps the lowest {bits}"))
+                        }
+                        false => d.help(format!("convert it: `.to<{s}>()`")),
+                    })
                 }
             },
             other => fail(WRONG_KIND, span, format!("expected a number, found {}", self.describe(&other))),

@@ -183,6 +183,10 @@ impl Elab<'_> {
                 }
                 let ty = self.b.kernel().locals[local].ty.clone();
                 let v = self.scalar_or_frag(val, ty.elem(), value.span)?;
+                let v = match ty {
+                    Type::Scalar(Scalar::I64) => self.as_int_of(v, value.span)?,
+                    _ => v,
+                };
                 let v = self.check_elem(v, ty.elem(), value.span)?;
                 let v = match (&v, &frag) {
                     (Val::Rt(x), Some(_)) => self.b.splat(*x, &ty)?,

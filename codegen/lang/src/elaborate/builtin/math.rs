@@ -83,8 +83,12 @@ fn minmax(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(2..=2)?;
     let least = call.name == "min";
     let ((a, _), (b, _)) = (call.val(0), call.val(1));
-    if let (Val::Int(x), Val::Int(y)) = (&a, &b) {
-        return Ok(Val::Int(if least { x.min(y) } else { x.max(y) }));
+    let ints = match (&a, &b) {
+        (Val::Int(x), Val::Int(y)) => Some((x.clone(), y.clone())),
+        _ => e.as_ints(&a, &b, call.span)?,
+    };
+    if let Some((x, y)) = ints {
+        return Ok(Val::Int(if least { x.min(&y) } else { x.max(&y) }));
     }
     let (a, b) = e.pair(a, b, call.span)?;
     let value = e.b.binary(if least { BinOp::Min } else { BinOp::Max }, raw(&a), raw(&b))?;

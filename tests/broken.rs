@@ -95,13 +95,23 @@ fn broken(name: &str, ptx: bool, file: &Seeded) -> Result<(), String> {
     }
     let mut rest: BTreeMap<&Key, &Found> = found.iter().map(|f| (&f.key, f)).collect();
     let mut wrong = String::new();
+    let mut before = None;
     for expected in &file.finds {
         let key = file.key(expected)?;
+        let place = found.iter().position(|f| f.key == key);
+        if expected.behind && place < before {
+            wrong += &format!("listed before its cause: {} at {:?}\n", key.0, key.1);
+        }
+        before = place;
         match rest.remove(&key) {
             None => wrong += &format!("not found: {} at {:?}\n", key.0, key.1),
             Some(found) => {
-                for text in expected.says.iter().filter(|text| !found.text.contains(&***text)) {
+                let says = |text: &&String| found.text.contains(&***text);
+                for text in expected.says.iter().filter(|text| !says(text)) {
                     wrong += &format!("it does not say `{text}`: {}", shown(found));
+                }
+                for text in expected.denies.iter().filter(says) {
+                    wrong += &format!("it says `{text}`: {}", shown(found));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Findings: what is wrong, who did it where, and how it is met again.
 
+use super::causes;
 use crate::compile::{Lowering, Transport};
 use crate::run::reference::Checked;
 use crate::run::{TensorInfo, show};
@@ -243,7 +244,7 @@ pub(super) fn wrong(c: &Checked, tensors: &[TensorInfo], launch: usize, replay: 
             format!("{wrong} of {elements} elements are wrong after launch {}", launch + 1),
             format!("the first: PE {pe}, {tensor}[{at}] is {have}, expected {want}"),
         ],
-        help: "if nothing else is found, the arithmetic is wrong, or not every element is covered".to_owned(),
+        help: "nothing else was found: the arithmetic is wrong, or some elements are not written".to_owned(),
         count: 1,
         replay: replay.clone(),
     })
@@ -283,7 +284,8 @@ impl Gathered {
         }
     }
 
+    /// Causes before consequences.
     pub fn into_findings(self) -> Vec<Finding> {
-        self.0.into_values().collect()
+        causes::sorted(self.0.into_values().collect())
     }
 }

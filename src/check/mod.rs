@@ -19,6 +19,7 @@
 //! ```
 
 mod cases;
+mod causes;
 mod finding;
 mod formats;
 mod ptx;
@@ -106,7 +107,7 @@ pub struct Report {
     pub cases: Vec<Replay>,
     /// Runs that took place.
     pub runs: u64,
-    /// Findings, each once, in the order of the runs that met them first.
+    /// Findings, each once: causes before their consequences, and otherwise in the order of the runs that met them first.
     pub findings: Vec<Finding>,
     /// The PTX that ran, one for each set of compile options; none where the file is PTX itself.
     pub variants: Vec<Variant>,

@@ -5,7 +5,9 @@
 //! | directive | meaning |
 //! |---|---|
 //! | `finds: CODE LABEL...` | a finding, at the lines that end in `//~ LABEL`: of a race the lines of both accesses |
+//! | `then: CODE LABEL...` | a finding that is listed behind the one before |
 //! | `says: TEXT` | the finding before says so: in its message, notes or help, or of its accesses |
+//! | `denies: TEXT` | the finding before does not say so |
 //! | `may: CODE LABEL...` | is found by some schedules as well |
 //! | `within: 20` | the number of seeds that finds all of it; 1 if left out |
 //! | `clean: 50` | the number of seeds in which nothing is found in the mended program; 20 if left out |
@@ -39,6 +41,9 @@ pub struct Expected {
     pub code: String,
     pub labels: Vec<String>,
     pub says: Vec<String>,
+    pub denies: Vec<String>,
+    /// Whether it is listed behind the one before.
+    pub behind: bool,
 }
 
 /// A file.
@@ -115,12 +120,16 @@ impl Seeded {
         let expected = || {
             let mut all = rest.split_whitespace().map(str::to_owned);
             let code = all.next().ok_or(format!("{word}: expected a code"))?;
-            Ok::<_, String>(Expected { code, labels: all.collect(), says: Vec::new() })
+            Ok::<_, String>(Expected { code, labels: all.collect(), ..Expected::default() })
         };
         match word {
-            "finds" => self.finds.push(expected()?),
+            "finds" | "then" => self.finds.push(Expected { behind: word == "then", ..expected()? }),
             "may" => self.may.push(expected()?),
-            "says" => self.finds.last_mut().ok_or("`says` follows a `finds`")?.says.push(rest.to_owned()),
+            "says" | "denies" => {
+                let expected = self.finds.last_mut().ok_or(format!("`{word}` follows a `finds`"))?;
+                let texts = if word == "says" { &mut expected.says } else { &mut expected.denies };
+                texts.push(rest.to_owned());
+            }
             "within" => self.within = number()?,
             "clean" => self.clean = number()?,
             "pes" => {

@@ -59,7 +59,9 @@ pub struct Finding {
     pub help: String,
     /// Runs that met it.
     pub count: u64,
-    /// The first of them.
+    /// How much it says, where it is a data race: [`weft_sim::Finding::rank`].
+    pub rank: u8,
+    /// The first of the runs in which it says so much.
     pub replay: Replay,
 }
 
@@ -202,6 +204,7 @@ fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Re
         accesses,
         notes: f.notes,
         help: f.help,
+        rank: f.rank,
         count: 1,
         replay: replay.clone(),
     }
@@ -217,6 +220,7 @@ fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
         accesses: e.at.map(|place| access(*place)).into_iter().collect(),
         notes: e.notes,
         help: e.help,
+        rank: 0,
         count: 1,
         replay: replay.clone(),
     }
@@ -245,6 +249,7 @@ pub(super) fn wrong(c: &Checked, tensors: &[TensorInfo], launch: usize, replay: 
             format!("the first: PE {pe}, {tensor}[{at}] is {have}, expected {want}"),
         ],
         help: "nothing else was found: the arithmetic is wrong, or some elements are not written".to_owned(),
+        rank: 0,
         count: 1,
         replay: replay.clone(),
     })
@@ -273,14 +278,26 @@ impl Finding {
 pub(super) struct Gathered(IndexMap<Key, Finding>);
 
 impl Gathered {
-    /// Takes what a run met, once: a run that meets the same twice counts once.
+    /// Takes what a run met, once: a run that meets the same twice counts once. Of what is the same, the finding stays that
+    /// says most.
     pub fn add_run(&mut self, found: Vec<Finding>) {
         let mut new: IndexMap<Key, Finding> = IndexMap::new();
         for f in found {
-            new.entry(f.key()).or_insert(f);
+            let known = new.entry(f.key()).or_insert_with(|| f.clone());
+            if f.rank > known.rank {
+                *known = f;
+            }
         }
         for (key, f) in new {
-            self.0.entry(key).and_modify(|old| old.count += 1).or_insert(f);
+            let Some(known) = self.0.get_mut(&key) else {
+                self.0.insert(key, f);
+                continue;
+            };
+            let count = known.count + 1;
+            if f.rank > known.rank {
+                *known = f;
+            }
+            known.count = count;
         }
     }
 

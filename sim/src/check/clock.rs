@@ -85,6 +85,13 @@ impl Known {
         thread.map(|&(t, _)| (t / 32, Some(t % 32))).or_else(|| warp().map(|&(w, _)| (w, None)))
     }
 
+    /// Whether anything that threads of a CTA did is known.
+    pub(super) fn has_met(&self, topology: &impl Topology, cta: u32) -> bool {
+        at(&self.ctas, cta) > 0
+            || self.warps.iter().any(|&(w, _)| topology.cta(w) == cta)
+            || self.threads.iter().any(|&(t, _)| topology.cta(t / 32) == cta)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ctas.is_empty() && self.warps.is_empty() && self.threads.is_empty()
     }

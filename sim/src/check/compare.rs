@@ -119,6 +119,16 @@ impl<'a> Access<'a> {
         if proxy { Fault::Proxy } else { Fault::Race }
     }
 
+    /// Of a write that races: the instruction by which the thread has read the same bytes before, if the other thread has
+    /// executed it or this write as well. Both then update what they have read.
+    pub(super) fn updates(&self, reads: &[Record], other: &Record, kind: AccessKind) -> Option<u32> {
+        let me = &self.me;
+        let own = |q: &&Record| q.warp == me.warp && q.lanes & me.lanes != 0;
+        let both = |q: &&Record| if kind.writes() { other.pc == me.pc } else { other.pc == q.pc };
+        let update = self.kind == AccessKind::Write && me.agent == Agent::Thread;
+        reads.iter().filter(|_| update).filter(own).find(both).map(|q| q.pc)
+    }
+
     /// Compares this access with those of a cell.
     pub(super) fn judge(&self, of: Remembered<'_>) -> Judgement {
         let mut out = Judgement::default();

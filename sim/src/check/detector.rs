@@ -6,12 +6,13 @@ mod strong;
 
 use super::clock::{Clock, Known};
 use super::compare::{Access, Remembered};
+use super::near::Near;
 use super::patterns::{self, Carrier, Miss, Released, Releases, StrongRead, StrongWrite, SyncVar, Why};
 use super::sequential::{Sequential, Version};
 use super::shadow::{Cell, PAGE, RELEASED, Record, SYNC, Shadow, UNCHANGED, UPDATE};
 use super::stale::StaleReads;
-use super::sync::{CtaInfo, Meeting, Place, Snapshot, Stream, Threads, WarpState};
-use super::why::{Near, miss_of, note};
+use super::sync::{CtaInfo, Meeting, Met, Place, Snapshot, Stream, Threads, WarpState};
+use super::why::{Heard, note};
 use super::{AccessKind, Agent, Check};
 use crate::model::BARRIERS;
 use crate::model::lanes;
@@ -40,6 +41,7 @@ pub(super) struct Side {
     pub agent: Agent,
     pub kind: AccessKind,
     pub strong: Option<Scope>,
+    pub time: u64,
 }
 
 /// A finding before it is put in words.
@@ -51,10 +53,12 @@ pub(super) struct Raw {
     pub space: usize,
     pub offset: usize,
     pub bytes: usize,
-    /// What would have ordered them, had it been strong or wide enough.
-    pub miss: Option<Miss>,
+    /// What would have ordered them, had it been strong or wide enough: one behind the other, from the earlier access.
+    pub misses: Vec<Miss>,
     /// Whether others of their CTAs have synchronised.
     pub near: Option<Near>,
+    /// The instruction by which the thread that writes has read the same bytes before, as the other thread has: an update.
+    pub update: Option<u32>,
     pub count: u64,
 }
 
@@ -122,7 +126,10 @@ pub(crate) struct Detector {
     variables: FxHashMap<Place, SyncVar>,
     stale: FxHashMap<Place, StaleReads>,
     sequential: Sequential,
+    /// What threads did not learn of what they read, by CTA.
     pub(super) misses: FxHashMap<u32, Vec<Miss>>,
+    /// What they did learn.
+    pub(super) passed: FxHashMap<u32, Vec<Miss>>,
     pub(super) raws: Vec<Raw>,
     index: FxHashMap<(Fault, u32, u32, u32), usize>,
     /// Findings beyond the limit.
@@ -145,6 +152,7 @@ impl Detector {
             stale: FxHashMap::default(),
             sequential: Sequential::default(),
             misses: FxHashMap::default(),
+            passed: FxHashMap::default(),
             raws: Vec::new(),
             index: FxHashMap::default(),
             dropped: 0,
@@ -211,7 +219,7 @@ impl Detector {
         let number = self.threads.warp_cta.len() as u32;
         self.threads.warp_cta.push(self.ctas[cta].number);
         let base = Arc::clone(&self.ctas[cta].begins);
-        let state = WarpState { number, cta, whole: live, base, lanes: None, diverged: false };
+        let state = WarpState { number, cta, whole: live, base, lanes: None, diverged: false, met: None };
         if slot < self.warps.len() {
             self.warps[slot] = state;
         } else {
@@ -258,7 +266,7 @@ impl Detector {
         if !self.options.races || bytes == 0 {
             return false;
         }
-        let (mut collides, mut wrong) = (false, None);
+        let (mut collides, mut wrong, mut update) = (false, None, None);
         let unwritten = space < self.globals || !self.options.uninitialised;
         let Detector { warps, threads, shadow, variables, stale, .. } = self;
         let (threads, warp, ticket) = (&*threads, warps.get(slot), ticket.map(|t| &**t));
@@ -283,6 +291,9 @@ impl Detector {
             let (writes, reads) = (shadow.records(&cell.write), shadow.records(&cell.read));
             let judged = access.judge(Remembered { writes, reads, stale: stale.get(&(space, word)) });
             collides |= judged.collides;
+            if let (None, Some((_, other, other_kind))) = (&wrong, &judged.wrong) {
+                update = access.updates(reads, other, *other_kind);
+            }
             wrong = wrong.or(judged.wrong);
             if kind.reads() && !unwritten && access.me.bytes & !judged.written != 0 {
                 wrong = wrong.or(Some((Fault::Uninitialised, access.me, kind)));
@@ -296,7 +307,7 @@ impl Detector {
         }
         if let Some((fault, other, other_kind)) = wrong {
             let me = access.me;
-            self.report(fault, me, kind, Some((other, other_kind)), (space, at, bytes));
+            self.report((fault, update), me, kind, Some((other, other_kind)), (space, at, bytes));
         }
         collides
     }
@@ -313,7 +324,7 @@ impl Detector {
         let number = self.warps[slot].number;
         let me = Record::new(self.now, number, what.pc, 1 << lane, Agent::Thread, &what.order);
         let other = Record { lanes: 1 << other, ..me };
-        self.report(Fault::Race, me, what.kind, Some((other, what.kind)), place);
+        self.report((Fault::Race, None), me, what.kind, Some((other, what.kind)), place);
     }
 
     /// A read of memory that nobody has written.
@@ -326,19 +337,19 @@ impl Detector {
     ) {
         let number = self.warps[slot].number;
         let me = Record::new(self.now, number, what.pc, 1 << lane, Agent::Thread, &what.order);
-        self.report(Fault::Uninitialised, me, what.kind, None, place);
+        self.report((Fault::Uninitialised, None), me, what.kind, None, place);
     }
 
     /// The same, by an operation under way.
     pub(crate) fn land_uninitialised(&mut self, ticket: &Ticket, place: (usize, usize, usize)) {
         let Snapshot { warp, lane, time, pc, .. } = ticket.from;
         let me = Record::new(time, warp, pc, 1 << lane, ticket.agent, &Order::WEAK);
-        self.report(Fault::Uninitialised, me, AccessKind::Read, None, place);
+        self.report((Fault::Uninitialised, None), me, AccessKind::Read, None, place);
     }
 
     fn report(
         &mut self,
-        fault: Fault,
+        (fault, update): (Fault, Option<u32>),
         me: Record,
         kind: AccessKind,
         other: Option<(Record, AccessKind)>,
@@ -353,7 +364,10 @@ impl Detector {
         let count = known.map_or(1, |i| self.raws[i].count + 1);
         if let Some(i) = known {
             self.raws[i].count = count;
-            if count > EXPLAINED {
+            self.raws[i].update = self.raws[i].update.or(update);
+            let apart = |other: u32| self.apart(me.warp, other);
+            let before = self.raws[i].other.map_or(0, |o| self.apart(self.raws[i].at.warp, o.warp));
+            if count > EXPLAINED && other.is_none_or(|(r, _)| apart(r.warp) <= before) {
                 return;
             }
         } else if self.raws.len() >= self.options.limit {
@@ -364,13 +378,15 @@ impl Detector {
             // Of lanes that read together, one that is not the other side's.
             let others = if r.warp == me.warp && r.lanes != me.lanes { r.lanes & !me.lanes } else { r.lanes };
             let lane = if others != 0 { others } else { r.lanes }.trailing_zeros().min(31);
-            Side { warp: r.warp, lane, pc: r.pc, agent: r.agent, kind, strong: r.strong }
+            Side { warp: r.warp, lane, pc: r.pc, agent: r.agent, kind, strong: r.strong, time: r.time }
         };
-        let miss = other.and_then(|(r, _)| self.miss(&me, &r));
-        let asked = other.filter(|(r, _)| miss.is_none() || r.agent == Agent::Remote);
+        let misses = other.map_or_else(Vec::new, |(r, _)| self.misses(&me, &r));
+        let asked = other.filter(|(r, _)| misses.is_empty() || r.agent == Agent::Remote);
         let near = asked.and_then(|(r, _)| self.near(&me, &r));
         let other = other.map(|(r, kind)| side(&r, kind));
-        let raw = Raw { fault, at: side(&me, kind), other, space, offset, bytes, miss, near, count };
+        let update = update.or(known.and_then(|i| self.raws[i].update));
+        let raw =
+            Raw { fault, at: side(&me, kind), other, space, offset, bytes, misses, near, update, count };
         match known {
             // The pair that says most: synchronisation that is too weak has taken place, or who is farther apart.
             Some(i) if self.telling(&raw) > self.telling(&self.raws[i]) => self.raws[i] = raw,

@@ -4,14 +4,16 @@
 //! Two accesses that overlap, one of them a write, by different threads, are a *data race* unless one happens before the
 //! other, or both are strong and each other's scope includes them (PTX ISA, memory consistency model). What happens
 //! before what is kept in clocks: [`clock`]. [`shadow`] remembers the latest accesses to all memory. [`sync`] has
-//! threads' clocks and moves knowledge along releases and acquires, fences and barriers. [`detector`] compares; and
-//! [`report`] says what was found, and which order is missing.
+//! threads' clocks and moves knowledge along releases and acquires, fences and barriers. [`detector`] compares,
+//! [`why`] and [`near`] look for the order that is missing, and [`report`] and [`remedy`] put that in words.
 
 pub(crate) mod clock;
 mod compare;
 pub(crate) mod detector;
 mod happens_before;
+mod near;
 mod patterns;
+mod remedy;
 mod report;
 mod sequential;
 mod shadow;
@@ -173,6 +175,8 @@ pub struct Finding {
     pub help: String,
     /// How often: the same two instructions.
     pub count: u64,
+    /// How much it says: of findings about the same two places, the one of the highest rank leads to the cause.
+    pub rank: u8,
 }
 
 impl fmt::Display for Finding {

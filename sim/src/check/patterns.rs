@@ -73,6 +73,8 @@ pub(super) enum Why {
     Scope(Scope),
     /// The write is no strong operation.
     WeakWrite,
+    /// It did learn it.
+    Learnt,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +90,18 @@ pub(super) struct Miss {
     pub reader_lane: u32,
     pub read_pc: u32,
     pub read_time: u64,
+}
+
+impl Miss {
+    /// The thread that wrote, as its warp and lane.
+    pub(super) fn writing(&self) -> (u32, u32) {
+        (self.writer, 1 << self.writer_lane)
+    }
+
+    /// The thread that read.
+    pub(super) fn reading(&self) -> (u32, u32) {
+        (self.reader, 1 << self.reader_lane)
+    }
 }
 
 /// Read, but not acquired yet.
@@ -276,8 +290,8 @@ pub(super) struct StrongRead<'a> {
     pub under_way: &'a UnderWay,
 }
 
-/// A strong read observes what was left at its location: the lane learns it now, or at its next fence. What scopes or a
-/// missing acquire keep it from learning goes to `miss`.
+/// A strong read observes what was left at its location: the lane learns it now, or at its next fence. What it learns, and
+/// what scopes or a missing acquire keep it from learning, goes to `miss`.
 pub(super) fn observe(
     threads: &Threads,
     warp: &mut WarpState,
@@ -302,6 +316,7 @@ pub(super) fn observe(
         if let Some(narrow) = hidden.or_else(end) {
             miss(Why::Scope(narrow), left, pc);
         } else if acquire {
+            miss(Why::Learnt, left, pc);
             from.join_into(threads, warp.clock_mut(lane));
         } else {
             miss(Why::NoAcquire, left, pc);
@@ -342,7 +357,10 @@ pub(super) fn learn(
     for p in std::mem::take(&mut warp.lane(lane).pending) {
         let narrow = which(&p).then(|| p.left.unmatched_by(threads, number, scope));
         match narrow {
-            Some(None) => p.left.from.join_into(threads, warp.clock_mut(lane)),
+            Some(None) => {
+                miss(Why::Learnt, &p.left, p.read_pc);
+                p.left.from.join_into(threads, warp.clock_mut(lane));
+            }
             Some(Some(narrow)) => {
                 miss(Why::Scope(narrow), &p.left, p.read_pc);
                 warp.lane(lane).pending.push(p);

@@ -169,6 +169,16 @@ impl Fences {
     }
 }
 
+/// A barrier that a warp has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Met {
+    pub warp: u32,
+    pub time: u64,
+    pub pc: u32,
+    /// Its number; none where it is of the warp.
+    pub at: Option<usize>,
+}
+
 pub(super) struct WarpState {
     /// Number in the launch.
     pub number: u32,
@@ -180,6 +190,8 @@ pub(super) struct WarpState {
     pub lanes: Option<Box<[LaneState; LANES]>>,
     /// Whether some lane knows more than its warp.
     pub diverged: bool,
+    /// The latest barrier that some of its lanes have come to.
+    pub met: Option<Met>,
 }
 
 impl WarpState {

@@ -1,34 +1,27 @@
 //! Why two accesses are not ordered: what would have ordered them, had it been stronger, wider, or done by all.
 
-use super::Agent;
 use super::detector::{Detector, Raw};
+use super::near;
 use super::patterns::{Miss, Released, Why};
 use super::shadow::Record;
-use super::sync::WarpState;
+use super::sync::{Threads, WarpState};
 use crate::order::Scope;
+use rustc_hash::FxHashMap;
 
 /// Why a CTA's threads have not learnt what others did; the oldest are forgotten.
 const MISSES: usize = 64;
-
-/// Other threads have synchronised, these two have not.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Near {
-    /// This thread, of the later access's CTA, knows the earlier one.
-    Learnt { warp: u32, lane: u32 },
-    /// Something was learnt of this thread, of the earlier access's CTA, that it did later.
-    Told { warp: u32, lane: Option<u32> },
-    /// That the remote operation was issued is known, that it is complete is not.
-    Issued,
-}
+/// Most threads that pass something on, and most ways that are followed.
+const RELAYS: usize = 3;
+const WAYS: usize = 64;
 
 impl Detector {
-    fn state(&self, warp: u32) -> Option<&WarpState> {
+    pub(super) fn state(&self, warp: u32) -> Option<&WarpState> {
         self.warps.iter().find(|w| w.number == warp)
     }
 
     /// Whether lanes of a warp, or what they know, has `lanes` of another up to a time. Of warps that have ended nothing
     /// is known any more.
-    fn knew(&self, (warp, by): (u32, u32), (other, lanes): (u32, u32), time: u64) -> bool {
+    pub(super) fn knew(&self, (warp, by): (u32, u32), (other, lanes): (u32, u32), time: u64) -> bool {
         warp == other && by & lanes != 0
             || self.state(warp).is_none_or(|w| {
                 let lane = by.trailing_zeros().min(31) as usize;
@@ -38,66 +31,59 @@ impl Detector {
 
     /// How much a finding says of what is missing: whether anything synchronised, and how far apart the threads are.
     pub(super) fn telling(&self, raw: &Raw) -> (u8, u8) {
-        let explained = if raw.miss.is_some() { 2 } else { u8::from(raw.near.is_some()) };
+        let explained = if raw.misses.is_empty() { u8::from(raw.near.is_some()) } else { 2 };
+        (explained, raw.other.map_or(0, |other| self.apart(raw.at.warp, other.warp)))
+    }
+
+    /// How far apart two warps are.
+    pub(super) fn apart(&self, a: u32, b: u32) -> u8 {
         let scopes = [Scope::Cta, Scope::Cluster, Scope::Gpu];
-        let apart = |(a, b): (u32, u32)| {
-            scopes.iter().filter(|s| !self.threads.includes(**s, a, b)).count() as u8 + u8::from(a != b)
-        };
-        (explained, raw.other.map_or(0, |other| apart((raw.at.warp, other.warp))))
+        scopes.iter().filter(|s| !self.threads.includes(**s, a, b)).count() as u8 + u8::from(a != b)
     }
 
     /// Why what `r` did is not known to `me`, though something was read that its CTA wrote later: a flag, not the data
-    /// itself.
-    pub(super) fn miss(&self, me: &Record, r: &Record) -> Option<Miss> {
-        let (mine, its) =
-            (self.threads.warp_cta.get(me.warp as usize)?, self.threads.warp_cta.get(r.warp as usize)?);
-        let list = self.misses.get(mine)?;
+    /// itself. Through threads that pass on what they read it is several misses, from `r` to `me`.
+    pub(super) fn misses(&self, me: &Record, r: &Record) -> Vec<Miss> {
         let data = [me.pc, r.pc];
-        let would = |m: &&Miss| {
-            m.write_time >= r.time
-                && !(data.contains(&m.write_pc) && data.contains(&m.read_pc))
-                && self.knew((me.warp, me.lanes), (m.reader, 1 << m.reader_lane), m.read_time)
-        };
-        let later = || list.iter().rev().filter(would);
-        let direct = later().find(|m| {
-            self.threads.warp_cta.get(m.writer as usize) == Some(its)
-                && self.knew((m.writer, 1 << m.writer_lane), (r.warp, r.lanes), r.time)
-        });
+        let later =
+            |m: &&Miss| m.write_time >= r.time && !(data.contains(&m.write_pc) && data.contains(&m.read_pc));
+        let cta = |warp: u32| self.threads.warp_cta.get(warp as usize);
+        let list = cta(me.warp).and_then(|mine| self.misses.get(mine)).map_or(&[][..], |list| list);
+        let known = |m: &&Miss| self.knew((me.warp, me.lanes), (m.reader, 1 << m.reader_lane), m.read_time);
+        let would = || list.iter().rev().filter(later).filter(known);
+        let wrote = |m: &&Miss| self.knew((m.writer, 1 << m.writer_lane), (r.warp, r.lanes), r.time);
+        let direct = would().find(|m| cta(m.writer) == cta(r.warp) && wrote(m));
         // Of a chain of updates only the last is seen.
-        direct.or_else(|| later().find(|m| m.chain)).copied()
+        match direct.or_else(|| would().find(|m| m.chain)) {
+            Some(m) => vec![*m],
+            None => self.relayed(me, r, &later),
+        }
     }
 
-    /// Whether another thread of a CTA has done what the one at fault has not.
-    pub(super) fn near(&self, me: &Record, r: &Record) -> Option<Near> {
-        let cta = |warp: u32| self.threads.warp_cta.get(warp as usize).copied();
-        let (mine, its) = (cta(me.warp)?, cta(r.warp)?);
-        let knows_issue = || {
-            let clock = self.state(me.warp)?.clock(me.lanes.trailing_zeros().min(31) as usize);
-            clock.seen.covers(&self.threads, r.warp, r.lanes, r.time).then_some(Near::Issued)
+    /// The shortest way from `r` to `me` through threads of other CTAs, if each hop would have passed on what `r` did.
+    fn relayed(&self, me: &Record, r: &Record, later: &dyn Fn(&&Miss) -> bool) -> Vec<Miss> {
+        let all: Vec<&Miss> = self.misses.values().flatten().filter(later).collect();
+        let knows = |(warp, lanes): (u32, u32), (other, of): (u32, u32), time| {
+            self.state(warp).is_some() && self.knew((warp, lanes), (other, of), time)
         };
-        match (me.agent, r.agent) {
-            _ if mine == its => return None,
-            (Agent::Thread, Agent::Thread) => {}
-            (Agent::Thread, Agent::Remote) => return knows_issue(),
-            _ => return None,
+        let mut ways: Vec<Vec<Miss>> = vec![Vec::new()];
+        for _ in 0..RELAYS {
+            let mut longer = Vec::new();
+            for way in &ways {
+                let (by, until) =
+                    way.last().map_or(((me.warp, me.lanes), u64::MAX), |m| (m.writing(), m.write_time));
+                let hops = all.iter().filter(|m| m.read_time <= until && knows(by, m.reading(), m.read_time));
+                longer.extend(hops.map(|m| [&way[..], &[**m]].concat()));
+            }
+            let arrives =
+                |way: &&Vec<Miss>| way.last().is_some_and(|m| knows(m.writing(), (r.warp, r.lanes), r.time));
+            if let Some(way) = longer.iter().find(arrives) {
+                return way.iter().rev().copied().collect();
+            }
+            longer.truncate(WAYS);
+            ways = longer;
         }
-        let all = self.warps.iter().filter(|w| cta(w.number) == Some(mine));
-        let learnt = all.filter_map(|w| {
-            let knows = |lane: &usize| w.clock(*lane).seen.covers(&self.threads, r.warp, r.lanes, r.time);
-            let lane = crate::model::lanes(w.whole).find(knows)? as u32;
-            Some(Near::Learnt { warp: w.number, lane })
-        });
-        let told = || {
-            let clock = self.state(me.warp)?.clock(me.lanes.trailing_zeros().min(31) as usize);
-            let (warp, lane) = clock.seen.latest(&self.threads, its, r.time)?;
-            Some(Near::Told { warp, lane })
-        };
-        learnt
-            .min_by_key(|n| match n {
-                Near::Learnt { warp, .. } | Near::Told { warp, .. } => *warp,
-                Near::Issued => 0,
-            })
-            .or_else(told)
+        Vec::new()
     }
 }
 
@@ -114,7 +100,7 @@ pub(super) fn note(list: &mut Vec<Miss>, miss: Miss) {
     list.push(miss);
 }
 
-pub(super) fn miss_of(
+fn miss_of(
     why: Why,
     left: &Released,
     (reader, reader_lane, read_pc, read_time): (u32, u32, u32, u64),
@@ -131,5 +117,29 @@ pub(super) fn miss_of(
         reader_lane,
         read_pc,
         read_time,
+    }
+}
+
+/// What came of a read of what others released goes to the reader's CTA.
+pub(super) struct Heard<'a> {
+    pub threads: &'a Threads,
+    pub raws: &'a mut [Raw],
+    /// What threads have not learnt, and what they have, by CTA.
+    pub misses: &'a mut FxHashMap<u32, Vec<Miss>>,
+    pub passed: &'a mut FxHashMap<u32, Vec<Miss>>,
+    pub cta: u32,
+    pub reader: (u32, u32),
+    pub now: u64,
+}
+
+impl Heard<'_> {
+    pub(super) fn note(&mut self, why: Why, left: &Released, read_pc: u32) {
+        let (reader, lane) = self.reader;
+        let miss = miss_of(why, left, (reader, lane, read_pc, self.now));
+        if why != Why::Learnt {
+            return note(self.misses.entry(self.cta).or_default(), miss);
+        }
+        note(self.passed.entry(self.cta).or_default(), miss);
+        near::explain(self.threads, self.raws, &left.from, self.reader, read_pc);
     }
 }

@@ -482,7 +482,7 @@ impl Run {
                 if let Some(met) = warp.meet(needed) {
                     self.memory.changes += 1;
                     if let Some(d) = &mut self.check {
-                        d.warp_sync(w, met);
+                        d.warp_sync(w, met, pc);
                     }
                 }
             }
@@ -531,7 +531,7 @@ impl Run {
             ));
         }
         if let Some(d) = &mut self.check {
-            d.arrive(w, c, a.id as usize, active);
+            d.arrive(w, c, (a.id as usize, pc), active);
         }
         let warp = &mut self.warps[w];
         if a.role == Role::Arrive {

@@ -187,9 +187,9 @@ impl Context<'_> {
 
     /// The active lanes have met.
     pub(crate) fn watch_warp_sync(&mut self, met: u32) {
-        let slot = self.slot;
+        let (slot, pc) = (self.slot, self.pc);
         if let Some(d) = self.check.as_deref_mut() {
-            d.warp_sync(slot, met);
+            d.warp_sync(slot, met, pc);
         }
     }
 }

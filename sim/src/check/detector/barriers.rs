@@ -20,21 +20,23 @@ impl Detector {
     }
 
     /// Lanes of a warp that meet at `bar.warp.sync`.
-    pub(crate) fn warp_sync(&mut self, slot: usize, mask: u32) {
+    pub(crate) fn warp_sync(&mut self, slot: usize, mask: u32, pc: u32) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
         let warp = &mut warps[slot];
+        warp.met = Some(Met { warp: warp.number, time: *now, pc, at: None });
         let mut meeting = Meeting::default();
         meeting.arrive(threads, warp, mask, *now);
         warp.set_clock(mask, &Arc::new(meeting.clock()));
     }
 
     /// Lanes come to barrier `id` of their CTA.
-    pub(crate) fn arrive(&mut self, slot: usize, cta: usize, id: usize, mask: u32) {
+    pub(crate) fn arrive(&mut self, slot: usize, cta: usize, (id, pc): (usize, u32), mask: u32) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
         let meeting = ctas[cta].barriers[id].get_or_insert_default();
         meeting.arrive(threads, &warps[slot], mask, *now);
+        warps[slot].met = Some(Met { warp: warps[slot].number, time: *now, pc, at: Some(id) });
     }
 
     /// A barrier is complete; `waiting` (slot and lanes) go on. `all` if it is of the whole CTA.

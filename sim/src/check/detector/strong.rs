@@ -96,10 +96,16 @@ impl Detector {
             }
             let Some(var) = self.variables.get(&place) else { continue };
             let (number, cta) = (self.warps[slot].number, self.ctas_of(slot));
-            let (misses, now) = (self.misses.entry(cta).or_default(), self.now);
-            let mut miss = |why, left: &Released, pc| {
-                note(misses, miss_of(why, left, (number, lane as u32, pc, now)));
+            let mut heard = Heard {
+                threads: &self.threads,
+                raws: &mut self.raws,
+                misses: &mut self.misses,
+                passed: &mut self.passed,
+                cta,
+                reader: (number, lane as u32),
+                now: self.now,
             };
+            let mut miss = |why, left: &Released, pc| heard.note(why, left, pc);
             let bytes = within(word, at, bytes);
             let read = StrongRead { lane, place, bytes, scope, acquire: order.acquire, pc, under_way };
             patterns::observe(&self.threads, &mut self.warps[slot], var, read, &mut miss);
@@ -176,13 +182,19 @@ impl Detector {
             if fence.sequential {
                 self.follow_fences(slot, lane, fence.scope);
             }
-            let (misses, now) = (&mut self.misses, self.now);
+            let now = self.now;
             let warp = &mut self.warps[slot];
             if fence.acquire {
-                let mut miss = |why, left: &Released, read_pc| {
-                    let read = (number, lane as u32, read_pc, now);
-                    note(misses.entry(cta).or_default(), miss_of(why, left, read));
+                let mut heard = Heard {
+                    threads: &self.threads,
+                    raws: &mut self.raws,
+                    misses: &mut self.misses,
+                    passed: &mut self.passed,
+                    cta,
+                    reader: (number, lane as u32),
+                    now,
                 };
+                let mut miss = |why, left: &Released, read_pc| heard.note(why, left, read_pc);
                 patterns::learn(&self.threads, warp, lane, fence.scope, |_| true, &mut miss);
             }
             if fence.release {

@@ -1,0 +1,158 @@
+//! What other threads have done that the two threads of a pair have not: why a synchronisation that is there does not
+//! order their accesses.
+
+use super::Agent;
+use super::detector::{Detector, Fault, Raw, Side};
+use super::patterns::Miss;
+use super::shadow::Record;
+use super::sync::{Met, Snapshot, Threads};
+
+/// Other threads have synchronised, these two have not.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Near {
+    /// This thread has learnt what the one at fault did in another CTA; the threads beside it have not.
+    Learnt { warp: u32, lane: u32 },
+    /// This thread has released what it did itself, but not what the one at fault did, which is of the same CTA.
+    Told { warp: u32, lane: Option<u32> },
+    /// That the remote operation was issued is known, that it is complete is not.
+    Issued,
+    /// This CTA has met this one of the same index on another PE, but not the other CTA of the pair.
+    SameIndex { cta: u32, met: u32 },
+    /// The two have come to barriers that do not join them.
+    Apart { later: Option<Met>, earlier: Option<Met> },
+    /// Both came to this barrier before the earlier access, and a loop leads back in front of it.
+    NextRound(Met),
+}
+
+impl Detector {
+    /// Whether another thread of a CTA has done what the one at fault has not.
+    pub(super) fn near(&self, me: &Record, r: &Record) -> Option<Near> {
+        let (mine, its) = (self.cta_of(me.warp)?, self.cta_of(r.warp)?);
+        match (me.agent, r.agent) {
+            (Agent::Thread, Agent::Thread) if mine == its => self.other_barriers(me, r),
+            (Agent::Thread, Agent::Thread) => self
+                .learnt(mine, r)
+                .or_else(|| self.told(me, its, r.time))
+                .or_else(|| self.overtaken(me, r))
+                .or_else(|| self.overtaken(r, me))
+                .or_else(|| self.same_index((me, mine), its))
+                .or_else(|| self.same_index((r, its), mine)),
+            (Agent::Thread, Agent::Remote) if mine != its => {
+                let known = self.clock_of(me)?.seen.covers(&self.threads, r.warp, r.lanes, r.time);
+                known.then_some(Near::Issued)
+            }
+            _ => None,
+        }
+    }
+
+    fn cta_of(&self, warp: u32) -> Option<u32> {
+        self.threads.warp_cta.get(warp as usize).copied()
+    }
+
+    /// What the first thread of an access knows.
+    fn clock_of(&self, r: &Record) -> Option<&super::clock::Clock> {
+        Some(self.state(r.warp)?.clock(r.lanes.trailing_zeros().min(31) as usize))
+    }
+
+    /// A thread of the CTA that knows the access.
+    fn learnt(&self, cta: u32, r: &Record) -> Option<Near> {
+        let all = self.warps.iter().filter(|w| self.cta_of(w.number) == Some(cta));
+        let learnt = all.filter_map(|w| {
+            let knows = |lane: &usize| w.clock(*lane).seen.covers(&self.threads, r.warp, r.lanes, r.time);
+            Some((w.number, crate::model::lanes(w.whole).find(knows)? as u32))
+        });
+        learnt.min().map(|(warp, lane)| Near::Learnt { warp, lane })
+    }
+
+    /// A thread of that CTA of which the access knows something later.
+    fn told(&self, me: &Record, cta: u32, time: u64) -> Option<Near> {
+        let (warp, lane) = self.clock_of(me)?.seen.latest(&self.threads, cta, time)?;
+        Some(Near::Told { warp, lane })
+    }
+
+    /// A thread has released, and another one acquired, between these two accesses in the text; but the thread of the first
+    /// access was not through with it.
+    fn overtaken(&self, first: &Record, second: &Record) -> Option<Near> {
+        let (its, mine) = (self.cta_of(first.warp)?, self.cta_of(second.warp)?);
+        let between = |s: &&Miss| {
+            self.cta_of(s.writer) == Some(its)
+                && first.pc < s.write_pc
+                && s.read_pc < second.pc
+                && !self.knew((first.warp, first.lanes), s.writing(), s.write_time)
+        };
+        let s = self.passed.get(&mine)?.iter().find(between)?;
+        Some(Near::Told { warp: s.writer, lane: Some(s.writer_lane) })
+    }
+
+    /// Whether the thread knows a CTA of its own index on another PE, and nothing of CTA `other`, which has another index.
+    fn same_index(&self, (me, mine): (&Record, u32), other: u32) -> Option<Near> {
+        let known = &self.clock_of(me)?.seen;
+        let ctas = &self.threads.ctas;
+        let (own, of) = (ctas.get(mine as usize)?, ctas.get(other as usize)?);
+        if own.ctaid == of.ctaid || known.has_met(&self.threads, other) {
+            return None;
+        }
+        let same = |c: &u32| ctas[*c as usize].ctaid == own.ctaid && ctas[*c as usize].pe != own.pe;
+        let met = (0..ctas.len() as u32).filter(same).find(|c| known.has_met(&self.threads, *c))?;
+        Some(Near::SameIndex { cta: mine, met })
+    }
+
+    /// Barriers of the CTA that both have come to, and that do not order these accesses.
+    fn other_barriers(&self, me: &Record, r: &Record) -> Option<Near> {
+        if me.warp == r.warp {
+            return None;
+        }
+        let (later, earlier) = (self.state(me.warp)?.met, self.state(r.warp)?.met);
+        if let (Some(a), Some(b)) = (later, earlier)
+            && (a.pc, a.at) == (b.pc, b.at)
+            && b.time < r.time
+            && (me.pc..r.pc).contains(&a.pc)
+        {
+            return Some(Near::NextRound(a));
+        }
+        let since = |met: &Met| met.time > r.time;
+        let any = later.is_some_and(|m| since(&m)) || earlier.is_some_and(|m| since(&m));
+        let of_warp = |met: Option<Met>| met.is_some_and(|m| m.at.is_none());
+        let different = match (later, earlier) {
+            (Some(a), Some(b)) => a.at.is_none() || a.at != b.at,
+            _ => of_warp(later) || of_warp(earlier),
+        };
+        (any && different).then_some(Near::Apart { later, earlier })
+    }
+}
+
+/// A thread has acquired what another one released: is that the order that findings without an explanation lack?
+pub(super) fn explain(
+    threads: &Threads,
+    raws: &mut [Raw],
+    from: &Snapshot,
+    reader: (u32, u32),
+    read_pc: u32,
+) {
+    let cta = |warp: u32| threads.warp_cta.get(warp as usize);
+    let unexplained = |r: &&mut Raw| r.fault == Fault::Race && r.misses.is_empty() && r.near.is_none();
+    for raw in raws.iter_mut().filter(unexplained) {
+        let Some(other) = raw.other.filter(|o| (o.agent, raw.at.agent) == (Agent::Thread, Agent::Thread))
+        else {
+            continue;
+        };
+        let between = |(first, second): &(Side, Side)| {
+            cta(first.warp) != cta(second.warp)
+                && (cta(first.warp), cta(second.warp)) == (cta(from.warp), cta(reader.0))
+                && first.pc < from.pc
+                && read_pc < second.pc
+        };
+        let Some((first, second)) = [(raw.at, other), (other, raw.at)].into_iter().find(between) else {
+            continue;
+        };
+        let released = (from.warp, from.lane) == (first.warp, first.lane)
+            || from.clock.seen.covers(threads, first.warp, 1 << first.lane, first.time);
+        raw.near = match released {
+            false => Some(Near::Told { warp: from.warp, lane: Some(from.lane) }),
+            true if reader != (second.warp, second.lane) => {
+                Some(Near::Learnt { warp: reader.0, lane: reader.1 })
+            }
+            true => None,
+        };
+    }
+}

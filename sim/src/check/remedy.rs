@@ -1,0 +1,392 @@
+//! The order that is missing between two accesses, and what supplies it.
+
+use super::detector::{Detector, Fault, Raw, Side};
+use super::near::Near;
+use super::patterns::{Miss, Why};
+use super::sync::{CtaInfo, Met};
+use super::{AccessKind, Agent, Finding};
+use crate::model::LANES;
+use crate::exec::run::Run;
+
+/// Where two threads stand to each other: what can order them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Distance {
+    Warp,
+    /// The CTA has other warps.
+    WarpOfMany,
+    Cta,
+    Cluster,
+    Gpu,
+    System,
+}
+
+impl Distance {
+    fn of((a, b): (&CtaInfo, &CtaInfo), same_cta: bool, same_warp: bool, many: bool) -> Distance {
+        if same_warp {
+            if many { Distance::WarpOfMany } else { Distance::Warp }
+        } else if same_cta {
+            Distance::Cta
+        } else if a.pe != b.pe {
+            Distance::System
+        } else if a.grid == b.grid && a.cluster == b.cluster {
+            Distance::Cluster
+        } else {
+            Distance::Gpu
+        }
+    }
+
+    /// Between whom, and the scope that includes both.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Distance::Warp | Distance::WarpOfMany => ("threads of one warp", "cta"),
+            Distance::Cta => ("threads of one CTA", "cta"),
+            Distance::Cluster => ("CTAs of one cluster", "cluster"),
+            Distance::Gpu => ("CTAs of one PE", "gpu"),
+            Distance::System => ("PEs", "sys"),
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Distance::Warp => {
+                "put bar.warp.sync (__syncwarp) between them: a shuffle or vote orders no memory"
+            }
+            Distance::WarpOfMany => {
+                "put a barrier of the CTA (sync_threads) between them; bar.warp.sync is enough only where no other warp \
+                 uses this memory"
+            }
+            Distance::Cta => "put a barrier of the CTA (sync_threads) between them",
+            Distance::Cluster => "put a cluster barrier with .release and .acquire between them",
+            Distance::Gpu => {
+                "let one release at .gpu scope what the other acquires (a flag, or a barrier of the grid)"
+            }
+            Distance::System => {
+                "let one PE release at .sys scope what the other acquires (a signal, or a barrier over the PEs)"
+            }
+        }
+    }
+}
+
+/// A thread of which no access is told.
+fn thread(warp: u32, lane: u32) -> Side {
+    at(warp, lane, 0)
+}
+
+/// An instruction of a thread.
+fn at(warp: u32, lane: u32, pc: u32) -> Side {
+    Side { warp, lane, pc, agent: Agent::Thread, kind: AccessKind::Read, strong: None, time: 0 }
+}
+
+impl Detector {
+    /// Code, message, missing order and remedy of a pair.
+    pub(super) fn explain(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) {
+        let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
+            return;
+        };
+        let same_cta =
+            self.threads.warp_cta.get(raw.at.warp as usize) == self.threads.warp_cta.get(other.warp as usize);
+        let block = run.grids.get(a.grid as usize).map_or(0, |g| g.block.iter().product::<u32>());
+        let distance = Distance::of((a, b), same_cta, raw.at.warp == other.warp, block > LANES as u32);
+        let (between, scope) = distance.words();
+        let (first, second) = (self.words(run, other), self.words(run, &raw.at));
+        let kinds = match (other.kind, raw.at.kind) {
+            (AccessKind::Read, _) => "a write that a read is not ordered before",
+            (_, AccessKind::Read) => "a read that a write is not ordered before",
+            _ => "two writes",
+        };
+        f.message = format!("data race between {between}: {kinds}");
+        f.notes.push(format!("{first} is not ordered before {second}"));
+        f.help = distance.remedy().into();
+        if self.tell_kind(run, raw, other, (between, scope), f) {
+            return;
+        }
+        match &raw.misses[..] {
+            [] => {
+                let told = self.tell_update(run, raw, other, f) || self.tell_launches(run, raw, other, f);
+                if !told {
+                    self.tell_near(run, raw, other, f);
+                }
+            }
+            [miss] => self.tell_miss(run, miss, scope, f),
+            all => self.tell_relay(run, all, scope, f),
+        }
+    }
+
+    /// Pairs that are more than two accesses by threads without an order. Answers whether it is one.
+    fn tell_kind(
+        &self,
+        run: &Run,
+        raw: &Raw,
+        other: &Side,
+        (between, scope): (&str, &str),
+        f: &mut Finding,
+    ) -> bool {
+        let first = self.words(run, other);
+        let (code, message, help) = match (raw.fault, other.agent, raw.at.agent) {
+            (Fault::NonCoherent, ..) => {
+                f.notes =
+                    vec![format!("{first} wrote it; the read-only path may return what was there before")];
+                (
+                    "S037",
+                    "ld.global.nc of memory that this launch writes",
+                    "load with ld.global (no __ldg, no const __restrict__) what the kernel itself writes",
+                )
+            }
+            (Fault::Scope, ..) => {
+                f.code = "S032";
+                f.message = format!("data race between {between}: a scope is too narrow");
+                for side in [other, &raw.at] {
+                    if let Some(s) = side.strong.filter(|s| s.name() != scope && s.name() != "sys") {
+                        let (name, words) = (s.name(), self.words(run, side));
+                        f.notes
+                            .push(format!("the .{name} scope of {words} does not include the other thread"));
+                    }
+                }
+                f.help = format!("give both .{scope} scope");
+                return true;
+            }
+            (Fault::Proxy, ..) => (
+                "S033",
+                "a proxy fence is missing between an access by a thread and one by the async proxy",
+                "execute fence.proxy.async after the access and before the barrier that hands the memory over",
+            ),
+            (_, Agent::Remote, _) | (_, _, Agent::Remote) => {
+                let (what, help) = remote(raw, other, scope == "cta");
+                ("S034", what, help)
+            }
+            (_, Agent::Copy | Agent::Async, _) => (
+                "S035",
+                "an asynchronous operation is not complete",
+                "wait for it before (cp.async.wait_group and then a barrier, the mbarrier it completes on, \
+                 cp.async.bulk.wait_group, or wgmma.wait_group)",
+            ),
+            _ => return false,
+        };
+        (f.code, f.message, f.help) = (code, message.into(), help.into());
+        if code == "S034" {
+            self.tell_launches(run, raw, other, f);
+        }
+        true
+    }
+
+    /// Two launches. Answers whether they are two.
+    fn tell_launches(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
+        let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
+            return false;
+        };
+        // Grids come in the order in which the host launched them.
+        let number = |c: &CtaInfo| {
+            let before = run.grids.iter().take(c.grid as usize + 1);
+            before.filter(|g| g.pe == c.pe as usize).count()
+        };
+        let (later, earlier) = (number(a), number(b));
+        if later == earlier {
+            return false;
+        }
+        f.message = f.message.replacen(":", ", in two launches:", 1);
+        f.notes.push(format!(
+            "PE {} makes its access in launch {later} and PE {} in launch {earlier}: no PE waits at the end of a launch \
+             for the others, unless the kernel or the host lets it",
+            a.pe, b.pe
+        ));
+        f.help = "put a barrier over the PEs at the end of the kernel, or let the host wait for all PEs between the launches"
+            .into();
+        true
+    }
+
+    /// Threads that update the same memory, none of them atomically. Answers whether that is so.
+    fn tell_update(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
+        let updates = |u: &Raw| {
+            let pcs = u.update.map(|read| [read, u.at.pc]);
+            pcs.is_some_and(|pcs| pcs.contains(&raw.at.pc) && pcs.contains(&other.pc))
+        };
+        let both_write = raw.at.kind.writes() && other.kind.writes();
+        let one = both_write && (raw.at.warp, raw.at.time) == (other.warp, other.time);
+        let (note, help) = if self.raws.iter().any(updates) {
+            let write = if raw.at.kind.writes() { &raw.at } else { other };
+            let write = self.instruction(run, write);
+            (
+                format!(
+                    "both threads read this memory and then write what they made of it by {write}: one update may be lost"
+                ),
+                "update it atomically (`red<add>` or `atomic<add>`; in PTX red.add or atom.add), or let one thread do all updates",
+            )
+        } else if one {
+            (
+                "both threads write by the same instruction of one warp, so no barrier can come between them"
+                    .to_owned(),
+                "let one thread write, or combine the values (`red<add>`, or a reduction over the warp)",
+            )
+        } else {
+            return false;
+        };
+        f.notes.push(note);
+        f.help = help.into();
+        true
+    }
+
+    /// Others have synchronised.
+    fn tell_near(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) {
+        let cta = |warp: u32| self.threads.warp_cta.get(warp as usize);
+        // The one of the two that is of a CTA.
+        let beside = |warp: u32| if cta(warp) == cta(raw.at.warp) { &raw.at } else { other };
+        let (note, help) = match raw.near {
+            Some(Near::Learnt { warp, lane }) => (
+                format!(
+                    "{} has acquired what the other thread released, but {} is not ordered behind that",
+                    self.who(run, &thread(warp, lane)),
+                    self.instruction(run, beside(warp))
+                ),
+                "put a barrier of the CTA (sync_threads) between that thread's wait and this access",
+            ),
+            Some(Near::Told { warp, lane }) => (
+                format!(
+                    "{}{} has released what it did itself, but {} is not ordered before that",
+                    if lane.is_some() { "" } else { "the warp of " },
+                    self.who(run, &thread(warp, lane.unwrap_or(0))),
+                    self.instruction(run, beside(warp))
+                ),
+                "put a barrier of the CTA (sync_threads) between that access and the release",
+            ),
+            Some(Near::SameIndex { cta, met }) => {
+                let Some((own, met)) = self.named(cta).zip(self.named(met)) else { return };
+                (
+                    format!(
+                        "{own} has met {met}, but not the other CTA of these two: a barrier over the PEs joins CTAs of \
+                         the same index only"
+                    ),
+                    "let CTAs of the same index exchange the data, or put a barrier over the grids of all PEs between them",
+                )
+            }
+            Some(Near::Apart { later, earlier }) => (self.apart_words(run, raw, other, later, earlier), {
+                "let all threads of the CTA come to the same barrier (sync_threads) between the two accesses"
+            }),
+            Some(Near::NextRound(met)) => (
+                format!(
+                    "both threads came to {} before the earlier access, and the later one is of the next round of a loop",
+                    self.instruction(run, &at(met.warp, 0, met.pc))
+                ),
+                "put a second barrier of the CTA (sync_threads) at the end of the loop's body",
+            ),
+            Some(Near::Issued) | None => return,
+        };
+        f.notes.push(note);
+        f.help = help.into();
+    }
+
+    /// `CTA (0, 0, 0) of PE 1`
+    fn named(&self, cta: u32) -> Option<String> {
+        let c = self.threads.ctas.get(cta as usize)?;
+        let [x, y, z] = c.ctaid;
+        Some(format!("CTA ({x}, {y}, {z}) of PE {}", c.pe))
+    }
+
+    /// Barriers that do not join the two threads.
+    fn apart_words(
+        &self,
+        run: &Run,
+        raw: &Raw,
+        other: &Side,
+        later: Option<Met>,
+        earlier: Option<Met>,
+    ) -> String {
+        let came = |side: &Side, met: Option<Met>| {
+            let instruction = met.map(|m| self.instruction(run, &at(m.warp, 0, m.pc)));
+            instruction.map(|i| format!("{} came to {i}", self.who(run, side)))
+        };
+        let both: Vec<String> = [came(other, earlier), came(&raw.at, later)].into_iter().flatten().collect();
+        let of_warp = [earlier, later].into_iter().flatten().any(|m| m.at.is_none());
+        let why = match of_warp {
+            true => "bar.warp.sync joins threads of one warp only",
+            false => "different barriers do not join their threads",
+        };
+        format!("{}: {why}", both.join(", and "))
+    }
+
+    /// Synchronisation that was there and did not do.
+    fn tell_miss(&self, run: &Run, m: &Miss, scope: &str, f: &mut Finding) {
+        let (code, note, help) = self.miss_words(run, m, scope);
+        f.code = code;
+        f.notes.push(note);
+        f.help = help;
+    }
+
+    /// Threads that passed on what they read, without passing on what was done before.
+    fn tell_relay(&self, run: &Run, all: &[Miss], scope: &str, f: &mut Finding) {
+        f.code = "S031";
+        for m in all {
+            let (code, note, _) = self.miss_words(run, m, scope);
+            f.code = if code == "S032" { code } else { f.code };
+            f.notes.push(note);
+        }
+        for m in &all[..all.len() - 1] {
+            let relay = self.who(run, &thread(m.reader, m.reader_lane));
+            f.notes.push(format!("{relay} passes on what it reads, but not the order of what came before"));
+        }
+        f.help = format!(
+            "let each thread of the chain read with .acquire.{scope} and write with .release.{scope}"
+        );
+    }
+
+    fn miss_words(&self, run: &Run, m: &Miss, scope: &str) -> (&'static str, String, String) {
+        let write = self.words(run, &at(m.writer, m.writer_lane, m.write_pc));
+        let read = self.words(run, &at(m.reader, m.reader_lane, m.read_pc));
+        let fence = ["fence", "membar"].iter().any(|f| self.opcode(run, m.writer, m.write_pc).starts_with(f));
+        let met = match fence {
+            true => format!("{read} reads what was written behind {write}"),
+            false => format!("{read} reads what {write} wrote"),
+        };
+        match m.why {
+            Why::NoRelease => (
+                "S031",
+                format!("{met}, which is relaxed: no release orders what came before it"),
+                format!("write it with .release.{scope}, or put fence.acq_rel.{scope} before it"),
+            ),
+            Why::NoAcquire => (
+                "S031",
+                format!("{met}, but relaxed: no acquire orders what comes after it"),
+                format!("read it with .acquire.{scope}, or put fence.acq_rel.{scope} behind it"),
+            ),
+            Why::WeakWrite => (
+                "S031",
+                format!("{met}, which is a weak store: it synchronises with nobody"),
+                format!("write it with .release.{scope}"),
+            ),
+            Why::Scope(s) => (
+                "S032",
+                format!(
+                    "{met}, but the .{} scope of one of them does not include the other thread",
+                    s.name()
+                ),
+                format!("use .{scope} scope for both, and for the fences beside them"),
+            ),
+            Why::Learnt => ("S031", met, String::new()),
+        }
+    }
+}
+
+/// An operation of NVSHMEM's and what met it.
+fn remote(raw: &Raw, other: &Side, same_cta: bool) -> (&'static str, &'static str) {
+    match (other.agent, other.kind) {
+        (Agent::Remote, AccessKind::Read) => (
+            "the source of a non-blocking operation is written before it has been read",
+            "call quiet (nvshmem_quiet) or a barrier before using the source again",
+        ),
+        (Agent::Remote, _) if same_cta && raw.at.agent == Agent::Thread => (
+            "the destination of a non-blocking operation is used before it is complete",
+            "call quiet (nvshmem_quiet) before",
+        ),
+        (Agent::Remote, _) if matches!(raw.near, Some(Near::Issued)) => (
+            "a remote operation is not ordered before this access: the barrier or flag between them does not complete it",
+            "call quiet (nvshmem_quiet) behind the operation, before that barrier or flag",
+        ),
+        (Agent::Remote, _) => (
+            "a remote operation is not ordered before this access",
+            "wait for a signal that a fence or put_signal orders behind it, or for a barrier over the PEs",
+        ),
+        _ => (
+            "a remote operation is not ordered after this access",
+            "let the PE that issues it wait until the other has finished (a signal, or a barrier over the PEs)",
+        ),
+    }
+}

@@ -5,8 +5,8 @@ use super::near::Near;
 use super::patterns::{Miss, Why};
 use super::sync::{CtaInfo, Met};
 use super::{AccessKind, Agent, Finding};
-use crate::model::LANES;
 use crate::exec::run::Run;
+use crate::model::LANES;
 
 /// Where two threads stand to each other: what can order them.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,7 @@ impl Begins {
         match operands {
             [from, to] if from != to && to == name => Begins::Unwritten,
             _ if operands.contains(name) => Begins::Data,
-            _ if flags(kernel).into_iter().any(|flag| flag as usize == param) => Begins::Zero,
+            _ if flags(kernel).contains_key(&(param as u32)) => Begins::Zero,
             _ => Begins::Data,
         }
     }

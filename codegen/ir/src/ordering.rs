@@ -12,7 +12,7 @@ use crate::op::{Access, Arith, Constant, Control, Operation, Remote, Team, Threa
 use crate::tensor::Op;
 use crate::types::ValueType;
 use crate::{remote, uniform};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use weft_layout::{Int, Layout, Node};
 
 /// A signal is waited for that nothing in the kernel sends.
@@ -37,23 +37,51 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     signals.report(k, found);
 }
 
-/// Parameters that count or tell of something: signals, what is waited for or read in order, targets of integer atomics.
-/// They begin at 0.
-pub fn flags(k: &Kernel) -> std::collections::BTreeSet<u32> {
-    let mut found = std::collections::BTreeSet::new();
+/// Why a parameter is taken for one whose elements count or tell of something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Flag {
+    /// An atomic, a compare and swap or a reduction updates it in memory.
+    Counted,
+    /// It is a signal, or a kernel waits for it.
+    Signal,
+    /// It is read in order, so that other threads write it meanwhile.
+    Ordered,
+}
+
+/// Parameters that count or tell of something: targets of atomics and of reductions in memory, signals, what is waited
+/// for or read in order. They begin at 0.
+pub fn flags(k: &Kernel) -> BTreeMap<u32, Flag> {
+    let mut found = BTreeMap::new();
     k.walk(&mut |_, inst| {
-        let is_int = |v: Value| k.ty(v).elem().is_some_and(|s| s.is_int());
-        let flag = if let Some(op) = inst.op.remote() {
-            counted(op).filter(|v| !matches!(op, Remote::Amo { .. }) || is_int(*v))
-        } else if let Some(Access::Load { place, sem, .. }) = inst.op.access() {
-            // Other threads write meanwhile what is read in order.
-            Some(*place).filter(|place| *sem != Sem::Weak && is_int(*place))
-        } else {
-            None
+        let is_int = |v: &Value| k.ty(*v).elem().is_some_and(|s| s.is_int());
+        let flag = match (inst.op.remote(), inst.op.access()) {
+            (Some(Remote::Amo { target, .. }), _) => {
+                Some((*target, Flag::Counted)).filter(|_| is_int(target))
+            }
+            (Some(op), _) => counted(op).map(|v| (v, Flag::Signal)),
+            (_, Some(access)) => in_memory(access).filter(|(v, flag)| *flag == Flag::Counted || is_int(v)),
+            (None, None) => None,
         };
-        found.extend(flag.and_then(|v| behind(k, v)).map(|(region, _)| region.param));
+        if let Some((v, flag)) = flag
+            && let Some((region, _)) = behind(k, v)
+        {
+            let known = found.entry(region.param).or_insert(flag);
+            *known = flag.min(*known);
+        }
     });
     found
+}
+
+/// The tensor that an access updates in memory or reads in order.
+fn in_memory(access: &Access) -> Option<(Value, Flag)> {
+    match access {
+        Access::McRed { place, .. }
+        | Access::Red { place, .. }
+        | Access::Atomic { place, .. }
+        | Access::AtomicCas { place, .. } => Some((*place, Flag::Counted)),
+        Access::Load { place, sem, .. } if *sem != Sem::Weak => Some((*place, Flag::Ordered)),
+        Access::Load { .. } | Access::Store { .. } | Access::LdReduce { .. } | Access::McStore { .. } => None,
+    }
 }
 
 /// The variable that an operation counts with or waits for.

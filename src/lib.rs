@@ -37,6 +37,7 @@ pub mod library;
 pub mod meta;
 pub mod nvshmem;
 pub mod ptx;
+pub mod roles;
 pub mod run;
 pub mod store;
 pub mod tools;

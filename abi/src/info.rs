@@ -1,7 +1,7 @@
 //! The description of compiled code, which the compiler writes and a launch reads.
 
 use crate::extent::{Extent, Extents};
-use crate::{Hidden, Lowering, NvshmemVersion, Scalar, Space};
+use crate::{Hidden, Lowering, NvshmemVersion, Role, Scalar, Space};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
 
@@ -74,6 +74,9 @@ pub enum ParamKind {
         space: Space,
         /// The alignment of its address in bytes, a power of two.
         align: u32,
+        /// What the kernel uses it for, where the text declares that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        role: Option<Role>,
     },
     /// A number.
     Scalar {
@@ -161,18 +164,20 @@ mod tests {
     /// Each kind of parameter with its JSON and its text.
     fn kinds() -> Vec<(ParamKind, &'static str, &'static str)> {
         let layout: Extents = "(%1,4):(4,1)".parse().unwrap();
-        let tensor =
-            |space, align| ParamKind::Tensor { dtype: Scalar::BF16, layout: layout.clone(), space, align };
+        let tensor = |space, align, role| {
+            let (dtype, layout) = (Scalar::BF16, layout.clone());
+            ParamKind::Tensor { dtype, layout, space, align, role }
+        };
         let hidden = ParamKind::Hidden;
         vec![
             (
-                tensor(Space::Symmetric, 16),
+                tensor(Space::Symmetric, 16, None),
                 r#""kind":"tensor","dtype":"bf16","layout":"(%1,4):(4,1)","space":"symm","align":16"#,
                 "symm<bf16, (%1,4):(4,1)>",
             ),
             (
-                tensor(Space::Global, 2),
-                r#""kind":"tensor","dtype":"bf16","layout":"(%1,4):(4,1)","space":"global","align":2"#,
+                tensor(Space::Global, 2, Some(Role::Workspace)),
+                r#""kind":"tensor","dtype":"bf16","layout":"(%1,4):(4,1)","space":"global","align":2,"role":"workspace""#,
                 "global<bf16, (%1,4):(4,1)>",
             ),
             (
@@ -223,6 +228,7 @@ mod tests {
     fn a_damaged_parameter_is_refused() {
         for json in [
             r#""kind":"tensor","dtype":"bf16","layout":"4:1","space":"peer","align":2"#,
+            r#""kind":"tensor","dtype":"bf16","layout":"4:1","space":"symm","align":2,"role":"spare""#,
             r#""kind":"tensor","dtype":"bf17","layout":"4:1","space":"symm","align":2"#,
             r#""kind":"tensor","dtype":"bf16","layout":"(4,2):1","space":"symm","align":2"#,
             r#""kind":"peers","base":0"#,

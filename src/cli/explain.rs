@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use weft::codes;
 use weft::ir::codes::Example;
 
-/// For a kernel file: every access with its instructions and widths, and why they are not wider.
+/// For a kernel file: what each tensor is used for, as declared or guessed, and every access with its instructions and
+/// widths, and why they are not wider.
 /// For an error code (E0212, R0104): what it means, with an example.
 #[derive(Args)]
 pub struct Explain {
@@ -22,7 +23,7 @@ impl Explain {
             return explain_code(&name);
         }
         let compiled = self.compile.compile(&self.compile.options()?)?;
-        let mut out = String::new();
+        let mut out = roles(&compiled);
         for a in &compiled.report.accesses {
             out.push_str(&format!("{}: {a}\n", compiled.place(a.span)));
         }
@@ -39,6 +40,21 @@ impl Explain {
         write_out(None, out.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What each tensor of the kernels is used for. Other parameters hold nothing that could be guessed wrongly.
+fn roles(compiled: &weft::Compiled) -> String {
+    let mut out = String::new();
+    for (i, kernel) in compiled.high.kernels.iter().enumerate() {
+        let reference = compiled.references.get(i).and_then(Option::as_ref);
+        let roles = weft::roles::assign(kernel, reference);
+        for (p, role) in kernel.head.params.iter().zip(roles) {
+            if let Some(role) = role {
+                out.push_str(&format!("{}: parameter {}: {role}\n", compiled.place(p.span), p.name));
+            }
+        }
+    }
+    out
 }
 
 fn explain_code(name: &str) -> Result<ExitCode> {

@@ -236,11 +236,7 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
         line("tensor", format!("{}: {} ({}) on each PE", t.name, t.dtype, shape.join(", ")));
     }
     let algorithm = match o.compiled.references.first() {
-        Some(Some(r)) => {
-            let words: Vec<_> = r.words.iter().map(|w| &**w).collect();
-            let words = if words.is_empty() { String::new() } else { format!("<{}>", words.join(", ")) };
-            format!("{}{words}({})", r.name, r.args.join(", "))
-        }
+        Some(Some(r)) => r.to_string(),
         _ => "not stated: without computes(...) nothing is checked".to_owned(),
     };
     line("computes", algorithm);

@@ -341,7 +341,7 @@ impl Prepared {
             (0..options.launches).try_for_each(|_| pe.enqueue())?;
             pe.settle()?;
         } else {
-            self.launch_and_check(pe, options.launches, checks)?;
+            self.launch_and_check(pe, options, checks)?;
         }
         if pe.judges() {
             pe.write(&options.outputs)?;
@@ -349,11 +349,12 @@ impl Prepared {
         pe.settle()
     }
 
-    /// Launches so often; each launch begins when PE 0 has compared what the one before has left.
+    /// Launches as often as is asked for; each launch begins when PE 0 has compared what the one before has left, and with
+    /// results that hold nothing.
     fn launch_and_check(
         &self,
         pe: &mut Pe<'_>,
-        launches: u32,
+        options: &RunOptions,
         checks: &Mutex<Vec<Checked>>,
     ) -> Result<(), RunError> {
         let reference = self.reference().filter(|_| pe.judges());
@@ -365,8 +366,12 @@ impl Prepared {
             Ok::<_, RunError>(all)
         };
         let mut before = values(pe)?;
-        for _ in 0..launches {
+        for launch in 0..options.launches {
             pe.settle()?;
+            if launch > 0 {
+                pe.renew(options.seed, &self.found)?;
+                pe.settle()?;
+            }
             pe.launch()?;
             pe.settle()?;
             let after = values(pe)?;

@@ -82,6 +82,28 @@ impl<'a> Pe<'a> {
         Ok(())
     }
 
+    /// Puts the tensors that are [renewed](Tensor::renewed) back to what was in them before the first launch, but for
+    /// those that files fill: a launch that does nothing leaves no result of the one before. *Collective.*
+    pub fn renew(&mut self, seed: u64, found: &Found) -> Result<(), RunError> {
+        let me = self.world.my_pe() as usize;
+        for (i, (_, place)) in self.plan.params.iter().enumerate() {
+            let Place::Tensor(number) = place else { continue };
+            let tensor = &self.plan.tensors[*number];
+            if !tensor.renewed || found.arrays.contains_key(&tensor.info.name) {
+                continue;
+            }
+            match tensor.first(seed, me) {
+                Some(data) => self.put(tensor, &self.tensors[*number], &data)?,
+                None if self.tensors[*number].forget(self.world)? => {}
+                None => {
+                    self.tensors[*number] = Memory::new(self.world, tensor)?;
+                    self.arguments[i] = self.tensors[*number].argument();
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a tensor's elements, given in C order.
     fn put(&self, tensor: &Tensor, memory: &Memory, data: &[u8]) -> Result<(), RunError> {
         let (size, places) = (tensor.size(), &tensor.places);
@@ -196,6 +218,18 @@ impl Memory {
             buffer.fill(UNWRITTEN)?;
         }
         Ok(Memory::Symmetric(AnyTensor::new(buffer, info.dtype, layout)?))
+    }
+
+    /// Makes memory of a GPU what nobody has written; whether that can be done. The simulator, which knows what has been
+    /// written, needs new memory.
+    fn forget(&self, world: &World) -> Result<bool, weft_runtime::Error> {
+        match self {
+            Memory::Symmetric(tensor) if world.simulation().is_none() => {
+                tensor.buffer().fill(UNWRITTEN)?;
+                Ok(true)
+            }
+            Memory::Symmetric(_) | Memory::Private(..) => Ok(false),
+        }
     }
 
     fn argument(&self) -> Box<dyn AsArgument> {

@@ -2,11 +2,12 @@
 
 use super::array::{Number, read_number, write_number};
 use super::inputs::{Found, show};
-use super::tensors::{Begins, Tensor};
+use super::tensors::Tensor;
 use super::{RunError, RunOptions, TensorInfo, request};
 use crate::compile::Compiled;
+use crate::roles::{self, Assigned};
 use weft_ir::abi::describe;
-use weft_ir::{Int, Kernel, Layout, Operation, Scalar, Team, Type, Value, Var, View};
+use weft_ir::{Int, Kernel, Layout, Operation, Role, Scalar, Team, Type, Value, Var, View};
 use weft_lang::elaborate::Define;
 use weft_layout::LayoutError;
 use weft_runtime::launch::BARRIER_LINE;
@@ -45,15 +46,15 @@ impl Plan {
         let info = describe(low).map_err(|e| RunError::Request(e.to_string()))?;
         let launch = Launch { high, scalars: scalars(high, found)?, n_pes: options.n_pes };
         let grid = launch.grid(options.grid, info.planes)?;
+        let roles = roles::assign(high, compiled.references.first().and_then(Option::as_ref));
         let (mut params, mut tensors) = (Vec::new(), Vec::new());
         for (i, p) in high.head.params.iter().enumerate() {
             let place = match &p.ty {
                 Type::Tensor(t) => {
                     let layout = launch.layout(&t.layout);
                     let layout = layout.map_err(|e| RunError::Request(format!("`{}`: {e}", p.name)))?;
-                    let begins = Begins::of(compiled, high, i);
-
-                    tensors.push(Tensor::new(&p.name, t, layout, begins)?);
+                    let Some(role) = &roles[i] else { continue };
+                    tensors.push(Tensor::new(&p.name, t, layout, role)?);
                     Place::Tensor(tensors.len() - 1)
                 }
                 Type::Barrier => Place::Barrier,
@@ -120,7 +121,8 @@ fn shared_tensor(kernel: &Kernel, variable: &str) -> Option<Tensor> {
         };
         let number = variable.strip_prefix(&**name).filter(|_| !name.is_empty())?;
         number.parse::<u32>().ok()?;
-        Tensor::new(name, t, t.layout.clone(), Begins::Unwritten).ok()
+        let unwritten = Assigned { role: Role::Workspace, guessed: None, is_result: false };
+        Tensor::new(name, t, t.layout.clone(), &unwritten).ok()
     })
 }
 

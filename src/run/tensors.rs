@@ -3,36 +3,8 @@
 use super::array::{Number, write_number};
 use super::positions::Positions;
 use super::{RunError, TensorInfo};
-use crate::compile::Compiled;
-use weft_ir::ordering::flags;
-use weft_ir::{Kernel, Kind, Layout, Space, TensorType};
-
-/// What is in a tensor before the first launch, where no file says that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Begins {
-    /// Nothing: it is the result of `computes(x, out)`.
-    Unwritten,
-    /// Zeros: it holds signals or counters, and is no operand of `computes`.
-    Zero,
-    /// Made data.
-    Data,
-}
-
-impl Begins {
-    /// Of a kernel's parameter.
-    pub fn of(compiled: &Compiled, kernel: &Kernel, param: usize) -> Begins {
-        let name = &kernel.head.params[param].name;
-        let reference = compiled.references.first().and_then(Option::as_ref);
-        let operands = reference.map_or(&[][..], |r| &r.args);
-        // In place, named once or twice, the result is the operand.
-        match operands {
-            [from, to] if from != to && to == name => Begins::Unwritten,
-            _ if operands.contains(name) => Begins::Data,
-            _ if flags(kernel).contains_key(&(param as u32)) => Begins::Zero,
-            _ => Begins::Data,
-        }
-    }
-}
+use crate::roles::Assigned;
+use weft_ir::{Kind, Layout, Role, Space, TensorType};
 
 /// A tensor: its extents, and where each element lies.
 pub(super) struct Tensor {
@@ -40,15 +12,21 @@ pub(super) struct Tensor {
     pub layout: Layout,
     /// Where its elements lie.
     pub places: Positions,
-    pub begins: Begins,
+    /// What is in it before a launch, where no file says that.
+    pub role: Role,
+    /// Whether it is put back to what is in it at first before each launch that the host waits for: what a launch leaves
+    /// there is a result, or nobody's.
+    pub renewed: bool,
     pub symmetric: bool,
 }
 
 impl Tensor {
-    pub fn new(name: &str, t: &TensorType, layout: Layout, begins: Begins) -> Result<Tensor, RunError> {
+    pub fn new(name: &str, t: &TensorType, layout: Layout, assigned: &Assigned) -> Result<Tensor, RunError> {
         let places = Positions::new(&layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
         let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
-        Ok(Tensor { info, layout, places, begins, symmetric: t.space == Space::Symmetric })
+        let role = assigned.role;
+        let renewed = assigned.is_result || matches!(role, Role::Output | Role::Workspace);
+        Ok(Tensor { info, layout, places, role, renewed, symmetric: t.space == Space::Symmetric })
     }
 
     /// Bytes of an element.
@@ -63,10 +41,10 @@ impl Tensor {
 
     /// Its elements on a PE before the first launch, in C order; none where nobody writes them.
     pub fn first(&self, seed: u64, pe: usize) -> Option<Vec<u8>> {
-        match self.begins {
-            Begins::Unwritten => None,
-            Begins::Zero => Some(self.zeros()),
-            Begins::Data => Some(seeded(&self.info, seed, pe)),
+        match self.role {
+            Role::Output | Role::Workspace => None,
+            Role::Zeroed => Some(self.zeros()),
+            Role::Input => Some(seeded(&self.info, seed, pe)),
         }
     }
 

@@ -301,7 +301,7 @@ impl<L: TensorLevel> Builder<L> {
     pub fn param_of(&mut self, name: &str, ty: L::Type, kind: ParamKind, div: i64) -> Built<Value> {
         let params = &mut self.kernel.head.params;
         let index = u32::try_from(params.len()).unwrap_or(u32::MAX);
-        params.push(Param { name: name.into(), ty, kind, div, span: self.span });
+        params.push(Param { name: name.into(), ty, kind, div, role: None, span: self.span });
         self.emit(Var::Param { index })
     }
 

@@ -3,7 +3,7 @@
 use crate::diag::{Diagnostic, Span};
 use crate::kernel::{Kernel, Value};
 use crate::level::{Head, Level, Machine};
-use crate::names::{Dim, Scalar, Space};
+use crate::names::{Dim, Role, Scalar, Space};
 use crate::op::Var;
 use crate::text::{Field, ParseError, Printer, Reader};
 use crate::types::{TypeRef, ValueType, machine};
@@ -22,6 +22,8 @@ pub struct Param<L: Level> {
     pub kind: ParamKind,
     /// What is known of an integer parameter: it is a positive multiple of this; 0 where nothing is.
     pub div: i64,
+    /// What the kernel uses a tensor for, where its text declares that.
+    pub role: Option<Role>,
     /// The text it comes from.
     pub span: Span,
 }
@@ -98,6 +100,7 @@ impl<L: Level<Head = TensorHead<L>>> Head<L> for TensorHead<L> {
             if param.div != 1 {
                 p.put(format_args!(" % {}", param.div));
             }
+            print_role(p, param.role);
             if let ParamKind::Hidden(hidden) = param.kind {
                 p.put(format_args!(" = {}", hidden_text(hidden)));
             }
@@ -179,13 +182,26 @@ fn read_param<L: Level>(r: &mut Reader<'_, L>) -> Result<Param<L>, ParseError> {
     let ty = r.ty()?;
     // With a space: without, it is the first instruction's value.
     let div = if r.rest().starts_with("% ") && r.eat("%") { r.int()? } else { 1 };
+    let role = if r.eat(",") { Some(read_role(r)?) } else { None };
     let kind = if r.eat("=") {
         let word = r.word()?;
         ParamKind::Hidden(read_hidden(word, r)?)
     } else {
         ParamKind::User
     };
-    Ok(Param { name, ty, kind, div, span: Span::NONE })
+    Ok(Param { name, ty, kind, div, role, span: Span::NONE })
+}
+
+/// The role of a tensor, behind a comma.
+fn print_role<L: Level>(p: &mut Printer<'_, L>, role: Option<Role>) {
+    if let Some(role) = role {
+        p.put(format_args!(", {role}"));
+    }
+}
+
+fn read_role<L: Level>(r: &mut Reader<'_, L>) -> Result<Role, ParseError> {
+    let word = r.word()?;
+    Role::parse(word).ok_or_else(|| r.error(format!("`{word}` is no role of a parameter")))
 }
 
 /// What comes behind the name of a hidden parameter.
@@ -258,8 +274,9 @@ impl LaunchParam {
     fn print(&self, p: &mut Printer<'_, Machine>) {
         use weft_abi::ParamKind as Kind;
         match &self.kind {
-            Kind::Tensor { dtype, layout, space, align } => {
+            Kind::Tensor { dtype, layout, space, align, role } => {
                 p.put(format_args!("{space}<{dtype}, {{{layout}}}>, align {align}"));
+                print_role(p, *role);
             }
             Kind::Scalar { dtype, multiple_of } => p.put(format_args!("{dtype} % {multiple_of}")),
             Kind::Barrier => p.put(format_args!("barrier")),
@@ -287,7 +304,9 @@ impl LaunchParam {
                 r.expect(">")?;
                 r.expect(",")?;
                 r.expect("align")?;
-                Kind::Tensor { dtype, layout, space, align: u32::read(r)? }
+                let align = u32::read(r)?;
+                let role = if r.eat(",") { Some(read_role(r)?) } else { None };
+                Kind::Tensor { dtype, layout, space, align, role }
             }
             (_, _, Some(dtype)) => {
                 r.expect("%")?;

@@ -204,6 +204,7 @@ impl From<Kernel<Tensor>> for Kernel<Mixed> {
             ty: p.ty.into(),
             kind: p.kind,
             div: p.div,
+            role: p.role,
             span: p.span,
         };
         let TensorHead { params, grid, signaled } = k.head;

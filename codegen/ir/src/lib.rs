@@ -59,8 +59,8 @@ level_names! {
 pub use head::{Launch, LaunchParam, MachineHead, MachineParam, Param, ParamKind, TensorHead};
 pub use kernel::{Block, LocalId, TeamRef, Value};
 pub use level::{Head, Level};
-pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, Kind, MoveKind, RedOp, Scalar, Scope, Sem, ShuffleMode};
-pub use names::{SignalKind, Space, Sreg, UnOp, WaitFor};
+pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, Kind, MoveKind, RedOp, Role, Scalar, Scope, Sem};
+pub use names::{ShuffleMode, SignalKind, Space, Sreg, UnOp, WaitFor};
 pub use op::{Access, Address, Arith, Bridge, Call, Constant, Control, Debug, Memory, Remote, Team, Thread};
 pub use op::{Family, FamilyRef, Operation, Together, Var, View};
 pub use tensor::{Builder, Inst, Kernel, Local, Module, Op, Type};

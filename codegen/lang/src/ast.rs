@@ -1,6 +1,7 @@
 //! What the parser makes of a `.weft` file. Every node has its span; nothing is resolved yet.
 
 use std::sync::Arc;
+use weft_ir::Role;
 use weft_ir::diag::Span;
 
 /// A name where it stands.
@@ -92,6 +93,8 @@ pub struct TypeExpr {
 /// A run-time parameter. Functions may leave the type out (they are generic by inlining).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
+    /// What the kernel uses it for: `zeroed`, if the text says so.
+    pub role: Option<Role>,
     /// Its name.
     pub name: Ident,
     /// Its type.

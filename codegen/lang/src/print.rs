@@ -172,6 +172,9 @@ impl Print for GenericParam {
 
 impl Print for Param {
     fn print(&self, f: &mut Formatter<'_>, indent: usize) -> fmt::Result {
+        if let Some(role) = self.role {
+            write!(f, "{role} ")?;
+        }
         write!(f, "{}", self.name)?;
         maybe(f, indent, ": ", self.ty.as_ref())
     }

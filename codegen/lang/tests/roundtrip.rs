@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use weft_ir::Role;
 use weft_ir::diag::Span;
 use weft_lang::ast::*;
 use weft_lang::print::print;
@@ -214,10 +215,12 @@ fn file() -> BoxedStrategy<File> {
             }
         });
     let generics = vec(generic, 0..3).boxed();
-    let typed = (ident(), type_expr(expr()))
-        .prop_map(|(name, ty)| Param { name, ty: Some(ty), span: Span::NONE })
+    let role = option::of(prop::sample::select(Role::ALL));
+    let typed = (role, ident(), type_expr(expr()))
+        .prop_map(|(role, name, ty)| Param { role, name, ty: Some(ty), span: Span::NONE })
         .boxed();
-    let untyped = ident().prop_map(|name| Param { name, ty: None, span: Span::NONE });
+    let without_role = typed.clone().prop_map(|param| Param { role: None, ..param });
+    let untyped = ident().prop_map(|name| Param { role: None, name, ty: None, span: Span::NONE });
     let attr = (ident(), vec(expr(), 0..3)).prop_map(|(name, args)| Attr { name, args, span: Span::NONE });
     let path = prop_oneof![
         ".{0,8}".prop_map(|file| UsePath::File(file.into())),
@@ -236,7 +239,13 @@ fn file() -> BoxedStrategy<File> {
                 span: Span::NONE
             })
         ),
-        (ident(), generics, vec(prop_oneof![typed, untyped], 0..3), option::of(type_expr(expr())), body())
+        (
+            ident(),
+            generics,
+            vec(prop_oneof![without_role, untyped], 0..3),
+            option::of(type_expr(expr())),
+            body()
+        )
             .prop_map(|(name, generics, params, ret, body)| Item::Function(Function {
                 name,
                 generics,

@@ -18,6 +18,6 @@ pub(crate) fn param(k: &mut Kernel, hidden: Hidden) -> u32 {
         other => other.name(),
     };
     let name = format!("{of}_{what}").into();
-    params.push(Param { name, ty: Type::Scalar(hidden.scalar()), kind, div: 1, span });
+    params.push(Param { name, ty: Type::Scalar(hidden.scalar()), kind, div: 1, role: None, span });
     (params.len() - 1) as u32
 }

@@ -44,6 +44,7 @@ fn kind(k: &Kernel, p: &Param<Tensor>) -> Result<weft_abi::ParamKind, Diagnostic
             layout: Extents { shape: tuple(k, t.layout.shape())?, stride: tuple(k, t.layout.stride())? },
             space: t.space,
             align: t.align.max(1),
+            role: p.role,
         },
         Type::Scalar(s) => Kind::Scalar { dtype: *s, multiple_of: p.div },
         Type::Barrier => Kind::Barrier,

@@ -150,7 +150,7 @@ impl<'k> Checked<'k> {
     }
 
     fn check_tensor(&self, p: &ParamInfo, g: &Given<'_>) -> Result<()> {
-        let ParamKind::Tensor { dtype: wants, layout, space, align } = &p.kind else { return Ok(()) };
+        let ParamKind::Tensor { dtype: wants, layout, space, align, .. } = &p.kind else { return Ok(()) };
         let Given::Tensor { address, dtype, extent, symmetric } = *g else { return Ok(()) };
         let bad = |why: &str| Err(self.mismatch(p, g, why));
         if dtype != *wants {

@@ -69,4 +69,7 @@ weft_ir::codes! {
     NO_LOOP = 121, "`break` or `continue` outside of a loop",
         "kernel k() block(32) { break; }",
         "`break` leaves the innermost `for`, `while` or `loop` around it, and `continue` goes on with its next round. A function that is called in a loop is no part of that loop: let it return a truth value, and test that in the loop.";
+    BAD_ROLE = 127, "a role that does not fit its parameter",
+        "kernel k(zeroed n: i32) block(32) { }",
+        "Only tensors have a role: `input`, `output`, `zeroed` or `workspace`. What `computes(...)` reads cannot be an `output` or a `workspace`, which hold nothing before a launch, and its result cannot be a `workspace`, which nobody reads after one.";
 }

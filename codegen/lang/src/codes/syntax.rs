@@ -92,4 +92,8 @@ weft_ir::codes! {
 
     NESTED_ITEM = 24, "an item inside a block", "kernel k() { const N = 4; }",
     "`const`, `use`, `fn` and `kernel` stand at the top of a file. In a block, use `let`.";
+
+    ROLE = 27, "a role that there is not, or where none can stand", "kernel k(scratch x: global<f32, (8):(1)>) block(32) { }",
+    "Before the name of a kernel's tensor parameter may stand what the kernel uses it for: `input`, `output`, \
+     `zeroed` or `workspace`. A parameter of a function has no role, because functions are inlined.";
 }

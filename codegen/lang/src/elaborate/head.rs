@@ -5,14 +5,15 @@ use super::value::{Threads, Val};
 use super::{Binding, Elab, Program, R, SILENT, fail};
 use crate::ast::{self, ExprKind};
 use crate::codes::meaning::{
-    BAD_ATTR, BAD_DEFINE, DUPLICATE, NO_KERNEL, NOT_CONSTANT, NOT_GIVEN, WRONG_ARGS,
+    BAD_ATTR, BAD_DEFINE, BAD_ROLE, DUPLICATE, NO_KERNEL, NOT_CONSTANT, NOT_GIVEN, WRONG_ARGS,
 };
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 use weft_ir::Builder;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::verify::{Verified, verify};
-use weft_ir::{Int, Kernel, Module, Op, RedOp, Scalar, Thread};
+use weft_ir::{Int, Kernel, Module, Op, RedOp, Role, Scalar, Thread};
 
 /// The value of a compile-time parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -103,6 +104,14 @@ pub struct Reference {
     pub words: Vec<Arc<str>>,
     /// Names of parameters.
     pub args: Vec<Arc<str>>,
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words =
+            if self.words.is_empty() { String::new() } else { format!("<{}>", self.words.join(", ")) };
+        write!(f, "{}{words}({})", self.name, self.args.join(", "))
+    }
 }
 
 /// What `computes(...)` can say.
@@ -547,7 +556,23 @@ fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
         )
         .help(format!("known are {}", REFERENCES.join(", "))));
     }
+    for (i, name) in args.iter().enumerate() {
+        check_role(attr, params, name, i > 0 && args[0] != *name)?;
+    }
     Ok(Reference { name: callee.name.clone(), words, args })
+}
+
+/// Whether what `computes` reads holds something before a launch, and whether its result is of interest afterwards.
+fn check_role(attr: &ast::Attr, params: &[ast::Param], name: &str, is_result: bool) -> R<()> {
+    let Some(param) = params.iter().find(|p| *p.name.name == *name) else { return Ok(()) };
+    let why = match (param.role, is_result) {
+        (Some(Role::Workspace), true) => "is its result, which a workspace cannot be",
+        (Some(Role::Output | Role::Workspace), false) => "is read by it, but holds nothing before a launch",
+        _ => return Ok(()),
+    };
+    Err(Diagnostic::error(BAD_ROLE, param.span, format!("computes: `{name}` {why}"))
+        .related(attr.span, "what the kernel computes")
+        .help(if is_result { "declare it as `output`" } else { "declare it as `input` or `zeroed`" }))
 }
 
 /// The error that is not shown.

@@ -3,7 +3,7 @@
 use super::value::{Tensor, Val};
 use super::{Binding, Elab, R, fail};
 use crate::ast;
-use crate::codes::meaning::{BAD_PARAM, LAYOUT, WRONG_ARGS};
+use crate::codes::meaning::{BAD_PARAM, BAD_ROLE, LAYOUT, WRONG_ARGS};
 use std::sync::Arc;
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Layout, Op, ParamKind, Scalar, Space, Team, TensorType, Type, Value, Var};
@@ -26,6 +26,10 @@ impl Elab<'_> {
                     _ => Type::Unit,
                 },
             };
+            if let (Some(role), true) = (p.role, scalar != Type::Unit) {
+                let message = format!("`{}` is declared as `{role}` and is no tensor", p.name.name);
+                return Err(Diagnostic::error(BAD_ROLE, p.span, message).help("only tensors have a role"));
+            }
             let is_int = &*ty.name.name == "int";
             let div = match &ty.div {
                 Some(d) => self.constant(d)?,
@@ -56,6 +60,7 @@ impl Elab<'_> {
             let k = self.b.kernel_mut();
             let param = &mut k.head.params[i];
             param.ty = tensor.clone();
+            param.role = p.role;
             k.insts[v].ty = tensor;
             self.bind(
                 &p.name,

@@ -6,6 +6,7 @@ use crate::ast::{Expr, Param};
 use crate::codes::syntax as code;
 use crate::lexer::{Kind, Token};
 use std::fmt::Display;
+use weft_ir::Role;
 use weft_ir::diag::{Code, Diagnostic, Span};
 
 impl<'a> Tokens<'a> {
@@ -144,6 +145,27 @@ impl<'a> Tokens<'a> {
             Diagnostic::error(code::PARAM_WITHOUT_TYPE, param.span, message)
                 .label("which type?")
                 .help(format!("write `{name}: symm<f32, (N):(1)>`, `{name}: i32` or the like")),
+        );
+    }
+
+    /// The first of two names is no role.
+    #[cold]
+    pub(super) fn no_role<T>(self) -> Res<'a, T> {
+        let roles: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
+        let message = format!("{} is not a role of a parameter", self.found());
+        self.fail(self.error(code::ROLE, message).label("not a role").help(format!(
+            "the roles are {}; where two parameters are meant, a `,` separates them",
+            roles.join(", ")
+        )))
+    }
+
+    #[cold]
+    pub(super) fn role_of_function(self, param: &Param) {
+        let message = format!("`{}` is a parameter of a function and has no role", param.name.name);
+        self.ctx.report(
+            Diagnostic::error(code::ROLE, param.span, message)
+                .label("roles are for the parameters of kernels")
+                .help("declare the role of the kernel's parameter that is passed"),
         );
     }
 

@@ -108,6 +108,9 @@ fn function(i: Tokens<'_>) -> Res<'_, Function> {
     let (rest, generics) = types::generic_params(rest)?;
     let (rest, _) = rest.need(Kind::LParen, "and parameters after the name of the function")?;
     let (rest, params) = types::params(rest)?;
+    for param in params.iter().filter(|param| param.role.is_some()) {
+        i.role_of_function(param);
+    }
     let (head, ret) = opt(preceded(token(Kind::Arrow), types::ty)).parse(rest)?;
     let (rest, body) = stmts::block(head, "after the head of the function")?;
     Ok((rest, Function { name, generics, params, ret, body, span: head.since(i) }))

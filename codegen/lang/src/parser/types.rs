@@ -7,6 +7,7 @@ use nom::Parser;
 use nom::branch::alt;
 use nom::combinator::opt;
 use nom::sequence::preceded;
+use weft_ir::Role;
 
 /// `f32`, `int % 8`, `symm<T, (N):(1), align = 16>`
 pub(super) fn ty(i: Tokens<'_>) -> Res<'_, TypeExpr> {
@@ -50,13 +51,26 @@ fn generic_param(i: Tokens<'_>) -> Res<'_, GenericParam> {
     Ok((rest, GenericParam { name, bound, div, default, span: rest.since(i) }))
 }
 
-/// `x: symm<T, (N):(1)>, n)`; `i` is just behind the bracket.
+/// `x: symm<T, (N):(1)>, zeroed sum: global<f32, (1):(1)>, n)`; `i` is just behind the bracket.
 pub(super) fn params(i: Tokens<'_>) -> Res<'_, Vec<Param>> {
     list(i, Kind::RParen, |i| {
-        let (rest, name) = i.name("of a parameter")?;
+        let (rest, role) = role(i)?;
+        let (rest, name) = rest.name("of a parameter")?;
         let (rest, ty) = annotation(rest)?;
-        Ok((rest, Param { name, ty, span: rest.since(i) }))
+        Ok((rest, Param { role, name, ty, span: rest.since(i) }))
     })
+}
+
+/// `zeroed`, if it is there: of two names in a row the first is a role.
+fn role(i: Tokens<'_>) -> Res<'_, Option<Role>> {
+    if i.kind() != Kind::Ident || i.skip(1).kind() != Kind::Ident {
+        return Ok((i, None));
+    }
+    let (rest, word) = ident(i)?;
+    match Role::parse(&word.name) {
+        Some(role) => Ok((rest, Some(role))),
+        None => i.no_role(),
+    }
 }
 
 /// `x, team = t)`; `i` is just behind the bracket.

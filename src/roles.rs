@@ -1,0 +1,74 @@
+//! What a kernel uses each of its tensors for: what its text declares, or what its operations suggest.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use weft_ir::ordering::{Flag, flags};
+use weft_ir::{Kernel, Role, Type};
+use weft_lang::elaborate::Reference;
+
+/// The role of a tensor parameter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Assigned {
+    /// What the kernel uses the tensor for.
+    pub role: Role,
+    /// Why it is thought to be that; `None` where the text declares it.
+    pub guessed: Option<String>,
+    /// Whether `computes(...)` names it as a result that is no operand as well.
+    pub is_result: bool,
+}
+
+impl fmt::Display for Assigned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.guessed {
+            None => write!(f, "{}, as declared", self.role),
+            Some(why) => write!(f, "{}, guessed: {why}", self.role),
+        }
+    }
+}
+
+/// The roles of a kernel's parameters, by index; `None` for a parameter that is no tensor. `reference` is what the kernel
+/// says that it computes.
+pub fn assign(kernel: &Kernel, reference: Option<&Reference>) -> Vec<Option<Assigned>> {
+    let flags = flags(kernel);
+    let of = |(index, p): (u32, &weft_ir::Param<_>)| {
+        matches!(p.ty, Type::Tensor(_)).then(|| {
+            let is_result = reference.is_some_and(|r| is_result(r, &p.name));
+            let (role, why) = guess(reference, &flags, &p.name, index);
+            match p.role {
+                Some(role) => Assigned { role, guessed: None, is_result },
+                None => Assigned { role, guessed: Some(why), is_result },
+            }
+        })
+    };
+    (0..).zip(&kernel.head.params).map(of).collect()
+}
+
+/// Whether a reference has a result of that name. In place, named once or twice, the result is the operand.
+fn is_result(reference: &Reference, name: &str) -> bool {
+    matches!(&reference.args[..], [from, to] if from != to && **to == *name)
+}
+
+/// The role that an undeclared parameter most likely has, and why.
+fn guess(
+    reference: Option<&Reference>,
+    flags: &BTreeMap<u32, Flag>,
+    name: &str,
+    index: u32,
+) -> (Role, String) {
+    match reference {
+        Some(r) if is_result(r, name) => return (Role::Output, format!("it is the result of computes({r})")),
+        Some(r) if r.args.iter().any(|arg| **arg == *name) => {
+            return (Role::Input, format!("it is the operand of computes({r})"));
+        }
+        _ => {}
+    }
+    let (role, why) = match flags.get(&index) {
+        Some(Flag::Counted) => (Role::Zeroed, "an atomic or a reduction in memory updates it"),
+        Some(Flag::Signal) => (Role::Zeroed, "it is a signal, or something waits for it"),
+        Some(Flag::Ordered) => {
+            (Role::Zeroed, "ordered loads read it, so that other threads write it meanwhile")
+        }
+        None => (Role::Input, "no operation of the kernel suggests anything else"),
+    };
+    (role, why.to_owned())
+}

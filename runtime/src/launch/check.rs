@@ -351,6 +351,7 @@ mod tests {
             layout: layout.parse().unwrap(),
             space,
             align,
+            role: None,
         };
         let params = [
             ("x", 0, 8, tensor(DType::F32, "(%2,4):(4,1)", Space::Symmetric, 16)),

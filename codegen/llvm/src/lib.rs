@@ -162,6 +162,9 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     }
     machine.optimize(llvm, library.is_some())?;
     products::widen(llvm)?;
+    if options.locate.is_some() {
+        raw::restore_places(llvm);
+    }
     clock.lap("optimize");
     if let Some(library) = &library {
         library.settle(llvm);

@@ -3,8 +3,9 @@
 use super::{Func, Ir, c_string};
 use crate::Location;
 use inkwell::llvm_sys::debuginfo::{self, LLVMDIFlagZero, LLVMDWARFSourceLanguage};
-use inkwell::llvm_sys::prelude::{LLVMBool, LLVMDIBuilderRef, LLVMMetadataRef};
+use inkwell::llvm_sys::prelude::{LLVMBool, LLVMContextRef, LLVMDIBuilderRef, LLVMMetadataRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMModuleFlagBehavior, core};
+use inkwell::module::Module;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_uint};
 use std::ptr::null_mut;
@@ -154,6 +155,60 @@ impl Lines {
     pub fn leave(&mut self, ir: &Ir<'_>) {
         self.function = None;
         unsafe { core::LLVMSetCurrentDebugLocation2(ir.builder.as_mut_ptr(), null_mut()) };
+    }
+}
+
+/// The kind of metadata that keeps the place of a load, because LLVM drops the place of an instruction that it moves.
+const PLACE: &str = "weft.place";
+
+fn place_kind(context: LLVMContextRef) -> c_uint {
+    unsafe { core::LLVMGetMDKindIDInContext(context, PLACE.as_ptr().cast(), PLACE.len() as c_uint) }
+}
+
+impl Ir<'_> {
+    /// Keeps the place of an instruction that passes may move.
+    pub(super) fn remember_place(&self, instruction: LLVMValueRef) {
+        unsafe {
+            let place = core::LLVMGetCurrentDebugLocation2(self.builder.as_mut_ptr());
+            if !place.is_null() {
+                let value = core::LLVMMetadataAsValue(self.ctx(), place);
+                core::LLVMSetMetadata(instruction, place_kind(self.ctx()), value);
+            }
+        }
+    }
+}
+
+/// Gives instructions back the places that passes have dropped.
+pub(crate) fn restore_places(module: &Module<'_>) {
+    unsafe {
+        let kind = place_kind(core::LLVMGetModuleContext(module.as_mut_ptr()));
+        let mut function = core::LLVMGetFirstFunction(module.as_mut_ptr());
+        while !function.is_null() {
+            let mut block = core::LLVMGetFirstBasicBlock(function);
+            while !block.is_null() {
+                let mut instruction = core::LLVMGetFirstInstruction(block);
+                while !instruction.is_null() {
+                    restore_place(instruction, kind);
+                    instruction = core::LLVMGetNextInstruction(instruction);
+                }
+                block = core::LLVMGetNextBasicBlock(block);
+            }
+            function = core::LLVMGetNextFunction(function);
+        }
+    }
+}
+
+unsafe fn restore_place(instruction: LLVMValueRef, kind: c_uint) {
+    unsafe {
+        let place = core::LLVMGetMetadata(instruction, kind);
+        if place.is_null() {
+            return;
+        }
+        let now = debuginfo::LLVMInstructionGetDebugLoc(instruction);
+        if now.is_null() || debuginfo::LLVMDILocationGetLine(now) == 0 {
+            debuginfo::LLVMInstructionSetDebugLoc(instruction, core::LLVMValueAsMetadata(place));
+        }
+        core::LLVMSetMetadata(instruction, kind, null_mut());
     }
 }
 

@@ -35,6 +35,7 @@ impl<'c> Ir<'c> {
         unsafe {
             let v = core::LLVMBuildLoad2(self.builder.as_mut_ptr(), ty.0, at.0, c"".as_ptr());
             core::LLVMSetAlignment(v, align);
+            self.remember_place(v);
             self.val(v)
         }
     }

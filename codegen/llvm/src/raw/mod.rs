@@ -12,7 +12,7 @@ mod inst;
 pub(crate) mod library;
 mod memory;
 
-pub(crate) use debug::Lines;
+pub(crate) use debug::{Lines, restore_places};
 pub(crate) use host::{Diagnostics, on_fatal_error, reading, set_flags};
 pub(crate) use inst::{Cast, Ext, FloatIs, IntIs};
 pub(crate) use memory::{Order, Rmw};

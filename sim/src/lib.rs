@@ -116,7 +116,7 @@ pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace
 pub use error::{Place, PtxError, SimError, SourceLine};
 pub use exec::asynchronous::tensor::{Swizzle, TensorMap, TensorType};
 pub use machine::{Arg, Config, GridId, Launch, Machine};
-pub use memory::{Symmetric, Team};
+pub use memory::{Elements, Name, Symmetric, Team};
 pub use module::{Kernel, Module, Param};
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};
 pub use slices::{HostArg, Number, RunError, run};

@@ -4,7 +4,7 @@ use crate::check::{Check, Finding};
 use crate::error::SimError;
 use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::run::Grid;
-use crate::memory::{AccessError, Memory, Symmetric, Team};
+use crate::memory::{AccessError, Memory, Name, Symmetric, Team};
 use crate::model::{LANES, Lanes};
 use crate::module::{Code, Constant, FunctionCode, Kernel, Module};
 use crate::trace::{Trace, TraceConfig};
@@ -239,8 +239,8 @@ impl Machine {
     }
 
     /// Names an allocation on the symmetric heap anew.
-    pub fn set_name(&mut self, of: Symmetric, name: &str) {
-        self.memory.set_name(of, name);
+    pub fn set_name(&mut self, of: Symmetric, name: impl Into<Name>) {
+        self.memory.set_name(of, name.into());
     }
 
     /// Allocates in the private memory of one PE; returns the address there.
@@ -253,9 +253,9 @@ impl Machine {
     }
 
     /// Names an allocation in the private memory of one PE anew.
-    pub fn set_private_name(&mut self, pe: usize, addr: u64, name: &str) {
+    pub fn set_private_name(&mut self, pe: usize, addr: u64, name: impl Into<Name>) {
         if self.check_pe(pe).is_ok() {
-            self.memory.set_private_name(pe, addr, name);
+            self.memory.set_private_name(pe, addr, name.into());
         }
     }
 

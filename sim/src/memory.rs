@@ -9,11 +9,13 @@
 
 mod allocator;
 mod delayed;
+mod name;
 mod words;
 
 use allocator::Allocator;
 use delayed::Delayed;
 pub(crate) use delayed::{Accessor, Landed, UnderWay};
+pub use name::{Elements, Name};
 
 /// log2 of the bytes of a region.
 const REGION_SHIFT: u32 = 36;
@@ -297,7 +299,8 @@ impl Memory {
     pub(crate) fn allocation(&self, buffer: usize, at: u64) -> (String, u64, bool, usize) {
         let (pe, symmetric) = (buffer / 2, buffer % 2 == 1);
         let allocator = if symmetric { &self.heap } else { &self.private[pe] };
-        let (name, start) = allocator.below(at).map_or((String::new(), 0), |a| (a.name.clone(), a.offset));
+        let (name, start) =
+            allocator.below(at).map_or((String::new(), 0), |a| (a.name.text().to_owned(), a.offset));
         (name, start, symmetric, pe)
     }
 

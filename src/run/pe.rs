@@ -39,7 +39,7 @@ impl<'a> Pe<'a> {
                 }
                 Place::Barrier => {
                     let barrier = world.kernel_barrier(plan.ctas())?;
-                    barrier.buffer().set_name(name);
+                    barrier.buffer().set_name(name.as_str());
                     Box::new(barrier)
                 }
                 Place::Team => Box::new(world.team()),
@@ -206,13 +206,13 @@ impl Memory {
         let (info, layout) = (&tensor.info, tensor.layout.clone());
         if let Some(simulation) = world.simulation().filter(|_| !tensor.symmetric) {
             let memory = AnyDeviceTensor::alloc(world.device(), info.dtype, layout)?;
-            memory.set_name(&info.name);
+            memory.set_name(tensor.name());
             let all = world.all_gather_host(&memory.address().to_le_bytes())?;
             let address = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
             return Ok(Memory::Private(memory, all.iter().map(address).collect(), simulation));
         }
         let buffer = world.buffer(usize::try_from(tensor.bytes()).unwrap_or(usize::MAX))?;
-        buffer.set_name(&info.name);
+        buffer.set_name(tensor.name());
         // The simulator does so itself, and finds reads of what nobody wrote.
         if world.simulation().is_none() {
             buffer.fill(UNWRITTEN)?;

@@ -7,6 +7,7 @@ use weft_ir::{Int, IntTuple, Layout};
 const MAX_ELEMENTS: i64 = 1 << 32;
 
 /// Elements of a tensor: one mode a dimension.
+#[derive(Debug)]
 pub(crate) struct Positions {
     modes: Vec<Mode>,
     /// Elements from the first to the last.
@@ -14,6 +15,7 @@ pub(crate) struct Positions {
 }
 
 /// The positions of a mode, in elements.
+#[derive(Debug)]
 enum Mode {
     /// As many, so far apart.
     Even(usize, i64),

@@ -4,14 +4,16 @@ use super::array::{Number, write_number};
 use super::positions::Positions;
 use super::{RunError, TensorInfo};
 use crate::roles::Assigned;
+use std::sync::Arc;
 use weft_ir::{Kind, Layout, Role, Space, TensorType};
+use weft_sim::{Elements, Name};
 
 /// A tensor: its extents, and where each element lies.
 pub(super) struct Tensor {
     pub info: TensorInfo,
     pub layout: Layout,
     /// Where its elements lie.
-    pub places: Positions,
+    pub places: Arc<Positions>,
     /// What is in it before a launch, where no file says that.
     pub role: Role,
     /// Whether it is put back to what is in it at first before each launch that the host waits for: what a launch leaves
@@ -24,6 +26,7 @@ impl Tensor {
     pub fn new(name: &str, t: &TensorType, layout: Layout, assigned: &Assigned) -> Result<Tensor, RunError> {
         let places = Positions::new(&layout).map_err(|why| RunError::Request(format!("`{name}` {why}")))?;
         let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
+        let places = Arc::new(places);
         let role = assigned.role;
         let renewed = assigned.is_result || matches!(role, Role::Output | Role::Workspace);
         Ok(Tensor { info, layout, places, role, renewed, symmetric: t.space == Space::Symmetric })
@@ -32,6 +35,12 @@ impl Tensor {
     /// Bytes of an element.
     pub fn size(&self) -> usize {
         self.info.dtype.bytes() as usize
+    }
+
+    /// Its name, by which the simulator tells its elements.
+    pub fn name(&self) -> Name {
+        let elements = Counted { places: Arc::clone(&self.places), size: self.size() as u64 };
+        Name::of(&self.info.name, Arc::new(elements))
     }
 
     /// Bytes of memory from the first to the last element.
@@ -51,6 +60,27 @@ impl Tensor {
     /// So many elements of 0.
     pub fn zeros(&self) -> Vec<u8> {
         vec![0; self.places.len() * self.size()]
+    }
+}
+
+/// The elements of a tensor, for the simulator.
+#[derive(Debug)]
+struct Counted {
+    places: Arc<Positions>,
+    size: u64,
+}
+
+impl Elements for Counted {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn count(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
+        self.places.coordinate(offset)
     }
 }
 

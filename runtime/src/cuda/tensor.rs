@@ -11,6 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use weft_layout::Layout;
+use weft_sim::Name;
 
 /// Device memory; freed on drop, which waits for the device.
 pub(crate) struct Memory {
@@ -210,9 +211,9 @@ impl AnyDeviceTensor {
     }
 
     /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
-    pub fn set_name(&self, name: &str) {
+    pub fn set_name(&self, name: impl Into<Name>) {
         if let Some(pe) = self.memory.device.pe() {
-            pe.set_name(self.memory.address, name);
+            pe.set_name(self.memory.address, name.into());
         }
     }
 

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
+use weft_sim::Name;
 
 impl World {
     /// Bytes of symmetric memory, aligned to 256. *Collective.*
@@ -64,8 +65,8 @@ impl SymmetricBuffer {
     }
 
     /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
-    pub fn set_name(&self, name: &str) {
-        self.world().library.set_name(self.address(), name);
+    pub fn set_name(&self, name: impl Into<Name>) {
+        self.world().library.set_name(self.address(), name.into());
     }
 
     /// Sets every byte on this PE, and waits.

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::simulated::{self, Nvshmem, not_simulated};
 use std::ffi::c_void;
 use std::path::Path;
+use weft_sim::Name;
 
 /// Either.
 #[expect(clippy::large_enum_variant, reason = "there is one for each PE, and calls need no further pointer")]
@@ -124,7 +125,7 @@ impl Library {
     }
 
     /// Names memory for findings of the simulator.
-    pub fn set_name(&self, address: u64, name: &str) {
+    pub fn set_name(&self, address: u64, name: Name) {
         if let Library::Simulated(l) = self {
             l.set_name(address, name);
         }

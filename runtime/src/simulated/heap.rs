@@ -3,7 +3,7 @@
 use super::state::{State, from_sim};
 use crate::error::Result;
 use std::collections::BTreeMap;
-use weft_sim::{Machine, Symmetric, Team};
+use weft_sim::{Machine, Name, Symmetric, Team};
 
 /// What was made together: each PE asks for the next one, and the first that asks makes it.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// Names the place that begins at an address of a PE's.
-    pub fn set_name(&mut self, pe: u32, address: u64, name: &str) {
+    pub fn set_name(&mut self, pe: u32, address: u64, name: Name) {
         if let Some(number) = self.heap.by_address.get(&(pe, address)) {
             self.machine.set_name(self.heap.places.made[*number].at, name);
         }

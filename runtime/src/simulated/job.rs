@@ -8,7 +8,7 @@ use crate::error::{COLLECTIVE, Error, FINALIZED, NOT_DONE, NOT_IN_TEAM, OUT_OF_M
 use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weft_sim::{Config, Machine};
+use weft_sim::{Config, Machine, Name};
 
 /// What a job is made with, as its PEs ask for it.
 pub(super) struct Settings {
@@ -300,7 +300,7 @@ impl Pe {
     }
 
     /// Names the PE's own memory that begins at an address.
-    pub fn set_name(&self, address: u64, name: &str) {
+    pub fn set_name(&self, address: u64, name: Name) {
         self.job.lock().machine.set_private_name(self.pe as usize, address, name);
     }
 

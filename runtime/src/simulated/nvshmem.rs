@@ -7,7 +7,7 @@ use super::stream::Stream;
 use crate::DType;
 use crate::error::{Error, NVSHMEM, OPERATION, Result};
 use crate::nvshmem::{Collective, PutSignal, Version, sys};
-use weft_sim::Arg;
+use weft_sim::{Arg, Name};
 
 /// The NVSHMEM whose functions the simulator has built in.
 pub(crate) const VERSION: Version = Version::new(3, 8, 0);
@@ -168,7 +168,7 @@ impl Nvshmem {
     }
 
     /// Names memory for findings.
-    pub fn set_name(&self, address: u64, name: &str) {
+    pub fn set_name(&self, address: u64, name: Name) {
         self.0.job.lock().set_name(self.0.pe, address, name);
     }
 

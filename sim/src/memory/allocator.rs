@@ -1,6 +1,6 @@
 //! Allocations: where they lie in a region, and what becomes of their memory.
 
-use super::{Memory, REGION_MASK, Symmetric};
+use super::{Memory, Name, REGION_MASK, Symmetric};
 use crate::error::SimError;
 
 /// Bytes between allocations that belong to nobody.
@@ -8,7 +8,7 @@ const RED_ZONE: u64 = 256;
 
 #[derive(Debug, Clone)]
 pub(super) struct Allocation {
-    pub name: String,
+    pub name: Name,
     pub offset: u64,
     pub bytes: u64,
     pub read_only: bool,
@@ -122,7 +122,7 @@ impl Memory {
         Memory::check_align(align)?;
         let offset = self.heap.fit(bytes, align);
         self.affords(offset, bytes, self.buffers[1].len() as u64, self.n_pes as u64)?;
-        let name = name.to_string();
+        let name = name.into();
         self.heap.insert(Allocation { name, offset, bytes, read_only: false, alias: None });
         for pe in 0..self.n_pes {
             self.grow(2 * pe + 1, offset, bytes);
@@ -130,16 +130,16 @@ impl Memory {
         Ok(Symmetric { offset, bytes })
     }
 
-    pub(crate) fn set_name(&mut self, s: Symmetric, name: &str) {
+    pub(crate) fn set_name(&mut self, s: Symmetric, name: Name) {
         if let Some(allocation) = self.heap.get(s.offset) {
-            allocation.name = name.to_string();
+            allocation.name = name;
         }
     }
 
-    pub(crate) fn set_private_name(&mut self, pe: usize, addr: u64, name: &str) {
+    pub(crate) fn set_private_name(&mut self, pe: usize, addr: u64, name: Name) {
         let offset = addr.wrapping_sub(self.private_base(pe));
         if let Some(allocation) = self.private[pe].get(offset) {
-            allocation.name = name.to_string();
+            allocation.name = name;
         }
     }
 
@@ -154,7 +154,7 @@ impl Memory {
         Memory::check_align(align)?;
         let offset = self.private[pe].fit(bytes, align);
         self.affords(offset, bytes, self.buffers[2 * pe].len() as u64, 1)?;
-        let name = name.to_string();
+        let name = name.into();
         self.private[pe].insert(Allocation { name, offset, bytes, read_only, alias: None });
         self.grow(2 * pe, offset, bytes);
         Ok(self.private_base(pe) + offset)

@@ -1,6 +1,6 @@
 //! Addresses in words, and what is wrong with them.
 
-use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT};
+use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT, Spot};
 
 impl Memory {
     pub(super) fn unmapped(&self, pe: usize, addr: u64) -> AccessError {
@@ -24,7 +24,16 @@ impl Memory {
         }
     }
 
-    /// The address in words: allocation, offset, size, whose memory.
+    /// A place in words.
+    pub(crate) fn describe_at(&self, s: Spot) -> String {
+        match self.owner(s) {
+            Some(pe) if s.buffer % 2 == 1 => self.describe(pe, self.peer_addr(pe, pe, s.at as u64)),
+            Some(pe) => self.describe(pe, self.private_base(pe) + s.at as u64),
+            None => format!("shared {:#x}", s.at),
+        }
+    }
+
+    /// The address in words: allocation, element or offset, size, whose memory.
     pub(crate) fn describe(&self, pe: usize, addr: u64) -> String {
         let Some(region) =
             usize::try_from(addr >> REGION_SHIFT).ok().filter(|&n| n > 0).and_then(|n| self.regions.get(n))
@@ -57,7 +66,11 @@ impl Memory {
         match near {
             Some(a) => {
                 let delta = offset as i64 - a.offset as i64;
-                format!("`{}`{delta:+} ({addr:#x}; {} bytes, {whose})", a.name, a.bytes)
+                match a.name.element(delta) {
+                    Some((element, None)) => format!("{element} ({whose})"),
+                    Some((element, Some(count))) => format!("{element} (of {count} elements, {whose})"),
+                    None => format!("`{}`{delta:+} ({addr:#x}; {} bytes, {whose})", a.name.text(), a.bytes),
+                }
             }
             None => format!("{addr:#x} ({whose}, which has no allocations)"),
         }

@@ -1,0 +1,87 @@
+//! What the owner of an allocation calls it and its bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The elements of an allocation, as its owner counts them.
+pub trait Elements: fmt::Debug + Send + Sync {
+    /// Bytes of an element.
+    fn size(&self) -> u64;
+    /// The number of elements.
+    fn count(&self) -> u64;
+    /// The coordinate of the element that lies so many elements behind the beginning; none if no element does.
+    fn coordinate(&self, offset: u64) -> Option<Vec<u64>>;
+}
+
+/// The name of an allocation. With [`Elements`] messages say `m[3, 17]`, and without them `m` and an offset in bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Name {
+    text: String,
+    elements: Option<Arc<dyn Elements>>,
+}
+
+impl Name {
+    /// A name with elements.
+    pub fn of(text: &str, elements: Arc<dyn Elements>) -> Name {
+        Name { text: text.to_owned(), elements: Some(elements) }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// `` `m[3, 17]` `` for a byte that is so far from the beginning of the allocation, and the size of the allocation
+    /// where the byte is outside; none if the elements are not known.
+    pub(super) fn element(&self, offset: i64) -> Option<(String, Option<u64>)> {
+        let elements = self.elements.as_ref()?;
+        let size = elements.size().max(1) as i64;
+        let (at, rest) = (offset.div_euclid(size), offset.rem_euclid(size));
+        let behind = if rest == 0 { String::new() } else { format!("+{rest} bytes") };
+        let text = &self.text;
+        let known = u64::try_from(at).ok().and_then(|at| elements.coordinate(at));
+        if let Some(coordinate) = known {
+            let coordinate: Vec<String> = coordinate.iter().map(u64::to_string).collect();
+            return Some((format!("`{text}[{}]`{behind}", coordinate.join(", ")), None));
+        }
+        let flat = elements.coordinate(0).is_none_or(|first| first.len() == 1);
+        let name = if flat { format!("`{text}[{at}]`") } else { format!("element {at} of `{text}`") };
+        Some((name + &behind, Some(elements.count())))
+    }
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Name {
+        Name { text: text.to_owned(), elements: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of four.
+    #[derive(Debug)]
+    struct Rows(u64);
+    impl Elements for Rows {
+        fn size(&self) -> u64 {
+            4
+        }
+        fn count(&self) -> u64 {
+            self.0 * 4
+        }
+        fn coordinate(&self, offset: u64) -> Option<Vec<u64>> {
+            (offset < self.count()).then(|| vec![offset / 4, offset % 4])
+        }
+    }
+
+    #[test]
+    fn bytes_are_named_by_their_elements() {
+        let name = Name::of("m", Arc::new(Rows(2)));
+        let element = |offset| name.element(offset);
+        assert_eq!(element(20), Some(("`m[1, 1]`".into(), None)));
+        assert_eq!(element(22), Some(("`m[1, 1]`+2 bytes".into(), None)));
+        assert_eq!(element(32), Some(("element 8 of `m`".into(), Some(8))));
+        assert_eq!(element(-4), Some(("element -1 of `m`".into(), Some(8))));
+        assert_eq!(Name::from("m").element(0), None);
+    }
+}

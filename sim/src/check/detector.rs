@@ -122,7 +122,7 @@ pub(crate) struct Detector {
     pub(super) warps: Vec<WarpState>,
     ctas: Vec<CtaState>,
     grids: Vec<GridState>,
-    shadow: Shadow,
+    pub(super) shadow: Shadow,
     variables: FxHashMap<Place, SyncVar>,
     stale: FxHashMap<Place, StaleReads>,
     sequential: Sequential,

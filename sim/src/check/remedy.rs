@@ -104,7 +104,7 @@ impl Detector {
             [] => {
                 let told = self.tell_update(run, raw, other, f) || self.tell_launches(run, raw, other, f);
                 if !told {
-                    self.tell_near(run, raw, other, f);
+                    self.tell_near(run, raw, other, scope, f);
                 }
             }
             [miss] => self.tell_miss(run, miss, scope, f),
@@ -226,7 +226,7 @@ impl Detector {
     }
 
     /// Others have synchronised.
-    fn tell_near(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) {
+    fn tell_near(&self, run: &Run, raw: &Raw, other: &Side, scope: &str, f: &mut Finding) {
         let cta = |warp: u32| self.threads.warp_cta.get(warp as usize);
         // The one of the two that is of a CTA.
         let beside = |warp: u32| if cta(warp) == cta(raw.at.warp) { &raw.at } else { other };
@@ -268,10 +268,27 @@ impl Detector {
                 ),
                 "put a second barrier of the CTA (sync_threads) at the end of the loop's body",
             ),
-            Some(Near::Issued) | None => return,
+            Some(Near::Issued) | None => return self.tell_plain_read(run, raw, other, scope, f),
         };
         f.notes.push(note);
         f.help = help.into();
+    }
+
+    /// A plain read of what is written by a strong operation: perhaps of a flag.
+    fn tell_plain_read(&self, run: &Run, raw: &Raw, other: &Side, scope: &str, f: &mut Finding) {
+        let sides = [(&raw.at, other), (other, &raw.at)];
+        let plain = sides.into_iter().find(|(write, read)| {
+            write.kind.writes()
+                && write.strong.is_some()
+                && read.kind == AccessKind::Read
+                && read.strong.is_none()
+        });
+        if let Some((_, read)) = plain {
+            let read = self.instruction(run, read);
+            f.notes.push(format!(
+                "{read} is a plain load: if it waits for the write, it must be .acquire.{scope}"
+            ));
+        }
     }
 
     /// `CTA (0, 0, 0) of PE 1`

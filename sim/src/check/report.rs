@@ -1,7 +1,7 @@
 //! What was found, in words: both accesses, the memory, and the order that is missing.
 
 use super::detector::{Detector, Raw, Side};
-use super::{Access, Agent, Finding, Location, MemorySpace};
+use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::error::Place;
 use crate::exec::run::Run;
 use crate::model::LANES;
@@ -70,6 +70,20 @@ impl Detector {
         let Some(Place { pe, cta: [x, y, z], thread, .. }) = self.place(run, s) else { return String::new() };
         let thread = thread.map_or(String::new(), |[x, y, z]| format!(", thread ({x}, {y}, {z})"));
         format!("PE {pe}, CTA ({x}, {y}, {z}){thread}")
+    }
+
+    /// The latest write to a word of memory, in words.
+    pub(crate) fn last_write(&self, run: &Run, space: usize, word: usize) -> Option<String> {
+        let write = self.shadow.peek(space, word)?.write;
+        let r = self.shadow.records(&write).last()?;
+        let warp = self.threads.warp(r.warp);
+        let (lane, kind) = (r.lanes.trailing_zeros().min(31), AccessKind::Write);
+        Some(
+            self.words(
+                run,
+                &Side { warp, lane, pc: r.pc, agent: r.agent, kind, strong: r.strong, time: r.time },
+            ),
+        )
     }
 
     fn location(&self, run: &Run, raw: &Raw) -> Location {

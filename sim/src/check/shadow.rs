@@ -93,6 +93,11 @@ impl Shadow {
         &mut cells[word % PAGE]
     }
 
+    /// What is remembered of a word, if anything accessed its page.
+    pub(super) fn peek(&self, space: usize, word: usize) -> Option<&Cell> {
+        Some(&self.spaces.get(space)?.get(word / PAGE)?.as_ref()?[word % PAGE])
+    }
+
     /// The cells from one word to another (inclusive), as far as they lie together.
     #[inline]
     pub(super) fn run(&mut self, space: usize, from: usize, to: usize) -> &mut [Cell] {

@@ -347,10 +347,11 @@ impl Context<'_> {
             bytes: bytes as u8,
             shared: space.is_shared(),
             valid: true,
+            fresh: self.poll.fresh,
             mbarrier: None,
         };
         let same = *self.poll == now;
-        *self.poll = now;
+        *self.poll = super::Poll { fresh: true, ..now };
         same
     }
 }

@@ -62,6 +62,12 @@ impl Src {
     pub(crate) fn constant(index: u32) -> Self {
         Src(index | Self::CONST)
     }
+    /// Its value in one lane.
+    pub(crate) fn value(self, regs: &[Lanes], consts: &[Lanes], lane: usize) -> Option<u64> {
+        let list = if self.register().is_some() { regs } else { consts };
+        list.get((self.0 & !Self::CONST) as usize).map(|lanes| lanes[lane])
+    }
+
     /// The register, where it is one.
     pub(crate) fn register(self) -> Option<Reg> {
         (self.0 & Self::CONST == 0).then_some(Reg(self.0))
@@ -72,6 +78,11 @@ impl Src {
 pub(crate) trait Operation: Send + Sync {
     /// Carries the instruction out for the lanes `cx.active`, which are never none.
     fn execute(&self, cx: &mut Context<'_>) -> Result<Flow, Fault>;
+
+    /// The two values that it compares, if it is a comparison.
+    fn compared(&self) -> Option<[Src; 2]> {
+        None
+    }
 
     /// What it uses, if that is all that it does: then a load that is put off may stay so.
     fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
@@ -155,6 +166,8 @@ pub(crate) struct Poll {
     pub bytes: u8,
     pub shared: bool,
     pub valid: bool,
+    /// It was read since the warp's state was last copied to find out whether it repeats itself.
+    pub fresh: bool,
     /// It waits at an mbarrier; `value` is the parity or state it waits with.
     pub mbarrier: Option<crate::memory::Spot>,
 }

@@ -157,6 +157,10 @@ impl<F: Fn(u64, u64) -> bool + Send + Sync> Operation for Compare<F> {
         Ok(Flow::Next)
     }
 
+    fn compared(&self) -> Option<[Src; 2]> {
+        Some([self.a, self.b])
+    }
+
     fn footprint(&self, _: &Context<'_>) -> Option<Footprint> {
         Some(computes(&[self.a, self.b], &[]))
     }

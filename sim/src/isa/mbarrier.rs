@@ -281,6 +281,7 @@ fn wait(s: &mut Site<'_, '_, '_>, parity: bool) -> Result<Op, Issue> {
             bytes: 8,
             shared: true,
             valid: true,
+            fresh: true,
             mbarrier: Some(at),
         };
         *cx.poll = poll;

@@ -304,7 +304,7 @@ fn waits_without_end() {
         )
     };
     let arrive = "mbarrier.arrive.shared.b64 _, [bar];";
-    let e = fails(&wait(65, arrive, 0), threads(64), "S008", "warps 0, 1");
+    let e = fails(&wait(65, arrive, 0), threads(64), "S008", "warps 0 to 1");
     assert!(e.to_string().contains("needs 1 more arrivals of 65"), "{e}");
     assert!(e.to_string().contains("`k.bar`"), "{e}");
     // The wrong parity: the phase that the arrivals completed is not the one waited for.

@@ -238,7 +238,7 @@ fn calls_of_part_of_a_group_stall() {
         k.line("LOW: bar.sync 0;");
     });
     let wanted = "in `nvshmemx_putmem_block` for the other threads of its CTA (64 of 96 have come)";
-    assert!(e.notes.iter().any(|n| n.contains("warps 1, 2") && n.contains(wanted)), "{e}");
+    assert!(e.notes.iter().any(|n| n.contains("warps 1 to 2") && n.contains(wanted)), "{e}");
     assert!(e.at.unwrap().ptx_text.contains("nvshmemx_putmem_block"));
 }
 

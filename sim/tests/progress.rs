@@ -29,9 +29,10 @@ fn a_flag_that_nobody_sets() {
         .collect();
     let e = failure(m.launch(&wait(), "k", &launches), "S008");
     // PEs 1 and 2 have their value; only PE 0 waits, with both warps.
-    let [note] = e.notes.as_slice() else { panic!("{e}") };
-    assert!(note.starts_with("PE 0 CTA (0, 0, 0) warps 0, 1: reads `flag`+0"), "{e}");
-    assert!(note.contains("= 0x0 again and again") && note.contains("ld.acquire.sys"), "{e}");
+    let [note, finished] = e.notes.as_slice() else { panic!("{e}") };
+    assert!(note.starts_with("PE 0 CTA (0, 0, 0) warps 0 to 1: reads `flag`+0"), "{e}");
+    assert!(note.contains("again and again, finds 0") && note.contains("ld.acquire.sys"), "{e}");
+    assert_eq!(finished, "finished: PE 1, PE 2");
     assert_eq!(e.at.unwrap().ptx_line, 8);
 }
 
@@ -107,7 +108,7 @@ fn a_missing_thread_at_a_barrier() {
     let flag = buffer(&mut m, 0, "flag", &words(&[0]));
     let e = failure(m.launch(&module, "k", &[grid(0, 1, 96, vec![Arg::U64(flag)])]), "S008");
     let text = e.to_string();
-    assert!(text.contains("warps 1, 2: at barrier 2 (64 of 96 threads arrived)"), "{text}");
+    assert!(text.contains("warps 1 to 2: at barrier 2 (64 of 96 threads arrived)"), "{text}");
     assert!(text.contains("warp 0: reads `flag`+0"), "{text}");
 }
 
@@ -254,7 +255,9 @@ fn other_ways_to_wait() {
         let flag = buffer(&mut m, 0, "flag", &words(&[0]));
         let e =
             failure(m.launch(&module("u64", &text), "k", &[grid(0, 2, 64, vec![Arg::U64(flag)])]), "S008");
-        assert!(e.notes.iter().all(|n| n.contains("`flag`+0")), "{e}");
+        let [note, finished] = e.notes.as_slice() else { panic!("{e}") };
+        assert!(note.contains("`flag`+0"), "{e}");
+        assert_eq!(finished, "no thread has finished");
     }
     let text = ".version 8.0 .target sm_90 .address_size 64
         .func (.param .b32 r) get(.param .b64 a) {

@@ -166,12 +166,12 @@ mod tests {
         }
         let mut options = RunOptions::new(compile, n_pes);
         options.launches = 3;
-        options.args = args.iter().map(|(name, n)| ((*name).to_owned(), Define::Int(*n))).collect();
+        options.args = args.iter().map(|(name, n)| ((*name).to_owned(), Define::Int(*n).into())).collect();
         let file = KernelFile::parse("bench.weft", text).unwrap();
         let outcome = run_file(&file, &options).unwrap_or_else(|e| panic!("{e}: {text}"));
         assert_eq!(outcome.passed(), text.contains("computes"), "{text}");
-        assert_eq!(outcome.checks.is_some_and(|c| c.len() == 3), text.contains("computes"), "{text}");
-        outcome.compiled.ptx.clone()
+        assert_eq!((outcome.checks().count() == 3), text.contains("computes"), "{text}");
+        outcome.kernels[0].compiled.ptx.clone()
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! What is run: kernels, lowerings, sizes, numbers of PEs and of nodes.
 
-use super::finding::{self, Finding, Replay};
+use super::finding::{self, Finding, Replay, values};
 use super::{CheckOptions, Variant};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::run::examine::Subject;
-use crate::run::{RunError, RunOptions};
+use crate::run::{Arg, RunError, RunOptions, Stage};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Head, HeadParam};
+use weft_lang::source::SourceMap;
 use weft_sim::{Place, Trace, TraceConfig};
 
 /// Most bytes that the tensors may take for each element aimed at, PE, and PE that it has a part for, where sizes are
@@ -18,10 +19,22 @@ const BYTES_OF_ELEMENT: u64 = 64;
 /// Most modes that a parameter is thought to be the extent of.
 const MODES: usize = 3;
 
-/// One way to run a kernel, for any seed.
+/// One way to run kernels, for any seed.
 pub(super) struct Case {
     subject: Arc<Subject>,
     options: RunOptions,
+    names: Arc<Names>,
+    sources: Arc<SourceMap>,
+}
+
+/// How the kernels of a case are named.
+struct Names {
+    /// `produce, consume`.
+    kernels: String,
+    /// For a sequence, as the command line has it: `a.weft:produce b.weft:consume`.
+    sequence: Option<String>,
+    /// The file of each kernel.
+    files: Vec<String>,
 }
 
 impl Case {
@@ -30,10 +43,15 @@ impl Case {
         let options = self.with(seed);
         let examined = self.subject.run(&options)?;
         let replay = Replay { seed, ..self.replay() };
-        let locate = |place: &Place| self.subject.span(place);
+        let locate = |place: &Place| self.subject.span(place, &self.sources);
         let mut found = finding::of(examined.findings, examined.error, &locate, &replay);
-        let wrong = |(i, c)| finding::wrong(c, &examined.tensors, i, &replay);
-        found.extend(examined.checks.iter().enumerate().filter_map(wrong));
+        let mut launches = vec![0; self.names.files.len()];
+        for (number, checked) in &examined.checks {
+            launches[*number] += 1;
+            let kernel = self.subject.stages().nth(*number).filter(|_| self.names.sequence.is_some());
+            let kernel = kernel.map(|stage| stage.kernel.as_str());
+            found.extend(finding::wrong(checked, &examined.tensors, launches[*number], kernel, &replay));
+        }
         Ok(found)
     }
 
@@ -55,7 +73,8 @@ impl Case {
     pub fn replay(&self) -> Replay {
         let RunOptions { compile, n_pes, grid, seed, launches, back_to_back, args, node, .. } = &self.options;
         Replay {
-            kernel: compile.kernel.clone().unwrap_or_default(),
+            kernel: self.names.kernels.clone(),
+            sequence: self.names.sequence.clone(),
             pes: *n_pes,
             seed: *seed,
             defines: compile.defines.clone(),
@@ -75,53 +94,94 @@ impl Case {
 pub(super) fn variants(cases: &[Case]) -> Vec<Variant> {
     let mut variants: Vec<Variant> = Vec::new();
     for case in cases {
-        let compiled = case.subject.compiled();
-        let external = if compiled.external().is_empty() { "" } else { " --nvshmem extern" };
-        let options = case.replay().compile_options() + external;
-        if variants.iter().all(|v| v.options != options) {
-            variants.push(Variant { options, ptx: compiled.ptx.clone() });
+        let ways = case.replay().ways();
+        for (stage, file) in case.subject.stages().zip(&case.names.files) {
+            let external = if stage.compiled.external().is_empty() { "" } else { " --nvshmem extern" };
+            let defines = values("-D", &stage.options.defines);
+            let options = format!("--kernel {}{defines}{ways}{external}", stage.kernel);
+            if !variants.iter().any(|v| v.options == options && v.file == *file) {
+                variants.push(Variant { file: file.clone(), options, ptx: stage.compiled.ptx.clone() });
+            }
         }
     }
     variants
 }
 
-/// All cases, small ones first.
-pub(super) fn all(file: &KernelFile, options: &CheckOptions) -> Result<Vec<Case>, RunError> {
-    let bad = |m: &str| Err(RunError::Request(m.to_owned()));
-    if options.pes.is_empty() || options.pes.contains(&0) || options.seeds == 0 || options.launches == 0 {
-        return bad("a check takes 1 PE, 1 seed and 1 launch or more");
-    }
-    let heads = file.heads();
+/// All cases of each of a file's kernels, or of the one that the options name, small ones first.
+pub(super) fn of_file(file: &KernelFile, options: &CheckOptions) -> Result<Vec<Case>, RunError> {
     let named = options.compile.kernel.as_deref();
-    let chosen: Vec<_> = heads.iter().filter(|h| named.is_none_or(|n| n == &*h.name)).collect();
-    if chosen.is_empty() {
-        let names: Vec<_> = heads.iter().map(|h| &*h.name).collect();
+    let mut heads = file.heads();
+    let names: Vec<_> = heads.iter().map(|h| h.name.to_string()).collect();
+    heads.retain(|h| named.is_none_or(|n| n == &*h.name));
+    if heads.is_empty() {
         return bad(&match named {
             Some(n) => format!("there is no kernel `{n}`; there are: {}", names.join(", ")),
             None => "the file has no kernel".to_owned(),
         });
     }
     let mut cases = Vec::new();
-    for head in chosen {
-        let mut planner = Planner { file, head, options, subjects: HashMap::new() };
-        cases.append(&mut planner.cases()?);
+    for head in heads {
+        let name = file.sources().name(0).unwrap_or_default().to_owned();
+        let names = Names { kernels: head.name.to_string(), sequence: None, files: vec![name] };
+        cases.append(
+            &mut Planner::new(vec![file], vec![head], names, file.shared_sources(), options).cases()?,
+        );
     }
     Ok(cases)
 }
 
+/// All cases of a sequence, small ones first; `sources` has the texts of all its kernels.
+pub(super) fn of_sequence(
+    stages: &[Stage<'_>],
+    sources: Arc<SourceMap>,
+    options: &CheckOptions,
+) -> Result<Vec<Case>, RunError> {
+    let heads = stages.iter().map(Stage::head).collect::<Result<Vec<_>, _>>()?;
+    let files: Vec<_> =
+        stages.iter().map(|s| s.file.sources().name(0).unwrap_or_default().to_owned()).collect();
+    let list = |names: Vec<String>, between: &str| names.join(between);
+    let names = Names {
+        kernels: list(heads.iter().map(|h| h.name.to_string()).collect(), ", "),
+        sequence: Some(list(files.iter().zip(&heads).map(|(f, h)| format!("{f}:{}", h.name)).collect(), " ")),
+        files,
+    };
+    Planner::new(stages.iter().map(|s| s.file).collect(), heads, names, sources, options).cases()
+}
+
+fn bad<T>(message: &str) -> Result<T, RunError> {
+    Err(RunError::Request(message.to_owned()))
+}
+
 /// Values of parameters that are sizes: compile-time ones and run-time ones.
-type Sizes = (BTreeMap<String, Define>, BTreeMap<String, Define>);
+type Sizes = (BTreeMap<String, Define>, BTreeMap<String, Arg>);
 
 /// Compiles what it must, each thing once.
 struct Planner<'a> {
-    file: &'a KernelFile,
-    head: &'a Head,
+    /// The file and the head of each kernel.
+    files: Vec<&'a KernelFile>,
+    heads: Vec<Head>,
+    names: Arc<Names>,
+    sources: Arc<SourceMap>,
     options: &'a CheckOptions,
     subjects: HashMap<String, Arc<Subject>>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn new(
+        files: Vec<&'a KernelFile>,
+        heads: Vec<Head>,
+        names: Names,
+        sources: Arc<SourceMap>,
+        options: &'a CheckOptions,
+    ) -> Planner<'a> {
+        Planner { files, heads, names: Arc::new(names), sources, options, subjects: HashMap::new() }
+    }
+
     fn cases(&mut self) -> Result<Vec<Case>, RunError> {
+        let options = self.options;
+        if options.pes.is_empty() || options.pes.contains(&0) || options.seeds == 0 || options.launches == 0 {
+            return bad("a check takes 1 PE, 1 seed and 1 launch or more");
+        }
         let names = self.free_extents();
         let mut cases = Vec::new();
         for &n_pes in &self.options.pes {
@@ -132,17 +192,26 @@ impl Planner<'_> {
         Ok(cases)
     }
 
+    /// The compile-time parameters of all kernels: name, bound, whether there is a default.
+    fn generics(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>, bool)> {
+        self.heads.iter().flat_map(|h| &h.generics)
+    }
+
+    /// The run-time parameters of all kernels.
+    fn params(&self) -> impl Iterator<Item = &HeadParam> {
+        self.heads.iter().flat_map(|h| &h.params)
+    }
+
     /// The integer parameters that have no value yet and are extents of tensors, or may be: those without a default.
     fn free_extents(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        let extents = self.head.params.iter().flat_map(|p| &p.extents).flatten();
-        let others =
-            self.head.generics.iter().filter(|(.., has_default)| !has_default).map(|(name, ..)| name);
+        let extents = self.params().flat_map(|p| &p.extents).flatten();
+        let others = self.generics().filter(|(.., has_default)| !has_default).map(|(name, ..)| name);
         for name in extents.chain(others) {
             let given =
                 self.options.compile.defines.contains_key(&**name) || self.options.args.contains_key(&**name);
-            let generic = self.head.generics.iter().any(|(g, bound, _)| g == name && &**bound == "int");
-            let scalar = self.head.params.iter().any(|p| p.name == *name);
+            let generic = self.generics().any(|(g, bound, _)| g == name && &**bound == "int");
+            let scalar = self.params().any(|p| p.name == *name);
             if !given && (generic || scalar) && !names.contains(&name.to_string()) {
                 names.push(name.to_string());
             }
@@ -154,7 +223,7 @@ impl Planner<'_> {
     fn assign(&self, names: &[String], size: i64) -> Sizes {
         let mut defines = self.options.compile.defines.clone();
         let mut args = self.options.args.clone();
-        for (name, bound, has_default) in &self.head.generics {
+        for (name, bound, has_default) in self.generics() {
             let usual = match &**bound {
                 "dtype" | "float" | "real" => Define::Dtype(Scalar::F32),
                 "integer" => Define::Dtype(Scalar::I32),
@@ -167,8 +236,12 @@ impl Planner<'_> {
             }
         }
         for name in names {
-            let generic = self.head.generics.iter().any(|(g, ..)| **g == **name);
-            if generic { &mut defines } else { &mut args }.insert(name.clone(), Define::Int(size));
+            if self.generics().any(|(g, ..)| **g == **name) {
+                defines.insert(name.clone(), Define::Int(size));
+            }
+            if self.params().any(|p| *p.name == **name) {
+                args.insert(name.clone(), Define::Int(size).into());
+            }
         }
         (defines, args)
     }
@@ -179,7 +252,7 @@ impl Planner<'_> {
             return Ok(vec![self.assign(names, 0)]);
         }
         // Of several that have a default the first is most likely a size, and others are tiles and numbers of CTAs.
-        let has_default = |n: &String| self.head.generics.iter().any(|(g, _, has)| **g == **n && *has);
+        let has_default = |n: &String| self.generics().any(|(g, _, has)| **g == **n && *has);
         let first = names.iter().find(|n| has_default(n));
         let few: Vec<_> = names.iter().filter(|n| !has_default(n) || first == Some(n)).cloned().collect();
         if !self.options.sizes.is_empty() {
@@ -203,7 +276,7 @@ impl Planner<'_> {
     fn near(&mut self, names: &[String], elements: u32, n_pes: usize) -> Option<Sizes> {
         let free =
             |p: &HeadParam| p.extents.iter().flatten().filter(|e| names.contains(&e.to_string())).count();
-        let modes = self.head.params.iter().map(free).max().unwrap_or(1).max(1);
+        let modes = self.params().map(free).max().unwrap_or(1).max(1);
         let bytes = u64::from(elements.max(1003)) * BYTES_OF_ELEMENT * (n_pes * (n_pes + 1)) as u64;
         // Of several modes each gets its root.
         let root = |modes: usize| f64::from(elements).powf(1.0 / modes as f64).round() as i64;
@@ -236,7 +309,7 @@ impl Planner<'_> {
                 Ok(subject) if cases.iter().any(|c| c.subject.same_code(&subject)) => {}
                 Ok(subject) => cases.extend(self.nodes(&subject, n_pes).into_iter().map(|node| {
                     let (subject, options) = (subject.clone(), RunOptions { node, ..options.clone() });
-                    Case { subject, options }
+                    Case { subject, options, names: self.names.clone(), sources: self.sources.clone() }
                 })),
             }
         }
@@ -249,7 +322,7 @@ impl Planner<'_> {
     /// The sizes of nodes that a kernel is run with: a node for each PE, two nodes, and one node of all PEs. One size is
     /// enough for a kernel that does not test which PEs it reaches.
     fn nodes(&self, subject: &Subject, n_pes: usize) -> Vec<Option<u32>> {
-        if !subject.compiled().tests_reach() {
+        if !subject.tests_reach() {
             return vec![None];
         }
         let all = n_pes as u32;
@@ -263,7 +336,6 @@ impl Planner<'_> {
 
     fn run_options(&self, (defines, args): &Sizes, n_pes: usize, lowering: Lowering) -> RunOptions {
         let mut compile = self.options.compile.clone();
-        compile.kernel = Some(self.head.name.to_string());
         compile.defines.clone_from(defines);
         compile.lowering = lowering;
         let mut options = RunOptions::new(compile, n_pes);
@@ -282,7 +354,9 @@ impl Planner<'_> {
         if let Some(subject) = self.subjects.get(&key) {
             return Ok(subject.clone());
         }
-        let subject = Arc::new(Subject::new(self.file, options)?);
+        let stages = self.files.iter().zip(&self.heads);
+        let stages: Vec<_> = stages.map(|(file, head)| Stage { file, kernel: Some(&*head.name) }).collect();
+        let subject = Arc::new(Subject::new(&stages, options)?);
         self.subjects.insert(key, subject.clone());
         Ok(subject)
     }

@@ -3,12 +3,12 @@
 use super::causes;
 use crate::compile::{Lowering, Transport};
 use crate::run::reference::Checked;
-use crate::run::{TensorInfo, show};
+use crate::run::{Arg, TensorInfo};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::fmt;
 use weft_ir::diag::{Severity, Span};
-use weft_lang::elaborate::{Define, Defines};
+use weft_lang::elaborate::Defines;
 use weft_sim::{AccessKind, Agent, Finding as SimFinding, MemorySpace, Place, SimError};
 
 /// The code of a result that is not what `computes(...)` says.
@@ -68,8 +68,10 @@ pub struct Finding {
 /// A run, so that it can be had again: data and schedule follow from it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Replay {
-    /// The kernel.
+    /// The kernel; of a sequence all of them, `produce, consume`.
     pub kernel: String,
+    /// For a sequence of kernels, as the command line has it: `a.weft:produce b.weft:consume`.
+    pub sequence: Option<String>,
     /// Number of PEs.
     pub pes: usize,
     /// Seed of data and schedule.
@@ -77,7 +79,7 @@ pub struct Replay {
     /// Compile-time parameters.
     pub defines: Defines,
     /// Run-time scalars.
-    pub args: BTreeMap<String, Define>,
+    pub args: BTreeMap<String, Arg>,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
     /// How other PEs are reached.
@@ -105,35 +107,35 @@ impl Replay {
 
     /// `N=1003, T=f32`.
     pub(super) fn parameters(&self) -> String {
-        let all = self.defines.iter().chain(&self.args);
-        all.map(|(name, v)| format!("{name}={}", show(*v))).collect::<Vec<_>>().join(", ")
+        let defines = self.defines.iter().map(|(name, v)| (name, Arg::from(*v)));
+        let all = defines.chain(self.args.iter().map(|(name, v)| (name, *v)));
+        all.map(|(name, v)| format!("{name}={v}")).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// ` OPTION NAME=VALUE` for each value.
-fn values(option: &str, values: &BTreeMap<String, Define>) -> String {
-    values.iter().map(|(name, value)| format!(" {option} {name}={}", show(*value))).collect()
+pub(super) fn values<V: Copy + Into<Arg>>(option: &str, values: &BTreeMap<String, V>) -> String {
+    values.iter().map(|(name, value)| format!(" {option} {name}={}", (*value).into())).collect()
 }
 
 impl Replay {
     /// ` --lowering multimem --transport p2p`, as far as it was chosen.
-    fn ways(&self) -> String {
+    pub(super) fn ways(&self) -> String {
         let words = [("lowering", self.lowering.name()), ("transport", self.transport.name())];
         let chosen = words.into_iter().filter(|(_, word)| *word != "auto");
         chosen.map(|(option, word)| format!(" --{option} {word}")).collect()
-    }
-
-    /// The options of `weft compile` that give the PTX of the run.
-    pub(super) fn compile_options(&self) -> String {
-        format!("--kernel {}{}{}", self.kernel, values("-D", &self.defines), self.ways())
     }
 }
 
 impl fmt::Display for Replay {
     /// The options of `weft check` that bring it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let option = if self.ptx.is_some() { "--entry" } else { "--kernel" };
-        write!(f, "{option} {} --pes {} --seed {}", self.kernel, self.pes, self.seed)?;
+        match (&self.sequence, &self.ptx) {
+            (Some(_), _) => {}
+            (None, Some(_)) => write!(f, "--entry {} ", self.kernel)?,
+            (None, None) => write!(f, "--kernel {} ", self.kernel)?,
+        }
+        write!(f, "--pes {} --seed {}", self.pes, self.seed)?;
         write!(f, "{}{}{}", values("-D", &self.defines), values("--arg", &self.args), self.ways())?;
         if let Some(node) = self.node {
             write!(f, " --node {node}")?;
@@ -227,7 +229,14 @@ fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
 }
 
 /// A result that is not what `computes(...)` says.
-pub(super) fn wrong(c: &Checked, tensors: &[TensorInfo], launch: usize, replay: &Replay) -> Option<Finding> {
+/// `launch` counts from 1; the kernel is named where it is one of several.
+pub(super) fn wrong(
+    c: &Checked,
+    tensors: &[TensorInfo],
+    launch: u32,
+    kernel: Option<&str>,
+    replay: &Replay,
+) -> Option<Finding> {
     let (pe, i, have, want) = c.first_wrong?;
     let Checked { tensor, elements, wrong, .. } = c;
     let shape = tensors.iter().find(|t| t.name == *tensor).map_or(&[][..], |t| &t.shape);
@@ -239,13 +248,14 @@ pub(super) fn wrong(c: &Checked, tensors: &[TensorInfo], launch: usize, replay: 
     }
     at.reverse();
     let at = at.join(", ");
+    let of = kernel.map(|name| format!(" of `{name}`")).unwrap_or_default();
     Some(Finding {
         code: WRONG_RESULT.to_owned(),
         severity: Severity::Error,
         message: format!("`{tensor}` is not what computes(...) says"),
         accesses: Vec::new(),
         notes: vec![
-            format!("{wrong} of {elements} elements are wrong after launch {}", launch + 1),
+            format!("{wrong} of {elements} elements are wrong after launch {launch}{of}"),
             format!("the first: PE {pe}, {tensor}[{at}] is {have}, expected {want}"),
         ],
         help: "nothing else was found: the arithmetic is wrong, or some elements are not written".to_owned(),

@@ -158,15 +158,15 @@ impl Report {
 }
 
 fn replay(r: &Replay) -> Value {
-    let values = |map: &std::collections::BTreeMap<String, weft_lang::elaborate::Define>| {
-        map.iter().map(|(name, v)| (name.clone(), Value::from(crate::run::show(*v)))).collect::<Value>()
-    };
+    let defines = r.defines.iter().map(|(name, v)| (name.clone(), Value::from(crate::run::show(*v))));
+    let args = r.args.iter().map(|(name, v)| (name.clone(), Value::from(v.to_string())));
     json!({
         "kernel": r.kernel,
+        "sequence": r.sequence,
         "pes": r.pes,
         "seed": r.seed,
-        "defines": values(&r.defines),
-        "args": values(&r.args),
+        "defines": defines.collect::<Value>(),
+        "args": args.collect::<Value>(),
         "lowering": r.lowering.name(),
         "transport": r.transport.name(),
         "node": r.node,

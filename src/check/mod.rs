@@ -29,7 +29,7 @@ pub use finding::{Access, Finding, Replay, WRONG_RESULT};
 
 use crate::compile::{KernelFile, Options};
 use crate::ptx::{PtxFile, PtxLaunch, PtxOutcome};
-use crate::run::RunError;
+use crate::run::{Arg, RunError, Stage};
 use cases::Case;
 use finding::Gathered;
 use std::collections::BTreeMap;
@@ -37,7 +37,6 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use weft_isa::Target;
-use weft_lang::elaborate::Define;
 use weft_lang::source::SourceMap;
 use weft_sim::Trace;
 
@@ -61,7 +60,7 @@ pub struct CheckOptions {
     /// kernel admits them, if there are none.
     pub sizes: Vec<i64>,
     /// Values of run-time scalars.
-    pub args: BTreeMap<String, Define>,
+    pub args: BTreeMap<String, Arg>,
     /// CTAs of a PE's grid, where the kernel does not say.
     pub grid: Option<[u32; 3]>,
     /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
@@ -127,6 +126,8 @@ impl Report {
 /// PTX that a check ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variant {
+    /// The kernel's file.
+    pub file: String,
     /// The options of `weft compile` that give this text. Options that a check passes on as they are, such as `--arch`,
     /// are not among them.
     pub options: String,
@@ -162,18 +163,51 @@ pub fn check_file_with(
     options: &CheckOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, RunError> {
-    let cases = cases::all(file, options)?;
-    let (runs, findings) = explore(&cases, options, &Case::run, progress)?;
+    report(&cases::of_file(file, options)?, file.shared_sources(), options, progress)
+}
+
+/// Checks kernels that are launched one after the other. Tensors and parameters of equal names are the same ones. The kernel
+/// that `options.compile` names does not matter.
+///
+/// # Errors
+/// As [`check_file`]; tensors of equal names that differ.
+pub fn check_sequence(
+    stages: &[Stage<'_>],
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    let mut sources = SourceMap::new();
+    for stage in stages {
+        let own = stage.file.sources();
+        for file in 0..own.len() as u32 {
+            let (name, text) = (own.name(file).unwrap_or_default(), own.text(file).unwrap_or_default());
+            if sources.find(name).is_none() {
+                sources.add(name, text);
+            }
+        }
+    }
+    let sources = Arc::new(sources);
+    report(&cases::of_sequence(stages, sources.clone(), options)?, sources, options, progress)
+}
+
+/// Runs cases; `sources` has the texts of their kernels, the first file's before others.
+fn report(
+    cases: &[Case],
+    sources: Arc<SourceMap>,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    let (runs, findings) = explore(cases, options, &Case::run, progress)?;
     let replays: Vec<_> = cases.iter().map(Case::replay).collect();
     let trace = traced(&replays, &findings, options, &|i, seed| cases[i].trace(seed))?;
     Ok(Report {
-        file: file.sources().name(0).unwrap_or_default().to_owned(),
+        file: sources.name(0).unwrap_or_default().to_owned(),
         cases: replays,
         runs,
         findings,
-        variants: cases::variants(&cases),
+        variants: cases::variants(cases),
         trace,
-        sources: file.shared_sources(),
+        sources,
     })
 }
 

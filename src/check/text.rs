@@ -65,7 +65,8 @@ impl Report {
 
     /// The command that meets a finding again.
     pub fn command(&self, finding: &Finding) -> String {
-        format!("weft check {} {}", self.file, finding.replay)
+        let what = finding.replay.sequence.as_ref().unwrap_or(&self.file);
+        format!("weft check {what} {}", finding.replay)
     }
 
     /// What was run and what came of it, in a few lines.

@@ -2,13 +2,13 @@
 
 use super::progress::Bar;
 use super::sim::PtxArgs;
-use super::{CompileArgs, defines, run::grid};
+use super::{CompileArgs, KernelPath, args, numbered, run::grid, stages};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::check::{CheckOptions, Progress, Report, check_file_with, check_ptx};
+use weft::check::{CheckOptions, Progress, Report, check_file_with, check_ptx, check_sequence};
 use weft::lang::render::Color;
 use weft::ptx::PtxFile;
 
@@ -17,6 +17,9 @@ use weft::ptx::PtxFile;
 pub struct Check {
     #[command(flatten)]
     compile: CompileArgs,
+    /// Kernels that are launched after it, in this order. Tensors and parameters of equal names are the same ones.
+    #[arg(value_name = "FILE:KERNEL")]
+    then: Vec<KernelPath>,
     /// Numbers of PEs: --pes 2,4,8
     #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Vec<u32>,
@@ -33,7 +36,8 @@ pub struct Check {
     /// What extents that are parameters are set to; found out if not given.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..))]
     sizes: Vec<i64>,
-    /// A run-time scalar parameter; of a PTX file the arguments in order, as `weft sim` has them.
+    /// A run-time scalar parameter, which 1+2 makes 1 in the first launch and 2 more in each further one; of a PTX file the
+    /// arguments in order, as `weft sim` has them.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
     /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
@@ -94,21 +98,28 @@ impl Check {
             let met = if p.met == 0 { String::new() } else { format!("{} met something", p.met) };
             bar.at(p.done, p.total, met);
         };
-        let is_ptx = self.compile.file.extension().is_some_and(|e| e == "ptx");
+        let is_ptx = self.compile.file.path.extension().is_some_and(|e| e == "ptx");
         let options = self.options(is_ptx)?;
         let report = if is_ptx {
             if self.overlap {
                 bail!("--overlap is for `.weft` files: the host waits between launches of PTX");
             }
+            if !self.then.is_empty() {
+                bail!("PTX is run alone: a sequence of kernels is of `.weft` files");
+            }
             if !self.node.is_empty() || self.ptx_file.is_some() {
                 bail!("--node and --ptx are for `.weft` files: PTX is run as it is, with its own arguments");
             }
-            let file = PtxFile::read(&self.compile.file)?;
+            let file = PtxFile::read(&self.compile.file.path)?;
             let launch = self.ptx.launch(self.grid.as_deref(), &self.arg)?;
             check_ptx(&file, &launch, &options, &progress)
         } else {
             self.ptx.refuse()?;
-            check_file_with(&self.compile.parse()?, &options, &progress)
+            let files = self.compile.parse(&self.then)?;
+            match &files[..] {
+                [(file, _)] => check_file_with(file, &options, &progress),
+                all => check_sequence(&stages(all), &options, &progress),
+            }
         };
         bar.clear();
         let report = report?;
@@ -137,7 +148,7 @@ impl Check {
         options.seeds = self.seeds.unwrap_or(if self.seed.is_some() { 1 } else { options.seeds });
         options.sizes.clone_from(&self.sizes);
         if !is_ptx {
-            options.args = defines(&self.arg)?;
+            options.args = args(&self.arg)?;
         }
         options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         options.launches = self.launches;
@@ -152,15 +163,9 @@ impl Check {
 fn write_variants(path: &Path, report: &Report) -> Result<()> {
     let mut err = std::io::stderr().lock();
     for (variant, number) in report.variants.iter().zip(1..) {
-        let path = if report.variants.len() == 1 { path.to_owned() } else { numbered(path, number) };
+        let path = numbered(path, number, report.variants.len());
         super::write_ptx(&path, &variant.ptx)?;
-        writeln!(err, "{}: weft compile {} {}", path.display(), report.file, variant.options)?;
+        writeln!(err, "{}: weft compile {} {}", path.display(), variant.file, variant.options)?;
     }
     Ok(())
-}
-
-/// `k.2.ptx` for `k.ptx`.
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    let extension = path.extension().map_or(String::new(), |e| format!(".{}", e.display()));
-    path.with_extension(format!("{number}{extension}"))
 }

@@ -18,8 +18,8 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(&self) -> Result<ExitCode> {
-        let name = self.compile.file.to_string_lossy();
-        if codes::is_code(&name) && !self.compile.file.exists() {
+        let name = self.compile.file.path.to_string_lossy();
+        if codes::is_code(&name) && !self.compile.file.path.exists() {
             return explain_code(&name);
         }
         let compiled = self.compile.compile(&self.compile.options()?)?;

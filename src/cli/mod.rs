@@ -15,12 +15,13 @@ mod tune;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::lang::render::Color;
-use weft::run::RunError;
+use weft::run::{Arg, RunError, Stage};
 use weft::{Define, Defines, PtxVersion, Target};
 
 /// Compiler for GPU kernels that compute and communicate in one launch.
@@ -144,8 +145,9 @@ fn color(stream: &impl IsTerminal) -> Color {
 /// What every command that compiles takes.
 #[derive(Args)]
 struct CompileArgs {
-    /// The kernel file.
-    file: PathBuf,
+    /// The kernel file, or a kernel of it as FILE:KERNEL.
+    #[arg(value_name = "FILE")]
+    file: KernelPath,
     /// The kernel, where the file has several.
     #[arg(long)]
     kernel: Option<String>,
@@ -178,6 +180,34 @@ struct CompileArgs {
     /// Compile as if no `assert` stood in the text.
     #[arg(long)]
     no_assert: bool,
+}
+
+/// A kernel file, and perhaps which of its kernels: `FILE`, `FILE:KERNEL`.
+#[derive(Clone, Debug)]
+struct KernelPath {
+    path: PathBuf,
+    kernel: Option<String>,
+}
+
+impl From<&str> for KernelPath {
+    /// What follows the last colon is a kernel, unless there is a file of the whole name.
+    fn from(text: &str) -> KernelPath {
+        let is_name = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_alphanumeric() || c == '_');
+        match text.rsplit_once(':').filter(|(path, name)| !path.is_empty() && is_name(name)) {
+            Some((path, name)) if !Path::new(text).exists() => {
+                KernelPath { path: path.into(), kernel: Some(name.to_owned()) }
+            }
+            _ => KernelPath { path: text.into(), kernel: None },
+        }
+    }
+}
+
+impl KernelPath {
+    /// The parsed file.
+    fn parse(&self) -> Result<KernelFile> {
+        let text = weft::library::read_text(&self.path).map_err(|e| anyhow!(e))?;
+        Ok(KernelFile::parse(&weft::library::name_of(&self.path), &text)?)
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -233,25 +263,37 @@ fn warn(compiled: &weft::Compiled) -> Result<()> {
 impl CompileArgs {
     /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
     fn compile(&self, options: &Options) -> Result<weft::Compiled> {
-        if self.file.extension().is_some_and(|e| e == "ir") {
+        let path = &self.file.path;
+        if path.extension().is_some_and(|e| e == "ir") {
             if self.no_assert {
                 return Err(anyhow!(
                     "--no-assert: IR keeps its asserts; compile the kernel's text to leave them out"
                 ));
             }
-            let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;
+            let text = weft::library::read_text(path).map_err(|e| anyhow!(e))?;
             return weft::compile_ir(&text, options).map_err(|e| match e {
-                IrError::Text(e) => anyhow::Error::new(e).context(self.file.display().to_string()),
+                IrError::Text(e) => anyhow::Error::new(e).context(path.display().to_string()),
                 IrError::Compile(e) => e.into(),
             });
         }
-        Ok(self.parse()?.compile(options)?)
+        Ok(self.file.parse()?.compile(options)?)
     }
 
-    /// The parsed file.
-    fn parse(&self) -> Result<KernelFile> {
-        let text = weft::library::read_text(&self.file).map_err(|e| anyhow!(e))?;
-        Ok(KernelFile::parse(&weft::library::name_of(&self.file), &text)?)
+    /// The files of its kernel and of those that are launched after it, with the names of the kernels.
+    fn parse(&self, then: &[KernelPath]) -> Result<Vec<(KernelFile, Option<String>)>> {
+        let first = KernelPath { kernel: self.kernel()?, ..self.file.clone() };
+        let all = std::iter::once(&first).chain(then);
+        all.map(|one| Ok((one.parse()?, one.kernel.clone()))).collect()
+    }
+
+    /// The kernel that is asked for.
+    fn kernel(&self) -> Result<Option<String>> {
+        match (&self.file.kernel, &self.kernel) {
+            (Some(one), Some(other)) => {
+                Err(anyhow!("--kernel {other}: the file is given with kernel `{one}`"))
+            }
+            (one, other) => Ok(one.as_ref().or(other.as_ref()).cloned()),
+        }
     }
 
     fn options(&self) -> Result<Options> {
@@ -260,7 +302,7 @@ impl CompileArgs {
         options.ptx_version = self.ptx_version.as_deref().map(str::parse::<PtxVersion>).transpose()?;
         options.lowering = self.lowering.into();
         options.transport = self.transport.into();
-        options.kernel.clone_from(&self.kernel);
+        options.kernel = self.kernel()?;
         options.defines = defines(&self.define)?;
         options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];
         options.debug_waits = self.debug_waits;
@@ -297,6 +339,37 @@ fn defines(pairs: &[String]) -> Result<Defines> {
         }
     }
     Ok(out)
+}
+
+/// `NAME=VALUE` pairs of run-time scalars, where `1+2` is 1 in the first launch and 2 more in each further one.
+fn args(pairs: &[String]) -> Result<BTreeMap<String, Arg>> {
+    let mut out = BTreeMap::new();
+    for pair in pairs {
+        let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
+        let value = Arg::parse(value).with_context(|| {
+            format!(
+                "`{pair}`: a value is an integer, a float, true, false, or an integer and its step as 1+2"
+            )
+        })?;
+        if out.insert(name.to_owned(), value).is_some() {
+            return Err(anyhow!("`{name}` is given twice"));
+        }
+    }
+    Ok(out)
+}
+
+/// The kernels of parsed files.
+fn stages(files: &[(KernelFile, Option<String>)]) -> Vec<Stage<'_>> {
+    files.iter().map(|(file, kernel)| Stage { file, kernel: kernel.as_deref() }).collect()
+}
+
+/// The path of one of several texts: `k.2.ptx` for `k.ptx`; the path itself for an only text.
+fn numbered(path: &Path, number: usize, of: usize) -> PathBuf {
+    if of == 1 {
+        return path.to_owned();
+    }
+    let extension = path.extension().map_or(String::new(), |e| format!(".{}", e.display()));
+    path.with_extension(format!("{number}{extension}"))
 }
 
 /// Writes to a file, or to standard output for none or `-`.

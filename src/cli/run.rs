@@ -1,14 +1,17 @@
 //! `weft run`
 
-use super::{CompileArgs, defines};
+use super::{CompileArgs, KernelPath, args, numbered, stages};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use indexmap::IndexSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::KernelFile;
+use weft::Compiled;
 use weft::gpu::target_of;
 use weft::ir::Scalar;
-use weft::run::{Outcome, Ran, RunOptions, Verdict, check_file, run_file, run_on_gpus};
+use weft::run::{
+    KernelRun, Outcome, Ran, RunOptions, Stage, Verdict, compile_sequence, run_sequence, run_sequence_on_gpus,
+};
 use weft::runtime::job::{Place, Started, start};
 use weft::runtime::{Config, Error, World, cuda, error, find};
 
@@ -16,6 +19,9 @@ use weft::runtime::{Config, Error, World, cuda, error, find};
 pub struct Run {
     #[command(flatten)]
     compile: CompileArgs,
+    /// Kernels that are launched after it, in this order. Tensors and parameters of equal names are the same ones.
+    #[arg(value_name = "FILE:KERNEL")]
+    then: Vec<KernelPath>,
     /// PEs: all GPUs of this host if not given, or 8 simulated ones.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
@@ -31,7 +37,7 @@ pub struct Run {
     /// Element type to take the data as: bf16 for uint16 files.
     #[arg(long)]
     dtype: Option<String>,
-    /// A run-time scalar parameter.
+    /// A run-time scalar parameter, which 1+2 makes 1 in the first launch and 2 more in each further one.
     #[arg(long, value_name = "NAME=VALUE")]
     arg: Vec<String>,
     /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
@@ -40,14 +46,15 @@ pub struct Run {
     /// Seed of made data and of the schedule.
     #[arg(long, default_value = "0")]
     seed: u64,
-    /// Launches, back to back.
+    /// Launches, one after the other; of several kernels, each in its turn.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     launches: u32,
     /// Simulated: the number of PEs in a node. With --transport auto, transfers go in place within a node and through
     /// NVSHMEM's functions between nodes; the PEs form two nodes if this is not given.
     #[arg(long, value_name = "PES", value_parser = clap::value_parser!(u32).range(1..=4096))]
     node: Option<u32>,
-    /// Writes the PTX that ran: that of `weft compile` with the same options and --nvshmem extern.
+    /// Writes the PTX that ran: that of `weft compile` with the same options and --nvshmem extern. FILE.ptx becomes
+    /// FILE.1.ptx, FILE.2.ptx, ... if there are several kernels.
     #[arg(long, value_name = "FILE")]
     ptx: Option<PathBuf>,
 }
@@ -64,7 +71,8 @@ enum On {
 
 impl Run {
     pub fn run(&self) -> Result<ExitCode> {
-        let file = self.compile.parse()?;
+        let files = self.compile.parse(&self.then)?;
+        let kernels = stages(&files);
         let pes = match self.on {
             On::Sim => Err("asked for".to_owned()),
             On::Gpu => gpus(self.pes).map(Ok)?,
@@ -80,7 +88,7 @@ impl Run {
         };
         let pes = match pes {
             Ok(pes) => pes,
-            Err(why) => return self.simulated(&file, &why),
+            Err(why) => return self.simulated(&kernels, &why),
         };
         let mut options = self.options(pes)?;
         if self.compile.arch.is_none() {
@@ -88,47 +96,49 @@ impl Run {
         }
         if Place::detect()?.is_none() {
             // Said once, and not by every PE.
-            super::warn(&check_file(&file, &options)?)?;
+            compile_sequence(&kernels, &options)?.iter().try_for_each(super::warn)?;
         }
         match start(pes)? {
             Started::Done(code) => Ok(code),
-            Started::Pe(place) => self.on_gpus(&file, &options, &place),
+            Started::Pe(place) => self.on_gpus(&kernels, &options, &place),
         }
     }
 
-    fn simulated(&self, file: &KernelFile, why: &str) -> Result<ExitCode> {
+    fn simulated(&self, kernels: &[Stage<'_>], why: &str) -> Result<ExitCode> {
         let options = self.options(self.pes.unwrap_or(8))?;
-        let outcome = match run_file(file, &options) {
+        let outcome = match run_sequence(kernels, &options) {
             Ok(outcome) => outcome,
             Err(e) => {
-                if let Ok(compiled) = check_file(file, &options) {
+                if let Ok(compiled) = compile_sequence(kernels, &options) {
                     // What was suspected may be the reason.
-                    super::warn(&compiled)?;
-                    self.write_ptx(&compiled)?;
+                    compiled.iter().try_for_each(super::warn)?;
+                    self.write_ptx(&compiled.iter().collect::<Vec<_>>())?;
                 }
                 return Err(e.into());
             }
         };
-        super::warn(&outcome.compiled)?;
-        self.write_ptx(&outcome.compiled)?;
+        outcome.kernels.iter().try_for_each(|k| super::warn(&k.compiled))?;
+        self.write_ptx(&compiled(&outcome))?;
         super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
         Ok(if outcome.verdict() == Verdict::Wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Writes the PTX where that is asked for.
-    fn write_ptx(&self, compiled: &weft::Compiled) -> Result<()> {
-        self.ptx.as_ref().map_or(Ok(()), |path| super::write_ptx(path, &compiled.ptx))
+    /// Writes the PTX of each kernel where that is asked for.
+    fn write_ptx(&self, compiled: &[&Compiled]) -> Result<()> {
+        let Some(path) = &self.ptx else { return Ok(()) };
+        let mut all = compiled.iter().zip(1..);
+        all.try_for_each(|(one, number)| super::write_ptx(&numbered(path, number, compiled.len()), &one.ptx))
     }
 
     /// One PE of a job on GPUs. PE 0 reports.
-    fn on_gpus(&self, file: &KernelFile, options: &RunOptions, place: &Place) -> Result<ExitCode> {
+    fn on_gpus(&self, kernels: &[Stage<'_>], options: &RunOptions, place: &Place) -> Result<ExitCode> {
         let world = World::join(place, &Config::default())?;
         let mut verdict = Verdict::Unchecked;
         let status = world.run(|world| -> Result<(), String> {
-            let outcome = run_on_gpus(file, options, world).map_err(|e| e.to_string())?;
+            let outcome = run_sequence_on_gpus(kernels, options, world).map_err(|e| e.to_string())?;
             verdict = outcome.verdict();
             if world.my_pe() == 0 {
-                self.write_ptx(&outcome.compiled).map_err(|e| e.to_string())?;
+                self.write_ptx(&compiled(&outcome)).map_err(|e| e.to_string())?;
                 let text = report(&outcome, options.n_pes, "");
                 super::write_out(None, text.as_bytes()).map_err(|e| e.to_string())?;
             }
@@ -144,7 +154,7 @@ impl Run {
         options.node = self.node;
         options.inputs = files(&self.input)?;
         options.outputs = files(&self.output)?;
-        options.args = defines(&self.arg)?;
+        options.args = args(&self.arg)?;
         options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         if let Some(name) = &self.dtype {
             let known: Vec<_> = Scalar::ALL.iter().map(|s| s.name()).collect();
@@ -207,6 +217,14 @@ pub(super) fn dims(d: [u32; 3]) -> String {
     d[..=used].iter().map(u32::to_string).collect::<Vec<_>>().join(" x ")
 }
 
+/// The kernels of a run as they were compiled.
+fn compiled(outcome: &Outcome) -> Vec<&Compiled> {
+    outcome.kernels.iter().map(|k| &k.compiled).collect()
+}
+
+/// A line of a report.
+type Line<'a> = &'a mut dyn FnMut(&str, String);
+
 /// The report that a run ends with.
 fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
     let mut out = o.printed.clone();
@@ -214,86 +232,103 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
         out.push('\n');
     }
     let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
-    line("kernel", format!("{} for {}, {} lowering", o.kernel, o.compiled.target, o.compiled.lowering));
-    let (grid, block) = (dims(o.grid), dims(o.block));
-    match &o.ran {
-        Ran::Simulator { node, .. } => {
-            let why = why_simulated.lines().next().unwrap_or_default().trim_end_matches("; searched:");
-            line("ran on", format!("simulator, {pes} PEs, grid {grid}, block {block} (GPUs: {why})"));
-            if let Some(node) = node {
-                line("transfers", transfers(pes, *node));
-            }
-        }
-        Ran::Gpus { gpu, nvshmem, no_multicast, .. } => {
-            line("ran on", format!("{pes} x {gpu}, NVSHMEM {nvshmem}, grid {grid}, block {block}"));
-            if let Some(why) = no_multicast {
-                line("multicast", format!("none: {why}"));
-            }
-        }
+    for kernel in &o.kernels {
+        let Compiled { target, lowering, .. } = &kernel.compiled;
+        line("kernel", format!("{} for {target}, {lowering} lowering", kernel.name));
     }
+    place(o, pes, why_simulated, &mut line);
     for t in &o.tensors {
         let shape: Vec<_> = t.shape.iter().map(u64::to_string).collect();
         line("tensor", format!("{}: {} ({}) on each PE", t.name, t.dtype, shape.join(", ")));
     }
-    let algorithm = match o.compiled.references.first() {
-        Some(Some(r)) => r.to_string(),
-        _ => "not stated: without computes(...) nothing is checked".to_owned(),
-    };
-    line("computes", algorithm);
+    for kernel in &o.kernels {
+        line(
+            "computes",
+            match kernel.compiled.references.first() {
+                Some(Some(r)) => r.to_string(),
+                _ => "not stated: without computes(...) nothing is checked".to_owned(),
+            },
+        );
+    }
     if let Ran::Simulator { stats, .. } = &o.ran {
         for c in stats.opcodes.iter().filter(|c| c.mnemonic.starts_with("multimem.")) {
             line("instruction", format!("{} x {}", c.mnemonic, c.lanes));
         }
     }
-    for name in o.compiled.report.instructions().into_iter().filter(|n| !n.starts_with("multimem.")) {
+    let instructions = o.kernels.iter().flat_map(|k| k.compiled.report.instructions());
+    for name in instructions.filter(|n| !n.starts_with("multimem.")).collect::<IndexSet<_>>() {
         line("instruction", name.to_owned());
     }
-    for (i, c) in o.checks.iter().flatten().enumerate() {
-        let launch = if o.checks.as_ref().is_some_and(|c| c.len() > 1) {
-            format!(" launch {}", i + 1)
-        } else {
-            String::new()
-        };
+    o.kernels.iter().for_each(|kernel| errors(kernel, o.kernels.len() > 1, &mut line));
+    time(o, &mut line);
+    out
+}
+
+/// Where a run took place.
+fn place(o: &Outcome, pes: usize, why_simulated: &str, line: Line<'_>) {
+    let shapes: Vec<_> =
+        o.kernels.iter().map(|k| format!("grid {}, block {}", dims(k.grid), dims(k.block))).collect();
+    let shapes = shapes.join("; ");
+    match &o.ran {
+        Ran::Simulator { node, .. } => {
+            let why = why_simulated.lines().next().unwrap_or_default().trim_end_matches("; searched:");
+            line("ran on", format!("simulator, {pes} PEs, {shapes} (GPUs: {why})"));
+            if let Some(node) = node {
+                line("transfers", transfers(pes, *node));
+            }
+        }
+        Ran::Gpus { gpu, nvshmem, no_multicast, .. } => {
+            line("ran on", format!("{pes} x {gpu}, NVSHMEM {nvshmem}, {shapes}"));
+            if let Some(why) = no_multicast {
+                line("multicast", format!("none: {why}"));
+            }
+        }
+    }
+}
+
+/// How far a kernel's results are from what it says that it computes.
+fn errors(kernel: &KernelRun, named: bool, line: Line<'_>) {
+    let checks = kernel.checks.as_deref().unwrap_or_default();
+    let of = if named { format!(" of {}", kernel.name) } else { String::new() };
+    for (c, number) in checks.iter().zip(1..) {
+        let launch = if checks.len() > 1 { format!(" launch {number}{of}") } else { of.clone() };
         let errors = format!(
             "max abs {:.2e}, max rel {:.2e}, {:.2} of the rounding bound",
             c.max_abs, c.max_rel, c.worst
         );
-        match c.first_wrong {
-            None => line(
-                "error",
-                format!(
-                    "{errors} against float64 over {} elements of {}:{launch} correct",
-                    c.elements, c.tensor
-                ),
-            ),
-            Some((pe, i, have, want)) => line(
-                "error",
-                format!(
-                    "{errors}: {} of {} elements WRONG{launch}; first: PE {pe}, {}[{i}] is {have}, expected {want}",
-                    c.wrong, c.elements, c.tensor
-                ),
-            ),
-        }
-    }
-    let compiled = o.compile_time.as_secs_f64() * 1e3;
-    line(
-        "time",
-        match &o.ran {
-            Ran::Simulator { stats, time, .. } => format!(
-                "compiled in {compiled:.1} ms; simulated in {:.3} s, {:.1} M lane instructions",
-                time.as_secs_f64(),
-                stats.lane_instructions as f64 / 1e6
-            ),
-            Ran::Gpus { micros, .. } => {
-                let all: Vec<_> = micros.iter().map(|us| format!("{us:.1}")).collect();
-                format!(
-                    "compiled in {compiled:.1} ms; each launch {} us on PE 0 (cold, with its wait for others)",
-                    all.join(", ")
-                )
+        let verdict = match c.first_wrong {
+            None => format!("against float64 over {} elements of {}:{launch} correct", c.elements, c.tensor),
+            Some((pe, i, have, want)) => {
+                let first = format!("PE {pe}, {}[{i}] is {have}, expected {want}", c.tensor);
+                line(
+                    "error",
+                    format!("{errors}: {} of {} elements WRONG{launch}; first: {first}", c.wrong, c.elements),
+                );
+                continue;
             }
-        },
-    );
-    out
+        };
+        line("error", format!("{errors} {verdict}"));
+    }
+}
+
+/// How long a run took.
+fn time(o: &Outcome, line: Line<'_>) {
+    let compiled = o.compile_time.as_secs_f64() * 1e3;
+    let text = match &o.ran {
+        Ran::Simulator { stats, time, .. } => format!(
+            "compiled in {compiled:.1} ms; simulated in {:.3} s, {:.1} M lane instructions",
+            time.as_secs_f64(),
+            stats.lane_instructions as f64 / 1e6
+        ),
+        Ran::Gpus { micros, .. } => {
+            let all: Vec<_> = micros.iter().map(|us| format!("{us:.1}")).collect();
+            format!(
+                "compiled in {compiled:.1} ms; each launch {} us on PE 0 (cold, with its wait for others)",
+                all.join(", ")
+            )
+        }
+    };
+    line("time", text);
 }
 
 /// How a simulated PE reaches the others with `--transport auto`.

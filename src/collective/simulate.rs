@@ -25,6 +25,6 @@ pub fn simulation(
     // One node of all PEs, or nodes of two, between which there is NVSHMEM alone.
     run.node = Some(if request.reach { request.n_pes } else { 2 });
     run.grid = Some([plan.ctas, 1, 1]);
-    run.args.insert("n".into(), Define::Int(i64::try_from(request.count).unwrap_or(i64::MAX)));
+    run.args.insert("n".into(), Define::Int(i64::try_from(request.count).unwrap_or(i64::MAX)).into());
     Ok((file(plan.algorithm)?, run))
 }

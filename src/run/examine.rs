@@ -1,19 +1,20 @@
-//! A kernel that is compiled once and simulated many times: what `weft check` runs.
+//! Kernels that are compiled once and simulated many times: what `weft check` runs.
 
 use super::plan::Plan;
 use super::reference::{Checked, Values};
+use super::sequence::{Checks, Prepared, Sequence, Stage};
 use super::simulated::Simulated;
-use super::{Prepared, RunError, RunOptions, TensorInfo};
-use crate::compile::{Compiled, KernelFile};
-use std::sync::{Mutex, PoisonError};
+use super::{RunError, RunOptions, TensorInfo};
+use crate::compile::Compiled;
+use std::sync::PoisonError;
 use weft_ir::diag::Span;
-use weft_ir::{Operation, Team};
-use weft_lang::source::LineColumn;
+use weft_ir::{Kernel, Operation, Team};
+use weft_lang::source::{LineColumn, SourceMap};
 use weft_sim::{Finding, Place, SimError, Trace};
 
-/// A compiled kernel with its decoded PTX.
+/// Compiled kernels with their decoded PTX.
 pub(crate) struct Subject {
-    prepared: Prepared,
+    sequence: Sequence,
     simulated: Simulated,
 }
 
@@ -23,8 +24,8 @@ pub(crate) struct Examined {
     pub findings: Vec<(Finding, Option<String>)>,
     /// The tensors.
     pub tensors: Vec<TensorInfo>,
-    /// The check of each launch that ended.
-    pub checks: Vec<Checked>,
+    /// The check of each launch that ended, with the number of its kernel in the sequence.
+    pub checks: Vec<(usize, Checked)>,
     /// Why a launch did not end.
     pub error: Option<SimError>,
     /// The timeline, where one is asked for.
@@ -36,66 +37,67 @@ impl Subject {
     ///
     /// # Errors
     /// As [`run`](super::run), before anything is allocated.
-    pub fn new(file: &KernelFile, options: &RunOptions) -> Result<Subject, RunError> {
-        let prepared = Prepared::new(file, options)?;
-        let simulated = Simulated::new(&prepared)?;
-        Ok(Subject { prepared, simulated })
+    pub fn new(stages: &[Stage<'_>], options: &RunOptions) -> Result<Subject, RunError> {
+        let sequence = Sequence::new(stages, options)?;
+        let simulated = Simulated::new(&sequence)?;
+        Ok(Subject { sequence, simulated })
     }
 
-    pub fn compiled(&self) -> &Compiled {
-        &self.prepared.compiled
+    /// The kernels, in the order of their launches.
+    pub fn stages(&self) -> impl Iterator<Item = &Prepared> {
+        self.sequence.stages.iter()
     }
 
-    /// Whether the kernel itself has barriers over the PEs.
+    fn compiled(&self) -> impl Iterator<Item = &Compiled> {
+        self.stages().map(|stage| &stage.compiled)
+    }
+
+    /// The kernels as their texts have them.
+    fn kernels(&self) -> impl Iterator<Item = &Kernel> {
+        self.compiled().flat_map(|c| &c.high.kernels)
+    }
+
+    /// Whether a kernel itself has barriers over the PEs.
     pub fn meets(&self) -> bool {
         let mut found = false;
-        for kernel in &self.compiled().high.kernels {
+        for kernel in self.kernels() {
             kernel.walk(&mut |_, inst| found |= matches!(inst.op.team(), Some(Team::Barrier { .. })));
         }
         found
     }
 
-    /// Whether the other one's PTX is the same.
-    pub fn same_code(&self, other: &Subject) -> bool {
-        self.compiled().ptx == other.compiled().ptx
+    /// Whether a kernel tests at run time which PEs it reaches.
+    pub fn tests_reach(&self) -> bool {
+        self.sequence.tests_reach()
     }
 
-    /// Where a thread was in the kernel's text: all of the expression that its instruction is of.
-    pub fn span(&self, place: &Place) -> Span {
-        let sources = self.compiled().sources();
-        let found = place.source.iter().find_map(|s| {
-            let file = sources.find(&s.file)?;
-            let at = LineColumn { line: s.line, column: s.column };
-            Some((at, sources.span_at(file, at)?))
+    /// Whether the other one's PTX is the same.
+    pub fn same_code(&self, other: &Subject) -> bool {
+        self.compiled().map(|c| &c.ptx).eq(other.compiled().map(|c| &c.ptx))
+    }
+
+    /// Where a thread was in a kernel's text: all of the expression that its instruction is of. `sources` has all texts.
+    pub fn span(&self, place: &Place, sources: &SourceMap) -> Span {
+        let spans = self.compiled().filter_map(|compiled| {
+            let (exact, span) = span(compiled, place)?;
+            Some((exact, Span { file: sources.find(compiled.sources().name(span.file)?)?, ..span }))
         });
-        let Some((at, line)) = found else { return Span::NONE };
-        let mut best = Span { end: line.start, ..line };
-        for kernel in &self.compiled().high.kernels {
-            kernel.walk(&mut |_, inst| {
-                let span = inst.span;
-                let here = (span.file, span.start) == (line.file, line.start) && span.end <= line.end;
-                if here && span.end > best.end {
-                    best = span;
-                }
-            });
-        }
-        // Without an instruction of that place, what is left of the line.
-        if best.end > best.start || at.column == 0 { best } else { line }
+        spans.max_by_key(|(exact, span)| (*exact, span.end - span.start)).map_or(Span::NONE, |(_, span)| span)
     }
 
     fn plan(&self, options: &RunOptions) -> Result<Plan, RunError> {
-        Plan::new(&self.prepared.compiled, options, &self.prepared.found)
+        Plan::new(&self.sequence, options)
     }
 
     /// Whether its tensors can have these sizes on so many PEs, and what it computes fits them; the bytes of all.
     pub fn fits(&self, options: &RunOptions) -> Result<u64, RunError> {
         let plan = self.plan(options)?;
-        if let Some(reference) = self.prepared.reference() {
-            let values = |name: &str| {
-                let tensor = &plan.tensors[plan.tensor(name)?];
-                Some(Values { dtype: tensor.info.dtype, data: vec![tensor.zeros(); plan.n_pes] })
-            };
-            self.prepared.check(reference, &values, &values)?;
+        let values = |name: &str| {
+            let tensor = &plan.tensors[plan.tensor(name)?];
+            Some(Values { dtype: tensor.info.dtype, data: vec![tensor.zeros(); plan.n_pes] })
+        };
+        for stage in &self.sequence.stages {
+            stage.reference().map_or(Ok(()), |r| stage.check(r, &values, &values).map(|_| ()))?;
         }
         Ok(plan.bytes().saturating_mul(plan.n_pes as u64))
     }
@@ -105,18 +107,17 @@ impl Subject {
     /// # Errors
     /// What kept it from being run. What a kernel did wrong is in the answer.
     pub fn run(&self, options: &RunOptions) -> Result<Examined, RunError> {
-        let (plan, checks) = (self.plan(options)?, Mutex::default());
-        let ran = self.simulated.run(&self.prepared, &plan, options, &checks)?;
+        let (plan, checks) = (self.plan(options)?, Checks::default());
+        let ran = self.simulated.run(&self.sequence, &plan, options, &checks)?;
         let error = match ran.result {
             Ok(()) => None,
             Err(RunError::Sim(e)) if e.code != "S001" => Some(e),
             Err(e) => return Err(e),
         };
         let simulation = ran.job.simulation();
-        let kernel = self.compiled().high.kernels.first();
         let findings = simulation.findings().into_iter();
         let findings = findings.map(|f| {
-            let element = f.location.as_ref().and_then(|l| plan.coordinate(kernel?, l));
+            let element = f.location.as_ref().and_then(|l| plan.coordinate(self.kernels(), l));
             (f, element)
         });
         Ok(Examined {
@@ -127,4 +128,28 @@ impl Subject {
             trace: simulation.take_trace(),
         })
     }
+}
+
+/// Where a thread was in the text of a compiled kernel, and whether an instruction of the kernel stands there; `None` in a
+/// text that it does not run.
+fn span(compiled: &Compiled, place: &Place) -> Option<(bool, Span)> {
+    let sources = compiled.sources();
+    let (at, line) = place.source.iter().find_map(|s| {
+        let file = sources.find(&s.file)?;
+        let at = LineColumn { line: s.line, column: s.column };
+        Some((at, sources.span_at(file, at)?))
+    })?;
+    let mut best = Span { end: line.start, ..line };
+    for kernel in &compiled.high.kernels {
+        kernel.walk(&mut |_, inst| {
+            let span = inst.span;
+            let here = (span.file, span.start) == (line.file, line.start) && span.end <= line.end;
+            if here && span.end > best.end {
+                best = span;
+            }
+        });
+    }
+    let exact = best.end > best.start;
+    // Without an instruction of that place, what is left of the line.
+    Some((exact, if exact || at.column == 0 { best } else { line }))
 }

@@ -2,14 +2,14 @@
 
 use super::pe::Pe;
 use super::plan::Plan;
-use super::{Outcome, Prepared, Ran, RunError, RunOptions, entry};
+use super::sequence::{Checks, Prepared, Sequence, Stage};
+use super::{Outcome, Ran, RunError, RunOptions, entry};
 use crate::compile::{KernelFile, Lowering};
 use crate::gpu::cache::Entry;
-use std::sync::Mutex;
 use weft_runtime::World;
 use weft_runtime::launch::{Kernel, Module};
 
-pub(super) fn run(file: &KernelFile, options: &RunOptions, world: &World) -> Result<Outcome, RunError> {
+pub(super) fn run(stages: &[Stage<'_>], options: &RunOptions, world: &World) -> Result<Outcome, RunError> {
     let mut options = options.clone();
     options.n_pes = world.n_pes() as usize;
     let mut no_multicast = None;
@@ -19,18 +19,20 @@ pub(super) fn run(file: &KernelFile, options: &RunOptions, world: &World) -> Res
         no_multicast = probe.why_no_multicast(&world.team());
         options.compile.lowering = options.compile.lowering.decide(no_multicast.is_none()).into();
     }
-    let prepared = Prepared::new(file, &options)?;
-    let plan = Plan::new(&prepared.compiled, &options, &prepared.found)?;
-    let mut pe = Pe::new(world, &plan, kernel(file, &prepared, world)?)?;
-    let checks = Mutex::default();
-    prepared.carry_out(&mut pe, &options, &checks)?;
+    let sequence = Sequence::new(stages, &options)?;
+    let plan = Plan::new(&sequence, &options)?;
+    let kernels =
+        stages.iter().zip(&sequence.stages).map(|(stage, prepared)| kernel(stage.file, prepared, world));
+    let mut pe = Pe::new(world, &plan, kernels.collect::<Result<_, _>>()?)?;
+    let checks = Checks::default();
+    sequence.carry_out(&mut pe, &options, &checks)?;
     let ran = Ran::Gpus {
         gpu: world.device().name()?,
         nvshmem: world.nvshmem_version(),
         no_multicast,
         micros: pe.micros,
     };
-    Ok(prepared.outcome(&plan, checks, String::new(), ran))
+    Ok(sequence.outcome(&plan, checks, String::new(), ran))
 }
 
 /// The compiled kernel, with NVSHMEM's functions where it calls them.

@@ -1,7 +1,7 @@
 //! What a run is told: files, and the parameters that follow from them.
 
 use super::array::{Array, ArrayError};
-use super::{RunError, RunOptions, request};
+use super::{Arg, RunError, RunOptions, request};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weft_ir::Scalar;
@@ -12,7 +12,7 @@ pub(super) struct Found {
     /// Compile-time parameters.
     pub defines: Defines,
     /// Run-time scalars.
-    pub args: BTreeMap<String, Define>,
+    pub args: BTreeMap<String, Arg>,
     /// By tensor: each PE's array.
     pub arrays: BTreeMap<String, Vec<Array>>,
 }
@@ -37,17 +37,23 @@ fn is_tensor(p: &HeadParam) -> bool {
     matches!(&*p.ty, "symm" | "global")
 }
 
-/// The tensor parameter of that name; the first one where the name is empty.
-fn tensor<'h>(head: &'h Head, name: &str) -> Result<&'h HeadParam, RunError> {
-    let all: Vec<_> = head.params.iter().filter(|p| is_tensor(p)).collect();
-    let found = if name.is_empty() { all.first() } else { all.iter().find(|p| &*p.name == name) };
-    match found {
-        Some(p) => Ok(p),
-        None => {
-            let names: Vec<_> = all.iter().map(|p| &*p.name).collect();
-            request(format!("kernel `{}` has no tensor `{name}`; it has {}", head.name, names.join(", ")))
-        }
+/// The tensor parameters of that name, with their kernels; the first one of all where the name is empty.
+fn tensors<'h>(heads: &'h [Head], name: &str) -> Result<Vec<(&'h Head, &'h HeadParam)>, RunError> {
+    let all = || heads.iter().flat_map(|h| h.params.iter().filter(|p| is_tensor(p)).map(move |p| (h, p)));
+    let found: Vec<_> = match name {
+        "" => all().take(1).collect(),
+        _ => all().filter(|(_, p)| &*p.name == name).collect(),
+    };
+    if found.is_empty() {
+        let kernels: Vec<_> = heads.iter().map(|h| format!("`{}`", h.name)).collect();
+        let names: Vec<_> = all().map(|(_, p)| &*p.name).collect();
+        return request(format!(
+            "kernel {} has no tensor `{name}`; it has {}",
+            kernels.join(", "),
+            names.join(", ")
+        ));
     }
+    Ok(found)
 }
 
 /// The path of a PE's file.
@@ -56,22 +62,29 @@ pub(crate) fn of_pe(path: &Path, pe: usize) -> Option<PathBuf> {
     text.contains("{pe}").then(|| PathBuf::from(text.replace("{pe}", &pe.to_string())))
 }
 
-/// Reads the input files and finds out what follows from them: element types, and extents that are parameters.
-pub(super) fn gather(head: &Head, options: &RunOptions) -> Result<Found, RunError> {
+/// Reads the input files and finds out what follows from them for kernels whose parameters and tensors of equal names are the
+/// same ones: element types, and extents that are parameters.
+pub(super) fn gather(heads: &[Head], options: &RunOptions) -> Result<Found, RunError> {
     let mut found = Found {
         defines: options.compile.defines.clone(),
         args: options.args.clone(),
         arrays: BTreeMap::new(),
     };
+    if let Some(name) = unknown(heads, &found.defines) {
+        return request(format!("no kernel of the sequence has a compile-time parameter `{name}`"));
+    }
     if let Some(dtype) = options.dtype {
-        for p in head.params.iter().filter(|p| is_tensor(p)) {
-            if let Some(elem) = p.elem.as_deref().filter(|e| head.generics.iter().any(|(n, ..)| &**n == *e)) {
+        for (head, p) in
+            heads.iter().flat_map(|h| h.params.iter().filter(|p| is_tensor(p)).map(move |p| (h, p)))
+        {
+            if let Some(elem) = element(head, p) {
                 settle(&mut found.defines, elem, Define::Dtype(dtype), "--dtype")?;
             }
         }
     }
     for (name, path) in &options.inputs {
-        let param = tensor(head, name)?;
+        let params = tensors(heads, name)?;
+        let param = params[0].1;
         let arrays = read(path, options.n_pes)?;
         let bad = |message: String| RunError::Array(ArrayError { file: path.display().to_string(), message });
         let arrays = arrays
@@ -79,31 +92,13 @@ pub(super) fn gather(head: &Head, options: &RunOptions) -> Result<Found, RunErro
             .map(|a| typed(a, param, &found.defines, options.dtype))
             .collect::<Result<Vec<_>, _>>()
             .map_err(bad)?;
-        let shape = arrays[0].shape.clone();
-        if let Some(elem) = &param.elem
-            && head.generics.iter().any(|(n, ..)| n == elem)
-        {
-            settle(&mut found.defines, elem, Define::Dtype(arrays[0].dtype), &path.display().to_string())?;
+        for (head, param) in params {
+            found.follow(head, param, &arrays[0], path)?;
         }
-        if !param.extents.is_empty() && param.extents.len() != shape.len() {
-            let message = format!(
-                "has shape {shape:?} for each PE; `{}` has {} modes",
-                param.name,
-                param.extents.len()
-            );
+        if arrays[0].shape.contains(&0) {
+            let message =
+                format!("has shape {:?} for each PE: a tensor has at least one element", arrays[0].shape);
             return Err(bad(message));
-        }
-        for (extent, n) in param.extents.iter().zip(&shape) {
-            let (Some(name), Ok(n)) = (extent, i64::try_from(*n)) else { continue };
-            let source = path.display().to_string();
-            if head.generics.iter().any(|(g, ..)| g == name) {
-                settle(&mut found.defines, name, Define::Int(n), &source)?;
-            } else if head.params.iter().any(|p| p.name == *name) {
-                settle(&mut found.args, name, Define::Int(n), &source)?;
-            }
-        }
-        if shape.contains(&0) {
-            return Err(bad(format!("has shape {shape:?} for each PE: a tensor has at least one element")));
         }
         if found.arrays.insert(param.name.to_string(), arrays).is_some() {
             return request(format!("`{}` is given two inputs", param.name));
@@ -112,16 +107,51 @@ pub(super) fn gather(head: &Head, options: &RunOptions) -> Result<Found, RunErro
     Ok(found)
 }
 
+/// A value of a compile-time parameter that none of several kernels has. The compiler says so of a kernel alone.
+fn unknown<'d>(heads: &[Head], defines: &'d Defines) -> Option<&'d String> {
+    let known = |name: &&String| heads.iter().flat_map(|h| &h.generics).any(|(g, ..)| **g == ***name);
+    defines.keys().find(|name| heads.len() > 1 && !known(name))
+}
+
+/// The compile-time parameter that is a tensor's element type.
+fn element<'p>(head: &Head, param: &'p HeadParam) -> Option<&'p str> {
+    param.elem.as_deref().filter(|elem| head.generics.iter().any(|(g, ..)| **g == **elem))
+}
+
+impl Found {
+    /// Enters what follows for a kernel's parameters from the array that a PE's tensor is filled with.
+    fn follow(&mut self, head: &Head, param: &HeadParam, array: &Array, path: &Path) -> Result<(), RunError> {
+        let (shape, source) = (&array.shape, path.display().to_string());
+        if let Some(elem) = element(head, param) {
+            settle(&mut self.defines, elem, Define::Dtype(array.dtype), &source)?;
+        }
+        if !param.extents.is_empty() && param.extents.len() != shape.len() {
+            let modes = param.extents.len();
+            let message = format!("has shape {shape:?} for each PE; `{}` has {modes} modes", param.name);
+            return Err(RunError::Array(ArrayError { file: source, message }));
+        }
+        for (extent, n) in param.extents.iter().zip(shape) {
+            let (Some(name), Ok(n)) = (extent, i64::try_from(*n)) else { continue };
+            if head.generics.iter().any(|(g, ..)| g == name) {
+                settle(&mut self.defines, name, Define::Int(n), &source)?;
+            } else if head.params.iter().any(|p| p.name == *name) {
+                settle(&mut self.args, name, Arg::from(Define::Int(n)), &source)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Enters a value, which must agree with one that is there.
-fn settle(
-    map: &mut BTreeMap<String, Define>,
+fn settle<V: Copy + PartialEq + Into<Arg>>(
+    map: &mut BTreeMap<String, V>,
     name: &str,
-    value: Define,
+    value: V,
     source: &str,
 ) -> Result<(), RunError> {
     match map.insert(name.to_owned(), value) {
         Some(old) if old != value => {
-            request(format!("`{name}` is {} and by {source} {}", show(old), show(value)))
+            request(format!("`{name}` is {} and by {source} {}", old.into(), value.into()))
         }
         _ => Ok(()),
     }

@@ -9,6 +9,7 @@ mod pe;
 mod plan;
 pub(crate) mod positions;
 pub mod reference;
+mod sequence;
 mod simulated;
 mod tensors;
 
@@ -16,20 +17,67 @@ use crate::compile::{CompileError, Compiled, KernelFile, Options};
 use crate::gpu::GpuError;
 use crate::nvshmem::LinkError;
 use array::ArrayError;
-use inputs::Found;
 pub(crate) use inputs::show;
-use pe::Pe;
 use plan::Plan;
-use reference::{Checked, Values, check};
+use reference::Checked;
+pub use sequence::Stage;
+use sequence::{Checks, Sequence};
 use simulated::Simulated;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use weft_ir::{Access, Arith, Hidden, Operation, Scalar, ValueType};
-use weft_lang::elaborate::{Define, Reference};
+use std::time::Duration;
+use weft_ir::Scalar;
+use weft_lang::elaborate::Define;
 use weft_runtime::launch::ModuleInfo;
 use weft_sim::Stats;
+
+/// The value of a run-time scalar.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Arg {
+    /// Its value in the first launch.
+    pub first: Define,
+    /// What the host adds to an integer for each further launch.
+    pub step: i64,
+}
+
+impl<V: Into<Define>> From<V> for Arg {
+    /// The same value in all launches.
+    fn from(value: V) -> Arg {
+        Arg { first: value.into(), step: 0 }
+    }
+}
+
+impl Arg {
+    /// A value as the command line takes it; `1+2` is 1 in the first launch and 2 more in each further one.
+    pub fn parse(text: &str) -> Option<Arg> {
+        let steps = || {
+            let (first, step) = text.split_once('+')?;
+            Some(Arg { first: Define::Int(first.parse().ok()?), step: step.parse().ok()? })
+        };
+        Define::parse(text).map(Arg::from).or_else(steps)
+    }
+
+    /// The value in a launch, counted from 0; `None` where no 64-bit integer holds it.
+    pub fn of_launch(self, launch: u32) -> Option<Define> {
+        match self.first {
+            Define::Int(n) => {
+                self.step.checked_mul(launch.into()).and_then(|more| n.checked_add(more)).map(Define::Int)
+            }
+            other => Some(other),
+        }
+    }
+}
+
+impl fmt::Display for Arg {
+    /// As the command line takes it: `1`, `1+2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            0 => f.write_str(&show(self.first)),
+            step => write!(f, "{}+{step}", show(self.first)),
+        }
+    }
+}
 
 /// What to run, on what.
 #[derive(Clone, Debug)]
@@ -42,7 +90,7 @@ pub struct RunOptions {
     pub grid: Option<[u32; 3]>,
     /// Seeds the data and the schedule.
     pub seed: u64,
-    /// Launches, back to back, each checked.
+    /// How often the kernels are launched, each in its turn.
     pub launches: u32,
     /// For the simulator: launches follow each other in each PE's stream and the host waits for nobody, so that a PE may
     /// be in the next launch while others are in the one before. Results are not compared then.
@@ -55,7 +103,7 @@ pub struct RunOptions {
     /// `(tensor, file)`, as `inputs`, written after the last launch.
     pub outputs: Vec<(String, PathBuf)>,
     /// Values of run-time scalars.
-    pub args: BTreeMap<String, Define>,
+    pub args: BTreeMap<String, Arg>,
     /// Warp instructions after which the simulator gives up.
     pub step_limit: Option<u64>,
     /// For the simulator: the number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation
@@ -175,24 +223,31 @@ pub struct TensorInfo {
 /// What a run did.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The compiled file.
-    pub compiled: Compiled,
-    /// The kernel.
-    pub kernel: String,
-    /// CTAs.
-    pub grid: [u32; 3],
-    /// Threads a CTA.
-    pub block: [u32; 3],
-    /// Its tensors.
+    /// The kernels, in the order of their launches.
+    pub kernels: Vec<KernelRun>,
+    /// Their tensors.
     pub tensors: Vec<TensorInfo>,
-    /// The check of each launch; `None` where the kernel does not say what it computes.
-    pub checks: Option<Vec<Checked>>,
     /// What all launches printed.
     pub printed: String,
     /// Time to compile.
     pub compile_time: Duration,
     /// Where it ran.
     pub ran: Ran,
+}
+
+/// A kernel of a run.
+#[derive(Debug)]
+pub struct KernelRun {
+    /// Its name.
+    pub name: String,
+    /// It, compiled alone.
+    pub compiled: Compiled,
+    /// CTAs.
+    pub grid: [u32; 3],
+    /// Threads a CTA.
+    pub block: [u32; 3],
+    /// The check of each launch; `None` where the kernel does not say what it computes.
+    pub checks: Option<Vec<Checked>>,
 }
 
 /// What the comparisons of a run say.
@@ -208,12 +263,16 @@ pub enum Verdict {
 }
 
 impl Outcome {
+    /// All comparisons, kernel by kernel.
+    pub fn checks(&self) -> impl Iterator<Item = &Checked> {
+        self.kernels.iter().flat_map(|k| k.checks.iter().flatten())
+    }
+
     /// What was found.
     pub fn verdict(&self) -> Verdict {
-        let checks = self.checks.as_deref().unwrap_or_default();
-        if checks.iter().any(|c| c.wrong > 0) {
+        if self.checks().any(|c| c.wrong > 0) {
             Verdict::Wrong
-        } else if checks.is_empty() || checks.iter().any(|c| c.elements == 0) {
+        } else if self.checks().next().is_none() || self.checks().any(|c| c.elements == 0) {
             Verdict::Unchecked
         } else {
             Verdict::Correct
@@ -240,217 +299,74 @@ pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
     run_file(&file, options)
 }
 
-/// Compiles and runs a parsed kernel file on the simulator.
+/// Compiles and runs a kernel of a parsed file on the simulator.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
-    let prepared = Prepared::new(file, options)?;
-    prepared.within_nodes(options)?;
-    let simulated = Simulated::new(&prepared)?;
-    let plan = Plan::new(&prepared.compiled, options, &prepared.found)?;
-    let checks = Mutex::default();
-    let simulation = simulated.run(&prepared, &plan, options, &checks)?;
+    run_sequence(&[only(file, options)], options)
+}
+
+/// Compiles and runs kernels on the simulator, one after the other as on a stream. Tensors and parameters of equal names are
+/// the same ones; each kernel has barriers of its own.
+///
+/// # Errors
+/// As [`run`]; tensors of equal names that differ.
+pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcome, RunError> {
+    let sequence = Sequence::new(stages, options)?;
+    sequence.within_nodes(options)?;
+    let simulated = Simulated::new(&sequence)?;
+    let plan = Plan::new(&sequence, options)?;
+    let checks = Checks::default();
+    let simulation = simulated.run(&sequence, &plan, options, &checks)?;
     let (stats, time, printed) = (Box::new(simulation.stats()), simulation.time, simulation.printed());
     simulation.result?;
-    let node = prepared.compiled.tests_reach().then_some(options.pes_of_node());
-    Ok(prepared.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node }))
+    let node = sequence.tests_reach().then_some(options.pes_of_node());
+    Ok(sequence.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node }))
 }
 
 /// What a run would run: finds parameters out and compiles, and no more.
 ///
 /// # Errors
 /// As [`run`], before anything is allocated.
-pub fn check_file(file: &KernelFile, options: &RunOptions) -> Result<Compiled, RunError> {
-    Prepared::new(file, options).map(|prepared| prepared.compiled)
+pub fn compile_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Vec<Compiled>, RunError> {
+    Ok(Sequence::new(stages, options)?.stages.into_iter().map(|stage| stage.compiled).collect())
 }
 
-/// Compiles and runs a parsed kernel file on the GPUs of a world; every PE calls it. PE 0 checks and writes.
+/// Compiles and runs kernels on the GPUs of a world, one after the other; every PE calls it. PE 0 checks and writes.
 /// *Collective.*
 ///
 /// # Errors
-/// As [`run`], and what the GPUs refuse.
+/// As [`run_sequence`], and what the GPUs refuse.
+pub fn run_sequence_on_gpus(
+    stages: &[Stage<'_>],
+    options: &RunOptions,
+    world: &weft_runtime::World,
+) -> Result<Outcome, RunError> {
+    gpus::run(stages, options, world)
+}
+
+/// Compiles and runs a kernel of a parsed file on the GPUs of a world; every PE calls it. PE 0 checks and writes.
+/// *Collective.*
+///
+/// # Errors
+/// As [`run_sequence_on_gpus`].
 pub fn run_on_gpus(
     file: &KernelFile,
     options: &RunOptions,
     world: &weft_runtime::World,
 ) -> Result<Outcome, RunError> {
-    gpus::run(file, options, world)
+    gpus::run(&[only(file, options)], options, world)
 }
 
-/// A compiled kernel with what follows from data and request.
-struct Prepared {
-    kernel: String,
-    found: Found,
-    /// What it was compiled with.
-    options: Options,
-    compiled: Compiled,
-    compile_time: Duration,
-}
-
-impl Prepared {
-    fn new(file: &KernelFile, options: &RunOptions) -> Result<Prepared, RunError> {
-        if options.n_pes == 0 || options.launches == 0 {
-            return request("a run takes 1 PE and 1 launch or more");
-        }
-        let heads = file.heads();
-        let head = inputs::choose(&heads, options.compile.kernel.as_deref()).or_else(request)?;
-        let found = inputs::gather(head, options)?;
-
-        let start = Instant::now();
-        let mut compile = options.compile.clone();
-        compile.kernel = Some(head.name.to_string());
-        compile.defines = found.defines.clone();
-        let compiled = file.compile(&compile)?;
-        let compile_time = start.elapsed();
-        Ok(Prepared { kernel: head.name.to_string(), found, options: compile, compiled, compile_time })
-    }
-
-    /// Whether the kernel's loads and stores stay within the nodes that were asked for.
-    fn within_nodes(&self, options: &RunOptions) -> Result<(), RunError> {
-        let node = options.pes_of_node();
-        if options.node.is_none() || node >= options.n_pes {
-            return Ok(());
-        }
-        let launches = self.compiled.low.kernels.iter().filter_map(|k| k.head.launch.as_ref());
-        let of_all =
-            launches.flat_map(|l| l.params.iter().map(move |p| (l, p))).find_map(|(l, p)| match p.kind {
-                weft_abi::ParamKind::Hidden(Hidden::Peers { base, .. }) => l.params.get(base as usize),
-                _ => None,
-            });
-        match of_all {
-            None => Ok(()),
-            Some(tensor) => request(format!(
-                "the kernel loads from and stores to `{}` of all PEs, and PE 0 does not reach PE {node}",
-                tensor.name
-            )),
-        }
-    }
-
-    /// What a PE does: it fills, launches, and, as PE 0, adds the check of each launch to `checks` and writes what is
-    /// asked for. *Collective.*
-    fn carry_out(
-        &self,
-        pe: &mut Pe<'_>,
-        options: &RunOptions,
-        checks: &Mutex<Vec<Checked>>,
-    ) -> Result<(), RunError> {
-        pe.fill(options.seed, &self.found)?;
-        pe.settle()?;
-        if options.back_to_back {
-            (0..options.launches).try_for_each(|_| pe.enqueue())?;
-            pe.settle()?;
-        } else {
-            self.launch_and_check(pe, options, checks)?;
-        }
-        if pe.judges() {
-            pe.write(&options.outputs)?;
-        }
-        pe.settle()
-    }
-
-    /// Launches as often as is asked for; each launch begins when PE 0 has compared what the one before has left, and with
-    /// results that hold nothing.
-    fn launch_and_check(
-        &self,
-        pe: &mut Pe<'_>,
-        options: &RunOptions,
-        checks: &Mutex<Vec<Checked>>,
-    ) -> Result<(), RunError> {
-        let reference = self.reference().filter(|_| pe.judges());
-        let values = |pe: &Pe<'_>| {
-            let mut all: BTreeMap<String, Values> = BTreeMap::new();
-            for name in reference.iter().flat_map(|r| &r.args) {
-                all.extend(pe.values(name)?.map(|v| (name.to_string(), v)));
-            }
-            Ok::<_, RunError>(all)
-        };
-        let mut before = values(pe)?;
-        for launch in 0..options.launches {
-            pe.settle()?;
-            if launch > 0 {
-                pe.renew(options.seed, &self.found)?;
-                pe.settle()?;
-            }
-            pe.launch()?;
-            pe.settle()?;
-            let after = values(pe)?;
-            if let Some(r) = reference {
-                let get = |values: &BTreeMap<String, Values>, name: &str| values.get(name).cloned();
-                let checked = self.check(r, &|name| get(&before, name), &|name| get(&after, name))?;
-                checks.lock().unwrap_or_else(PoisonError::into_inner).push(checked);
-            }
-            before = after;
-        }
-        Ok(())
-    }
-
-    /// What the kernel says it computes.
-    fn reference(&self) -> Option<&Reference> {
-        self.compiled.references.first().and_then(Option::as_ref)
-    }
-
-    /// Compares values after a launch with what is computed from those before.
-    fn check(
-        &self,
-        reference: &Reference,
-        before: &dyn Fn(&str) -> Option<Values>,
-        after: &dyn Fn(&str) -> Option<Values>,
-    ) -> Result<Checked, RunError> {
-        check(reference, before, after, self.root(), accumulator(&self.compiled)).or_else(request)
-    }
-
-    /// The outcome of a run that has ended.
-    fn outcome(self, plan: &Plan, checks: Mutex<Vec<Checked>>, printed: String, ran: Ran) -> Outcome {
-        let checks = checks.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Outcome {
-            grid: plan.grid,
-            block: plan.block,
-            tensors: plan.infos(),
-            checks: self.reference().is_some().then_some(checks),
-            printed,
-            ran,
-            kernel: self.kernel,
-            compile_time: self.compile_time,
-            compiled: self.compiled,
-        }
-    }
-
-    /// The compile-time parameter that `computes(broadcast(x))` is from.
-    fn root(&self) -> Option<i64> {
-        match self.compiled.defines.first().and_then(|d| d.get("ROOT")) {
-            Some(Define::Int(n)) => Some(*n),
-            _ => None,
-        }
-    }
+/// The kernel that the options name.
+fn only<'f>(file: &'f KernelFile, options: &'f RunOptions) -> Stage<'f> {
+    Stage { file, kernel: options.compile.kernel.as_deref() }
 }
 
 /// The entry point of a kernel that was compiled alone.
 fn entry(info: &ModuleInfo) -> &str {
     info.kernels.first().map_or("", |kernel| &kernel.name)
-}
-
-/// The least precise type that a reduction of the kernel is summed in.
-fn accumulator(compiled: &Compiled) -> Scalar {
-    let mut least: Option<Scalar> = None;
-    for k in &compiled.high.kernels {
-        k.walk(&mut |_, inst| {
-            let combines = matches!(inst.op.arith(), Some(Arith::Binary { .. } | Arith::Fma { .. }));
-            let acc = if let Some(Access::LdReduce { acc, .. }) = inst.op.access() {
-                Some(*acc)
-            } else if let Some(Access::McRed { value, .. } | Access::Red { value, .. }) = inst.op.access() {
-                k.insts[*value].ty.elem()
-            } else {
-                inst.ty.elem().filter(|_| combines)
-            };
-            if let Some(acc) = acc.filter(|a| a.is_float())
-                && least.is_none_or(|l| acc.bits() < l.bits())
-            {
-                least = Some(acc);
-            }
-        });
-    }
-    least.unwrap_or(Scalar::F32)
 }
 
 #[cfg(test)]

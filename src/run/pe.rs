@@ -2,7 +2,7 @@
 
 use super::array::Array;
 use super::inputs::{Found, of_pe};
-use super::plan::{Place, Plan};
+use super::plan::{KernelPlan, Place, Plan};
 use super::reference::Values;
 use super::tensors::Tensor;
 use super::{RunError, request};
@@ -18,35 +18,60 @@ use weft_runtime::{Simulation, World};
 pub(super) struct Pe<'a> {
     world: &'a World,
     plan: &'a Plan,
-    kernel: Kernel,
+    kernels: Vec<Kernel>,
     /// By number in the plan.
     tensors: Vec<Memory>,
-    /// By parameter.
-    arguments: Vec<Box<dyn AsArgument>>,
+    /// By kernel and parameter.
+    arguments: Vec<Vec<Box<dyn AsArgument>>>,
     /// Time of each launch.
     pub micros: Vec<f64>,
 }
 
 impl<'a> Pe<'a> {
     /// Allocates what the plan asks for. *Collective.*
-    pub fn new(world: &'a World, plan: &'a Plan, kernel: Kernel) -> Result<Pe<'a>, RunError> {
-        let (mut tensors, mut arguments): (Vec<_>, Vec<Box<dyn AsArgument>>) = (Vec::new(), Vec::new());
-        for (name, place) in &plan.params {
-            arguments.push(match place {
-                Place::Tensor(t) => {
-                    tensors.push(Memory::new(world, &plan.tensors[*t])?);
-                    tensors[*t].argument()
-                }
+    pub fn new(world: &'a World, plan: &'a Plan, kernels: Vec<Kernel>) -> Result<Pe<'a>, RunError> {
+        let tensors = plan.tensors.iter().map(|t| Memory::new(world, t)).collect::<Result<Vec<_>, _>>()?;
+        let argument = |kernel: &KernelPlan, (name, place): &(String, Place)| {
+            Ok::<Box<dyn AsArgument>, RunError>(match place {
+                Place::Tensor(t) => tensors[*t].argument(),
                 Place::Barrier => {
-                    let barrier = world.kernel_barrier(plan.ctas())?;
+                    let barrier = world.kernel_barrier(kernel.ctas())?;
                     barrier.buffer().set_name(name.as_str());
                     Box::new(barrier)
                 }
                 Place::Team => Box::new(world.team()),
-                Place::Scalar(value, dtype) => number(*value, *dtype)?,
-            });
+                Place::Scalar(value, dtype) => number(value.first, *dtype)?,
+            })
+        };
+        let of =
+            |kernel: &KernelPlan| kernel.params.iter().map(|p| argument(kernel, p)).collect::<Result<_, _>>();
+        let arguments = plan.kernels.iter().map(of).collect::<Result<_, _>>()?;
+        Ok(Pe { world, plan, kernels, tensors, arguments, micros: Vec::new() })
+    }
+
+    /// Gives scalars that change the values that they have in a launch, counted from 0.
+    pub fn set_arguments(&mut self, launch: u32) -> Result<(), RunError> {
+        self.replace(|place, _| match place {
+            Place::Scalar(value, dtype) if value.step != 0 => {
+                value.of_launch(launch).map(|value| number(value, *dtype)).transpose()
+            }
+            _ => Ok(None),
+        })
+    }
+
+    /// Replaces the arguments that `new` gives others for.
+    fn replace(
+        &mut self,
+        new: impl Fn(&Place, &[Memory]) -> Result<Option<Box<dyn AsArgument>>, RunError>,
+    ) -> Result<(), RunError> {
+        for (kernel, arguments) in self.plan.kernels.iter().zip(&mut self.arguments) {
+            for ((_, place), argument) in kernel.params.iter().zip(arguments) {
+                if let Some(other) = new(place, &self.tensors)? {
+                    *argument = other;
+                }
+            }
         }
-        Ok(Pe { world, plan, kernel, tensors, arguments, micros: Vec::new() })
+        Ok(())
     }
 
     /// Whether this PE reads all results.
@@ -86,22 +111,26 @@ impl<'a> Pe<'a> {
     /// those that files fill: a launch that does nothing leaves no result of the one before. *Collective.*
     pub fn renew(&mut self, seed: u64, found: &Found) -> Result<(), RunError> {
         let me = self.world.my_pe() as usize;
-        for (i, (_, place)) in self.plan.params.iter().enumerate() {
-            let Place::Tensor(number) = place else { continue };
-            let tensor = &self.plan.tensors[*number];
+        let mut forgotten = vec![false; self.tensors.len()];
+        for (number, tensor) in self.plan.tensors.iter().enumerate() {
             if !tensor.renewed || found.arrays.contains_key(&tensor.info.name) {
                 continue;
             }
             match tensor.first(seed, me) {
-                Some(data) => self.put(tensor, &self.tensors[*number], &data)?,
-                None if self.tensors[*number].forget(self.world)? => {}
+                Some(data) => self.put(tensor, &self.tensors[number], &data)?,
+                None if self.tensors[number].forget(self.world)? => {}
                 None => {
-                    self.tensors[*number] = Memory::new(self.world, tensor)?;
-                    self.arguments[i] = self.tensors[*number].argument();
+                    self.tensors[number] = Memory::new(self.world, tensor)?;
+                    forgotten[number] = true;
                 }
             }
         }
-        Ok(())
+        self.replace(|place, tensors| {
+            Ok(match place {
+                Place::Tensor(number) if forgotten[*number] => Some(tensors[*number].argument()),
+                _ => None,
+            })
+        })
     }
 
     /// Writes a tensor's elements, given in C order.
@@ -133,12 +162,12 @@ impl<'a> Pe<'a> {
         Ok(Some(Values { dtype: tensor.info.dtype, data }))
     }
 
-    /// Launches the kernel, and waits for its end on this PE.
-    pub fn launch(&mut self) -> Result<(), RunError> {
+    /// Launches a kernel, and waits for its end on this PE.
+    pub fn launch(&mut self, kernel: usize) -> Result<(), RunError> {
         let stream = self.world.stream();
         if self.world.simulation().is_some() {
             let start = Instant::now();
-            self.enqueue()?;
+            self.enqueue(kernel)?;
             stream.synchronize()?;
             self.micros.push(start.elapsed().as_secs_f64() * 1e6);
             return Ok(());
@@ -146,23 +175,24 @@ impl<'a> Pe<'a> {
         // PEs begin at about the same time, so that less of a launch's time is a wait for others.
         self.world.team().sync(stream)?;
         let start = Event::record(stream)?;
-        self.enqueue()?;
+        self.enqueue(kernel)?;
         let end = Event::record(stream)?;
         // That waits for the end.
         self.micros.push(start.elapsed_us(&end)?);
         Ok(())
     }
 
-    /// Launches the kernel behind what the stream has.
-    pub fn enqueue(&self) -> Result<(), RunError> {
-        let own = self.kernel.info().grid.is_some();
-        let grid = if own { Grid::Kernel } else { Grid::Of(self.plan.grid) };
+    /// Launches a kernel behind what the stream has.
+    pub fn enqueue(&self, number: usize) -> Result<(), RunError> {
+        let (kernel, plan) = (&self.kernels[number], &self.plan.kernels[number]);
+        let own = kernel.info().grid.is_some();
+        let grid = if own { Grid::Kernel } else { Grid::Of(plan.grid) };
         let mut options = LaunchOptions::default();
         if self.world.simulation().is_some() {
             // The simulator says which CTAs wait for one that has no room; the check of a cooperative launch does not.
             options.cooperative = Some(false);
         }
-        Ok(self.kernel.launch_with(self.world.stream(), grid, &options, &self.arguments)?)
+        Ok(kernel.launch_with(self.world.stream(), grid, &options, &self.arguments[number])?)
     }
 
     /// Writes the tensors that are asked for.

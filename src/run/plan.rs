@@ -1,15 +1,14 @@
 //! What a run gives a kernel: the value or the memory of each parameter, and the grid.
 
 use super::array::{Number, read_number, write_number};
-use super::inputs::{Found, show};
+use super::sequence::{Prepared, Sequence};
 use super::tensors::Tensor;
-use super::{RunError, RunOptions, TensorInfo, request};
-use crate::compile::Compiled;
+use super::{Arg, RunError, RunOptions, TensorInfo, request};
 use crate::roles::{self, Assigned};
+use std::collections::BTreeMap;
 use weft_ir::abi::describe;
-use weft_ir::{Int, Kernel, Layout, Operation, Role, Scalar, Team, Type, Value, Var, View};
+use weft_ir::{Int, Kernel, Layout, Operation, Param, Role, Scalar, Team, Type, Value, Var, View, level};
 use weft_lang::elaborate::Define;
-use weft_layout::LayoutError;
 use weft_runtime::launch::BARRIER_LINE;
 use weft_sim::{Location, MemorySpace};
 
@@ -22,63 +21,120 @@ pub(super) enum Place {
     Tensor(usize),
     /// A barrier's counters, for every CTA.
     Barrier,
-    Scalar(Define, Scalar),
+    Scalar(Arg, Scalar),
     Team,
 }
 
-/// A run of a compiled kernel on a number of PEs. Nothing is allocated yet.
+/// A run of compiled kernels on a number of PEs. Nothing is allocated yet.
 pub(super) struct Plan {
     pub n_pes: usize,
+    /// By number in the sequence.
+    pub kernels: Vec<KernelPlan>,
+    /// Those of all kernels; each name stands once.
+    pub tensors: Vec<Tensor>,
+}
+
+/// The launches of one kernel.
+pub(super) struct KernelPlan {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// The parameters of the kernel's text in their order, with their names.
     pub params: Vec<(String, Place)>,
-    pub tensors: Vec<Tensor>,
 }
 
-impl Plan {
-    /// # Errors
-    /// A request that does not fit the kernel.
-    pub fn new(compiled: &Compiled, options: &RunOptions, found: &Found) -> Result<Plan, RunError> {
-        let (Some(high), Some(low)) = (compiled.high.kernels.first(), compiled.low.kernels.first()) else {
-            return request("there is no kernel to run");
-        };
-        let info = describe(low).map_err(|e| RunError::Request(e.to_string()))?;
-        let launch = Launch { high, scalars: scalars(high, found)?, n_pes: options.n_pes };
-        let grid = launch.grid(options.grid, info.planes)?;
-        let roles = roles::assign(high, compiled.references.first().and_then(Option::as_ref));
-        let (mut params, mut tensors) = (Vec::new(), Vec::new());
-        for (i, p) in high.head.params.iter().enumerate() {
-            let place = match &p.ty {
-                Type::Tensor(t) => {
-                    let layout = launch.layout(&t.layout);
-                    let layout = layout.map_err(|e| RunError::Request(format!("`{}`: {e}", p.name)))?;
-                    let Some(role) = &roles[i] else { continue };
-                    tensors.push(Tensor::new(&p.name, t, layout, role)?);
-                    Place::Tensor(tensors.len() - 1)
-                }
-                Type::Barrier => Place::Barrier,
-                Type::Team => Place::Team,
-                Type::Scalar(s) => Place::Scalar(launch.scalars[i].unwrap_or(Define::Int(0)), *s),
-                _ => return request(format!("`{}` is of a type that no launch can pass", p.name)),
-            };
-            params.push((p.name.to_string(), place));
-        }
-        Ok(Plan { n_pes: options.n_pes, grid, block: info.block, params, tensors })
-    }
-
+impl KernelPlan {
     /// CTAs of a PE.
     pub fn ctas(&self) -> u32 {
         self.grid.iter().product()
     }
+}
+
+impl Plan {
+    /// # Errors
+    /// A request that does not fit a kernel; tensors of equal names that differ.
+    pub fn new(sequence: &Sequence, options: &RunOptions) -> Result<Plan, RunError> {
+        let mut plan = Plan { n_pes: options.n_pes, kernels: Vec::new(), tensors: Vec::new() };
+        let args = &sequence.found.args;
+        let has = |name: &str, stage: &Prepared| {
+            stage
+                .compiled
+                .high
+                .kernels
+                .iter()
+                .flat_map(|k| &k.head.params)
+                .any(|p| *p.name == *name && matches!(p.ty, Type::Scalar(_)))
+        };
+        if let Some(name) = args.keys().find(|name| !sequence.stages.iter().any(|stage| has(name, stage))) {
+            return request(format!("the kernel has no scalar parameter `{name}`"));
+        }
+        for stage in &sequence.stages {
+            plan.add(stage, args, options)?;
+        }
+        Ok(plan)
+    }
+
+    /// Adds a kernel and the tensors that none before it has.
+    fn add(
+        &mut self,
+        stage: &Prepared,
+        args: &BTreeMap<String, Arg>,
+        options: &RunOptions,
+    ) -> Result<(), RunError> {
+        let compiled = &stage.compiled;
+        let (Some(high), Some(low)) = (compiled.high.kernels.first(), compiled.low.kernels.first()) else {
+            return request("there is no kernel to run");
+        };
+        let info = describe(low).map_err(|e| RunError::Request(e.to_string()))?;
+        let scalars = scalars(high, args, options.launches)?;
+        let launch = Launch { high, scalars, n_pes: options.n_pes };
+        let roles = roles::assign(high, stage.reference());
+        let mut params = Vec::new();
+        for (i, p) in high.head.params.iter().enumerate() {
+            let place = match &p.ty {
+                Type::Tensor(t) => {
+                    let layout =
+                        launch.layout(&t.layout).or_else(|e| request(format!("`{}`: {e}", p.name)))?;
+                    let Some(role) = &roles[i] else { continue };
+                    Place::Tensor(self.share(Tensor::new(&p.name, t, layout, role)?, &stage.kernel)?)
+                }
+                Type::Barrier => Place::Barrier,
+                Type::Team => Place::Team,
+                Type::Scalar(s) => Place::Scalar(launch.scalars[i].unwrap_or(Define::Int(0).into()), *s),
+                _ => return request(format!("`{}` is of a type that no launch can pass", p.name)),
+            };
+            params.push((p.name.to_string(), place));
+        }
+        let grid = launch.grid(options.grid, info.planes)?;
+        self.kernels.push(KernelPlan { grid, block: info.block, params });
+        Ok(())
+    }
+
+    /// The number of a kernel's tensor, which is the one of a kernel before where that has one of the same name. What is in
+    /// it at first is what the first of these kernels takes it for.
+    fn share(&mut self, tensor: Tensor, kernel: &str) -> Result<usize, RunError> {
+        let Some(number) = self.tensor(&tensor.info.name) else {
+            self.tensors.push(tensor);
+            return Ok(self.tensors.len() - 1);
+        };
+        let known = &mut self.tensors[number];
+        if (known.info.dtype, &known.layout) != (tensor.info.dtype, &tensor.layout) {
+            return request(format!(
+                "`{}` is {} {} in `{kernel}` and {} {} in a kernel before it; tensors of equal names are the same one",
+                tensor.info.name, tensor.info.dtype, tensor.layout, known.info.dtype, known.layout
+            ));
+        }
+        known.symmetric |= tensor.symmetric;
+        known.renewed |= tensor.is_result;
+        Ok(number)
+    }
 
     /// Bytes of all parameters' memory on a PE.
     pub fn bytes(&self) -> u64 {
-        let bytes = self.params.iter().map(|(_, place)| match place {
-            Place::Tensor(t) => self.tensors[*t].bytes(),
-            Place::Barrier => u64::from(self.ctas()) * BARRIER_LINE,
-            Place::Scalar(..) | Place::Team => 0,
-        });
+        let barriers = |k: &KernelPlan| {
+            let barriers = k.params.iter().filter(|(_, place)| matches!(place, Place::Barrier));
+            barriers.count() as u64 * u64::from(k.ctas()) * BARRIER_LINE
+        };
+        let bytes = self.tensors.iter().map(Tensor::bytes).chain(self.kernels.iter().map(barriers));
         bytes.fold(0, u64::saturating_add)
     }
 
@@ -93,10 +149,14 @@ impl Plan {
     }
 
     /// Bytes of a tensor as its coordinates: `x[3, 17]`, `16 bytes from x[3, 16] on`.
-    pub fn coordinate(&self, kernel: &Kernel, location: &Location) -> Option<String> {
+    pub fn coordinate<'k>(
+        &self,
+        kernels: impl Iterator<Item = &'k Kernel>,
+        location: &Location,
+    ) -> Option<String> {
         let shared;
         let t = if matches!(location.space, MemorySpace::Shared { .. }) {
-            shared = shared_tensor(kernel, &location.name)?;
+            shared = shared_tensor(kernels, &location.name)?;
             &shared
         } else {
             &self.tensors[self.tensor(&location.name)?]
@@ -113,8 +173,9 @@ impl Plan {
 }
 
 /// The tensor in shared memory that a variable of the PTX is: `k$tile3` is `tile`, the kernel's fourth variable.
-fn shared_tensor(kernel: &Kernel, variable: &str) -> Option<Tensor> {
-    let (_, variable) = variable.rsplit_once('$')?;
+fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &str) -> Option<Tensor> {
+    let (kernel, variable) = variable.rsplit_once('$')?;
+    let kernel = kernels.find(|k| *k.name == *kernel)?;
     kernel.insts.iter().find_map(|(_, inst)| {
         let (Some(View::Shared { name }), Type::Tensor(t)) = (inst.op.view(), &inst.ty) else {
             return None;
@@ -130,13 +191,13 @@ fn shared_tensor(kernel: &Kernel, variable: &str) -> Option<Tensor> {
 struct Launch<'k> {
     high: &'k Kernel,
     /// The value of each scalar parameter, by index.
-    scalars: Vec<Option<Define>>,
+    scalars: Vec<Option<Arg>>,
     n_pes: usize,
 }
 
 impl Launch<'_> {
     /// A symbolic integer of the kernel's head, with the launch's values.
-    fn value(&self, n: &Int) -> Result<i64, RunError> {
+    fn value(&self, n: &Int) -> Result<i64, String> {
         let known = n.subst(&mut |v| {
             let op = &self.high.insts.get(Value(v.id))?.op;
             if let Some(Team::NPes { .. }) = op.team() {
@@ -144,18 +205,25 @@ impl Launch<'_> {
             }
             let Some(Var::Param { index }) = op.var() else { return None };
             match self.scalars.get(*index as usize) {
-                Some(Some(Define::Int(n))) => Some(Int::from(*n)),
+                Some(Some(Arg { first: Define::Int(n), step: 0 })) => Some(Int::from(*n)),
                 _ => None,
             }
         });
-        known
-            .as_const()
-            .ok_or_else(|| RunError::Request(format!("the extent {known} is not known at launch")))
+        let unknown = || format!("the extent {known} is not known before the launches, or changes with them");
+        known.as_const().ok_or_else(unknown)
     }
 
-    fn layout(&self, layout: &Layout) -> Result<Layout, LayoutError> {
-        let mut known = |n: &Int| self.value(n).map_or(Int::from(0), Int::from);
-        Layout::new(layout.shape().map(&mut known), layout.stride().map(&mut known))
+    fn layout(&self, layout: &Layout) -> Result<Layout, String> {
+        let mut unknown = None;
+        let mut known = |n: &Int| match self.value(n) {
+            Ok(n) => Int::from(n),
+            Err(e) => {
+                unknown.get_or_insert(e);
+                Int::from(0)
+            }
+        };
+        let known = Layout::new(layout.shape().map(&mut known), layout.stride().map(&mut known));
+        unknown.map_or_else(|| known.map_err(|e| e.to_string()), Err)
     }
 
     /// CTAs in each dimension: the kernel's own number, or the one that is asked for.
@@ -168,7 +236,7 @@ impl Launch<'_> {
             (Some(own), None) => {
                 let mut grid = [1; 3];
                 for (ctas, own) in grid.iter_mut().zip(own) {
-                    let n = self.value(own)?;
+                    let n = self.value(own).map_err(RunError::Request)?;
                     let fits = u32::try_from(n).ok().filter(|n| *n > 0);
                     *ctas = fits.ok_or_else(|| RunError::Request(format!("grid: {n} CTAs")))?;
                 }
@@ -190,42 +258,41 @@ impl Launch<'_> {
 }
 
 /// The value of each scalar parameter, by index.
-fn scalars(k: &Kernel, found: &Found) -> Result<Vec<Option<Define>>, RunError> {
-    let mut known = found.args.clone();
-    let mut out = Vec::new();
-    for p in &k.head.params {
-        let Type::Scalar(s) = p.ty else {
-            out.push(None);
-            continue;
+fn scalars(k: &Kernel, args: &BTreeMap<String, Arg>, launches: u32) -> Result<Vec<Option<Arg>>, RunError> {
+    let value = |p: &Param<level::Tensor>| {
+        let Type::Scalar(s) = p.ty else { return Ok(None) };
+        let Some(arg) = args.get(&*p.name) else {
+            return request(format!("`{}` has no value: give it with --arg {0}=VALUE", p.name));
         };
-        let value = match (known.remove(&*p.name), s.is_float()) {
-            (Some(Define::Int(n)), true) => Define::Float(n as f64),
-            (Some(v @ Define::Float(_)), true) | (Some(v @ Define::Int(_)), false) => v,
-            (Some(Define::Bool(b)), false) => Define::Int(b.into()),
-            (Some(v), _) => {
-                return request(format!("`{}` is {}, where {s} is wanted", p.name, show(v)));
-            }
-            (None, _) => return request(format!("`{}` has no value: give it with --arg {0}=VALUE", p.name)),
+        let first = match (arg.first, s.is_float()) {
+            (Define::Int(n), true) if arg.step == 0 => Define::Float(n as f64),
+            (v @ Define::Float(_), true) | (v @ Define::Int(_), false) => v,
+            (Define::Bool(b), false) => Define::Int(b.into()),
+            _ => return request(format!("`{}` is {arg}, where {s} is wanted", p.name)),
         };
-        if let Define::Int(n) = value
-            && p.div > 0
-            && (n < 1 || n % p.div != 0)
-        {
-            return request(format!("`{}` is {n}, not a positive multiple of {}", p.name, p.div));
+        let arg = Arg { first, ..*arg };
+        for launch in [0, launches.saturating_sub(1)] {
+            fits(p, s, arg.of_launch(launch), launch)?;
         }
-        if let Define::Int(n) = value
-            && s != Scalar::U64
-        {
-            let mut bytes = Vec::new();
-            write_number(s, Number::Int(n.into()), &mut bytes);
-            if read_number(s, &bytes) != Number::Int(n.into()) {
-                return request(format!("`{}` is {n}, which does not fit {s}", p.name));
-            }
-        }
-        out.push(Some(value));
+        Ok(Some(arg))
+    };
+    k.head.params.iter().map(value).collect()
+}
+
+/// Whether a scalar parameter can have a value in a launch.
+fn fits(p: &Param<level::Tensor>, dtype: Scalar, value: Option<Define>, launch: u32) -> Result<(), RunError> {
+    let Some(value) = value else {
+        return request(format!("`{}` does not fit {dtype} in launch {}", p.name, launch + 1));
+    };
+    let Define::Int(n) = value else { return Ok(()) };
+    if p.div > 0 && (n < 1 || n % p.div != 0) {
+        return request(format!("`{}` is {n}, not a positive multiple of {}", p.name, p.div));
     }
-    match known.keys().next() {
-        Some(name) => request(format!("the kernel has no scalar parameter `{name}`")),
-        None => Ok(out),
+    // All 64 bits of a `u64` are taken as they are.
+    let mut bytes = Vec::new();
+    write_number(dtype, Number::Int(n.into()), &mut bytes);
+    if dtype != Scalar::U64 && read_number(dtype, &bytes) != Number::Int(n.into()) {
+        return request(format!("`{}` is {n}, which does not fit {dtype}", p.name));
     }
+    Ok(())
 }

@@ -2,10 +2,9 @@
 
 use super::pe::Pe;
 use super::plan::Plan;
-use super::reference::Checked;
-use super::{Prepared, RunError, RunOptions, entry, request};
+use super::sequence::{Checks, Prepared, Sequence};
+use super::{RunError, RunOptions, entry, request};
 use crate::meta::describe;
-use std::sync::Mutex;
 use std::time::Duration;
 use weft_runtime::launch::{Module, ModuleInfo};
 use weft_runtime::{Modules, SimConfig, SimJob, World};
@@ -14,9 +13,10 @@ use weft_sim::Stats;
 /// Most bytes of all tensors of all PEs.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// A compiled kernel for simulated PEs.
+/// Compiled kernels for simulated PEs.
 pub(super) struct Simulated {
-    info: ModuleInfo,
+    /// Of each kernel.
+    infos: Vec<ModuleInfo>,
     /// The PTX, which has been read.
     modules: Modules,
 }
@@ -31,36 +31,40 @@ pub(super) struct Simulation {
 }
 
 impl Simulated {
-    pub fn new(prepared: &Prepared) -> Result<Simulated, RunError> {
-        let info = describe(&prepared.compiled).map_err(|e| RunError::Request(e.to_string()))?;
+    pub fn new(sequence: &Sequence) -> Result<Simulated, RunError> {
         let modules = Modules::default();
-        modules.read(&prepared.compiled.ptx)?;
-        Ok(Simulated { info, modules })
+        let read = |stage: &Prepared| {
+            modules.read(&stage.compiled.ptx)?;
+            describe(&stage.compiled).map_err(|e| RunError::Request(e.to_string()))
+        };
+        Ok(Simulated { infos: sequence.stages.iter().map(read).collect::<Result<_, _>>()?, modules })
     }
 
-    /// Runs what is prepared; `checks` has the check of each launch that ended.
+    /// Runs the kernels; `checks` has the check of each launch that ended.
     ///
     /// # Errors
     /// What kept it from being run at all.
     pub fn run(
         &self,
-        prepared: &Prepared,
+        sequence: &Sequence,
         plan: &Plan,
         options: &RunOptions,
-        checks: &Mutex<Vec<Checked>>,
+        checks: &Checks,
     ) -> Result<Simulation, RunError> {
         let all = plan.bytes().saturating_mul(plan.n_pes as u64);
         if all > MAX_BYTES {
             let (n, all, most) = (plan.n_pes, all >> 20, MAX_BYTES >> 20);
             return request(format!("the tensors of {n} PEs take {all} MiB; the simulator has {most} MiB"));
         }
-        let job = World::simulated_with(&self.config(prepared, options))?;
+        let job = World::simulated_with(&self.config(sequence, options))?;
         let done = job.run(|world| {
-            let image = prepared.compiled.ptx.as_bytes();
-            let module = Module::load_in(world, image, self.info.clone())?;
-            let kernel = module.kernel(entry(&self.info))?;
-            let mut pe = Pe::new(world, plan, kernel)?;
-            prepared.carry_out(&mut pe, options, checks)?;
+            let load = |(stage, info): (&Prepared, &ModuleInfo)| {
+                let module = Module::load_in(world, stage.compiled.ptx.as_bytes(), info.clone())?;
+                module.kernel(entry(info))
+            };
+            let kernels = sequence.stages.iter().zip(&self.infos).map(load);
+            let mut pe = Pe::new(world, plan, kernels.collect::<Result<_, _>>()?)?;
+            sequence.carry_out(&mut pe, options, checks)?;
             Ok::<_, RunError>(pe.micros.iter().sum::<f64>())
         });
         // What the simulator says of kernels that it stopped is more than what each PE is told.
@@ -72,7 +76,7 @@ impl Simulated {
         Ok(Simulation { job, time: Duration::from_secs_f64(time / 1e6), result })
     }
 
-    fn config(&self, prepared: &Prepared, options: &RunOptions) -> SimConfig {
+    fn config(&self, sequence: &Sequence, options: &RunOptions) -> SimConfig {
         let mut config = SimConfig::new(options.n_pes as u32);
         config.seed = options.seed;
         config.check.clone_from(&options.check);
@@ -81,7 +85,8 @@ impl Simulated {
         config.step_limit = options.step_limit.unwrap_or(config.step_limit);
         config.multicast_of_one = true;
         config.reach = Some(options.pes_of_node() as u32);
-        let number = u32::from(prepared.compiled.target.number());
+        let target = sequence.stages.first().map(|stage| stage.compiled.target);
+        let number = target.map_or(90, |target| u32::from(target.number()));
         config.capability = (number / 10, number % 10);
         config.modules = self.modules.clone();
         config

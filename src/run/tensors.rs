@@ -19,6 +19,8 @@ pub(super) struct Tensor {
     /// Whether it is put back to what is in it at first before each launch that the host waits for: what a launch leaves
     /// there is a result, or nobody's.
     pub renewed: bool,
+    /// Whether `computes(...)` names it as a result that is no operand as well.
+    pub is_result: bool,
     pub symmetric: bool,
 }
 
@@ -28,8 +30,9 @@ impl Tensor {
         let info = TensorInfo { name: name.to_owned(), dtype: t.elem, shape: places.shape() };
         let places = Arc::new(places);
         let role = assigned.role;
-        let renewed = assigned.is_result || matches!(role, Role::Output | Role::Workspace);
-        Ok(Tensor { info, layout, places, role, renewed, symmetric: t.space == Space::Symmetric })
+        let is_result = assigned.is_result;
+        let renewed = is_result || matches!(role, Role::Output | Role::Workspace);
+        Ok(Tensor { info, layout, places, role, renewed, is_result, symmetric: t.space == Space::Symmetric })
     }
 
     /// Bytes of an element.

@@ -17,9 +17,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft::check::{CheckOptions, check_file};
+use weft::check::{CheckOptions, check_file, check_sequence};
 use weft::ir::diag::Severity;
-use weft::run::RunError;
+use weft::run::{Arg, RunError, Stage};
 use weft::{Define, KernelFile, Lowering, Transport};
 
 /// Most seconds that one test may take.
@@ -139,7 +139,14 @@ fn find_in_weft(name: &str, file: &Seeded, text: &str, seeds: u64) -> Result<Vec
         Ok(kernels) => kernels,
         Err(e) => return Err(e.to_string()),
     };
-    match check_file(&kernels, &options(file, seeds)?) {
+    let names = file.word("sequence").unwrap_or_default().split_whitespace();
+    let stages: Vec<_> = names.map(|kernel| Stage { file: &kernels, kernel: Some(kernel) }).collect();
+    let options = options(file, seeds)?;
+    let report = match &stages[..] {
+        [] => check_file(&kernels, &options),
+        stages => check_sequence(stages, &options, &|_| ()),
+    };
+    match report {
         Ok(report) => Ok(report.findings.iter().map(|f| found(f, &kernels)).collect()),
         // What the compiler finds.
         Err(RunError::Compile(e)) => {
@@ -175,6 +182,7 @@ fn options(file: &Seeded, seeds: u64) -> Result<CheckOptions, String> {
         value.transpose()
     };
     options.launches = number("launches")?.unwrap_or(1);
+    options.overlap = file.word("overlap") == Some("true");
     options.grid = number("grid")?.map(|n| [n, 1, 1]);
     // A wait that never ends is to be a deadlock, and a test is to be quick.
     options.step_limit = Some(10_000_000);
@@ -193,7 +201,7 @@ fn options(file: &Seeded, seeds: u64) -> Result<CheckOptions, String> {
         options.compile.defines.insert(name.to_owned(), value(v)?);
     }
     for (name, v) in file.pairs("arg")? {
-        options.args.insert(name.to_owned(), value(v)?);
+        options.args.insert(name.to_owned(), Arg::parse(v).ok_or(format!("`{v}` is no value"))?);
     }
     Ok(options)
 }

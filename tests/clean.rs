@@ -20,8 +20,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::check::{CheckOptions, check_file};
+use weft::check::{CheckOptions, check_file, check_sequence};
 use weft::lang::render::Color;
+use weft::run::{Arg, Stage};
 use weft::{Define, KernelFile, Lowering, Transport};
 
 /// Seeds of a file, where the environment does not say.
@@ -100,7 +101,12 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
         options.pes = vec![pes];
         (options.seed, options.seeds) = (i * each, each);
         let with = format!("{pes} PEs, {setting:?}");
-        let report = check_file(&file, &options).map_err(|e| format!("{with}: {e}"))?;
+        let stages = expects.sequence.iter().map(|kernel| Stage { file: &file, kernel: Some(kernel) });
+        let report = match &stages.collect::<Vec<_>>()[..] {
+            [] => check_file(&file, &options),
+            stages => check_sequence(stages, &options, &|_| ()),
+        };
+        let report = report.map_err(|e| format!("{with}: {e}"))?;
         if !report.is_clean() {
             return Err(format!("{with}:\n{}", report.text(Color::Never)));
         }
@@ -175,7 +181,8 @@ fn options(expects: &Expectations, file: &KernelFile, setting: &Setting) -> Resu
                 options.compile.defines.insert(word.clone(), define()?);
             }
             _ => {
-                options.args.insert(word.clone(), define()?);
+                let arg = Arg::parse(&value).ok_or_else(|| format!("`{value}` is no value"))?;
+                options.args.insert(word.clone(), arg);
             }
         }
     }

@@ -53,9 +53,8 @@ fn one(algorithm: &'static Algorithm, place: Place, i: usize) {
     let (file, mut run) = simulation(&plan, &request, "sm_90a".parse().unwrap()).expect(&what);
     (run.launches, run.seed) = (3, i as u64);
     let outcome = run_file(&file, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
-    let checks = outcome.checks.as_ref().unwrap_or_else(|| panic!("{what}: nothing is compared"));
-    assert_eq!(checks.len(), 3, "{what}");
-    assert!(outcome.passed(), "{what}: {:?}", checks.iter().find_map(|c| c.first_wrong));
+    assert_eq!(outcome.checks().count(), 3, "{what}");
+    assert!(outcome.passed(), "{what}: {:?}", outcome.checks().find_map(|c| c.first_wrong));
 }
 
 /// Requests of each algorithm of a collective, in both places.

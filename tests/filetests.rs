@@ -231,17 +231,17 @@ impl FileTest {
 
     fn run(&self, file: &KernelFile, setting: &Setting) -> Verdict {
         let options = self.run_options(file, setting)?;
-        let outcome = match (run_file(file, &options), &self.expects.fails) {
+        let outcome = match (self.launch(file, &options), &self.expects.fails) {
             (Ok(outcome), None) => outcome,
             (Ok(_), Some(why)) => return Err(format!("it does not fail, which it should: {why}")),
-            (Err(e), Some(why)) if e.to_string().contains(why) => return Ok(()),
+            (Err(e), Some(why)) if e.contains(why) => return Ok(()),
             (Err(e), Some(why)) => return Err(format!("it does not fail by `{why}`: {e}")),
-            (Err(e), None) => return Err(e.to_string()),
+            (Err(e), None) => return Err(e),
         };
         if outcome.verdict() == run::Verdict::Unchecked && self.expects.stdout.is_empty() {
             return Err("nothing of the run is checked: say `computes(...)` or `// stdout: ...`".into());
         }
-        if let Some(wrong) = outcome.checks.iter().flatten().find(|check| check.wrong != 0) {
+        if let Some(wrong) = outcome.checks().find(|check| check.wrong != 0) {
             return Err(format!("wrong: {wrong:?}"));
         }
         let printed: Vec<_> = outcome.printed.lines().collect();
@@ -249,6 +249,15 @@ impl FileTest {
             return Err(format!("it prints\n{}\nnot\n{}", outcome.printed, self.expects.stdout.join("\n")));
         }
         Ok(())
+    }
+
+    /// Runs the file's only kernel, or the sequence that is asked for.
+    fn launch(&self, file: &KernelFile, options: &RunOptions) -> Result<run::Outcome, String> {
+        if self.expects.sequence.is_empty() {
+            return run_file(file, options).map_err(|e| e.to_string());
+        }
+        let stages = self.expects.sequence.iter().map(|kernel| run::Stage { file, kernel: Some(kernel) });
+        run::run_sequence(&stages.collect::<Vec<_>>(), options).map_err(|e| e.to_string())
     }
 
     fn run_options(&self, file: &KernelFile, setting: &Setting) -> Result<RunOptions, String> {
@@ -270,7 +279,8 @@ impl FileTest {
                     options.compile.defines.insert(word.clone(), define(value)?);
                 }
                 _ => {
-                    options.args.insert(word.clone(), define(value)?);
+                    let arg = run::Arg::parse(value).ok_or_else(|| format!("`{value}` is no value"))?;
+                    options.args.insert(word.clone(), arg);
                 }
             }
         }

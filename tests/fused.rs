@@ -87,8 +87,8 @@ impl Case {
         options.grid = Some([self.plan.map_or(2, |plan| plan.ctas), 1, 1]);
         options.launches = self.launches;
         options.back_to_back = self.launches > 1;
-        options.args.insert("tokens".into(), Define::Int(tokens as i64));
-        options.args.insert("eps".into(), Define::Float(EPS));
+        options.args.insert("tokens".into(), Define::Int(tokens as i64).into());
+        options.args.insert("eps".into(), Define::Float(EPS).into());
 
         let all = |of: &dyn Fn(u32, usize) -> f64, dtype: Scalar, shape: &[usize]| {
             let mut data = Vec::new();

@@ -62,7 +62,7 @@ fn one(world: &World, file: &KernelFile, ty: &str, n: i64, folder: &Path) -> Che
     if world.my_pe() != 0 {
         return Ok(());
     }
-    for (i, c) in outcome.checks.iter().flatten().enumerate() {
+    for (i, c) in outcome.checks().enumerate() {
         same!(
             c.wrong,
             0,
@@ -71,14 +71,14 @@ fn one(world: &World, file: &KernelFile, ty: &str, n: i64, folder: &Path) -> Che
             c.first_wrong
         );
     }
-    same!(outcome.checks.map(|c| c.len()), Some(2), "checked launches");
+    same!(outcome.checks().count(), 2, "checked launches");
     // What the GPUs ran is what the simulator runs now.
     options.outputs = outputs("sim");
     options.compile.lowering = Lowering::Unicast;
     let simulated = run_file(file, &options)?;
     same!(
-        outcome.compiled.ptx == simulated.compiled.ptx,
-        outcome.compiled.lowering == weft::runtime::launch::Lowering::Unicast,
+        outcome.kernels[0].compiled.ptx == simulated.kernels[0].compiled.ptx,
+        outcome.kernels[0].compiled.lowering == weft::runtime::launch::Lowering::Unicast,
         "the same PTX"
     );
     for t in &tensors {

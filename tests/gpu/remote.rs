@@ -182,8 +182,11 @@ fn one(world: &World, job: &Job, setting: &str, folder: &Path) -> Checked {
             continue;
         }
         let value = Define::parse(value).ok_or_else(|| format!("`{word}` has no value"))?;
-        let map = if generics.contains(&name) { &mut options.compile.defines } else { &mut options.args };
-        map.insert(name.to_owned(), value);
+        if generics.contains(&name) {
+            options.compile.defines.insert(name.to_owned(), value);
+        } else {
+            options.args.insert(name.to_owned(), value.into());
+        }
     }
     let tensors = heads.iter().flat_map(|head| &head.params).filter(|p| matches!(&*p.ty, "symm" | "global"));
     let tensors: Vec<String> =
@@ -199,7 +202,7 @@ fn one(world: &World, job: &Job, setting: &str, folder: &Path) -> Checked {
         options.outputs = outputs(&place);
         let outcome = run_on_gpus(&file, &options, world).map_err(|e| format!("by {place}: {e}"))?;
         if judges {
-            let checks = outcome.checks.unwrap_or_default();
+            let checks: Vec<_> = outcome.checks().collect();
             same!(checks.len(), 2, "by {place}: checked launches");
             for (i, c) in checks.iter().enumerate() {
                 let (all, first) = (c.elements, c.first_wrong);

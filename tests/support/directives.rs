@@ -15,6 +15,7 @@
 //! | `count: 4 TEXT` | is there so many times |
 //! | `not: TEXT` | is not there |
 //! | `run: pes=1,2 N=7,1000` | runs with each combination, and is right as its `computes(...)` says. Words are `pes`, `node` (PEs of a node: with `transport=auto` others are reached by NVSHMEM's functions), `grid`, `seed`, `launches`, `lowering`, `transport`, `arch`, `waits` (as `--debug-waits`); others are compile-time parameters or run-time arguments |
+//! | `sequence: a b` | runs launch these kernels of the file, one after the other |
 //! | `overlap: true` | for `tests/clean.rs`: as the option of `weft check` |
 //! | `stdout: TEXT` | the next line that each run prints, which prints no others |
 //! | `fails: TEXT` | each run fails, saying so |
@@ -32,6 +33,7 @@ pub struct Expectations {
     pub warnings: Vec<String>,
     pub stages: Vec<Stage>,
     pub runs: Vec<Sweep>,
+    pub sequence: Vec<String>,
     pub overlap: bool,
     pub stdout: Vec<String>,
     pub fails: Option<String>,
@@ -136,6 +138,7 @@ impl Expectations {
                     |(name, list): (String, String)| (name, list.split(',').map(str::to_owned).collect());
                 self.runs.push(Sweep(pairs(rest)?.into_iter().map(values).collect()));
             }
+            "sequence" => self.sequence = rest.split_whitespace().map(str::to_owned).collect(),
             "overlap" => self.overlap = rest.parse().map_err(|e| format!("overlap: {e}"))?,
             "stdout" => self.stdout.push(text),
             "fails" => self.fails = Some(text),

@@ -18,9 +18,11 @@
 //! | directive | meaning |
 //! |---|---|
 //! | `launches: 2` | launches of a run; 1 if left out |
+//! | `sequence: a b` | the kernels of the file that a launch runs, one after the other; each by itself if left out |
+//! | `overlap: true` | as the command's option |
 //! | `grid: 4` | CTAs of a PE |
 //! | `lowering: unicast`, `transport: p2p` | as the command's options, `multimem` and `nvshmem` if left out |
-//! | `define: N=100`, `arg: n=3` | compile-time parameters, run-time scalars |
+//! | `define: N=100`, `arg: n=3`, `arg: n=1+1` | compile-time parameters, run-time scalars |
 //!
 //! Of `.ptx` files:
 //!
@@ -62,8 +64,10 @@ pub struct Seeded {
 }
 
 /// The words that belong to either kind of file.
-const WORDS: [&[&str]; 2] =
-    [&["launches", "grid", "lowering", "transport", "define", "arg"], &["launch", "memory", "args"]];
+const WORDS: [&[&str]; 2] = [
+    &["launches", "sequence", "overlap", "grid", "lowering", "transport", "define", "arg"],
+    &["launch", "memory", "args"],
+];
 
 impl Seeded {
     /// Reads a file; `ptx` or not.

@@ -79,8 +79,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 fn of_file(path: &Path) -> Vec<Trial> {
     let shown = path.strip_prefix("tests/filetests").unwrap_or(path).display().to_string();
     let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
-    // What is wrong with the directives, the file tests say.
-    let expects = directives::parse(&text).ok().filter(|expects| !expects.runs.is_empty());
+    // What is wrong with the directives, the file tests say. `tests/sequence.rs` compares the PTX of sequences.
+    let expects = directives::parse(&text).ok().filter(|e| !e.runs.is_empty() && e.sequence.is_empty());
     match expects.map(|expects| cases(path, &expects)) {
         None => Vec::new(),
         Some(Ok(cases)) => pair(shown, cases),

@@ -31,6 +31,8 @@ pub enum Item {
     Kernel(Kernel),
     /// `fn name<...>(...) { ... }`
     Function(Function),
+    /// `reference fn name(...) { ... }`: what a kernel computes, evaluated on the host
+    Reference(Function),
 }
 
 /// An import of every function and constant of another file.

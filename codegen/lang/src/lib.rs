@@ -3,6 +3,7 @@
 pub mod ast;
 pub mod codes;
 pub mod elaborate;
+pub mod evaluate;
 mod lexer;
 mod parser;
 pub mod print;

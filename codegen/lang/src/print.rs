@@ -133,6 +133,10 @@ impl Print for Item {
             }
             Item::Kernel(kernel) => kernel.print(f, indent),
             Item::Function(function) => function.print(f, indent),
+            Item::Reference(function) => {
+                f.write_str("reference ")?;
+                function.print(f, indent)
+            }
         }
     }
 }

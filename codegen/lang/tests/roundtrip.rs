@@ -246,14 +246,10 @@ fn file() -> BoxedStrategy<File> {
             option::of(type_expr(expr())),
             body()
         )
-            .prop_map(|(name, generics, params, ret, body)| Item::Function(Function {
-                name,
-                generics,
-                params,
-                ret,
-                body,
-                span: Span::NONE
-            })),
+            .prop_flat_map(|(name, generics, params, ret, body)| {
+                let f = Function { name, generics, params, ret, body, span: Span::NONE };
+                prop_oneof![Just(Item::Function(f.clone())), Just(Item::Reference(f))]
+            }),
     ];
     vec(item, 0..4).prop_map(|items| File { items }).boxed()
 }

@@ -97,7 +97,7 @@ impl Elab<'_> {
                     _ => Ok(Val::Rt(value)),
                 }
             }
-            None => match self.program.consts.get(&name.name) {
+            None => match self.program.library.consts.get(&name.name) {
                 Some(c) => {
                     self.check_size(c.span)?;
                     self.in_callee(c.span, |e| e.expr(&c.value))
@@ -109,8 +109,14 @@ impl Elab<'_> {
     }
 
     fn unknown(&self, name: &ast::Ident) -> Diagnostic {
+        if self.program.library.references.contains_key(&name.name) {
+            let message = format!("`{}` is a reference function, which kernels cannot call", name.name);
+            return Diagnostic::error(UNKNOWN_NAME, name.span, message)
+                .help("the host evaluates it: say `computes(...)` in the kernel's head");
+        }
         let scope = self.scopes.iter().flat_map(|s| s.keys()).map(|k| &**k);
-        let items = self.program.functions.keys().chain(self.program.consts.keys()).map(|k| &**k);
+        let items =
+            self.program.library.functions.keys().chain(self.program.library.consts.keys()).map(|k| &**k);
         let all = scope.chain(items).chain(builtin::all().map(|b| b.name));
         let near =
             all.map(|n| (distance(n, &name.name), n)).filter(|(d, _)| *d <= 1 + name.name.len() / 4).min();
@@ -137,12 +143,14 @@ impl Elab<'_> {
 
     /// Whether this is a call of `assert` where asserts are left out, with all that their arguments do.
     fn leaves_out(&self, callee: &ast::Ident) -> bool {
-        !self.asserts && &*callee.name == "assert" && !self.program.functions.contains_key(&callee.name)
+        !self.asserts
+            && &*callee.name == "assert"
+            && !self.program.library.functions.contains_key(&callee.name)
     }
 
     fn call(&mut self, callee: &ast::Ident, call: Call<'_>) -> R<Val> {
         self.check_size(call.span)?;
-        if let Some(f) = self.program.functions.get(&callee.name).cloned() {
+        if let Some(f) = self.program.library.functions.get(&callee.name).cloned() {
             return self.inline(&f, call);
         }
         match builtin::find(&callee.name) {

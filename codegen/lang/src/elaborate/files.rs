@@ -3,6 +3,7 @@
 use super::{R, fail};
 use crate::ast::{self, Item, UsePath};
 use crate::codes::meaning::{DUPLICATE, NO_FILE};
+use crate::evaluate::Library;
 use crate::parser::parse;
 use crate::source::SourceMap;
 use std::collections::HashMap;
@@ -35,8 +36,7 @@ impl Loader for NoFiles {
 pub struct Program {
     /// Kernels of the root file, in order.
     pub kernels: Vec<ast::Kernel>,
-    pub(super) functions: HashMap<Arc<str>, Arc<ast::Function>>,
-    pub(super) consts: HashMap<Arc<str>, ast::Const>,
+    pub(super) library: Arc<Library>,
     spans: HashMap<Arc<str>, Span>,
     /// Names of all files, by [`Span::file`].
     pub(super) files: Vec<Arc<str>>,
@@ -49,6 +49,7 @@ impl Program {
     /// Parses file `root` of `sources` and what it uses (which is added to `sources`).
     pub fn load(sources: &mut SourceMap, root: u32, loader: &dyn Loader) -> Result<Program, Vec<Diagnostic>> {
         let mut program = Program::default();
+        let mut library = Library::default();
         let mut errors = Vec::new();
         let mut seen: HashMap<String, u32> = HashMap::new();
         seen.insert(sources.name(root).unwrap_or_default().to_owned(), root);
@@ -68,10 +69,13 @@ impl Program {
                         load_use(sources, file, &u, loader, &mut seen).map(|new| todo.extend(new))
                     }
                     Item::Const(c) => program.name(&c.name).map(|()| {
-                        program.consts.insert(c.name.name.clone(), c);
+                        library.consts.insert(c.name.name.clone(), c);
                     }),
                     Item::Function(f) => program.name(&f.name).map(|()| {
-                        program.functions.insert(f.name.name.clone(), Arc::new(f));
+                        library.functions.insert(f.name.name.clone(), Arc::new(f));
+                    }),
+                    Item::Reference(f) => program.name(&f.name).map(|()| {
+                        library.references.insert(f.name.name.clone(), Arc::new(f));
                     }),
                     Item::Kernel(k) if file == root => {
                         program.name(&k.name).map(|()| program.kernels.push(k))
@@ -81,6 +85,7 @@ impl Program {
                 errors.extend(result.err());
             }
         }
+        program.library = Arc::new(library);
         program.files = (0u32..).map_while(|f| sources.name(f)).map(Arc::from).collect();
         if errors.is_empty() { Ok(program) } else { Err(errors) }
     }

@@ -7,6 +7,7 @@ use crate::ast::{self, ExprKind};
 use crate::codes::meaning::{
     BAD_ATTR, BAD_DEFINE, BAD_ROLE, DUPLICATE, NO_KERNEL, NOT_CONSTANT, NOT_GIVEN, WRONG_ARGS,
 };
+use crate::evaluate::ReferenceFn;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -96,14 +97,27 @@ pub struct HeadParam {
 }
 
 /// What a kernel computes, for launchers that check it: `computes(allreduce<add>(x))`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Reference {
-    /// `allreduce`, `reduce_scatter`, ...
+    /// `allreduce`, `reduce_scatter`, ..., or the name of a `reference fn`.
     pub name: Arc<str>,
     /// Words in angle brackets: `add`.
     pub words: Vec<Arc<str>>,
-    /// Names of parameters.
+    /// Names of parameters. Those of a `reference fn` may be compile-time ones.
     pub args: Vec<Arc<str>>,
+    /// The text's own function.
+    pub function: Option<ReferenceFn>,
+}
+
+impl Reference {
+    /// Whether it has a result of that name that is no operand as well. In place, named once or twice, the result is the
+    /// operand.
+    pub fn has_result(&self, name: &str) -> bool {
+        match &self.function {
+            Some(f) => f.assigned().iter().zip(&self.args).any(|(assigned, arg)| *assigned && **arg == *name),
+            None => matches!(&self.args[..], [from, to] if from != to && **to == *name),
+        }
+    }
 }
 
 impl fmt::Display for Reference {
@@ -466,6 +480,9 @@ impl Elab<'_> {
 
     /// What `computes` says, with reductions that a parameter stands for by their own names.
     fn reference(&self, attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
+        if let Some(reference) = self.own_reference(attr)? {
+            return Ok(reference);
+        }
         let mut reference = reference_of(attr, params)?;
         for word in &mut reference.words {
             if let Some(Binding::Val(Val::Reduction(op))) = self.lookup(word) {
@@ -473,6 +490,34 @@ impl Elab<'_> {
             }
         }
         Ok(reference)
+    }
+
+    /// What `computes` says by a `reference fn` of the text.
+    fn own_reference(&self, attr: &ast::Attr) -> R<Option<Reference>> {
+        let [ast::Expr { kind: ExprKind::Call { callee, generics, args }, .. }] = &attr.args[..] else {
+            return Ok(None);
+        };
+        let Some(function) = self.program.library.references.get(&callee.name) else { return Ok(None) };
+        let wanted = function.params.len();
+        if !generics.is_empty() || args.len() != wanted {
+            let message =
+                format!("computes: `{}` takes {wanted} arguments, and gets {}", callee.name, args.len());
+            return Err(
+                Diagnostic::error(BAD_ATTR, callee.span, message).related(function.span, "defined here")
+            );
+        }
+        let name = |arg: &ast::Arg| match &arg.value.kind {
+            ExprKind::Name(n) if arg.name.is_none() && self.lookup(&n.name).is_some() => Ok(n.name.clone()),
+            _ => Err(Diagnostic::error(
+                BAD_ATTR,
+                arg.value.span,
+                "computes: expected a parameter of the kernel",
+            )
+            .help("a compile-time parameter may be passed too; constants are known to the function itself")),
+        };
+        let args = args.iter().map(name).collect::<R<_>>()?;
+        let function = ReferenceFn { function: function.clone(), library: self.program.library.clone() };
+        Ok(Some(Reference { name: callee.name.clone(), words: Vec::new(), args, function: Some(function) }))
     }
 
     fn body(&mut self, body: &ast::Block) -> R<()> {
@@ -554,12 +599,12 @@ fn reference_of(attr: &ast::Attr, params: &[ast::Param]) -> R<Reference> {
             callee.span,
             format!("computes: `{}` is not known", callee.name),
         )
-        .help(format!("known are {}", REFERENCES.join(", "))));
+        .help(format!("known are {}, and every `reference fn` of the file", REFERENCES.join(", "))));
     }
     for (i, name) in args.iter().enumerate() {
         check_role(attr, params, name, i > 0 && args[0] != *name)?;
     }
-    Ok(Reference { name: callee.name.clone(), words, args })
+    Ok(Reference { name: callee.name.clone(), words, args, function: None })
 }
 
 /// Whether what `computes` reads holds something before a launch, and whether its result is of interest afterwards.

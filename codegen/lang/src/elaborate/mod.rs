@@ -67,7 +67,7 @@ pub(crate) struct Elab<'a> {
     flow: jump::Flow,
 }
 
-fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
+pub(crate) fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
     Err(Diagnostic::error(code, span, message))
 }
 

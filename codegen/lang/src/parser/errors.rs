@@ -116,7 +116,7 @@ impl<'a> Tokens<'a> {
 
     #[cold]
     pub(super) fn no_item<T>(self) -> Res<'a, T> {
-        let error = self.expected(code::EXPECTED_ITEM, "`kernel`, `fn`, `const` or `use`");
+        let error = self.expected(code::EXPECTED_ITEM, "`kernel`, `fn`, `reference fn`, `const` or `use`");
         self.fail(match self.kind() {
             Kind::RBrace => error.help("no block is open here; remove this `}`"),
             Kind::Let => error.help("outside of a kernel or a function, write `const` instead of `let`"),

@@ -1,7 +1,7 @@
 //! What stands at the top of a file.
 
 use super::exprs::{expr, quoted};
-use super::{Res, Tokens, ident, list, starts_item, stmts, stopped_at, token, types};
+use super::{Res, Tokens, ident, list, starts_item, stmts, stopped_at, token, types, word};
 use crate::ast::{Attr, Const, File, Function, Item, Kernel, Use, UsePath};
 use crate::lexer::Kind;
 use nom::Parser;
@@ -36,6 +36,7 @@ fn item(i: Tokens<'_>) -> Res<'_, Item> {
         const_item.map(Item::Const),
         kernel.map(Item::Kernel),
         function.map(Item::Function),
+        preceded(word("reference"), function).map(Item::Reference),
     ));
     match item.parse(i) {
         Err(nom::Err::Error(_)) => i.no_item(),

@@ -389,6 +389,11 @@ impl Compiled {
         Some(Caller { ptx: &self.ptx, functions, target: self.target, threads })
     }
 
+    /// What is wrong with the text, as it shows after all.
+    pub(crate) fn error(&self, found: Diagnostic) -> CompileError {
+        CompileError::new(vec![found], self.sources.clone())
+    }
+
     /// The texts that spans of the report and the warnings stand in.
     pub fn sources(&self) -> &SourceMap {
         &self.sources

@@ -32,7 +32,7 @@ pub fn assign(kernel: &Kernel, reference: Option<&Reference>) -> Vec<Option<Assi
     let flags = flags(kernel);
     let of = |(index, p): (u32, &weft_ir::Param<_>)| {
         matches!(p.ty, Type::Tensor(_)).then(|| {
-            let is_result = reference.is_some_and(|r| is_result(r, &p.name));
+            let is_result = reference.is_some_and(|r| r.has_result(&p.name));
             let (role, why) = guess(reference, &flags, &p.name, index);
             match p.role {
                 Some(role) => Assigned { role, guessed: None, is_result },
@@ -43,11 +43,6 @@ pub fn assign(kernel: &Kernel, reference: Option<&Reference>) -> Vec<Option<Assi
     (0..).zip(&kernel.head.params).map(of).collect()
 }
 
-/// Whether a reference has a result of that name. In place, named once or twice, the result is the operand.
-fn is_result(reference: &Reference, name: &str) -> bool {
-    matches!(&reference.args[..], [from, to] if from != to && **to == *name)
-}
-
 /// The role that an undeclared parameter most likely has, and why.
 fn guess(
     reference: Option<&Reference>,
@@ -55,8 +50,10 @@ fn guess(
     name: &str,
     index: u32,
 ) -> (Role, String) {
-    match reference {
-        Some(r) if is_result(r, name) => return (Role::Output, format!("it is the result of computes({r})")),
+    // What a function of the text assigns may count from 0: the kernel's own operations say more.
+    let by_operations = reference.is_some_and(|r| r.function.is_some()) && flags.contains_key(&index);
+    match reference.filter(|_| !by_operations) {
+        Some(r) if r.has_result(name) => return (Role::Output, format!("it is the result of computes({r})")),
         Some(r) if r.args.iter().any(|arg| **arg == *name) => {
             return (Role::Input, format!("it is the operand of computes({r})"));
         }

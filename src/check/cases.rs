@@ -4,8 +4,10 @@ use super::finding::{self, Finding, Replay, values};
 use super::{CheckOptions, Variant};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::run::examine::Subject;
+use crate::run::reference::Checked;
 use crate::run::{Arg, RunError, RunOptions, Stage};
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use weft_ir::Scalar;
 use weft_lang::elaborate::{Define, Head, HeadParam};
@@ -49,9 +51,14 @@ impl Case {
         for (number, checked) in &examined.checks {
             launches[*number] += 1;
             let kernel = self.subject.stages().nth(*number).filter(|_| self.names.sequence.is_some());
-            let kernel = kernel.map(|stage| stage.kernel.as_str());
-            found.extend(finding::wrong(checked, &examined.tensors, launches[*number], kernel, &replay));
+            let of = kernel.map(|stage| format!(" of `{}`", stage.kernel)).unwrap_or_default();
+            let when = format!("launch {}{of}", launches[*number]);
+            found.extend(finding::wrong(checked, &examined.tensors, "computes(...)", &when, &replay));
         }
+        let last = |(file, checked): &(String, Checked)| {
+            finding::wrong(checked, &examined.tensors, file, "the last launch", &replay)
+        };
+        found.extend(examined.expected.iter().filter_map(last));
         Ok(found)
     }
 
@@ -69,12 +76,24 @@ impl Case {
         RunOptions { seed, back_to_back, ..self.options.clone() }
     }
 
+    /// The option of a tolerance that was given.
+    fn tolerance(&self) -> Option<String> {
+        self.options.tolerance.map(|t| format!(" --tolerance {},{}", t.relative, t.absolute))
+    }
+
     /// How it is run again.
     pub fn replay(&self) -> Replay {
         let RunOptions { compile, n_pes, grid, seed, launches, back_to_back, args, node, .. } = &self.options;
+        let files = [("input", &self.options.inputs), ("expect", &self.options.expected)];
+        let files = files.iter().flat_map(|(option, files)| files.iter().map(move |file| (option, file)));
+        let file = |(option, (tensor, path)): (&&str, &(String, PathBuf))| {
+            let equals = if tensor.is_empty() { "" } else { "=" };
+            format!(" --{option} {tensor}{equals}{}", path.display())
+        };
         Replay {
             kernel: self.names.kernels.clone(),
             sequence: self.names.sequence.clone(),
+            files: files.map(file).chain(self.tolerance()).collect(),
             pes: *n_pes,
             seed: *seed,
             defines: compile.defines.clone(),
@@ -341,6 +360,9 @@ impl<'a> Planner<'a> {
         let mut options = RunOptions::new(compile, n_pes);
         options.args.clone_from(args);
         options.grid = self.options.grid;
+        options.inputs.clone_from(&self.options.inputs);
+        options.expected.clone_from(&self.options.expected);
+        options.tolerance = self.options.tolerance;
         options.launches = self.options.launches;
         options.back_to_back = self.options.overlap;
         options.step_limit = self.options.step_limit;

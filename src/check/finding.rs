@@ -92,6 +92,8 @@ pub struct Replay {
     pub launches: u32,
     /// Whether launches of any kernel overlap: [`CheckOptions::overlap`](super::CheckOptions::overlap).
     pub overlap: bool,
+    /// Files of tensors: ` --input x=x.npy --expect y=y.npy`.
+    pub files: String,
     /// For a PTX file: the other options of its launch, as the command line has them.
     pub ptx: Option<String>,
 }
@@ -144,7 +146,13 @@ impl fmt::Display for Replay {
             write!(f, " --grid {x},{y},{z}")?;
         }
         let overlap = if self.overlap { " --overlap" } else { "" };
-        write!(f, " --launches {}{overlap}{}", self.launches, self.ptx.as_deref().unwrap_or_default())
+        write!(
+            f,
+            " --launches {}{overlap}{}{}",
+            self.launches,
+            self.files,
+            self.ptx.as_deref().unwrap_or_default()
+        )
     }
 }
 
@@ -228,13 +236,12 @@ fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
     }
 }
 
-/// A result that is not what `computes(...)` says.
-/// `launch` counts from 1; the kernel is named where it is one of several.
+/// A result that is not what `computes(...)` or a file says: who says it, and when that was.
 pub(super) fn wrong(
     c: &Checked,
     tensors: &[TensorInfo],
-    launch: u32,
-    kernel: Option<&str>,
+    says: &str,
+    when: &str,
     replay: &Replay,
 ) -> Option<Finding> {
     let (pe, i, have, want) = c.first_wrong?;
@@ -248,14 +255,13 @@ pub(super) fn wrong(
     }
     at.reverse();
     let at = at.join(", ");
-    let of = kernel.map(|name| format!(" of `{name}`")).unwrap_or_default();
     Some(Finding {
         code: WRONG_RESULT.to_owned(),
         severity: Severity::Error,
-        message: format!("`{tensor}` is not what computes(...) says"),
+        message: format!("`{tensor}` is not what {says} says"),
         accesses: Vec::new(),
         notes: vec![
-            format!("{wrong} of {elements} elements are wrong after launch {launch}{of}"),
+            format!("{wrong} of {elements} elements are wrong after {when}"),
             format!("the first: PE {pe}, {tensor}[{at}] is {have}, expected {want}"),
         ],
         help: "nothing else was found: the arithmetic is wrong, or some elements are not written".to_owned(),

@@ -29,11 +29,12 @@ pub use finding::{Access, Finding, Replay, WRONG_RESULT};
 
 use crate::compile::{KernelFile, Options};
 use crate::ptx::{PtxFile, PtxLaunch, PtxOutcome};
-use crate::run::{Arg, RunError, Stage};
+use crate::run::{Arg, RunError, Stage, Tolerance};
 use cases::Case;
 use finding::Gathered;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use weft_isa::Target;
@@ -61,6 +62,13 @@ pub struct CheckOptions {
     pub sizes: Vec<i64>,
     /// Values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
+    /// `(tensor, file)`: data instead of what the seed makes, as [`RunOptions::inputs`](crate::run::RunOptions::inputs).
+    /// Extents that follow from it are not varied.
+    pub inputs: Vec<(String, PathBuf)>,
+    /// `(tensor, file)`: what a tensor is to hold after the last launch.
+    pub expected: Vec<(String, PathBuf)>,
+    /// How far a tensor may be from the numbers of such a file; what is usual for its element type if not given.
+    pub tolerance: Option<Tolerance>,
     /// CTAs of a PE's grid, where the kernel does not say.
     pub grid: Option<[u32; 3]>,
     /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
@@ -87,6 +95,9 @@ impl CheckOptions {
             seeds: 20,
             sizes: Vec::new(),
             args: BTreeMap::new(),
+            inputs: Vec::new(),
+            expected: Vec::new(),
+            tolerance: None,
             grid: None,
             launches: 2,
             overlap: false,

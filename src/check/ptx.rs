@@ -58,6 +58,7 @@ pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
         defines: Defines::new(),
         args: std::collections::BTreeMap::new(),
         sequence: None,
+        files: String::new(),
         lowering: Lowering::Auto,
         transport: Transport::Auto,
         node: None,

@@ -1,8 +1,9 @@
 //! `weft check`
 
 use super::progress::Bar;
+use super::run::{Expected, grid};
 use super::sim::PtxArgs;
-use super::{CompileArgs, KernelPath, args, numbered, run::grid, stages};
+use super::{CompileArgs, KernelPath, args, numbered, stages};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -43,6 +44,8 @@ pub struct Check {
     /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Option<String>,
+    #[command(flatten)]
+    expected: Expected,
     #[command(flatten)]
     ptx: PtxArgs,
     /// Launches of a run, back to back.
@@ -107,6 +110,11 @@ impl Check {
             if !self.then.is_empty() {
                 bail!("PTX is run alone: a sequence of kernels is of `.weft` files");
             }
+            if self.expected.is_given() {
+                bail!(
+                    "--input, --expect and --tolerance are for `.weft` files: PTX takes files as arguments"
+                );
+            }
             if !self.node.is_empty() || self.ptx_file.is_some() {
                 bail!("--node and --ptx are for `.weft` files: PTX is run as it is, with its own arguments");
             }
@@ -150,6 +158,9 @@ impl Check {
         if !is_ptx {
             options.args = args(&self.arg)?;
         }
+        options.inputs = self.expected.inputs()?;
+        options.expected = self.expected.expected()?;
+        options.tolerance = self.expected.tolerance;
         options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         options.launches = self.launches;
         options.overlap = self.overlap;

@@ -9,8 +9,10 @@ use std::process::ExitCode;
 use weft::Compiled;
 use weft::gpu::target_of;
 use weft::ir::Scalar;
+use weft::run::reference::Checked;
 use weft::run::{
-    KernelRun, Outcome, Ran, RunOptions, Stage, Verdict, compile_sequence, run_sequence, run_sequence_on_gpus,
+    KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
+    run_sequence_on_gpus,
 };
 use weft::runtime::job::{Place, Started, start};
 use weft::runtime::{Config, Error, World, cuda, error, find};
@@ -28,12 +30,11 @@ pub struct Run {
     /// Where the PEs are.
     #[arg(long, value_enum, default_value = "auto")]
     on: On,
-    /// A tensor's data: a .npy with a leading PE dimension, or one file a PE: --input x=grad_{pe}.npy
-    #[arg(long, value_name = "TENSOR=FILE")]
-    input: Vec<String>,
     /// Where a tensor goes after the run, as --input.
     #[arg(long, value_name = "TENSOR=FILE")]
     output: Vec<String>,
+    #[command(flatten)]
+    expected: Expected,
     /// Element type to take the data as: bf16 for uint16 files.
     #[arg(long)]
     dtype: Option<String>,
@@ -152,7 +153,9 @@ impl Run {
         options.seed = self.seed;
         options.launches = self.launches;
         options.node = self.node;
-        options.inputs = files(&self.input)?;
+        options.inputs = self.expected.inputs()?;
+        options.expected = self.expected.expected()?;
+        options.tolerance = self.expected.tolerance;
         options.outputs = files(&self.output)?;
         options.args = args(&self.arg)?;
         options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
@@ -189,6 +192,46 @@ pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
             Err(Error::new(error::NO_GPU, message).help("one PE a GPU; `weft run --on sim` takes any number"))
         }
         n => Ok(n),
+    }
+}
+
+/// Data of tensors before the launches and after them.
+#[derive(Args)]
+pub struct Expected {
+    /// A tensor's data: a .npy with a leading PE dimension, or one file a PE: --input x=grad_{pe}.npy
+    #[arg(long, value_name = "TENSOR=FILE")]
+    input: Vec<String>,
+    /// What a tensor is to hold after the last launch, as --input.
+    #[arg(long, value_name = "TENSOR=FILE")]
+    expect: Vec<String>,
+    /// How far it may be from that: of the expected number's magnitude, and of any number. What is usual for the element
+    /// type if not given (that of torch.testing.assert_close).
+    #[arg(long, value_name = "RELATIVE[,ABSOLUTE]", value_parser = tolerance)]
+    pub tolerance: Option<Tolerance>,
+}
+
+impl Expected {
+    pub fn inputs(&self) -> Result<Vec<(String, PathBuf)>> {
+        files(&self.input)
+    }
+
+    pub fn expected(&self) -> Result<Vec<(String, PathBuf)>> {
+        files(&self.expect)
+    }
+
+    /// Whether one of the options is given.
+    pub fn is_given(&self) -> bool {
+        !self.input.is_empty() || !self.expect.is_empty() || self.tolerance.is_some()
+    }
+}
+
+/// `1e-3` or `1e-3,1e-6`.
+fn tolerance(text: &str) -> Result<Tolerance, String> {
+    let (relative, absolute) = text.split_once(',').unwrap_or((text, "0"));
+    let number = |text: &str| text.parse().ok().filter(|x: &f64| *x >= 0.0);
+    match (number(relative), number(absolute)) {
+        (Some(relative), Some(absolute)) => Ok(Tolerance { relative, absolute }),
+        _ => Err("expected one or two numbers that are not negative, such as 1e-3,1e-6".to_owned()),
     }
 }
 
@@ -260,6 +303,9 @@ fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
         line("instruction", name.to_owned());
     }
     o.kernels.iter().for_each(|kernel| errors(kernel, o.kernels.len() > 1, &mut line));
+    for (file, c) in &o.expected {
+        error(c, "tolerance", file, " after the last launch", &mut line);
+    }
     time(o, &mut line);
     out
 }
@@ -292,23 +338,25 @@ fn errors(kernel: &KernelRun, named: bool, line: Line<'_>) {
     let of = if named { format!(" of {}", kernel.name) } else { String::new() };
     for (c, number) in checks.iter().zip(1..) {
         let launch = if checks.len() > 1 { format!(" launch {number}{of}") } else { of.clone() };
-        let errors = format!(
-            "max abs {:.2e}, max rel {:.2e}, {:.2} of the rounding bound",
-            c.max_abs, c.max_rel, c.worst
-        );
-        let verdict = match c.first_wrong {
-            None => format!("against float64 over {} elements of {}:{launch} correct", c.elements, c.tensor),
-            Some((pe, i, have, want)) => {
-                let first = format!("PE {pe}, {}[{i}] is {have}, expected {want}", c.tensor);
-                line(
-                    "error",
-                    format!("{errors}: {} of {} elements WRONG{launch}; first: {first}", c.wrong, c.elements),
-                );
-                continue;
-            }
-        };
-        line("error", format!("{errors} {verdict}"));
+        error(c, "rounding bound", "float64", &launch, line);
     }
+}
+
+/// How far a tensor is from what it is compared with.
+fn error(c: &Checked, bound: &str, with: &str, when: &str, line: Line<'_>) {
+    let Checked { elements, tensor, wrong, .. } = c;
+    let errors =
+        format!("max abs {:.2e}, max rel {:.2e}, {:.2} of the {bound}", c.max_abs, c.max_rel, c.worst);
+    line(
+        "error",
+        match c.first_wrong {
+            None => format!("{errors} against {with} over {elements} elements of {tensor}:{when} correct"),
+            Some((pe, i, have, want)) => {
+                let first = format!("PE {pe}, {tensor}[{i}] is {have}, expected {want}");
+                format!("{errors}: {wrong} of {elements} elements WRONG{when}; first: {first}")
+            }
+        },
+    );
 }
 
 /// How long a run took.

@@ -6,7 +6,7 @@ use super::sequence::{Checks, Prepared, Sequence, Stage};
 use super::simulated::Simulated;
 use super::{RunError, RunOptions, TensorInfo};
 use crate::compile::Compiled;
-use std::sync::PoisonError;
+use std::sync::Mutex;
 use weft_ir::diag::Span;
 use weft_ir::{Kernel, Operation, Team};
 use weft_lang::source::{LineColumn, SourceMap};
@@ -26,6 +26,8 @@ pub(crate) struct Examined {
     pub tensors: Vec<TensorInfo>,
     /// The check of each launch that ended, with the number of its kernel in the sequence.
     pub checks: Vec<(usize, Checked)>,
+    /// By file, the comparison with its numbers after the last launch.
+    pub expected: Vec<(String, Checked)>,
     /// Why a launch did not end.
     pub error: Option<SimError>,
     /// The timeline, where one is asked for.
@@ -94,10 +96,14 @@ impl Subject {
         let plan = self.plan(options)?;
         let values = |name: &str| {
             let tensor = &plan.tensors[plan.tensor(name)?];
-            Some(Values { dtype: tensor.info.dtype, data: vec![tensor.zeros(); plan.n_pes] })
+            let TensorInfo { dtype, ref shape, .. } = tensor.info;
+            Some(Values { dtype, shape: shape.clone(), data: vec![tensor.zeros(); plan.n_pes] })
         };
         for stage in &self.sequence.stages {
-            stage.reference().map_or(Ok(()), |r| stage.check(r, &values, &values).map(|_| ()))?;
+            // A function of the text has shapes of any kind.
+            if let Some(reference) = stage.reference().filter(|r| r.function.is_none()) {
+                stage.check(reference, &values, &values, &|_| None)?;
+            }
         }
         Ok(plan.bytes().saturating_mul(plan.n_pes as u64))
     }
@@ -107,7 +113,7 @@ impl Subject {
     /// # Errors
     /// What kept it from being run. What a kernel did wrong is in the answer.
     pub fn run(&self, options: &RunOptions) -> Result<Examined, RunError> {
-        let (plan, checks) = (self.plan(options)?, Checks::default());
+        let (plan, checks) = (self.plan(options)?, Mutex::default());
         let ran = self.simulated.run(&self.sequence, &plan, options, &checks)?;
         let error = match ran.result {
             Ok(()) => None,
@@ -120,10 +126,12 @@ impl Subject {
             let element = f.location.as_ref().and_then(|l| plan.coordinate(self.kernels(), l));
             (f, element)
         });
+        let (checks, expected) = Checks::into_all(checks)?;
         Ok(Examined {
             findings: findings.collect(),
             tensors: plan.infos(),
-            checks: checks.into_inner().unwrap_or_else(PoisonError::into_inner),
+            checks,
+            expected,
             error,
             trace: simulation.take_trace(),
         })

@@ -1,7 +1,9 @@
 //! Runs a kernel over real data, on simulated PEs or on GPUs: finds parameters out, allocates, fills, launches, checks.
 
 pub mod array;
+mod evaluated;
 pub(crate) mod examine;
+mod expected;
 mod gpus;
 pub(crate) mod inputs;
 mod npy;
@@ -17,6 +19,7 @@ use crate::compile::{CompileError, Compiled, KernelFile, Options};
 use crate::gpu::GpuError;
 use crate::nvshmem::LinkError;
 use array::ArrayError;
+pub use expected::Tolerance;
 pub(crate) use inputs::show;
 use plan::Plan;
 use reference::Checked;
@@ -26,6 +29,7 @@ use simulated::Simulated;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
@@ -102,6 +106,10 @@ pub struct RunOptions {
     pub inputs: Vec<(String, PathBuf)>,
     /// `(tensor, file)`, as `inputs`, written after the last launch.
     pub outputs: Vec<(String, PathBuf)>,
+    /// `(tensor, file)`, as `inputs`: what a tensor is to hold after the last launch.
+    pub expected: Vec<(String, PathBuf)>,
+    /// How far a tensor may be from the numbers of such a file; what is usual for its element type if not given.
+    pub tolerance: Option<Tolerance>,
     /// Values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
     /// Warp instructions after which the simulator gives up.
@@ -132,6 +140,8 @@ impl RunOptions {
             dtype: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            expected: Vec::new(),
+            tolerance: None,
             args: BTreeMap::new(),
             step_limit: None,
             node: None,
@@ -225,6 +235,8 @@ pub struct TensorInfo {
 pub struct Outcome {
     /// The kernels, in the order of their launches.
     pub kernels: Vec<KernelRun>,
+    /// By file, the comparison with its numbers after the last launch.
+    pub expected: Vec<(String, Checked)>,
     /// Their tensors.
     pub tensors: Vec<TensorInfo>,
     /// What all launches printed.
@@ -263,9 +275,10 @@ pub enum Verdict {
 }
 
 impl Outcome {
-    /// All comparisons, kernel by kernel.
+    /// All comparisons: kernel by kernel, then those with files.
     pub fn checks(&self) -> impl Iterator<Item = &Checked> {
-        self.kernels.iter().flat_map(|k| k.checks.iter().flatten())
+        let launches = self.kernels.iter().flat_map(|k| k.checks.iter().flatten());
+        launches.chain(self.expected.iter().map(|(_, checked)| checked))
     }
 
     /// What was found.
@@ -317,12 +330,12 @@ pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcom
     sequence.within_nodes(options)?;
     let simulated = Simulated::new(&sequence)?;
     let plan = Plan::new(&sequence, options)?;
-    let checks = Checks::default();
+    let checks = Mutex::<Checks>::default();
     let simulation = simulated.run(&sequence, &plan, options, &checks)?;
     let (stats, time, printed) = (Box::new(simulation.stats()), simulation.time, simulation.printed());
     simulation.result?;
     let node = sequence.tests_reach().then_some(options.pes_of_node());
-    Ok(sequence.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node }))
+    sequence.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node })
 }
 
 /// What a run would run: finds parameters out and compiles, and no more.

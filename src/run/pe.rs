@@ -1,12 +1,13 @@
 //! What one PE of a run does, on a GPU or simulated. PE 0 also reads all results, compares them and writes files.
 
 use super::array::Array;
+use super::expected::{self, Tolerance};
 use super::inputs::{Found, of_pe};
 use super::plan::{KernelPlan, Place, Plan};
-use super::reference::Values;
+use super::reference::{Checked, Values};
 use super::tensors::Tensor;
-use super::{RunError, request};
-use std::path::PathBuf;
+use super::{RunError, TensorInfo, request};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
@@ -159,7 +160,8 @@ impl<'a> Pe<'a> {
             Ok(tensor.places.gather(tensor.size(), &image))
         };
         let data = (0..self.plan.n_pes).map(get).collect::<Result<_, weft_runtime::Error>>()?;
-        Ok(Some(Values { dtype: tensor.info.dtype, data }))
+        let TensorInfo { dtype, ref shape, .. } = tensor.info;
+        Ok(Some(Values { dtype, shape: shape.clone(), data }))
     }
 
     /// Launches a kernel, and waits for its end on this PE.
@@ -193,6 +195,16 @@ impl<'a> Pe<'a> {
             options.cooperative = Some(false);
         }
         Ok(kernel.launch_with(self.world.stream(), grid, &options, &self.arguments[number])?)
+    }
+
+    /// Compares a tensor with the numbers of a file.
+    pub fn expect(&self, name: &str, path: &Path, tolerance: Option<Tolerance>) -> Result<Checked, RunError> {
+        let name =
+            if name.is_empty() { self.plan.tensors.first().map_or("", |t| &t.info.name) } else { name };
+        let Some(values) = self.values(name)? else {
+            return request(format!("there is no tensor `{name}` to compare with {}", path.display()));
+        };
+        expected::compare(name, &values, path, tolerance)
     }
 
     /// Writes the tensors that are asked for.

@@ -3,18 +3,21 @@
 use super::array::{Number, read_number, write_number};
 use weft_ir::{RedOp, Scalar};
 use weft_lang::elaborate::Reference;
+use weft_lang::evaluate::unit_roundoff;
 
 /// One tensor of all PEs, elements in C order.
 #[derive(Clone, Debug)]
 pub struct Values {
     /// Element type.
     pub dtype: Scalar,
+    /// Extents.
+    pub shape: Vec<u64>,
     /// By PE.
     pub data: Vec<Vec<u8>>,
 }
 
 impl Values {
-    fn get(&self, pe: usize, i: usize) -> Number {
+    pub(super) fn get(&self, pe: usize, i: usize) -> Number {
         let size = self.dtype.bytes() as usize;
         read_number(self.dtype, &self.data[pe][i * size..(i + 1) * size])
     }
@@ -31,9 +34,9 @@ impl Values {
 }
 
 /// How far results are from the reference.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// The tensor.
+    /// The tensor; of several the first that is wrong, else all of them.
     pub tensor: String,
     /// Elements compared, over all PEs.
     pub elements: u64,
@@ -171,29 +174,18 @@ pub fn check(
         Some(_) => return Err(format!("computes({what}): ROOT is no PE")),
     };
     let context = Context { from: &from, n_pes, root, op };
-    let mut out = Checked {
-        tensor: to.to_string(),
-        elements: 0,
-        max_abs: 0.0,
-        max_rel: 0.0,
-        worst: 0.0,
-        wrong: 0,
-        first_wrong: None,
-    };
+    let mut out = Checked { tensor: to.to_string(), ..Checked::default() };
+    let additions = n_pes.saturating_sub(1) as f64;
     let mut bytes = Vec::new();
     for pe in 0..n_pes {
         for i in 0..got.len() {
             let (want, scale) = rule(&context, pe, i);
             let have = got.get(pe, i);
-            out.elements += 1;
             bytes.clear();
             write_number(got.dtype, want, &mut bytes);
-            if read_number(got.dtype, &bytes) == have && !got.dtype.is_float() {
-                continue;
-            }
-            if !out.compare(have, want, scale, got.dtype, acc, n_pes, read_number(got.dtype, &bytes)) {
-                out.wrong += 1;
-                out.first_wrong.get_or_insert((pe, i, have, want));
+            let error = additions * unit_roundoff(acc) * scale * (1.0 + unit_roundoff(got.dtype));
+            if !out.compare(have, want, read_number(got.dtype, &bytes), error, got.dtype) {
+                out.add_wrong(to, pe, i, have, want);
             }
         }
     }
@@ -201,36 +193,50 @@ pub fn check(
 }
 
 impl Checked {
-    /// Takes an element into account; whether it is within the bound.
-    #[expect(clippy::too_many_arguments, reason = "one element with all that its bound depends on")]
-    fn compare(
+    /// Takes an element into account; whether it is right. `rounded` is what is wanted as an element of the type, and `error`
+    /// how far arithmetic may be off, without the last rounding.
+    pub(super) fn compare(
         &mut self,
         have: Number,
         want: Number,
-        scale: f64,
-        dtype: Scalar,
-        acc: Scalar,
-        n_pes: usize,
         rounded: Number,
+        error: f64,
+        dtype: Scalar,
     ) -> bool {
+        let bound = unit_roundoff(dtype) * want.as_f64().abs() + error + least_step(dtype);
+        let exact = have == rounded && (!dtype.is_float() || have.as_f64().is_infinite());
+        self.within(have, want, exact, if dtype.is_float() { bound } else { 0.0 })
+    }
+
+    /// Takes an element into account; whether it is right: exactly, or as far from what is wanted as `bound` at most.
+    pub(super) fn within(&mut self, have: Number, want: Number, exact: bool, bound: f64) -> bool {
+        self.elements += 1;
         let (h, w) = (have.as_f64(), want.as_f64());
+        if exact {
+            return true;
+        }
         if h.is_nan() || w.is_nan() {
             return h.is_nan() && w.is_nan();
         }
-        if have == rounded && h.is_infinite() {
-            return true;
+        if h.is_infinite() || w.is_infinite() {
+            return h == w;
         }
-        let error = (h - w).abs();
-        self.max_abs = self.max_abs.max(error);
+        let off = (h - w).abs();
+        self.max_abs = self.max_abs.max(off);
         if w != 0.0 {
-            self.max_rel = self.max_rel.max(error / w.abs());
+            self.max_rel = self.max_rel.max(off / w.abs());
         }
-        let additions = n_pes.saturating_sub(1) as f64;
-        let bound = half_ulp(dtype) * w.abs()
-            + additions * half_ulp(acc) * scale * (1.0 + half_ulp(dtype))
-            + least_step(dtype);
-        self.worst = self.worst.max(if error == 0.0 { 0.0 } else { error / bound });
-        dtype.is_float() && error <= bound
+        self.worst = self.worst.max(if off == 0.0 { 0.0 } else { off / bound });
+        off <= bound && bound > 0.0
+    }
+
+    /// Counts an element that is wrong.
+    pub(super) fn add_wrong(&mut self, tensor: &str, pe: usize, i: usize, have: Number, want: Number) {
+        if self.first_wrong.is_none() {
+            self.tensor = tensor.to_owned();
+            self.first_wrong = Some((pe, i, have, want));
+        }
+        self.wrong += 1;
     }
 }
 
@@ -257,26 +263,18 @@ fn combine(op: RedOp, a: Number, b: Number) -> Number {
     }
 }
 
-/// Significand bits (with the hidden one) and exponent of the least subnormal of a float type.
-fn float_facts(dtype: Scalar) -> Option<(i32, i32)> {
-    Some(match dtype {
-        Scalar::F64 => (53, -1074),
-        Scalar::F32 => (24, -149),
-        Scalar::F16 => (11, -24),
-        Scalar::BF16 => (8, -133),
-        Scalar::E4M3 => (4, -9),
-        Scalar::E5M2 => (3, -16),
-        _ => return None,
-    })
-}
-
-/// Greatest relative error of rounding once to a float type.
-pub(crate) fn half_ulp(dtype: Scalar) -> f64 {
-    float_facts(dtype).map_or(0.0, |(bits, _)| 0.5f64.powi(bits))
-}
-
+/// The least subnormal of a float type.
 pub(crate) fn least_step(dtype: Scalar) -> f64 {
-    float_facts(dtype).map_or(0.0, |(_, exponent)| 2f64.powi(exponent))
+    let exponent = match dtype {
+        Scalar::F64 => -1074,
+        Scalar::F32 => -149,
+        Scalar::F16 => -24,
+        Scalar::BF16 => -133,
+        Scalar::E4M3 => -9,
+        Scalar::E5M2 => -16,
+        _ => return 0.0,
+    };
+    2f64.powi(exponent)
 }
 
 #[cfg(test)]
@@ -289,12 +287,12 @@ mod tests {
             xs.iter().for_each(|x| write_number(dtype, Number::Float(*x), &mut out));
             out
         };
-        Values { dtype, data: xs.iter().map(pack).collect() }
+        Values { dtype, shape: vec![xs[0].len() as u64], data: xs.iter().map(pack).collect() }
     }
 
     fn run(name: &str, words: &[&str], args: &[&str], x: &Values, out: &Values) -> Result<Checked, String> {
         let list = |s: &[&str]| s.iter().map(|s| (*s).into()).collect();
-        let reference = Reference { name: name.into(), words: list(words), args: list(args) };
+        let reference = Reference { name: name.into(), words: list(words), args: list(args), function: None };
         let get = |v: &Values| Some(v.clone());
         check(&reference, &|n| if n == "x" { get(x) } else { None }, &|_| get(out), None, Scalar::F32)
     }

@@ -1,5 +1,6 @@
 //! The kernels of a run, compiled, and what a PE does with them.
 
+use super::evaluated::{self, Operand};
 use super::inputs::{self, Found};
 use super::pe::Pe;
 use super::plan::Plan;
@@ -7,7 +8,7 @@ use super::reference::{Checked, Values, check};
 use super::{KernelRun, Outcome, Ran, RunError, RunOptions, request};
 use crate::compile::{Compiled, KernelFile, Options};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weft_ir::{Access, Arith, Hidden, Operation, Scalar, ValueType};
 use weft_lang::elaborate::{Define, Head, Reference};
@@ -47,9 +48,39 @@ pub(crate) struct Prepared {
     pub compiled: Compiled,
 }
 
-/// The comparisons of a run: the number of the kernel in the sequence, and what the comparison after one of its launches
-/// says.
-pub(super) type Checks = Mutex<Vec<(usize, Checked)>>;
+/// The comparisons of a run, which PE 0 makes.
+#[derive(Default)]
+pub(super) struct Checks {
+    /// The number of the kernel in the sequence, and what the comparison after one of its launches says.
+    launches: LaunchChecks,
+    /// By file, what was to be compared with its numbers after the last launch.
+    expected: Vec<(String, Checked)>,
+    /// Why nothing is compared any more. PE 0 goes on, since the others wait for it.
+    failed: Option<RunError>,
+}
+
+impl Checks {
+    /// The comparisons of launches and those with files.
+    ///
+    /// # Errors
+    /// The first comparison that could not be made.
+    pub fn into_all(shared: Mutex<Checks>) -> Result<(LaunchChecks, Vec<(String, Checked)>), RunError> {
+        let checks = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+        checks.failed.map_or(Ok((checks.launches, checks.expected)), Err)
+    }
+
+    /// Takes in what came of a comparison.
+    fn add<T>(shared: &Mutex<Checks>, found: Result<T, RunError>, keep: impl FnOnce(&mut Checks, T)) {
+        let mut checks = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        match found {
+            Ok(found) => keep(&mut checks, found),
+            Err(e) => drop(checks.failed.get_or_insert(e)),
+        }
+    }
+}
+
+/// The number of each comparison's kernel in the sequence, and what the comparison says.
+pub(super) type LaunchChecks = Vec<(usize, Checked)>;
 
 impl Sequence {
     pub fn new(stages: &[Stage<'_>], options: &RunOptions) -> Result<Sequence, RunError> {
@@ -102,7 +133,12 @@ impl Sequence {
 
     /// What a PE does: it fills, launches, and, as PE 0, adds the check of each launch to `checks` and writes what is
     /// asked for. *Collective.*
-    pub fn carry_out(&self, pe: &mut Pe<'_>, options: &RunOptions, checks: &Checks) -> Result<(), RunError> {
+    pub fn carry_out(
+        &self,
+        pe: &mut Pe<'_>,
+        options: &RunOptions,
+        checks: &Mutex<Checks>,
+    ) -> Result<(), RunError> {
         pe.fill(options.seed, &self.found)?;
         pe.settle()?;
         for launch in 0..options.launches {
@@ -115,6 +151,11 @@ impl Sequence {
         }
         pe.settle()?;
         if pe.judges() {
+            for (tensor, path) in &options.expected {
+                let checked = pe.expect(tensor, path, options.tolerance);
+                let file = path.display().to_string();
+                Checks::add(checks, checked, |checks, found| checks.expected.push((file, found)));
+            }
             pe.write(&options.outputs)?;
         }
         pe.settle()
@@ -127,7 +168,7 @@ impl Sequence {
         launch: u32,
         pe: &mut Pe<'_>,
         options: &RunOptions,
-        checks: &Checks,
+        checks: &Mutex<Checks>,
     ) -> Result<(), RunError> {
         let operands = self.stages.iter().filter_map(Prepared::reference).flat_map(|r| &r.args);
         let operands: Vec<_> = operands.filter(|_| pe.judges()).collect();
@@ -150,9 +191,11 @@ impl Sequence {
             pe.settle()?;
             let after = values(pe)?;
             if let Some(r) = stage.reference().filter(|_| pe.judges()) {
-                let checked =
-                    stage.check(r, &|name| before.get(name).cloned(), &|name| after.get(name).cloned())?;
-                checks.lock().unwrap_or_else(PoisonError::into_inner).push((number, checked));
+                let (old, new) =
+                    (|name: &str| before.get(name).cloned(), |name: &str| after.get(name).cloned());
+                let scalar = |name: &str| self.found.args.get(name).and_then(|arg| arg.of_launch(launch));
+                let checked = stage.check(r, &old, &new, &scalar);
+                Checks::add(checks, checked, |checks, found| checks.launches.push((number, found)));
             }
             before = after;
         }
@@ -160,8 +203,17 @@ impl Sequence {
     }
 
     /// The outcome of a run that has ended.
-    pub fn outcome(self, plan: &Plan, checks: Checks, printed: String, ran: Ran) -> Outcome {
-        let mut checks = checks.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ///
+    /// # Errors
+    /// A comparison that could not be made.
+    pub fn outcome(
+        self,
+        plan: &Plan,
+        checks: Mutex<Checks>,
+        printed: String,
+        ran: Ran,
+    ) -> Result<Outcome, RunError> {
+        let (mut checks, expected) = Checks::into_all(checks)?;
         let kernels = self.stages.into_iter().zip(&plan.kernels).enumerate();
         let kernels = kernels.map(|(number, (stage, plan))| KernelRun {
             grid: plan.grid,
@@ -172,13 +224,14 @@ impl Sequence {
             name: stage.kernel,
             compiled: stage.compiled,
         });
-        Outcome {
+        Ok(Outcome {
             kernels: kernels.collect(),
+            expected,
             tensors: plan.infos(),
             printed,
             ran,
             compile_time: self.compile_time,
-        }
+        })
     }
 }
 
@@ -188,13 +241,27 @@ impl Prepared {
         self.compiled.references.first().and_then(Option::as_ref)
     }
 
-    /// Compares values after a launch with what is computed from those before.
+    /// Compares values after a launch with what is computed from those before, and from run-time scalars.
     pub fn check(
         &self,
         reference: &Reference,
         before: &dyn Fn(&str) -> Option<Values>,
         after: &dyn Fn(&str) -> Option<Values>,
+        scalar: &dyn Fn(&str) -> Option<Define>,
     ) -> Result<Checked, RunError> {
+        if let Some(f) = &reference.function {
+            let defines = self.compiled.defines.first();
+            let operand = |name: &Arc<str>| match (before(name), after(name)) {
+                (Some(before), Some(after)) => Ok(Operand::Tensor { name: name.to_string(), before, after }),
+                _ => match scalar(name).or_else(|| defines?.get(&**name).copied()) {
+                    Some(value) => Ok(Operand::Value(value)),
+                    None => request(format!("computes({reference}): `{name}` has no value")),
+                },
+            };
+            let operands = reference.args.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+            let checked = evaluated::check(f, &operands, accumulator(&self.compiled));
+            return checked.map_err(|d| self.compiled.error(d).into());
+        }
         check(reference, before, after, self.root(), accumulator(&self.compiled)).or_else(request)
     }
 

@@ -5,6 +5,7 @@ use super::plan::Plan;
 use super::sequence::{Checks, Prepared, Sequence};
 use super::{RunError, RunOptions, entry, request};
 use crate::meta::describe;
+use std::sync::Mutex;
 use std::time::Duration;
 use weft_runtime::launch::{Module, ModuleInfo};
 use weft_runtime::{Modules, SimConfig, SimJob, World};
@@ -49,7 +50,7 @@ impl Simulated {
         sequence: &Sequence,
         plan: &Plan,
         options: &RunOptions,
-        checks: &Checks,
+        checks: &Mutex<Checks>,
     ) -> Result<Simulation, RunError> {
         let all = plan.bytes().saturating_mul(plan.n_pes as u64);
         if all > MAX_BYTES {

@@ -4,9 +4,10 @@
 //! the quantised norm. The residual is held against the exact sum; the norm against the exact one of the residual that
 //! the kernel wrote, so that what was rounded before does not widen its bound.
 
-use crate::run::reference::{half_ulp, least_step};
+use crate::run::reference::least_step;
 use std::fmt;
 use weft_ir::Scalar;
+use weft_lang::evaluate::unit_roundoff;
 
 /// Types and outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,10 +98,10 @@ impl Given<'_> {
     pub fn wrong(&self, got: &Got) -> Option<Wrong> {
         let (form, elements) = (self.form, self.tokens * self.hidden);
         let mut found = Findings(None);
-        let unit = half_ulp(form.dtype);
+        let unit = unit_roundoff(form.dtype);
         // In f32: the mean of squares, by as many additions as a thread and then a tree has; 1/sqrt, approximate within
         // 2 units (PTX ISA, rsqrt.approx.f32); two products.
-        let f32s = 16.0 * half_ulp(Scalar::F32);
+        let f32s = 16.0 * unit_roundoff(Scalar::F32);
         for i in 0..elements {
             let (want, bound) = self.residual(i);
             found.compare("residual", i, got.residual.get(i), want, bound);
@@ -134,7 +135,7 @@ impl Given<'_> {
             for (i, w) in row.zip(&norm) {
                 // Saturated after the scale: a norm that is a little off may saturate where the exact one does not.
                 let want = (w / scale).clamp(-MOST, MOST);
-                let bound = near(*w) / scale + want.abs() * half_ulp(Scalar::E4M3) * (1.0 + unit);
+                let bound = near(*w) / scale + want.abs() * unit_roundoff(Scalar::E4M3) * (1.0 + unit);
                 found.compare("out", i, got.out.get(i), want, bound + least_step(Scalar::E4M3));
             }
         }
@@ -143,12 +144,12 @@ impl Given<'_> {
 
     /// The exact new residual of an element, and how far from it one may be.
     fn residual(&self, i: usize) -> (f64, f64) {
-        let unit = half_ulp(self.form.dtype);
+        let unit = unit_roundoff(self.form.dtype);
         let parts = (0..self.n_pes).map(|pe| (self.x)(pe, i));
         let (sum, magnitude) = parts.fold((0.0, 0.0), |(s, m), x| (s + x, m + x.abs()));
         let want = sum + (self.residual)(i);
-        let additions = f64::from(self.n_pes.saturating_sub(1)) * half_ulp(self.acc) * magnitude * 1.01;
-        let add = half_ulp(Scalar::F32) * want.abs();
+        let additions = f64::from(self.n_pes.saturating_sub(1)) * unit_roundoff(self.acc) * magnitude * 1.01;
+        let add = unit_roundoff(Scalar::F32) * want.abs();
         (
             want,
             sum.abs() * unit * 1.01

@@ -8,8 +8,8 @@ pub(crate) use function::{Entity, FunctionBuilder, Width};
 
 use crate::error::PtxError;
 use crate::exec::access::Space;
+use crate::exec::code::{CallSite, Code, Constant, FunctionCode, Inst, Kernel, KernelCode, Param, Variable};
 use crate::isa::site::Issue;
-use crate::module::{CallSite, Code, Constant, FunctionCode, Inst, Kernel, KernelCode, Param, Variable};
 use crate::nvshmem;
 use crate::ptx::{self, ast};
 use layout::{Size, size_of};

@@ -105,23 +105,24 @@ mod module;
 mod num;
 mod nvshmem;
 mod order;
-mod printf;
+
 mod ptx;
 mod rng;
 mod slices;
 mod stats;
-mod trace;
+mod types;
 
 pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace};
 pub use error::{Place, PtxError, SimError, SourceLine};
 pub use exec::asynchronous::tensor::{Swizzle, TensorMap, TensorType};
+pub use exec::code::{Kernel, Param};
+pub use exec::trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};
 pub use machine::{Arg, Config, GridId, Launch, Machine};
 pub use memory::{Elements, Name, Symmetric, Team};
-pub use module::{Kernel, Module, Param};
+pub use module::Module;
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};
 pub use slices::{HostArg, Number, RunError, run};
 pub use stats::{MulticastBytes, MulticastTraffic, NvshmemStats, OpcodeCount, Port, Stats};
-pub use trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};
 
 /// The tables of supported instructions and built-in functions as Markdown (the text of
 /// `docs/ptx-instructions.md`).

@@ -3,11 +3,12 @@
 use crate::check::{Check, Finding};
 use crate::error::SimError;
 use crate::exec::access::{CLUSTER_SHIFT, Space};
+use crate::exec::code::{Code, Constant, FunctionCode, Kernel};
 use crate::exec::run::Grid;
+use crate::exec::trace::{Trace, TraceConfig};
 use crate::memory::{AccessError, Memory, Name, Symmetric, Team};
 use crate::model::{LANES, Lanes};
-use crate::module::{Code, Constant, FunctionCode, Kernel, Module};
-use crate::trace::{Trace, TraceConfig};
+use crate::module::Module;
 use running::Running;
 use std::sync::Arc;
 

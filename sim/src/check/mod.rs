@@ -13,6 +13,7 @@ pub(crate) mod detector;
 mod happens_before;
 mod near;
 mod patterns;
+pub(crate) mod programs;
 mod remedy;
 mod report;
 mod sequential;

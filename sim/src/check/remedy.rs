@@ -3,9 +3,9 @@
 use super::detector::{Detector, Fault, Raw, Side};
 use super::near::Near;
 use super::patterns::{Miss, Why};
+use super::programs::Programs;
 use super::sync::{CtaInfo, Met};
 use super::{AccessKind, Agent, Finding};
-use crate::exec::run::Run;
 use crate::model::LANES;
 
 /// Where two threads stand to each other: what can order them.
@@ -79,16 +79,16 @@ fn at(warp: u32, lane: u32, pc: u32) -> Side {
 
 impl Detector {
     /// Code, message, missing order and remedy of a pair.
-    pub(super) fn explain(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) {
+    pub(super) fn explain(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) {
         let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
             return;
         };
         let same_cta =
             self.threads.warp_cta.get(raw.at.warp as usize) == self.threads.warp_cta.get(other.warp as usize);
-        let block = run.grids.get(a.grid as usize).map_or(0, |g| g.block.iter().product::<u32>());
+        let block = programs.grid(a.grid).map_or(0, |g| g.block.iter().product::<u32>());
         let distance = Distance::of((a, b), same_cta, raw.at.warp == other.warp, block > LANES as u32);
         let (between, scope) = distance.words();
-        let (first, second) = (self.words(run, other), self.words(run, &raw.at));
+        let (first, second) = (self.words(programs, other), self.words(programs, &raw.at));
         let kinds = match (other.kind, raw.at.kind) {
             (AccessKind::Read, _) => "a write that a read is not ordered before",
             (_, AccessKind::Read) => "a read that a write is not ordered before",
@@ -97,31 +97,32 @@ impl Detector {
         f.message = format!("data race between {between}: {kinds}");
         f.notes.push(format!("{first} is not ordered before {second}"));
         f.help = distance.remedy().into();
-        if self.tell_kind(run, raw, other, (between, scope), f) {
+        if self.tell_kind(programs, raw, other, (between, scope), f) {
             return;
         }
         match &raw.misses[..] {
             [] => {
-                let told = self.tell_update(run, raw, other, f) || self.tell_launches(run, raw, other, f);
+                let told =
+                    self.tell_update(programs, raw, other, f) || self.tell_launches(programs, raw, other, f);
                 if !told {
-                    self.tell_near(run, raw, other, scope, f);
+                    self.tell_near(programs, raw, other, scope, f);
                 }
             }
-            [miss] => self.tell_miss(run, miss, scope, f),
-            all => self.tell_relay(run, all, scope, f),
+            [miss] => self.tell_miss(programs, miss, scope, f),
+            all => self.tell_relay(programs, all, scope, f),
         }
     }
 
     /// Pairs that are more than two accesses by threads without an order. Answers whether it is one.
     fn tell_kind(
         &self,
-        run: &Run,
+        programs: &dyn Programs,
         raw: &Raw,
         other: &Side,
         (between, scope): (&str, &str),
         f: &mut Finding,
     ) -> bool {
-        let first = self.words(run, other);
+        let first = self.words(programs, other);
         let (code, message, help) = match (raw.fault, other.agent, raw.at.agent) {
             (Fault::NonCoherent, ..) => {
                 f.notes =
@@ -137,7 +138,7 @@ impl Detector {
                 f.message = format!("data race between {between}: a scope is too narrow");
                 for side in [other, &raw.at] {
                     if let Some(s) = side.strong.filter(|s| s.name() != scope && s.name() != "sys") {
-                        let (name, words) = (s.name(), self.words(run, side));
+                        let (name, words) = (s.name(), self.words(programs, side));
                         f.notes
                             .push(format!("the .{name} scope of {words} does not include the other thread"));
                     }
@@ -164,19 +165,19 @@ impl Detector {
         };
         (f.code, f.message, f.help) = (code, message.into(), help.into());
         if code == "S034" {
-            self.tell_launches(run, raw, other, f);
+            self.tell_launches(programs, raw, other, f);
         }
         true
     }
 
     /// Two launches. Answers whether they are two.
-    fn tell_launches(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
+    fn tell_launches(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
         let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
             return false;
         };
         // Grids come in the order in which the host launched them.
         let number = |c: &CtaInfo| {
-            let before = run.grids.iter().take(c.grid as usize + 1);
+            let before = (0..=c.grid).filter_map(|grid| programs.grid(grid));
             before.filter(|g| g.pe == c.pe as usize).count()
         };
         let (later, earlier) = (number(a), number(b));
@@ -195,7 +196,7 @@ impl Detector {
     }
 
     /// Threads that update the same memory, none of them atomically. Answers whether that is so.
-    fn tell_update(&self, run: &Run, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
+    fn tell_update(&self, programs: &dyn Programs, raw: &Raw, other: &Side, f: &mut Finding) -> bool {
         let updates = |u: &Raw| {
             let pcs = u.update.map(|read| [read, u.at.pc]);
             pcs.is_some_and(|pcs| pcs.contains(&raw.at.pc) && pcs.contains(&other.pc))
@@ -204,7 +205,7 @@ impl Detector {
         let one = both_write && (raw.at.warp, raw.at.time) == (other.warp, other.time);
         let (note, help) = if self.raws.iter().any(updates) {
             let write = if raw.at.kind.writes() { &raw.at } else { other };
-            let write = self.instruction(run, write);
+            let write = self.instruction(programs, write);
             (
                 format!(
                     "both threads read this memory and then write what they made of it by {write}: one update may be lost"
@@ -226,7 +227,7 @@ impl Detector {
     }
 
     /// Others have synchronised.
-    fn tell_near(&self, run: &Run, raw: &Raw, other: &Side, scope: &str, f: &mut Finding) {
+    fn tell_near(&self, programs: &dyn Programs, raw: &Raw, other: &Side, scope: &str, f: &mut Finding) {
         let cta = |warp: u32| self.threads.warp_cta.get(warp as usize);
         // The one of the two that is of a CTA.
         let beside = |warp: u32| if cta(warp) == cta(raw.at.warp) { &raw.at } else { other };
@@ -234,8 +235,8 @@ impl Detector {
             Some(Near::Learnt { warp, lane }) => (
                 format!(
                     "{} has acquired what the other thread released, but {} is not ordered behind that",
-                    self.who(run, &thread(warp, lane)),
-                    self.instruction(run, beside(warp))
+                    self.who(programs, &thread(warp, lane)),
+                    self.instruction(programs, beside(warp))
                 ),
                 "put a barrier of the CTA (sync_threads) between that thread's wait and this access",
             ),
@@ -243,8 +244,8 @@ impl Detector {
                 format!(
                     "{}{} has released what it did itself, but {} is not ordered before that",
                     if lane.is_some() { "" } else { "the warp of " },
-                    self.who(run, &thread(warp, lane.unwrap_or(0))),
-                    self.instruction(run, beside(warp))
+                    self.who(programs, &thread(warp, lane.unwrap_or(0))),
+                    self.instruction(programs, beside(warp))
                 ),
                 "put a barrier of the CTA (sync_threads) between that access and the release",
             ),
@@ -258,24 +259,33 @@ impl Detector {
                     "let CTAs of the same index exchange the data, or put a barrier over the grids of all PEs between them",
                 )
             }
-            Some(Near::Apart { later, earlier }) => (self.apart_words(run, raw, other, later, earlier), {
-                "let all threads of the CTA come to the same barrier (sync_threads) between the two accesses"
-            }),
+            Some(Near::Apart { later, earlier }) => {
+                (self.apart_words(programs, raw, other, later, earlier), {
+                    "let all threads of the CTA come to the same barrier (sync_threads) between the two accesses"
+                })
+            }
             Some(Near::NextRound(met)) => (
                 format!(
                     "both threads came to {} before the earlier access, and the later one is of the next round of a loop",
-                    self.instruction(run, &at(met.warp, 0, met.pc))
+                    self.instruction(programs, &at(met.warp, 0, met.pc))
                 ),
                 "put a second barrier of the CTA (sync_threads) at the end of the loop's body",
             ),
-            Some(Near::Issued) | None => return self.tell_plain_read(run, raw, other, scope, f),
+            Some(Near::Issued) | None => return self.tell_plain_read(programs, raw, other, scope, f),
         };
         f.notes.push(note);
         f.help = help.into();
     }
 
     /// A plain read of what is written by a strong operation: perhaps of a flag.
-    fn tell_plain_read(&self, run: &Run, raw: &Raw, other: &Side, scope: &str, f: &mut Finding) {
+    fn tell_plain_read(
+        &self,
+        programs: &dyn Programs,
+        raw: &Raw,
+        other: &Side,
+        scope: &str,
+        f: &mut Finding,
+    ) {
         let sides = [(&raw.at, other), (other, &raw.at)];
         let plain = sides.into_iter().find(|(write, read)| {
             write.kind.writes()
@@ -284,7 +294,7 @@ impl Detector {
                 && read.strong.is_none()
         });
         if let Some((_, read)) = plain {
-            let read = self.instruction(run, read);
+            let read = self.instruction(programs, read);
             f.notes.push(format!(
                 "{read} is a plain load: if it waits for the write, it must be .acquire.{scope}"
             ));
@@ -301,15 +311,15 @@ impl Detector {
     /// Barriers that do not join the two threads.
     fn apart_words(
         &self,
-        run: &Run,
+        programs: &dyn Programs,
         raw: &Raw,
         other: &Side,
         later: Option<Met>,
         earlier: Option<Met>,
     ) -> String {
         let came = |side: &Side, met: Option<Met>| {
-            let instruction = met.map(|m| self.instruction(run, &at(m.warp, 0, m.pc)));
-            instruction.map(|i| format!("{} came to {i}", self.who(run, side)))
+            let instruction = met.map(|m| self.instruction(programs, &at(m.warp, 0, m.pc)));
+            instruction.map(|i| format!("{} came to {i}", self.who(programs, side)))
         };
         let both: Vec<String> = [came(other, earlier), came(&raw.at, later)].into_iter().flatten().collect();
         let of_warp = [earlier, later].into_iter().flatten().any(|m| m.at.is_none());
@@ -321,23 +331,23 @@ impl Detector {
     }
 
     /// Synchronisation that was there and did not do.
-    fn tell_miss(&self, run: &Run, m: &Miss, scope: &str, f: &mut Finding) {
-        let (code, note, help) = self.miss_words(run, m, scope);
+    fn tell_miss(&self, programs: &dyn Programs, m: &Miss, scope: &str, f: &mut Finding) {
+        let (code, note, help) = self.miss_words(programs, m, scope);
         f.code = code;
         f.notes.push(note);
         f.help = help;
     }
 
     /// Threads that passed on what they read, without passing on what was done before.
-    fn tell_relay(&self, run: &Run, all: &[Miss], scope: &str, f: &mut Finding) {
+    fn tell_relay(&self, programs: &dyn Programs, all: &[Miss], scope: &str, f: &mut Finding) {
         f.code = "S031";
         for m in all {
-            let (code, note, _) = self.miss_words(run, m, scope);
+            let (code, note, _) = self.miss_words(programs, m, scope);
             f.code = if code == "S032" { code } else { f.code };
             f.notes.push(note);
         }
         for m in &all[..all.len() - 1] {
-            let relay = self.who(run, &thread(m.reader, m.reader_lane));
+            let relay = self.who(programs, &thread(m.reader, m.reader_lane));
             f.notes.push(format!("{relay} passes on what it reads, but not the order of what came before"));
         }
         f.help = format!(
@@ -345,10 +355,11 @@ impl Detector {
         );
     }
 
-    fn miss_words(&self, run: &Run, m: &Miss, scope: &str) -> (&'static str, String, String) {
-        let write = self.words(run, &at(m.writer, m.writer_lane, m.write_pc));
-        let read = self.words(run, &at(m.reader, m.reader_lane, m.read_pc));
-        let fence = ["fence", "membar"].iter().any(|f| self.opcode(run, m.writer, m.write_pc).starts_with(f));
+    fn miss_words(&self, programs: &dyn Programs, m: &Miss, scope: &str) -> (&'static str, String, String) {
+        let write = self.words(programs, &at(m.writer, m.writer_lane, m.write_pc));
+        let read = self.words(programs, &at(m.reader, m.reader_lane, m.read_pc));
+        let fence =
+            ["fence", "membar"].iter().any(|f| self.opcode(programs, m.writer, m.write_pc).starts_with(f));
         let met = match fence {
             true => format!("{read} reads what was written behind {write}"),
             false => format!("{read} reads what {write} wrote"),

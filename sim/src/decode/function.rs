@@ -5,13 +5,14 @@ use super::layout::{Size, size_of};
 use super::{MAX_VARIABLE, ModuleBuilder};
 use crate::error::PtxError;
 use crate::exec::access::Space;
+use crate::exec::code::{Constant, Inst};
 use crate::exec::{Op, Pred, Reg, Src};
+use crate::isa;
 use crate::isa::site::{Issue, Site, issue};
 use crate::isa::tensor::wgmma::before_use;
-use crate::isa::{self, types::Ty};
-use crate::module::{Constant, Inst};
 use crate::ptx::ast::{self, Offset, Statement};
 use crate::ptx::error_at;
+use crate::types::Ty;
 use rustc_hash::FxHashMap;
 
 /// Most registers of one declaration, and of a function.

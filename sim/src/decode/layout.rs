@@ -3,12 +3,12 @@
 use super::{MAX_VARIABLE, ModuleBuilder};
 use crate::error::PtxError;
 use crate::exec::access::Space;
-use crate::isa::types::Ty;
-use crate::module::{FunctionCode, Relocation};
+use crate::exec::code::{FunctionCode, Relocation};
 use crate::ptx::{
     ast::{self, Init, Number},
     error_at,
 };
+use crate::types::Ty;
 
 pub(super) struct Size {
     pub bytes: u64,

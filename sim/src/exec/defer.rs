@@ -8,8 +8,8 @@
 
 use super::access::Space;
 use super::{Context, Fault, Reg};
+use crate::exec::code::{Code, Inst};
 use crate::model::{Lanes, lanes};
-use crate::module::{Code, Inst};
 use smallvec::SmallVec;
 
 /// Addresses of a warp's lanes, from the lowest byte to the end of the highest.

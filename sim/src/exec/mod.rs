@@ -5,12 +5,15 @@ pub(crate) mod access;
 pub(crate) mod asynchronous;
 pub(crate) mod barrier;
 pub(crate) mod cluster;
+pub(crate) mod code;
 pub(crate) mod defer;
 pub(crate) mod run;
 mod schedule;
 pub(crate) mod stall;
+pub(crate) mod trace;
 pub(crate) mod warp;
 mod watch;
+mod words;
 
 use crate::check::Detector;
 use crate::isa::tensor::pipe::{Pipe, Warpgroup};

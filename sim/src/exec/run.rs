@@ -14,15 +14,15 @@ use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, Output, stall};
 use crate::check::{Check, Detector, Finding};
 use crate::error::{Place, SimError};
+use crate::exec::code::{Code, Kernel, KernelCode};
+use crate::exec::trace::Recorder;
 use crate::isa::tensor::pipe::Warpgroup;
 use crate::memory::Memory;
 use crate::model::BARRIERS;
 use crate::model::{LANES, Lanes};
-use crate::module::{Code, Kernel, KernelCode};
 use crate::nvshmem::Nvshmem;
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
-use crate::trace::Recorder;
 use std::sync::Arc;
 
 /// CTAs that a grid may make resident in one round.

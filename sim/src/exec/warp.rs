@@ -9,9 +9,9 @@ use super::barrier::Arrival;
 use super::cluster::Arrivals;
 use super::defer::Deferral;
 use super::{Locals, Poll};
+use crate::exec::code::{Code, FunctionCode};
 use crate::isa::tensor::pipe::Pipe;
 use crate::model::{LANES, Lanes};
-use crate::module::{Code, FunctionCode};
 
 /// Instructions after which a group lets other groups of its warp run.
 const FAIR: u32 = 4096;

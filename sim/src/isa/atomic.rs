@@ -1,7 +1,7 @@
 //! Atomic operations and reductions on one PE's memory.
 
 use super::classes::SCOPE;
-use super::reduce::{Combine, combine_global, combine_shared};
+use super::reduce::{combine_global, combine_shared};
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
@@ -9,6 +9,7 @@ use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
 use crate::memory::Window;
 use crate::model::lanes;
+use crate::num::Combine;
 use crate::num::mask;
 use crate::order::Order;
 

@@ -3,11 +3,11 @@
 use super::classes::{INT, WORD};
 use super::lift::{custom, map1, map2, map3, map4};
 use super::site::{Issue, Site};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, Pred, PredSrc, Src};
 use crate::model::lanes;
 use crate::num::{mask, sext};
+use crate::types::Ty;
 
 const B3264: Class = ("type", &["b32", "b64"]);
 const WORDS: Class = ("type", WORD);

@@ -4,13 +4,13 @@ use super::cp_async::commit;
 use super::lift::custom;
 use super::reduce::{combine, combine_bulk};
 use super::site::{Address, Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::{Space, put_le};
 use crate::exec::asynchronous::{Completion, Reduction, Segment, Transfer, World};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Src, access_fault, fault};
 use crate::memory::Spot;
 use crate::model::lanes;
+use crate::types::Ty;
 use std::sync::Arc;
 
 const TO_SHARED: Class = ("ss", &["shared::cluster", "shared::cta"]);

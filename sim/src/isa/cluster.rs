@@ -2,7 +2,6 @@
 
 use super::lift::custom;
 use super::site::{Issue, Site};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::cluster::Step;
@@ -10,6 +9,7 @@ use crate::exec::{Flow, Op, fault};
 use crate::model::lanes;
 use crate::num::mask;
 use crate::order::Scope;
+use crate::types::Ty;
 
 const SPACE: Class = ("space", &["shared::cluster"]);
 const SIZE: Class = ("type", &["u32", "u64"]);

@@ -3,10 +3,10 @@
 use super::classes::SCALAR;
 use super::lift::{Combination, compare, custom, map2, map3};
 use super::site::{Issue, Site, issue};
-use super::types::{Kind, Ty};
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, Pred};
 use crate::num::{F16, F32, Format, mask};
+use crate::types::{Kind, Ty};
 
 const CMP: Class = (
     "CmpOp",

@@ -1,17 +1,17 @@
 //! Control flow: branches, calls, ends.
 
 use super::lift::custom;
+use super::printf;
 use super::site::{Issue, Site, issue};
 use super::tensor::pipe;
-use super::types::Ty;
 use super::{Family, row};
 use crate::decode::Entity;
+use crate::exec::code::CallSite;
 use crate::exec::{Context, Fault, Flow, Op, fault};
 use crate::model::lanes;
-use crate::module::CallSite;
 use crate::nvshmem;
-use crate::printf;
 use crate::ptx::ast::Operand;
+use crate::types::Ty;
 
 pub(super) static FAMILY: Family = Family {
     title: "Control flow",

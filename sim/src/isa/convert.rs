@@ -3,12 +3,12 @@
 use super::classes::SCALAR;
 use super::lift::{custom, map1, map2};
 use super::site::{Issue, Site, issue};
-use super::types::{Kind, Ty};
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, Src};
 use crate::model::lanes;
 use crate::num::{BF16, F16, F32, F64, Format, Rounding, TF32, mask, sext};
 use crate::ptx::ast::Operand;
+use crate::types::{Kind, Ty};
 
 const NUMERIC: &[&str] = &["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "bf16", "f16", "f32", "f64"];
 const ROUNDING: Class = ("rnd", &["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"]);

@@ -2,13 +2,13 @@
 
 use super::lift::custom;
 use super::site::{Address, Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::access::Space;
 use crate::exec::asynchronous::{Segment, World};
 use crate::exec::{Context, Fault, Flow, Op, Operation, PredSrc, Src, fault};
 use crate::memory::Spot;
 use crate::model::lanes;
+use crate::types::Ty;
 
 const SHARED: Class = ("ss", &["shared", "shared::cta"]);
 const PREFETCH: Class = ("prefetch", &["L2::64B", "L2::128B", "L2::256B"]);

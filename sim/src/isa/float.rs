@@ -3,12 +3,12 @@
 use super::classes::RND;
 use super::lift::{custom, map1, map2, map3};
 use super::site::{Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op};
 use crate::model::lanes;
 use crate::num::float::{Style, each2};
 use crate::num::{F32, F64, Format, OOB_NAN, Rounding, mask};
+use crate::types::Ty;
 
 const RNDS: Class = ("rnd", RND);
 const F3264: Class = ("type", &["f32", "f64"]);

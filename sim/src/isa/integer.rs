@@ -3,10 +3,10 @@
 use super::classes::INT;
 use super::lift::{map1, map2, map3, try2};
 use super::site::{Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::Op;
 use crate::num::{float::each2, mask, sext};
+use crate::types::Ty;
 
 const TYPE: Class = ("type", INT);
 const PACKED: &[&str] = &["u16", "u32", "u64", "s16", "s32", "s64", "u16x2", "s16x2"];

@@ -3,10 +3,10 @@
 use super::classes::BITS;
 use super::lift::{custom, map1, map2, map3};
 use super::site::{Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::{Flow, Op, Pred};
 use crate::num::mask;
+use crate::types::Ty;
 
 const TYPE: Class = ("type", BITS);
 const MODE: Class = ("mode", &["clamp", "wrap"]);

@@ -2,7 +2,6 @@
 
 use super::lift::custom;
 use super::site::{Address, Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::exec::access::Space;
@@ -12,6 +11,7 @@ use crate::exec::{Context, Fault, Flow, Op, Poll, Reg, Src};
 use crate::memory::Spot;
 use crate::model::lanes;
 use crate::order::{Order, Scope};
+use crate::types::Ty;
 
 const SHARED: Class = ("ss", &["shared", "shared::cta"]);
 const CLUSTER: Class = ("ss", &["shared", "shared::cta", "shared::cluster"]);

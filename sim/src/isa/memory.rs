@@ -3,7 +3,6 @@
 use super::classes::SCOPE;
 use super::lift::{custom, map1};
 use super::site::{Address, Issue, Site, issue};
-use super::types::{Kind, Ty};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::check::detector::Touch;
@@ -14,6 +13,7 @@ use crate::memory::Window;
 use crate::model::{Lanes, lanes};
 use crate::num::{mask, sext};
 use crate::order::Order;
+use crate::types::{Kind, Ty};
 
 const TYPES: &[&str] =
     &["b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f32", "f64"];

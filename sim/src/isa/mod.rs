@@ -8,7 +8,6 @@
 pub(crate) mod docs;
 pub(crate) mod lift;
 pub(crate) mod site;
-pub(crate) mod types;
 
 mod atomic;
 mod bits;
@@ -24,6 +23,7 @@ mod logic;
 mod mbarrier;
 mod memory;
 mod multimem;
+mod printf;
 pub(crate) mod reduce;
 pub(crate) mod special;
 mod sync;

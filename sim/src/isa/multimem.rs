@@ -4,17 +4,18 @@
 //! members in the team's order; without `.acc` every step is rounded to the element type.
 
 use super::classes::SCOPE;
-use super::reduce::{Combine, combine};
+use super::reduce::combine;
 use super::site::{Address, Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, access_fault, fault};
 use crate::model::lanes;
+use crate::num::Combine;
 use crate::num::float::Style;
 use crate::num::{F16, F32, Format, Rounding};
 use crate::order::Order;
+use crate::types::Ty;
 
 const GLOBAL: Class = ("ss", &["global"]);
 const LD: Class = ("sem", &["weak", "relaxed", "acquire"]);

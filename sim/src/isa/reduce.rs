@@ -1,10 +1,8 @@
 //! The combining functions of atomics, reductions and multimem, on one element's bits.
 
 use super::site::{Issue, issue};
-use super::types::{Kind, Ty};
-use crate::num::{F32, F64, float::Style, mask};
-
-pub(crate) type Combine = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
+use crate::num::{Combine, F32, F64, float::Style, mask};
+use crate::types::{Kind, Ty};
 
 /// `op` as the units at global memory compute it: single-precision sums flush subnormals, double-precision sums
 /// pass NaNs on as they are.

@@ -1,6 +1,5 @@
 //! What a row's builder sees of an instruction: its modifiers by name, its operands resolved and type-checked.
 
-use super::types::{Kind, Ty};
 use super::{Picks, lift};
 use crate::decode::{Entity, FunctionBuilder, Width};
 use crate::exec::access::Space;
@@ -8,6 +7,7 @@ use crate::exec::{Context, Op, Pred, PredSrc, Reg, Src};
 use crate::num::{F32, F64, Rounding, mask};
 use crate::order::{Order, Scope};
 use crate::ptx::ast::{Base, Number, Operand};
+use crate::types::{Kind, Ty};
 
 /// Why an instruction cannot be decoded; the position is added by the caller.
 #[derive(Debug, Clone)]

@@ -3,12 +3,12 @@
 use super::classes::SCOPE;
 use super::lift::custom;
 use super::site::{Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::barrier::{Arrival, ReduceTo, Reduction, Role};
 use crate::exec::{Context, Fault, Flow, Op, PredSrc, Src, fault};
 use crate::model::BARRIERS;
 use crate::order::{Fence, Scope};
+use crate::types::Ty;
 
 const SC: Class = ("scope", SCOPE);
 const LOGIC: Class = ("op", &["and", "or"]);

@@ -4,7 +4,6 @@ use super::bulk::{multicast, same_cta};
 use super::lift::custom;
 use super::reduce::combine_bulk;
 use super::site::{Address, Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::exec::access::Space;
@@ -14,6 +13,7 @@ use crate::exec::{Context, Fault, Flow, Op, Operation, Src, fault};
 use crate::memory::{Spot, Window};
 use crate::model::lanes;
 use crate::order::{Fence, Order, Scope};
+use crate::types::Ty;
 use std::sync::Arc;
 
 const DIM: Class = ("dim", &["1d", "2d", "3d", "4d", "5d"]);

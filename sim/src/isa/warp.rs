@@ -2,13 +2,13 @@
 
 use super::lift::custom;
 use super::site::{Issue, Site, issue};
-use super::types::Ty;
 use super::{Class, Family, row};
 use crate::exec::{Context, Fault, Flow, Op, Pred, Src, fault};
 use crate::isa::reduce::combine;
 use crate::model::lanes;
 use crate::num::F32;
 use crate::num::float::Style;
+use crate::types::Ty;
 
 const B3264: Class = ("type", &["b32", "b64"]);
 

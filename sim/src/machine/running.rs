@@ -4,10 +4,10 @@ use super::{Launch, Machine};
 use crate::error::SimError;
 use crate::exec::Output;
 use crate::exec::run::Run;
+use crate::exec::trace::Recorder;
 use crate::memory::{Memory, RemoteAccesses};
 use crate::module::Module;
 use crate::stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
-use crate::trace::Recorder;
 use std::collections::BTreeMap;
 
 /// A grid that a machine was given.

@@ -24,5 +24,8 @@ pub(crate) const fn sext(v: u64, bits: u32) -> i64 {
     ((v << s) as i64) >> s
 }
 
+/// The combining function of a reduction, on one element's bits.
+pub(crate) type Combine = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
+
 #[cfg(test)]
 mod tests;

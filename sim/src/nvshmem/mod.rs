@@ -21,9 +21,9 @@ use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Op, fault};
 use crate::isa::site::Issue;
-use crate::isa::types::Ty;
 use crate::memory::{AccessError, Spot, Window};
 use crate::model::lanes;
+use crate::types::Ty;
 use table::{FUNCTIONS, Function, Scope};
 
 /// What a call has come to.

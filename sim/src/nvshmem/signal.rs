@@ -7,7 +7,7 @@ use super::{Call, Step, Waiting};
 use crate::check::AccessKind;
 use crate::exec::Fault;
 use crate::exec::access::{Space, from_le};
-use crate::isa::types::Ty;
+use crate::types::Ty;
 
 const IVARS: Param = ("ivars", Size::Long);
 const COUNT: Param = ("count", Size::Long);

@@ -3,9 +3,10 @@
 
 use super::{Call, Step, amo, collective, rma, signal, team};
 use crate::exec::Fault;
-use crate::isa::reduce::{Combine, combine, combine_global};
-use crate::isa::types::{Kind, Ty};
+use crate::isa::reduce::{combine, combine_global};
+use crate::num::Combine;
 use crate::num::{float::Style, mask};
+use crate::types::{Kind, Ty};
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 

@@ -15,9 +15,9 @@ use super::table::Function;
 use crate::check::Releases;
 use crate::check::detector::Ticket;
 use crate::exec::access::{from_le, put_le};
+use crate::exec::trace::Log;
 use crate::memory::{Memory, Spot};
 use crate::rng::Rng;
-use crate::trace::Log;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use super::super::run::Run;
 use super::super::warp::Group;
-use crate::module::{Code, Inst};
+use crate::exec::code::{Code, Inst};
 
 /// How far behind the read the comparison is looked for, and the branch behind the comparison.
 const NEAR: usize = 8;

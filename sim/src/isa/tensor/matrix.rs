@@ -10,12 +10,12 @@ use crate::exec::access::{Space, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::lift::custom;
 use crate::isa::site::{Address, Issue, Site};
-use crate::isa::types::Ty;
 use crate::isa::{Class, Family, row};
 use crate::memory::Window;
 use crate::model::{LANES, Lanes};
 use crate::num::mask;
 use crate::order::Order;
+use crate::types::Ty;
 
 const NUM: Class = ("num", &["x1", "x2", "x4"]);
 const SPACE: Class = ("ss", &["shared", "shared::cta"]);

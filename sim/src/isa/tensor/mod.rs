@@ -11,10 +11,10 @@ pub(crate) mod wgmma;
 pub(super) mod wmma;
 
 use super::site::{Issue, Site, issue};
-use super::types::Ty;
 use crate::exec::{Context, Fault, Flow, fault};
 use crate::num::tensor::{Arithmetic, Dot, Element};
 use crate::num::{BF16, E4M3, E5M2, F16, F32, Format, TF32};
+use crate::types::Ty;
 
 /// How the elements of a type lie in registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::mma::{accumulator_bits, kind_name};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::site::{Issue, Site, issue};
-use crate::isa::types::Ty;
 use crate::isa::{Class, Family, row};
 use crate::num::tensor::{Arithmetic, Rows, multiply};
+use crate::types::Ty;
 
 const VARIANT: Class = ("spvariant", &["sp", "sp::ordered_metadata"]);
 const F16_F32: &[&str] = &["f16", "f32"];

@@ -12,11 +12,11 @@ use crate::check::detector::Ticket;
 use crate::exec::{Context, Fault, Flow, Op, Operation, PredSrc, Reg, Src, fault};
 use crate::isa::lift::custom;
 use crate::isa::site::{Issue, Site, issue};
-use crate::isa::types::Ty;
 use crate::isa::{Class, Family, row};
 use crate::model::LANES;
 use crate::num::tensor::{Arithmetic, Element, Rows, multiply};
 use crate::ptx::ast::Operand;
+use crate::types::Ty;
 use std::sync::Arc;
 
 macro_rules! shapes {

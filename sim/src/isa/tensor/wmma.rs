@@ -11,13 +11,13 @@ use crate::exec::access::Space;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::classes::RND;
 use crate::isa::site::{Address, Issue, Site, issue};
-use crate::isa::types::Ty;
 use crate::isa::{Class, Family, row};
 use crate::memory::Window;
 use crate::model::LANES;
 use crate::num::tensor::{Arithmetic, Dot, Rows, multiply};
 use crate::num::{F16, F32, mask};
 use crate::order::Order;
+use crate::types::Ty;
 
 const LAYOUT: &[&str] = &["row", "col"];
 const ONE_LAYOUT: Class = ("layout", LAYOUT);

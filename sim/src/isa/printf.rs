@@ -1,9 +1,9 @@
 //! Functions that PTX calls but does not define: `vprintf` and `__assertfail`.
 
+use super::lift::custom;
+use super::site::{Issue, issue};
 use crate::exec::access::{Space, from_le};
 use crate::exec::{Context, Fault, Flow, Op, fault};
-use crate::isa::lift::custom;
-use crate::isa::site::{Issue, issue};
 use crate::memory::Window;
 use crate::model::lanes;
 use std::fmt::Write as _;

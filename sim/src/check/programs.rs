@@ -1,0 +1,37 @@
+//! What reports say of the programs that run: the detector knows warps and program counters only.
+
+use crate::error::SourceLine;
+use crate::memory::Memory;
+
+/// A grid.
+pub(crate) struct GridWords<'a> {
+    pub kernel: &'a str,
+    pub block: [u32; 3],
+    pub pe: usize,
+}
+
+/// An instruction.
+pub(crate) struct InstructionWords<'a> {
+    /// Line of the PTX text.
+    pub line: u32,
+    /// That line.
+    pub text: &'a str,
+    /// The opcode with its modifiers.
+    pub mnemonic: &'a str,
+    /// Source lines, innermost first.
+    pub source: Vec<SourceLine>,
+}
+
+/// The programs that run, and their memory.
+pub(crate) trait Programs {
+    fn memory(&self) -> &Memory;
+
+    /// The grid of this number, in the order in which the host launched them.
+    fn grid(&self, grid: u32) -> Option<GridWords<'_>>;
+
+    /// An instruction of a grid's program.
+    fn instruction(&self, grid: u32, pc: u32) -> Option<InstructionWords<'_>>;
+
+    /// The variable in a grid's shared memory that has this byte, and where it begins.
+    fn shared_variable(&self, grid: u32, offset: u64) -> Option<(&str, u64)>;
+}

@@ -4,16 +4,13 @@ mod allocate;
 mod function;
 mod layout;
 
-pub(crate) use function::{Entity, FunctionBuilder, Width};
-
+use crate::builder::ModuleBuilder;
 use crate::error::PtxError;
 use crate::exec::access::Space;
-use crate::exec::code::{CallSite, Code, Constant, FunctionCode, Inst, Kernel, KernelCode, Param, Variable};
-use crate::isa::site::Issue;
+use crate::exec::code::{Code, Kernel, KernelCode, Param, Variable};
 use crate::nvshmem;
 use crate::ptx::{self, ast};
 use layout::{Size, size_of};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most constants, labels, variables, ... of a module: the indices are 32 bits with some to spare.
 pub(crate) const MAX_ITEMS: usize = 1 << 30;
@@ -21,80 +18,7 @@ pub(crate) const MAX_ITEMS: usize = 1 << 30;
 pub(crate) const MAX_VARIABLE: u64 = 1 << 30;
 const MAX_PARAMS: u64 = 32764;
 
-/// Builds a module's code; function builders append to it.
-pub(crate) struct ModuleBuilder<'a> {
-    pub text: &'a str,
-    lines: LineIndex,
-    pub functions: Vec<FunctionCode>,
-    pub function_names: FxHashMap<&'a str, usize>,
-    /// Functions that are declared but not defined.
-    pub declared: FxHashSet<&'a str>,
-    pub insts: Vec<Inst>,
-    pub labels: Vec<u32>,
-    pub calls: Vec<CallSite>,
-    pub constants: Vec<Constant>,
-    constant_index: FxHashMap<Constant, u32>,
-    pub variables: Vec<Variable>,
-    pub variable_names: FxHashMap<&'a str, usize>,
-    pub locs: Vec<ast::Loc>,
-    mnemonics: Vec<String>,
-    mnemonic_index: FxHashMap<String, u32>,
-    /// For each function: variables it names, functions it calls.
-    pub uses: Vec<(Vec<usize>, Vec<usize>)>,
-}
-
-/// Lengths of a module's parts.
-pub(crate) struct Mark {
-    insts: usize,
-    labels: usize,
-    calls: usize,
-    variables: usize,
-    locs: usize,
-}
-
-impl Mark {
-    /// Program counter of what comes next.
-    pub(crate) fn entry(&self) -> u32 {
-        self.insts as u32
-    }
-}
-
-/// Byte offsets at which lines begin.
-struct LineIndex(Vec<u32>);
-
-impl LineIndex {
-    fn new(text: &str) -> Self {
-        let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i as u32 + 1);
-        LineIndex(std::iter::once(0).chain(starts).collect())
-    }
-
-    fn line(&self, at: ast::Offset) -> u32 {
-        self.0.partition_point(|&start| start <= at) as u32
-    }
-}
-
 impl<'a> ModuleBuilder<'a> {
-    fn new(text: &'a str) -> ModuleBuilder<'a> {
-        ModuleBuilder {
-            text,
-            lines: LineIndex::new(text),
-            functions: Vec::new(),
-            function_names: FxHashMap::default(),
-            declared: FxHashSet::default(),
-            insts: Vec::new(),
-            labels: Vec::new(),
-            calls: Vec::new(),
-            constants: Vec::new(),
-            constant_index: FxHashMap::default(),
-            variables: Vec::new(),
-            variable_names: FxHashMap::default(),
-            locs: Vec::new(),
-            mnemonics: Vec::new(),
-            mnemonic_index: FxHashMap::default(),
-            uses: Vec::new(),
-        }
-    }
-
     /// Functions without a body must be built-in ones, with their prototypes.
     fn declare_functions(&mut self, functions: &[ast::Function<'a>]) -> Result<(), PtxError> {
         for f in functions.iter().filter(|f| f.body.is_none()) {
@@ -106,58 +30,6 @@ impl<'a> ModuleBuilder<'a> {
             self.declared.insert(f.name);
         }
         Ok(())
-    }
-
-    pub(crate) fn error(&self, at: ast::Offset, issue: Issue) -> PtxError {
-        ptx::error_at(self.text, at, issue.code, issue.message, issue.help)
-    }
-
-    pub(crate) fn name_error(&self, at: ast::Offset, message: String) -> PtxError {
-        ptx::error_at(self.text, at, "P006", message, "")
-    }
-
-    pub(crate) fn line(&self, at: ast::Offset) -> u32 {
-        self.lines.line(at)
-    }
-
-    pub(crate) fn constant(&mut self, c: Constant) -> u32 {
-        let next = self.constants.len() as u32;
-        let index = *self.constant_index.entry(c).or_insert(next);
-        if index == next {
-            self.constants.push(c);
-        }
-        index
-    }
-
-    pub(crate) fn mnemonic(&mut self, text: String) -> u32 {
-        if let Some(&i) = self.mnemonic_index.get(&text) {
-            return i;
-        }
-        let i = self.mnemonics.len() as u32;
-        self.mnemonics.push(text.clone());
-        self.mnemonic_index.insert(text, i);
-        i
-    }
-
-    /// How much has been appended so far.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            insts: self.insts.len(),
-            labels: self.labels.len(),
-            calls: self.calls.len(),
-            variables: self.variables.len(),
-            locs: self.locs.len(),
-        }
-    }
-
-    /// Forgets what function `index` has appended since.
-    pub(crate) fn rewind(&mut self, m: &Mark, index: usize) {
-        self.insts.truncate(m.insts);
-        self.labels.truncate(m.labels);
-        self.calls.truncate(m.calls);
-        self.variables.truncate(m.variables);
-        self.locs.truncate(m.locs);
-        self.uses[index] = (Vec::new(), Vec::new());
     }
 
     /// Adds a variable of module lifetime; returns its index.
@@ -192,7 +64,7 @@ impl<'a> ModuleBuilder<'a> {
 /// Decodes PTX text; `id` tells this module from others.
 pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
     let ast = ptx::parse(text)?;
-    let mut m = ModuleBuilder::new(text);
+    let mut m = ModuleBuilder::new(text, nvshmem::builtin);
     for v in &ast.variables {
         let index = m.declare(v)?;
         if m.variable_names.insert(v.name, index).is_some() {

@@ -92,6 +92,8 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+// In layers, each of which imports from those below it only: `tests/layers.rs` lists them and checks that.
+mod builder;
 mod check;
 pub mod codes;
 mod decode;
@@ -127,5 +129,5 @@ pub use stats::{MulticastBytes, MulticastTraffic, NvshmemStats, OpcodeCount, Por
 /// The tables of supported instructions and built-in functions as Markdown (the text of
 /// `docs/ptx-instructions.md`).
 pub fn instruction_table() -> String {
-    isa::docs::markdown()
+    isa::docs::markdown() + &nvshmem::markdown()
 }

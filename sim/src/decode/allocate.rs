@@ -3,24 +3,8 @@
 //! PTX names thousands of registers, each written once; a warp's slots are its largest piece of memory and its
 //! working set. Liveness is that of one thread, as every lane has a column of its own in each slot.
 
+use crate::builder::Step;
 use crate::exec::Reg;
-
-/// What one instruction does to registers (numbered as they were first named) and to control.
-#[derive(Debug, Default)]
-pub(super) struct Step {
-    /// Index of its first operation.
-    pub pc: u32,
-    pub uses: Vec<u32>,
-    pub defs: Vec<u32>,
-    /// Under a guard: its definitions may not happen and its jump may not be taken.
-    pub guarded: bool,
-    /// Labels it may jump to.
-    pub jumps: Vec<u32>,
-    /// Nothing follows it.
-    pub ends: bool,
-    /// Operations under way that use registers have ended behind it.
-    pub settles: bool,
-}
 
 /// Bits of the analysis' sets in all; beyond it every register keeps a slot of its own.
 const MAX_SET_BITS: usize = 1 << 30;

@@ -1,6 +1,7 @@
 //! Sizes, alignments and places of variables and parameters.
 
-use super::{MAX_VARIABLE, ModuleBuilder};
+use super::MAX_VARIABLE;
+use crate::builder::ModuleBuilder;
 use crate::error::PtxError;
 use crate::exec::access::Space;
 use crate::exec::code::{FunctionCode, Relocation};

@@ -240,7 +240,7 @@ impl Context<'_> {
             Space::Global | Space::Const | Space::Generic => {
                 self.seek(w, addr, len, lane)?;
                 self.memory.writable(self.at.pe, w, addr).map_err(|e| access_fault(lane, e))?;
-                self.nvshmem.wire.order(self.memory, self.at.pe, w.owner);
+                self.remote.wire.order(self.memory, self.at.pe, w.owner);
                 if self.memory.delayed.under_way > 0 {
                     let spot = self.memory.spot_in(w, addr);
                     self.memory.land_at(self.accessor(), spot, len);

@@ -7,6 +7,8 @@ pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod code;
 pub(crate) mod defer;
+pub(crate) mod pipe;
+pub(crate) mod remote;
 pub(crate) mod run;
 mod schedule;
 pub(crate) mod stall;
@@ -16,13 +18,13 @@ mod watch;
 mod words;
 
 use crate::check::Detector;
-use crate::isa::tensor::pipe::{Pipe, Warpgroup};
 use crate::memory::{AccessError, Memory};
 use crate::model::{LANES, Lanes, lanes};
-use crate::nvshmem::Nvshmem;
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
 use defer::{Deferral, Footprint};
+use pipe::{Pipe, Warpgroup};
+use remote::Remote;
 use std::fmt::Write as _;
 
 /// Register slot of the current frame.
@@ -261,7 +263,7 @@ pub(crate) struct Context<'a> {
     pub output: &'a mut Output,
     /// By team and PE.
     pub multicast: &'a mut Vec<MulticastBytes>,
-    pub nvshmem: &'a mut Nvshmem,
+    pub remote: &'a mut Remote,
     /// By lane: its call of a built-in function that waits, 0 if it has none.
     pub tickets: &'a mut [u64; LANES],
     /// The call that threads of the CTA have come to, others not yet.

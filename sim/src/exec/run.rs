@@ -9,6 +9,8 @@ mod admission;
 
 use super::barrier::{Arrival, Barrier, ReduceTo, Reduction, Role};
 use super::cluster::{self, Cluster, unflatten, withdraw};
+use super::pipe::Warpgroup;
+use super::remote::Remote;
 use super::schedule::Schedule;
 use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, Output, stall};
@@ -16,11 +18,9 @@ use crate::check::{Check, Detector, Finding};
 use crate::error::{Place, SimError};
 use crate::exec::code::{Code, Kernel, KernelCode};
 use crate::exec::trace::Recorder;
-use crate::isa::tensor::pipe::Warpgroup;
 use crate::memory::Memory;
 use crate::model::BARRIERS;
 use crate::model::{LANES, Lanes};
-use crate::nvshmem::Nvshmem;
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ pub(crate) struct Run {
     pub barriers: u64,
     pub output: Output,
     pub multicast: Vec<MulticastBytes>,
-    pub nvshmem: Nvshmem,
+    pub remote: Remote,
     pub check: Option<Box<Detector>>,
     pub asynchronous: Asynchronous,
     pub trace: Option<Box<Recorder>>,
@@ -194,7 +194,7 @@ enum Event {
 
 impl Run {
     pub(crate) fn new(mut memory: Memory, (seed, explore): (u64, bool)) -> Self {
-        let nvshmem = Nvshmem::new(&memory, seed);
+        let remote = Remote::new(&memory, seed);
         let mut rng = Rng(seed);
         let (schedule, delayed) = Schedule::new(explore, &mut rng);
         memory.delay_stores(delayed, seed);
@@ -216,7 +216,7 @@ impl Run {
             barriers: 0,
             output: Output::default(),
             multicast: Vec::new(),
-            nvshmem,
+            remote,
             check: None,
             asynchronous: Asynchronous::new(seed),
             trace: None,
@@ -253,7 +253,7 @@ impl Run {
     pub(crate) fn add(&mut self, grid: Grid) -> usize {
         // Teams may have been made since the grid before.
         self.multicast.resize(self.memory.teams.len() * self.memory.n_pes, MulticastBytes::default());
-        self.nvshmem.know_teams(&self.memory);
+        self.remote.know_teams(&self.memory);
         if let Some(d) = &mut self.check {
             d.add_grid(grid.image as u32, &grid.after, grid.module.has_sequential_fences());
         }
@@ -289,7 +289,7 @@ impl Run {
             if order.is_empty() {
                 return Ok(());
             }
-            self.nvshmem.wire.tick(&mut self.memory);
+            self.remote.wire.tick(&mut self.memory);
             let time = self.check.as_deref_mut().map_or(0, |d| {
                 d.tick();
                 d.now()
@@ -401,7 +401,7 @@ impl Run {
             targets: &mut self.targets,
             output: &mut self.output,
             multicast: &mut self.multicast,
-            nvshmem: &mut self.nvshmem,
+            remote: &mut self.remote,
             tickets: &mut warp.tickets,
             pipe: &mut warp.pipe,
             deferral: &mut warp.deferral,

@@ -198,7 +198,7 @@ impl Recorder {
     /// `kept`: events that earlier launches have taken of the limit.
     pub(crate) fn new(run: &mut Run, config: &TraceConfig, kept: usize) -> Recorder {
         let limit = config.limit.saturating_sub(kept);
-        run.nvshmem.wire.log = Some(Box::new(Log { limit, ..Log::default() }));
+        run.remote.wire.log = Some(Box::new(Log { limit, ..Log::default() }));
         run.asynchronous.log = Some(Box::new(Log { limit, ..Log::default() }));
         let moved = vec![0; run.memory.n_pes];
         let mut recorder = Recorder {
@@ -216,7 +216,7 @@ impl Recorder {
     /// A warp's turn begins.
     pub(crate) fn begin(&mut self, run: &mut Run, w: usize) -> Turn {
         let start = run.clock;
-        for log in [&mut run.nvshmem.wire.log, &mut run.asynchronous.log].into_iter().flatten() {
+        for log in [&mut run.remote.wire.log, &mut run.asynchronous.log].into_iter().flatten() {
             log.clock = start;
         }
         if self.tracks.len() <= w {
@@ -334,7 +334,7 @@ impl Recorder {
         for w in 0..self.tracks.len() {
             self.close(w, run.clock);
         }
-        let logs = [run.nvshmem.wire.log.take(), run.asynchronous.log.take()];
+        let logs = [run.remote.wire.log.take(), run.asynchronous.log.take()];
         for mut log in logs.into_iter().flatten() {
             log.clock = run.clock;
             let mut left: Vec<u64> = log.open.keys().copied().collect();

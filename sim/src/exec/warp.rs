@@ -8,9 +8,9 @@
 use super::barrier::Arrival;
 use super::cluster::Arrivals;
 use super::defer::Deferral;
+use super::pipe::Pipe;
 use super::{Locals, Poll};
 use crate::exec::code::{Code, FunctionCode};
-use crate::isa::tensor::pipe::Pipe;
 use crate::model::{LANES, Lanes};
 
 /// Instructions after which a group lets other groups of its warp run.

@@ -3,13 +3,12 @@
 use super::lift::custom;
 use super::printf;
 use super::site::{Issue, Site, issue};
-use super::tensor::pipe;
 use super::{Family, row};
-use crate::decode::Entity;
+use crate::builder::Entity;
 use crate::exec::code::CallSite;
+use crate::exec::pipe;
 use crate::exec::{Context, Fault, Flow, Op, fault};
 use crate::model::lanes;
-use crate::nvshmem;
 use crate::ptx::ast::Operand;
 use crate::types::Ty;
 
@@ -120,7 +119,7 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         return op;
     }
     if !s.f.module().function_names.contains_key(name)
-        && let Some(op) = nvshmem::builtin(name, &args, &returns)
+        && let Some(op) = (s.f.module().builtin)(name, &args, &returns)
     {
         return op;
     }

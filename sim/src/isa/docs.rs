@@ -30,5 +30,5 @@ pub(crate) fn markdown() -> String {
     for s in SPECIAL {
         let _ = writeln!(out, "| `{}` | {} |", s.name, s.meaning);
     }
-    out + &crate::nvshmem::markdown()
+    out
 }

@@ -351,7 +351,7 @@ impl Operation for Update {
             }
             for i in 0..cx.memory.teams[team].members.len() {
                 let pe = cx.memory.teams[team].members[i];
-                cx.nvshmem.wire.order(cx.memory, cx.at.pe, pe);
+                cx.remote.wire.order(cx.memory, cx.at.pe, pe);
             }
             let by = cx.accessor();
             let memory = &mut *cx.memory;

@@ -1,29 +1,14 @@
 //! What a row's builder sees of an instruction: its modifiers by name, its operands resolved and type-checked.
 
 use super::{Picks, lift};
-use crate::decode::{Entity, FunctionBuilder, Width};
+use crate::builder::{Entity, FunctionBuilder, Width};
+pub(crate) use crate::builder::{Issue, issue};
 use crate::exec::access::Space;
 use crate::exec::{Context, Op, Pred, PredSrc, Reg, Src};
 use crate::num::{F32, F64, Rounding, mask};
 use crate::order::{Order, Scope};
 use crate::ptx::ast::{Base, Number, Operand};
 use crate::types::{Kind, Ty};
-
-/// Why an instruction cannot be decoded; the position is added by the caller.
-#[derive(Debug, Clone)]
-pub(crate) struct Issue {
-    pub code: &'static str,
-    pub message: String,
-    pub help: String,
-}
-
-pub(crate) fn issue<T>(
-    code: &'static str,
-    message: impl Into<String>,
-    help: impl Into<String>,
-) -> Result<T, Issue> {
-    Err(Issue { code, message: message.into(), help: help.into() })
-}
 
 /// An address operand.
 #[derive(Debug, Clone, Copy)]

@@ -154,7 +154,7 @@ impl Machine {
         let memory = std::mem::replace(&mut self.memory, Memory::none());
         let mut run = Box::new(Run::new(memory, (self.config.seed, self.config.explore)));
         run.step_limit = self.config.step_limit;
-        run.nvshmem.reach(self.config.peer_access, self.config.multicast);
+        run.remote.reach(self.config.peer_access, self.config.multicast);
         run.output = Output { limit: self.config.print_limit, ..Output::default() };
         if let Some(check) = &self.config.check {
             run.watch(check);
@@ -225,9 +225,9 @@ fn stats(running: &Running, memory: &Memory) -> Stats {
     let traffic = by_team.map(|(by_pe, t)| MulticastTraffic::new(t.members.clone(), by_pe.to_vec()));
     s.multicast = traffic.filter(|m| m.ld_reduce + m.st + m.red > 0).collect();
     s.nvshmem = NvshmemStats {
-        calls: run.nvshmem.counts(),
-        links: run.nvshmem.wire.links.clone(),
-        unfinished: run.nvshmem.wire.unfinished,
+        calls: run.remote.counts(),
+        links: run.remote.wire.links.clone(),
+        unfinished: run.remote.wire.unfinished,
     };
     s.printed.clone_from(&run.output.text);
     s.printed_truncated = run.output.truncated;

@@ -1,12 +1,12 @@
 //! Atomic memory operations.
 
 use super::table::{ADD, ADD_FLOAT, BITWISE, COMPARE, Family, Param, SWAP, Size, row};
-use super::watch::Completed;
-use super::wire::{Change, change_element};
 use super::{Call, Step};
 use crate::check::AccessKind;
 use crate::exec::Fault;
 use crate::exec::access::{Space, from_le};
+use crate::exec::remote::notes::Completed;
+use crate::exec::remote::wire::{Change, change_element};
 
 const DST: Param = ("dst", Size::Long);
 const SRC: Param = ("src", Size::Long);
@@ -64,7 +64,7 @@ pub(super) static FAMILY: Family = Family {
 
 /// The change that the function's name says.
 fn change(c: &Call<'_, '_>) -> Change {
-    if c.f.combine.is_some() { Change::Function(c.f) } else { Change::Set }
+    c.f.combine.as_ref().map_or(Change::Set, Change::Combine)
 }
 
 /// Target PE and heap offset.
@@ -79,7 +79,7 @@ fn send(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
     let (from, bytes, change) = (c.my_pe(), c.f.ty.bytes(), change(c));
     c.completes(Completed::Source);
     let landing = c.landing(false);
-    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (at, bytes), value, change, landing);
+    c.cx.remote.wire.update(c.cx.memory, (from, to), (at, bytes), value, change, landing);
     Ok(Step::Done(0))
 }
 
@@ -92,8 +92,8 @@ fn exchange(c: &mut Call<'_, '_>, value: u64, pe: u64) -> Result<Step, Fault> {
 /// Changes an element at once, behind what fences order in front of it.
 fn now(c: &mut Call<'_, '_>, to: usize, at: u64, value: u64, change: Change) -> u64 {
     let (from, bytes) = (c.my_pe(), c.f.ty.bytes());
-    c.cx.nvshmem.wire.order(c.cx.memory, from, to);
-    c.cx.nvshmem.wire.count(from, to, bytes);
+    c.cx.remote.wire.order(c.cx.memory, from, to);
+    c.cx.remote.wire.count(from, to, bytes);
     c.watch_strong(AccessKind::Update, c.cx.memory.heap(to, at), bytes);
     change_element(c.cx.memory, c.cx.memory.heap(to, at), bytes, value, change)
 }
@@ -116,8 +116,8 @@ fn compare_swap(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
 /// The value of an element, behind what fences order in front of it.
 fn look(c: &mut Call<'_, '_>, to: usize, at: u64) -> u64 {
     let (me, bytes) = (c.my_pe(), c.f.ty.bytes());
-    c.cx.nvshmem.wire.order(c.cx.memory, me, to);
-    c.cx.nvshmem.wire.count(to, me, bytes);
+    c.cx.remote.wire.order(c.cx.memory, me, to);
+    c.cx.remote.wire.count(to, me, bytes);
     c.watch_strong(AccessKind::Read, c.cx.memory.heap(to, at), bytes);
     let value = from_le(c.cx.memory.at(c.cx.memory.heap(to, at), bytes));
     let addr = c.cx.memory.peer_addr(me, to, at);

@@ -4,179 +4,13 @@
 //! look again whenever memory has changed. A warp's call begins when all its lanes have come, a CTA's when all its
 //! threads have; the function is then carried out once, and all of them go on.
 
-use super::collective::Push;
-use super::table::{FUNCTIONS, Function, Scope};
-use super::watch::Notes;
-use super::wire::{Overtaken, Wire};
-use super::{Call, Step, Waiting, answer, argument};
-use crate::check::clock::Clock;
-use crate::exec::access::from_le;
+use super::table::Function;
+use super::{Call, Step, answer, argument};
+use crate::exec::remote::notes::Notes;
+use crate::exec::remote::{InProgress, Phase, Scope, Waiting};
 use crate::exec::{Context, Fault, Flow, Operation};
-use crate::memory::Memory;
 use crate::model::{LANES, lanes};
 use crate::order;
-use rustc_hash::FxHashMap;
-use std::sync::Arc;
-
-/// A call that has not been left by all its threads.
-struct InProgress {
-    f: &'static Function,
-    args: [u64; 8],
-    /// Thread that came first.
-    first: [u32; 3],
-    /// Threads that have come, and those of them that have not gone on.
-    arrived: u32,
-    present: u32,
-    phase: Phase,
-    waiting: Option<Waiting>,
-    /// A buffer as the first thread found it, where NVSHMEM begins to read it then.
-    found: Option<Vec<u8>>,
-    notes: Notes,
-}
-
-enum Phase {
-    Gathering,
-    Running,
-    Done(u64),
-}
-
-/// One PE's call of a collective function.
-pub(super) struct Arrival {
-    pub ticket: u64,
-    pub f: &'static Function,
-    /// What must be the same on all PEs.
-    pub key: Vec<(&'static str, u64)>,
-    pub pushes: Vec<Push>,
-    /// What its threads knew, for the detector of races.
-    pub clock: Option<Box<Clock>>,
-}
-
-/// NVSHMEM's state during a launch.
-pub(crate) struct Nvshmem {
-    pub(crate) wire: Wire,
-    calls: FxHashMap<u64, InProgress>,
-    last_ticket: u64,
-    searches: u64,
-    /// By team and member: who has come to the collective function under way.
-    pub(super) rounds: Vec<Vec<Option<Arrival>>>,
-    /// Calls by function.
-    counts: Vec<u64>,
-    pub(super) peer_access: bool,
-    pub(super) multicast: bool,
-}
-
-impl Nvshmem {
-    pub(crate) fn new(memory: &Memory, seed: u64) -> Nvshmem {
-        let mut nvshmem = Nvshmem {
-            wire: Wire::new(memory.n_pes, seed),
-            calls: FxHashMap::default(),
-            last_ticket: 0,
-            searches: 0,
-            rounds: Vec::new(),
-            counts: Vec::new(),
-            peer_access: true,
-            multicast: true,
-        };
-        nvshmem.know_teams(memory);
-        nvshmem
-    }
-
-    /// Teams that have been made since have collective functions too.
-    pub(crate) fn know_teams(&mut self, memory: &Memory) {
-        let new = memory.teams.iter().skip(self.rounds.len());
-        self.rounds.extend(new.map(|t| t.members.iter().map(|_| None).collect::<Vec<_>>()));
-    }
-
-    /// What `nvshmem_ptr` and `nvshmemx_mc_ptr` answer.
-    pub(crate) fn reach(&mut self, peer_access: bool, multicast: bool) {
-        (self.peer_access, self.multicast) = (peer_access, multicast);
-    }
-
-    fn ticket(&mut self) -> u64 {
-        self.last_ticket += 1;
-        self.last_ticket
-    }
-
-    fn count(&mut self, f: &Function) {
-        if self.counts.is_empty() {
-            self.counts.resize(FUNCTIONS.list.len(), 0);
-        }
-        self.counts[f.index] += 1;
-    }
-
-    /// Calls by function, most called first.
-    pub(crate) fn counts(&self) -> Vec<(String, u64)> {
-        let called = FUNCTIONS.list.iter().zip(&self.counts).filter(|(_, n)| **n > 0);
-        let mut out: Vec<(String, u64)> = called.map(|(f, n)| (f.name.clone(), *n)).collect();
-        out.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        out
-    }
-
-    /// Where the next search among several elements begins.
-    pub(super) fn next_start(&mut self) -> u64 {
-        self.searches += 1;
-        self.searches
-    }
-
-    /// Ends a call of another PE.
-    pub(super) fn finish(&mut self, ticket: u64, result: u64, met: &Option<Arc<Clock>>) {
-        if let Some(c) = self.calls.get_mut(&ticket) {
-            c.notes.met.clone_from(met);
-            c.phase = Phase::Done(result);
-        }
-    }
-
-    /// What a call waits for, in words.
-    pub(crate) fn describe(&self, ticket: u64, memory: &Memory, pe: usize, threads: u32) -> Option<String> {
-        let c = self.calls.get(&ticket)?;
-        let name = &c.f.name;
-        Some(match (&c.phase, c.waiting) {
-            (Phase::Gathering, _) => {
-                let (n, scope) = (c.arrived, c.f.scope.name());
-                format!("in `{name}` for the other threads of its {scope} ({n} of {threads} have come)")
-            }
-            (_, Some(Waiting::Memory { addr, count, ty, cmp, value })) => {
-                let size = ty.bytes() as u64;
-                let shown: Vec<String> = (0..count.min(4))
-                    .filter_map(|i| {
-                        let at = memory.spot(pe, addr + i * size, size, false).ok()?;
-                        Some(ty.extend(from_le(memory.at(at, size as usize))).to_string())
-                    })
-                    .collect();
-                let (what, holds) = if count > 1 {
-                    (format!("any of {count} at "), "hold")
-                } else {
-                    (String::new(), "holds")
-                };
-                let more = if count > 4 { ", ..." } else { "" };
-                let offset = memory.symmetric(pe, addr, size).ok();
-                let overtaken = offset.and_then(|at| self.wire.overtaken(pe, at)).map_or(String::new(), |o| {
-                    let Overtaken { from, first, second } = o;
-                    format!(" (PE {from} set it to {first} and then {second}, which landed first: no fence is between)")
-                });
-                format!(
-                    "in `{name}` for {what}{} {} {}; now {holds} {}{more}{overtaken}",
-                    memory.describe(pe, addr),
-                    super::signal::CMP.get(cmp as usize).copied().unwrap_or("?"),
-                    ty.extend(value),
-                    shown.join(", ")
-                )
-            }
-            (_, Some(Waiting::Team(team))) => {
-                let members = memory.teams.get(team).map_or(&[][..], |t| &t.members);
-                let round = self.rounds.get(team).map_or(&[][..], Vec::as_slice);
-                let missing = members.iter().zip(round).filter(|(_, a)| a.is_none());
-                let missing: Vec<String> = missing.map(|(pe, _)| pe.to_string()).collect();
-                let (s, has) = if missing.len() == 1 { ("", "has") } else { ("s", "have") };
-                format!(
-                    "in `{name}` for PE{s} {} of team {members:?}, which {has} not called it",
-                    missing.join(", ")
-                )
-            }
-            _ => format!("in `{name}`"),
-        })
-    }
-}
 
 /// A call instruction whose function is built in.
 pub(super) struct Builtin {
@@ -226,8 +60,8 @@ impl Builtin {
                 self.advance(cx, ticket, lane, 1)?
             } else {
                 let args = self.args(cx, lane)?;
-                cx.nvshmem.count(self.f);
-                ticket = cx.nvshmem.ticket();
+                cx.remote.count(self.f.named());
+                ticket = cx.remote.ticket();
                 let mut call = Call::new(cx, self.f, args, lane, ticket);
                 let step = (self.f.row.perform)(&mut call)?;
                 *repeats |= call.repeats;
@@ -275,23 +109,23 @@ impl Builtin {
         let fresh = lanes(cx.active).filter(|&l| cx.tickets[l] == 0).fold(0, |m, l| m | 1 << l);
         if fresh != 0 {
             let known = if self.f.scope == Scope::Block { *cx.gathering } else { None };
-            let ticket = known.unwrap_or_else(|| cx.nvshmem.ticket());
+            let ticket = known.unwrap_or_else(|| cx.remote.ticket());
             for lane in lanes(fresh) {
                 let args = self.args(cx, lane)?;
-                if known.is_some() || cx.nvshmem.calls.contains_key(&ticket) {
+                if known.is_some() || cx.remote.calls.contains_key(&ticket) {
                     self.join(cx, ticket, args, lane)?;
                 } else {
                     self.enter(cx, ticket, args, lane, None);
                     let found = self.hasty(cx, ticket, args, lane)?;
-                    if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+                    if let Some(c) = cx.remote.calls.get_mut(&ticket) {
                         c.found = found;
                     }
                 }
             }
-            let notes = cx.nvshmem.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
+            let notes = cx.remote.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
             let mut notes = notes.unwrap_or_default();
             cx.watch_arrival(fresh, &mut notes);
-            if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+            if let Some(c) = cx.remote.calls.get_mut(&ticket) {
                 c.notes = notes;
             }
             if self.f.scope == Scope::Block {
@@ -322,9 +156,18 @@ impl Builtin {
         let first = cx.at.tid(cx.thread(lane));
         let phase = if waits.is_some() { Phase::Running } else { Phase::Gathering };
         let (waiting, notes) = waits.map_or((None, Notes::default()), |(w, notes)| (Some(w), notes));
-        let call =
-            InProgress { f: self.f, args, first, arrived: 1, present: 1, phase, waiting, found: None, notes };
-        cx.nvshmem.calls.insert(ticket, call);
+        let call = InProgress {
+            f: self.f.named(),
+            args,
+            first,
+            arrived: 1,
+            present: 1,
+            phase,
+            waiting,
+            found: None,
+            notes,
+        };
+        cx.remote.calls.insert(ticket, call);
         cx.tickets[lane] = ticket;
     }
 
@@ -347,7 +190,7 @@ impl Builtin {
     /// A further lane of a call that others have begun.
     fn join(&self, cx: &mut Context<'_>, ticket: u64, args: [u64; 8], lane: usize) -> Result<(), Fault> {
         let me = cx.at.tid(cx.thread(lane));
-        let Some(c) = cx.nvshmem.calls.get_mut(&ticket) else { return Ok(()) };
+        let Some(c) = cx.remote.calls.get_mut(&ticket) else { return Ok(()) };
         c.arrived += 1;
         c.present += 1;
         let (first, f) = (c.first, c.f);
@@ -384,7 +227,7 @@ impl Builtin {
         lane: usize,
         wanted: u32,
     ) -> Result<Option<u64>, Fault> {
-        let Some(c) = cx.nvshmem.calls.get_mut(&ticket) else { return Ok(Some(0)) };
+        let Some(c) = cx.remote.calls.get_mut(&ticket) else { return Ok(Some(0)) };
         let begins = match c.phase {
             Phase::Done(v) => return Ok(Some(v)),
             Phase::Gathering if c.arrived < wanted => {
@@ -410,14 +253,14 @@ impl Builtin {
             if self.f.scope == Scope::Block {
                 *cx.gathering = None;
             }
-            cx.nvshmem.count(self.f);
+            cx.remote.count(self.f.named());
         }
-        let notes = cx.nvshmem.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
+        let notes = cx.remote.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
         let mut call = Call::new(cx, self.f, args, lane, ticket);
         (call.waited, call.notes) = (waited, notes.unwrap_or_default());
         let step = (self.f.row.perform)(&mut call)?;
         let notes = std::mem::take(&mut call.notes);
-        let Some(c) = cx.nvshmem.calls.get_mut(&ticket) else { return Ok(Some(0)) };
+        let Some(c) = cx.remote.calls.get_mut(&ticket) else { return Ok(Some(0)) };
         c.notes = notes;
         match step {
             Step::Done(v) => {
@@ -437,19 +280,19 @@ impl Builtin {
     fn leave(&self, cx: &mut Context<'_>, ticket: u64, done: Option<u64>, mask: u32) -> Result<u32, Fault> {
         let Some(value) = done else { return Ok(mask) };
         answer(cx, self.f, self.result, value, mask)?;
-        let notes = cx.nvshmem.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
+        let notes = cx.remote.calls.get_mut(&ticket).map(|c| std::mem::take(&mut c.notes));
         let notes = notes.unwrap_or_default();
         for lane in lanes(mask) {
             cx.tickets[lane] = 0;
         }
         cx.watch_return(mask, &notes);
-        if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+        if let Some(c) = cx.remote.calls.get_mut(&ticket) {
             c.notes = notes;
         }
-        if let Some(c) = cx.nvshmem.calls.get_mut(&ticket) {
+        if let Some(c) = cx.remote.calls.get_mut(&ticket) {
             c.present = c.present.saturating_sub(mask.count_ones());
             if c.present == 0 {
-                cx.nvshmem.calls.remove(&ticket);
+                cx.remote.calls.remove(&ticket);
             }
         }
         Ok(0)

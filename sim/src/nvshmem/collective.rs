@@ -1,11 +1,11 @@
 //! Collective functions: reduce, reducescatter, fcollect, alltoall, broadcast.
 
-use super::call::Arrival;
 use super::table::{Family, LOGIC, MEM, Param, REDUCE, RMA, Size, row};
-use super::{Call, Step, Waiting};
+use super::{Call, Step};
 use crate::check::clock::Clock;
 use crate::exec::Fault;
 use crate::exec::access::{from_le, put_le};
+use crate::exec::remote::{Arrival, Push, Waiting};
 use std::sync::Arc;
 
 const TEAM: Param = ("team", Size::Int);
@@ -56,13 +56,6 @@ fn roots_part(c: &Call<'_, '_>) -> Result<u64, Fault> {
     if rank == Some(c.args[4] as u32 as usize) { one_part(c) } else { Ok(0) }
 }
 
-/// What a PE's call writes to a peer: heap offset and data.
-pub(super) struct Push {
-    to: usize,
-    at: u64,
-    data: Vec<u8>,
-}
-
 /// Waits for all PEs of the team; the last that comes carries `act` out, given the members. What a PE pushes lands
 /// when it comes, or when all have: the destination has to be ready on every PE before the first calls.
 pub(super) fn meet(
@@ -79,23 +72,24 @@ pub(super) fn meet(
     let me = c.my_pe();
     let members = c.cx.memory.teams[team].members.clone();
     let Some(rank) = members.iter().position(|&pe| pe == me) else { return Ok(Step::Done(0)) };
-    let round = &c.cx.nvshmem.rounds[team];
+    let round = &c.cx.remote.rounds[team];
     if let Some((other, a)) = members.iter().zip(round).find_map(|(pe, a)| a.as_ref().map(|a| (*pe, a))) {
         contradiction(c, other, a, &key)?;
     }
-    if let Some(a) = &c.cx.nvshmem.rounds[team][rank] {
+    if let Some(a) = &c.cx.remote.rounds[team][rank] {
         let message = format!("PE {me} is in `{}` of the same team {members:?}", a.f.name);
         let help = "a PE calls one collective function of a team at a time, by one thread, warp or CTA";
         return Err(c.fault(message, help));
     }
     for p in &pushes {
-        c.cx.nvshmem.wire.count(me, p.to, p.data.len());
-        if c.cx.nvshmem.wire.chance(2) {
+        c.cx.remote.wire.count(me, p.to, p.data.len());
+        if c.cx.remote.wire.chance(2) {
             p.land(c);
         }
     }
-    let round = &mut c.cx.nvshmem.rounds[team];
-    round[rank] = Some(Arrival { ticket: c.ticket, f: c.f, key, pushes, clock: c.notes.clock.take() });
+    let round = &mut c.cx.remote.rounds[team];
+    round[rank] =
+        Some(Arrival { ticket: c.ticket, f: c.f.named(), key, pushes, clock: c.notes.clock.take() });
     if round.iter().any(Option::is_none) {
         return Ok(Step::Wait(Waiting::Team(team)));
     }
@@ -110,7 +104,7 @@ pub(super) fn meet(
     for a in all {
         a.pushes.iter().for_each(|p| p.land(c));
         if a.ticket != c.ticket {
-            c.cx.nvshmem.finish(a.ticket, 0, &met);
+            c.cx.remote.finish(a.ticket, 0, &met);
         }
     }
     // Those that wait look again.
@@ -207,7 +201,7 @@ fn reduction(c: &mut Call<'_, '_>, b: &Buffers, part: fn(usize) -> usize) -> Res
         let reduced = |i| combine(c, members.iter().map(|&pe| b.part(c, pe, part(i))).collect());
         let all: Vec<Vec<u8>> = (0..members.len()).map(reduced).collect();
         for (&to, data) in members.iter().zip(all) {
-            members.iter().for_each(|&from| c.cx.nvshmem.wire.count(from, to, b.bytes));
+            members.iter().for_each(|&from| c.cx.remote.wire.count(from, to, b.bytes));
             Push { to, at: b.dst, data }.land(c);
         }
     })

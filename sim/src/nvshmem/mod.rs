@@ -1,7 +1,7 @@
 //! NVSHMEM's device functions, built in by name: what PTX that declares `.extern .func nvshmem...` calls.
 //!
-//! [`table`] has the names and prototypes, a file for each family says what its functions do, [`wire`] holds the
-//! operations under way, [`call`] gathers the threads that make a call together and keeps calls that wait.
+//! [`table`] has the names and prototypes, a file for each family says what its functions do, and
+//! [`call`] gathers the threads that make a call together. What is under way stands in [`crate::exec::remote`].
 
 mod amo;
 pub(crate) mod call;
@@ -12,34 +12,24 @@ mod signal;
 pub(crate) mod table;
 mod team;
 mod watch;
-mod wire;
 
-pub(crate) use call::Nvshmem;
 pub(crate) use docs::markdown;
 
+use crate::builder::Issue;
 use crate::check::AccessKind;
 use crate::exec::access::{Space, from_le, put_le};
+use crate::exec::remote::notes::Notes;
+use crate::exec::remote::{Scope, Waiting};
 use crate::exec::{Context, Fault, Op, fault};
-use crate::isa::site::Issue;
 use crate::memory::{AccessError, Spot, Window};
 use crate::model::lanes;
-use crate::types::Ty;
-use table::{FUNCTIONS, Function, Scope};
+use table::{FUNCTIONS, Function};
 
 /// What a call has come to.
 pub(crate) enum Step {
     /// Its result; 0 where it has none.
     Done(u64),
     Wait(Waiting),
-}
-
-/// What a call waits for, to be reported if it waits for ever.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Waiting {
-    /// That one of `count` elements compares: `addr` is the first of them.
-    Memory { addr: u64, count: u64, ty: Ty, cmp: i32, value: u64 },
-    /// The other PEs of a team.
-    Team(usize),
 }
 
 /// One execution of a function by one thread, or by a warp or CTA together.
@@ -55,13 +45,13 @@ pub(crate) struct Call<'c, 'a> {
     pub waited: bool,
     /// It read what the same instruction read before: the program waits in a loop.
     pub repeats: bool,
-    pub notes: watch::Notes,
+    pub notes: Notes,
 }
 
 impl<'c, 'a> Call<'c, 'a> {
     /// A call that begins.
     fn new(cx: &'c mut Context<'a>, f: &'static Function, args: [u64; 8], lane: usize, ticket: u64) -> Self {
-        Call { cx, f, args, lane, ticket, waited: false, repeats: false, notes: watch::Notes::default() }
+        Call { cx, f, args, lane, ticket, waited: false, repeats: false, notes: Notes::default() }
     }
 }
 

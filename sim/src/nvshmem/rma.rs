@@ -1,12 +1,12 @@
 //! Remote memory access: put, get, their strided and single-element forms, puts with a signal.
 
 use super::table::{BITS, Family, Param, RMA, Size, WIDTHS, row};
-use super::watch::Completed;
-use super::wire::{Change, Data, Late, Put};
 use super::{Call, Step, signal};
 use crate::check::AccessKind;
 use crate::exec::Fault;
 use crate::exec::access::{Space, from_le};
+use crate::exec::remote::notes::Completed;
+use crate::exec::remote::wire::{Change, Data, Late, Put};
 
 const DST: Param = ("dst", Size::Long);
 const SRC: Param = ("src", Size::Long);
@@ -55,7 +55,7 @@ fn p(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     c.completes(Completed::Source);
     // One element comes as a whole: others may wait for it.
     let landing = c.landing(false);
-    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (dst, bytes), value, Change::Set, landing);
+    c.cx.remote.wire.update(c.cx.memory, (from, to), (dst, bytes), value, Change::Set, landing);
     Ok(Step::Done(0))
 }
 
@@ -67,7 +67,7 @@ fn g(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     c.watch(AccessKind::Read, c.cx.memory.heap(to, src), bytes);
     let value = from_le(c.cx.memory.at(c.cx.memory.heap(to, src), bytes));
     let me = c.my_pe();
-    c.cx.nvshmem.wire.count(to, me, bytes);
+    c.cx.remote.wire.count(to, me, bytes);
     let addr = c.cx.memory.peer_addr(me, to, src);
     c.repeats = c.cx.note_read(Space::Global, addr, value, bytes);
     Ok(Step::Done(value))
@@ -98,7 +98,7 @@ fn put(c: &mut Call<'_, '_>, late: Late, with_signal: bool) -> Result<Step, Faul
     c.watch(AccessKind::Write, c.cx.memory.heap(to, dst), bytes as usize);
     let landing = if signal.is_some() { c.landing(true) } else { None };
     let put = Put { from: c.my_pe(), to, dst, step: element as u64, element, data, signal, landing };
-    c.cx.nvshmem.wire.put(c.cx.memory, late, put);
+    c.cx.remote.wire.put(c.cx.memory, late, put);
     Ok(Step::Done(0))
 }
 
@@ -123,7 +123,7 @@ fn get(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     c.watch(AccessKind::Read, c.cx.memory.heap(to, src), bytes as usize);
     let data = c.cx.memory.at(c.cx.memory.heap(to, src), bytes as usize).to_vec();
     let me = c.my_pe();
-    c.cx.nvshmem.wire.count(to, me, data.len());
+    c.cx.remote.wire.count(to, me, data.len());
     c.store("dst", c.args[0], &data)?;
     Ok(Step::Done(0))
 }
@@ -138,7 +138,7 @@ fn get_nbi(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
         c.watch(AccessKind::Read, c.cx.memory.heap(to, src), bytes as usize);
         c.watch(AccessKind::Write, dst, bytes as usize);
         let from = c.my_pe();
-        c.cx.nvshmem.wire.get(c.cx.memory, from, to, src, dst, bytes as usize);
+        c.cx.remote.wire.get(c.cx.memory, from, to, src, dst, bytes as usize);
     }
     Ok(Step::Done(0))
 }
@@ -166,7 +166,7 @@ fn strides(c: &Call<'_, '_>) -> Result<([u64; 2], [u64; 2]), Fault> {
 
 /// NVSHMEM has the strided functions only where peers are reachable by loads and stores.
 fn reachable(c: &Call<'_, '_>, pe: usize) -> Result<(), Fault> {
-    if c.cx.nvshmem.peer_access || pe == c.my_pe() {
+    if c.cx.remote.peer_access || pe == c.my_pe() {
         return Ok(());
     }
     let message = format_args!("PE {pe} is not reachable by loads and stores");
@@ -204,7 +204,7 @@ fn iput(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
         c.watch(AccessKind::Write, c.cx.memory.heap(to, dst + i * step), element);
     }
     let put = Put { from: c.my_pe(), to, dst, step, element, data, signal: None, landing: None };
-    c.cx.nvshmem.wire.put(c.cx.memory, Late::Prompt, put);
+    c.cx.remote.wire.put(c.cx.memory, Late::Prompt, put);
     Ok(Step::Done(0))
 }
 
@@ -221,7 +221,7 @@ fn iget(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     let data = pick(c.cx.memory.at(c.cx.memory.heap(to, src), src_bytes as usize), element, src_stride);
     let me = c.my_pe();
-    c.cx.nvshmem.wire.count(to, me, data.len());
+    c.cx.remote.wire.count(to, me, data.len());
     // What lies between the elements stays as it is.
     for (i, piece) in data.chunks(element.max(1)).enumerate() {
         c.store("dst", dst + i as u64 * dst_stride * element as u64, piece)?;

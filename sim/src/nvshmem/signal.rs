@@ -1,12 +1,13 @@
 //! Signals, and waits for symmetric variables.
 
 use super::table::{Family, Param, Size, WAIT, row};
-use super::watch::Completed;
-use super::wire::Change;
 use super::{Call, Step, Waiting};
 use crate::check::AccessKind;
 use crate::exec::Fault;
 use crate::exec::access::{Space, from_le};
+use crate::exec::remote::CMP;
+use crate::exec::remote::notes::Completed;
+use crate::exec::remote::wire::Change;
 use crate::types::Ty;
 
 const IVARS: Param = ("ivars", Size::Long);
@@ -135,9 +136,6 @@ pub(super) static WAITS: Family = Family {
     ],
 };
 
-/// Comparisons by number (`NVSHMEM_CMP_EQ`, ...).
-pub(super) const CMP: [&str; 6] = ["=", "!=", ">", "<=", "<", ">="];
-
 fn compares(cmp: u64, ty: Ty, a: u64, b: u64) -> bool {
     let order = if ty.signed() { ty.extend(a).cmp(&ty.extend(b)) } else { a.cmp(&b) };
     match cmp {
@@ -173,7 +171,7 @@ fn signal_op(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (at, change, from) = (object(c, signal)?, change(c, op)?, c.my_pe());
     c.completes(Completed::Source);
     let landing = c.landing(false);
-    c.cx.nvshmem.wire.update(c.cx.memory, (from, to), (at, 8), value, change, landing);
+    c.cx.remote.wire.update(c.cx.memory, (from, to), (at, 8), value, change, landing);
     Ok(Step::Done(0))
 }
 
@@ -292,7 +290,7 @@ impl Set {
             return Ok(Step::Done(u64::MAX));
         }
         // The first behind a place that moves on, as NVSHMEM does to be fair.
-        let start = c.cx.nvshmem.next_start() % self.count;
+        let start = c.cx.remote.next_start() % self.count;
         let chosen = found.iter().find(|&&i| i >= start).or(found.first());
         Ok(Step::Done(chosen.copied().unwrap_or(u64::MAX)))
     }

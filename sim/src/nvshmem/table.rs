@@ -3,6 +3,7 @@
 
 use super::{Call, Step, amo, collective, rma, signal, team};
 use crate::exec::Fault;
+use crate::exec::remote::{Named, Scope};
 use crate::isa::reduce::{combine, combine_global};
 use crate::num::Combine;
 use crate::num::{float::Style, mask};
@@ -10,29 +11,12 @@ use crate::types::{Kind, Ty};
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
-/// Which threads make a call together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Thread,
-    Warp,
-    Block,
-}
-
-impl Scope {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Scope::Thread => "thread",
-            Scope::Warp => "warp",
-            Scope::Block => "CTA",
-        }
-    }
-
-    fn suffix(self) -> &'static str {
-        match self {
-            Scope::Thread => "",
-            Scope::Warp => "_warp",
-            Scope::Block => "_block",
-        }
+/// What ends the names of functions that threads call together.
+fn suffix(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Thread => "",
+        Scope::Warp => "_warp",
+        Scope::Block => "_block",
     }
 }
 
@@ -336,6 +320,13 @@ pub(crate) struct Function {
     pub combine: Option<Combine>,
 }
 
+impl Function {
+    /// What execution knows of it.
+    pub(crate) fn named(&'static self) -> Named {
+        Named { index: self.index, name: &self.name, scope: self.scope }
+    }
+}
+
 pub(crate) struct Functions {
     pub list: Vec<Function>,
     by_name: FxHashMap<String, usize>,
@@ -365,7 +356,7 @@ pub(crate) static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| {
 
 fn function(index: usize, row: &'static Row, ty: &str, op: &'static str, scope: Scope) -> Function {
     let prefix = if row.extension || scope != Scope::Thread { "nvshmemx_" } else { "nvshmem_" };
-    let name = format!("{prefix}{}{}", row.name.replace("{T}", ty).replace("{op}", op), scope.suffix());
+    let name = format!("{prefix}{}{}", row.name.replace("{T}", ty).replace("{op}", op), suffix(scope));
     let later = LATER.iter().find(|(start, _)| name.starts_with(start));
     let ty = c_type(ty);
     Function {

@@ -55,7 +55,7 @@ pub(super) static ORDERING: Family = Family {
     rows: &[
         row("fence", &[], |c| {
             let pe = c.my_pe();
-            c.cx.nvshmem.wire.fence(pe);
+            c.cx.remote.wire.fence(pe);
             c.watch_fence(false);
             Ok(Step::Done(0))
         })
@@ -68,7 +68,7 @@ pub(super) static ORDERING: Family = Family {
         .thread(),
         row("flush", &[], |c| {
             let pe = c.my_pe();
-            c.cx.nvshmem.wire.flush(c.cx.memory, pe);
+            c.cx.remote.wire.flush(c.cx.memory, pe);
             Ok(Step::Done(0))
         })
         .extension(),
@@ -90,7 +90,7 @@ pub(super) static BARRIERS: Family = Family {
 /// Lands everything the PE has under way.
 fn quiet(c: &mut Call<'_, '_>) {
     let pe = c.my_pe();
-    c.cx.nvshmem.wire.quiet(c.cx.memory, pe);
+    c.cx.remote.wire.quiet(c.cx.memory, pe);
 }
 
 fn meet(c: &mut Call<'_, '_>, completes: bool) -> Result<Step, Fault> {
@@ -117,7 +117,7 @@ fn ptr(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let [ptr, pe, ..] = c.args;
     let (me, n) = (c.my_pe(), c.cx.memory.n_pes);
     let pe = pe as u32 as usize;
-    let reachable = pe < n && (c.cx.nvshmem.peer_access || pe == me);
+    let reachable = pe < n && (c.cx.remote.peer_access || pe == me);
     let at = c.cx.memory.symmetric(me, ptr, 1).ok().filter(|_| reachable);
     Ok(Step::Done(at.map_or(0, |at| c.cx.memory.peer_addr(me, pe, at))))
 }
@@ -125,7 +125,7 @@ fn ptr(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
 fn mc_ptr(c: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let [team, ptr, ..] = c.args;
     let me = c.my_pe();
-    let team = c.team(team)?.filter(|_| c.cx.nvshmem.multicast);
+    let team = c.team(team)?.filter(|_| c.cx.remote.multicast);
     let at = c.cx.memory.symmetric(me, ptr, 1).ok();
     Ok(Step::Done(team.zip(at).and_then(|(t, at)| c.cx.memory.multicast_addr(me, t, at)).unwrap_or(0)))
 }

@@ -21,7 +21,7 @@ impl Run {
         }
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         match self.asynchronous.hasten(&mut world) {
-            Ok(false) => Ok(self.nvshmem.wire.hasten(&mut self.memory)),
+            Ok(false) => Ok(self.remote.wire.hasten(&mut self.memory)),
             Ok(true) => Ok(true),
             Err(f) => Err(self.failure(*f)),
         }
@@ -31,7 +31,7 @@ impl Run {
     pub(in crate::exec) fn finish_operations(&mut self) -> Result<(), SimError> {
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.finish(&mut world).map_err(|f| self.failure(*f))?;
-        self.nvshmem.wire.finish(&mut self.memory);
+        self.remote.wire.finish(&mut self.memory);
         Ok(())
     }
 

@@ -140,7 +140,7 @@ fn wait(run: &Run, w: usize, g: &Group) -> Wait {
     let at =
         |kind, pc: u32, text: String| Wait { kind, pc, text: format!("{text}, {}", place(pc)), word: None };
     if let Some(ticket) = warp.ticket(g.mask) {
-        let what = run.nvshmem.describe(ticket, &run.memory, cta.at.pe, cta.at.ntid.iter().product());
+        let what = run.remote.describe(ticket, &run.memory, cta.at.pe, cta.at.ntid.iter().product());
         return at(Kind::Memory, g.pc, what.unwrap_or_default());
     }
     match g.state {

@@ -24,6 +24,7 @@ pub(super) enum Major {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor {
+    bits: u64,
     start: u64,
     leading: u64,
     stride: u64,
@@ -47,12 +48,18 @@ impl Descriptor {
             return Err(fault("S011", 0, message, "bits 14, 15, 30, 31, 46 to 48 and 52 to 61 are zero"));
         }
         Ok(Descriptor {
+            bits,
             start: field(0, 14) << 4,
             leading: field(16, 14) << 4,
             stride: field(32, 14) << 4,
             base: field(49, 3),
             span,
         })
+    }
+
+    /// The number that it was read from.
+    pub(super) fn bits(&self) -> u64 {
+        self.bits
     }
 
     /// Address of a piece. K-major: of row `row`, piece `piece` along K. MN-major: of the eight rows from `8 * row`,

@@ -5,7 +5,6 @@ mod descriptor;
 pub(super) mod fragment;
 pub(super) mod matrix;
 pub(super) mod mma;
-pub(crate) mod pipe;
 pub(super) mod sparse;
 pub(crate) mod wgmma;
 pub(super) mod wmma;

@@ -6,9 +6,9 @@
 use super::descriptor::{Descriptor, Major};
 use super::fragment::{Accumulator, gather, operand_registers};
 use super::mma::{accumulator_bits, kind_name};
-use super::pipe::{self, WARPS};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
 use crate::check::detector::Ticket;
+use crate::exec::pipe::{self, Multiplication, Operands, WARPS};
 use crate::exec::{Context, Fault, Flow, Op, Operation, PredSrc, Reg, Src, fault};
 use crate::isa::lift::custom;
 use crate::isa::site::{Issue, Site, issue};
@@ -229,7 +229,9 @@ impl Operation for Begin {
             }
         };
         b.check(cx, w.major.1, 0..w.shape.n, w.b.0)?;
-        pipe::begin(cx, &self.0, (a, b), keep)
+        let begun: Arc<dyn Multiplication> =
+            Arc::new(Begun { instruction: Arc::clone(w), descriptors: (a, b) });
+        pipe::begin(cx, &begun, keep)
     }
 }
 
@@ -241,11 +243,10 @@ fn aligned(f: impl Fn(&mut Context<'_>) -> Flow + Send + Sync + 'static) -> Op {
     })
 }
 
-/// Shared operands of a multiplication, row by row: 64 of A, unless it is in registers.
-#[derive(Default)]
-pub(super) struct Operands {
-    a: Vec<u64>,
-    b: Vec<u64>,
+/// A multiplication that a warp has begun: 64 rows of A, unless it is in registers.
+struct Begun {
+    instruction: Arc<Wgmma>,
+    descriptors: (Descriptor, Descriptor),
 }
 
 /// What comes before an instruction that uses registers of multiplications. That is undefined while they are under way;
@@ -263,24 +264,38 @@ fn in_flight(lane: usize) -> Fault {
     fault("S011", lane, message, "commit its group and wait for it with wgmma.wait_group before")
 }
 
-impl Wgmma {
-    pub(super) fn writes(&self, r: Reg) -> bool {
-        self.d.contains(&r)
+impl Multiplication for Begun {
+    fn key(&self) -> (usize, [u64; 2]) {
+        let (a, b) = &self.descriptors;
+        (Arc::as_ptr(&self.instruction).addr(), [a.bits(), b.bits()])
     }
 
-    pub(super) fn uses(&self, r: Reg) -> bool {
-        let reads = match &self.a.1 {
+    fn writes(&self, r: Reg) -> bool {
+        self.instruction.d.contains(&r)
+    }
+
+    fn uses(&self, r: Reg) -> bool {
+        let reads = match &self.instruction.a.1 {
             Left::Registers(regs) => regs.iter().any(|s| s.register() == Some(r)),
             Left::Shared(_) => false,
         };
         reads || self.writes(r)
     }
 
-    /// Reads the operands that are in shared memory, for the whole warpgroup.
-    pub(super) fn fetch(
+    fn fetch(&self, cx: &mut Context<'_>, ticket: Option<&Ticket>) -> Operands {
+        self.instruction.fetch(cx, &self.descriptors, ticket)
+    }
+
+    fn multiply(&self, cx: &mut Context<'_>, operands: &Operands, keep: bool) {
+        self.instruction.multiply(cx, operands, keep);
+    }
+}
+
+impl Wgmma {
+    fn fetch(
         &self,
         cx: &mut Context<'_>,
-        (a, b): (Descriptor, Descriptor),
+        (a, b): &(Descriptor, Descriptor),
         ticket: Option<&Ticket>,
     ) -> Operands {
         let turn = |bits: &mut Vec<u64>, kind: Kind, negate: bool| {
@@ -299,7 +314,7 @@ impl Wgmma {
     }
 
     /// The part of one warp: 16 rows.
-    pub(super) fn multiply(&self, cx: &mut Context<'_>, operands: &Operands, keep: bool) {
+    fn multiply(&self, cx: &mut Context<'_>, operands: &Operands, keep: bool) {
         let (k, n) = (self.shape.k, self.shape.n);
         let mut registers;
         let first = cx.warp as usize % WARPS * 16;

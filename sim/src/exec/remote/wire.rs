@@ -11,12 +11,12 @@
 //! * A fence begins a new epoch of its PE. What lands, lands after everything of earlier epochs that goes from the
 //!   same PE to the same PE, gets excepted; so does a plain store to a peer's memory.
 
-use super::table::Function;
 use crate::check::Releases;
 use crate::check::detector::Ticket;
 use crate::exec::access::{from_le, put_le};
 use crate::exec::trace::Log;
 use crate::memory::{Memory, Spot};
+use crate::num::Combine;
 use crate::rng::Rng;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -63,7 +63,7 @@ pub(crate) enum Change {
     /// Of a signal.
     Add,
     /// The operator of an AMO.
-    Function(&'static Function),
+    Combine(&'static Combine),
 }
 
 impl Change {
@@ -71,7 +71,7 @@ impl Change {
         match self {
             Change::Set => value,
             Change::Add => old.wrapping_add(value),
-            Change::Function(f) => f.combine.as_ref().map_or(value, |c| c(old, value)),
+            Change::Combine(combine) => combine(old, value),
         }
     }
 }

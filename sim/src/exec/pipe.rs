@@ -5,17 +5,40 @@
 //! shared memory are read at a moment that the seed chooses: at once, when a group is committed, or as late as when the
 //! first warp waits. A warp's own registers are read and written when it waits.
 
-use super::descriptor::Descriptor;
-use super::wgmma::{Operands, Wgmma};
+use super::{Context, Fault, Flow, Reg, fault};
 use crate::check::Agent;
 use crate::check::detector::Ticket;
-use crate::exec::{Context, Fault, Flow, Reg, fault};
 use crate::model::LANES;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// A multiplication of a warpgroup, with its matrices in shared memory.
+pub(crate) trait Multiplication: Send + Sync {
+    /// What is the same for all warps that have begun the same one: the instruction and its descriptors.
+    fn key(&self) -> (usize, [u64; 2]);
+
+    /// Whether it writes the register.
+    fn writes(&self, r: Reg) -> bool;
+
+    /// Whether it reads or writes the register.
+    fn uses(&self, r: Reg) -> bool;
+
+    /// Reads the operands that are in shared memory, for the whole warpgroup.
+    fn fetch(&self, cx: &mut Context<'_>, ticket: Option<&Ticket>) -> Operands;
+
+    /// Carries out the part of the executing warp; `keep` adds to what its registers hold.
+    fn multiply(&self, cx: &mut Context<'_>, operands: &Operands, keep: bool);
+}
+
+/// Shared operands of a multiplication, row by row; nothing of A where it is in registers.
+#[derive(Default)]
+pub(crate) struct Operands {
+    pub a: Vec<u64>,
+    pub b: Vec<u64>,
+}
+
 /// Warps of a warpgroup.
-pub(super) const WARPS: usize = 4;
+pub(crate) const WARPS: usize = 4;
 /// Multiplications that a warp has under way at most.
 const MOST: usize = 64;
 const ALL: u8 = (1 << WARPS) - 1;
@@ -36,7 +59,7 @@ pub(crate) struct Pipe {
 
 struct UnderWay {
     number: u64,
-    instruction: Arc<Wgmma>,
+    instruction: Arc<dyn Multiplication>,
     keep: bool,
     group: u64,
 }
@@ -50,8 +73,7 @@ pub(crate) struct Warpgroup {
 }
 
 struct Shared {
-    instruction: Arc<Wgmma>,
-    descriptors: (Descriptor, Descriptor),
+    instruction: Arc<dyn Multiplication>,
     /// By warp: who has begun it, who is done with it.
     begun: u8,
     done: u8,
@@ -74,17 +96,17 @@ impl Pipe {
         self.waits
     }
 
-    pub(super) fn is_fenced(&self) -> bool {
+    pub(crate) fn is_fenced(&self) -> bool {
         self.fenced
     }
 
     /// Whether a multiplication under way will write the register.
-    pub(super) fn writes(&self, r: Reg) -> bool {
+    pub(crate) fn writes(&self, r: Reg) -> bool {
         self.under_way.iter().any(|u| u.instruction.writes(r))
     }
 
     /// The place of the last multiplication that uses one of these registers.
-    pub(super) fn last_that_uses(&self, registers: &[Reg]) -> Option<usize> {
+    pub(crate) fn last_that_uses(&self, registers: &[Reg]) -> Option<usize> {
         self.under_way.iter().rposition(|u| registers.iter().any(|&r| u.instruction.uses(r)))
     }
 }
@@ -105,16 +127,15 @@ fn group<'a>(cx: &'a mut Context<'_>) -> &'a mut Warpgroup {
 }
 
 /// `wgmma.fence`
-pub(super) fn fence(cx: &mut Context<'_>) -> Flow {
+pub(crate) fn fence(cx: &mut Context<'_>) -> Flow {
     cx.pipe.fenced = true;
     Flow::Next
 }
 
 /// `wgmma.mma_async`
-pub(super) fn begin(
+pub(crate) fn begin(
     cx: &mut Context<'_>,
-    instruction: &Arc<Wgmma>,
-    descriptors: (Descriptor, Descriptor),
+    instruction: &Arc<dyn Multiplication>,
     keep: bool,
 ) -> Result<Flow, Fault> {
     if cx.pipe.under_way.len() >= MOST {
@@ -132,7 +153,6 @@ pub(super) fn begin(
     if warpgroup.get(number).is_none() {
         warpgroup.list.push_back(Shared {
             instruction: Arc::clone(instruction),
-            descriptors,
             begun: 0,
             done: 0,
             early: chance < 2,
@@ -141,7 +161,7 @@ pub(super) fn begin(
         });
     }
     let Some(shared) = warpgroup.get(number) else { return Ok(Flow::Next) };
-    if !Arc::ptr_eq(&shared.instruction, instruction) || shared.descriptors != descriptors {
+    if shared.instruction.key() != instruction.key() {
         let help =
             "all four warps execute the same wgmma instructions on the same matrices, in the same order";
         return Err(fault("S011", 0, "the warps of a warpgroup begin different multiplications", help));
@@ -169,9 +189,9 @@ fn fetch(cx: &mut Context<'_>, number: u64) -> bool {
             return false;
         }
         if shared.operands.is_none() {
-            let (instruction, descriptors) = (Arc::clone(&shared.instruction), shared.descriptors);
+            let instruction = Arc::clone(&shared.instruction);
             let ticket = shared.ticket.take();
-            let operands = Arc::new(instruction.fetch(cx, descriptors, ticket.as_ref()));
+            let operands = Arc::new(instruction.fetch(cx, ticket.as_ref()));
             if let Some(shared) = group(cx).get(n) {
                 (shared.operands, shared.ticket) = (Some(operands), ticket);
             }
@@ -181,7 +201,7 @@ fn fetch(cx: &mut Context<'_>, number: u64) -> bool {
 }
 
 /// `wgmma.commit_group`
-pub(super) fn commit(cx: &mut Context<'_>) -> Flow {
+pub(crate) fn commit(cx: &mut Context<'_>) -> Flow {
     cx.pipe.group += 1;
     let warpgroup = group(cx);
     let first = warpgroup.first;
@@ -194,20 +214,20 @@ pub(super) fn commit(cx: &mut Context<'_>) -> Flow {
 }
 
 /// `wgmma.wait_group`: until at most the `n` latest groups are under way.
-pub(super) fn wait(cx: &mut Context<'_>, n: u64) -> Flow {
+pub(crate) fn wait(cx: &mut Context<'_>, n: u64) -> Flow {
     let until = cx.pipe.group.saturating_sub(n);
     let due = cx.pipe.under_way.iter().take_while(|u| u.group < until).count();
     finish(cx, due)
 }
 
 /// Finishes all that the warp has begun: its frame goes away.
-pub(in crate::isa) fn settle(cx: &mut Context<'_>) -> Flow {
+pub(crate) fn settle(cx: &mut Context<'_>) -> Flow {
     let all = cx.pipe.under_way.len();
     finish(cx, all)
 }
 
 /// Finishes the warp's first `count` multiplications, once all warps have begun them.
-pub(super) fn finish(cx: &mut Context<'_>, count: usize) -> Flow {
+pub(crate) fn finish(cx: &mut Context<'_>, count: usize) -> Flow {
     let Some(last) = count.checked_sub(1).and_then(|i| cx.pipe.under_way.get(i)) else { return Flow::Next };
     let last = last.number;
     cx.pipe.waits = !fetch(cx, last);

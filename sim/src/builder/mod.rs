@@ -1,0 +1,160 @@
+//! Code under construction: what the names of a module stand for, and what decoded instructions append.
+
+mod function;
+
+pub(crate) use function::{Entity, FunctionBuilder, Step, Width};
+
+use crate::error::PtxError;
+use crate::exec::Op;
+use crate::exec::code::{CallSite, Constant, FunctionCode, Inst, Variable};
+use crate::ptx::{self, ast};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Why an instruction cannot be decoded; the position is added by the caller.
+#[derive(Debug, Clone)]
+pub(crate) struct Issue {
+    pub code: &'static str,
+    pub message: String,
+    pub help: String,
+}
+
+pub(crate) fn issue<T>(
+    code: &'static str,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Result<T, Issue> {
+    Err(Issue { code, message: message.into(), help: help.into() })
+}
+
+/// A function that is built in, by its name, with the places and sizes of its arguments and results in the caller's frame.
+pub(crate) type Builtin = fn(&str, &[(u64, u64)], &[(u64, u64)]) -> Option<Result<Op, Issue>>;
+
+/// Builds a module's code; function builders append to it.
+pub(crate) struct ModuleBuilder<'a> {
+    pub text: &'a str,
+    /// Finds a function that the text does not define.
+    pub builtin: Builtin,
+    pub lines: LineIndex,
+    pub functions: Vec<FunctionCode>,
+    pub function_names: FxHashMap<&'a str, usize>,
+    /// Functions that are declared but not defined.
+    pub declared: FxHashSet<&'a str>,
+    pub insts: Vec<Inst>,
+    pub labels: Vec<u32>,
+    pub calls: Vec<CallSite>,
+    pub constants: Vec<Constant>,
+    pub constant_index: FxHashMap<Constant, u32>,
+    pub variables: Vec<Variable>,
+    pub variable_names: FxHashMap<&'a str, usize>,
+    pub locs: Vec<ast::Loc>,
+    pub mnemonics: Vec<String>,
+    pub mnemonic_index: FxHashMap<String, u32>,
+    /// For each function: variables it names, functions it calls.
+    pub uses: Vec<(Vec<usize>, Vec<usize>)>,
+}
+
+/// Lengths of a module's parts.
+pub(crate) struct Mark {
+    insts: usize,
+    labels: usize,
+    calls: usize,
+    variables: usize,
+    locs: usize,
+}
+
+impl Mark {
+    /// Program counter of what comes next.
+    pub(crate) fn entry(&self) -> u32 {
+        self.insts as u32
+    }
+}
+
+/// Byte offsets at which lines begin.
+pub(crate) struct LineIndex(Vec<u32>);
+
+impl LineIndex {
+    fn new(text: &str) -> Self {
+        let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i as u32 + 1);
+        LineIndex(std::iter::once(0).chain(starts).collect())
+    }
+
+    fn line(&self, at: ast::Offset) -> u32 {
+        self.0.partition_point(|&start| start <= at) as u32
+    }
+}
+
+impl<'a> ModuleBuilder<'a> {
+    pub(crate) fn new(text: &'a str, builtin: Builtin) -> ModuleBuilder<'a> {
+        ModuleBuilder {
+            text,
+            builtin,
+            lines: LineIndex::new(text),
+            functions: Vec::new(),
+            function_names: FxHashMap::default(),
+            declared: FxHashSet::default(),
+            insts: Vec::new(),
+            labels: Vec::new(),
+            calls: Vec::new(),
+            constants: Vec::new(),
+            constant_index: FxHashMap::default(),
+            variables: Vec::new(),
+            variable_names: FxHashMap::default(),
+            locs: Vec::new(),
+            mnemonics: Vec::new(),
+            mnemonic_index: FxHashMap::default(),
+            uses: Vec::new(),
+        }
+    }
+
+    pub(crate) fn error(&self, at: ast::Offset, issue: Issue) -> PtxError {
+        ptx::error_at(self.text, at, issue.code, issue.message, issue.help)
+    }
+
+    pub(crate) fn name_error(&self, at: ast::Offset, message: String) -> PtxError {
+        ptx::error_at(self.text, at, "P006", message, "")
+    }
+
+    pub(crate) fn line(&self, at: ast::Offset) -> u32 {
+        self.lines.line(at)
+    }
+
+    pub(crate) fn constant(&mut self, c: Constant) -> u32 {
+        let next = self.constants.len() as u32;
+        let index = *self.constant_index.entry(c).or_insert(next);
+        if index == next {
+            self.constants.push(c);
+        }
+        index
+    }
+
+    pub(crate) fn mnemonic(&mut self, text: String) -> u32 {
+        if let Some(&i) = self.mnemonic_index.get(&text) {
+            return i;
+        }
+        let i = self.mnemonics.len() as u32;
+        self.mnemonics.push(text.clone());
+        self.mnemonic_index.insert(text, i);
+        i
+    }
+
+    /// How much has been appended so far.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            insts: self.insts.len(),
+            labels: self.labels.len(),
+            calls: self.calls.len(),
+            variables: self.variables.len(),
+            locs: self.locs.len(),
+        }
+    }
+
+    /// Forgets what function `index` has appended since.
+    pub(crate) fn rewind(&mut self, m: &Mark, index: usize) {
+        self.insts.truncate(m.insts);
+        self.labels.truncate(m.labels);
+        self.calls.truncate(m.calls);
+        self.variables.truncate(m.variables);
+        self.locs.truncate(m.locs);
+        self.uses[index] = (Vec::new(), Vec::new());
+    }
+}

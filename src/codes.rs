@@ -57,7 +57,7 @@ pub fn pages() -> impl Iterator<Item = Page> {
         example: Example::Words(""),
     }));
     let simulator = weft_sim::codes::CODES.iter().map(|i| Page {
-        code: i.code.to_owned(),
+        code: i.code.to_string(),
         title: i.title,
         explanation: i.explanation,
         example: Example::Text(i.example),

@@ -5,6 +5,7 @@ mod function;
 mod layout;
 
 use crate::builder::ModuleBuilder;
+use crate::codes;
 use crate::error::PtxError;
 use crate::exec::access::Space;
 use crate::exec::code::{Code, Kernel, KernelCode, Param, Variable};
@@ -95,7 +96,7 @@ pub(crate) fn decode(text: &str, id: u64) -> Result<Code, PtxError> {
         kernel_code.push(code);
     }
     if [m.insts.len(), m.constants.len(), m.labels.len()].iter().any(|&n| n > MAX_ITEMS) {
-        return Err(ptx::error_at(text, 0, "P002", "the module is too large", ""));
+        return Err(ptx::error_at(text, 0, codes::TOO_LARGE, "the module is too large", ""));
     }
     let (version, target, files) = (ast.version, ast.target.to_string(), ast.files);
     Ok(Code {
@@ -132,7 +133,7 @@ fn kernel(
         end = offset.saturating_add(bytes);
         if end > MAX_PARAMS {
             let help = "a kernel has at most 32764 bytes of parameters";
-            return Err(ptx::error_at(m.text, p.at, "P002", "too many parameters", help));
+            return Err(ptx::error_at(m.text, p.at, codes::TOO_LARGE, "too many parameters", help));
         }
         params.push(Param {
             name: p.name.to_string(),

@@ -1,5 +1,6 @@
 //! What goes wrong: [`PtxError`] for text that cannot be read, [`SimError`] for programs that cannot go on.
 
+use crate::codes;
 use std::fmt;
 
 /// PTX text that the reader rejects, with the place and what would have been right.
@@ -10,7 +11,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct PtxError {
     /// Stable code, `P001`...
-    pub code: &'static str,
+    pub code: codes::Code,
     /// Line of the PTX text, from 1.
     pub line: u32,
     /// Column in characters, from 1.
@@ -105,7 +106,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct SimError {
     /// Stable code, `S001`...
-    pub code: &'static str,
+    pub code: codes::Code,
     /// What went wrong.
     pub message: String,
     /// What was expected or what to do; may be empty.
@@ -119,7 +120,7 @@ pub struct SimError {
 }
 
 impl SimError {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(crate) fn new(code: codes::Code, message: impl Into<String>, help: impl Into<String>) -> Self {
         SimError {
             code,
             message: message.into(),
@@ -131,7 +132,7 @@ impl SimError {
     }
 
     pub(crate) fn request(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new("S001", message, help)
+        Self::new(codes::BAD_REQUEST, message, help)
     }
 }
 

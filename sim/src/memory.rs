@@ -12,6 +12,7 @@ mod delayed;
 mod name;
 mod words;
 
+use crate::codes;
 use allocator::Allocator;
 use delayed::Delayed;
 pub(crate) use delayed::{Accessor, Landed, UnderWay};
@@ -116,7 +117,7 @@ impl Window {
 /// What is wrong with an access; the executing thread and line are added by the runner.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessError {
-    pub code: &'static str,
+    pub code: codes::Code,
     pub message: String,
     pub help: &'static str,
 }
@@ -209,7 +210,7 @@ impl Memory {
             None => return Err(self.unmapped(pe, addr)),
         };
         Err(AccessError {
-            code: "S013",
+            code: codes::NVSHMEM,
             message: format!("{} {what}", self.describe(pe, addr)),
             help: "NVSHMEM takes the PE's own address of an object on the symmetric heap, and the PE beside it",
         })
@@ -354,7 +355,7 @@ impl Memory {
             Kind::Heap { of } => (&self.heap, 2 * of + 1, of),
             Kind::Multicast { .. } => {
                 return Err(AccessError {
-                    code: "S005",
+                    code: codes::MULTICAST,
                     message: format!(
                         "{} is a multicast address, reached by a plain access",
                         self.describe(pe, addr)
@@ -398,7 +399,7 @@ impl Memory {
         let region = self.region(pe, addr)?;
         let Some(Region { kind: Kind::Multicast { team }, .. }) = region else {
             return Err(AccessError {
-                code: "S005",
+                code: codes::MULTICAST,
                 message: format!("{} is not a multicast address", self.describe(pe, addr)),
                 help: "multimem instructions need the multicast address of a symmetric tensor (nvshmemx_mc_ptr)",
             });
@@ -417,7 +418,7 @@ impl Memory {
         };
         match region {
             Some(r) if r.viewer != pe => Err(AccessError {
-                code: "S002",
+                code: codes::BAD_ADDRESS,
                 message: format!(
                     "{addr:#x} is an address of PE {}'s address space ({}), used on PE {pe}",
                     r.viewer,
@@ -454,7 +455,7 @@ impl Memory {
             return Ok(());
         }
         Err(AccessError {
-            code: "S002",
+            code: codes::BAD_ADDRESS,
             message: format!("{} is constant memory and cannot be written", self.describe(pe, addr)),
             help: "declare the variable in .global",
         })

@@ -18,11 +18,11 @@ fn run(before: &str, body: &str, launch: Launch) -> Result<Stats, (&'static str,
         "{HEAD}{before}\n.entry k(.param .u64 p)\n{{ .reg .b64 %d<9>; .reg .b32 %r<9>; .reg .pred %p;\n\
          ld.param.b64 %d0, [p];\n{body}\nret; }}"
     );
-    let module = Module::parse(&text).map_err(|e| (e.code, e.line > 1, e.to_string()))?;
+    let module = Module::parse(&text).map_err(|e| (e.code.as_str(), e.line > 1, e.to_string()))?;
     let mut m = machine();
     let p = m.alloc(0, "p", 4096, 16).unwrap();
     m.launch(&module, "k", &[Launch { args: vec![Arg::U64(p)], ..launch }])
-        .map_err(|e| (e.code, e.at.is_some(), e.to_string()))
+        .map_err(|e| (e.code.as_str(), e.at.is_some(), e.to_string()))
 }
 
 #[track_caller]

@@ -12,7 +12,7 @@ use weft_sim::{Arg, Check, Config, Launch, Machine, Module, Team};
 fn meets(body: &str) -> Vec<&'static str> {
     let module = match Module::parse(&format!("{PRELUDE}{body}\nret; }}")) {
         Ok(module) => module,
-        Err(e) => return vec![e.code],
+        Err(e) => return vec![e.code.as_str()],
     };
     let check = Some(Check::default());
     let mut machine =
@@ -28,8 +28,8 @@ fn meets(body: &str) -> Vec<&'static str> {
         launches.push(Launch { pe, grid: [2, 1, 1], block: [64, 1, 1], args, ..Launch::default() });
     }
     let ended = machine.launch(&module, "k", &launches);
-    let findings = machine.take_findings().into_iter().map(|f| f.code);
-    findings.chain(ended.err().map(|e| e.code)).collect()
+    let findings = machine.take_findings().into_iter().map(|f| f.code.as_str());
+    findings.chain(ended.err().map(|e| e.code.as_str())).collect()
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn the_examples_meet_their_codes_alone() {
     let mut wrong = Vec::new();
     for info in CODES.iter().filter(|i| !i.example.is_empty()) {
         let met: BTreeSet<_> = meets(info.example).into_iter().collect();
-        if met != BTreeSet::from([info.code]) {
+        if met != BTreeSet::from([info.code.as_str()]) {
             wrong.push(format!("the example of {} meets {met:?}", info.code));
         }
     }
@@ -46,28 +46,40 @@ fn the_examples_meet_their_codes_alone() {
     assert!(meets("ld.global.u32 %r4, [%rd1];").is_empty());
 }
 
-/// Every `"S001"` or `"P001"` below a folder.
-fn codes_in(folder: &Path, all: &mut BTreeSet<String>) {
+/// Every `codes::NAME` below a folder, and codes that are written out.
+fn codes_in(folder: &Path, all: &mut BTreeSet<String>, literal: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            codes_in(&path, all);
+            codes_in(&path, all, literal);
         } else if !path.ends_with("codes.rs") {
             let text = fs::read_to_string(&path).unwrap();
             let is_code =
                 |w: &&str| w.len() == 4 && w.starts_with(['S', 'P']) && w[1..].parse::<u16>().is_ok();
-            all.extend(text.split('"').filter(is_code).map(str::to_owned));
+            literal.extend(text.split('"').filter(is_code).map(|code| format!("{}: {code}", path.display())));
+            let name =
+                |rest: &str| rest.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
+            all.extend(text.split("codes::").skip(1).map(name).filter(|name: &String| name.len() > 1));
         }
     }
 }
 
 #[test]
 fn every_code_has_a_page() {
-    let mut used = BTreeSet::new();
-    codes_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut used);
-    let known: Vec<_> = CODES.iter().map(|i| i.code.to_owned()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut used, mut literal) = (BTreeSet::new(), Vec::new());
+    codes_in(&folder, &mut used, &mut literal);
+    assert!(literal.is_empty(), "only the table writes codes out: {}", literal.join(", "));
+    let table = fs::read_to_string(folder.join("codes.rs")).unwrap();
+    let rows: Vec<(&str, &str)> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.split_once(" = \""))
+        .filter_map(|(name, rest)| Some((name, rest.split_once("\", ")?.0)))
+        .collect();
+    assert_eq!(used, rows.iter().map(|(name, _)| (*name).to_owned()).collect());
+    let known: Vec<_> = CODES.iter().map(|i| i.code.as_str()).collect();
     assert!(known.is_sorted());
-    assert_eq!(used, known.into_iter().collect());
+    assert_eq!(known, rows.iter().map(|(_, code)| *code).collect::<Vec<_>>());
     for info in CODES {
         let Some(end) = info.explanation.chars().last() else { panic!("{} is not explained", info.code) };
         assert!(end == '.' && !info.title.ends_with('.') && !info.title.is_empty(), "{}", info.code);

@@ -30,8 +30,8 @@ fn found(run: impl Fn(&mut Gpu) -> Result<weft_sim::Stats, weft_sim::SimError>) 
         let config =
             Config { seed, check: Some(Check::default()), step_limit: 3_000_000, ..Config::default() };
         let mut g = Gpu { machine: Machine::new(config).unwrap() };
-        codes.extend(run(&mut g).err().map(|e| e.code));
-        codes.extend(g.machine.take_findings().iter().map(|f| f.code));
+        codes.extend(run(&mut g).err().map(|e| e.code.as_str()));
+        codes.extend(g.machine.take_findings().iter().map(|f| f.code.as_str()));
     }
     codes.sort_unstable();
     codes.dedup();

@@ -380,7 +380,7 @@ fn prototypes_are_checked() {
     let e = parse(
         ".extern .func nvshmem_putmem\n(\n.param .b64 a, .param .b64 b, .param .b32 c, .param .b32 d\n)\n;",
     );
-    assert_eq!((e.code, e.line), ("P005", 4));
+    assert_eq!((e.code.as_str(), e.line), ("P005", 4));
     assert_eq!(
         e.message,
         "`nvshmem_putmem` has parameters of (8, 8, 8, 4) bytes and returns (), not (8, 8, 4, 4) and ()"
@@ -394,12 +394,12 @@ fn prototypes_are_checked() {
     let e = parse(
         ".visible .entry k() {\n.param .b64 p0;\n.param .b64 p1;\ncall nvshmem_team_my_pe, (p0);\nret;\n}",
     );
-    assert_eq!((e.code, e.line), ("P005", 7));
+    assert_eq!((e.code.as_str(), e.line), ("P005", 7));
     // A function that is not there is told apart by its name.
     let e = parse(
         ".extern .func nvshmem_frobnicate();\n.visible .entry k() {\ncall nvshmem_frobnicate;\nret;\n}",
     );
-    assert_eq!((e.code, e.line), ("P007", 6));
+    assert_eq!((e.code.as_str(), e.line), ("P007", 6));
     assert!(e.help.contains("NVSHMEM"), "{e}");
 }
 

@@ -89,7 +89,8 @@ fn later_accesses_hide_no_earlier_ones() {
 
 /// The codes that seeds find, each once.
 fn codes(n_pes: usize, grid: u32, block: u32, body: &str) -> Vec<&'static str> {
-    let mut all: Vec<&str> = (0..8).flat_map(|s| run(n_pes, grid, block, body, s)).map(|f| f.code).collect();
+    let mut all: Vec<&str> =
+        (0..8).flat_map(|s| run(n_pes, grid, block, body, s)).map(|f| f.code.as_str()).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -267,7 +268,7 @@ fn remote(body: &str, seeds: std::ops::Range<u64>) -> Vec<&'static str> {
 .extern .func nvshmem_putmem_signal_nbi(.param .b64 a, .param .b64 b, .param .b64 c, .param .b64 d, .param .b64 e, .param .b32 f, .param .b32 g);
 .extern .func (.param .b64 r) nvshmem_signal_wait_until(.param .b64 a, .param .b32 b, .param .b64 c);\n";
     let mut all: Vec<&str> =
-        seeds.flat_map(|s| run_with(declare, 2, 1, 32, body, s)).map(|f| f.code).collect();
+        seeds.flat_map(|s| run_with(declare, 2, 1, 32, body, s)).map(|f| f.code.as_str()).collect();
     all.sort_unstable();
     all.dedup();
     all

@@ -3,7 +3,7 @@
 use super::finding::{Access, Finding, WRONG_RESULT};
 
 /// The code of a read of memory that nobody has written.
-const UNWRITTEN: &str = "S036";
+const UNWRITTEN: &str = weft_sim::codes::UNWRITTEN.as_str();
 
 /// How far a finding is from the mistake in the kernel's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ fn distance(f: &Finding, all: &[Finding]) -> Distance {
     match f.code.as_str() {
         WRONG_RESULT => Distance::Result,
         UNWRITTEN if all.iter().any(|race| races_with(race, f)) => Distance::EarlyRead,
-        code if code < "S030" => Distance::Stop,
+        code if code < weft_sim::codes::RACE.as_str() => Distance::Stop,
         _ => Distance::Cause,
     }
 }

@@ -208,7 +208,7 @@ fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Re
     let mut accesses = vec![access(f.at, false)];
     accesses.extend(f.other.map(|a| access(a, true)));
     Finding {
-        code: f.code.to_owned(),
+        code: f.code.to_string(),
         severity: Severity::Error,
         message: f.message,
         accesses,
@@ -224,7 +224,7 @@ fn found(f: SimFinding, element: Option<String>, locate: Locate<'_>, replay: &Re
 fn stopped(e: SimError, locate: Locate<'_>, replay: &Replay) -> Finding {
     let access = |place: Place| Access { span: locate(&place), place, what: String::new() };
     Finding {
-        code: e.code.to_owned(),
+        code: e.code.to_string(),
         severity: Severity::Error,
         message: e.message,
         accesses: e.at.map(|place| access(*place)).into_iter().collect(),

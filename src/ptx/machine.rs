@@ -7,6 +7,7 @@ use crate::run::inputs::{of_pe, read};
 use crate::run::{RunError, request};
 use std::time::Instant;
 use weft_ir::Scalar;
+use weft_sim::codes;
 use weft_sim::{Arg, Config, Kernel, Launch, Machine, SimError, Symmetric, Team, TensorMap, TensorType};
 
 /// Memory of an argument.
@@ -198,7 +199,7 @@ impl<'a> Setup<'a> {
         let mut ended = Ok(weft_sim::Stats::default());
         for _ in 0..launches {
             ended = match machine.launch(&self.file.module, &self.kernel.name, &grids) {
-                Err(e) if e.code == "S001" => return Err(e.into()),
+                Err(e) if e.code == codes::BAD_REQUEST => return Err(e.into()),
                 other => other,
             };
             printed.push_str(match &ended {
@@ -288,7 +289,7 @@ fn zero(machine: &mut Machine, pe: usize, at: u64, bytes: u64) -> Result<(), Sim
 
 fn none_symmetric(n: usize) -> SimError {
     SimError {
-        code: "S001",
+        code: codes::BAD_REQUEST,
         message: format!("argument {n} is not symmetric memory"),
         help: "give it as sym:npy:x.npy or sym:zeros:f32[1000]".into(),
         at: None,

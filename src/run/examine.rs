@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use weft_ir::diag::Span;
 use weft_ir::{Kernel, Operation, Team};
 use weft_lang::source::{LineColumn, SourceMap};
-use weft_sim::{Finding, Place, SimError, Trace};
+use weft_sim::{Finding, Place, SimError, Trace, codes};
 
 /// Compiled kernels with their decoded PTX.
 pub(crate) struct Subject {
@@ -117,7 +117,7 @@ impl Subject {
         let ran = self.simulated.run(&self.sequence, &plan, options, &checks)?;
         let error = match ran.result {
             Ok(()) => None,
-            Err(RunError::Sim(e)) if e.code != "S001" => Some(e),
+            Err(RunError::Sim(e)) if e.code != codes::BAD_REQUEST => Some(e),
             Err(e) => return Err(e),
         };
         let simulation = ran.job.simulation();

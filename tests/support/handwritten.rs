@@ -89,7 +89,7 @@ fn run(file: &Seeded, module: &Module, n_pes: usize, seed: u64) -> Result<Vec<(K
         machine.take_findings().iter().map(|f| (key(f), f.to_string())).collect();
     if let Err(e) = ended {
         let lines = e.at.iter().map(|at| at.ptx_line).collect();
-        out.push(((e.code.to_owned(), lines), e.to_string()));
+        out.push(((e.code.to_string(), lines), e.to_string()));
     }
     Ok(out)
 }
@@ -98,7 +98,7 @@ fn key(f: &Finding) -> Key {
     let mut lines = vec![f.at.place.ptx_line];
     lines.extend(f.other.iter().map(|o| o.place.ptx_line));
     lines.sort_unstable();
-    (f.code.to_owned(), lines)
+    (f.code.to_string(), lines)
 }
 
 impl Memory {

@@ -517,7 +517,9 @@ impl State {
 /// What the simulator says.
 pub(super) fn from_sim(e: &SimError) -> Error {
     match e.code {
-        "S012" => Error::new(crate::error::OUT_OF_MEMORY, e.message.clone()).help(e.help.clone()),
+        weft_sim::codes::MEMORY_LIMIT => {
+            Error::new(crate::error::OUT_OF_MEMORY, e.message.clone()).help(e.help.clone())
+        }
         _ => Error::new(SIMULATED, e.to_string()),
     }
 }

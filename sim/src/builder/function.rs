@@ -1,6 +1,7 @@
 //! One function under construction: scopes, registers, labels.
 
 use super::{Issue, ModuleBuilder, issue};
+use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::code::Constant;
 use crate::exec::{Op, Reg, Src};
@@ -144,7 +145,7 @@ impl<'a> FunctionBuilder<'a> {
             if let Some(width) = self.in_range(depth, name) {
                 if u64::from(self.registers) + u64::from(self.predicates) > MAX_REGISTERS {
                     return issue(
-                        "P002",
+                        codes::TOO_LARGE,
                         format!("the function uses more than {MAX_REGISTERS} registers"),
                         "",
                     );
@@ -158,7 +159,7 @@ impl<'a> FunctionBuilder<'a> {
             return Ok(Entity::Symbol(index));
         }
         let help = if name.starts_with('%') { "declare it with .reg" } else { "" };
-        issue("P006", format!("`{name}` is not declared"), help)
+        issue(codes::BAD_NAME, format!("`{name}` is not declared"), help)
     }
 
     /// Width of `name` as a member `prefix<n>` of a range of this scope.
@@ -230,12 +231,12 @@ impl<'a> FunctionBuilder<'a> {
                 Ok(i)
             }
             None if self.m.declared.contains(name) => issue(
-                "P007",
+                codes::NOT_SIMULATED,
                 format!("`{name}` is external and not known to the simulator"),
                 "vprintf, __assertfail and the NVSHMEM functions of docs/ptx-instructions.md are; link other functions into \
                  the module",
             ),
-            None => issue("P006", format!("function `{name}` is not declared"), ""),
+            None => issue(codes::BAD_NAME, format!("function `{name}` is not declared"), ""),
         }
     }
 

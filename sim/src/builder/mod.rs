@@ -4,6 +4,7 @@ mod function;
 
 pub(crate) use function::{Entity, FunctionBuilder, Step, Width};
 
+use crate::codes;
 use crate::error::PtxError;
 use crate::exec::Op;
 use crate::exec::code::{CallSite, Constant, FunctionCode, Inst, Variable};
@@ -13,13 +14,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Why an instruction cannot be decoded; the position is added by the caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Issue {
-    pub code: &'static str,
+    pub code: codes::Code,
     pub message: String,
     pub help: String,
 }
 
 pub(crate) fn issue<T>(
-    code: &'static str,
+    code: codes::Code,
     message: impl Into<String>,
     help: impl Into<String>,
 ) -> Result<T, Issue> {
@@ -111,7 +112,7 @@ impl<'a> ModuleBuilder<'a> {
     }
 
     pub(crate) fn name_error(&self, at: ast::Offset, message: String) -> PtxError {
-        ptx::error_at(self.text, at, "P006", message, "")
+        ptx::error_at(self.text, at, codes::BAD_NAME, message, "")
     }
 
     pub(crate) fn line(&self, at: ast::Offset) -> u32 {

@@ -26,6 +26,7 @@ pub(crate) use detector::Detector;
 pub(crate) use patterns::Releases;
 pub(crate) use sync::Stream;
 
+use crate::codes;
 use crate::error::Place;
 use std::fmt;
 
@@ -161,7 +162,7 @@ impl fmt::Display for Location {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Stable code.
-    pub code: &'static str,
+    pub code: codes::Code,
     /// What is wrong, in a sentence.
     pub message: String,
     /// The access during which it was found.

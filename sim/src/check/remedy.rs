@@ -6,6 +6,7 @@ use super::patterns::{Miss, Why};
 use super::programs::Programs;
 use super::sync::{CtaInfo, Met};
 use super::{AccessKind, Agent, Finding};
+use crate::codes;
 use crate::model::LANES;
 
 /// Where two threads stand to each other: what can order them.
@@ -128,13 +129,13 @@ impl Detector {
                 f.notes =
                     vec![format!("{first} wrote it; the read-only path may return what was there before")];
                 (
-                    "S037",
+                    codes::READ_ONLY,
                     "ld.global.nc of memory that this launch writes",
                     "load with ld.global (no __ldg, no const __restrict__) what the kernel itself writes",
                 )
             }
             (Fault::Scope, ..) => {
-                f.code = "S032";
+                f.code = codes::NARROW_SCOPE;
                 f.message = format!("data race between {between}: a scope is too narrow");
                 for side in [other, &raw.at] {
                     if let Some(s) = side.strong.filter(|s| s.name() != scope && s.name() != "sys") {
@@ -147,16 +148,16 @@ impl Detector {
                 return true;
             }
             (Fault::Proxy, ..) => (
-                "S033",
+                codes::PROXY,
                 "a proxy fence is missing between an access by a thread and one by the async proxy",
                 "execute fence.proxy.async after the access and before the barrier that hands the memory over",
             ),
             (_, Agent::Remote, _) | (_, _, Agent::Remote) => {
                 let (what, help) = remote(raw, other, scope == "cta");
-                ("S034", what, help)
+                (codes::REMOTE, what, help)
             }
             (_, Agent::Copy | Agent::Async, _) => (
-                "S035",
+                codes::COPY,
                 "an asynchronous operation is not complete",
                 "wait for it before (cp.async.wait_group and then a barrier, the mbarrier it completes on, \
                  cp.async.bulk.wait_group, or wgmma.wait_group)",
@@ -164,7 +165,7 @@ impl Detector {
             _ => return false,
         };
         (f.code, f.message, f.help) = (code, message.into(), help.into());
-        if code == "S034" {
+        if code == codes::REMOTE {
             self.tell_launches(programs, raw, other, f);
         }
         true
@@ -340,10 +341,10 @@ impl Detector {
 
     /// Threads that passed on what they read, without passing on what was done before.
     fn tell_relay(&self, programs: &dyn Programs, all: &[Miss], scope: &str, f: &mut Finding) {
-        f.code = "S031";
+        f.code = codes::RELAXED;
         for m in all {
             let (code, note, _) = self.miss_words(programs, m, scope);
-            f.code = if code == "S032" { code } else { f.code };
+            f.code = if code == codes::NARROW_SCOPE { code } else { f.code };
             f.notes.push(note);
         }
         for m in &all[..all.len() - 1] {
@@ -355,7 +356,7 @@ impl Detector {
         );
     }
 
-    fn miss_words(&self, programs: &dyn Programs, m: &Miss, scope: &str) -> (&'static str, String, String) {
+    fn miss_words(&self, programs: &dyn Programs, m: &Miss, scope: &str) -> (codes::Code, String, String) {
         let write = self.words(programs, &at(m.writer, m.writer_lane, m.write_pc));
         let read = self.words(programs, &at(m.reader, m.reader_lane, m.read_pc));
         let fence =
@@ -366,29 +367,29 @@ impl Detector {
         };
         match m.why {
             Why::NoRelease => (
-                "S031",
+                codes::RELAXED,
                 format!("{met}, which is relaxed: no release orders what came before it"),
                 format!("write it with .release.{scope}, or put fence.acq_rel.{scope} before it"),
             ),
             Why::NoAcquire => (
-                "S031",
+                codes::RELAXED,
                 format!("{met}, but relaxed: no acquire orders what comes after it"),
                 format!("read it with .acquire.{scope}, or put fence.acq_rel.{scope} behind it"),
             ),
             Why::WeakWrite => (
-                "S031",
+                codes::RELAXED,
                 format!("{met}, which is a weak store: it synchronises with nobody"),
                 format!("write it with .release.{scope}"),
             ),
             Why::Scope(s) => (
-                "S032",
+                codes::NARROW_SCOPE,
                 format!(
                     "{met}, but the .{} scope of one of them does not include the other thread",
                     s.name()
                 ),
                 format!("use .{scope} scope for both, and for the fences beside them"),
             ),
-            Why::Learnt => ("S031", met, String::new()),
+            Why::Learnt => (codes::RELAXED, met, String::new()),
         }
     }
 }

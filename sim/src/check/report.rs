@@ -3,6 +3,7 @@
 use super::detector::{Detector, Raw, Side};
 use super::programs::Programs;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
+use crate::codes;
 use crate::error::Place;
 use crate::model::LANES;
 
@@ -112,7 +113,7 @@ impl Detector {
         let at = self.access(programs, &raw.at)?;
         let location = self.location(programs, raw);
         let mut finding = Finding {
-            code: "S030",
+            code: codes::RACE,
             message: String::new(),
             at,
             other: None,
@@ -124,7 +125,7 @@ impl Detector {
         };
         match &raw.other {
             None => {
-                finding.code = "S036";
+                finding.code = codes::UNWRITTEN;
                 finding.message = format!(
                     "{} reads memory that nobody has written",
                     self.opcode(programs, raw.at.warp, raw.at.pc)

@@ -4,6 +4,7 @@ use super::MAX_VARIABLE;
 use super::allocate::allocate;
 use super::layout::{Size, size_of};
 use crate::builder::{Entity, FunctionBuilder, ModuleBuilder, Step, Width};
+use crate::codes;
 use crate::error::PtxError;
 use crate::exec::code::Inst;
 use crate::exec::{Pred, Reg};
@@ -194,7 +195,7 @@ impl<'a> FunctionBuilder<'a> {
                 return Err(error_at(
                     self.m.text,
                     at,
-                    "P007",
+                    codes::NOT_SIMULATED,
                     format!("registers of type `.{ty}` are not supported"),
                     help,
                 ));
@@ -204,7 +205,7 @@ impl<'a> FunctionBuilder<'a> {
             Some(n) if n > MAX_REGISTERS => {
                 let message =
                     format!("{n} registers are more than the {MAX_REGISTERS} a declaration may have");
-                Err(error_at(self.m.text, at, "P002", message, ""))
+                Err(error_at(self.m.text, at, codes::TOO_LARGE, message, ""))
             }
             Some(count) => self.define(at, name, Entity::Range { width, count }),
             None => {
@@ -225,7 +226,13 @@ impl<'a> FunctionBuilder<'a> {
         let offset = self.frame_bytes.next_multiple_of(align);
         self.frame_bytes = offset + bytes;
         if self.frame_bytes > MAX_VARIABLE {
-            return Err(error_at(self.m.text, v.at, "P002", "too many bytes of local variables", ""));
+            return Err(error_at(
+                self.m.text,
+                v.at,
+                codes::TOO_LARGE,
+                "too many bytes of local variables",
+                "",
+            ));
         }
         self.define(v.at, v.name, Entity::Frame { offset, bytes })
     }

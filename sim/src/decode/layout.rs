@@ -2,6 +2,7 @@
 
 use super::MAX_VARIABLE;
 use crate::builder::ModuleBuilder;
+use crate::codes;
 use crate::error::PtxError;
 use crate::exec::access::Space;
 use crate::exec::code::{FunctionCode, Relocation};
@@ -20,13 +21,13 @@ pub(super) struct Size {
 
 /// Size and alignment of a declared variable, or an error if they are absurd.
 pub(super) fn size_of(text: &str, v: &ast::Variable<'_>) -> Result<Size, PtxError> {
-    let bad = |message: String| Err(error_at(text, v.at, "P002", message, ""));
+    let bad = |message: String| Err(error_at(text, v.at, codes::TOO_LARGE, message, ""));
     let Some(ty) = Ty::parse(v.ty) else {
         let help = "variables have .b8 to .b64 or integer and floating types of these sizes";
         return Err(error_at(
             text,
             v.at,
-            "P007",
+            codes::NOT_SIMULATED,
             format!("type `.{}` of `{}` is not supported", v.ty, v.name),
             help,
         ));
@@ -65,13 +66,19 @@ pub(super) fn signature(text: &str, f: &ast::Function<'_>) -> Result<FunctionCod
         for p in list {
             if p.space == "reg" {
                 let help = "use .param parameters";
-                return Err(error_at(text, p.at, "P007", "register parameters are not supported", help));
+                return Err(error_at(
+                    text,
+                    p.at,
+                    codes::NOT_SIMULATED,
+                    "register parameters are not supported",
+                    help,
+                ));
             }
             let Size { bytes, align, .. } = size_of(text, p)?;
             let offset = end.next_multiple_of(align);
             end = offset + bytes;
             if end > MAX_VARIABLE {
-                return Err(error_at(text, p.at, "P002", "too many bytes of parameters", ""));
+                return Err(error_at(text, p.at, codes::TOO_LARGE, "too many bytes of parameters", ""));
             }
             out.push((offset, bytes));
         }
@@ -167,7 +174,7 @@ pub(super) fn shared(
         places.push((i, at));
         end = at + m.variables[i].size;
         if end > u64::from(u32::MAX) / 2 {
-            return Err(error_at(m.text, f.at, "P002", "more than 2 GiB of shared memory", ""));
+            return Err(error_at(m.text, f.at, codes::TOO_LARGE, "more than 2 GiB of shared memory", ""));
         }
     }
     let dynamic = of(true);

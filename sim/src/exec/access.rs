@@ -1,6 +1,7 @@
 //! Reading and writing of memory by lanes: state spaces, windows of generic addresses, bounds, alignment.
 
 use super::{Context, Fault, access_fault, fault};
+use crate::codes;
 use crate::memory::{Accessor, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Spot, Window};
 use crate::order::Scope;
 use crate::stats::MulticastBytes;
@@ -77,7 +78,7 @@ fn misaligned(cx: &Context<'_>, space: Space, addr: u64, len: usize, lane: usize
         _ => format!("{} address {addr:#x}", space.name()),
     };
     fault(
-        "S004",
+        codes::MISALIGNED,
         lane,
         format!("{len} bytes at {place} are not aligned to {len}"),
         "an access must be aligned to its size, a vector to the size of the whole vector",
@@ -92,7 +93,7 @@ fn outside(space: Space, addr: u64, len: usize, size: usize, lane: usize) -> Fau
         _ => "check the index into the local array",
     };
     let message = format!("{len} bytes at {} offset {addr:#x} are out of bounds (size {size})", space.name());
-    let mut f = fault("S003", lane, message, help);
+    let mut f = fault(codes::OUT_OF_BOUNDS, lane, message, help);
     f.shared = (space == Space::Shared).then_some(addr);
     f
 }
@@ -163,7 +164,7 @@ impl Context<'_> {
             let count = self.at.members.len();
             let message = format!("{addr:#x} is not a shared::cluster address: the cluster has {count} CTAs");
             return Err(fault(
-                "S002",
+                codes::BAD_ADDRESS,
                 lane,
                 message,
                 "make the address with mapa, from a rank in the cluster",
@@ -180,7 +181,7 @@ impl Context<'_> {
             0 => "a CTA's shared memory ends with it: wait at a cluster barrier before its threads exit",
             _ => "check the index and the dynamic shared memory given at launch",
         };
-        Err(fault("S003", lane, message, help))
+        Err(fault(codes::OUT_OF_BOUNDS, lane, message, help))
     }
 
     /// Reads `out.len()` bytes (a power of two) for one lane. `w` remembers the allocation between lanes.
@@ -251,7 +252,7 @@ impl Context<'_> {
             }
             Space::Param => {
                 let help = "kernel parameters are constant; copy them to a local variable";
-                return Err(fault("S002", lane, "store to a kernel parameter", help));
+                return Err(fault(codes::BAD_ADDRESS, lane, "store to a kernel parameter", help));
             }
             Space::Shared => {
                 let memory = &mut self.memory.buffers[self.shared];

@@ -7,6 +7,7 @@
 use super::FaultInfo;
 use super::run::Run;
 use super::warp::State;
+use crate::codes;
 use crate::error::SimError;
 use crate::model::lanes;
 
@@ -79,8 +80,13 @@ impl Run {
                 )
             };
             let lane = Some(wrong.trailing_zeros() as usize);
-            let fault =
-                FaultInfo { code: "S007", message: message.into(), help: help.into(), lane, shared: None };
+            let fault = FaultInfo {
+                code: codes::BARRIER,
+                message: message.into(),
+                help: help.into(),
+                lane,
+                shared: None,
+            };
             return Err(self.error(w, pc, fault));
         }
         if step.waits {

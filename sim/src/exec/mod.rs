@@ -18,6 +18,7 @@ mod watch;
 mod words;
 
 use crate::check::Detector;
+use crate::codes;
 use crate::memory::{AccessError, Memory};
 use crate::model::{LANES, Lanes, lanes};
 use crate::rng::Rng;
@@ -129,7 +130,7 @@ pub(crate) enum Flow {
 /// Why an instruction could not be carried out.
 #[derive(Debug)]
 pub(crate) struct FaultInfo {
-    pub code: &'static str,
+    pub code: codes::Code,
     pub message: String,
     pub help: String,
     pub lane: Option<usize>,
@@ -143,7 +144,7 @@ pub(crate) type Fault = Box<FaultInfo>;
 /// A fault of one lane.
 #[cold]
 pub(crate) fn fault(
-    code: &'static str,
+    code: codes::Code,
     lane: usize,
     message: impl Into<String>,
     help: impl Into<String>,
@@ -336,7 +337,7 @@ impl Context<'_> {
         match lanes(self.active).find(|&l| values[l] != values[first]) {
             None => Ok(values[first]),
             Some(l) => Err(fault(
-                "S011",
+                codes::UNDEFINED,
                 l,
                 format!("{what} differs between the threads of a warp: {} and {}", values[first], values[l]),
                 "it must be the same for all threads that execute the instruction together",

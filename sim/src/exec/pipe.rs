@@ -8,6 +8,7 @@
 use super::{Context, Fault, Flow, Reg, fault};
 use crate::check::Agent;
 use crate::check::detector::Ticket;
+use crate::codes;
 use crate::model::LANES;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -164,7 +165,12 @@ pub(crate) fn begin(
     if shared.instruction.key() != instruction.key() {
         let help =
             "all four warps execute the same wgmma instructions on the same matrices, in the same order";
-        return Err(fault("S011", 0, "the warps of a warpgroup begin different multiplications", help));
+        return Err(fault(
+            codes::UNDEFINED,
+            0,
+            "the warps of a warpgroup begin different multiplications",
+            help,
+        ));
     }
     shared.begun |= me;
     // The last to begin it knows most.

@@ -4,10 +4,11 @@
 //! that the PE's SMs hold; the warps of resident CTAs run slices of random length in an order shuffled every
 //! round, all drawn from the seed, so that a run is repeatable and a spinning warp starves nobody.
 
-use super::asynchronous::Asynchronous;
 mod admission;
+mod meeting;
 
-use super::barrier::{Arrival, Barrier, ReduceTo, Reduction, Role};
+use super::asynchronous::Asynchronous;
+use super::barrier::{Arrival, Barrier};
 use super::cluster::{self, Cluster, unflatten, withdraw};
 use super::pipe::Warpgroup;
 use super::remote::Remote;
@@ -15,6 +16,7 @@ use super::schedule::Schedule;
 use super::warp::{Group, State, Warp};
 use super::{Context, Coordinates, FaultInfo, Flow, Output, stall};
 use crate::check::{Check, Detector, Finding};
+use crate::codes;
 use crate::error::{Place, SimError};
 use crate::exec::code::{Code, Kernel, KernelCode};
 use crate::exec::trace::Recorder;
@@ -460,7 +462,7 @@ impl Run {
             Flow::Call(site) => {
                 if warp.call(i, active, code, site, pc).is_err() {
                     let fault = FaultInfo {
-                        code: "S012",
+                        code: codes::MEMORY_LIMIT,
                         message: "the call stack of a thread exceeds 512 KiB of local memory".into(),
                         help: "look for unbounded recursion".into(),
                         lane: Some(active.trailing_zeros() as usize),
@@ -513,79 +515,6 @@ impl Run {
         self.leave_cluster(c, leaving.count_ones(), arrived)
     }
 
-    fn barrier(&mut self, w: usize, i: usize, active: u32, a: Arrival) -> Result<(), SimError> {
-        let warp = &mut self.warps[w];
-        if a.aligned && active != warp.live {
-            // The other lanes must come to this very instruction first.
-            warp.wait(i, active, State::Converge(warp.live));
-            return Ok(());
-        }
-        let (c, pc) = (warp.cta, warp.groups[i].pc);
-        let arrived = self.ctas[c].barriers[a.id as usize].arrive(&a, active.count_ones());
-        if let Err(message) = arrived {
-            let help = "all threads of a barrier must give the same count".into();
-            return Err(self.error(
-                w,
-                pc,
-                FaultInfo { code: "S007", message, help, lane: None, shared: None },
-            ));
-        }
-        if let Some(d) = &mut self.check {
-            d.arrive(w, c, (a.id as usize, pc), active);
-        }
-        let warp = &mut self.warps[w];
-        if a.role == Role::Arrive {
-            warp.branch(i, active, pc + 1);
-        } else {
-            warp.wait(i, active, State::Barrier(a));
-        }
-        self.memory.changes += 1;
-        self.complete(c, a.id as usize);
-        Ok(())
-    }
-
-    /// Releases the waiting threads of a barrier if it is complete.
-    fn complete(&mut self, c: usize, id: usize) {
-        let cta = &mut self.ctas[c];
-        let barrier = cta.barriers[id];
-        if !barrier.complete(cta.live) {
-            return;
-        }
-        cta.barriers[id] = Barrier::default();
-        self.barriers += 1;
-        self.memory.changes += 1;
-        let mut waiting = Vec::new();
-        for &w in &cta.warps {
-            let warp = &mut self.warps[w];
-            if warp.live == 0 || warp.cta != c {
-                continue;
-            }
-            let mut woken = false;
-            for g in &mut warp.groups {
-                let State::Barrier(a) = g.state else { continue };
-                if a.id as usize != id {
-                    continue;
-                }
-                if let Role::Reduce { op, to, .. } = a.role {
-                    let frame = &mut warp.frames[g.frame];
-                    deliver(op, to, &barrier, g.mask, &mut frame.regs, &mut frame.preds);
-                }
-                g.state = State::Ready;
-                g.pc += 1;
-                woken = true;
-                if self.check.is_some() {
-                    waiting.push((w, g.mask));
-                }
-            }
-            if woken {
-                warp.merge_all();
-            }
-        }
-        if let Some(d) = &mut self.check {
-            d.complete(c, id, barrier.count.is_none(), &waiting);
-        }
-    }
-
     /// An error with its place: `fault.lane` of warp `w` at `pc`.
     pub(crate) fn error(&self, w: usize, pc: u32, fault: FaultInfo) -> SimError {
         let place = self.place(w, pc, fault.lane);
@@ -628,25 +557,5 @@ impl Run {
 
     pub(crate) fn is_probing(&self) -> bool {
         self.probing
-    }
-}
-
-/// Writes a barrier reduction's result to the waiting lanes.
-fn deliver(op: Reduction, to: ReduceTo, b: &Barrier, mask: u32, regs: &mut [Lanes], preds: &mut [u32]) {
-    let value = match op {
-        Reduction::And => u32::from(b.votes == b.lanes),
-        Reduction::Or => u32::from(b.votes > 0),
-        Reduction::Popc => b.votes,
-    };
-    match to {
-        ReduceTo::Reg(r) => {
-            for lane in super::lanes(mask) {
-                regs[r.0 as usize][lane] = value.into();
-            }
-        }
-        ReduceTo::Pred(p) => {
-            let slot = &mut preds[p.0 as usize];
-            *slot = *slot & !mask | if value != 0 { mask } else { 0 };
-        }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) use waits::waiting;
 
 use super::run::Run;
 use super::warp::{Group, Snapshot, State};
+use crate::codes;
 use crate::error::SimError;
 use waits::{finished, reads_once, waits};
 
@@ -92,14 +93,14 @@ pub(crate) fn deadlock(run: &Run, order: &[usize]) -> SimError {
     let (mut error, culprit) = if let Some(found) = divergent {
         let message = "a barrier or warp-synchronous instruction is reached by part of a warp only";
         let help = "execute it where all threads of the warp (those of the member mask) come along";
-        (SimError::new("S007", message, help), Some(found))
+        (SimError::new(codes::BARRIER, message, help), Some(found))
     } else if let Some(w) = stuck_at_barriers(run, order) {
         let message =
             "a barrier of the CTA waits for threads that will not come: all that are left wait at barriers";
         let help = "let all threads that the barrier counts reach the same barrier, as often as each other";
         let cta = run.warps[w].cta;
         let first = groups().filter(|(w, _)| run.warps[*w].cta == cta).min_by_key(behind);
-        (SimError::new("S007", message, help), first)
+        (SimError::new(codes::BARRIER, message, help), first)
     } else {
         let reader = groups().filter(|(_, g)| g.state == State::Ready).min_by_key(behind);
         let once = groups().filter(|(w, g)| reads_once(run, *w, g)).min_by_key(behind);
@@ -110,14 +111,14 @@ pub(crate) fn deadlock(run: &Run, order: &[usize]) -> SimError {
                                threads that wait";
                 let help =
                     "see what each waits for: a signal not sent, sent to another PE, or an epoch out of step";
-                SimError::new("S008", message, help)
+                SimError::new(codes::DEADLOCK, message, help)
             }
             (false, _) => {
                 let message = "deadlock: CTAs wait for others of their grid that cannot start, as the grid is larger than \
                                what is resident at once";
                 let help = "launch no more CTAs than are resident at once (a cooperative launch refuses more), and let each \
                             do more work";
-                SimError::new("S015", message, help)
+                SimError::new(codes::RESIDENCY, message, help)
             }
         };
         (error, once.or(reader).or_else(|| groups().min_by_key(behind)))
@@ -147,13 +148,13 @@ fn once_only(run: &Run, w: usize) -> SimError {
              of it, since no other thread may write what it reads"
         }
     };
-    SimError::new("S008", message, help)
+    SimError::new(codes::DEADLOCK, message, help)
 }
 
 /// The launch has used up its instructions.
 pub(crate) fn step_limit(run: &Run, order: &[usize]) -> SimError {
     let mut error = SimError::new(
-        "S009",
+        codes::STEP_LIMIT,
         format!("the launch executed more than {} warp instructions", run.step_limit),
         "raise `Config::step_limit` if the program is only long; it may also wait in a loop that counts or reads the clock",
     );

@@ -5,6 +5,7 @@ use super::reduce::{combine_global, combine_shared};
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
+use crate::codes;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
 use crate::memory::Window;
@@ -180,11 +181,11 @@ fn build(s: &mut Site<'_, '_, '_>, first: usize) -> Result<Op, Issue> {
     let count = s.vec_count();
     let bytes = ty.bytes() * count;
     if bytes > 16 {
-        return issue("P004", "a vector atomic updates at most 16 bytes", "");
+        return issue(codes::UNKNOWN_MODIFIER, "a vector atomic updates at most 16 bytes", "");
     }
     let (address, space) = s.address(first, s.space())?;
     if space.is_shared() && s.has("L2::cache_hint") {
-        return issue("P004", "`.L2::cache_hint` applies to global addresses", "");
+        return issue(codes::UNKNOWN_MODIFIER, "`.L2::cache_hint` applies to global addresses", "");
     }
     let dst = match first {
         0 => Vec::new(),

@@ -5,6 +5,7 @@ use super::lift::custom;
 use super::reduce::{combine, combine_bulk};
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::access::{Space, put_le};
 use crate::exec::asynchronous::{Completion, Reduction, Segment, Transfer, World};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Src, access_fault, fault};
@@ -173,7 +174,11 @@ fn pair(s: &Site<'_, '_, '_>, legal: &[(&str, &[&str])]) -> Result<(&'static str
     let types = legal.iter().find(|(o, _)| *o == op).map_or(&[][..], |(_, t)| t);
     if !types.contains(&ty) {
         let help = format!("`.{op}` has the types {}", types.join(", "));
-        return issue("P004", format!("`.{op}.{ty}` is not a reduction of this instruction"), help);
+        return issue(
+            codes::UNKNOWN_MODIFIER,
+            format!("`.{op}.{ty}` is not a reduction of this instruction"),
+            help,
+        );
     }
     Ok((op, s.ty("type")?))
 }
@@ -192,7 +197,12 @@ fn global_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
 fn size(cx: &Context<'_>, size: Src, lane: usize) -> Result<usize, Fault> {
     match cx.src(size)[lane] {
         n if n % 16 == 0 => Ok(n as usize),
-        n => Err(fault("S014", lane, format!("a bulk copy of {n} bytes"), "the size is a multiple of 16")),
+        n => Err(fault(
+            codes::ASYNCHRONOUS,
+            lane,
+            format!("a bulk copy of {n} bytes"),
+            "the size is a multiple of 16",
+        )),
     }
 }
 
@@ -209,7 +219,12 @@ pub(super) fn multicast(
     let members = &cx.at.members;
     if mask == 0 || mask >> members.len() != 0 {
         let message = format!("a multicast to the CTAs {mask:#x} of a cluster of {}", members.len());
-        return Err(fault("S014", lane, message, "bit i of the mask stands for the CTA of rank i"));
+        return Err(fault(
+            codes::ASYNCHRONOUS,
+            lane,
+            message,
+            "bit i of the mask stands for the CTA of rank i",
+        ));
     }
     let ranks = members.iter().enumerate().filter(|(rank, _)| mask >> rank & 1 != 0);
     Ok(ranks.map(|(_, &buffer)| (Spot { buffer, ..to }, Spot { buffer, ..mbar })).collect())
@@ -222,7 +237,12 @@ pub(super) fn same_cta(to: Spot, mbar: Spot, lane: usize) -> Result<(), Fault> {
     }
     let help =
         "a copy completes on an mbarrier in the shared memory of its destination's CTA: map both addresses";
-    Err(fault("S014", lane, "destination and mbarrier are in the shared memory of different CTAs", help))
+    Err(fault(
+        codes::ASYNCHRONOUS,
+        lane,
+        "destination and mbarrier are in the shared memory of different CTAs",
+        help,
+    ))
 }
 
 /// From global memory into the shared memory of one CTA or several.
@@ -239,7 +259,9 @@ fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (dst, (src, _)) = (s.address(0, space)?, s.address(1, Space::Global)?);
     let (size, mbar) = (s.src(2, Ty::B32)?, s.address(3, space)?);
     let mask = match s.has("multicast::cluster") {
-        true if space != Space::Cluster => return issue("P004", "a multicast to `.shared::cta`", ""),
+        true if space != Space::Cluster => {
+            return issue(codes::UNKNOWN_MODIFIER, "a multicast to `.shared::cta`", "");
+        }
         true => Some(s.src(4, Ty::parse("u16").unwrap_or(Ty::B32))?),
         false => None,
     };
@@ -297,7 +319,7 @@ fn store(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, I
         false => None,
     };
     if s.operands.len() != 3 + hint + usize::from(mask.is_some()) {
-        return issue("P005", "the operands do not fit the modifiers", "");
+        return issue(codes::BAD_OPERANDS, "the operands do not fit the modifiers", "");
     }
     if hint > 0 {
         s.src(3, Ty::B64)?;
@@ -325,14 +347,14 @@ fn store(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, I
 fn broadcast(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Issue> {
     if reduction.is_none() && s.has("b128") != s.has("scope") {
         return issue(
-            "P004",
+            codes::UNKNOWN_MODIFIER,
             "`.b128` and semantics do not go together",
             "`.relaxed` copies say `.b128`, weak ones do not",
         );
     }
     if s.has("scope") != (s.get("sem") == Some("relaxed")) {
         return issue(
-            "P004",
+            codes::UNKNOWN_MODIFIER,
             "semantics and scope do not go together",
             ".relaxed needs a scope; .weak has none",
         );
@@ -379,7 +401,11 @@ fn one(s: &mut Site<'_, '_, '_>, reduction: Option<Reduction>) -> Result<Op, Iss
     let (mbar, mbar_space) = s.address(2, Space::Cluster)?;
     let len = ty.bytes() * src.len();
     if len > 16 {
-        return issue("P004", format!("a vector of {len} bytes"), "st.async moves at most 16");
+        return issue(
+            codes::UNKNOWN_MODIFIER,
+            format!("a vector of {len} bytes"),
+            "st.async moves at most 16",
+        );
     }
     let reduction = reduction.map(Arc::new);
     Ok(custom(move |cx| {

@@ -3,6 +3,7 @@
 use super::lift::custom;
 use super::site::{Issue, Site};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::access::{CLUSTER_SHIFT, Space};
 use crate::exec::cluster::Step;
 use crate::exec::{Flow, Op, fault};
@@ -51,7 +52,7 @@ fn mapa(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             let count = cx.at.members.len() as u64;
             if b[lane] >= count {
                 let message = format!("mapa for CTA {} of a cluster of {count}", b[lane]);
-                return Err(fault("S011", lane, message, "ranks are 0 to %cluster_nctarank - 1"));
+                return Err(fault(codes::UNDEFINED, lane, message, "ranks are 0 to %cluster_nctarank - 1"));
             }
             cx.reg(d)[lane] = window | (b[lane] + 1) << CLUSTER_SHIFT | a[lane] & OFFSET;
         }

@@ -4,6 +4,7 @@ use super::classes::SCALAR;
 use super::lift::{Combination, compare, custom, map2, map3};
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::{Flow, Op, Pred};
 use crate::num::{F16, F32, Format, mask};
 use crate::types::{Kind, Ty};
@@ -100,7 +101,7 @@ fn outcome<T: PartialOrd>(a: &T, b: &T) -> u8 {
 fn accepted(s: &Site<'_, '_, '_>, t: Ty) -> Result<u8, Issue> {
     let op = s.text("CmpOp");
     if s.has("ftz") && !matches!(t.format(), Some(F32 | F16)) {
-        return issue("P004", "`.ftz` applies to .f32 and .f16 operands", "");
+        return issue(codes::UNKNOWN_MODIFIER, "`.ftz` applies to .f32 and .f16 operands", "");
     }
     let legal = match t.kind {
         Kind::Bits => matches!(op, "eq" | "ne"),
@@ -110,7 +111,7 @@ fn accepted(s: &Site<'_, '_, '_>, t: Ty) -> Result<u8, Issue> {
     };
     match OUTCOMES.iter().find(|(n, _)| *n == op) {
         Some((_, bits)) if legal => Ok(*bits),
-        _ => issue("P004", format!("`.{op}` does not compare operands of this type"), ""),
+        _ => issue(codes::UNKNOWN_MODIFIER, format!("`.{op}` does not compare operands of this type"), ""),
     }
 }
 
@@ -141,7 +142,11 @@ fn setp(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let ftz = s.has("ftz");
     let (p, a, b, c) = (s.pred_pair(0)?, s.src(1, t)?, s.src(2, t)?, combination(s)?);
     if p.1 != Pred::SINK && t.bits == 16 && t.format().is_some() {
-        return issue("P005", "setp on one half-precision value has one destination predicate", "");
+        return issue(
+            codes::BAD_OPERANDS,
+            "setp on one half-precision value has one destination predicate",
+            "",
+        );
     }
     let yes = move |o: u8| accept >> o & 1 == 1;
     Ok(match t.kind {
@@ -155,7 +160,7 @@ fn setp(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 fn setp_packed(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("type")?;
     let accept = accepted(s, t)?;
-    let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+    let Some(f) = t.format() else { return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "") };
     let ftz = s.has("ftz");
     let ((p, q), a, b, c) = (s.pred_pair(0)?, s.src(1, t)?, s.src(2, t)?, combination(s)?);
     let half = move |shift: u32, to: Pred| {

@@ -5,6 +5,7 @@ use super::printf;
 use super::site::{Issue, Site, issue};
 use super::{Family, row};
 use crate::builder::Entity;
+use crate::codes;
 use crate::exec::code::CallSite;
 use crate::exec::pipe;
 use crate::exec::{Context, Fault, Flow, Op, fault};
@@ -40,7 +41,7 @@ pub(super) static FAMILY: Family = Family {
             Ok(custom(|cx| {
                 let lane = cx.active.trailing_zeros() as usize;
                 Err(fault(
-                    "S010",
+                    codes::TRAP,
                     lane,
                     "the program executed `trap`",
                     "an assertion or an unreachable place was reached",
@@ -60,9 +61,9 @@ fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
                 list.iter().for_each(|&l| s.f.jumps_to(l));
                 list
             }
-            _ => return issue("P005", format!("`{name}` is not a list of branch targets"), ""),
+            _ => return issue(codes::BAD_OPERANDS, format!("`{name}` is not a list of branch targets"), ""),
         },
-        _ => return issue("P005", "operand 2 must be the name of a .branchtargets list", ""),
+        _ => return issue(codes::BAD_OPERANDS, "operand 2 must be the name of a .branchtargets list", ""),
     };
     Ok(custom(move |cx| {
         let index = *cx.src(index);
@@ -72,7 +73,7 @@ fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
                 None => {
                     let message = format!("brx.idx index {} of {} targets", index[lane], list.len());
                     return Err(fault(
-                        "S011",
+                        codes::UNDEFINED,
                         lane,
                         message,
                         "the index must be below the number of targets",
@@ -87,15 +88,17 @@ fn brx(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 /// Frame offsets and sizes of call parameters or results.
 fn frame_list<'a>(s: &mut Site<'_, '_, 'a>, operand: &Operand<'a>) -> Result<Vec<(u64, u64)>, Issue> {
     let Operand::List(list) = operand else {
-        return issue("P005", "call operands are lists in parentheses", "");
+        return issue(codes::BAD_OPERANDS, "call operands are lists in parentheses", "");
     };
     list.iter()
         .map(|o| match *o {
             Operand::Name { name, offset: 0 } => match s.f.lookup(name)? {
                 Entity::Frame { offset, bytes } => Ok((offset, bytes)),
-                _ => issue("P005", format!("`{name}` is not a .param variable"), ""),
+                _ => issue(codes::BAD_OPERANDS, format!("`{name}` is not a .param variable"), ""),
             },
-            _ => issue("P007", "call operands other than .param variables are not supported", ""),
+            _ => {
+                issue(codes::NOT_SIMULATED, "call operands other than .param variables are not supported", "")
+            }
         })
         .collect()
 }
@@ -108,12 +111,18 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             (Operand::List(_), None) => returns = frame_list(s, o)?,
             (Operand::List(_), Some(_)) => args = frame_list(s, o)?,
             (Operand::Name { name: n, offset: 0 }, None) => name = Some(*n),
-            _ => return issue("P007", "this form of call is not supported", "calls go to functions by name"),
+            _ => {
+                return issue(
+                    codes::NOT_SIMULATED,
+                    "this form of call is not supported",
+                    "calls go to functions by name",
+                );
+            }
         }
     }
-    let Some(name) = name else { return issue("P005", "the call names no function", "") };
+    let Some(name) = name else { return issue(codes::BAD_OPERANDS, "the call names no function", "") };
     if name.starts_with('%') {
-        return issue("P007", "indirect calls are not simulated", "call the function by name");
+        return issue(codes::NOT_SIMULATED, "indirect calls are not simulated", "call the function by name");
     }
     if let Some(op) = printf::builtin(name, &args, &returns) {
         return op;
@@ -127,7 +136,11 @@ fn call(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let callee = &s.f.module().functions[function];
     let sizes = |list: &[(u64, u64)]| list.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
     if sizes(&callee.params) != sizes(&args) || sizes(&callee.returns) != sizes(&returns) {
-        return issue("P005", format!("the parameters of this call are not those of `{name}`"), "");
+        return issue(
+            codes::BAD_OPERANDS,
+            format!("the parameters of this call are not those of `{name}`"),
+            "",
+        );
     }
     let offsets = |list: &[(u64, u64)]| list.iter().map(|(offset, _)| *offset).collect();
     let site = CallSite { function, args: offsets(&args), returns: offsets(&returns) };

@@ -4,6 +4,7 @@ use super::classes::SCALAR;
 use super::lift::{custom, map1, map2};
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::{Flow, Op, Src};
 use crate::model::lanes;
 use crate::num::{BF16, F16, F32, F64, Format, Rounding, TF32, mask, sext};
@@ -57,14 +58,18 @@ pub(super) static FAMILY: Family = Family {
         row("cvt.rn.satfinite{.relu}.dtype.f32", "d, a, b", &[("dtype", FP8X2)], narrow2),
         row("cvt.rn.satfinite{.relu}.dtype.f16x2", "d, a", &[("dtype", FP8X2)], |s| {
             let (t, relu) = (s.ty("dtype")?, s.has("relu"));
-            let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+            let Some(f) = t.format() else {
+                return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "");
+            };
             let (d, a) = (s.dst(0, t)?, s.src(1, Ty::B32)?);
             let one = move |v: u64| to_narrow(f, F16.decode(v & mask(16)), Rounding::Nearest, relu, true);
             Ok(map1(d, a, move |a| one(a >> 16) << 8 | one(a)))
         }),
         row("cvt.rn{.relu}.f16x2.atype", "d, a", &[("atype", FP8X2)], |s| {
             let (t, relu) = (s.ty("atype")?, s.has("relu"));
-            let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+            let Some(f) = t.format() else {
+                return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "");
+            };
             let (d, a) = (s.dst(0, Ty::B32)?, s.src(1, t)?);
             let one = move |v: u64| to_narrow(F16, f.decode(v & mask(8)), Rounding::Nearest, relu, false);
             Ok(map1(d, a, move |a| one(a >> 8) << 16 | one(a)))
@@ -84,7 +89,11 @@ fn mov(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         (Kind::Bits, n @ (2 | 4)) if t.bits as usize / n >= 8 => {
             Ok(Ty { kind: Kind::Bits, bits: t.bits / n as u32, count: 1 })
         }
-        _ => issue("P005", "a mov packs or unpacks 2 or 4 elements of a .b16, .b32 or .b64 value", ""),
+        _ => issue(
+            codes::BAD_OPERANDS,
+            "a mov packs or unpacks 2 or 4 elements of a .b16, .b32 or .b64 value",
+            "",
+        ),
     };
     match s.operands {
         [Operand::Vector(list), _] => {
@@ -194,7 +203,7 @@ fn cvt(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 
 /// An issue, where something is wrong.
 fn need(wrong: bool, what: &str) -> Result<(), Issue> {
-    if wrong { issue("P004", what, "") } else { Ok(()) }
+    if wrong { issue(codes::UNKNOWN_MODIFIER, what, "") } else { Ok(()) }
 }
 
 /// What a `cvt` does.
@@ -287,7 +296,7 @@ fn placed(f: Format, v: u64) -> u64 {
 
 fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty(if s.has("dtype") { "dtype" } else { "tf32" })?;
-    let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+    let Some(f) = t.format() else { return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "") };
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
     let (d, a) = (s.dst(0, t)?, s.src(1, Ty::F32)?);
     if mode == Rounding::NearestAway {
@@ -307,7 +316,7 @@ fn narrow(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
 /// Two single-precision values packed: the first into the upper half.
 fn narrow2(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let t = s.ty("dtype")?;
-    let Some(f) = t.format() else { return issue("P004", "a floating type is needed", "") };
+    let Some(f) = t.format() else { return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "") };
     let (mode, relu, finite) = (s.rounding(), s.has("relu"), s.has("satfinite"));
     let (d, a, b) = (s.dst(0, t)?, s.src(1, Ty::F32)?, s.src(2, Ty::F32)?);
     let one = move |v: u64| to_narrow(f, F32.decode(v), mode, relu, finite);

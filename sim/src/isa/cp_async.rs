@@ -3,6 +3,7 @@
 use super::lift::custom;
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::{Segment, World};
 use crate::exec::{Context, Fault, Flow, Op, Operation, PredSrc, Src, fault};
@@ -78,7 +79,7 @@ fn copy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let possible: &[usize] = if s.get("cop") == Some("cg") { &[16] } else { &[4, 8, 16] };
     if !possible.contains(&bytes) {
         return issue(
-            "P005",
+            codes::BAD_OPERANDS,
             format!("a copy of {bytes} bytes"),
             "cp.async.ca copies 4, 8 or 16 bytes, .cg 16",
         );
@@ -94,7 +95,7 @@ fn copy(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         },
         _ => {
             return issue(
-                "P005",
+                codes::BAD_OPERANDS,
                 "the operands do not fit the modifiers",
                 "a cache policy needs `.L2::cache_hint`",
             );
@@ -118,7 +119,7 @@ impl Operation for Copy {
             };
             if read > n {
                 let message = format!("cp.async reads {read} bytes for a copy of {n}");
-                return Err(fault("S011", lane, message, "src-size is at most cp-size"));
+                return Err(fault(codes::UNDEFINED, lane, message, "src-size is at most cp-size"));
             }
             let to = cx.spot(Space::Shared, dst[lane], (n, n), true, lane)?;
             let mut segments = [None; 2];

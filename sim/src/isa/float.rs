@@ -4,6 +4,7 @@ use super::classes::RND;
 use super::lift::{custom, map1, map2, map3};
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::{Flow, Op};
 use crate::model::lanes;
 use crate::num::float::{Style, each2};
@@ -129,7 +130,7 @@ fn float_ty(s: &Site<'_, '_, '_>) -> Result<(Ty, Format), Issue> {
     let t = s.ty(named.unwrap_or("type"))?;
     match t.format() {
         Some(f) => Ok((t, f)),
-        None => issue("P004", "a floating type is needed", ""),
+        None => issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", ""),
     }
 }
 
@@ -189,7 +190,9 @@ fn three(
 /// Half-precision operands of a single-precision operation: `a` and, in fma, `b`.
 fn mixed(s: &mut Site<'_, '_, '_>, fma: bool, f: fn(Style, u64, u64, u64) -> u64) -> Result<Op, Issue> {
     let (t, half) = (s.ty("f32")?, s.ty("atype")?);
-    let Some(narrow) = half.format() else { return issue("P004", "a floating type is needed", "") };
+    let Some(narrow) = half.format() else {
+        return issue(codes::UNKNOWN_MODIFIER, "a floating type is needed", "");
+    };
     let style = style(s, F32);
     let (d, a) = (s.dst(0, t)?, s.src(1, half)?);
     let (b, c) = if fma { (s.src(2, half)?, s.src(3, t)?) } else { (a, s.src(2, t)?) };
@@ -229,7 +232,7 @@ fn truncated(x: f64) -> u64 {
 fn extremum(s: &mut Site<'_, '_, '_>, largest: bool) -> Result<Op, Issue> {
     let (nan, xorsign) = (s.has("NaN"), s.has("xorsign"));
     if xorsign != s.has("abs") {
-        return issue("P004", "`.xorsign` and `.abs` go together", "");
+        return issue(codes::UNKNOWN_MODIFIER, "`.xorsign` and `.abs` go together", "");
     }
     two(s, move |t, a, b| {
         if !xorsign {

@@ -4,6 +4,7 @@ use super::classes::INT;
 use super::lift::{map1, map2, map3, try2};
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::Op;
 use crate::num::{float::each2, mask, sext};
 use crate::types::Ty;
@@ -93,7 +94,9 @@ fn product(t: Ty, a: u64, b: u64) -> i128 {
 /// Part of the product that `.mode` selects, and the type of the result.
 fn selected(s: &Site<'_, '_, '_>, t: Ty) -> Result<(u32, Ty), Issue> {
     match s.get("mode") {
-        Some("wide") if t.bits == 64 => issue("P004", "the .wide mode has 16- and 32-bit types", ""),
+        Some("wide") if t.bits == 64 => {
+            issue(codes::UNKNOWN_MODIFIER, "the .wide mode has 16- and 32-bit types", "")
+        }
         Some("wide") => Ok((0, Ty { bits: 2 * t.bits, ..t })),
         Some("hi") => Ok((t.bits, t)),
         _ => Ok((0, t)),
@@ -140,7 +143,7 @@ fn extremum(s: &mut Site<'_, '_, '_>, largest: bool) -> Result<Op, Issue> {
     let t = s.ty("type")?;
     let relu = s.has("relu");
     if relu && !(t.signed() && t.width() == 32) {
-        return issue("P004", ".relu has types .s32 and .s16x2", "");
+        return issue(codes::UNKNOWN_MODIFIER, ".relu has types .s32 and .s16x2", "");
     }
     packed2(s, move |t, a, b| {
         let below = if t.signed() { t.extend(a) < t.extend(b) } else { a < b };

@@ -1,5 +1,6 @@
 //! Operations that compute each lane's result from that lane's operands: a function on values, lifted to warps.
 
+use crate::codes;
 use crate::exec::defer::Footprint;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Pred, PredSrc, Reg, Src};
 use crate::model::lanes;
@@ -119,7 +120,7 @@ impl<F: Fn(u64, u64) -> Result<u64, &'static str> + Send + Sync> Operation for T
         for l in lanes(cx.active) {
             let r = (self.f)(a[l], b[l]);
             let help = "hardware gives an unspecified value here; guard the operation";
-            cx.reg(self.d)[l] = r.map_err(|m| crate::exec::fault("S006", l, m, help))?;
+            cx.reg(self.d)[l] = r.map_err(|m| crate::exec::fault(codes::DIVISION_BY_ZERO, l, m, help))?;
         }
         Ok(Flow::Next)
     }

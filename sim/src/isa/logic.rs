@@ -4,6 +4,7 @@ use super::classes::BITS;
 use super::lift::{custom, map1, map2, map3};
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::{Flow, Op, Pred};
 use crate::num::mask;
 use crate::types::Ty;
@@ -99,11 +100,11 @@ fn lop3(s: &mut Site<'_, '_, '_>, combine: Option<fn(u32, u32) -> u32>) -> Resul
     let (a, b, c) = (s.src(1, t)?, s.src(2, t)?, s.src(3, t)?);
     let lut = s.immediate(4)?;
     if lut > 255 {
-        return issue("P005", "immLut is 0 to 255", "");
+        return issue(codes::BAD_OPERANDS, "immLut is 0 to 255", "");
     }
     let Some(combine) = combine else {
         if p != Pred::SINK {
-            return issue("P005", "lop3 with a predicate destination needs .or or .and", "");
+            return issue(codes::BAD_OPERANDS, "lop3 with a predicate destination needs .or or .and", "");
         }
         return Ok(map3(d, [a, b, c], move |a, b, c| truth_table(lut, a, b, c)));
     };

@@ -4,6 +4,7 @@ use super::lift::custom;
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
+use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::World;
 use crate::exec::asynchronous::mbarrier::{By, LIMIT, Mbarrier, Wrong};
@@ -134,7 +135,7 @@ fn check_order(s: &Site<'_, '_, '_>) -> Result<(), Issue> {
         return Ok(());
     }
     issue(
-        "P004",
+        codes::UNKNOWN_MODIFIER,
         "semantics and scope of an mbarrier instruction go together",
         "write both, for example .release.cta",
     )
@@ -183,7 +184,11 @@ fn arrive(s: &mut Site<'_, '_, '_>, kind: Kind) -> Result<Op, Issue> {
     let (address, space) = s.address(1, s.space())?;
     let state = if s.is_named(0, "_") { None } else { Some(s.dst(0, Ty::B64)?) };
     if state.is_some() && space == Space::Cluster {
-        return issue("P005", "a state of an mbarrier of another CTA", "write `_` for the state");
+        return issue(
+            codes::BAD_OPERANDS,
+            "a state of an mbarrier of another CTA",
+            "write `_` for the state",
+        );
     }
     let count = if s.operands.len() > 2 { Some(s.src(2, Ty::B32)?) } else { None };
     let (drops, releases) = (s.get("action") == Some("arrive_drop"), s.get("sem") != Some("relaxed"));

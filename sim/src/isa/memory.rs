@@ -6,6 +6,7 @@ use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
 use crate::check::detector::Touch;
+use crate::codes;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::defer::{Footprint, Reach};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
@@ -99,7 +100,7 @@ pub(super) static FAMILY: Family = Family {
         row("prefetchu.L1", "[a]", &[], prefetch),
         row("applypriority{.global}.L2::evict_normal", "[a], size", &[], |s| match s.immediate(1)? {
             128 => prefetch(s),
-            n => issue("P005", format!("a size of {n} bytes"), "the size is 128"),
+            n => issue(codes::BAD_OPERANDS, format!("a size of {n} bytes"), "the size is 128"),
         }),
         row(
             "createpolicy.fractional.primary{.secondary}.b64",
@@ -123,7 +124,7 @@ fn vector_bytes(s: &Site<'_, '_, '_>, ty: Ty) -> Result<usize, Issue> {
     let bytes = s.vec_count() * ty.bytes();
     if bytes > 32 || s.get("vec") == Some("v8") && ty.bytes() != 4 {
         return issue(
-            "P004",
+            codes::UNKNOWN_MODIFIER,
             "a vector access moves at most 32 bytes (.v8 for 4-byte types, .v4 for 8-byte ones)",
             "",
         );
@@ -145,7 +146,7 @@ fn check_hints(s: &Site<'_, '_, '_>, space: Space, bytes: usize) -> Result<(), I
     } else {
         return Ok(());
     };
-    issue("P004", wrong, "")
+    issue(codes::UNKNOWN_MODIFIER, wrong, "")
 }
 
 struct Load {

@@ -32,6 +32,7 @@ mod tensor_map;
 mod video;
 mod warp;
 
+use crate::codes;
 use crate::exec::Op;
 use crate::ptx::ast::Operand;
 use rustc_hash::FxHashMap;
@@ -197,7 +198,7 @@ pub(crate) fn find(
 ) -> Result<(&'static Form, Picks), Issue> {
     let Some(forms) = FORMS.get(opcode) else {
         return Err(Issue {
-            code: "P003",
+            code: codes::UNKNOWN_INSTRUCTION,
             message: format!("instruction `{opcode}` is not simulated"),
             help: "docs/ptx-instructions.md lists the instructions that are".into(),
         });
@@ -213,7 +214,7 @@ pub(crate) fn find(
     }
     if let Some(form) = wrong_count {
         return Err(Issue {
-            code: "P005",
+            code: codes::BAD_OPERANDS,
             message: format!("`{}` with {} operands", mnemonic(opcode, modifiers), operands.len()),
             help: format!("the form is `{} {}`", form.row.syntax, form.row.operands),
         });
@@ -226,7 +227,7 @@ pub(crate) fn find(
     let mut list: Vec<&str> = forms.iter().map(|f| f.row.syntax).collect();
     list.dedup();
     list.truncate(12);
-    Err(Issue { code: "P004", message, help: format!("forms: {}", list.join(", ")) })
+    Err(Issue { code: codes::UNKNOWN_MODIFIER, message, help: format!("forms: {}", list.join(", ")) })
 }
 
 /// `add.rn.f32`

@@ -8,6 +8,7 @@ use super::reduce::combine;
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
+use crate::codes;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, access_fault, fault};
 use crate::model::lanes;
@@ -164,18 +165,26 @@ fn place(s: &mut Site<'_, '_, '_>, address: usize) -> Result<(Place, usize), Iss
     let scoped = matches!(s.get("sem"), Some("relaxed" | "acquire" | "release"));
     if scoped != s.has("scope") {
         let help = ".relaxed, .acquire and .release need a scope; .weak has none";
-        return issue("P004", "semantics and scope of this multimem instruction do not go together", help);
+        return issue(
+            codes::UNKNOWN_MODIFIER,
+            "semantics and scope of this multimem instruction do not go together",
+            help,
+        );
     }
     let name = ["type", "f32", "f64"].into_iter().find(|n| s.has(n)).unwrap_or("type");
     let ty = s.ty(name)?;
     let count = s.vec_count();
     let bytes = ty.bytes() * count;
     if !matches!(bytes, 4 | 8 | 16) {
-        return issue("P004", format!("a multimem access of {bytes} bytes"), "it moves 4, 8 or 16 bytes");
+        return issue(
+            codes::UNKNOWN_MODIFIER,
+            format!("a multimem access of {bytes} bytes"),
+            "it moves 4, 8 or 16 bytes",
+        );
     }
     let (address, space) = s.address(address, s.space())?;
     if !matches!(space, Space::Global | Space::Generic) {
-        return issue("P005", "multimem addresses are global", "");
+        return issue(codes::BAD_OPERANDS, "multimem addresses are global", "");
     }
     Ok((Place { address, ty, bytes, order: s.order() }, count))
 }
@@ -188,7 +197,12 @@ impl Place {
         if !addr.is_multiple_of(self.bytes as u64) {
             let place = cx.memory.describe(cx.at.pe, addr);
             let message = format!("multimem access of {} bytes at {place} is not aligned", self.bytes);
-            return Err(fault("S004", lane, message, "it must be aligned to the size of the whole vector"));
+            return Err(fault(
+                codes::MISALIGNED,
+                lane,
+                message,
+                "it must be aligned to the size of the whole vector",
+            ));
         }
         Ok(found)
     }

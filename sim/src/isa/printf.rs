@@ -2,6 +2,7 @@
 
 use super::lift::custom;
 use super::site::{Issue, issue};
+use crate::codes;
 use crate::exec::access::{Space, from_le};
 use crate::exec::{Context, Fault, Flow, Op, fault};
 use crate::memory::Window;
@@ -22,9 +23,11 @@ pub(crate) fn builtin(name: &str, args: &[(u64, u64)], returns: &[(u64, u64)]) -
         ("__assertfail", [8, 8, 4, 8, 8], []) => {
             Some(Ok(assertfail(args[0].0, args[1].0, args[2].0, args[3].0)))
         }
-        ("vprintf" | "__assertfail", _, _) => {
-            Some(issue("P005", format!("the parameters of this call are not those of `{name}`"), ""))
-        }
+        ("vprintf" | "__assertfail", _, _) => Some(issue(
+            codes::BAD_OPERANDS,
+            format!("the parameters of this call are not those of `{name}`"),
+            "",
+        )),
         _ => None,
     }
 }
@@ -79,7 +82,12 @@ fn assertfail(message: u64, file: u64, line: u64, function: u64) -> Op {
         };
         let (message, file, function) = (text(message)?, text(file)?, text(function)?);
         let line = argument(cx, line, 4, lane)?;
-        Err(fault("S016", lane, format!("assertion failed: {message} ({file}:{line}, in {function})"), ""))
+        Err(fault(
+            codes::ASSERTION,
+            lane,
+            format!("assertion failed: {message} ({file}:{line}, in {function})"),
+            "",
+        ))
     })
 }
 
@@ -149,7 +157,12 @@ fn render(cx: &mut Context<'_>, format: &str, mut args: u64, lane: usize) -> Res
         let Some((c, length)) = conversion(rest) else {
             let message =
                 format!("printf conversion `%{}` is not supported", rest.chars().take(8).collect::<String>());
-            return Err(fault("S011", lane, message, "supported: d i u x X o e f g c s p, with l and ll"));
+            return Err(fault(
+                codes::UNDEFINED,
+                lane,
+                message,
+                "supported: d i u x X o e f g c s p, with l and ll",
+            ));
         };
         rest = &rest[length..];
         let bytes = if c.long || "eEfFgGaAsp".contains(c.kind) { 8 } else { 4 };

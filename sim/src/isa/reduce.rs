@@ -1,6 +1,7 @@
 //! The combining functions of atomics, reductions and multimem, on one element's bits.
 
 use super::site::{Issue, issue};
+use crate::codes;
 use crate::num::{Combine, F32, F64, float::Style, mask};
 use crate::types::{Kind, Ty};
 
@@ -55,6 +56,6 @@ pub(crate) fn combine(op: &str, ty: Ty) -> Result<Combine, Issue> {
         ("inc", _) => Box::new(|a, b| if a >= b { 0 } else { a + 1 }),
         ("dec", _) => Box::new(|a, b| if a == 0 || a > b { b } else { a - 1 }),
         ("exch", _) => Box::new(|_, b| b),
-        _ => return issue("P004", format!("`.{op}` is not a reduction of this type"), ""),
+        _ => return issue(codes::UNKNOWN_MODIFIER, format!("`.{op}` is not a reduction of this type"), ""),
     })
 }

@@ -3,6 +3,7 @@
 use super::{Picks, lift};
 use crate::builder::{Entity, FunctionBuilder, Width};
 pub(crate) use crate::builder::{Issue, issue};
+use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::{Context, Op, Pred, PredSrc, Reg, Src};
 use crate::num::{F32, F64, Rounding, mask};
@@ -67,7 +68,7 @@ impl<'a> Site<'_, '_, 'a> {
     pub(crate) fn ty(&self, name: &str) -> Result<Ty, Issue> {
         match self.get(name).and_then(Ty::parse) {
             Some(t) => Ok(t),
-            None => issue("P004", format!("no type at `.{name}`"), ""),
+            None => issue(codes::UNKNOWN_MODIFIER, format!("no type at `.{name}`"), ""),
         }
     }
 
@@ -105,19 +106,21 @@ impl<'a> Site<'_, '_, 'a> {
     fn operand(&self, i: usize) -> Result<&Operand<'a>, Issue> {
         match self.operands.get(i) {
             Some(o) => Ok(o),
-            None => issue("P005", format!("operand {} is missing", i + 1), ""),
+            None => issue(codes::BAD_OPERANDS, format!("operand {} is missing", i + 1), ""),
         }
     }
 
     fn wrong<T>(&self, i: usize, expected: &str) -> Result<T, Issue> {
-        issue("P005", format!("operand {} must be {expected}", i + 1), "")
+        issue(codes::BAD_OPERANDS, format!("operand {} must be {expected}", i + 1), "")
     }
 
     fn register(&mut self, name: &'a str) -> Result<(Reg, u32), Issue> {
         match self.f.lookup(name)? {
             Entity::Reg { slot, width: Width::Bits(bits) } => Ok((slot, bits)),
-            Entity::Reg { .. } => issue("P005", format!("`{name}` is a predicate, a register is needed"), ""),
-            _ => issue("P005", format!("`{name}` is not a register"), ""),
+            Entity::Reg { .. } => {
+                issue(codes::BAD_OPERANDS, format!("`{name}` is a predicate, a register is needed"), "")
+            }
+            _ => issue(codes::BAD_OPERANDS, format!("`{name}` is not a register"), ""),
         }
     }
 
@@ -126,7 +129,7 @@ impl<'a> Site<'_, '_, 'a> {
             return Ok(());
         }
         let help = if wider { "the register may be wider than the type, not narrower" } else { "" };
-        issue("P005", format!("`{name}` has {bits} bits, the instruction's type {want}"), help)
+        issue(codes::BAD_OPERANDS, format!("`{name}` has {bits} bits, the instruction's type {want}"), help)
     }
 
     fn named_dst(&mut self, name: &'a str, bits: u32, wider: bool) -> Result<(Reg, u32), Issue> {
@@ -223,7 +226,7 @@ impl<'a> Site<'_, '_, 'a> {
             let narrower =
                 special.bits == 32 && ty.width() == 16 || special.name == "%gridid" && ty.width() == 32;
             if special.bits != ty.width() && !narrower {
-                return issue("P005", format!("`{name}` has {} bits", special.bits), "");
+                return issue(codes::BAD_OPERANDS, format!("`{name}` has {} bits", special.bits), "");
             }
             return Ok(Some(special.operation(d, mask(ty.width()))));
         }
@@ -244,9 +247,11 @@ impl<'a> Site<'_, '_, 'a> {
                 Ok(self.f.constant(bits & mask(ty.width())))
             }
             Operand::Name { name: "WARP_SZ", .. } => Ok(self.f.constant(32)),
-            Operand::Name { name, .. } if super::special_register(name).is_some() => {
-                issue("P005", format!("`{name}` is a special register"), "copy it to a register with mov")
-            }
+            Operand::Name { name, .. } if super::special_register(name).is_some() => issue(
+                codes::BAD_OPERANDS,
+                format!("`{name}` is a special register"),
+                "copy it to a register with mov",
+            ),
             Operand::Name { name, offset: 0 } => match self.f.lookup(name)? {
                 Entity::Reg { slot, width: Width::Bits(bits) } => {
                     Self::check_width(name, bits, ty.width(), wider)?;
@@ -254,15 +259,15 @@ impl<'a> Site<'_, '_, 'a> {
                     Ok(Src::reg(slot))
                 }
                 Entity::Reg { .. } => {
-                    issue("P005", format!("`{name}` is a predicate, a register is needed"), "")
+                    issue(codes::BAD_OPERANDS, format!("`{name}` is a predicate, a register is needed"), "")
                 }
                 _ => issue(
-                    "P005",
+                    codes::BAD_OPERANDS,
                     format!("`{name}` is not a register"),
                     "take the address of a variable with mov",
                 ),
             },
-            _ => issue("P005", "a register or a literal is needed here", ""),
+            _ => issue(codes::BAD_OPERANDS, "a register or a literal is needed here", ""),
         }
     }
 
@@ -285,7 +290,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
         match self.f.lookup(name)? {
             Entity::Reg { slot, width: Width::Pred } => Ok(Pred(slot.0)),
-            _ => issue("P005", format!("`{name}` is not a predicate register"), ""),
+            _ => issue(codes::BAD_OPERANDS, format!("`{name}` is not a predicate register"), ""),
         }
     }
 
@@ -329,7 +334,7 @@ impl<'a> Site<'_, '_, 'a> {
         match self.operand(i)? {
             Operand::Vector(list) if list.len() == count => Ok(list.clone()),
             Operand::Vector(list) => issue(
-                "P005",
+                codes::BAD_OPERANDS,
                 format!("a vector of {} elements where the instruction has {count}", list.len()),
                 "",
             ),
@@ -350,7 +355,7 @@ impl<'a> Site<'_, '_, 'a> {
         list.iter()
             .map(|o| match *o {
                 Operand::Name { name, offset: 0 } => self.named_dst(name, ty.width(), wider),
-                _ => issue("P005", "the elements of a destination vector are registers", ""),
+                _ => issue(codes::BAD_OPERANDS, "the elements of a destination vector are registers", ""),
             })
             .collect()
     }
@@ -419,7 +424,11 @@ impl<'a> Site<'_, '_, 'a> {
         match self.f.lookup(name)? {
             Entity::Reg { slot, width: Width::Bits(bits @ (32 | 64)) } => {
                 if bits == 32 && matches!(space, Space::Global | Space::Generic) {
-                    return issue("P005", format!("`{name}` has 32 bits; global addresses have 64"), "");
+                    return issue(
+                        codes::BAD_OPERANDS,
+                        format!("`{name}` has 32 bits; global addresses have 64"),
+                        "",
+                    );
                 }
                 self.f.reads(slot);
                 Ok((Address { base: AddressBase::Value(Src::reg(slot)), offset }, space))
@@ -429,7 +438,11 @@ impl<'a> Site<'_, '_, 'a> {
                 let fits = space == declared || space == Space::Cluster && declared == Space::Shared;
                 if space != Space::Generic && !fits {
                     let help = format!("use the instruction's .{} form", declared.name());
-                    return issue("P005", format!("`{name}` is a .{} variable", declared.name()), help);
+                    return issue(
+                        codes::BAD_OPERANDS,
+                        format!("`{name}` is a .{} variable", declared.name()),
+                        help,
+                    );
                 }
                 let base = AddressBase::Value(self.f.symbol(index, 0));
                 // The name of a variable is an address in the variable's own space.
@@ -444,7 +457,7 @@ impl<'a> Site<'_, '_, 'a> {
             {
                 Ok((Address { base: AddressBase::Frame, offset: offset.wrapping_add(at) }, Space::Local))
             }
-            _ => issue("P005", format!("`{name}` is not an address in .{}", space.name()), ""),
+            _ => issue(codes::BAD_OPERANDS, format!("`{name}` is not an address in .{}", space.name()), ""),
         }
     }
 
@@ -453,7 +466,7 @@ impl<'a> Site<'_, '_, 'a> {
         match *self.operand(i)? {
             Operand::Name { name, offset: 0 } => match self.f.lookup(name)? {
                 Entity::Label(id) => Ok(id),
-                _ => issue("P005", format!("`{name}` is not a label"), ""),
+                _ => issue(codes::BAD_OPERANDS, format!("`{name}` is not a label"), ""),
             },
             _ => self.wrong(i, "a label"),
         }
@@ -464,8 +477,10 @@ impl<'a> Site<'_, '_, 'a> {
         match (self.has("L2::cache_hint"), self.operands.len() > i) {
             (true, true) => self.src(i, Ty::B64).map(|_| ()),
             (false, false) => Ok(()),
-            (true, false) => issue("P005", "`.L2::cache_hint` needs a cache-policy operand", ""),
-            (false, true) => issue("P005", "an operand too many", "a cache policy needs `.L2::cache_hint`"),
+            (true, false) => issue(codes::BAD_OPERANDS, "`.L2::cache_hint` needs a cache-policy operand", ""),
+            (false, true) => {
+                issue(codes::BAD_OPERANDS, "an operand too many", "a cache policy needs `.L2::cache_hint`")
+            }
         }
     }
 }
@@ -479,7 +494,7 @@ fn literal(n: Number, ty: Ty) -> Result<u64, Issue> {
         // A decimal or double literal in single-precision code is rounded to it.
         (Number::F64(v), Kind::Float(F32)) if ty.width() == 32 => Ok((v as f32).to_bits().into()),
         _ => issue(
-            "P005",
+            codes::BAD_OPERANDS,
             format!("this literal is not one of the instruction's type, of {} bits", ty.width()),
             "",
         ),

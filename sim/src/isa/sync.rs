@@ -4,6 +4,7 @@ use super::classes::SCOPE;
 use super::lift::custom;
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::barrier::{Arrival, ReduceTo, Reduction, Role};
 use crate::exec::{Context, Fault, Flow, Op, PredSrc, Src, fault};
 use crate::model::BARRIERS;
@@ -80,7 +81,11 @@ pub(super) static FAMILY: Family = Family {
         row("setmaxnreg.action.sync.aligned.u32", "count", &[("action", &["inc", "dec"])], |s| {
             match s.immediate(0)? {
                 n if n % 8 == 0 && (24..=256).contains(&n) => nothing(s),
-                n => issue("P005", format!("{n} registers"), "the count is a multiple of 8 from 24 to 256"),
+                n => issue(
+                    codes::BAD_OPERANDS,
+                    format!("{n} registers"),
+                    "the count is a multiple of 8 from 24 to 256",
+                ),
             }
         }),
         row("pmevent{.mask}", "a", &[], |s| {
@@ -133,7 +138,7 @@ impl Named {
         let id = cx.uniform(self.id, "the barrier number")?;
         if id >= BARRIERS as u64 {
             return Err(fault(
-                "S011",
+                codes::UNDEFINED,
                 lane,
                 format!("barrier {id} does not exist"),
                 "barriers are numbered 0 to 15",
@@ -146,7 +151,7 @@ impl Named {
                 n if n > 0 && n % 32 == 0 && n <= 1024 => Some(n as u32),
                 n => {
                     let help = "it is a multiple of 32 up to 1024";
-                    return Err(fault("S011", lane, format!("a barrier of {n} threads"), help));
+                    return Err(fault(codes::UNDEFINED, lane, format!("a barrier of {n} threads"), help));
                 }
             },
         };
@@ -186,7 +191,7 @@ fn reduce(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         _ => (Reduction::Popc, ReduceTo::Reg(s.dst(0, Ty::B32)?)),
     };
     if n < 3 {
-        return issue("P005", "the predicate operand is missing", "");
+        return issue(codes::BAD_OPERANDS, "the predicate operand is missing", "");
     }
     Ok(custom(move |cx| {
         let votes = cx.pred(votes) & cx.active;

@@ -6,6 +6,7 @@ use super::reduce::combine_bulk;
 use super::site::{Address, Issue, Site, issue};
 use super::{Class, Family, row};
 use crate::check::AccessKind;
+use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::asynchronous::tensor::{BYTES, FIELDS, Field, Part, TensorMap};
 use crate::exec::asynchronous::{Completion, Reduction, Segment, Transfer};
@@ -118,7 +119,11 @@ pub(super) static FAMILY: Family = Family {
 fn whole(s: &Site<'_, '_, '_>, i: usize) -> Result<(), Issue> {
     match s.immediate(i)? {
         128 => Ok(()),
-        n => issue("P005", format!("a size of {n} bytes"), "the size is that of a tensor map, 128"),
+        n => issue(
+            codes::BAD_OPERANDS,
+            format!("a size of {n} bytes"),
+            "the size is that of a tensor map, 128",
+        ),
     }
 }
 
@@ -134,7 +139,7 @@ fn tensor(s: &mut Site<'_, '_, '_>, i: usize) -> Result<Tensor, Issue> {
     let rank = s.text("dim").trim_end_matches('d').parse().unwrap_or(0);
     if coordinates.len() != rank {
         let message = format!("{} coordinates for a tensor of {rank} dimensions", coordinates.len());
-        return issue("P005", message, "write [tensorMap, {c0, c1, ...}], innermost first");
+        return issue(codes::BAD_OPERANDS, message, "write [tensorMap, {c0, c1, ...}], innermost first");
     }
     Ok(Tensor { map, space, coordinates })
 }
@@ -150,7 +155,7 @@ impl Tensor {
         }
         let wrong = |message: String| {
             let help = "make it with TensorMap::encode, or with tensormap.replace from 128 zero bytes";
-            fault("S014", lane, format!("tensor map at {addr:#x}: {message}"), help)
+            fault(codes::ASYNCHRONOUS, lane, format!("tensor map at {addr:#x}: {message}"), help)
         };
         let map = TensorMap::decode(&bytes).map_err(wrong)?;
         let (rank, dims) = (self.coordinates.len(), map.dims.len());
@@ -177,11 +182,21 @@ impl Tensor {
                 "a box that begins at innermost coordinate {first}, {} bytes, in a tensor",
                 first * size
             );
-            return Err(fault("S014", lane, message, "the box begins at a multiple of 16 bytes in each row"));
+            return Err(fault(
+                codes::ASYNCHRONOUS,
+                lane,
+                message,
+                "the box begins at a multiple of 16 bytes in each row",
+            ));
         }
         if stores && coordinates.iter().any(|c| *c < 0) {
             let message = format!("a store to a box of a tensor at negative coordinates, {coordinates:?}");
-            return Err(fault("S014", lane, message, "the H200 takes negative coordinates in loads only"));
+            return Err(fault(
+                codes::ASYNCHRONOUS,
+                lane,
+                message,
+                "the H200 takes negative coordinates in loads only",
+            ));
         }
         Ok(map.parts(&coordinates, shared, stores))
     }
@@ -223,7 +238,9 @@ fn load(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let space = s.space();
     let (dst, tensor, mbar) = (s.address(0, space)?, tensor(s, 1)?, s.address(2, space)?);
     let mask = match s.has("multicast::cluster") {
-        true if space != Space::Cluster => return issue("P004", "a multicast to `.shared::cta`", ""),
+        true if space != Space::Cluster => {
+            return issue(codes::UNKNOWN_MODIFIER, "a multicast to `.shared::cta`", "");
+        }
         true => Some(s.src(3, Ty::parse("u16").unwrap_or(Ty::B32))?),
         false => None,
     };
@@ -286,7 +303,12 @@ fn reduction(op: &str, map: &TensorMap, lane: usize) -> Result<Arc<Reduction>, F
         Some(Ok(combine)) => Ok(Arc::new(Reduction { combine, element: map.element_bytes() })),
         _ => {
             let message = format!("`.{op}` of a tensor of {name}");
-            Err(fault("S014", lane, message, "see cp.reduce.async.bulk for the types of each operation"))
+            Err(fault(
+                codes::ASYNCHRONOUS,
+                lane,
+                message,
+                "see cp.reduce.async.bulk for the types of each operation",
+            ))
         }
     }
 }
@@ -295,12 +317,12 @@ fn reduction(op: &str, map: &TensorMap, lane: usize) -> Result<Arc<Reduction>, F
 fn replace(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let name = s.text("field");
     let Some(field) = FIELDS.iter().find(|f| f.name == name) else {
-        return issue("P004", format!("`.{name}` is not a field"), "");
+        return issue(codes::UNKNOWN_MODIFIER, format!("`.{name}` is not a field"), "");
     };
     let ty = s.ty("type")?;
     if (ty.bits == 64) != (field.bytes == 8) {
         return issue(
-            "P004",
+            codes::UNKNOWN_MODIFIER,
             format!("`.{name}` with `.{}`", s.text("type")),
             "addresses and strides are .b64",
         );
@@ -317,7 +339,7 @@ fn replace(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     };
     if ordinal >= field.count {
         let message = format!("`.{name}` has no entry {ordinal}");
-        return issue("P005", message, format!("entries are 0 to {}", field.count - 1));
+        return issue(codes::BAD_OPERANDS, message, format!("entries are 0 to {}", field.count - 1));
     }
     let value = s.src(s.operands.len() - 1, ty)?;
     Ok(custom(move |cx| write_field(cx, field, ordinal, (&address, space), value)))
@@ -339,7 +361,7 @@ fn write_field(
         cx.locate(space, base[lane], BYTES, lane)?;
         if field.bytes == 1 && value[lane] > 0xff {
             let message = format!("{} for `.{}` of a tensor map", value[lane], field.name);
-            return Err(fault("S014", lane, message, "the manual lists its values"));
+            return Err(fault(codes::ASYNCHRONOUS, lane, message, "the manual lists its values"));
         }
         cx.write(space, at[lane], &value[lane].to_le_bytes()[..field.bytes], lane, &mut w)?;
     }
@@ -359,7 +381,12 @@ fn publish(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         let lane = cx.active.trailing_zeros() as usize;
         if let Some(l) = lanes(cx.active).find(|&l| dst[l] != dst[lane] || src[l] != src[lane]) {
             let help = "all threads of the warp copy the same map";
-            return Err(fault("S011", l, "the addresses differ between the threads of a warp", help));
+            return Err(fault(
+                codes::UNDEFINED,
+                l,
+                "the addresses differ between the threads of a warp",
+                help,
+            ));
         }
         let all = std::mem::replace(&mut cx.active, 1 << lane);
         let mut data = [0; BYTES];

@@ -6,6 +6,7 @@
 use super::lift::map3;
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, Row, row};
+use crate::codes;
 use crate::exec::Op;
 use crate::num::{mask, sext};
 
@@ -36,7 +37,11 @@ pub(super) static FAMILY: Family = Family {
     rows: &[
         scalar_row("vadd.dtype.atype.btype{.sat}{.op2}", |s| {
             if s.has("sat") && ["dtype", "atype", "btype"].iter().all(|p| !is_signed(s, p)) {
-                return issue("P007", "a saturating sum of unsigned numbers is not simulated", UNSURE);
+                return issue(
+                    codes::NOT_SIMULATED,
+                    "a saturating sum of unsigned numbers is not simulated",
+                    UNSURE,
+                );
             }
             scalar(s, |a, b| a + b)
         }),
@@ -122,7 +127,7 @@ impl Part {
             [b'b', n @ b'0'..=b'3'] => Ok(Part { at: 8 * u32::from(n - b'0'), bits: 8 }),
             [b'h', n @ b'0'..=b'1'] => Ok(Part { at: 16 * u32::from(n - b'0'), bits: 16 }),
             _ => issue(
-                "P005",
+                codes::BAD_OPERANDS,
                 format!("`.{name}` is not a part of a word"),
                 "parts are .b0 to .b3, .h0 and .h1",
             ),
@@ -156,14 +161,14 @@ fn scalar(
     let (pa, pb) = (Part::parse(pa)?, Part::parse(pb)?);
     let second = s.get("op2");
     if na || nb {
-        return issue("P005", "operands of this instruction are not negated", "");
+        return issue(codes::BAD_OPERANDS, "operands of this instruction are not negated", "");
     }
     if !to.is_empty() {
-        return issue("P007", "results that replace part of a word are not simulated", UNSURE);
+        return issue(codes::NOT_SIMULATED, "results that replace part of a word are not simulated", UNSURE);
     }
     if second.is_some() != (s.operands.len() == 4) {
         return issue(
-            "P005",
+            codes::BAD_OPERANDS,
             "operands that do not fit each other",
             "a third operand goes with .add, .min or .max",
         );
@@ -191,11 +196,15 @@ fn mad(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let (pa, pb) = (Part::parse(pa)?, Part::parse(pb)?);
     let (po, sat) = (s.has("po"), s.has("sat"));
     if (sat || s.has("scale")) && !(sa && sb) {
-        return issue("P007", "`.sat` and `.shr` of products that are not signed are not simulated", UNSURE);
+        return issue(
+            codes::NOT_SIMULATED,
+            "`.sat` and `.shr` of products that are not signed are not simulated",
+            UNSURE,
+        );
     }
     if !to.is_empty() || !pc.is_empty() || po && (na || nb || nc) {
         return issue(
-            "P005",
+            codes::BAD_OPERANDS,
             "operands that do not fit each other",
             "vmad takes parts of a and b; .po negates nothing",
         );
@@ -229,7 +238,7 @@ fn digits(name: &str, letter: char, most: usize, below: usize) -> Result<Vec<usi
         .map(|n| n.chars().rev().map(|c| c.to_digit(10).map_or(usize::MAX, |d| d as usize)).collect());
     match list {
         Some(l) if !l.is_empty() && l.len() <= most && l.iter().all(|&d| d < below) => Ok(l),
-        _ => issue("P005", format!("`.{name}` is not a selection of {most} parts"), ""),
+        _ => issue(codes::BAD_OPERANDS, format!("`.{name}` is not a selection of {most} parts"), ""),
     }
 }
 
@@ -244,18 +253,22 @@ fn simd(
     let (d, to) = s.part_dst(0)?;
     let ((a, pa, na), (b, pb, nb), (c, pc, nc)) = (s.part_src(1)?, s.part_src(2)?, s.part_src(3)?);
     if na || nb || nc || !pc.is_empty() {
-        return issue("P005", "operands of this instruction are not negated, and c has no parts", "");
+        return issue(
+            codes::BAD_OPERANDS,
+            "operands of this instruction are not negated, and c has no parts",
+            "",
+        );
     }
     let (sat, add) = (s.has("sat"), s.has("add"));
     if sat && add {
-        return issue("P004", "`.sat` and `.add` exclude each other", "");
+        return issue(codes::UNKNOWN_MODIFIER, "`.sat` and `.add` exclude each other", "");
     }
     // Lanes of both words are counted on: a has the first.
     let select = |name: &str, first: usize| match name {
         "" => Ok((first..first + lanes).collect()),
         _ => match digits(name, letter, lanes, 2 * lanes)? {
             l if l.len() == lanes => Ok(l),
-            _ => issue("P005", format!("`.{name}` selects too few parts"), ""),
+            _ => issue(codes::BAD_OPERANDS, format!("`.{name}` selects too few parts"), ""),
         },
     };
     let (from_a, from_b): (Vec<usize>, Vec<usize>) = (select(pa, 0)?, select(pb, lanes)?);

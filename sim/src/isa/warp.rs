@@ -3,6 +3,7 @@
 use super::lift::custom;
 use super::site::{Issue, Site, issue};
 use super::{Class, Family, row};
+use crate::codes;
 use crate::exec::{Context, Fault, Flow, Op, Pred, Src, fault};
 use crate::isa::reduce::combine;
 use crate::model::lanes;
@@ -100,7 +101,11 @@ pub(super) static FAMILY: Family = Family {
         row("elect.sync", "d|p, membermask", &[], |s| {
             let ((d, p), m) = (s.dst_pred(0, 32)?, s.src(1, Ty::B32)?);
             if p == Pred::SINK {
-                return issue("P005", "elect.sync has a predicate destination", "write `d|p` or `_|p`");
+                return issue(
+                    codes::BAD_OPERANDS,
+                    "elect.sync has a predicate destination",
+                    "write `d|p` or `_|p`",
+                );
             }
             synced(m, move |cx| {
                 let leader = cx.active.trailing_zeros();
@@ -133,7 +138,7 @@ pub(super) fn converged(
                 "lane {lane} is not in the member mask {members:#010x} of the instruction it executes"
             );
             return Err(fault(
-                "S011",
+                codes::UNDEFINED,
                 lane,
                 message,
                 "a thread may execute a .sync instruction only as a member of its mask",
@@ -171,7 +176,7 @@ fn shfl(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
         "down" => 1,
         "bfly" => 2,
         "idx" => 3,
-        _ => return issue("P004", "unknown shuffle mode", ""),
+        _ => return issue(codes::UNKNOWN_MODIFIER, "unknown shuffle mode", ""),
     };
     synced(m, move |cx| {
         let (a, b, c) = (*cx.src(a), *cx.src(b), *cx.src(c));
@@ -193,7 +198,12 @@ fn shfl(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
             let source = if ok { (j & 31) as usize } else { l };
             if cx.active >> source & 1 == 0 {
                 let message = format!("shfl.sync reads lane {source}, which does not take part");
-                return Err(fault("S011", l, message, "the source lane must be in the member mask"));
+                return Err(fault(
+                    codes::UNDEFINED,
+                    l,
+                    message,
+                    "the source lane must be in the member mask",
+                ));
             }
             cx.reg(d)[l] = a[source];
             in_range |= u32::from(ok) << l;

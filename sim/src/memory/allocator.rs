@@ -1,6 +1,7 @@
 //! Allocations: where they lie in a region, and what becomes of their memory.
 
 use super::{Memory, Name, REGION_MASK, Symmetric};
+use crate::codes;
 use crate::error::SimError;
 
 /// Bytes between allocations that belong to nobody.
@@ -82,7 +83,7 @@ impl Memory {
         match total {
             Some(t) if t <= self.limit => Ok(()),
             _ => Err(SimError::new(
-                "S012",
+                codes::MEMORY_LIMIT,
                 format!(
                     "{bytes} bytes on {copies} PEs exceed the machine's memory limit of {} bytes",
                     self.limit

@@ -1,6 +1,7 @@
 //! Addresses in words, and what is wrong with them.
 
 use super::{AccessError, Kind, Memory, REGION_MASK, REGION_SHIFT, Spot};
+use crate::codes;
 
 impl Memory {
     pub(super) fn unmapped(&self, pe: usize, addr: u64) -> AccessError {
@@ -10,7 +11,7 @@ impl Memory {
             format!("{addr:#x} is not mapped on PE {pe}")
         };
         AccessError {
-            code: "S002",
+            code: codes::BAD_ADDRESS,
             message,
             help: "check the kernel's pointer arguments and the address arithmetic",
         }
@@ -18,7 +19,7 @@ impl Memory {
 
     pub(super) fn outside(&self, pe: usize, addr: u64, len: u64) -> AccessError {
         AccessError {
-            code: "S003",
+            code: codes::OUT_OF_BOUNDS,
             message: format!("{len} bytes at {} are out of bounds", self.describe(pe, addr)),
             help: "check the bound on the index: the tail of a tensor whose size is not a multiple of the tile is the usual cause",
         }

@@ -17,6 +17,7 @@ pub(crate) use docs::markdown;
 
 use crate::builder::Issue;
 use crate::check::AccessKind;
+use crate::codes;
 use crate::exec::access::{Space, from_le, put_le};
 use crate::exec::remote::notes::Notes;
 use crate::exec::remote::{Scope, Waiting};
@@ -63,7 +64,7 @@ impl Call<'_, '_> {
     /// A fault of this call.
     #[cold]
     pub(crate) fn fault(&self, message: impl std::fmt::Display, help: &str) -> Fault {
-        fault("S013", self.lane, format!("`{}`: {message}", self.f.name), help)
+        fault(codes::NVSHMEM, self.lane, format!("`{}`: {message}", self.f.name), help)
     }
 
     #[cold]
@@ -99,7 +100,7 @@ impl Call<'_, '_> {
             (space, at) => format!("{} address {at:#x}", space.name()),
         };
         Err(fault(
-            "S004",
+            codes::MISALIGNED,
             self.lane,
             format!("`{what}` of `{}`: {place} is not aligned to {size} bytes", self.f.name),
             "the function moves elements of this size; use the form for bytes (`putmem`, `getmem`) if they are not aligned",
@@ -144,12 +145,12 @@ impl Call<'_, '_> {
             Space::Local => self.cx.locals.lanes[self.lane].as_mut_slice(),
             Space::Cluster => {
                 let message = format!("`{what}` of `{}` is in another CTA's shared memory", self.f.name);
-                return Err(fault("S002", self.lane, message, "copy it to the CTA's own"));
+                return Err(fault(codes::BAD_ADDRESS, self.lane, message, "copy it to the CTA's own"));
             }
             _ => {
                 let message = format!("`{what}` of `{}` is in the kernel's parameters", self.f.name);
                 let help = if write { "they are constant" } else { "copy the parameter to global memory" };
-                return Err(fault("S002", self.lane, message, help));
+                return Err(fault(codes::BAD_ADDRESS, self.lane, message, help));
             }
         };
         let size = memory.len();
@@ -162,7 +163,7 @@ impl Call<'_, '_> {
                     self.f.name,
                     space.name()
                 );
-                Err(fault("S003", self.lane, message, "check the address and the count"))
+                Err(fault(codes::OUT_OF_BOUNDS, self.lane, message, "check the address and the count"))
             }
         }
     }
@@ -230,7 +231,11 @@ fn check(f: &Function, params: &[u64], returns: &[u64]) -> Result<(), Issue> {
         list(returns)
     );
     let names: Vec<&str> = f.row.params.iter().map(|(name, _)| *name).collect();
-    Err(Issue { code: "P005", message, help: format!("its parameters are ({})", names.join(", ")) })
+    Err(Issue {
+        code: codes::BAD_OPERANDS,
+        message,
+        help: format!("its parameters are ({})", names.join(", ")),
+    })
 }
 
 /// One function of NVSHMEM's that kernels can call in the simulator.

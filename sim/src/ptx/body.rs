@@ -6,6 +6,7 @@ use super::lex::{
     Res, blank, commas, directive, dotted, eat, fail, miss, must, name, number, sign, signed, unsigned,
 };
 use super::toplevel::variables;
+use crate::codes;
 
 /// The text from which offsets are counted, and the depth of the block being read.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ impl Cursor<'_> {
 /// `{ statement* }`, the opening brace already read.
 pub(super) fn block<'a>(cx: Cursor<'a>, mut i: &'a str) -> Res<'a, Vec<Statement<'a>>> {
     if cx.depth > MAX_NESTING {
-        return fail(i, "P002", format!("blocks nested deeper than {MAX_NESTING}"), "");
+        return fail(i, codes::TOO_LARGE, format!("blocks nested deeper than {MAX_NESTING}"), "");
     }
     let mut out = Vec::new();
     loop {
@@ -32,7 +33,7 @@ pub(super) fn block<'a>(cx: Cursor<'a>, mut i: &'a str) -> Res<'a, Vec<Statement
             return Ok((i, out));
         }
         if i.is_empty() {
-            return fail(i, "P001", "the text ends inside a block", "add the missing `}`");
+            return fail(i, codes::SYNTAX, "the text ends inside a block", "add the missing `}`");
         }
         (i, ()) = statement(cx, i, &mut out)?;
     }
@@ -85,7 +86,7 @@ fn labelled<'a>(
             out.push(Statement::Prototype);
             Ok((&after[n + 1..], ()))
         }
-        None => fail(after, "P001", "expected `;`", ""),
+        None => fail(after, codes::SYNTAX, "expected `;`", ""),
     }
 }
 
@@ -108,7 +109,7 @@ fn declaration<'a>(cx: Cursor<'a>, i: &'a str, out: &mut Vec<Statement<'a>>) -> 
             out.extend(vars.into_iter().map(Statement::Var));
             Ok((rest, ()))
         }
-        _ => fail(i, "P001", format!("`.{word}` is not a directive of a function body"), ""),
+        _ => fail(i, codes::SYNTAX, format!("`.{word}` is not a directive of a function body"), ""),
     }
 }
 
@@ -117,7 +118,7 @@ fn registers<'a>(cx: Cursor<'a>, i: &'a str, out: &mut Vec<Statement<'a>>) -> Re
     if matches!(ty, "v2" | "v4") {
         return fail(
             i,
-            "P007",
+            codes::NOT_SIMULATED,
             "vector registers are not supported",
             "declare scalar registers and use {a, b}",
         );
@@ -162,7 +163,7 @@ pub(super) fn loc(i: &str) -> Res<'_, Loc> {
                 let (after, at) = must(triple)(rest)?;
                 (rest, inlined_at) = (after, Some(at));
             }
-            _ => return fail(i, "P001", format!("`{word}` is not part of `.loc`"), ""),
+            _ => return fail(i, codes::SYNTAX, format!("`{word}` is not part of `.loc`"), ""),
         }
         i = rest;
     }
@@ -257,7 +258,7 @@ fn address(i: &str) -> Res<'_, Operand<'_>> {
         Ok((rest, n)) => (rest, Base::Name(n)),
         Err(_) => match must(number)(i)? {
             (rest, Number::Int(v)) => (rest, Base::Absolute(v)),
-            _ => return fail(i, "P001", "an address is a name or an integer, with an offset", ""),
+            _ => return fail(i, codes::SYNTAX, "an address is a name or an integer, with an offset", ""),
         },
     };
     let (rest, offset) = plus_minus(rest)?;

@@ -1,6 +1,7 @@
 //! Tokens: white space and comments, identifiers, numbers, strings.
 
 use super::ast::Number;
+use crate::codes;
 use nom::error::{ErrorKind, ParseError};
 use nom::{IResult, Parser};
 
@@ -8,14 +9,14 @@ use nom::{IResult, Parser};
 #[derive(Debug, Clone)]
 pub(super) struct Snag<'a> {
     pub rest: &'a str,
-    pub code: &'static str,
+    pub code: codes::Code,
     pub message: String,
     pub help: &'static str,
 }
 
 impl<'a> ParseError<&'a str> for Snag<'a> {
     fn from_error_kind(rest: &'a str, _: ErrorKind) -> Self {
-        Snag { rest, code: "P001", message: "this is not PTX syntax".into(), help: "" }
+        Snag { rest, code: codes::SYNTAX, message: "this is not PTX syntax".into(), help: "" }
     }
     fn append(_: &'a str, _: ErrorKind, other: Self) -> Self {
         other
@@ -26,13 +27,18 @@ pub(super) type Res<'a, T> = IResult<&'a str, T, Snag<'a>>;
 
 /// A recoverable failure: another alternative may fit.
 pub(super) fn miss<'a, T>(rest: &'a str, expected: &str) -> Res<'a, T> {
-    Err(nom::Err::Error(Snag { rest, code: "P001", message: format!("expected {expected}"), help: "" }))
+    Err(nom::Err::Error(Snag {
+        rest,
+        code: codes::SYNTAX,
+        message: format!("expected {expected}"),
+        help: "",
+    }))
 }
 
 /// A final failure.
 pub(super) fn fail<'a, T>(
     rest: &'a str,
-    code: &'static str,
+    code: codes::Code,
     message: impl Into<String>,
     help: &'static str,
 ) -> Res<'a, T> {
@@ -136,7 +142,7 @@ pub(super) fn unsigned(i: &str) -> Res<'_, u64> {
     };
     match u64::from_str_radix(digits, radix) {
         Ok(v) => Ok((&i[end..], v)),
-        Err(_) => fail(i, "P001", format!("`{word}` is not an integer literal of 64 bits"), ""),
+        Err(_) => fail(i, codes::SYNTAX, format!("`{word}` is not an integer literal of 64 bits"), ""),
     }
 }
 
@@ -168,7 +174,7 @@ pub(super) fn number(i: &str) -> Res<'_, Number> {
             }
             _ => fail(
                 i,
-                "P001",
+                codes::SYNTAX,
                 format!("a floating literal of this form has {digits} hexadecimal digits"),
                 "",
             ),
@@ -213,7 +219,7 @@ pub(super) fn string(i: &str) -> Res<'_, &str> {
             _ => escaped = c == '\\' && !escaped,
         }
     }
-    fail(i, "P001", "this string has no closing quote", "")
+    fail(i, codes::SYNTAX, "this string has no closing quote", "")
 }
 
 /// `item` separated by commas, possibly none.

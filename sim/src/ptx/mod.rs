@@ -9,6 +9,7 @@ mod body;
 mod lex;
 mod toplevel;
 
+use crate::codes;
 use crate::error::PtxError;
 use ast::{Ast, Offset};
 
@@ -18,7 +19,7 @@ pub(crate) const MAX_NESTING: usize = 64;
 /// Reads a module's text into its syntax tree.
 pub(crate) fn parse(text: &str) -> Result<Ast<'_>, PtxError> {
     if u32::try_from(text.len()).is_err() {
-        return Err(error_at(text, 0, "P002", "PTX text of 4 GiB or more", "split the module"));
+        return Err(error_at(text, 0, codes::TOO_LARGE, "PTX text of 4 GiB or more", "split the module"));
     }
     toplevel::module(text, text).map_err(|snag| {
         let at = (text.len() - snag.rest.len()) as Offset;
@@ -30,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Result<Ast<'_>, PtxError> {
 pub(crate) fn error_at(
     text: &str,
     at: Offset,
-    code: &'static str,
+    code: codes::Code,
     message: impl Into<String>,
     help: impl Into<String>,
 ) -> PtxError {

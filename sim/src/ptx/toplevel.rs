@@ -6,6 +6,7 @@ use super::body::{Cursor, block, loc, plus_minus};
 use super::lex::{
     Res, Snag, blank, commas, directive, eat, fail, must, name, number, sign, string, unsigned,
 };
+use crate::codes;
 
 /// Linking directives that may precede a variable or function.
 const LINKAGE: &[&str] = &["visible", "extern", "weak", "common"];
@@ -21,7 +22,7 @@ pub(super) fn module<'a>(text: &'a str, i: &'a str) -> Result<Ast<'a>, Snag<'a>>
             Err(nom::Err::Incomplete(_)) => {
                 return Err(Snag {
                     rest: i,
-                    code: "P001",
+                    code: codes::SYNTAX,
                     message: "the text is incomplete".into(),
                     help: "",
                 });
@@ -30,7 +31,12 @@ pub(super) fn module<'a>(text: &'a str, i: &'a str) -> Result<Ast<'a>, Snag<'a>>
     }
     if ast.version == (0, 0) {
         let message = "no `.version` directive: this is not a PTX module".into();
-        return Err(Snag { rest: text, code: "P001", message, help: "a module begins with `.version 8.0`" });
+        return Err(Snag {
+            rest: text,
+            code: codes::SYNTAX,
+            message,
+            help: "a module begins with `.version 8.0`",
+        });
     }
     Ok(ast)
 }
@@ -60,7 +66,7 @@ fn item<'a>(cx: Cursor<'a>, start: &'a str, ast: &mut Ast<'a>) -> Res<'a, ()> {
         }
         "address_size" => match must(unsigned)(rest)? {
             (rest, 64) => Ok((rest, ())),
-            _ => fail(i, "P007", "only 64-bit PTX is simulated", "write `.address_size 64`"),
+            _ => fail(i, codes::NOT_SIMULATED, "only 64-bit PTX is simulated", "write `.address_size 64`"),
         },
         "file" => {
             let (rest, number) = must(unsigned)(rest)?;
@@ -74,7 +80,7 @@ fn item<'a>(cx: Cursor<'a>, start: &'a str, ast: &mut Ast<'a>) -> Res<'a, ()> {
         // Data of the debugger: names and bytes, no code.
         "section" => match rest.find('}') {
             Some(n) => Ok((&rest[n + 1..], ())),
-            None => fail(rest, "P001", "this section has no closing `}`", ""),
+            None => fail(rest, codes::SYNTAX, "this section has no closing `}`", ""),
         },
         "loc" => must(loc)(rest).map(|(rest, _)| (rest, ())),
         "pragma" => {
@@ -91,7 +97,7 @@ fn item<'a>(cx: Cursor<'a>, start: &'a str, ast: &mut Ast<'a>) -> Res<'a, ()> {
             ast.functions.push(function);
             Ok((rest, ()))
         }
-        _ => fail(i, "P001", format!("`.{word}` is not a directive of a PTX module"), ""),
+        _ => fail(i, codes::SYNTAX, format!("`.{word}` is not a directive of a PTX module"), ""),
     }
 }
 
@@ -139,7 +145,14 @@ fn function_directive<'a>(i: &'a str, out: &mut Vec<(&'a str, Vec<u64>)>) -> Res
             (rest, _) = commas(rest, string)?;
             (rest, _) = must(sign(";"))(rest)?;
         }
-        _ => return fail(at, "P007", format!("`.{word}` is not a function directive known here"), ""),
+        _ => {
+            return fail(
+                at,
+                codes::NOT_SIMULATED,
+                format!("`.{word}` is not a function directive known here"),
+                "",
+            );
+        }
     }
     out.push((word, numbers));
     Ok((rest, ()))
@@ -154,7 +167,7 @@ fn parameters<'a>(cx: Cursor<'a>, i: &'a str) -> Res<'a, Vec<Variable<'a>>> {
             }
             _ => fail(
                 blank(i),
-                "P001",
+                codes::SYNTAX,
                 format!("`.{word}` is not a parameter space"),
                 "parameters are `.param`",
             ),
@@ -223,11 +236,18 @@ fn declarator<'a>(
                 let (rest, _) = must(sign("("))(i)?;
                 i = match rest.find(')') {
                     Some(n) => &rest[n + 1..],
-                    None => return fail(rest, "P001", "expected `)`", ""),
+                    None => return fail(rest, codes::SYNTAX, "expected `)`", ""),
                 };
             }
             _ if ty.is_empty() => ty = word,
-            _ => return fail(blank(i), "P001", format!("`.{word}` does not belong to a declaration"), ""),
+            _ => {
+                return fail(
+                    blank(i),
+                    codes::SYNTAX,
+                    format!("`.{word}` does not belong to a declaration"),
+                    "",
+                );
+            }
         }
     }
     let at = cx.offset(blank(i));
@@ -253,7 +273,7 @@ fn dimensions(mut i: &str) -> Res<'_, Vec<Option<u64>>> {
 
 fn initialiser<'a>(i: &'a str, depth: usize, out: &mut Vec<Init<'a>>) -> Res<'a, ()> {
     if depth > MAX_NESTING {
-        return fail(i, "P002", format!("initialiser nested deeper than {MAX_NESTING}"), "");
+        return fail(i, codes::TOO_LARGE, format!("initialiser nested deeper than {MAX_NESTING}"), "");
     }
     let mut i = blank(i);
     if eat(&mut i, "{") {
@@ -277,7 +297,12 @@ fn initialiser<'a>(i: &'a str, depth: usize, out: &mut Vec<Init<'a>>) -> Res<'a,
     }
     let (rest, value) = must(number)(i)?;
     if blank(rest).starts_with('(') {
-        return fail(i, "P007", "masked addresses `0xff(symbol)` in initialisers are not supported", "");
+        return fail(
+            i,
+            codes::NOT_SIMULATED,
+            "masked addresses `0xff(symbol)` in initialisers are not supported",
+            "",
+        );
     }
     out.push(Init::Number(value));
     Ok((rest, ()))

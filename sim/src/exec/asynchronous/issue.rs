@@ -6,6 +6,7 @@ use super::{
     Asynchronous, Completion, Failure, Origin, Pending, Segment, Transfer, Work, World, announce, take,
 };
 use crate::check::{AccessKind, Agent, Stream};
+use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::{Context, Fault, FaultInfo, access_fault, fault};
 use crate::memory::Spot;
@@ -35,7 +36,7 @@ impl Context<'_> {
             }
             _ => {
                 let message = format!("an asynchronous operation on {} memory", space.name());
-                Err(fault("S002", lane, message, "it works on global and shared memory"))
+                Err(fault(codes::BAD_ADDRESS, lane, message, "it works on global and shared memory"))
             }
         }
     }
@@ -45,7 +46,7 @@ impl Context<'_> {
         let (found, at) = self.locate(space, addr, SIZE, lane)?;
         if !found.is_shared() {
             let message = format!("an mbarrier at {} address {addr:#x}", found.name());
-            return Err(fault("S014", lane, message, "mbarriers are in shared memory"));
+            return Err(fault(codes::ASYNCHRONOUS, lane, message, "mbarriers are in shared memory"));
         }
         self.spot(found, at, (SIZE, SIZE), true, lane)
     }
@@ -55,7 +56,13 @@ impl Context<'_> {
     pub(crate) fn wrong(&self, at: Spot, lane: usize, (message, help): super::mbarrier::Wrong) -> Fault {
         let message = format!("mbarrier at shared {:#x}: {message}", at.at);
         let shared = (at.buffer == self.shared).then_some(at.at as u64);
-        Box::new(FaultInfo { code: "S014", message, help: help.into(), lane: Some(lane), shared })
+        Box::new(FaultInfo {
+            code: codes::ASYNCHRONOUS,
+            message,
+            help: help.into(),
+            lane: Some(lane),
+            shared,
+        })
     }
 
     /// Faults unless there is an mbarrier at a place.

@@ -19,6 +19,7 @@ pub(crate) mod tensor;
 use super::FaultInfo;
 use crate::check::detector::Ticket;
 use crate::check::{AccessKind, Detector};
+use crate::codes;
 use crate::exec::access::{from_le, put_le};
 use crate::exec::trace::Log;
 use crate::memory::{Memory, Spot};
@@ -264,8 +265,13 @@ impl Asynchronous {
         done.map(|_| ()).map_err(|(message, help)| {
             let message =
                 format!("as the operation completed on the mbarrier at shared {:#x}: {message}", at.at);
-            let fault =
-                FaultInfo { code: "S014", message, help: help.into(), lane: Some(origin.lane), shared: None };
+            let fault = FaultInfo {
+                code: codes::ASYNCHRONOUS,
+                message,
+                help: help.into(),
+                lane: Some(origin.lane),
+                shared: None,
+            };
             Box::new(Failure { origin: origin.clone(), fault })
         })
     }
@@ -301,7 +307,7 @@ impl Asynchronous {
             )
         };
         let fault = FaultInfo {
-            code: "S014",
+            code: codes::ASYNCHRONOUS,
             message: message.into(),
             help: help.into(),
             lane: Some(p.origin.lane),

@@ -6,6 +6,7 @@
 use super::Kind;
 use crate::check::AccessKind;
 use crate::check::detector::Ticket;
+use crate::codes;
 use crate::exec::{Context, Fault, fault};
 use crate::num::mask;
 use std::ops::Range;
@@ -45,7 +46,12 @@ impl Descriptor {
         };
         if field(52, 10) != 0 || field(46, 3) != 0 || field(30, 2) != 0 || field(14, 2) != 0 {
             let message = format!("{bits:#018x} is not a matrix descriptor: reserved bits are set");
-            return Err(fault("S011", 0, message, "bits 14, 15, 30, 31, 46 to 48 and 52 to 61 are zero"));
+            return Err(fault(
+                codes::UNDEFINED,
+                0,
+                message,
+                "bits 14, 15, 30, 31, 46 to 48 and 52 to 61 are zero",
+            ));
         }
         Ok(Descriptor {
             bits,
@@ -106,7 +112,7 @@ impl Descriptor {
                 let message =
                     format!("a matrix operand at shared offset {at:#x} is out of bounds (size {size})");
                 let help = "check the descriptor's address, offsets and swizzling mode";
-                let mut f = fault("S003", 0, message, help);
+                let mut f = fault(codes::OUT_OF_BOUNDS, 0, message, help);
                 f.shared = Some(at);
                 Err(f)
             }

@@ -6,6 +6,7 @@
 
 use super::whole_warp;
 use crate::check::AccessKind;
+use crate::codes;
 use crate::exec::access::{Space, put_le};
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::lift::custom;
@@ -76,7 +77,7 @@ fn shared(space: Space, addr: u64, lane: usize) -> Result<u64, Fault> {
         return Ok(addr);
     }
     let message = format!("a matrix row at a {} address", space.name());
-    Err(fault("S002", lane, message, "ldmatrix and stmatrix go to shared memory"))
+    Err(fault(codes::BAD_ADDRESS, lane, message, "ldmatrix and stmatrix go to shared memory"))
 }
 
 /// The lanes that give the rows of so many matrices access them.

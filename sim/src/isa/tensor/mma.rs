@@ -2,6 +2,7 @@
 
 use super::fragment::{Accumulator, gather, operand_registers, quads};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
+use crate::codes;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src};
 use crate::isa::classes::RND;
 use crate::isa::site::{Issue, Site, issue};
@@ -138,7 +139,11 @@ fn mma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let shape = Shape::parse(s.text("shape"), atype)?;
     let (a, b) = (Kind::parse(atype)?, Kind::parse(btype)?);
     if s.get("dtype") != s.get("ctype") {
-        return issue("P004", "the accumulators before and after have one type in this shape", "");
+        return issue(
+            codes::UNKNOWN_MODIFIER,
+            "the accumulators before and after have one type in this shape",
+            "",
+        );
     }
     let accumulator = Accumulator { m: shape.m, n: shape.n, bits: accumulator_bits(s, "dtype") };
     let (d, count) = (register_type(accumulator.register()), accumulator.registers());
@@ -189,7 +194,7 @@ fn mma_quads(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let bits = |position| accumulator_bits(s, position);
     let (d, c) = (bits("dtype"), bits("ctype"));
     if d == 16 && c == 32 {
-        return issue("P004", "an .f32 accumulator gives an .f32 result", "");
+        return issue(codes::UNKNOWN_MODIFIER, "an .f32 accumulator gives an .f32 result", "");
     }
     let half = Kind::parse("f16")?;
     let t = register_type(32);

@@ -10,6 +10,7 @@ pub(crate) mod wgmma;
 pub(super) mod wmma;
 
 use super::site::{Issue, Site, issue};
+use crate::codes;
 use crate::exec::{Context, Fault, Flow, fault};
 use crate::num::tensor::{Arithmetic, Dot, Element};
 use crate::num::{BF16, E4M3, E5M2, F16, F32, Format, TF32};
@@ -49,7 +50,7 @@ impl Kind {
     pub(super) fn parse(name: &str) -> Result<Kind, Issue> {
         match KINDS.iter().find(|(n, _)| *n == name) {
             Some((_, k)) => Ok(*k),
-            None => issue("P004", format!("`.{name}` is not a type of matrix elements"), ""),
+            None => issue(codes::UNKNOWN_MODIFIER, format!("`.{name}` is not a type of matrix elements"), ""),
         }
     }
 
@@ -79,7 +80,7 @@ impl Shape {
             text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
         match numbers[..] {
             [m, n, k] => Ok(Shape { m, n, k: if atype == "b1" { k / 32 } else { k } }),
-            _ => issue("P004", format!("`.{text}` is not a shape"), ""),
+            _ => issue(codes::UNKNOWN_MODIFIER, format!("`.{text}` is not a shape"), ""),
         }
     }
 }
@@ -100,7 +101,7 @@ pub(super) fn arithmetic(
         "e4m3" | "e5m2" => Ok(Arithmetic::Halves(Dot { accumulator, group: 16, fraction: 25 })),
         "f64" => Ok(Arithmetic::Double(s.rounding())),
         "b1" => Ok(Arithmetic::Count { xor: s.get("bitOp") == Some("xor") }),
-        "" => issue("P004", "no type of matrix elements", ""),
+        "" => issue(codes::UNKNOWN_MODIFIER, "no type of matrix elements", ""),
         _ => Ok(Arithmetic::Int { saturate: s.has("satfinite") }),
     }
 }
@@ -117,7 +118,7 @@ pub(super) fn whole_warp(cx: &Context<'_>) -> Result<Option<Flow>, Fault> {
         let message = format!("a matrix instruction in a warp of {} threads", cx.live.count_ones());
         let help =
             "all 32 threads of the warp execute it together: launch whole warps, and let none exit before";
-        return Err(fault("S011", lane, message, help));
+        return Err(fault(codes::UNDEFINED, lane, message, help));
     }
     Ok((cx.active != cx.live).then_some(Flow::Converge(cx.live)))
 }

@@ -4,6 +4,7 @@
 use super::fragment::{Accumulator, gather, operand_registers};
 use super::mma::{accumulator_bits, kind_name};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
+use crate::codes;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::site::{Issue, Site, issue};
 use crate::isa::{Class, Family, row};
@@ -122,7 +123,7 @@ fn sparse(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let shape = Shape::parse(s.text("shape"), atype)?;
     let (ka, kb) = (Kind::parse(atype)?, Kind::parse(btype)?);
     if s.get("dtype") != s.get("ctype") {
-        return issue("P004", "the accumulators before and after have one type", "");
+        return issue(codes::UNKNOWN_MODIFIER, "the accumulators before and after have one type", "");
     }
     let places = match ka.storage {
         32 => Places::Halves,
@@ -135,7 +136,11 @@ fn sparse(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let first = usize::try_from(selector).unwrap_or(usize::MAX).saturating_mul(count);
     if first >= 4 {
         let message = format!("sparsity selector {selector}");
-        return issue("P005", message, format!("it is below {} for this shape and type", 4 / count));
+        return issue(
+            codes::BAD_OPERANDS,
+            message,
+            format!("it is below {} for this shape and type", 4 / count),
+        );
     }
     let accumulator = Accumulator { m: 16, n: shape.n, bits: accumulator_bits(s, "dtype") };
     let t = register_type(32);
@@ -202,7 +207,12 @@ impl Operation for Sparse {
                 let bits = chunk(&metadata, self.lanes, by_rows, row, i / in_chunk);
                 if bits & 3 == bits >> 2 {
                     let message = format!("sparsity metadata {bits:#06b} of row {row} names one place twice");
-                    return Err(fault("S011", row % 8 * 4, message, "the two places of a chunk differ"));
+                    return Err(fault(
+                        codes::UNDEFINED,
+                        row % 8 * 4,
+                        message,
+                        "the two places of a chunk differ",
+                    ));
                 }
                 places.push(self.places.place(i, bits));
             }

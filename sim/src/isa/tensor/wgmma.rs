@@ -8,6 +8,7 @@ use super::fragment::{Accumulator, gather, operand_registers};
 use super::mma::{accumulator_bits, kind_name};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
 use crate::check::detector::Ticket;
+use crate::codes;
 use crate::exec::pipe::{self, Multiplication, Operands, WARPS};
 use crate::exec::{Context, Fault, Flow, Op, Operation, PredSrc, Reg, Src, fault};
 use crate::isa::lift::custom;
@@ -155,19 +156,19 @@ fn wgmma(s: &mut Site<'_, '_, '_>) -> Result<Op, Issue> {
     let sign = |s: &Site<'_, '_, '_>, i: usize| match floating.then(|| s.immediate(i)).transpose()? {
         None | Some(1) => Ok(false),
         Some(u64::MAX) => Ok(true),
-        Some(_) => issue("P005", "imm-scale is 1 or -1", ""),
+        Some(_) => issue(codes::BAD_OPERANDS, "imm-scale is 1 or -1", ""),
     };
     let major = |s: &Site<'_, '_, '_>, i: usize| match s.immediate(i)? {
         0 => Ok(Major::K),
         1 => Ok(Major::Mn),
-        _ => issue("P005", "imm-trans is 0 or 1", ""),
+        _ => issue(codes::BAD_OPERANDS, "imm-trans is 0 or 1", ""),
     };
     let major = match (count, in_registers) {
         (8, false) => (major(s, 6)?, major(s, 7)?),
         (7, true) => (Major::K, major(s, 6)?),
         (7 | 8, _) => {
             return issue(
-                "P005",
+                codes::BAD_OPERANDS,
                 "A in registers is not transposed, and A in shared memory has imm-trans-a",
                 "",
             );
@@ -199,18 +200,28 @@ impl Operation for Begin {
         let threads = cx.at.ntid.iter().product::<u32>();
         if (threads as usize) < group_end {
             let message = format!("wgmma in a warpgroup that is not whole: the CTA has {threads} threads");
-            return Err(fault("S011", 0, message, "a warpgroup is four warps, the first a multiple of four"));
+            return Err(fault(
+                codes::UNDEFINED,
+                0,
+                message,
+                "a warpgroup is four warps, the first a multiple of four",
+            ));
         }
         if !cx.pipe.is_fenced() {
             let help = "wgmma.fence.sync.aligned orders the registers before the first wgmma.mma_async";
-            return Err(fault("S011", 0, "wgmma.mma_async without a wgmma.fence before it", help));
+            return Err(fault(codes::UNDEFINED, 0, "wgmma.mma_async without a wgmma.fence before it", help));
         }
         let keep = match cx.pred(w.keep) {
             u32::MAX => true,
             0 => false,
             _ => {
                 let message = "scale-d differs between the threads of a warp";
-                return Err(fault("S011", 0, message, "it must be the same for the whole warpgroup"));
+                return Err(fault(
+                    codes::UNDEFINED,
+                    0,
+                    message,
+                    "it must be the same for the whole warpgroup",
+                ));
             }
         };
         let b = Descriptor::new(cx.uniform(w.b.1, "the descriptor of B")?)?;
@@ -261,7 +272,7 @@ pub(crate) fn before_use(registers: Vec<Reg>, is_move: bool) -> Op {
 
 fn in_flight(lane: usize) -> Fault {
     let message = "a register of a wgmma.mma_async is used while the multiplication is under way";
-    fault("S011", lane, message, "commit its group and wait for it with wgmma.wait_group before")
+    fault(codes::UNDEFINED, lane, message, "commit its group and wait for it with wgmma.wait_group before")
 }
 
 impl Multiplication for Begun {

@@ -7,6 +7,7 @@ use super::fragment::Accumulator;
 use super::mma::{accumulator_bits, convert};
 use super::{Kind, Shape, arithmetic, register_type, whole_warp};
 use crate::check::AccessKind;
+use crate::codes;
 use crate::exec::access::Space;
 use crate::exec::{Context, Fault, Flow, Op, Operation, Reg, Src, fault};
 use crate::isa::classes::RND;
@@ -236,7 +237,11 @@ fn tile(s: &mut Site<'_, '_, '_>, address: usize) -> Result<Tile, Issue> {
     // The fragment's rows are contiguous in a row-major A or C, and in a column-major B.
     let straight = row_major != (operand == "b");
     if !straight && matches!(name, "s4" | "u4" | "b1") {
-        return issue("P004", "with elements of less than a byte A is .row and B is .col", "");
+        return issue(
+            codes::UNKNOWN_MODIFIER,
+            "with elements of less than a byte A is .row and B is .col",
+            "",
+        );
     }
     let (address, space) = s.address(address, s.space())?;
     let unit = if name == "b1" { 1 } else { fragment.bits.into() };
@@ -257,7 +262,12 @@ impl Tile {
         let base = addresses[0];
         if let Some(lane) = (0..LANES).find(|&l| addresses[l] != base) {
             let help = "all lanes of the warp give the address of the matrix";
-            return Err(fault("S011", lane, "the address differs between the threads of a warp", help));
+            return Err(fault(
+                codes::UNDEFINED,
+                lane,
+                "the address differs between the threads of a warp",
+                help,
+            ));
         }
         let bits = u64::from(self.fragment.bits);
         let stride = match self.stride {

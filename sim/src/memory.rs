@@ -13,6 +13,7 @@ mod name;
 mod words;
 
 use crate::codes;
+use crate::model::CtaSlot;
 use allocator::Allocator;
 use delayed::Delayed;
 pub(crate) use delayed::{Accessor, Landed, UnderWay};
@@ -232,12 +233,12 @@ impl Memory {
 
     /// The buffer of the shared memory of CTA `cta` of a launch.
     #[inline]
-    pub(crate) fn shared_buffer(&self, cta: usize) -> usize {
-        2 * self.n_pes + cta
+    pub(crate) fn shared_buffer(&self, cta: CtaSlot) -> usize {
+        2 * self.n_pes + cta.0
     }
 
     /// Gives a CTA that begins so much shared memory, which nobody has written.
-    pub(crate) fn share(&mut self, cta: usize, bytes: usize) {
+    pub(crate) fn share(&mut self, cta: CtaSlot, bytes: usize) {
         let buffer = self.shared_buffer(cta);
         if buffer >= self.buffers.len() {
             self.buffers.resize_with(buffer + 1, Vec::new);

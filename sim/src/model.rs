@@ -20,3 +20,108 @@ pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
         })
     })
 }
+
+/// Declares numbers that are not to be taken for each other.
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub(crate) struct $name(pub $number);
+
+        impl Id for $name {
+            #[inline(always)]
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            fn of(index: usize) -> $name {
+                $name(index as $number)
+            }
+        }
+    )*};
+}
+
+/// A number of an element of a [`Table`].
+pub(crate) trait Id: Copy {
+    fn index(self) -> usize;
+    fn of(index: usize) -> Self;
+}
+
+ids! {
+    /// Place of a resident warp in the runner's table; used again when the warp has ended.
+    WarpSlot(usize);
+    /// Place of a resident CTA in the runner's table; used again when the CTA has ended.
+    CtaSlot(usize);
+    /// Number of a warp, or of a stream of one, among all of a run, as they start.
+    WarpId(u32);
+    /// Number of a CTA among all of a run, as they start.
+    CtaId(u32);
+}
+
+/// Elements that are named by ids of one kind.
+#[derive(Debug, Clone)]
+pub(crate) struct Table<I, T> {
+    list: Vec<T>,
+    ids: std::marker::PhantomData<I>,
+}
+
+impl<I, T> Default for Table<I, T> {
+    fn default() -> Table<I, T> {
+        Table { list: Vec::new(), ids: std::marker::PhantomData }
+    }
+}
+
+impl<I: Id, T> Table<I, T> {
+    /// Adds an element; its id.
+    pub(crate) fn push(&mut self, element: T) -> I {
+        self.list.push(element);
+        I::of(self.list.len() - 1)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: I) -> Option<&T> {
+        self.list.get(id.index())
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.list.get_mut(id.index())
+    }
+
+    /// The element of an id, with new ones before it where there are none.
+    pub(crate) fn entry(&mut self, id: I, new: impl FnMut() -> T) -> &mut T {
+        if self.list.len() <= id.index() {
+            self.list.resize_with(id.index() + 1, new);
+        }
+        &mut self.list[id.index()]
+    }
+
+    /// The id of the next element.
+    pub(crate) fn next_id(&self) -> I {
+        I::of(self.list.len())
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.list.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.list.iter_mut()
+    }
+}
+
+impl<I: Id, T> std::ops::Index<I> for Table<I, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn index(&self, id: I) -> &T {
+        &self.list[id.index()]
+    }
+}
+
+impl<I: Id, T> std::ops::IndexMut<I> for Table<I, T> {
+    #[inline(always)]
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.list[id.index()]
+    }
+}

@@ -14,8 +14,7 @@ use super::stale::StaleReads;
 use super::sync::{CtaInfo, Meeting, Met, Place, Snapshot, Stream, Threads, WarpState};
 use super::why::{Heard, note};
 use super::{AccessKind, Agent, Check};
-use crate::model::BARRIERS;
-use crate::model::lanes;
+use crate::model::{BARRIERS, CtaSlot, Table, WarpSlot, lanes};
 use crate::order::{Order, Scope};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -119,8 +118,8 @@ pub(crate) struct Detector {
     now: u64,
     pub(super) threads: Threads,
     /// By slot of the runner's.
-    pub(super) warps: Vec<WarpState>,
-    ctas: Vec<CtaState>,
+    pub(super) warps: Table<WarpSlot, WarpState>,
+    ctas: Table<CtaSlot, CtaState>,
     grids: Vec<GridState>,
     pub(super) shadow: Shadow,
     variables: FxHashMap<Place, SyncVar>,
@@ -144,8 +143,8 @@ impl Detector {
             options,
             now: 1,
             threads: Threads::default(),
-            warps: Vec::new(),
-            ctas: Vec::new(),
+            warps: Table::default(),
+            ctas: Table::default(),
             grids: Vec::new(),
             shadow: Shadow::default(),
             variables: FxHashMap::default(),
@@ -181,22 +180,19 @@ impl Detector {
     /// A CTA becomes resident in a slot; `leader` is the slot of its cluster's first CTA.
     pub(crate) fn start_cta(
         &mut self,
-        (slot, leader): (usize, usize),
+        (slot, leader): (CtaSlot, CtaSlot),
         pe: usize,
         grid: usize,
         ctaid: [u32; 3],
     ) {
         let number = self.threads.ctas.len() as u32;
         let first_warp = self.threads.warp_cta.len() as u32;
-        if self.ctas.len() <= slot {
-            self.ctas.resize_with(slot + 1, CtaState::default);
-        }
         let begins = self.begins(grid);
-        self.ctas[slot] = CtaState { number, begins, ..CtaState::default() };
+        *self.ctas.entry(slot, CtaState::default) = CtaState { number, begins, ..CtaState::default() };
         let cluster = self.ctas[leader].number;
         let info = CtaInfo { grid: grid as u32, pe: pe as u32, ctaid, cluster, first_warp };
         self.threads.ctas.push(info);
-        let space = self.globals + slot;
+        let space = self.globals + slot.0;
         self.shadow.clear(space);
         self.variables.retain(|(s, _), _| *s != space);
         self.stale.retain(|(s, _), _| *s != space);
@@ -204,7 +200,7 @@ impl Detector {
     }
 
     /// All threads of a CTA have ended.
-    pub(crate) fn end_cta(&mut self, slot: usize, grid: usize) {
+    pub(crate) fn end_cta(&mut self, slot: CtaSlot, grid: usize) {
         self.now += 1;
         let Detector { threads, ctas, grids, now, .. } = self;
         let ends = &mut grids[grid].ends;
@@ -215,16 +211,15 @@ impl Detector {
     }
 
     /// The next warp of the CTA in `cta` starts in `slot`.
-    pub(crate) fn start_warp(&mut self, slot: usize, cta: usize, live: u32) {
+    pub(crate) fn start_warp(&mut self, slot: WarpSlot, cta: CtaSlot, live: u32) {
         let number = self.threads.warp_cta.len() as u32;
         self.threads.warp_cta.push(self.ctas[cta].number);
         let base = Arc::clone(&self.ctas[cta].begins);
         let state = WarpState { number, cta, whole: live, base, lanes: None, diverged: false, met: None };
-        if slot < self.warps.len() {
-            self.warps[slot] = state;
-        } else {
+        match self.warps.get_mut(slot) {
+            Some(place) => *place = state,
             // Slots are handed out in order.
-            self.warps.push(state);
+            None => drop(self.warps.push(state)),
         }
     }
 
@@ -239,7 +234,7 @@ impl Detector {
     }
 
     /// Lanes of a warp operate on an object that has rules of its own for what it synchronises (an mbarrier).
-    pub(crate) fn operate(&mut self, slot: usize, mask: u32, what: &Touch, place: (usize, usize, usize)) {
+    pub(crate) fn operate(&mut self, slot: WarpSlot, mask: u32, what: &Touch, place: (usize, usize, usize)) {
         let mut record =
             Record::new(self.now, self.warps[slot].number, what.pc, mask, Agent::Thread, &what.order);
         record.flags = if what.kind == AccessKind::Update { UPDATE } else { 0 };
@@ -250,14 +245,20 @@ impl Detector {
     pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
         let Snapshot { lane, time, pc, .. } = ticket.from;
         let record = Record::new(time, ticket.stream, pc, 1 << lane, ticket.agent, &Order::WEAK);
-        self.compare((usize::MAX, Some(&ticket.from.clock)), record, kind, false, (space, at, bytes));
+        self.compare(
+            (WarpSlot(usize::MAX), Some(&ticket.from.clock)),
+            record,
+            kind,
+            false,
+            (space, at, bytes),
+        );
     }
 
     /// Compares an access with earlier ones, and remembers it. Answers whether a lower lane writes the same bytes in the
     /// same instruction. `slot` is the warp's; an operation under way has a ticket's clock instead.
     fn compare(
         &mut self,
-        (slot, ticket): (usize, Option<&Arc<Clock>>),
+        (slot, ticket): (WarpSlot, Option<&Arc<Clock>>),
         me: Record,
         kind: AccessKind,
         non_coherent: bool,
@@ -315,7 +316,7 @@ impl Detector {
     /// Two lanes of one instruction write different values to the same bytes.
     pub(crate) fn collision(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         lane: usize,
         other: usize,
         what: &Touch,
@@ -330,7 +331,7 @@ impl Detector {
     /// A read of memory that nobody has written.
     pub(crate) fn uninitialised(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         lane: usize,
         what: &Touch,
         place: (usize, usize, usize),
@@ -398,7 +399,7 @@ impl Detector {
         }
     }
 
-    fn ctas_of(&self, slot: usize) -> u32 {
+    fn ctas_of(&self, slot: WarpSlot) -> u32 {
         self.threads.warp_cta.get(self.warps[slot].number as usize).copied().unwrap_or(u32::MAX)
     }
 }

@@ -4,7 +4,7 @@
 use super::clock::{Clock, Topology};
 use super::patterns::Pending;
 use crate::memory::Spot;
-use crate::model::{LANES, lanes};
+use crate::model::{CtaSlot, LANES, lanes};
 use crate::order::Scope;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ pub(super) struct WarpState {
     /// Number in the launch.
     pub number: u32,
     /// Slot of its CTA.
-    pub cta: usize,
+    pub cta: CtaSlot,
     /// Lanes it began with.
     pub whole: u32,
     pub base: Arc<Clock>,

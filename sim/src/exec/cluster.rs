@@ -9,7 +9,7 @@ use super::run::Run;
 use super::warp::State;
 use crate::codes;
 use crate::error::SimError;
-use crate::model::lanes;
+use crate::model::{CtaSlot, WarpSlot, lanes};
 
 /// How threads take part in the cluster's barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct Step {
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     /// Its CTAs by rank.
-    pub ctas: Vec<usize>,
+    pub ctas: Vec<CtaSlot>,
     /// CTAs that have threads.
     pub running: u32,
     /// Threads that have not exited.
@@ -57,7 +57,7 @@ impl Run {
     /// The lanes `active` of group `i` arrive at the cluster's barrier, or wait at it.
     pub(super) fn cluster_barrier(
         &mut self,
-        w: usize,
+        w: WarpSlot,
         i: usize,
         active: u32,
         step: Step,
@@ -114,7 +114,7 @@ impl Run {
     }
 
     /// Releases the cluster's barrier if all its threads have arrived.
-    pub(super) fn complete_cluster(&mut self, leader: usize) {
+    pub(super) fn complete_cluster(&mut self, leader: CtaSlot) {
         let cluster = &mut self.ctas[leader].cluster;
         if cluster.arrived == 0 || cluster.arrived < cluster.live {
             return;
@@ -151,7 +151,7 @@ impl Run {
     }
 
     /// Threads of a CTA have exited, `arrived` of them while they took part in the cluster's barrier.
-    pub(super) fn leave_cluster(&mut self, c: usize, leaving: u32, arrived: u32) -> Result<(), SimError> {
+    pub(super) fn leave_cluster(&mut self, c: CtaSlot, leaving: u32, arrived: u32) -> Result<(), SimError> {
         let leader = self.ctas[c].leader;
         let ended = self.ctas[c].live == 0;
         let cluster = &mut self.ctas[leader].cluster;
@@ -182,7 +182,7 @@ impl Run {
     }
 
     /// What a group waits for at the cluster's barrier, in words.
-    pub(super) fn describe_cluster(&self, c: usize) -> String {
+    pub(super) fn describe_cluster(&self, c: CtaSlot) -> String {
         let cluster = &self.ctas[self.ctas[c].leader].cluster;
         format!("at the cluster's barrier ({} of {} threads arrived)", cluster.arrived, cluster.live)
     }

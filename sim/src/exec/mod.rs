@@ -20,7 +20,7 @@ mod words;
 use crate::check::Detector;
 use crate::codes;
 use crate::memory::{AccessError, Memory};
-use crate::model::{LANES, Lanes, lanes};
+use crate::model::{LANES, Lanes, WarpSlot, lanes};
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
 use defer::{Deferral, Footprint};
@@ -282,7 +282,7 @@ pub(crate) struct Context<'a> {
     /// Warp instructions executed so far on the whole machine: the clock.
     pub clock: u64,
     /// The warp's slot at the runner's.
-    pub slot: usize,
+    pub slot: WarpSlot,
     pub check: Option<&'a mut Detector>,
     pub asynchronous: &'a mut asynchronous::Asynchronous,
 }

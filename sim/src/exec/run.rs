@@ -21,7 +21,7 @@ use crate::error::{Place, SimError};
 use crate::exec::code::{Code, Kernel, KernelCode};
 use crate::exec::trace::Recorder;
 use crate::memory::Memory;
-use crate::model::BARRIERS;
+use crate::model::{BARRIERS, CtaSlot, Table, WarpSlot};
 use crate::model::{LANES, Lanes};
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
@@ -73,9 +73,9 @@ pub(crate) struct Cta {
     pub grid: usize,
     pub at: Coordinates,
     /// The CTA of rank 0 of its cluster, which has what follows.
-    pub leader: usize,
+    pub leader: CtaSlot,
     pub cluster: Cluster,
-    pub warps: Vec<usize>,
+    pub warps: Vec<WarpSlot>,
     /// Threads that have not exited.
     pub live: u32,
     pub barriers: [Barrier; BARRIERS],
@@ -154,8 +154,8 @@ pub(crate) struct Run {
     pub ended: Vec<usize>,
     /// The first grid of which not all CTAs have started.
     first_open: usize,
-    pub ctas: Vec<Cta>,
-    pub warps: Vec<Warp>,
+    pub ctas: Table<CtaSlot, Cta>,
+    pub warps: Table<WarpSlot, Warp>,
     pub rng: Rng,
     pub(super) schedule: Schedule,
     pub step_limit: u64,
@@ -172,10 +172,10 @@ pub(crate) struct Run {
     pub trace: Option<Box<Recorder>>,
     /// Labels to which the lanes of a `brx.idx` go.
     targets: [u32; LANES],
-    pub(super) free_ctas: Vec<usize>,
-    free_warps: Vec<usize>,
+    pub(super) free_ctas: Vec<CtaSlot>,
+    free_warps: Vec<WarpSlot>,
     /// Warps that live.
-    order: Vec<usize>,
+    order: Vec<WarpSlot>,
     /// State of the memory that was seen last, and when it was first seen.
     seen: u64,
     quiet_since: u64,
@@ -208,8 +208,8 @@ impl Run {
             modules: Vec::new(),
             ended: Vec::new(),
             first_open: 0,
-            ctas: Vec::new(),
-            warps: Vec::new(),
+            ctas: Table::default(),
+            warps: Table::default(),
             rng,
             schedule,
             step_limit: u64::MAX,
@@ -233,7 +233,7 @@ impl Run {
 
     /// Checks what the grids do.
     pub(crate) fn watch(&mut self, check: &Check) {
-        self.check = Some(Box::new(Detector::new(check.clone(), self.memory.shared_buffer(0))));
+        self.check = Some(Box::new(Detector::new(check.clone(), self.memory.shared_buffer(CtaSlot(0)))));
     }
 
     /// What has been found.
@@ -264,7 +264,7 @@ impl Run {
     }
 
     /// The code that a warp runs.
-    pub(crate) fn code_of(&self, w: usize) -> &Code {
+    pub(crate) fn code_of(&self, w: WarpSlot) -> &Code {
         &self.grids[self.ctas[self.warps[w].cta].grid].module
     }
 
@@ -282,7 +282,7 @@ impl Run {
         result
     }
 
-    fn rounds(&mut self, order: &mut Vec<usize>) -> Result<(), SimError> {
+    fn rounds(&mut self, order: &mut Vec<WarpSlot>) -> Result<(), SimError> {
         loop {
             if !self.ended.is_empty() {
                 return Ok(());
@@ -334,7 +334,7 @@ impl Run {
     }
 
     /// Runs one warp for at most `budget` instructions, and notes what became of it where a timeline is wanted.
-    fn turn(&mut self, w: usize, budget: u32) -> Result<(), SimError> {
+    fn turn(&mut self, w: WarpSlot, budget: u32) -> Result<(), SimError> {
         let Some(mut trace) = self.trace.take() else { return self.slice(w, budget) };
         let turn = trace.begin(self, w);
         let ended = self.slice(w, budget);
@@ -344,7 +344,7 @@ impl Run {
     }
 
     /// Runs one warp for at most `budget` instructions.
-    fn slice(&mut self, w: usize, mut budget: u32) -> Result<(), SimError> {
+    fn slice(&mut self, w: WarpSlot, mut budget: u32) -> Result<(), SimError> {
         while let Some(i) = self.warps[w].choose(self.memory.changes + 1) {
             let before = budget;
             let event = self.steps(w, i, &mut budget);
@@ -375,7 +375,7 @@ impl Run {
     }
 
     /// The inner loop: runs group `i` of a warp until something happens that concerns more than its registers.
-    fn steps(&mut self, w: usize, i: usize, budget: &mut u32) -> Event {
+    fn steps(&mut self, w: WarpSlot, i: usize, budget: &mut u32) -> Event {
         let warp = &mut self.warps[w];
         let cta = &mut self.ctas[warp.cta];
         let grid = &self.grids[cta.grid];
@@ -436,7 +436,7 @@ impl Run {
     }
 
     /// Carries out a change of control flow; tells whether lanes jumped back.
-    fn transfer(&mut self, w: usize, i: usize, flow: Flow, active: u32) -> Result<bool, SimError> {
+    fn transfer(&mut self, w: WarpSlot, i: usize, flow: Flow, active: u32) -> Result<bool, SimError> {
         let warp = &mut self.warps[w];
         let code = &*self.grids[self.ctas[warp.cta].grid].module;
         let pc = warp.groups[i].pc;
@@ -495,7 +495,7 @@ impl Run {
         Ok(false)
     }
 
-    fn exit(&mut self, w: usize, i: usize, leaving: u32) -> Result<(), SimError> {
+    fn exit(&mut self, w: WarpSlot, i: usize, leaving: u32) -> Result<(), SimError> {
         self.memory.changes += 1;
         self.warps[w].exit(i, leaving);
         let arrived = withdraw(&mut self.warps[w].arrivals, leaving);
@@ -516,7 +516,7 @@ impl Run {
     }
 
     /// An error with its place: `fault.lane` of warp `w` at `pc`.
-    pub(crate) fn error(&self, w: usize, pc: u32, fault: FaultInfo) -> SimError {
+    pub(crate) fn error(&self, w: WarpSlot, pc: u32, fault: FaultInfo) -> SimError {
         let place = self.place(w, pc, fault.lane);
         let near = fault.shared.and_then(|at| self.shared_variable(w, at)).unwrap_or_default();
         SimError {
@@ -530,7 +530,7 @@ impl Run {
     }
 
     /// The shared variable at or below an offset, in words.
-    pub(super) fn shared_variable(&self, w: usize, at: u64) -> Option<String> {
+    pub(super) fn shared_variable(&self, w: WarpSlot, at: u64) -> Option<String> {
         let grid = &self.grids[self.ctas[self.warps[w].cta].grid];
         let (index, start) =
             grid.code().shared.iter().filter(|(_, start)| *start <= at).max_by_key(|(_, start)| *start)?;
@@ -539,7 +539,7 @@ impl Run {
         Some(format!(": `{}`{:+}, which has {bytes} bytes", v.name, at as i64 - *start as i64))
     }
 
-    pub(crate) fn place(&self, w: usize, pc: u32, lane: Option<usize>) -> Place {
+    pub(crate) fn place(&self, w: WarpSlot, pc: u32, lane: Option<usize>) -> Place {
         let warp = &self.warps[w];
         let cta = &self.ctas[warp.cta];
         let grid = &self.grids[cta.grid];

@@ -1,5 +1,6 @@
 //! Who runs next, for how long: strategies drawn from the seed.
 
+use crate::model::{CtaSlot, WarpSlot};
 use crate::rng::Rng;
 
 /// Shortest slice of the fair strategy; up to 127 instructions more are drawn.
@@ -48,7 +49,7 @@ impl Schedule {
     }
 
     /// A new round: the order of the warps, and who stands still.
-    pub(crate) fn round(&mut self, rng: &mut Rng, clock: u64, order: &mut [usize]) {
+    pub(crate) fn round(&mut self, rng: &mut Rng, clock: u64, order: &mut [WarpSlot]) {
         match &mut self.strategy {
             Strategy::Fair | Strategy::Fine => rng.shuffle(order),
             Strategy::Bounded { preemptions } => {
@@ -71,7 +72,7 @@ impl Schedule {
     }
 
     /// Instructions that a warp may run now; none if it stands still.
-    pub(crate) fn budget(&self, rng: &mut Rng, clock: u64, pe: usize, cta: usize) -> u32 {
+    pub(crate) fn budget(&self, rng: &mut Rng, clock: u64, pe: usize, cta: CtaSlot) -> u32 {
         match &self.strategy {
             Strategy::Fair => SLICE + (rng.next() & 127) as u32,
             Strategy::Fine => 1 + (rng.next() & 7) as u32,
@@ -80,7 +81,7 @@ impl Schedule {
                 left.min(1 << 14) as u32
             }
             Strategy::Lagging { mask, by_pe, .. } => {
-                let who = if *by_pe { pe } else { cta };
+                let who = if *by_pe { pe } else { cta.0 };
                 if mask >> (who % 64) & 1 != 0 { 0 } else { SLICE + (rng.next() & 127) as u32 }
             }
         }

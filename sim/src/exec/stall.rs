@@ -14,10 +14,11 @@ use super::run::Run;
 use super::warp::{Group, Snapshot, State};
 use crate::codes;
 use crate::error::SimError;
+use crate::model::WarpSlot;
 use waits::{finished, reads_once, waits};
 
 /// Called after a backward branch of group `i`: compares with its snapshot and renews it at growing distances.
-pub(crate) fn probe(run: &mut Run, w: usize, i: usize) {
+pub(crate) fn probe(run: &mut Run, w: WarpSlot, i: usize) {
     if !run.is_probing() {
         return;
     }
@@ -67,25 +68,25 @@ fn residency(run: &Run) -> Vec<String> {
 }
 
 /// A CTA whose threads all wait at its barriers: nobody is left to complete one.
-fn stuck_at_barriers(run: &Run, order: &[usize]) -> Option<usize> {
-    let at_barrier = |w: usize| run.warps[w].groups.iter().all(|g| matches!(g.state, State::Barrier(_)));
+fn stuck_at_barriers(run: &Run, order: &[WarpSlot]) -> Option<WarpSlot> {
+    let at_barrier = |w: WarpSlot| run.warps[w].groups.iter().all(|g| matches!(g.state, State::Barrier(_)));
     order.iter().copied().find(|&w| {
-        let of_cta = |v: &&usize| run.warps[**v].cta == run.warps[w].cta;
+        let of_cta = |v: &&WarpSlot| run.warps[**v].cta == run.warps[w].cta;
         order.iter().filter(of_cta).all(|&v| at_barrier(v))
     })
 }
 
 /// No warp can go on.
-pub(crate) fn deadlock(run: &Run, order: &[usize]) -> SimError {
+pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     let groups = || order.iter().flat_map(|&w| run.warps[w].groups.iter().map(move |g| (w, g)));
     // Who is furthest behind in the text is the likely cause; and whatever the seed, the same one.
-    let behind = |(w, g): &(usize, &Group)| {
+    let behind = |(w, g): &(WarpSlot, &Group)| {
         let warp = &run.warps[*w];
         let at = &run.ctas[warp.cta].at;
         (if warp.poll.valid { warp.poll.pc.min(g.pc) } else { g.pc }, at.pe, at.ctaid, warp.index)
     };
     // Lanes that wait for others of their warp, which are stuck at another such place.
-    let all_stuck = |w: usize| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
+    let all_stuck = |w: WarpSlot| run.warps[w].groups.iter().all(|g| g.state != State::Ready);
     let divergent = groups()
         .filter(|(w, g)| matches!(g.state, State::Converge(_) | State::Meet(_)) && all_stuck(*w))
         .min_by_key(behind);
@@ -136,7 +137,7 @@ pub(crate) fn deadlock(run: &Run, order: &[usize]) -> SimError {
 }
 
 /// A loop that waits for memory and does not look at it.
-fn once_only(run: &Run, w: usize) -> SimError {
+fn once_only(run: &Run, w: WarpSlot) -> SimError {
     let message = "deadlock: a loop waits for memory that it has read only once, before the loop";
     let code = run.code_of(w);
     let mnemonic = &code.mnemonics[code.insts[run.warps[w].poll.pc as usize].mnemonic as usize];
@@ -152,7 +153,7 @@ fn once_only(run: &Run, w: usize) -> SimError {
 }
 
 /// The launch has used up its instructions.
-pub(crate) fn step_limit(run: &Run, order: &[usize]) -> SimError {
+pub(crate) fn step_limit(run: &Run, order: &[WarpSlot]) -> SimError {
     let mut error = SimError::new(
         codes::STEP_LIMIT,
         format!("the launch executed more than {} warp instructions", run.step_limit),

@@ -6,6 +6,7 @@
 use crate::exec::run::Run;
 use crate::exec::stall;
 use crate::exec::warp::State;
+use crate::model::{Table, WarpSlot};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -173,7 +174,7 @@ impl Log {
 /// Collects the timeline of a launch.
 pub(crate) struct Recorder {
     /// By warp slot.
-    tracks: Vec<Option<Track>>,
+    tracks: Table<WarpSlot, Option<Track>>,
     trace: Trace,
     limit: usize,
     /// By PE: bytes that were taken from its memory.
@@ -189,7 +190,7 @@ pub(crate) struct Turn {
 }
 
 /// How often the instruction was executed.
-fn counted(run: &Run, w: usize, pc: u32) -> u64 {
+fn counted(run: &Run, w: WarpSlot, pc: u32) -> u64 {
     let image = run.grids[run.ctas[run.warps[w].cta].grid].image;
     run.counts[image][pc as usize].warps
 }
@@ -202,7 +203,7 @@ impl Recorder {
         run.asynchronous.log = Some(Box::new(Log { limit, ..Log::default() }));
         let moved = vec![0; run.memory.n_pes];
         let mut recorder = Recorder {
-            tracks: Vec::new(),
+            tracks: Table::default(),
             trace: Trace::default(),
             limit,
             moved,
@@ -214,15 +215,12 @@ impl Recorder {
     }
 
     /// A warp's turn begins.
-    pub(crate) fn begin(&mut self, run: &mut Run, w: usize) -> Turn {
+    pub(crate) fn begin(&mut self, run: &mut Run, w: WarpSlot) -> Turn {
         let start = run.clock;
         for log in [&mut run.remote.wire.log, &mut run.asynchronous.log].into_iter().flatten() {
             log.clock = start;
         }
-        if self.tracks.len() <= w {
-            self.tracks.resize_with(w + 1, || None);
-        }
-        match &self.tracks[w] {
+        match self.tracks.entry(w, || None) {
             None => self.tracks[w] = Some(self.track(run, w)),
             Some(t) if !t.polls && t.activity != Activity::Running => {
                 self.turn_to(w, start, Activity::Running, false);
@@ -234,7 +232,7 @@ impl Recorder {
         Turn { start, poll }
     }
 
-    fn track(&mut self, run: &Run, w: usize) -> Track {
+    fn track(&mut self, run: &Run, w: WarpSlot) -> Track {
         let warp = &run.warps[w];
         let cta = &run.ctas[warp.cta];
         let name = || Arc::from(run.grids[cta.grid].kernel().name.as_str());
@@ -250,7 +248,7 @@ impl Recorder {
     }
 
     /// A warp's turn has ended.
-    pub(crate) fn end(&mut self, run: &Run, w: usize, turn: &Turn) {
+    pub(crate) fn end(&mut self, run: &Run, w: WarpSlot, turn: &Turn) {
         self.traffic(run);
         let warp = &run.warps[w];
         if warp.live == 0 {
@@ -285,7 +283,7 @@ impl Recorder {
     }
 
     /// Ends what a warp did, if it does something else now.
-    fn turn_to(&mut self, w: usize, at: u64, activity: Activity, polls: bool) {
+    fn turn_to(&mut self, w: WarpSlot, at: u64, activity: Activity, polls: bool) {
         let Some(t) = &mut self.tracks[w] else { return };
         if t.activity == activity {
             return;
@@ -305,7 +303,7 @@ impl Recorder {
         }
     }
 
-    fn close(&mut self, w: usize, at: u64) {
+    fn close(&mut self, w: WarpSlot, at: u64) {
         if let Some(t) = &self.tracks[w] {
             // Any other activity ends the one that there is.
             let none = Activity::Waiting { what: "".into(), detail: "".into() };
@@ -331,8 +329,8 @@ impl Recorder {
 
     /// The launch has ended, well or not.
     pub(crate) fn finish(mut self, run: &mut Run) -> Trace {
-        for w in 0..self.tracks.len() {
-            self.close(w, run.clock);
+        for w in 0..self.tracks.next_id().0 {
+            self.close(WarpSlot(w), run.clock);
         }
         let logs = [run.remote.wire.log.take(), run.asynchronous.log.take()];
         for mut log in logs.into_iter().flatten() {

@@ -11,7 +11,7 @@ use super::defer::Deferral;
 use super::pipe::Pipe;
 use super::{Locals, Poll};
 use crate::exec::code::{Code, FunctionCode};
-use crate::model::{LANES, Lanes};
+use crate::model::{CtaSlot, LANES, Lanes};
 
 /// Instructions after which a group lets other groups of its warp run.
 const FAIR: u32 = 4096;
@@ -109,7 +109,7 @@ struct Caller {
 
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
-    pub cta: usize,
+    pub cta: CtaSlot,
     /// Number in the CTA.
     pub index: u32,
     /// Lanes that have not exited.
@@ -131,7 +131,7 @@ pub(crate) struct StackOverflow;
 
 impl Warp {
     /// Makes the warp ready to run a kernel from its first instruction.
-    pub(crate) fn start(&mut self, cta: usize, index: u32, lanes: u32, function: &FunctionCode) {
+    pub(crate) fn start(&mut self, cta: CtaSlot, index: u32, lanes: u32, function: &FunctionCode) {
         self.cta = cta;
         self.index = index;
         self.live = lanes;

@@ -1,10 +1,11 @@
 //! Proxy fences, and barriers of warps, CTAs and clusters.
 
 use super::*;
+use crate::model::{CtaSlot, WarpSlot};
 
 impl Detector {
     /// A proxy fence: what the lanes know, the async proxy knows.
-    pub(crate) fn fence_proxy(&mut self, slot: usize, mask: u32) {
+    pub(crate) fn fence_proxy(&mut self, slot: WarpSlot, mask: u32) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
         let warp = &mut warps[slot];
@@ -20,7 +21,7 @@ impl Detector {
     }
 
     /// Lanes of a warp that meet at `bar.warp.sync`.
-    pub(crate) fn warp_sync(&mut self, slot: usize, mask: u32, pc: u32) {
+    pub(crate) fn warp_sync(&mut self, slot: WarpSlot, mask: u32, pc: u32) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
         let warp = &mut warps[slot];
@@ -31,7 +32,7 @@ impl Detector {
     }
 
     /// Lanes come to barrier `id` of their CTA.
-    pub(crate) fn arrive(&mut self, slot: usize, cta: usize, (id, pc): (usize, u32), mask: u32) {
+    pub(crate) fn arrive(&mut self, slot: WarpSlot, cta: CtaSlot, (id, pc): (usize, u32), mask: u32) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
         let meeting = ctas[cta].barriers[id].get_or_insert_default();
@@ -40,7 +41,7 @@ impl Detector {
     }
 
     /// A barrier is complete; `waiting` (slot and lanes) go on. `all` if it is of the whole CTA.
-    pub(crate) fn complete(&mut self, cta: usize, id: usize, all: bool, waiting: &[(usize, u32)]) {
+    pub(crate) fn complete(&mut self, cta: CtaSlot, id: usize, all: bool, waiting: &[(WarpSlot, u32)]) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
         let state = &mut ctas[cta];
@@ -71,7 +72,7 @@ impl Detector {
     }
 
     /// Threads end: a barrier of the whole CTA that others wait at counts them as come.
-    pub(crate) fn exit(&mut self, slot: usize, cta: usize, mask: u32) {
+    pub(crate) fn exit(&mut self, slot: WarpSlot, cta: CtaSlot, mask: u32) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
         let ended = ctas[cta].ended.get_or_insert_default();
@@ -80,7 +81,7 @@ impl Detector {
 
     /// Lanes come to the barrier of the cluster whose first CTA is in `leader`. Without a release they leave what they
     /// knew at their latest fences.
-    pub(crate) fn arrive_cluster(&mut self, slot: usize, leader: usize, mask: u32, releases: bool) {
+    pub(crate) fn arrive_cluster(&mut self, slot: WarpSlot, leader: CtaSlot, mask: u32, releases: bool) {
         self.now += 1;
         let Detector { warps, threads, ctas, now, .. } = self;
         let meeting = ctas[leader].cluster.get_or_insert_default();
@@ -94,13 +95,13 @@ impl Detector {
     }
 
     /// The cluster's barrier is complete.
-    pub(crate) fn complete_cluster(&mut self, leader: usize) {
+    pub(crate) fn complete_cluster(&mut self, leader: CtaSlot) {
         let meeting = self.ctas[leader].cluster.take().map_or_else(Meeting::default, |m| *m);
         self.ctas[leader].met = Some(Arc::new(meeting.clock()));
     }
 
     /// Lanes have waited for it.
-    pub(crate) fn wait_cluster(&mut self, slot: usize, leader: usize, mask: u32) {
+    pub(crate) fn wait_cluster(&mut self, slot: WarpSlot, leader: CtaSlot, mask: u32) {
         if let Some(clock) = self.ctas[leader].met.clone() {
             self.take(slot, mask, &clock);
         }

@@ -1,18 +1,19 @@
 //! Operations that go on after their instruction: asynchronous ones, and those of NVSHMEM.
 
 use super::*;
+use crate::model::WarpSlot;
 use crate::order::Fence;
 
 impl Detector {
     /// A lane begins an operation that goes on after its instruction.
-    pub(crate) fn begin(&mut self, slot: usize, lane: usize, pc: u32, agent: Agent) -> Ticket {
+    pub(crate) fn begin(&mut self, slot: WarpSlot, lane: usize, pc: u32, agent: Agent) -> Ticket {
         self.begin_in(slot, lane, pc, agent, Stream::Thread)
     }
 
     /// The same, in a stream of the lane's.
     pub(crate) fn begin_in(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         lane: usize,
         pc: u32,
         agent: Agent,
@@ -29,7 +30,7 @@ impl Detector {
     }
 
     /// A warp, or `block` a CTA, begins a remote operation together, which a lane carries out.
-    pub(crate) fn begin_together(&mut self, slot: usize, lane: usize, pc: u32, block: bool) -> Ticket {
+    pub(crate) fn begin_together(&mut self, slot: WarpSlot, lane: usize, pc: u32, block: bool) -> Ticket {
         self.now += 1;
         let state = &self.warps[slot];
         let first = self.threads.info(state.number).map_or(state.number, |i| i.first_warp);
@@ -41,12 +42,12 @@ impl Detector {
     }
 
     /// A lane knows that the operations of this ticket's stream up to it are complete (or have read their source).
-    pub(crate) fn learn(&mut self, slot: usize, lane: usize, ticket: &Ticket, only_read: bool) {
+    pub(crate) fn learn(&mut self, slot: WarpSlot, lane: usize, ticket: &Ticket, only_read: bool) {
         ticket.publish(self.warps[slot].clock_mut(lane), only_read);
     }
 
     /// A lane leaves what it knew at its latest fence of a scope.
-    pub(crate) fn leave_fenced(&mut self, slot: usize, lane: usize, scope: Scope, clock: &mut Clock) {
+    pub(crate) fn leave_fenced(&mut self, slot: WarpSlot, lane: usize, scope: Scope, clock: &mut Clock) {
         self.warps[slot].fenced(lane, scope, &self.threads, clock);
     }
 
@@ -54,7 +55,7 @@ impl Detector {
     /// its source, and learn what all who met in it knew.
     pub(crate) fn learn_call(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         mask: u32,
         op: Option<&Ticket>,
         only_read: Option<bool>,
@@ -78,7 +79,7 @@ impl Detector {
     }
 
     /// Lanes leave all they know in a clock that others will join (an mbarrier's phase, a team's collective).
-    pub(crate) fn leave(&mut self, slot: usize, mask: u32, clock: &mut Clock) {
+    pub(crate) fn leave(&mut self, slot: WarpSlot, mask: u32, clock: &mut Clock) {
         self.now += 1;
         let Detector { warps, threads, now, .. } = self;
         let mut meeting = Meeting::of(std::mem::take(clock));
@@ -87,14 +88,14 @@ impl Detector {
     }
 
     /// Lanes learn what was left.
-    pub(crate) fn take(&mut self, slot: usize, mask: u32, clock: &Clock) {
+    pub(crate) fn take(&mut self, slot: WarpSlot, mask: u32, clock: &Clock) {
         let Detector { warps, threads, .. } = self;
         warps[slot].each_clock(mask, |own| own.join(threads, clock));
     }
 
     /// A fence of NVSHMEM's: what the threads and those they know have issued on their PE is delivered in front of what
     /// they issue from now on; behind a quiet they know that it is delivered.
-    pub(crate) fn remote_fence(&mut self, slot: usize, mask: u32, pc: u32, quiet: bool) {
+    pub(crate) fn remote_fence(&mut self, slot: WarpSlot, mask: u32, pc: u32, quiet: bool) {
         self.fence(slot, mask, pc, Fence::acq_rel(Scope::Sys));
         let Detector { warps, threads, now, .. } = self;
         let warp = &mut warps[slot];
@@ -128,7 +129,7 @@ impl Detector {
     /// comes behind the put, and so behind all that the thread has done and knows.
     pub(crate) fn remote_release(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         lane: usize,
         pc: u32,
         put: Option<&Ticket>,
@@ -163,7 +164,7 @@ impl Detector {
         let order = Order::RELAXED_SYS;
         let mut record = Record::new(time, warp, pc, 1 << lane, ticket.agent, &order);
         record.flags = UPDATE | if left.is_empty() { 0 } else { RELEASED };
-        let by = (usize::MAX, Some(&ticket.from.clock));
+        let by = (WarpSlot(usize::MAX), Some(&ticket.from.clock));
         self.compare(by, record, AccessKind::Update, false, (space, at, bytes));
         for word in words(at, bytes) {
             let write = &mut self.shadow.cell(space, word).write;

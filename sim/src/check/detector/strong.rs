@@ -3,6 +3,7 @@
 use super::*;
 use crate::check::happens_before::happens_before;
 use crate::memory::{Landed, UnderWay};
+use crate::model::WarpSlot;
 use crate::order::Fence;
 
 impl Detector {
@@ -10,7 +11,7 @@ impl Detector {
     /// lower lane writes them in the same instruction.
     pub(crate) fn touch(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         mask: u32,
         what: &Touch,
         (space, at, bytes): (usize, usize, usize),
@@ -81,7 +82,7 @@ impl Detector {
     /// A strong read of a lane learns what was released where it reads, now or at the lane's next fence.
     fn observe(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         lane: usize,
         what: &Touch,
         scope: Scope,
@@ -115,7 +116,7 @@ impl Detector {
     /// A strong write of a lane leaves what it releases.
     fn release(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         lane: usize,
         what: &Touch,
         scope: Scope,
@@ -150,7 +151,7 @@ impl Detector {
     }
 
     /// A strong read has read what another thread wrote without releasing.
-    fn unreleased(&mut self, slot: usize, lane: usize, pc: u32, write: Option<Record>) {
+    fn unreleased(&mut self, slot: WarpSlot, lane: usize, pc: u32, write: Option<Record>) {
         let number = self.warps[slot].number;
         let other = |w: &Record| {
             w.flags & SYNC == 0 && w.agent == Agent::Thread && (w.warp != number || w.lanes != 1 << lane)
@@ -174,7 +175,7 @@ impl Detector {
     }
 
     /// A fence of some lanes.
-    pub(crate) fn fence(&mut self, slot: usize, mask: u32, pc: u32, fence: Fence) {
+    pub(crate) fn fence(&mut self, slot: WarpSlot, mask: u32, pc: u32, fence: Fence) {
         self.now += 1;
         let cta = self.ctas_of(slot);
         let number = self.warps[slot].number;
@@ -205,14 +206,14 @@ impl Detector {
     }
 
     /// Whether a lane has executed a release fence.
-    pub(crate) fn has_fenced(&self, slot: usize, lane: usize) -> bool {
+    pub(crate) fn has_fenced(&self, slot: WarpSlot, lane: usize) -> bool {
         self.warps[slot].lanes.as_ref().is_some_and(|l| l[lane].has_fenced())
     }
 
     /// Lanes have made a strong access: it tells later which `fence.sc` come before others.
     fn access_behind_fences(
         &mut self,
-        slot: usize,
+        slot: WarpSlot,
         mask: u32,
         kind: AccessKind,
         (space, at, bytes): (usize, usize, usize),
@@ -239,7 +240,7 @@ impl Detector {
     }
 
     /// A `fence.sc` of a lane learns what the threads knew at those that must precede it.
-    fn follow_fences(&mut self, slot: usize, lane: usize, scope: Scope) {
+    fn follow_fences(&mut self, slot: WarpSlot, lane: usize, scope: Scope) {
         let Detector { warps, threads, shadow, sequential, now, .. } = self;
         let warp = &mut warps[slot];
         let me = Record::new(*now, warp.number, 0, 1 << lane, Agent::Thread, &Order::WEAK);

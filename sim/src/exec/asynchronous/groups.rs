@@ -3,7 +3,7 @@
 use super::{Asynchronous, DEPTH, Segment, Transfer, Work, World, carry, take};
 use crate::check::detector::Ticket;
 use crate::check::{Agent, Detector, Stream};
-use crate::model::{LANES, lanes};
+use crate::model::{LANES, WarpSlot, lanes};
 
 /// A `cp.async` of one lane.
 pub(super) struct Copy {
@@ -37,7 +37,7 @@ impl Committed {
     }
 
     /// A lane has waited for the groups below `limit`.
-    fn learn(&mut self, d: &mut Detector, slot: usize, lane: usize, limit: u32, only_read: bool) {
+    fn learn(&mut self, d: &mut Detector, slot: WarpSlot, lane: usize, limit: u32, only_read: bool) {
         let due = |m: &(usize, u32, Ticket)| m.0 == lane && m.1 < limit;
         if let Some((_, _, ticket)) = self.marks.iter().filter(|m| due(m)).max_by_key(|m| m.1) {
             d.learn(slot, lane, ticket, only_read);
@@ -63,20 +63,22 @@ pub(crate) struct Piece {
 }
 
 impl Asynchronous {
-    fn warp(&mut self, slot: usize) -> &mut Groups {
-        if self.warps.len() <= slot {
-            self.warps.resize_with(slot + 1, Groups::default);
-        }
-        &mut self.warps[slot]
+    fn warp(&mut self, slot: WarpSlot) -> &mut Groups {
+        self.warps.entry(slot, Groups::default)
     }
 
     /// The group under way of a lane's bulk operations.
-    pub(super) fn bulk_group(&mut self, slot: usize, lane: usize) -> u32 {
+    pub(super) fn bulk_group(&mut self, slot: WarpSlot, lane: usize) -> u32 {
         self.warp(slot).bulk.count[lane]
     }
 
     /// The lanes of a warp issue copies.
-    pub(crate) fn copy(&mut self, world: &mut World<'_>, slot: usize, pieces: impl Iterator<Item = Piece>) {
+    pub(crate) fn copy(
+        &mut self,
+        world: &mut World<'_>,
+        slot: WarpSlot,
+        pieces: impl Iterator<Item = Piece>,
+    ) {
         let number = self.number();
         let w = self.warp(slot);
         for Piece { lane, segments } in pieces {
@@ -93,7 +95,7 @@ impl Asynchronous {
     }
 
     /// `cp.async.commit_group`, `cp.async.bulk.commit_group`
-    pub(crate) fn commit(&mut self, world: &mut World<'_>, slot: usize, mask: u32, pc: u32, bulk: bool) {
+    pub(crate) fn commit(&mut self, world: &mut World<'_>, slot: WarpSlot, mask: u32, pc: u32, bulk: bool) {
         let check = &mut world.check;
         let (agent, stream) = if bulk { (Agent::Async, Stream::Bulk) } else { (Agent::Copy, Stream::Copies) };
         let w = self.warp(slot);
@@ -107,11 +109,8 @@ impl Asynchronous {
     }
 
     /// Waits for all `cp.async` groups but the latest `n` of these lanes.
-    pub(crate) fn wait_copies(&mut self, world: &mut World<'_>, slot: usize, mask: u32, n: u32) {
-        if slot >= self.warps.len() {
-            return;
-        }
-        let w = &self.warps[slot];
+    pub(crate) fn wait_copies(&mut self, world: &mut World<'_>, slot: WarpSlot, mask: u32, n: u32) {
+        let Some(w) = self.warps.get(slot) else { return };
         let limits: [u32; LANES] = std::array::from_fn(|lane| w.copied.limit(lane, n));
         self.land_copies(world, slot, |c| mask >> c.lane & 1 != 0 && c.group < limits[usize::from(c.lane)]);
         if let Some(d) = world.check.as_deref_mut() {
@@ -125,15 +124,12 @@ impl Asynchronous {
     pub(crate) fn wait_bulk(
         &mut self,
         world: &mut World<'_>,
-        slot: usize,
+        slot: WarpSlot,
         mask: u32,
         n: u32,
         only_read: bool,
     ) {
-        if slot >= self.warps.len() {
-            return;
-        }
-        let w = &self.warps[slot];
+        let Some(w) = self.warps.get(slot) else { return };
         let limits: [u32; LANES] = std::array::from_fn(|lane| w.bulk.limit(lane, n));
         let mut i = 0;
         while i < self.queue.len() {
@@ -170,7 +166,12 @@ impl Asynchronous {
     }
 
     /// Lands those copies of a warp that `chosen` says, in the order of issue or its reverse.
-    pub(super) fn land_copies(&mut self, world: &mut World<'_>, slot: usize, chosen: impl Fn(&Copy) -> bool) {
+    pub(super) fn land_copies(
+        &mut self,
+        world: &mut World<'_>,
+        slot: WarpSlot,
+        chosen: impl Fn(&Copy) -> bool,
+    ) {
         let Some(w) = self.warps.get_mut(slot).filter(|w| !w.copies.is_empty()) else { return };
         let mut due: Vec<Copy> = w.copies.extract_if(.., |c| chosen(c)).collect();
         if self.rng.next() & 1 != 0 {

@@ -9,6 +9,7 @@ use crate::check::Detector;
 use crate::check::clock::Clock;
 use crate::check::detector::Ticket;
 use crate::memory::{Memory, Spot};
+use crate::model::{CtaSlot, WarpSlot};
 use crate::order::Scope;
 use std::sync::Arc;
 
@@ -40,9 +41,9 @@ pub(crate) struct Mbarrier {
 /// Who changes an mbarrier.
 pub(crate) enum By<'a> {
     /// A lane of a warp's slot, which releases what it knows.
-    Thread(usize, usize),
+    Thread(WarpSlot, usize),
     /// A lane that releases what its latest fence does.
-    Relaxed(usize, usize),
+    Relaxed(WarpSlot, usize),
     /// An asynchronous operation.
     Operation(Option<&'a Ticket>),
 }
@@ -160,7 +161,7 @@ const UNKNOWN: &str = "mbarrier.init comes first, and must be visible to who use
 
 impl Asynchronous {
     fn barriers(&mut self, memory: &Memory, buffer: usize) -> &mut Barriers {
-        let cta = buffer.saturating_sub(memory.shared_buffer(0));
+        let cta = buffer.saturating_sub(memory.shared_buffer(CtaSlot(0)));
         if self.barriers.len() <= cta {
             self.barriers.resize_with(cta + 1, Barriers::default);
         }
@@ -168,7 +169,7 @@ impl Asynchronous {
     }
 
     fn find(&self, memory: &Memory, at: Spot) -> Option<&Mbarrier> {
-        let list = self.barriers.get(at.buffer.checked_sub(memory.shared_buffer(0))?)?;
+        let list = self.barriers.get(at.buffer.checked_sub(memory.shared_buffer(CtaSlot(0)))?)?;
         list.0.iter().find(|(a, _)| *a == at.at).map(|(_, b)| b)
     }
 
@@ -240,7 +241,7 @@ impl Asynchronous {
     }
 
     /// A lane has found the phase before complete, and acquires what was released there.
-    pub(crate) fn acquire(&self, memory: &Memory, d: &mut Detector, at: Spot, slot: usize, lane: usize) {
+    pub(crate) fn acquire(&self, memory: &Memory, d: &mut Detector, at: Spot, slot: WarpSlot, lane: usize) {
         if let Some(b) = self.find(memory, at) {
             d.take(slot, 1 << lane, &b.complete);
         }

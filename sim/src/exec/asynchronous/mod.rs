@@ -23,6 +23,7 @@ use crate::codes;
 use crate::exec::access::{from_le, put_le};
 use crate::exec::trace::Log;
 use crate::memory::{Memory, Spot};
+use crate::model::{CtaSlot, Table, WarpSlot};
 use crate::num::Combine;
 use crate::rng::Rng;
 use groups::Groups;
@@ -36,7 +37,7 @@ const DEPTH: usize = 1 << 14;
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     /// The warp's slot; none if the warp has ended.
-    pub slot: Option<usize>,
+    pub slot: Option<WarpSlot>,
     pub lane: usize,
     pub grid: usize,
     pub pe: usize,
@@ -102,7 +103,7 @@ impl Transfer {
             Completion::Mbarrier(b) => Some(b.buffer),
             Completion::Group => first.map(|s| s.to.buffer),
         };
-        [from, to].map(|b| b.filter(|&b| b >= memory.shared_buffer(0)).unwrap_or(usize::MAX))
+        [from, to].map(|b| b.filter(|&b| b >= memory.shared_buffer(CtaSlot(0))).unwrap_or(usize::MAX))
     }
 }
 
@@ -110,7 +111,7 @@ enum Work {
     Transfer(Transfer, Completion),
     /// Arrivals of lanes of a warp's slot, once their copies up to a number have landed.
     Arrive {
-        slot: usize,
+        slot: WarpSlot,
         at: Vec<(usize, Spot, Option<Ticket>)>,
         up_to: u64,
     },
@@ -158,7 +159,7 @@ pub(crate) struct World<'a> {
 pub(crate) struct Asynchronous {
     rng: Rng,
     /// By slot of the warp.
-    warps: Vec<Groups>,
+    warps: Table<WarpSlot, Groups>,
     queue: Vec<Pending>,
     /// By CTA.
     barriers: Vec<Barriers>,
@@ -173,7 +174,7 @@ impl Asynchronous {
         Asynchronous {
             // Not the schedule's sequence.
             rng: Rng(seed ^ 0x6173_796e_6300_0000),
-            warps: Vec::new(),
+            warps: Table::default(),
             queue: Vec::new(),
             barriers: Vec::new(),
             issued: 0,
@@ -277,8 +278,8 @@ impl Asynchronous {
     }
 
     /// A warp has ended: what its threads copied lands, and their groups are nobody's.
-    pub(crate) fn end_warp(&mut self, world: &mut World<'_>, slot: usize) {
-        if slot < self.warps.len() {
+    pub(crate) fn end_warp(&mut self, world: &mut World<'_>, slot: WarpSlot) {
+        if self.warps.get(slot).is_some() {
             self.land_copies(world, slot, |_| true);
             self.warps[slot] = Groups::default();
         }
@@ -289,7 +290,7 @@ impl Asynchronous {
 
     /// A CTA has ended, and with it its shared memory, which operations under way must not use any more.
     pub(crate) fn end_cta(&mut self, memory: &Memory, buffer: usize) -> Result<(), Box<Failure>> {
-        if let Some(b) = self.barriers.get_mut(buffer - memory.shared_buffer(0)) {
+        if let Some(b) = self.barriers.get_mut(buffer - memory.shared_buffer(CtaSlot(0))) {
             b.clear();
         }
         // An arrival that nobody waits for has no effect.

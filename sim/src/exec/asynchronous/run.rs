@@ -3,6 +3,7 @@
 use super::{Failure, World};
 use crate::error::{Place, SimError};
 use crate::exec::run::Run;
+use crate::model::{CtaSlot, WarpSlot};
 
 impl Run {
     /// A round of the schedule has passed: some of what is under way lands.
@@ -36,13 +37,13 @@ impl Run {
     }
 
     /// A warp has ended.
-    pub(in crate::exec) fn end_warp(&mut self, w: usize) {
+    pub(in crate::exec) fn end_warp(&mut self, w: WarpSlot) {
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
         self.asynchronous.end_warp(&mut world, w);
     }
 
     /// A CTA has ended, and with it its shared memory.
-    pub(in crate::exec) fn end_shared(&mut self, c: usize) -> Result<(), SimError> {
+    pub(in crate::exec) fn end_shared(&mut self, c: CtaSlot) -> Result<(), SimError> {
         let buffer = self.memory.shared_buffer(c);
         self.memory.leave_stores(buffer);
         self.asynchronous.end_cta(&self.memory, buffer).map_err(|f| self.failure(*f))?;

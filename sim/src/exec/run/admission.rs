@@ -14,7 +14,7 @@ impl Run {
     }
 
     /// Makes further CTAs resident.
-    pub(super) fn admit(&mut self, order: &mut Vec<usize>) {
+    pub(super) fn admit(&mut self, order: &mut Vec<WarpSlot>) {
         while self.grids.get(self.first_open).is_some_and(|g| g.next == g.total) {
             self.first_open += 1;
         }
@@ -31,7 +31,7 @@ impl Run {
     }
 
     /// Makes the CTAs of a grid's next cluster resident.
-    fn start_cluster(&mut self, g: usize, order: &mut Vec<usize>) {
+    fn start_cluster(&mut self, g: usize, order: &mut Vec<WarpSlot>) {
         if self.grids[g].next == 0 {
             // It sees what the grids in front of it have stored, on whatever PE.
             let before: Vec<usize> = self.grids[g].after.iter().map(|a| self.grids[*a].pe).collect();
@@ -42,7 +42,7 @@ impl Run {
         let clusters = cluster::zip(grid.dims, grid.cluster, |a, b| a / b);
         let origin = unflatten(grid.next / u64::from(size), clusters);
         let origin = cluster::zip(origin, grid.cluster, |a, b| a * b);
-        let ctas: Vec<usize> = (0..size).map(|_| self.slot(g)).collect();
+        let ctas: Vec<CtaSlot> = (0..size).map(|_| self.slot(g)).collect();
         let members: Vec<usize> = ctas.iter().map(|&c| self.memory.shared_buffer(c)).collect();
         for (rank, &c) in (0..).zip(&ctas) {
             let within = unflatten(rank.into(), self.grids[g].cluster);
@@ -56,30 +56,29 @@ impl Run {
     }
 
     /// A place for another CTA.
-    fn slot(&mut self, g: usize) -> usize {
+    fn slot(&mut self, g: usize) -> CtaSlot {
         self.free_ctas.pop().unwrap_or_else(|| {
             self.ctas.push(Cta {
                 grid: g,
                 at: Coordinates::default(),
-                leader: 0,
+                leader: CtaSlot(0),
                 cluster: Cluster::default(),
                 warps: Vec::new(),
                 live: 0,
                 barriers: [Barrier::default(); BARRIERS],
                 gathering: None,
                 warpgroups: Vec::new(),
-            });
-            self.ctas.len() - 1
+            })
         })
     }
 
     fn start_cta(
         &mut self,
         g: usize,
-        c: usize,
-        leader: usize,
+        c: CtaSlot,
+        leader: CtaSlot,
         (ctaid, rank, members): ([u32; 3], u32, Vec<usize>),
-        order: &mut Vec<usize>,
+        order: &mut Vec<WarpSlot>,
     ) {
         let grid = &mut self.grids[g];
         grid.next += 1;
@@ -119,16 +118,13 @@ impl Run {
     }
 
     /// Starts the warps of a CTA with so many threads.
-    fn start_warps(&mut self, c: usize, threads: u32, order: &mut Vec<usize>) {
+    fn start_warps(&mut self, c: CtaSlot, threads: u32, order: &mut Vec<WarpSlot>) {
         let grid = &self.grids[self.ctas[c].grid];
         let function = &grid.module.functions[grid.code().function];
         for index in 0..threads.div_ceil(LANES as u32) {
             let w = match self.free_warps.pop() {
                 Some(w) => w,
-                None => {
-                    self.warps.push(Warp::default());
-                    self.warps.len() - 1
-                }
+                None => self.warps.push(Warp::default()),
             };
             let lanes = crate::num::mask((threads - index * LANES as u32).min(32)) as u32;
             self.warps[w].start(c, index, lanes, function);

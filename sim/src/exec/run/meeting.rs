@@ -7,7 +7,7 @@ use crate::exec::lanes;
 
 impl Run {
     /// Lanes arrive at a barrier of their CTA.
-    pub(super) fn barrier(&mut self, w: usize, i: usize, active: u32, a: Arrival) -> Result<(), SimError> {
+    pub(super) fn barrier(&mut self, w: WarpSlot, i: usize, active: u32, a: Arrival) -> Result<(), SimError> {
         let warp = &mut self.warps[w];
         if a.aligned && active != warp.live {
             // The other lanes must come to this very instruction first.
@@ -39,7 +39,7 @@ impl Run {
     }
 
     /// Releases the waiting threads of a barrier if it is complete.
-    pub(super) fn complete(&mut self, c: usize, id: usize) {
+    pub(super) fn complete(&mut self, c: CtaSlot, id: usize) {
         let cta = &mut self.ctas[c];
         let barrier = cta.barriers[id];
         if !barrier.complete(cta.live) {

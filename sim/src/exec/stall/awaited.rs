@@ -3,6 +3,7 @@
 use super::super::run::Run;
 use super::super::warp::Group;
 use crate::exec::code::{Code, Inst};
+use crate::model::WarpSlot;
 
 /// How far behind the read the comparison is looked for, and the branch behind the comparison.
 const NEAR: usize = 8;
@@ -19,7 +20,7 @@ const COMPARISONS: [(&[&str], usize, usize, &str); 6] = [
 ];
 
 /// What the group waits for its warp's last read to give: `2`, `at least 7`.
-pub(super) fn awaited(run: &Run, w: usize, g: &Group) -> Option<String> {
+pub(super) fn awaited(run: &Run, w: WarpSlot, g: &Group) -> Option<String> {
     let warp = &run.warps[w];
     let code = run.code_of(w);
     let consts = &run.grids[run.ctas[warp.cta].grid].consts;

@@ -4,6 +4,7 @@ use super::super::run::Run;
 use super::super::warp::{Group, State};
 use super::awaited::{awaited, number};
 use crate::memory::Spot;
+use crate::model::{CtaSlot, WarpSlot};
 use std::collections::BTreeMap;
 
 /// Lines of a report.
@@ -42,7 +43,7 @@ struct Place {
 
 /// What all groups wait for, by places of the program: a line for each different piece of memory, one for all who wait at a
 /// barrier there.
-pub(super) fn waits(run: &Run, order: &[usize]) -> Vec<String> {
+pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
     let mut places: BTreeMap<(Kind, u32), Place> = BTreeMap::new();
     let mut sorted = order.to_vec();
     sorted.sort_unstable_by_key(|&w| run.warps[w].index);
@@ -121,14 +122,14 @@ fn warp_words(warps: &[(u32, Option<u32>)]) -> String {
 }
 
 /// The warp has read what it waits for before its loop, and does not read it again.
-pub(super) fn reads_once(run: &Run, w: usize, g: &Group) -> bool {
+pub(super) fn reads_once(run: &Run, w: WarpSlot, g: &Group) -> bool {
     let warp = &run.warps[w];
     let loops =
         g.state == State::Ready && g.proven != 0 && warp.ticket(g.mask).is_none() && !warp.pipe.waits();
     loops && warp.poll.valid && !warp.poll.fresh
 }
 
-fn wait(run: &Run, w: usize, g: &Group) -> Wait {
+fn wait(run: &Run, w: WarpSlot, g: &Group) -> Wait {
     let warp = &run.warps[w];
     let cta = &run.ctas[warp.cta];
     let place = |pc: u32| {
@@ -168,7 +169,7 @@ fn wait(run: &Run, w: usize, g: &Group) -> Wait {
 }
 
 /// What a group reads in a loop, and the word of memory.
-fn polls(run: &Run, w: usize, g: &Group) -> (String, Option<Spot>) {
+fn polls(run: &Run, w: WarpSlot, g: &Group) -> (String, Option<Spot>) {
     let warp = &run.warps[w];
     let (p, pe) = (warp.poll, run.ctas[warp.cta].at.pe);
     if let Some(at) = p.mbarrier {
@@ -194,7 +195,7 @@ fn polls(run: &Run, w: usize, g: &Group) -> (String, Option<Spot>) {
 }
 
 /// What a group waits for: in a few words, and all that is known.
-pub(crate) fn waiting(run: &Run, w: usize, g: &Group) -> (String, String) {
+pub(crate) fn waiting(run: &Run, w: WarpSlot, g: &Group) -> (String, String) {
     let warp = &run.warps[w];
     let p = warp.poll;
     let what = match g.state {
@@ -213,7 +214,7 @@ pub(crate) fn waiting(run: &Run, w: usize, g: &Group) -> (String, String) {
 }
 
 /// Who has finished: whole PEs, and of the others the CTAs and the threads of CTAs that wait.
-pub(super) fn finished(run: &Run, order: &[usize]) -> String {
+pub(super) fn finished(run: &Run, order: &[WarpSlot]) -> String {
     let mut parts = Vec::new();
     for pe in 0..run.memory.n_pes {
         let grids = || run.grids.iter().filter(|g| g.pe == pe);
@@ -225,10 +226,10 @@ pub(super) fn finished(run: &Run, order: &[usize]) -> String {
             (all, ended) => parts.push(format!("{ended} of {all} CTAs of PE {pe}")),
         }
     }
-    let mut ctas: Vec<usize> = order.iter().map(|&w| run.warps[w].cta).collect();
+    let mut ctas: Vec<CtaSlot> = order.iter().map(|&w| run.warps[w].cta).collect();
     ctas.sort_unstable();
     ctas.dedup();
-    let some_ended = |c: &&usize| run.ctas[**c].live < run.ctas[**c].at.ntid.iter().product();
+    let some_ended = |c: &&CtaSlot| run.ctas[**c].live < run.ctas[**c].at.ntid.iter().product();
     parts.extend(ctas.iter().filter(some_ended).take(NAMED).map(|&c| {
         let (cta, threads) = (&run.ctas[c], run.ctas[c].at.ntid.iter().product::<u32>());
         let ([x, y, z], ended) = (cta.at.ctaid, threads - cta.live);

@@ -58,6 +58,11 @@ ids! {
     CtaId(u32);
 }
 
+impl CtaId {
+    /// No CTA's.
+    pub(crate) const NONE: CtaId = CtaId(u32::MAX);
+}
+
 /// Elements that are named by ids of one kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Table<I, T> {
@@ -105,8 +110,9 @@ impl<I: Id, T> Table<I, T> {
         self.list.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
-        self.list.iter_mut()
+    /// All ids, in order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = I> + use<I, T> {
+        (0..self.list.len()).map(I::of)
     }
 }
 

@@ -4,24 +4,41 @@
 //! not above the time up to which it knows that thread, which is the greatest of three entries: for the other thread
 //! itself, for its warp, for its CTA. A barrier of a CTA makes one entry, whatever the CTA's size.
 
+use crate::model::{CtaId, WarpId};
+
 /// Number of a thread in a launch: its warp's number, times 32, plus its lane.
-pub(super) type Thread = u32;
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Thread(u32);
+
+impl Thread {
+    pub(super) fn new(warp: WarpId, lane: u32) -> Thread {
+        Thread(warp.0 * 32 + lane)
+    }
+
+    pub(super) fn warp(self) -> WarpId {
+        WarpId(self.0 / 32)
+    }
+
+    pub(super) fn lane(self) -> u32 {
+        self.0 % 32
+    }
+}
 
 /// Which CTA a warp belongs to.
 pub(super) trait Topology {
-    fn cta(&self, warp: u32) -> u32;
-    fn pe(&self, cta: u32) -> u32;
+    fn cta(&self, warp: WarpId) -> CtaId;
+    fn pe(&self, cta: CtaId) -> u32;
 }
 
 /// Times up to which others are known, by CTA, warp and thread, each sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    ctas: Vec<(u32, u64)>,
-    warps: Vec<(u32, u64)>,
+    ctas: Vec<(CtaId, u64)>,
+    warps: Vec<(WarpId, u64)>,
     threads: Vec<(Thread, u64)>,
 }
 
-fn at(list: &[(u32, u64)], key: u32) -> u64 {
+fn at<K: Copy + Ord>(list: &[(K, u64)], key: K) -> u64 {
     match list {
         [] => 0,
         [(k, t)] => {
@@ -35,7 +52,7 @@ fn at(list: &[(u32, u64)], key: u32) -> u64 {
     }
 }
 
-fn raise(list: &mut Vec<(u32, u64)>, key: u32, time: u64) {
+fn raise<K: Copy + Ord>(list: &mut Vec<(K, u64)>, key: K, time: u64) {
     match list.binary_search_by_key(&key, |e| e.0) {
         Ok(i) => list[i].1 = list[i].1.max(time),
         Err(i) => list.insert(i, (key, time)),
@@ -43,12 +60,12 @@ fn raise(list: &mut Vec<(u32, u64)>, key: u32, time: u64) {
 }
 
 /// Whether every entry of `other` is in `list`, as late or later.
-fn includes(list: &[(u32, u64)], other: &[(u32, u64)]) -> bool {
+fn includes<K: Copy + Ord>(list: &[(K, u64)], other: &[(K, u64)]) -> bool {
     let mut mine = list.iter();
     other.iter().all(|&(k, t)| mine.find(|e| e.0 >= k).is_some_and(|e| e.0 == k && e.1 >= t))
 }
 
-fn merge(list: &mut Vec<(u32, u64)>, other: &[(u32, u64)]) {
+fn merge<K: Copy + Ord>(list: &mut Vec<(K, u64)>, other: &[(K, u64)]) {
     if includes(list, other) {
         return;
     }
@@ -71,25 +88,30 @@ fn merge(list: &mut Vec<(u32, u64)>, other: &[(u32, u64)]) {
 impl Known {
     /// Whether all `lanes` of a warp are known up to a time.
     #[inline]
-    pub(super) fn covers(&self, topology: &impl Topology, warp: u32, lanes: u32, time: u64) -> bool {
+    pub(super) fn covers(&self, topology: &impl Topology, warp: WarpId, lanes: u32, time: u64) -> bool {
         at(&self.ctas, topology.cta(warp)) >= time
             || at(&self.warps, warp) >= time
             || !self.threads.is_empty()
-                && crate::model::lanes(lanes).all(|l| at(&self.threads, warp * 32 + l as u32) >= time)
+                && crate::model::lanes(lanes).all(|l| at(&self.threads, Thread::new(warp, l as u32)) >= time)
     }
 
     /// A thread (or warp) of a CTA that is known up to `time` or later.
-    pub(super) fn latest(&self, topology: &impl Topology, cta: u32, time: u64) -> Option<(u32, Option<u32>)> {
-        let thread = self.threads.iter().find(|&&(t, at)| at >= time && topology.cta(t / 32) == cta);
+    pub(super) fn latest(
+        &self,
+        topology: &impl Topology,
+        cta: CtaId,
+        time: u64,
+    ) -> Option<(WarpId, Option<u32>)> {
+        let thread = self.threads.iter().find(|&&(t, at)| at >= time && topology.cta(t.warp()) == cta);
         let warp = || self.warps.iter().find(|&&(w, at)| at >= time && topology.cta(w) == cta);
-        thread.map(|&(t, _)| (t / 32, Some(t % 32))).or_else(|| warp().map(|&(w, _)| (w, None)))
+        thread.map(|&(t, _)| (t.warp(), Some(t.lane()))).or_else(|| warp().map(|&(w, _)| (w, None)))
     }
 
     /// Whether anything that threads of a CTA did is known.
-    pub(super) fn has_met(&self, topology: &impl Topology, cta: u32) -> bool {
+    pub(super) fn has_met(&self, topology: &impl Topology, cta: CtaId) -> bool {
         at(&self.ctas, cta) > 0
             || self.warps.iter().any(|&(w, _)| topology.cta(w) == cta)
-            || self.threads.iter().any(|&(t, _)| topology.cta(t / 32) == cta)
+            || self.threads.iter().any(|&(t, _)| topology.cta(t.warp()) == cta)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -97,20 +119,20 @@ impl Known {
     }
 
     /// Knows all threads of a CTA up to `time`, the present: finer entries say no more.
-    pub(super) fn raise_cta(&mut self, topology: &impl Topology, cta: u32, time: u64) {
+    pub(super) fn raise_cta(&mut self, topology: &impl Topology, cta: CtaId, time: u64) {
         raise(&mut self.ctas, cta, time);
         self.warps.retain(|&(w, t)| t > time || topology.cta(w) != cta);
-        self.threads.retain(|&(t, at)| at > time || topology.cta(t / 32) != cta);
+        self.threads.retain(|&(t, at)| at > time || topology.cta(t.warp()) != cta);
     }
 
     /// Knows these lanes of a warp up to `time`; `whole` if the warp has no others.
-    pub(super) fn raise(&mut self, warp: u32, lanes: u32, whole: bool, time: u64) {
+    pub(super) fn raise(&mut self, warp: WarpId, lanes: u32, whole: bool, time: u64) {
         if whole {
             raise(&mut self.warps, warp, time);
-            self.threads.retain(|&(t, at)| at > time || t / 32 != warp);
+            self.threads.retain(|&(t, at)| at > time || t.warp() != warp);
         } else {
             for lane in crate::model::lanes(lanes) {
-                raise(&mut self.threads, warp * 32 + lane as u32, time);
+                raise(&mut self.threads, Thread::new(warp, lane as u32), time);
             }
             self.gather();
         }
@@ -121,12 +143,13 @@ impl Known {
     fn gather(&mut self) {
         let (mut kept, mut i) = (0, 0);
         while let Some(&(first, _)) = self.threads.get(i) {
-            let last = self.threads.get(i + 31).filter(|e| first.is_multiple_of(32) && e.0 == first + 31);
+            let is_last = |t: Thread| first.lane() == 0 && t == Thread::new(first.warp(), 31);
+            let last = self.threads.get(i + 31).filter(|e| is_last(e.0));
             let end = if last.is_some() { i + 32 } else { i + 1 };
             let mut least = 0;
             if last.is_some() {
                 least = self.threads[i..end].iter().map(|e| e.1).min().unwrap_or(0);
-                raise(&mut self.warps, first / 32, least);
+                raise(&mut self.warps, first.warp(), least);
             }
             for k in i..end {
                 if self.threads[k].1 > least {
@@ -157,7 +180,7 @@ impl Known {
         self.warps.retain(|&(w, t)| at(ctas, topology.cta(w)) < t);
         let warps = &self.warps;
         self.threads
-            .retain(|&(thread, t)| at(warps, thread / 32) < t && at(ctas, topology.cta(thread / 32)) < t);
+            .retain(|&(thread, t)| at(warps, thread.warp()) < t && at(ctas, topology.cta(thread.warp())) < t);
     }
 }
 
@@ -189,7 +212,7 @@ impl Clock {
         issued.join(topology, &self.issued);
         issued.ctas.retain(|&(c, _)| topology.pe(c) == pe);
         issued.warps.retain(|&(w, _)| topology.pe(topology.cta(w)) == pe);
-        issued.threads.retain(|&(t, _)| topology.pe(topology.cta(t / 32)) == pe);
+        issued.threads.retain(|&(t, _)| topology.pe(topology.cta(t.warp())) == pe);
         self.delivered.join(topology, &issued);
         self.issued = Known::default();
     }
@@ -213,10 +236,10 @@ mod tests {
     /// Four warps a CTA.
     struct Four;
     impl Topology for Four {
-        fn cta(&self, warp: u32) -> u32 {
-            warp / 4
+        fn cta(&self, warp: WarpId) -> CtaId {
+            CtaId(warp.0 / 4)
         }
-        fn pe(&self, _: u32) -> u32 {
+        fn pe(&self, _: CtaId) -> u32 {
             0
         }
     }
@@ -224,28 +247,30 @@ mod tests {
     #[test]
     fn coarse_entries_cover_fine_ones() {
         let mut k = Known::default();
-        k.raise(5, 0b110, false, 10);
+        k.raise(WarpId(5), 0b110, false, 10);
         assert!(
-            k.covers(&Four, 5, 0b110, 10) && !k.covers(&Four, 5, 0b111, 10) && !k.covers(&Four, 5, 0b10, 11)
+            k.covers(&Four, WarpId(5), 0b110, 10)
+                && !k.covers(&Four, WarpId(5), 0b111, 10)
+                && !k.covers(&Four, WarpId(5), 0b10, 11)
         );
-        k.raise(5, u32::MAX, true, 12);
-        assert!(k.covers(&Four, 5, u32::MAX, 12) && k.threads.is_empty());
-        k.raise_cta(&Four, 1, 20);
-        assert!(k.covers(&Four, 7, 1, 20) && k.warps.is_empty() && !k.covers(&Four, 8, 1, 1));
+        k.raise(WarpId(5), u32::MAX, true, 12);
+        assert!(k.covers(&Four, WarpId(5), u32::MAX, 12) && k.threads.is_empty());
+        k.raise_cta(&Four, CtaId(1), 20);
+        assert!(k.covers(&Four, WarpId(7), 1, 20) && k.warps.is_empty() && !k.covers(&Four, WarpId(8), 1, 1));
     }
 
     #[test]
     fn joins_keep_the_later_and_drop_what_is_covered() {
         let (mut a, mut b) = (Known::default(), Known::default());
-        a.raise(0, 1, false, 5);
-        a.raise(9, 2, false, 50);
-        b.raise_cta(&Four, 0, 7);
-        b.raise(9, 2, false, 40);
-        b.raise(3, u32::MAX, true, 9);
+        a.raise(WarpId(0), 1, false, 5);
+        a.raise(WarpId(9), 2, false, 50);
+        b.raise_cta(&Four, CtaId(0), 7);
+        b.raise(WarpId(9), 2, false, 40);
+        b.raise(WarpId(3), u32::MAX, true, 9);
         a.join(&Four, &b);
-        assert_eq!(a.ctas, [(0, 7)]);
-        assert_eq!(a.warps, [(3, 9)]);
-        assert_eq!(a.threads, [(9 * 32 + 1, 50)]);
+        assert_eq!(a.ctas, [(CtaId(0), 7)]);
+        assert_eq!(a.warps, [(WarpId(3), 9)]);
+        assert_eq!(a.threads, [(Thread::new(WarpId(9), 1), 50)]);
         let before = a.clone();
         a.join(&Four, &b);
         assert_eq!(a, before);
@@ -254,15 +279,15 @@ mod tests {
     #[test]
     fn all_lanes_of_a_warp_make_one_entry() {
         let (mut a, mut b) = (Known::default(), Known::default());
-        a.raise(3, 1, false, 8);
-        a.raise(5, 1, false, 9);
-        b.raise(3, !1, false, 6);
+        a.raise(WarpId(3), 1, false, 8);
+        a.raise(WarpId(5), 1, false, 9);
+        b.raise(WarpId(3), !1, false, 6);
         assert_eq!((b.warps.len(), b.threads.len()), (0, 31));
         a.join(&Four, &b);
-        assert_eq!(a.warps, [(3, 6)]);
-        assert_eq!(a.threads, [(3 * 32, 8), (5 * 32, 9)]);
-        a.raise(3, !1, false, 8);
-        a.raise(3, 1, false, 8);
-        assert!(a.covers(&Four, 3, u32::MAX, 8) && !a.covers(&Four, 3, 2, 9));
+        assert_eq!(a.warps, [(WarpId(3), 6)]);
+        assert_eq!(a.threads, [(Thread::new(WarpId(3), 0), 8), (Thread::new(WarpId(5), 0), 9)]);
+        a.raise(WarpId(3), !1, false, 8);
+        a.raise(WarpId(3), 1, false, 8);
+        assert!(a.covers(&Four, WarpId(3), u32::MAX, 8) && !a.covers(&Four, WarpId(3), 2, 9));
     }
 }

@@ -14,7 +14,7 @@ use super::stale::StaleReads;
 use super::sync::{CtaInfo, Meeting, Met, Place, Snapshot, Stream, Threads, WarpState};
 use super::why::{Heard, note};
 use super::{AccessKind, Agent, Check};
-use crate::model::{BARRIERS, CtaSlot, Table, WarpSlot, lanes};
+use crate::model::{BARRIERS, CtaId, CtaSlot, Table, WarpId, WarpSlot, lanes};
 use crate::order::{Order, Scope};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) enum Fault {
 /// One side of a finding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Side {
-    pub warp: u32,
+    pub warp: WarpId,
     pub lane: u32,
     pub pc: u32,
     pub agent: Agent,
@@ -67,12 +67,12 @@ const EXPLAINED: u64 = 64;
 /// State of a resident CTA.
 #[derive(Default)]
 struct CtaState {
-    number: u32,
+    number: CtaId,
     /// What its threads know at their beginning.
     begins: Arc<Clock>,
     barriers: [Option<Box<Meeting>>; BARRIERS],
     /// Threads with remote operations that were not known to be delivered: warp and lane, and when they issued the last.
-    issuers: FxHashMap<(u32, u32), u64>,
+    issuers: FxHashMap<(WarpId, u32), u64>,
     /// Of threads that have ended.
     ended: Option<Box<Meeting>>,
     /// The cluster's barrier, with its first CTA: who has come, and what those learn who have been waited for.
@@ -98,7 +98,7 @@ struct GridState {
 pub(crate) struct Ticket {
     pub(super) from: Snapshot,
     /// Number of its stream.
-    stream: u32,
+    stream: WarpId,
     pub(super) agent: Agent,
 }
 
@@ -126,9 +126,9 @@ pub(crate) struct Detector {
     stale: FxHashMap<Place, StaleReads>,
     sequential: Sequential,
     /// What threads did not learn of what they read, by CTA.
-    pub(super) misses: FxHashMap<u32, Vec<Miss>>,
+    pub(super) misses: FxHashMap<CtaId, Vec<Miss>>,
     /// What they did learn.
-    pub(super) passed: FxHashMap<u32, Vec<Miss>>,
+    pub(super) passed: FxHashMap<CtaId, Vec<Miss>>,
     pub(super) raws: Vec<Raw>,
     index: FxHashMap<(Fault, u32, u32, u32), usize>,
     /// Findings beyond the limit.
@@ -185,8 +185,8 @@ impl Detector {
         grid: usize,
         ctaid: [u32; 3],
     ) {
-        let number = self.threads.ctas.len() as u32;
-        let first_warp = self.threads.warp_cta.len() as u32;
+        let number = self.threads.ctas.next_id();
+        let first_warp = self.threads.warp_cta.next_id();
         let begins = self.begins(grid);
         *self.ctas.entry(slot, CtaState::default) = CtaState { number, begins, ..CtaState::default() };
         let cluster = self.ctas[leader].number;
@@ -212,7 +212,7 @@ impl Detector {
 
     /// The next warp of the CTA in `cta` starts in `slot`.
     pub(crate) fn start_warp(&mut self, slot: WarpSlot, cta: CtaSlot, live: u32) {
-        let number = self.threads.warp_cta.len() as u32;
+        let number = self.threads.warp_cta.next_id();
         self.threads.warp_cta.push(self.ctas[cta].number);
         let base = Arc::clone(&self.ctas[cta].begins);
         let state = WarpState { number, cta, whole: live, base, lanes: None, diverged: false, met: None };
@@ -366,7 +366,7 @@ impl Detector {
         if let Some(i) = known {
             self.raws[i].count = count;
             self.raws[i].update = self.raws[i].update.or(update);
-            let apart = |other: u32| self.apart(me.warp, other);
+            let apart = |other: WarpId| self.apart(me.warp, other);
             let before = self.raws[i].other.map_or(0, |o| self.apart(self.raws[i].at.warp, o.warp));
             if count > EXPLAINED && other.is_none_or(|(r, _)| apart(r.warp) <= before) {
                 return;
@@ -399,8 +399,8 @@ impl Detector {
         }
     }
 
-    fn ctas_of(&self, slot: WarpSlot) -> u32 {
-        self.threads.warp_cta.get(self.warps[slot].number as usize).copied().unwrap_or(u32::MAX)
+    fn ctas_of(&self, slot: WarpSlot) -> CtaId {
+        self.threads.warp_cta.get(self.warps[slot].number).copied().unwrap_or(CtaId::NONE)
     }
 }
 

@@ -78,20 +78,27 @@ pub(super) fn stands_for(
 mod tests {
     use super::*;
     use crate::check::sync::CtaInfo;
+    use crate::model::{CtaId, WarpId};
     use crate::order::{Order, Scope};
 
     /// PE 0 has CTAs 0 (warps 0 and 1) and 1 (warp 2), PE 1 has CTA 2 (warp 3).
     fn threads() -> Threads {
         let mut threads = Threads::default();
         for (number, pe) in [(0, 0), (1, 0), (2, 1)] {
-            threads.ctas.push(CtaInfo { grid: 0, pe, ctaid: [number, 0, 0], cluster: number, first_warp: 0 });
+            let (cluster, first_warp) = (CtaId(number), WarpId(0));
+            threads.ctas.push(CtaInfo { grid: 0, pe, ctaid: [number, 0, 0], cluster, first_warp });
         }
-        threads.warp_cta = vec![0, 0, 1, 2];
+        for cta in [0, 0, 1, 2] {
+            threads.warp_cta.push(CtaId(cta));
+        }
         threads
     }
 
     fn record(warp: u32, lanes: u32, agent: Agent, strong: Option<Scope>) -> Record {
-        Record { bytes: 0b1111, ..Record::new(10, warp, 0, lanes, agent, &Order { strong, ..Order::WEAK }) }
+        Record {
+            bytes: 0b1111,
+            ..Record::new(10, WarpId(warp), 0, lanes, agent, &Order { strong, ..Order::WEAK })
+        }
     }
 
     /// What the later thread, lane 0 of warp 1, knows of warp 2 up to the time of the earlier access.
@@ -139,7 +146,7 @@ mod tests {
                     Sent => Some(&mut clock.sent),
                     Delivered => Some(&mut clock.delivered),
                 };
-                known.into_iter().for_each(|k| k.raise(2, 1, false, 10));
+                known.into_iter().for_each(|k| k.raise(WarpId(2), 1, false, 10));
                 let (a, b) =
                     (record(2, 1, *earlier, None), Record { time: 20, ..record(1, 1, *later, None) });
                 for (half, shown_by) in [(AccessKind::Write, writes), (AccessKind::Read, reads)] {

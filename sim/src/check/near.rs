@@ -6,18 +6,19 @@ use super::detector::{Detector, Fault, Raw, Side};
 use super::patterns::Miss;
 use super::shadow::Record;
 use super::sync::{Met, Snapshot, Threads};
+use crate::model::{CtaId, WarpId};
 
 /// Other threads have synchronised, these two have not.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Near {
     /// This thread has learnt what the one at fault did in another CTA; the threads beside it have not.
-    Learnt { warp: u32, lane: u32 },
+    Learnt { warp: WarpId, lane: u32 },
     /// This thread has released what it did itself, but not what the one at fault did, which is of the same CTA.
-    Told { warp: u32, lane: Option<u32> },
+    Told { warp: WarpId, lane: Option<u32> },
     /// That the remote operation was issued is known, that it is complete is not.
     Issued,
     /// This CTA has met this one of the same index on another PE, but not the other CTA of the pair.
-    SameIndex { cta: u32, met: u32 },
+    SameIndex { cta: CtaId, met: CtaId },
     /// The two have come to barriers that do not join them.
     Apart { later: Option<Met>, earlier: Option<Met> },
     /// Both came to this barrier before the earlier access, and a loop leads back in front of it.
@@ -45,8 +46,8 @@ impl Detector {
         }
     }
 
-    fn cta_of(&self, warp: u32) -> Option<u32> {
-        self.threads.warp_cta.get(warp as usize).copied()
+    fn cta_of(&self, warp: WarpId) -> Option<CtaId> {
+        self.threads.warp_cta.get(warp).copied()
     }
 
     /// What the first thread of an access knows.
@@ -55,7 +56,7 @@ impl Detector {
     }
 
     /// A thread of the CTA that knows the access.
-    fn learnt(&self, cta: u32, r: &Record) -> Option<Near> {
+    fn learnt(&self, cta: CtaId, r: &Record) -> Option<Near> {
         let all = self.warps.iter().filter(|w| self.cta_of(w.number) == Some(cta));
         let learnt = all.filter_map(|w| {
             let knows = |lane: &usize| w.clock(*lane).seen.covers(&self.threads, r.warp, r.lanes, r.time);
@@ -65,7 +66,7 @@ impl Detector {
     }
 
     /// A thread of that CTA of which the access knows something later.
-    fn told(&self, me: &Record, cta: u32, time: u64) -> Option<Near> {
+    fn told(&self, me: &Record, cta: CtaId, time: u64) -> Option<Near> {
         let (warp, lane) = self.clock_of(me)?.seen.latest(&self.threads, cta, time)?;
         Some(Near::Told { warp, lane })
     }
@@ -85,15 +86,15 @@ impl Detector {
     }
 
     /// Whether the thread knows a CTA of its own index on another PE, and nothing of CTA `other`, which has another index.
-    fn same_index(&self, (me, mine): (&Record, u32), other: u32) -> Option<Near> {
+    fn same_index(&self, (me, mine): (&Record, CtaId), other: CtaId) -> Option<Near> {
         let known = &self.clock_of(me)?.seen;
         let ctas = &self.threads.ctas;
-        let (own, of) = (ctas.get(mine as usize)?, ctas.get(other as usize)?);
+        let (own, of) = (ctas.get(mine)?, ctas.get(other)?);
         if own.ctaid == of.ctaid || known.has_met(&self.threads, other) {
             return None;
         }
-        let same = |c: &u32| ctas[*c as usize].ctaid == own.ctaid && ctas[*c as usize].pe != own.pe;
-        let met = (0..ctas.len() as u32).filter(same).find(|c| known.has_met(&self.threads, *c))?;
+        let same = |c: &CtaId| ctas[*c].ctaid == own.ctaid && ctas[*c].pe != own.pe;
+        let met = ctas.ids().filter(same).find(|c| known.has_met(&self.threads, *c))?;
         Some(Near::SameIndex { cta: mine, met })
     }
 
@@ -126,10 +127,10 @@ pub(super) fn explain(
     threads: &Threads,
     raws: &mut [Raw],
     from: &Snapshot,
-    reader: (u32, u32),
+    reader: (WarpId, u32),
     read_pc: u32,
 ) {
-    let cta = |warp: u32| threads.warp_cta.get(warp as usize);
+    let cta = |warp: WarpId| threads.warp_cta.get(warp);
     let unexplained = |r: &&mut Raw| r.fault == Fault::Race && r.misses.is_empty() && r.near.is_none();
     for raw in raws.iter_mut().filter(unexplained) {
         let Some(other) = raw.other.filter(|o| (o.agent, raw.at.agent) == (Agent::Thread, Agent::Thread))

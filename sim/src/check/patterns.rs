@@ -11,6 +11,7 @@
 use super::clock::Topology;
 use super::sync::{Place, Snapshot, Threads, WarpState};
 use crate::memory::UnderWay;
+use crate::model::WarpId;
 use crate::order::{Order, Scope};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(crate) struct Released {
 /// The write that is to be read for a release to be observed: the latest one of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Carrier {
-    pub warp: u32,
+    pub warp: WarpId,
     pub scope: Scope,
     pub time: u64,
     /// The scope that was too narrow for a link of the chain, if one was: then nobody observes the release any more.
@@ -82,11 +83,11 @@ pub(super) struct Miss {
     pub why: Why,
     /// The write is an update, perhaps one of many.
     pub chain: bool,
-    pub writer: u32,
+    pub writer: WarpId,
     pub writer_lane: u32,
     pub write_pc: u32,
     pub write_time: u64,
-    pub reader: u32,
+    pub reader: WarpId,
     pub reader_lane: u32,
     pub read_pc: u32,
     pub read_time: u64,
@@ -94,12 +95,12 @@ pub(super) struct Miss {
 
 impl Miss {
     /// The thread that wrote, as its warp and lane.
-    pub(super) fn writing(&self) -> (u32, u32) {
+    pub(super) fn writing(&self) -> (WarpId, u32) {
         (self.writer, 1 << self.writer_lane)
     }
 
     /// The thread that read.
-    pub(super) fn reading(&self) -> (u32, u32) {
+    pub(super) fn reading(&self) -> (WarpId, u32) {
         (self.reader, 1 << self.reader_lane)
     }
 }
@@ -120,18 +121,18 @@ const REPLACED: usize = 8;
 
 impl Carrier {
     /// The write of a thread of `warp`.
-    pub(super) fn new(warp: u32, scope: Scope, time: u64) -> Carrier {
+    pub(super) fn new(warp: WarpId, scope: Scope, time: u64) -> Carrier {
         Carrier { warp, scope, time, broken: None }
     }
 
     /// The scope that keeps a strong read from observing the write, if one does.
-    fn hidden_from(&self, threads: &Threads, reader: u32, scope: Scope) -> Option<Scope> {
+    fn hidden_from(&self, threads: &Threads, reader: WarpId, scope: Scope) -> Option<Scope> {
         self.broken.or_else(|| narrow(threads, (self.scope, self.warp), (scope, reader)))
     }
 }
 
 /// The scope that does not include the other thread, if one of two operations has such a scope.
-fn narrow(threads: &Threads, a: (Scope, u32), b: (Scope, u32)) -> Option<Scope> {
+fn narrow(threads: &Threads, a: (Scope, WarpId), b: (Scope, WarpId)) -> Option<Scope> {
     let includes = |scope, from, to| threads.includes(scope, from, to);
     let (first, second) = (includes(a.0, a.1, b.1), includes(b.0, b.1, a.1));
     (!first).then_some(a.0).or((!second).then_some(b.0))
@@ -140,7 +141,7 @@ fn narrow(threads: &Threads, a: (Scope, u32), b: (Scope, u32)) -> Option<Scope> 
 impl Released {
     /// A strong read that observes the write is the beginning of an acquire pattern. This is the scope that keeps the
     /// operation at the end of the pattern from synchronising, if one does.
-    fn unmatched_by(&self, threads: &Threads, reader: u32, end: Scope) -> Option<Scope> {
+    fn unmatched_by(&self, threads: &Threads, reader: WarpId, end: Scope) -> Option<Scope> {
         narrow(threads, (self.scope, self.from.warp), (end, reader))
     }
 

@@ -7,7 +7,7 @@ use super::programs::Programs;
 use super::sync::{CtaInfo, Met};
 use super::{AccessKind, Agent, Finding};
 use crate::codes;
-use crate::model::LANES;
+use crate::model::{CtaId, LANES, WarpId};
 
 /// Where two threads stand to each other: what can order them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,12 +69,12 @@ impl Distance {
 }
 
 /// A thread of which no access is told.
-fn thread(warp: u32, lane: u32) -> Side {
+fn thread(warp: WarpId, lane: u32) -> Side {
     at(warp, lane, 0)
 }
 
 /// An instruction of a thread.
-fn at(warp: u32, lane: u32, pc: u32) -> Side {
+fn at(warp: WarpId, lane: u32, pc: u32) -> Side {
     Side { warp, lane, pc, agent: Agent::Thread, kind: AccessKind::Read, strong: None, time: 0 }
 }
 
@@ -84,8 +84,7 @@ impl Detector {
         let (Some(a), Some(b)) = (self.threads.info(raw.at.warp), self.threads.info(other.warp)) else {
             return;
         };
-        let same_cta =
-            self.threads.warp_cta.get(raw.at.warp as usize) == self.threads.warp_cta.get(other.warp as usize);
+        let same_cta = self.threads.warp_cta.get(raw.at.warp) == self.threads.warp_cta.get(other.warp);
         let block = programs.grid(a.grid).map_or(0, |g| g.block.iter().product::<u32>());
         let distance = Distance::of((a, b), same_cta, raw.at.warp == other.warp, block > LANES as u32);
         let (between, scope) = distance.words();
@@ -229,9 +228,9 @@ impl Detector {
 
     /// Others have synchronised.
     fn tell_near(&self, programs: &dyn Programs, raw: &Raw, other: &Side, scope: &str, f: &mut Finding) {
-        let cta = |warp: u32| self.threads.warp_cta.get(warp as usize);
+        let cta = |warp: WarpId| self.threads.warp_cta.get(warp);
         // The one of the two that is of a CTA.
-        let beside = |warp: u32| if cta(warp) == cta(raw.at.warp) { &raw.at } else { other };
+        let beside = |warp: WarpId| if cta(warp) == cta(raw.at.warp) { &raw.at } else { other };
         let (note, help) = match raw.near {
             Some(Near::Learnt { warp, lane }) => (
                 format!(
@@ -303,8 +302,8 @@ impl Detector {
     }
 
     /// `CTA (0, 0, 0) of PE 1`
-    fn named(&self, cta: u32) -> Option<String> {
-        let c = self.threads.ctas.get(cta as usize)?;
+    fn named(&self, cta: CtaId) -> Option<String> {
+        let c = self.threads.ctas.get(cta)?;
         let [x, y, z] = c.ctaid;
         Some(format!("CTA ({x}, {y}, {z}) of PE {}", c.pe))
     }

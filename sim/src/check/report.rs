@@ -5,11 +5,11 @@ use super::programs::Programs;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::codes;
 use crate::error::Place;
-use crate::model::LANES;
+use crate::model::{LANES, WarpId};
 
 impl Detector {
     /// An instruction's opcode with its modifiers; of a call, the function.
-    pub(super) fn opcode(&self, programs: &dyn Programs, warp: u32, pc: u32) -> String {
+    pub(super) fn opcode(&self, programs: &dyn Programs, warp: WarpId, pc: u32) -> String {
         let info = self.threads.info(warp);
         let Some(inst) = info.and_then(|i| programs.instruction(i.grid, pc)) else {
             return String::new();
@@ -38,7 +38,7 @@ impl Detector {
         let inst = programs.instruction(info.grid, s.pc)?;
         let [x, y, _] = grid.block;
         let threads = grid.block.iter().product::<u32>();
-        let linear = ((s.warp - info.first_warp) * LANES as u32 + s.lane).min(threads.saturating_sub(1));
+        let linear = ((s.warp.0 - info.first_warp.0) * LANES as u32 + s.lane).min(threads.saturating_sub(1));
         Some(Place {
             pe: info.pe as usize,
             cta: info.ctaid,

@@ -7,6 +7,7 @@
 //! write would precede the access in causality order, and the access could not be older.
 
 use super::sync::{Place, Snapshot, Threads};
+use crate::model::WarpId;
 use crate::order::Scope;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -72,7 +73,7 @@ impl Sequential {
     pub(super) fn before(
         &self,
         threads: &Threads,
-        (scope, warp): (Scope, u32),
+        (scope, warp): (Scope, WarpId),
         mut known: impl FnMut(Place) -> SmallVec<[u64; 2]>,
     ) -> Vec<Snapshot> {
         let mut all = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::compare::{Judgement, Rest};
 use super::{AccessKind, Agent};
+use crate::model::WarpId;
 use crate::order::{Order, Scope};
 
 /// An access as it is remembered: by lanes of one warp, in one instruction.
@@ -9,7 +10,7 @@ use crate::order::{Order, Scope};
 pub(super) struct Record {
     /// Of the event; of an operation under way, of its issue. 0: none.
     pub time: u64,
-    pub warp: u32,
+    pub warp: WarpId,
     pub pc: u32,
     pub lanes: u32,
     /// Which of the cell's bytes.
@@ -54,7 +55,7 @@ pub(super) struct Shadow {
 }
 
 impl Record {
-    pub(super) fn new(time: u64, warp: u32, pc: u32, lanes: u32, agent: Agent, order: &Order) -> Record {
+    pub(super) fn new(time: u64, warp: WarpId, pc: u32, lanes: u32, agent: Agent, order: &Order) -> Record {
         Record { time, warp, pc, lanes, agent, strong: order.strong, bytes: 0, flags: 0 }
     }
 

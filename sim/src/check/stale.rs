@@ -2,6 +2,7 @@
 
 use super::shadow::Record;
 use crate::memory::UnderWay;
+use crate::model::WarpId;
 use std::collections::VecDeque;
 
 /// The latest such reads of one word.
@@ -12,7 +13,7 @@ pub(super) struct StaleReads(VecDeque<StaleRead>);
 const KEPT: usize = 16;
 
 struct StaleRead {
-    warp: u32,
+    warp: WarpId,
     lanes: u32,
     time: u64,
     under_way: UnderWay,

@@ -4,7 +4,7 @@
 use super::clock::{Clock, Topology};
 use super::patterns::Pending;
 use crate::memory::Spot;
-use crate::model::{CtaSlot, LANES, lanes};
+use crate::model::{CtaId, CtaSlot, LANES, Table, WarpId, lanes};
 use crate::order::Scope;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// CTAs and warps of a launch, numbered as they start.
 #[derive(Default)]
 pub(super) struct Threads {
-    pub ctas: Vec<CtaInfo>,
-    pub warp_cta: Vec<u32>,
+    pub ctas: Table<CtaId, CtaInfo>,
+    pub warp_cta: Table<WarpId, CtaId>,
     /// Warps of the streams, which are numbered from `STREAMS` on.
-    streams: Vec<u32>,
-    stream_of: FxHashMap<(u32, Stream), u32>,
+    streams: Vec<WarpId>,
+    stream_of: FxHashMap<(WarpId, Stream), WarpId>,
 }
 
 /// Operations of a thread's that complete one after another. What is known of one says nothing of the others.
@@ -40,48 +40,48 @@ pub(super) struct CtaInfo {
     pub pe: u32,
     pub ctaid: [u32; 3],
     /// Number of the first CTA of its cluster.
-    pub cluster: u32,
-    pub first_warp: u32,
+    pub cluster: CtaId,
+    pub first_warp: WarpId,
 }
 
 impl Topology for Threads {
     #[inline]
-    fn cta(&self, warp: u32) -> u32 {
-        self.warp_cta.get(self.warp(warp) as usize).copied().unwrap_or(u32::MAX)
+    fn cta(&self, warp: WarpId) -> CtaId {
+        self.warp_cta.get(self.warp(warp)).copied().unwrap_or(CtaId::NONE)
     }
 
-    fn pe(&self, cta: u32) -> u32 {
-        self.ctas.get(cta as usize).map_or(u32::MAX, |c| c.pe)
+    fn pe(&self, cta: CtaId) -> u32 {
+        self.ctas.get(cta).map_or(u32::MAX, |c| c.pe)
     }
 }
 
 impl Threads {
     /// The warp of a stream, or the warp itself.
     #[inline]
-    pub(super) fn warp(&self, number: u32) -> u32 {
-        match number.checked_sub(STREAMS) {
+    pub(super) fn warp(&self, number: WarpId) -> WarpId {
+        match number.0.checked_sub(STREAMS) {
             None => number,
             Some(n) => self.streams.get(n as usize).copied().unwrap_or(number),
         }
     }
 
     /// The number of a warp's stream.
-    pub(super) fn stream(&mut self, warp: u32, stream: Stream) -> u32 {
+    pub(super) fn stream(&mut self, warp: WarpId, stream: Stream) -> WarpId {
         if stream == Stream::Thread || self.streams.len() as u32 >= STREAMS {
             return warp;
         }
         *self.stream_of.entry((warp, stream)).or_insert_with(|| {
             self.streams.push(warp);
-            STREAMS + self.streams.len() as u32 - 1
+            WarpId(STREAMS + self.streams.len() as u32 - 1)
         })
     }
 
-    pub(super) fn info(&self, warp: u32) -> Option<&CtaInfo> {
-        self.ctas.get(self.cta(warp) as usize)
+    pub(super) fn info(&self, warp: WarpId) -> Option<&CtaInfo> {
+        self.ctas.get(self.cta(warp))
     }
 
     /// Whether a scope of a thread of warp `a` includes warp `b`'s.
-    pub(super) fn includes(&self, scope: Scope, a: u32, b: u32) -> bool {
+    pub(super) fn includes(&self, scope: Scope, a: WarpId, b: WarpId) -> bool {
         let (Some(x), Some(y)) = (self.info(a), self.info(b)) else { return true };
         match scope {
             Scope::Cta => self.cta(a) == self.cta(b),
@@ -92,10 +92,10 @@ impl Threads {
     }
 
     /// A number that is the same for warps whose threads have the same others in a scope.
-    pub(super) fn region(&self, scope: Scope, warp: u32) -> u32 {
+    pub(super) fn region(&self, scope: Scope, warp: WarpId) -> u32 {
         match scope {
-            Scope::Cta => self.cta(warp),
-            Scope::Cluster => self.info(warp).map_or(u32::MAX, |cta| cta.cluster),
+            Scope::Cta => self.cta(warp).0,
+            Scope::Cluster => self.info(warp).map_or(u32::MAX, |cta| cta.cluster.0),
             Scope::Gpu => self.info(warp).map_or(u32::MAX, |cta| cta.pe),
             Scope::Sys => 0,
         }
@@ -109,7 +109,7 @@ pub(super) type Place = (usize, usize);
 #[derive(Clone)]
 pub(crate) struct Snapshot {
     pub clock: Arc<Clock>,
-    pub warp: u32,
+    pub warp: WarpId,
     pub lane: u32,
     pub time: u64,
     pub pc: u32,
@@ -172,7 +172,7 @@ impl Fences {
 /// A barrier that a warp has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Met {
-    pub warp: u32,
+    pub warp: WarpId,
     pub time: u64,
     pub pc: u32,
     /// Its number; none where it is of the warp.
@@ -181,7 +181,7 @@ pub(super) struct Met {
 
 pub(super) struct WarpState {
     /// Number in the launch.
-    pub number: u32,
+    pub number: WarpId,
     /// Slot of its CTA.
     pub cta: CtaSlot,
     /// Lanes it began with.

@@ -5,6 +5,7 @@ use super::near;
 use super::patterns::{Miss, Released, Why};
 use super::shadow::Record;
 use super::sync::{Threads, WarpState};
+use crate::model::{CtaId, WarpId};
 use crate::order::Scope;
 use rustc_hash::FxHashMap;
 
@@ -15,13 +16,13 @@ const RELAYS: usize = 3;
 const WAYS: usize = 64;
 
 impl Detector {
-    pub(super) fn state(&self, warp: u32) -> Option<&WarpState> {
+    pub(super) fn state(&self, warp: WarpId) -> Option<&WarpState> {
         self.warps.iter().find(|w| w.number == warp)
     }
 
     /// Whether lanes of a warp, or what they know, has `lanes` of another up to a time. Of warps that have ended nothing
     /// is known any more.
-    pub(super) fn knew(&self, (warp, by): (u32, u32), (other, lanes): (u32, u32), time: u64) -> bool {
+    pub(super) fn knew(&self, (warp, by): (WarpId, u32), (other, lanes): (WarpId, u32), time: u64) -> bool {
         warp == other && by & lanes != 0
             || self.state(warp).is_none_or(|w| {
                 let lane = by.trailing_zeros().min(31) as usize;
@@ -36,7 +37,7 @@ impl Detector {
     }
 
     /// How far apart two warps are.
-    pub(super) fn apart(&self, a: u32, b: u32) -> u8 {
+    pub(super) fn apart(&self, a: WarpId, b: WarpId) -> u8 {
         let scopes = [Scope::Cta, Scope::Cluster, Scope::Gpu];
         scopes.iter().filter(|s| !self.threads.includes(**s, a, b)).count() as u8 + u8::from(a != b)
     }
@@ -47,7 +48,7 @@ impl Detector {
         let data = [me.pc, r.pc];
         let later =
             |m: &&Miss| m.write_time >= r.time && !(data.contains(&m.write_pc) && data.contains(&m.read_pc));
-        let cta = |warp: u32| self.threads.warp_cta.get(warp as usize);
+        let cta = |warp: WarpId| self.threads.warp_cta.get(warp);
         let list = cta(me.warp).and_then(|mine| self.misses.get(mine)).map_or(&[][..], |list| list);
         let known = |m: &&Miss| self.knew((me.warp, me.lanes), (m.reader, 1 << m.reader_lane), m.read_time);
         let would = || list.iter().rev().filter(later).filter(known);
@@ -63,7 +64,7 @@ impl Detector {
     /// The shortest way from `r` to `me` through threads of other CTAs, if each hop would have passed on what `r` did.
     fn relayed(&self, me: &Record, r: &Record, later: &dyn Fn(&&Miss) -> bool) -> Vec<Miss> {
         let all: Vec<&Miss> = self.misses.values().flatten().filter(later).collect();
-        let knows = |(warp, lanes): (u32, u32), (other, of): (u32, u32), time| {
+        let knows = |(warp, lanes): (WarpId, u32), (other, of): (WarpId, u32), time| {
             self.state(warp).is_some() && self.knew((warp, lanes), (other, of), time)
         };
         let mut ways: Vec<Vec<Miss>> = vec![Vec::new()];
@@ -103,7 +104,7 @@ pub(super) fn note(list: &mut Vec<Miss>, miss: Miss) {
 fn miss_of(
     why: Why,
     left: &Released,
-    (reader, reader_lane, read_pc, read_time): (u32, u32, u32, u64),
+    (reader, reader_lane, read_pc, read_time): (WarpId, u32, u32, u64),
 ) -> Miss {
     let Released { from, merged, .. } = left;
     Miss {
@@ -125,10 +126,10 @@ pub(super) struct Heard<'a> {
     pub threads: &'a Threads,
     pub raws: &'a mut [Raw],
     /// What threads have not learnt, and what they have, by CTA.
-    pub misses: &'a mut FxHashMap<u32, Vec<Miss>>,
-    pub passed: &'a mut FxHashMap<u32, Vec<Miss>>,
-    pub cta: u32,
-    pub reader: (u32, u32),
+    pub misses: &'a mut FxHashMap<CtaId, Vec<Miss>>,
+    pub passed: &'a mut FxHashMap<CtaId, Vec<Miss>>,
+    pub cta: CtaId,
+    pub reader: (WarpId, u32),
     pub now: u64,
 }
 

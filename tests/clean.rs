@@ -94,8 +94,10 @@ fn clean(path: &Path, expects: &Expectations, text: String, seeds: u64) -> Resul
     let runs = all.min(seeds);
     let each = seeds.div_ceil(runs);
     for i in 0..runs {
-        // Where there are fewer seeds than combinations, every setting and every number has its turn.
-        let (numbers, setting) = &settings[(i % settings.len() as u64) as usize];
+        // Where there are fewer seeds than combinations, every number has its turn, and the settings are spread over all
+        // of the file's directives.
+        let of = settings.len() as u64;
+        let (numbers, setting) = &settings[if runs < of { i * of / runs } else { i % of } as usize];
         let pes = numbers[((i + i / settings.len() as u64) % numbers.len() as u64) as usize];
         let mut options = options(expects, &file, setting)?;
         options.pes = vec![pes];

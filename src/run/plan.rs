@@ -172,9 +172,11 @@ impl Plan {
     }
 }
 
-/// The tensor in shared memory that a variable of the PTX is: `k$tile3` is `tile`, the kernel's fourth variable.
+/// The tensor in shared memory that a variable of the PTX is: `k$tile3` is `tile`, the fourth variable of kernel `k`.
+/// The simulator calls it `k.k$tile3` where the PTX declares it inside the kernel.
 fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &str) -> Option<Tensor> {
     let (kernel, variable) = variable.rsplit_once('$')?;
+    let kernel = kernel.rsplit('.').next()?;
     let kernel = kernels.find(|k| *k.name == *kernel)?;
     kernel.insts.iter().find_map(|(_, inst)| {
         let (Some(View::Shared { name }), Type::Tensor(t)) = (inst.op.view(), &inst.ty) else {

@@ -127,6 +127,9 @@ impl Known {
 
     /// Knows these lanes of a warp up to `time`; `whole` if the warp has no others.
     pub(super) fn raise(&mut self, warp: WarpId, lanes: u32, whole: bool, time: u64) {
+        if time == 0 {
+            return;
+        }
         if whole {
             raise(&mut self.warps, warp, time);
             self.threads.retain(|&(t, at)| at > time || t.warp() != warp);
@@ -215,6 +218,13 @@ impl Clock {
         issued.threads.retain(|&(t, _)| topology.pe(topology.cta(t.warp())) == pe);
         self.delivered.join(topology, &issued);
         self.issued = Known::default();
+    }
+
+    /// The remote operations that are known to be complete, or to have read their source, and nothing else.
+    pub(super) fn complete(&self) -> Option<Clock> {
+        let Clock { sent, delivered, .. } = self;
+        let any = !sent.is_empty() || !delivered.is_empty();
+        any.then(|| Clock { sent: sent.clone(), delivered: delivered.clone(), ..Clock::default() })
     }
 
     pub(super) fn join(&mut self, topology: &impl Topology, other: &Clock) {

@@ -195,8 +195,9 @@ impl<'a> Access<'a> {
         let happened = self.knows(r, AccessKind::Write);
         let observed = !happened && self.observed(r, of);
         // The read half of an update counts where this access writes: an update that releases something is observed as a
-        // whole.
-        let counts = !self.kind.writes() || r.flags & UPDATE == 0 || r.flags & RELEASED != 0;
+        // whole, and so is one that NVSHMEM carries out.
+        let whole_update = r.flags & RELEASED != 0 || r.agent == Agent::Remote;
+        let counts = !self.kind.writes() || r.flags & UPDATE == 0 || whole_update;
         let known = happened || observed && counts;
         if known && self.non_coherent {
             out.wrong.get_or_insert((Fault::NonCoherent, *r, AccessKind::Write));

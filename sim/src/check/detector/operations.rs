@@ -1,8 +1,10 @@
 //! Operations that go on after their instruction: asynchronous ones, and those of NVSHMEM.
 
 use super::*;
+use crate::memory::UnderWay;
 use crate::model::WarpSlot;
 use crate::order::Fence;
+use smallvec::smallvec;
 
 impl Detector {
     /// A lane begins an operation that goes on after its instruction.
@@ -125,8 +127,9 @@ impl Detector {
         }
     }
 
-    /// What a signal or AMO of a lane releases when it lands: what fences have ordered in front of it. The signal of a put
-    /// comes behind the put, and so behind all that the thread has done and knows.
+    /// What a signal or AMO of a lane releases when it lands: what fences have ordered in front of it, and the remote
+    /// operations that the lane knows to be complete. The signal of a put comes behind the put, and so behind all that
+    /// the thread has done and knows.
     pub(crate) fn remote_release(
         &mut self,
         slot: WarpSlot,
@@ -139,9 +142,18 @@ impl Detector {
         let warp = &warps[slot];
         let mut left = warp.release(lane, &Order::RELAXED_SYS, *now, pc);
         let fence = warp.lanes.as_ref().and_then(|l| l[lane].remote_fence.clone());
+        let complete = warp.clock(lane).complete();
         let from = match (fence, put) {
-            (None, None) => return left,
-            (Some(fence), None) => fence,
+            (None, None) if complete.is_none() => return left,
+            (fence, None) => {
+                // Without a fence of its own the lane passes on no accesses, so the time is 0.
+                let nothing = || Snapshot { clock: Arc::default(), time: 0, ..warp.snapshot(lane, *now, pc) };
+                let mut from = fence.unwrap_or_else(nothing);
+                if let Some(complete) = complete {
+                    Arc::make_mut(&mut from.clock).join(threads, &complete);
+                }
+                from
+            }
             (fence, Some(put)) => {
                 let mut from = warp.snapshot(lane, *now, pc);
                 let clock = Arc::make_mut(&mut from.clock);
@@ -167,6 +179,7 @@ impl Detector {
         let by = (WarpSlot(usize::MAX), Some(&ticket.from.clock));
         self.compare(by, record, AccessKind::Update, false, (space, at, bytes));
         for word in words(at, bytes) {
+            self.missed_by_reads(&record, (space, word));
             let write = &mut self.shadow.cell(space, word).write;
             if left.is_empty() && write.sync() == 0 {
                 continue;
@@ -175,6 +188,17 @@ impl Detector {
             let var = self.variables.entry((space, word)).or_default();
             let by = Carrier::new(warp, Scope::Sys, time);
             var.land(&self.threads, (left.clone(), within(word, at, bytes)), by);
+        }
+    }
+
+    /// Strong reads of a word have not seen an update that lands now, although it was issued before them.
+    fn missed_by_reads(&mut self, update: &Record, place: (usize, usize)) {
+        let cell = *self.shadow.cell(place.0, place.1);
+        let reads = self.shadow.records(&cell.read).iter().chain(self.shadow.records(&cell.write));
+        let missed = |q: &&Record| q.strong.is_some() && q.agent == Agent::Thread && q.time > update.time;
+        let view = UnderWay { unseen: smallvec![update.time], ..UnderWay::default() };
+        for q in reads.filter(missed) {
+            self.stale.entry(place).or_default().add(q, &view);
         }
     }
 

@@ -2,7 +2,8 @@
 //! addition, and a two-shot allreduce of 1 Mi floats over 8 PEs; the memory of an allreduce over 64 PEs with checks; how
 //! the cost grows with instructions and with PEs.
 //!
-//! `cargo bench -p weft-sim --bench throughput`
+//! `cargo bench -p weft-sim --bench throughput`; a word behind `--` selects the comparisons whose names contain it, and
+//! leaves out the rest.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -87,6 +88,11 @@ fn two_shot(checked: bool, n_pes: usize, n: u32, ctas: u32) -> Result<Run> {
     launch(&mut m, include_str!("../tests/ptx/two_shot.ptx"), "two_shot", &grids)
 }
 
+/// The word that selects comparisons.
+fn selected() -> Option<String> {
+    std::env::args().skip(1).find(|word| !word.starts_with('-'))
+}
+
 /// The most memory that this process has had so far, in MB (Linux).
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -111,6 +117,9 @@ fn fastest(run: impl Fn() -> Result<Run>) -> Result<Run> {
 }
 
 fn compare(name: &str, run: impl Fn(bool) -> Result<Run>) -> Result<()> {
+    if selected().is_some_and(|word| !name.contains(&word)) {
+        return Ok(());
+    }
     let (off, on) = (fastest(|| run(false))?, fastest(|| run(true))?);
     println!(
         "{name:32} {:8.1} M lane instructions: {:7.1} M/s, with checks {:7.1} M/s, {:4.1} times slower",
@@ -123,14 +132,20 @@ fn compare(name: &str, run: impl Fn(bool) -> Result<Run>) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    // First, because the peak is the process's.
-    let (seconds, _) = two_shot(true, 64, 1 << 16, 4)?;
-    println!("two-shot, 64 PEs x 64 Ki, checks {seconds:7.2} s, at most {} MB", peak().unwrap_or(0));
+    let all = selected().is_none();
+    if all {
+        // First, because the peak is the process's.
+        let (seconds, _) = two_shot(true, 64, 1 << 16, 4)?;
+        println!("two-shot, 64 PEs x 64 Ki, checks {seconds:7.2} s, at most {} MB", peak().unwrap_or(0));
+    }
     compare("fma loop", |checked| fma_loop(checked, 1000))?;
     compare("vector add, 4 Mi", |checked| vector_add(checked, 1, 4 << 20))?;
     compare("vector add, 8 PEs, 512 Ki each", |checked| vector_add(checked, 8, 512 << 10))?;
     compare("two-shot, 8 PEs, 8 CTAs", |checked| two_shot(checked, 8, 1 << 20, 8))?;
     compare("two-shot, 8 PEs, 64 CTAs", |checked| two_shot(checked, 8, 1 << 20, 64))?;
+    if !all {
+        return Ok(());
+    }
     for rounds in [250, 500, 1000, 2000, 4000] {
         println!(
             "fma loop, {rounds:5} rounds {:9.3} s, with checks {:9.3} s",

@@ -129,26 +129,27 @@ impl<'a> Access<'a> {
         reads.iter().filter(|_| update).filter(own).find(both).map(|q| q.pc)
     }
 
-    /// Compares this access with those of a cell.
-    pub(super) fn judge(&self, of: Remembered<'_>) -> Judgement {
-        let mut out = Judgement::default();
+    /// Compares this access with those of a cell. `out` is empty, or of an earlier comparison.
+    pub(super) fn judge(&self, of: Remembered<'_>, out: &mut Judgement) {
+        (out.wrong, out.collides, out.written, out.observed) = (None, false, 0, false);
+        out.writes.clear();
+        out.reads.clear();
         let (writes, reads) = (of.writes.len(), of.reads.len());
         for r in of.writes {
             out.written |= r.bytes;
-            let keep = self.judge_write(r, of, writes, &mut out);
+            let keep = self.judge_write(r, of, writes, out);
             out.writes.push(keep);
         }
         for r in of.reads {
-            let keep = self.judge_read(r, reads, &mut out);
+            let keep = self.judge_read(r, reads, out);
             out.reads.push(keep);
         }
         if out.observed {
-            self.keep_observers(of, &mut out);
+            self.keep_observers(of, out);
         }
         if self.kind == AccessKind::Update {
-            self.keep_stores(of, &mut out);
+            self.keep_stores(of, out);
         }
-        out
     }
 
     /// A store that ends chains of updates stays remembered behind an older write that does, for an update does not.

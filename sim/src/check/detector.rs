@@ -5,7 +5,7 @@ mod operations;
 mod strong;
 
 use super::clock::{Clock, Known};
-use super::compare::{Access, Remembered};
+use super::compare::{Access, Judgement, Remembered};
 use super::near::Near;
 use super::patterns::{self, Carrier, Miss, Released, Releases, StrongRead, StrongWrite, SyncVar, Why};
 use super::sequential::{Sequential, Version};
@@ -274,6 +274,7 @@ impl Detector {
         let mut access = Access { threads, me, kind, ticket, warp, non_coherent };
         // Neighbours mostly have been accessed together: what is known of one is known of the next.
         let mut latest = [Record::default(); 2];
+        let mut judged = Judgement::default();
         let (mut word, end) = (at / 4, (at + bytes - 1) / 4);
         while word <= end {
             if !non_coherent {
@@ -290,7 +291,8 @@ impl Detector {
             access.me.bytes = within(word, at, bytes);
             let mut cell: Cell = *shadow.cell(space, word);
             let (writes, reads) = (shadow.records(&cell.write), shadow.records(&cell.read));
-            let judged = access.judge(Remembered { writes, reads, stale: stale.get(&(space, word)) });
+            let stale = if stale.is_empty() { None } else { stale.get(&(space, word)) };
+            access.judge(Remembered { writes, reads, stale }, &mut judged);
             collides |= judged.collides;
             if let (None, Some((_, other, other_kind))) = (&wrong, &judged.wrong) {
                 update = access.updates(reads, other, *other_kind);

@@ -4,6 +4,7 @@ use super::compare::{Judgement, Rest};
 use super::{AccessKind, Agent};
 use crate::model::WarpId;
 use crate::order::{Order, Scope};
+use std::ops::RangeInclusive;
 
 /// An access as it is remembered: by lanes of one warp, in one instruction.
 #[derive(Debug, Clone, Copy, Default)]
@@ -108,6 +109,11 @@ impl Shadow {
             Some(Some(cells)) => &mut cells[from % PAGE..=end % PAGE],
             _ => &mut [],
         }
+    }
+
+    /// Whether one of these words has a synchronisation variable.
+    pub(super) fn synchronises(&self, space: usize, mut words: RangeInclusive<usize>) -> bool {
+        words.any(|word| self.peek(space, word).is_some_and(|cell| cell.write.sync() != 0))
     }
 
     /// Forgets a space: its memory begins a new life.

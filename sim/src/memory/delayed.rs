@@ -239,7 +239,8 @@ impl Memory {
     /// What a CTA sees of the stores under way to these bytes.
     pub(crate) fn under_way(&self, by: Accessor, at: Spot, len: usize) -> UnderWay {
         let d = &self.delayed;
-        let landed = d.landed.get(&(at.buffer, at.at / 4));
+        let latest = || d.landed.get(&(at.buffer, at.at / 4));
+        let landed = if d.landed.is_empty() { None } else { latest() };
         let landed = landed.filter(|s| (s.at, s.len) == (at.at, len)).copied();
         let mut out = UnderWay { landed, ..UnderWay::default() };
         if d.under_way > 0 {

@@ -32,7 +32,10 @@ impl Detector {
         if kind.writes() && (order.release || lanes(mask).all(|lane| self.has_fenced(slot, lane))) {
             record.flags |= RELEASED;
         }
-        let latest = self.latest_seen(space, at / 4, &under_way.unseen);
+        // Most locations of strong accesses synchronise nothing: they hold data that go through the switch.
+        let synchronises = self.shadow.synchronises(space, words(at, bytes));
+        let wanted = kind.reads() || under_way.landed.is_some();
+        let latest = if wanted { self.latest_seen(space, at / 4, &under_way.unseen) } else { None };
         // Stores do not always land in the order in which they were made. When other operations land is not in their time.
         let overtakes = |s: &Landed| latest.is_some_and(|w| w.agent == Agent::Thread && w.time < s.landed);
         let overtaken = under_way.landed.filter(overtakes);
@@ -41,7 +44,9 @@ impl Detector {
             // What an acquire learns comes before the acquire itself.
             for lane in lanes(mask) {
                 self.unreleased(slot, lane, pc, latest);
-                self.observe(slot, lane, what, scope, place, &under_way);
+                if synchronises {
+                    self.observe(slot, lane, what, scope, place, &under_way);
+                }
             }
         }
         let collides = self.compare((slot, None), record, kind, order.non_coherent, place);
@@ -49,7 +54,12 @@ impl Detector {
             self.read_strongly(&record, &under_way, place);
         }
         if kind.writes() {
-            lanes(mask).for_each(|lane| self.release(slot, lane, what, scope, place, &under_way.unseen));
+            for lane in lanes(mask) {
+                let left = self.warps[slot].release(lane, &order, self.now, pc);
+                if synchronises || !left.is_empty() {
+                    self.release(slot, lane, what, scope, place, (&left, &under_way.unseen));
+                }
+            }
         }
         if self.sequential.on {
             self.access_behind_fences(slot, mask, kind, place, &under_way);
@@ -113,7 +123,7 @@ impl Detector {
         }
     }
 
-    /// A strong write of a lane leaves what it releases.
+    /// A strong write of a lane leaves what it releases. `unseen` are the stores under way that it does not see.
     fn release(
         &mut self,
         slot: WarpSlot,
@@ -121,12 +131,10 @@ impl Detector {
         what: &Touch,
         scope: Scope,
         (space, at, bytes): (usize, usize, usize),
-        unseen: &[u64],
+        (left, unseen): (&Releases, &[u64]),
     ) {
-        let Touch { pc, kind, order, .. } = *what;
+        let warp = &self.warps[slot];
         for word in words(at, bytes) {
-            let warp = &self.warps[slot];
-            let left = warp.release(lane, &order, self.now, pc);
             let cell = self.shadow.cell(space, word);
             if left.is_empty() && cell.write.sync() == 0 {
                 continue;
@@ -136,11 +144,11 @@ impl Detector {
                 by: Carrier::new(warp.number, scope, self.now),
                 lane,
                 bytes: within(word, at, bytes),
-                update: kind == AccessKind::Update,
+                update: what.kind == AccessKind::Update,
                 time: self.now,
                 unseen,
             };
-            var.write(&self.threads, left, write);
+            var.write(&self.threads, left.clone(), write);
             if var.is_empty() {
                 self.variables.remove(&(space, word));
                 cell.write.flags &= !SYNC;

@@ -3,20 +3,27 @@
 //! What was made once is found by a [`Key`] of all that it depends on. `WEFT_CACHE=off` keeps nothing on disk;
 //! `WEFT_CACHE=FOLDER` keeps it there. A folder is bounded in size, what was not used for longest goes first, and what
 //! is damaged there is as if it were absent. Processes share it: a file appears whole or not at all.
+//!
+//! A folder or an entry that somebody else may have written is not used ([`owned`]), unless the user shares the folder
+//! with everybody who may write it: `WEFT_CACHE=shared:FOLDER`.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use weft_runtime::find;
+use weft_runtime::owned::{self, NEW, Trust};
 
 /// How an entry's file begins; another number is another form.
 const MAGIC: &[u8; 16] = b"warpweft cache 1";
 
 const HASH: usize = blake3::OUT_LEN;
+
+/// How the value of `WEFT_CACHE` begins that names a folder shared with others.
+const SHARED: &str = "shared:";
 
 /// What is kept.
 pub trait Kept: Sized {
@@ -95,6 +102,9 @@ pub(crate) fn stamp(path: &Path) -> io::Result<String> {
 #[derive(Debug)]
 pub struct Store<T> {
     folder: Option<PathBuf>,
+    /// The folder of ours that `folder` lies in; itself where the user has named it.
+    base: PathBuf,
+    trust: Trust,
     most_bytes: u64,
     memory: Mutex<HashMap<Key, Arc<T>>>,
 }
@@ -107,19 +117,32 @@ impl<T: Kept> Store<T> {
     pub(crate) fn shared(folder: &str) -> Store<T> {
         match std::env::var_os("WEFT_CACHE") {
             Some(off) if off == "off" || off == "0" => Store::in_memory(),
-            Some(folder) if !folder.is_empty() => Store::at(folder),
-            _ => find::cache_folder().map_or_else(Store::in_memory, |f| Store::at(f.join(folder))),
+            Some(named) if !named.is_empty() => match named.to_str().and_then(|v| v.strip_prefix(SHARED)) {
+                Some(folder) => Store { trust: Trust::Anybody, ..Store::at(folder) },
+                None => Store::at(named),
+            },
+            _ => match find::cache_folder() {
+                Some(base) => Store { folder: Some(base.join(folder)), base, ..Store::in_memory() },
+                None => Store::in_memory(),
+            },
         }
     }
 
     /// One that keeps entries in a folder too, which is made when the first comes.
     pub fn at(folder: impl Into<PathBuf>) -> Store<T> {
-        Store { folder: Some(folder.into()), ..Store::in_memory() }
+        let base = folder.into();
+        Store { folder: Some(base.clone()), base, ..Store::in_memory() }
     }
 
     /// One that ends with the process.
     pub fn in_memory() -> Store<T> {
-        Store { folder: None, most_bytes: Self::FOLDER_BYTES, memory: Mutex::default() }
+        Store {
+            folder: None,
+            base: PathBuf::new(),
+            trust: Trust::Owner,
+            most_bytes: Self::FOLDER_BYTES,
+            memory: Mutex::default(),
+        }
     }
 
     /// It, with another bound of the folder's size.
@@ -139,9 +162,10 @@ impl<T: Kept> Store<T> {
             return Some((entry.clone(), Found::Memory));
         }
         let path = self.path(key)?;
-        let entry = Arc::new(read::<T>(&fs::read(&path).ok()?)?);
+        self.folders().try_for_each(|folder| owned::folder(folder, self.trust)).ok()?;
+        let entry = Arc::new(read::<T>(&owned::read(&path, self.most_bytes, self.trust).ok()?)?);
         // Used now: the last to go. A folder that cannot be written is still read.
-        let _ = File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
+        let _ = owned::touch(&path, self.trust);
         self.lock().insert(*key, entry.clone());
         Some((entry, Found::Disk))
     }
@@ -151,9 +175,21 @@ impl<T: Kept> Store<T> {
         let entry = Arc::new(entry);
         self.lock().insert(*key, entry.clone());
         if let (Some(path), Some(folder)) = (self.path(key), &self.folder) {
-            let _ = write(folder, &path, &*entry).and_then(|()| self.bound(folder, &path));
+            let _ = self.write(&path, &*entry).and_then(|()| self.bound(folder, &path));
         }
         entry
+    }
+
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        let inside = self.folder.as_deref().filter(|folder| *folder != self.base);
+        [&*self.base].into_iter().chain(inside)
+    }
+
+    /// Magic, hash of the rest, the rest.
+    fn write(&self, path: &Path, entry: &T) -> io::Result<()> {
+        self.folders().try_for_each(|folder| owned::make_folder(folder, self.trust))?;
+        let rest = entry.encode()?;
+        owned::write(path, &[MAGIC, blake3::hash(&rest).as_bytes(), &rest], self.trust)
     }
 
     /// The entry of that key, made if there is none.
@@ -207,9 +243,6 @@ impl<T: Kept> Store<T> {
     }
 }
 
-/// How files begin that are being written.
-const NEW: &str = ".new";
-
 /// What a process that was killed was writing.
 fn is_left_over(file: &fs::DirEntry, meta: &fs::Metadata) -> bool {
     let hour = std::time::Duration::from_secs(3600);
@@ -217,17 +250,7 @@ fn is_left_over(file: &fs::DirEntry, meta: &fs::Metadata) -> bool {
         && meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > hour))
 }
 
-/// All at once: a reader sees the old file, the new one, or none.
-fn write(folder: &Path, path: &Path, entry: &impl Kept) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(NEW).tempfile_in(folder)?;
-    let rest = entry.encode()?;
-    file.write_all(&[MAGIC, blake3::hash(&rest).as_bytes().as_slice(), &rest].concat())?;
-    file.persist(path)?;
-    Ok(())
-}
-
-/// Magic, hash of the rest, the rest. None of what is not whole.
+/// The entry in a file's bytes; none in a file that is damaged.
 fn read<T: Kept>(bytes: &[u8]) -> Option<T> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (hash, rest) = rest.split_at_checked(HASH)?;

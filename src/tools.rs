@@ -10,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use tempfile::TempDir;
 use weft_isa::Target;
 use weft_runtime::find::{Found, Machine, Missing, Place, Wanted};
 
@@ -197,38 +197,29 @@ pub fn disassemble(cubin: &[u8]) -> Result<String, ToolError> {
     folder.run(Tool::Nvdisasm, &["kernel.cubin"])
 }
 
-/// A folder of its own for a run of a tool, gone with its value.
-struct Folder(PathBuf);
+/// A folder for a run of a tool that this user alone may enter, gone with its value.
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Result<Folder, ToolError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let name = format!("weft-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = std::env::temp_dir().join(name);
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Folder(path)),
-                // Left behind by an earlier process of the same id.
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(io_error("cannot make", &path, source)),
-            }
-        }
+        let made = tempfile::Builder::new().prefix("weft-").tempdir();
+        Ok(Folder(made.map_err(|source| io_error("cannot make a folder in", &std::env::temp_dir(), source))?))
     }
 
     fn write(&self, name: &str, content: &[u8]) -> Result<(), ToolError> {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         fs::write(&path, content).map_err(|source| io_error("cannot write", &path, source))
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>, ToolError> {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         fs::read(&path).map_err(|source| io_error("cannot read", &path, source))
     }
 
     /// Runs a tool here. Returns what it printed.
     fn run(&self, tool: Tool, args: &[&str]) -> Result<String, ToolError> {
         let path = tool.find()?;
-        let out = Command::new(&path).args(args).current_dir(&self.0).stdin(Stdio::null()).output();
+        let out = Command::new(&path).args(args).current_dir(self.0.path()).stdin(Stdio::null()).output();
         let out = out.map_err(|source| io_error("cannot run", &path, source))?;
         let printed = String::from_utf8_lossy(&out.stdout).into_owned();
         if out.status.success() {
@@ -237,12 +228,6 @@ impl Folder {
         let message = printed + &String::from_utf8_lossy(&out.stderr);
         let status = out.status.to_string();
         Err(ToolError::Failed { tool: tool.name(), status, message: message.trim_end().into() })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

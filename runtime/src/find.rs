@@ -4,19 +4,23 @@
 //! A variable that names the thing itself comes first, and is an error if it names nothing. Then come the
 //! [`Place`]s that the [`Wanted`] lists, in its order.
 
+mod programs;
 mod python;
 #[cfg(test)]
 mod tests;
+
+pub use programs::{isolated_python, program};
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::error::{Code, Error, NO_JITLINK, NO_NCCL, NO_NVSHMEM, Result};
+use crate::owned;
 
 /// A file that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +58,7 @@ pub struct Wanted {
 pub enum Place {
     /// The folder that `weft setup` fills: [`wheels_folder`].
     Setup,
-    /// The folders that a variable such as `PATH` lists.
+    /// The folders that a variable such as `PATH` lists. Relative ones are skipped: they may be somebody else's.
     List(&'static str),
     /// The linker's cache of the system's libraries.
     Linker,
@@ -287,7 +291,7 @@ impl Machine<'_> {
                 static ANSWER: OnceLock<Option<String>> = OnceLock::new();
                 ANSWER.get_or_init(python::folders).clone()
             },
-            linker: &|| ["ldconfig", "/sbin/ldconfig"].iter().find_map(|program| output(program, &["-p"])),
+            linker: &|| ["ldconfig", "/sbin/ldconfig"].iter().find_map(|name| output(name, &["-p"])),
         }
     }
 
@@ -312,7 +316,10 @@ impl Machine<'_> {
                 continue;
             };
             return match (look.pick)(&named).or_else(|| look.root(&named)) {
-                Some(path) => Ok(Found { path, by: (*var).into() }),
+                // Whoever runs it may do so in another folder.
+                Some(path) => {
+                    Ok(Found { path: std::path::absolute(&path).unwrap_or(path), by: (*var).into() })
+                }
                 None => Err(Missing::Named(var, named)),
             };
         }
@@ -326,17 +333,20 @@ impl Machine<'_> {
     fn look_in(&self, place: Place, name: &str, look: &mut Look<'_>) -> Option<PathBuf> {
         match place {
             Place::Setup => {
-                let folder = self.cache_folder()?.join("wheels");
+                let ours = self.cache_folder()?;
+                let folder = ours.join("wheels");
                 look.searched.push(folder.display().to_string());
                 let mut wheels = children(&folder);
                 wheels.sort();
-                wheels.iter().filter(|dir| !name_starts(dir, ".")).find_map(|dir| look.quietly_in_wheels(dir))
+                let mut wheels = wheels.iter().filter(|dir| !name_starts(dir, "."));
+                let found = wheels.find_map(|dir| look.quietly_in_wheels(dir))?;
+                // What is found here is executed, or loaded into this process.
+                owned::below(&ours, &found).ok().map(|()| found)
             }
             Place::List(var) => {
                 look.searched.push(var.into());
                 let list = (self.var)(var).unwrap_or_default();
-                let mut dirs = std::env::split_paths(&list).filter(|dir| !dir.as_os_str().is_empty());
-                dirs.find_map(|dir| (look.pick)(&dir))
+                programs::absolute(&list).find_map(|dir| (look.pick)(&dir))
             }
             Place::Linker => {
                 look.searched.push("the linker's cache".into());
@@ -419,10 +429,11 @@ impl Look<'_> {
     }
 }
 
-/// What a program prints; none where it is not there or fails.
-pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let out = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+/// What a [`program`] prints; none where it is absent or fails.
+pub(crate) fn output(name: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(program(name)?);
+    command.args(arguments);
+    programs::output(command)
 }
 
 /// The file of that name, or, of a library, with a version behind it (the highest); a file is itself.

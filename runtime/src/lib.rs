@@ -16,6 +16,7 @@ pub mod machine;
 pub mod memory;
 pub mod nccl;
 pub mod nvshmem;
+pub mod owned;
 mod peers;
 mod program;
 mod registry;

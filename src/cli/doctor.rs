@@ -14,6 +14,7 @@ use weft_runtime::jitlink::JitLink;
 use weft_runtime::machine::{self, Driver, Gpu, Link};
 use weft_runtime::nccl;
 use weft_runtime::nvshmem::version;
+use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Error, error, find};
 
 /// Looks at this machine and says what each part is good for. Exits with 1 if something is broken; what is merely
@@ -414,7 +415,16 @@ fn cache() -> Finding {
         )
         .todo("set HOME");
     };
-    ok("cache", "", "what `weft setup` fetches is kept here; it may be deleted at any time").at(&folder)
+    const KEPT: &str = "what `weft setup` fetches is kept here; it may be deleted at any time";
+    match owned::folder(&folder, Trust::Owner) {
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            let why = e.to_string();
+            let (found, todo) = why.split_once("; help: ").unwrap_or((&why, "make it a folder of your own"));
+            note("cache", found, "nothing is kept between runs, and what `weft setup` fetched is not used")
+                .todo(todo)
+        }
+        _ => ok("cache", "", KEPT).at(&folder),
+    }
 }
 
 /// What `weft tune` has stored for GPUs like the first one here.

@@ -23,6 +23,7 @@ use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLev
 use weft::lang::render::Color;
 use weft::run::{Arg, RunError, Stage};
 use weft::{Define, Defines, PtxVersion, Target};
+use weft_runtime::owned;
 
 /// Compiler for GPU kernels that compute and communicate in one launch.
 #[derive(Parser)]
@@ -98,13 +99,15 @@ pub fn main() -> ExitCode {
         Command::Doctor(d) => d.run(),
         Command::Setup(s) => s.run(),
     };
-    match result {
-        Ok(code) => code,
-        Err(e) => {
-            report(&e);
-            ExitCode::FAILURE
-        }
+    let code = result.unwrap_or_else(|e| {
+        report(&e);
+        ExitCode::FAILURE
+    });
+    let mut err = std::io::stderr().lock();
+    for why in owned::refusals() {
+        let _ = writeln!(err, "note: {why}");
     }
+    code
 }
 
 /// Prints an error: compile errors with their source, others in a line. A closed pipe is no error.

@@ -1,0 +1,223 @@
+//! Files and folders that nobody but this user can have written: caches, fetched tools, answers that are kept.
+//!
+//! A folder or file is trusted if the process's user owns it, nobody else may write it, and it is no link. What is not
+//! trusted is left alone and counts as absent; [`refusals`] tells why.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+
+/// Who may have written what is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// The user of this process alone.
+    Owner,
+    /// Everybody who may write the folder: the user has chosen to share it.
+    Anybody,
+}
+
+static REFUSALS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Why folders and files were not used so far in this process, each reason once.
+pub fn refusals() -> Vec<String> {
+    REFUSALS.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+}
+
+fn refuse(why: String) -> io::Error {
+    let error = io::Error::new(io::ErrorKind::PermissionDenied, why.clone());
+    REFUSALS.lock().unwrap_or_else(PoisonError::into_inner).insert(why);
+    error
+}
+
+/// Why the owner and mode in `meta` let somebody else write the file.
+fn flaw(path: &Path, meta: &fs::Metadata) -> Option<String> {
+    let (shown, user) = (path.display(), nix::unistd::geteuid().as_raw());
+    if meta.file_type().is_symlink() {
+        return Some(format!("{shown} is a link and is not used; help: remove it"));
+    }
+    if meta.uid() != user {
+        let owner = meta.uid();
+        return Some(format!(
+            "{shown} belongs to user {owner}, not to user {user}, and is not used; help: remove it, or set \
+             XDG_CACHE_HOME and WEFT_CACHE to folders of your own"
+        ));
+    }
+    if meta.mode() & 0o022 != 0 {
+        return Some(format!("others may write {shown}, and it is not used; help: chmod -R go-w {shown}"));
+    }
+    None
+}
+
+/// Makes a folder that only this user may enter, with its parents, and checks one that is there.
+///
+/// # Errors
+/// The folder cannot be made, or [`Trust::Owner`] is asked for and somebody else may write it.
+pub fn make_folder(path: &Path, trust: Trust) -> io::Result<()> {
+    let mode = if trust == Trust::Owner { 0o700 } else { 0o777 };
+    DirBuilder::new().recursive(true).mode(mode).create(path)?;
+    folder(path, trust)
+}
+
+/// Checks a folder.
+///
+/// # Errors
+/// There is no such folder, or [`Trust::Owner`] is asked for and somebody else may write it.
+pub fn folder(path: &Path, trust: Trust) -> io::Result<()> {
+    let meta = match trust {
+        Trust::Owner => fs::symlink_metadata(path)?,
+        Trust::Anybody => {
+            return if path.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) };
+        }
+    };
+    if let Some(why) = flaw(path, &meta) {
+        return Err(refuse(why));
+    }
+    if meta.is_dir() { Ok(()) } else { Err(refuse(format!("{} is no folder", path.display()))) }
+}
+
+/// Checks a file, and all folders on the way to it from `base` on, which is included.
+///
+/// # Errors
+/// One of them is absent, or somebody else may write it.
+pub fn below(base: &Path, file: &Path) -> io::Result<()> {
+    let Ok(inside) = file.strip_prefix(base) else {
+        return Err(refuse(format!("{} does not lie in {}", file.display(), base.display())));
+    };
+    let mut path = base.to_owned();
+    folder(&path, Trust::Owner)?;
+    for part in inside.components() {
+        path.push(part);
+        if let Some(why) = flaw(&path, &fs::symlink_metadata(&path)?) {
+            return Err(refuse(why));
+        }
+    }
+    Ok(())
+}
+
+/// Opens a regular file. A pipe does not block, and a link is not followed.
+fn open(path: &Path, options: &OpenOptions, trust: Trust) -> io::Result<File> {
+    let file = options.clone().custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(refuse(format!("{} is no regular file and is not used", path.display())));
+    }
+    match flaw(path, &meta).filter(|_| trust == Trust::Owner) {
+        Some(why) => Err(refuse(why)),
+        None => Ok(file),
+    }
+}
+
+/// Reads a regular file of at most `most` bytes.
+///
+/// # Errors
+/// The file cannot be read, is larger, or [`Trust::Owner`] is asked for and somebody else may write it.
+pub fn read(path: &Path, most: u64, trust: Trust) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path, OpenOptions::new().read(true), trust)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {most} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+/// Notes that a file is in use: it counts as written now.
+///
+/// # Errors
+/// As [`read`].
+pub fn touch(path: &Path, trust: Trust) -> io::Result<()> {
+    open(path, OpenOptions::new().append(true), trust)?.set_modified(std::time::SystemTime::now())
+}
+
+/// How the names of files begin that are being written.
+pub const NEW: &str = ".new";
+
+/// Writes a file in its folder, which is made: a reader sees the old file, the new one, or none.
+///
+/// # Errors
+/// The folder is refused as by [`make_folder`], or the file cannot be written.
+pub fn write(path: &Path, parts: &[&[u8]], trust: Trust) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    make_folder(folder, trust)?;
+    let mut file = tempfile::Builder::new().prefix(NEW).tempfile_in(folder)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    if trust == Trust::Anybody {
+        // A shared folder is for others to read.
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    }
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Takes the right to write from group and others, for a folder and all that is in it.
+///
+/// # Errors
+/// A file cannot be changed.
+pub fn close_to_others(path: &Path) -> io::Result<()> {
+    let mut left: Vec<PathBuf> = vec![path.to_owned()];
+    while let Some(path) = left.pop() {
+        let meta = fs::symlink_metadata(&path)?;
+        if meta.file_type().is_symlink() {
+            continue;
+        }
+        if meta.mode() & 0o022 != 0 {
+            fs::set_permissions(&path, Permissions::from_mode(meta.mode() & 0o7755))?;
+        }
+        if meta.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                left.push(entry?.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_others_may_write_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let folder_path = root.path().join("a/b");
+        let file = folder_path.join("x");
+        write(&file, &[b"one ", b"two"], Trust::Owner).unwrap();
+        assert_eq!(fs::metadata(&folder_path).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(read(&file, 7, Trust::Owner).unwrap(), b"one two");
+        assert_eq!(read(&file, 6, Trust::Owner).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        below(root.path(), &file).unwrap();
+
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        assert!(read(&file, 7, Trust::Owner).is_err() && below(root.path(), &file).is_err());
+        assert_eq!(read(&file, 7, Trust::Anybody).unwrap(), b"one two");
+        close_to_others(root.path()).unwrap();
+        read(&file, 7, Trust::Owner).unwrap();
+
+        fs::set_permissions(&folder_path, Permissions::from_mode(0o777)).unwrap();
+        assert!(folder(&folder_path, Trust::Owner).is_err() && below(root.path(), &file).is_err());
+        assert!(write(&file, &[b"three"], Trust::Owner).is_err());
+        assert!(refusals().iter().any(|why| why.contains("chmod -R go-w")));
+    }
+
+    #[test]
+    fn links_pipes_and_folders_are_no_files() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::write(at("real"), "text").unwrap();
+        symlink(at("real"), at("link")).unwrap();
+        symlink(root.path(), at("around")).unwrap();
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        for name in ["link", "pipe", ".", "absent"] {
+            assert!(read(&at(name), 9, Trust::Owner).is_err(), "{name}");
+            assert!(read(&at(name), 9, Trust::Anybody).is_err(), "{name}");
+        }
+        assert!(below(root.path(), &at("around/real")).is_err());
+        assert!(below(root.path(), Path::new("/etc/passwd")).is_err());
+        assert!(folder(&at("around"), Trust::Owner).is_err());
+    }
+}

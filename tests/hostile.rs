@@ -1,0 +1,177 @@
+//! `weft` among files that others have made: in a repository with traps, and with a cache folder of somebody else's.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+use tempfile::TempDir;
+
+fn main() -> ExitCode {
+    let tests: [(&str, fn()); 4] = [
+        ("a_repositorys_python_modules_are_not_imported", a_repositorys_python_modules_are_not_imported),
+        ("an_answer_that_an_earlier_version_has_kept_does_not_count", an_earlier_answer_does_not_count),
+        ("a_relative_folder_of_path_has_no_programs", a_relative_folder_of_path_has_no_programs),
+        ("a_cache_that_others_may_write_is_not_used", a_cache_that_others_may_write_is_not_used),
+    ];
+    let trial = |(name, test): (&str, fn())| Trial::test(name, move || run(test));
+    let mut trials: Vec<_> = tests.map(trial).into();
+    // These need files of another user's.
+    let root = is_root();
+    let foreign: [(&str, fn()); 1] =
+        [("a_cache_of_another_user_is_not_used", a_cache_of_another_user_is_not_used)];
+    for (name, test) in foreign {
+        let name =
+            if root { name.to_owned() } else { format!("{name} (ignored: only root can act as two users)") };
+        trials.push(Trial::test(name, move || run(test)).with_ignored_flag(!root));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn run(test: fn()) -> Result<(), Failed> {
+    test();
+    Ok(())
+}
+
+/// Whether the tests run as root.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
+}
+
+const KERNEL: &str = "kernel k(x: symm<f32, (64):(1)>) block(64) { x[thread_idx()] = 1.0; }";
+
+/// A program that leaves a mark and looks like ptxas.
+const PTXAS: &str = "#!/bin/sh\n/bin/touch MARK\necho 'release 13.0, V13.0.88'\n";
+
+/// A repository of somebody else's with a kernel in it, the user's cache, and a file that their code would make.
+struct Trap {
+    root: TempDir,
+}
+
+impl Trap {
+    fn new() -> Trap {
+        let trap = Trap { root: TempDir::new().unwrap() };
+        fs::create_dir_all(trap.path("repository")).unwrap();
+        fs::write(trap.path("repository/k.weft"), KERNEL).unwrap();
+        trap
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn program(&self, path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, PTXAS.replace("MARK", &self.path("mark").display().to_string())).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Runs `weft` in the repository.
+    fn weft(&self, arguments: &[&str], vars: &[(&str, &Path)]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        for var in ["WEFT_PTXAS", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "WEFT_CACHE"] {
+            command.env_remove(var);
+        }
+        command.env("XDG_CACHE_HOME", self.path("cache")).env("HOME", self.path("home"));
+        command.envs(vars.iter().copied()).args(arguments);
+        command.current_dir(self.path("repository")).output().unwrap()
+    }
+
+    /// Whether code of the repository, or of a planted cache, has run.
+    fn sprung(&self) -> bool {
+        self.path("mark").exists()
+    }
+}
+
+/// The whole of what a command says.
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+}
+
+fn a_repositorys_python_modules_are_not_imported() {
+    let trap = Trap::new();
+    let code = format!("open({:?}, 'w').write('ran')\n", trap.path("mark").display().to_string());
+    for module in
+        ["sysconfig", "site", "pip", "json", "queue", "threading", "importlib", "torch", "sitecustomize"]
+    {
+        fs::write(trap.path("repository").join(format!("{module}.py")), &code).unwrap();
+    }
+    let inherited = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    let mut empty_entry = std::ffi::OsString::from(":");
+    empty_entry.push(inherited);
+    let all: [&[&str]; 5] = [
+        &["doctor"],
+        &["compile", "k.weft", "--emit", "cubin", "-o", "/dev/null"],
+        &["setup", "--dry-run"],
+        &["bench", "allreduce", "--against", "torch", "--pes", "2", "--on", "gpu"],
+        &["run", "k.weft", "--pes", "2"],
+    ];
+    for arguments in all {
+        let out = trap.weft(arguments, &[]);
+        assert!(!trap.sprung(), "{arguments:?} ran code of the repository: {}", said(&out));
+        // An empty entry is the current folder.
+        let out = trap.weft(arguments, &[("PYTHONPATH", Path::new(&empty_entry))]);
+        assert!(!trap.sprung(), "{arguments:?} ran code of the repository: {}", said(&out));
+    }
+}
+
+fn an_earlier_answer_does_not_count() {
+    let trap = Trap::new();
+    trap.program(&trap.path("planted/nvidia/cu13/bin/ptxas"));
+    // One run keeps Python's answer; it is replaced by one in the earlier form, under the same name.
+    trap.weft(&["doctor"], &[]);
+    let answers = trap.path("cache/warpweft/python");
+    for file in fs::read_dir(&answers).into_iter().flatten().flatten() {
+        fs::write(file.path(), format!("{}\n", trap.path("planted").display())).unwrap();
+    }
+    let out = trap.weft(&["compile", "k.weft", "--emit", "cubin", "-o", "/dev/null"], &[]);
+    assert!(!trap.sprung(), "{}", said(&out));
+}
+
+fn a_relative_folder_of_path_has_no_programs() {
+    let trap = Trap::new();
+    for program in ["ptxas", "python3", "ldconfig", "mpirun", "nvdisasm"] {
+        trap.program(&trap.path("repository").join(program));
+    }
+    let path = PathBuf::from(format!(".:../repository:{}", std::env::var("PATH").unwrap()));
+    for arguments in [&["doctor"][..], &["compile", "k.weft", "--emit", "cubin", "-o", "/dev/null"]] {
+        let out = trap.weft(arguments, &[("PATH", &path), ("LD_LIBRARY_PATH", Path::new("."))]);
+        assert!(!trap.sprung(), "{arguments:?}: {}", said(&out));
+    }
+}
+
+fn a_cache_that_others_may_write_is_not_used() {
+    let trap = Trap::new();
+    let ptxas = trap.path("cache/warpweft/wheels/a/nvidia/cu13/bin/ptxas");
+    trap.program(&ptxas);
+    let compile = ["compile", "k.weft", "--emit", "cubin", "-o", "/dev/null"];
+    // Each folder on the way to it, and the file itself.
+    let on_the_way: Vec<_> = ptxas.ancestors().take_while(|path| !path.ends_with("cache")).collect();
+    for open in on_the_way {
+        let before = fs::metadata(open).unwrap().permissions();
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
+        let out = trap.weft(&compile, &[]);
+        assert!(!trap.sprung(), "{}: {}", open.display(), said(&out));
+        assert!(said(&out).contains("others may write"), "{}: {}", open.display(), said(&out));
+        fs::set_permissions(open, before).unwrap();
+    }
+    // With nothing open, it is the user's own.
+    trap.weft(&compile, &[]);
+    assert!(trap.sprung());
+}
+
+fn a_cache_of_another_user_is_not_used() {
+    let trap = Trap::new();
+    let ours = trap.path("cache/warpweft");
+    let ptxas = ours.join("wheels/a/nvidia/cu13/bin/ptxas");
+    trap.program(&ptxas);
+    let foreign = Command::new("chown").args(["-R", "65534:65534"]).arg(&ours).status();
+    assert!(foreign.unwrap().success());
+    for arguments in [&["doctor"][..], &["compile", "k.weft", "--emit", "cubin", "-o", "/dev/null"]] {
+        let out = trap.weft(arguments, &[]);
+        assert!(!trap.sprung(), "{arguments:?}: {}", said(&out));
+        assert!(said(&out).contains("belongs to user 65534"), "{arguments:?}: {}", said(&out));
+    }
+}

@@ -16,7 +16,8 @@ use std::cell::RefCell;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
-use weft_runtime::{DType, Reduce, World};
+use tempfile::TempDir;
+use weft_runtime::{DType, Reduce, World, find};
 
 /// What each PE's Python runs.
 const PEER: &str = include_str!("peer.py");
@@ -104,8 +105,14 @@ pub fn can(
     }
 }
 
-fn python() -> String {
-    std::env::var(PYTHON.0).unwrap_or_else(|_| PYTHON.1.into())
+/// The interpreter. It runs in `/`: what Python imports from its current folder, or from relative entries of
+/// `PYTHONPATH`, must not come from whatever folder this command runs in.
+fn python() -> Command {
+    let name = std::env::var(PYTHON.0).unwrap_or_else(|_| PYTHON.1.into());
+    let program = find::program(&name).unwrap_or_else(|| name.into());
+    let mut command = Command::new(std::path::absolute(&program).unwrap_or(program));
+    command.current_dir("/").env("PYTHONSAFEPATH", "1");
+    command
 }
 
 /// PyTorch's version; Python is asked once a process.
@@ -114,7 +121,7 @@ fn python() -> String {
 /// No Python, no PyTorch, or one that is too old, and what to do.
 pub fn installed() -> std::result::Result<&'static str, BenchError> {
     static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
-    let version = VERSION.get_or_init(|| look(Command::new(python())));
+    let version = VERSION.get_or_init(|| look(python()));
     version.as_deref().map_err(|why| BenchError::Request(why.clone()))
 }
 
@@ -139,11 +146,10 @@ fn look(mut interpreter: Command) -> std::result::Result<String, String> {
 #[derive(Serialize)]
 #[serde(tag = "ask", rename_all = "lowercase")]
 enum Ask {
-    Serve,
     Join {
         rank: u32,
         n_pes: u32,
-        port: u16,
+        store: String,
         device: u32,
         dtype: &'static str,
         elements: u64,
@@ -160,11 +166,6 @@ enum Ask {
     Check {
         rounds: u32,
     },
-}
-
-#[derive(Deserialize)]
-struct Served {
-    port: u16,
 }
 
 #[derive(Deserialize)]
@@ -207,6 +208,14 @@ pub struct Torch {
     /// Of PyTorch.
     pub version: String,
     multicast: bool,
+    /// The folder of the file in which PyTorch's PEs meet, on PE 0; it goes with the child.
+    _meeting: Option<TempDir>,
+}
+
+/// A folder that this user alone may enter.
+fn meeting_place() -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("weft-torch-").tempdir();
+    folder.map_err(|e| BenchError::Local(format!("no folder for PyTorch's PEs to meet in: {e}")))
 }
 
 impl Torch {
@@ -220,20 +229,16 @@ impl Torch {
             return Err(BenchError::Request(message));
         }
         let name = format!("PyTorch of PE {rank}");
-        let child = Child::start(&name, Command::new(python()).args(["-u", "-c", PEER]));
+        let child = Child::start(&name, python().args(["-u", "-c", PEER]));
         let child = RefCell::new(child.map_err(BenchError::Local)?);
-        let port = match rank {
-            0 => ask::<Served>(&child, &Ask::Serve, START)?.port,
-            _ => 0,
-        };
-        // Loading takes each its own time.
-        world.wait_for_all()?;
-        let ports = world.all_gather_host(&port.to_le_bytes())?;
-        let port = ports.first().and_then(|p| p.as_slice().try_into().ok()).map_or(0, u16::from_le_bytes);
+        let meeting = if rank == 0 { Some(meeting_place()?) } else { None };
+        let path = meeting.as_ref().and_then(|folder| folder.path().to_str()).unwrap_or_default();
+        let paths = world.all_gather_host(path.as_bytes())?;
+        let store = paths.first().map(|path| format!("{}/store", String::from_utf8_lossy(path)));
         let join = Ask::Join {
             rank,
             n_pes,
-            port,
+            store: store.unwrap_or_default(),
             device: world.device().ordinal(),
             dtype: bench.dtype.name(),
             elements,
@@ -242,7 +247,7 @@ impl Torch {
         };
         let Started { version, multicast } = ask(&child, &join, START)?;
         world.wait_for_all()?;
-        Ok(Torch { child, version, multicast })
+        Ok(Torch { child, version, multicast, _meeting: meeting })
     }
 
     fn ask<A: DeserializeOwned>(&self, question: &Ask) -> Result<A> {
@@ -399,12 +404,11 @@ mod tests {
         let blocks = Blocks { calls: 3, before: 1, blocks: 2, cold: true };
         let time = serde_json::json!({"ask": "time", "calls": 3, "before": 1, "blocks": 2, "cold": true});
         assert_eq!(to_value(Ask::Time(blocks)).unwrap(), time);
-        assert_eq!(to_value(Ask::Serve).unwrap(), serde_json::json!({"ask": "serve"}));
         assert!(matches!(from_str(r#"{"first_us": 2.5}"#), Ok(Prepared::First(2.5))));
         assert!(matches!(from_str(r#"{"refused": "no"}"#), Ok(Prepared::Refused(why)) if why == "no"));
         let none: Checked = from_str(r#"{"wrong": null}"#).unwrap();
         assert!(none.wrong.is_none());
-        for method in ["serve", "join", "prepare", "time", "check"] {
+        for method in ["join", "prepare", "time", "check"] {
             assert!(PEER.contains(&format!("def {method}(self, ask):")), "{method}");
         }
         assert!(FUNCTIONS.iter().all(|f| PEER.contains(&format!("\"{}\": lambda", f.name))));

@@ -19,16 +19,16 @@ const DEVICE_3_4_5: &[u8] = include_bytes!("data/nvshmem_device_3_4_5.bc");
 /// called, and fails where a file says so.
 const PYTHON: &str = r#"#!/bin/sh
 PATH=/usr/bin:/bin
-[ "$1 $2" = "-m pip" ] || exit 1
-[ "$3" = --version ] && exit 0
+[ "$1 $2 $3" = "-I -m pip" ] || exit 1
+[ "$4" = --version ] && exit 0
 root=$(dirname "$0")
-echo "$@" >> "$root/calls"
+case "$*" in *" --require-hashes "*" -r /dev/stdin") ;; *) exit 4 ;; esac
 while [ $# -gt 1 ]; do [ "$1" = --target ] && target=$2; shift; done
-case $1 in
-nvidia-nvshmem-cu1?==*) version=${1##*==} ;;
-*) version=3.8.0 ;;
-esac
-package=$(echo "${1%%[>=]*}" | tr - _)
+read -r wanted hashes
+case $hashes in --hash=sha256:*) ;; *) exit 5 ;; esac
+echo "$wanted" >> "$root/calls"
+version=${wanted##*==}
+package=$(echo "${wanted%%=*}" | tr - _)
 mkdir -p "$target/$package-$version.dist-info" "$target/nvidia/cu13/bin"
 [ -e "$root/fails" ] && exit 3
 for tool in ptxas nvdisasm; do
@@ -104,7 +104,7 @@ impl Home {
     fn pip_calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.path("bin/calls")).unwrap_or_default();
         let _ = fs::remove_file(self.path("bin/calls"));
-        calls.lines().map(|call| call.split(' ').next_back().unwrap().to_owned()).collect()
+        calls.lines().map(str::to_owned).collect()
     }
 
     /// The folders of `weft setup`.
@@ -311,9 +311,10 @@ fn setup_fetches_what_is_missing_once() {
         said(&out.stdout)
     };
     let setup = |arguments: &[&str]| with_cuda("13", arguments);
-    const TOOLS: [&str; 3] = ["nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm", "nvidia-nvjitlink"];
+    const TOOLS: [&str; 3] =
+        ["nvidia-cuda-nvcc==13.5.37", "nvidia-cuda-nvdisasm==13.5.37", "nvidia-nvjitlink==13.5.37"];
     setup(&[]);
-    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13>=3.3,<3.9", TOOLS[0], TOOLS[1], TOOLS[2]]);
+    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu13==3.8.0", TOOLS[0], TOOLS[1], TOOLS[2]]);
     assert_eq!(home.wheels(), ["nvdisasm", "nvjitlink", "nvshmem", "ptxas"]);
 
     // Again: nothing to do. What the commands find is what was fetched.
@@ -323,9 +324,14 @@ fn setup_fetches_what_is_missing_once() {
     let (_, parts) = home.doctor(&[]);
     assert_eq!(parts["ptxas"]["found"], "13.0.88, from `weft setup`");
 
+    // One that pip has not checked, of an earlier weft, is fetched again.
+    fs::remove_file(home.path("cache/warpweft/wheels/ptxas/.requirement")).unwrap();
+    setup(&[]);
+    assert_eq!(home.pip_calls(), [TOOLS[0]]);
+
     // NCCL is large, and for measuring alone.
     assert!(setup(&["--nccl"]).contains("nvidia-nccl-cu13"));
-    assert_eq!(home.pip_calls(), ["nvidia-nccl-cu13"]);
+    assert_eq!(home.pip_calls(), ["nvidia-nccl-cu13==2.28.9"]);
     fs::remove_dir_all(home.path("cache/warpweft/wheels/nccl")).unwrap();
 
     // Another version takes its place; --force renews all.
@@ -336,7 +342,7 @@ fn setup_fetches_what_is_missing_once() {
     assert!(folder.join("nvidia_nvshmem_cu13-3.4.5.dist-info").is_dir());
     assert!(!folder.join("nvidia_nvshmem_cu13-3.8.0.dist-info").exists());
     with_cuda("12", &["--force"]);
-    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu12>=3.3,<3.9", TOOLS[0], TOOLS[1], TOOLS[2]]);
+    assert_eq!(home.pip_calls(), ["nvidia-nvshmem-cu12==3.8.0", TOOLS[0], TOOLS[1], TOOLS[2]]);
     assert_eq!(home.wheels(), ["nvdisasm", "nvjitlink", "nvshmem", "ptxas"]);
 }
 
@@ -363,9 +369,10 @@ fn setup_says_what_stops_it() {
         assert!(!out.status.success() && why.iter().all(|part| text.contains(part)), "{text}");
         assert!(home.wheels().is_empty(), "{:?}", home.wheels());
     };
-    rejects(&home, &["setup"], &["no pip here", "python3 -m pip", "NVSHMEM_HOME"]);
+    rejects(&home, &["setup"], &["no pip here", "python3 -I -m pip", "NVSHMEM_HOME"]);
     let home = Home::with_python();
     rejects(&home, &["setup", "--nvshmem", "3.9.1"], &["3.9.1", "3.3 to 3.8"]);
+    rejects(&home, &["setup", "--nvshmem", "3.4.99"], &["knows the hashes of 3.8.0, 3.7.2", "NVSHMEM_HOME"]);
     rejects(&home, &["setup", "--nvshmem", "new"], &["`new` is no version"]);
     rejects(&home, &["setup", "--cuda", "11"], &["--cuda"]);
     let folder = home.path("cache/warpweft/wheels");
@@ -382,8 +389,10 @@ fn a_dry_run_prints_commands_that_a_shell_takes() {
     let text = said(&out.stdout);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
-    assert!(lines[0].starts_with("python3 -m pip install --no-deps"), "{text}");
-    assert!(lines[0].ends_with("'nvidia-nvshmem-cu13>=3.3,<3.9'"), "{text}");
+    let python = home.path("bin/python3");
+    let pip = format!("' | {} -I -m pip --isolated install --require-hashes", python.display());
+    assert!(lines[0].starts_with("echo 'nvidia-nvshmem-cu13==3.8.0 --hash=sha256:"), "{text}");
+    assert!(lines[0].contains(&pip) && lines[0].ends_with(" -r /dev/stdin"), "{text}");
     assert!(home.pip_calls().is_empty() && !home.path("cache").exists());
 }
 

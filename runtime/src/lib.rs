@@ -24,6 +24,7 @@ mod rma;
 mod shape;
 pub mod simulated;
 mod team;
+mod visible;
 mod world;
 
 pub use collective::Reduce;
@@ -36,6 +37,7 @@ pub use rma::Local;
 pub use shape::IntoLayout;
 pub use simulated::{Modules, SimConfig, SimJob, Simulation};
 pub use team::Team;
+pub use visible::{visible, visible_line};
 pub use weft_abi::{Element, Scalar as DType};
 pub use world::{Config, World};
 

@@ -1,0 +1,54 @@
+//! Text of others' that is shown: control characters become visible, so that it moves no cursor and hides nothing.
+
+use std::borrow::Cow;
+
+/// The text with control characters as visible ones: those below U+0020 and U+007F as the Unicode symbols for them
+/// (U+2400 to U+2421), others, and those that change the direction of writing, as `U+` and their number. Line feeds and
+/// tabs stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if !is_hidden(c) => out.push(c),
+            '\0'..'\u{20}' => out.extend(char::from_u32(0x2400 + u32::from(c))),
+            '\u{7f}' => out.push('\u{2421}'),
+            c => out.push_str(&format!("U+{:04X}", u32::from(c))),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// As [`visible`], in one line: line feeds and tabs become visible too.
+pub fn visible_line(text: &str) -> Cow<'_, str> {
+    match text.contains(['\n', '\t']) {
+        false => visible(text),
+        true => Cow::Owned(visible(text).replace('\n', "\u{240a}").replace('\t', "\u{2409}")),
+    }
+}
+
+fn is_hidden(c: char) -> bool {
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control() && c != '\n' && c != '\t'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_seen() {
+        for (text, shown) in [
+            ("plain, ünïcode 漢字\n\tand lines", "plain, ünïcode 漢字\n\tand lines"),
+            ("\x1b[31mred\x1b]0;title\x07", "␛[31mred␛]0;title␇"),
+            ("a\rb\x08\x7f\0", "a␍b␈␡␀"),
+            ("\u{9b}31m", "U+009B31m"),
+            ("left\u{202e}right", "leftU+202Eright"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+        assert_eq!(visible_line("a\nb\tc"), "a␊b␉c");
+    }
+}

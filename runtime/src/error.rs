@@ -96,9 +96,9 @@ codes! {
     TUNING = 111, "tuning tables that cannot be read or written",
         "`weft tune` measures which plans of our collectives are fastest and stores them; the file is damaged, of another version, or cannot be read or written. `weft tune` measures anew; WEFT_TUNING names another file, and WEFT_TUNING=off does without.";
     LAUNCHER = 201, "the launcher's variables do not fit together",
-        "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another.";
+        "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another. PEs on several hosts also need a secret, WEFT_SECRET or WEFT_SECRET_FILE, which all of them know.";
     BOOTSTRAP = 202, "the PEs did not find each other",
-        "Every PE connects to PE 0 before NVSHMEM starts. One did not come in time, or the address cannot be listened on.";
+        "Every PE connects to PE 0 before NVSHMEM starts. One did not come in time, the address cannot be listened on, or PE 0 refused a process that has not shown that it belongs to the job.";
     PEER_DIED = 203, "another PE ended",
         "A PE ended before the others, by an error, a signal, or an early return. All PEs end, since what they wait for never comes. The first message is the cause.";
     STARTED_TWICE = 204, "started twice",

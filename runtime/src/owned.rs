@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
+use std::ops::Not;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -97,6 +98,11 @@ pub fn below(base: &Path, file: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether group or others may read a file, or its mode is unknown.
+pub fn is_readable_by_others(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o044 == 0).not()
 }
 
 /// Opens a regular file. A pipe does not block, and a link is not followed.

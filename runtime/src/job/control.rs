@@ -8,13 +8,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::env::Place;
+use super::env::{self, Place};
 use super::hub::Hub;
+use super::secret::{Key, Side, once};
 use super::socket::{self, Link, Reader};
 use super::spawn::Parent;
-use super::wire::{self, Call, Hello, MAGIC, Reply, Request};
+use super::wire::{self, Call, Claim, Hello, MAGIC, Reply, Request};
 use super::{ENDED_WITH_PEER, pes};
+use socket2::Socket;
+
 use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEAM, PEER_DIED, Result};
+use crate::visible;
 
 /// How long to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,18 +109,25 @@ impl Control {
     /// Connects, and waits until every PE has.
     ///
     /// # Errors
-    /// `R0202`, naming the PEs that did not come in time, or the address; `R0203` where a PE died meanwhile.
+    /// `R0201` where PE 0 listens beyond this host and nothing says who may come; `R0202`, naming the PEs that did not come
+    /// in time, or the address; `R0203` where a PE died meanwhile.
     pub fn connect_with(place: &Place, options: Options) -> Result<Arc<Control>> {
         let deadline = Instant::now() + options.timeout;
         let failed = |what: &str, e: io::Error| {
             let message = format!("PE {}: {what} {}: {e}", place.rank, place.hub);
             Error::new(BOOTSTRAP, message).help(match e.kind() {
-                io::ErrorKind::AddrInUse => {
-                    "another program listens there: set WEFT_PORT (or WEFT_ADDR) to a free port, for all PEs"
-                }
+                io::ErrorKind::AddrInUse => match place.hub {
+                    env::Hub::Local(_) => {
+                        "another process has that name, perhaps another user's: set WEFT_ADDR to another @name, for all PEs"
+                    }
+                    env::Hub::Tcp(..) => {
+                        "another program listens there: set WEFT_PORT (or WEFT_ADDR) to a free port, for all PEs"
+                    }
+                },
                 _ => "PE 0 listens there: is it running, and can its host be reached? WEFT_ADDR sets another address",
             })
         };
+        place.check_admission()?;
         let parent = Parent::of(place);
         let (hub, socket) = match place.rank {
             0 => {
@@ -132,11 +143,10 @@ impl Control {
                     .map_err(|e| failed("cannot connect with PE 0 at", e))?,
             ),
         };
-        let link = Link::new(socket, options.timeout).map_err(|e| failed("no connection with", e))?;
-        let reader = greet(place, &link, deadline).map_err(|e| match e {
+        let (link, reader) = enter(place, socket, options.timeout, deadline).map_err(|e| match e {
             Greeting::Refused(why) => {
                 Error::new(BOOTSTRAP, format!("PE {}: PE 0 at {} refused it: {why}", place.rank, place.hub))
-                    .help("every PE must be started by one launcher, from one build of the program")
+                    .help("every PE must be started by one launcher, from one build of the program, with one WEFT_SECRET")
             }
             Greeting::Failed(e) => failed("no answer from PE 0 at", e),
         })?;
@@ -215,6 +225,7 @@ impl Control {
         state.next += 1;
         state.calls.insert(id, None);
         drop(state);
+        let members_count = members.len();
         let (members, payload) = (members.to_vec(), payload.to_vec());
         let call = Call { id, members, what: what.to_string(), payload, patient };
         if let Err(e) = self.shared.link.send(&Request::Call(call)) {
@@ -235,6 +246,14 @@ impl Control {
         let waited = self.shared.changed.wait_timeout_while(state, patience, open);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match state.calls.remove(&id).flatten() {
+            Some(Ok(payloads)) if payloads.len() != members_count => {
+                let message = format!(
+                    "PE {}: `{what}`: PE 0 sent the data of {} PEs; there are {members_count} members",
+                    self.rank,
+                    payloads.len()
+                );
+                Err(Error::new(COLLECTIVE, message).help("the PEs must run one build of the program"))
+            }
             Some(Ok(payloads)) => Ok(Arc::unwrap_or_clone(payloads)),
             Some(Err(message)) => Err(Error::new(COLLECTIVE, message)
                 .help("every PE of the team makes the same collective calls in the same order")),
@@ -310,34 +329,79 @@ enum Greeting {
     Failed(io::Error),
 }
 
+/// Enters the job through this connection, or through later ones where it is closed unanswered: PE 0 closes some when many
+/// come at once.
+fn enter(
+    place: &Place,
+    socket: Socket,
+    timeout: Duration,
+    deadline: Instant,
+) -> std::result::Result<(Link, io::BufReader<Reader>), Greeting> {
+    let mut socket = Some(socket);
+    loop {
+        let connected = socket.take().map_or_else(|| socket::connect(&place.hub, deadline), Ok);
+        let link = connected.and_then(|socket| Link::new(socket, timeout)).map_err(Greeting::Failed)?;
+        match greet(place, &link, deadline) {
+            Ok(reader) => return Ok((link, reader)),
+            Err(Greeting::Failed(e))
+                if closed(&e) && place.rank != 0 && Instant::now() + RETRY < deadline =>
+            {
+                thread::sleep(RETRY);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Between attempts to enter.
+const RETRY: Duration = Duration::from_millis(50);
+
+fn closed(e: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// Shows that this PE belongs to the job, and believes PE 0 only if it shows the same.
 fn greet(
     place: &Place,
     link: &Link,
     deadline: Instant,
 ) -> std::result::Result<io::BufReader<Reader>, Greeting> {
-    let answer = || {
-        if !link.same_user() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "another user's process listens there",
-            ));
-        }
-        let hello = Hello { magic: MAGIC.into(), job: place.job.clone(), rank: place.rank, size: place.size };
-        link.send(&hello)?;
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
-        link.read_within(Some(left))?;
-        let mut reader = link.reader();
-        let reply = wire::read::<Reply>(&mut reader, wire::MAX_FRAME)?;
-        link.read_within(None)?;
-        Ok((reply, reader))
-    };
-    match answer().map_err(Greeting::Failed)? {
-        (Some(Reply::Welcome), reader) => Ok(reader),
-        (Some(Reply::Refused(why)), _) => Err(Greeting::Refused(why)),
-        _ => {
-            Err(Greeting::Failed(io::Error::new(io::ErrorKind::InvalidData, "what listens there is no PE 0")))
-        }
+    let failed = |kind, why: &str| Greeting::Failed(io::Error::new(kind, why));
+    let mut reader = link.reader();
+    if place.rank == 0 {
+        // Its own hub, in this process.
+        return match wire::read::<Reply>(&mut reader, wire::MAX_FRAME).map_err(Greeting::Failed)? {
+            Some(Reply::Welcome(_)) => Ok(reader),
+            _ => Err(failed(io::ErrorKind::InvalidData, "what listens there is no PE 0")),
+        };
     }
+    let earliest = Instant::now() + Duration::from_millis(100);
+    reader.get_mut().until(Some(deadline.max(earliest)));
+    let mut hear = || match wire::read::<Reply>(&mut reader, wire::MAX_HELLO) {
+        Ok(Some(Reply::Refused(why))) => Err(Greeting::Refused(visible(&why).into_owned())),
+        Ok(Some(reply)) => Ok(reply),
+        Ok(None) => Err(failed(io::ErrorKind::UnexpectedEof, "it closed the connection")),
+        Err(e) => Err(Greeting::Failed(e)),
+    };
+    let no_hub = || failed(io::ErrorKind::InvalidData, "what listens there is no PE 0");
+    let mine = once().map_err(|e| failed(io::ErrorKind::Other, &e.message))?;
+    link.send(&Hello { magic: MAGIC.into(), once: mine }).map_err(Greeting::Failed)?;
+    let Reply::Challenge(theirs) = hear()? else { return Err(no_hub()) };
+    // Now the connection is accepted, and the system knows whose it is.
+    if !link.is_allowed(&place.admission) {
+        return Err(failed(io::ErrorKind::PermissionDenied, "another user's process listens there"));
+    }
+    let (key, numbers) = (Key::of(place), [mine, theirs]);
+    let proof = key.proof(Side::Pe { rank: place.rank, size: place.size }, &numbers);
+    link.send(&Claim { rank: place.rank, size: place.size, proof }).map_err(Greeting::Failed)?;
+    let Reply::Welcome(proof) = hear()? else { return Err(no_hub()) };
+    if !key.proves(&proof, Side::Hub, &numbers) {
+        let why = "what listens there has not shown that it is PE 0 of this job";
+        return Err(failed(io::ErrorKind::PermissionDenied, why));
+    }
+    reader.get_mut().until(None);
+    Ok(reader)
 }
 
 /// Takes the hub's frames until the connection ends.
@@ -345,13 +409,13 @@ fn listen(shared: &Arc<Shared>, mut reader: io::BufReader<Reader>) {
     let (pe, reason) = loop {
         match wire::read(&mut reader, wire::MAX_FRAME) {
             Ok(Some(Reply::Done { id, payloads })) => shared.answer(id, Ok(payloads)),
-            Ok(Some(Reply::Failed { id, message })) => shared.answer(id, Err(message)),
-            Ok(Some(Reply::Died { pe, reason })) => break (pe, reason),
+            Ok(Some(Reply::Failed { id, message })) => shared.answer(id, Err(visible(&message).into_owned())),
+            Ok(Some(Reply::Died { pe, reason })) => break (pe, visible(&reason).into_owned()),
             Ok(Some(Reply::Closed)) => {
                 lock(&shared.state).ended = true;
                 return shared.changed.notify_all();
             }
-            Ok(Some(Reply::Welcome | Reply::Refused(_))) => {
+            Ok(Some(Reply::Challenge(_) | Reply::Welcome(_) | Reply::Refused(_))) => {
                 break (0, "it sent a message out of turn".into());
             }
             Ok(None) => break (0, "its process ended before the job did".into()),

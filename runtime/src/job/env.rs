@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::secret::Admission;
 use super::socket::is_loopback;
 use crate::error::{Error, LAUNCHER, Result};
 
@@ -24,6 +25,8 @@ pub struct Place {
     pub hub: Hub,
     /// The job's name, equal on all its PEs. It tells apart jobs that meet by mistake, and is no secret.
     pub job: String,
+    /// Who may be a PE of it.
+    pub admission: Admission,
 }
 
 /// Who started this process.
@@ -53,8 +56,8 @@ pub enum Hub {
     /// A unix socket of this name in the abstract namespace, so that no file can be left behind. Only processes of
     /// the same user are let in.
     Local(String),
-    /// Host and port, where the PEs are on several hosts. Whoever can reach the port and knows the job's name is
-    /// let in: for private networks, as NVSHMEM and MPI are.
+    /// Host and port, where the PEs are on several hosts. Beyond this host, PEs show each other that they know the job's
+    /// secret ([`Admission`]).
     Tcp(String, u16),
 }
 
@@ -163,7 +166,8 @@ impl Place {
     /// to 32767 that follows from the job's name (`MASTER_PORT` is torch's own).
     ///
     /// # Errors
-    /// `R0201` where a variable is missing, is no number, or contradicts another, or no address is known.
+    /// `R0201` where a variable is missing, is no number, or contradicts another, no address is known, or a secret is too
+    /// short or not to be had ([`Admission::from_env`]).
     pub fn detect() -> Result<Option<Place>> {
         detect(&Vars(&|name| std::env::var(name).ok()))
     }
@@ -179,7 +183,21 @@ impl Place {
             launcher: Launcher::Alone,
             hub: Hub::Local(local_name(&job)),
             job,
+            admission: Admission::SameUser,
         }
+    }
+
+    /// # Errors
+    /// `R0201` where PE 0 listens beyond this host and nothing says who may come.
+    pub(super) fn check_admission(&self) -> Result<()> {
+        if self.size == 1 || self.hub.is_this_host() || self.admission != Admission::SameUser {
+            return Ok(());
+        }
+        let message = format!("PE 0 is to listen at {}, and nothing says who may come", self.hub);
+        Err(Error::new(LAUNCHER, message).help(
+            "set WEFT_SECRET to the same secret for all PEs (WEFT_SECRET=$(openssl rand -hex 32)), or WEFT_SECRET_FILE \
+             to a file that only you may read; WEFT_INSECURE=1 lets in whoever reaches the port and guesses the job's name",
+        ))
     }
 }
 
@@ -240,7 +258,8 @@ fn detect(v: &Vars<'_>) -> Result<Option<Place>> {
         Launcher::Variables if v.any(&[super::spawn::SUPERVISOR]) => Launcher::Weft,
         other => other,
     };
-    Ok(Some(Place { rank, size, local_rank, local_size, launcher, hub, job }))
+    let admission = Admission::from_vars(&|name| v.get(name))?;
+    Ok(Some(Place { rank, size, local_rank, local_size, launcher, hub, job, admission }))
 }
 
 impl Hub {

@@ -9,25 +9,31 @@ use std::time::{Duration, Instant};
 use socket2::Socket;
 
 use super::control::lock;
-use super::socket::Link;
+use super::door::{self, Door};
+use super::socket::{Link, Reader};
 use super::spawn::Parent;
-use super::wire::{self, Call, Hello, MAGIC, Reply, Request};
+use super::wire::{self, Call, Claim, Reply, Request};
 use super::{Place, pes};
 
 /// How long PE 0 stays to tell all of a death.
 const TELL: Duration = Duration::from_secs(1);
-/// How long a connection may take to say who it is.
-const HELLO: Duration = Duration::from_secs(5);
+/// Most bytes of a PE's calls that the hub holds while others have not made theirs.
+const HELD_BYTES: usize = 2 * wire::MAX_FRAME;
+/// Most such calls of a PE: a thread of the PE waits for each.
+const HELD_CALLS: usize = 4096;
+/// Most bytes of a text that a PE sends: what it calls, or why it fails.
+const TEXT: usize = 64 << 10;
+
 /// The hub; its end closes every connection, and frees the address.
 pub(super) struct Hub {
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    job: String,
+pub(super) struct Shared {
     size: u32,
-    timeout: Duration,
+    pub timeout: Duration,
+    pub door: Door,
     parent: Option<Parent>,
     /// Until all PEs are there.
     listener: Mutex<Option<Arc<Socket>>>,
@@ -86,9 +92,9 @@ impl Hub {
         let seats = (0..place.size).map(|_| Seat::Empty).collect();
         let state = State { seats, groups: BTreeMap::new(), death: None, told: false, closed: false };
         let shared = Arc::new(Shared {
-            job: place.job.clone(),
             size: place.size,
             timeout,
+            door: Door::new(place),
             parent,
             listener: Mutex::default(),
             state: Mutex::new(state),
@@ -97,11 +103,11 @@ impl Hub {
         });
         let mut hub = Hub { shared: shared.clone(), accepting: None };
         let (mine, theirs) = Link::pair()?;
-        serve(shared.clone(), theirs)?;
+        shared.clone().serve_this_process(place, theirs)?;
         if let Some(listener) = listener.map(Arc::new) {
             *lock(&shared.listener) = Some(listener.clone());
             let shared = shared.clone();
-            hub.accepting = Some(spawn("weft-hub-accept", move || accept(&shared, &listener))?);
+            hub.accepting = Some(spawn("weft-hub-accept", move || door::attend(&shared, &listener))?);
         }
         spawn("weft-hub-clock", move || shared.clock())?;
         Ok((hub, mine))
@@ -142,6 +148,7 @@ impl Drop for Hub {
             }
         }
         drop(state);
+        self.shared.door.close();
         self.shared.stop_listening();
         self.shared.changed.notify_all();
         if let Some(accepting) = self.accepting.take() {
@@ -150,50 +157,8 @@ impl Drop for Hub {
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(body)
-}
-
-fn accept(shared: &Arc<Shared>, listener: &Socket) {
-    loop {
-        match listener.accept() {
-            Ok((socket, _)) => _ = serve(shared.clone(), socket),
-            Err(_) if shared.lock().is_open() => thread::sleep(Duration::from_millis(10)),
-            Err(_) => return,
-        }
-    }
-}
-
-/// A thread for a connection, from its hello to its end.
-fn serve(shared: Arc<Shared>, socket: Socket) -> io::Result<()> {
-    let link = Arc::new(Link::new(socket, shared.timeout)?);
-    link.read_within(Some(HELLO))?;
-    spawn("weft-hub-pe", move || {
-        let mut reader = link.reader();
-        let Ok(Some(hello)) = wire::read::<Hello>(&mut reader, wire::MAX_HELLO) else { return link.close() };
-        let rank = match link.same_user().then(|| shared.seat(&hello, &link)) {
-            Some(Ok(rank)) => rank,
-            Some(Err(reason)) => {
-                let _ = link.send(&Reply::Refused(reason));
-                return link.close();
-            }
-            None => return link.close(),
-        };
-        let _ = link.read_within(None);
-        loop {
-            match wire::read(&mut reader, wire::MAX_FRAME) {
-                Ok(Some(Request::Call(call))) if shared.fits(rank, &call) => shared.call(rank, call),
-                Ok(Some(Request::Call(_))) => {
-                    break shared.die(rank, "sent a call that makes no sense".into());
-                }
-                Ok(Some(Request::Fail(message))) => shared.die(rank, message),
-                Ok(Some(Request::Goodbye)) => break shared.leave(rank),
-                Ok(None) => break shared.die(rank, "its process ended before the job did".into()),
-                Err(e) => break shared.die(rank, format!("its connection was lost: {e}")),
-            }
-        }
-    })
-    .map(drop)
 }
 
 impl State {
@@ -224,8 +189,9 @@ impl State {
         }
     }
 
-    /// Ends the rounds of this group that are complete, late, or wait for one that has left.
-    fn settle(&mut self, members: &[u32], timeout: Duration) -> Mail {
+    /// Ends the rounds of this group that are complete, late, or wait for one that has left. `refusals` are added to what
+    /// the late ones are told.
+    fn settle(&mut self, members: &[u32], timeout: Duration, refusals: &str) -> Mail {
         let mut mail = Mail::new();
         let Some(mut rounds) = self.groups.remove(members) else { return mail };
         for round in &mut rounds {
@@ -240,7 +206,7 @@ impl State {
                 let message = format!("{} already left the job; {}", pes(&left), calls(&round.came));
                 mail.extend(self.give_up(round, message));
             } else if !round.is_patient() && round.since.elapsed() >= timeout {
-                let message = self.missing(&missing, members, round, timeout);
+                let message = self.missing(&missing, members, round, timeout) + refusals;
                 mail.extend(self.give_up(round, message));
             }
         }
@@ -286,7 +252,14 @@ impl State {
             .filter_map(|(&pe, call)| self.mail(pe, Reply::Failed { id: call.id, message: message.clone() }))
             .collect();
         round.failed = Some(message);
+        round.came.values_mut().for_each(|call| call.payload = Vec::new());
         mail
+    }
+
+    /// How many calls of a PE wait for others, and their bytes.
+    fn held(&self, rank: u32) -> (usize, usize) {
+        let calls = self.groups.values().flatten().filter_map(|round| round.came.get(&rank));
+        calls.fold((0, 0), |(calls, bytes), call| (calls + 1, bytes + size(call)))
     }
 
     /// Who did not come, what those who came called, and where the others are meanwhile.
@@ -312,6 +285,11 @@ impl State {
         }
         message
     }
+}
+
+/// Bytes that a call takes while it waits.
+fn size(call: &Call) -> usize {
+    call.payload.len() + call.what.len() + 4 * call.members.len()
 }
 
 /// "PEs 0, 2: alloc 4096 B; PE 1: free #3": equal calls together, in the order of their first PE.
@@ -345,19 +323,45 @@ impl Shared {
         }
     }
 
-    /// Lets a PE in, or says why not.
-    fn seat(&self, hello: &Hello, link: &Arc<Link>) -> Result<u32, String> {
-        let rank = hello.rank;
-        if hello.magic != MAGIC {
-            return Err(format!("PE 0 speaks {MAGIC:?}, and this PE {:?}", hello.magic));
+    /// Whether PEs may still come.
+    pub fn is_open(&self) -> bool {
+        self.lock().is_open()
+    }
+
+    /// PE 0 itself, which needs no proof.
+    fn serve_this_process(self: Arc<Shared>, place: &Place, socket: Socket) -> io::Result<()> {
+        let link = Arc::new(Link::new(socket, self.timeout)?);
+        let claim = Claim { rank: place.rank, size: place.size, proof: Default::default() };
+        self.seat(&claim, Reply::Welcome(Default::default()), &link).map_err(io::Error::other)?;
+        spawn("weft-hub-pe", move || self.serve(claim.rank, &mut link.reader())).map(drop)
+    }
+
+    /// Takes the requests of a PE until its connection ends.
+    pub fn serve(&self, rank: u32, reader: &mut io::BufReader<Reader>) {
+        loop {
+            match wire::read(reader, wire::MAX_FRAME) {
+                Ok(Some(Request::Call(call))) if self.fits(rank, &call) => self.call(rank, call),
+                Ok(Some(Request::Call(_))) => {
+                    break self.convict(rank, "it sent a call that makes no sense".into());
+                }
+                Ok(Some(Request::Fail(mut message))) => {
+                    message.truncate(message.floor_char_boundary(TEXT));
+                    self.die(rank, message);
+                }
+                Ok(Some(Request::Goodbye)) => break self.leave(rank),
+                Ok(None) => break self.die(rank, "its process ended before the job did".into()),
+                Err(e) => break self.die(rank, format!("its connection was lost: {e}")),
+            }
         }
-        if hello.job != self.job {
-            return Err(format!("PE 0 is of job {:?}, and this PE of job {:?}", self.job, hello.job));
-        }
-        if hello.size != self.size || rank >= self.size {
+    }
+
+    /// Lets a PE in that has shown that it belongs to the job, or says why not.
+    pub fn seat(&self, claim: &Claim, welcome: Reply, link: &Arc<Link>) -> Result<u32, String> {
+        let rank = claim.rank;
+        if claim.size != self.size || rank >= self.size {
             return Err(format!(
                 "PE 0's job has {} PEs, and this PE is number {rank} of {}",
-                self.size, hello.size
+                self.size, claim.size
             ));
         }
         let mut state = self.lock();
@@ -369,7 +373,7 @@ impl Shared {
             self.stop_listening();
         }
         let late = state.death.clone().map(|(pe, reason)| Reply::Died { pe, reason });
-        let mail = [Reply::Welcome].into_iter().chain(late).map(|reply| (link.clone(), reply)).collect();
+        let mail = [welcome].into_iter().chain(late).map(|reply| (link.clone(), reply)).collect();
         self.send(state, mail);
         Ok(rank)
     }
@@ -382,7 +386,8 @@ impl Shared {
 
     fn fits(&self, rank: u32, call: &Call) -> bool {
         let members = &call.members;
-        members.binary_search(&rank).is_ok()
+        call.what.len() <= TEXT
+            && members.binary_search(&rank).is_ok()
             && members.windows(2).all(|pair| pair[0] < pair[1])
             && members.last().is_some_and(|&last| last < self.size)
     }
@@ -392,6 +397,15 @@ impl Shared {
         if state.death.is_some() || state.closed {
             return;
         }
+        let (calls, bytes) = state.held(rank);
+        if calls >= HELD_CALLS || bytes + size(&call) > HELD_BYTES {
+            drop(state);
+            let what = format!("{calls} calls of {bytes} bytes");
+            return self.convict(
+                rank,
+                format!("it made one call more than PE 0 holds for it: {what} wait for other PEs"),
+            );
+        }
         let members = call.members.clone();
         let rounds = state.groups.entry(members.clone()).or_default();
         let at = rounds.partition_point(|round| round.came.contains_key(&rank));
@@ -400,8 +414,10 @@ impl Shared {
         }
         let round = &mut rounds[at];
         let late = round.failed.clone().map(|message| Reply::Failed { id: call.id, message });
-        round.came.insert(rank, call);
-        let mut mail = state.settle(&members, self.timeout);
+        // A round that has failed gives nobody's data to anybody.
+        let payload = if late.is_some() { Vec::new() } else { call.payload };
+        round.came.insert(rank, Call { payload, ..call });
+        let mut mail = state.settle(&members, self.timeout, &self.door.refusals());
         mail.extend(late.and_then(|reply| state.mail(rank, reply)));
         self.changed.notify_all();
         self.send(state, mail);
@@ -413,14 +429,25 @@ impl Shared {
         if let Some(seat) = state.seats.get_mut(rank as usize) {
             *seat = Seat::Left;
         }
+        let refusals = self.door.refusals();
         let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
-        let mail: Mail = groups.iter().flat_map(|members| state.settle(members, self.timeout)).collect();
+        let mail: Mail =
+            groups.iter().flat_map(|members| state.settle(members, self.timeout, &refusals)).collect();
         self.changed.notify_all();
         self.send(state, mail);
     }
 
-    /// The first death takes all down.
+    /// The first death takes all down. The others are told of it.
     fn die(&self, pe: u32, reason: String) {
+        self.end(pe, reason, Some(pe));
+    }
+
+    /// A PE breaks the rules and is taken for dead. It is told so too.
+    fn convict(&self, pe: u32, reason: String) {
+        self.end(pe, reason, None);
+    }
+
+    fn end(&self, pe: u32, reason: String, except: Option<u32>) {
         let mut state = self.lock();
         if state.death.is_some() || state.closed || state.has_left(pe) {
             return;
@@ -431,7 +458,7 @@ impl Shared {
             parent.tell(pe);
             state = self.lock();
         }
-        let mail = state.mail_all(|| Reply::Died { pe, reason: reason.clone() }, Some(pe));
+        let mail = state.mail_all(|| Reply::Died { pe, reason: reason.clone() }, except);
         self.send(state, mail);
         self.lock().told = true;
         self.changed.notify_all();
@@ -441,8 +468,10 @@ impl Shared {
     fn clock(&self) {
         let mut state = self.lock();
         while !state.closed && state.death.is_none() {
+            let refusals = self.door.refusals();
             let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
-            let mail: Mail = groups.iter().flat_map(|members| state.settle(members, self.timeout)).collect();
+            let mail: Mail =
+                groups.iter().flat_map(|members| state.settle(members, self.timeout, &refusals)).collect();
             if !mail.is_empty() {
                 self.send(state, mail);
                 state = self.lock();

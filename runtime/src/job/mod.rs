@@ -5,11 +5,13 @@
 //! when one is gone. [`start`] and [`Job`] start the PEs where no launcher did.
 
 mod control;
+mod door;
 mod env;
 mod hub;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod output;
+mod secret;
 mod shm;
 mod socket;
 mod spawn;
@@ -20,6 +22,7 @@ use std::io::IsTerminal;
 
 pub use control::{Control, Options};
 pub use env::{Hub, Launcher, Place};
+pub use secret::{Admission, Secret};
 pub use spawn::{Job, Started, start};
 
 /// The exit status of a process that ended because another PE did (`EX_SOFTWARE` of sysexits.h).

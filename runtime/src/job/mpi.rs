@@ -6,12 +6,16 @@ use mpi::traits::{Communicator, Root};
 
 use super::control::Control;
 use super::env::{Hub, Launcher, Place, local_name, port};
+use super::secret::{Admission, Secret, once};
 use super::spawn::random;
 use crate::error::{Error, LAUNCHER, Result};
 use std::sync::Arc;
 
-/// What PE 0 broadcasts: a number for the job, the port (0: a local socket), and its host's name, padded with 0.
-const BYTES: usize = 8 + 2 + 256;
+/// What PE 0 broadcasts: a number for the job, the port (0: a local socket), a secret, and its host's name, padded with 0.
+const BYTES: usize = 8 + 2 + SECRET + 256;
+const SECRET: usize = 32;
+/// Where the host's name begins.
+const NAME: usize = 10 + SECRET;
 
 impl Place {
     /// The place that this communicator gives: its ranks become the PEs. Collective over it.
@@ -29,12 +33,13 @@ impl Place {
         if rank == 0 {
             let id = random();
             message[..8].copy_from_slice(&id.to_le_bytes());
+            message[10..NAME].copy_from_slice(&once()?);
             if local_size < size {
                 message[8..10].copy_from_slice(&free_port(id).to_le_bytes());
                 let name = nix::unistd::gethostname().unwrap_or_default();
                 let name = name.as_encoded_bytes();
-                let length = name.len().min(BYTES - 11);
-                message[10..10 + length].copy_from_slice(&name[..length]);
+                let length = name.len().min(BYTES - NAME - 1);
+                message[NAME..NAME + length].copy_from_slice(&name[..length]);
             }
         }
         communicator.process_at_rank(0).broadcast_into(&mut message[..]);
@@ -44,13 +49,14 @@ impl Place {
         let hub = match u16::from_le_bytes([message[8], message[9]]) {
             0 => Hub::Local(local_name(&job)),
             port => {
-                let name = message[10..].split(|&byte| byte == 0).next().unwrap_or_default();
+                let name = message[NAME..].split(|&byte| byte == 0).next().unwrap_or_default();
                 let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());
                 Hub::Tcp(name.ok_or_else(|| bad("no host name for PE 0"))?.to_string(), port)
             }
         };
         let (local_rank, local_size) = (Some(local_rank), Some(local_size));
-        Ok(Place { rank, size, local_rank, local_size, launcher: Launcher::Mpi, hub, job })
+        let admission = Admission::Secret(Secret::new(&message[10..NAME]));
+        Ok(Place { rank, size, local_rank, local_size, launcher: Launcher::Mpi, hub, job, admission })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Connections of PEs with the hub: unix sockets on one host, TCP between hosts.
 
+use std::fs;
 use std::io::{self, BufReader};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::env::Hub;
+use super::secret::Admission;
 use super::wire;
 
 /// Between attempts to connect, while PE 0 is not there yet.
@@ -59,12 +61,7 @@ impl Link {
 
     /// For the one thread that reads.
     pub fn reader(&self) -> BufReader<Reader> {
-        BufReader::new(Reader(self.socket.clone()))
-    }
-
-    /// Bounds every read from now on, or none.
-    pub fn read_within(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.socket.set_read_timeout(timeout)
+        BufReader::new(Reader { socket: self.socket.clone(), until: None })
     }
 
     /// Ends the connection for both sides; reads in progress return.
@@ -72,22 +69,71 @@ impl Link {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Whether the process at the other end is the same user's; TCP cannot tell.
-    pub fn same_user(&self) -> bool {
-        match self.socket.domain() {
-            Ok(Domain::UNIX) => getsockopt(&*self.socket, PeerCredentials)
-                .is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw()),
-            other => other.is_ok(),
+    /// Whether the process at the other end may be one of a job that admits so. Beyond this host nobody can tell whose it
+    /// is.
+    pub fn is_allowed(&self, admission: &Admission) -> bool {
+        let user = nix::unistd::geteuid().as_raw();
+        match (self.socket.domain(), admission) {
+            (Ok(Domain::UNIX), _) => {
+                getsockopt(&*self.socket, PeerCredentials).is_ok_and(|peer| peer.uid() == user)
+            }
+            (Ok(_), Admission::SameUser) => self.owner_on_loopback() == Some(user),
+            (other, _) => other.is_ok(),
+        }
+    }
+
+    /// The user of the process at the other end of a connection over this host's loopback (IPv4), as the system's table of
+    /// connections has it.
+    fn owner_on_loopback(&self) -> Option<u32> {
+        let here = self.socket.local_addr().ok()?.as_socket_ipv4()?;
+        let there = self.socket.peer_addr().ok()?.as_socket_ipv4()?;
+        if !there.ip().is_loopback() {
+            return None;
+        }
+        let table = fs::read_to_string("/proc/net/tcp").ok()?;
+        owner(&table, there, here)
+    }
+}
+
+/// The user of a connection in the form of `/proc/net/tcp`: number, local address, remote address, state, queues, timers,
+/// retransmissions, user (proc(5)).
+fn owner(table: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
+    // The address is the number in memory, printed in the machine's order of bytes.
+    let shown = |a: SocketAddrV4| format!("{:08X}:{:04X}", u32::from_ne_bytes(a.ip().octets()), a.port());
+    let (local, remote) = (shown(local), shown(remote));
+    table.lines().find_map(|line| {
+        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+        let found = columns.get(1) == Some(&&*local) && columns.get(2) == Some(&&*remote);
+        columns.get(7).filter(|_| found)?.parse().ok()
+    })
+}
+
+/// The reading side of a [`Link`].
+pub(super) struct Reader {
+    socket: Arc<Socket>,
+    until: Option<Instant>,
+}
+
+impl Reader {
+    /// Bounds all reads together from now on by a time, or none. (That a socket takes no bound shows when it is read.)
+    pub fn until(&mut self, until: Option<Instant>) {
+        self.until = until;
+        if until.is_none() {
+            let _ = self.socket.set_read_timeout(None);
         }
     }
 }
 
-/// The reading side of a [`Link`].
-pub(super) struct Reader(Arc<Socket>);
-
 impl io::Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self.0).read(buffer)
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.socket.set_read_timeout(Some(left))?;
+        }
+        (&*self.socket).read(buffer)
     }
 }
 

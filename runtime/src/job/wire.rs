@@ -6,20 +6,29 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::secret::Bytes;
+
 /// Bytes of a body.
 pub(super) const MAX_FRAME: usize = 64 << 20;
-/// Bytes of a [`Hello`]: all that a stranger can make the hub hold.
+/// Bytes of a [`Hello`] or a [`Claim`]: all that a stranger can make the hub hold.
 pub(super) const MAX_HELLO: usize = 4 << 10;
-/// What comes first on a connection. PEs of another version are told so by the hub.
-pub(super) const MAGIC: &str = concat!("warpweft job ", env!("CARGO_PKG_VERSION"));
+/// What comes first on a connection. PEs of another version are refused by the hub.
+pub(super) const MAGIC: &str = concat!("warpweft job 2 ", env!("CARGO_PKG_VERSION"));
 
 /// The first frame of a PE.
 #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct Hello {
     pub magic: String,
-    pub job: String,
+    /// A number that is used once.
+    pub once: Bytes,
+}
+
+/// The second frame of a PE: who it is, and a [proof](super::secret) that it belongs to the job.
+#[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
+pub(super) struct Claim {
     pub rank: u32,
     pub size: u32,
+    pub proof: Bytes,
 }
 
 /// Every later frame of a PE.
@@ -45,7 +54,10 @@ pub(super) struct Call {
 /// A frame of the hub.
 #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
 pub(super) enum Reply {
-    Welcome,
+    /// The answer to a [`Hello`]: the hub's own number that is used once.
+    Challenge(Bytes),
+    /// The PE is in; a proof that this is the job's hub.
+    Welcome(Bytes),
     Refused(String),
     Done {
         id: u64,

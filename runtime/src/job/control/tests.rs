@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicU32;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::super::door::STRANGER;
 use super::super::env::{self, Hub as Address, Launcher};
+use super::super::{Admission, Secret};
 use super::*;
 use crate::error::Code;
 
@@ -24,6 +26,7 @@ fn places(size: u32) -> Vec<Place> {
         hub: hub.clone(),
         job: job.clone(),
         launcher: Launcher::Variables,
+        admission: Admission::SameUser,
     };
     (0..size).map(place).collect()
 }
@@ -267,13 +270,14 @@ fn strangers_and_misfits_are_refused() {
         let hub = scope.spawn(|| Control::connect_with(&places[0], SLOW).unwrap());
         let connect =
             || socket::connect(&Address::Local(name.clone()), Instant::now() + SLOW.timeout).unwrap();
-        // Nonsense, and an endless hello: closed without an answer.
+        // Nonsense, and an endless hello.
         for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], &[0; 64]] {
             let socket = connect();
             let _ = socket.send(nonsense);
             let link = Link::new(socket, SLOW.timeout).unwrap();
             let answer = wire::read::<Reply>(&mut link.reader(), wire::MAX_FRAME);
-            assert!(!matches!(answer, Ok(Some(_))), "{answer:?}");
+            let refused = matches!(&answer, Ok(Some(Reply::Refused(why))) if why == STRANGER);
+            assert!(refused || !matches!(answer, Ok(Some(_))), "{answer:?}");
         }
         let refusal = |change: fn(&mut Place)| {
             let mut place = places[1].clone();
@@ -282,7 +286,15 @@ fn strangers_and_misfits_are_refused() {
             assert_eq!(error.code, BOOTSTRAP);
             error.message
         };
-        assert!(refusal(|p| p.job = "other".into()).contains(r#"and this PE of job "other""#));
+        let secret = || Admission::Secret(Secret::new(b"another secret"));
+        let strangers = [refusal(|p| p.job = "other".into()), {
+            let mut place = places[1].clone();
+            place.admission = secret();
+            Control::connect_with(&place, SLOW).unwrap_err().message
+        }];
+        for message in strangers {
+            assert!(message.ends_with(STRANGER) && !message.contains(&places[0].job), "{message}");
+        }
         assert!(refusal(|p| p.size = 3).ends_with("PE 0's job has 2 PEs, and this PE is number 1 of 3"));
         let last = scope.spawn(|| Control::connect_with(&places[1], SLOW).unwrap());
         let (zero, one) = (hub.join().unwrap(), last.join().unwrap());
@@ -346,4 +358,139 @@ fn a_pe_that_is_alone_may_fail_and_go_on() {
     // Were it watched, this process would end now.
     thread::sleep(Duration::from_millis(300));
     assert_eq!(control.died(), Some((0, "no NVSHMEM".into())));
+}
+
+/// Places that meet on the loopback address.
+fn on_loopback(size: u32, admission: &Admission) -> Vec<Place> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let place =
+        |place| Place { hub: Address::Tcp("127.0.0.1".into(), port), admission: admission.clone(), ..place };
+    places(size).into_iter().map(place).collect()
+}
+
+#[test]
+fn beyond_this_host_somebody_must_say_who_may_come() {
+    let mut places = places(2);
+    for place in &mut places {
+        place.hub = Address::Tcp("a-host-of-nobody".into(), 29600);
+        let (code, message) = code(Control::connect_with(place, FAST));
+        assert_eq!(code, LAUNCHER);
+        assert!(message.contains("nothing says who may come"), "{message}");
+    }
+}
+
+#[test]
+fn a_secret_lets_in_and_a_wrong_one_does_not() {
+    let secret = Admission::Secret(Secret::new(b"the job's secret"));
+    let results = job(&on_loopback(3, &secret), SLOW, |control| {
+        let all = control.exchange(&[0, 1, 2], "x", &[]).map(|all| all.len());
+        control.goodbye();
+        all
+    });
+    assert_eq!(results, [Ok(3), Ok(3), Ok(3)]);
+
+    // Who knows the name and the size, and not the secret.
+    let places = on_loopback(2, &secret);
+    thread::scope(|scope| {
+        let hub = scope.spawn(|| code(Control::connect_with(&places[0], FAST)));
+        for admission in [Admission::SameUser, Admission::Anybody, Admission::Secret(Secret::new(b"guess"))] {
+            let stranger = Place { admission, ..places[1].clone() };
+            let (code, message) = code(Control::connect_with(&stranger, SLOW));
+            assert!(code == BOOTSTRAP && message.ends_with(STRANGER), "{message}");
+        }
+        let (code, message) = hub.join().unwrap();
+        assert_eq!(code, BOOTSTRAP);
+        assert!(
+            message.contains("PE 1 did not come") && message.contains("3 connections were refused"),
+            "{message}"
+        );
+        assert!(message.ends_with("is of another job, or has another secret"), "{message}");
+    });
+}
+
+/// Whoever listens first at PE 0's address is not believed.
+#[test]
+fn a_false_hub_is_not_believed() {
+    let secret = Admission::Secret(Secret::new(b"the job's secret"));
+    let places = on_loopback(2, &secret);
+    let listener = socket::listen(&places[0].hub).unwrap();
+    thread::scope(|scope| {
+        let pe = scope.spawn(|| code(Control::connect_with(&places[1], SLOW)));
+        let link = Link::new(listener.accept().unwrap().0, SLOW.timeout).unwrap();
+        let mut reader = link.reader();
+        let hello = wire::read::<Hello>(&mut reader, wire::MAX_HELLO).unwrap().unwrap();
+        // Its own number sent back, as if that were a proof.
+        link.send(&Reply::Challenge(hello.once)).unwrap();
+        let claim = wire::read::<Claim>(&mut reader, wire::MAX_HELLO).unwrap().unwrap();
+        link.send(&Reply::Welcome(claim.proof)).unwrap();
+        let (code, message) = pe.join().unwrap();
+        assert!(code == BOOTSTRAP && message.contains("has not shown that it is PE 0"), "{message}");
+    });
+}
+
+/// Connections that say nothing, many more than PE 0 has room for, keep no PE out and cost it few threads.
+#[test]
+fn a_flood_keeps_nobody_out() {
+    let places = on_loopback(2, &Admission::Secret(Secret::new(b"the job's secret")));
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    thread::scope(|scope| {
+        let hub = scope.spawn(|| Control::connect_with(&places[0], SLOW).unwrap());
+        let connect = || socket::connect(&places[0].hub, Instant::now() + SLOW.timeout).unwrap();
+        let before = threads();
+        let silent: Vec<Socket> = (0..400).map(|_| connect()).collect();
+        // Other tests run beside this one; a thread for each connection would be 400.
+        assert!(threads() < before + 200, "{} threads", threads() - before);
+        let one = within(Duration::from_secs(10), || Control::connect_with(&places[1], SLOW).unwrap());
+        let zero = hub.join().unwrap();
+        drop(silent);
+        one.goodbye();
+        zero.goodbye();
+    });
+}
+
+/// A hello that comes a byte at a time has as long as any other.
+#[test]
+fn a_slow_hello_ends() {
+    let places = on_loopback(2, &Admission::SameUser);
+    thread::scope(|scope| {
+        let hub = scope.spawn(|| Control::connect_with(&places[0], SLOW).unwrap());
+        let socket = socket::connect(&places[0].hub, Instant::now() + SLOW.timeout).unwrap();
+        let began = Instant::now();
+        let mut sent = 0;
+        // Most of it: the length, which announces 4000 bytes, and some of them.
+        while began.elapsed() < Duration::from_secs(12) {
+            let byte = [0xa0, 0x0f, 0, 0].get(sent).copied().unwrap_or(1);
+            if socket.send_with_flags(&[byte], nix::libc::MSG_NOSIGNAL).is_err() {
+                break;
+            }
+            sent += 1;
+            thread::sleep(Duration::from_millis(500));
+        }
+        assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+        let one = Control::connect_with(&places[1], SLOW).unwrap();
+        let zero = hub.join().unwrap();
+        one.goodbye();
+        zero.goodbye();
+    });
+}
+
+/// A PE that makes calls no other PE makes is ended before it fills PE 0's memory.
+#[test]
+fn what_a_pe_makes_the_hub_hold_is_bounded() {
+    let places = places(2);
+    thread::scope(|scope| {
+        let zero = scope.spawn(|| Control::connect_with(&places[0], SLOW).unwrap());
+        let one = Control::connect_with(&places[1], SLOW).unwrap();
+        let zero = zero.join().unwrap();
+        let payload = vec![0; wire::MAX_FRAME / 2];
+        thread::scope(|calls| {
+            let call = || one.exchange_patiently(&[0, 1], "alone", &payload);
+            let all: Vec<_> = (0..6).map(|_| calls.spawn(call)).collect();
+            for call in all {
+                assert_eq!(call.join().unwrap().unwrap_err().code, PEER_DIED);
+            }
+        });
+        let (pe, why) = zero.died().unwrap();
+        assert!(pe == 1 && why.contains("one call more than PE 0 holds for it"), "{why}");
+    });
 }

@@ -137,6 +137,8 @@ impl World {
             None => return Err(Error::new(error::BOOTSTRAP, "PE 0 sent no unique id")),
         }
         library.init(place.rank, place.size, id)?;
+        // Its shared memory would outlast it if it were killed now.
+        control.tell_of_segments();
         let checks = config.checks.unwrap_or_else(checks);
         World::of(Library::Host(library), device, Peers::Job(control), checks)
     }

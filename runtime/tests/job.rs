@@ -24,6 +24,13 @@ fn main() -> ExitCode {
     for &(name, test) in MPIRUN {
         trials.push(Trial::test(name, test).with_ignored_flag(!mpirun));
     }
+    let root = nix::unistd::geteuid().is_root();
+    for &(name, test) in INTRUDERS {
+        trials.push(Trial::test(name, test).with_ignored_flag(!root));
+    }
+    if !root {
+        eprintln!("skipped: {} tests in which root acts as another user", INTRUDERS.len());
+    }
     if !mpirun {
         eprintln!("skipped: {} tests that need mpirun (Debian: openmpi-bin)", MPIRUN.len());
     }
@@ -48,6 +55,12 @@ const TESTS: &[(&str, Test)] = &[
     ("any_command", any_command),
     ("a_program_that_is_not_there", a_program_that_is_not_there),
     ("numbers_that_do_not_fit", numbers_that_do_not_fit),
+];
+
+/// Tests with another user's process.
+const INTRUDERS: &[(&str, Test)] = &[
+    ("nobody_else_ends_a_job", nobody_else_ends_a_job),
+    ("nobody_else_keeps_a_job_from_starting", nobody_else_keeps_a_job_from_starting),
 ];
 
 const MPIRUN: &[(&str, Test)] = &[
@@ -328,5 +341,41 @@ fn over_a_communicator() -> Result<(), Failed> {
     let done = Launch::mpirun(3, "mpi").run(Duration::from_secs(30));
     assert_eq!(done.status, Some(0), "{}", done.stderr);
     assert_eq!(done.sorted_stdout(), ["0 of 3, sum 3", "1 of 3, sum 3", "2 of 3, sum 3"]);
+    Ok(())
+}
+
+/// What the supervisor hears of deaths comes from its own PEs.
+fn nobody_else_ends_a_job() -> Result<(), Failed> {
+    let (running, pids, socket) = sleepers(Launch::job(2, "sleep"), 2);
+    let intruder = Launch::intruder("send_deaths").run(SOON);
+    assert_eq!(intruder.status, Some(0), "{}", intruder.stderr);
+    assert!(intruder.stdout.starts_with("tried "), "{}", intruder.stdout);
+    // A supervisor that believed it would end the job at once, or after the 4 s of a PE's last words.
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(pids.iter().all(|&pid| alive(pid)));
+    running.signal(nix::sys::signal::SIGTERM);
+    let done = running.finish(Duration::from_secs(3));
+    assert_eq!((done.status, done.stderr.as_str()), (Some(143), ""));
+    nothing_left(&pids, &socket);
+    Ok(())
+}
+
+/// Connections of another user's are closed before they cost anything.
+fn nobody_else_keeps_a_job_from_starting() -> Result<(), Failed> {
+    let name = format!("weft-test-{}", std::process::id());
+    let pe = |rank: &str| {
+        let launch = Launch::new("ring_with_few_files").env("WEFT_RANK", rank).env("WEFT_SIZE", "2");
+        launch.env("WEFT_ADDR", format!("@{name}")).start()
+    };
+    let zero = pe("0");
+    let mut intruder = Launch::intruder(&format!("connect {name}")).start();
+    assert_eq!(intruder.lines(1, SOON), ["holds 1000"]);
+    let one = pe("1");
+    for running in [zero, one] {
+        let done = running.finish(SOON);
+        assert_eq!((done.status, done.stderr.as_str()), (Some(0), ""));
+    }
+    intruder.signal(nix::sys::signal::SIGKILL);
+    intruder.finish(SOON);
     Ok(())
 }

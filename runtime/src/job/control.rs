@@ -304,6 +304,13 @@ impl Control {
         }
     }
 
+    /// Tells the process that started this PE, if one did, what shared memory it would leave behind if it were killed.
+    pub(crate) fn tell_of_segments(&self) {
+        if let Some(parent) = &self.shared.parent {
+            parent.tell_of_segments();
+        }
+    }
+
     /// The first death known, if any: which PE, and why.
     pub fn died(&self) -> Option<(u32, String)> {
         lock(&self.shared.state).died.clone()

@@ -9,24 +9,61 @@ use std::path::Path;
 const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "mps_shm_";
 
-/// What was there before the job.
-pub(super) struct Before(BTreeSet<(String, u64)>);
+/// A segment: its name, and its inode, which a later one of that name does not have.
+pub(super) type Segment = (String, u64);
 
-impl Before {
-    pub fn look() -> Before {
-        Before(entries(Path::new(FOLDER)))
+/// Segments that a job may have left.
+pub(super) struct Segments {
+    /// Those that were there before the job.
+    before: BTreeSet<Segment>,
+    /// Those that a PE of the job had mapped.
+    ours: BTreeSet<Segment>,
+}
+
+impl Segments {
+    /// Looks at what is there before a job.
+    pub fn before() -> Segments {
+        Segments { before: entries(Path::new(FOLDER)), ours: BTreeSet::new() }
     }
 
-    /// Removes what came since, is this user's, and is open in no process that this user can see.
+    /// A PE has mapped them.
+    pub fn add(&mut self, mapped: impl IntoIterator<Item = Segment>) {
+        self.ours.extend(mapped);
+    }
+
+    /// Removes those that a PE of the job had mapped, that were not there before it, are this user's, and are open in no
+    /// process that this user can see. What else came meanwhile may be another job's, in a container that shares the
+    /// folder and whose processes this one cannot see.
     pub fn clean(self) {
-        let new: Vec<String> = entries(Path::new(FOLDER)).difference(&self.0).map(|e| e.0.clone()).collect();
-        for name in new {
-            let path = format!("{FOLDER}/{name}");
+        let there = entries(Path::new(FOLDER));
+        for segment in self.ours.difference(&self.before).filter(|segment| there.contains(*segment)) {
+            let path = format!("{FOLDER}/{}", segment.0);
             if !is_open(&path) {
                 let _ = fs::remove_file(path);
             }
         }
     }
+}
+
+/// The segments that a process has mapped: a number, or `self`.
+pub(super) fn mapped(process: &str) -> Vec<Segment> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    let mut all: Vec<Segment> = maps.lines().filter_map(segment).collect();
+    all.dedup();
+    all
+}
+
+/// The segment of a line of a process's maps (proc(5)): addresses, rights, offset, device, inode, path.
+fn segment(line: &str) -> Option<Segment> {
+    let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, _, _, _, inode, path] = columns[..] else { return None };
+    let name = path.strip_prefix(FOLDER)?.strip_prefix('/')?;
+    is_named(name).then_some((name.to_owned(), inode.parse().ok()?))
+}
+
+fn is_named(name: &str) -> bool {
+    let number = name.strip_prefix(PREFIX);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// This user's, by name and inode.
@@ -36,9 +73,7 @@ fn entries(folder: &Path) -> BTreeSet<(String, u64)> {
     let ours = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let about = entry.metadata().ok()?;
-        let number = name.strip_prefix(PREFIX)?;
-        let named = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-        (named && about.is_file() && about.uid() == user).then(|| (name, about.ino()))
+        (is_named(&name) && about.is_file() && about.uid() == user).then(|| (name, about.ino()))
     });
     ours.collect()
 }
@@ -60,18 +95,44 @@ mod tests {
     #[test]
     fn what_the_job_left_is_removed_and_nothing_else() {
         let path = |n: u32| format!("{FOLDER}/{PREFIX}{}{n}", std::process::id());
-        let (old, open, left, other) = (path(1), path(2), path(3), path(4) + "x");
+        let (old, open, left, others, other) = (path(1), path(2), path(3), path(4), path(5) + "x");
         fs::write(&old, "").unwrap();
-        let before = Before::look();
+        let mut segments = Segments::before();
         let file = fs::File::create(&open).unwrap();
-        fs::write(&left, "").unwrap();
-        fs::write(&other, "").unwrap();
-        before.clean();
-        let there: Vec<bool> = [&old, &open, &left, &other].iter().map(|p| Path::new(p).exists()).collect();
+        for path in [&left, &others, &other] {
+            fs::write(path, "").unwrap();
+        }
+        // A PE has mapped them; another container's process has made `others` meanwhile.
+        let seen = |path: &String| {
+            let name = Path::new(path).file_name().unwrap().to_str().unwrap();
+            let inode = fs::metadata(path).unwrap().ino();
+            segment(&format!("7f00-7f01 rw-s 00000000 00:1a {inode}      {FOLDER}/{name}"))
+        };
+        assert_eq!(seen(&other), None);
+        segments.add([&old, &open, &left].into_iter().filter_map(seen));
+        // One of a PE's that is gone, and whose name is another's now.
+        segments.add([(others.rsplit('/').next().unwrap().to_owned(), 1)]);
+        segments.clean();
+        let there: Vec<bool> =
+            [&old, &open, &left, &others, &other].iter().map(|p| Path::new(p).exists()).collect();
         drop(file);
-        for path in [old, open, left, other] {
+        for path in [old, open, left, others, other] {
             let _ = fs::remove_file(path);
         }
-        assert_eq!(there, [true, true, false, true]);
+        assert_eq!(there, [true, true, false, true, true]);
+    }
+
+    #[test]
+    fn lines_of_maps() {
+        for line in [
+            "7f0000000000-7f0000001000 rw-s 00000000 00:1a 77      /dev/shm/mps_shm_7 (deleted)",
+            "7f0000000000-7f0000001000 rw-p 00000000 00:00 0",
+            "7f0000000000-7f0000001000 r-xp 00000000 08:01 99      /usr/lib/libc.so.6",
+            "7f0000000000-7f0000001000 rw-s 00000000 00:1a 78      /dev/shm/mps_shm_",
+            "",
+        ] {
+            assert_eq!(segment(line), None, "{line}");
+        }
+        assert!(mapped("self").is_empty());
     }
 }

@@ -3,28 +3,34 @@
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use socket2::{Domain, Socket, Type};
 
+use super::control::lock;
 use super::output::{Output, Stream};
-use super::{ENDED_WITH_PEER, Launcher, Place, pes, shm};
+use super::shm::{self, Segment, Segments};
+use super::{ENDED_WITH_PEER, Launcher, Place, pes};
 use crate::error::{BOOTSTRAP, Error, Result};
 
-/// The variable that tells PEs where their supervisor hears of a death: a datagram socket in the abstract namespace.
+/// The variable that tells PEs the number of an open socket, through which their supervisor hears of a death. Nobody finds
+/// it who was not started by the supervisor.
 pub(super) const SUPERVISOR: &str = "WEFT_SUPERVISOR";
 
 /// For the PE that failed to end by itself, with its output: a little more than it gives itself
@@ -37,21 +43,38 @@ const HEAD_START: Duration = Duration::from_millis(100);
 
 /// For a PE: the supervisor that started it.
 #[derive(Clone)]
-pub(super) struct Parent(SocketAddr);
+pub(super) struct Parent(Arc<Socket>);
 
 impl Parent {
     /// The supervisor of the PE with this place, if it has one.
     pub fn of(place: &Place) -> Option<Parent> {
-        let name = std::env::var(SUPERVISOR).ok().filter(|_| place.launcher == Launcher::Weft)?;
-        SocketAddr::from_abstract_name(name).ok().map(Parent)
+        static SOCKET: OnceLock<Option<Parent>> = OnceLock::new();
+        if place.launcher != Launcher::Weft {
+            return None;
+        }
+        let inherited = || {
+            let number = std::env::var(SUPERVISOR).ok()?.parse().ok()?;
+            super::sys::inherited_socket(number).map(|socket| Parent(Arc::new(socket)))
+        };
+        SOCKET.get_or_init(inherited).clone()
     }
 
     /// Says that a PE died, and gives the supervisor time to see how.
     pub fn tell(&self, pe: u32) {
-        let told = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(&pe.to_le_bytes(), &self.0));
-        if told.is_ok() {
+        if self.send(&Message::Died(pe)) {
             thread::sleep(HEAD_START);
         }
+    }
+
+    /// Says which segments of shared memory this process has mapped.
+    pub fn tell_of_segments(&self) {
+        for segment in shm::mapped("self") {
+            self.send(&Message::Mapped(segment));
+        }
+    }
+
+    fn send(&self, message: &Message) -> bool {
+        self.0.send_with_flags(message.write().as_bytes(), MSG_NOSIGNAL | MSG_DONTWAIT).is_ok()
     }
 }
 
@@ -128,15 +151,17 @@ impl Job {
         if self.pes == 0 {
             return Err(Error::new(BOOTSTRAP, "a job of no PEs"));
         }
-        let shm = shm::Before::look();
-        let status = Supervisor::start(self).map(|mut supervisor| supervisor.attend());
-        shm.clean();
+        let segments = Arc::new(Mutex::new(Segments::before()));
+        let status = Supervisor::start(self, segments.clone()).map(|mut supervisor| supervisor.attend());
+        if let Some(segments) = Arc::into_inner(segments) {
+            segments.into_inner().unwrap_or_else(PoisonError::into_inner).clean();
+        }
         status.map_err(|e| {
             Error::new(BOOTSTRAP, format!("cannot start {} processes of {:?}: {e}", self.pes, self.program))
         })
     }
 
-    fn command(&self, pe: u32, address: &str, supervisor: &str) -> Command {
+    fn command(&self, pe: u32, address: &str, supervisor: &Socket) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
         for name in ["WEFT_RANK", "WEFT_LOCAL_RANK"] {
@@ -145,7 +170,7 @@ impl Job {
         for name in ["WEFT_SIZE", "WEFT_LOCAL_SIZE"] {
             command.env(name, self.pes.to_string());
         }
-        command.env("WEFT_ADDR", format!("@{address}")).env(SUPERVISOR, supervisor);
+        command.env("WEFT_ADDR", format!("@{address}")).env(SUPERVISOR, supervisor.as_raw_fd().to_string());
         command.envs(
             self.env.iter().filter(|e| e.0.is_none_or(|of| of == pe)).map(|(_, name, value)| (name, value)),
         );
@@ -159,7 +184,7 @@ impl Job {
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Out of the terminal's group: its Ctrl-C comes to this process alone, which passes it on once.
         command.process_group(0);
-        super::sys::dies_with_parent(&mut command);
+        super::sys::is_child_of_this(&mut command, supervisor);
         command
     }
 }
@@ -190,22 +215,24 @@ struct Supervisor {
     ended: Vec<Option<ExitStatus>>,
     events: Receiver<Event>,
     output: Output,
-    /// Where the hub sends deaths.
-    ear: SocketAddr,
+    /// The PEs' end of the socket that deaths are sent through.
+    ear: Socket,
+    /// What PEs have mapped and may leave behind.
+    segments: Arc<Mutex<Segments>>,
     /// Stops the thread that takes signals.
     signals: signal_hook::iterator::Handle,
+    /// The thread that takes the PEs' messages.
+    listener: Option<JoinHandle<()>>,
     phase: Phase,
     /// The job's, as far as it is known.
     status: u8,
 }
 
 impl Supervisor {
-    fn start(job: &Job) -> io::Result<Supervisor> {
+    fn start(job: &Job, segments: Arc<Mutex<Segments>>) -> io::Result<Supervisor> {
         let (send, events) = mpsc::channel();
         let name = format!("weft-{}-{:016x}", nix::unistd::geteuid(), random());
-        let supervisor = format!("{name}-parent");
-        let ear = SocketAddr::from_abstract_name(&supervisor)?;
-        let socket = UnixDatagram::bind_addr(&ear)?;
+        let (socket, ear) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
         let signals = Signals::new([SIGINT, SIGTERM])?;
         let mut this = Supervisor {
             children: Vec::new(),
@@ -213,13 +240,15 @@ impl Supervisor {
             events,
             output: Output::start()?,
             ear,
+            segments: segments.clone(),
             signals: signals.handle(),
+            listener: None,
             phase: Phase::Running,
             status: 0,
         };
-        listen(socket, signals, &send)?;
+        this.listener = Some(listen(socket, signals, &send, segments)?);
         for pe in 0..job.pes {
-            let child = job.command(pe, &name, &supervisor).spawn()?;
+            let child = job.command(pe, &name, &this.ear).spawn()?;
             this.follow(pe, child, &send)?;
         }
         Ok(this)
@@ -330,7 +359,10 @@ impl Supervisor {
     }
 
     fn kill(&self, signal: Signal) {
-        for child in self.children.iter().flatten() {
+        let alive = || self.children.iter().flatten();
+        let mapped = alive().flat_map(|child| shm::mapped(&child.id().to_string()));
+        lock(&self.segments).add(mapped.collect::<Vec<_>>());
+        for child in alive() {
             let _ = killpg(pid(child), signal);
         }
     }
@@ -347,24 +379,68 @@ impl Drop for Supervisor {
         let signalled = || matches!(self.events.try_recv(), Ok(Event::Signal(_)));
         self.output.finish(self.status != 0, signalled);
         self.signals.close();
-        let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(&[], &self.ear));
+        let _ = self.ear.shutdown(Shutdown::Both);
+        if let Some(listener) = self.listener.take() {
+            let _ = listener.join();
+        }
     }
 }
 
-/// Makes events of signals and of the hub's datagrams, until the [`Supervisor`] is dropped.
-fn listen(socket: UnixDatagram, mut signals: Signals, to: &Sender<Event>) -> io::Result<()> {
+/// Makes events of signals and of the PEs' messages, until the [`Supervisor`] is dropped.
+fn listen(
+    socket: Socket,
+    mut signals: Signals,
+    to: &Sender<Event>,
+    segments: Arc<Mutex<Segments>>,
+) -> io::Result<JoinHandle<()>> {
     let (signalled, died) = (to.clone(), to.clone());
     spawn("weft-signals", move || {
         for signal in signals.forever() {
             let _ = signalled.send(Event::Signal(signal));
         }
     })?;
-    spawn("weft-deaths", move || {
-        let mut pe = [0; 4];
-        while let Ok(4) = socket.recv(&mut pe) {
-            let _ = died.send(Event::Died(u32::from_le_bytes(pe)));
+    thread::Builder::new().name("weft-messages".into()).spawn(move || {
+        let mut message = [0; LONGEST];
+        while let Ok(length @ 1..) = (&socket).read(&mut message) {
+            match Message::read(&message[..length]) {
+                Some(Message::Died(pe)) => _ = died.send(Event::Died(pe)),
+                Some(Message::Mapped(segment)) => lock(&segments).add([segment]),
+                None => {}
+            }
         }
     })
+}
+
+/// Most bytes of a PE's message to its supervisor.
+const LONGEST: usize = 256;
+
+/// What a PE tells its supervisor.
+enum Message {
+    /// It has heard of this PE's death.
+    Died(u32),
+    /// It has mapped this segment of shared memory.
+    Mapped(Segment),
+}
+
+impl Message {
+    fn write(&self) -> String {
+        match self {
+            Message::Died(pe) => format!("died {pe}"),
+            Message::Mapped((name, inode)) => format!("mapped {inode} {name}"),
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Message> {
+        let (what, rest) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+        match what {
+            "died" => Some(Message::Died(rest.parse().ok()?)),
+            "mapped" => {
+                let (inode, name) = rest.split_once(' ')?;
+                Some(Message::Mapped((name.to_owned(), inode.parse().ok()?)))
+            }
+            _ => None,
+        }
+    }
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -1,11 +1,15 @@
 //! What the system offers and the standard library does not.
-#![allow(unsafe_code, reason = "_exit, and code between fork and exec")]
+#![allow(unsafe_code, reason = "_exit, code between fork and exec, and inherited descriptors")]
 
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::sys::signal::Signal;
+use nix::sys::socket::{SockType, getsockopt, sockopt};
+use socket2::Socket;
 
 /// Ends the process now: no exit handlers, which may wait for a GPU or for NVSHMEM.
 pub(super) fn exit_now(code: u8) -> ! {
@@ -13,17 +17,42 @@ pub(super) fn exit_now(code: u8) -> ! {
     unsafe { libc::_exit(i32::from(code)) }
 }
 
-/// A process of this command gets SIGKILL when the thread that started it ends.
-pub(super) fn dies_with_parent(command: &mut Command) {
+/// A process of this command gets SIGKILL when the thread that started it ends, and inherits a socket under the same
+/// number, open until then.
+pub(super) fn is_child_of_this(command: &mut Command, socket: &Socket) {
     let parent = nix::unistd::getpid();
+    let number = socket.as_raw_fd();
     let hook = move || {
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
         // The parent may have ended before the line above.
-        match nix::unistd::getppid() == parent {
-            true => Ok(()),
-            false => Err(nix::errno::Errno::ESRCH.into()),
+        if nix::unistd::getppid() != parent {
+            return Err(nix::errno::Errno::ESRCH.into());
         }
+        // SAFETY: the hook runs while the parent waits for `exec`, and the parent's `Supervisor` keeps the socket open.
+        let socket = unsafe { BorrowedFd::borrow_raw(number) };
+        fcntl(socket, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        Ok(())
     };
-    // SAFETY: the hook makes two system calls and allocates nothing.
+    // SAFETY: the hook makes three system calls and allocates nothing.
     unsafe { command.pre_exec(hook) };
+}
+
+/// The sequential-packet socket of this user's that this process was started with under a number. It is not inherited
+/// further.
+pub(super) fn inherited_socket(number: RawFd) -> Option<Socket> {
+    if number <= 2 {
+        return None;
+    }
+    std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).ok()?;
+    // SAFETY: the number is open, as the line above shows, and stays so: nothing in this process owns what came with the
+    // environment, and it is closed by nobody.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    let user = nix::unistd::geteuid().as_raw();
+    let packets = getsockopt(&socket, sockopt::SockType).ok()? == SockType::SeqPacket;
+    let own = getsockopt(&socket, sockopt::PeerCredentials).ok()?.uid() == user;
+    if !packets || !own {
+        return None;
+    }
+    fcntl(socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
+    socket.try_clone_to_owned().ok().map(Socket::from)
 }

@@ -1,12 +1,15 @@
 //! What this program does when a test starts it again.
 
 use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, setrlimit};
 use weft_runtime::job::{Control, Job, Launcher, Place, Started, start};
 
 /// The variable with the role and its arguments.
@@ -27,9 +30,16 @@ pub fn play(role: &str) -> ExitCode {
         }),
         "sh" => sh(rest),
         "ring" => place().and_then(|place| ring(&place)),
+        // Fewer open files than a flood has connections.
+        "ring_with_few_files" => {
+            setrlimit(Resource::RLIMIT_NOFILE, 256, 256).unwrap();
+            place().and_then(|place| ring(&place))
+        }
         "die" => die(rest),
         "sleep" => sleeper(rest == "stubborn"),
         "chatter" => chatter(),
+        "send_deaths" => send_deaths(),
+        "connect" => connect(rest),
         #[cfg(feature = "mpi")]
         "mpi" => {
             let universe = mpi::initialize().unwrap();
@@ -156,5 +166,38 @@ fn chatter() -> Result {
         scope.spawn(|| write(&mut std::io::stderr()).unwrap());
         write(&mut std::io::stdout()).unwrap();
     });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends every abstract socket of a job what a supervisor would take for a PE's death, and damaged forms of it.
+fn send_deaths() -> Result {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let names = table.lines().filter_map(|line| line.split_once('@')).map(|(_, name)| name);
+    let socket = UnixDatagram::unbound().unwrap();
+    let mut tried = 0;
+    for name in names.filter(|name| name.starts_with("weft-")) {
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        for message in [&1u32.to_le_bytes()[..], &[1], &[], &[0; 64]] {
+            let _ = socket.send_to_addr(message, &address);
+        }
+        tried += 1;
+    }
+    println!("tried {tried}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Holds as many connections to a socket as the system gives, without a word.
+fn connect(name: &str) -> Result {
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let until = Instant::now() + Duration::from_secs(9);
+    let mut held = Vec::new();
+    while held.len() < 1000 && Instant::now() < until {
+        match UnixStream::connect_addr(&address) {
+            Ok(stream) => held.push(stream),
+            Err(_) => sleep(Duration::from_millis(1)),
+        }
+    }
+    println!("holds {}", held.len());
+    sleep(FOREVER);
     Ok(ExitCode::SUCCESS)
 }

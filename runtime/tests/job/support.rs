@@ -1,7 +1,9 @@
 //! Starting this program again, with its output and a bound on its time.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -35,6 +37,9 @@ pub struct Done {
     pub raw_stderr: Vec<u8>,
 }
 
+/// The user that has no rights.
+const NOBODY: u32 = 65534;
+
 impl Launch {
     /// This program in that role, without any launcher's variables.
     pub fn new(role: &str) -> Launch {
@@ -54,6 +59,18 @@ impl Launch {
         let folder = TempDir::new().unwrap();
         mpirun.env("TMPDIR", folder.path());
         let Launch(command, input, _) = Launch::command(mpirun, role);
+        Launch(command, input, Some(folder))
+    }
+
+    /// This program as another user, who may not read the folder that it was built in. For root alone.
+    pub fn intruder(role: &str) -> Launch {
+        let folder = TempDir::new().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let program = folder.path().join("intruder");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let mut command = Command::new(program);
+        command.uid(NOBODY).gid(NOBODY);
+        let Launch(command, input, _) = Launch::command(command, role);
         Launch(command, input, Some(folder))
     }
 

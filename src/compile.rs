@@ -4,7 +4,7 @@ use crate::library::Files;
 use crate::nvshmem::Caller;
 use std::collections::HashSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
@@ -167,9 +167,9 @@ pub struct Compiled {
 }
 
 impl KernelFile {
-    /// Parses a text; `use` reads files beside `name`.
+    /// Parses a text; `use` reads files below the folder of `name`.
     pub fn parse(name: &str, text: &str) -> Result<KernelFile, CompileError> {
-        KernelFile::parse_with(name, text, &Files)
+        KernelFile::parse_with(name, text, &Files::beside(Path::new(name)))
     }
 
     /// Parses a text, with another source of used files.

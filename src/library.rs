@@ -1,8 +1,12 @@
 //! Where `use` finds files: the built-in library, and the file system.
 
+use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use weft_lang::elaborate::Loader;
+use weft_runtime::owned::O_NONBLOCK;
+use weft_runtime::visible_line;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
 pub const LIBRARY: &[(&str, &str)] = &[
@@ -20,19 +24,52 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("tile", include_str!("library/tile.weft")),
 ];
 
-/// Files relative to the one that uses them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Files;
+/// Files relative to the one that uses them, below one folder.
+///
+/// A kernel file may be somebody else's. What it uses are regular files whose names end in `.weft` and that lie below this
+/// folder, links followed; of no other file does an error show more than its name.
+#[derive(Clone, Debug)]
+pub struct Files {
+    root: PathBuf,
+}
 
 /// The text of a part of the built-in library.
 pub fn part(name: &str) -> Option<&'static str> {
     LIBRARY.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
 
+impl Files {
+    /// Files below this folder.
+    pub fn below(root: impl Into<PathBuf>) -> Files {
+        Files { root: root.into() }
+    }
+
+    /// Files below the folder of this file.
+    pub fn beside(file: &Path) -> Files {
+        Files::below(file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))
+    }
+
+    /// The real path of a file that may be used.
+    fn real(&self, at: &Path) -> Result<PathBuf, String> {
+        let (shown, root) = (at.display(), self.root.display());
+        let real = std::fs::canonicalize(at).map_err(|e| format!("cannot read {shown}: {e}"))?;
+        let below = std::fs::canonicalize(&self.root).is_ok_and(|root| real.starts_with(root));
+        if !below {
+            return Err(format!(
+                "{shown} does not lie in {root}; --root names the folder that used files lie in"
+            ));
+        }
+        match real.extension().is_some_and(|e| e == "weft") {
+            true => Ok(real),
+            false => Err(format!("{shown} is not used: the names of kernel files end in .weft")),
+        }
+    }
+}
+
 impl Loader for Files {
     fn file(&self, from: &str, path: &str) -> Result<(String, String), String> {
         let at = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
-        let text = read_text(&at)?;
+        let text = read_text(&self.real(&at)?)?;
         Ok((name_of(&at), text))
     }
 
@@ -41,11 +78,12 @@ impl Loader for Files {
     }
 }
 
-/// The name of a file, one however it is spelled: relative to the working directory where it lies below that.
+/// The name of a file, one however it is spelled: relative to the working directory where it lies below that. Control
+/// characters in it are shown as visible ones.
 pub fn name_of(path: &Path) -> String {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let here = std::env::current_dir().unwrap_or_default();
-    real.strip_prefix(here).unwrap_or(&real).display().to_string()
+    visible_line(&real.strip_prefix(here).unwrap_or(&real).display().to_string()).into_owned()
 }
 
 /// Largest file that is taken for a kernel's text.
@@ -56,13 +94,21 @@ pub fn read_text(path: &Path) -> Result<String, String> {
     read_text_of(path, MAX_BYTES, ".weft")
 }
 
-/// Reads a text file of at most so many bytes.
-pub(crate) fn read_text_of(path: &Path, most: u64, kind: &str) -> Result<String, String> {
+/// Opens a regular file. A pipe, which could block for ever, and a device are errors.
+pub(crate) fn open_regular(path: &Path) -> std::io::Result<File> {
+    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// Reads a text file of at most so many bytes; `kind` is how such files' names end, for the error.
+pub fn read_text_of(path: &Path, most: u64, kind: &str) -> Result<String, String> {
     let shown = path.display();
     let bad = |e: std::io::Error| format!("cannot read {shown}: {e}");
     let mut bytes = Vec::new();
-    // A device has no size to ask for.
-    std::fs::File::open(path).map_err(bad)?.take(most + 1).read_to_end(&mut bytes).map_err(bad)?;
+    open_regular(path).map_err(bad)?.take(most + 1).read_to_end(&mut bytes).map_err(bad)?;
     if bytes.len() as u64 > most {
         return Err(format!("{shown} is larger than {most} bytes, the most that a {kind} file has"));
     }

@@ -4,17 +4,21 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use tempfile::TempDir;
 
 fn main() -> ExitCode {
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_repositorys_python_modules_are_not_imported", a_repositorys_python_modules_are_not_imported),
         ("an_answer_that_an_earlier_version_has_kept_does_not_count", an_earlier_answer_does_not_count),
         ("a_relative_folder_of_path_has_no_programs", a_relative_folder_of_path_has_no_programs),
         ("a_cache_that_others_may_write_is_not_used", a_cache_that_others_may_write_is_not_used),
+        ("use_reads_kernel_files_of_the_folder_alone", use_reads_kernel_files_of_the_folder_alone),
+        ("pipes_and_devices_do_not_block", pipes_and_devices_do_not_block),
+        ("control_characters_do_not_reach_the_terminal", control_characters_do_not_reach_the_terminal),
+        ("an_endless_loop_ends", an_endless_loop_ends),
     ];
     let trial = |(name, test): (&str, fn())| Trial::test(name, move || run(test));
     let mut trials: Vec<_> = tests.map(trial).into();
@@ -173,5 +177,114 @@ fn a_cache_of_another_user_is_not_used() {
         let out = trap.weft(arguments, &[]);
         assert!(!trap.sprung(), "{arguments:?}: {}", said(&out));
         assert!(said(&out).contains("belongs to user 65534"), "{arguments:?}: {}", said(&out));
+    }
+}
+
+fn use_reads_kernel_files_of_the_folder_alone() {
+    let trap = Trap::new();
+    let secret = "token-0123456789";
+    for file in ["secret.txt", "secret.weft", "repository/notes.txt"] {
+        fs::write(trap.path(file), format!("{secret}\n")).unwrap();
+    }
+    symlink(trap.path("secret.txt"), trap.path("repository/link.weft")).unwrap();
+    symlink(trap.path("secret.weft"), trap.path("repository/other.weft")).unwrap();
+    let absolute = trap.path("secret.txt").display().to_string();
+    for used in
+        ["../secret.txt", "../secret.weft", "notes.txt", "link.weft", "other.weft", "/etc/shadow", &absolute]
+    {
+        fs::write(trap.path("repository/k.weft"), format!("use {used:?};\n{KERNEL}\n")).unwrap();
+        let out = trap.weft(&["compile", "k.weft", "-o", "/dev/null"], &[]);
+        let text = said(&out);
+        assert!(!out.status.success() && !text.contains(secret) && !text.contains("root:"), "{used}: {text}");
+    }
+    // What the folder has may be used, and a wider one may be named.
+    fs::write(trap.path("part.weft"), "fn one() { return 1.0; }\n").unwrap();
+    fs::write(trap.path("repository/k.weft"), format!("use \"../part.weft\";\n{KERNEL}\n")).unwrap();
+    let refused = trap.weft(&["compile", "k.weft", "-o", "/dev/null"], &[]);
+    assert!(!refused.status.success() && said(&refused).contains("--root"), "{}", said(&refused));
+    let out = trap.weft(&["compile", "k.weft", "--root", "..", "-o", "/dev/null"], &[]);
+    assert!(out.status.success(), "{}", said(&out));
+}
+
+fn pipes_and_devices_do_not_block() {
+    let trap = Trap::new();
+    let pipe = |name: &str| {
+        let made = Command::new("mkfifo").arg(trap.path("repository").join(name)).status();
+        assert!(made.unwrap().success());
+    };
+    for name in ["pipe.weft", "pipe.ptx", "pipe.npy", "pipe.json", "pipe.ir"] {
+        pipe(name);
+    }
+    fs::write(trap.path("repository/k.weft"), format!("use \"pipe.weft\";\n{KERNEL}\n")).unwrap();
+    fs::write(trap.path("repository/l.weft"), KERNEL).unwrap();
+    let all: [&[&str]; 8] = [
+        &["compile", "k.weft"],
+        &["compile", "pipe.weft"],
+        &["compile", "pipe.ir"],
+        &["compile", "/dev/zero"],
+        &["sim", "pipe.ptx"],
+        &["run", "l.weft", "--pes", "2", "--on", "sim", "--input", "x=pipe.npy"],
+        &["run", "l.weft", "--pes", "2", "--on", "sim", "--input", "x=/dev/zero"],
+        &["bench", "allreduce", "--from", "pipe.json"],
+    ];
+    for arguments in all {
+        let out = trap.weft(arguments, &[]);
+        assert!(
+            !out.status.success() && said(&out).contains("regular file"),
+            "{arguments:?}: {}",
+            said(&out)
+        );
+    }
+}
+
+/// A kernel that prints a title for the terminal's window, a file of such a name, and one with such a header.
+fn control_characters_do_not_reach_the_terminal() {
+    let trap = Trap::new();
+    let title = "\x1b]0;title\x07";
+    let here = |name: &str| trap.path("repository").join(name);
+    let kernel = format!(
+        "kernel k(x: symm<f32, (4):(1)>) block(4) {{ if thread_idx() == 0 {{ print(\"{title}\\n\"); }} }}"
+    );
+    fs::write(here("prints.weft"), &kernel).unwrap();
+    let named = format!("{title}.weft");
+    fs::write(here(&named), "kernel k( {").unwrap();
+    let header = format!("{{'descr': '{title}', 'fortran_order': False, 'shape': (4,), }}\n");
+    let mut npy = b"\x93NUMPY\x01\x00".to_vec();
+    npy.extend((header.len() as u16).to_le_bytes());
+    npy.extend(header.as_bytes());
+    fs::write(here("x.npy"), npy).unwrap();
+    let races = ".visible .entry k(.param .u64 p) { .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [p];\n\
+                 mov.u32 %r1, %tid.x;\n.loc 1 3 1\nst.global.u32 [%rd1], %r1; ret; }\n";
+    let head = ".version 8.6\n.target sm_90a\n.address_size 64\n";
+    fs::write(here("k.ptx"), format!("{head}.file 1 \"{title}\"\n{races}")).unwrap();
+    let all: [&[&str]; 6] = [
+        &["run", "prints.weft", "--pes", "1", "--on", "sim"],
+        &["compile", &named],
+        &["compile", &format!("missing-{title}")],
+        &["run", "k.weft", "--pes", "1", "--on", "sim", "--input", "x=x.npy"],
+        &["sim", "k.ptx", "--block", "64", "--arg", "zeros:u32[4]", "--check"],
+        &["compile", &format!("{title}/k.weft")],
+    ];
+    for arguments in all {
+        let out = trap.weft(arguments, &[]);
+        let text = said(&out);
+        assert!(!text.contains('\x1b') && text.contains("\u{241b}]0;title"), "{arguments:?}: {text:?}");
+    }
+}
+
+fn an_endless_loop_ends() {
+    let trap = Trap::new();
+    let endless = "kernel k(x: symm<f32, (4):(1)>) block(4) {\n    let mut i = 0;\n    loop { i = i + 1; if x[0] == 77.5 { break; } x[1] = i.to<f32>(); }\n}\n";
+    fs::write(trap.path("repository/endless.weft"), endless).unwrap();
+    for arguments in [
+        &["run", "endless.weft", "--pes", "1", "--on", "sim", "--time-limit", "1"][..],
+        &["run", "endless.weft", "--pes", "1", "--on", "sim", "--max-steps", "100000"],
+        &["check", "endless.weft", "--time-limit", "1"],
+        &["check", "endless.weft", "--max-steps", "100000"],
+    ] {
+        let out = trap.weft(arguments, &[]);
+        let text = said(&out);
+        assert!(!out.status.success() && text.contains("S009"), "{arguments:?}: {text}");
+        assert!(text.contains("--time-limit") && text.contains("--max-steps"), "{arguments:?}: {text}");
     }
 }

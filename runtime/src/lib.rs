@@ -24,7 +24,6 @@ mod rma;
 mod shape;
 pub mod simulated;
 mod team;
-mod visible;
 mod world;
 
 pub use collective::Reduce;
@@ -37,8 +36,8 @@ pub use rma::Local;
 pub use shape::IntoLayout;
 pub use simulated::{Modules, SimConfig, SimJob, Simulation};
 pub use team::Team;
-pub use visible::{visible, visible_line};
 pub use weft_abi::{Element, Scalar as DType};
+pub use weft_sim::{visible, visible_line};
 pub use world::{Config, World};
 
 #[cfg(feature = "mpi")]

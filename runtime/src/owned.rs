@@ -11,7 +11,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::libc::O_NOFOLLOW;
+/// Opens without waiting for the other end of a pipe.
+pub use nix::libc::O_NONBLOCK;
 
 /// Who may have written what is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -107,12 +107,12 @@ mod module;
 mod num;
 mod nvshmem;
 mod order;
-
 mod ptx;
 mod rng;
 mod slices;
 mod stats;
 mod types;
+mod visible;
 
 pub use check::{Access, AccessKind, Agent, Check, Finding, Location, MemorySpace};
 pub use error::{Place, PtxError, SimError, SourceLine};
@@ -125,6 +125,7 @@ pub use module::Module;
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};
 pub use slices::{HostArg, Number, RunError, run};
 pub use stats::{MulticastBytes, MulticastTraffic, NvshmemStats, OpcodeCount, Port, Stats};
+pub use visible::{visible, visible_line};
 
 /// The tables of supported instructions and built-in functions as Markdown (the text of
 /// `docs/ptx-instructions.md`).

@@ -12,6 +12,7 @@ use crate::module::Module;
 use running::Running;
 use shape::{check_shape, cluster, constants, cta_bytes, pack, per_sm};
 use std::sync::Arc;
+use std::time::Duration;
 
 mod running;
 mod shape;
@@ -31,6 +32,8 @@ pub struct Config {
     pub explore: bool,
     /// Warp instructions after which a launch is given up.
     pub step_limit: u64,
+    /// Time after which a launch is given up, if there is a limit.
+    pub time_limit: Option<Duration>,
     /// Most bytes of memory of all PEs together.
     pub memory_limit: u64,
     /// Byte that fills memory nobody has written. `0xff` makes every float a NaN and every index absurd.
@@ -60,6 +63,7 @@ impl Default for Config {
             seed: 0,
             explore: false,
             step_limit: 1 << 33,
+            time_limit: None,
             memory_limit: 8 << 30,
             poison: 0xff,
             sms: 132,

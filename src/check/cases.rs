@@ -366,6 +366,7 @@ impl<'a> Planner<'a> {
         options.launches = self.options.launches;
         options.back_to_back = self.options.overlap;
         options.step_limit = self.options.step_limit;
+        options.time_limit = self.options.time_limit;
         options.check = Some(weft_sim::Check::default());
         options
     }

@@ -37,6 +37,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use weft_isa::Target;
 use weft_lang::source::SourceMap;
 use weft_sim::Trace;
@@ -78,6 +79,8 @@ pub struct CheckOptions {
     pub overlap: bool,
     /// Warp instructions after which a launch is given up.
     pub step_limit: Option<u64>,
+    /// Time after which a launch is given up. No further run begins then.
+    pub time_limit: Option<Duration>,
     /// Stop at the first finding.
     pub fail_fast: bool,
     /// Keep the timeline of the first finding's run, or of the first run where there is none.
@@ -102,6 +105,7 @@ impl CheckOptions {
             launches: 2,
             overlap: false,
             step_limit: None,
+            time_limit: None,
             fail_fast: false,
             trace: false,
         }
@@ -314,7 +318,11 @@ fn explore<C: Sync>(
             let result = run(case, options.seed.wrapping_add(job / cases.len() as u64));
             if result.as_ref().map_or(true, |found| !found.is_empty()) {
                 met.fetch_add(1, Ordering::Relaxed);
-                stop.fetch_or(options.fail_fast || result.is_err(), Ordering::Relaxed);
+                let endless = |found: &Vec<Finding>| {
+                    found.iter().any(|f| f.code == weft_sim::codes::STEP_LIMIT.as_str())
+                };
+                let last = options.fail_fast || result.as_ref().map_or(true, endless);
+                stop.fetch_or(last, Ordering::Relaxed);
             }
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if let Ok(mut results) = results.lock() {

@@ -25,6 +25,7 @@ pub(super) fn all<'a>(
             pes,
             launches: options.launches,
             step_limit: options.step_limit,
+            time_limit: options.time_limit,
             check: Some(weft_sim::Check::default()),
             ..launch.clone()
         };

@@ -12,7 +12,7 @@ use weft::bench::{
 };
 use weft::collective::Algorithm;
 use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, DType, Reduce, World};
+use weft::runtime::{Config, DType, Reduce, World, visible_line};
 
 mod from;
 pub(super) mod output;
@@ -270,9 +270,24 @@ pub(super) fn op(name: &str) -> Result<Reduce> {
 
 /// A report that was written as JSON.
 fn report(file: &Path) -> Result<Report> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    serde_json::from_str(&text)
-        .with_context(|| format!("{} is no report of weft bench --json", file.display()))
+    let text = weft::library::read_text_of(file, REPORT_BYTES, "report").map_err(|e| anyhow!(e))?;
+    let no_report = || format!("{} is no report of weft bench --json", file.display());
+    let mut json: serde_json::Value = serde_json::from_str(&text).with_context(no_report)?;
+    show_controls(&mut json);
+    serde_json::from_value(json).with_context(no_report)
+}
+
+/// Most bytes of a report.
+const REPORT_BYTES: u64 = 64 << 20;
+
+/// Makes control characters visible in all texts of a report: they go to terminals, SVG, CSV and Markdown.
+fn show_controls(json: &mut serde_json::Value) {
+    match json {
+        serde_json::Value::String(text) => *text = visible_line(text).into_owned(),
+        serde_json::Value::Array(all) => all.iter_mut().for_each(show_controls),
+        serde_json::Value::Object(all) => all.values_mut().for_each(show_controls),
+        _ => {}
+    }
 }
 
 pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {

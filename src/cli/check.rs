@@ -3,7 +3,7 @@
 use super::progress::Bar;
 use super::run::{Expected, grid};
 use super::sim::PtxArgs;
-use super::{CompileArgs, KernelPath, args, numbered, stages};
+use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -21,6 +21,8 @@ pub struct Check {
     /// Kernels that are launched after it, in this order. Tensors and parameters of equal names are the same ones.
     #[arg(value_name = "FILE:KERNEL")]
     then: Vec<KernelPath>,
+    #[command(flatten)]
+    limits: Limits,
     /// Numbers of PEs: --pes 2,4,8
     #[arg(long, value_delimiter = ',', default_value = "2,8", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Vec<u32>,
@@ -163,6 +165,7 @@ impl Check {
         options.tolerance = self.expected.tolerance;
         options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         options.launches = self.launches;
+        (options.step_limit, options.time_limit) = (self.limits.max_steps, self.limits.time()?);
         options.overlap = self.overlap;
         options.trace = self.trace.is_some();
         options.fail_fast = self.fail_fast;

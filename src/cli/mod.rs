@@ -19,11 +19,13 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
 use weft::lang::render::Color;
+use weft::library::Files;
 use weft::run::{Arg, RunError, Stage};
 use weft::{Define, Defines, PtxVersion, Target};
-use weft_runtime::owned;
+use weft_runtime::{owned, visible};
 
 /// Compiler for GPU kernels that compute and communicate in one launch.
 #[derive(Parser)]
@@ -105,7 +107,7 @@ pub fn main() -> ExitCode {
     });
     let mut err = std::io::stderr().lock();
     for why in owned::refusals() {
-        let _ = writeln!(err, "note: {why}");
+        let _ = writeln!(err, "note: {}", visible(&why));
     }
     code
 }
@@ -124,7 +126,7 @@ fn report(e: &anyhow::Error) {
     };
     if let Some(RunError::Sim(e)) = run {
         // As below: where nobody listens there is nobody to tell.
-        let _ = std::io::stdout().write_all(e.printed.as_bytes());
+        let _ = std::io::stdout().write_all(visible(&e.printed).as_bytes());
     }
     let mut err = std::io::stderr().lock();
     let text = message(e);
@@ -137,12 +139,33 @@ fn report(e: &anyhow::Error) {
 
 /// An error in a line, or as it shows itself where it has a code.
 fn message(e: &anyhow::Error) -> String {
-    let text = format!("{e:#}");
+    let text = visible(&format!("{e:#}")).into_owned();
     if text.starts_with("error[") { text } else { format!("error: {text}") }
 }
 
 fn color(stream: &impl IsTerminal) -> Color {
     if stream.is_terminal() && std::env::var_os("NO_COLOR").is_none() { Color::Always } else { Color::Never }
+}
+
+/// Bounds of simulated launches.
+#[derive(Args)]
+struct Limits {
+    /// Instructions of warps after which a simulated launch is given up.
+    #[arg(long, value_name = "N")]
+    max_steps: Option<u64>,
+    /// Seconds after which a simulated launch is given up; 0 for no limit.
+    #[arg(long, value_name = "SECONDS", default_value = "40")]
+    time_limit: f64,
+}
+
+impl Limits {
+    fn time(&self) -> Result<Option<Duration>> {
+        if self.time_limit == 0.0 {
+            return Ok(None);
+        }
+        let limit = Duration::try_from_secs_f64(self.time_limit);
+        limit.map(Some).map_err(|e| anyhow!("--time-limit {}: {e}", self.time_limit))
+    }
 }
 
 /// What every command that compiles takes.
@@ -154,6 +177,9 @@ struct CompileArgs {
     /// The kernel, where the file has several.
     #[arg(long)]
     kernel: Option<String>,
+    /// The folder that used files lie in; the kernel file's own if not given.
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
     /// A compile-time parameter: -D N=1048576 -D T=bf16
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     define: Vec<String>,
@@ -206,10 +232,12 @@ impl From<&str> for KernelPath {
 }
 
 impl KernelPath {
-    /// The parsed file.
-    fn parse(&self) -> Result<KernelFile> {
+    /// The parsed file; what it uses lies below `root`, or below its own folder.
+    fn parse(&self, root: Option<&Path>) -> Result<KernelFile> {
         let text = weft::library::read_text(&self.path).map_err(|e| anyhow!(e))?;
-        Ok(KernelFile::parse(&weft::library::name_of(&self.path), &text)?)
+        let name = weft::library::name_of(&self.path);
+        let files = root.map_or_else(|| Files::beside(Path::new(&name)), Files::below);
+        Ok(KernelFile::parse_with(&name, &text, &files)?)
     }
 }
 
@@ -279,14 +307,14 @@ impl CompileArgs {
                 IrError::Compile(e) => e.into(),
             });
         }
-        Ok(self.file.parse()?.compile(options)?)
+        Ok(self.file.parse(self.root.as_deref())?.compile(options)?)
     }
 
     /// The files of its kernel and of those that are launched after it, with the names of the kernels.
     fn parse(&self, then: &[KernelPath]) -> Result<Vec<(KernelFile, Option<String>)>> {
         let first = KernelPath { kernel: self.kernel()?, ..self.file.clone() };
         let all = std::iter::once(&first).chain(then);
-        all.map(|one| Ok((one.parse()?, one.kernel.clone()))).collect()
+        all.map(|one| Ok((one.parse(self.root.as_deref())?, one.kernel.clone()))).collect()
     }
 
     /// The kernel that is asked for.

@@ -1,6 +1,6 @@
 //! `weft run`
 
-use super::{CompileArgs, KernelPath, args, numbered, stages};
+use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indexmap::IndexSet;
@@ -15,7 +15,7 @@ use weft::run::{
     run_sequence_on_gpus,
 };
 use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, Error, World, cuda, error, find};
+use weft::runtime::{Config, Error, World, cuda, error, find, visible};
 
 #[derive(Args)]
 pub struct Run {
@@ -24,6 +24,8 @@ pub struct Run {
     /// Kernels that are launched after it, in this order. Tensors and parameters of equal names are the same ones.
     #[arg(value_name = "FILE:KERNEL")]
     then: Vec<KernelPath>,
+    #[command(flatten)]
+    limits: Limits,
     /// PEs: all GPUs of this host if not given, or 8 simulated ones.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: Option<u32>,
@@ -152,6 +154,7 @@ impl Run {
         let mut options = RunOptions::new(self.compile.options()?, pes as usize);
         options.seed = self.seed;
         options.launches = self.launches;
+        (options.step_limit, options.time_limit) = (self.limits.max_steps, self.limits.time()?);
         options.node = self.node;
         options.inputs = self.expected.inputs()?;
         options.expected = self.expected.expected()?;
@@ -270,7 +273,7 @@ type Line<'a> = &'a mut dyn FnMut(&str, String);
 
 /// The report that a run ends with.
 fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
-    let mut out = o.printed.clone();
+    let mut out = visible(&o.printed).into_owned();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
     }

@@ -1,5 +1,6 @@
 //! `weft sim`
 
+use super::Limits;
 use super::run::{dims, grid};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::check::report_ptx;
 use weft::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
-use weft::sim::{Check, Stats, TraceConfig};
+use weft::sim::{Check, Stats, TraceConfig, visible};
 
 /// Exit status 0: it ran, and nothing was found; 1: findings, or the kernel did something wrong; 2: it could not be run.
 #[derive(Args)]
@@ -27,6 +28,8 @@ pub struct Sim {
     /// are one a PE: npy:x_{pe}.npy
     #[arg(long, value_name = "FORM:VALUE", verbatim_doc_comment)]
     arg: Vec<String>,
+    #[command(flatten)]
+    limits: Limits,
     /// PEs, each with a grid.
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pes: u32,
@@ -112,10 +115,11 @@ impl Sim {
         launch.pes = self.pes as usize;
         launch.seed = self.seed;
         launch.launches = self.launches;
+        (launch.step_limit, launch.time_limit) = (self.limits.max_steps, self.limits.time()?);
         launch.check = self.check.then(Check::default);
         launch.trace = self.trace.is_some().then(TraceConfig::default);
         let (outcome, written) = file.run_and_write(&launch)?;
-        let mut out = outcome.printed.clone();
+        let mut out = visible(&outcome.printed).into_owned();
         if !out.is_empty() && !out.ends_with('\n') {
             out.push('\n');
         }

@@ -187,6 +187,7 @@ impl<'a> Setup<'a> {
         config.trace.clone_from(&self.launch.trace);
         config.explore = config.check.is_some();
         config.step_limit = self.launch.step_limit.unwrap_or(config.step_limit);
+        config.time_limit = self.launch.time_limit;
         let start = Instant::now();
         let mut machine = Machine::new(config)?;
         let placed = self.place(&mut machine)?;

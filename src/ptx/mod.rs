@@ -77,6 +77,8 @@ pub struct PtxLaunch {
     pub trace: Option<TraceConfig>,
     /// Warp instructions after which a launch is given up.
     pub step_limit: Option<u64>,
+    /// Time after which a launch is given up.
+    pub time_limit: Option<Duration>,
 }
 
 impl PtxLaunch {
@@ -95,6 +97,7 @@ impl PtxLaunch {
             check: None,
             trace: None,
             step_limit: None,
+            time_limit: None,
         }
     }
 }

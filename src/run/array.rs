@@ -3,7 +3,7 @@
 use super::npy::Header;
 use std::fmt;
 use std::fs::Permissions;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use weft_ir::Scalar;
@@ -68,9 +68,27 @@ impl Array {
     /// Reads a `.npy` file. Nothing is allocated before the header's claims are held against the file's size.
     pub fn read(path: &Path) -> Result<Array, ArrayError> {
         let file = path.display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|e| ArrayError { file: file.clone(), message: format!("cannot be read: {e}") })?;
+        let bytes =
+            Array::read_claimed(path).map_err(|message| ArrayError { file: file.clone(), message })?;
         Array::from_npy(&bytes).map_err(|message| ArrayError { file, message })
+    }
+
+    /// The bytes of a regular file, and of a large one no more than its header claims and one: what is behind that only
+    /// shows that the claim is wrong.
+    fn read_claimed(path: &Path) -> Result<Vec<u8>, String> {
+        const HEAD: u64 = 1 << 17;
+        let bad = |e: std::io::Error| format!("cannot be read: {e}");
+        let mut file = crate::library::open_regular(path).map_err(bad)?;
+        let mut bytes = Vec::new();
+        if (Read::by_ref(&mut file).take(HEAD).read_to_end(&mut bytes).map_err(bad)? as u64) < HEAD {
+            return Ok(bytes);
+        }
+        let (header, rest) = Header::read(&bytes)?;
+        // No element has more bytes than 8.
+        let claimed = header.shape.iter().fold(8u64, |n, extent| n.saturating_mul(*extent));
+        let left = claimed.saturating_sub(rest.len() as u64).saturating_add(1);
+        file.take(left).read_to_end(&mut bytes).map_err(bad)?;
+        Ok(bytes)
     }
 
     /// Parses the bytes of a `.npy` file.

@@ -114,6 +114,8 @@ pub struct RunOptions {
     pub args: BTreeMap<String, Arg>,
     /// Warp instructions after which the simulator gives up.
     pub step_limit: Option<u64>,
+    /// Time after which a launch on simulated PEs is given up.
+    pub time_limit: Option<Duration>,
     /// For the simulator: the number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation
     /// is carried out in place within a node, and by NVSHMEM's function between nodes, where the simulator delays
     /// transfers as a network may. If it is not given, the PEs form two nodes, so that both branches run.
@@ -144,6 +146,7 @@ impl RunOptions {
             tolerance: None,
             args: BTreeMap::new(),
             step_limit: None,
+            time_limit: None,
             node: None,
             check: None,
             trace: None,

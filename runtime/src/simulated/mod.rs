@@ -36,6 +36,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use weft_sim::{Check, Finding, SimError, Stats, Trace, TraceConfig};
 
 /// What to simulate.
@@ -73,6 +74,8 @@ pub struct SimConfig {
     pub memory_limit: u64,
     /// Most instructions of warps between two moments in which no kernel runs.
     pub step_limit: u64,
+    /// Time from one such moment to the next, after which kernels are given up, if there is a limit.
+    pub time_limit: Option<Duration>,
 }
 
 impl Default for SimConfig {
@@ -94,6 +97,7 @@ impl Default for SimConfig {
             modules: Modules::default(),
             memory_limit: sim.memory_limit,
             step_limit: sim.step_limit,
+            time_limit: None,
         }
     }
 }
@@ -127,6 +131,7 @@ impl SimConfig {
             sms: self.sms.max(1),
             memory_limit: self.memory_limit,
             step_limit: self.step_limit,
+            time_limit: self.time_limit,
             trace: self.trace.clone(),
             ..weft_sim::Config::default()
         };

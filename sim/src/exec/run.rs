@@ -26,6 +26,7 @@ use crate::model::{LANES, Lanes};
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// CTAs that a grid may make resident in one round.
 const ADMIT: u32 = 8;
@@ -159,6 +160,8 @@ pub(crate) struct Run {
     pub rng: Rng,
     pub(super) schedule: Schedule,
     pub step_limit: u64,
+    /// When the launch is given up, and how long that is after its begin.
+    pub time_limit: Option<(Instant, Duration)>,
     /// Warp instructions so far.
     pub clock: u64,
     /// By module.
@@ -213,6 +216,7 @@ impl Run {
             rng,
             schedule,
             step_limit: u64::MAX,
+            time_limit: None,
             clock: 0,
             counts: Vec::new(),
             barriers: 0,
@@ -328,7 +332,12 @@ impl Run {
                 }
             }
             if self.clock > self.step_limit {
-                return Err(stall::step_limit(self, order));
+                let done = format!("executed more than {} warp instructions", self.step_limit);
+                return Err(stall::limit(self, order, &done));
+            }
+            if let Some((_, limit)) = self.time_limit.filter(|limit| Instant::now() > limit.0) {
+                let done = format!("ran for more than {} s", limit.as_secs_f64());
+                return Err(stall::limit(self, order, &done));
             }
         }
     }

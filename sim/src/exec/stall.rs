@@ -152,12 +152,13 @@ fn once_only(run: &Run, w: WarpSlot) -> SimError {
     SimError::new(codes::DEADLOCK, message, help)
 }
 
-/// The launch has used up its instructions.
-pub(crate) fn step_limit(run: &Run, order: &[WarpSlot]) -> SimError {
+/// The launch has used up its instructions or its time.
+pub(crate) fn limit(run: &Run, order: &[WarpSlot], done: &str) -> SimError {
     let mut error = SimError::new(
         codes::STEP_LIMIT,
-        format!("the launch executed more than {} warp instructions", run.step_limit),
-        "raise `Config::step_limit` if the program is only long; it may also wait in a loop that counts or reads the clock",
+        format!("the launch {done} and was given up"),
+        "it may wait in a loop that counts or reads the clock; if it is only long, raise the limit: --max-steps and \
+         --time-limit on the command line, `step_limit` and `time_limit` of the configuration",
     );
     error.notes = residency(run);
     error.notes.extend(waits(run, order));

@@ -9,6 +9,7 @@ use crate::memory::{Memory, RemoteAccesses};
 use crate::module::Module;
 use crate::stats::{MulticastTraffic, NvshmemStats, OpcodeCount, Stats};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// A grid that a machine was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,6 +155,7 @@ impl Machine {
         let memory = std::mem::replace(&mut self.memory, Memory::none());
         let mut run = Box::new(Run::new(memory, (self.config.seed, self.config.explore)));
         run.step_limit = self.config.step_limit;
+        run.time_limit = self.config.time_limit.map(|limit| (Instant::now() + limit, limit));
         run.remote.reach(self.config.peer_access, self.config.multicast);
         run.output = Output { limit: self.config.print_limit, ..Output::default() };
         if let Some(check) = &self.config.check {

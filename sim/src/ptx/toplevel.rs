@@ -74,7 +74,7 @@ fn item<'a>(cx: Cursor<'a>, start: &'a str, ast: &mut Ast<'a>) -> Res<'a, ()> {
             while eat(&mut rest, ",") {
                 (rest, _) = must(unsigned)(rest)?;
             }
-            ast.files.push((number, file.to_string()));
+            ast.files.push((number, crate::visible::visible_line(file).into_owned()));
             Ok((rest, ()))
         }
         // Data of the debugger: names and bytes, no code.

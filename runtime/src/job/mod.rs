@@ -18,6 +18,10 @@ mod spawn;
 mod sys;
 mod wire;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use wire::fuzz as fuzz_frames;
+
 use std::io::IsTerminal;
 
 pub use control::{Control, Options};

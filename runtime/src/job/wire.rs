@@ -110,6 +110,22 @@ pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> i
     }
 }
 
+/// Reads bytes as frames of each kind; what is read is written the same.
+#[cfg(fuzzing)]
+pub fn fuzz(bytes: &[u8]) {
+    fn each<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(mut stream: &[u8], limit: usize) {
+        while let Ok(Some(message)) = read::<T>(&mut stream, limit) {
+            let again = frame(&message).expect("a message that was read fits a frame");
+            let written = read::<T>(&mut again.as_slice(), MAX_FRAME).expect("its own frame");
+            assert_eq!(written, Some(message));
+        }
+    }
+    each::<Hello>(bytes, MAX_HELLO);
+    each::<Claim>(bytes, MAX_HELLO);
+    each::<Request>(bytes, MAX_FRAME);
+    each::<Reply>(bytes, MAX_FRAME);
+}
+
 fn malformed(why: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }

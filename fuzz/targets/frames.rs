@@ -1,0 +1,4 @@
+//! Frames between the PEs of a job, and from strangers, are read or rejected; what was read is written the same.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| weft_runtime::job::fuzz_frames(bytes));

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "FFI")]
 
 use crate::cuda::{Device, DriverError, Stream, error};
-use crate::error::{Error, NO_KERNEL, Result};
+use crate::error::{CUDA, Error, NO_KERNEL, Result};
 use crate::simulated;
 use cudarc::driver::result;
 use cudarc::driver::sys::{
@@ -11,6 +11,7 @@ use cudarc::driver::sys::{
 };
 use std::ffi::{CString, c_void};
 use std::ptr::{null_mut, without_provenance_mut as word};
+use std::sync::OnceLock;
 
 /// Most threads of any CTA (CUDA C Programming Guide, Technical Specifications).
 const MAX_THREADS: u32 = 1024;
@@ -131,8 +132,8 @@ impl Loaded {
         let mut logs = Logs::new();
         let (mut options, mut values) = logs.options();
         let mut module = null_mut();
-        // SAFETY: the image is PTX that ends in 0, or a cubin, whose header has its length; the options point into
-        // `logs`, which outlives the call.
+        // SAFETY: the driver takes no length. `image::check` has seen that the image is text, which ends in 0 here, or a
+        // cubin whose tables, sections and segments lie in it; the options point into `logs`, which outlives the call.
         let answer = unsafe {
             sys::cuModuleLoadDataEx(
                 &mut module,
@@ -227,8 +228,25 @@ pub(super) fn cubin(ptx: &[u8]) -> std::result::Result<Vec<u8>, Refused> {
     let (mut image, mut bytes) = (null_mut(), 0);
     // SAFETY: the pointers are to locals.
     unsafe { sys::cuLinkComplete(linker.0, &mut image, &mut bytes) }.result().map_err(|e| logs.refused(e))?;
-    // SAFETY: the linker owns the image of that many bytes until it is destroyed, after this copy.
+    if image.is_null() || bytes == 0 {
+        return Err(logs.refused(DriverError(sys::CUresult::CUDA_ERROR_INVALID_IMAGE)));
+    }
+    // SAFETY: the linker owns the image of that many bytes, at an address that is not null, until it is destroyed, after
+    // this copy.
     Ok(unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) }.to_vec())
+}
+
+/// `cuFuncGetParamInfo`: function, number of the parameter, its offset, its size.
+type ParamInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> sys::CUresult;
+
+/// The driver's function, since CUDA 12.4.
+fn param_info() -> Option<ParamInfo> {
+    static FOUND: OnceLock<Option<ParamInfo>> = OnceLock::new();
+    // SAFETY: the library is the driver's, which is loaded and stays so; a function of that name has that type
+    // (cuda.h of CUDA 12.4).
+    *FOUND.get_or_init(|| {
+        unsafe { sys::culib().get::<ParamInfo>(b"cuFuncGetParamInfo\0") }.ok().map(|found| *found)
+    })
 }
 
 impl Function {
@@ -253,6 +271,30 @@ impl Function {
             Function::Simulated(f) => {
                 let most = f.kernel.maxntid.map(|m| m.iter().fold(1, |n: u32, m| n.saturating_mul(*m)));
                 Ok(most.unwrap_or(MAX_THREADS).min(MAX_THREADS))
+            }
+        }
+    }
+
+    /// Where each parameter of the code begins in its parameter block, and its bytes; none of a simulated kernel, whose
+    /// launch checks them.
+    ///
+    /// # Errors
+    /// `R0103` where the driver is too old to say.
+    pub fn params(&self) -> Result<Option<Vec<(usize, usize)>>> {
+        let Function::Gpu(function) = self else { return Ok(None) };
+        let Some(param_info) = param_info() else {
+            return Err(Error::new(CUDA, "the CUDA driver cannot say what parameters a kernel has")
+                .help("install a driver for CUDA 12.4 or later"));
+        };
+        let mut params = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the function's module is loaded; the pointers are to locals. An index past the last parameter is an
+            // error, not undefined (CUDA driver API, cuFuncGetParamInfo).
+            match unsafe { param_info(*function, params.len(), &mut offset, &mut size) } {
+                sys::CUresult::CUDA_SUCCESS => params.push((offset, size)),
+                sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(Some(params)),
+                other => return Err(error("cuFuncGetParamInfo", DriverError(other))),
             }
         }
     }
@@ -323,8 +365,9 @@ impl Function {
             parts.collect::<Option<_>>().ok_or(NotLaunched::Driver(invalid))?;
         let mut attributes = shape.attributes();
         let config = shape.config(stream.cu_stream(), &mut attributes);
-        // SAFETY: the function's module is loaded; the driver copies the parameters, which have the places and sizes
-        // that the code reads, before it returns; all pointers are to locals.
+        // SAFETY: the function's module is loaded; the driver copies the parameters before it returns. Their number, places
+        // and sizes are those of the code, since `Kernel::new` compares them with what the driver says. All pointers are
+        // to locals.
         unsafe { sys::cuLaunchKernelEx(&config, function, params.as_mut_ptr(), null_mut()) }
             .result()
             .map_err(NotLaunched::Driver)

@@ -78,6 +78,17 @@ struct Entry {
     module: Arc<Module>,
 }
 
+/// The code has other parameters than its description: a launch would read what is not there.
+fn unlike(name: &str, described: &[(usize, usize)], code: &[(usize, usize)]) -> Error {
+    let shown = |params: &[(usize, usize)]| {
+        let each: Vec<_> = params.iter().map(|(offset, size)| format!("{size} bytes at {offset}")).collect();
+        if each.is_empty() { "no parameters".to_owned() } else { each.join(", ") }
+    };
+    let message =
+        format!("the description of `{name}` has {}, and its code has {}", shown(described), shown(code));
+    Error::new(LAUNCH, message).help("load the code with the description that was compiled with it")
+}
+
 impl Kernel {
     pub(super) fn new(module: &Arc<Module>, info: &KernelInfo) -> Result<Kernel> {
         let function = module.loaded.function(&info.name)?;
@@ -91,7 +102,11 @@ impl Kernel {
             return Err(Error::new(LAUNCH, message).help("write it for a smaller block"));
         }
         let passed = info.params.iter().filter(|p| p.size > 0);
-        let offsets = passed.map(|p| p.offset as usize).collect();
+        let described: Vec<_> = passed.map(|p| (p.offset as usize, p.size as usize)).collect();
+        if let Some(code) = function.params()?.filter(|code| *code != described) {
+            return Err(unlike(&info.name, &described, &code));
+        }
+        let offsets = described.into_iter().map(|(offset, _)| offset).collect();
         let (info, module) = (info.clone(), module.clone());
         Ok(Kernel(Arc::new(Entry { info, function, at_once: OnceLock::new(), offsets, module })))
     }

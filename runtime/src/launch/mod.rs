@@ -7,6 +7,7 @@
 mod argument;
 mod check;
 mod driver;
+mod image;
 mod kernel;
 mod module;
 mod scalar;

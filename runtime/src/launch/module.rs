@@ -1,6 +1,7 @@
 //! Code loaded into a device.
 
 use super::driver::{self, Loaded, NotLoaded, Refused};
+use super::image;
 use super::kernel::Kernel;
 use super::target::runs_on;
 use super::{KernelInfo, ModuleInfo};
@@ -74,6 +75,7 @@ impl Module {
 
     fn new(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Module> {
         fits(device, &info)?;
+        image::check(image).map_err(|why| not_code(&info, why))?;
         device.bind()?;
         let loaded = Loaded::new(device, &terminated(image)).map_err(|e| match e {
             NotLoaded::Refused(e) => refused(device, &info, &e),
@@ -180,6 +182,11 @@ fn terminated(image: &[u8]) -> Vec<u8> {
     let mut out = image.to_vec();
     out.push(0);
     out
+}
+
+fn not_code(info: &ModuleInfo, why: String) -> Error {
+    Error::new(PTX, format!("{}: the image {why}", kernels(info)))
+        .help("it is to be the PTX or the cubin that was compiled with this description")
 }
 
 /// The code is for this device.

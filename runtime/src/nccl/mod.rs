@@ -21,7 +21,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// All PEs of a world, as NCCL connects them. Clones are the same communicator, which ends when the last of them, and
 /// of its [windows](Communicator::window), is dropped: on every PE in the same order.
@@ -31,14 +31,25 @@ pub struct Communicator(Arc<Shared>);
 struct Shared {
     world: Arc<Inner>,
     library: &'static Library,
-    comm: sys::Comm,
+    /// Held for each call and for each whole group of calls: "it is not allowed to issue operations to one communicator
+    /// from several threads in parallel" (NCCL user guide, Thread Safety).
+    comm: Mutex<sys::Comm>,
+}
+
+impl Shared {
+    fn comm(&self) -> MutexGuard<'_, sys::Comm> {
+        // A panic while it is held leaves a handle, which is what it was.
+        self.comm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[allow(unsafe_code, reason = "a handle of a C library")]
-// SAFETY: NCCL's calls lock the communicator, which is not bound to a thread.
+// SAFETY: the handle is not bound to the thread that made it (NCCL user guide, Creating a Communicator). The other fields
+// are `Send` by themselves.
 unsafe impl Send for Shared {}
 #[allow(unsafe_code, reason = "a handle of a C library")]
-// SAFETY: as above.
+// SAFETY: every use of the handle holds its mutex, so that threads use it one after the other. The other fields are `Sync`
+// by themselves.
 unsafe impl Sync for Shared {}
 
 /// Elements in memory of this PE's GPU that NCCL's collectives read and write. Clones and [slices](Tensor::slice) are
@@ -132,7 +143,7 @@ impl Communicator {
         let internal =
             internal.ok_or_else(|| Error::new(error::BOOTSTRAP, "PE 0 sent no unique id of NCCL's"))?;
         let comm = library.init(size, sys::UniqueId { internal }, rank)?;
-        Ok(Communicator(Arc::new(Shared { world: inner.clone(), library, comm })))
+        Ok(Communicator(Arc::new(Shared { world: inner.clone(), library, comm: Mutex::new(comm) })))
     }
 
     /// NCCL's version.
@@ -161,7 +172,7 @@ impl Communicator {
         let address = address.map_err(|e| entered.refuse(&entered.everyone, e))?;
         let mut window = Window { of: self.clone(), address, handle: None };
         entered.together(&format!("NCCL: window of {bytes} bytes"), &[])?;
-        window.handle = Some(library.register(self.0.comm, address, bytes)?);
+        window.handle = Some(library.register(*self.0.comm(), address, bytes)?);
         Ok(Tensor { memory: Arc::new(Memory::Window(window)), offset: 0, len, marker: PhantomData })
     }
 
@@ -170,7 +181,7 @@ impl Communicator {
     /// # Errors
     /// `R0110`.
     pub fn check(&self) -> Result<()> {
-        self.0.library.state(self.0.comm)
+        self.0.library.state(*self.0.comm())
     }
 
     /// Every PE's `dest` becomes the reduction of all PEs' `source`; both may be one.
@@ -187,7 +198,8 @@ impl Communicator {
         let (dtype, op) = reduction(T::DTYPE, op)?;
         let io = Sides { dtype, ..self.sides("allreduce", dest, source, (1, 1))? };
         let _entered = self.0.world.on(stream)?;
-        self.0.library.all_reduce(io, op, self.0.comm, raw(stream)?)
+        let comm = self.0.comm();
+        self.0.library.all_reduce(io, op, *comm, raw(stream)?)
     }
 
     /// `dest` becomes this PE's share of the reduction of `source`, and may lie at that share of it.
@@ -204,7 +216,8 @@ impl Communicator {
         let (dtype, op) = reduction(T::DTYPE, op)?;
         let io = Sides { dtype, ..self.sides("reducescatter", dest, source, (1, self.n_pes()))? };
         let _entered = self.0.world.on(stream)?;
-        self.0.library.reduce_scatter(io, op, self.0.comm, raw(stream)?)
+        let comm = self.0.comm();
+        self.0.library.reduce_scatter(io, op, *comm, raw(stream)?)
     }
 
     /// `dest` becomes all PEs' `source`, which may lie at this PE's place of it.
@@ -219,7 +232,8 @@ impl Communicator {
     ) -> Result<()> {
         let io = self.sides("allgather", dest, source, (self.n_pes(), 1))?;
         let _entered = self.0.world.on(stream)?;
-        self.0.library.all_gather(io, self.0.comm, raw(stream)?)
+        let comm = self.0.comm();
+        self.0.library.all_gather(io, *comm, raw(stream)?)
     }
 
     /// `dest` of every PE becomes the `source` of one; both may be one.
@@ -236,7 +250,8 @@ impl Communicator {
         let io = self.sides("broadcast", dest, source, (1, 1))?;
         let root = self.0.world.member(root)?;
         let _entered = self.0.world.on(stream)?;
-        self.0.library.broadcast(io, root, self.0.comm, raw(stream)?)
+        let comm = self.0.comm();
+        self.0.library.broadcast(io, root, *comm, raw(stream)?)
     }
 
     /// Part j of PE i's `source` becomes part i of PE j's `dest`: sends and receives in a group.
@@ -253,7 +268,8 @@ impl Communicator {
         let io = self.sides("alltoall", dest, source, (n, n))?;
         let stride = dest.len / n * size_of::<T>();
         let _entered = self.0.world.on(stream)?;
-        self.0.library.all_to_all(io, stride, n as u32, self.0.comm, raw(stream)?)
+        let comm = self.0.comm();
+        self.0.library.all_to_all(io, stride, n as u32, *comm, raw(stream)?)
     }
 
     fn n_pes(&self) -> usize {
@@ -380,7 +396,7 @@ impl Drop for Window {
             entered.device.wait()?;
             if let Some(handle) = self.handle.take() {
                 entered.together("NCCL: end of a window", &[])?;
-                library.deregister(self.of.0.comm, handle)?;
+                library.deregister(*self.of.0.comm(), handle)?;
             }
             library.free(self.address)
         });
@@ -398,7 +414,7 @@ impl Drop for Shared {
         let ended = self.world.enter().and_then(|entered| {
             entered.device.wait()?;
             entered.together("NCCL: end", &[])?;
-            self.library.destroy(self.comm)
+            self.library.destroy(*self.comm())
         });
         if let Err(e) = ended {
             self.world.complain("NCCL is not ended", &e);

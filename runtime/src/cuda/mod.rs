@@ -29,7 +29,7 @@ use cudarc::driver::sys::{self, CUresult};
 use std::sync::OnceLock;
 
 /// The oldest CUDA version whose driver has every function that is called here.
-const OLDEST: (u32, u32) = (12, 0);
+const OLDEST: (u32, u32) = (12, 4);
 
 /// Where a program may start to look for GPUs.
 const WHAT_TO_DO: &str = "an NVIDIA driver brings libcuda.so.1; in a container, pass the GPUs on (docker run --gpus all)\n\
@@ -86,10 +86,11 @@ fn ask_version() -> Result<(u32, u32)> {
     match answer {
         CUresult::CUDA_SUCCESS if version >= OLDEST => Ok(version),
         CUresult::CUDA_SUCCESS => {
-            let ((major, minor), (least, _)) = (version, OLDEST);
-            let message =
-                format!("the driver supports CUDA {major}.{minor}; {least}.0 is the oldest that will do");
-            Err(Error::new(NO_CUDA, message).help("install a newer NVIDIA driver (525 or later)"))
+            let ((major, minor), (least, after)) = (version, OLDEST);
+            let message = format!(
+                "the driver supports CUDA {major}.{minor}; {least}.{after} is the oldest that will do"
+            );
+            Err(Error::new(NO_CUDA, message).help("install a newer NVIDIA driver (550 or later)"))
         }
         other => {
             let message = format!("libcuda does not answer: cuDriverGetVersion gave {other:?}");

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     /// A cubin of an empty kernel for sm_90, as ptxas wrote it.
-    const CUBIN: &[u8] = include_bytes!("empty.cubin");
+    const CUBIN: &[u8] = include_bytes!("../../tests/data/empty.cubin");
 
     #[test]
     fn text_and_cubins_are_told_from_others() {

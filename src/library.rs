@@ -1,11 +1,9 @@
 //! Where `use` finds files: the built-in library, and the file system.
 
-use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use weft_lang::elaborate::Loader;
-use weft_runtime::owned::O_NONBLOCK;
+use weft_runtime::owned::open_regular;
 use weft_runtime::visible_line;
 
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
@@ -92,15 +90,6 @@ const MAX_BYTES: u64 = weft_lang::source::MAX_FILE_BYTES as u64;
 /// Reads a text file, refusing what can be no `.weft`: too large, or no UTF-8.
 pub fn read_text(path: &Path) -> Result<String, String> {
     read_text_of(path, MAX_BYTES, ".weft")
-}
-
-/// Opens a regular file. A pipe, which could block for ever, and a device are errors.
-pub(crate) fn open_regular(path: &Path) -> std::io::Result<File> {
-    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no regular file")),
-    }
 }
 
 /// Reads a text file of at most so many bytes; `kind` is how such files' names end, for the error.

@@ -9,7 +9,7 @@ mod python;
 #[cfg(test)]
 mod tests;
 
-pub use programs::{isolated_python, program};
+pub use programs::program;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

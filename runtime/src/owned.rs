@@ -11,9 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use nix::libc::O_NOFOLLOW;
-/// Opens without waiting for the other end of a pipe.
-pub use nix::libc::O_NONBLOCK;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
 /// Who may have written what is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,14 +105,31 @@ pub fn is_readable_by_others(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o044 == 0).not()
 }
 
-/// Opens a regular file. A pipe does not block, and a link is not followed.
-fn open(path: &Path, options: &OpenOptions, trust: Trust) -> io::Result<File> {
-    let file = options.clone().custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Err(refuse(format!("{} is no regular file and is not used", path.display())));
+/// Opens a regular file of anybody's for reading; links are followed.
+///
+/// # Errors
+/// The file cannot be opened, or is a pipe, which could block for ever, a device or a folder.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    regular(path, OpenOptions::new().read(true), 0)
+}
+
+fn regular(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<File> {
+    let file = options.clone().custom_flags(O_NONBLOCK | flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
     }
-    match flaw(path, &meta).filter(|_| trust == Trust::Owner) {
+}
+
+/// Opens a regular file that may be trusted so; a link is not followed.
+fn open(path: &Path, options: &OpenOptions, trust: Trust) -> io::Result<File> {
+    let file = regular(path, options, O_NOFOLLOW).map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidInput => {
+            refuse(format!("{} is no regular file and is not used", path.display()))
+        }
+        _ => e,
+    })?;
+    match flaw(path, &file.metadata()?).filter(|_| trust == Trust::Owner) {
         Some(why) => Err(refuse(why)),
         None => Ok(file),
     }

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 /// The text with control characters as visible ones: those below U+0020 and U+007F as the Unicode symbols for them
-/// (U+2400 to U+2421), others, and those that change the direction of writing, as `U+` and their number. Line feeds and
-/// tabs stay.
+/// (U+2400 to U+2421), others, and those that change the direction of writing, as `U+` and their number.
+///
+/// Line feeds and tabs stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);

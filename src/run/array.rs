@@ -78,7 +78,7 @@ impl Array {
     fn read_claimed(path: &Path) -> Result<Vec<u8>, String> {
         const HEAD: u64 = 1 << 17;
         let bad = |e: std::io::Error| format!("cannot be read: {e}");
-        let mut file = crate::library::open_regular(path).map_err(bad)?;
+        let mut file = weft_runtime::owned::open_regular(path).map_err(bad)?;
         let mut bytes = Vec::new();
         if (Read::by_ref(&mut file).take(HEAD).read_to_end(&mut bytes).map_err(bad)? as u64) < HEAD {
             return Ok(bytes);

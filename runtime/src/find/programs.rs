@@ -23,7 +23,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
 
 /// Python, isolated: it imports nothing from the current folder, from `PYTHONPATH`, or from the user's packages. It runs
 /// in `/`, so that no version manager chooses by the current folder.
-pub fn isolated_python() -> Option<Command> {
+pub(super) fn isolated_python() -> Option<Command> {
     let mut python = Command::new(program("python3").or_else(|| program("python"))?);
     python.arg("-I").current_dir("/").stdin(Stdio::null());
     Some(python)

@@ -336,8 +336,8 @@ enum Greeting {
     Failed(io::Error),
 }
 
-/// Enters the job through this connection, or through later ones where it is closed unanswered: PE 0 closes some when many
-/// come at once.
+/// Enters the job through this connection, or through later ones where it is closed unanswered: PE 0 closes some
+/// connections when many come at once.
 fn enter(
     place: &Place,
     socket: Socket,

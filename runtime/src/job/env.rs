@@ -56,8 +56,8 @@ pub enum Hub {
     /// A unix socket of this name in the abstract namespace, so that no file can be left behind. Only processes of
     /// the same user are let in.
     Local(String),
-    /// Host and port, where the PEs are on several hosts. Beyond this host, PEs show each other that they know the job's
-    /// secret ([`Admission`]).
+    /// Host and port, where the PEs are on several hosts. Beyond this host, PEs show each other that they know the
+    /// secret of the job ([`Admission`]).
     Tcp(String, u16),
 }
 

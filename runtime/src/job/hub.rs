@@ -189,9 +189,9 @@ impl State {
         }
     }
 
-    /// Ends the rounds of this group that are complete, late, or wait for one that has left. `refusals` are added to what
-    /// the late ones are told.
-    fn settle(&mut self, members: &[u32], timeout: Duration, refusals: &str) -> Mail {
+    /// Ends the rounds of this group that are complete, late, or wait for one that has left. Who waits for late ones
+    /// is also told what the door has refused.
+    fn settle(&mut self, members: &[u32], timeout: Duration, door: &Door) -> Mail {
         let mut mail = Mail::new();
         let Some(mut rounds) = self.groups.remove(members) else { return mail };
         for round in &mut rounds {
@@ -206,7 +206,7 @@ impl State {
                 let message = format!("{} already left the job; {}", pes(&left), calls(&round.came));
                 mail.extend(self.give_up(round, message));
             } else if !round.is_patient() && round.since.elapsed() >= timeout {
-                let message = self.missing(&missing, members, round, timeout) + refusals;
+                let message = self.missing(&missing, members, round, timeout) + &door.refusals();
                 mail.extend(self.give_up(round, message));
             }
         }
@@ -417,7 +417,7 @@ impl Shared {
         // A round that has failed gives nobody's data to anybody.
         let payload = if late.is_some() { Vec::new() } else { call.payload };
         round.came.insert(rank, Call { payload, ..call });
-        let mut mail = state.settle(&members, self.timeout, &self.door.refusals());
+        let mut mail = state.settle(&members, self.timeout, &self.door);
         mail.extend(late.and_then(|reply| state.mail(rank, reply)));
         self.changed.notify_all();
         self.send(state, mail);
@@ -429,10 +429,9 @@ impl Shared {
         if let Some(seat) = state.seats.get_mut(rank as usize) {
             *seat = Seat::Left;
         }
-        let refusals = self.door.refusals();
         let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
         let mail: Mail =
-            groups.iter().flat_map(|members| state.settle(members, self.timeout, &refusals)).collect();
+            groups.iter().flat_map(|members| state.settle(members, self.timeout, &self.door)).collect();
         self.changed.notify_all();
         self.send(state, mail);
     }
@@ -468,10 +467,9 @@ impl Shared {
     fn clock(&self) {
         let mut state = self.lock();
         while !state.closed && state.death.is_none() {
-            let refusals = self.door.refusals();
             let groups: Vec<Vec<u32>> = state.groups.keys().cloned().collect();
             let mail: Mail =
-                groups.iter().flat_map(|members| state.settle(members, self.timeout, &refusals)).collect();
+                groups.iter().flat_map(|members| state.settle(members, self.timeout, &self.door)).collect();
             if !mail.is_empty() {
                 self.send(state, mail);
                 state = self.lock();

@@ -69,8 +69,8 @@ impl Link {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Whether the process at the other end may be one of a job that admits so. Beyond this host nobody can tell whose it
-    /// is.
+    /// Whether the process at the other end may be one of a job that admits so. Beyond this host nobody can tell whose
+    /// process that is.
     pub fn is_allowed(&self, admission: &Admission) -> bool {
         let user = nix::unistd::geteuid().as_raw();
         match (self.socket.domain(), admission) {
@@ -82,8 +82,8 @@ impl Link {
         }
     }
 
-    /// The user of the process at the other end of a connection over this host's loopback (IPv4), as the system's table of
-    /// connections has it.
+    /// The user of the process at the other end of a connection over this host's loopback (IPv4), as the system's
+    /// table of connections has it.
     fn owner_on_loopback(&self) -> Option<u32> {
         let here = self.socket.local_addr().ok()?.as_socket_ipv4()?;
         let there = self.socket.peer_addr().ok()?.as_socket_ipv4()?;
@@ -95,8 +95,8 @@ impl Link {
     }
 }
 
-/// The user of a connection in the form of `/proc/net/tcp`: number, local address, remote address, state, queues, timers,
-/// retransmissions, user (proc(5)).
+/// The user of a connection in a table of the form of `/proc/net/tcp` (proc(5)). Its columns are: number, local address,
+/// remote address, state, queues, timers, retransmissions, user.
 fn owner(table: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
     // The address is the number in memory, printed in the machine's order of bytes.
     let shown = |a: SocketAddrV4| format!("{:08X}:{:04X}", u32::from_ne_bytes(a.ip().octets()), a.port());

@@ -37,8 +37,8 @@ pub(super) fn is_child_of_this(command: &mut Command, socket: &Socket) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// The sequential-packet socket of this user's that this process was started with under a number. It is not inherited
-/// further.
+/// The sequential-packet socket of this user's that this process was started with under a number. Processes that this
+/// one starts do not inherit it.
 pub(super) fn inherited_socket(number: RawFd) -> Option<Socket> {
     if number <= 2 {
         return None;

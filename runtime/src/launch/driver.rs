@@ -275,8 +275,8 @@ impl Function {
         }
     }
 
-    /// Where each parameter of the code begins in its parameter block, and its bytes; none of a simulated kernel, whose
-    /// launch checks them.
+    /// Where each parameter of the code begins in its parameter block, and its bytes. A simulated kernel gives none: its
+    /// launch checks the parameters.
     ///
     /// # Errors
     /// `R0103` where the driver is too old to say.

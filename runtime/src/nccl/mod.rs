@@ -31,8 +31,8 @@ pub struct Communicator(Arc<Shared>);
 struct Shared {
     world: Arc<Inner>,
     library: &'static Library,
-    /// Held for each call and for each whole group of calls: "it is not allowed to issue operations to one communicator
-    /// from several threads in parallel" (NCCL user guide, Thread Safety).
+    /// Held for each call and for each whole group of calls: threads may not issue operations to one communicator in
+    /// parallel (NCCL user guide, Thread Safety).
     comm: Mutex<sys::Comm>,
 }
 

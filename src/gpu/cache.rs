@@ -49,10 +49,12 @@ impl Key {
         parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {kernel:?}")]);
         parts.add(&[&library(nvshmem, *target)]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {asserts}")]);
+        let sources = file.sources();
+        // The counts keep a define from reading like a source.
+        parts.add(&[&format!("{} {}", defines.len(), sources.len())]);
         for (name, value) in defines {
             parts.add(&[name, &format!("{value:?}")]);
         }
-        let sources = file.sources();
         for i in 0..u32::try_from(sources.len()).unwrap_or(u32::MAX) {
             parts.add(&[sources.name(i).unwrap_or_default(), sources.text(i).unwrap_or_default()]);
         }

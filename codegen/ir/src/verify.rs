@@ -91,6 +91,11 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
             format!("`{}` cannot name a kernel", k.name),
             "letters, digits and `_`, a letter first",
         ));
+    } else if k.name.starts_with(LIBRARY) {
+        found.push(launch(
+            format!("`{}` cannot name a kernel", k.name),
+            "names that begin with `nvshmem` belong to the device library; choose another name",
+        ));
     }
     L::Head::check(k, found);
     let mut order = Order { k, defined: HashSet::new(), seen: HashSet::new(), around: Vec::new(), found };
@@ -110,6 +115,9 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
         L::check(k, found);
     }
 }
+
+/// How the functions of NVSHMEM's device library begin. Remote operations become calls of them.
+const LIBRARY: &str = "nvshmem";
 
 /// Deepest nesting of blocks: what comes after walks them recursively.
 const MAX_DEPTH: usize = 200;

@@ -130,9 +130,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
     let mut names = HashSet::new();
     for kernel in &module.kernels {
         if !names.insert(&*kernel.name) || lower::TAKEN.contains(&&*kernel.name) {
-            let message = format!("`{}` cannot name a kernel here", kernel.name);
-            return Err(Diagnostic::error(codes::BAD_NAME, kernel.span, message)
-                .help(format!("kernels have different names, and none of {}", lower::TAKEN.join(", "))));
+            return Err(lower::unnameable(kernel));
         }
         lower::kernel(&ir, (kernel, &module.files), options, &mut needs, lines.as_mut())?;
     }

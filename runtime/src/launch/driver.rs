@@ -242,9 +242,9 @@ type ParamInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut u
 /// The driver's function, since CUDA 12.4.
 fn param_info() -> Option<ParamInfo> {
     static FOUND: OnceLock<Option<ParamInfo>> = OnceLock::new();
-    // SAFETY: the library is the driver's, which is loaded and stays so; a function of that name has that type
-    // (cuda.h of CUDA 12.4).
     *FOUND.get_or_init(|| {
+        // SAFETY: the library is the driver's, which is loaded and stays so; a function of that name has that type
+        // (cuda.h of CUDA 12.4).
         unsafe { sys::culib().get::<ParamInfo>(b"cuFuncGetParamInfo\0") }.ok().map(|found| *found)
     })
 }

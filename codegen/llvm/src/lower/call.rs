@@ -17,7 +17,11 @@ impl<'c> Lower<'_, 'c> {
         }
         let types = args.iter().map(|a| self.passed(self.k.ty(*a))).collect::<Lowered<Vec<_>>>()?;
         let returned = if *result == Type::Unit { ir.void() } else { self.passed(result)? };
-        let f = ir.external(name, returned, &types);
+        let f = ir.external(name, returned, &types).ok_or_else(|| {
+            let message =
+                format!("`{name}` cannot be called here: the module has something else of that name");
+            self.error(BAD_NAME, message).help("all calls of a function pass and return the same types")
+        })?;
         ir.extend(f, 0, extension(result));
         let mut passed = Vec::with_capacity(args.len());
         for ((at, arg), ty) in (1..).zip(args).zip(types) {

@@ -10,7 +10,7 @@ mod print;
 mod switch;
 mod threads;
 
-use crate::codes::{LLVM_FAILED, TOO_MUCH_SHARED};
+use crate::codes::{BAD_NAME, LLVM_FAILED, TOO_MUCH_SHARED};
 use crate::raw::{Func, Ir, Lines, SHARED, Ty, Val, address_space};
 use crate::{Locate, Needs, Options};
 use std::sync::Arc;
@@ -23,6 +23,12 @@ use weft_isa::Target;
 
 /// Names that a kernel cannot have: what the device's runtime or LLVM defines, and what PTX reads as something else.
 pub(crate) const TAKEN: &[&str] = &[print::VPRINTF, print::ASSERTFAIL, "__nvvm_reflect", "WARP_SZ", "_"];
+
+/// A kernel has a name that something else has.
+pub(crate) fn unnameable(k: &Kernel) -> Diagnostic {
+    Diagnostic::error(BAD_NAME, k.span, format!("`{}` cannot name a kernel here", k.name))
+        .help(format!("kernels have different names, and none of {}", TAKEN.join(", ")))
+}
 
 /// What a lowering gives.
 type Lowered<T> = Result<T, Diagnostic>;
@@ -71,18 +77,19 @@ pub(crate) fn kernel<'a, 'c>(
         })
         .collect();
     let [x, y, z] = k.block;
-    let f = ir.kernel(&k.name, &types, &[("nvvm.reqntid", &format!("{x},{y},{z}"))]);
+    let Some(f) = ir.kernel(&k.name, &types, &[("nvvm.reqntid", &format!("{x},{y},{z}"))]) else {
+        return Err(unnameable(k));
+    };
     ir.go(ir.block(f, "entry"));
     if let Some(lines) = &mut lines {
         lines.enter(ir, f, &k.name, options.locate.and_then(|l| l(k.span)));
     }
 
     let mut params = vec![None; k.head.params.len()];
-    for (at, p) in (0u32..).zip(&entry) {
-        let arg = ir.param(f, at);
+    for (arg, p) in ir.params(f).into_iter().zip(&entry) {
         params[p.index as usize] = Some(match p.kind {
             EntryKind::Address { align } => {
-                ir.align_param(f, at, align);
+                ir.align_param(arg, align);
                 arg
             }
             EntryKind::Number(Scalar::Bool) => from_memory(ir, arg, Scalar::Bool),

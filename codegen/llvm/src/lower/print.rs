@@ -1,8 +1,8 @@
 //! `printf` and `assert` on the device.
 
 use super::{Lower, Lowered};
-use crate::codes::BAD_FORMAT;
-use crate::raw::{Cast, GENERIC, GLOBAL, Val};
+use crate::codes::{BAD_FORMAT, BAD_NAME};
+use crate::raw::{Cast, Func, GENERIC, GLOBAL, Ty, Val};
 use weft_ir::names::Kind;
 use weft_ir::{Scalar, Value};
 
@@ -42,7 +42,7 @@ impl<'c> Lower<'_, 'c> {
                 offset += size;
             }
         }
-        let f = ir.declare(VPRINTF, ir.int(32), &[generic, generic]);
+        let f = self.drivers(VPRINTF, ir.int(32), &[generic, generic])?;
         ir.call(f, &[format, at]);
         Ok(())
     }
@@ -61,13 +61,19 @@ impl<'c> Lower<'_, 'c> {
             .map(|(what, text)| self.text(what, &[text.replace('\0', "\\0").as_bytes(), &[0]].concat()));
         let line = ir.constant(ir.int(32), at.map_or(0, |at| at.line.into()));
         let (generic, size) = (ir.pointer(GENERIC), ir.int(64));
-        let f = ir.declare(ASSERTFAIL, ir.void(), &[generic, generic, ir.int(32), generic, size]);
+        let f = self.drivers(ASSERTFAIL, ir.void(), &[generic, generic, ir.int(32), generic, size])?;
         ir.call(f, &[text, file, line, kernel, ir.constant(size, 1)]);
         // Nothing comes after it, also where the driver's function should return.
         self.intrinsic("llvm.trap", &[], &[])?;
         ir.jump(end);
         ir.go(end);
         Ok(())
+    }
+
+    /// A function that the driver supplies. Nothing else has its name, which is one of [`super::TAKEN`].
+    fn drivers(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Lowered<Func<'c>> {
+        let f = self.ir.declare(name, result, params);
+        f.ok_or_else(|| self.error(BAD_NAME, format!("`{name}` is not the driver's function in this module")))
     }
 
     /// The generic address of a constant text.

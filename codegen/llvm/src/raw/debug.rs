@@ -39,7 +39,7 @@ unsafe extern "C" {
     ) -> LLVMMetadataRef;
 }
 
-/// Makes the lines of one module.
+/// Makes the lines of one module. It goes before its module does: `emit` drops it when all kernels are lowered.
 pub(crate) struct Lines {
     builder: LLVMDIBuilderRef,
     files: Vec<LLVMMetadataRef>,
@@ -57,6 +57,9 @@ impl Lines {
         }
         const VERSION: &str = "Debug Info Version";
         const PRODUCER: &str = "warpweft";
+        // SAFETY: the module is alive, the texts are lent with their lengths or end in NUL, and `files` has a first
+        // element. The builder belongs to the module's context; `Drop` disposes it, while `ir` is alive (see
+        // [`Lines`]).
         unsafe {
             let version = core::LLVMConstInt(ir.int(32).0, debuginfo::LLVMDebugMetadataVersion().into(), 0);
             core::LLVMAddModuleFlag(
@@ -108,6 +111,8 @@ impl Lines {
         };
         let name = c_string(name);
         let length = name.as_bytes().len();
+        // SAFETY: the builder, the file and the function are alive and of one context, and the name is lent with its
+        // length.
         unsafe {
             let b = self.builder;
             let ty = debuginfo::LLVMDIBuilderCreateSubroutineType(b, file, null_mut(), 0, LLVMDIFlagZero);
@@ -141,9 +146,11 @@ impl Lines {
         let known = |l: &Location| (l.file as usize) < self.files.len();
         let Location { file, line, column } = location.filter(known).unwrap_or(head);
         let (builder, files) = (self.builder, &self.files);
+        // SAFETY: the builder and the function are alive, and `file` is below the number of files.
         let scope = *self.scopes.entry(file).or_insert_with(|| unsafe {
             debuginfo::LLVMDIBuilderCreateLexicalBlockFile(builder, function, files[file as usize], 0)
         });
+        // SAFETY: the scope is alive, and the builder and the place belong to one context.
         unsafe {
             let place =
                 debuginfo::LLVMDIBuilderCreateDebugLocation(ir.ctx(), line, column, scope, null_mut());
@@ -154,6 +161,7 @@ impl Lines {
     /// The kernel ends.
     pub fn leave(&mut self, ir: &Ir<'_>) {
         self.function = None;
+        // SAFETY: the builder is alive, and LLVM takes null as no place.
         unsafe { core::LLVMSetCurrentDebugLocation2(ir.builder.as_mut_ptr(), null_mut()) };
     }
 }
@@ -162,12 +170,15 @@ impl Lines {
 const PLACE: &str = "weft.place";
 
 fn place_kind(context: LLVMContextRef) -> c_uint {
+    // SAFETY: every caller passes a context that is alive, and the text is lent with its length.
     unsafe { core::LLVMGetMDKindIDInContext(context, PLACE.as_ptr().cast(), PLACE.len() as c_uint) }
 }
 
 impl Ir<'_> {
     /// Keeps the place of an instruction that passes may move.
     pub(super) fn remember_place(&self, instruction: LLVMValueRef) {
+        // SAFETY: the builder and the instruction are alive and of one context; a place that is not null is metadata
+        // of it.
         unsafe {
             let place = core::LLVMGetCurrentDebugLocation2(self.builder.as_mut_ptr());
             if !place.is_null() {
@@ -180,6 +191,7 @@ impl Ir<'_> {
 
 /// Gives instructions back the places that passes have dropped.
 pub(crate) fn restore_places(module: &Module<'_>) {
+    // SAFETY: the module is alive. Each handle comes from the list that LLVM walks, and `restore_place` removes none.
     unsafe {
         let kind = place_kind(core::LLVMGetModuleContext(module.as_mut_ptr()));
         let mut function = core::LLVMGetFirstFunction(module.as_mut_ptr());
@@ -199,6 +211,8 @@ pub(crate) fn restore_places(module: &Module<'_>) {
 }
 
 unsafe fn restore_place(instruction: LLVMValueRef, kind: c_uint) {
+    // SAFETY: the caller passes an instruction that is alive. A handle is used after it was compared with null; the
+    // metadata of this kind is a place, since only `remember_place` sets it.
     unsafe {
         let place = core::LLVMGetMetadata(instruction, kind);
         if place.is_null() {
@@ -214,6 +228,7 @@ unsafe fn restore_place(instruction: LLVMValueRef, kind: c_uint) {
 
 impl Drop for Lines {
     fn drop(&mut self) {
+        // SAFETY: the builder is alive and is disposed once, here.
         unsafe {
             debuginfo::LLVMDIBuilderFinalize(self.builder);
             debuginfo::LLVMDisposeDIBuilder(self.builder);

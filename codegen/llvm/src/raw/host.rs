@@ -7,16 +7,19 @@ use inkwell::llvm_sys::{LLVMDiagnosticSeverity, core, error_handling, support};
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::{Mutex, Once, PoisonError};
 
 /// Collects the errors LLVM reports through a context, which would else be printed, or end the process.
 pub(crate) struct Diagnostics<'c> {
     context: &'c Context,
-    /// Boxed: LLVM keeps its address.
-    errors: Box<RefCell<Vec<String>>>,
+    /// Owned here; LLVM keeps its address.
+    errors: NonNull<RefCell<Vec<String>>>,
 }
 
 extern "C" fn collect(info: LLVMDiagnosticInfoRef, errors: *mut c_void) {
+    // SAFETY: LLVM passes a diagnostic that lives during the call, and the address that `Diagnostics::collect` gave
+    // it, which is valid until `Drop` takes the handler away. The text is ours to dispose.
     unsafe {
         if core::LLVMGetDiagInfoSeverity(info) != LLVMDiagnosticSeverity::LLVMDSError {
             return;
@@ -32,22 +35,27 @@ extern "C" fn collect(info: LLVMDiagnosticInfoRef, errors: *mut c_void) {
 
 impl<'c> Diagnostics<'c> {
     pub fn collect(context: &'c Context) -> Diagnostics<'c> {
-        let errors = Box::new(RefCell::new(Vec::new()));
-        let at = std::ptr::from_ref(&*errors).cast_mut().cast();
+        let errors: NonNull<RefCell<Vec<String>>> = NonNull::from(Box::leak(Box::default()));
+        let at = errors.as_ptr().cast();
+        // SAFETY: the context is alive, and the address stays valid until `Drop` has taken the handler away.
         unsafe { core::LLVMContextSetDiagnosticHandler(context.raw(), Some(collect), at) };
         Diagnostics { context, errors }
     }
 
     /// What was reported since the last call.
     pub fn take(&self) -> Vec<String> {
-        self.errors.take()
+        // SAFETY: the list lives until `Drop`, and is borrowed only for this call or for one of `collect`.
+        unsafe { self.errors.as_ref() }.take()
     }
 }
 
 impl Drop for Diagnostics<'_> {
     fn drop(&mut self) {
+        // SAFETY: the context outlives `self`. No handler has the address after this, so the list can be freed: it
+        // came from `Box::leak`, and this is its only end.
         unsafe {
             core::LLVMContextSetDiagnosticHandler(self.context.raw(), None, std::ptr::null_mut());
+            drop(Box::from_raw(self.errors.as_ptr()));
         }
     }
 }
@@ -58,6 +66,7 @@ pub(crate) fn set_flags(flags: &[&CStr]) {
     ONCE.call_once(|| {
         let flags: Vec<_> = flags.iter().map(|f| f.as_ptr()).collect();
         let n = i32::try_from(flags.len()).unwrap_or(0);
+        // SAFETY: `flags` has `n` texts that end in NUL, and LLVM copies what it keeps.
         unsafe { support::LLVMParseCommandLineOptions(n, flags.as_ptr(), std::ptr::null()) };
     });
 }
@@ -76,6 +85,7 @@ pub(crate) fn reading<T>(path: &Path, read: impl FnOnce() -> T) -> T {
 }
 
 extern "C" fn fatal(reason: *const c_char) {
+    // SAFETY: LLVM passes a text that ends in NUL and lives during the call.
     let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
     // Not waited for: whoever has the lock may be what failed.
     if let Some(path) = READING.try_lock().ok().and_then(|path| path.clone()) {
@@ -95,5 +105,6 @@ extern "C" fn fatal(reason: *const c_char) {
 /// LLVM ends the process on an error of its own making: then at least say what to do.
 pub(crate) fn on_fatal_error() {
     static ONCE: Once = Once::new();
+    // SAFETY: the handler is a function, which stays for as long as the process.
     ONCE.call_once(|| unsafe { error_handling::LLVMInstallFatalErrorHandler(Some(fatal)) });
 }

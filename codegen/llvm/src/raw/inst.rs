@@ -25,6 +25,7 @@ macro_rules! instructions {
     ($($(#[$meta:meta])* $name:ident($($arg:ident),+) = $build:ident;)*) => {
         impl<'c> Ir<'c> {
             $($(#[$meta])* pub fn $name(&self, $($arg: Val<'c>),+) -> Val<'c> {
+                // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
                 self.val(unsafe { core::$build(self.builder.as_mut_ptr(), $($arg.0),+, UNNAMED) })
             })*
         }
@@ -70,10 +71,12 @@ impl<'c> Ir<'c> {
     }
 
     pub fn icmp(&self, is: IntIs, a: Val<'c>, b: Val<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         self.val(unsafe { core::LLVMBuildICmp(self.at(), is, a.0, b.0, UNNAMED) })
     }
 
     pub fn fcmp(&self, is: FloatIs, a: Val<'c>, b: Val<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         self.val(unsafe { core::LLVMBuildFCmp(self.at(), is, a.0, b.0, UNNAMED) })
     }
 
@@ -82,6 +85,7 @@ impl<'c> Ir<'c> {
         if a.ty() == to {
             return a;
         }
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         self.val(unsafe { core::LLVMBuildCast(self.at(), cast, a.0, to.0, UNNAMED) })
     }
 
@@ -91,11 +95,13 @@ impl<'c> Ir<'c> {
 
     /// `a + b`, which does not overflow (as signed numbers).
     pub fn add_nsw(&self, a: Val<'c>, b: Val<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         self.val(unsafe { core::LLVMBuildNSWAdd(self.at(), a.0, b.0, UNNAMED) })
     }
 
     /// Field `index` of a struct.
     pub fn field(&self, a: Val<'c>, index: u32) -> Val<'c> {
+        // SAFETY: the handles are alive, and lowering passes the index of a field that the struct has.
         self.val(unsafe { core::LLVMBuildExtractValue(self.at(), a.0, index, UNNAMED) })
     }
 
@@ -125,6 +131,7 @@ impl<'c> Ir<'c> {
     pub fn shuffle(&self, a: Val<'c>, mask: &[u32]) -> Val<'c> {
         let index = self.int(32);
         let mut mask: Vec<_> = mask.iter().map(|i| self.constant(index, i64::from(*i)).0).collect();
+        // SAFETY: the handles are alive, `mask` has as many elements as its count says, and each is a lane of `a`.
         unsafe {
             let mask = core::LLVMConstVector(mask.as_mut_ptr(), count(&mask));
             let none = core::LLVMGetPoison(core::LLVMTypeOf(a.0));
@@ -143,11 +150,15 @@ impl<'c> Ir<'c> {
     pub fn call(&self, f: Func<'c>, args: &[Val<'c>]) -> Val<'c> {
         let mut args: Vec<LLVMValueRef> = args.iter().map(|a| a.0).collect();
         let (at, n) = (args.as_mut_ptr(), count(&args));
+        // SAFETY: the handles are alive, and `args` has `n` elements, which are what the type `f.ty` of the function
+        // takes.
         self.val(unsafe { core::LLVMBuildCall2(self.at(), f.ty.0, f.value.0, at, n, UNNAMED) })
     }
 
     /// Gives a function, its result (0) or a parameter (from 1) an attribute that has no value.
     pub fn attribute(&self, f: Func<'c>, at: u32, name: &CStr) {
+        // SAFETY: the handles are alive, the name is lent with its length, and `at` is the result or a parameter of
+        // `f`.
         unsafe {
             let kind = core::LLVMGetEnumAttributeKindForName(name.as_ptr(), name.count_bytes());
             core::LLVMAddAttributeAtIndex(f.value.0, at, core::LLVMCreateEnumAttribute(self.ctx(), kind, 0));
@@ -166,6 +177,8 @@ impl<'c> Ir<'c> {
     /// Calls an intrinsic, overloaded on `types`. `None` where this LLVM has none of the name.
     pub fn intrinsic(&self, name: &str, types: &[Ty<'c>], args: &[Val<'c>]) -> Option<Val<'c>> {
         let mut types: Vec<_> = types.iter().map(|t| t.0).collect();
+        // SAFETY: the handles are alive. The name and the types are lent with their lengths; lowering passes the
+        // types that the intrinsic is overloaded on.
         let f = unsafe {
             let id = core::LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len());
             if id == 0 {
@@ -180,12 +193,15 @@ impl<'c> Ir<'c> {
 
     /// A call of a function may give PTX's approximation of it.
     pub fn may_approximate(&self, call: Val<'c>) {
+        // SAFETY: the call is an alive instruction that gives a floating-point number.
         unsafe { core::LLVMSetFastMathFlags(call.0, inkwell::llvm_sys::LLVMFastMathApproxFunc) };
     }
 
     /// The result of a call lies in `lo..hi`.
     pub fn in_range(&self, call: Val<'c>, bits: u32, lo: u64, hi: u64) {
         const RETURN: u32 = 0;
+        // SAFETY: the call is alive, the name has five characters, and both limits are of one word, as `bits` of at
+        // most 64 says.
         unsafe {
             let kind = core::LLVMGetEnumAttributeKindForName(c"range".as_ptr(), 5);
             let range = core::LLVMCreateConstantRangeAttribute(self.ctx(), kind, bits, &lo, &hi);
@@ -203,6 +219,7 @@ impl<'c> Ir<'c> {
         let params: Vec<_> = args.iter().map(|a| a.ty()).collect();
         let ty = self.function(result, &params);
         let dialect = inkwell::llvm_sys::LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
+        // SAFETY: the type is alive and a function's, and both texts are lent with their lengths.
         let value = unsafe {
             let (text, constraints) =
                 ((text.as_ptr().cast(), text.len()), (constraints.as_ptr().cast(), constraints.len()));
@@ -215,39 +232,48 @@ impl<'c> Ir<'c> {
 
     pub fn block(&self, f: Func<'c>, name: &str) -> Bb<'c> {
         let name = c_string(name);
+        // SAFETY: the handles are alive, and the name ends in NUL.
         Bb(unsafe { core::LLVMAppendBasicBlockInContext(self.ctx(), f.value.0, name.as_ptr()) }, PhantomData)
     }
 
     /// Goes on at the end of a block.
     pub fn go(&self, block: Bb<'c>) {
+        // SAFETY: the handles are alive.
         unsafe { core::LLVMPositionBuilderAtEnd(self.at(), block.0) };
     }
 
     /// The block that instructions are added to.
     pub fn here(&self) -> Bb<'c> {
+        // SAFETY: the builder is alive and stands in a block, since lowering begins with `go`.
         Bb(unsafe { core::LLVMGetInsertBlock(self.at()) }, PhantomData)
     }
 
     pub fn jump(&self, to: Bb<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, and the block is of the same function.
         self.val(unsafe { core::LLVMBuildBr(self.at(), to.0) })
     }
 
     pub fn branch(&self, cond: Val<'c>, then: Bb<'c>, otherwise: Bb<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes; the blocks are
+        // of the same function.
         self.val(unsafe { core::LLVMBuildCondBr(self.at(), cond.0, then.0, otherwise.0) })
     }
 
     pub fn ret(&self) {
+        // SAFETY: the builder is alive, and kernels return nothing.
         unsafe { core::LLVMBuildRetVoid(self.at()) };
     }
 
     /// An empty phi.
     pub fn phi(&self, ty: Ty<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive.
         self.val(unsafe { core::LLVMBuildPhi(self.at(), ty.0, UNNAMED) })
     }
 
     /// What a phi is when control comes from `block`.
     pub fn incoming(&self, phi: Val<'c>, value: Val<'c>, block: Bb<'c>) {
         let (mut value, mut block) = (value.0, block.0);
+        // SAFETY: the handles are alive, `phi` is a phi, and LLVM reads one element of each array.
         unsafe { core::LLVMAddIncoming(phi.0, &mut value, &mut block, 1) };
     }
 
@@ -255,7 +281,9 @@ impl<'c> Ir<'c> {
     pub fn unroll(&self, latch: Val<'c>, rounds: u32) {
         use inkwell::llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
         let ctx = self.ctx();
+        // SAFETY: the context is alive, and the text is lent with its length.
         let string = |s: &str| unsafe { core::LLVMMDStringInContext2(ctx, s.as_ptr().cast(), s.len()) };
+        // SAFETY: the context and the items are alive, and the slice is lent with its length.
         let node = |items: &mut [inkwell::llvm_sys::prelude::LLVMMetadataRef]| unsafe {
             core::LLVMMDNodeInContext2(ctx, items.as_mut_ptr(), items.len())
         };
@@ -264,10 +292,13 @@ impl<'c> Ir<'c> {
             1 => node(&mut [string("llvm.loop.unroll.disable")]),
             n => {
                 let n = self.constant(self.int(32), i64::from(n));
+                // SAFETY: the constant is alive.
                 let n = unsafe { core::LLVMValueAsMetadata(n.0) };
                 node(&mut [string("llvm.loop.unroll.count"), n])
             }
         };
+        // SAFETY: the branch and all metadata are alive and of one context; the temporary node is gone once it is
+        // replaced, and nothing uses it after that.
         unsafe {
             // A loop's node is told from others by naming itself first.
             let own = LLVMTemporaryMDNode(ctx, std::ptr::null_mut(), 0);

@@ -32,6 +32,7 @@ impl<'c> Ir<'c> {
 
     /// `align` in bytes.
     pub fn load(&self, ty: Ty<'c>, at: Val<'c>, align: u32) -> Val<'c> {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         unsafe {
             let v = core::LLVMBuildLoad2(self.builder.as_mut_ptr(), ty.0, at.0, c"".as_ptr());
             core::LLVMSetAlignment(v, align);
@@ -42,6 +43,7 @@ impl<'c> Ir<'c> {
 
     /// `align` in bytes.
     pub fn store(&self, value: Val<'c>, at: Val<'c>, align: u32) -> Val<'c> {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         unsafe {
             let v = core::LLVMBuildStore(self.builder.as_mut_ptr(), value.0, at.0);
             core::LLVMSetAlignment(v, align);
@@ -52,6 +54,8 @@ impl<'c> Ir<'c> {
     /// Makes a load or store strong; its type is then an integer or float of at most 64 bits.
     pub fn strong(&self, access: Val<'c>, order: Order) {
         if order.sem != Sem::Weak {
+            // SAFETY: `access` is an alive load or store, of a type that may be atomic, and the scope's number is
+            // LLVM's.
             unsafe {
                 core::LLVMSetOrdering(access.0, ordering(order.sem));
                 core::LLVMSetAtomicSyncScopeID(access.0, self.scope(order.scope));
@@ -64,6 +68,8 @@ impl<'c> Ir<'c> {
         debug_assert_eq!(at.ty(), self.pointer(SHARED));
         let (order, scope) = (ordering(Sem::Relaxed), self.scope(Scope::Gpu));
         let at = (self.builder.as_mut_ptr(), at.0);
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes; the scope's
+        // number is LLVM's.
         self.val(unsafe { core::LLVMBuildAtomicRMWSyncScope(at.0, op, at.1, value.0, order, scope) })
     }
 
@@ -74,6 +80,8 @@ impl<'c> Ir<'c> {
             Sem::Acquire | Sem::AcqRel => Sem::Acquire,
             _ => Sem::Relaxed,
         };
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes; the scope's
+        // number is LLVM's, and no release is asked of a failure.
         let pair = unsafe {
             core::LLVMBuildAtomicCmpXchgSyncScope(
                 self.builder.as_mut_ptr(),
@@ -90,16 +98,19 @@ impl<'c> Ir<'c> {
 
     pub fn fence(&self, order: Order) {
         let (at, scope) = (self.builder.as_mut_ptr(), self.scope(order.scope));
+        // SAFETY: the builder is alive, the scope's number is LLVM's, and the name ends in NUL.
         unsafe { core::LLVMBuildFenceSyncScope(at, ordering(order.sem), scope, c"".as_ptr()) };
     }
 
     /// A variable of the thread.
     pub fn alloca(&self, ty: Ty<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, and the name ends in NUL.
         self.val(unsafe { core::LLVMBuildAlloca(self.builder.as_mut_ptr(), ty.0, c"".as_ptr()) })
     }
 
     /// A variable of the thread, made once however often control comes here.
     pub fn alloca_at_entry(&self, f: Func<'c>, ty: Ty<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, the function has an entry block, and `first` was compared with null.
         unsafe {
             let here = core::LLVMGetInsertBlock(self.builder.as_mut_ptr());
             let entry = core::LLVMGetEntryBasicBlock(f.value.0);
@@ -115,11 +126,13 @@ impl<'c> Ir<'c> {
 
     /// Reads a variable of the thread, at its type's own alignment.
     pub fn get(&self, ty: Ty<'c>, local: Val<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         self.val(unsafe { core::LLVMBuildLoad2(self.builder.as_mut_ptr(), ty.0, local.0, c"".as_ptr()) })
     }
 
     /// Writes a variable of the thread.
     pub fn set(&self, value: Val<'c>, local: Val<'c>) {
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         unsafe { core::LLVMBuildStore(self.builder.as_mut_ptr(), value.0, local.0) };
     }
 
@@ -127,6 +140,8 @@ impl<'c> Ir<'c> {
     pub fn offset(&self, at: Val<'c>, bytes: Val<'c>) -> Val<'c> {
         let mut index = bytes.0;
         let (b, i8) = (self.builder.as_mut_ptr(), self.int(8));
+        // SAFETY: the handles are alive, and the operands have the types that the instruction takes; LLVM reads one
+        // index.
         self.val(unsafe { core::LLVMBuildGEP2(b, i8.0, at.0, &mut index, 1, c"".as_ptr()) })
     }
 }

@@ -2,8 +2,17 @@
 //!
 //! inkwell owns what must be freed (context, module, builder, target machine). Its values have one Rust type for
 //! each kind of LLVM type; here an operand is a scalar or a vector, of any element, chosen at run time, so values
-//! are one type, [`Val`]. Operand types are not checked: this module's callers lower verified IR, whose typing
-//! rules imply LLVM's, and the tests run LLVM's own verifier on everything they lower.
+//! are one type, [`Val`].
+//!
+//! # Safety
+//! The reasons at the unsafe blocks refer to three rules.
+//! * A handle is *alive*: a [`Ty`], [`Val`], [`Bb`] or [`Func`] holds an address that LLVM gave and that is not null.
+//!   What it names belongs to the context of the [`Ir`] that made it, and `'c` says that the context lives. A
+//!   compilation has one context, and only this folder makes handles.
+//! * Operands have the types that an instruction takes. Their types are not checked here: the lowering's input is
+//!   verified IR, whose typing rules imply LLVM's. Builds with debug assertions, which the tests are, run LLVM's
+//!   verifier on every module.
+//! * A text or slice that is *lent* to LLVM outlives the call, which copies what it keeps.
 #![expect(unsafe_code, reason = "LLVM's interface is C")]
 
 mod debug;
@@ -98,9 +107,11 @@ impl<'c> Ir<'c> {
     pub fn new(context: &'c Context) -> Ir<'c> {
         let scopes = [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys].map(|scope| {
             let name = scope_name(scope);
+            // SAFETY: the context is alive, and the name is lent with its length.
             unsafe { core::LLVMGetSyncScopeID(context.raw(), name.as_ptr().cast(), name.len()) }
         });
         let module = context.create_module("weft");
+        // SAFETY: the module is alive, and the layout's text ends in NUL.
         unsafe { core::LLVMSetDataLayout(module.as_mut_ptr(), LAYOUT.as_ptr()) };
         Ir { context, module, builder: context.create_builder(), scopes }
     }
@@ -129,16 +140,19 @@ impl<'c> Ir<'c> {
     // ---- types ------------------------------------------------------------------------------------------
 
     pub fn void(&self) -> Ty<'c> {
+        // SAFETY: the context is alive.
         self.ty(unsafe { core::LLVMVoidTypeInContext(self.ctx()) })
     }
 
     pub fn int(&self, bits: u32) -> Ty<'c> {
+        // SAFETY: the context is alive.
         self.ty(unsafe { core::LLVMIntTypeInContext(self.ctx(), bits) })
     }
 
     /// The type of an element in registers: fp8 is carried as `i8`, `bool` is `i1`.
     pub fn scalar(&self, s: Scalar) -> Ty<'c> {
         let ctx = self.ctx();
+        // SAFETY: the context is alive.
         self.ty(unsafe {
             match s {
                 Scalar::F16 => core::LLVMHalfTypeInContext(ctx),
@@ -152,25 +166,30 @@ impl<'c> Ir<'c> {
     }
 
     pub fn vector(&self, elem: Ty<'c>, lanes: u32) -> Ty<'c> {
+        // SAFETY: the type is alive and a number's.
         self.ty(unsafe { core::LLVMVectorType(elem.0, lanes) })
     }
 
     pub fn array(&self, elem: Ty<'c>, len: u64) -> Ty<'c> {
+        // SAFETY: the type is alive and has a size.
         self.ty(unsafe { core::LLVMArrayType2(elem.0, len) })
     }
 
     pub fn pointer(&self, space: u32) -> Ty<'c> {
+        // SAFETY: the context is alive.
         self.ty(unsafe { core::LLVMPointerTypeInContext(self.ctx(), space) })
     }
 
     pub fn structure(&self, fields: &[Ty<'c>]) -> Ty<'c> {
         let mut fields: Vec<_> = fields.iter().map(|t| t.0).collect();
         let n = count(&fields);
+        // SAFETY: the handles are alive, and `fields` has `n` elements.
         self.ty(unsafe { core::LLVMStructTypeInContext(self.ctx(), fields.as_mut_ptr(), n, 0) })
     }
 
     pub fn function(&self, result: Ty<'c>, params: &[Ty<'c>]) -> Ty<'c> {
         let mut params: Vec<_> = params.iter().map(|t| t.0).collect();
+        // SAFETY: the handles are alive, and `params` has as many elements as its count says.
         self.ty(unsafe { core::LLVMFunctionType(result.0, params.as_mut_ptr(), count(&params), 0) })
     }
 
@@ -179,14 +198,17 @@ impl<'c> Ir<'c> {
     /// The low bits of `n`; of vectors, in all lanes.
     pub fn constant(&self, ty: Ty<'c>, n: i64) -> Val<'c> {
         self.in_all_lanes(ty, |elem| {
+            // SAFETY: `elem` is an alive type of integers: callers ask for constants of no other.
             let bits = unsafe { core::LLVMGetIntTypeWidth(elem) };
             let mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+            // SAFETY: as above.
             unsafe { core::LLVMConstInt(elem, n.cast_unsigned() & mask, 0) }
         })
     }
 
     /// `x` rounded to the type; of vectors, in all lanes.
     pub fn real(&self, ty: Ty<'c>, x: f64) -> Val<'c> {
+        // SAFETY: `elem` is an alive type of floating-point numbers: callers ask for reals of no other.
         self.in_all_lanes(ty, |elem| unsafe { core::LLVMConstReal(elem, x) })
     }
 
@@ -194,6 +216,7 @@ impl<'c> Ir<'c> {
         match ty.lanes() {
             Some(n) => {
                 let mut lanes = vec![one(ty.elem().0); n as usize];
+                // SAFETY: `lanes` has `n` alive constants of one type.
                 self.val(unsafe { core::LLVMConstVector(lanes.as_mut_ptr(), n) })
             }
             None => self.val(one(ty.0)),
@@ -201,62 +224,80 @@ impl<'c> Ir<'c> {
     }
 
     pub fn zero(&self, ty: Ty<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive.
         self.val(unsafe { core::LLVMConstNull(ty.0) })
     }
 
     /// A value that nobody reads.
     pub fn poison(&self, ty: Ty<'c>) -> Val<'c> {
+        // SAFETY: the handles are alive.
         self.val(unsafe { core::LLVMGetPoison(ty.0) })
     }
 
     // ---- functions and globals --------------------------------------------------------------------------
 
-    /// A kernel. Attributes are (name, value).
-    pub fn kernel(&self, name: &str, params: &[Ty<'c>], attributes: &[(&str, &str)]) -> Func<'c> {
+    /// A kernel. Attributes are (name, value). `None` where something else has the name already.
+    pub fn kernel(&self, name: &str, params: &[Ty<'c>], attributes: &[(&str, &str)]) -> Option<Func<'c>> {
         const PTX_KERNEL: u32 = 71; // llvm::CallingConv::PTX_Kernel
-        let f = self.declare(name, self.void(), params);
+        let f = self.declare(name, self.void(), params)?;
+        // SAFETY: the function is alive.
         unsafe { core::LLVMSetFunctionCallConv(f.value.0, PTX_KERNEL) };
         for (key, value) in attributes {
             let (key, value) = (c_string(key), c_string(value));
+            // SAFETY: the function is alive, and both texts end in NUL.
             unsafe { core::LLVMAddTargetDependentFunctionAttr(f.value.0, key.as_ptr(), value.as_ptr()) };
         }
-        f
+        Some(f)
     }
 
-    /// A function defined elsewhere, or the one declared before.
-    pub fn declare(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Func<'c> {
+    /// A function defined elsewhere, or the one declared before. `None` where something else has the name already: a
+    /// variable, or a function of another type.
+    pub fn declare(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Option<Func<'c>> {
         let ty = self.function(result, params);
         let name = c_string(name);
+        // SAFETY: the module is alive, and the name ends in NUL.
         let old = unsafe { core::LLVMGetNamedFunction(self.module(), name.as_ptr()) };
         let raw = if old.is_null() {
+            // SAFETY: the module and the type are alive, and the name ends in NUL.
             unsafe { core::LLVMAddFunction(self.module(), name.as_ptr(), ty.0) }
         } else {
             old
         };
-        Func { value: self.val(raw), ty }
+        // SAFETY: `raw` is a function of this module, which is alive. Types of a context are equal where their
+        // addresses are.
+        let same = unsafe { core::LLVMGlobalGetValueType(raw) } == ty.0;
+        same.then(|| Func { value: self.val(raw), ty })
     }
 
     /// A library's function. Threads may have to meet in it, so no branch may be put around it.
-    pub fn external(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Func<'c> {
-        let f = self.declare(name, result, params);
+    /// `None` where something else has the name already.
+    pub fn external(&self, name: &str, result: Ty<'c>, params: &[Ty<'c>]) -> Option<Func<'c>> {
+        let f = self.declare(name, result, params)?;
         for name in [c"convergent", c"nounwind"] {
             self.attribute(f, inkwell::llvm_sys::LLVMAttributeFunctionIndex, name);
         }
-        f
+        Some(f)
     }
 
-    /// The address in parameter `index` is a multiple of `align`.
-    pub fn align_param(&self, f: Func<'c>, index: u32, align: u32) {
-        unsafe { core::LLVMSetParamAlignment(core::LLVMGetParam(f.value.0, index), align) };
+    /// The parameters of a function.
+    pub fn params(&self, f: Func<'c>) -> Vec<Val<'c>> {
+        // SAFETY: the function is alive, and has a parameter of each index below its count.
+        unsafe {
+            let n = core::LLVMCountParams(f.value.0);
+            (0..n).map(|index| self.val(core::LLVMGetParam(f.value.0, index))).collect()
+        }
     }
 
-    pub fn param(&self, f: Func<'c>, index: u32) -> Val<'c> {
-        self.val(unsafe { core::LLVMGetParam(f.value.0, index) })
+    /// The address in a parameter is a multiple of `align`.
+    pub fn align_param(&self, param: Val<'c>, align: u32) {
+        // SAFETY: `param` is an alive parameter of a function, whose type is a pointer.
+        unsafe { core::LLVMSetParamAlignment(param.0, align) };
     }
 
     /// A variable of the module in an address space, with a first value (poison: none), seen by nobody else.
     pub fn global(&self, name: &str, ty: Ty<'c>, space: u32, init: Val<'c>, align: u32) -> Val<'c> {
         let name = c_string(name);
+        // SAFETY: the handles are alive, the first value has the type, and the name ends in NUL.
         unsafe {
             let g = core::LLVMAddGlobalInAddressSpace(self.module(), ty.0, name.as_ptr(), space);
             core::LLVMSetInitializer(g, init.0);
@@ -269,6 +310,7 @@ impl<'c> Ir<'c> {
     /// Bytes, as a constant.
     pub fn bytes(&self, bytes: &[u8]) -> Val<'c> {
         let (at, n) = (bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: the context is alive, and the bytes are lent with their length.
         self.val(unsafe { core::LLVMConstStringInContext2(self.ctx(), at, n, 1) })
     }
 }
@@ -277,6 +319,7 @@ impl<'c> Ty<'c> {
     /// Lanes of a vector.
     pub fn lanes(self) -> Option<u32> {
         use inkwell::llvm_sys::LLVMTypeKind::LLVMVectorTypeKind;
+        // SAFETY: the type is alive, and is a vector where its size is asked for.
         unsafe {
             (core::LLVMGetTypeKind(self.0) == LLVMVectorTypeKind).then(|| core::LLVMGetVectorSize(self.0))
         }
@@ -285,6 +328,7 @@ impl<'c> Ty<'c> {
     /// The type of one lane; a scalar's own.
     pub fn elem(self) -> Ty<'c> {
         match self.lanes() {
+            // SAFETY: the type is alive and a vector.
             Some(_) => Ty(unsafe { core::LLVMGetElementType(self.0) }, PhantomData),
             None => self,
         }
@@ -293,6 +337,25 @@ impl<'c> Ty<'c> {
 
 impl<'c> Val<'c> {
     pub fn ty(self) -> Ty<'c> {
+        // SAFETY: the value is alive.
         Ty(unsafe { core::LLVMTypeOf(self.0) }, PhantomData)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_for_one_function_of_one_type() {
+        let context = Context::create();
+        let ir = Ir::new(&context);
+        let (word, address) = (ir.int(32), ir.pointer(GENERIC));
+        let first = ir.declare("f", word, &[address]).map(|f| f.value);
+        assert!(first.is_some());
+        assert_eq!(ir.declare("f", word, &[address]).map(|f| f.value), first);
+        assert!(ir.declare("f", word, &[word]).is_none());
+        assert!(ir.external("f", ir.void(), &[address]).is_none());
+        assert!(ir.kernel("f", &[address], &[]).is_none());
     }
 }

@@ -35,6 +35,10 @@ pub struct Config {
 ///
 /// Calls marked *collective* must be made by all PEs in the same order with the same sizes; each is checked, and a PE
 /// that does something else gives an error on every PE instead of a hang.
+///
+/// Threads may share a world. NVSHMEM is started at its level `NVSHMEM_THREAD_SERIALIZED`, so calls that reach it take
+/// turns, and [`World::init`] fails where NVSHMEM offers less. Threads that make collective calls agree on their order
+/// among themselves.
 #[derive(Clone)]
 pub struct World(pub(crate) Arc<Inner>);
 

@@ -1,80 +1,134 @@
-//! Copies between the host and addresses of the device, in a stream's order.
+//! Copies between the host and a device's memory, in a stream's order.
 #![allow(unsafe_code, reason = "calls of the CUDA driver on addresses, and elements as their bytes")]
 
-use super::{Stream, error, wait_for};
+use super::{Device, Stream, error, wait_for};
 use crate::Element;
 use crate::error::{Error, Result, SHAPE};
 use cudarc::driver::result;
 
-/// Writes a slice's elements from `address` on, and waits for the stream. The caller owns as many bytes there.
-pub fn write<T: Element>(address: u64, data: &[T], stream: &Stream) -> Result<()> {
-    // Only the copy itself is then waited for without a bound.
-    wait_for(stream)?;
-    match stream {
-        Stream::Gpu(stream) => {
-            // SAFETY: the caller's memory has room for them; the stream is waited for before `data` can go.
-            unsafe { result::memcpy_htod_async(address, data, stream.cu_stream()) }
-                .map_err(|e| error("cuMemcpyHtoDAsync", e))?;
-            stream.synchronize().map_err(|e| error("cuStreamSynchronize", e))
+/// Bytes of memory that a device reaches. Its owner keeps them for `'m`, and frees them only when the device has no
+/// more work to do on them.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<'m> {
+    device: &'m Device,
+    address: u64,
+    bytes: usize,
+}
+
+impl<'m> Range<'m> {
+    /// The `bytes` bytes from `address` on.
+    ///
+    /// # Safety
+    /// All of them are allocated, and loads and stores of `device` reach them, for as long as the value borrowed for
+    /// `'m` lives. That value's drop waits for the device before it frees them.
+    pub unsafe fn new(device: &'m Device, address: u64, bytes: usize) -> Range<'m> {
+        Range { device, address, bytes }
+    }
+
+    /// `n` bytes of it, from `offset` on.
+    ///
+    /// # Errors
+    /// `R0307` past the end.
+    pub fn part(self, what: &str, offset: usize, n: usize) -> Result<Range<'m>> {
+        match offset.checked_add(n) {
+            Some(end) if end <= self.bytes => {
+                Ok(Range { address: self.address + offset as u64, bytes: n, ..self })
+            }
+            _ => {
+                let message = format!("{n} bytes from byte {offset} of a {what} of {}", self.bytes);
+                Err(Error::new(SHAPE, message))
+            }
         }
-        Stream::Simulated(stream) => {
-            // SAFETY: elements are numbers without padding: all of their bytes are initialised.
-            let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
-            stream.pe().write(address, bytes)
+    }
+
+    /// Whether `n` bytes of a stream's work are this range's.
+    fn check(self, n: usize, stream: &Stream) -> Result<()> {
+        same_len("the memory, in bytes,", self.bytes, n)?;
+        match self.device.is_simulated() == matches!(stream, Stream::Simulated(_)) {
+            true => Ok(()),
+            false => {
+                let message =
+                    "a simulated device's memory goes with its own streams, and a GPU's with a GPU's";
+                Err(Error::new(SHAPE, message))
+            }
         }
     }
 }
 
-/// Reads a slice's elements from `address` on, after all that the stream has to do before.
-pub fn read<T: Element>(address: u64, data: &mut [T], stream: &Stream) -> Result<()> {
+/// Writes a slice's elements to memory of as many bytes, and waits for the stream.
+pub fn write<T: Element>(to: Range<'_>, data: &[T], stream: &Stream) -> Result<()> {
+    to.check(size_of_val(data), stream)?;
+    // Only the copy itself is then waited for without a bound.
     wait_for(stream)?;
     match stream {
         Stream::Gpu(stream) => {
-            // SAFETY: the caller's memory has as many; any bytes are an `Element`; the stream is waited for.
-            unsafe { result::memcpy_dtoh_async(data, address, stream.cu_stream()) }
+            // SAFETY: `to` has as many bytes, and the stream is waited for before `data` can go.
+            unsafe { result::memcpy_htod_async(to.address, data, stream.cu_stream()) }
+                .map_err(|e| error("cuMemcpyHtoDAsync", e))?;
+            stream.synchronize().map_err(|e| error("cuStreamSynchronize", e))
+        }
+        Stream::Simulated(stream) => {
+            // SAFETY: elements are numbers without padding, so all of their bytes are initialised.
+            let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
+            stream.pe().write(to.address, bytes)
+        }
+    }
+}
+
+/// Reads as many bytes of memory as a slice's elements have, after all that the stream has to do before.
+pub fn read<T: Element>(from: Range<'_>, data: &mut [T], stream: &Stream) -> Result<()> {
+    from.check(size_of_val(data), stream)?;
+    wait_for(stream)?;
+    match stream {
+        Stream::Gpu(stream) => {
+            // SAFETY: `from` has as many bytes, any bytes are an `Element`, and the stream is waited for.
+            unsafe { result::memcpy_dtoh_async(data, from.address, stream.cu_stream()) }
                 .map_err(|e| error("cuMemcpyDtoHAsync", e))?;
             stream.synchronize().map_err(|e| error("cuStreamSynchronize", e))
         }
         Stream::Simulated(stream) => {
             let n = size_of_val(data);
-            // SAFETY: as many bytes, and any bytes are an `Element`.
+            // SAFETY: these are the slice's own bytes, and any bytes are an `Element`.
             let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), n) };
-            stream.pe().read(address, bytes)
+            stream.pe().read(from.address, bytes)
         }
     }
 }
 
-/// The `n` elements from `address` on.
-pub fn to_vec<T: Element>(address: u64, n: usize, stream: &Stream) -> Result<Vec<T>> {
+/// The elements in memory.
+pub fn to_vec<T: Element>(from: Range<'_>, stream: &Stream) -> Result<Vec<T>> {
     // SAFETY: all elements are numbers, for which zero bytes are a value.
-    let mut data = vec![unsafe { std::mem::zeroed::<T>() }; n];
-    read(address, &mut data, stream)?;
+    let mut data = vec![unsafe { std::mem::zeroed::<T>() }; from.bytes / size_of::<T>()];
+    read(from, &mut data, stream)?;
     Ok(data)
 }
 
-/// Sets bytes, in the stream's order.
-pub fn fill(address: u64, byte: u8, bytes: usize, stream: &Stream) -> Result<()> {
+/// Sets all bytes, in the stream's order.
+pub fn fill(range: Range<'_>, byte: u8, stream: &Stream) -> Result<()> {
+    range.check(range.bytes, stream)?;
     match stream {
         Stream::Gpu(stream) => {
             Stream::bind(stream)?;
-            // SAFETY: the caller's memory has as many bytes.
-            unsafe { result::memset_d8_async(address, byte, bytes, stream.cu_stream()) }
+            // SAFETY: the range has as many bytes, and stays until the device has set them.
+            unsafe { result::memset_d8_async(range.address, byte, range.bytes, stream.cu_stream()) }
                 .map_err(|e| error("cuMemsetD8Async", e))
         }
-        Stream::Simulated(stream) => stream.fill(address, byte, bytes),
+        Stream::Simulated(stream) => stream.fill(range.address, byte, range.bytes),
     }
 }
 
-/// Copies bytes from one address to another, in the stream's order. The caller owns as many bytes at both.
-pub fn on_device(to: u64, from: u64, bytes: usize, stream: &Stream) -> Result<()> {
+/// Copies to memory of as many bytes, in the stream's order.
+pub fn on_device(to: Range<'_>, from: Range<'_>, stream: &Stream) -> Result<()> {
+    to.check(from.bytes, stream)?;
+    from.check(to.bytes, stream)?;
     match stream {
         Stream::Gpu(stream) => {
             Stream::bind(stream)?;
-            // SAFETY: both of the caller's memories have as many bytes.
-            unsafe { result::memcpy_dtod_async(to, from, bytes, stream.cu_stream()) }
+            // SAFETY: both ranges have as many bytes, and stay until the device has copied them.
+            unsafe { result::memcpy_dtod_async(to.address, from.address, to.bytes, stream.cu_stream()) }
                 .map_err(|e| error("cuMemcpyDtoDAsync", e))
         }
-        Stream::Simulated(stream) => stream.copy(to, from, bytes),
+        Stream::Simulated(stream) => stream.copy(to.address, from.address, to.bytes),
     }
 }
 

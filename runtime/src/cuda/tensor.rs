@@ -77,7 +77,7 @@ impl<T: Element> DeviceTensor<T> {
     /// As [`alloc`](DeviceTensor::alloc).
     pub fn zeros(layout: impl IntoLayout, stream: &Stream) -> Result<DeviceTensor<T>> {
         let t = DeviceTensor::alloc(&stream.device(), layout)?;
-        copy::fill(t.address(), 0, t.bytes(), stream)?;
+        copy::fill(t.range(), 0, stream)?;
         Ok(t)
     }
 
@@ -97,7 +97,7 @@ impl<T: Element> DeviceTensor<T> {
     /// `R0307` for another number of elements than its memory has, `R0103`.
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, data.len())?;
-        copy::write(self.address(), data, stream)
+        copy::write(self.range(), data, stream)
     }
 
     /// As [`copy_from`](DeviceTensor::copy_from), of elements as their bytes.
@@ -106,7 +106,7 @@ impl<T: Element> DeviceTensor<T> {
     /// As there.
     pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor, in bytes,", self.bytes(), data.len())?;
-        copy::write(self.address(), data, stream)
+        copy::write(self.range(), data, stream)
     }
 
     /// Its elements in memory order, once `stream` gets there.
@@ -114,7 +114,7 @@ impl<T: Element> DeviceTensor<T> {
     /// # Errors
     /// `R0103`.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        copy::to_vec(self.address(), self.elements, stream)
+        copy::to_vec(self.range(), stream)
     }
 
     /// As [`to_vec`](DeviceTensor::to_vec), of elements as their bytes.
@@ -122,7 +122,7 @@ impl<T: Element> DeviceTensor<T> {
     /// # Errors
     /// As there.
     pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
-        copy::to_vec(self.address(), self.bytes(), stream)
+        copy::to_vec(self.range(), stream)
     }
 
     /// Copies to another tensor of as many elements in memory, in stream order.
@@ -131,7 +131,7 @@ impl<T: Element> DeviceTensor<T> {
     /// `R0307` where they have different numbers of elements, `R0103`.
     pub fn copy_to(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, to.elements)?;
-        copy::on_device(to.address(), self.address(), self.bytes(), stream)?;
+        copy::on_device(to.range(), self.range(), stream)?;
         super::keep(self.memory.clone());
         super::keep(to.memory.clone());
         Ok(())
@@ -143,11 +143,17 @@ impl<T: Element> DeviceTensor<T> {
     /// `R0103`.
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         super::keep(self.memory.clone());
-        copy::fill(self.address(), byte, self.bytes(), stream)
+        copy::fill(self.range(), byte, stream)
     }
 
     fn bytes(&self) -> usize {
         self.elements * size_of::<T>()
+    }
+
+    /// Its memory, as much of it as its elements take.
+    pub(crate) fn range(&self) -> copy::Range<'_> {
+        // SAFETY: `alloc` has allocated that many bytes, which `memory` frees when the device is done.
+        unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes()) }
     }
 }
 
@@ -222,14 +228,9 @@ impl AnyDeviceTensor {
     /// # Errors
     /// `R0307` past the end, `R0103`.
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
-        match offset.checked_add(data.len()) {
-            Some(end) if end <= self.bytes => copy::write(self.memory.address + offset as u64, data, stream),
-            _ => {
-                let message =
-                    format!("{} bytes from byte {offset} of a tensor of {}", data.len(), self.bytes);
-                Err(Error::new(SHAPE, message))
-            }
-        }
+        // SAFETY: `alloc` has allocated that many bytes, which `memory` frees when the device is done.
+        let all = unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes) };
+        copy::write(all.part("tensor", offset, data.len())?, data, stream)
     }
 
     /// Where it begins on the device.

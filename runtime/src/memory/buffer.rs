@@ -75,7 +75,7 @@ impl SymmetricBuffer {
     /// `R0103`, `R0305`.
     pub fn fill(&self, byte: u8) -> Result<()> {
         let world = self.world().enter()?;
-        copy::fill(self.address(), byte, self.bytes(), &world.stream)?;
+        copy::fill(self.range(self.address(), 0, self.bytes())?, byte, &world.stream)?;
         cuda::wait_for(&world.stream)
     }
 
@@ -97,14 +97,13 @@ impl SymmetricBuffer {
         copy::read(self.range(base, offset, data.len())?, data, stream)
     }
 
-    fn range(&self, base: u64, offset: usize, n: usize) -> Result<u64> {
-        match offset.checked_add(n) {
-            Some(end) if end <= self.bytes() => Ok(base + offset as u64),
-            _ => Err(Error::new(
-                error::SHAPE,
-                format!("{n} bytes from byte {offset} of a buffer of {}", self.bytes()),
-            )),
-        }
+    /// Bytes of a PE's copy, which begins at `base`: this PE's address or the one that reaches a peer.
+    #[allow(unsafe_code, reason = "the buffer vouches for its addresses")]
+    pub(super) fn range(&self, base: u64, offset: usize, n: usize) -> Result<copy::Range<'_>> {
+        // SAFETY: every copy of the buffer has that many bytes, and `allocation` keeps all of them; it is freed on all
+        // PEs together, after each has waited for its device.
+        let all = unsafe { copy::Range::new(&self.world().device, base, self.bytes()) };
+        all.part("buffer", offset, n)
     }
 
     /// Where loads and stores reach a PE's copy.

@@ -123,15 +123,30 @@ impl<T: Element> DeviceTensor<T> {
 }
 
 /// A tensor that another library made, in the memory of one GPU: a `global` parameter of kernels, and the local side of
-/// puts and gets. Its owner is told when the last clone is dropped.
+/// puts and gets. Its owner is told when the last clone is dropped, once the device is done with what was launched on it.
 #[derive(Clone)]
 pub struct ImportedTensor<T> {
-    owner: Arc<AllocationDeleter>,
+    owner: Arc<Owner>,
     address: u64,
     layout: Layout,
     elements: usize,
-    device: Device,
     marker: PhantomData<T>,
+}
+
+/// The other library's memory, and the device whose work may be using it.
+pub(crate) struct Owner {
+    /// `None` once it was given back.
+    deleter: Option<AllocationDeleter>,
+    device: Device,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // A kernel that never ends keeps its memory for good.
+        if self.device.wait().is_err() {
+            std::mem::forget(self.deleter.take());
+        }
+    }
 }
 
 impl<T: Element> ImportedTensor<T> {
@@ -176,8 +191,8 @@ impl<T: Element> ImportedTensor<T> {
         if elements == 0 || address == 0 {
             return Err(error("the tensor has no elements"));
         }
-        let owner = Arc::new(tensor.into_deleter());
-        Ok(ImportedTensor { owner, address, layout, elements, device, marker: PhantomData })
+        let owner = Arc::new(Owner { deleter: Some(tensor.into_deleter()), device });
+        Ok(ImportedTensor { owner, address, layout, elements, marker: PhantomData })
     }
 
     /// Where it begins on the device.
@@ -192,7 +207,7 @@ impl<T: Element> ImportedTensor<T> {
 
     /// The GPU it is on.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.owner.device
     }
 
     /// Elements from the first to the last.
@@ -206,7 +221,7 @@ impl<T: Element> ImportedTensor<T> {
     }
 
     /// What a graph holds on to.
-    pub(crate) fn owner(&self) -> Arc<AllocationDeleter> {
+    pub(crate) fn owner(&self) -> Arc<Owner> {
         self.owner.clone()
     }
 }
@@ -275,6 +290,42 @@ mod tests {
         drop(tensor);
         assert_eq!(Arc::strong_count(&alive), 1);
         let _ = Owner(alive).0;
+    }
+
+    #[test]
+    fn an_owner_is_told_when_the_device_is_done() {
+        use crate::World;
+        use std::sync::atomic::{AtomicU32, Ordering};
+        /// Counts the elements that have arrived when it is dropped.
+        struct Owner {
+            arrived: Arc<AtomicU32>,
+            target: SymmetricTensor<u32>,
+            seen: crate::Stream,
+            _memory: DeviceTensor<u32>,
+        }
+        impl Drop for Owner {
+            fn drop(&mut self) {
+                let now = self.target.to_vec(&self.seen).unwrap();
+                let n = now.iter().zip(1..).filter(|(v, i)| **v == *i).count();
+                self.arrived.store(n as u32, Ordering::SeqCst);
+            }
+        }
+        let arrived = World::simulated(1).unwrap().run(|world| -> Result<u32> {
+            let stream = world.device().new_stream()?;
+            let memory = DeviceTensor::from_slice(&(1..=500).collect::<Vec<u32>>(), &stream)?;
+            let (target, address) = (world.zeros::<u32>(500)?, memory.address());
+            let arrived = Arc::new(AtomicU32::new(0));
+            let (seen, layout) = (world.device().new_stream()?, memory.layout().clone());
+            let owner = Owner { arrived: arrived.clone(), target: target.clone(), seen, _memory: memory };
+            let exported: Managed<dlpark::ffi::DLManagedTensor> =
+                export(owner, (address, DType::U32, &layout), world.device())?;
+            // SAFETY: the owner keeps the memory.
+            let imported = unsafe { ImportedTensor::<u32>::from_dlpack(exported)? };
+            world.put(&target, &imported, 0, &stream)?;
+            drop(imported);
+            Ok(arrived.load(Ordering::SeqCst))
+        });
+        assert_eq!(arrived.unwrap(), [500]);
     }
 
     #[test]

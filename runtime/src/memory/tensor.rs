@@ -107,7 +107,7 @@ impl<T: Element> SymmetricTensor<T> {
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor", self.elements, data.len())?;
-        copy::write(self.address(), data, stream)
+        copy::write(self.range()?, data, stream)
     }
 
     /// As [`copy_from`](SymmetricTensor::copy_from), of elements as their bytes.
@@ -117,7 +117,7 @@ impl<T: Element> SymmetricTensor<T> {
     pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
         let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor, in bytes,", self.elements * size_of::<T>(), data.len())?;
-        copy::write(self.address(), data, stream)
+        copy::write(self.range()?, data, stream)
     }
 
     /// As [`to_vec`](SymmetricTensor::to_vec), of elements as their bytes.
@@ -126,7 +126,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// As there.
     pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
         let _entered = self.buffer.world().enter()?;
-        copy::to_vec(self.address(), self.elements * size_of::<T>(), stream)
+        copy::to_vec(self.range()?, stream)
     }
 
     /// This PE's elements in memory order, once `stream` gets there.
@@ -135,7 +135,17 @@ impl<T: Element> SymmetricTensor<T> {
     /// `R0305` after the end, `R0103`.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let _entered = self.buffer.world().enter()?;
-        copy::to_vec(self.address(), self.elements, stream)
+        copy::to_vec(self.range()?, stream)
+    }
+
+    /// This PE's memory of its elements.
+    fn range(&self) -> Result<copy::Range<'_>> {
+        self.in_copy(self.buffer.address())
+    }
+
+    /// Its elements in a PE's copy of the buffer, which begins at `base`.
+    fn in_copy(&self, base: u64) -> Result<copy::Range<'_>> {
+        self.buffer.range(base, self.offset as usize, self.elements * size_of::<T>())
     }
 
     /// The copy of a PE of the world, for loads, stores and copies of the driver.
@@ -224,6 +234,10 @@ impl<T: Element> PeerTensor<T> {
         self.address
     }
 
+    fn range(&self) -> Result<copy::Range<'_>> {
+        self.tensor.in_copy(self.address - self.tensor.offset)
+    }
+
     /// The tensor it is a copy of.
     pub fn tensor(&self) -> &SymmetricTensor<T> {
         &self.tensor
@@ -236,7 +250,7 @@ impl<T: Element> PeerTensor<T> {
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         let _entered = self.tensor.buffer.world().enter()?;
         copy::same_len("the tensor", self.tensor.elements, data.len())?;
-        copy::write(self.address, data, stream)
+        copy::write(self.range()?, data, stream)
     }
 
     /// Its elements, as [`SymmetricTensor::to_vec`] gives them.
@@ -245,7 +259,7 @@ impl<T: Element> PeerTensor<T> {
     /// As there.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let _entered = self.tensor.buffer.world().enter()?;
-        copy::to_vec(self.address, self.tensor.elements, stream)
+        copy::to_vec(self.range()?, stream)
     }
 }
 

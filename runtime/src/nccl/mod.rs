@@ -73,6 +73,7 @@ enum Memory {
 struct Window {
     of: Communicator,
     address: u64,
+    bytes: usize,
     handle: Option<sys::Window>,
 }
 
@@ -170,7 +171,7 @@ impl Communicator {
         let bytes = bytes_of::<T>(len)?.max(1);
         let address = library.windows().and_then(|()| library.alloc(bytes));
         let address = address.map_err(|e| entered.refuse(&entered.everyone, e))?;
-        let mut window = Window { of: self.clone(), address, handle: None };
+        let mut window = Window { of: self.clone(), address, bytes, handle: None };
         entered.together(&format!("NCCL: window of {bytes} bytes"), &[])?;
         window.handle = Some(library.register(*self.0.comm(), address, bytes)?);
         Ok(Tensor { memory: Arc::new(Memory::Window(window)), offset: 0, len, marker: PhantomData })
@@ -344,13 +345,24 @@ impl<T: Element> Tensor<T> {
         start + self.offset as u64
     }
 
+    /// Its part of the memory.
+    #[allow(unsafe_code, reason = "a window vouches for its address")]
+    fn range(&self) -> Result<copy::Range<'_>> {
+        let all = match &*self.memory {
+            Memory::Plain(memory) => memory.range(),
+            // SAFETY: NCCL has allocated that many bytes, which the window frees when the device is done.
+            Memory::Window(w) => unsafe { copy::Range::new(&w.of.0.world.device, w.address, w.bytes) },
+        };
+        all.part("tensor", self.offset, self.len * size_of::<T>())
+    }
+
     /// Writes its elements, once `stream` gets there, and waits.
     ///
     /// # Errors
     /// `R0307` for another number of elements, `R0103`.
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.len, data.len())?;
-        copy::write(self.address(), data, stream)
+        copy::write(self.range()?, data, stream)
     }
 
     /// Sets all its bytes, in the stream's order.
@@ -359,7 +371,7 @@ impl<T: Element> Tensor<T> {
     /// `R0103`.
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         cuda::keep(self.memory.clone());
-        copy::fill(self.address(), byte, self.len * size_of::<T>(), stream)
+        copy::fill(self.range()?, byte, stream)
     }
 
     /// Takes over another tensor's elements, in the stream's order.
@@ -370,7 +382,7 @@ impl<T: Element> Tensor<T> {
         copy::same_len("the tensor", self.len, from.len())?;
         cuda::keep(self.memory.clone());
         cuda::keep(from.memory().clone());
-        copy::on_device(self.address(), from.address(), self.len * size_of::<T>(), stream)
+        copy::on_device(self.range()?, from.range(), stream)
     }
 
     /// Gives its elements to another tensor, in the stream's order.
@@ -381,7 +393,7 @@ impl<T: Element> Tensor<T> {
         copy::same_len("the tensor", self.len, to.len())?;
         cuda::keep(self.memory.clone());
         cuda::keep(to.memory().clone());
-        copy::on_device(to.address(), self.address(), self.len * size_of::<T>(), stream)
+        copy::on_device(to.range(), self.range()?, stream)
     }
 }
 

@@ -7,11 +7,21 @@ use crate::DType;
 use crate::error::{self, Error, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The opened host library. It stays loaded: NVSHMEM keeps threads and exit handlers.
+///
+/// Any thread may call. NVSHMEM starts with the level `NVSHMEM_THREAD_SERIALIZED` unless it says otherwise (NVSHMEM API,
+/// "Thread Support"), so calls take turns.
 pub struct Host {
     functions: Functions,
+    /// Held by the call under way.
+    calls: Mutex<()>,
+    /// Whether NVSHMEM has said that calls need not take turns.
+    multiple: AtomicBool,
     library: ManuallyDrop<libloading::Library>,
     version: Version,
     path: PathBuf,
@@ -20,6 +30,20 @@ pub struct Host {
 /// An address as the C functions take it.
 fn at(address: u64) -> *mut c_void {
     address as usize as *mut c_void
+}
+
+/// NVSHMEM's functions, for as long as no other thread calls one.
+struct Turn<'h> {
+    functions: &'h Functions,
+    _held: Option<MutexGuard<'h, ()>>,
+}
+
+impl Deref for Turn<'_> {
+    type Target = Functions;
+
+    fn deref(&self) -> &Functions {
+        self.functions
+    }
 }
 
 /// A status: 0 is success.
@@ -64,7 +88,30 @@ impl Host {
             Error::new(error::NVSHMEM_VERSION, format!("{} has no function {name}", path.display()))
                 .help("NVSHMEM 3.3 to 3.8 are supported")
         })?;
-        Ok(Host { functions, library, version, path: path.to_owned() })
+        let (calls, multiple) = (Mutex::new(()), AtomicBool::new(false));
+        Ok(Host { functions, calls, multiple, library, version, path: path.to_owned() })
+    }
+
+    /// Waits until no other thread is in a call.
+    fn turn(&self) -> Turn<'_> {
+        let serial = !self.multiple.load(Ordering::Acquire);
+        let held = serial.then(|| self.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        Turn { functions: &self.functions, _held: held }
+    }
+
+    /// Asks how many threads may call, once NVSHMEM has started.
+    fn check_threads(&self) -> Result<()> {
+        let mut level = sys::THREAD_SINGLE;
+        // SAFETY: writes a number.
+        unsafe { (self.turn().nvshmem_query_thread)(&mut level) };
+        if level < sys::THREAD_SERIALIZED {
+            let message =
+                format!("NVSHMEM allows calls of one thread only: nvshmem_query_thread says {level}");
+            return Err(Error::new(error::NVSHMEM, message)
+                .help("NVSHMEM 3.3 to 3.8 start with level 2 (serialized); set no other level before"));
+        }
+        self.multiple.store(level >= sys::THREAD_MULTIPLE, Ordering::Release);
+        Ok(())
     }
 
     /// Where it was loaded from.
@@ -81,7 +128,7 @@ impl Host {
     pub fn unique_id(&self) -> Result<UniqueId> {
         let mut id = UniqueId::new();
         // SAFETY: fills the structure.
-        check("nvshmemx_get_uniqueid", unsafe { (self.functions.nvshmemx_get_uniqueid)(&mut id) })?;
+        check("nvshmemx_get_uniqueid", unsafe { (self.turn().nvshmemx_get_uniqueid)(&mut id) })?;
         Ok(id)
     }
 
@@ -89,17 +136,19 @@ impl Host {
     pub fn init(&self, rank: u32, size: u32, mut id: UniqueId) -> Result<()> {
         let mut attr = InitAttr::new();
         attr.args.uid.id = &mut id;
+        let f = self.turn();
         // SAFETY: `attr` and `id` live through both calls, which copy what they keep.
         let status = unsafe {
-            let set = self.functions.nvshmemx_set_attr_uniqueid_args;
+            let set = f.nvshmemx_set_attr_uniqueid_args;
             check("nvshmemx_set_attr_uniqueid_args", set(rank as c_int, size as c_int, &id, &mut attr))?;
-            (self.functions.nvshmemx_hostlib_init_attr)(sys::INIT_WITH_UNIQUEID, &mut attr)
+            (f.nvshmemx_hostlib_init_attr)(sys::INIT_WITH_UNIQUEID, &mut attr)
         };
+        drop(f);
         // Whether it succeeded or not: it may have got far enough to need an end.
         super::exit::guard();
         check("nvshmemx_hostlib_init_attr", status)?;
         // SAFETY: a query.
-        match unsafe { (self.functions.nvshmemx_init_status)() } {
+        match unsafe { (self.turn().nvshmemx_init_status)() } {
             // Some versions put off what fails now, and end the process at the first call that needs it.
             state @ (0 | 1) => {
                 let message =
@@ -109,53 +158,53 @@ impl Host {
                      no GPU\nNVSHMEM_DEBUG=INFO makes it say more",
                 ))
             }
-            _ => Ok(()),
+            _ => self.check_threads(),
         }
     }
 
     /// Ends NVSHMEM. Collective.
     pub fn finalize(&self) {
         // SAFETY: init succeeded; `World` calls this once.
-        unsafe { (self.functions.nvshmemx_hostlib_finalize)() }
+        unsafe { (self.turn().nvshmemx_hostlib_finalize)() }
         super::exit::release();
     }
 
     /// Makes NVSHMEM's device state known to a module that contains its device functions.
     pub fn module_init(&self, module: *mut c_void) -> Result<()> {
         // SAFETY: the caller has a loaded module.
-        check("nvshmemx_cumodule_init", unsafe { (self.functions.nvshmemx_cumodule_init)(module) })
+        check("nvshmemx_cumodule_init", unsafe { (self.turn().nvshmemx_cumodule_init)(module) })
     }
 
     /// Undoes [`module_init`](Host::module_init), before the module is unloaded.
     pub fn module_finalize(&self, module: *mut c_void) -> Result<()> {
         // SAFETY: as above.
-        check("nvshmemx_cumodule_finalize", unsafe { (self.functions.nvshmemx_cumodule_finalize)(module) })
+        check("nvshmemx_cumodule_finalize", unsafe { (self.turn().nvshmemx_cumodule_finalize)(module) })
     }
 
     /// Symmetric memory, zeroed or as it was, aligned to `align` bytes; 0 where there is none left. Collective over
     /// all PEs.
     pub fn alloc(&self, bytes: usize, align: usize) -> u64 {
         // SAFETY: any size is allowed.
-        (unsafe { (self.functions.nvshmem_align)(align, bytes) }) as u64
+        (unsafe { (self.turn().nvshmem_align)(align, bytes) }) as u64
     }
 
     /// Gives symmetric memory back. Collective over all PEs.
     pub fn free(&self, address: u64) {
         // SAFETY: the owner frees once.
-        unsafe { (self.functions.nvshmem_free)(at(address)) }
+        unsafe { (self.turn().nvshmem_free)(at(address)) }
     }
 
     /// Where loads and stores reach a PE's copy, if they do.
     pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
         // SAFETY: computes an address.
-        let p = unsafe { (self.functions.nvshmem_ptr)(at(address), pe as c_int) } as u64;
+        let p = unsafe { (self.turn().nvshmem_ptr)(at(address), pe as c_int) } as u64;
         (p != 0).then_some(p)
     }
 
     /// Where multimem instructions reach all copies of a team, if they do.
     pub fn multicast(&self, team: Team, address: u64) -> Option<u64> {
         // SAFETY: computes an address.
-        let p = unsafe { (self.functions.nvshmemx_mc_ptr)(team, at(address)) } as u64;
+        let p = unsafe { (self.turn().nvshmemx_mc_ptr)(team, at(address)) } as u64;
         (p != 0).then_some(p)
     }
 
@@ -163,12 +212,13 @@ impl Host {
     /// Collective over all PEs.
     pub fn register(&self, address: u64, bytes: usize) -> u64 {
         // SAFETY: the owner keeps the allocation until it is unregistered.
-        (unsafe { (self.functions.nvshmemx_buffer_register_symmetric)(at(address), bytes, 0) }) as u64
+        (unsafe { (self.turn().nvshmemx_buffer_register_symmetric)(at(address), bytes, 0) }) as u64
     }
 
     /// Undoes [`register`](Host::register). Collective over all PEs.
     pub fn unregister(&self, address: u64, bytes: usize) -> Result<()> {
-        let call = self.functions.nvshmemx_buffer_unregister_symmetric;
+        let f = self.turn();
+        let call = f.nvshmemx_buffer_unregister_symmetric;
         // SAFETY: as registered.
         check("nvshmemx_buffer_unregister_symmetric", unsafe { call(at(address), bytes) })
     }
@@ -176,29 +226,31 @@ impl Host {
     /// PE of this process in a team; `None` where it is not a member.
     pub fn team_my_pe(&self, team: Team) -> Option<u32> {
         // SAFETY: a query.
-        u32::try_from(unsafe { (self.functions.nvshmem_team_my_pe)(team) }).ok()
+        u32::try_from(unsafe { (self.turn().nvshmem_team_my_pe)(team) }).ok()
     }
 
     /// PEs of a team.
     pub fn team_n_pes(&self, team: Team) -> Option<u32> {
         // SAFETY: a query.
-        u32::try_from(unsafe { (self.functions.nvshmem_team_n_pes)(team) }).ok()
+        u32::try_from(unsafe { (self.turn().nvshmem_team_n_pes)(team) }).ok()
     }
 
     /// What a PE of one team is in another.
     pub fn translate(&self, from: Team, pe: u32, to: Team) -> Option<u32> {
         // SAFETY: a query.
-        u32::try_from(unsafe { (self.functions.nvshmem_team_translate_pe)(from, pe as c_int, to) }).ok()
+        u32::try_from(unsafe { (self.turn().nvshmem_team_translate_pe)(from, pe as c_int, to) }).ok()
     }
 
     /// PEs `start + i * stride`, i < size, of a parent. Collective over the parent; `None` in other PEs.
     pub fn split_strided(&self, parent: Team, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
         let mut team = sys::TEAM_INVALID;
-        let split = self.functions.nvshmem_team_split_strided;
+        let f = self.turn();
+        let split = f.nvshmem_team_split_strided;
         let null = std::ptr::null();
         // SAFETY: no configuration is given, so that none is read.
         let status =
             unsafe { split(parent, start as c_int, stride as c_int, size as c_int, null, 0, &mut team) };
+        drop(f);
         // The call returns a non-zero status in PEs outside the new team.
         match team {
             sys::TEAM_INVALID if status != 0 && self.inside(parent, start, stride, size) => {
@@ -217,7 +269,8 @@ impl Host {
     /// Rows and columns of a grid `x_range` wide. Collective over the parent.
     pub fn split_2d(&self, parent: Team, x_range: u32) -> Result<(Option<Team>, Option<Team>)> {
         let (mut x, mut y) = (sys::TEAM_INVALID, sys::TEAM_INVALID);
-        let split = self.functions.nvshmem_team_split_2d;
+        let f = self.turn();
+        let split = f.nvshmem_team_split_2d;
         let null = std::ptr::null();
         // SAFETY: no configuration is given, so that none is read.
         let status = unsafe { split(parent, x_range as c_int, null, 0, &mut x, null, 0, &mut y) };
@@ -229,7 +282,8 @@ impl Host {
     /// An id for a team made by [`team_init`](Host::team_init): one PE asks, and tells the others.
     pub fn team_unique_id(&self) -> Result<u64> {
         let mut id = 0;
-        let call = self.functions.nvshmemx_team_get_uniqueid;
+        let f = self.turn();
+        let call = f.nvshmemx_team_get_uniqueid;
         // SAFETY: writes a number.
         check("nvshmemx_team_get_uniqueid", unsafe { call(&mut id) })?;
         Ok(id)
@@ -239,7 +293,8 @@ impl Host {
     pub fn team_init(&self, unique_id: u64, n_pes: u32, my_pe: u32) -> Result<Team> {
         let mut team = sys::TEAM_INVALID;
         let mut config = TeamConfig::new(unique_id);
-        let init = self.functions.nvshmemx_team_init;
+        let f = self.turn();
+        let init = f.nvshmemx_team_init;
         let mask = sys::TEAM_CONFIG_MASK_UNIQUEID;
         // SAFETY: reads the configuration, writes the team.
         let status = unsafe { init(&mut team, &mut config, mask, n_pes as c_int, my_pe as c_int) };
@@ -254,18 +309,18 @@ impl Host {
     /// Ends a team. Collective over it.
     pub fn team_destroy(&self, team: Team) {
         // SAFETY: the owner destroys once.
-        unsafe { (self.functions.nvshmem_team_destroy)(team) }
+        unsafe { (self.turn().nvshmem_team_destroy)(team) }
     }
 
     /// All PEs have come, and all their stores are seen.
     pub fn barrier_all(&self) {
         // SAFETY: init succeeded.
-        unsafe { (self.functions.nvshmem_barrier_all)() }
+        unsafe { (self.turn().nvshmem_barrier_all)() }
     }
 
     /// On a stream: copies to a PE. `nbi`: complete only after a quiet.
     pub fn put(&self, dest: u64, source: u64, bytes: usize, pe: u32, nbi: bool, stream: Stream) {
-        let f = &self.functions;
+        let f = self.turn();
         let call = if nbi { f.nvshmemx_putmem_nbi_on_stream } else { f.nvshmemx_putmem_on_stream };
         // SAFETY: both ranges lie in memory that the caller owns.
         unsafe { call(at(dest), at(source), bytes, pe as c_int, stream) }
@@ -273,7 +328,7 @@ impl Host {
 
     /// On a stream: copies from a PE. `nbi`: complete only after a quiet.
     pub fn get(&self, dest: u64, source: u64, bytes: usize, pe: u32, nbi: bool, stream: Stream) {
-        let f = &self.functions;
+        let f = self.turn();
         let call = if nbi { f.nvshmemx_getmem_nbi_on_stream } else { f.nvshmemx_getmem_on_stream };
         // SAFETY: both ranges lie in memory that the caller owns.
         unsafe { call(at(dest), at(source), bytes, pe as c_int, stream) }
@@ -282,7 +337,7 @@ impl Host {
     /// On a stream: copies to a PE, then updates its signal.
     pub fn put_signal(&self, copy: &PutSignal, stream: Stream) {
         let PutSignal { dest, source, bytes, signal, value, op, pe, nbi } = *copy;
-        let f = &self.functions;
+        let f = self.turn();
         let call =
             if nbi { f.nvshmemx_putmem_signal_nbi_on_stream } else { f.nvshmemx_putmem_signal_on_stream };
         // SAFETY: all three lie in memory that the caller owns.
@@ -291,14 +346,16 @@ impl Host {
 
     /// On a stream: updates a PE's signal.
     pub fn signal(&self, signal: u64, value: u64, op: c_int, pe: u32, stream: Stream) {
-        let call = self.functions.nvshmemx_signal_op_on_stream;
+        let f = self.turn();
+        let call = f.nvshmemx_signal_op_on_stream;
         // SAFETY: eight bytes of memory that the caller owns.
         unsafe { call(at(signal).cast(), value, op, pe as c_int, stream) }
     }
 
     /// On a stream: waits for this PE's signal.
     pub fn signal_wait(&self, signal: u64, compare: c_int, value: u64, stream: Stream) {
-        let call = self.functions.nvshmemx_signal_wait_until_on_stream;
+        let f = self.turn();
+        let call = f.nvshmemx_signal_wait_until_on_stream;
         // SAFETY: eight bytes of memory that the caller owns.
         unsafe { call(at(signal).cast(), compare, value, stream) }
     }
@@ -306,19 +363,21 @@ impl Host {
     /// On a stream: all operations that this PE started are complete.
     pub fn quiet(&self, stream: Stream) {
         // SAFETY: init succeeded.
-        unsafe { (self.functions.nvshmemx_quiet_on_stream)(stream) }
+        unsafe { (self.turn().nvshmemx_quiet_on_stream)(stream) }
     }
 
     /// On a stream: the team's PEs have come, and all their stores are seen.
     pub fn barrier(&self, team: Team, stream: Stream) -> Result<()> {
-        let call = self.functions.nvshmemx_barrier_on_stream;
+        let f = self.turn();
+        let call = f.nvshmemx_barrier_on_stream;
         // SAFETY: this PE is a member.
         check("nvshmemx_barrier_on_stream", unsafe { call(team, stream) })
     }
 
     /// On a stream: the team's PEs have come.
     pub fn sync(&self, team: Team, stream: Stream) -> Result<()> {
-        let call = self.functions.nvshmemx_team_sync_on_stream;
+        let f = self.turn();
+        let call = f.nvshmemx_team_sync_on_stream;
         // SAFETY: this PE is a member.
         check("nvshmemx_team_sync_on_stream", unsafe { call(team, stream) })
     }
@@ -351,6 +410,7 @@ impl Host {
     /// On a stream: a collective.
     pub fn collective(&self, found: &Found, io: &Collective, stream: Stream) -> Result<()> {
         let count = io.count * found.scale;
+        let _turn = self.turn();
         // SAFETY: source and destination lie in symmetric memory that the caller owns.
         let status = unsafe { (found.call)(io.team, at(io.dest), at(io.source), count, stream) };
         check(&found.label, status)
@@ -359,7 +419,8 @@ impl Host {
     /// On a stream: the root's source becomes everybody's destination.
     pub fn broadcast(&self, dtype: DType, io: &Collective, root: u32, stream: Stream) -> Result<()> {
         let (count, root) = (io.count * dtype.bytes() as usize, root as c_int);
-        let call = self.functions.nvshmemx_broadcastmem_on_stream;
+        let f = self.turn();
+        let call = f.nvshmemx_broadcastmem_on_stream;
         // SAFETY: source and destination lie in symmetric memory that the caller owns.
         let status = unsafe { call(io.team, at(io.dest), at(io.source), count, root, stream) };
         check("nvshmemx_broadcastmem_on_stream", status)

@@ -127,6 +127,12 @@ pub const TEAM_INVALID: Team = -1;
 pub const TEAM_WORLD: Team = 0;
 /// `NVSHMEM_TEAM_SHARED`.
 pub const TEAM_SHARED: Team = 1;
+/// `NVSHMEM_THREAD_SINGLE`: one thread.
+pub const THREAD_SINGLE: c_int = 0;
+/// `NVSHMEM_THREAD_SERIALIZED`: any thread, one at a time.
+pub const THREAD_SERIALIZED: c_int = 2;
+/// `NVSHMEM_THREAD_MULTIPLE`: any threads.
+pub const THREAD_MULTIPLE: c_int = 3;
 /// `NVSHMEMX_TEAM_NODE`.
 pub const TEAM_NODE: Team = 2;
 /// `NVSHMEMX_TEAM_SAME_MYPE_NODE`.
@@ -168,6 +174,7 @@ functions! {
     nvshmemx_hostlib_init_attr(c_uint, *mut InitAttr) -> c_int;
     nvshmemx_hostlib_finalize();
     nvshmemx_init_status() -> c_int;
+    nvshmem_query_thread(*mut c_int);
     nvshmemx_cumodule_init(*mut c_void) -> c_int;
     nvshmemx_cumodule_finalize(*mut c_void) -> c_int;
     nvshmem_my_pe() -> c_int;

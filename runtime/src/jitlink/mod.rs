@@ -69,13 +69,13 @@ impl JitLink {
         let arch = format!("-arch={target}");
         let limit = registers.map(|n| format!("-maxrregcount={n}"));
         let options: Vec<_> = [&*arch, "-lineinfo"].into_iter().chain(limit.as_deref()).collect();
-        let link = self.library.create(&options)?;
+        let mut link = self.library.create(&options)?;
         for input in inputs {
             match input {
                 Input::Ptx(name, text) => {
-                    link.add(sys::PTX, &[text.as_bytes(), &[0]].concat(), name)?;
+                    link.add(sys::PTX, [text.as_bytes(), &[0]].concat().into(), name)?;
                 }
-                Input::Object(name, object) => link.add(sys::CUBIN, object, name)?,
+                Input::Object(name, object) => link.add(sys::CUBIN, (*object).into(), name)?,
             }
         }
         link.complete()

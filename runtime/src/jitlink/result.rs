@@ -3,6 +3,7 @@
 
 use super::sys::{self, Functions, Handle};
 use crate::error::{Error, JITLINK, NO_JITLINK, Result};
+use std::borrow::Cow;
 use std::ffi::{CString, c_int};
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -19,6 +20,8 @@ pub struct Library {
 pub struct Link<'a> {
     functions: &'a Functions,
     handle: Handle,
+    /// Names and contents, which the library reads until the link is destroyed.
+    inputs: Vec<(CString, Cow<'a, [u8]>)>,
 }
 
 impl Library {
@@ -38,10 +41,10 @@ impl Library {
         }
     }
 
-    pub fn create(&self, options: &[&str]) -> Result<Link<'_>> {
+    pub fn create<'a>(&'a self, options: &[&str]) -> Result<Link<'a>> {
         let options: Vec<_> = options.iter().filter_map(|option| CString::new(*option).ok()).collect();
         let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
-        let mut link = Link { functions: &self.functions, handle: null_mut() };
+        let mut link = Link { functions: &self.functions, handle: null_mut(), inputs: Vec::new() };
         let n = u32::try_from(pointers.len()).unwrap_or(0);
         // SAFETY: the options are C strings that outlive the call; the handle is a local's.
         let status = unsafe { (self.functions.create)(&mut link.handle, n, pointers.as_ptr()) };
@@ -53,11 +56,13 @@ impl Library {
     }
 }
 
-impl Link<'_> {
+impl<'a> Link<'a> {
     /// `kind` is one of [`sys`]'s; PTX ends in 0.
-    pub fn add(&self, kind: c_int, data: &[u8], name: &str) -> Result<()> {
-        let name = CString::new(name).unwrap_or_default();
-        // SAFETY: the handle is valid; the library copies what it keeps of data and name.
+    pub fn add(&mut self, kind: c_int, data: Cow<'a, [u8]>, name: &str) -> Result<()> {
+        self.inputs.push((CString::new(name).unwrap_or_default(), data));
+        let Some((name, data)) = self.inputs.last() else { return Ok(()) };
+        // SAFETY: the handle is valid. The library keeps the name's address, and `inputs` keeps the name and the data in
+        // their place until the handle is destroyed.
         let status = unsafe {
             (self.functions.add_data)(self.handle, kind, data.as_ptr().cast(), data.len(), name.as_ptr())
         };

@@ -247,7 +247,8 @@ impl State {
     }
 
     fn give_up(&self, round: &mut Round, message: String) -> Mail {
-        let told = round.came.iter();
+        // PE 0 last, as in `mail_all`: with its answer it may end, and the hub with it.
+        let told = round.came.iter().rev();
         let mail = told
             .filter_map(|(&pe, call)| self.mail(pe, Reply::Failed { id: call.id, message: message.clone() }))
             .collect();

@@ -251,7 +251,7 @@ fn a_pe_that_never_starts_is_named() {
             scope.spawn(move || {
                 let error =
                     within(Duration::from_secs(5), || Control::connect_with(place, FAST)).unwrap_err();
-                assert_eq!(error.code, BOOTSTRAP);
+                assert_eq!(error.code, BOOTSTRAP, "{error}");
                 assert_eq!(error.message, "PE 2 did not come within 0.6 s; PEs 0, 1: start");
             });
         }

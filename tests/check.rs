@@ -137,6 +137,10 @@ fn a_replay_meets_that_finding_again() {
         o.compile.defines = first.replay.defines.clone();
         o.launches = first.replay.launches;
     });
+    assert!(!report.command(first).contains("--root"));
+    let below = checked(&message("relaxed, sys", "relaxed, sys"), |o| o.root = Some("kernels".into()));
+    let command = below.command(&below.findings[0]);
+    assert!(command.ends_with(" --root kernels"), "{command}");
     let found = again.findings.iter().find(|f| f.code == first.code).unwrap();
     assert_eq!(
         (&found.message, &found.accesses, &found.replay),

@@ -37,6 +37,8 @@ struct Names {
     sequence: Option<String>,
     /// The file of each kernel.
     files: Vec<String>,
+    /// The option of the folder that `use` was read below, where it was given.
+    root: Option<String>,
 }
 
 impl Case {
@@ -93,7 +95,7 @@ impl Case {
         Replay {
             kernel: self.names.kernels.clone(),
             sequence: self.names.sequence.clone(),
-            files: files.map(file).chain(self.tolerance()).collect(),
+            files: files.map(file).chain(self.tolerance()).chain(self.names.root.clone()).collect(),
             pes: *n_pes,
             seed: *seed,
             defines: compile.defines.clone(),
@@ -141,7 +143,8 @@ pub(super) fn of_file(file: &KernelFile, options: &CheckOptions) -> Result<Vec<C
     let mut cases = Vec::new();
     for head in heads {
         let name = file.sources().name(0).unwrap_or_default().to_owned();
-        let names = Names { kernels: head.name.to_string(), sequence: None, files: vec![name] };
+        let names =
+            Names { kernels: head.name.to_string(), sequence: None, files: vec![name], root: root(options) };
         cases.append(
             &mut Planner::new(vec![file], vec![head], names, file.shared_sources(), options).cases()?,
         );
@@ -163,8 +166,13 @@ pub(super) fn of_sequence(
         kernels: list(heads.iter().map(|h| h.name.to_string()).collect(), ", "),
         sequence: Some(list(files.iter().zip(&heads).map(|(f, h)| format!("{f}:{}", h.name)).collect(), " ")),
         files,
+        root: root(options),
     };
     Planner::new(stages.iter().map(|s| s.file).collect(), heads, names, sources, options).cases()
+}
+
+fn root(options: &CheckOptions) -> Option<String> {
+    options.root.as_ref().map(|folder| format!(" --root {}", folder.display()))
 }
 
 fn bad<T>(message: &str) -> Result<T, RunError> {

@@ -92,7 +92,7 @@ pub struct Replay {
     pub launches: u32,
     /// Whether launches of any kernel overlap: [`CheckOptions::overlap`](super::CheckOptions::overlap).
     pub overlap: bool,
-    /// Files of tensors: ` --input x=x.npy --expect y=y.npy`.
+    /// Options that name files and folders: ` --input x=x.npy --expect y=y.npy --root kernels`.
     pub files: String,
     /// For a PTX file: the other options of its launch, as the command line has them.
     pub ptx: Option<String>,

@@ -68,6 +68,8 @@ pub struct CheckOptions {
     pub inputs: Vec<(String, PathBuf)>,
     /// `(tensor, file)`: what a tensor is to hold after the last launch.
     pub expected: Vec<(String, PathBuf)>,
+    /// The folder that `use` was read below (`--root`), for the command lines in reports.
+    pub root: Option<PathBuf>,
     /// How far a tensor may be from the numbers of such a file; what is usual for its element type if not given.
     pub tolerance: Option<Tolerance>,
     /// CTAs of a PE's grid, where the kernel does not say.
@@ -100,6 +102,7 @@ impl CheckOptions {
             args: BTreeMap::new(),
             inputs: Vec::new(),
             expected: Vec::new(),
+            root: None,
             tolerance: None,
             grid: None,
             launches: 2,

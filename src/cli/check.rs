@@ -163,6 +163,7 @@ impl Check {
         options.inputs = self.expected.inputs()?;
         options.expected = self.expected.expected()?;
         options.tolerance = self.expected.tolerance;
+        options.root.clone_from(&self.compile.root);
         options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
         options.launches = self.launches;
         (options.step_limit, options.time_limit) = (self.limits.max_steps, self.limits.time()?);

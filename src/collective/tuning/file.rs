@@ -4,8 +4,9 @@ use super::super::Links;
 use super::{Setting, Table};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Error, error, find};
 
 /// Another form of the file has another number.
@@ -56,10 +57,18 @@ impl Tables {
     /// `R0111`: it cannot be read, or is damaged, or of another form.
     pub fn read(file: &Path) -> Result<Tables, Error> {
         let named = || std::env::var_os(VARIABLE).is_some_and(|v| Path::new(&v) == file);
-        if !file.exists() && !named() {
-            return Ok(Tables::new());
-        }
-        let text = crate::library::read_text_of(file, MOST_BYTES, "tuning").map_err(bad)?;
+        let text = if named() {
+            crate::library::read_text_of(file, MOST_BYTES, "tuning").map_err(bad)?
+        } else {
+            // Nobody has named it, so it must be the user's own.
+            match owned::read(file, MOST_BYTES, Trust::Owner) {
+                Ok(bytes) => {
+                    String::from_utf8(bytes).map_err(|_| bad(format!("{} is not UTF-8", file.display())))?
+                }
+                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Tables::new()),
+                Err(e) => return Err(bad(format!("cannot read {}: {e}", file.display()))),
+            }
+        };
         Tables::parse(&text).map_err(|why| bad(format!("{} {why}", file.display())))
     }
 

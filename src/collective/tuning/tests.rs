@@ -172,6 +172,19 @@ fn damaged_files_say_so() {
 }
 
 #[test]
+fn a_table_that_others_may_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tuning.json");
+    let mut tables = Tables::new();
+    tables.add(table());
+    tables.write(&file).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let e = Tables::read(&file).unwrap_err().to_string();
+    assert!(e.starts_with("error[R0111]: ") && e.contains("others may write"), "{e}");
+}
+
+#[test]
 fn what_no_longer_holds_is_left_out() {
     let mut old = table();
     old.entries[0].algorithm = "ll128".into();

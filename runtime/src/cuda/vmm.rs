@@ -5,6 +5,11 @@ use super::device::Kind;
 use super::{Device, no_room};
 use crate::error::Result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUdeviceptr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// How memory is passed to other processes.
+const DESCRIPTOR: sys::CUmemAllocationHandleType =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// Bytes that memory of a simulated device comes in.
 const SIMULATED_GRANULARITY: usize = 64 << 10;
@@ -48,14 +53,43 @@ impl Allocation {
             unsafe { sys::cuMemGetAllocationGranularity(&mut least, &prop, which) }.result().map(|()| least)
         })?;
         let (bytes, align) = round_up(bytes, least, granularity);
-        let mut made = Allocation { device: device.clone(), handle: None, address: 0, mapped: false, bytes };
-        // What was done before a step that fails is undone by `drop`.
         let mut handle = 0;
         // SAFETY: both pointers are to locals.
         unsafe { sys::cuMemCreate(&mut handle, bytes, &prop, 0) }
             .result()
             .map_err(|e| no_room("an allocation", bytes, device, "cuMemCreate", e))?;
-        made.handle = Some(handle);
+        Allocation::map(device, handle, (bytes, align), prop.location)
+    }
+
+    /// The memory of another process, or of another allocation of this one, of `bytes` bytes, mapped for this device.
+    /// It stays as long as any process maps it.
+    ///
+    /// # Errors
+    /// `R0103` where the descriptor is no memory's, or this device does not reach the memory's.
+    pub(crate) fn import(device: &Device, descriptor: &OwnedFd, bytes: usize) -> Result<Allocation> {
+        device.bind()?;
+        let prop = properties(device)?;
+        let handle = device.call("cuMemImportFromShareableHandle", || {
+            let mut handle = 0;
+            let number = std::ptr::without_provenance_mut(descriptor.as_raw_fd() as usize);
+            // SAFETY: the handle is a local, and the descriptor is open and passed by its number.
+            unsafe { sys::cuMemImportFromShareableHandle(&mut handle, number, DESCRIPTOR) }
+                .result()
+                .map(|()| handle)
+        })?;
+        Allocation::map(device, handle, (bytes, 0), prop.location)
+    }
+
+    /// Maps physical memory of that many bytes at an address of its own.
+    fn map(
+        device: &Device,
+        handle: sys::CUmemGenericAllocationHandle,
+        (bytes, align): (usize, usize),
+        location: sys::CUmemLocation,
+    ) -> Result<Allocation> {
+        // What was done before a step that fails is undone by `drop`.
+        let mut made =
+            Allocation { device: device.clone(), handle: Some(handle), address: 0, mapped: false, bytes };
         device.call("cuMemAddressReserve", || {
             // SAFETY: the pointer is to a field.
             unsafe { sys::cuMemAddressReserve(&mut made.address, bytes, align, 0, 0) }.result()
@@ -65,7 +99,7 @@ impl Allocation {
         made.mapped = true;
         device.call("cuMemSetAccess", || {
             let access = sys::CUmemAccessDesc {
-                location: prop.location,
+                location,
                 flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
             };
             // SAFETY: the range is mapped, and the pointer is to one local.
@@ -118,7 +152,7 @@ fn properties(device: &Device) -> Result<sys::CUmemAllocationProp> {
     let rdma = Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
     Ok(sys::CUmemAllocationProp {
         type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        requestedHandleTypes: DESCRIPTOR,
         location: sys::CUmemLocation {
             type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: device.context()?.cu_device(),
@@ -131,6 +165,30 @@ fn properties(device: &Device) -> Result<sys::CUmemAllocationProp> {
             reserved: [0; 4],
         },
     })
+}
+
+/// A descriptor by which another process of this host maps memory of CUDA's virtual memory functions that is mapped
+/// here at an address.
+///
+/// # Errors
+/// `R0103` where it is other memory, or was made without a descriptor in mind.
+pub(crate) fn export(device: &Device, address: u64) -> Result<OwnedFd> {
+    device.bind()?;
+    let handle = device.call("cuMemRetainAllocationHandle", || {
+        let (mut handle, address) = (0, std::ptr::without_provenance_mut(address as usize));
+        // SAFETY: the handle is a local; the driver looks the address up and does not read there.
+        unsafe { sys::cuMemRetainAllocationHandle(&mut handle, address) }.result().map(|()| handle)
+    })?;
+    let mut number: RawFd = -1;
+    let exported = device.call("cuMemExportToShareableHandle", || {
+        // SAFETY: the handle was retained above, and the driver writes a descriptor's number, an int.
+        unsafe { sys::cuMemExportToShareableHandle((&raw mut number).cast(), handle, DESCRIPTOR, 0) }.result()
+    });
+    // SAFETY: the handle was retained above, and is released once.
+    let released = device.call("cuMemRelease", || unsafe { sys::cuMemRelease(handle) }.result());
+    exported.and(released)?;
+    // SAFETY: the driver has opened this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// (bytes, alignment): the next multiple of both granularities, at least one; and the larger power of two of them.

@@ -1,0 +1,131 @@
+//! Where allocations lie in chunks of symmetric memory. Every PE makes the same calls in the same order, so that an
+//! allocation has one place on all of them.
+
+use std::collections::BTreeMap;
+
+/// A chunk's number, and bytes from its start.
+pub(super) type Place = (usize, usize);
+
+/// The free parts of all chunks.
+#[derive(Default, Debug)]
+pub(super) struct Heap {
+    /// None where a chunk was given back.
+    chunks: Vec<Option<Chunk>>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    bytes: usize,
+    /// Free parts by their start: no two touch.
+    free: BTreeMap<usize, usize>,
+}
+
+impl Heap {
+    /// A place for `bytes` bytes at a multiple of `align`: the first that has room. `None` where no chunk has.
+    pub fn take(&mut self, bytes: usize, align: usize) -> Option<Place> {
+        let bytes = bytes.checked_next_multiple_of(align)?;
+        self.chunks.iter_mut().enumerate().find_map(|(number, chunk)| {
+            let free = &mut chunk.as_mut()?.free;
+            let (start, room) = free.iter().map(|(s, n)| (*s, *n)).find(|(_, room)| *room >= bytes)?;
+            free.remove(&start);
+            if room > bytes {
+                free.insert(start + bytes, room - bytes);
+            }
+            Some((number, start))
+        })
+    }
+
+    /// Gives back what [`take`](Heap::take) gave for that many bytes. Answers whether the chunk has nothing left in it.
+    pub fn give(&mut self, (number, start): Place, bytes: usize, align: usize) -> bool {
+        let Some(chunk) = self.chunks.get_mut(number).and_then(Option::as_mut) else { return false };
+        let (mut start, mut bytes) = (start, bytes.next_multiple_of(align));
+        if let Some(after) = chunk.free.remove(&(start + bytes)) {
+            bytes += after;
+        }
+        if let Some((before, room)) = chunk.free.range(..start).next_back().map(|(s, n)| (*s, *n))
+            && before + room == start
+        {
+            chunk.free.remove(&before);
+            (start, bytes) = (before, room + bytes);
+        }
+        chunk.free.insert(start, bytes);
+        bytes == chunk.bytes
+    }
+
+    /// A new chunk; its number.
+    pub fn add(&mut self, bytes: usize) -> usize {
+        self.chunks.push(Some(Chunk { bytes, free: [(0, bytes)].into() }));
+        self.chunks.len() - 1
+    }
+
+    /// A chunk is no more. Its number is not used again.
+    pub fn remove(&mut self, number: usize) {
+        if let Some(chunk) = self.chunks.get_mut(number) {
+            *chunk = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALIGN: usize = 256;
+
+    #[test]
+    fn parts_that_touch_become_one() {
+        let mut heap = Heap::default();
+        assert_eq!(heap.take(1, ALIGN), None);
+        assert_eq!(heap.add(1024), 0);
+        let places: Vec<_> = [100, 256, 257].iter().map(|n| heap.take(*n, ALIGN)).collect();
+        assert_eq!(places, [Some((0, 0)), Some((0, 256)), Some((0, 512))]);
+        assert_eq!(heap.take(1, ALIGN), None);
+        assert!(!heap.give((0, 256), 256, ALIGN));
+        assert!(!heap.give((0, 0), 100, ALIGN));
+        assert_eq!(heap.take(512, ALIGN), Some((0, 0)));
+        assert!(!heap.give((0, 0), 512, ALIGN));
+        assert!(heap.give((0, 512), 257, ALIGN));
+        heap.remove(0);
+        assert_eq!(heap.take(1, ALIGN), None);
+        assert_eq!(heap.add(256), 1);
+        assert_eq!(heap.take(1, ALIGN), Some((1, 0)));
+    }
+
+    proptest! {
+        /// Two heaps with the same calls agree; allocations do not overlap, and all room comes back.
+        #[test]
+        fn places_are_apart(calls in prop::collection::vec((any::<bool>(), 1usize..5000, any::<prop::sample::Index>()), 1..200)) {
+            let (mut a, mut b) = (Heap::default(), Heap::default());
+            let mut live: Vec<(Place, usize)> = Vec::new();
+            for (is_take, bytes, which) in calls {
+                if is_take || live.is_empty() {
+                    let place = match a.take(bytes, ALIGN) {
+                        Some(place) => place,
+                        None => {
+                            let size = bytes.next_multiple_of(ALIGN).max(8192);
+                            prop_assert_eq!(a.add(size), b.add(size));
+                            a.take(bytes, ALIGN).unwrap()
+                        }
+                    };
+                    prop_assert_eq!(b.take(bytes, ALIGN), Some(place));
+                    for ((chunk, start), n) in &live {
+                        let apart = *chunk != place.0 || start + n <= place.1 || place.1 + bytes <= *start;
+                        prop_assert!(apart);
+                    }
+                    prop_assert_eq!(place.1 % ALIGN, 0);
+                    live.push((place, bytes));
+                } else {
+                    let (place, bytes) = live.swap_remove(which.index(live.len()));
+                    prop_assert_eq!(a.give(place, bytes, ALIGN), b.give(place, bytes, ALIGN));
+                }
+            }
+            for (place, bytes) in live {
+                a.give(place, bytes, ALIGN);
+            }
+            for chunk in a.chunks.iter().flatten() {
+                prop_assert_eq!(&chunk.free, &BTreeMap::from([(0, chunk.bytes)]));
+            }
+        }
+    }
+}

@@ -13,7 +13,7 @@ use crate::rma::Local;
 use crate::team::Team;
 
 /// How elements of PEs become one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reduce {
     /// Sum.
     Sum,

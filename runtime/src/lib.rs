@@ -7,6 +7,7 @@
 
 mod collective;
 pub mod cuda;
+mod direct;
 pub mod error;
 pub mod find;
 pub mod jitlink;
@@ -30,7 +31,9 @@ pub use collective::Reduce;
 pub use cuda::{Device, DeviceTensor, Graph, Stream};
 pub use dlpark;
 pub use error::{Error, Result};
-pub use memory::{Barrier, Compare, ImportedTensor, Signal, SignalOp, SymmetricBuffer, SymmetricTensor};
+pub use memory::{
+    Barrier, Compare, ImportedTensor, Mapping, Signal, SignalOp, SymmetricBuffer, SymmetricTensor,
+};
 pub use program::{On, on_every_gpu, on_every_pe};
 pub use rma::Local;
 pub use shape::IntoLayout;
@@ -38,7 +41,7 @@ pub use simulated::{Modules, SimConfig, SimJob, Simulation};
 pub use team::Team;
 pub use weft_abi::{Element, Scalar as DType};
 pub use weft_sim::{visible, visible_line};
-pub use world::{Config, World};
+pub use world::{Config, Memory, World};
 
 #[cfg(feature = "mpi")]
 pub use ::mpi;

@@ -6,6 +6,7 @@ use crate::simulated::Pe;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[derive(Clone)]
 pub enum Peers {
     Job(Arc<Control>),
     Simulated(Pe),

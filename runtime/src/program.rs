@@ -4,7 +4,7 @@ use crate::cuda;
 use crate::error::{Error, LAUNCHER, NO_GPU, Result};
 use crate::job::{Place, Started, start};
 use crate::simulated::SimConfig;
-use crate::world::{Config, World};
+use crate::world::{Config, World, gpus_are_shared};
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -192,7 +192,9 @@ fn pes() -> Result<u32> {
     };
     match asked {
         0 => Err(Error::new(NO_GPU, "no GPU is seen").help("`weft doctor` says what this machine has")),
-        n if n > count => Err(Error::new(NO_GPU, format!("{n} PEs, and {count} GPUs")).help("one PE a GPU")),
+        n if n > count && !gpus_are_shared() => {
+            Err(Error::new(NO_GPU, format!("{n} PEs, and {count} GPUs")).help("one PE a GPU"))
+        }
         n => Ok(n),
     }
 }

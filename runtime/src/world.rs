@@ -1,9 +1,10 @@
 //! This process as a PE among others: NVSHMEM started over them, and what all of them do together.
 
 use crate::cuda::{Device, Stream, device_count};
+use crate::direct::Direct;
 use crate::error::{self, Error, Result};
 use crate::find;
-use crate::job::{Control, Place};
+use crate::job::{Control, Options, Place};
 use crate::nvshmem::Version;
 use crate::nvshmem::{self, Host, Library, sys};
 use crate::peers::Peers;
@@ -25,10 +26,49 @@ pub struct Config {
     pub device: Option<u32>,
     /// The host library; searched for if not given.
     pub library: Option<PathBuf>,
+    /// What makes memory symmetric. If not given, `WEFT_MEMORY` says so: `nvshmem`, or `local`. NVSHMEM if it does not.
+    pub memory: Option<Memory>,
+    /// How long the PEs wait for each other, and what becomes of this process when another PE dies. From the
+    /// environment if not given.
+    pub job: Option<Options>,
+    /// Lets several PEs have one GPU, in a world without NVSHMEM. Kernels of theirs that wait for each other then run by
+    /// turns, which takes milliseconds: for tests. `WEFT_SHARE_GPU=1` says so if this does not.
+    pub share_gpu: bool,
     /// Whether the PEs tell each other of each collective on a stream before they make it, so that one that differs
     /// is an error and not a hang. It costs the host an exchange: 21, 44 and 104 us with 2, 4 and 8 PEs (medians, on
     /// two cores). `WEFT_CHECK=0` says no if this does not.
     pub checks: Option<bool>,
+}
+
+impl Config {
+    fn connect(&self, place: &Place) -> Result<Arc<Control>> {
+        match self.job {
+            Some(options) => Control::connect_with(place, options),
+            None => Control::connect(place),
+        }
+    }
+}
+
+/// What makes memory symmetric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// NVSHMEM, between the GPUs of one host or of several.
+    Nvshmem,
+    /// The PEs themselves, all of one host: each maps the memory of the others (CUDA's virtual memory functions), and
+    /// NVSHMEM is neither needed nor started. Device functions of NVSHMEM are errors; kernels are compiled to work in
+    /// place.
+    Local,
+}
+
+impl Memory {
+    fn from_env() -> Result<Memory> {
+        match std::env::var("WEFT_MEMORY").unwrap_or_default().as_str() {
+            "" | "nvshmem" => Ok(Memory::Nvshmem),
+            "local" => Ok(Memory::Local),
+            other => Err(Error::new(error::LAUNCHER, format!("WEFT_MEMORY is `{other}`"))
+                .help("it is `nvshmem` or `local`")),
+        }
+    }
 }
 
 /// All PEs, seen from this one. Clones are the same world.
@@ -76,9 +116,10 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// What each PE tells the others before NVSHMEM starts, so that what cannot work ends with a reason.
+/// What each PE tells the others before memory is shared, so that what cannot work ends with a reason.
 struct Hello {
-    version: Version,
+    /// NVSHMEM's, or ours where there is none.
+    version: String,
     host: String,
     gpu: String,
 }
@@ -93,16 +134,32 @@ impl World {
         World::join(&place, &Config::default())
     }
 
+    /// As [`init`](World::init), without NVSHMEM: for PEs that are all on this host. A process may be in several such
+    /// worlds. *Collective.*
+    ///
+    /// # Errors
+    /// As there.
+    pub fn local() -> Result<World> {
+        let place = Place::detect()?.unwrap_or_else(Place::alone);
+        World::join(&place, &Config { memory: Some(Memory::Local), ..Config::default() })
+    }
+
     /// Joins a job. *Collective.*
     ///
     /// # Errors
     /// As [`init`](World::init).
     pub fn join(place: &Place, config: &Config) -> Result<World> {
+        let memory = config.memory.map_or_else(Memory::from_env, Ok)?;
+        if memory == Memory::Local {
+            let control = config.connect(place)?;
+            let started = World::start_local(place, config, control.clone());
+            return started.inspect_err(|e| control.fail(&e.to_string()));
+        }
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(Error::new(error::STARTED_TWICE, "this process has joined a job already")
                 .help("keep the first World: its clones are the same"));
         }
-        let joined = Control::connect(place).and_then(|control| {
+        let joined = config.connect(place).and_then(|control| {
             World::start(place, config, control.clone()).inspect_err(|e| control.fail(&e.to_string()))
         });
         if joined.is_err() && !nvshmem::begun() {
@@ -118,20 +175,11 @@ impl World {
             Some(path) => path.clone(),
             None => find::nvshmem_host()?.path,
         };
-        let host = host_name();
-        let hosts = control.exchange(&everyone, "init: hosts", host.as_bytes())?;
-        // As many PEs of lower rank as there are on this host.
-        let before = hosts.iter().take(place.rank as usize).filter(|h| **h == host.as_bytes()).count();
-        let local_rank = place.local_rank.unwrap_or(before as u32);
-        // Launchers may show each PE no GPU but its own. (Whether two have one GPU is seen below.)
-        let usual = if device_count()? == 1 { 0 } else { local_rank };
-        crate::cuda::this_is(place.rank);
-        let device = Device::open(config.device.unwrap_or(usual))?;
-        device.bind()?;
+        let (device, host) = device(place, config, &control, &everyone)?;
         let library = Host::open(&path)?;
-        let hello = Hello { version: library.version(), host, gpu: device.uuid()? };
+        let hello = Hello { version: library.version().to_string(), host, gpu: device.uuid()? };
         let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
-        agree(&all)?;
+        agree(&all, true)?;
 
         let id = if place.rank == 0 { library.unique_id()? } else { sys::UniqueId::new() };
         let ids = control.exchange(&everyone, "init: unique id", &id.internal)?;
@@ -145,6 +193,23 @@ impl World {
         control.tell_of_segments();
         let checks = config.checks.unwrap_or_else(checks);
         World::of(Library::Host(library), device, Peers::Job(control), checks)
+    }
+
+    fn start_local(place: &Place, config: &Config, control: Arc<Control>) -> Result<World> {
+        let everyone: Vec<u32> = (0..place.size).collect();
+        let (device, host) = device(place, config, &control, &everyone)?;
+        let hello =
+            Hello { version: env!("CARGO_PKG_VERSION").into(), host: host.clone(), gpu: device.uuid()? };
+        let all = control.exchange(&everyone, "init", hello.to_line().as_bytes())?;
+        agree(&all, !(config.share_gpu || gpus_are_shared()))?;
+        if let Some(pe) = all.iter().position(|other| Hello::field(other, 1) != host) {
+            let message = format!("PE {pe} is on {}, and this one on {host}", Hello::field(&all[pe], 1));
+            return Err(Error::new(error::BOOTSTRAP, message)
+                .help("World::local is for the PEs of one host; World::init uses NVSHMEM between hosts"));
+        }
+        let peers = Peers::Job(control);
+        let library = Library::Direct(Direct::start(&device, &peers)?);
+        World::of(library, device, peers, config.checks.unwrap_or_else(checks))
     }
 
     /// The world of a simulated PE.
@@ -192,8 +257,9 @@ impl World {
         &self.0.stream
     }
 
-    /// Version of NVSHMEM; in a simulated world, of the NVSHMEM whose functions the simulator has.
-    pub fn nvshmem_version(&self) -> Version {
+    /// Version of NVSHMEM; in a simulated world, of the NVSHMEM whose functions the simulator has; none in a world
+    /// [without NVSHMEM](World::local).
+    pub fn nvshmem_version(&self) -> Option<Version> {
         self.0.library.version()
     }
 
@@ -370,21 +436,50 @@ impl Hello {
     fn to_line(&self) -> String {
         format!("{}\n{}\n{}", self.version, self.host, self.gpu)
     }
+
+    /// Line `n` of what a PE told: version, host, GPU.
+    fn field(told: &[u8], n: usize) -> String {
+        String::from_utf8_lossy(told).lines().nth(n).unwrap_or("?").to_owned()
+    }
 }
 
-/// All have one version, and no two share a GPU.
-fn agree(all: &[Vec<u8>]) -> Result<()> {
-    let lines: Vec<String> = all.iter().map(|b| String::from_utf8_lossy(b).into_owned()).collect();
-    let field = |pe: usize, n: usize| lines.get(pe).and_then(|l| l.lines().nth(n)).unwrap_or("?");
-    for pe in 1..lines.len() {
+/// The device of this PE, which its thread has from now on, and the host's name. Collective.
+fn device(place: &Place, config: &Config, control: &Control, everyone: &[u32]) -> Result<(Device, String)> {
+    let host = host_name();
+    let hosts = control.exchange(everyone, "init: hosts", host.as_bytes())?;
+    // As many PEs of lower rank as there are on this host.
+    let before = hosts.iter().take(place.rank as usize).filter(|h| **h == host.as_bytes()).count();
+    let local_rank = place.local_rank.unwrap_or(before as u32);
+    // Launchers may show each PE no GPU but its own. (Whether two have one GPU is seen later.)
+    let usual = match device_count()? {
+        1 => 0,
+        count if gpus_are_shared() => local_rank % count.max(1),
+        _ => local_rank,
+    };
+    crate::cuda::this_is(place.rank);
+    let device = Device::open(config.device.unwrap_or(usual))?;
+    device.bind()?;
+    Ok((device, host))
+}
+
+/// Whether several PEs may have one GPU: `WEFT_SHARE_GPU=1`.
+pub(crate) fn gpus_are_shared() -> bool {
+    std::env::var("WEFT_SHARE_GPU").is_ok_and(|v| v == "1")
+}
+
+/// All have one version, and no two share a GPU, where each is to have its own.
+fn agree(all: &[Vec<u8>], own_gpus: bool) -> Result<()> {
+    let field = |pe: usize, n: usize| all.get(pe).map_or_else(String::new, |told| Hello::field(told, n));
+    for pe in 1..all.len() {
         if field(pe, 0) != field(0, 0) {
             return Err(Error::new(
                 error::NVSHMEM_VERSION,
-                format!("PE 0 has NVSHMEM {}, PE {pe} has {}", field(0, 0), field(pe, 0)),
+                format!("PE 0 has version {}, PE {pe} has {}", field(0, 0), field(pe, 0)),
             )
-            .help("install one version on all hosts"));
+            .help("install one version of NVSHMEM and of warpweft on all hosts"));
         }
-        if let Some(other) = (0..pe).find(|q| field(*q, 2) == field(pe, 2) && field(*q, 1) == field(pe, 1)) {
+        let same = |q: &usize| own_gpus && field(*q, 2) == field(pe, 2) && field(*q, 1) == field(pe, 1);
+        if let Some(other) = (0..pe).find(same) {
             return Err(Error::new(
                 error::NO_GPU,
                 format!("PEs {other} and {pe} have the same GPU, {}, on {}", field(pe, 2), field(pe, 1)),

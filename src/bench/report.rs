@@ -257,7 +257,7 @@ impl Report {
             nvlink: links.zip(device.compute_capability().ok()).map(|(n, cc)| NvLink::of(n, cc)),
             driver: driver.and_then(|d| d.version),
             cuda: format!("{major}.{minor}"),
-            nvshmem: world.nvshmem_version().to_string(),
+            nvshmem: world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),
             nccl: None,
             torch: None,
             lowering: String::new(),

@@ -117,7 +117,7 @@ pub fn verify(
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         n_pes: world.n_pes(),
         gpu: world.device().name()?,
-        nvshmem: world.nvshmem_version().to_string(),
+        nvshmem: world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),
         links: Links::H200,
         pairs: Vec::new(),
         left_out: Vec::new(),

@@ -327,7 +327,8 @@ fn place(o: &Outcome, pes: usize, why_simulated: &str, line: Line<'_>) {
             }
         }
         Ran::Gpus { gpu, nvshmem, no_multicast, .. } => {
-            line("ran on", format!("{pes} x {gpu}, NVSHMEM {nvshmem}, {shapes}"));
+            let nvshmem = nvshmem.map_or_else(|| "without NVSHMEM".into(), |v| format!("NVSHMEM {v}"));
+            line("ran on", format!("{pes} x {gpu}, {nvshmem}, {shapes}"));
             if let Some(why) = no_multicast {
                 line("multicast", format!("none: {why}"));
             }

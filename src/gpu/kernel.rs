@@ -113,7 +113,11 @@ impl Kernel {
     pub fn with(on: impl Into<On>, file: KernelFile, mut options: Options) -> Result<Kernel, GpuError> {
         let on = on.into();
         options.kernel = Some(name(&file, options.kernel.take())?);
-        let first = options.lowering.decide(likely_multicast(&on.device));
+        let direct = on.world.as_ref().is_some_and(|world| world.nvshmem_version().is_none());
+        if direct {
+            options.transport = options.transport.without_nvshmem();
+        }
+        let first = options.lowering.decide(!direct && likely_multicast(&on.device));
         let (multimem, unicast) = (OnceLock::new(), OnceLock::new());
         let kernel = Kernel { on, file, options, first, multimem, unicast };
         kernel.loaded(first)?;

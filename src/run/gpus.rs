@@ -13,6 +13,9 @@ use weft_runtime::launch::{Kernel, Module};
 pub(super) fn run(stages: &[Stage<'_>], options: &RunOptions, world: &World) -> Result<Outcome, RunError> {
     let mut options = options.clone();
     options.n_pes = world.n_pes() as usize;
+    if world.nvshmem_version().is_none() {
+        options.compile.transport = options.compile.transport.without_nvshmem();
+    }
     let mut no_multicast = None;
     if options.compile.lowering == Lowering::Auto {
         // What the switch has for one allocation it has for all.

@@ -213,8 +213,8 @@ pub enum Ran {
     Gpus {
         /// Name of this PE's.
         gpu: String,
-        /// NVSHMEM's version.
-        nvshmem: weft_runtime::nvshmem::Version,
+        /// NVSHMEM's version, where the world has it.
+        nvshmem: Option<weft_runtime::nvshmem::Version>,
         /// Why in-switch operations went by every PE's own address, where the text left that open.
         no_multicast: Option<String>,
         /// Time of each launch on this PE in microseconds, by events on its stream: waiting for others is in it.

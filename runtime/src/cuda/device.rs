@@ -57,6 +57,20 @@ impl Device {
         Device(Kind::Gpu(context.clone()))
     }
 
+    /// A stream of this device that another library made.
+    ///
+    /// # Errors
+    /// `R0403` on a simulated PE.
+    ///
+    /// # Safety
+    /// `stream` is a stream of the device's primary context, or null for the default one, and its owner keeps it as long
+    /// as the value returned and its clones.
+    #[allow(unsafe_code, reason = "the caller vouches for a handle")]
+    pub unsafe fn borrow_stream(&self, stream: sys::CUstream) -> Result<Stream> {
+        // SAFETY: as this function's.
+        Ok(Stream::Gpu(unsafe { self.context()?.wrap_borrowed_stream(stream) }))
+    }
+
     pub(crate) fn simulated(pe: &Pe) -> Device {
         Device(Kind::Simulated(pe.clone()))
     }

@@ -8,18 +8,22 @@ pub(crate) mod copy;
 mod device;
 mod event;
 mod graph;
+pub(crate) mod ipc;
 mod stream;
 mod symbols;
 mod tensor;
 pub mod vmm;
 mod wait;
 
+/// CUDA's stream, `CUstream`.
+pub type RawStream = sys::CUstream;
+
 pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
 pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};
 pub use stream::Stream;
-pub use tensor::{AnyDeviceTensor, DeviceTensor};
+pub use tensor::{AnyDeviceTensor, BorrowedTensor, DeviceTensor};
 pub(crate) use wait::not_stuck;
 pub use wait::wait_for;
 

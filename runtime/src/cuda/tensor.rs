@@ -195,6 +195,50 @@ impl<T> fmt::Debug for DeviceTensor<T> {
     }
 }
 
+/// Memory that somebody else owns, as a tensor of one mode: for launches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BorrowedTensor {
+    address: CUdeviceptr,
+    dtype: DType,
+    elements: usize,
+    ordinal: u32,
+}
+
+impl BorrowedTensor {
+    /// `elements` elements from `address` on.
+    ///
+    /// # Safety
+    /// Loads and stores of the device reach as many elements there until all work on them is done.
+    pub unsafe fn new(device: &Device, address: u64, dtype: DType, elements: usize) -> BorrowedTensor {
+        BorrowedTensor { address, dtype, elements, ordinal: device.ordinal() }
+    }
+
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.elements
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.elements == 0
+    }
+
+    /// The number of its device.
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+}
+
 /// A tensor in one device's own memory whose element type is known only at run time: for launches. Clones are the same
 /// memory.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::secret::Admission;
+use super::secret::{Admission, Secret};
 use super::socket::is_loopback;
 use crate::error::{Error, LAUNCHER, Result};
 
@@ -46,6 +46,8 @@ pub enum Launcher {
     Pmi,
     /// The program itself, over an MPI communicator (feature `mpi`).
     Mpi,
+    /// The program itself, with a number that its PEs have ([`Place::of_id`]).
+    Program,
     /// Nobody: one PE.
     Alone,
 }
@@ -184,6 +186,25 @@ impl Place {
             hub: Hub::Local(local_name(&job)),
             job,
             admission: Admission::SameUser,
+        }
+    }
+
+    /// A PE of a job on this host that is known by a number which only its PEs have: 128 bytes that one of them made at
+    /// random and told the others.
+    pub fn of_id(rank: u32, size: u32, id: &[u8; 128]) -> Place {
+        let name: String = blake3::derive_key("warpweft 2026-11 name of a job", id)[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Place {
+            rank,
+            size,
+            local_rank: None,
+            local_size: Some(size),
+            launcher: Launcher::Program,
+            hub: Hub::Local(format!("weft-{name}")),
+            job: name,
+            admission: Admission::Secret(Secret::new(id)),
         }
     }
 

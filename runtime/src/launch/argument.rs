@@ -1,7 +1,7 @@
 //! What a caller passes to a kernel.
 
 use super::scalar::Number;
-use crate::cuda::{AnyDeviceTensor, CudaSlice, DeviceTensor, Keep, Stream};
+use crate::cuda::{AnyDeviceTensor, BorrowedTensor, CudaSlice, DeviceTensor, Keep, Stream};
 use crate::memory::{AnyTensor, Barrier, ImportedTensor, PeerTensor, SymmetricBuffer, SymmetricTensor};
 use crate::nccl;
 use crate::team::Team;
@@ -191,9 +191,10 @@ impl<T: Element> AsArgument for SymmetricTensor<T> {
 
 impl AsArgument for AnyTensor {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
-        let (address, extent) = (self.buffer().address(), Elements::Layout(self.layout()));
+        let address = self.buffer().address() + self.offset();
+        let extent = Elements::Layout(self.layout());
         let given = Given::Tensor { address, dtype: self.dtype(), extent, symmetric: true };
-        Argument::symmetric(given, self.buffer(), 0)
+        Argument::symmetric(given, self.buffer(), self.offset())
     }
 }
 
@@ -250,6 +251,14 @@ impl AsArgument for AnyDeviceTensor {
             keep: Some(self.memory().clone()),
             ..Argument::new(given)
         }
+    }
+}
+
+impl AsArgument for BorrowedTensor {
+    fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
+        let (address, extent) = (self.address(), Elements::Flat(self.len()));
+        let given = Given::Tensor { address, dtype: self.dtype(), extent, symmetric: false };
+        Argument { device: Some(self.ordinal()), ..Argument::new(given) }
     }
 }
 

@@ -21,7 +21,7 @@ const LOG_BYTES: usize = 16 << 10;
 
 /// A module on a device; unloaded on drop.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     pub device: Device,
     code: Code,
 }
@@ -40,14 +40,14 @@ unsafe impl Sync for Loaded {}
 
 /// A function of a module that is still loaded.
 #[derive(Clone, Debug)]
-pub(super) enum Function {
+pub(crate) enum Function {
     Gpu(sys::CUfunction),
     Simulated(Box<Simulated>),
 }
 
 /// A kernel for simulated PEs, and the multiprocessors of one.
 #[derive(Clone, Debug)]
-pub(super) struct Simulated {
+pub(crate) struct Simulated {
     module: weft_sim::Module,
     kernel: weft_sim::Kernel,
     sms: u32,
@@ -59,20 +59,20 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 /// The error that the driver's compiler gave, with its log.
-pub(super) struct Refused {
+pub(crate) struct Refused {
     pub error: DriverError,
     pub log: String,
 }
 
 /// Why a module is not loaded.
-pub(super) enum NotLoaded {
+pub(crate) enum NotLoaded {
     Refused(Refused),
     /// In words already.
     Simulated(Error),
 }
 
 /// Why a launch did not take place.
-pub(super) enum NotLaunched {
+pub(crate) enum NotLaunched {
     Driver(DriverError),
     /// In words already.
     Other(Error),
@@ -382,7 +382,7 @@ fn attribute(function: sys::CUfunction, which: Attribute) -> Result<u32> {
 
 /// How a kernel is launched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub cluster: Option<[u32; 3]>,

@@ -6,7 +6,7 @@
 
 mod argument;
 mod check;
-mod driver;
+pub(crate) mod driver;
 mod image;
 mod kernel;
 mod module;

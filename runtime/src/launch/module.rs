@@ -59,7 +59,9 @@ impl Module {
             return Ok(Arc::new(module));
         }
         complete(&info)?;
-        same_nvshmem(&info, inner.library.version(), inner.library.path())?;
+        if let Some(version) = inner.library.version() {
+            same_nvshmem(&info, version, inner.library.path())?;
+        }
         let mut module = Module::new(&inner.device, image, info)?;
         if needs_nvshmem(image) {
             inner.library.module_init(module.loaded.handle().cast())?;

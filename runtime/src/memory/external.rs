@@ -3,6 +3,7 @@
 use super::{Allocation, SymmetricBuffer, number};
 use crate::cuda::vmm;
 use crate::error::{self, Error, Result};
+use crate::nvshmem::Library;
 use crate::world::{Inner, World};
 use std::panic::Location;
 use std::sync::Arc;
@@ -65,7 +66,8 @@ impl World {
     ///
     /// # Safety
     /// `address` is the start of a mapping made with `cuMemCreate` and `cuMemMap`, of `bytes` bytes, that stays mapped
-    /// until the last clone of the buffer is dropped on every PE.
+    /// until the last clone of the buffer is dropped on every PE. In a world [without NVSHMEM](World::local) it may also
+    /// lie in memory of `cuMemAlloc`.
     #[track_caller]
     #[allow(unsafe_code, reason = "the caller vouches for an address")]
     pub unsafe fn register_raw(&self, address: u64, bytes: usize) -> Result<SymmetricBuffer> {
@@ -73,9 +75,60 @@ impl World {
     }
 }
 
-/// Bytes that memory of this world's devices must be a multiple of; simulated PEs leave it to [`vmm`].
+/// Memory of all PEs that another library has mapped into each of them: PyTorch's symmetric memory after `rendezvous`, a
+/// window of NCCL's, another NVSHMEM's heap.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// Bytes of each PE's copy.
+    pub bytes: usize,
+    /// Where this PE's loads and stores reach each PE's copy, by PE; its own among them.
+    pub copies: Vec<u64>,
+    /// Where this PE's multimem instructions reach all copies, if the other library made such an address.
+    pub multicast: Option<u64>,
+}
+
+impl World {
+    /// Makes memory symmetric that another library has mapped into all PEs, without copying. It stays that library's;
+    /// nothing is freed when the buffer is dropped. *Collective.*
+    ///
+    /// # Errors
+    /// `R0301` where the PEs give different sizes, `R0306` where the mapping has no address for a PE, or this world is
+    /// NVSHMEM's: [`World::local`] starts one that takes such memory.
+    ///
+    /// # Safety
+    /// Loads and stores of this PE's GPU reach `bytes` bytes at each address, of the PE that the address stands for, and
+    /// multimem instructions all of them at `multicast`, until the last clone of the buffer is dropped on every PE.
+    #[track_caller]
+    #[allow(unsafe_code, reason = "the caller vouches for addresses")]
+    pub unsafe fn adopt(&self, mapping: Mapping) -> Result<SymmetricBuffer> {
+        let (place, world) = (Location::caller(), self.0.enter()?);
+        let Mapping { bytes, copies, multicast } = mapping;
+        let whole = bytes > 0 && copies.len() == world.everyone.len() && !copies.contains(&0);
+        let Library::Direct(direct) = &world.library else {
+            let e = Error::new(
+                error::REGISTER,
+                "this world's memory is NVSHMEM's, which takes no foreign mappings",
+            );
+            return Err(world.refuse(&world.everyone, e.help("World::local starts a world that takes them")));
+        };
+        let taken = match whole {
+            true => direct.adopt(bytes, copies, multicast),
+            false => Err(Error::new(error::REGISTER, "a mapping has bytes, and an address for each PE")),
+        };
+        let address = taken.map_err(|e| world.refuse(&world.everyone, e))?;
+        let agreed = world.together(&format!("adoption of {bytes} bytes"), &[]);
+        agreed.inspect_err(|_| direct.unregister(address))?;
+        let external = Some((bytes, None));
+        Ok(SymmetricBuffer::of(Allocation::adopt(&self.0, address, bytes, external, place)))
+    }
+}
+
+/// Bytes that memory of this world's devices must be a multiple of; without NVSHMEM it is what [`vmm`] makes.
 fn unit(world: &Inner) -> usize {
-    if world.device.is_simulated() { 1 } else { granularity() }
+    match world.library {
+        Library::Host(_) => granularity(),
+        Library::Direct(_) | Library::Simulated(_) => 1,
+    }
 }
 
 fn register(

@@ -12,7 +12,7 @@ mod tensor;
 
 pub use buffer::{SymmetricBuffer, Table};
 pub use dlpack::ImportedTensor;
-pub use external::granularity;
+pub use external::{Mapping, granularity};
 pub use sync::{BARRIER_LINE, Barrier, Compare, Signal, SignalOp};
 pub use tensor::{AnyTensor, MulticastTensor, PeerTensor, SymmetricTensor};
 
@@ -133,7 +133,7 @@ impl Inner {
     /// Bytes of addresses that NVSHMEM reserves for its heap and what is registered (`NVSHMEM_MAX_MEMORY_PER_GPU`;
     /// env_defs.h: 128 GiB before 3.5, 256 GiB since). Past them it crashes.
     pub fn most_memory(&self) -> usize {
-        let version = self.library.version();
+        let Some(version) = self.library.version() else { return usize::MAX };
         let own = if (version.major, version.minor) < (3, 5) { 128 << 30 } else { 256 << 30 };
         external::bytes_of("NVSHMEM_MAX_MEMORY_PER_GPU").unwrap_or(own)
     }

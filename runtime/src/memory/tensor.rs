@@ -286,6 +286,7 @@ impl<T> MulticastTensor<T> {
 #[derive(Clone, Debug)]
 pub struct AnyTensor {
     buffer: SymmetricBuffer,
+    offset: u64,
     dtype: DType,
     layout: Layout,
 }
@@ -296,15 +297,28 @@ impl AnyTensor {
     /// # Errors
     /// `R0307` where the layout does not fit the buffer.
     pub fn new(buffer: SymmetricBuffer, dtype: DType, layout: Layout) -> Result<AnyTensor> {
-        let bytes = memory_elements(&layout)?.checked_mul(dtype.bytes() as usize);
-        if bytes.is_none_or(|b| b > buffer.bytes()) {
+        AnyTensor::view(buffer, 0, dtype, layout)
+    }
+
+    /// Part of a buffer, from byte `offset` on, as elements of that type.
+    ///
+    /// # Errors
+    /// `R0307` where the layout does not fit the buffer.
+    pub fn view(buffer: SymmetricBuffer, offset: u64, dtype: DType, layout: Layout) -> Result<AnyTensor> {
+        let bytes = (memory_elements(&layout)? as u64).checked_mul(dtype.bytes().into());
+        let end = bytes.and_then(|bytes| bytes.checked_add(offset));
+        if end.is_none_or(|end| end > buffer.bytes() as u64) {
             let have = buffer.bytes();
-            return Err(Error::new(
-                SHAPE,
-                format!("a tensor {layout} of {dtype} in a buffer of {have} bytes"),
-            ));
+            let message =
+                format!("a tensor {layout} of {dtype} from byte {offset} of a buffer of {have} bytes");
+            return Err(Error::new(SHAPE, message));
         }
-        Ok(AnyTensor { buffer, dtype, layout })
+        Ok(AnyTensor { buffer, offset, dtype, layout })
+    }
+
+    /// Bytes from the start of its buffer.
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// The memory it lies in.

@@ -1,26 +1,29 @@
-//! NVSHMEM of a PE: the host library, or what the simulator has in its place.
+//! What gives a PE symmetric memory, teams and operations on streams: NVSHMEM's host library, memory that the PEs of a
+//! host map directly, or the simulator.
 
 use super::result::{self, Collective, Host, PutSignal};
 use super::sys::Team;
 use super::version::Version;
 use crate::DType;
 use crate::cuda::Stream;
-use crate::error::Result;
+use crate::direct::{self, Direct};
+use crate::error::{self, Error, Result};
 use crate::simulated::{self, Nvshmem, not_simulated};
 use std::ffi::c_void;
 use std::path::Path;
 use weft_sim::Name;
 
-/// Either.
-#[expect(clippy::large_enum_variant, reason = "there is one for each PE, and calls need no further pointer")]
+/// One of them.
 pub enum Library {
     Host(Host),
+    Direct(Direct),
     Simulated(Nvshmem),
 }
 
 /// A collective's function.
 pub enum Found {
     Host(result::Found),
+    Direct(direct::Found),
     Simulated(simulated::Found),
 }
 
@@ -37,11 +40,12 @@ fn queue(stream: &Stream) -> Result<&simulated::Stream> {
     }
 }
 
-/// The same call of either.
-macro_rules! either {
+/// The same call of each.
+macro_rules! each {
     ($library:expr, $l:ident => $call:expr) => {
         match $library {
             Library::Host($l) => $call,
+            Library::Direct($l) => $call,
             Library::Simulated($l) => $call,
         }
     };
@@ -56,6 +60,10 @@ macro_rules! on_stream {
                 $call;
                 Ok(())
             }
+            Library::Direct($l) => {
+                let $s = $stream;
+                $call
+            }
             Library::Simulated($l) => {
                 let $s = queue($stream)?;
                 $call
@@ -64,19 +72,27 @@ macro_rules! on_stream {
     };
 }
 
+/// Something needs NVSHMEM, and this world is without.
+fn no_nvshmem(what: &str) -> Error {
+    Error::new(error::NVSHMEM, format!("{what}, and this world was started without NVSHMEM"))
+        .help("World::init starts one with NVSHMEM; `--transport p2p` compiles kernels that do without")
+}
+
 impl Library {
-    /// Where it was loaded from; nowhere if it is the simulator's.
+    /// Where NVSHMEM was loaded from, if it was.
     pub fn path(&self) -> &Path {
         match self {
             Library::Host(l) => l.path(),
-            Library::Simulated(_) => Path::new(""),
+            Library::Direct(_) | Library::Simulated(_) => Path::new(""),
         }
     }
 
-    pub fn version(&self) -> Version {
+    /// NVSHMEM's version, where there is an NVSHMEM.
+    pub fn version(&self) -> Option<Version> {
         match self {
-            Library::Host(l) => l.version(),
-            Library::Simulated(_) => simulated::VERSION,
+            Library::Host(l) => Some(l.version()),
+            Library::Direct(_) => None,
+            Library::Simulated(_) => Some(simulated::VERSION),
         }
     }
 
@@ -89,6 +105,7 @@ impl Library {
     pub fn module_init(&self, module: *mut c_void) -> Result<()> {
         match self {
             Library::Host(l) => l.module_init(module),
+            Library::Direct(_) => Err(no_nvshmem("the code calls NVSHMEM's functions")),
             Library::Simulated(_) => Ok(()),
         }
     }
@@ -96,7 +113,7 @@ impl Library {
     pub fn module_finalize(&self, module: *mut c_void) -> Result<()> {
         match self {
             Library::Host(l) => l.module_finalize(module),
-            Library::Simulated(_) => Ok(()),
+            Library::Direct(_) | Library::Simulated(_) => Ok(()),
         }
     }
 
@@ -104,22 +121,23 @@ impl Library {
     pub fn alloc(&self, name: &str, bytes: usize, align: usize) -> u64 {
         match self {
             Library::Host(l) => l.alloc(bytes, align),
+            Library::Direct(l) => l.alloc(bytes),
             Library::Simulated(l) => l.alloc(name, bytes, align),
         }
     }
 
     pub fn free(&self, address: u64) {
-        either!(self, l => l.free(address));
+        each!(self, l => l.free(address));
     }
 
     pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
-        either!(self, l => l.peer(address, pe))
+        each!(self, l => l.peer(address, pe))
     }
 
     /// Whether kernels that have the choice carry their operations on a PE out in place, where loads and stores reach it.
     pub fn in_place(&self, pe: u32) -> bool {
         match self {
-            Library::Host(_) => true,
+            Library::Host(_) | Library::Direct(_) => true,
             Library::Simulated(l) => l.in_place(pe),
         }
     }
@@ -132,16 +150,20 @@ impl Library {
     }
 
     pub fn multicast(&self, team: Team, address: u64) -> Option<u64> {
-        either!(self, l => l.multicast(team, address))
+        each!(self, l => l.multicast(team, address))
     }
 
     pub fn register(&self, address: u64, bytes: usize) -> u64 {
-        either!(self, l => l.register(address, bytes))
+        each!(self, l => l.register(address, bytes))
     }
 
     pub fn unregister(&self, address: u64, bytes: usize) -> Result<()> {
         match self {
             Library::Host(l) => l.unregister(address, bytes),
+            Library::Direct(l) => {
+                l.unregister(address);
+                Ok(())
+            }
             Library::Simulated(l) => l.unregister(address),
         }
     }
@@ -150,33 +172,35 @@ impl Library {
     pub fn resolve(&self, team: Team) -> Team {
         match self {
             Library::Host(_) => team,
+            Library::Direct(_) => Direct::resolve(team),
             Library::Simulated(l) => l.resolve(team),
         }
     }
 
     pub fn team_my_pe(&self, team: Team) -> Option<u32> {
-        either!(self, l => l.team_my_pe(team))
+        each!(self, l => l.team_my_pe(team))
     }
 
     pub fn team_n_pes(&self, team: Team) -> Option<u32> {
-        either!(self, l => l.team_n_pes(team))
+        each!(self, l => l.team_n_pes(team))
     }
 
     pub fn translate(&self, from: Team, pe: u32, to: Team) -> Option<u32> {
-        either!(self, l => l.translate(from, pe, to))
+        each!(self, l => l.translate(from, pe, to))
     }
 
     pub fn split_strided(&self, parent: Team, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
-        either!(self, l => l.split_strided(parent, start, stride, size))
+        each!(self, l => l.split_strided(parent, start, stride, size))
     }
 
     pub fn split_2d(&self, parent: Team, x_range: u32) -> Result<(Option<Team>, Option<Team>)> {
-        either!(self, l => l.split_2d(parent, x_range))
+        each!(self, l => l.split_2d(parent, x_range))
     }
 
     pub fn team_unique_id(&self) -> Result<u64> {
         match self {
             Library::Host(l) => l.team_unique_id(),
+            Library::Direct(_) => Ok(0),
             Library::Simulated(l) => Ok(l.team_unique_id()),
         }
     }
@@ -185,13 +209,16 @@ impl Library {
     pub fn team_init(&self, unique_id: u64, members: &[u32], my_pe: u32) -> Result<Team> {
         match self {
             Library::Host(l) => l.team_init(unique_id, members.len() as u32, my_pe),
+            Library::Direct(l) => l.team_init(members),
             Library::Simulated(l) => l.team_init(unique_id, members),
         }
     }
 
     pub fn team_destroy(&self, team: Team) {
-        if let Library::Host(l) = self {
-            l.team_destroy(team);
+        match self {
+            Library::Host(l) => l.team_destroy(team),
+            Library::Direct(l) => l.team_destroy(team),
+            Library::Simulated(_) => {}
         }
     }
 
@@ -202,6 +229,7 @@ impl Library {
                 l.barrier_all();
                 Ok(())
             }
+            Library::Direct(l) => l.barrier_all(),
             Library::Simulated(l) => l.barrier_all(),
         }
     }
@@ -233,6 +261,7 @@ impl Library {
     pub fn barrier(&self, team: Team, on: &Stream) -> Result<()> {
         match self {
             Library::Host(l) => l.barrier(team, raw(on)?),
+            Library::Direct(l) => l.barrier(team, on),
             Library::Simulated(l) => l.barrier(team, queue(on)?),
         }
     }
@@ -240,6 +269,7 @@ impl Library {
     pub fn sync(&self, team: Team, on: &Stream) -> Result<()> {
         match self {
             Library::Host(l) => l.sync(team, raw(on)?),
+            Library::Direct(l) => l.barrier(team, on),
             Library::Simulated(l) => l.sync(team, queue(on)?),
         }
     }
@@ -251,6 +281,10 @@ impl Library {
     pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         match self {
             Library::Host(l) => l.find_collective(name, dtype).map(Found::Host),
+            Library::Direct(l) => {
+                let found = l.find_collective(name, dtype).map(Found::Direct);
+                found.ok_or_else(|| result::no_operation(name, dtype))
+            }
             Library::Simulated(l) => {
                 let found = l.find_collective(name, dtype).map(Found::Simulated);
                 found.ok_or_else(|| result::no_operation(name, dtype))
@@ -262,6 +296,7 @@ impl Library {
         match (self, found) {
             (Library::Host(l), Found::Host(found)) => l.collective(found, io, raw(on)?),
             (Library::Simulated(l), Found::Simulated(found)) => l.collective(found, io, queue(on)?),
+            (Library::Direct(l), Found::Direct(found)) => l.collective(found, io, on),
             _ => Err(not_simulated("function of the host's library")),
         }
     }
@@ -269,6 +304,7 @@ impl Library {
     pub fn broadcast(&self, dtype: DType, io: &Collective, root: u32, on: &Stream) -> Result<()> {
         match self {
             Library::Host(l) => l.broadcast(dtype, io, root, raw(on)?),
+            Library::Direct(l) => l.broadcast(dtype, io, root, on),
             Library::Simulated(l) => l.broadcast(dtype, io, root, queue(on)?),
         }
     }

@@ -123,7 +123,7 @@ impl<'a> Bed<'a> {
             n_pes: self.world.n_pes(),
             gpu: self.world.device().name()?,
             cuda: format!("{major}.{minor}"),
-            nvshmem: self.world.nvshmem_version().to_string(),
+            nvshmem: self.world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),
             nccl: self.nccl.as_ref().map(|n| n.version().to_string()),
             lowering: self.lowering.to_string(),
             hidden: self.request.hidden,

@@ -14,6 +14,7 @@ mod faults;
 mod fused;
 mod kernels;
 mod launch;
+mod local;
 mod memory;
 mod remote;
 mod simulated;
@@ -52,11 +53,36 @@ const ONLY_GPUS: &[(&str, &str)] = &[
     ("faults::a_pe_killed", "a simulated PE is no process"),
     ("faults::a_pe_that_panics", "the status of a panic is a process's; see runtime/tests/simulated.rs"),
     ("launch::ptx_that_the_driver_refuses", "the driver's own words"),
+    ("local::", "simulated PEs share one process already"),
 ];
+
+/// Cases, by the beginning of their names, that need NVSHMEM, and why: the others run in worlds without it too.
+const NEED_NVSHMEM: &[(&str, &str)] = &[
+    ("remote::reductions", "NVSHMEM's device functions"),
+    ("remote::exchanges", "NVSHMEM's device functions"),
+    ("remote::barriers", "NVSHMEM's device functions"),
+    ("remote::parts_of_the_world", "NVSHMEM's device functions"),
+    ("fused::nccl", "NCCL refuses two PEs on one GPU"),
+    ("tune::", "it stores NVSHMEM's version"),
+    ("bench::", "it compares with NVSHMEM's and NCCL's collectives"),
+    ("faults::no_peer_access", "NVSHMEM's own variable"),
+    ("faults::no_nvshmem", "it is about NVSHMEM's library"),
+    ("faults::a_second_start", "a process may be in several worlds without NVSHMEM"),
+    ("faults::more_pes_than_gpus", "PEs share a GPU here"),
+    ("faults::one_pe_has_too_little_memory", "PEs share a GPU here"),
+    ("memory::until_it_is_full", "PEs share a GPU here"),
+    ("memory::external_memory_is_registered", "NVSHMEM's own granularity"),
+    ("memory::multicast_is_none_with_a_reason", "NVSHMEM's reasons"),
+];
+
+/// What the table says of a case.
+fn row(table: &[(&'static str, &'static str)], case: &Case) -> Option<&'static str> {
+    table.iter().find(|(name, _)| case.name.starts_with(name)).map(|(_, why)| *why)
+}
 
 /// Why a case says nothing of simulated PEs, if it does not.
 fn only_gpus(case: &Case) -> Option<&'static str> {
-    ONLY_GPUS.iter().find(|(name, _)| case.name.starts_with(name)).map(|(_, why)| *why)
+    row(ONLY_GPUS, case)
 }
 
 fn cases() -> Vec<Case> {
@@ -73,6 +99,7 @@ fn cases() -> Vec<Case> {
         collective::CASES,
         fused::CASES,
         tune::CASES,
+        local::CASES,
     ]
     .concat()
 }
@@ -102,7 +129,8 @@ fn tests() -> ExitCode {
         Ok(n) => println!("on {n} GPUs"),
         Err(why) => println!("all ignored: {why}"),
     }
-    let trials = cases().into_iter().map(|case| {
+    let with_nvshmem = |case: &Case| !case.name.starts_with("local::");
+    let trials = cases().into_iter().filter(with_nvshmem).map(|case| {
         let pes = gpus.clone().unwrap_or(0);
         let enough = pes >= case.least_pes;
         if gpus.is_ok() && !enough {
@@ -117,16 +145,25 @@ fn tests() -> ExitCode {
             Trial::test(name, move || run(&case, "sim", *pes))
         })
     });
+    // In worlds without NVSHMEM, where two PEs may share a GPU.
+    let count = cuda::device_count().unwrap_or(0);
+    let local = cases().into_iter().filter(|case| row(NEED_NVSHMEM, case).is_none()).map(|case| {
+        let pes = count.max(2);
+        let name = case.name.strip_prefix("local::").unwrap_or(case.name);
+        Trial::test(format!("local::{name}"), move || run(&case, "local", pes))
+            .with_ignored_flag(count == 0 || case.least_pes > 2.max(count))
+    });
     let pes = gpus.clone().unwrap_or(0);
     let command = Trial::test("bench::the_command", move || bench::command(pes)).with_ignored_flag(pes == 0);
     let switch = Trial::test("bench::verify_switch", move || bench::verify_switch(pes));
     let tuned = Trial::test("tune::the_command", move || tune::command(pes)).with_ignored_flag(pes < 2);
     let trials = trials
         .chain([command, tuned, switch.with_ignored_flag(pes == 0)])
+        .chain(local)
         .chain(on_simulated)
         .chain(simulated::trials());
     // One job at a time: each has all the GPUs.
-    let args = if pes > 0 { Arguments { test_threads: Some(1), ..args } } else { args };
+    let args = if count > 0 { Arguments { test_threads: Some(1), ..args } } else { args };
     libtest_mimic::run(&args, trials.collect()).exit_code()
 }
 
@@ -134,6 +171,9 @@ fn tests() -> ExitCode {
 fn run(case: &Case, on: &str, pes: u32) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
     command.env(CASE, case.name).env("WEFT_ON", on).env("WEFT_PES", pes.to_string());
+    if on == "local" {
+        command.envs([("WEFT_ON", "gpu"), ("WEFT_MEMORY", "local"), ("WEFT_SHARE_GPU", "1")]);
+    }
     command.envs(case.env.iter().copied());
     let outcome = finish(&mut command, case.name)?;
     (case.judge)(&outcome).map_err(|why| outcome.told(&why).into())

@@ -36,6 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "weft-runtime",
         ],
     ),
+    ("warpweft-comm", &["warpweft"]),
 ];
 
 /// What is kept to one room, so that it can be replaced there.

@@ -18,7 +18,7 @@ mod wait;
 /// CUDA's stream, `CUstream`.
 pub type RawStream = sys::CUstream;
 
-pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
+pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
 pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};

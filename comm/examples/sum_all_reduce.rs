@@ -1,0 +1,118 @@
+//! The allreduce behind a row-parallel layer, in the shape of mistral.rs's `SumAllReduce`: an operation of candle's
+//! (`CustomOp1`) that takes storage on a GPU and gives new storage. The module `candle` stands in for the crate, with
+//! the same names and signatures, so that this example needs nothing else.
+//!
+//! `cargo run --release -p warpweft-comm --example sum_all_reduce` starts a rank for each GPU.
+
+#![allow(unsafe_code, reason = "storage hands its address to the communicator")]
+
+use candle::{CudaStorage, CustomOp1, Layout, Shape};
+use std::error::Error;
+use std::io::{Read, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use warpweft_comm::{Comm, DType, Id, Options};
+use weft::runtime::cuda::{Device, Stream, device_count};
+
+/// What candle has under these names, as far as the operation uses it.
+mod candle {
+    use weft::runtime::cuda::{CudaSlice, CudaStream};
+    pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+    pub type Shape = Vec<usize>;
+
+    /// Elements on a GPU, with cudarc's types as in candle.
+    pub struct CudaStorage {
+        pub slice: CudaSlice<f32>,
+        pub stream: std::sync::Arc<CudaStream>,
+    }
+
+    pub struct Layout {
+        pub shape: Shape,
+        pub contiguous_offsets: Option<(usize, usize)>,
+    }
+
+    pub trait CustomOp1 {
+        fn name(&self) -> &'static str;
+        fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)>;
+    }
+}
+
+/// The sum over all ranks, out of place.
+pub struct SumAllReduce {
+    comm: Arc<Comm>,
+}
+
+impl CustomOp1 for SumAllReduce {
+    fn name(&self) -> &'static str {
+        "SumAllReduce"
+    }
+
+    fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> candle::Result<(CudaStorage, Shape)> {
+        use weft::runtime::cuda::DevicePtr;
+        let (start, end) = layout.contiguous_offsets.ok_or("the input has to be contiguous")?;
+        let stream = &storage.stream;
+        if !self.comm.should_all_reduce(end - start, DType::F32) {
+            return Err("above max_bytes the engine calls NCCL here".into());
+        }
+        // SAFETY: the call writes all of it.
+        let out = unsafe { stream.alloc::<f32>(end - start)? };
+        let src = storage.slice.slice(start..end);
+        {
+            let ((src, _read), (dst, _written)) = (src.device_ptr(stream), out.device_ptr(stream));
+            // SAFETY: both have that many elements, and live until the stream is past the call.
+            unsafe { self.comm.all_reduce(stream.cu_stream(), src, dst, end - start, DType::F32)? };
+        }
+        Ok((CudaStorage { slice: out, stream: stream.clone() }, layout.shape.clone()))
+    }
+}
+
+fn main() -> ExitCode {
+    let ran = match std::env::var("RANK").ok().and_then(|rank| rank.parse().ok()) {
+        Some(rank) => rank_of(rank),
+        None => start(),
+    };
+    ran.map_or_else(
+        |e| {
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+/// Starts the ranks, as mistral.rs starts its daemons, and tells them the id through a pipe.
+fn start() -> Result<(), Box<dyn Error>> {
+    let (ranks, id) = (device_count()?, Id::random()?);
+    let mut children = Vec::new();
+    for rank in 0..ranks {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.env("RANK", rank.to_string()).env("RANKS", ranks.to_string()).stdin(Stdio::piped());
+        let mut child = command.spawn()?;
+        child.stdin.take().ok_or("no pipe")?.write_all(&id.0)?;
+        children.push(child);
+    }
+    let statuses = children.iter_mut().map(|child| child.wait()).collect::<Result<Vec<_>, _>>()?;
+    if statuses.iter().all(|status| status.success()) { Ok(()) } else { Err("a rank failed".into()) }
+}
+
+fn rank_of(rank: u32) -> Result<(), Box<dyn Error>> {
+    let ranks: u32 = std::env::var("RANKS")?.parse()?;
+    let mut id = Id([0; 128]);
+    std::io::stdin().read_exact(&mut id.0)?;
+    let comm = Arc::new(Comm::new(rank, ranks, &id, &Options { device: Some(rank), ..Options::default() })?);
+    let stream: Stream = Device::open(rank)?.new_stream()?;
+    let stream = stream.gpu()?.clone();
+
+    // The layer's partial sums.
+    let (tokens, hidden) = (5, 4096);
+    let partial: Vec<f32> = (0..tokens * hidden).map(|i| (i % 100) as f32 + rank as f32).collect();
+    let storage = CudaStorage { slice: stream.clone_htod(&partial)?, stream: stream.clone() };
+    let layout = Layout { shape: vec![tokens, hidden], contiguous_offsets: Some((0, tokens * hidden)) };
+    let operation = SumAllReduce { comm };
+    let (sum, shape) = operation.cuda_fwd(&storage, &layout)?;
+    let sums = stream.clone_dtoh(&sum.slice)?;
+    let all = (0..ranks).sum::<u32>() as f32;
+    let right = sums.iter().enumerate().all(|(i, v)| *v == (i % 100) as f32 * ranks as f32 + all);
+    println!("rank {rank} of {ranks}: {} of {shape:?} is {right}", operation.name());
+    if right { Ok(()) } else { Err("wrong sums".into()) }
+}

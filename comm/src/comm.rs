@@ -1,0 +1,364 @@
+//! The communicator.
+#![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
+
+use crate::{DType, Error, Id, RawStream};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use weft::collective::{Call, Collective, Collectives, Config as CollectiveConfig};
+use weft::runtime::cuda::{BorrowedTensor, Stream};
+use weft::runtime::job::{self, Place};
+use weft::runtime::launch::AsArgument;
+use weft::runtime::memory::AnyTensor;
+use weft::runtime::{Config, IntoLayout, Memory, SymmetricBuffer, World};
+
+pub use weft::runtime::Reduce;
+
+/// Bytes that every address is a multiple of: ranks must agree on how wide their loads are.
+const ALIGN: u64 = 16;
+
+/// How a communicator is made; the default suits most. The same on all ranks, but for the device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The GPU of this rank, as CUDA numbers those that the process sees. By default the rank's own number, or the only
+    /// GPU.
+    pub device: Option<u32>,
+    /// Bytes of the larger side of a call above which [`Comm::should_all_reduce`] answers no, and calls are errors: the
+    /// caller is to use its own NCCL there. 1 GiB by default.
+    pub max_bytes: usize,
+    /// How long ranks wait for each other on the host: 60 s by default.
+    pub timeout: Duration,
+    /// Most CTAs of a call; the GPU's multiprocessors by default.
+    pub max_ctas: Option<u32>,
+    /// Lets several ranks have one GPU: for tests.
+    pub share_gpu: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let timeout = Duration::from_secs(60);
+        Options { device: None, max_bytes: 1 << 30, timeout, max_ctas: None, share_gpu: false }
+    }
+}
+
+/// Ranks of one host, each with a GPU, and what they do together.
+///
+/// Threads may share it. All ranks make the same calls in the same order: with the same sizes and types, and with either
+/// the same part of the same [`Buffer`] as an operand, or memory that is no rank's `Buffer`.
+/// It ends on all ranks when it is dropped on all of them.
+pub struct Comm {
+    pub(crate) world: World,
+    pub(crate) collectives: Collectives,
+    max_bytes: usize,
+    /// Memory that is symmetric, by its address.
+    buffers: Arc<Mutex<BTreeMap<u64, SymmetricBuffer>>>,
+}
+
+/// Memory of all ranks, used by calls without a copy. It is freed when all ranks have dropped theirs.
+pub struct Buffer {
+    inner: SymmetricBuffer,
+    buffers: Arc<Mutex<BTreeMap<u64, SymmetricBuffer>>>,
+}
+
+impl Buffer {
+    /// Where it begins on this rank's device.
+    pub fn address(&self) -> u64 {
+        self.inner.address()
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        lock(&self.buffers).remove(&self.inner.address());
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes at {:#x})", self.bytes(), self.address())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A side of a call.
+pub(crate) enum Side {
+    Symmetric(AnyTensor),
+    Other(BorrowedTensor),
+}
+
+impl Side {
+    pub fn argument(&self) -> &dyn AsArgument {
+        match self {
+            Side::Symmetric(tensor) => tensor,
+            Side::Other(tensor) => tensor,
+        }
+    }
+}
+
+impl Comm {
+    /// Connects `size` ranks that have the same `id`. *Collective.*
+    ///
+    /// # Errors
+    /// `R0102` without the GPU, `R0202` where a rank does not come in time, `R0302` without memory for workspaces.
+    pub fn new(rank: u32, size: u32, id: &Id, options: &Options) -> Result<Comm, Error> {
+        let place = Place { local_rank: Some(rank), ..Place::of_id(rank, size, &id.0) };
+        let config = Config {
+            device: options.device,
+            memory: Some(Memory::Local),
+            // An engine outlives its communicators: the death of a rank is an error of calls, not the process's end.
+            job: Some(job::Options { timeout: options.timeout, grace: None }),
+            share_gpu: options.share_gpu,
+            ..Config::default()
+        };
+        let world = World::join(&place, &config)?;
+        let config = CollectiveConfig { ctas: options.max_ctas, ..CollectiveConfig::default() };
+        let collectives = Collectives::with(&world, world.team(), config)?;
+        Ok(Comm { world, collectives, max_bytes: options.max_bytes, buffers: Arc::default() })
+    }
+
+    /// Connects the ranks by an exchange of the caller's: see [`Id::exchanged`]. *Collective.*
+    ///
+    /// # Errors
+    /// As [`new`](Comm::new), and [`Error::Exchange`].
+    pub fn from_exchange<E: fmt::Display>(
+        rank: u32,
+        size: u32,
+        exchange: impl FnOnce(&[u8]) -> Result<Vec<Vec<u8>>, E>,
+        options: &Options,
+    ) -> Result<Comm, Error> {
+        Comm::new(rank, size, &Id::exchanged(rank, exchange)?, options)
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.world.my_pe()
+    }
+
+    /// Ranks.
+    pub fn size(&self) -> u32 {
+        self.world.n_pes()
+    }
+
+    /// [`Options::max_bytes`].
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// Whether an allreduce of so many elements is this communicator's, rather than NCCL's.
+    pub fn should_all_reduce(&self, count: usize, dtype: DType) -> bool {
+        self.check(count, dtype).is_ok()
+    }
+
+    fn check(&self, count: usize, dtype: DType) -> Result<(), Error> {
+        let (bytes, most) = (count.saturating_mul(dtype.bytes() as usize), self.max_bytes);
+        if bytes <= most { Ok(()) } else { Err(Error::TooLarge { bytes, most }) }
+    }
+
+    /// Memory of all ranks, zeroed, of the same size on each: calls on it copy nothing. *Collective.*
+    ///
+    /// # Errors
+    /// `R0302` where a rank has no room.
+    pub fn alloc(&self, bytes: usize) -> Result<Buffer, Error> {
+        let inner = self.world.buffer(bytes)?;
+        inner.fill(0)?;
+        Ok(self.remember(inner))
+    }
+
+    /// Makes memory of the caller's symmetric, so that calls on it copy nothing: of `cuMemAlloc` or `cuMemCreate`, of the
+    /// same size on each rank. *Collective.*
+    ///
+    /// # Errors
+    /// `R0306` for memory that cannot be passed to other processes.
+    ///
+    /// # Safety
+    /// The memory stays allocated until the buffer was dropped on every rank.
+    pub unsafe fn register(&self, address: u64, bytes: usize) -> Result<Buffer, Error> {
+        // SAFETY: as this function's.
+        let inner = unsafe { self.world.register_raw(address, bytes)? };
+        Ok(self.remember(inner))
+    }
+
+    fn remember(&self, inner: SymmetricBuffer) -> Buffer {
+        lock(&self.buffers).insert(inner.address(), inner.clone());
+        Buffer { inner, buffers: self.buffers.clone() }
+    }
+
+    /// Waits on the host until all ranks have come. *Collective.*
+    ///
+    /// # Errors
+    /// `R0203` where one died, `R0301` where one makes another call.
+    pub fn barrier(&self) -> Result<(), Error> {
+        Ok(self.world.barrier()?)
+    }
+
+    /// The sum over all ranks of `count` elements at `src`, to `dst`; in place where both are one.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]; `R0401` for a type without a sum; as of all calls, `R0103` where the driver refuses it.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this rank's device, or null for its default stream. `src` and `dst` are each of `count`
+    /// elements that the device reaches, until the stream is past the call, and are one or do not overlap.
+    pub unsafe fn all_reduce(
+        &self,
+        stream: RawStream,
+        src: u64,
+        dst: u64,
+        count: usize,
+        dtype: DType,
+    ) -> Result<(), Error> {
+        let counts = (count, count);
+        // SAFETY: as this function's.
+        unsafe { self.call(Collective::AllReduce, Reduce::Sum, (src, dst), counts, dtype, stream) }
+    }
+
+    /// As [`all_reduce`](Comm::all_reduce), with another operation.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn all_reduce_with(
+        &self,
+        op: Reduce,
+        stream: RawStream,
+        (src, dst): (u64, u64),
+        count: usize,
+        dtype: DType,
+    ) -> Result<(), Error> {
+        // SAFETY: as this function's.
+        unsafe { self.call(Collective::AllReduce, op, (src, dst), (count, count), dtype, stream) }
+    }
+
+    /// The `count` elements at `src` of each rank, one after the other in the order of ranks, to `dst`.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Comm::all_reduce).
+    ///
+    /// # Safety
+    /// As [`all_reduce`](Comm::all_reduce); `dst` has `count` elements for each rank.
+    pub unsafe fn all_gather(
+        &self,
+        stream: RawStream,
+        src: u64,
+        dst: u64,
+        count: usize,
+        dtype: DType,
+    ) -> Result<(), Error> {
+        let counts = (count, count.saturating_mul(self.size() as usize));
+        // SAFETY: as this function's.
+        unsafe { self.call(Collective::AllGather, Reduce::Sum, (src, dst), counts, dtype, stream) }
+    }
+
+    /// Of the sum over all ranks of what is at `src`, which has `count` elements for each rank, this rank's part to
+    /// `dst`.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Comm::all_reduce).
+    ///
+    /// # Safety
+    /// As [`all_reduce`](Comm::all_reduce); `src` has `count` elements for each rank, `dst` has `count`.
+    pub unsafe fn reduce_scatter(
+        &self,
+        stream: RawStream,
+        src: u64,
+        dst: u64,
+        count: usize,
+        dtype: DType,
+    ) -> Result<(), Error> {
+        let counts = (count.saturating_mul(self.size() as usize), count);
+        // SAFETY: as this function's.
+        unsafe { self.call(Collective::ReduceScatter, Reduce::Sum, (src, dst), counts, dtype, stream) }
+    }
+
+    /// Compiles what an allreduce of so many elements launches, so that no later call waits for it: before a capture.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Comm::all_reduce).
+    ///
+    /// # Safety
+    /// As [`all_reduce`](Comm::all_reduce). Neither side is read or written.
+    pub unsafe fn prepare(&self, src: u64, dst: u64, count: usize, dtype: DType) -> Result<(), Error> {
+        // SAFETY: as this function's.
+        let [x, out] = unsafe { self.sides((src, dst), (count, count), dtype) }?;
+        let out = (src != dst).then_some(out.argument());
+        let (call, stream) = (Call::new(Collective::AllReduce, x.argument(), out), self.world.stream());
+        let plan = self.collectives.plan(&call, stream)?;
+        Ok(self.collectives.prepare(&plan, &call, stream)?)
+    }
+
+    unsafe fn call(
+        &self,
+        collective: Collective,
+        op: Reduce,
+        (src, dst): (u64, u64),
+        (send, recv): (usize, usize),
+        dtype: DType,
+        stream: RawStream,
+    ) -> Result<(), Error> {
+        self.check(send.max(recv), dtype)?;
+        if send == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller vouches for the stream and both addresses.
+        let (stream, [x, out]) =
+            unsafe { (self.stream(stream)?, self.sides((src, dst), (send, recv), dtype)?) };
+        let out = (src != dst || send != recv).then_some(out.argument());
+        let call = Call { op, ..Call::new(collective, x.argument(), out) };
+        Ok(self.collectives.run(&call, &stream)?)
+    }
+
+    /// # Safety
+    /// It is a stream of this rank's device, or null, and outlives the value.
+    pub(crate) unsafe fn stream(&self, stream: RawStream) -> Result<Stream, Error> {
+        // SAFETY: as this function's.
+        Ok(unsafe { self.world.device().borrow_stream(stream)? })
+    }
+
+    unsafe fn sides(
+        &self,
+        (src, dst): (u64, u64),
+        (send, recv): (usize, usize),
+        dtype: DType,
+    ) -> Result<[Side; 2], Error> {
+        // SAFETY: as the caller's.
+        unsafe { Ok([self.side(src, send, dtype)?, self.side(dst, recv, dtype)?]) }
+    }
+
+    /// Memory of this communicator's as what it is, other memory as the caller's.
+    ///
+    /// # Safety
+    /// `address` has `count` elements that this rank's device reaches.
+    pub(crate) unsafe fn side(&self, address: u64, count: usize, dtype: DType) -> Result<Side, Error> {
+        if !address.is_multiple_of(ALIGN) {
+            return Err(Error::Unaligned { address });
+        }
+        let buffers = lock(&self.buffers);
+        let around = buffers.range(..=address).next_back();
+        let bytes = (count as u64).saturating_mul(dtype.bytes().into());
+        if let Some((start, buffer)) = around
+            && (address - start).saturating_add(bytes) <= buffer.bytes() as u64
+        {
+            let layout = count.into_layout()?;
+            return Ok(Side::Symmetric(AnyTensor::view(buffer.clone(), address - start, dtype, layout)?));
+        }
+        // SAFETY: as this function's.
+        Ok(Side::Other(unsafe { BorrowedTensor::new(self.world.device(), address, dtype, count) }))
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Comm(rank {} of {})", self.rank(), self.size())
+    }
+}

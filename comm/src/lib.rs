@@ -1,0 +1,73 @@
+//! Collectives between the GPUs of one host, for inference engines that have their own streams and memory.
+//!
+//! A [`Comm`] connects processes of one host, one a GPU, by a number of 128 bytes that they agree on, as NCCL's
+//! communicators do. Its calls take CUDA's raw streams and device addresses, which every engine has, and work on any
+//! memory; memory of [`Comm::alloc`] is used without a copy. Nothing needs NVSHMEM, MPI or a CUDA toolkit, and a process
+//! may have several communicators.
+//!
+//! ```no_run
+//! use warpweft_comm::{Comm, DType, Id, Options};
+//! # fn tell_the_others(_: &Id) {}
+//! # let (rank, size, stream, src, dst) = (0, 2, std::ptr::null_mut(), 0u64, 0u64);
+//! # fn main() -> Result<(), warpweft_comm::Error> {
+//! let id = Id::random()?; // made by rank 0
+//! tell_the_others(&id);
+//! let comm = Comm::new(rank, size, &id, &Options::default())?;
+//! if comm.should_all_reduce(4096, DType::BF16) {
+//!     // SAFETY: both have 4096 elements, and the stream is this device's.
+//!     unsafe { comm.all_reduce(stream, src, dst, 4096, DType::BF16)? };
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! # Streams and graphs
+//! Calls of one communicator follow each other in the order of one stream at a time. Where an engine changes streams, it
+//! orders them by events, as it does for its own buffers. Calls can be captured in CUDA graphs, once a call of the same
+//! size and type was made before or [prepared](Comm::prepare): a capture compiles nothing.
+
+#![deny(missing_docs)]
+
+mod comm;
+mod id;
+mod norm;
+
+pub use comm::{Buffer, Comm, Options, Reduce};
+pub use id::Id;
+pub use norm::{AddRmsNorm, Operands};
+pub use weft::runtime::DType;
+
+/// CUDA's stream, `CUstream`.
+pub type RawStream = weft::runtime::cuda::RawStream;
+
+/// Why a call did not take place: a code, what was expected, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Of the communicator or the GPU.
+    #[error(transparent)]
+    Runtime(#[from] weft::runtime::Error),
+    /// Of a kernel that is compiled for the call.
+    #[error(transparent)]
+    Gpu(#[from] weft::gpu::GpuError),
+    /// The exchange that the caller supplied has failed.
+    #[error("the ranks could not exchange the communicator's id: {0}")]
+    Exchange(String),
+    /// The call asks for more than the communicator was made for.
+    #[error(
+        "{bytes} bytes, and the communicator takes at most {most}\n  help: use NCCL for such sizes, or raise Options::max_bytes"
+    )]
+    TooLarge {
+        /// Bytes of the larger side.
+        bytes: usize,
+        /// [`Options::max_bytes`].
+        most: usize,
+    },
+    /// An address is not a multiple of 16.
+    #[error(
+        "address {address:#x} is not a multiple of 16\n  help: copy the tensor, or begin its slice at a multiple of 16 bytes"
+    )]
+    Unaligned {
+        /// The address.
+        address: u64,
+    },
+}

@@ -1,0 +1,198 @@
+//! Allreduce, residual add and RMSNorm in one call.
+#![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
+
+use crate::{Comm, DType, Error, RawStream};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use weft::bench::fused::{Form, KERNELS, Plan, Shape, TEXT, Workspace};
+use weft::collective::{Call, Collective};
+use weft::gpu::{GpuError, Grid, Kernel, target};
+use weft::runtime::memory::AnyTensor;
+use weft::runtime::{DeviceTensor, IntoLayout, SymmetricTensor};
+use weft::{Define, KernelFile, Options};
+
+/// What follows a row-parallel layer: the ranks' partial sums are added, the residual is added to that, and the result is
+/// normalised. For few tokens it is one kernel, which sends packets and waits for no barrier; for many it is an
+/// allreduce and a kernel behind it.
+pub struct AddRmsNorm {
+    comm: Arc<Comm>,
+    hidden: usize,
+    dtype: DType,
+    most_tokens: usize,
+    /// By the number of CTAs that share a row: what the packets work in.
+    workspaces: BTreeMap<u32, Packets>,
+    /// Sums of many tokens.
+    sums: AnyTensor,
+    /// What a kernel's unused parameters are.
+    unused: (DeviceTensor<f32>, DeviceTensor<u16>),
+    kernels: Mutex<BTreeMap<u32, Arc<Kernel>>>,
+}
+
+struct Packets {
+    parts: SymmetricTensor<u64>,
+    sums: SymmetricTensor<u64>,
+    epoch: DeviceTensor<u32>,
+}
+
+/// Addresses of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operands {
+    /// This rank's partial sums, tokens x hidden: read.
+    pub input: u64,
+    /// tokens x hidden: read, and written with the sum.
+    pub residual: u64,
+    /// hidden: read.
+    pub weight: u64,
+    /// tokens x hidden: written.
+    pub out: u64,
+}
+
+/// The number of the kernel behind an allreduce among the kernels.
+const BEHIND: u32 = 0;
+
+impl AddRmsNorm {
+    /// For rows of `hidden` elements and at most so many tokens a call. *Collective.*
+    ///
+    /// # Errors
+    /// `R0302` without memory for the workspaces; a compile error for a type that is neither bf16 nor f16.
+    pub fn new(
+        comm: &Arc<Comm>,
+        hidden: usize,
+        dtype: DType,
+        most_tokens: usize,
+    ) -> Result<AddRmsNorm, Error> {
+        let (world, row_bytes) = (&comm.world, hidden * dtype.bytes() as usize);
+        let stream = world.stream();
+        let mut workspaces = BTreeMap::new();
+        // Fewer tokens are shared by more CTAs each.
+        for tokens in (0..16).map(|power| 1u32 << power) {
+            let plan = packets(tokens, row_bytes, comm)?;
+            if workspaces.contains_key(&plan.split) {
+                continue;
+            }
+            let size = Workspace::of(&plan, row_bytes, comm.size());
+            let (parts, sums) = (world.zeros(size.parts)?, world.zeros(size.sums)?);
+            workspaces
+                .insert(plan.split, Packets { parts, sums, epoch: DeviceTensor::zeros(size.epoch, stream)? });
+        }
+        let most = most_tokens.max(1) * hidden;
+        let buffer = world.buffer(most * dtype.bytes() as usize)?;
+        let sums = AnyTensor::new(buffer, dtype, most.into_layout()?)?;
+        let unused = (DeviceTensor::zeros(1, stream)?, DeviceTensor::zeros([1, 1], stream)?);
+        // Nobody sends before all is zero.
+        world.barrier()?;
+        let (comm, kernels) = (comm.clone(), Mutex::default());
+        Ok(AddRmsNorm { comm, hidden, dtype, most_tokens, workspaces, sums, unused, kernels })
+    }
+
+    /// `residual += sum over ranks of input`, then `out = residual / sqrt(mean(residual^2) + eps) * weight`, row by row.
+    /// Sums are made in f32 and rounded once, before the residual is added.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for more tokens than the most; as [`Comm::all_reduce`].
+    ///
+    /// # Safety
+    /// `stream` is a stream of the rank's device, or null for its default stream. The operands are of this object's type
+    /// and the sizes that they name, the device reaches them until the stream is past the call, and none overlap but
+    /// `input` and `out`.
+    pub unsafe fn run(
+        &self,
+        stream: RawStream,
+        tokens: usize,
+        operands: &Operands,
+        eps: f32,
+    ) -> Result<(), Error> {
+        let width = self.hidden * self.dtype.bytes() as usize;
+        if tokens > self.most_tokens {
+            return Err(Error::TooLarge { bytes: tokens * width, most: self.most_tokens * width });
+        }
+        if tokens == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller vouches for the stream.
+        let stream = unsafe { self.comm.stream(stream)? };
+        let all = tokens * self.hidden;
+        // SAFETY: the caller vouches for the addresses.
+        let side = |address, n| unsafe { self.comm.side(address, n, self.dtype) };
+        let (input, residual) = (side(operands.input, all)?, side(operands.residual, all)?);
+        let (weight, out) = (side(operands.weight, self.hidden)?, side(operands.out, all)?);
+        let (x, residual) = (input.argument(), residual.argument());
+        let (weight, out, n) = (weight.argument(), out.argument(), tokens as i64);
+        let (scale, norm) = &self.unused;
+        match self.packets(tokens)? {
+            Some(plan) => {
+                let kernel = self.kernel(plan.split, Some(&plan))?;
+                let own = &self.workspaces[&plan.split];
+                let team = self.comm.world.team();
+                let arguments: [&dyn weft::gpu::AsArgument; 12] = [
+                    &n, &x, &residual, &weight, &eps, &out, scale, norm, &own.parts, &own.sums, &own.epoch,
+                    &team,
+                ];
+                Ok(kernel.launch(&stream, Grid::of(plan.ctas), &arguments[..])?)
+            }
+            None => {
+                let sums = AnyTensor::view(self.sums.buffer().clone(), 0, self.dtype, all.into_layout()?)?;
+                self.comm.collectives.run(&Call::new(Collective::AllReduce, x, Some(&sums)), &stream)?;
+                let kernel = self.kernel(BEHIND, None)?;
+                let ctas = (tokens as u32).min(self.comm.collectives.most_ctas());
+                let arguments: [&dyn weft::gpu::AsArgument; 8] =
+                    [&n, &sums, &residual, &weight, &eps, &out, scale, norm];
+                Ok(kernel.launch(&stream, Grid::of(ctas), &arguments[..])?)
+            }
+        }
+    }
+
+    /// Compiles what a call of so many tokens launches: before a capture.
+    ///
+    /// # Errors
+    /// As [`run`](AddRmsNorm::run).
+    pub fn prepare(&self, tokens: usize) -> Result<(), Error> {
+        match self.packets(tokens)? {
+            Some(plan) => self.kernel(plan.split, Some(&plan)).map(drop),
+            None => self.kernel(BEHIND, None).map(drop),
+        }
+    }
+
+    /// How packets do it, where they are likely the fastest.
+    fn packets(&self, tokens: usize) -> Result<Option<Plan>, Error> {
+        let row_bytes = self.hidden * self.dtype.bytes() as usize;
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        let shape = Shape { tokens, row_bytes, n_pes: self.comm.size(), multicast: false };
+        let sms = self.comm.world.device().sm_count()?;
+        let plan = Plan::choose(&shape, sms, self.comm.collectives.selector().links());
+        let fits = plan.kernel.packets && self.workspaces.contains_key(&plan.split);
+        Ok(fits.then_some(plan))
+    }
+
+    fn kernel(&self, number: u32, plan: Option<&Plan>) -> Result<Arc<Kernel>, Error> {
+        let lock = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = lock().get(&number) {
+            return Ok(kernel.clone());
+        }
+        let form = Form { dtype: self.dtype, out: self.dtype, per_token: false, both: false };
+        let (name, defines): (_, Vec<(&str, Define)>) = match plan {
+            Some(plan) => (plan.kernel.name, plan.defines(form, self.hidden, self.comm.size())),
+            None => ("add_rms_norm", form.defines(self.hidden).to_vec()),
+        };
+        let mut options = Options::new(target(self.comm.world.device())?);
+        options.kernel = Some(name.into());
+        options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
+        let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).map_err(GpuError::from)?;
+        let kernel = Arc::new(Kernel::with(&self.comm.world, file, options)?);
+        Ok(lock().entry(number).or_insert(kernel).clone())
+    }
+}
+
+/// The plan of the kernel that sends packets.
+fn packets(tokens: u32, row_bytes: usize, comm: &Comm) -> Result<Plan, Error> {
+    let sms = comm.world.device().sm_count()?;
+    let kernel = KERNELS.iter().find(|kernel| kernel.packets).unwrap_or(&KERNELS[0]);
+    Ok(Plan::of(kernel, tokens, row_bytes, sms))
+}
+
+impl fmt::Debug for AddRmsNorm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AddRmsNorm({} x {} of {})", self.most_tokens, self.hidden, self.dtype)
+    }
+}

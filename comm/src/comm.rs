@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft::collective::{Call, Collective, Collectives, Config as CollectiveConfig};
 use weft::runtime::cuda::{BorrowedTensor, Stream};
 use weft::runtime::job::{self, Place};
-use weft::runtime::launch::AsArgument;
+use weft::runtime::launch::{Argument, AsArgument};
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{Config, IntoLayout, Memory, SymmetricBuffer, World};
 
@@ -95,11 +95,12 @@ pub(crate) enum Side {
     Other(BorrowedTensor),
 }
 
-impl Side {
-    pub fn argument(&self) -> &dyn AsArgument {
+/// As the memory it lies in, one element after the other, with whatever shape the kernel gives them.
+impl AsArgument for Side {
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
         match self {
-            Side::Symmetric(tensor) => tensor,
-            Side::Other(tensor) => tensor,
+            Side::Symmetric(tensor) => tensor.argument(stream).flat(),
+            Side::Other(tensor) => tensor.argument(stream),
         }
     }
 }
@@ -291,8 +292,8 @@ impl Comm {
     pub unsafe fn prepare(&self, src: u64, dst: u64, count: usize, dtype: DType) -> Result<(), Error> {
         // SAFETY: as this function's.
         let [x, out] = unsafe { self.sides((src, dst), (count, count), dtype) }?;
-        let out = (src != dst).then_some(out.argument());
-        let (call, stream) = (Call::new(Collective::AllReduce, x.argument(), out), self.world.stream());
+        let out = (src != dst).then_some(&out as &dyn AsArgument);
+        let (call, stream) = (Call::new(Collective::AllReduce, &x, out), self.world.stream());
         let plan = self.collectives.plan(&call, stream)?;
         Ok(self.collectives.prepare(&plan, &call, stream)?)
     }
@@ -313,8 +314,8 @@ impl Comm {
         // SAFETY: the caller vouches for the stream and both addresses.
         let (stream, [x, out]) =
             unsafe { (self.stream(stream)?, self.sides((src, dst), (send, recv), dtype)?) };
-        let out = (src != dst || send != recv).then_some(out.argument());
-        let call = Call { op, ..Call::new(collective, x.argument(), out) };
+        let out = (src != dst || send != recv).then_some(&out as &dyn AsArgument);
+        let call = Call { op, ..Call::new(collective, &x, out) };
         Ok(self.collectives.run(&call, &stream)?)
     }
 

@@ -1,6 +1,7 @@
 //! Allreduce, residual add and RMSNorm in one call.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
+use crate::comm::Side;
 use crate::{Comm, DType, Error, RawStream};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft::bench::fused::{Form, KERNELS, Plan, Shape, TEXT, Workspace};
 use weft::collective::{Call, Collective};
 use weft::gpu::{GpuError, Grid, Kernel, target};
+use weft::runtime::cuda::AnyDeviceTensor;
 use weft::runtime::memory::AnyTensor;
 use weft::runtime::{DeviceTensor, IntoLayout, SymmetricTensor};
 use weft::{Define, KernelFile, Options};
@@ -25,7 +27,7 @@ pub struct AddRmsNorm {
     /// Sums of many tokens.
     sums: AnyTensor,
     /// What a kernel's unused parameters are.
-    unused: (DeviceTensor<f32>, DeviceTensor<u16>),
+    unused: (DeviceTensor<f32>, AnyDeviceTensor),
     kernels: Mutex<BTreeMap<u32, Arc<Kernel>>>,
 }
 
@@ -79,7 +81,8 @@ impl AddRmsNorm {
         let most = most_tokens.max(1) * hidden;
         let buffer = world.buffer(most * dtype.bytes() as usize)?;
         let sums = AnyTensor::new(buffer, dtype, most.into_layout()?)?;
-        let unused = (DeviceTensor::zeros(1, stream)?, DeviceTensor::zeros([1, 1], stream)?);
+        let norm = AnyDeviceTensor::alloc(world.device(), dtype, [1, 1].into_layout()?)?;
+        let unused = (DeviceTensor::zeros(1, stream)?, norm);
         // Nobody sends before all is zero.
         world.barrier()?;
         let (comm, kernels) = (comm.clone(), Mutex::default());
@@ -117,8 +120,7 @@ impl AddRmsNorm {
         let side = |address, n| unsafe { self.comm.side(address, n, self.dtype) };
         let (input, residual) = (side(operands.input, all)?, side(operands.residual, all)?);
         let (weight, out) = (side(operands.weight, self.hidden)?, side(operands.out, all)?);
-        let (x, residual) = (input.argument(), residual.argument());
-        let (weight, out, n) = (weight.argument(), out.argument(), tokens as i64);
+        let n = tokens as i64;
         let (scale, norm) = &self.unused;
         match self.packets(tokens)? {
             Some(plan) => {
@@ -126,14 +128,16 @@ impl AddRmsNorm {
                 let own = &self.workspaces[&plan.split];
                 let team = self.comm.world.team();
                 let arguments: [&dyn weft::gpu::AsArgument; 12] = [
-                    &n, &x, &residual, &weight, &eps, &out, scale, norm, &own.parts, &own.sums, &own.epoch,
-                    &team,
+                    &n, &input, &residual, &weight, &eps, &out, scale, norm, &own.parts, &own.sums,
+                    &own.epoch, &team,
                 ];
                 Ok(kernel.launch(&stream, Grid::of(plan.ctas), &arguments[..])?)
             }
             None => {
-                let sums = AnyTensor::view(self.sums.buffer().clone(), 0, self.dtype, all.into_layout()?)?;
-                self.comm.collectives.run(&Call::new(Collective::AllReduce, x, Some(&sums)), &stream)?;
+                let buffer = self.sums.buffer().clone();
+                let sums = Side::Symmetric(AnyTensor::view(buffer, 0, self.dtype, all.into_layout()?)?);
+                let call = Call::new(Collective::AllReduce, &input, Some(&sums));
+                self.comm.collectives.run(&call, &stream)?;
                 let kernel = self.kernel(BEHIND, None)?;
                 let ctas = (tokens as u32).min(self.comm.collectives.most_ctas());
                 let arguments: [&dyn weft::gpu::AsArgument; 8] =

@@ -85,7 +85,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -93,6 +93,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) enum Side {
     Symmetric(AnyTensor),
     Other(BorrowedTensor),
+}
+
+impl Side {
+    pub fn is_symmetric(&self) -> bool {
+        matches!(self, Side::Symmetric(_))
+    }
 }
 
 /// As the memory it lies in, one element after the other, with whatever shape the kernel gives them.

@@ -14,7 +14,7 @@ use weft_ir::Scalar;
 use weft_isa::Target;
 use weft_lang::elaborate::{Define, Head};
 use weft_runtime::cuda::Stream;
-use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid};
+use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid, Prepared};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
 /// How large a handle's workspaces are, and how it chooses.
@@ -68,6 +68,7 @@ pub struct Collectives {
     workspaces: Workspaces,
     sync: Barrier,
     kernels: Mutex<HashMap<Key, Compiled>>,
+    ready: Mutex<HashMap<Request, Vec<Ready>>>,
 }
 
 /// A kernel, and the CTAs of it that the GPU holds at once: those of different PEs wait for each other.
@@ -76,6 +77,35 @@ struct Compiled {
     kernel: Arc<Kernel>,
     most: u32,
 }
+
+/// A launch that was prepared for calls of one request.
+#[derive(Clone)]
+struct Ready {
+    launch: Arc<Prepared>,
+    /// The address of an operand that is symmetric; others may lie anywhere.
+    fixed: [Option<u64>; 2],
+    /// Positions of `x` and `out` among the kernel's arguments.
+    places: [Option<usize>; 2],
+}
+
+impl Ready {
+    /// Launches it for a call of the same request.
+    fn go(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        let (x, out) = (Flat(call.x), call.out.map(Flat));
+        let sides = [Some(&x), out.as_ref()];
+        let others = (0..2).filter_map(|side| {
+            let (place, given) = (self.places[side]?, sides[side]?);
+            let given = given.argument(stream);
+            let moves =
+                matches!(given.given(), Given::Tensor { symmetric: false, extent: Elements::Flat(_), .. });
+            moves.then_some((place, given))
+        });
+        Ok(self.launch.launch(stream, &others.collect::<Vec<_>>())?)
+    }
+}
+
+/// Most requests that launches are kept for.
+const MOST_READY: usize = 1024;
 
 /// What a kernel is compiled for, beside the team.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -124,6 +154,7 @@ impl Collectives {
             workspaces,
             sync,
             kernels: Mutex::default(),
+            ready: Mutex::default(),
         })
     }
 
@@ -142,7 +173,7 @@ impl Collectives {
     /// # Errors
     /// `R0502` for operands that are no tensors, of two types, or of sizes that do not fit each other.
     pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
-        self.operands(call, stream)
+        Ok(self.operands(call, stream)?.0)
     }
 
     /// What tables of measurements for its team are found by.
@@ -241,7 +272,25 @@ impl Collectives {
     /// # Errors
     /// As [`launch`](Collectives::launch).
     pub fn run(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        self.launch(&self.plan(call, stream)?, call, stream)
+        let (request, fixed) = self.operands(call, stream)?;
+        let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = lock().get(&request).and_then(|all| all.iter().find(|r| r.fixed == fixed).cloned());
+        if let Some(ready) = found.filter(|ready| ready.launch.is_current()) {
+            return ready.go(call, stream);
+        }
+        let plan = self.selector.plan(&request, self.ctas);
+        let (plan, _) = plan.map_err(|why| refuse(error::OPERATION, why))?;
+        let ready = Ready { fixed, ..self.arranged(&plan, call, &request, stream)? };
+        ready.go(call, stream)?;
+        let mut all = lock();
+        if all.len() >= MOST_READY {
+            all.clear();
+        }
+        let of_request = all.entry(request).or_default();
+        of_request.retain(|ready| ready.launch.is_current() && ready.fixed != fixed);
+        of_request.truncate(MOST_READY);
+        of_request.push(ready);
+        Ok(())
     }
 
     /// Compiles what a call needs now, so that no launch waits for it: before a graph is captured.
@@ -249,7 +298,7 @@ impl Collectives {
     /// # Errors
     /// As [`launch`](Collectives::launch).
     pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        self.kernel(plan, &self.operands(call, stream)?).map(drop)
+        self.kernel(plan, &self.operands(call, stream)?.0).map(drop)
     }
 
     /// Carries a call out by that algorithm, with so many CTAs (as many of them as the GPU holds at once), threads and
@@ -259,14 +308,25 @@ impl Collectives {
     /// # Errors
     /// As [`request`](Collectives::request); `R0401` where the algorithm cannot do it; as [`Kernel::launch`].
     pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
-        let request = self.operands(call, stream)?;
-        let Compiled { kernel, most } = self.kernel(plan, &request)?;
+        let (request, _) = self.operands(call, stream)?;
+        self.arranged(plan, call, &request, stream)?.go(call, stream)
+    }
+
+    /// The launch of a call by a plan.
+    fn arranged(
+        &self,
+        plan: &Plan,
+        call: &Call<'_>,
+        request: &Request,
+        stream: &Stream,
+    ) -> Result<Ready, GpuError> {
+        let Compiled { kernel, most } = self.kernel(plan, request)?;
         let count = i64::try_from(request.count).unwrap_or(i64::MAX);
-        let head = head(plan.algorithm, self.name(plan, &request)?)?;
-        let is_space = |name: &str| super::workspace::extent(name, plan, &request, self.ctas).is_some();
+        let head = head(plan.algorithm, self.name(plan, request)?)?;
+        let is_space = |name: &str| super::workspace::extent(name, plan, request, self.ctas).is_some();
         let spaces = head.params.iter().filter(|p| is_space(&p.name));
         let spaces = spaces
-            .map(|p| Ok((&*p.name, self.workspaces.tensor(&p.name, plan, &request)?)))
+            .map(|p| Ok((&*p.name, self.workspaces.tensor(&p.name, plan, request)?)))
             .collect::<Result<Vec<_>, GpuError>>()?;
         let (x, out) = (Flat(call.x), Flat(call.out.unwrap_or(call.x)));
         let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
@@ -289,7 +349,10 @@ impl Collectives {
                 },
             });
         }
-        kernel.launch(stream, Grid::of(plan.ctas.min(most)), arguments)
+        let launch = kernel.prepared(stream, Grid::of(plan.ctas.min(most)), arguments)?;
+        let place = |name: &str| head.params.iter().position(|p| *p.name == *name);
+        let places = [place("x"), call.out.and(place("out"))];
+        Ok(Ready { launch: Arc::new(launch), fixed: [None; 2], places })
     }
 
     fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
@@ -298,7 +361,8 @@ impl Collectives {
         name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
     }
 
-    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
+    /// What a call asks for, and the addresses of sides that a prepared launch is bound to.
+    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, [Option<u64>; 2]), GpuError> {
         let x = operand(call.x, "x", stream)?;
         let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
         let (collective, n_pes) = (call.collective, self.team.n_pes());
@@ -347,7 +411,8 @@ impl Collectives {
             };
             return Err(weft_runtime::Error::new(error::ARGUMENT, message).help(help).into());
         }
-        Ok(request)
+        let fixed = [x.fixed(), out.as_ref().map_or(x.fixed(), Operand::fixed)];
+        Ok((request, fixed))
     }
 
     /// The kernel, compiled if that was not done yet.
@@ -468,6 +533,15 @@ struct Operand {
     dtype: DType,
     elements: u64,
     symmetric: bool,
+    /// Whether its elements lie one after the other.
+    flat: bool,
+}
+
+impl Operand {
+    /// Its address, where it cannot lie elsewhere in the next call.
+    fn fixed(&self) -> Option<u64> {
+        (self.symmetric || !self.flat).then_some(self.address)
+    }
 }
 
 /// A tensor of any shape as the memory it lies in: collectives know no coordinates.
@@ -480,13 +554,14 @@ impl AsArgument for Flat<'_> {
 }
 
 fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operand, GpuError> {
-    match given.argument(stream).given() {
+    match Flat(given).argument(stream).given() {
         Given::Tensor { address, dtype, extent, symmetric } => {
             let elements = match extent {
                 Elements::Layout(l) => l.size().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
                 Elements::Flat(n) => n as u64,
             };
-            Ok(Operand { address, dtype, elements, symmetric })
+            let flat = matches!(extent, Elements::Flat(_));
+            Ok(Operand { address, dtype, elements, symmetric, flat })
         }
         other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, where a tensor is wanted"))),
     }

@@ -24,7 +24,7 @@ impl Place {
 }
 
 /// A collective of certain operands.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
     /// Which.
     pub collective: Collective,

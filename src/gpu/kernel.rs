@@ -11,7 +11,8 @@ use weft_isa::Target;
 use weft_lang::elaborate::Define;
 use weft_runtime::cuda::{self, Device, Stream};
 use weft_runtime::launch::{
-    self, Arguments, Grid, KernelInfo, LaunchOptions, Module, ModuleInfo, multicast, to_cubin,
+    self, Argument, Arguments, Grid, KernelInfo, LaunchOptions, Module, ModuleInfo, Prepared, multicast,
+    to_cubin,
 };
 use weft_runtime::{World, error, machine};
 
@@ -196,9 +197,28 @@ impl Kernel {
         arguments: impl Arguments,
     ) -> Result<(), GpuError> {
         let arguments = arguments.arguments(stream);
+        Ok(self.for_arguments(&arguments)?.launch_arguments(stream, grid, options, arguments)?)
+    }
+
+    /// As [`launch::Kernel::prepare`], for launches that follow.
+    ///
+    /// # Errors
+    /// As [`launch`](Kernel::launch).
+    pub fn prepared(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        arguments: impl Arguments,
+    ) -> Result<Prepared, GpuError> {
+        let arguments = arguments.arguments(stream);
+        let kernel = self.for_arguments(&arguments)?;
+        Ok(kernel.prepare(stream, grid, &LaunchOptions::default(), &arguments)?)
+    }
+
+    /// The loaded code that suits arguments.
+    fn for_arguments(&self, arguments: &[Argument<'_>]) -> Result<&launch::Kernel, GpuError> {
         let decide = |multicast| self.options.lowering.decide(multicast);
-        let lowering = multicast(&arguments).map_or(self.first, decide);
-        Ok(self.loaded(lowering)?.launch_arguments(stream, grid, options, arguments)?)
+        self.loaded(multicast(arguments).map_or(self.first, decide))
     }
 }
 

@@ -1,12 +1,13 @@
 //! An entry point, and its launches.
 
-use super::argument::{Argument, Arguments, Given, Origin};
+use super::argument::{Argument, Arguments, Elements, Given, Origin};
 use super::check::Checked;
 use super::driver::{Function, NotLaunched, Shape};
 use super::module::Module;
-use super::{Hidden, KernelInfo};
+use super::{Hidden, KernelInfo, ParamKind};
 use crate::cuda::{self, Device, Stream, keep};
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
+use crate::memory::WeakBuffer;
 use crate::team::Team;
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use std::fmt;
@@ -171,22 +172,41 @@ impl Kernel {
         options: &LaunchOptions,
         arguments: Vec<Argument<'_>>,
     ) -> Result<()> {
+        let prepared = self.prepare(stream, grid, options, &arguments)?;
+        prepared.launch_block(stream, prepared.block.clone())?;
+        arguments.into_iter().filter_map(|a| a.keep).for_each(keep);
+        Ok(())
+    }
+
+    /// Checks arguments as a launch does, and lays them out, for launches that pass the same ones.
+    ///
+    /// # Errors
+    /// As [`launch`](Kernel::launch).
+    pub fn prepare(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        options: &LaunchOptions,
+        arguments: &[Argument<'_>],
+    ) -> Result<Prepared> {
         let entry = &*self.0;
         if !self.device().has(stream) {
             return Err(self.elsewhere("the stream", stream.ordinal()));
         }
         self.device().bind()?;
         let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
-        let n_pes = self.world(&arguments).ok().map(|world| world.n_pes());
+        let n_pes = self.world(arguments).ok().map(|world| world.n_pes());
         let mut checked = Checked::new(&entry.info, n_pes, &given)?;
-        self.reachable(&arguments)?;
+        self.reachable(arguments)?;
         let shape = self.shape(&checked, grid, options)?;
-        self.fill_in(&mut checked, &arguments)?;
-        let launched = entry.function.launch(stream, &shape, &mut checked.block, &entry.offsets);
-        launched.map_err(|e| self.refused(&shape, e))?;
-        keep(self.0.module.clone());
-        arguments.into_iter().filter_map(|a| a.keep).for_each(keep);
-        Ok(())
+        self.fill_in(&mut checked, arguments)?;
+        let buffers = arguments.iter().filter_map(|a| match a.origin {
+            Origin::Symmetric(buffer, _) => Some(buffer.downgrade()),
+            _ => None,
+        });
+        let buffers = buffers.collect();
+        let elements = given.iter().map(elements).collect();
+        Ok(Prepared { kernel: self.clone(), shape, block: checked.block, buffers, elements })
     }
 
     /// All memory is this GPU's and still there.
@@ -387,6 +407,95 @@ impl Kernel {
             error.message
         );
         Error::new(LAUNCH, message).help(error.help)
+    }
+}
+
+/// A launch whose arguments are checked and laid out, for launches that follow. It keeps no memory: once a symmetric
+/// buffer among the arguments was dropped, it is [no longer current](Prepared::is_current).
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    kernel: Kernel,
+    shape: Shape,
+    block: Vec<u8>,
+    /// The symmetric buffers that are passed.
+    buffers: Vec<WeakBuffer>,
+    /// Elements of each argument that is a tensor of one mode and not symmetric.
+    elements: Vec<Option<usize>>,
+}
+
+impl Prepared {
+    /// Whether every symmetric buffer that is passed is still there.
+    pub fn is_current(&self) -> bool {
+        self.buffers.iter().all(WeakBuffer::is_there)
+    }
+
+    /// Launches it, with other tensors of one mode for some arguments, by their position: of the type and size of those
+    /// that it was prepared with, and not symmetric. All other arguments are still there.
+    ///
+    /// # Errors
+    /// `R0305` where a buffer was dropped or its world has ended, `R0502` for a tensor that the kernel does not take there;
+    /// as [`Kernel::launch`].
+    pub fn launch(&self, stream: &Stream, others: &[(usize, Argument<'_>)]) -> Result<()> {
+        let mut block = self.block.clone();
+        for (position, other) in others {
+            self.exchange(&mut block, *position, other)?;
+        }
+        for buffer in &self.buffers {
+            keep(Arc::new(buffer.upgrade()?));
+        }
+        if !self.kernel.device().has(stream) {
+            return Err(self.kernel.elsewhere("the stream", stream.ordinal()));
+        }
+        self.kernel.device().bind()?;
+        self.launch_block(stream, block)?;
+        others.iter().filter_map(|(_, other)| other.keep.clone()).for_each(keep);
+        Ok(())
+    }
+
+    /// Writes another tensor's address in the place of one.
+    fn exchange(&self, block: &mut [u8], position: usize, other: &Argument<'_>) -> Result<()> {
+        let info = self.kernel.info();
+        let param = info.arguments().nth(position).map(|(_, param)| param);
+        let wanted = param.and_then(|p| match p.kind {
+            ParamKind::Tensor { dtype, align, .. } => Some((p.offset as usize, dtype, align)),
+            _ => None,
+        });
+        let same = elements(&other.given).is_some_and(|n| self.elements.get(position) == Some(&Some(n)));
+        let (Some((offset, dtype, align)), Given::Tensor { address, dtype: given, .. }, true) =
+            (wanted, other.given, same)
+        else {
+            let message =
+                format!("{} cannot take the place of argument {position} of `{}`", other.given, info.name);
+            return Err(Error::new(ARGUMENT, message));
+        };
+        let here = other.device.is_none_or(|device| device == self.kernel.device().ordinal());
+        if given != dtype || !address.is_multiple_of(align.into()) || !here {
+            let message = format!(
+                "argument {position} of `{}` is of {dtype} at a multiple of {align}; {} at {address:#x} was given",
+                info.name, other.given
+            );
+            return Err(Error::new(ARGUMENT, message));
+        }
+        if let Some(place) = block.get_mut(offset..offset + size_of::<u64>()) {
+            place.copy_from_slice(&address.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn launch_block(&self, stream: &Stream, mut block: Vec<u8>) -> Result<()> {
+        let entry = &*self.kernel.0;
+        let launched = entry.function.launch(stream, &self.shape, &mut block, &entry.offsets);
+        launched.map_err(|e| self.kernel.refused(&self.shape, e))?;
+        keep(entry.module.clone());
+        Ok(())
+    }
+}
+
+/// Elements of a tensor of one mode that is not symmetric.
+fn elements(given: &Given<'_>) -> Option<usize> {
+    match given {
+        Given::Tensor { extent: Elements::Flat(n), symmetric: false, .. } => Some(*n),
+        _ => None,
     }
 }
 

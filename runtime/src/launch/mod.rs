@@ -16,7 +16,7 @@ mod target;
 pub use crate::memory::BARRIER_LINE;
 pub use argument::{Argument, Arguments, AsArgument, Elements, Given, multicast};
 pub use check::{Checked, Unfilled};
-pub use kernel::{Grid, Kernel, LaunchOptions};
+pub use kernel::{Grid, Kernel, LaunchOptions, Prepared};
 pub use module::{Module, needs_nvshmem, to_cubin};
 pub use scalar::Number;
 pub use target::runs_on;

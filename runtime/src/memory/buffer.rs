@@ -9,7 +9,7 @@ use crate::world::{Inner, World};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weft_sim::Name;
 
 impl World {
@@ -40,6 +40,33 @@ pub(crate) struct Shared {
     pub allocation: Allocation,
 }
 
+/// A buffer that may have been dropped.
+#[derive(Clone)]
+pub(crate) struct WeakBuffer(Weak<Shared>);
+
+impl WeakBuffer {
+    pub fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// The buffer, in a world that has not ended.
+    ///
+    /// # Errors
+    /// `R0305`.
+    pub fn upgrade(&self) -> Result<SymmetricBuffer> {
+        let gone = || Error::new(error::FINALIZED, "a symmetric buffer of the launch was dropped");
+        let buffer = self.0.upgrade().map(SymmetricBuffer).ok_or_else(gone)?;
+        buffer.world().enter()?;
+        Ok(buffer)
+    }
+}
+
+impl fmt::Debug for WeakBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakBuffer")
+    }
+}
+
 impl SymmetricBuffer {
     #[track_caller]
     pub(crate) fn new(world: &Arc<Inner>, bytes: usize) -> Result<SymmetricBuffer> {
@@ -48,6 +75,11 @@ impl SymmetricBuffer {
 
     pub(super) fn of(allocation: Allocation) -> SymmetricBuffer {
         SymmetricBuffer(Arc::new(Shared { tables: Mutex::default(), allocation }))
+    }
+
+    /// A reference that keeps nothing.
+    pub(crate) fn downgrade(&self) -> WeakBuffer {
+        WeakBuffer(Arc::downgrade(&self.0))
     }
 
     pub(crate) fn world(&self) -> &Arc<Inner> {

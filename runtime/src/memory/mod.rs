@@ -10,6 +10,7 @@ mod external;
 mod sync;
 mod tensor;
 
+pub(crate) use buffer::WeakBuffer;
 pub use buffer::{SymmetricBuffer, Table};
 pub use dlpack::ImportedTensor;
 pub use external::{Mapping, granularity};

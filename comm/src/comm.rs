@@ -1,4 +1,4 @@
-//! The communicator.
+//! The communicator: its ranks, their memory and the calls that they make together.
 #![allow(unsafe_code, reason = "callers vouch for streams and addresses")]
 
 use crate::{DType, Error, Id, RawStream};
@@ -67,7 +67,7 @@ impl Buffer {
         self.inner.address()
     }
 
-    /// Bytes.
+    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.inner.bytes()
     }
@@ -145,17 +145,17 @@ impl Comm {
         Comm::new(rank, size, &Id::exchanged(rank, exchange)?, options)
     }
 
-    /// This rank.
+    /// The rank of this process.
     pub fn rank(&self) -> u32 {
         self.world.my_pe()
     }
 
-    /// Ranks.
+    /// How many ranks there are.
     pub fn size(&self) -> u32 {
         self.world.n_pes()
     }
 
-    /// [`Options::max_bytes`].
+    /// The most bytes that a call takes: [`Options::max_bytes`].
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }

@@ -59,7 +59,7 @@ pub enum Error {
     TooLarge {
         /// Bytes of the larger side.
         bytes: usize,
-        /// [`Options::max_bytes`].
+        /// The most that a call takes: [`Options::max_bytes`].
         most: usize,
     },
     /// An address is not a multiple of 16.

@@ -213,17 +213,17 @@ impl BorrowedTensor {
         BorrowedTensor { address, dtype, elements, ordinal: device.ordinal() }
     }
 
-    /// Where it begins.
+    /// The address of its first element.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Element type.
+    /// The type of its elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Elements.
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         self.elements
     }

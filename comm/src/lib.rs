@@ -8,8 +8,8 @@
 //! ```no_run
 //! use warpweft_comm::{Comm, DType, Id, Options};
 //! # fn tell_the_others(_: &Id) {}
-//! # let (rank, size, stream, src, dst) = (0, 2, std::ptr::null_mut(), 0u64, 0u64);
 //! # fn main() -> Result<(), warpweft_comm::Error> {
+//! # let (rank, size, stream, src, dst) = (0, 2, std::ptr::null_mut(), 0u64, 0u64);
 //! let id = Id::random()?; // made by rank 0
 //! tell_the_others(&id);
 //! let comm = Comm::new(rank, size, &id, &Options::default())?;

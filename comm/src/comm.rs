@@ -223,9 +223,8 @@ impl Comm {
         count: usize,
         dtype: DType,
     ) -> Result<(), Error> {
-        let counts = (count, count);
         // SAFETY: as this function's.
-        unsafe { self.call(Collective::AllReduce, Reduce::Sum, (src, dst), counts, dtype, stream) }
+        unsafe { self.all_reduce_with(Reduce::Sum, stream, (src, dst), count, dtype) }
     }
 
     /// As [`all_reduce`](Comm::all_reduce), with another operation.

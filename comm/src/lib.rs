@@ -36,7 +36,7 @@ pub use id::Id;
 pub use norm::{AddRmsNorm, Operands};
 pub use weft::runtime::DType;
 
-/// CUDA's stream, `CUstream`.
+/// A CUDA stream as the driver knows it (`CUstream`); null is the device's default stream.
 pub type RawStream = weft::runtime::cuda::RawStream;
 
 /// Why a call did not take place: a code, what was expected, and what to do.

@@ -43,13 +43,13 @@ struct Packets {
 /// Addresses of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operands {
-    /// This rank's partial sums, tokens x hidden: read.
+    /// This rank's partial sums, of tokens x hidden elements, which are read.
     pub input: u64,
-    /// tokens x hidden: read, and written with the sum.
+    /// The residual, of tokens x hidden elements. The sum of all ranks is added to it.
     pub residual: u64,
-    /// hidden: read.
+    /// The weights of the norm, of hidden elements, which are read.
     pub weight: u64,
-    /// tokens x hidden: written.
+    /// Where the normalised rows go: tokens x hidden elements.
     pub out: u64,
 }
 

@@ -68,7 +68,7 @@ pub struct Collectives {
     workspaces: Workspaces,
     sync: Barrier,
     kernels: Mutex<HashMap<Key, Compiled>>,
-    ready: Mutex<HashMap<Request, Vec<Ready>>>,
+    ready: Mutex<HashMap<(Request, Bound), Ready>>,
 }
 
 /// A kernel, and the CTAs of it that the GPU holds at once: those of different PEs wait for each other.
@@ -78,12 +78,13 @@ struct Compiled {
     most: u32,
 }
 
+/// The addresses of `x` and `out` where a prepared launch is bound to them; other operands may lie anywhere.
+type Bound = [Option<u64>; 2];
+
 /// A launch that was prepared for calls of one request.
 #[derive(Clone)]
 struct Ready {
     launch: Arc<Prepared>,
-    /// The address of an operand that is symmetric; others may lie anywhere.
-    fixed: [Option<u64>; 2],
     /// Positions of `x` and `out` among the kernel's arguments.
     places: [Option<usize>; 2],
 }
@@ -104,7 +105,7 @@ impl Ready {
     }
 }
 
-/// Most requests that launches are kept for.
+/// Most launches that are kept.
 const MOST_READY: usize = 1024;
 
 /// What a kernel is compiled for, beside the team.
@@ -194,8 +195,11 @@ impl Collectives {
     /// # Errors
     /// As [`request`](Collectives::request); `R0401` with the reason where no algorithm can do it.
     pub fn plan(&self, call: &Call<'_>, stream: &Stream) -> Result<Plan, GpuError> {
-        let request = self.request(call, stream)?;
-        let plan = self.selector.plan(&request, self.ctas);
+        self.choose(&self.request(call, stream)?)
+    }
+
+    fn choose(&self, request: &Request) -> Result<Plan, GpuError> {
+        let plan = self.selector.plan(request, self.ctas);
         plan.map(|(plan, _)| plan).map_err(|why| refuse(error::OPERATION, why))
     }
 
@@ -274,22 +278,17 @@ impl Collectives {
     pub fn run(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let (request, fixed) = self.operands(call, stream)?;
         let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = lock().get(&request).and_then(|all| all.iter().find(|r| r.fixed == fixed).cloned());
+        let found = lock().get(&(request, fixed)).cloned();
         if let Some(ready) = found.filter(|ready| ready.launch.is_current()) {
             return ready.go(call, stream);
         }
-        let plan = self.selector.plan(&request, self.ctas);
-        let (plan, _) = plan.map_err(|why| refuse(error::OPERATION, why))?;
-        let ready = Ready { fixed, ..self.arranged(&plan, call, &request, stream)? };
+        let ready = self.arranged(&self.choose(&request)?, call, &request, stream)?;
         ready.go(call, stream)?;
         let mut all = lock();
         if all.len() >= MOST_READY {
             all.clear();
         }
-        let of_request = all.entry(request).or_default();
-        of_request.retain(|ready| ready.launch.is_current() && ready.fixed != fixed);
-        of_request.truncate(MOST_READY);
-        of_request.push(ready);
+        all.insert((request, fixed), ready);
         Ok(())
     }
 
@@ -352,7 +351,7 @@ impl Collectives {
         let launch = kernel.prepared(stream, Grid::of(plan.ctas.min(most)), arguments)?;
         let place = |name: &str| head.params.iter().position(|p| *p.name == *name);
         let places = [place("x"), call.out.and(place("out"))];
-        Ok(Ready { launch: Arc::new(launch), fixed: [None; 2], places })
+        Ok(Ready { launch: Arc::new(launch), places })
     }
 
     fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
@@ -362,7 +361,7 @@ impl Collectives {
     }
 
     /// What a call asks for, and the addresses of sides that a prepared launch is bound to.
-    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, [Option<u64>; 2]), GpuError> {
+    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, Bound), GpuError> {
         let x = operand(call.x, "x", stream)?;
         let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
         let (collective, n_pes) = (call.collective, self.team.n_pes());

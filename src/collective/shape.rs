@@ -4,7 +4,7 @@ use std::fmt;
 use weft_runtime::Reduce;
 
 /// A collective.
-#[derive(Clone, Copy, PartialEq, Hash, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Collective {
     /// Every PE gets the reduction of all PEs' elements.

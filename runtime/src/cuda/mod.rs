@@ -15,7 +15,7 @@ mod tensor;
 pub mod vmm;
 mod wait;
 
-/// CUDA's stream, `CUstream`.
+/// A CUDA stream as the driver knows it (`CUstream`).
 pub type RawStream = sys::CUstream;
 
 pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};

@@ -253,9 +253,7 @@ impl Direct {
 
     /// Where loads and stores reach a PE's copy.
     pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
-        let state = self.state();
-        let (start, memory) = state.around(address)?;
-        memory.copies.get(pe as usize).map(|copy| copy + (address - start))
+        self.copy_of(address, 0, pe).ok()
     }
 
     /// Where multimem instructions reach all copies: only of a team of all PEs.

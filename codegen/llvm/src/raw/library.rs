@@ -26,7 +26,6 @@ pub(crate) fn open<'c>(
 ) -> Result<Module<'c>, String> {
     let buffer = map(path)?;
     let mut module: LLVMModuleRef = ptr::null_mut();
-    // Owns the buffer from here on, unless it fails.
     // SAFETY: the context is alive, and the buffer is one that LLVM made. LLVM owns it afterwards, unless it fails.
     let failed = unsafe { bit_reader::LLVMGetBitcodeModuleInContext2(context.raw(), buffer, &mut module) };
     if failed == 0 && !module.is_null() {

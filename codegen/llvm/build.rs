@@ -1,4 +1,5 @@
-//! Finds and links LLVM 22: the one inside the Rust toolchain (`rust-llvm`), or the system's (`system-llvm`).
+//! Finds and links LLVM 22: the one inside the Rust toolchain (`rust-llvm`), the system's shared library (`system-llvm`),
+//! or the parts of the system's that are needed, built in (`static-llvm`).
 //! Neither llvm-sys nor inkwell link by themselves here (`no-llvm-linking`).
 
 use std::env;
@@ -17,12 +18,15 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC");
     let has = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    if has("STATIC_LLVM") {
+        return static_llvm().unwrap_or_else(|message| report(&message));
+    }
     let found = if has("SYSTEM_LLVM") {
         system_llvm()
     } else if has("RUST_LLVM") {
         rust_llvm()
     } else {
-        Err("no LLVM is chosen; enable one of the features `rust-llvm` (default) and `system-llvm`".into())
+        Err("no LLVM is chosen; enable one of the features `rust-llvm` (default), `system-llvm` and `static-llvm`".into())
     };
     match found {
         Ok(Llvm { directory, name }) => {
@@ -33,9 +37,13 @@ fn main() {
             println!("cargo::rustc-link-arg=-Wl,-rpath,{directory}");
             println!("cargo::metadata=LIBDIR={directory}");
         }
-        // Cargo stops here; by itself, so that it shows these lines and not the rest of the output.
-        Err(message) => message.lines().for_each(|line| println!("cargo::error={line}")),
+        Err(message) => report(&message),
     }
+}
+
+/// Makes Cargo stop with a message. Cargo then shows these lines and not the rest of the output.
+fn report(message: &str) {
+    message.lines().for_each(|line| println!("cargo::error={line}"));
 }
 
 /// `libLLVM-22-rust-1.95.0-stable.so` of `rustc`'s own library folder.
@@ -68,37 +76,90 @@ fn rust_llvm() -> Result<Llvm, String> {
 
 const PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
-/// The LLVM of `LLVM_SYS_221_PREFIX`, `llvm-config-22` or `llvm-config`, whichever is the first there.
+/// What warpweft uses of LLVM. `llvm-config` knows what these need in turn.
+const COMPONENTS: &[&str] =
+    &["nvptx", "passes", "ipo", "linker", "bitreader", "bitwriter", "irreader", "analysis", "core"];
+
+/// Links the archives of the system's LLVM, with the C++ library and the compression libraries that they call, so that
+/// the program or shared object needs none of them where it runs.
+fn static_llvm() -> Result<(), String> {
+    let llvm = Config::find()?;
+    let mut args = vec!["--link-static", "--libnames"];
+    args.extend(COMPONENTS);
+    let names =
+        llvm.ask(&args).map_err(|e| format!("LLVM {MAJOR} has no archives: {e}\n{}", Config::help()))?;
+    println!("cargo::rustc-link-search=native={}", llvm.ask(&["--libdir"])?);
+    for name in names.split_whitespace() {
+        let name = name.strip_prefix("lib").and_then(|n| n.strip_suffix(".a"));
+        println!(
+            "cargo::rustc-link-lib=static={}",
+            name.ok_or_else(|| format!("strange archives: {names}"))?
+        );
+    }
+    let cxx = env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    for archive in ["libzstd.a", "libz.a", "libstdc++.a"] {
+        let path = output(Command::new(&cxx).arg(format!("-print-file-name={archive}")))?;
+        // The compiler repeats a name that it does not find.
+        let Some(folder) = Path::new(&path).parent().filter(|folder| folder.is_absolute()) else {
+            return Err(format!(
+                "found no {archive}: do `apt install g++ libzstd-dev zlib1g-dev`, or your system's like"
+            ));
+        };
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        println!("cargo::rustc-link-lib=static={}", archive.trim_start_matches("lib").trim_end_matches(".a"));
+    }
+    Ok(())
+}
+
+/// The shared library of the system's LLVM.
 fn system_llvm() -> Result<Llvm, String> {
-    println!("cargo::rerun-if-env-changed=PATH");
-    println!("cargo::rerun-if-env-changed={PREFIX}");
-    let candidates = match env::var_os(PREFIX) {
-        Some(prefix) => vec![Path::new(&prefix).join("bin/llvm-config")],
-        None => vec![format!("llvm-config-{MAJOR}").into(), "llvm-config".into()],
-    };
-    let help = format!(
-        "Do `apt install llvm-{MAJOR}-dev` (or your system's like), or set {PREFIX} to the folder of an LLVM {MAJOR}, \
-         or build with the feature `rust-llvm` instead, which needs no LLVM installed."
-    );
-    let mut found = Vec::new();
-    for config in &candidates {
-        let Ok(version) = output(Command::new(config).arg("--version")) else { continue };
-        if version.split('.').next() != Some(MAJOR) {
-            found.push(format!("{} is of LLVM {version}", config.display()));
-            continue;
+    let llvm = Config::find()?;
+    let libs = llvm
+        .ask(&["--link-shared", "--libs"])
+        .map_err(|e| format!("LLVM {MAJOR} has no shared library: {e}\n{}", Config::help()))?;
+    let directory = llvm.ask(&["--libdir"])?.into();
+    let name = libs.split_whitespace().find_map(|word| word.strip_prefix("-l"));
+    let name = name.ok_or_else(|| format!("llvm-config names no library: {libs}\n{}", Config::help()))?;
+    Ok(Llvm { directory, name: name.to_owned() })
+}
+
+/// The program `llvm-config` of an LLVM 22.
+struct Config(PathBuf);
+
+impl Config {
+    /// That of `LLVM_SYS_221_PREFIX`, `llvm-config-22` or `llvm-config`, whichever is found first.
+    fn find() -> Result<Config, String> {
+        println!("cargo::rerun-if-env-changed=PATH");
+        println!("cargo::rerun-if-env-changed={PREFIX}");
+        let candidates: Vec<PathBuf> = match env::var_os(PREFIX) {
+            Some(prefix) => vec![Path::new(&prefix).join("bin/llvm-config")],
+            None => vec![format!("llvm-config-{MAJOR}").into(), "llvm-config".into()],
+        };
+        let mut found = Vec::new();
+        for path in &candidates {
+            let Ok(version) = output(Command::new(path).arg("--version")) else { continue };
+            if version.split('.').next() == Some(MAJOR) {
+                return Ok(Config(path.clone()));
+            }
+            found.push(format!("{} is of LLVM {version}", path.display()));
         }
-        let libs = output(Command::new(config).args(["--link-shared", "--libs"]))
-            .map_err(|e| format!("LLVM {version} has no shared library: {e}\n{help}"))?;
-        let directory = output(Command::new(config).arg("--libdir"))?.into();
-        let name = libs.split_whitespace().find_map(|word| word.strip_prefix("-l"));
-        let name = name.ok_or_else(|| format!("{} names no library: {libs}\n{help}", config.display()))?;
-        return Ok(Llvm { directory, name: name.to_owned() });
+        if found.is_empty() {
+            let tried: Vec<_> = candidates.iter().map(|c| c.display().to_string()).collect();
+            found.push(format!("tried {}", tried.join(", ")));
+        }
+        Err(format!("found no LLVM {MAJOR}: {}\n{}", found.join(", "), Config::help()))
     }
-    if found.is_empty() {
-        let tried: Vec<_> = candidates.iter().map(|c| c.display().to_string()).collect();
-        found.push(format!("tried {}", tried.join(", ")));
+
+    fn ask(&self, args: &[&str]) -> Result<String, String> {
+        output(Command::new(&self.0).args(args))
     }
-    Err(format!("found no LLVM {MAJOR}: {}\n{help}", found.join(", ")))
+
+    fn help() -> String {
+        format!(
+            "Do `apt install llvm-{MAJOR}-dev` (or your system's like), or set {PREFIX} to the folder of an LLVM {MAJOR}, \
+             or build with the feature `rust-llvm` instead, which needs no LLVM installed."
+        )
+    }
 }
 
 /// What a command prints.

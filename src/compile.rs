@@ -389,6 +389,41 @@ impl Compiled {
         Some(Caller { ptx: &self.ptx, functions, target: self.target, threads })
     }
 
+    /// What each tensor is used for, as declared or guessed, and every access with its instructions and widths, and why
+    /// they are not wider: a line each, as `weft explain` prints them.
+    pub fn explain(&self) -> String {
+        let mut out = self.roles();
+        for a in &self.report.accesses {
+            out.push_str(&format!("{}: {a}\n", self.place(a.span)));
+        }
+        for t in &self.report.transfers {
+            out.push_str(&format!("{}: {t}\n", self.place(t.span)));
+        }
+        for l in &self.report.loops {
+            let why = l.why.as_deref().map(|w| format!(": {w}")).unwrap_or_default();
+            out.push_str(&format!("{}: loop: {} rounds in flight{why}\n", self.place(l.span), l.rounds));
+        }
+        match &self.high.kernels[..] {
+            [kernel] => readable(kernel, &out),
+            _ => out,
+        }
+    }
+
+    /// What each tensor of the kernels is used for. Other parameters hold nothing that could be guessed wrongly.
+    fn roles(&self) -> String {
+        let mut out = String::new();
+        for (i, kernel) in self.high.kernels.iter().enumerate() {
+            let reference = self.references.get(i).and_then(Option::as_ref);
+            let roles = crate::roles::assign(kernel, reference);
+            for (p, role) in kernel.head.params.iter().zip(roles) {
+                if let Some(role) = role {
+                    out.push_str(&format!("{}: parameter {}: {role}\n", self.place(p.span), p.name));
+                }
+            }
+        }
+        out
+    }
+
     /// What is wrong with the text, as it shows after all.
     pub(crate) fn error(&self, found: Diagnostic) -> CompileError {
         CompileError::new(vec![found], self.sources.clone())

@@ -29,6 +29,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod cli;
 pub mod codes;
 pub mod collective;
 pub mod compile;

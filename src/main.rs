@@ -1,7 +1,5 @@
 //! The `weft` command.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    weft::cli::run(std::env::args_os())
 }

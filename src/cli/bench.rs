@@ -3,16 +3,16 @@
 use super::LoweringArg;
 use super::progress::Bar;
 use super::run::gpus;
+use crate::bench::{
+    Bench, Contender, Links, MOST, OPS, Operation, Own, Report, count_all, parse_sizes, run, table,
+};
+use crate::collective::Algorithm;
+use crate::runtime::job::{Place, Started, start};
+use crate::runtime::{Config, DType, Reduce, World, visible_line};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::bench::{
-    Bench, Contender, Links, MOST, OPS, Operation, Own, Report, count_all, parse_sizes, run, table,
-};
-use weft::collective::Algorithm;
-use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, DType, Reduce, World, visible_line};
 
 mod from;
 pub(super) mod output;
@@ -175,7 +175,7 @@ impl BenchCommand {
             bench.contenders.extend(peers);
         }
         for file in &self.kernel {
-            let text = weft::library::read_text(file).map_err(|e| anyhow!(e))?;
+            let text = crate::library::read_text(file).map_err(|e| anyhow!(e))?;
             let name = file.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
             // It is there as long as the command runs.
             let own = Own::new(&name, &text).map_err(|e| anyhow!("--kernel {}: {e}", file.display()))?;
@@ -270,7 +270,7 @@ pub(super) fn op(name: &str) -> Result<Reduce> {
 
 /// A report that was written as JSON.
 fn report(file: &Path) -> Result<Report> {
-    let text = weft::library::read_text_of(file, REPORT_BYTES, "report").map_err(|e| anyhow!(e))?;
+    let text = crate::library::read_text_of(file, REPORT_BYTES, "report").map_err(|e| anyhow!(e))?;
     let no_report = || format!("{} is no report of weft bench --json", file.display());
     let mut json: serde_json::Value = serde_json::from_str(&text).with_context(no_report)?;
     show_controls(&mut json);

@@ -4,14 +4,14 @@ use super::progress::Bar;
 use super::run::{Expected, grid};
 use super::sim::PtxArgs;
 use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
+use crate::check::{CheckOptions, Progress, Report, check_file_with, check_ptx, check_sequence};
+use crate::lang::render::Color;
+use crate::ptx::PtxFile;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::check::{CheckOptions, Progress, Report, check_file_with, check_ptx, check_sequence};
-use weft::lang::render::Color;
-use weft::ptx::PtxFile;
 
 /// Exit status 0: nothing found; 1: findings; 2: it could not be run.
 #[derive(Args)]

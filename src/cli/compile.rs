@@ -1,15 +1,15 @@
 //! `weft compile`
 
 use super::{CompileArgs, write_out};
+use crate::compile::{Compiled, Nvshmem};
+use crate::nvshmem::{Library, Objects};
+use crate::runtime::find::{Found, nvshmem_device_if_any};
+use crate::tools;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::compile::{Compiled, Nvshmem};
-use weft::nvshmem::{Library, Objects};
-use weft::runtime::find::{Found, nvshmem_device_if_any};
-use weft::tools;
 
 #[derive(Args)]
 pub struct Compile {
@@ -34,7 +34,7 @@ const EMIT: [(&str, Emit); 6] = [
     ("ptx", |c, _| text(Some(&c.ptx))),
     ("cubin", cubin),
     ("sass", |c, from| Ok(tools::disassemble(&cubin(c, from)?)?.into_bytes())),
-    ("meta", |c, _| Ok(serde_json::to_vec_pretty(&weft::meta::describe(c)?)?)),
+    ("meta", |c, _| Ok(serde_json::to_vec_pretty(&crate::meta::describe(c)?)?)),
 ];
 
 /// Assembled; what NVSHMEM has comes from its object, which is kept.

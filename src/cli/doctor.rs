@@ -1,15 +1,15 @@
 //! `weft doctor`
 
 use super::write_out;
+use crate::collective::tuning::{self, Tables};
+use crate::nvshmem::{self, Half, NvshmemError};
+use crate::tools::{Tool, ToolError};
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use weft::collective::tuning::{self, Tables};
-use weft::nvshmem::{self, Half, NvshmemError};
-use weft::tools::{Tool, ToolError};
 use weft_runtime::jitlink::JitLink;
 use weft_runtime::machine::{self, Driver, Gpu, Link};
 use weft_runtime::nccl;
@@ -144,13 +144,13 @@ fn compiler() -> Finding {
         let mine = partition(x, threads());
         for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * 2; }
     }";
-    let (major, minor, patch) = weft::llvm_version();
+    let (major, minor, patch) = crate::llvm_version();
     let whose = if cfg!(feature = "system-llvm") { "the system's" } else { "the one that Rust carries" };
     let found = format!("{major}.{minor}.{patch}, {whose}");
     let compiled = "sm_90a"
         .parse()
         .map_err(|e| format!("{e}"))
-        .and_then(|target| weft::compile(KERNEL, &[], target).map_err(|e| e.to_string()));
+        .and_then(|target| crate::compile(KERNEL, &[], target).map_err(|e| e.to_string()));
     match compiled {
         Ok(_) => ok("LLVM", found, "kernels compile to PTX; `weft run` simulates any number of PEs"),
         Err(e) => Finding::failed(State::Broken, "LLVM", &format!("{found}: {e}"), "kernels do not compile")

@@ -3,14 +3,14 @@
 use super::LoweringArg;
 use super::bench::output::{Table, writable_all};
 use super::run::gpus;
+use crate::bench::fused::{Contender, OUTPUTS, Report, Request, run};
+use crate::ir::Scalar;
+use crate::runtime::World;
+use crate::runtime::job::{Place, Started, start};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::bench::fused::{Contender, OUTPUTS, Report, Request, run};
-use weft::ir::Scalar;
-use weft::runtime::World;
-use weft::runtime::job::{Place, Started, start};
 
 #[derive(Args)]
 pub struct Fused {

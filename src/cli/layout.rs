@@ -1,11 +1,11 @@
 //! `weft layout`
 
+use crate::layout::expr;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::layout::expr;
 
 /// Functions are CuTe's.
 #[derive(Args)]

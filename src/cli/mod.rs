@@ -13,18 +13,19 @@ mod setup;
 mod sim;
 mod tune;
 
+use crate::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
+use crate::lang::render::Color;
+use crate::library::Files;
+use crate::run::{Arg, RunError, Stage};
+use crate::{Define, Defines, PtxVersion, Target};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
-use weft::lang::render::Color;
-use weft::library::Files;
-use weft::run::{Arg, RunError, Stage};
-use weft::{Define, Defines, PtxVersion, Target};
 use weft_runtime::{owned, visible};
 
 /// Compiler for GPU kernels that compute and communicate in one launch.
@@ -87,8 +88,10 @@ impl Bench {
     }
 }
 
-pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+/// Runs the command with these words, of which the first is the program's name. A fault in the words, and `--help`, end
+/// the process.
+pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let cli = Cli::parse_from(words);
     let result = match cli.command {
         Command::Compile(c) => c.run(),
         Command::Run(r) => r.run(),
@@ -234,8 +237,8 @@ impl From<&str> for KernelPath {
 impl KernelPath {
     /// The parsed file; what it uses lies below `root`, or below its own folder.
     fn parse(&self, root: Option<&Path>) -> Result<KernelFile> {
-        let text = weft::library::read_text(&self.path).map_err(|e| anyhow!(e))?;
-        let name = weft::library::name_of(&self.path);
+        let text = crate::library::read_text(&self.path).map_err(|e| anyhow!(e))?;
+        let name = crate::library::name_of(&self.path);
         let files = root.map_or_else(|| Files::beside(Path::new(&name)), Files::below);
         Ok(KernelFile::parse_with(&name, &text, &files)?)
     }
@@ -282,18 +285,18 @@ impl From<TransportArg> for Transport {
 }
 
 /// Shows what is allowed but looks wrong.
-fn warn(compiled: &weft::Compiled) -> Result<()> {
+fn warn(compiled: &crate::Compiled) -> Result<()> {
     if compiled.warnings.is_empty() {
         return Ok(());
     }
     let color = color(&std::io::stderr());
-    let shown = weft::lang::render::render(&compiled.warnings, compiled.sources(), color);
+    let shown = crate::lang::render::render(&compiled.warnings, compiled.sources(), color);
     Ok(std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes())?)
 }
 
 impl CompileArgs {
     /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
-    fn compile(&self, options: &Options) -> Result<weft::Compiled> {
+    fn compile(&self, options: &Options) -> Result<crate::Compiled> {
         let path = &self.file.path;
         if path.extension().is_some_and(|e| e == "ir") {
             if self.no_assert {
@@ -301,8 +304,8 @@ impl CompileArgs {
                     "--no-assert: IR keeps its asserts; compile the kernel's text to leave them out"
                 ));
             }
-            let text = weft::library::read_text(path).map_err(|e| anyhow!(e))?;
-            return weft::compile_ir(&text, options).map_err(|e| match e {
+            let text = crate::library::read_text(path).map_err(|e| anyhow!(e))?;
+            return crate::compile_ir(&text, options).map_err(|e| match e {
                 IrError::Text(e) => anyhow::Error::new(e).context(path.display().to_string()),
                 IrError::Compile(e) => e.into(),
             });
@@ -346,7 +349,7 @@ impl CompileArgs {
         match &self.nvshmem {
             None => Ok(Nvshmem::Found),
             Some(word) if word.as_os_str() == "extern" => Ok(Nvshmem::External),
-            Some(path) => weft::runtime::find::nvshmem_device_at(path, target.number().into())
+            Some(path) => crate::runtime::find::nvshmem_device_at(path, target.number().into())
                 .map(Nvshmem::At)
                 .with_context(|| {
                     format!(
@@ -418,9 +421,9 @@ fn write_ptx(path: &Path, ptx: &str) -> Result<()> {
 }
 
 /// Writes a timeline to a file.
-fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
+fn write_trace(path: &Path, trace: &crate::sim::Trace) -> Result<()> {
     let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut out = std::io::BufWriter::new(file);
-    weft::trace::write_chrome(trace, &mut out)?;
+    crate::trace::write_chrome(trace, &mut out)?;
     out.flush().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,8 +1,8 @@
 //! A line on a terminal that says how far a long command is.
 
+use crate::runtime::job::attended;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
-use weft::runtime::job::attended;
 
 /// What ends sooner needs no bar.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -1,21 +1,21 @@
 //! `weft run`
 
 use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
+use crate::Compiled;
+use crate::gpu::target_of;
+use crate::ir::Scalar;
+use crate::run::reference::Checked;
+use crate::run::{
+    KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
+    run_sequence_on_gpus,
+};
+use crate::runtime::job::{Place, Started, start};
+use crate::runtime::{Config, Error, World, cuda, error, find, visible};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indexmap::IndexSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::Compiled;
-use weft::gpu::target_of;
-use weft::ir::Scalar;
-use weft::run::reference::Checked;
-use weft::run::{
-    KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
-    run_sequence_on_gpus,
-};
-use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, Error, World, cuda, error, find, visible};
 
 #[derive(Args)]
 pub struct Run {
@@ -173,7 +173,7 @@ impl Run {
 }
 
 /// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
-pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
+pub(super) fn gpus(pes: Option<u32>) -> Result<u32, crate::runtime::Error> {
     let place = Place::detect()?;
     let count = cuda::device_count()?;
     find::nvshmem_host()?;

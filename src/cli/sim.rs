@@ -2,13 +2,13 @@
 
 use super::Limits;
 use super::run::{dims, grid};
+use crate::check::report_ptx;
+use crate::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
+use crate::sim::{Check, Stats, TraceConfig, visible};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::check::report_ptx;
-use weft::ptx::{Argument, PtxFile, PtxLaunch, PtxOutcome};
-use weft::sim::{Check, Stats, TraceConfig, visible};
 
 /// Exit status 0: it ran, and nothing was found; 1: findings, or the kernel did something wrong; 2: it could not be run.
 #[derive(Args)]

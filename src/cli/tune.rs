@@ -4,15 +4,15 @@ use super::LoweringArg;
 use super::bench::output::{self, writable};
 use super::bench::{dtype, list, measured, op};
 use super::run::gpus;
+use crate::bench::{Cell, Timed, Tune, parse_sizes, tune};
+use crate::collective::Collective;
+use crate::collective::tuning::{Table, Tables, path};
+use crate::runtime::World;
+use crate::runtime::job::{Place, Started, start};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::bench::{Cell, Timed, Tune, parse_sizes, tune};
-use weft::collective::Collective;
-use weft::collective::tuning::{Table, Tables, path};
-use weft::runtime::World;
-use weft::runtime::job::{Place, Started, start};
 
 /// What stands below the options.
 const ABOUT: &str = "Results are checked against a reference before a plan is believed: wrong ones end it, and nothing is stored. \

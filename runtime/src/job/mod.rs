@@ -27,7 +27,7 @@ use std::io::IsTerminal;
 pub use control::{Control, Options};
 pub use env::{Hub, Launcher, Place};
 pub use secret::{Admission, Secret};
-pub use spawn::{Job, Started, start};
+pub use spawn::{Job, Started, set_command, start};
 
 /// The exit status of a process that ended because another PE did (`EX_SOFTWARE` of sysexits.h).
 pub const ENDED_WITH_PEER: u8 = 70;

@@ -97,11 +97,29 @@ pub fn start(pes: u32) -> Result<Started> {
         Some(place) => Ok(Started::Pe(place)),
         None if pes <= 1 => Ok(Started::Pe(Place::alone())),
         None => {
-            let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
-            let status = Job::new(program, pes).args(std::env::args_os().skip(1)).run()?;
+            let (program, args) = command();
+            let status = Job::new(program, pes).args(args).run()?;
             Ok(Started::Done(ExitCode::from(status)))
         }
     }
+}
+
+/// The words that start this program again, where the process's own do not.
+static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Says which words start this program again with the same arguments, for [`start`]. A program inside an interpreter
+/// needs it: the process's own words are the interpreter's. The first call counts.
+pub fn set_command(words: impl IntoIterator<Item = OsString>) {
+    let _ = COMMAND.set(words.into_iter().collect());
+}
+
+/// The program to start again, and its arguments.
+fn command() -> (OsString, Vec<OsString>) {
+    if let Some((program, args)) = COMMAND.get().and_then(|words| words.split_first()) {
+        return (program.clone(), args.to_vec());
+    }
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    (program.into(), std::env::args_os().skip(1).collect())
 }
 
 /// A command to run as every PE of a job on this host.

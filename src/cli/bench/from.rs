@@ -2,10 +2,10 @@
 
 use super::output::{writable_all, write};
 use super::{BenchCommand, report};
+use crate::bench::{Contender, Report};
 use anyhow::{Result, anyhow, bail};
 use std::io::Write;
 use std::process::ExitCode;
-use weft::bench::{Contender, Report};
 
 /// Prints and writes it. The exit status is that of the measurement: 1 where something in it is wrong.
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {

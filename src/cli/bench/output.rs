@@ -2,12 +2,12 @@
 
 use crate::cli::progress::Below;
 use crate::cli::write_out;
+use crate::runtime::World;
+use crate::runtime::job::Place;
 use anyhow::{Context, Result, bail};
 use std::fs::{OpenOptions, remove_file};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use weft::runtime::World;
-use weft::runtime::job::Place;
 
 /// A file that was asked for, perhaps, and what goes into it.
 pub(in crate::cli) type Sink<'a> = (&'a Option<PathBuf>, Box<dyn Fn() -> Result<String> + 'a>);

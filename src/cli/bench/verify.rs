@@ -2,13 +2,13 @@
 
 use super::output::writable;
 use super::{BenchCommand, On, gpus};
+use crate::bench::{Pair, Verify, parse_sizes, verify, why_no_switch};
+use crate::runtime::job::{Place, Started, start};
+use crate::runtime::{Config, DType, World};
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::bench::{Pair, Verify, parse_sizes, verify, why_no_switch};
-use weft::runtime::job::{Place, Started, start};
-use weft::runtime::{Config, DType, World};
 
 /// Exit status where there is no multicast, and nothing was run.
 const NO_SWITCH: u8 = 3;

@@ -127,6 +127,8 @@ codes! {
         "A kernel on simulated PEs did what no GPU allows, or the kernels wait for each other for ever; the message is the simulator's report. Also met where a program asks a simulated PE for something that only a GPU has.";
     ASSERTION = 404, "an assertion of a kernel does not hold",
         "An `assert` of a kernel met a condition that is false, on this PE's GPU. CUDA has written its text, file and line, the CTA (block) and the thread to standard error. Every later call of this process to the GPU fails; on simulated PEs the report stands in the error itself (R0403, S016).";
+    INTERRUPTED = 405, "interrupted",
+        "The program was told to stop (Ctrl-C) while it waited for a GPU, for other PEs or for the simulator. Work that was under way is given up; the other PEs get R0203 or R0301 where they wait for this one.";
     PTX = 501, "the driver refused the PTX",
         "The driver could not load the code; the message has its log. PTX newer than the driver needs a newer driver, or an older --ptx-version.";
     ARGUMENT = 502, "an argument that does not fit the kernel",

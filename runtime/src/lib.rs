@@ -10,6 +10,7 @@ pub mod cuda;
 mod direct;
 pub mod error;
 pub mod find;
+mod interrupt;
 pub mod jitlink;
 pub mod job;
 pub mod launch;
@@ -31,6 +32,7 @@ pub use collective::Reduce;
 pub use cuda::{Device, DeviceTensor, Graph, Stream};
 pub use dlpark;
 pub use error::{Error, Result};
+pub use interrupt::on_interrupt;
 pub use memory::{
     Barrier, Compare, ImportedTensor, Mapping, Signal, SignalOp, SymmetricBuffer, SymmetricTensor,
 };

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use weft_runtime::cuda::Event;
@@ -421,4 +422,71 @@ fn one_seed_gives_one_run() {
     let runs: Vec<_> = (0..12).map(|seed| (told(seed), told(seed))).collect();
     assert!(runs.iter().all(|(a, b)| a == b), "{runs:?}");
     assert!(runs.iter().any(|(a, _)| *a != runs[0].0), "every seed gave the same: {:?}", runs[0].0);
+}
+
+#[test]
+fn worlds_last_from_one_call_to_the_next() {
+    let config = SimConfig { heap: Some(1 << 20), ..SimConfig::new(4) };
+    let job = World::simulated_with(&config).unwrap();
+    let worlds = job.worlds().unwrap();
+    let all = |results: Vec<Result<Tensor>>| results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    type Tensor = weft_runtime::SymmetricTensor<u32>;
+    let tensors = all(job.each(&worlds, |world| {
+        let x = world.zeros::<u32>(64)?;
+        x.buffer().free_later();
+        x.copy_from(&data(world.my_pe(), 64, 1), world.stream())?;
+        Ok(x)
+    }));
+    // A later call of all PEs finds the memory of the one before, at the same place in this process.
+    let host = |pe: usize| job.simulation().host_address(pe as u32, tensors[pe].address(), 256).unwrap();
+    let before: Vec<usize> = (0..4).map(host).collect();
+    let sums = job.each(&worlds, |world| -> Result<Vec<u32>> {
+        let (stream, me) = (world.stream(), world.my_pe() as usize);
+        let next = world.zeros::<u32>(64)?;
+        world.put(&next, &tensors[me], (world.my_pe() + 1) % 4, stream)?;
+        world.quiet(stream)?;
+        world.barrier()?;
+        next.to_vec(stream)
+    });
+    for (pe, got) in sums.into_iter().enumerate() {
+        assert_eq!(got.unwrap(), data((pe as u32 + 3) % 4, 64, 1));
+    }
+    assert_eq!((0..4).map(host).collect::<Vec<_>>(), before);
+    // An error of one PE is its own; who waits for it gets one too, and the worlds go on.
+    let results = job.each(&worlds, |world| match world.my_pe() {
+        2 => Err(Error::new(error::SHAPE, "PE 2 will not")),
+        _ => world.barrier(),
+    });
+    let codes: Vec<_> = results.into_iter().map(|r| r.unwrap_err().code).collect();
+    assert_eq!(codes, [error::COLLECTIVE, error::COLLECTIVE, error::SHAPE, error::COLLECTIVE]);
+    assert!(job.each(&worlds, World::barrier).into_iter().all(|r| r.is_ok()));
+    // A heap of a fixed size does not grow.
+    let full = job.each(&worlds, |world| world.tensor::<u32>(1 << 20).map(drop));
+    assert!(full.into_iter().all(|r| r.unwrap_err().code == error::OUT_OF_MEMORY));
+    drop(tensors);
+    let ended = job.each(&worlds, |world| Ok::<_, Error>(world.clone().finalize()?.len()));
+    assert!(ended.into_iter().all(|leaks| leaks == Ok(0)));
+}
+
+#[test]
+fn an_interrupt_ends_every_wait() {
+    let config = SimConfig { stop: Some(Arc::default()), ..SimConfig::new(2) };
+    let job = World::simulated_with(&config).unwrap();
+    let worlds = job.worlds().unwrap();
+    let results = std::thread::scope(|scope| {
+        let simulation = job.simulation();
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            simulation.interrupt();
+        });
+        // PE 1 is busy, as far as PE 0 knows.
+        job.each(&worlds, |world| match world.my_pe() {
+            0 => world.barrier(),
+            _ => {
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                world.barrier()
+            }
+        })
+    });
+    assert!(results.into_iter().all(|r| r.unwrap_err().code == error::INTERRUPTED));
 }

@@ -12,6 +12,7 @@ use crate::module::Module;
 use running::Running;
 use shape::{check_shape, cluster, constants, cta_bytes, pack, per_sm};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 mod running;
@@ -54,6 +55,11 @@ pub struct Config {
     pub check: Option<Check>,
     /// A timeline of what kernels do; `None` costs nothing.
     pub trace: Option<TraceConfig>,
+    /// Bytes that each PE's symmetric heap is given at once. Its allocations then never move in the memory of this
+    /// process ([`Machine::host_address`]), and it does not grow. Without it the heap grows as it is needed.
+    pub heap: Option<u64>,
+    /// Gives up what runs, with `S009`, once somebody has set it.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Config {
@@ -73,6 +79,8 @@ impl Default for Config {
             multicast: true,
             check: None,
             trace: None,
+            heap: None,
+            stop: None,
         }
     }
 }
@@ -191,6 +199,9 @@ impl Machine {
             ));
         }
         let mut memory = Memory::new(config.n_pes, config.poison, config.memory_limit);
+        if let Some(bytes) = config.heap {
+            memory.fix_heap(bytes)?;
+        }
         if config.check.as_ref().is_some_and(|c| c.uninitialised) {
             memory.remember_writes();
         }
@@ -408,6 +419,20 @@ impl Machine {
             out.copy_from_slice(self.memory.bytes(&w, addr, out.len()));
         }
         Ok(())
+    }
+
+    /// The address in this process of memory that `pe` can address by plain accesses, in a heap of a fixed size
+    /// ([`Config::heap`]). It stays valid as long as the machine, or until the memory is freed. Kernels use the memory
+    /// while they run, so who else uses it waits for them.
+    ///
+    /// # Errors
+    /// `S001` where the heap's size is not fixed, or the memory is not on a heap; `S002` to `S005` as for a kernel's access.
+    pub fn host_address(&mut self, pe: usize, addr: u64, bytes: u64) -> Result<usize, SimError> {
+        self.check_pe(pe)?;
+        let spot = self.memory.spot(pe, addr, bytes, true).map_err(host)?;
+        self.memory.host_address(spot).ok_or_else(|| {
+            SimError::request("the memory has no lasting address in this process", "set `Config::heap`")
+        })
     }
 
     /// The address in words: allocation, offset, size.

@@ -128,6 +128,8 @@ pub(crate) struct Memory {
     poison: u8,
     limit: u64,
     used: u64,
+    /// Bytes of each PE's heap, where these are fixed.
+    fixed: Option<u64>,
     regions: Vec<Region>,
     heap: Allocator,
     private: Vec<Allocator>,
@@ -171,6 +173,7 @@ impl Memory {
             poison,
             limit,
             used: 0,
+            fixed: None,
             regions,
             heap: Allocator::default(),
             private: (0..n_pes).map(|_| Allocator::default()).collect(),

@@ -2,10 +2,11 @@
 
 use super::{Device, Stream, error};
 use crate::error::{Error, NOT_DONE, Result};
+use crate::interrupt::{self, PAUSE};
 use cudarc::driver::sys::{self, CUresult};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Whether a wait ended without the GPU being done: nothing of it can be freed in order any more.
@@ -57,7 +58,7 @@ pub fn wait_for(stream: &Stream) -> Result<()> {
 
 /// Asks until the answer is another than "not ready", at most for the bound.
 pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result<()> {
-    let began = Instant::now();
+    let (began, mut asked) = (Instant::now(), PAUSE);
     loop {
         match ask() {
             CUresult::CUDA_SUCCESS => return Ok(()),
@@ -66,8 +67,24 @@ pub(super) fn poll(what: &str, call: &str, ask: impl Fn() -> CUresult) -> Result
         }
         match began.elapsed() {
             waited if waited >= bound() => return Err(not_done(what)),
+            waited if waited >= asked => {
+                interrupt::go_on(what)?;
+                asked = waited + PAUSE;
+            }
             waited if waited > EAGER => std::thread::sleep(Duration::from_micros(50)),
             _ => std::hint::spin_loop(),
+        }
+    }
+}
+
+/// What the thread that waits for the GPU says, at most for the bound.
+fn ended(end: &Receiver<Result<()>>) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match end.recv_timeout(PAUSE.min(bound())) {
+            Ok(done) => return done,
+            Err(_) if began.elapsed() >= bound() => return Err(not_done("the GPU")),
+            Err(_) => interrupt::go_on("the GPU")?,
         }
     }
 }
@@ -90,7 +107,7 @@ impl Device {
             let _ = done.send(device.bind().and_then(|()| device.synchronize()));
         });
         match spawned {
-            Ok(_) => end.recv_timeout(bound()).unwrap_or_else(|_| Err(not_done("the GPU"))),
+            Ok(_) => ended(&end),
             Err(_) => self.synchronize(),
         }
     }

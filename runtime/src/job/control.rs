@@ -18,6 +18,7 @@ use super::{ENDED_WITH_PEER, pes};
 use socket2::Socket;
 
 use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEAM, PEER_DIED, Result};
+use crate::interrupt::{self, PAUSE};
 use crate::visible;
 
 /// How long to wait.
@@ -243,8 +244,9 @@ impl Control {
         let open = |state: &mut State| {
             matches!(state.calls.get(&id), Some(None)) && state.died.is_none() && !state.ended
         };
-        let waited = self.shared.changed.wait_timeout_while(state, patience, open);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.until(state, patience, what, open).inspect_err(|_| {
+            lock(&self.shared.state).calls.remove(&id);
+        })?;
         match state.calls.remove(&id).flatten() {
             Some(Ok(payloads)) if payloads.len() != members_count => {
                 let message = format!(
@@ -266,6 +268,29 @@ impl Control {
                 );
                 Err(Error::new(COLLECTIVE, message).help("is PE 0 stopped, or its host gone?"))
             }
+        }
+    }
+
+    /// Waits while it is open, at most so long.
+    fn until<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        patience: Duration,
+        what: &str,
+        open: impl Fn(&mut State) -> bool,
+    ) -> Result<MutexGuard<'s, State>> {
+        let began = Instant::now();
+        loop {
+            let left = patience.saturating_sub(began.elapsed()).min(PAUSE);
+            let waited = self.shared.changed.wait_timeout_while(state, left, |state| open(state));
+            let (now, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !timed_out.timed_out() || began.elapsed() >= patience {
+                return Ok(now);
+            }
+            // Whoever is asked may take its time, and others want the state.
+            drop(now);
+            interrupt::go_on(&format!("the other PEs in `{what}`"))?;
+            state = lock(&self.shared.state);
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) use nvshmem::{Found, Nvshmem, VERSION};
 pub use stream::Stream;
 pub(crate) use stream::{Event, Graph};
 
-use crate::error::{Error, LAUNCHER, PEER_DIED, Result, SIMULATED};
+use crate::error::{Error, FINALIZED, INTERRUPTED, LAUNCHER, PEER_DIED, Result, SIMULATED};
 use crate::job::Options;
 use crate::world::World;
 use job::{Job, Settings};
@@ -36,6 +36,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weft_sim::{Check, Finding, SimError, Stats, Trace, TraceConfig};
 
@@ -76,6 +77,10 @@ pub struct SimConfig {
     pub step_limit: u64,
     /// Time from one such moment to the next, after which kernels are given up, if there is a limit.
     pub time_limit: Option<Duration>,
+    /// The number of bytes of each PE's symmetric heap, where it is fixed: see [`Simulation::host_address`].
+    pub heap: Option<u64>,
+    /// Gives up the kernels that run, and those to come, once it is set: see [`Simulation::interrupt`].
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for SimConfig {
@@ -98,6 +103,8 @@ impl Default for SimConfig {
             memory_limit: sim.memory_limit,
             step_limit: sim.step_limit,
             time_limit: None,
+            heap: None,
+            stop: None,
         }
     }
 }
@@ -133,6 +140,8 @@ impl SimConfig {
             step_limit: self.step_limit,
             time_limit: self.time_limit,
             trace: self.trace.clone(),
+            heap: self.heap,
+            stop: self.stop.clone(),
             ..weft_sim::Config::default()
         };
         let SimConfig { capability, multicast_of_one, .. } = *self;
@@ -172,18 +181,7 @@ impl SimJob {
         &self,
         body: impl Fn(&World) -> std::result::Result<T, E> + Sync,
     ) -> std::result::Result<Vec<T>, E> {
-        self.0.begin();
-        let pes = (0..self.0.n_pes()).map(|pe| Pe { job: self.0.clone(), pe });
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let body = &body;
-            let threads: Vec<_> = pes.map(|pe| (pe.pe, spawn(scope, pe, body))).collect();
-            self.0.conduct();
-            let joined = threads.into_iter().map(|(pe, thread)| match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| Err(E::from(panicked(pe, &*panic)))),
-                Err(e) => Err(E::from(e)),
-            });
-            joined.collect()
-        });
+        let results = self.threads(&|pe: &Pe| main(pe, &body));
         let first = self.0.lock().failed.as_ref().and_then(|failed| failed.pe);
         let mut all = Vec::new();
         let mut failed = None;
@@ -195,6 +193,45 @@ impl SimJob {
             }
         }
         failed.map_or(Ok(all), Err)
+    }
+
+    /// The worlds of all PEs, by PE, which stay until they are finalized: for [`each`](SimJob::each). A job has one such
+    /// set of worlds, and then no [`run`](SimJob::run).
+    ///
+    /// # Errors
+    /// `R0403` where the simulator has stopped.
+    pub fn worlds(&self) -> Result<Vec<World>> {
+        self.threads(&World::of_simulated).into_iter().collect()
+    }
+
+    /// Calls `body` as every PE, each in a thread of its own, and returns when all have ended. Memory and streams stay
+    /// for later calls. Unlike [`run`](SimJob::run), an error of one PE ends nothing: it is that PE's result, and PEs that
+    /// wait for it get `R0301`. What each returned, by PE.
+    pub fn each<T: Send, E: From<Error> + Send>(
+        &self,
+        worlds: &[World],
+        body: impl Fn(&World) -> std::result::Result<T, E> + Sync,
+    ) -> Vec<std::result::Result<T, E>> {
+        let no_world = || E::from(Error::new(FINALIZED, "the simulated worlds have ended"));
+        self.threads(&|pe: &Pe| body(worlds.get(pe.pe as usize).ok_or_else(no_world)?))
+    }
+
+    /// Calls `body` in a thread for each PE, and carries the machine on until all have ended.
+    fn threads<T: Send, E: From<Error> + Send>(
+        &self,
+        body: &(impl Fn(&Pe) -> std::result::Result<T, E> + Sync),
+    ) -> Vec<std::result::Result<T, E>> {
+        self.0.begin();
+        let pes = (0..self.0.n_pes()).map(|pe| Pe { job: self.0.clone(), pe });
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = pes.map(|pe| (pe.pe, spawn(scope, pe, body))).collect();
+            self.0.conduct();
+            let joined = threads.into_iter().map(|(pe, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| Err(E::from(panicked(pe, &*panic)))),
+                Err(e) => Err(E::from(e)),
+            });
+            joined.collect()
+        })
     }
 
     /// What is special to a simulated job: findings, statistics.
@@ -212,15 +249,15 @@ impl fmt::Debug for SimJob {
 type Thread<'s, T, E> = std::thread::ScopedJoinHandle<'s, std::result::Result<T, E>>;
 
 /// The thread of a PE.
-fn spawn<'s, T: Send + 's, E: From<Error> + fmt::Display + Send + 's>(
+fn spawn<'s, T: Send + 's, E: From<Error> + Send + 's>(
     scope: &'s std::thread::Scope<'s, '_>,
     pe: Pe,
-    body: &'s (impl Fn(&World) -> std::result::Result<T, E> + Sync),
+    body: &'s (impl Fn(&Pe) -> std::result::Result<T, E> + Sync),
 ) -> Result<Thread<'s, T, E>> {
     let (name, place) = (format!("PE {}", pe.pe), pe.clone());
     let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, move || {
         pe.enter();
-        let result = catch_unwind(AssertUnwindSafe(|| main(&pe, body)));
+        let result = catch_unwind(AssertUnwindSafe(|| body(&pe)));
         let result = result.unwrap_or_else(|panic| {
             let e = panicked(pe.pe, &*panic);
             pe.fail(&e.message);
@@ -311,6 +348,27 @@ impl Simulation {
     pub fn read(&self, pe: u32, address: u64, data: &mut [u8]) -> Result<()> {
         let state = self.0.lock();
         state.machine.read(pe as usize, address, data).map_err(|e| state::from_sim(&e))
+    }
+
+    /// The address in this process of memory on a PE's symmetric heap, where the heaps have a fixed size
+    /// ([`SimConfig::heap`]). It stays valid until the memory is freed, or the job dropped. Kernels use the memory while
+    /// they run: whoever else uses it first waits for all of them, as [`World::barrier`] does on every PE.
+    ///
+    /// # Errors
+    /// `R0403` for memory that the PE does not have there, or without fixed heaps.
+    pub fn host_address(&self, pe: u32, address: u64, bytes: u64) -> Result<usize> {
+        let mut state = self.0.lock();
+        state.machine.host_address(pe as usize, address, bytes).map_err(|e| state::from_sim(&e))
+    }
+
+    /// Gives up what runs: every wait of every PE ends with `R0405`, and so does every later one. It stops kernels where
+    /// the job has [`SimConfig::stop`].
+    pub fn interrupt(&self) {
+        if let Some(stop) = &self.0.settings.config.stop {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let e = Error::new(INTERRUPTED, "the simulated job was interrupted").help("start another world");
+        self.0.lock().fail(None, e);
     }
 
     /// Another seed, for the kernels that begin from now on.

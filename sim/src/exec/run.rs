@@ -26,6 +26,7 @@ use crate::model::{LANES, Lanes};
 use crate::rng::Rng;
 use crate::stats::MulticastBytes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// CTAs that a grid may make resident in one round.
@@ -162,6 +163,8 @@ pub(crate) struct Run {
     pub step_limit: u64,
     /// When the launch is given up, and how long that is after its begin.
     pub time_limit: Option<(Instant, Duration)>,
+    /// Set by whoever wants no more of it.
+    pub stop: Option<Arc<AtomicBool>>,
     /// Warp instructions so far.
     pub clock: u64,
     /// By module.
@@ -217,6 +220,7 @@ impl Run {
             schedule,
             step_limit: u64::MAX,
             time_limit: None,
+            stop: None,
             clock: 0,
             counts: Vec::new(),
             barriers: 0,
@@ -334,6 +338,9 @@ impl Run {
             if self.clock > self.step_limit {
                 let done = format!("executed more than {} warp instructions", self.step_limit);
                 return Err(stall::limit(self, order, &done));
+            }
+            if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Err(stall::limit(self, order, "was stopped"));
             }
             if let Some((_, limit)) = self.time_limit.filter(|limit| Instant::now() > limit.0) {
                 let done = format!("ran for more than {} s", limit.as_secs_f64());

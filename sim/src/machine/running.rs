@@ -156,6 +156,7 @@ impl Machine {
         let mut run = Box::new(Run::new(memory, (self.config.seed, self.config.explore)));
         run.step_limit = self.config.step_limit;
         run.time_limit = self.config.time_limit.map(|limit| (Instant::now() + limit, limit));
+        run.stop.clone_from(&self.config.stop);
         run.remote.reach(self.config.peer_access, self.config.multicast);
         run.output = Output { limit: self.config.print_limit, ..Output::default() };
         if let Some(check) = &self.config.check {

@@ -1,6 +1,6 @@
 //! Allocations: where they lie in a region, and what becomes of their memory.
 
-use super::{Memory, Name, REGION_MASK, Symmetric};
+use super::{Memory, Name, REGION_MASK, Spot, Symmetric};
 use crate::codes;
 use crate::error::SimError;
 
@@ -93,6 +93,28 @@ impl Memory {
         }
     }
 
+    /// Gives every PE's heap so many bytes, of which none is moved later.
+    pub(crate) fn fix_heap(&mut self, bytes: u64) -> Result<(), SimError> {
+        for pe in 0..self.n_pes {
+            let room = usize::try_from(bytes).ok();
+            let reserved = room.and_then(|n| self.buffers[2 * pe + 1].try_reserve_exact(n).ok());
+            reserved.ok_or_else(|| {
+                let message =
+                    format!("there is no room for a heap of {bytes} bytes for each of {} PEs", self.n_pes);
+                SimError::new(codes::MEMORY_LIMIT, message, "choose a smaller `Config::heap`")
+            })?;
+        }
+        self.fixed = Some(bytes);
+        Ok(())
+    }
+
+    /// The address in this process of a place on a heap that does not move.
+    pub(crate) fn host_address(&mut self, spot: Spot) -> Option<usize> {
+        let on_heap = spot.buffer % 2 == 1 && spot.buffer < 2 * self.n_pes;
+        let memory = self.buffers.get_mut(spot.buffer).filter(|_| on_heap && self.fixed.is_some())?;
+        Some(memory.as_mut_ptr().expose_provenance() + spot.at)
+    }
+
     fn check_align(align: u64) -> Result<(), SimError> {
         if align.is_power_of_two() && align <= 1 << 20 {
             return Ok(());
@@ -123,6 +145,10 @@ impl Memory {
         Memory::check_align(align)?;
         let offset = self.heap.fit(bytes, align);
         self.affords(offset, bytes, self.buffers[1].len() as u64, self.n_pes as u64)?;
+        if let Some(fixed) = self.fixed.filter(|fixed| offset.saturating_add(bytes) > *fixed) {
+            let message = format!("{bytes} bytes do not fit a PE's heap of {fixed} bytes");
+            return Err(SimError::new(codes::MEMORY_LIMIT, message, "raise `Config::heap`, or free tensors"));
+        }
         let name = name.into();
         self.heap.insert(Allocation { name, offset, bytes, read_only: false, alias: None });
         for pe in 0..self.n_pes {
@@ -196,6 +222,7 @@ impl Memory {
         };
         let slack = (self.buffers[buffer].len() as u64).saturating_sub(allocator.end());
         let new = self.limit.saturating_sub(self.used) / copies;
-        (slack + new).saturating_sub(2 * RED_ZONE)
+        let fixed = self.fixed.filter(|_| pe.is_none()).map(|bytes| bytes.saturating_sub(allocator.end()));
+        (slack + new).min(fixed.unwrap_or(u64::MAX)).saturating_sub(2 * RED_ZONE)
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weft::collective::{Call, Collective, Collectives, Config as CollectiveConfig};
-use weft::runtime::cuda::{BorrowedTensor, Stream};
+use weft::runtime::cuda::{BorrowedTensor, Device, Stream};
 use weft::runtime::job::{self, Place};
 use weft::runtime::launch::{Argument, AsArgument};
 use weft::runtime::memory::AnyTensor;
@@ -70,6 +70,25 @@ impl Buffer {
     /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.inner.bytes()
+    }
+
+    /// Where loads and stores of this rank's device reach another rank's memory.
+    ///
+    /// # Errors
+    /// `R0303` for a rank that does not exist.
+    pub fn peer_address(&self, rank: u32) -> Result<u64, Error> {
+        Ok(self.inner.peer_address(rank)?)
+    }
+
+    /// Where multimem instructions reach the memory of all ranks, if there is such an address.
+    pub fn multicast_address(&self, comm: &Comm) -> Option<u64> {
+        self.inner.multicast_address(&comm.world.team())
+    }
+
+    /// Lets each rank drop it at its own time, as a garbage collector does. The memory is freed at the next allocation, or
+    /// at the end, after every rank has dropped it. Called on every rank or on none.
+    pub fn free_later(&self) {
+        self.inner.free_later();
     }
 }
 
@@ -177,6 +196,8 @@ impl Comm {
     pub fn alloc(&self, bytes: usize) -> Result<Buffer, Error> {
         let inner = self.world.buffer(bytes)?;
         inner.fill(0)?;
+        // No rank's kernels write to memory that another rank is still to zero.
+        self.world.barrier()?;
         Ok(self.remember(inner))
     }
 
@@ -197,6 +218,28 @@ impl Comm {
     fn remember(&self, inner: SymmetricBuffer) -> Buffer {
         lock(&self.buffers).insert(inner.address(), inner.clone());
         Buffer { inner, buffers: self.buffers.clone() }
+    }
+
+    /// The GPU of this rank.
+    pub fn device(&self) -> &Device {
+        self.world.device()
+    }
+
+    /// The first rank that has died, and why, if one has.
+    pub fn died(&self) -> Option<(u32, String)> {
+        self.world.died()
+    }
+
+    /// Whether what the stream is given is captured in a graph.
+    ///
+    /// # Errors
+    /// `R0103` where the driver refuses the stream.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this rank's device, or null for its default stream.
+    pub unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Error> {
+        // SAFETY: as this function's.
+        Ok(unsafe { self.stream(stream)? }.is_capturing())
     }
 
     /// Waits on the host until all ranks have come. *Collective.*

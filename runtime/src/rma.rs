@@ -5,7 +5,7 @@
 //! past it; an `nbi` one after the next [`quiet`](World::quiet).
 
 use crate::Element;
-use crate::cuda::{self, DeviceTensor, Stream};
+use crate::cuda::{self, BorrowedTensor, DeviceTensor, Stream};
 use crate::error::{self, Error, Result};
 use crate::memory::{Compare, ImportedTensor, Signal, SignalOp, SymmetricTensor};
 use crate::nvshmem::PutSignal;
@@ -32,6 +32,7 @@ mod sealed {
 impl<T> sealed::Sealed for SymmetricTensor<T> {}
 impl<T> sealed::Sealed for DeviceTensor<T> {}
 impl<T> sealed::Sealed for ImportedTensor<T> {}
+impl sealed::Sealed for BorrowedTensor {}
 
 impl<T: Element> Local<T> for SymmetricTensor<T> {
     fn local(&self) -> Result<(u64, usize)> {
@@ -61,6 +62,17 @@ impl<T: Element> Local<T> for ImportedTensor<T> {
     fn keep(&self) {
         cuda::keep(self.owner());
     }
+}
+
+/// Its elements as bytes. Whoever made it keeps it.
+impl Local<u8> for BorrowedTensor {
+    fn local(&self) -> Result<(u64, usize)> {
+        let elements =
+            self.layout().map_or(Ok(self.len()), |layout| without_gaps("put or get", layout, self.len()))?;
+        Ok((self.address(), elements * self.dtype().bytes() as usize))
+    }
+
+    fn keep(&self) {}
 }
 
 impl Inner {

@@ -304,6 +304,11 @@ impl World {
         self.0.enter()?.together("all_gather_host", bytes)
     }
 
+    /// The first PE that has died, and why, if one has.
+    pub fn died(&self) -> Option<(u32, String)> {
+        self.0.control.died()
+    }
+
     /// Ends the job for a reason of this PE's: all others get `R0203` with it, and NVSHMEM is not finalized. What this
     /// process still does is its own.
     pub fn fail(&self, why: &str) {

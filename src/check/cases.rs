@@ -375,6 +375,7 @@ impl<'a> Planner<'a> {
         options.back_to_back = self.options.overlap;
         options.step_limit = self.options.step_limit;
         options.time_limit = self.options.time_limit;
+        options.stop.clone_from(&self.options.stop);
         options.check = Some(weft_sim::Check::default());
         options
     }

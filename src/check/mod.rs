@@ -83,6 +83,8 @@ pub struct CheckOptions {
     pub step_limit: Option<u64>,
     /// Time after which a launch is given up. No further run begins then.
     pub time_limit: Option<Duration>,
+    /// Ends the check once somebody has set it: no further run begins, and those under way are given up.
+    pub stop: Option<Arc<AtomicBool>>,
     /// Stop at the first finding.
     pub fail_fast: bool,
     /// Keep the timeline of the first finding's run, or of the first run where there is none.
@@ -109,6 +111,7 @@ impl CheckOptions {
             overlap: false,
             step_limit: None,
             time_limit: None,
+            stop: None,
             fail_fast: false,
             trace: false,
         }
@@ -312,7 +315,8 @@ fn explore<C: Sync>(
     let results = Mutex::new(Vec::new());
     // Seeds outside, cases inside: what any schedule shows is seen soon, and under the lowest seed.
     let work = || {
-        while !stop.load(Ordering::Relaxed) {
+        let stopped = || options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+        while !stop.load(Ordering::Relaxed) && !stopped() {
             let job = next.fetch_add(1, Ordering::Relaxed);
             if job >= jobs {
                 return;

@@ -22,6 +22,11 @@ impl Report {
         self.findings.iter().map(|f| self.paragraph(f, None, color)).collect::<Vec<_>>().join("\n")
     }
 
+    /// A finding with its places in the kernel's text.
+    pub fn finding_text(&self, finding: &Finding, color: Color) -> String {
+        self.paragraph(finding, None, color)
+    }
+
     fn paragraph(&self, finding: &Finding, again: Option<String>, color: Color) -> String {
         let Finding { code, severity, message, accesses, notes, help, replay, .. } = finding;
         let mut places: Vec<(Span, String)> = Vec::new();

@@ -29,7 +29,9 @@ use simulated::Simulated;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use weft_ir::Scalar;
 use weft_lang::elaborate::Define;
@@ -123,6 +125,8 @@ pub struct RunOptions {
     /// A node that is given also limits the kernel's own loads and stores: [`run`] refuses a kernel that makes them to
     /// all PEs. Without it, loads and stores reach all PEs.
     pub node: Option<u32>,
+    /// For the simulator: gives the run up once somebody has set it.
+    pub stop: Option<Arc<AtomicBool>>,
     /// For the simulator: what it watches for. `weft::check` tells what it finds; a plain run does not.
     pub(crate) check: Option<weft_sim::Check>,
     /// For the simulator: a timeline.
@@ -148,6 +152,7 @@ impl RunOptions {
             step_limit: None,
             time_limit: None,
             node: None,
+            stop: None,
             check: None,
             trace: None,
         }

@@ -85,6 +85,7 @@ impl Simulated {
         config.trace.clone_from(&options.trace);
         config.step_limit = options.step_limit.unwrap_or(config.step_limit);
         config.time_limit = options.time_limit;
+        config.stop.clone_from(&options.stop);
         config.multicast_of_one = true;
         config.reach = Some(options.pes_of_node() as u32);
         let target = sequence.stages.first().map(|stage| stage.compiled.target);

@@ -195,12 +195,14 @@ impl<T> fmt::Debug for DeviceTensor<T> {
     }
 }
 
-/// Memory that somebody else owns, as a tensor of one mode: for launches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Memory that somebody else owns, as a tensor: for launches, and the local side of puts and gets of bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BorrowedTensor {
     address: CUdeviceptr,
     dtype: DType,
     elements: usize,
+    /// None for elements one after the other, with whatever shape a kernel gives them.
+    layout: Option<Layout>,
     ordinal: u32,
 }
 
@@ -210,7 +212,29 @@ impl BorrowedTensor {
     /// # Safety
     /// Loads and stores of the device reach as many elements there until all work on them is done.
     pub unsafe fn new(device: &Device, address: u64, dtype: DType, elements: usize) -> BorrowedTensor {
-        BorrowedTensor { address, dtype, elements, ordinal: device.ordinal() }
+        BorrowedTensor { address, dtype, elements, layout: None, ordinal: device.ordinal() }
+    }
+
+    /// Elements that lie at `address` as a layout says.
+    ///
+    /// # Errors
+    /// `R0307` for a layout with extents or strides that are not known, or negative strides.
+    ///
+    /// # Safety
+    /// As [`new`](BorrowedTensor::new), for all elements of the layout.
+    pub unsafe fn with_layout(
+        device: &Device,
+        address: u64,
+        dtype: DType,
+        layout: Layout,
+    ) -> Result<BorrowedTensor> {
+        let elements = memory_elements(&layout)?;
+        Ok(BorrowedTensor { address, dtype, elements, layout: Some(layout), ordinal: device.ordinal() })
+    }
+
+    /// Shape and strides, where it has some.
+    pub fn layout(&self) -> Option<&Layout> {
+        self.layout.as_ref()
     }
 
     /// The address of its first element.

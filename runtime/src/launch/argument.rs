@@ -256,7 +256,8 @@ impl AsArgument for AnyDeviceTensor {
 
 impl AsArgument for BorrowedTensor {
     fn argument<'a>(&'a self, _: &'a Stream) -> Argument<'a> {
-        let (address, extent) = (self.address(), Elements::Flat(self.len()));
+        let extent = self.layout().map_or(Elements::Flat(self.len()), Elements::Layout);
+        let address = self.address();
         let given = Given::Tensor { address, dtype: self.dtype(), extent, symmetric: false };
         Argument { device: Some(self.ordinal()), ..Argument::new(given) }
     }

@@ -96,6 +96,12 @@ impl SymmetricBuffer {
         self.0.allocation.bytes
     }
 
+    /// Lets each PE drop it at its own time, as a garbage collector does. The memory is freed at the next allocation,
+    /// [`collect`](World::collect) or end after every PE has dropped it. Called on every PE or on none.
+    pub fn free_later(&self) {
+        self.0.allocation.free_later();
+    }
+
     /// Names the memory: findings in simulated worlds call it so. On GPUs the name is not used.
     pub fn set_name(&self, name: impl Into<Name>) {
         self.world().library.set_name(self.address(), name.into());

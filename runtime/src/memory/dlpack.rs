@@ -4,7 +4,7 @@
 //! it is done, or between streams that wait for each other.
 #![allow(unsafe_code, reason = "DLPack's descriptors hold raw addresses")]
 
-use super::SymmetricTensor;
+use super::{AnyTensor, SymmetricTensor};
 use crate::cuda::{Device, DeviceTensor};
 use crate::error::{self, Error, Result};
 use crate::shape::memory_elements;
@@ -106,6 +106,19 @@ impl<T: Element> SymmetricTensor<T> {
     pub fn to_dlpack<M: ManagedTensorBase>(&self) -> Result<Managed<M>> {
         let world = self.buffer().world().enter()?;
         let made = export(self.clone(), (self.address(), T::DTYPE, self.layout()), &world.device)?;
+        self.buffer().0.allocation.export();
+        Ok(made)
+    }
+}
+
+impl AnyTensor {
+    /// As [`SymmetricTensor::to_dlpack`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn to_dlpack<M: ManagedTensorBase>(&self) -> Result<Managed<M>> {
+        let world = self.buffer().world().enter()?;
+        let made = export(self.clone(), (self.address(), self.dtype(), self.layout()), &world.device)?;
         self.buffer().0.allocation.export();
         Ok(made)
     }

@@ -94,6 +94,12 @@ impl Allocation {
         self.exported.store(true, Ordering::SeqCst);
     }
 
+    /// As [`export`](Allocation::export), and it is no leak where it is still there at the end.
+    pub fn free_later(&self) {
+        self.export();
+        self.world.registry().excuse(self.number);
+    }
+
     /// Frees it. Collective.
     fn free(&mut self) -> Result<()> {
         cuda::not_stuck()?;

@@ -326,6 +326,11 @@ impl AnyTensor {
         &self.buffer
     }
 
+    /// Address on this PE.
+    pub fn address(&self) -> u64 {
+        self.buffer.address() + self.offset
+    }
+
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype

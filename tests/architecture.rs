@@ -37,6 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("warpweft-comm", &["warpweft"]),
+    ("warpweft-python", &["warpweft", "warpweft-comm"]),
 ];
 
 /// What is kept to one room, so that it can be replaced there.

@@ -76,9 +76,19 @@ fn rust_llvm() -> Result<Llvm, String> {
 
 const PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
-/// What warpweft uses of LLVM. `llvm-config` knows what these need in turn.
-const COMPONENTS: &[&str] =
-    &["nvptx", "passes", "ipo", "linker", "bitreader", "bitwriter", "irreader", "analysis", "core"];
+/// What warpweft, and inkwell within it, use of LLVM. `llvm-config` knows what these need in turn.
+const COMPONENTS: &[&str] = &[
+    "nvptx",
+    "passes",
+    "ipo",
+    "linker",
+    "bitreader",
+    "bitwriter",
+    "irreader",
+    "analysis",
+    "core",
+    "executionengine",
+];
 
 /// Links the archives of the system's LLVM, with the C++ library and the compression libraries that they call, so that
 /// the program or shared object needs none of them where it runs.

@@ -87,7 +87,7 @@ pub fn target_of(capability: (u32, u32)) -> Result<Target, weft_runtime::Error> 
 /// ([`prepare`](Kernel::prepare) does it before).
 pub struct Kernel {
     on: On,
-    file: KernelFile,
+    file: Arc<KernelFile>,
     options: Options,
     /// The lowering that is compiled first.
     first: launch::Lowering,
@@ -111,8 +111,12 @@ impl Kernel {
     ///
     /// # Errors
     /// As [`compile`](Kernel::compile); `R0504` where the file has several and none is named.
-    pub fn with(on: impl Into<On>, file: KernelFile, mut options: Options) -> Result<Kernel, GpuError> {
-        let on = on.into();
+    pub fn with(
+        on: impl Into<On>,
+        file: impl Into<Arc<KernelFile>>,
+        mut options: Options,
+    ) -> Result<Kernel, GpuError> {
+        let (on, file) = (on.into(), file.into());
         options.kernel = Some(name(&file, options.kernel.take())?);
         let direct = on.world.as_ref().is_some_and(|world| world.nvshmem_version().is_none());
         if direct {

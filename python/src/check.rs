@@ -1,0 +1,112 @@
+//! The check for races, deadlocks and wrong results.
+
+use crate::error::{Fault, interrupted, take_raised};
+use crate::kernel::Request;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use weft::check::{CheckOptions, Report, check_file};
+use weft::lang::render::Color;
+use weft::run::Arg;
+
+/// What a check is told beside what is compiled.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct What {
+    pes: Vec<usize>,
+    nodes: Vec<u32>,
+    seed: u64,
+    seeds: u64,
+    sizes: Vec<i64>,
+    args: Vec<(String, String)>,
+    grid: Option<[u32; 3]>,
+    launches: u32,
+    overlap: bool,
+    max_steps: Option<u64>,
+    time_limit: Option<f64>,
+    fail_fast: bool,
+}
+
+/// How often a wait looks for signals.
+pub const PAUSE: Duration = Duration::from_millis(50);
+
+/// Does work in another thread while this one looks for signals, of which `stop` is told. The work ends in any case before
+/// this does.
+pub fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send,
+    stop: impl Fn() + Sync,
+) -> PyResult<T> {
+    let (result, signal) = py.detach(|| {
+        std::thread::scope(|scope| {
+            let (tell, told) = channel::<()>();
+            let worker = scope.spawn(move || {
+                // Dropped when the work ends, however it does.
+                let _tell = tell;
+                work()
+            });
+            let mut signal = None;
+            while told.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                if signal.is_none() && interrupted() {
+                    signal = take_raised();
+                    stop();
+                }
+            }
+            (worker.join(), signal)
+        })
+    });
+    match (signal, result) {
+        (Some(signal), _) => Err(signal),
+        (None, Ok(result)) => Ok(result),
+        (None, Err(_)) => {
+            Err(Fault::new("", "a thread of warpweft's panicked; this is a fault of ours", "").into())
+        }
+    }
+}
+
+/// Checks a kernel file: the report as JSON, as text, and each finding as text.
+#[pyfunction]
+pub fn check(
+    py: Python<'_>,
+    request: Request,
+    defines: &Bound<'_, PyDict>,
+    what: What,
+) -> PyResult<(String, String, Vec<String>)> {
+    let compile = request.options(defines)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut options = CheckOptions { compile: compile.clone(), ..CheckOptions::new(compile.target) };
+    options.stop = Some(stop.clone());
+    what.apply(&mut options)?;
+    let work = || -> Result<Report, Fault> { Ok(check_file(&request.parse()?, &options)?) };
+    let report = interruptible(py, work, || stop.store(true, Ordering::Relaxed))??;
+    let findings = report.findings.iter().map(|f| report.finding_text(f, Color::Never)).collect();
+    Ok((report.json(), report.text(Color::Never), findings))
+}
+
+impl What {
+    fn apply(self, options: &mut CheckOptions) -> Result<(), Fault> {
+        (options.pes, options.nodes) = (self.pes, self.nodes);
+        (options.seed, options.seeds, options.sizes) = (self.seed, self.seeds, self.sizes);
+        for (name, text) in self.args {
+            let value = Arg::parse(&text).ok_or_else(|| {
+                let help = "a value is a number, a truth value, or text such as \"1+2\": 1 first and 2 more in each launch";
+                Fault::usage(format!("the argument {name} is {text:?}"), help)
+            })?;
+            options.args.insert(name, value);
+        }
+        (options.grid, options.launches, options.overlap) = (self.grid, self.launches, self.overlap);
+        options.step_limit = self.max_steps;
+        options.fail_fast = self.fail_fast;
+        options.time_limit = match self.time_limit {
+            None => None,
+            Some(seconds) => Some(
+                Duration::try_from_secs_f64(seconds)
+                    .map_err(|e| Fault::usage(format!("time_limit is {seconds}: {e}"), "it is in seconds"))?,
+            ),
+        };
+        Ok(())
+    }
+}

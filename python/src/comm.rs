@@ -1,0 +1,237 @@
+//! The communicator of the crate `warpweft-comm`.
+#![allow(unsafe_code, reason = "streams and arrays of other libraries are addresses")]
+
+use crate::error::Fault;
+use crate::world::{dtype, seconds};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::{Arc, Mutex, PoisonError};
+use warpweft_comm::{self as comm, Id, Operands, Options, RawStream, Reduce};
+
+/// 128 random bytes that name a communicator or a world.
+#[pyfunction]
+pub fn random_id(py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
+    Ok(PyBytes::new(py, &Id::random().map_err(Fault::from)?.0))
+}
+
+/// A stream by its handle.
+pub fn raw(stream: u64) -> RawStream {
+    stream as usize as RawStream
+}
+
+/// Ranks of one host.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct Comm {
+    inner: Mutex<Option<Arc<comm::Comm>>>,
+}
+
+impl Comm {
+    /// # Errors
+    /// It was closed.
+    pub fn get(&self) -> Result<Arc<comm::Comm>, Fault> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.clone().ok_or_else(|| Fault::new("W0004", "the communicator was closed", "make another one"))
+    }
+
+    fn call(
+        &self,
+        py: Python<'_>,
+        what: impl FnOnce(&comm::Comm) -> Result<(), comm::Error> + Send,
+    ) -> PyResult<()> {
+        let comm = self.get()?;
+        Ok(py.detach(|| what(&comm)).map_err(Fault::from)?)
+    }
+}
+
+#[pymethods]
+impl Comm {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python's call has them")]
+    fn new(
+        py: Python<'_>,
+        rank: u32,
+        size: u32,
+        id: Vec<u8>,
+        device: u32,
+        max_bytes: usize,
+        timeout: f64,
+        share_gpu: bool,
+        max_ctas: Option<u32>,
+    ) -> PyResult<Comm> {
+        let id: [u8; 128] = id.try_into().map_err(|_| {
+            Fault::usage("the id has not 128 bytes", "it is what random_id() returned on one rank")
+        })?;
+        let timeout = seconds("timeout", timeout)?;
+        let options = Options { device: Some(device), max_bytes, timeout, max_ctas, share_gpu };
+        let made = py.detach(|| comm::Comm::new(rank, size, &Id(id), &options)).map_err(Fault::from)?;
+        Ok(Comm { inner: Mutex::new(Some(Arc::new(made))) })
+    }
+
+    /// The first rank that has died, and why.
+    fn died(&self) -> PyResult<Option<(u32, String)>> {
+        Ok(self.get()?.died())
+    }
+
+    /// Whether an allreduce of so many elements is this communicator's.
+    fn takes(&self, count: usize, code: u8) -> PyResult<bool> {
+        Ok(self.get()?.should_all_reduce(count, dtype(code)?))
+    }
+
+    /// Reduces `count` elements at `src` over all ranks to `dst`, with the operation of that number.
+    #[expect(clippy::too_many_arguments, reason = "Python's call has them")]
+    fn all_reduce(
+        &self,
+        py: Python<'_>,
+        stream: u64,
+        src: u64,
+        dst: u64,
+        count: usize,
+        code: u8,
+        op: usize,
+    ) -> PyResult<()> {
+        let dtype = dtype(code)?;
+        let op =
+            *Reduce::ALL.get(op).ok_or_else(|| Fault::usage(format!("there is no reduction {op}"), ""))?;
+        // SAFETY: the caller has checked both arrays and keeps them.
+        self.call(py, |comm| unsafe { comm.all_reduce_with(op, raw(stream), (src, dst), count, dtype) })
+    }
+
+    /// All ranks' `count` elements, to `dst`.
+    fn all_gather(
+        &self,
+        py: Python<'_>,
+        stream: u64,
+        src: u64,
+        dst: u64,
+        count: usize,
+        code: u8,
+    ) -> PyResult<()> {
+        let dtype = dtype(code)?;
+        // SAFETY: as of `all_reduce`.
+        self.call(py, |comm| unsafe { comm.all_gather(raw(stream), src, dst, count, dtype) })
+    }
+
+    /// This rank's part of the sum, of `count` elements, to `dst`.
+    fn reduce_scatter(
+        &self,
+        py: Python<'_>,
+        stream: u64,
+        src: u64,
+        dst: u64,
+        count: usize,
+        code: u8,
+    ) -> PyResult<()> {
+        let dtype = dtype(code)?;
+        // SAFETY: as of `all_reduce`.
+        self.call(py, |comm| unsafe { comm.reduce_scatter(raw(stream), src, dst, count, dtype) })
+    }
+
+    /// Compiles what an allreduce launches.
+    fn prepare(&self, py: Python<'_>, src: u64, dst: u64, count: usize, code: u8) -> PyResult<()> {
+        let dtype = dtype(code)?;
+        // SAFETY: neither is read or written.
+        self.call(py, |comm| unsafe { comm.prepare(src, dst, count, dtype) })
+    }
+
+    /// Whether a stream is being captured.
+    fn is_capturing(&self, stream: u64) -> PyResult<bool> {
+        // SAFETY: the caller keeps the stream during the call.
+        Ok(unsafe { self.get()?.is_capturing(raw(stream)) }.map_err(Fault::from)?)
+    }
+
+    /// Zeroed memory of all ranks. Collective.
+    fn alloc(&self, py: Python<'_>, bytes: usize) -> PyResult<Buffer> {
+        let comm = self.get()?;
+        let made = py.detach(|| comm.alloc(bytes)).map_err(Fault::from)?;
+        made.free_later();
+        Ok(Buffer { inner: made, comm })
+    }
+
+    /// Makes memory of the caller's symmetric. Collective.
+    fn register(&self, py: Python<'_>, address: u64, bytes: usize) -> PyResult<Buffer> {
+        let comm = self.get()?;
+        // SAFETY: the caller keeps the memory until the buffer is gone on all ranks.
+        let made = py.detach(|| unsafe { comm.register(address, bytes) }).map_err(Fault::from)?;
+        made.free_later();
+        Ok(Buffer { inner: made, comm })
+    }
+
+    /// Waits on the host until all ranks have come.
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, comm::Comm::barrier)
+    }
+
+    /// Ends it. Collective: it is over when all ranks have closed theirs, and no buffer is left.
+    fn close(&self, py: Python<'_>) {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(inner));
+    }
+}
+
+/// Memory of all ranks.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct Buffer {
+    inner: comm::Buffer,
+    comm: Arc<comm::Comm>,
+}
+
+#[pymethods]
+impl Buffer {
+    #[getter]
+    fn address(&self) -> u64 {
+        self.inner.address()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    /// Where loads and stores reach another rank's memory.
+    fn peer_address(&self, py: Python<'_>, rank: u32) -> PyResult<u64> {
+        Ok(py.detach(|| self.inner.peer_address(rank)).map_err(Fault::from)?)
+    }
+
+    /// Where multimem instructions reach the memory of all ranks.
+    #[getter]
+    fn multicast_address(&self) -> Option<u64> {
+        self.inner.multicast_address(&self.comm)
+    }
+}
+
+/// Allreduce, residual add and RMSNorm in one call.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct AddRmsNorm {
+    inner: comm::AddRmsNorm,
+}
+
+#[pymethods]
+impl AddRmsNorm {
+    #[new]
+    fn new(py: Python<'_>, comm: &Comm, hidden: usize, code: u8, most_tokens: usize) -> PyResult<AddRmsNorm> {
+        let (comm, dtype) = (comm.get()?, dtype(code)?);
+        let made = py.detach(|| comm::AddRmsNorm::new(&comm, hidden, dtype, most_tokens));
+        Ok(AddRmsNorm { inner: made.map_err(Fault::from)? })
+    }
+
+    /// Operands are the addresses of input, residual, weight and out.
+    fn run(
+        &self,
+        py: Python<'_>,
+        stream: u64,
+        tokens: usize,
+        operands: (u64, u64, u64, u64),
+        eps: f32,
+    ) -> PyResult<()> {
+        let (input, residual, weight, out) = operands;
+        let operands = Operands { input, residual, weight, out };
+        // SAFETY: the caller has checked the arrays and keeps them.
+        let done = py.detach(|| unsafe { self.inner.run(raw(stream), tokens, &operands, eps) });
+        Ok(done.map_err(Fault::from)?)
+    }
+
+    /// Compiles what a call of so many tokens launches.
+    fn prepare(&self, py: Python<'_>, tokens: usize) -> PyResult<()> {
+        Ok(py.detach(|| self.inner.prepare(tokens)).map_err(Fault::from)?)
+    }
+}

@@ -1,0 +1,144 @@
+//! Errors of every room as Python's exceptions, which `warpweft/_errors.py` makes.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::cell::RefCell;
+use weft::CompileError;
+use weft::gpu::GpuError;
+use weft::lang::render::Color;
+use weft::run::RunError;
+use weft::runtime;
+
+thread_local! {
+    /// What Python raised for a signal while this thread waited.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Whether Python has a signal to handle in this thread: Ctrl-C.
+pub fn interrupted() -> bool {
+    let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+    let any = raised.is_some();
+    if any {
+        RAISED.with(|slot| *slot.borrow_mut() = raised);
+    }
+    any
+}
+
+/// What [`interrupted`] met in this thread.
+pub fn take_raised() -> Option<PyErr> {
+    RAISED.with(|slot| slot.borrow_mut().take())
+}
+
+/// An error on its way to Python.
+#[derive(Debug)]
+pub struct Fault {
+    code: String,
+    message: String,
+    help: String,
+    /// With the source of a kernel, where that is what is wrong.
+    rendered: Option<String>,
+    /// Of Python already.
+    raised: Option<PyErr>,
+}
+
+impl Fault {
+    /// An error of the caller's: `W0001`.
+    pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Fault {
+        Fault::new("W0001", message, help)
+    }
+
+    pub fn new(code: &str, message: impl Into<String>, help: impl Into<String>) -> Fault {
+        Fault { code: code.into(), message: message.into(), help: help.into(), rendered: None, raised: None }
+    }
+}
+
+impl From<PyErr> for Fault {
+    fn from(e: PyErr) -> Fault {
+        Fault { raised: Some(e), ..Fault::new("", "", "") }
+    }
+}
+
+impl From<runtime::Error> for Fault {
+    fn from(e: runtime::Error) -> Fault {
+        let raised = match e.code == runtime::error::INTERRUPTED {
+            true => take_raised(),
+            false => None,
+        };
+        Fault { raised, ..Fault::new(&e.code.to_string(), e.message, e.help) }
+    }
+}
+
+impl From<CompileError> for Fault {
+    fn from(e: CompileError) -> Fault {
+        let rendered = e.render(Color::Never).trim_end().to_owned();
+        let first = e.diagnostics.first();
+        let code = first.map(|d| d.code.to_string()).unwrap_or_default();
+        let message = first.map_or_else(|| rendered.clone(), |d| d.message.clone());
+        let help = first.and_then(|d| d.help.clone()).unwrap_or_default();
+        Fault { rendered: Some(rendered), ..Fault::new(&code, message, help) }
+    }
+}
+
+/// An error that only shows itself: `error[S001]: message`, and perhaps `help: ...` in a line of its own.
+fn shown(e: &impl std::fmt::Display) -> Fault {
+    let text = e.to_string();
+    let (code, rest) = match text.strip_prefix("error[").and_then(|rest| rest.split_once("]: ")) {
+        Some((code, rest)) => (code.to_owned(), rest.to_owned()),
+        None => (String::new(), text.clone()),
+    };
+    let (message, help) = match rest.split_once("\n  help: ") {
+        Some((message, help)) => (message.to_owned(), help.to_owned()),
+        None => (rest, String::new()),
+    };
+    Fault::new(&code, message, help)
+}
+
+impl From<GpuError> for Fault {
+    fn from(e: GpuError) -> Fault {
+        match e {
+            GpuError::Compile(e) => e.into(),
+            GpuError::Runtime(e) => e.into(),
+            other => shown(&other),
+        }
+    }
+}
+
+impl From<RunError> for Fault {
+    fn from(e: RunError) -> Fault {
+        match e {
+            RunError::Compile(e) => e.into(),
+            RunError::Runtime(e) => e.into(),
+            other => shown(&other),
+        }
+    }
+}
+
+impl From<warpweft_comm::Error> for Fault {
+    fn from(e: warpweft_comm::Error) -> Fault {
+        use warpweft_comm::Error;
+        match e {
+            Error::Runtime(e) => e.into(),
+            Error::Gpu(e) => e.into(),
+            Error::TooLarge { .. } => Fault { code: "W0002".into(), ..shown(&e) },
+            Error::Unaligned { .. } => Fault { code: "W0003".into(), ..shown(&e) },
+            other => shown(&other),
+        }
+    }
+}
+
+impl From<Fault> for PyErr {
+    fn from(fault: Fault) -> PyErr {
+        let Fault { code, message, help, rendered, raised } = fault;
+        if let Some(raised) = raised {
+            return raised;
+        }
+        Python::attach(|py| {
+            let make = py.import("warpweft._errors").and_then(|m| m.getattr("make"));
+            match make.and_then(|make| make.call1((&code, &message, &help, rendered))) {
+                Ok(made) => PyErr::from_value(made),
+                // The package is only half there.
+                Err(_) => PyRuntimeError::new_err(format!("error[{code}]: {message}\n  help: {help}")),
+            }
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! Launches: arguments from Python's values, kernels by where they run.
+#![allow(unsafe_code, reason = "arrays and streams of other libraries are addresses")]
+
+use crate::error::Fault;
+use crate::kernel::Compiled;
+use crate::tensor::{Tensor, layout};
+use crate::world::{Barrier, Team, World, dtype};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use weft::gpu::{Grid, Kernel, LaunchOptions, On, target};
+use weft::runtime::cuda::{BorrowedTensor, Device, RawStream, Stream};
+use weft::runtime::launch::{Argument, AsArgument};
+use weft::runtime::memory::AnyTensor;
+use weft::runtime::{self, Team as RuntimeTeam};
+use weft::{KernelFile, Options};
+
+/// An array of another library, in the memory of a device.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct Borrowed {
+    pub tensor: BorrowedTensor,
+    #[pyo3(get)]
+    address: u64,
+}
+
+/// A GPU of this process, for kernels that need no other PE.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct Gpu {
+    device: Device,
+}
+
+fn borrowed(device: &Device, address: u64, code: u8, layout_text: &str) -> Result<Borrowed, Fault> {
+    let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
+    // SAFETY: Python keeps the array during the call, and its library orders the end of its memory behind the stream.
+    let tensor = unsafe { BorrowedTensor::with_layout(device, address, dtype, layout)? };
+    Ok(Borrowed { tensor, address })
+}
+
+#[pymethods]
+impl Borrowed {
+    /// Memory at an address that this PE's device reaches.
+    #[staticmethod]
+    fn of_world(world: &World, address: u64, code: u8, layout_text: &str) -> PyResult<Borrowed> {
+        Ok(borrowed(world.inner.device(), address, code, layout_text)?)
+    }
+
+    /// Memory of a GPU.
+    #[staticmethod]
+    fn of_gpu(gpu: &Gpu, address: u64, code: u8, layout_text: &str) -> PyResult<Borrowed> {
+        Ok(borrowed(&gpu.device, address, code, layout_text)?)
+    }
+}
+
+#[pymethods]
+impl Gpu {
+    /// The GPU of a number.
+    #[staticmethod]
+    fn open(py: Python<'_>, ordinal: u32) -> PyResult<Gpu> {
+        Ok(Gpu { device: py.detach(|| Device::open(ordinal)).map_err(Fault::from)? })
+    }
+
+    /// Waits until a stream is done.
+    fn synchronize(&self, py: Python<'_>, stream: u64) -> PyResult<()> {
+        // SAFETY: the caller keeps the stream during the call.
+        let stream =
+            unsafe { self.device.borrow_stream(stream as usize as RawStream) }.map_err(Fault::from)?;
+        Ok(py.detach(|| stream.synchronize()).map_err(Fault::from)?)
+    }
+}
+
+/// An argument, kept during a launch.
+enum Value {
+    Tensor(AnyTensor),
+    Borrowed(BorrowedTensor),
+    Barrier(runtime::Barrier),
+    Team(Arc<RuntimeTeam>),
+    Bool(bool),
+    Int(i64),
+    Large(u64),
+    Float(f64),
+}
+
+impl AsArgument for Value {
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
+        match self {
+            Value::Tensor(v) => v.argument(stream),
+            Value::Borrowed(v) => v.argument(stream),
+            Value::Barrier(v) => v.argument(stream),
+            Value::Team(v) => (**v).argument(stream),
+            Value::Bool(v) => v.argument(stream),
+            Value::Int(v) => v.argument(stream),
+            Value::Large(v) => v.argument(stream),
+            Value::Float(v) => v.argument(stream),
+        }
+    }
+}
+
+fn value(position: usize, given: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if let Ok(tensor) = given.cast::<Tensor>() {
+        return Ok(Value::Tensor(tensor.get().any()?));
+    }
+    if let Ok(array) = given.cast::<Borrowed>() {
+        return Ok(Value::Borrowed(array.get().tensor.clone()));
+    }
+    if let Ok(barrier) = given.cast::<Barrier>() {
+        return Ok(Value::Barrier(barrier.get().get()?));
+    }
+    if let Ok(team) = given.cast::<Team>() {
+        return Ok(Value::Team(team.get().inner.clone()));
+    }
+    if let Ok(b) = given.cast::<PyBool>() {
+        return Ok(Value::Bool(b.is_true()));
+    }
+    if given.is_instance_of::<PyInt>() {
+        return given.extract().map(Value::Int).or_else(|_| given.extract().map(Value::Large));
+    }
+    if given.is_instance_of::<PyFloat>() {
+        return given.extract().map(Value::Float);
+    }
+    let kind = given.get_type().name()?;
+    Err(PyTypeError::new_err(format!(
+        "argument {position} is a {kind}; it is a tensor, a barrier, a team, an array of a GPU, or a number"
+    )))
+}
+
+/// A compiled file's kernel, loaded where it is launched.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct Launcher {
+    file: Arc<KernelFile>,
+    options: Options,
+    /// By the number of the world, or of the GPU without one.
+    loaded: Mutex<BTreeMap<(bool, u64), Arc<Kernel>>>,
+}
+
+impl Launcher {
+    fn kernel(&self, key: (bool, u64), on: On, device: &Device) -> Result<Arc<Kernel>, Fault> {
+        let lock = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = lock().get(&key) {
+            return Ok(kernel.clone());
+        }
+        let options = Options { target: target(device)?, keep_ir: false, ..self.options.clone() };
+        let kernel = Arc::new(Kernel::with(on, self.file.clone(), options)?);
+        Ok(lock().entry(key).or_insert(kernel).clone())
+    }
+}
+
+/// How a launch is laid out, as Python has it: None for the kernel's own grid, or as many CTAs as fit.
+type Shape = (Option<[u32; 3]>, Option<bool>, Option<[u32; 3]>);
+
+fn shape((grid, cooperative, cluster): Shape) -> (Grid, LaunchOptions) {
+    let grid = grid.map_or(Grid::Auto, |[x, y, z]| Grid::xyz(x, y, z));
+    (grid, LaunchOptions { cooperative, cluster, ..LaunchOptions::default() })
+}
+
+#[pymethods]
+impl Launcher {
+    #[new]
+    fn new(compiled: &Compiled, name: &str) -> Launcher {
+        let options = Options { kernel: Some(name.to_owned()), ..compiled.options.clone() };
+        Launcher { file: compiled.file.clone(), options, loaded: Mutex::default() }
+    }
+
+    /// Launches it on a PE.
+    fn launch(
+        &self,
+        py: Python<'_>,
+        world: &World,
+        layout: Shape,
+        arguments: Vec<Bound<'_, PyAny>>,
+        stream: Option<u64>,
+    ) -> PyResult<()> {
+        let values = arguments.iter().enumerate().map(|(i, a)| value(i, a)).collect::<PyResult<Vec<_>>>()?;
+        let stream = world.stream(stream)?;
+        py.detach(|| {
+            let kernel = self.kernel((true, world.number), (&world.inner).into(), world.inner.device())?;
+            let (grid, options) = shape(layout);
+            Ok(kernel.launch_with(&stream, grid, &options, values)?)
+        })
+        .map_err(|e: Fault| e.into())
+    }
+
+    /// Launches it on a GPU without a world.
+    fn launch_on(
+        &self,
+        py: Python<'_>,
+        gpu: &Gpu,
+        layout: Shape,
+        arguments: Vec<Bound<'_, PyAny>>,
+        stream: u64,
+    ) -> PyResult<()> {
+        let values = arguments.iter().enumerate().map(|(i, a)| value(i, a)).collect::<PyResult<Vec<_>>>()?;
+        // SAFETY: the caller keeps the stream during the call.
+        let stream =
+            unsafe { gpu.device.borrow_stream(stream as usize as RawStream) }.map_err(Fault::from)?;
+        py.detach(|| {
+            let number = u64::from(gpu.device.ordinal());
+            let kernel = self.kernel((false, number), (&gpu.device).into(), &gpu.device)?;
+            let (grid, options) = shape(layout);
+            Ok(kernel.launch_with(&stream, grid, &options, values)?)
+        })
+        .map_err(|e: Fault| e.into())
+    }
+
+    /// Compiles and loads it for a PE now.
+    fn prepare(&self, py: Python<'_>, world: &World) -> PyResult<()> {
+        let device = world.inner.device();
+        let made = py.detach(|| self.kernel((true, world.number), (&world.inner).into(), device));
+        Ok(made.map(drop)?)
+    }
+
+    /// CTAs of it that a PE's device holds at once.
+    fn max_ctas(&self, py: Python<'_>, world: &World) -> PyResult<u32> {
+        let device = world.inner.device();
+        py.detach(|| Ok(self.kernel((true, world.number), (&world.inner).into(), device)?.max_ctas()?))
+            .map_err(|e: Fault| e.into())
+    }
+}

@@ -1,0 +1,84 @@
+//! The part of the Python package `warpweft` that is written in Rust: the module `warpweft._native`.
+//!
+//! Its classes are few and plain; what users see is made of them in Python (`python/warpweft`). Everything that waits for
+//! a GPU, other processes or the simulator does so without the interpreter's lock.
+
+mod check;
+mod comm;
+mod dlpack;
+mod error;
+mod kernel;
+mod launch;
+mod layout;
+mod pool;
+mod rma;
+mod simulated;
+mod tensor;
+mod world;
+
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The compiler, the runtime and the simulator of warpweft.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::check::check;
+    #[pymodule_export]
+    use super::comm::{AddRmsNorm, Buffer, Comm, random_id};
+    #[pymodule_export]
+    use super::kernel::{Compiled, compile, explain_code};
+    #[pymodule_export]
+    use super::launch::{Borrowed, Gpu, Launcher};
+    #[pymodule_export]
+    use super::layout::{draw_layout, evaluate, layout_functions};
+    #[pymodule_export]
+    use super::pool::set_pool;
+    #[pymodule_export]
+    use super::rma::{collective, get, put, quiet, signal_op, signal_wait, team_barrier};
+    #[pymodule_export]
+    use super::simulated::Simulated;
+    #[pymodule_export]
+    use super::tensor::Tensor;
+    #[pymodule_export]
+    use super::world::{Barrier, Team, World};
+    #[pymodule_export]
+    use super::{command, dtypes, gpu_count, version};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Waits end where Python has a signal to handle; what it raises is kept until the wait is left.
+        weft::runtime::on_interrupt(super::error::interrupted);
+        Ok(())
+    }
+}
+
+/// Runs the `weft` command with these words, of which the first is the command's name, and returns its exit status.
+/// `again` are the words that start this program anew: `weft bench` starts a process for each GPU.
+#[pyfunction]
+fn command(py: Python<'_>, words: Vec<OsString>, again: Vec<OsString>) -> u8 {
+    weft::runtime::job::set_command(again);
+    let code = py.detach(|| weft::cli::run(words));
+    (0..=u8::MAX).find(|n| ExitCode::from(*n) == code).unwrap_or(1)
+}
+
+/// Version, and that of LLVM.
+#[pyfunction]
+fn version() -> (&'static str, (u32, u32, u32)) {
+    (env!("CARGO_PKG_VERSION"), weft::llvm_version())
+}
+
+/// Every element type by its name in kernels, in the order of their codes: name, bytes.
+#[pyfunction]
+fn dtypes() -> Vec<(String, u32)> {
+    weft::runtime::DType::ALL.iter().map(|d| (d.to_string(), d.bytes())).collect()
+}
+
+/// How many GPUs this process can see; 0 without a driver.
+#[pyfunction]
+fn gpu_count(py: Python<'_>) -> u32 {
+    py.detach(|| weft::runtime::cuda::device_count().unwrap_or(0))
+}

@@ -1,0 +1,65 @@
+//! Symmetric memory for PyTorch's allocator: the two functions of `torch.cuda.memory.CUDAPluggableAllocator`.
+#![allow(unsafe_code, reason = "PyTorch calls C functions by their names")]
+
+use crate::comm::Comm;
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What allocations are made of, and those that are in use.
+#[derive(Default)]
+struct Pool {
+    /// By device.
+    comms: Vec<(c_int, Arc<warpweft_comm::Comm>)>,
+    /// By address.
+    buffers: Option<HashMap<usize, warpweft_comm::Buffer>>,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { comms: Vec::new(), buffers: None });
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives a device the communicator that its pool allocates from; None takes it away, and what of it is unused.
+#[pyfunction]
+pub fn set_pool(device: c_int, comm: Option<&Comm>) -> PyResult<()> {
+    let comm = comm.map(Comm::get).transpose()?;
+    let mut pool = pool();
+    pool.comms.retain(|(of, _)| *of != device);
+    pool.comms.extend(comm.map(|comm| (device, comm)));
+    Ok(())
+}
+
+/// Memory of all ranks; null where there is none, which PyTorch reports as out of memory. Collective.
+///
+/// # Safety
+/// PyTorch calls it, with a device that it has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_pool_alloc(bytes: isize, device: c_int, _: *mut c_void) -> *mut c_void {
+    let comm = pool().comms.iter().find(|(of, _)| *of == device).map(|(_, comm)| comm.clone());
+    let (Some(comm), Ok(bytes)) = (comm, usize::try_from(bytes)) else { return std::ptr::null_mut() };
+    match comm.alloc(bytes.max(16)) {
+        Ok(buffer) => {
+            buffer.free_later();
+            let address = buffer.address() as usize;
+            pool().buffers.get_or_insert_default().insert(address, buffer);
+            address as *mut c_void
+        }
+        Err(e) => {
+            eprintln!("warpweft: the memory pool has no {bytes} bytes: {e}");
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Gives memory up: it is freed once all ranks have.
+///
+/// # Safety
+/// PyTorch calls it, with what [`weft_pool_alloc`] gave.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_pool_free(address: *mut c_void, _: isize, _: c_int, _: *mut c_void) {
+    let gone = pool().buffers.get_or_insert_default().remove(&(address as usize));
+    drop(gone);
+}

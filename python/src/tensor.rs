@@ -1,0 +1,219 @@
+//! Symmetric memory as Python has it.
+
+use crate::dlpack;
+use crate::error::Fault;
+use crate::world::{Team, dtype};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use std::sync::{Arc, Mutex, PoisonError};
+use weft::layout::{Int, IntTuple, Layout, expr};
+use weft::runtime::memory::AnyTensor;
+use weft::runtime::{self, DType, SymmetricBuffer};
+
+/// A layout of integers.
+pub fn layout(text: &str) -> Result<Layout, Fault> {
+    expr::parse_layout(text, &mut |_| None).map_err(|e| Fault::new("L0001", format!("`{text}` {e}"), ""))
+}
+
+/// The memory that tensors lie in, which goes when it is freed or no tensor is left.
+pub struct Memory {
+    buffer: Mutex<Option<SymmetricBuffer>>,
+    address: u64,
+    bytes: usize,
+    /// Where it begins in this process, of a simulated PE.
+    host: Option<usize>,
+}
+
+impl Memory {
+    pub fn bytes_of(dtype: DType, layout: &Layout) -> Result<usize, Fault> {
+        let cosize = layout.cosize().as_const().and_then(|n| usize::try_from(n).ok());
+        let bytes = cosize.and_then(|n| n.checked_mul(dtype.bytes() as usize)).filter(|n| *n > 0);
+        bytes.ok_or_else(|| Fault::new("R0307", format!("no memory has the layout {layout}"), ""))
+    }
+
+    /// # Errors
+    /// It was freed.
+    pub fn buffer(&self) -> Result<SymmetricBuffer, Fault> {
+        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer
+            .clone()
+            .ok_or_else(|| Fault::new("R0305", "the symmetric memory was freed", "allocate it anew"))
+    }
+}
+
+/// A tensor that every PE has.
+#[pyclass(frozen, module = "warpweft._native")]
+pub struct Tensor {
+    pub memory: Arc<Memory>,
+    pub offset: u64,
+    pub dtype: DType,
+    layout: Layout,
+}
+
+impl Tensor {
+    pub fn new(
+        world: &runtime::World,
+        buffer: SymmetricBuffer,
+        dtype: DType,
+        layout: Layout,
+    ) -> Result<Tensor, runtime::Error> {
+        buffer.free_later();
+        let (address, bytes) = (buffer.address(), buffer.bytes());
+        let simulation = world.simulation();
+        let host = simulation.map(|s| s.host_address(world.my_pe(), address, bytes as u64)).transpose()?;
+        let memory = Memory { buffer: Mutex::new(Some(buffer)), address, bytes, host };
+        Ok(Tensor { memory: Arc::new(memory), offset: 0, dtype, layout })
+    }
+
+    pub fn any(&self) -> Result<AnyTensor, Fault> {
+        Ok(AnyTensor::view(self.memory.buffer()?, self.offset, self.dtype, self.layout.clone())?)
+    }
+
+    pub fn bytes(&self) -> Result<usize, Fault> {
+        Memory::bytes_of(self.dtype, &self.layout)
+    }
+}
+
+/// The numbers of a shape or of strides.
+fn numbers(tuple: &IntTuple) -> Vec<i64> {
+    let of = |t: &IntTuple| t.product().as_const().unwrap_or(0);
+    tuple.as_modes().iter().map(of).collect()
+}
+
+#[pymethods]
+impl Tensor {
+    #[getter]
+    fn address(&self) -> u64 {
+        self.memory.address + self.offset
+    }
+
+    /// Where it begins in this process; None on a GPU.
+    #[getter]
+    fn host_address(&self) -> Option<usize> {
+        self.memory.host.map(|start| start + self.offset as usize)
+    }
+
+    /// Bytes from its first to its last element.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        Ok(self.bytes()?)
+    }
+
+    /// Bytes of the memory that it lies in.
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    /// Bytes from the start of that memory.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    #[getter]
+    fn dtype(&self) -> String {
+        self.dtype.to_string()
+    }
+
+    #[getter]
+    fn layout(&self) -> String {
+        self.layout.to_string()
+    }
+
+    /// Elements of each mode.
+    #[getter]
+    fn shape(&self) -> Vec<i64> {
+        numbers(self.layout.shape())
+    }
+
+    /// Elements from one coordinate to the next, by mode; None where a mode has several strides.
+    #[getter]
+    fn strides(&self) -> Option<Vec<i64>> {
+        let mode = |m: usize| -> Option<i64> {
+            let mode = self.layout.mode(m)?.coalesce().ok()?;
+            mode.stride().as_int().and_then(Int::as_const)
+        };
+        (0..self.layout.rank()).map(mode).collect()
+    }
+
+    #[getter]
+    fn freed(&self) -> bool {
+        self.memory.buffer().is_err()
+    }
+
+    /// Other elements of the same memory, from byte `offset` of this tensor on.
+    fn view(&self, offset: u64, code: u8, layout_text: &str) -> PyResult<Tensor> {
+        let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
+        let offset = self.offset.saturating_add(offset);
+        let end = offset.saturating_add(Memory::bytes_of(dtype, &layout)? as u64);
+        if end > self.memory.bytes as u64 || !offset.is_multiple_of(dtype.bytes().into()) {
+            let message = format!(
+                "{layout} of {dtype} from byte {offset} does not fit symmetric memory of {} bytes",
+                self.memory.bytes
+            );
+            return Err(Fault::new(
+                "R0307",
+                message,
+                "a view lies in its memory, at a multiple of its element's size",
+            )
+            .into());
+        }
+        Ok(Tensor { memory: self.memory.clone(), offset, dtype, layout })
+    }
+
+    /// Where loads and stores of this PE reach a PE's copy.
+    fn peer_address(&self, py: Python<'_>, pe: u32) -> PyResult<u64> {
+        let buffer = self.memory.buffer()?;
+        Ok(py.detach(|| buffer.peer_address(pe)).map_err(Fault::from)? + self.offset)
+    }
+
+    /// Where a simulated PE's copy begins in this process.
+    fn host_of(&self, pe: u32, world: &crate::world::World) -> PyResult<usize> {
+        let simulation = world.inner.simulation();
+        let simulation =
+            simulation.ok_or_else(|| Fault::usage("a GPU's memory is not in this process", ""))?;
+        let address = self.memory.buffer()?.peer_address(pe).map_err(Fault::from)? + self.offset;
+        let at = simulation.host_address(world.inner.my_pe(), address, self.bytes()? as u64);
+        Ok(at.map_err(Fault::from)?)
+    }
+
+    /// Where multimem instructions reach all copies of a team; None, with the reason, where they do not.
+    fn multicast_address(&self, team: &Team) -> PyResult<(Option<u64>, Option<String>)> {
+        let buffer = self.memory.buffer()?;
+        let address = buffer.multicast_address(&team.inner).map(|a| a + self.offset);
+        Ok((address, buffer.why_no_multicast(&team.inner)))
+    }
+
+    /// Its bytes on this PE, once the world's stream gets there.
+    fn read(&self, py: Python<'_>, pe: u32, world: &crate::world::World) -> PyResult<Vec<u8>> {
+        let (buffer, mut data) = (self.memory.buffer()?, vec![0; self.bytes()?]);
+        let done = py.detach(|| buffer.read(pe, self.offset as usize, &mut data, world.inner.stream()));
+        done.map_err(Fault::from)?;
+        Ok(data)
+    }
+
+    /// Writes its bytes on this PE, once the world's stream gets there.
+    fn write(&self, py: Python<'_>, data: Vec<u8>, world: &crate::world::World) -> PyResult<()> {
+        let buffer = self.memory.buffer()?;
+        let done = py.detach(|| buffer.write(self.offset as usize, &data, world.inner.stream()));
+        Ok(done.map_err(Fault::from)?)
+    }
+
+    /// Names it for findings.
+    fn set_name(&self, name: String) -> PyResult<()> {
+        self.memory.buffer()?.set_name(name.as_str());
+        Ok(())
+    }
+
+    /// Gives the memory up, under this tensor and its views.
+    fn free(&self, py: Python<'_>) {
+        let taken = self.memory.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(taken));
+    }
+
+    /// A DLPack capsule, of the form before version 1 or since.
+    fn dlpack<'py>(&self, py: Python<'py>, versioned: bool) -> PyResult<Bound<'py, PyCapsule>> {
+        dlpack::export(py, &self.any()?, versioned)
+    }
+}

@@ -46,9 +46,7 @@ def compact(shape: tuple) -> tuple:
 def _of_torch(tensor: Any, what: str) -> Array:
     if not tensor.is_cuda:
         raise usage(f"{what} is a PyTorch tensor on {tensor.device}, not on a GPU", "move it there: x.cuda()")
-    return Array(
-        tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), tensor.device.index
-    )
+    return Array(tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), tensor.device.index)
 
 
 def _of_interface(array: Any, interface: dict) -> Array:

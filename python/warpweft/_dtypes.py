@@ -103,9 +103,7 @@ def numpy_dtype(name: str):
         import ml_dtypes
     except ImportError:
         return numpy.dtype(typestr(name))
-    return numpy.dtype(
-        {"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}[name]
-    )
+    return numpy.dtype({"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}[name])
 
 
 def torch_dtype(name: str):

@@ -228,9 +228,7 @@ class Launch:
         self.kernel = kernel
         self._shape = _grid(grid)
 
-    def __call__(
-        self, *args: Any, stream: Any = None, cooperative: Optional[bool] = None, cluster: Any = None
-    ) -> None:
+    def __call__(self, *args: Any, stream: Any = None, cooperative: Optional[bool] = None, cluster: Any = None) -> None:
         """Launch the kernel.
 
         On simulated PEs it has ended when the call returns. On a GPU the call returns at once, and the kernel runs in the
@@ -288,8 +286,7 @@ class Launch:
         gpu = _gpu(ordinal)
         make = _native.Borrowed.of_gpu
         given = [
-            a if isinstance(a, _NUMBERS) else self._array(i, a, ordinal, lambda *w: make(gpu, *w))
-            for i, a in enumerate(args)
+            a if isinstance(a, _NUMBERS) else self._array(i, a, ordinal, lambda *w: make(gpu, *w)) for i, a in enumerate(args)
         ]
         launcher.launch_on(gpu, shape, given, _streams.of(stream, ordinal) or 0)
 

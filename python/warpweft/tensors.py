@@ -172,9 +172,7 @@ class Tensor:
         return self._as_torch(self.address)
 
     def _as_torch(self, address: int) -> Any:
-        return _arrays.torch_tensor(
-            address, self.nbytes, _dtypes.torch_dtype(self.dtype), self.shape, self.world.device, self
-        )
+        return _arrays.torch_tensor(address, self.nbytes, _dtypes.torch_dtype(self.dtype), self.shape, self.world.device, self)
 
     def cupy(self) -> Any:
         """Return this PE's elements as a CuPy array: the same memory."""

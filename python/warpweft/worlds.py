@@ -1,10 +1,10 @@
 """Worlds: PEs that share symmetric memory, each on a GPU of its own, or simulated in this process.
 
-    >>> import warpweft as weft
-    >>> world = weft.World.simulated(4)
-    >>> x = world.tensor(8, "f32")
-    >>> x[2][:] = 1.5      # a NumPy view of PE 2's memory
-    >>> world.close()
+>>> import warpweft as weft
+>>> world = weft.World.simulated(4)
+>>> x = world.tensor(8, "f32")
+>>> x[2][:] = 1.5      # a NumPy view of PE 2's memory
+>>> world.close()
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from . import _arrays, _dtypes, _native, _streams
 from ._errors import Disagreement, PeerDied, usage
 from .tensors import Tensor, layout_text
 
-_OPEN: Any = weakref.WeakSet()
+#: Open worlds of processes, in the order in which they were made, which is the same on all PEs. They are kept until they
+#: are closed: closing is collective, and PEs collect garbage at different times.
+_OPEN: dict = {}
+_SIMULATED: Any = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    for world in list(_OPEN):
+    for world in [*_OPEN, *_SIMULATED]:
         try:
             world.close()
         except Exception as e:  # The interpreter ends; there is nobody to raise to.
@@ -79,9 +82,7 @@ class Team:
 
     def _collective(self, name: str, dest: Any, source: Any, stream: Any, op: str = "sum", root: int = 0) -> None:
         world = self.world
-        _native.collective(
-            world._native, self._native, name, op, dest._native, source._native, root, world._stream(stream)
-        )
+        _native.collective(world._native, self._native, name, op, dest._native, source._native, root, world._stream(stream))
 
     def reduce(self, dest: Tensor, source: Tensor, op: str = "sum", stream: Any = None) -> None:
         """Reduce ``source`` over the PEs into every ``dest``: ``sum``, ``prod``, ``min``, ``max``, ``and``, ``or``, ``xor``."""
@@ -133,7 +134,7 @@ class World:
         self._whole = whole
         self._team: Optional[Team] = None
         if whole is None:
-            _OPEN.add(self)
+            _OPEN[self] = None
 
     @staticmethod
     def simulated(
@@ -317,7 +318,7 @@ class World:
         _native.signal_op(self._native, signal._native, op, value, pe, self._stream(stream))
 
     def wait(self, signal: Tensor, value: int, compare: str = "eq", stream: Any = None) -> None:
-        """Let the stream wait until this PE's signal compares so with a value: ``eq``, ``ne``, ``gt``, ``ge``, ``lt``, ``le``."""
+        """Let the stream wait until this PE's signal is ``eq``, ``ne``, ``gt``, ``ge``, ``lt`` or ``le`` to a value."""
         _native.signal_wait(self._native, signal._native, compare, value, self._stream(stream))
 
     def quiet(self, stream: Any = None) -> None:
@@ -326,7 +327,7 @@ class World:
 
     def close(self) -> None:
         """End the world, after which its memory is gone. *Collective.*"""
-        _OPEN.discard(self)
+        _OPEN.pop(self, None)
         try:
             self._native.finalize()
         except (PeerDied, Disagreement):
@@ -341,7 +342,7 @@ class World:
         if error is None:
             self.close()
         else:
-            _OPEN.discard(self)
+            _OPEN.pop(self, None)
             self._native.fail(f"{kind.__name__}: {error}".splitlines()[0])
 
 
@@ -449,7 +450,7 @@ class SimulatedWorld:
         self.pes = [World(pe, whole=self) for pe in native.pes]
         self._team: Optional[_All] = None
         self._inside = threading.Lock()
-        _OPEN.add(self)
+        _SIMULATED.add(self)
 
     @property
     def n_pes(self) -> int:
@@ -513,8 +514,7 @@ class SimulatedWorld:
         from .checks import Finding
 
         return [
-            Finding(code=code, message=message, help=help, text=text)
-            for code, message, help, text in self._native.findings()
+            Finding(code=code, message=message, help=help, text=text) for code, message, help, text in self._native.findings()
         ]
 
     @property
@@ -528,7 +528,7 @@ class SimulatedWorld:
 
     def close(self) -> None:
         """End all PEs, after which their memory is gone."""
-        _OPEN.discard(self)
+        _SIMULATED.discard(self)
         self._native.close()
 
     def __enter__(self) -> SimulatedWorld:
@@ -541,4 +541,3 @@ class SimulatedWorld:
 def random_id() -> bytes:
     """Return 128 random bytes by which the PEs of a world, or the ranks of a communicator, find each other."""
     return _native.random_id()
-

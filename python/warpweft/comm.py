@@ -1,0 +1,424 @@
+"""Collectives on PyTorch tensors between the GPUs of one host.
+
+    comm = weft.Comm.from_process_group(group, device)
+    if comm.should_all_reduce(x):
+        y = comm.all_reduce(x)
+
+Nothing needs NVSHMEM or a CUDA toolkit. Calls run in the order of PyTorch's current stream.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import socket
+from typing import Any, Iterator, Optional
+
+import torch
+
+from . import _arrays, _dtypes, _native
+from ._errors import Closed, Error, TooLarge, unsupported, usage
+
+#: Open communicators in the order in which they were made, which is the same on all ranks. They are kept until they are
+#: closed: closing is collective, and ranks collect garbage at different times.
+_OPEN: dict = {}
+_NUMBERS = itertools.count()
+
+#: Operations by their number in the part in Rust.
+_OPS = {name: number for number, name in enumerate(("sum", "prod", "min", "max", "and", "or", "xor"))}
+
+#: Element types that reductions take, with their codes.
+_REDUCED = {
+    getattr(torch, name): _dtypes.code_of(name) for name in ("float32", "float16", "bfloat16", "int32", "int64", "float64")
+}
+
+
+def _forked() -> None:
+    for comm in list(_OPEN):
+        comm._end("the process was forked after the communicator was made", "make communicators after the fork")
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@atexit.register
+def _close_all() -> None:
+    for comm in list(_OPEN):
+        try:
+            comm.close()
+        except Exception as e:  # The interpreter ends; there is nobody to raise to.
+            print(f"warpweft: a communicator did not end in order: {e}")
+
+
+class _Unusable:
+    """Stands for the part in Rust of a communicator that is over: every use of it raises."""
+
+    def __init__(self, message: str, help: str):
+        self._why = (message, help)
+
+    def __getattr__(self, name: str) -> Any:
+        raise Closed(self._why[0], code="W0004", help=self._why[1])
+
+
+def _sixteen(tensor: torch.Tensor) -> bool:
+    """Return whether kernels can move it 16 bytes at a time."""
+    return tensor.data_ptr() % 16 == 0
+
+
+class Comm:
+    """Ranks of one host, each with a GPU, and the collectives between them.
+
+    All ranks make the same calls in the same order. One thread at a time uses a communicator; threads that need one at
+    the same time make one each.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        id: bytes,
+        device: Any,
+        *,
+        max_bytes: int = 64 << 20,
+        timeout: float = 60.0,
+        max_ctas: Optional[int] = None,
+        share_gpu: bool = False,
+    ):
+        """Connect ranks that pass the same ``id``, which one of them has from ``random_id()``. *Collective.*
+
+        ``max_bytes`` is the most that a call moves: above it, ``should_all_reduce`` answers no and a call raises
+        :class:`TooLarge`. ``timeout`` (seconds) bounds waits on the host. ``share_gpu`` lets ranks have one GPU, for tests.
+        """
+        self.device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        if self.device.type != "cuda":
+            raise usage(f"the device is {self.device}", "pass the GPU of this rank: cuda:0")
+        if self.device.index is None:
+            self.device = torch.device("cuda", torch.cuda.current_device())
+        self.rank, self.size, self.max_bytes = rank, size, max_bytes
+        self.name = f"warpweft_{next(_NUMBERS)}"
+        self._index = self.device.index
+        self._busy = False
+        self._capture = False
+        self._norms: dict = {}
+        self._gammas: dict = {}
+        self._pool: Any = None
+        with torch.cuda.device(self.device):
+            torch.cuda.init()
+            self._native: Any = _native.Comm(rank, size, id, self._index, max_bytes, timeout, share_gpu, max_ctas)
+        _OPEN[self] = None
+
+    @staticmethod
+    def from_process_group(
+        group: Any = None,
+        device: Any = None,
+        *,
+        max_bytes: int = 64 << 20,
+        timeout: float = 60.0,
+        max_ctas: Optional[int] = None,
+        share_gpu: bool = False,
+    ) -> Comm:
+        """Connect the ranks of a process group of ``torch.distributed``. *Collective.*
+
+        ``group`` is any group whose ranks are on one host; gloo is best, since only a few bytes are exchanged. ``device``
+        is this rank's GPU: PyTorch's current one by default.
+        """
+        import torch.distributed as dist
+
+        if not dist.is_initialized():
+            raise usage("torch.distributed is not initialised", "call torch.distributed.init_process_group first")
+        group = dist.group.WORLD if group is None else group
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        if rank < 0:
+            raise usage("this process is not in the group", "pass a group that this process is a rank of")
+        told: list = [None] * size
+        mine = (socket.gethostname(), bytes(_native.random_id()) if rank == 0 else b"", max_bytes)
+        dist.all_gather_object(told, mine, group=group)
+        hosts = sorted({host for host, _, _ in told})
+        if len(hosts) > 1:
+            raise unsupported(
+                f"the ranks of the group are on {len(hosts)} hosts: {', '.join(hosts[:4])}",
+                "make a group of the ranks of each host (torch.distributed.new_subgroups), or use NCCL between hosts",
+            )
+        if len({most for _, _, most in told}) > 1:
+            raise usage("the ranks pass different max_bytes", "pass the same number on every rank")
+        chosen = torch.cuda.current_device() if device is None else device
+        return Comm(
+            rank, size, told[0][1], chosen, max_bytes=max_bytes, timeout=timeout, max_ctas=max_ctas, share_gpu=share_gpu
+        )
+
+    def __repr__(self) -> str:
+        return f"Comm(rank {self.rank} of {self.size} on {self.device})"
+
+    @property
+    def disabled(self) -> bool:
+        """Whether calls are not worth making or possible: one rank, closed, or a rank has died."""
+        return self.size == 1 or isinstance(self._native, _Unusable) or self._native.died() is not None
+
+    def should_all_reduce(self, inp: torch.Tensor) -> bool:
+        """Return whether ``all_reduce`` takes this tensor: its device, type, memory and size. It never raises."""
+        return (
+            inp.device == self.device
+            and inp.dtype in _REDUCED
+            and 0 < inp.numel() * inp.element_size() <= self.max_bytes
+            and inp.is_contiguous()
+            and _sixteen(inp)
+            and not self.disabled
+        )
+
+    def _refuse(self, inp: Any, what: str, codes: dict) -> None:
+        """Raise what is wrong with a tensor; return where nothing is."""
+        if not isinstance(inp, torch.Tensor):
+            raise TypeError(f"{what} is a {type(inp).__name__}; pass a PyTorch tensor")
+        if inp.device != self.device:
+            help = "move it there: x.to(comm.device)"
+            raise usage(f"{what} is on {inp.device}, and the communicator is on {self.device}", help)
+        if inp.dtype not in codes:
+            known = ", ".join(str(dtype).split(".")[-1] for dtype in codes)
+            raise usage(f"{what} has elements of {inp.dtype}", f"convert it; these are taken: {known}")
+        if not inp.is_contiguous():
+            raise usage(f"{what} has strides {tuple(inp.stride())} for shape {tuple(inp.shape)}", "pass x.contiguous()")
+        if inp.numel() * inp.element_size() > self.max_bytes:
+            raise TooLarge(
+                f"{what} has {inp.numel() * inp.element_size()} bytes, and the communicator takes at most {self.max_bytes}",
+                code="W0002",
+                help="use NCCL for such sizes, or raise max_bytes; should_all_reduce() tells before",
+            )
+        if inp.numel() and not _sixteen(inp):
+            raise usage(f"{what} begins at an address that is no multiple of 16", "pass a copy: x.clone()")
+
+    def _stream(self) -> int:
+        """Return the current stream, where a capture is allowed."""
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        if torch.cuda.is_current_stream_capturing() and not self._capture:
+            raise usage(
+                "the stream is being captured without capture()",
+                "wrap the capture: with comm.capture(), torch.cuda.graph(graph): ...",
+            )
+        return stream
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._busy:
+            raise usage("two threads use the communicator at the same time", "make a communicator for each thread")
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def all_reduce(self, inp: torch.Tensor, *, out: Optional[torch.Tensor] = None, op: str = "sum") -> torch.Tensor:
+        """Return the reduction of ``inp`` over all ranks: a new tensor, or ``out``, which may be ``inp`` itself."""
+        code = _REDUCED.get(inp.dtype) if isinstance(inp, torch.Tensor) else None
+        if code is None or inp.device != self.device or not inp.is_contiguous():
+            self._refuse(inp, "the input", _REDUCED)
+        if out is None:
+            out = torch.empty_like(inp)
+        elif out is not inp:
+            self._like(out, inp.shape, inp.dtype, "out")
+        src, dst, count = inp.data_ptr(), out.data_ptr(), inp.numel()
+        if src & 15 or dst & 15 or count * inp.element_size() > self.max_bytes:
+            self._refuse(inp, "the input", _REDUCED)
+            self._refuse(out, "out", _REDUCED)
+        if self._busy:
+            raise usage("two threads use the communicator at the same time", "make a communicator for each thread")
+        self._busy = True
+        try:
+            self._native.all_reduce(self._stream(), src, dst, count, code, _OPS[op])
+        except KeyError:
+            raise usage(f"there is no reduction {op!r}", "one of " + ", ".join(_OPS)) from None
+        finally:
+            self._busy = False
+        return out
+
+    def _like(self, out: torch.Tensor, shape: Any, dtype: torch.dtype, what: str) -> None:
+        if not isinstance(out, torch.Tensor) or out.shape != shape or out.dtype != dtype:
+            given = f"{tuple(out.shape)} of {out.dtype}" if isinstance(out, torch.Tensor) else type(out).__name__
+            raise usage(f"{what} is {given}", f"it is {tuple(shape)} of {dtype}")
+        if out.device != self.device or not out.is_contiguous():
+            raise usage(f"{what} is not contiguous, or on {out.device}", f"it is contiguous memory of {self.device}")
+
+    def _moved(self, name: str, inp: torch.Tensor, shape: Any, out: Optional[torch.Tensor]) -> torch.Tensor:
+        self._refuse(inp, "the input", _ANY if name == "all_gather" else _REDUCED)
+        if out is None:
+            out = torch.empty(shape, dtype=inp.dtype, device=self.device)
+        self._like(out, torch.Size(shape), inp.dtype, "out")
+        self._refuse(out, "out", _ANY)
+        count = min(inp.numel(), out.numel())
+        code = _ANY[inp.dtype]
+        with self._alone():
+            getattr(self._native, name)(self._stream(), inp.data_ptr(), out.data_ptr(), count, code)
+        return out
+
+    def all_gather(self, inp: torch.Tensor, *, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+        """Return the inputs of all ranks one after the other along the first dimension, in the order of ranks."""
+        shape = tuple(inp.shape) if inp.dim() else (1,)
+        return self._moved("all_gather", inp, (shape[0] * self.size, *shape[1:]), out)
+
+    def reduce_scatter(self, inp: torch.Tensor, *, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+        """Return this rank's part, along the first dimension, of the sum of all ranks' inputs."""
+        if not inp.dim() or inp.shape[0] % self.size:
+            raise usage(
+                f"the input has shape {tuple(inp.shape)}", f"its first dimension is a multiple of {self.size}, the ranks"
+            )
+        return self._moved("reduce_scatter", inp, (inp.shape[0] // self.size, *inp.shape[1:]), out)
+
+    def fused_allreduce_add_rmsnorm(
+        self,
+        input: torch.Tensor,
+        residual_in: torch.Tensor,
+        rms_gamma: torch.Tensor,
+        rms_eps: float = 1e-6,
+        *,
+        residual_out: Optional[torch.Tensor] = None,
+        norm_out: Optional[torch.Tensor] = None,
+        quant_out: Optional[torch.Tensor] = None,
+        scale_out: Optional[torch.Tensor] = None,
+        scale_factor: Optional[torch.Tensor] = None,
+        weight_bias: float = 0.0,
+        fp32_acc: bool = True,
+        launch_with_pdl: bool = False,
+    ) -> tuple:
+        """Return ``(norm_out, residual_out)``: what follows a row-parallel layer, in one call.
+
+        ``residual_out = residual_in + sum of input over the ranks``, and ``norm_out`` is its RMS norm times
+        ``rms_gamma + weight_bias``, row by row. The argument names are those of FlashInfer's ``allreduce_fusion``. Pass
+        ``residual_out=residual_in`` to update the residual in place. Sums are made in f32 (``fp32_acc``).
+        """
+        if quant_out is not None or scale_out is not None or scale_factor is not None:
+            raise unsupported("there are no quantised outputs", "quantise norm_out by a kernel behind the call")
+        half = {torch.float16: _REDUCED[torch.float16], torch.bfloat16: _REDUCED[torch.bfloat16]}
+        self._refuse(input, "input", half)
+        if input.dim() < 2:
+            raise usage(f"input has shape {tuple(input.shape)}", "its last dimension is the hidden one: (tokens, hidden)")
+        hidden = input.shape[-1]
+        for tensor, shape, what in ((residual_in, input.shape, "residual_in"), (rms_gamma, (hidden,), "rms_gamma")):
+            self._like(tensor, torch.Size(shape), input.dtype, what)
+            self._refuse(tensor, what, half)
+        if residual_out is None:
+            residual_out = torch.empty_like(residual_in)
+        if norm_out is None:
+            norm_out = torch.empty_like(input)
+        for tensor, what in ((residual_out, "residual_out"), (norm_out, "norm_out")):
+            self._like(tensor, input.shape, input.dtype, what)
+            self._refuse(tensor, what, half)
+        if weight_bias:
+            rms_gamma = self._biased(rms_gamma, weight_bias)
+        tokens = input.numel() // hidden
+        with self._alone():
+            stream = self._stream()
+            norm = self._norm(hidden, input.dtype)
+            if residual_out.data_ptr() != residual_in.data_ptr():
+                residual_out.copy_(residual_in)
+            operands = (input.data_ptr(), residual_out.data_ptr(), rms_gamma.data_ptr(), norm_out.data_ptr())
+            norm.run(stream, tokens, operands, rms_eps)
+        return norm_out, residual_out
+
+    def _norm(self, hidden: int, dtype: torch.dtype) -> Any:
+        """Return the fused call's state, which the first call of its kind makes on all ranks."""
+        key = (hidden, dtype)
+        if key not in self._norms:
+            if torch.cuda.is_current_stream_capturing():
+                raise usage(
+                    f"the first fused call with {hidden} columns of {dtype} is in a capture",
+                    "make such a call before the capture, as a warm-up does: it allocates on all ranks",
+                )
+            row = hidden * dtype.itemsize
+            tokens = max(1, min(self.max_bytes // row, 16384))
+            native = self._native
+            self._norms[key] = _native.AddRmsNorm(native, hidden, _REDUCED[dtype], tokens)
+        return self._norms[key]
+
+    def _biased(self, gamma: torch.Tensor, bias: float) -> torch.Tensor:
+        key = (gamma.data_ptr(), gamma._version, bias)
+        if key not in self._gammas:
+            if len(self._gammas) > 4096:
+                self._gammas.clear()
+            # The weights are kept too, so that no others come to lie at their address.
+            self._gammas[key] = (gamma + bias, gamma)
+        return self._gammas[key][0]
+
+    # Memory that calls use without a copy.
+
+    def empty(self, shape: Any, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return a tensor of zeros in memory of all ranks, which calls use without a copy. *Collective.*"""
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = 1
+        for n in extents:
+            count *= n
+        if count < 1:
+            raise usage(f"the shape {extents} has no elements", "allocate at least one")
+        buffer = self._native.alloc((count * dtype.itemsize + 15) // 16 * 16)
+        return _arrays.torch_tensor(buffer.address, count * dtype.itemsize, dtype, extents, self._index, buffer)
+
+    def register(self, tensor: torch.Tensor) -> Any:
+        """Make a tensor's memory symmetric, so that calls use it without a copy. *Collective.*
+
+        Keep what is returned, and the tensor, as long as calls use it.
+        """
+        self._refuse(tensor, "the tensor", _ANY)
+        return self._native.register(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+    def mempool(self) -> Any:
+        """Return a ``torch.cuda.MemPool`` whose memory calls use without a copy.
+
+        All ranks allocate the same from it, in the same order: ``with torch.cuda.use_mem_pool(comm.mempool()): ...``.
+        """
+        if self._pool is None:
+            _native.set_pool(self._index, self._native)
+            path = _native.__file__
+            allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "weft_pool_alloc", "weft_pool_free")
+            self._pool = (torch.cuda.MemPool(allocator.allocator()), allocator)
+        return self._pool[0]
+
+    @contextlib.contextmanager
+    def capture(self) -> Iterator[None]:
+        """Allow calls in graphs that are captured meanwhile.
+
+        Make each call once before, with the same sizes, as a warm-up does: a capture compiles nothing.
+        """
+        before, self._capture = self._capture, True
+        try:
+            yield
+        finally:
+            self._capture = before
+
+    def barrier(self) -> None:
+        """Wait on the host until all ranks have come. *Collective.*"""
+        self._native.barrier()
+
+    def _end(self, message: str, help: str) -> None:
+        self._native = _Unusable(message, help)
+        self._norms, self._gammas = {}, {}
+        _OPEN.pop(self, None)
+
+    def close(self) -> None:
+        """End the communicator. *Collective*; a second call does nothing."""
+        native = self._native
+        if isinstance(native, _Unusable):
+            return
+        pool, self._pool = self._pool, None
+        with contextlib.suppress(Error):
+            torch.cuda.synchronize(self.device)
+        self._end("the communicator was closed", "make another one")
+        if pool is not None:
+            del pool
+            _native.set_pool(self._index, None)
+        native.close()
+
+    def __enter__(self) -> Comm:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+#: Every element type that is only moved.
+_ANY = {
+    **_REDUCED,
+    torch.uint8: _dtypes.code_of("uint8"),
+    torch.int8: _dtypes.code_of("int8"),
+    torch.int16: _dtypes.code_of("int16"),
+    torch.bool: _dtypes.code_of("uint8"),
+}

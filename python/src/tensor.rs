@@ -145,6 +145,8 @@ impl Tensor {
     /// Other elements of the same memory, from byte `offset` of this tensor on.
     fn view(&self, offset: u64, code: u8, layout_text: &str) -> PyResult<Tensor> {
         let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
+        // A view of memory that is gone is of no use.
+        self.memory.buffer()?;
         let offset = self.offset.saturating_add(offset);
         let end = offset.saturating_add(Memory::bytes_of(dtype, &layout)? as u64);
         if end > self.memory.bytes as u64 || !offset.is_multiple_of(dtype.bytes().into()) {

@@ -27,13 +27,16 @@ def test_findings_are_objects():
     assert "C001" in report._repr_html_()
 
 
-def test_a_barrier_left_out_is_a_race(example):
-    text = example("allreduce_two_shot.weft")
-    before, after = text.split("barrier(sync, team", 1)
-    racy = before + "//" + after
-    report = weft.check(racy, pes=[2], seeds=3)
+def test_races_have_both_accesses_and_their_places():
+    text = """
+    kernel race(x: symm<u32, (2):(1)>, team: team) block(32) {
+        if thread_idx() == 0 { peer(x, 0)[0] = my_pe(team).to<u32>(); }
+    }"""
+    report = weft.check(text, pes=[2], seeds=3)
     assert not report
-    assert any(f.code.startswith("S03") or f.code == "C001" for f in report)
+    race = next(f for f in report if f.code.startswith("S03"))
+    assert {a["pe"] for a in race.accesses} == {0, 1} and race.accesses[0]["source"]["line"] == 3
+    assert "kernel.weft:3" in str(race) and race.help
 
 
 def test_bad_requests():

@@ -6,7 +6,7 @@ import warpweft as weft
 SCALE = """
 kernel scale<N: int, T: dtype = f32>(x: global<T, (N):(1)>, factor: f32) block(128) {
     let mine = partition(x, threads());
-    for i in 0..size<1>(mine) { mine[_, i] = cast<T>(cast<f32>(mine[_, i]) * factor); }
+    for i in 0..size<1>(mine) { mine[_, i] = (mine[_, i].to<f32>() * factor).to<T>(); }
 }
 """
 
@@ -87,7 +87,7 @@ def test_arguments_are_checked():
             ((world.tensor(16, "f16"), 1.0), "f16"),
             ((x,), "argument"),
             ((x, 1.0, 2), "argument"),
-            ((x, x), ""),
+            ((x, x), "factor"),
         ]:
             with pytest.raises(weft.ArgumentError, match=match):
                 kernel[1](*wrong)

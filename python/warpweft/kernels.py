@@ -54,15 +54,20 @@ def request(
 def defines_of(given: dict) -> dict:
     """Return compile-time parameters with element types of other libraries under our names."""
     plain = (bool, int, float, str)
-    return {name: v if isinstance(v, plain) else _define(v) for name, v in given.items()}
+    return {name: v if isinstance(v, plain) else _define(name, v) for name, v in given.items()}
 
 
-def _define(value: Any) -> Any:
+def _define(name: str, value: Any) -> Any:
     if hasattr(value, "__index__"):  # NumPy's integers
         return value.__index__()
     if hasattr(value, "__float__") and not hasattr(value, "itemsize"):
         return float(value)
-    return _dtypes.name_of(value)
+    try:
+        return _dtypes.name_of(value)
+    except ValueError:
+        raise TypeError(
+            f"the compile-time parameter {name} is {value!r}; it is a number, an element type, or the name of a reduction"
+        ) from None
 
 
 def compile(
@@ -107,6 +112,7 @@ class Kernel:
         #: The kernel's name; None while one of several is still to be chosen by ``kernel.of(name)``.
         self.name = name
         self.names = tuple(names)
+        self._floats: Optional[list] = None
         self._launcher = None if name is None else _native.Launcher(native, name)
 
     def of(self, name: str) -> Kernel:
@@ -151,6 +157,15 @@ class Kernel:
         (info,) = [k for k in self.meta["kernels"] if k["name"] == (self.name or self.names[0])]
         kinds = ("tensor", "scalar", "barrier", "team")
         return [p["name"] for p in info["params"] if p.get("kind") in kinds]
+
+    def _is_float(self, position: int) -> bool:
+        """Return whether an argument is a floating-point number."""
+        if self._floats is None:
+            (info,) = [k for k in self.meta["kernels"] if k["name"] == self.name]
+            given = [p for p in info["params"] if p["name"] in self.params]
+            scalars = [p.get("dtype", "") if p["kind"] == "scalar" else "" for p in given]
+            self._floats = [dtype[:1] == "f" or dtype in ("bf16", "e4m3", "e5m2") for dtype in scalars]
+        return position < len(self._floats) and self._floats[position]
 
     @property
     def timings(self) -> dict:
@@ -267,7 +282,7 @@ class Launch:
             if isinstance(a, _OURS):
                 return a._native
             if isinstance(a, _NUMBERS):
-                return a
+                return self._number(position, a)
             if isinstance(a, tensors.Peer):
                 t = a.tensor._native
                 return _native.Borrowed.of_world(native, a.address, _dtypes.CODES[t.dtype], t.layout)
@@ -286,15 +301,20 @@ class Launch:
         gpu = _gpu(ordinal)
         make = _native.Borrowed.of_gpu
         given = [
-            a if isinstance(a, _NUMBERS) else self._array(i, a, ordinal, lambda *w: make(gpu, *w)) for i, a in enumerate(args)
+            self._number(i, a) if isinstance(a, _NUMBERS) else self._array(i, a, ordinal, lambda *w: make(gpu, *w))
+            for i, a in enumerate(args)
         ]
         launcher.launch_on(gpu, shape, given, _streams.of(stream, ordinal) or 0)
+
+    def _number(self, position: int, number: Any) -> Any:
+        """Return a number as the kernel takes it: an integer stands for a floating-point number too."""
+        return float(number) if type(number) is int and self.kernel._is_float(position) else number
 
     def _array(self, position: int, array: Any, device: int, make: Any) -> Any:
         found = _arrays.of(array, f"argument {position}")
         if found is None:
             if hasattr(array, "__index__"):
-                return array.__index__()
+                return self._number(position, array.__index__())
             if hasattr(array, "__float__"):
                 return float(array)
             names = self.kernel.params

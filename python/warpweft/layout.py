@@ -17,7 +17,7 @@ import re
 from typing import Any, Union
 
 from . import _native
-from ._errors import usage
+from ._errors import LayoutError, usage
 
 #: Integers, or tuples of such.
 IntTuple = Union[int, tuple]
@@ -112,7 +112,7 @@ class Layout:
         """Return the index of a coordinate; with None for a mode, the layout of that slice."""
         at = coordinate[0] if len(coordinate) == 1 else coordinate
         if "_" in _text(at):
-            return self._call("slice_and_offset", at)
+            return evaluate(f"slice_and_offset({_text(at)},{self._text})")
         return evaluate(f"crd2idx({_text(at)},{self._text})")
 
     def __getitem__(self, mode: int) -> Layout:
@@ -241,9 +241,10 @@ class Layout:
 
     def _repr_svg_(self) -> Any:
         try:
-            return self.svg()
-        except Exception:  # A notebook then shows the text.
+            drawn = self.svg()
+        except LayoutError:  # It is too large to draw; a notebook then shows the text.
             return None
+        return drawn[drawn.index("<svg") :]
 
 
 def _function(name: str):

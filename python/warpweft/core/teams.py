@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 import itertools
+import warnings
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
+from .._errors import ArgumentError
 from . import _state
-from ._state import invalid
+from ._state import NvshmemWarning, invalid
 
 
 class Teams(enum.IntEnum):
@@ -95,8 +97,18 @@ def team_split_strided(
     config_mask: int = 0,
     new_team_name: Optional[str] = None,
 ) -> int:
-    """Return the handle of the team of every ``stride``-th PE; TEAM_INVALID in other PEs. *Collective* over the parent."""
-    return _keep(team_of(parent_team).split_strided(start, stride, size))
+    """Return the handle of the team of every ``stride``-th PE; TEAM_INVALID in other PEs. *Collective* over the parent.
+
+    Where the parent has no such PEs, the handle is TEAM_INVALID on every PE, with a warning, as NVSHMEM has it.
+    """
+    parent = team_of(parent_team)
+    try:
+        return _keep(parent.split_strided(start, stride, size))
+    except ArgumentError as e:
+        if e.code != "R0303":
+            raise
+        warnings.warn(str(e), NvshmemWarning, stacklevel=2)
+        return int(Teams.TEAM_INVALID)
 
 
 def team_split_2d(

@@ -12,19 +12,21 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import os
 import socket
 from typing import Any, Iterator, Optional
 
 import torch
 
-from . import _arrays, _dtypes, _native
-from ._errors import Closed, Error, TooLarge, unsupported, usage
+from . import _arrays, _dtypes, _fork, _native
+from ._errors import Error, TooLarge, unsupported, usage
 
 #: Open communicators in the order in which they were made, which is the same on all ranks. They are kept until they are
 #: closed: closing is collective, and ranks collect garbage at different times.
 _OPEN: dict = {}
 _NUMBERS = itertools.count()
+
+_is_capturing = torch._C._cuda_isCurrentStreamCapturing
+_current_stream = torch._C._cuda_getCurrentRawStream
 
 #: Operations by their number in the part in Rust.
 _OPS = {name: number for number, name in enumerate(("sum", "prod", "min", "max", "and", "or", "xor"))}
@@ -37,10 +39,12 @@ _REDUCED = {
 
 def _forked() -> None:
     for comm in list(_OPEN):
-        comm._end("the process was forked after the communicator was made", "make communicators after the fork")
+        for thing in (comm._native, *comm._norms.values()):
+            _fork.leak(thing)
+        comm._end(_fork.unusable("communicator"))
 
 
-os.register_at_fork(after_in_child=_forked)
+_fork.in_child(_forked)
 
 
 @atexit.register
@@ -50,16 +54,6 @@ def _close_all() -> None:
             comm.close()
         except Exception as e:  # The interpreter ends; there is nobody to raise to.
             print(f"warpweft: a communicator did not end in order: {e}")
-
-
-class _Unusable:
-    """Stands for the part in Rust of a communicator that is over: every use of it raises."""
-
-    def __init__(self, message: str, help: str):
-        self._why = (message, help)
-
-    def __getattr__(self, name: str) -> Any:
-        raise Closed(self._why[0], code="W0004", help=self._why[1])
 
 
 def _sixteen(tensor: torch.Tensor) -> bool:
@@ -154,7 +148,7 @@ class Comm:
     @property
     def disabled(self) -> bool:
         """Whether calls are not worth making or possible: one rank, closed, or a rank has died."""
-        return self.size == 1 or isinstance(self._native, _Unusable) or self._native.died() is not None
+        return self.size == 1 or isinstance(self._native, _fork.Unusable) or self._native.died() is not None
 
     def should_all_reduce(self, inp: torch.Tensor) -> bool:
         """Return whether ``all_reduce`` takes this tensor: its device, type, memory and size. It never raises."""
@@ -190,8 +184,8 @@ class Comm:
 
     def _stream(self) -> int:
         """Return the current stream, where a capture is allowed."""
-        stream = torch._C._cuda_getCurrentRawStream(self._index)
-        if torch.cuda.is_current_stream_capturing() and not self._capture:
+        stream = _current_stream(self._index)
+        if not self._capture and _is_capturing():
             raise usage(
                 "the stream is being captured without capture()",
                 "wrap the capture: with comm.capture(), torch.cuda.graph(graph): ...",
@@ -211,7 +205,7 @@ class Comm:
     def all_reduce(self, inp: torch.Tensor, *, out: Optional[torch.Tensor] = None, op: str = "sum") -> torch.Tensor:
         """Return the reduction of ``inp`` over all ranks: a new tensor, or ``out``, which may be ``inp`` itself."""
         code = _REDUCED.get(inp.dtype) if isinstance(inp, torch.Tensor) else None
-        if code is None or inp.device != self.device or not inp.is_contiguous():
+        if code is None or inp.get_device() != self._index or not inp.is_contiguous():
             self._refuse(inp, "the input", _REDUCED)
         if out is None:
             out = torch.empty_like(inp)
@@ -319,7 +313,7 @@ class Comm:
         """Return the fused call's state, which the first call of its kind makes on all ranks."""
         key = (hidden, dtype)
         if key not in self._norms:
-            if torch.cuda.is_current_stream_capturing():
+            if _is_capturing():
                 raise usage(
                     f"the first fused call with {hidden} columns of {dtype} is in a capture",
                     "make such a call before the capture, as a warm-up does: it allocates on all ranks",
@@ -388,20 +382,20 @@ class Comm:
         """Wait on the host until all ranks have come. *Collective.*"""
         self._native.barrier()
 
-    def _end(self, message: str, help: str) -> None:
-        self._native = _Unusable(message, help)
+    def _end(self, stands_for_it: _fork.Unusable) -> None:
+        self._native = stands_for_it
         self._norms, self._gammas = {}, {}
         _OPEN.pop(self, None)
 
     def close(self) -> None:
         """End the communicator. *Collective*; a second call does nothing."""
         native = self._native
-        if isinstance(native, _Unusable):
+        if isinstance(native, _fork.Unusable):
             return
         pool, self._pool = self._pool, None
         with contextlib.suppress(Error):
             torch.cuda.synchronize(self.device)
-        self._end("the communicator was closed", "make another one")
+        self._end(_fork.Unusable("the communicator was closed", "make another one"))
         if pool is not None:
             del pool
             _native.set_pool(self._index, None)

@@ -14,7 +14,7 @@ import threading
 import weakref
 from typing import Any, Callable, Optional, Sequence
 
-from . import _arrays, _dtypes, _native, _streams
+from . import _arrays, _dtypes, _fork, _native, _streams
 from ._errors import Disagreement, PeerDied, usage
 from .tensors import Tensor, layout_text
 
@@ -31,6 +31,16 @@ def _close_all() -> None:
             world.close()
         except Exception as e:  # The interpreter ends; there is nobody to raise to.
             print(f"warpweft: a world did not end in order: {e}")
+
+
+def _forked() -> None:
+    for world in list(_OPEN):
+        _fork.leak(world._native)
+        world._native = _fork.unusable("world")
+    _OPEN.clear()
+
+
+_fork.in_child(_forked)
 
 
 class Team:

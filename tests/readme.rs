@@ -153,8 +153,12 @@ fn links_lead_somewhere() {
         "docs/gpu-verification.md",
         "docs/language.md",
         "docs/performance.md",
+        "docs/python.md",
+        "python/README.md",
     ] {
-        let text = fs::read_to_string(root().join(name)).unwrap();
+        let document = fs::read_to_string(root().join(name)).unwrap();
+        // In code, what looks like a link is an index and a call.
+        let text: String = document.split('`').step_by(2).collect();
         let folder = root().join(name).parent().unwrap().to_owned();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap_or_default();

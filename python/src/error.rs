@@ -31,7 +31,10 @@ pub fn take_raised() -> Option<PyErr> {
 
 /// An error on its way to Python.
 #[derive(Debug)]
-pub struct Fault {
+pub struct Fault(Box<What>);
+
+#[derive(Debug, Default)]
+struct What {
     code: String,
     message: String,
     help: String,
@@ -48,13 +51,14 @@ impl Fault {
     }
 
     pub fn new(code: &str, message: impl Into<String>, help: impl Into<String>) -> Fault {
-        Fault { code: code.into(), message: message.into(), help: help.into(), rendered: None, raised: None }
+        let (code, message, help) = (code.into(), message.into(), help.into());
+        Fault(Box::new(What { code, message, help, ..What::default() }))
     }
 }
 
 impl From<PyErr> for Fault {
     fn from(e: PyErr) -> Fault {
-        Fault { raised: Some(e), ..Fault::new("", "", "") }
+        Fault(Box::new(What { raised: Some(e), ..What::default() }))
     }
 }
 
@@ -64,7 +68,9 @@ impl From<runtime::Error> for Fault {
             true => take_raised(),
             false => None,
         };
-        Fault { raised, ..Fault::new(&e.code.to_string(), e.message, e.help) }
+        let mut fault = Fault::new(&e.code.to_string(), e.message, e.help);
+        fault.0.raised = raised;
+        fault
     }
 }
 
@@ -75,7 +81,9 @@ impl From<CompileError> for Fault {
         let code = first.map(|d| d.code.to_string()).unwrap_or_default();
         let message = first.map_or_else(|| rendered.clone(), |d| d.message.clone());
         let help = first.and_then(|d| d.help.clone()).unwrap_or_default();
-        Fault { rendered: Some(rendered), ..Fault::new(&code, message, help) }
+        let mut fault = Fault::new(&code, message, help);
+        fault.0.rendered = Some(rendered);
+        fault
     }
 }
 
@@ -91,6 +99,13 @@ fn shown(e: &impl std::fmt::Display) -> Fault {
         None => (rest, String::new()),
     };
     Fault::new(&code, message, help)
+}
+
+/// The same, of the package's own kind.
+fn coded(code: &str, e: &impl std::fmt::Display) -> Fault {
+    let mut fault = shown(e);
+    fault.0.code = code.to_owned();
+    fault
 }
 
 impl From<GpuError> for Fault {
@@ -119,8 +134,8 @@ impl From<warpweft_comm::Error> for Fault {
         match e {
             Error::Runtime(e) => e.into(),
             Error::Gpu(e) => e.into(),
-            Error::TooLarge { .. } => Fault { code: "W0002".into(), ..shown(&e) },
-            Error::Unaligned { .. } => Fault { code: "W0003".into(), ..shown(&e) },
+            Error::TooLarge { .. } => coded("W0002", &e),
+            Error::Unaligned { .. } => coded("W0003", &e),
             other => shown(&other),
         }
     }
@@ -128,7 +143,7 @@ impl From<warpweft_comm::Error> for Fault {
 
 impl From<Fault> for PyErr {
     fn from(fault: Fault) -> PyErr {
-        let Fault { code, message, help, rendered, raised } = fault;
+        let What { code, message, help, rendered, raised } = *fault.0;
         if let Some(raised) = raised {
             return raised;
         }

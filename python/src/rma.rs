@@ -202,13 +202,14 @@ impl Call<'_> {
         };
         let (dest, source) = (of(dest)?, of(source)?);
         let Call { team, name, op, root, stream } = self;
-        Ok(match *name {
-            "reduce" => team.reduce(*op, &dest, &source, stream)?,
-            "reduce_scatter" => team.reduce_scatter(*op, &dest, &source, stream)?,
-            "fcollect" => team.fcollect(&dest, &source, stream)?,
-            "alltoall" => team.alltoall(&dest, &source, stream)?,
-            "broadcast" => team.broadcast(&dest, &source, *root, stream)?,
+        let done = match *name {
+            "reduce" => team.reduce(*op, &dest, &source, stream),
+            "reduce_scatter" => team.reduce_scatter(*op, &dest, &source, stream),
+            "fcollect" => team.fcollect(&dest, &source, stream),
+            "alltoall" => team.alltoall(&dest, &source, stream),
+            "broadcast" => team.broadcast(&dest, &source, *root, stream),
             other => return Err(Fault::usage(format!("there is no collective {other}"), "")),
-        })
+        };
+        Ok(done?)
     }
 }

@@ -282,8 +282,7 @@ class World:
         For PyTorch's symmetric memory these are ``handle.buffer_ptrs`` after ``rendezvous``, and ``handle.multicast_ptr``.
         """
         text = layout_text(shape)
-        nbytes = _native.evaluate(f"cosize({text})")[0][1]
-        nbytes = int(nbytes) * _dtypes.BYTES[_dtypes.name_of(dtype)]
+        nbytes = int(_native.evaluate(f"cosize({text})")[0][1]) * _dtypes.BYTES[_dtypes.name_of(dtype)]
         code = _dtypes.code_of(dtype)
         return Tensor(self, self._native.adopt(nbytes, list(addresses), multicast or None, code, text))
 

@@ -25,7 +25,7 @@ class Teams(enum.IntEnum):
     TEAM_GPU_LEADERS = 5
 
 
-_PREDEFINED = {
+_PREDEFINED: dict = {
     Teams.TEAM_WORLD: "world",
     Teams.TEAM_SHARED: "shared",
     Teams.TEAM_NODE: "node",

@@ -1,5 +1,6 @@
 """Runs a function of a test file in a process for each rank: on a GPU of its own, or all on one GPU."""
 
+import faulthandler
 import importlib.util
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 
 
-def run(file, function, size=2, limit=240, expect=0, env=None):
+def run(file, function, size=2, limit=120, expect=0, env=None):
     """Run ``function(rank, size)`` in ``size`` processes. Return their outputs.
 
     ``expect`` is the exit status, or one for each rank. A rank that is not done after ``limit`` seconds is killed.
@@ -26,7 +27,13 @@ def run(file, function, size=2, limit=240, expect=0, env=None):
         words = [sys.executable, str(HERE / "ranks.py"), str(file), function]
         children = []
         for rank in range(size):
-            own = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "STORE": f"{folder}/store"}
+            own = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "LOCAL_RANK": str(rank),
+                "STORE": f"{folder}/store",
+                "LIMIT": str(limit),
+            }
             output = open(f"{folder}/{rank}", "w+")
             child = subprocess.Popen(words, env={**environment, **own}, stdout=output, stderr=subprocess.STDOUT)
             children.append((child, output))
@@ -79,6 +86,8 @@ def comm(rank, **options):
 
 
 def main():
+    # A rank that is late says where it is.
+    faulthandler.dump_traceback_later(float(os.environ["LIMIT"]) - 10, exit=True)
     file, function = sys.argv[1:3]
     spec = importlib.util.spec_from_file_location("ranked", file)
     module = importlib.util.module_from_spec(spec)

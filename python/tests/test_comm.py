@@ -240,11 +240,13 @@ def rank_bad_input(rank, size):
         try:
             comm.all_reduce(x)
             os.write(write, b"no error")
-        except weft.Closed as e:
-            os.write(write, str(e).encode())
-        os._exit(0)
+        except BaseException as e:
+            os.write(write, f"{type(e).__name__}: {e}".encode())
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
-    assert b"fork" in os.read(read, 1000)
+    told = os.read(read, 1000)
+    assert told.startswith(b"Closed") and b"fork" in told, told
     assert torch.equal(comm.all_reduce(x), sum(data(r, 1024, torch.float32) for r in range(size)))
     torch.cuda.synchronize()
     other = weft.Comm(rank, size, both(rank), comm.device, share_gpu=os.environ.get("WEFT_SHARE_GPU") == "1")

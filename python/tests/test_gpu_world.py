@@ -128,11 +128,13 @@ def rank_closed(rank, size):
     if child == 0:
         try:
             world.tensor(16)
-        except weft.Closed as e:
-            os.write(write, str(e).encode())
-        os._exit(0)
+        except BaseException as e:
+            os.write(write, f"{type(e).__name__}: {e}".encode())
+        finally:
+            os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert b"fork" in os.read(read, 1000)
+    told = os.read(read, 1000)
+    assert told.startswith(b"Closed") and b"fork" in told, told
     x = world.tensor(16)
     x.free()
     with pytest.raises(weft.Closed):

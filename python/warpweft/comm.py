@@ -204,6 +204,7 @@ class Comm:
 
     def all_reduce(self, inp: torch.Tensor, *, out: Optional[torch.Tensor] = None, op: str = "sum") -> torch.Tensor:
         """Return the reduction of ``inp`` over all ranks: a new tensor, or ``out``, which may be ``inp`` itself."""
+        run = self._native.all_reduce  # raises after the end, before PyTorch is asked for anything
         code = _REDUCED.get(inp.dtype) if isinstance(inp, torch.Tensor) else None
         if code is None or inp.get_device() != self._index or not inp.is_contiguous():
             self._refuse(inp, "the input", _REDUCED)
@@ -219,7 +220,7 @@ class Comm:
             raise usage("two threads use the communicator at the same time", "make a communicator for each thread")
         self._busy = True
         try:
-            self._native.all_reduce(self._stream(), src, dst, count, code, _OPS[op])
+            run(self._stream(), src, dst, count, code, _OPS[op])
         except KeyError:
             raise usage(f"there is no reduction {op!r}", "one of " + ", ".join(_OPS)) from None
         finally:
@@ -234,6 +235,7 @@ class Comm:
             raise usage(f"{what} is not contiguous, or on {out.device}", f"it is contiguous memory of {self.device}")
 
     def _moved(self, name: str, inp: torch.Tensor, shape: Any, out: Optional[torch.Tensor]) -> torch.Tensor:
+        run = getattr(self._native, name)
         self._refuse(inp, "the input", _ANY if name == "all_gather" else _REDUCED)
         if out is None:
             out = torch.empty(shape, dtype=inp.dtype, device=self.device)
@@ -242,7 +244,7 @@ class Comm:
         count = min(inp.numel(), out.numel())
         code = _ANY[inp.dtype]
         with self._alone():
-            getattr(self._native, name)(self._stream(), inp.data_ptr(), out.data_ptr(), count, code)
+            run(self._stream(), inp.data_ptr(), out.data_ptr(), count, code)
         return out
 
     def all_gather(self, inp: torch.Tensor, *, out: Optional[torch.Tensor] = None) -> torch.Tensor:
@@ -282,6 +284,7 @@ class Comm:
         """
         if quant_out is not None or scale_out is not None or scale_factor is not None:
             raise unsupported("there are no quantised outputs", "quantise norm_out by a kernel behind the call")
+        _ = self._native.takes  # raises after the end
         half = {torch.float16: _REDUCED[torch.float16], torch.bfloat16: _REDUCED[torch.bfloat16]}
         self._refuse(input, "input", half)
         if input.dim() < 2:
@@ -320,8 +323,7 @@ class Comm:
                 )
             row = hidden * dtype.itemsize
             tokens = max(1, min(self.max_bytes // row, 16384))
-            native = self._native
-            self._norms[key] = _native.AddRmsNorm(native, hidden, _REDUCED[dtype], tokens)
+            self._norms[key] = _native.AddRmsNorm(self._native, hidden, _REDUCED[dtype], tokens)
         return self._norms[key]
 
     def _biased(self, gamma: torch.Tensor, bias: float) -> torch.Tensor:

@@ -166,6 +166,11 @@ def rank_leaks(rank, size):
     del kept
 
 
+def rank_no_finalize(rank, size):
+    nvshmem = start(rank, size)
+    nvshmem.core.kept = nvshmem.tensor((16,), "float32")
+
+
 @pytest.mark.parametrize("function", ["rank_notebook", "rank_interop", "rank_register"])
 def test_two_pes(function):
     pytest.importorskip("cupy")
@@ -183,5 +188,6 @@ def test_torchrun_starts_it():
 
 
 def test_leaks_are_told():
-    texts = ranks.run(__file__, "rank_leaks")
-    assert all("not freed before finalize: a tensor of 64 bytes" in text for text in texts)
+    for function in ("rank_leaks", "rank_no_finalize"):
+        texts = ranks.run(__file__, function)
+        assert all("not freed before finalize: a tensor of 64 bytes" in text for text in texts)

@@ -45,6 +45,8 @@ def rank_tensors(rank, size):
     import numpy as np
     import torch
 
+    import warpweft as weft
+
     with world_of(rank, size) as world:
         x = world.tensor((4, 256), "f32")
         t = x.torch()
@@ -66,7 +68,12 @@ def rank_tensors(rank, size):
         assert (t == 7).all()
         h = world.tensor(64, "bf16")
         assert h.torch().dtype == torch.bfloat16
-        assert x.multicast() is None or x.multicast() > 0
+        everyone = x.multicast()
+        assert (everyone is None) == bool(x.why_no_multicast()) and (everyone is None or everyone.address > 0)
+        column = world.tensor(weft.Layout("(3,5):(1,4)"), "f32")
+        column.copy_from(np.arange(15).reshape(3, 5) + rank)
+        assert column.torch().stride() == (1, 4) and float(column.torch()[2, 4]) == 14 + rank
+        assert (column.numpy() == np.arange(15).reshape(3, 5) + rank).all() and float(column.cupy()[2, 4]) == 14 + rank
         flag = world.tensor(1, "u64")
         world.put(h, h, (rank + 1) % size, signal=(flag, "add", 3))
         world.wait(flag, 3, "ge")

@@ -47,6 +47,9 @@ def test_tensors_are_views_of_memory():
         assert like.dtype == "u8" and (like.numpy() == np.arange(4)).all()
         with pytest.raises(weft.ArgumentError):
             x.view(16)
+        assert x.parts[0].multicast().address > 0 and x.parts[0].why_no_multicast() is None
+        swapped = world.run(lambda pe: column.parts[pe.my_pe].peer(1 - pe.my_pe).numpy().copy())
+        assert swapped[1][2, 4] == 14 and swapped[0][2, 4] == 0
 
 
 def test_types_that_numpy_lacks():

@@ -66,6 +66,17 @@ def _of_jax(array: Any) -> Array:
     return Array(array.unsafe_buffer_pointer(), name_of(array.dtype), shape, compact(shape), device.id)
 
 
+def _of_dlpack(array: Any, what: str) -> Array:
+    """Read an array that has nothing but DLPack, by whichever library is there to read it."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None:
+        return _of_torch(torch.from_dlpack(array), what)
+    if cupy is not None:
+        read = cupy.from_dlpack(array)
+        return _of_interface(read, read.__cuda_array_interface__)
+    raise usage(f"{what} has DLPack alone", "import torch or cupy first, which read it")
+
+
 def of(array: Any, what: str = "the array") -> Optional[Array]:
     """Return where an array lies; None for what is no array.
 
@@ -79,6 +90,8 @@ def of(array: Any, what: str = "the array") -> Optional[Array]:
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         return _of_interface(array, interface)
+    if getattr(array, "__dlpack_device__", lambda: (0, 0))()[0] == 2:
+        return _of_dlpack(array, what)
     if hasattr(array, "__array_interface__"):
         raise usage(
             f"{what} is a NumPy array, which is in the host's memory",

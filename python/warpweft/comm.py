@@ -153,7 +153,8 @@ class Comm:
     def should_all_reduce(self, inp: torch.Tensor) -> bool:
         """Return whether ``all_reduce`` takes this tensor: its device, type, memory and size. It never raises."""
         return (
-            inp.device == self.device
+            isinstance(inp, torch.Tensor)
+            and inp.device == self.device
             and inp.dtype in _REDUCED
             and 0 < inp.numel() * inp.element_size() <= self.max_bytes
             and inp.is_contiguous()

@@ -124,6 +124,12 @@ class Tensor:
             return numpy.asarray(self).view(dtype)
         self._settle()
         flat = numpy.frombuffer(bytearray(self._native.read(self.world.my_pe, self.world._native)), dtype)
+        return self._shaped(flat)
+
+    def _shaped(self, flat: Any) -> Any:
+        """Return elements in memory order as the tensor's layout has them."""
+        import numpy
+
         return numpy.lib.stride_tricks.as_strided(flat, self.shape, self._interface(0)["strides"])
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -154,8 +160,7 @@ class Tensor:
             self.numpy()[...] = given
             return
         memory = numpy.frombuffer(bytearray(self.nbytes), dtype)
-        strides = self._interface(0)["strides"]
-        numpy.lib.stride_tricks.as_strided(memory, self.shape, strides)[...] = given
+        self._shaped(memory)[...] = given
         self._settle()
         self._native.write(memory.tobytes(), self.world._native)
 
@@ -172,7 +177,10 @@ class Tensor:
         return self._as_torch(self.address)
 
     def _as_torch(self, address: int) -> Any:
-        return _arrays.torch_tensor(address, self.nbytes, _dtypes.torch_dtype(self.dtype), self.shape, self.world.device, self)
+        dtype, size = _dtypes.torch_dtype(self.dtype), _dtypes.BYTES[self.dtype]
+        strides = tuple(d // size for d in self._interface(0)["strides"])
+        flat = _arrays.torch_tensor(address, self.nbytes, dtype, (self.nbytes // size,), self.world.device, self)
+        return flat.as_strided(self.shape, strides)
 
     def cupy(self) -> Any:
         """Return this PE's elements as a CuPy array: the same memory."""
@@ -184,10 +192,11 @@ class Tensor:
         """Return another PE's part, which this PE's loads and stores reach."""
         return Peer(self, pe, self._native.peer_address(pe))
 
-    def multicast(self, team: Any = None) -> Optional[int]:
-        """Return the address at which multimem instructions reach the parts of a team; None where there is none."""
+    def multicast(self, team: Any = None) -> Optional[Elsewhere]:
+        """Return all parts of a team at their multicast address, for multimem instructions; None where there is none."""
         team = self.world.team if team is None else team
-        return self._native.multicast_address(team._native)[0]
+        address, _ = self._native.multicast_address(team._native)
+        return None if address is None else Elsewhere(self, address, f"the parts of {list(team.members)}")
 
     def why_no_multicast(self, team: Any = None) -> Optional[str]:
         """Return why there is no multicast address, or None where there is one."""
@@ -195,15 +204,15 @@ class Tensor:
         return self._native.multicast_address(team._native)[1]
 
 
-class Peer:
-    """Another PE's part of a symmetric tensor, as memory that this PE's loads and stores reach."""
+class Elsewhere:
+    """A symmetric tensor at another address than this PE's own."""
 
-    def __init__(self, tensor: Tensor, pe: int, address: int):
-        self.tensor, self.pe, self.address = tensor, pe, address
+    def __init__(self, tensor: Tensor, address: int, what: str):
+        self.tensor, self.address, self._what = tensor, address, what
         self.world = tensor.world
 
     def __repr__(self) -> str:
-        return f"PE {self.pe}'s part of {self.tensor!r}"
+        return f"{self._what}, of {self.tensor!r}"
 
     @property
     def __cuda_array_interface__(self) -> dict:
@@ -212,14 +221,22 @@ class Peer:
         return self.tensor._interface(self.address)
 
     def torch(self) -> Any:
-        """Return the elements as a PyTorch tensor of this PE's GPU: the peer's memory."""
+        """Return the elements as a PyTorch tensor, which is the memory at that address."""
         return self.tensor._as_torch(self.address)
 
     def cupy(self) -> Any:
-        """Return the elements as a CuPy array: the peer's memory."""
+        """Return the elements as a CuPy array, which is the memory at that address."""
         import cupy
 
         return cupy.asarray(self)
+
+
+class Peer(Elsewhere):
+    """Another PE's part of a symmetric tensor, as memory that this PE's loads and stores reach."""
+
+    def __init__(self, tensor: Tensor, pe: int, address: int):
+        super().__init__(tensor, address, f"PE {pe}'s part")
+        self.pe = pe
 
     def numpy(self) -> Any:
         """Return the elements as a NumPy array: the memory itself of a simulated PE, a copy on a GPU."""
@@ -230,4 +247,4 @@ class Peer:
             at = self.tensor._native.host_of(self.pe, self.world._native)
             return numpy.asarray(_arrays.HostMemory(self.tensor._interface(at), self.tensor)).view(dtype)
         data = self.tensor._native.read(self.pe, self.world._native)
-        return numpy.frombuffer(bytearray(data), dtype).reshape(self.tensor.shape)
+        return self.tensor._shaped(numpy.frombuffer(bytearray(data), dtype))

@@ -7,7 +7,7 @@ import enum
 import threading
 from typing import Any, Optional
 
-from .. import _streams, worlds
+from .. import _fork, _streams, worlds
 from .._errors import Error
 
 
@@ -80,6 +80,10 @@ class State:
 
 
 _PROCESS: dict = {"state": None, "status": InitStatus.STATUS_NOT_INITIALIZED}
+
+
+# A child of fork has no runtime: its parent's belongs to the parent.
+_fork.in_child(lambda: _PROCESS.update(state=None, status=InitStatus.STATUS_NOT_INITIALIZED))
 
 
 def get() -> State:

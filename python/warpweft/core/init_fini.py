@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from typing import Any, NamedTuple, Optional
 
 from .. import _native, worlds
@@ -106,6 +108,16 @@ def finalize() -> None:
         state.world._native.collect()
     else:
         state.world.close()
+
+
+@atexit.register
+def _end() -> None:
+    """At the interpreter's exit: free what is not freed, say so, and end the runtime."""
+    if is_initialized():
+        try:
+            finalize()
+        except Exception as e:  # There is nobody to raise to.
+            print(f"warpweft: the runtime did not end in order: {e}", file=sys.stderr)
 
 
 def init_status() -> InitStatus:

@@ -148,14 +148,14 @@ def multicast_of(team: Any, buffer: Buffer) -> PeerBuffer:
     """Return the multicast address of a team's copies of a buffer."""
     state, tensor = buffer._state, buffer._check()
     found = teams.team_of(team)
-    address = tensor.multicast(found)
-    if address is None:
+    all_parts = tensor.multicast(found)
+    if all_parts is None:
         raise NvshmemError(
             f"there is no multicast address: {tensor.why_no_multicast(found)}",
             code="R0304",
             help="reach each PE's copy by get_peer_buffer",
         )
-    return PeerBuffer(address, buffer.size, state.world.device, buffer)
+    return PeerBuffer(all_parts.address, buffer.size, state.world.device, buffer)
 
 
 def get_multicast_buffer(team: Any, buffer: Buffer) -> PeerBuffer:

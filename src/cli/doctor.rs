@@ -145,7 +145,13 @@ fn compiler() -> Finding {
         for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * 2; }
     }";
     let (major, minor, patch) = crate::llvm_version();
-    let whose = if cfg!(feature = "system-llvm") { "the system's" } else { "the one that Rust carries" };
+    let whose = if cfg!(feature = "static-llvm") {
+        "built in"
+    } else if cfg!(feature = "system-llvm") {
+        "the system's"
+    } else {
+        "the one that Rust carries"
+    };
     let found = format!("{major}.{minor}.{patch}, {whose}");
     let compiled = "sm_90a"
         .parse()

@@ -287,6 +287,18 @@ def rank_death(rank, size):
     os._exit(0)
 
 
+def rank_hosts(rank, size):
+    import socket
+
+    import warpweft as weft
+
+    group, device = ranks.group(), ranks.device(rank)
+    if rank:
+        socket.gethostname = lambda: "elsewhere"
+    with pytest.raises(weft.NotSupported, match="2 hosts"):
+        weft.Comm.from_process_group(group, device)
+
+
 def rank_interrupt(rank, size):
     import signal
 
@@ -304,7 +316,16 @@ def rank_interrupt(rank, size):
 
 @pytest.mark.parametrize(
     "function",
-    ["rank_all_reduce", "rank_memory", "rank_graphs", "rank_fused", "rank_operators", "rank_bad_input", "rank_interrupt"],
+    [
+        "rank_all_reduce",
+        "rank_memory",
+        "rank_graphs",
+        "rank_fused",
+        "rank_operators",
+        "rank_bad_input",
+        "rank_hosts",
+        "rank_interrupt",
+    ],
 )
 def test_two_ranks(function):
     ranks.run(__file__, function)

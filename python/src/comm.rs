@@ -126,19 +126,6 @@ impl Comm {
         self.call(py, |comm| unsafe { comm.reduce_scatter(raw(stream), src, dst, count, dtype) })
     }
 
-    /// Compiles what an allreduce launches.
-    fn prepare(&self, py: Python<'_>, src: u64, dst: u64, count: usize, code: u8) -> PyResult<()> {
-        let dtype = dtype(code)?;
-        // SAFETY: neither is read or written.
-        self.call(py, |comm| unsafe { comm.prepare(src, dst, count, dtype) })
-    }
-
-    /// Whether a stream is being captured.
-    fn is_capturing(&self, stream: u64) -> PyResult<bool> {
-        // SAFETY: the caller keeps the stream during the call.
-        Ok(unsafe { self.get()?.is_capturing(raw(stream)) }.map_err(Fault::from)?)
-    }
-
     /// Zeroed memory of all ranks. Collective.
     fn alloc(&self, py: Python<'_>, bytes: usize) -> PyResult<Buffer> {
         let comm = self.get()?;
@@ -228,10 +215,5 @@ impl AddRmsNorm {
         // SAFETY: the caller has checked the arrays and keeps them.
         let done = py.detach(|| unsafe { self.inner.run(raw(stream), tokens, &operands, eps) });
         Ok(done.map_err(Fault::from)?)
-    }
-
-    /// Compiles what a call of so many tokens launches.
-    fn prepare(&self, py: Python<'_>, tokens: usize) -> PyResult<()> {
-        Ok(py.detach(|| self.inner.prepare(tokens)).map_err(Fault::from)?)
     }
 }

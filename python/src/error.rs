@@ -40,7 +40,7 @@ struct What {
     help: String,
     /// With the source of a kernel, where that is what is wrong.
     rendered: Option<String>,
-    /// Of Python already.
+    /// What Python has raised, to be passed on as it is.
     raised: Option<PyErr>,
 }
 

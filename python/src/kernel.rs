@@ -137,7 +137,7 @@ impl Compiled {
         self.compiled.target.to_string()
     }
 
-    /// The text.
+    /// The text of the kernel file.
     #[getter]
     fn source(&self) -> &str {
         self.file.sources().text(0).unwrap_or_default()

@@ -60,14 +60,6 @@ impl Gpu {
     fn open(py: Python<'_>, ordinal: u32) -> PyResult<Gpu> {
         Ok(Gpu { device: py.detach(|| Device::open(ordinal)).map_err(Fault::from)? })
     }
-
-    /// Waits until a stream is done.
-    fn synchronize(&self, py: Python<'_>, stream: u64) -> PyResult<()> {
-        // SAFETY: the caller keeps the stream during the call.
-        let stream =
-            unsafe { self.device.borrow_stream(stream as usize as RawStream) }.map_err(Fault::from)?;
-        Ok(py.detach(|| stream.synchronize()).map_err(Fault::from)?)
-    }
 }
 
 /// An argument, kept during a launch.
@@ -105,7 +97,7 @@ fn value(position: usize, given: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Borrowed(array.get().tensor.clone()));
     }
     if let Ok(barrier) = given.cast::<Barrier>() {
-        return Ok(Value::Barrier(barrier.get().get()?));
+        return Ok(Value::Barrier(barrier.get().inner.clone()));
     }
     if let Ok(team) = given.cast::<Team>() {
         return Ok(Value::Team(team.get().inner.clone()));
@@ -135,6 +127,24 @@ pub struct Launcher {
 }
 
 impl Launcher {
+    /// Checks the arguments and launches the kernel.
+    fn start(
+        &self,
+        py: Python<'_>,
+        (key, on, device): Where<'_>,
+        layout: Shape,
+        arguments: &[Bound<'_, PyAny>],
+        stream: &Stream,
+    ) -> PyResult<()> {
+        let values = arguments.iter().enumerate().map(|(i, a)| value(i, a)).collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| {
+            let kernel = self.kernel(key, on, device)?;
+            let (grid, options) = shape(layout);
+            Ok(kernel.launch_with(stream, grid, &options, values)?)
+        })
+        .map_err(|e: Fault| e.into())
+    }
+
     fn kernel(&self, key: (bool, u64), on: On, device: &Device) -> Result<Arc<Kernel>, Fault> {
         let lock = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = lock().get(&key) {
@@ -145,6 +155,9 @@ impl Launcher {
         Ok(lock().entry(key).or_insert(kernel).clone())
     }
 }
+
+/// Where a kernel runs: its place among those that are loaded, and the device.
+type Where<'a> = ((bool, u64), On, &'a Device);
 
 /// How a launch is laid out, as Python has it: None for the kernel's own grid, or as many CTAs as fit.
 type Shape = (Option<[u32; 3]>, Option<bool>, Option<[u32; 3]>);
@@ -171,14 +184,14 @@ impl Launcher {
         arguments: Vec<Bound<'_, PyAny>>,
         stream: Option<u64>,
     ) -> PyResult<()> {
-        let values = arguments.iter().enumerate().map(|(i, a)| value(i, a)).collect::<PyResult<Vec<_>>>()?;
         let stream = world.stream(stream)?;
-        py.detach(|| {
-            let kernel = self.kernel((true, world.number), (&world.inner).into(), world.inner.device())?;
-            let (grid, options) = shape(layout);
-            Ok(kernel.launch_with(&stream, grid, &options, values)?)
-        })
-        .map_err(|e: Fault| e.into())
+        self.start(
+            py,
+            ((true, world.number), (&world.inner).into(), world.inner.device()),
+            layout,
+            &arguments,
+            &stream,
+        )
     }
 
     /// Launches it on a GPU without a world.
@@ -190,17 +203,11 @@ impl Launcher {
         arguments: Vec<Bound<'_, PyAny>>,
         stream: u64,
     ) -> PyResult<()> {
-        let values = arguments.iter().enumerate().map(|(i, a)| value(i, a)).collect::<PyResult<Vec<_>>>()?;
         // SAFETY: the caller keeps the stream during the call.
         let stream =
             unsafe { gpu.device.borrow_stream(stream as usize as RawStream) }.map_err(Fault::from)?;
-        py.detach(|| {
-            let number = u64::from(gpu.device.ordinal());
-            let kernel = self.kernel((false, number), (&gpu.device).into(), &gpu.device)?;
-            let (grid, options) = shape(layout);
-            Ok(kernel.launch_with(&stream, grid, &options, values)?)
-        })
-        .map_err(|e: Fault| e.into())
+        let number = u64::from(gpu.device.ordinal());
+        self.start(py, ((false, number), (&gpu.device).into(), &gpu.device), layout, &arguments, &stream)
     }
 
     /// Compiles and loads it for a PE now.

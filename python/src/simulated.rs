@@ -24,7 +24,7 @@ pub struct What {
     time_limit: Option<f64>,
 }
 
-/// Many simulated PEs.
+/// A job of simulated PEs, and the world of each.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Simulated {
     job: Arc<SimJob>,
@@ -62,7 +62,7 @@ impl Simulated {
         Ok(Simulated { job, worlds, pes, ended: Mutex::new(false) })
     }
 
-    /// The PEs.
+    /// The world of every PE, by PE.
     #[getter]
     fn pes(&self, py: Python<'_>) -> Vec<Py<World>> {
         self.pes.iter().map(|pe| pe.clone_ref(py)).collect()
@@ -91,11 +91,6 @@ impl Simulated {
             (f.code.to_string(), f.message.clone(), f.help.to_string(), f.to_string())
         };
         found.iter().map(text).collect()
-    }
-
-    /// What stopped the simulator, as text.
-    fn stopped(&self) -> Option<String> {
-        self.job.simulation().stopped().map(|e| e.to_string())
     }
 
     /// Warp instructions executed so far.

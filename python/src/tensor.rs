@@ -32,7 +32,7 @@ impl Memory {
     }
 
     /// # Errors
-    /// It was freed.
+    /// `R0305` where it was freed.
     pub fn buffer(&self) -> Result<SymmetricBuffer, Fault> {
         let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer
@@ -97,18 +97,6 @@ impl Tensor {
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
         Ok(self.bytes()?)
-    }
-
-    /// Bytes of the memory that it lies in.
-    #[getter]
-    fn memory_bytes(&self) -> usize {
-        self.memory.bytes
-    }
-
-    /// Bytes from the start of that memory.
-    #[getter]
-    fn offset(&self) -> u64 {
-        self.offset
     }
 
     #[getter]
@@ -200,12 +188,6 @@ impl Tensor {
         let buffer = self.memory.buffer()?;
         let done = py.detach(|| buffer.write(self.offset as usize, &data, world.inner.stream()));
         Ok(done.map_err(Fault::from)?)
-    }
-
-    /// Names it for findings.
-    fn set_name(&self, name: String) -> PyResult<()> {
-        self.memory.buffer()?.set_name(name.as_str());
-        Ok(())
     }
 
     /// Gives the memory up, under this tensor and its views.

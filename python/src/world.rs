@@ -37,6 +37,19 @@ impl World {
         }
     }
 
+    /// A tensor of a buffer that is made without the interpreter's lock.
+    fn made(
+        &self,
+        py: Python<'_>,
+        code: u8,
+        layout_text: &str,
+        buffer: impl FnOnce() -> runtime::Result<runtime::SymmetricBuffer> + Send,
+    ) -> PyResult<Tensor> {
+        let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
+        let made = py.detach(|| Tensor::new(&self.inner, buffer()?, dtype, layout));
+        Ok(made.map_err(Fault::from)?)
+    }
+
     fn keep(&self, team: runtime::Team) -> Team {
         let team = Arc::new(team);
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).push(team.clone());
@@ -120,7 +133,7 @@ impl World {
         self.inner.nvshmem_version().map(|v| v.to_string())
     }
 
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors of its device.
     #[getter]
     fn sms(&self) -> PyResult<u32> {
         Ok(self.inner.device().sm_count().map_err(Fault::from)?)
@@ -133,15 +146,13 @@ impl World {
 
     /// A symmetric tensor of zeros. Collective.
     fn tensor(&self, py: Python<'_>, code: u8, layout_text: &str) -> PyResult<Tensor> {
-        let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
-        py.detach(|| {
-            let bytes = Memory::bytes_of(dtype, &layout)?;
+        let bytes = Memory::bytes_of(dtype(code)?, &layout(layout_text)?)?;
+        self.made(py, code, layout_text, || {
             let buffer = self.inner.buffer(bytes)?;
             buffer.fill(0)?;
             self.inner.barrier()?;
-            Ok(Tensor::new(&self.inner, buffer, dtype, layout)?)
+            Ok(buffer)
         })
-        .map_err(|e: Fault| e.into())
     }
 
     /// Makes memory of this PE's GPU symmetric, which stays the caller's. Collective.
@@ -153,13 +164,8 @@ impl World {
         code: u8,
         layout_text: &str,
     ) -> PyResult<Tensor> {
-        let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
-        py.detach(|| {
-            // SAFETY: the caller keeps the memory until it is unregistered on all PEs.
-            let buffer = unsafe { self.inner.register_raw(address, bytes)? };
-            Ok(Tensor::new(&self.inner, buffer, dtype, layout)?)
-        })
-        .map_err(|e: Fault| e.into())
+        // SAFETY: the caller keeps the memory until it is unregistered on all PEs.
+        self.made(py, code, layout_text, || unsafe { self.inner.register_raw(address, bytes) })
     }
 
     /// Memory that another library has mapped into all PEs: where this PE reaches each copy. Collective.
@@ -172,21 +178,16 @@ impl World {
         code: u8,
         layout_text: &str,
     ) -> PyResult<Tensor> {
-        let (dtype, layout) = (dtype(code)?, layout(layout_text)?);
         let mapping = runtime::Mapping { bytes, copies, multicast };
-        py.detach(|| {
-            // SAFETY: the caller keeps the mapping until the tensor is gone on all PEs.
-            let buffer = unsafe { self.inner.adopt(mapping)? };
-            Ok(Tensor::new(&self.inner, buffer, dtype, layout)?)
-        })
-        .map_err(|e: Fault| e.into())
+        // SAFETY: the caller keeps the mapping until the tensor is gone on all PEs.
+        self.made(py, code, layout_text, || unsafe { self.inner.adopt(mapping) })
     }
 
     /// The memory of a kernel's barrier for grids of so many CTAs. Collective.
     fn kernel_barrier(&self, py: Python<'_>, ctas: u32) -> PyResult<Barrier> {
         let made = py.detach(|| self.inner.kernel_barrier(ctas)).map_err(Fault::from)?;
         made.buffer().free_later();
-        Ok(Barrier { inner: Mutex::new(Some(made)), ctas })
+        Ok(Barrier { inner: made, ctas })
     }
 
     /// A predefined team: `world`, `node`, `shared`, `same_mype_node`.
@@ -287,22 +288,7 @@ impl Team {
 /// The memory of a kernel's barrier.
 #[pyclass(frozen, module = "warpweft._native")]
 pub struct Barrier {
-    inner: Mutex<Option<runtime::Barrier>>,
+    pub inner: runtime::Barrier,
     #[pyo3(get)]
     ctas: u32,
-}
-
-impl Barrier {
-    pub fn get(&self) -> Result<runtime::Barrier, Fault> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.clone().ok_or_else(|| Fault::new("R0305", "the barrier was freed", "make another one"))
-    }
-}
-
-#[pymethods]
-impl Barrier {
-    /// Gives its memory up; it is freed when all PEs have done so and one of their calls collects it.
-    fn free(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
 }

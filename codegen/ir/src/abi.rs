@@ -5,12 +5,34 @@ use crate::diag::{Code, Diagnostic};
 use crate::head::MachineParam;
 use crate::machine::{Kernel, Type};
 use crate::names::Space;
+use crate::op::{Address, Operation};
 use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, entry_params};
 
 pub use weft_abi::{EntryKind, EntryParam};
 
 /// A parameter that no launch can pass.
 pub const BAD_PARAM: Code = Code(217);
+
+/// Bytes of shared memory that variables of a kernel can take together; more of it is dynamic, which the launch provides.
+/// (CUDA C++ Programming Guide, Compute Capabilities.)
+pub const MAX_STATIC_SHARED: u64 = 48 * 1024;
+
+/// The bytes of shared memory that a kernel's tensors take together, each at its alignment, in the order of the code.
+pub fn shared_bytes(kernel: &Kernel) -> u64 {
+    let mut end = 0u64;
+    kernel.walk(&mut |_, inst| {
+        if let Some(Address::Shared { bytes, align, .. }) = inst.op.address() {
+            end = place_shared(end, *bytes, *align).map_or(u64::MAX, |at| at.saturating_add(*bytes));
+        }
+    });
+    end
+}
+
+/// Where a tensor of `bytes` bytes begins in shared memory of which `end` bytes are taken; `None` beyond 64 bits.
+pub fn place_shared(end: u64, bytes: u64, align: u32) -> Option<u64> {
+    let at = end.checked_next_multiple_of(u64::from(align.max(1)))?;
+    at.checked_add(bytes).map(|_| at)
+}
 
 /// The parameters of a kernel's entry point, in order.
 ///

@@ -289,7 +289,7 @@ impl<L: Level> Builder<L> {
 impl<L: TensorLevel> Builder<L> {
     /// A tensor type without bounds.
     pub fn tensor(elem: Scalar, space: Space, layout: Layout, align: u32) -> L::Type {
-        TensorType { elem, layout, space, align, bounds: Vec::new() }.into()
+        TensorType { elem, layout, swizzle: None, space, align, bounds: Vec::new() }.into()
     }
 
     /// Adds a run-time parameter, all of them before any other op. An integer is positive, as extents are.
@@ -317,7 +317,7 @@ impl<L: TensorLevel> Builder<L> {
             return Err(Diagnostic::error(typing::MISMATCH, self.span, message));
         };
         let align = aligned(t.align, &offset, t.elem.bytes());
-        let ty = TensorType { elem: t.elem, layout, space: t.space, align, bounds };
+        let ty = TensorType { elem: t.elem, layout, swizzle: t.swizzle, space: t.space, align, bounds };
         self.emit_as(View::Part { base, offset }, ty.into())
     }
 

@@ -4,7 +4,7 @@ use crate::names::{Scalar, Space};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
-use weft_layout::{Int, Layout, Var};
+use weft_layout::{Int, Layout, Swizzle, Var};
 
 /// A type of any level, borrowed: what code that serves several levels matches on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,6 +226,9 @@ pub struct TensorType {
     pub elem: Scalar,
     /// Coordinate to element offset.
     pub layout: Layout,
+    /// How the bytes of a tensor in shared memory are permuted: it takes the distance in bytes from the allocation's
+    /// first byte, which the layout and the views' offsets give, to the place in memory. (PTX ISA, Swizzling Modes.)
+    pub swizzle: Option<Swizzle>,
     /// Where it lives.
     pub space: Space,
     /// Provable alignment of its first element, in bytes; a power of two.
@@ -280,6 +283,9 @@ impl fmt::Display for TypeRef<'_> {
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tensor<{}, {}, {{{}}}, align {}", self.elem, self.space, self.layout, self.align)?;
+        if let Some(s) = self.swizzle {
+            write!(f, ", swizzle({}, {}, {})", s.bits(), s.base(), s.shift())?;
+        }
         for b in &self.bounds {
             write!(f, ", bound({{{}}}, {{{}}}, {{{}}})", b.limit, b.offset, b.layout)?;
         }

@@ -17,8 +17,8 @@ weft_ir::codes! {
     "The target or an instruction of the kernel needs a later version of PTX than the one asked for. Ask for the \
      version named, or leave `--ptx-version` out.";
 
-    TOO_MUCH_SHARED = 604, "more shared memory than a kernel can declare", "a shared tensor of 64 KiB",
-    "A kernel declares at most 48 KiB of shared memory. Use smaller tiles.";
+    TOO_MUCH_SHARED = 604, "more shared memory than a kernel can declare", "two shared tensors of 128 KiB",
+    "A CTA has at most 227 KiB of shared memory. Use smaller tiles or fewer stages.";
 
     BAD_NAME = 605, "a kernel name that PTX cannot have", "two kernels of one name",
     "Kernels compiled together have different names, none of them `vprintf`, `__assertfail`, `__nvvm_reflect`, `WARP_SZ` or `_`.";

@@ -11,7 +11,7 @@ use crate::types::{Bound, TensorType, TypeRef, ValueType};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use weft_layout::{Int, Layout, Var, parse_int, parse_layout};
+use weft_layout::{Int, Layout, Swizzle, Var, parse_int, parse_layout};
 
 /// Most instructions and deepest nesting that the reader accepts.
 const MAX_INSTS: u32 = 1 << 20;
@@ -315,7 +315,12 @@ impl<'t, L: Level> Reader<'t, L> {
         self.expect("align")?;
         let align = u32::read(self)?;
         let mut bounds = Vec::new();
+        let mut swizzle = None;
         while self.eat(",") {
+            if swizzle.is_none() && bounds.is_empty() && self.eat("swizzle") {
+                swizzle = Some(self.swizzle()?);
+                continue;
+            }
             self.expect("bound")?;
             self.expect("(")?;
             let limit = self.int_expr()?;
@@ -327,7 +332,19 @@ impl<'t, L: Level> Reader<'t, L> {
             bounds.push(Bound { limit, offset, layout });
         }
         self.expect(">")?;
-        Ok(TensorType { elem, layout, space, align, bounds })
+        Ok(TensorType { elem, layout, swizzle, space, align, bounds })
+    }
+
+    fn swizzle(&mut self) -> Result<Swizzle, ParseError> {
+        self.expect("(")?;
+        let bits = u32::read(self)?;
+        self.expect(",")?;
+        let base = u32::read(self)?;
+        self.expect(",")?;
+        let shift = u32::read(self)?;
+        self.expect(")")?;
+        let shift = i32::try_from(shift).map_err(|_| self.error("the shift of a swizzle is too large".into()))?;
+        Swizzle::new(bits, base, shift).map_err(|e| self.error(e.to_string()))
     }
 
     fn kernel(&mut self) -> Result<Kernel<L>, ParseError> {

@@ -503,6 +503,7 @@ impl Elab<'_> {
             _ => Arc::new(weft_ir::TensorType {
                 elem: Scalar::F32,
                 layout: Layout::one(),
+                swizzle: None,
                 space: weft_ir::Space::Global,
                 align: 1,
                 bounds: Vec::new(),

@@ -126,7 +126,7 @@ impl Elab<'_> {
             return Err(Diagnostic::error(LAYOUT, layout_span, format!("{layout} {why}"))
                 .help("a tensor has at least one element"));
         }
-        let ty = TensorType { elem, layout, space, align, bounds: Vec::new() };
+        let ty = TensorType { elem, layout, swizzle: None, space, align, bounds: Vec::new() };
         let mut unknown = None;
         ty.vars(&mut |v| {
             let op = self.b.kernel().insts.get(Value(v.id)).map(|i| &i.op);

@@ -14,7 +14,7 @@ use crate::codes::{BAD_NAME, LLVM_FAILED, TOO_MUCH_SHARED};
 use crate::raw::{Func, Ir, Lines, SHARED, Ty, Val, address_space};
 use crate::{Locate, Needs, Options};
 use std::sync::Arc;
-use weft_ir::abi::{EntryKind, signature};
+use weft_ir::abi::{EntryKind, MAX_STATIC_SHARED, place_shared, shared_bytes, signature};
 use weft_ir::arena::Handle;
 use weft_ir::diag::Diagnostic;
 use weft_ir::machine::{Inst, Kernel, Op, Type};
@@ -54,7 +54,10 @@ struct Lower<'a, 'c> {
     around: Vec<control::Around<'c>>,
     /// The instruction at hand.
     inst: &'a Inst,
+    /// Bytes of shared memory that are taken so far.
     shared_bytes: u64,
+    /// The dynamic shared memory, if the kernel's tensors need more than variables can have.
+    dynamic: Option<Val<'c>>,
     /// Globals made so far.
     globals: u32,
 }
@@ -116,8 +119,10 @@ pub(crate) fn kernel<'a, 'c>(
         around: Vec::new(),
         inst,
         shared_bytes: 0,
+        dynamic: None,
         globals: 0,
     };
+    lower.find_dynamic()?;
     lower.declare_locals()?;
     lower.block(&k.body)?;
     ir.ret();
@@ -227,19 +232,34 @@ impl<'c> Lower<'_, 'c> {
         })
     }
 
-    /// A variable of the CTA.
+    /// Declares dynamic shared memory where the kernel's tensors take more than variables can have together.
+    fn find_dynamic(&mut self) -> Lowered<()> {
+        /// What one CTA can have on every target of the table (CUDA C++ Programming Guide, Compute Capabilities).
+        const LIMIT: u64 = 227 * 1024;
+        /// As much as any swizzle needs.
+        const ALIGN: u32 = 1024;
+        let bytes = shared_bytes(self.k);
+        if bytes > LIMIT {
+            let message = format!("`{}` declares {bytes} bytes of shared memory", self.k.name);
+            return Err(Diagnostic::error(TOO_MUCH_SHARED, self.k.span, message)
+                .help(format!("a CTA has at most {LIMIT} bytes: use smaller tiles or fewer stages")));
+        }
+        if bytes > MAX_STATIC_SHARED {
+            let name = self.global_name("dynamic");
+            let ty = self.ir.array(self.ir.int(8), 0);
+            self.dynamic = Some(self.ir.provided(&name, ty, SHARED, ALIGN));
+        }
+        Ok(())
+    }
+
+    /// Memory of the CTA: a variable, or a part of the dynamic shared memory.
     fn shared(&mut self, name: &str, bytes: u64, align: u32) -> Lowered<Val<'c>> {
-        /// What `.shared` variables of one kernel may take together (CUDA's static limit).
-        const LIMIT: u64 = 48 * 1024;
-        let start = self.shared_bytes.checked_next_multiple_of(u64::from(align.max(1)));
-        let total = start.and_then(|at| at.checked_add(bytes));
-        let Some(total) = total.filter(|total| *total <= LIMIT) else {
-            let size = total.map_or("too many".into(), |n| n.to_string());
-            let message = format!("`{}` declares {size} bytes of shared memory", self.k.name);
-            return Err(Diagnostic::error(TOO_MUCH_SHARED, self.inst.span, message)
-                .help(format!("a kernel declares at most {LIMIT} bytes: use smaller tiles")));
-        };
-        self.shared_bytes = total;
+        let at = place_shared(self.shared_bytes, bytes, align).ok_or_else(|| self.bug("shared memory"))?;
+        self.shared_bytes = at + bytes;
+        if let Some(dynamic) = self.dynamic {
+            let at = i64::try_from(at).map_err(|_| self.bug("shared memory"))?;
+            return Ok(self.ir.offset(dynamic, self.ir.constant(self.ir.int(32), at)));
+        }
         let ty = self.ir.array(self.ir.int(8), bytes);
         let word = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let name = self.global_name(if name.is_empty() || !word(name) { "shared" } else { name });

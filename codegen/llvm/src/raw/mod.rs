@@ -307,6 +307,18 @@ impl<'c> Ir<'c> {
         }
     }
 
+    /// A global that the launch provides.
+    pub fn provided(&self, name: &str, ty: Ty<'c>, space: u32, align: u32) -> Val<'c> {
+        let name = c_string(name);
+        // SAFETY: the handles are alive, and the name ends in NUL.
+        unsafe {
+            let g = core::LLVMAddGlobalInAddressSpace(self.module(), ty.0, name.as_ptr(), space);
+            core::LLVMSetLinkage(g, inkwell::llvm_sys::LLVMLinkage::LLVMExternalLinkage);
+            core::LLVMSetAlignment(g, align);
+            self.val(g)
+        }
+    }
+
     /// Bytes, as a constant.
     pub fn bytes(&self, bytes: &[u8]) -> Val<'c> {
         let (at, n) = (bytes.as_ptr().cast(), bytes.len());

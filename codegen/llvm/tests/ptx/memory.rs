@@ -237,13 +237,30 @@ fn shared_memory_is_declared_once_with_its_alignment() {
 fn too_much_shared_memory_is_an_error() {
     let sized = |bytes: u64| kernel("k", |b, _| shared(b, bytes).map(|_| ()));
     let options = Options::new(target("sm_90a"));
-    assert!(emit(&verified(vec![sized(48 * 1024)]), &options).is_ok());
-    let e = emit(&verified(vec![sized(48 * 1024 + 4)]), &options).unwrap_err();
+    assert!(emit(&verified(vec![sized(227 * 1024)]), &options).is_ok());
+    let e = emit(&verified(vec![sized(227 * 1024 + 4)]), &options).unwrap_err();
     assert_eq!(e.code, codes::TOO_MUCH_SHARED);
-    assert!(e.message.contains("49156 bytes"), "{e}");
+    assert!(e.message.contains("232452 bytes"), "{e}");
     for huge in [1 << 62, u64::MAX] {
         assert_eq!(emit(&verified(vec![sized(huge)]), &options).unwrap_err().code, codes::TOO_MUCH_SHARED);
     }
+}
+
+#[test]
+fn shared_memory_beyond_48_kib_is_dynamic() {
+    let two = |first: u64| {
+        kernel("k", |b, at| {
+            let (a, c) = (shared(b, first)?, shared(b, 4096)?);
+            let x = unknown(b, at, Type::Scalar(Scalar::F32))?;
+            b.store(a, x)?;
+            b.store(c, x).map(|_| ())
+        })
+    };
+    let options = Options::new(target("sm_90a"));
+    let text = |first| emit(&verified(vec![two(first)]), &options).unwrap().ptx;
+    let (fits, dynamic) = (text(44 * 1024), text(44 * 1024 + 16));
+    assert!(!fits.contains(".extern .shared"), "{fits}");
+    contains(&dynamic, &[".extern .shared .align 1024 .b8", "+45072]"]);
 }
 
 #[test]

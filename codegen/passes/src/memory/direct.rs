@@ -5,7 +5,7 @@ use super::place::{Place, Route, elements_on};
 use super::switch::{illegal, isa_form};
 use super::{MemoryPass, plain_name};
 use crate::codes::NO_REDUCTION;
-use crate::edit::{Action, Editor};
+use crate::edit::{Action, Editor, Emit};
 use crate::memory::fragment::Fragment;
 use crate::report::{Cover, Instr};
 use weft_ir::builder::Built;
@@ -13,20 +13,29 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Type;
 use weft_ir::{Access, Bridge, Family, Int, Memory, RedOp, Scalar, Space, Value, ValueType};
 use weft_isa::{Form, Instr as Instruction, Target, Width};
+use weft_layout::Swizzle;
 
 /// An address that elements are counted from, and what is done there.
 pub(super) struct At<'a> {
-    /// Where the fragment's first element is.
+    /// Where the fragment's first element is; of a swizzled tensor, where its allocation begins.
     pub pointer: Value,
     /// Load, store, atomic, or op of the switch.
     pub op: &'a Access,
     /// Element type.
     pub elem: Scalar,
+    /// How a swizzled tensor's bytes are permuted, and the elements from its allocation's first to the fragment's.
+    pub swizzle: Option<(Swizzle, Int)>,
 }
 
 impl At<'_> {
     fn pointer(&self, e: &mut Editor, at: &Int) -> Built<Value> {
-        elements_on(&mut e.b, self.pointer, at, self.elem)
+        match &self.swizzle {
+            None => elements_on(&mut e.b, self.pointer, at, self.elem),
+            Some((swizzle, first)) => {
+                let bytes = (first + at) * Int::from(self.elem.bytes());
+                e.b.offset(self.pointer, &swizzle.apply(&bytes))
+            }
+        }
     }
 }
 
@@ -92,8 +101,9 @@ impl MemoryPass<'_> {
             Route::Peer(pointer) => pointer,
             Route::Local | Route::Everywhere(_) => e.b.emit(Bridge::AddressOf { base: at.root })?,
         };
-        let pointer = at.pointer(&mut e.b, base)?;
-        let by = At { pointer, op, elem: at.ty.elem };
+        let swizzle = at.ty.swizzle.map(|s| (s, at.offset.clone()));
+        let pointer = if swizzle.is_some() { base } else { at.pointer(&mut e.b, base)? };
+        let by = At { pointer, op, elem: at.ty.elem, swizzle };
         let (elem, space) = (at.ty.elem, at.ty.space);
         if let Access::Red { value, .. } = op
             && space != Space::Shared
@@ -113,7 +123,11 @@ impl MemoryPass<'_> {
             | Access::Atomic { .. }
             | Access::AtomicCas { .. } => None,
         };
-        let legal = if plain.is_some() { plain_widths(elem) } else { vec![1] };
+        let mut legal = if plain.is_some() { plain_widths(elem) } else { vec![1] };
+        if let Some(swizzle) = at.ty.swizzle {
+            // Bytes below the swizzle's base stay together.
+            legal.retain(|width| *width == 1 || u64::from(width * elem.bytes()) <= 1 << swizzle.base());
+        }
         let f = Fragment::new(at, &legal, span)?;
         let (bytes, count) = (f.width * elem.bytes(), f.starts.len() as u32);
         let (sem, scope) = op.ordering();

@@ -63,7 +63,7 @@ impl MemoryPass<'_> {
 
         let mc = self.multicast(e, at, team)?;
         let pointer = at.pointer(&mut e.b, mc)?;
-        let by = At { pointer, op, elem };
+        let by = At { pointer, op, elem, swizzle: None };
         match op.value() {
             Some(value) => self.finish_write(e, &f, value, &by, Some(&every), narrowest.elements),
             None => self.finish_read(e, &f, &by, Some(&every), narrowest.elements),

@@ -3,7 +3,7 @@
 //! The rule is PTX's (ISA, Kernel Function Parameters): parameters lie in order, each at the next offset of its natural
 //! alignment.
 
-use crate::Scalar;
+use crate::{MAP_ALIGN, MAP_BYTES, Scalar};
 
 /// Most bytes of parameters that a kernel can have with any driver. (PTX 8.1 and drivers of its time take 32,764.)
 pub const MAX_PARAM_BYTES: u32 = 4096;
@@ -18,15 +18,23 @@ pub enum EntryKind {
     },
     /// A number; a `bool` is a byte, 0 or 1.
     Number(Scalar),
+    /// A tensor map, by value.
+    Map,
 }
 
 impl EntryKind {
-    /// Its size in the parameter block, in bytes, which is also its alignment there.
+    /// Its size in the parameter block, in bytes.
     pub fn bytes(self) -> u32 {
         match self {
             EntryKind::Address { .. } => 8,
             EntryKind::Number(s) => s.bytes(),
+            EntryKind::Map => MAP_BYTES,
         }
+    }
+
+    /// Its alignment in the parameter block, in bytes.
+    pub fn align(self) -> u32 {
+        if self == EntryKind::Map { MAP_ALIGN } else { self.bytes() }
     }
 }
 
@@ -61,7 +69,7 @@ pub fn entry_params(
     let mut end = 0;
     let place = |(index, kind): (u32, EntryKind)| {
         let size = kind.bytes();
-        let offset = u32::next_multiple_of(end, size);
+        let offset = u32::next_multiple_of(end, kind.align());
         end = offset + size;
         if end > MAX_PARAM_BYTES {
             Err(TooManyBytes { index })

@@ -1,6 +1,6 @@
 //! Parameters that no caller passes: the launch fills them in.
 
-use crate::Scalar;
+use crate::{EntryKind, MapShape, Scalar};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -33,6 +33,13 @@ pub enum Hidden {
         /// A team.
         team: u32,
     },
+    /// The tensor map of `base`, by value.
+    TensorMap {
+        /// A tensor.
+        base: u32,
+        /// The boxes that are copied.
+        map: MapShape,
+    },
     /// NVSHMEM's number of `team`.
     TeamHandle {
         /// A team.
@@ -57,6 +64,7 @@ impl Hidden {
             Hidden::Multicast { .. } => "multicast",
             Hidden::Peers { .. } => "peers",
             Hidden::Reach { .. } => "reach",
+            Hidden::TensorMap { .. } => "tensor_map",
             Hidden::TeamHandle { .. } => "team",
             Hidden::MyPe { .. } => "my_pe",
             Hidden::NPes { .. } => "n_pes",
@@ -79,9 +87,10 @@ impl Hidden {
     /// The parameter whose address it is about.
     pub fn base(self) -> Option<u32> {
         match self {
-            Hidden::Multicast { base, .. } | Hidden::Peers { base, .. } | Hidden::Reach { base, .. } => {
-                Some(base)
-            }
+            Hidden::Multicast { base, .. }
+            | Hidden::Peers { base, .. }
+            | Hidden::Reach { base, .. }
+            | Hidden::TensorMap { base, .. } => Some(base),
             Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => None,
         }
     }
@@ -91,12 +100,21 @@ impl Hidden {
         match self {
             Hidden::Multicast { team, .. } | Hidden::Peers { team, .. } | Hidden::Reach { team, .. } => team,
             Hidden::TeamHandle { team } | Hidden::MyPe { team } | Hidden::NPes { team } => team,
+            Hidden::TensorMap { .. } => WORLD,
         }
     }
 
-    /// How it is passed: addresses as `u64`, numbers as `i32`.
-    pub fn scalar(self) -> Scalar {
-        if self.base().is_some() { Scalar::U64 } else { Scalar::I32 }
+    /// How it is passed: addresses as `u64`, numbers as `i32`, tensor maps by value.
+    pub fn entry(self) -> EntryKind {
+        match self {
+            Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } => {
+                EntryKind::Number(Scalar::U64)
+            }
+            Hidden::TensorMap { .. } => EntryKind::Map,
+            Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => {
+                EntryKind::Number(Scalar::I32)
+            }
+        }
     }
 }
 
@@ -105,6 +123,9 @@ impl fmt::Display for Hidden {
         write!(f, "{}(", self.name())?;
         if let Some(base) = self.base() {
             write!(f, "%{base}, ")?;
+        }
+        if let Hidden::TensorMap { map, .. } = self {
+            return write!(f, "{map})");
         }
         match self.team() {
             WORLD => f.write_str("world)"),

@@ -38,6 +38,9 @@ pub struct KernelInfo {
     /// CTAs, if the kernel says so; else the caller chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<[Extent; 3]>,
+    /// Bytes of dynamic shared memory that a launch gives each CTA.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub shared: u32,
     /// Whether it tells CTAs apart by y and z; else a grid has only x.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planes: bool,
@@ -152,6 +155,11 @@ fn passed<'de, D: Deserializer<'de>>(d: D) -> Result<Space, D::Error> {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_none(bytes: &u32) -> bool {
+    *bytes == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
 fn is_zero(n: &i64) -> bool {
     *n == 0
 }
@@ -249,6 +257,7 @@ mod tests {
             external: vec!["nvshmem_quiet".into()],
             nvshmem: Some(NvshmemVersion::new(3, 4, 5)),
             kernels: vec![KernelInfo {
+                shared: 0,
                 name: "k".into(),
                 block: [128, 2, 1],
                 cluster: None,

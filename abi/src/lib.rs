@@ -9,6 +9,7 @@ mod entry;
 pub mod extent;
 mod hidden;
 mod info;
+mod map;
 mod memory;
 mod role;
 mod scalar;
@@ -20,6 +21,7 @@ pub use entry::{EntryKind, EntryParam, MAX_PARAM_BYTES, TooManyBytes, entry_para
 pub use extent::{Extent, Extents};
 pub use hidden::{Hidden, WORLD};
 pub use info::{KernelInfo, ModuleInfo, ParamInfo, ParamKind};
+pub use map::{MAP_ALIGN, MAP_BYTES, MAP_DIMS, MapShape, MapSwizzle};
 pub use memory::{Scope, Space};
 pub use role::Role;
 pub use scalar::{Element, Kind, Scalar};

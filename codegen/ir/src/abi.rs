@@ -8,7 +8,7 @@ use crate::names::Space;
 use crate::op::{Address, Operation};
 use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, entry_params};
 
-pub use weft_abi::{EntryKind, EntryParam};
+pub use weft_abi::{EntryKind, EntryParam, MAP_ALIGN, MAP_BYTES};
 
 /// A parameter that no launch can pass.
 pub const BAD_PARAM: Code = Code(217);
@@ -28,6 +28,14 @@ pub fn shared_bytes(kernel: &Kernel) -> u64 {
     end
 }
 
+/// The bytes of dynamic shared memory that a launch of the kernel provides.
+pub fn dynamic_shared(kernel: &Kernel) -> u32 {
+    match shared_bytes(kernel) {
+        bytes if bytes <= MAX_STATIC_SHARED => 0,
+        bytes => u32::try_from(bytes).unwrap_or(u32::MAX),
+    }
+}
+
 /// Where a tensor of `bytes` bytes begins in shared memory of which `end` bytes are taken; `None` beyond 64 bits.
 pub fn place_shared(end: u64, bytes: u64, align: u32) -> Option<u64> {
     let at = end.checked_next_multiple_of(u64::from(align.max(1)))?;
@@ -40,7 +48,7 @@ pub fn place_shared(end: u64, bytes: u64, align: u32) -> Option<u64> {
 /// [`BAD_PARAM`]: a parameter of a type that cannot be passed, or more of them than [`MAX_PARAM_BYTES`].
 pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
     let params = &kernel.head.params;
-    let kinds = (0u32..).zip(params).map(|(index, p)| Ok((index, kind(p)?)));
+    let kinds = (0u32..).zip(params).map(|(index, p)| Ok((index, kind(kernel, p)?)));
     entry_params(kinds.collect::<Result<Vec<_>, Diagnostic>>()?).map_err(|e| {
         let span = params.get(e.index as usize).map_or(kernel.span, |p| p.span);
         let message = format!("`{}` has more than {MAX_PARAM_BYTES} bytes of parameters", kernel.name);
@@ -72,13 +80,20 @@ pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
         block: kernel.block,
         cluster: None,
         grid: launch.grid.clone(),
+        shared: dynamic_shared(kernel),
         planes: launch.planes,
         params: params.collect(),
     })
 }
 
 /// How a parameter is passed.
-fn kind(param: &MachineParam) -> Result<EntryKind, Diagnostic> {
+fn kind(kernel: &Kernel, param: &MachineParam) -> Result<EntryKind, Diagnostic> {
+    let launch = kernel.head.launch.as_ref().and_then(|l| l.params.get(param.source as usize));
+    if let Some(weft_abi::ParamKind::Hidden(hidden)) = launch.map(|p| &p.kind)
+        && hidden.entry() == EntryKind::Map
+    {
+        return Ok(EntryKind::Map);
+    }
     let bad = |help: &str| {
         let message = format!("parameter `{}` cannot be a {}", param.name, param.ty);
         Err(Diagnostic::error(BAD_PARAM, param.span, message).help(help))

@@ -23,7 +23,7 @@ use crate::names::{BinOp, CmpOp, Dim, Kind, RedOp, Scalar, Scope, Sem, Space, Sr
 use crate::op::{self, Access, Arith, Constant, Control, Memory, Operation, Thread, Var, View};
 use crate::types::{Bound, TensorType, TypeRef, ValueType, machine};
 use crate::typing;
-use weft_layout::{Int, Layout};
+use weft_layout::{Int, Layout, Swizzle};
 
 /// A result whose error says where and what to do.
 pub type Built<T> = Result<T, Diagnostic>;
@@ -331,10 +331,13 @@ impl<L: TensorLevel> Builder<L> {
         self.emit(View::Peer { base, team, pe })
     }
 
-    /// A tensor in the CTA's shared memory.
-    pub fn shared(&mut self, elem: Scalar, layout: Layout, align: u32) -> Built<Value> {
+    /// A tensor in the CTA's shared memory. A swizzled one is aligned to the swizzle's period.
+    pub fn shared(&mut self, elem: Scalar, layout: Layout, swizzle: Option<Swizzle>) -> Built<Value> {
         let op = View::Shared { name: "".into() };
-        self.emit_as(op, Builder::<L>::tensor(elem, Space::Shared, layout, align))
+        // A swizzle repeats after 8 of its rows (PTX ISA, Swizzling Modes).
+        let align = swizzle.map_or(16, |s| 8 * (16 << s.bits().min(3)));
+        let ty = TensorType { elem, layout, swizzle, space: Space::Shared, align, bounds: Vec::new() };
+        self.emit_as(op, ty.into())
     }
 
     /// Weak load of a tensor's elements.

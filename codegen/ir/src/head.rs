@@ -8,7 +8,7 @@ use crate::op::Var;
 use crate::text::{Field, ParseError, Printer, Reader};
 use crate::types::{TypeRef, ValueType, machine};
 use std::sync::Arc;
-use weft_abi::{Extent, Hidden};
+use weft_abi::{EntryKind, Extent, Hidden, MapShape, MapSwizzle};
 use weft_layout::Int;
 
 /// A run-time parameter of a kernel that works on tensors.
@@ -208,10 +208,29 @@ fn read_role<L: Level>(r: &mut Reader<'_, L>) -> Result<Role, ParseError> {
 fn read_hidden<L: Level>(word: &str, r: &mut Reader<'_, L>) -> Result<Hidden, ParseError> {
     r.expect("(")?;
     let first = u32::read(r)?;
+    if word == "tensor_map" {
+        return Ok(Hidden::TensorMap { base: first, map: read_map(r)? });
+    }
     let second = if r.eat(",") { Some(u32::read(r)?) } else { None };
     r.expect(")")?;
     let (base, team) = second.map_or((None, first), |team| (Some(first), team));
     Hidden::parse(word, base, team).ok_or_else(|| r.error(format!("unknown parameter kind `{word}`")))
+}
+
+/// A tensor map: its swizzle, then mode and extent of each dimension.
+fn read_map<L: Level>(r: &mut Reader<'_, L>) -> Result<MapShape, ParseError> {
+    r.expect(",")?;
+    let word = r.word()?;
+    let swizzle = MapSwizzle::parse(word).ok_or_else(|| r.error(format!("`{word}` is no swizzle")))?;
+    let mut dims = Vec::new();
+    while r.eat(",") {
+        let mode = u32::read(r)?;
+        r.expect(",")?;
+        let dim = u8::try_from(mode).ok().zip(u16::try_from(u32::read(r)?).ok());
+        dims.push(dim.ok_or_else(|| r.error("a dimension of a tensor map is too large".into()))?);
+    }
+    r.expect(")")?;
+    MapShape::new(swizzle, &dims).ok_or_else(|| r.error(format!("a tensor map of {} dimensions", dims.len())))
 }
 
 /// A parameter of a kernel at the machine level: an address or a number, as the entry point is passed it.
@@ -266,7 +285,10 @@ impl LaunchParam {
             Kind::Tensor { space, .. } => Some(machine::Type::Pointer(*space)),
             Kind::Scalar { dtype, .. } => Some(machine::Type::Scalar(*dtype)),
             Kind::Barrier => Some(machine::Type::Pointer(Space::Symmetric)),
-            Kind::Hidden(hidden) => Some(machine::Type::Scalar(hidden.scalar())),
+            Kind::Hidden(hidden) => Some(match hidden.entry() {
+                EntryKind::Number(s) => machine::Type::Scalar(s),
+                EntryKind::Address { .. } | EntryKind::Map => machine::Type::Pointer(Space::Global),
+            }),
             Kind::Team => None,
         }
     }
@@ -320,6 +342,9 @@ impl LaunchParam {
 
 /// As the text form has it: `peers(0, 2)`.
 fn hidden_text(hidden: Hidden) -> String {
+    if let Hidden::TensorMap { base, map } = hidden {
+        return format!("tensor_map({base}, {map})");
+    }
     let base = hidden.base().map(|base| format!("{base}, ")).unwrap_or_default();
     format!("{}({base}{})", hidden.name(), hidden.team())
 }

@@ -5,7 +5,7 @@ use crate::diag::Span;
 use crate::head::{Param, TensorHead};
 use crate::level::{Head, Level, Mixed, Tensor};
 use crate::names::{Scalar, Sreg};
-use crate::op::{Arith, Constant, Operation, Team, Thread, Var as VarOp, View};
+use crate::op::{Arith, Constant, Operation, Team, Thread, Tile, Var as VarOp, View};
 use crate::types::{TypeRef, ValueType};
 use std::sync::Arc;
 use weft_layout::{Int, Var};
@@ -157,6 +157,11 @@ impl<L: Level> Kernel<L> {
             self.head.range(*index)
         } else if let Some(VarOp::LoopVar { min, max, div }) = op.var() {
             (*min, (*max != i64::MAX).then_some(*max), *div)
+        } else if let Some(Tile::Acquire { pipe } | Tile::Await { pipe }) = op.tile() {
+            match self.ty(*pipe).view() {
+                TypeRef::Pipeline(stages) => (0, Some(i64::from(stages) - 1), 1),
+                _ => open(0),
+            }
         } else if let Some(team) = op.team() {
             open(i64::from(matches!(team, Team::NPes { .. })))
         } else {

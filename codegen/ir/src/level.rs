@@ -10,7 +10,9 @@ use crate::diag::Diagnostic;
 use crate::head::{self, MachineHead, TensorHead};
 use crate::kernel::Kernel;
 use crate::names::Dim;
-use crate::op::{self, Access, Arith, Control, Debug, Operation, Remote, Team, Thread, Together, Var, View};
+use crate::op::{
+    self, Access, Arith, Control, Debug, Operation, Remote, Team, Thread, Tile, Together, Var, View,
+};
 use crate::ordering;
 use crate::text::{ParseError, Printer, Reader};
 use crate::types::{self, TensorType, ValueType};
@@ -65,7 +67,7 @@ pub trait Head<L: Level<Head = Self>>: Clone + PartialEq + fmt::Debug + Default 
 pub trait TensorLevel:
     Level<
         Head = TensorHead<Self>,
-        Op: From<View> + From<Team> + From<Access> + From<Together> + From<Remote>,
+        Op: From<View> + From<Team> + From<Access> + From<Together> + From<Tile> + From<Remote>,
         Type: From<TensorType>,
     >
 {

@@ -17,6 +17,7 @@ pub mod op;
 pub mod ordering;
 pub mod remote;
 pub mod text;
+pub mod tile;
 pub mod types;
 pub mod typing;
 pub mod uniform;
@@ -61,8 +62,10 @@ pub use kernel::{Block, LocalId, TeamRef, Value};
 pub use level::{Head, Level};
 pub use names::{AmoOp, BinOp, CmpOp, Dim, Group, Kind, MoveKind, RedOp, Role, Scalar, Scope, Sem};
 pub use names::{ShuffleMode, SignalKind, Space, Sreg, UnOp, WaitFor};
-pub use op::{Access, Address, Arith, Bridge, Call, Constant, Control, Debug, Memory, Remote, Team, Thread};
-pub use op::{Family, FamilyRef, Operation, Together, Var, View};
+pub use op::{
+    Access, Address, Arith, Async, Bridge, Call, Constant, Control, Debug, Memory, Remote, Team, Thread,
+};
+pub use op::{Family, FamilyRef, Operation, Tile, Together, Var, View};
 pub use tensor::{Builder, Inst, Kernel, Local, Module, Op, Type};
 pub use types::{Bound, TensorType, TypeRef, ValueType};
 pub use weft_abi::Hidden;

@@ -23,6 +23,8 @@ pub enum TypeRef<'a> {
     Team,
     /// Counters of a team barrier.
     Barrier,
+    /// Barriers of that many stages of shared memory.
+    Pipeline(u32),
 }
 
 /// A type of some level.
@@ -53,7 +55,9 @@ pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display +
         match self.view() {
             TypeRef::Scalar(s) | TypeRef::Vector(s, _) => Some(s),
             TypeRef::Tensor(t) => Some(t.elem),
-            TypeRef::Unit | TypeRef::Pointer(_) | TypeRef::Team | TypeRef::Barrier => None,
+            TypeRef::Unit | TypeRef::Pointer(_) | TypeRef::Team | TypeRef::Barrier | TypeRef::Pipeline(_) => {
+                None
+            }
         }
     }
 
@@ -172,6 +176,8 @@ level_type! {
     Team,
     /// Symmetric, zero-initialised counters of a [`TeamBarrier`](crate::op::Team::Barrier).
     Barrier,
+    /// Barriers of that many stages of shared memory.
+    Pipeline(u32 = n => *n, n),
 }
 
 level_type! {
@@ -192,6 +198,8 @@ level_type! {
     Team,
     /// Symmetric, zero-initialised counters of a [`TeamBarrier`](crate::op::Team::Barrier).
     Barrier,
+    /// Barriers of that many stages of shared memory.
+    Pipeline(u32 = n => *n, n),
 }
 
 impl From<TensorType> for tensor::Type {
@@ -215,6 +223,7 @@ impl From<tensor::Type> for mixed::Type {
             tensor::Type::Tensor(t) => mixed::Type::Tensor(t),
             tensor::Type::Team => mixed::Type::Team,
             tensor::Type::Barrier => mixed::Type::Barrier,
+            tensor::Type::Pipeline(n) => mixed::Type::Pipeline(n),
         }
     }
 }
@@ -276,6 +285,7 @@ impl fmt::Display for TypeRef<'_> {
             TypeRef::Tensor(t) => write!(f, "{t}"),
             TypeRef::Team => f.write_str("team"),
             TypeRef::Barrier => f.write_str("barrier"),
+            TypeRef::Pipeline(stages) => write!(f, "pipeline<{stages}>"),
         }
     }
 }

@@ -64,7 +64,7 @@ impl<L: Level> Typing<'_, L> {
     }
 
     /// The level's type of that kind.
-    fn make(&self, ty: TypeRef<'_>) -> Rule<L> {
+    pub(crate) fn make(&self, ty: TypeRef<'_>) -> Rule<L> {
         L::Type::of(ty)
             .map_or_else(|| fail(MISMATCH, format!("there is no {ty} at the {} level", L::NAME)), Ok)
     }
@@ -74,7 +74,7 @@ impl<L: Level> Typing<'_, L> {
         if have == want { Ok(()) } else { fail(MISMATCH, format!("{what}: expected {want}, found {have}")) }
     }
 
-    fn is_scalar(&self, v: Value, s: Scalar, what: &str) -> Result<(), TypeError> {
+    pub(crate) fn is_scalar(&self, v: Value, s: Scalar, what: &str) -> Result<(), TypeError> {
         self.same(v, &L::Type::scalar(s), what)
     }
 
@@ -531,9 +531,12 @@ impl<L: Level> Typing<'_, L> {
         let passes = |ty: &L::Type| match ty.view() {
             TypeRef::Scalar(s) => s.is_int() || matches!(s, Scalar::F32 | Scalar::F64),
             TypeRef::Pointer(space) => space != Space::Register,
-            TypeRef::Unit | TypeRef::Vector(..) | TypeRef::Tensor(_) | TypeRef::Team | TypeRef::Barrier => {
-                false
-            }
+            TypeRef::Unit
+            | TypeRef::Vector(..)
+            | TypeRef::Tensor(_)
+            | TypeRef::Team
+            | TypeRef::Barrier
+            | TypeRef::Pipeline(_) => false,
         };
         let given = Some(self.given).filter(|ty| **ty != L::Type::unit());
         match args.iter().map(|a| self.ty(*a)).chain(given).find(|ty| !passes(ty)) {

@@ -127,6 +127,8 @@ impl<L: Level> Analysis<'_, L> {
                 Spread::Rule,
                 FamilyRef::Debug(_)
                 | FamilyRef::Team(_)
+                | FamilyRef::Tile(_)
+                | FamilyRef::Async(_)
                 | FamilyRef::Remote(_)
                 | FamilyRef::Bridge(_)
                 | FamilyRef::Address(_),

@@ -302,7 +302,8 @@ fn no_value(ty: TypeRef<'_>) -> Option<String> {
         | TypeRef::Pointer(_)
         | TypeRef::Tensor(_)
         | TypeRef::Team
-        | TypeRef::Barrier => None,
+        | TypeRef::Barrier
+        | TypeRef::Pipeline(_) => None,
     }
 }
 

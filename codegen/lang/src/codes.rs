@@ -6,10 +6,11 @@ use weft_ir::diag::Code;
 pub mod meaning;
 pub mod remote;
 pub mod syntax;
+pub mod tile;
 pub mod verify;
 
 /// One entry a family, in ascending order of codes.
-const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING, verify::VERIFY, remote::REMOTE];
+const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING, verify::VERIFY, remote::REMOTE, tile::TILE];
 
 /// Every code, ascending.
 pub fn all() -> impl Iterator<Item = &'static Info> {

@@ -29,6 +29,7 @@
 //! Strides are integers: CuTe's scaled basis elements, as of identity layouts, have no counterpart here.
 
 mod algebra;
+mod boxes;
 mod composed;
 mod coord;
 pub mod draw;
@@ -43,6 +44,7 @@ mod tiled_copy;
 mod tiler;
 mod tuple;
 
+pub use boxes::{TileBox, TileBoxes, panels};
 pub use composed::{AnyLayout, ComposedLayout, swizzle_after, swizzled};
 pub use coord::{Coord, crd2crd, crd2idx, dice, idx2crd, slice};
 pub use draw::{Mapping, svg, svg_tv, table};

@@ -51,6 +51,17 @@ weft_ir::codes! {
     NO_FUNCTION = 410, "a type that NVSHMEM has no function for", "`reduce<block, and>` of f32",
     "NVSHMEM's typed functions exist for certain types each: waits for integers of 16 to 64 bits, atomics for 32 and 64 \
      bits, bitwise reductions for integers. Convert, or view the tensor as another type.";
+
+    UNARMED = 430, "a copy that no acquire of its pipeline covers",
+    "a `tma` that names a pipeline, in a branch or loop without `producer_acquire`",
+    "An acquire arms a stage with the bytes of all copies that follow it in the same block, up to the next acquire of \
+     the pipeline. A copy elsewhere may be left out in some rounds, and the stage would never be full. Put the copies \
+     of a stage right behind its acquire.";
+
+    BAD_BOX = 431, "a tile that TMA cannot copy", "a `tma` of rows of 6 bytes",
+    "TMA copies boxes of at most 256 elements a dimension. In shared memory a box is dense, its rows are multiples of \
+     16 bytes, and of a swizzled tile they are as long as the swizzle is wide. The first mode of the tensor has stride \
+     1. The message says what the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
 }
 
 weft_ir::codes! {

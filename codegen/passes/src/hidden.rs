@@ -1,7 +1,8 @@
 //! Parameters that the launcher fills in, added when first asked for.
 
+use weft_ir::abi::EntryKind;
 use weft_ir::mixed::{Kernel, Type};
-use weft_ir::{Hidden, Param, ParamKind};
+use weft_ir::{Hidden, Param, ParamKind, Space};
 
 /// The index of that hidden parameter.
 pub(crate) fn param(k: &mut Kernel, hidden: Hidden) -> u32 {
@@ -18,6 +19,10 @@ pub(crate) fn param(k: &mut Kernel, hidden: Hidden) -> u32 {
         other => other.name(),
     };
     let name = format!("{of}_{what}").into();
-    params.push(Param { name, ty: Type::Scalar(hidden.scalar()), kind, div: 1, role: None, span });
+    let ty = match hidden.entry() {
+        EntryKind::Number(s) => Type::Scalar(s),
+        EntryKind::Address { .. } | EntryKind::Map => Type::Pointer(Space::Global),
+    };
+    params.push(Param { name, ty, kind, div: 1, role: None, span });
     (params.len() - 1) as u32
 }

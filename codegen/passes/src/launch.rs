@@ -49,6 +49,7 @@ fn kind(k: &Kernel, p: &Param<Tensor>) -> Result<weft_abi::ParamKind, Diagnostic
         Type::Scalar(s) => Kind::Scalar { dtype: *s, multiple_of: p.div },
         Type::Barrier => Kind::Barrier,
         Type::Team => Kind::Team,
+        Type::Pipeline(_) => return bad("a pipeline is made in the kernel"),
         Type::Vector(..) | Type::Unit => return bad("pass numbers one by one, or a tensor of them"),
     })
 }

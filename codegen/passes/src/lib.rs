@@ -15,6 +15,7 @@ mod hidden;
 mod index;
 mod launch;
 mod memory;
+mod pipeline;
 mod pointers;
 mod reduce;
 mod remote;
@@ -128,6 +129,11 @@ pub const PASSES: &[Pass] = &[
         name: "teams",
         doc: "ranks become hidden parameters, team barriers become code",
         run: Run::Mixed(teams::run),
+    },
+    Pass {
+        name: "pipeline",
+        doc: "pipelines become barriers in shared memory, with the bytes, arrivals and phases that follow from their use",
+        run: Run::Mixed(pipeline::run),
     },
     Pass {
         name: "memory",

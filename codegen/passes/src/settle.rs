@@ -136,11 +136,13 @@ impl Settle<'_> {
             }
             mixed::Op::Address(op) => (op.clone().into(), ty()?),
             mixed::Op::Memory(op) => (op.clone().into(), ty()?),
+            mixed::Op::Async(op) => (op.clone().into(), ty()?),
             mixed::Op::Call(op) => (op.clone().into(), ty()?),
             mixed::Op::View(_)
             | mixed::Op::Team(_)
             | mixed::Op::Access(_)
             | mixed::Op::Together(_)
+            | mixed::Op::Tile(_)
             | mixed::Op::Remote(_)
             | mixed::Op::Bridge(_) => return None,
         };

@@ -236,7 +236,12 @@ fn the_text_after_each_pass_is_to_be_had() {
         let text = dump(pass.name).unwrap();
         assert!(text.contains("kernel @k block"), "{text}");
         let has = |what: &str| text.contains(what);
-        assert_eq!(has(" = view "), matches!(pass.name, "widen" | "remote" | "teams"), "{}", pass.name);
+        assert_eq!(
+            has(" = view "),
+            matches!(pass.name, "widen" | "remote" | "teams" | "pipeline"),
+            "{}",
+            pass.name
+        );
         assert_eq!(has(" = index "), matches!(pass.name, "memory" | "reduce" | "advance"), "{}", pass.name);
         // It reads back at its level.
         let again = match pass.run {

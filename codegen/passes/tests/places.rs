@@ -61,7 +61,7 @@ fn shared_memory_and_atomics() {
     let mut b = Builder::new("reverse", [8, 1, 1]);
     let x = symmetric(&mut b, "x").unwrap();
     let count = symmetric(&mut b, "count").unwrap();
-    let tile = b.shared(Scalar::I32, layout(&[8], &[1]), 16).unwrap();
+    let tile = b.shared(Scalar::I32, layout(&[8], &[1]), None).unwrap();
     let tid = b.special(Sreg::ThreadIdx, Dim::X).unwrap();
     let t = b.symbol(tid).unwrap();
     let one = layout(&[1], &[1]);

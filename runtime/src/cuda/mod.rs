@@ -9,6 +9,7 @@ mod device;
 mod event;
 mod graph;
 pub(crate) mod ipc;
+mod map;
 mod stream;
 mod symbols;
 mod tensor;
@@ -22,6 +23,7 @@ pub use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverEr
 pub use device::Device;
 pub use event::Event;
 pub use graph::{Graph, Keep, keep};
+pub(crate) use map::encode_map;
 pub use stream::Stream;
 pub use tensor::{AnyDeviceTensor, BorrowedTensor, DeviceTensor};
 pub(crate) use wait::not_stuck;

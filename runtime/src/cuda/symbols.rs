@@ -75,6 +75,7 @@ const NEEDED: &[&str] = &[
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuTensorMapEncodeTiled",
 ];
 
 /// The functions that a library has not, by whether it has one.

@@ -2,6 +2,7 @@
 
 use super::Number;
 use super::argument::{Elements, Given};
+use super::map::{MapRequest, bad};
 use crate::DType;
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
 use crate::nvshmem::sys::TEAM_WORLD;
@@ -16,6 +17,8 @@ pub struct Checked<'k> {
     pub block: Vec<u8>,
     /// The hidden parameters that no argument tells: the launcher writes them.
     pub unfilled: Vec<Unfilled>,
+    /// The tensor maps that the launcher encodes.
+    pub maps: Vec<MapRequest>,
     /// What the parameters bring, by index, and at the end the number of all PEs.
     pub values: Vec<Option<i64>>,
     /// CTAs for which each barrier has counters, with its name.
@@ -100,7 +103,8 @@ impl<'k> Checked<'k> {
         }
         let mut values = vec![None; kernel.params.len() + 1];
         values[kernel.params.len()] = n_pes.map(i64::from);
-        Ok(Checked { kernel, block: vec![0; bytes], unfilled: Vec::new(), values, barriers: Vec::new() })
+        let block = vec![0; bytes];
+        Ok(Checked { kernel, block, unfilled: Vec::new(), maps: Vec::new(), values, barriers: Vec::new() })
     }
 
     /// Which argument each kind of parameter takes: the bytes that the code reads, and what layouts may refer to.
@@ -125,10 +129,35 @@ impl<'k> Checked<'k> {
         if let Some(bytes) = told(what, team) {
             return self.put(p, &bytes);
         }
-        self.put(p, &[0; 8][..what.scalar().bytes() as usize])?;
+        self.put(p, &[0; 128][..what.entry().bytes() as usize])?;
+        if let Hidden::TensorMap { base: param, map } = what {
+            let map = self.map(p, (param, base), &map, given)?;
+            self.maps.push(map);
+            return Ok(());
+        }
         let team = team.map(|t| t.argument);
         self.unfilled.push(Unfilled { offset: p.offset as usize, what, base, team });
         Ok(())
+    }
+
+    /// The tensor map of an argument.
+    fn map(
+        &self,
+        p: &ParamInfo,
+        (param, argument): (u32, Option<usize>),
+        shape: &weft_abi::MapShape,
+        given: &[Given<'_>],
+    ) -> Result<MapRequest> {
+        let described = self.kernel.params.get(param as usize);
+        let (Some(of), Some(&Given::Tensor { address, dtype, .. })) =
+            (described, argument.and_then(|a| given.get(a)))
+        else {
+            return Err(self.malformed(p));
+        };
+        let ParamKind::Tensor { layout, .. } = &of.kind else { return Err(self.malformed(p)) };
+        let layout = self.layout(of, layout)?;
+        MapRequest::new(p.offset as usize, (dtype, address, &layout), shape)
+            .map_err(|why| bad(&self.kernel.name, &of.name, &why))
     }
 
     /// The team of a hidden parameter; none for all PEs.
@@ -296,7 +325,10 @@ fn told(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
         (Hidden::MyPe { .. }, Some(team)) => Some(team.my_pe.to_le_bytes()),
         (Hidden::NPes { .. }, Some(team)) => Some(team.n_pes.to_le_bytes()),
         (Hidden::MyPe { .. } | Hidden::NPes { .. }, None) => None,
-        (Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. }, _) => None,
+        (
+            Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } | Hidden::TensorMap { .. },
+            _,
+        ) => None,
     }
 }
 
@@ -365,6 +397,7 @@ mod tests {
             ("team_n_pes", 52, 4, ParamKind::Hidden(Hidden::NPes { team: 5 })),
         ];
         KernelInfo {
+            shared: 0,
             name: "scale".into(),
             block: [128, 1, 1],
             cluster: None,

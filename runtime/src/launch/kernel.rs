@@ -256,9 +256,9 @@ impl Kernel {
             // What the code says itself needs no attribute.
             cluster: options.cluster.filter(|_| info.cluster.is_none()),
             cooperative,
-            shared: options.shared_bytes,
+            shared: self.dynamic(options),
         };
-        self.shared(self.device(), options.shared_bytes)?;
+        self.shared(self.device(), self.dynamic(options))?;
         if cooperative {
             let (most, asked) = (self.at_once(self.device(), options)?, ctas(grid));
             if asked > u64::from(most) {
@@ -277,13 +277,13 @@ impl Kernel {
         let (info, function) = (self.info(), &self.0.function);
         let cluster = options.cluster.or(info.cluster);
         self.device().bind()?;
-        self.shared(device, options.shared_bytes)?;
+        self.shared(device, self.dynamic(options))?;
         let Some(cluster) = cluster else {
             let count = || {
-                let a_sm = function.ctas_per_sm(info.threads(), options.shared_bytes)?;
+                let a_sm = function.ctas_per_sm(info.threads(), self.dynamic(options))?;
                 Ok(a_sm.saturating_mul(device.sm_count()?))
             };
-            if options.shared_bytes > 0 || device.ordinal() != self.device().ordinal() {
+            if self.dynamic(options) > 0 || device.ordinal() != self.device().ordinal() {
                 return count();
             }
             if let Some(n) = self.0.at_once.get() {
@@ -297,9 +297,14 @@ impl Kernel {
             block: info.block,
             cluster: Some(cluster),
             cooperative: false,
-            shared: options.shared_bytes,
+            shared: self.dynamic(options),
         };
         Ok(function.clusters(&shape)?.saturating_mul(cluster.iter().product()))
+    }
+
+    /// Dynamic shared memory of a CTA: what the code takes, and what the caller adds.
+    fn dynamic(&self, options: &LaunchOptions) -> u32 {
+        self.info().shared.saturating_add(options.shared_bytes)
     }
 
     /// Lets the function have that much dynamic shared memory.
@@ -337,6 +342,13 @@ impl Kernel {
 
     /// Writes the hidden parameters that no argument tells.
     fn fill_in(&self, checked: &mut Checked<'_>, arguments: &[Argument<'_>]) -> Result<()> {
+        for map in std::mem::take(&mut checked.maps) {
+            let bytes = match &self.0.function {
+                Function::Gpu(_) => map.encoded()?,
+                Function::Simulated(_) => map.simulated()?,
+            };
+            checked.put_at(map.offset, &bytes);
+        }
         for h in std::mem::take(&mut checked.unfilled) {
             let all;
             let team = match h.team.and_then(|t| arguments.get(t)).map(|t| t.origin) {
@@ -350,6 +362,8 @@ impl Kernel {
                 Hidden::MyPe { .. } => checked.put_at(h.offset, &team.my_pe().to_le_bytes()),
                 Hidden::NPes { .. } => checked.put_at(h.offset, &team.n_pes().to_le_bytes()),
                 Hidden::TeamHandle { .. } => checked.put_at(h.offset, &team.handle.to_le_bytes()),
+                // The arguments alone told it.
+                Hidden::TensorMap { .. } => {}
                 Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } => {
                     let Some(base) = h.base.and_then(|b| arguments.get(b)) else { continue };
                     let address = self.address(h.what, base, team)?;
@@ -455,7 +469,16 @@ impl Prepared {
     /// Writes another tensor's address in the place of one.
     fn exchange(&self, block: &mut [u8], position: usize, other: &Argument<'_>) -> Result<()> {
         let info = self.kernel.info();
-        let param = info.arguments().nth(position).map(|(_, param)| param);
+        let at = info.arguments().nth(position);
+        let mapped = |h: &weft_abi::ParamInfo| matches!(h.kind, ParamKind::Hidden(Hidden::TensorMap { base, .. }) if at.is_some_and(|(i, _)| i == base as usize));
+        if info.params.iter().any(mapped) {
+            let message = format!(
+                "`{}` copies tiles of argument {position}: prepare a launch for each tensor",
+                info.name
+            );
+            return Err(Error::new(ARGUMENT, message));
+        }
+        let param = at.map(|(_, param)| param);
         let wanted = param.and_then(|p| match p.kind {
             ParamKind::Tensor { dtype, align, .. } => Some((p.offset as usize, dtype, align)),
             _ => None,

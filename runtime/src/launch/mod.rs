@@ -9,6 +9,7 @@ mod check;
 pub(crate) mod driver;
 mod image;
 mod kernel;
+mod map;
 mod module;
 mod scalar;
 mod target;

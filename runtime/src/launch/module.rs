@@ -347,6 +347,7 @@ mod tests {
     #[test]
     fn a_kernel_that_is_not_there_is_an_error_with_those_that_are() {
         let kernel = |name: &str| KernelInfo {
+            shared: 0,
             name: name.into(),
             block: [1; 3],
             cluster: None,

@@ -162,6 +162,97 @@ family! {
 }
 
 family! {
+    /// Asynchronous copies of tiles (TMA), and the barriers in shared memory by which they are waited for. One thread
+    /// issues a copy. (PTX ISA, Asynchronous Operations and mbarrier.)
+    Async {
+        /// Makes a barrier whose phase ends after that many arrivals and all the bytes that are expected.
+        effect MbarInit = "mbar_init" {
+            /// Address of 8 bytes in shared memory.
+            ptr: Value,
+            /// Arrivals a phase.
+            count: u32,
+        }
+        reads [], writes [here(ptr)], order None, group None,
+        teams [], name "pipeline", spread Operands, result |t| t.mbarrier(*ptr);
+        /// Lets the threads of the CTA and the copies into its memory see the barriers that were made before.
+        effect MbarFence = "mbar_fence" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "pipeline", spread Operands, result |t| t.unit();
+        /// Arrives at a barrier; what the thread did before is seen by those that wait for the phase.
+        effect MbarArrive = "mbar_arrive" {
+            /// The barrier.
+            ptr: Value,
+        }
+        reads [here(ptr)], writes [here(ptr)], order None, group None,
+        teams [], name "consumer_release", spread Operands, result |t| t.mbarrier(*ptr);
+        /// Arrives at a barrier, of whose phase copies will write that many bytes.
+        effect MbarExpect = "mbar_expect" {
+            /// The barrier.
+            ptr: Value,
+            /// Bytes of the copies that name the barrier.
+            bytes: u32,
+        }
+        reads [here(ptr)], writes [here(ptr)], order None, group None,
+        teams [], name "producer_acquire", spread Operands, result |t| t.mbarrier(*ptr);
+        /// Whether the phase of that parity has ended; waits for it a while. What those did that arrived is seen then.
+        effect MbarTest = "mbar_test" {
+            /// The barrier.
+            ptr: Value,
+            /// Parity of the phase (`i32`, 0 or 1).
+            parity: Value,
+        }
+        reads [here(ptr)], writes [], order None, group None,
+        teams [], name "consumer_wait", spread Threads, result |t| t.mbar_test(*ptr, *parity);
+        /// Begins to copy a box of a tensor to shared memory. Its bytes arrive at a barrier.
+        effect TmaLoad = "tma_ld" {
+            /// Where the box goes: an address in shared memory.
+            dst: Value,
+            /// Address of the tensor map.
+            map: Value,
+            /// Coordinates of the box's first element (`i32`), dimension 0 first.
+            at: Vec<Value>,
+            /// The barrier.
+            mbar: Value,
+        }
+        reads [here(map)], writes [here(dst)], order None, group None,
+        teams [], name "tma", spread Operands, result |t| t.tma_box(*dst, *map, at, Some(*mbar));
+        /// Begins to copy a box from shared memory into a tensor, or to reduce it into the tensor.
+        effect TmaStore = "tma_st" {
+            /// Where the box is: an address in shared memory.
+            src: Value,
+            /// Address of the tensor map.
+            map: Value,
+            /// Coordinates of the box's first element (`i32`), dimension 0 first.
+            at: Vec<Value>,
+            /// Reduction; none overwrites.
+            op: Option<RedOp>,
+        }
+        reads [here(src)], writes [here(map)], order None, group None,
+        teams [], name "tma", spread Operands, result |t| t.tma_box(*src, *map, at, None);
+        /// Makes a group of the copies out of shared memory that the thread began since the last one.
+        effect BulkCommit = "bulk_commit" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "tma", spread Operands, result |t| t.unit();
+        /// Waits until all but the newest groups of the thread's copies have read their source, or are done.
+        effect BulkWait = "bulk_wait" {
+            /// Groups that may be under way.
+            pending: u32,
+            /// Whether it is enough that they have read.
+            read: bool,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "tma_wait", spread Operands, result |t| t.unit();
+        /// Orders the thread's accesses to shared memory before copies and matrix products that begin later.
+        effect ProxyFence = "proxy_fence" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "fence<async>", spread Operands, result |t| t.unit();
+    }
+}
+
+family! {
     /// Calls of a device library's functions.
     Call {
         /// Calls a function by its C name. Result: what it returns, or `unit`. Pointers are passed as addresses of any

@@ -12,9 +12,9 @@ mod machine_level;
 mod shared;
 mod tensor_level;
 
-pub use machine_level::{Address, Call, Memory};
+pub use machine_level::{Address, Async, Call, Memory};
 pub use shared::{Arith, Constant, Control, Debug, Thread, Var};
-pub use tensor_level::{Access, Bridge, Remote, Team, Together, View};
+pub use tensor_level::{Access, Bridge, Remote, Team, Tile, Together, View};
 
 use crate::kernel::{Block, Kernel, TeamRef, Value};
 use crate::level::Level;
@@ -120,6 +120,8 @@ pub enum FamilyRef<'a> {
     Access(&'a Access),
     /// What threads do together.
     Together(&'a Together),
+    /// Tiles that move asynchronously.
+    Tile(&'a Tile),
     /// NVSHMEM's operations.
     Remote(&'a Remote),
     /// Addresses of tensors.
@@ -128,6 +130,8 @@ pub enum FamilyRef<'a> {
     Address(&'a Address),
     /// Accesses to addresses.
     Memory(&'a Memory),
+    /// Asynchronous copies and their barriers.
+    Async(&'a Async),
     /// Calls of library functions.
     Call(&'a Call),
 }
@@ -145,10 +149,12 @@ macro_rules! each_family {
             FamilyRef::Team($op) => $result,
             FamilyRef::Access($op) => $result,
             FamilyRef::Together($op) => $result,
+            FamilyRef::Tile($op) => $result,
             FamilyRef::Remote($op) => $result,
             FamilyRef::Bridge($op) => $result,
             FamilyRef::Address($op) => $result,
             FamilyRef::Memory($op) => $result,
+            FamilyRef::Async($op) => $result,
             FamilyRef::Call($op) => $result,
         }
     };
@@ -257,6 +263,8 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
         access: Access,
         /// The op, if threads do it together.
         together: Together,
+        /// The op, if it moves tiles or is of a pipeline.
+        tile: Tile,
         /// The op, if it is one of NVSHMEM's operations.
         remote: Remote,
         /// The op, if it is arithmetic on addresses.
@@ -287,6 +295,8 @@ level_ops! {
     Access,
     /// What threads do together.
     Together,
+    /// Tiles that move asynchronously.
+    Tile,
     /// NVSHMEM's operations.
     Remote,
 }
@@ -308,6 +318,8 @@ level_ops! {
     Address,
     /// Accesses to addresses.
     Memory,
+    /// Asynchronous copies and their barriers.
+    Async,
     /// Calls of library functions.
     Call,
 }
@@ -333,6 +345,8 @@ level_ops! {
     Access,
     /// What threads do together.
     Together,
+    /// Tiles that move asynchronously.
+    Tile,
     /// NVSHMEM's operations.
     Remote,
     /// Addresses of tensors.
@@ -341,6 +355,8 @@ level_ops! {
     Address,
     /// Accesses to addresses.
     Memory,
+    /// Asynchronous copies and their barriers.
+    Async,
     /// Calls of library functions.
     Call,
 }
@@ -357,6 +373,7 @@ impl From<tensor::Op> for mixed::Op {
             tensor::Op::Team(op) => op.into(),
             tensor::Op::Access(op) => op.into(),
             tensor::Op::Together(op) => op.into(),
+            tensor::Op::Tile(op) => op.into(),
             tensor::Op::Remote(op) => op.into(),
         }
     }

@@ -1,6 +1,6 @@
 //! The ops of the tensor level, and the bridge from tensors to addresses that lowering needs.
 
-use super::Spread::{Operands, Rule, Threads};
+use super::Spread::{Operands, Rule, Same, Threads};
 use super::{Family, here, there};
 use crate::kernel::{TeamRef, Value};
 use crate::names::{AmoOp, CmpOp, Group, MoveKind, RedOp, Scalar, Scope, Sem, SignalKind, Space, WaitFor};
@@ -335,6 +335,81 @@ family! {
         }
         reads [], writes [], order None, group Some(*group),
         teams [], name format!("a reduction over the {group}"), spread Rule, result |t| t.reduce(*value, *op);
+    }
+}
+
+family! {
+    /// Tiles that move asynchronously between a tensor and shared memory (TMA), and the pipelines that hand the stages of
+    /// shared memory from those who fill them to those who read them.
+    Tile {
+        /// A full and an empty barrier for each stage.
+        pure Pipeline = "pipeline" {
+            /// Stages.
+            stages: u32,
+        }
+        teams [], name "pipeline", spread Operands, result |t| t.pipeline(*stages);
+        /// Waits for the next empty stage, and arms it with the bytes of the copies that name the pipeline up to the next
+        /// acquire. Result: the stage (`i32`).
+        effect Acquire = "producer_acquire" {
+            /// The pipeline.
+            pipe: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "producer_acquire", spread Same, result |t| t.stage_of(*pipe, Scalar::I32);
+        /// Waits for the next full stage. Result: the stage (`i32`).
+        effect Await = "consumer_wait" {
+            /// The pipeline.
+            pipe: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "consumer_wait", spread Same, result |t| t.stage_of(*pipe, Scalar::I32);
+        /// Gives the oldest stage that was waited for back to those who fill it.
+        effect Release = "consumer_release" {
+            /// The pipeline.
+            pipe: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "consumer_release", spread Operands, result |t| t.pipe_user(*pipe);
+        /// Begins to copy a tile of a tensor to the stage that was acquired last. What lies beyond the tensor reads as 0.
+        effect TmaLoad = "tma_load" {
+            /// Tensor in shared memory.
+            dst: Value,
+            /// Tile of a parameter's tensor, of the same shape.
+            src: Value,
+            /// The pipeline.
+            pipe: Value,
+            /// Coordinates of the tile's first element in the modes of the parameter's layout (`i64`).
+            at: Vec<Value>,
+            /// For each mode of the parameter's layout, 1 + the mode of the tile that runs along it; 0 for none.
+            along: Vec<u32>,
+        }
+        reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
+        teams [], name "tma", spread Operands, result |t| t.tma_load(*dst, *src, *pipe, at, along);
+        /// Begins to copy a tile from shared memory into a tensor, or to reduce it into the tensor. What lies beyond the
+        /// tensor is not written.
+        effect TmaStore = "tma_store" {
+            /// Tile of a parameter's tensor.
+            dst: Value,
+            /// Tensor in shared memory, of the same shape.
+            src: Value,
+            /// Reduction; none overwrites.
+            op: Option<RedOp>,
+            /// Coordinates of the tile's first element in the modes of the parameter's layout (`i64`).
+            at: Vec<Value>,
+            /// For each mode of the parameter's layout, 1 + the mode of the tile that runs along it; 0 for none.
+            along: Vec<u32>,
+        }
+        reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
+        teams [], name if op.is_some() { "tma_red" } else { "tma" }, spread Operands, result |t| t.tma_reduction(*op).and_then(|()| t.tma_store(*dst, *src, at, along));
+        /// Waits until all but the newest copies out of shared memory have read their source, or are done.
+        effect TmaWait = "tma_wait" {
+            /// Copies that may be under way.
+            pending: u32,
+            /// Whether it is enough that they have read.
+            read: bool,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "tma_wait", spread Operands, result |t| t.unit();
     }
 }
 

@@ -47,6 +47,21 @@ impl Field for Value {
     }
 }
 
+impl Field for Vec<u32> {
+    fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
+        let parts: Vec<_> = self.iter().map(u32::to_string).collect();
+        p.put(format_args!("[{}]", parts.join(" ")));
+    }
+    fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError> {
+        r.expect("[")?;
+        let mut out = Vec::new();
+        while !r.eat("]") {
+            out.push(u32::read(r)?);
+        }
+        Ok(out)
+    }
+}
+
 impl Field for Vec<Value> {
     fn print<L: Level>(&self, p: &mut Printer<'_, L>) {
         let parts: Vec<_> = self.iter().map(Value::to_string).collect();

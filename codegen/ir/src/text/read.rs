@@ -278,6 +278,12 @@ impl<'t, L: Level> Reader<'t, L> {
             "unit" => TypeRef::Unit,
             "team" => TypeRef::Team,
             "barrier" => TypeRef::Barrier,
+            "pipeline" => {
+                self.expect("<")?;
+                let stages = u32::read(self)?;
+                self.expect(">")?;
+                TypeRef::Pipeline(stages)
+            }
             "ptr" => {
                 self.expect("<")?;
                 let space = self.named("memory space", Space::parse)?;
@@ -343,7 +349,8 @@ impl<'t, L: Level> Reader<'t, L> {
         self.expect(",")?;
         let shift = u32::read(self)?;
         self.expect(")")?;
-        let shift = i32::try_from(shift).map_err(|_| self.error("the shift of a swizzle is too large".into()))?;
+        let shift =
+            i32::try_from(shift).map_err(|_| self.error("the shift of a swizzle is too large".into()))?;
         Swizzle::new(bits, base, shift).map_err(|e| self.error(e.to_string()))
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use value::Val;
 use weft_ir::Builder;
 use weft_ir::diag::{Code, Diagnostic, Span};
-use weft_ir::{Int, LocalId, Value, ValueType};
+use weft_ir::{Bound, Int, LocalId, Value, ValueType};
 
 /// A result whose error is a finding.
 pub(crate) type R<T> = Result<T, Diagnostic>;
@@ -62,6 +62,8 @@ pub(crate) struct Elab<'a> {
     errors: Vec<Diagnostic>,
     /// Values that differ between the threads of a CTA (see [`tensor`]).
     varying: std::collections::HashSet<Value>,
+    /// Where views of parameters lie in the modes of the parameter's layout, flattened: what a copy of a tile needs.
+    positions: HashMap<Value, Arc<Vec<Bound>>>,
     /// What the variables of loops are below, in the loops' bodies.
     below: HashMap<u32, Int>,
     flow: jump::Flow,
@@ -85,6 +87,7 @@ impl<'a> Elab<'a> {
             counted: 0,
             errors: Vec::new(),
             varying: Default::default(),
+            positions: HashMap::new(),
             below: HashMap::new(),
             flow: jump::Flow::default(),
         }

@@ -134,6 +134,8 @@ impl Elab<'_> {
         }
         let (local, frag) = match val {
             Val::Layout(_)
+            | Val::Swizzled(..)
+            | Val::Pipeline(_)
             | Val::Team(_)
             | Val::Barrier(_)
             | Val::Threads(_)

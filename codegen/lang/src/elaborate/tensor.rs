@@ -4,12 +4,13 @@ use super::arith::raw;
 use super::value::{Frag, Tensor, Threads, Val};
 use super::{Elab, R, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
+use std::sync::Arc;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::op::Spread;
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{
     Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Together, Type, Value,
-    ValueType,
+    ValueType, View,
 };
 use weft_layout::{Coord, LayoutError, Node, Var};
 
@@ -19,6 +20,42 @@ impl Elab<'_> {
         let private = t.private || self.varies(&offset);
         let value = self.b.view(t.value, offset, layout, bounds)?;
         Ok(Tensor { value, private, element: false })
+    }
+
+    /// Notes where a view of `t` lies in its parameter, if that is known of `t`. `f` takes a layout of `t`'s shape to what
+    /// the view makes of it, with the offset of its first element.
+    fn follow(&mut self, t: Tensor, view: Tensor, f: impl Fn(&Layout) -> Option<(Layout, Int)>) {
+        let Some(known) = self.positions(t.value) else { return };
+        let mut out = Vec::with_capacity(known.len());
+        for b in known.iter() {
+            let Some((layout, more)) = f(&b.layout) else { return };
+            out.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
+        }
+        self.positions.insert(view.value, Arc::new(out));
+    }
+
+    /// Where the elements of a tensor lie in each mode of its parameter's layout, flattened.
+    pub(super) fn positions(&self, v: Value) -> Option<Arc<Vec<Bound>>> {
+        if let Some(known) = self.positions.get(&v) {
+            return Some(known.clone());
+        }
+        let op = &self.b.kernel().insts.get(v)?.op;
+        if let Some(View::Peer { base, .. }) = op.view() {
+            return self.positions(*base);
+        }
+        op.var()?;
+        let shape = self.b.ty(v).tensor()?.layout.shape().clone();
+        let extents: Vec<Int> = shape.leaves().into_iter().cloned().collect();
+        let along = |k: usize| {
+            let mut at = 0;
+            let stride = shape.map(&mut |_| {
+                at += 1;
+                Int::from(i64::from(at == k + 1))
+            });
+            let layout = Layout::new(shape.clone(), stride).ok()?;
+            Some(Bound { limit: extents.get(k)?.clone(), offset: Int::ZERO, layout })
+        };
+        (0..extents.len()).map(along).collect::<Option<Vec<_>>>().map(Arc::new)
     }
 
     /// `t[i, _, j]`
@@ -64,6 +101,7 @@ impl Elab<'_> {
             }
         }
         let view = self.view(t, offset, layout, bounds)?;
+        self.follow(t, view, |l| take(l, &coord).ok());
         Ok(Tensor { element: !coord.has_all(), ..view })
     }
 
@@ -143,15 +181,16 @@ impl Elab<'_> {
             let (layout, more) = cut(&b.layout)?;
             bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
         }
-        let cut = self.view(t, offset, layout, bounds)?;
+        let part = self.view(t, offset, layout, bounds)?;
+        self.follow(t, part, |l| cut(l).ok());
         if coords.iter().all(|(v, _)| matches!(v, Val::Range(..) | Val::Whole)) {
-            return Ok(cut);
+            return Ok(part);
         }
         let rest: Vec<_> = coords
             .iter()
             .map(|(v, at)| (if matches!(v, Val::Range(..)) { Val::Whole } else { v.clone() }, *at))
             .collect();
-        self.slice(cut, &rest, span)
+        self.slice(part, &rest, span)
     }
 
     /// The tensor with its layout, and that of each bound, put through `f`. Where that makes more elements than
@@ -179,7 +218,9 @@ impl Elab<'_> {
                 }
             }
         }
-        self.view(t, Int::from(0), layout, bounds)
+        let view = self.view(t, Int::from(0), layout, bounds)?;
+        self.follow(t, view, |l| Some((f(l).ok()?, Int::ZERO)));
+        Ok(view)
     }
 
     /// Deals a tensor's elements out to threads: thread `i` gets elements `V*i .. V*i + V` of every `V * threads`,

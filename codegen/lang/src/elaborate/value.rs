@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use weft_ir::{Bound, Int, IntTuple, Layout, RedOp, Scalar, TeamRef, Value};
+use weft_layout::Swizzle;
 
 /// The meaning of an expression.
 #[derive(Clone, Debug)]
@@ -31,6 +32,10 @@ pub enum Val {
     Tensor(Tensor),
     /// A layout.
     Layout(Layout),
+    /// A layout of shared memory whose bytes are permuted.
+    Swizzled(Swizzle, Layout),
+    /// Barriers that hand stages of shared memory on.
+    Pipeline(Value),
     /// A tuple: a shape, a coordinate, a tiler.
     Tuple(Vec<Val>),
     /// A group of PEs.
@@ -102,6 +107,8 @@ impl Val {
             Val::Frag(_) => "a register tensor",
             Val::Tensor(_) => "a tensor",
             Val::Layout(_) => "a layout",
+            Val::Swizzled(..) => "a swizzled layout",
+            Val::Pipeline(_) => "a pipeline",
             Val::Tuple(_) => "a tuple",
             Val::Team(_) => "a team",
             Val::Barrier(_) => "a barrier",

@@ -9,12 +9,15 @@ mod memory;
 mod print;
 mod switch;
 mod threads;
+mod tile;
 
 use crate::codes::{BAD_NAME, LLVM_FAILED, TOO_MUCH_SHARED};
 use crate::raw::{Func, Ir, Lines, SHARED, Ty, Val, address_space};
 use crate::{Locate, Needs, Options};
 use std::sync::Arc;
-use weft_ir::abi::{EntryKind, MAX_STATIC_SHARED, place_shared, shared_bytes, signature};
+use weft_ir::abi::{
+    EntryKind, MAP_ALIGN, MAP_BYTES, MAX_STATIC_SHARED, place_shared, shared_bytes, signature,
+};
 use weft_ir::arena::Handle;
 use weft_ir::diag::Diagnostic;
 use weft_ir::machine::{Inst, Kernel, Op, Type};
@@ -75,6 +78,7 @@ pub(crate) fn kernel<'a, 'c>(
         .iter()
         .map(|p| match p.kind {
             EntryKind::Address { .. } => ir.pointer(crate::raw::GLOBAL),
+            EntryKind::Map => ir.pointer(crate::raw::GENERIC),
             EntryKind::Number(Scalar::Bool) => ir.int(8),
             EntryKind::Number(s) => ir.scalar(s),
         })
@@ -89,10 +93,14 @@ pub(crate) fn kernel<'a, 'c>(
     }
 
     let mut params = vec![None; k.head.params.len()];
-    for (arg, p) in ir.params(f).into_iter().zip(&entry) {
+    for (at, (arg, p)) in (1u32..).zip(ir.params(f).into_iter().zip(&entry)) {
         params[p.index as usize] = Some(match p.kind {
             EntryKind::Address { align } => {
                 ir.align_param(arg, align);
+                arg
+            }
+            EntryKind::Map => {
+                ir.by_value(f, at, MAP_BYTES, MAP_ALIGN);
                 arg
             }
             EntryKind::Number(Scalar::Bool) => from_memory(ir, arg, Scalar::Bool),
@@ -163,6 +171,7 @@ impl<'c> Lower<'_, 'c> {
             Op::Control(op) => self.control(op).map(|()| None),
             Op::Address(op) => self.address(op).map(Some),
             Op::Memory(op) => self.memory(op),
+            Op::Async(op) => self.tile(op),
             Op::Call(Call::Function { function, args }) => self.function(function, args),
             Op::Debug(Debug::Print { format, args }) => self.print(format, args).map(|()| None),
             Op::Debug(Debug::Assert { cond, text }) => self.assert(*cond, text).map(|()| None),

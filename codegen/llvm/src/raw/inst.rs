@@ -165,6 +165,29 @@ impl<'c> Ir<'c> {
         }
     }
 
+    /// Parameter `at` (from 1) of a kernel is passed by value: that many bytes, which nothing writes and whose address may
+    /// be taken (`__grid_constant__` of CUDA C++).
+    pub fn by_value(&self, f: Func<'c>, at: u32, bytes: u32, align: u32) {
+        let ty = self.array(self.int(8), bytes.into());
+        let (byval, aligned) = (c"byval", c"align");
+        // SAFETY: the handles are alive, the names are lent with their lengths, and `at` is a parameter of `f`.
+        unsafe {
+            let kind = core::LLVMGetEnumAttributeKindForName(byval.as_ptr(), byval.count_bytes());
+            core::LLVMAddAttributeAtIndex(
+                f.value.0,
+                at,
+                core::LLVMCreateTypeAttribute(self.ctx(), kind, ty.0),
+            );
+            let kind = core::LLVMGetEnumAttributeKindForName(aligned.as_ptr(), aligned.count_bytes());
+            let align = core::LLVMCreateEnumAttribute(self.ctx(), kind, align.into());
+            core::LLVMAddAttributeAtIndex(f.value.0, at, align);
+            let (key, value) = (c"nvvm.grid_constant", c"");
+            let (key, n) = (key.as_ptr(), key.count_bytes() as u32);
+            let constant = core::LLVMCreateStringAttribute(self.ctx(), key, n, value.as_ptr(), 0);
+            core::LLVMAddAttributeAtIndex(f.value.0, at, constant);
+        }
+    }
+
     /// How the result (0) or a parameter (from 1) is brought to a register's width.
     pub fn extend(&self, f: Func<'c>, at: u32, ext: Option<Ext>) {
         match ext {

@@ -11,6 +11,7 @@ mod fragment;
 mod moves;
 mod place;
 mod switch;
+mod tile;
 
 use crate::edit::{Action, Editor, Rewrite, param_index, rewrite};
 use crate::pointers::{Peers, Source};
@@ -64,6 +65,9 @@ impl Rewrite for MemoryPass<'_> {
             // A barrier has no layout: its counters are where its parameter says.
             let Some(at) = self.places.get(&base).cloned() else { return Ok(Action::Keep) };
             return if at.root == base { Ok(Action::Keep) } else { self.first(e, &at).map(Action::Become) };
+        }
+        if let Some(op) = k.op(v).tile().cloned() {
+            return self.tile(e, &op, span);
         }
         match k.op(v).access().cloned() {
             Some(op) => {

@@ -68,6 +68,11 @@ impl Place {
         elements_on(b, root, &self.offset, self.ty.elem)
     }
 
+    /// The alignment of its root's first byte.
+    pub fn root_align(&self) -> u32 {
+        self.root_align
+    }
+
     /// What limits its alignment.
     pub fn limit(&self) -> String {
         let from_offset = aligned(1 << 20, &self.offset, self.ty.elem.bytes());

@@ -348,6 +348,8 @@ impl<L: Level> Machine<'_, L> {
         let Given { source, kind } = &self.given[index as usize];
         let word = match kind {
             ParamKind::Hidden(hidden) => match *hidden {
+                // Copies of tiles run on the simulator alone.
+                Hidden::TensorMap { .. } => return Val::None,
                 Hidden::MyPe { .. } => pe as u64,
                 Hidden::NPes { .. } => self.w.pes as u64,
                 Hidden::TeamHandle { .. } => 0,
@@ -386,9 +388,11 @@ impl<L: Level> Machine<'_, L> {
             FamilyRef::Thread(Thread::Special { reg, dim }) => {
                 Val::Lanes(vec![self.special(t, *reg, *dim).into()])
             }
-            FamilyRef::Thread(_) | FamilyRef::Team(Team::Barrier { .. }) | FamilyRef::Together(_) => {
-                Val::None
-            }
+            FamilyRef::Thread(_)
+            | FamilyRef::Team(Team::Barrier { .. })
+            | FamilyRef::Together(_)
+            | FamilyRef::Tile(_)
+            | FamilyRef::Async(_) => Val::None,
             FamilyRef::Var(op) => self.var(t, v, op),
             FamilyRef::Debug(op) => self.debug(t, op),
             FamilyRef::Team(Team::MyPe { .. }) => Val::Lanes(vec![self.threads[t].pe as u64]),

@@ -7,6 +7,7 @@ mod memory;
 mod remote;
 mod tensor;
 mod threads;
+mod tile;
 
 use super::expr::Call;
 use super::value::{Tensor, Val};
@@ -41,11 +42,12 @@ const fn builtin(name: &'static str, signature: &'static str, doc: &'static str,
     Builtin { name, signature, doc, run }
 }
 
-const FAMILIES: [(&str, &[Builtin]); 7] = [
+const FAMILIES: [(&str, &[Builtin]); 8] = [
     ("Threads and PEs", threads::TABLE),
     ("Layouts", layout::TABLE),
     ("Tensors", tensor::TABLE),
     ("Memory", memory::TABLE),
+    ("Tiles", tile::TABLE),
     ("Other PEs' memory", remote::TABLE),
     ("Collectives", collective::TABLE),
     ("Arithmetic", math::TABLE),

@@ -86,7 +86,7 @@ fn partition(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 }
 
 /// The element type in angle brackets.
-fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
+pub(super) fn elem(e: &mut Elab<'_>, call: &Call<'_>) -> R<Scalar> {
     let words = call.words()?;
     match words.positional[..] {
         [(name, span)] if words.named.is_empty() => e.dtype(name, span),
@@ -98,7 +98,10 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     let elem = elem(e, call)?;
     let (l, at) = call.val(0);
-    let layout = e.as_layout(l, at)?;
+    let (layout, swizzle) = match l {
+        Val::Swizzled(swizzle, layout) => (layout, Some(swizzle)),
+        l => (e.as_layout(l, at)?, None),
+    };
     let bytes = layout.cosize().as_const().and_then(|n| n.checked_mul(i64::from(elem.bytes())));
     if !bytes.is_some_and(|n| n > 0 && n <= 227 * 1024) {
         return Err(Diagnostic::error(
@@ -108,7 +111,7 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         )
         .help("a CTA has at most 227 KiB, and its extents are compile-time constants"));
     }
-    let value = e.b.shared(elem, layout, 16)?;
+    let value = e.b.shared(elem, layout, swizzle)?;
     Ok(Val::Tensor(Tensor { value, private: false, element: false }))
 }
 

@@ -1,0 +1,271 @@
+//! Tiles that move asynchronously: layouts of shared memory that copies and matrix products take, pipelines, copies.
+
+use super::{Builtin, Call, builtin};
+use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KIND};
+use crate::elaborate::value::{Tensor, Val};
+use crate::elaborate::{Elab, R, fail};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Bound, Layout, RedOp, Space, Tile, Value};
+use weft_layout::{Swizzle, panels};
+
+pub(super) const TABLE: &[Builtin] = &[
+    builtin(
+        "swizzled",
+        "swizzled<T>(shape, major = 1)",
+        "A layout of shared memory for tiles of T with mode `major` contiguous, permuted as copies and matrix products want it: by the widest of 128, 64 and 32 bytes that divides a row. Later modes are stages.",
+        swizzled,
+    ),
+    builtin(
+        "pipeline",
+        "pipeline(stages)",
+        "Hands stages of shared memory from those who fill them to those who read them, and back.",
+        pipeline,
+    ),
+    builtin(
+        "producer_acquire",
+        "producer_acquire(p)",
+        "Waits for the next empty stage, and arms it with the bytes of the copies that follow; the stage.",
+        stage,
+    ),
+    builtin("consumer_wait", "consumer_wait(p)", "Waits for the next full stage; the stage.", stage),
+    builtin(
+        "consumer_release",
+        "consumer_release(p)",
+        "Gives the oldest stage that was waited for back, to be filled again.",
+        release,
+    ),
+    builtin(
+        "tma",
+        "tma(to, from, p)",
+        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written.",
+        tma,
+    ),
+    builtin(
+        "tma_red",
+        "tma_red<add>(to, from)",
+        "Begins to reduce a tile in shared memory into a tensor, element by element.",
+        tma_red,
+    ),
+    builtin(
+        "tma_wait",
+        "tma_wait<read>(n)",
+        "Waits until all but the newest n copies out of shared memory have read it, or with `done` are complete.",
+        tma_wait,
+    ),
+];
+
+fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    let elem = super::tensor::elem(e, call)?;
+    let (mut shape, mut major) = (None, 1);
+    for (name, val, at) in &call.args {
+        match name.as_ref().map(|n| &*n.name) {
+            None if shape.is_none() => shape = Some((val.clone(), *at)),
+            None | Some("major") => major = constant(e, val.clone(), *at)?,
+            Some(other) => {
+                return fail(WRONG_ARGS, *at, format!("`swizzled` has no parameter named `{other}`"));
+            }
+        }
+    }
+    let Some((shape, at)) = shape else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`swizzled` needs a shape")
+            .help("swizzled<bf16>((128, 64))"));
+    };
+    let shape = e.as_tuple(&shape, at)?;
+    let extents: Option<Vec<i64>> =
+        shape.leaves().into_iter().map(|n| n.as_const().filter(|n| *n > 0)).collect();
+    let Some(extents) = extents else {
+        return fail(
+            NOT_CONSTANT,
+            at,
+            format!("the extents of {shape} are not known when the kernel is compiled"),
+        );
+    };
+    let row = usize::try_from(major).ok().and_then(|m| extents.get(m)).copied().unwrap_or(0);
+    let bytes = i64::from(elem.bytes());
+    let bad = |x: weft_layout::LayoutError| Diagnostic::error(LAYOUT, at, x.to_string());
+    for bits in [3u32, 2, 1] {
+        let width = (16i64 << bits) / bytes;
+        if row % width == 0 {
+            let layout = panels(&extents, usize::try_from(major).unwrap_or(2), width).map_err(bad)?;
+            return Ok(Val::Swizzled(Swizzle::new(bits, 4, 3).map_err(bad)?, layout));
+        }
+    }
+    Err(Diagnostic::error(
+        LAYOUT,
+        at,
+        format!("rows of {row} elements of {elem} are no multiple of 32 bytes"),
+    )
+    .help("the narrowest swizzle permutes rows of 32 bytes: make the rows longer, or give a plain layout"))
+}
+
+fn constant(e: &mut Elab<'_>, val: Val, at: Span) -> R<i64> {
+    let n = e.as_int(val, at)?;
+    n.as_const().ok_or_else(|| {
+        Diagnostic::error(NOT_CONSTANT, at, format!("{n} is not known when the kernel is compiled"))
+    })
+}
+
+fn pipeline(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let (val, at) = call.val(0);
+    let stages = constant(e, val, at)?;
+    let Some(stages) = u32::try_from(stages).ok().filter(|n| (1..=weft_ir::tile::MAX_STAGES).contains(n))
+    else {
+        let most = weft_ir::tile::MAX_STAGES;
+        return fail(NOT_HELD, at, format!("a pipeline has 1 to {most} stages, not {stages}"));
+    };
+    e.b.emit(Tile::Pipeline { stages }).map(Val::Pipeline)
+}
+
+fn pipe(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<Value> {
+    match call.val(i) {
+        (Val::Pipeline(p), _) => Ok(p),
+        (other, at) => Err(Diagnostic::error(
+            WRONG_KIND,
+            at,
+            format!("`{}` needs a pipeline, found {}", call.name, e.describe(&other)),
+        )
+        .help("let p = pipeline(4);")),
+    }
+}
+
+fn stage(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let pipe = pipe(e, call, 0)?;
+    let op = if call.name == "consumer_wait" { Tile::Await { pipe } } else { Tile::Acquire { pipe } };
+    let stage = e.b.emit(op)?;
+    e.symbol(stage).map(Val::Int)
+}
+
+fn release(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let pipe = pipe(e, call, 0)?;
+    e.b.emit(Tile::Release { pipe }).map(|_| Val::Unit)
+}
+
+fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=3)?;
+    call.no_words()?;
+    let ((to, _), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
+    let inside = |e: &Elab<'_>, t: Tensor| e.tensor_type_of(t).space == Space::Shared;
+    match (inside(e, to), inside(e, from), call.args.len()) {
+        (true, false, 3) => {
+            let pipe = pipe(e, call, 2)?;
+            let (at, along) = place(e, call, from, call.val(1).1)?;
+            whole(e, call, to, 0)?;
+            e.b.emit(Tile::TmaLoad { dst: to.value, src: from.value, pipe, at, along }).map(|_| Val::Unit)
+        }
+        (false, true, 2) => store(e, call, None),
+        (true, false, _) => {
+            Err(Diagnostic::error(WRONG_ARGS, call.span, "a copy to shared memory arrives on a pipeline")
+                .help("name it: `tma(to, from, p)`"))
+        }
+        (false, true, _) => {
+            Err(Diagnostic::error(WRONG_ARGS, call.val(2).1, "a copy out of shared memory has no pipeline")
+                .help("wait for it with `tma_wait<read>(0)`"))
+        }
+        _ => fail(WRONG_ARGS, call.span, "`tma` copies between shared memory and a tensor outside of it"),
+    }
+}
+
+fn tma_red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mut words = call.words()?;
+    let op = words.take(RedOp::parse);
+    words.done(call.name, "a reduction")?;
+    let Some(op) = op else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`tma_red` does not say which reduction")
+            .help("write `tma_red<add>(to, from)`"));
+    };
+    store(e, call, Some(op))
+}
+
+fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
+    let ((to, at_to), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
+    let (at, along) = place(e, call, to, at_to)?;
+    whole(e, call, from, 1)?;
+    e.b.emit(Tile::TmaStore { dst: to.value, src: from.value, op, at, along }).map(|_| Val::Unit)
+}
+
+fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let mut words = call.words()?;
+    let read = words.take(|w| match w {
+        "read" => Some(true),
+        "done" => Some(false),
+        _ => None,
+    });
+    words.done(call.name, "read or done")?;
+    let (val, at) = call.val(0);
+    let pending = constant(e, val, at)?;
+    let Some((read, pending)) = read.zip(u32::try_from(pending).ok()) else {
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.span,
+            "`tma_wait` says what is waited for, and how many copies may be left",
+        )
+        .help("write `tma_wait<read>(0)` or `tma_wait<done>(0)`"));
+    };
+    e.b.emit(Tile::TmaWait { pending, read }).map(|_| Val::Unit)
+}
+
+/// A tile that all threads copy together is the same for all of them.
+fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> R<()> {
+    if !t.private {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` copies a tile for all threads together, and {} is one thread's",
+        call.name,
+        e.describe(&Val::Tensor(t))
+    );
+    Err(Diagnostic::error(WRONG_KIND, call.val(i).1, message)
+        .help("give it the tile itself, not a partition of it"))
+}
+
+/// Where a tile begins in the modes of its parameter, and which of its modes runs along each (from 1; 0 is none).
+fn place(e: &mut Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> R<(Vec<Value>, Vec<u32>)> {
+    let i = usize::from(call.val(1).1 == span);
+    whole(e, call, t, i)?;
+    let bad = |why: &str| {
+        Diagnostic::error(LAYOUT, span, format!("`{}` needs a tile of a parameter: {why}", call.name))
+            .help("take it by `flat_divide(x, (128, 64))[_, _, i, j]`, `local_tile` or ranges")
+    };
+    let Some(positions) = e.positions(t.value) else {
+        return Err(bad("where this tensor lies in the modes of one is not known"));
+    };
+    let (mut at, mut along) = (Vec::new(), Vec::new());
+    for b in positions.iter() {
+        let mode =
+            runs_along(b).ok_or_else(|| bad(&format!("{} is no run along one of its modes", b.layout)))?;
+        along.push(mode);
+        at.push(e.b.index(b.offset.clone())?);
+    }
+    Ok((at, along))
+}
+
+/// The mode of a tile, from 1, that steps through a parameter's mode one by one; 0 where the tile stays at one place.
+fn runs_along(b: &Bound) -> Option<u32> {
+    let mut found = 0;
+    for i in 0..b.layout.rank() {
+        let mode = b.layout.mode(i)?;
+        if moves(&mode) {
+            let flat = mode.coalesce().ok()?;
+            let strides = flat.stride().leaves();
+            if found != 0 || strides.len() != 1 || !strides[0].is(1) {
+                return None;
+            }
+            found = u32::try_from(i).ok()? + 1;
+        }
+    }
+    Some(found)
+}
+
+/// Whether a mode leaves its first place.
+fn moves(mode: &Layout) -> bool {
+    let pairs = mode.shape().leaves().into_iter().zip(mode.stride().leaves());
+    pairs.into_iter().any(|(n, d)| !n.is(1) && !d.is(0))
+}

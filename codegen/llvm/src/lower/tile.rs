@@ -1,0 +1,97 @@
+//! Asynchronous copies of boxes, and the barriers in shared memory that they arrive at.
+
+use super::{Lower, Lowered};
+use crate::raw::{Cast, GENERIC, Val};
+use weft_ir::{Async, RedOp, Value};
+
+/// LLVM's address space of the shared memory of a cluster's CTAs.
+const SHARED_CLUSTER: u32 = 7;
+
+impl<'c> Lower<'_, 'c> {
+    pub(super) fn tile(&self, op: &Async) -> Lowered<Option<Val<'c>>> {
+        let ir = self.ir;
+        match op {
+            Async::MbarInit { ptr, count } => {
+                let count = ir.constant(ir.int(32), i64::from(*count));
+                self.effect("llvm.nvvm.mbarrier.init.shared", &[self.val(*ptr)?, count])
+            }
+            Async::MbarFence {} => self.effect("llvm.nvvm.fence.mbarrier_init.release.cluster", &[]),
+            Async::MbarArrive { ptr } => {
+                self.nothing_passes();
+                let one = ir.constant(ir.int(32), 1);
+                self.effect("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", &[self.val(*ptr)?, one])
+            }
+            Async::MbarExpect { ptr, bytes } => {
+                let bytes = ir.constant(ir.int(32), i64::from(*bytes));
+                let name = "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta";
+                self.effect(name, &[self.val(*ptr)?, bytes])
+            }
+            Async::MbarTest { ptr, parity } => {
+                let name = "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
+                let ended = self.intrinsic(name, &[], &[self.val(*ptr)?, self.val(*parity)?])?;
+                self.nothing_passes();
+                Ok(Some(ended))
+            }
+            Async::TmaLoad { dst, map, at, mbar } => self.load_box(*dst, *map, at, *mbar),
+            Async::TmaStore { src, map, at, op } => self.store_box(*src, *map, at, *op),
+            Async::BulkCommit {} => self.effect("llvm.nvvm.cp.async.bulk.commit.group", &[]),
+            Async::BulkWait { pending, read } => {
+                let kind = if *read { ".read" } else { "" };
+                let pending = ir.constant(ir.int(32), i64::from(*pending));
+                self.effect(&format!("llvm.nvvm.cp.async.bulk.wait.group{kind}"), &[pending])?;
+                self.nothing_passes();
+                Ok(None)
+            }
+            Async::ProxyFence {} => {
+                self.nothing_passes();
+                self.effect("llvm.nvvm.fence.proxy.async.shared_cta", &[])
+            }
+        }
+    }
+
+    /// Accesses to memory stay on their side of this place: LLVM thinks that these intrinsics touch nothing but their
+    /// arguments.
+    fn nothing_passes(&self) {
+        self.ir.asm("", "~{memory}", &[], &[]);
+    }
+
+    fn effect(&self, name: &str, args: &[Val<'c>]) -> Lowered<Option<Val<'c>>> {
+        self.intrinsic(name, &[], args).map(|_| None)
+    }
+
+    fn load_box(&self, dst: Value, map: Value, at: &[Value], mbar: Value) -> Lowered<Option<Val<'c>>> {
+        let ir = self.ir;
+        let dst = ir.cast(Cast::LLVMAddrSpaceCast, self.val(dst)?, ir.pointer(SHARED_CLUSTER));
+        let mut args = vec![dst, self.val(mbar)?, self.map(map)?];
+        for v in at {
+            args.push(self.val(*v)?);
+        }
+        // No multicast, no cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
+        let flag = ir.constant(ir.int(1), 0);
+        args.extend([
+            ir.constant(ir.int(16), 0),
+            ir.constant(ir.int(64), 0),
+            flag,
+            flag,
+            ir.constant(ir.int(32), 0),
+        ]);
+        self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)
+    }
+
+    fn store_box(&self, src: Value, map: Value, at: &[Value], op: Option<RedOp>) -> Lowered<Option<Val<'c>>> {
+        let ir = self.ir;
+        self.nothing_passes();
+        let mut args = vec![self.val(src)?, self.map(map)?];
+        for v in at {
+            args.push(self.val(*v)?);
+        }
+        args.extend([ir.constant(ir.int(64), 0), ir.constant(ir.int(1), 0)]);
+        let verb = op.map_or("s2g".into(), |op| format!("reduce.{}", op.name()));
+        self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.{verb}.tile.{}d", at.len()), &args)
+    }
+
+    /// The address of a tensor map: of any memory, as instructions take it.
+    fn map(&self, map: Value) -> Lowered<Val<'c>> {
+        Ok(self.ir.cast(Cast::LLVMAddrSpaceCast, self.val(map)?, self.ir.pointer(GENERIC)))
+    }
+}

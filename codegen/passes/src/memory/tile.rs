@@ -1,0 +1,147 @@
+//! Copies of tiles become copies of boxes, each issued by thread 0 with a tensor map that the launch makes.
+
+use super::MemoryPass;
+use super::place::{Place, Route, found};
+use crate::codes::BAD_BOX;
+use crate::edit::{Action, Editor, Emit};
+use crate::hidden;
+use crate::pipeline::by_first;
+use weft_abi::{MapShape, MapSwizzle};
+use weft_ir::builder::{Built, aligned};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::mixed::Builder;
+use weft_ir::{Async, Bridge, Hidden, Int, RedOp, Scalar, Tile, Value, Var};
+use weft_layout::{Swizzle, TileBoxes};
+
+/// A copy between a tile in shared memory and one of a tensor.
+struct Copy<'a> {
+    /// The tile in shared memory.
+    inside: &'a Place,
+    /// Its boxes.
+    boxes: TileBoxes,
+    /// For each dimension of the tensor map, the coordinate of the tile's first element (`i64`).
+    at: Vec<Value>,
+    /// The address of the tensor map.
+    map: Value,
+}
+
+/// What is done with the boxes.
+#[derive(Clone, Copy)]
+enum What {
+    /// They are filled; their bytes arrive at a barrier.
+    Load(Value),
+    /// They are written to the tensor, or reduced into it.
+    Store(Option<RedOp>),
+}
+
+impl MemoryPass<'_> {
+    /// A copy of a tile, or a wait for copies.
+    pub(super) fn tile(&mut self, e: &mut Editor, op: &Tile, span: Span) -> Built<Action> {
+        let (inside, outside, at, along, what) = match op {
+            Tile::TmaLoad { dst, src, pipe, at, along } => (dst, src, at, along, What::Load(*pipe)),
+            Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
+            Tile::TmaWait { pending, read } => {
+                let wait = Async::BulkWait { pending: *pending, read: *read };
+                by_first(&mut e.b, |b| b.emit(wait).map(drop))?;
+                return Ok(Action::Drop);
+            }
+            // The pass before replaced the others.
+            Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
+                return Ok(Action::Keep);
+            }
+        };
+        let k = e.b.kernel();
+        let inside = found(self.places.get(inside), k, *inside, span)?.clone();
+        let outside = found(self.places.get(outside), k, *outside, span)?.clone();
+        let copy = Copy::new(e, &inside, &outside, (at, along), span)?;
+        let to = e.b.emit(Bridge::AddressOf { base: inside.root })?;
+        by_first(&mut e.b, |b| copy.issue(b, to, what))?;
+        Ok(Action::Drop)
+    }
+}
+
+impl<'a> Copy<'a> {
+    fn new(
+        e: &mut Editor,
+        inside: &'a Place,
+        outside: &Place,
+        (at, along): (&[Value], &[u32]),
+        span: Span,
+    ) -> Built<Copy<'a>> {
+        let bad = |why: String| {
+            Diagnostic::error(BAD_BOX, span, why).help("`swizzled<T>(shape)` gives a layout that fits")
+        };
+        if outside.route != Route::Local {
+            return Err(bad("tiles of peers' tensors are not copied by TMA yet".into()));
+        }
+        let root = e.b.ty(outside.root).clone();
+        let order = order(&root, span)?;
+        let (swizzle, row) = match inside.ty.swizzle {
+            None => (MapSwizzle::None, None),
+            Some(s) => width(s).ok_or_else(|| bad(format!("no tensor copy permutes as {s}")))?,
+        };
+        let dims: Vec<_> = order.iter().map(|d| along[*d].checked_sub(1).map(|m| m as usize)).collect();
+        let boxes = TileBoxes::new(&inside.ty.layout, &dims, inside.ty.elem.bytes(), row)
+            .map_err(|x| bad(x.to_string()))?;
+        let unit = row.map_or(128, |row| row * 8);
+        let from = boxes.boxes.iter().map(|b| &inside.offset + b.offset);
+        for offset in from {
+            let has = aligned(inside.root_align(), &offset, inside.ty.elem.bytes());
+            if has < unit {
+                return Err(bad(format!(
+                    "a box begins at a multiple of {has} bytes, and has to at one of {unit}"
+                )));
+            }
+        }
+        let pairs: Vec<_> = order.iter().zip(&boxes.extents).map(|(d, n)| (*d as u8, *n)).collect();
+        let shape = MapShape::new(swizzle, &pairs)
+            .ok_or_else(|| bad(format!("a tensor of {} modes", pairs.len())))?;
+        let base = super::base(e, outside);
+        let index = hidden::param(e.b.kernel_mut(), Hidden::TensorMap { base, map: shape });
+        let map = e.prologue(|b| b.emit(Var::Param { index }))?;
+        let at = order.iter().map(|d| at[*d]).collect();
+        Ok(Copy { inside, boxes, at, map })
+    }
+
+    /// Thread 0 issues a copy for each box.
+    fn issue(&self, b: &mut Builder, to: Value, what: What) -> Built<()> {
+        let bytes = i64::from(self.inside.ty.elem.bytes());
+        for part in &self.boxes.boxes {
+            let shared = b.offset(to, &((&self.inside.offset + part.offset) * bytes))?;
+            let at = self.at.iter().zip(&part.at).map(|(first, more)| {
+                let at = b.symbol(*first)? + Int::from(*more);
+                let at = b.index(at)?;
+                b.convert(at, Scalar::I32)
+            });
+            let at = at.collect::<Built<Vec<_>>>()?;
+            b.emit(match what {
+                What::Load(mbar) => Async::TmaLoad { dst: shared, map: self.map, at, mbar },
+                What::Store(op) => Async::TmaStore { src: shared, map: self.map, at, op },
+            })?;
+        }
+        match what {
+            What::Load(_) => Ok(()),
+            What::Store(_) => b.emit(Async::BulkCommit {}).map(drop),
+        }
+    }
+}
+
+/// The modes of a parameter's layout, flattened, in the order of a tensor map's dimensions: the one of stride 1 first.
+fn order(root: &weft_ir::mixed::Type, span: Span) -> Built<Vec<usize>> {
+    let weft_ir::mixed::Type::Tensor(t) = root else { return Err(super::place::no_address(span, root)) };
+    let strides = t.layout.stride().leaves();
+    let Some(first) = strides.iter().position(|s| s.is(1)) else {
+        return Err(Diagnostic::error(BAD_BOX, span, format!("no mode of {} has stride 1", t.layout))
+            .help("TMA copies rows of consecutive elements"));
+    };
+    let rest = (0..strides.len()).filter(|i| *i != first);
+    Ok(std::iter::once(first).chain(rest).collect())
+}
+
+/// The swizzle of a tensor map, and its width in bytes.
+fn width(s: Swizzle) -> Option<(MapSwizzle, Option<u32>)> {
+    const SWIZZLES: [(MapSwizzle, u32); 3] =
+        [(MapSwizzle::B32, 1), (MapSwizzle::B64, 2), (MapSwizzle::B128, 3)];
+    let (swizzle, bits) = SWIZZLES.into_iter().find(|(_, bits)| s.bits() == *bits)?;
+    (s.base() == 4 && s.shift() == 3).then_some((swizzle, Some(16 << bits)))
+}

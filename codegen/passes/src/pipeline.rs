@@ -1,0 +1,364 @@
+//! Pipelines become barriers in shared memory.
+//!
+//! A pipeline of `S` stages is `2 S` barriers (PTX ISA, mbarrier) of 8 bytes: first the full ones, then the empty ones.
+//! A phase of a full barrier ends when thread 0 has arrived, who also says how many bytes the copies will bring, and
+//! these bytes have come. A phase of an empty barrier ends when every warp has arrived. Which stage comes next, and the
+//! parity of its phase, are variables of each thread: one pair for those who fill stages, one for those who wait for full
+//! ones, and a stage for those who give them back.
+
+use crate::codes::UNARMED;
+use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
+use crate::teams::{Polls, linear, place};
+use crate::{Options, Report};
+use rustc_hash::FxHashMap;
+use weft_ir::builder::Built;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::{
+    Access, Block, Dim, Layout, LocalId, Operation, Scalar, Space, Sreg, Thread, Tile, Value, View,
+};
+use weft_ir::{Async, BinOp, Bridge, CmpOp, Control, Debug, Group, Int, UnOp, ValueType, Var};
+
+/// The alignment of a box in shared memory, in bytes (PTX ISA, cp.async.bulk.tensor).
+const BOX_ALIGN: u32 = 128;
+/// Bytes of a barrier.
+const BARRIER: i64 = 8;
+const WARP: i64 = 32;
+const I32: Type = Type::Scalar(Scalar::I32);
+
+/// The pass.
+pub(crate) fn run(mut kernel: Kernel, options: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+    let mut facts = Facts::default();
+    kernel.walk(&mut |_, inst| facts.any |= inst.op.tile().is_some());
+    if !facts.any {
+        return Ok(kernel);
+    }
+    facts.block(&kernel, &kernel.body);
+    facts.memory(&kernel);
+    facts.align(&mut kernel);
+    let unarmed = facts.unarmed(&kernel);
+    if !unarmed.is_empty() {
+        return Err(unarmed);
+    }
+    let mut pass =
+        Pipelines { options, facts, pipes: FxHashMap::default(), armed: FxHashMap::default(), dirty: false };
+    let mut kernel = rewrite(kernel, &mut pass)?;
+    if !pass.facts.drained.is_empty() {
+        finish(&mut kernel)?;
+    }
+    Ok(kernel)
+}
+
+/// Shared memory stays until the copies out of it have read it.
+fn finish(kernel: &mut Kernel) -> Result<(), Vec<Diagnostic>> {
+    let (mut b, body) = Builder::edit(std::mem::replace(kernel, Kernel::new("")));
+    body.0.into_iter().for_each(|v| b.push(v));
+    by_first(&mut b, |b| b.emit(Async::BulkWait { pending: 0, read: true }).map(drop))
+        .map_err(|d| vec![d])?;
+    *kernel = b.finish();
+    Ok(())
+}
+
+/// What the kernel's use of its pipelines says.
+#[derive(Default)]
+struct Facts {
+    any: bool,
+    /// Allocations that copies fill, and those that they read.
+    filled: Vec<Value>,
+    drained: Vec<Value>,
+    /// Bytes that arrive in the stage of each acquire.
+    bytes: FxHashMap<Value, u32>,
+    /// The acquire that armed the stage of each copy.
+    acquires: FxHashMap<Value, Value>,
+    /// Allocations that copies fill and threads read, and those that threads write and copies read.
+    read: Vec<Value>,
+    written: Vec<Value>,
+}
+
+impl Facts {
+    /// Adds up the bytes of the copies behind each acquire of a block.
+    fn block(&mut self, k: &Kernel, block: &Block) {
+        let mut open: FxHashMap<Value, Value> = FxHashMap::default();
+        for &v in &block.0 {
+            match k.op(v).tile() {
+                Some(Tile::Acquire { pipe }) => {
+                    open.insert(*pipe, v);
+                    self.bytes.insert(v, 0);
+                }
+                Some(Tile::TmaLoad { dst, pipe, .. }) => {
+                    if let Some(acquire) = open.get(pipe) {
+                        self.acquires.insert(v, *acquire);
+                        let size = k.ty(*dst).tensor().and_then(|t| {
+                            let elements = u32::try_from(t.layout.size().as_const()?).ok()?;
+                            elements.checked_mul(t.elem.bytes())
+                        });
+                        let bytes = self.bytes.entry(*acquire).or_default();
+                        *bytes = bytes.saturating_add(size.unwrap_or(u32::MAX));
+                    }
+                }
+                _ => k.op(v).blocks().into_iter().for_each(|inner| self.block(k, inner)),
+            }
+        }
+    }
+
+    /// Finds the allocations that both threads and copies touch.
+    fn memory(&mut self, k: &Kernel) {
+        let (mut loaded, mut stored) = (vec![], vec![]);
+        k.walk(&mut |_, inst| match (inst.op.tile(), inst.op.access()) {
+            (Some(Tile::TmaLoad { dst, .. }), _) => self.filled.extend(allocation(k, *dst)),
+            (Some(Tile::TmaStore { src, .. }), _) => self.drained.extend(allocation(k, *src)),
+            (_, Some(Access::Store { place, .. } | Access::Red { place, .. })) => {
+                stored.extend(allocation(k, *place))
+            }
+            (_, Some(access)) => loaded.extend(allocation(k, access.place())),
+            _ => {}
+        });
+        self.read = loaded.into_iter().filter(|v| self.filled.contains(v)).collect();
+        self.written = stored.into_iter().filter(|v| self.drained.contains(v)).collect();
+    }
+
+    /// Aligns what copies touch as they need it.
+    fn align(&self, k: &mut Kernel) {
+        for &v in self.filled.iter().chain(&self.drained) {
+            if let Type::Tensor(t) = &mut k.insts[v].ty {
+                let t = std::sync::Arc::make_mut(t);
+                t.align = t.align.max(BOX_ALIGN);
+            }
+        }
+    }
+
+    /// Copies whose bytes no acquire counts.
+    fn unarmed(&self, k: &Kernel) -> Vec<Diagnostic> {
+        let mut found = Vec::new();
+        k.walk(&mut |v, inst| {
+            if matches!(inst.op.tile(), Some(Tile::TmaLoad { .. })) && !self.acquires.contains_key(&v) {
+                let message = "no `producer_acquire` of the pipeline stands before this copy in its block";
+                found.push(
+                    Diagnostic::error(UNARMED, inst.span, message)
+                        .help("put the copies of a stage right behind its acquire"),
+                );
+            }
+        });
+        found
+    }
+}
+
+/// The allocation in shared memory that a tensor lies in.
+fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
+    loop {
+        match k.op(v).view()? {
+            View::Part { base, .. } => v = *base,
+            View::Shared { .. } => return Some(v),
+            View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
+        }
+    }
+}
+
+/// Where a side of a pipeline stands: the next stage, and the parity of its phase.
+#[derive(Clone, Copy)]
+struct Cursor {
+    stage: LocalId,
+    parity: LocalId,
+}
+
+/// A pipeline's memory and cursors.
+#[derive(Clone, Copy)]
+struct Pipe {
+    stages: u32,
+    /// The address of the barriers.
+    barriers: Value,
+    fills: Cursor,
+    waits: Cursor,
+    frees: Cursor,
+}
+
+struct Pipelines<'a> {
+    options: &'a Options,
+    facts: Facts,
+    pipes: FxHashMap<Value, Pipe>,
+    /// The full barrier of the stage of each acquire.
+    armed: FxHashMap<Value, Value>,
+    /// Whether threads wrote what copies will read, and no fence has come since.
+    dirty: bool,
+}
+
+impl Rewrite for Pipelines<'_> {
+    fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        let k = e.b.kernel();
+        let span = k.insts[v].span;
+        if let Some(Access::Store { place, .. } | Access::Red { place, .. }) = k.op(v).access() {
+            self.dirty |= allocation(k, *place).is_some_and(|a| self.facts.written.contains(&a));
+        }
+        if let Some(Thread::GroupBarrier { group: Group::Block }) = k.op(v).thread() {
+            if std::mem::take(&mut self.dirty) {
+                e.b.emit(Async::ProxyFence {})?;
+            }
+            return Ok(Action::Keep);
+        }
+        let Some(op) = k.op(v).tile().cloned() else { return Ok(Action::Keep) };
+        match op {
+            Tile::Pipeline { stages } => {
+                let pipe = e.prologue(|b| make(b, stages))?;
+                self.pipes.insert(v, pipe);
+                Ok(Action::Drop)
+            }
+            Tile::Acquire { pipe } => {
+                let pipe = self.pipe(pipe, span)?;
+                self.acquire(e, v, pipe, span).map(|()| Action::Drop)
+            }
+            Tile::Await { pipe } => {
+                let pipe = self.pipe(pipe, span)?;
+                let parity = e.b.get(pipe.waits.parity)?;
+                let stage = under_its_number(e, v, pipe.waits.stage);
+                let full = barrier(&mut e.b, pipe.barriers, stage)?;
+                self.wait(&mut e.b, full, parity, span)?;
+                advance(&mut e.b, pipe.waits, stage, pipe.stages).map(|()| Action::Drop)
+            }
+            Tile::Release { pipe } => {
+                let pipe = self.pipe(pipe, span)?;
+                self.release(&mut e.b, pipe).map(|()| Action::Drop)
+            }
+            Tile::TmaLoad { .. } => {
+                let acquire = self.facts.acquires.get(&v).and_then(|a| self.armed.get(a)).copied();
+                if let (weft_ir::mixed::Op::Tile(Tile::TmaLoad { pipe, .. }), Some(full)) =
+                    (&mut e.b.kernel_mut().insts[v].op, acquire)
+                {
+                    *pipe = full;
+                }
+                Ok(Action::Keep)
+            }
+            Tile::TmaStore { .. } | Tile::TmaWait { .. } => Ok(Action::Keep),
+        }
+    }
+}
+
+impl Pipelines<'_> {
+    fn pipe(&self, v: Value, span: Span) -> Built<Pipe> {
+        let missing =
+            || Diagnostic::error(UNARMED, span, "this pipeline is not known when the kernel is compiled");
+        self.pipes.get(&v).copied().ok_or_else(missing)
+    }
+
+    /// Thread 0 waits for the stage to fall empty, and says how many bytes will come.
+    fn acquire(&mut self, e: &mut Editor, v: Value, pipe: Pipe, span: Span) -> Built<()> {
+        let bytes = self.facts.bytes.get(&v).copied().unwrap_or(0);
+        let parity = e.b.get(pipe.fills.parity)?;
+        let stage = under_its_number(e, v, pipe.fills.stage);
+        let b = &mut e.b;
+        let full = barrier(b, pipe.barriers, stage)?;
+        let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
+        self.armed.insert(v, full);
+        by_first(b, |b| {
+            // All stages are empty at first: the phase before the first one counts as ended.
+            let one = b.i32(1)?;
+            let before = b.binary(BinOp::Xor, parity, one)?;
+            self.wait(b, empty, before, span)?;
+            b.emit(Async::MbarExpect { ptr: full, bytes }).map(drop)
+        })?;
+        advance(b, pipe.fills, stage, pipe.stages)
+    }
+
+    /// Every warp arrives once its lanes are done with the stage.
+    fn release(&self, b: &mut Builder, pipe: Pipe) -> Built<()> {
+        if !self.facts.read.is_empty() {
+            b.emit(Async::ProxyFence {})?;
+        }
+        b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        let stage = b.get(pipe.frees.stage)?;
+        let full = barrier(b, pipe.barriers, stage)?;
+        let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
+        let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
+        let (lane, zero) = (b.index(lane)?, b.i64(0)?);
+        let first = b.compare(CmpOp::Eq, lane, zero)?;
+        b.if_true(first, |b| b.emit(Async::MbarArrive { ptr: empty }).map(drop))?;
+        advance(b, pipe.frees, stage, pipe.stages)
+    }
+
+    /// Waits until the phase of that parity has ended.
+    fn wait(&self, b: &mut Builder, ptr: Value, parity: Value, span: Span) -> Built<()> {
+        let polls = Polls::new(b, self.options.debug_waits)?;
+        b.while_loop(
+            |b| {
+                let ended = b.emit(Async::MbarTest { ptr, parity })?;
+                b.unary(UnOp::Not, ended)
+            },
+            |b| {
+                polls.count(b, |b| {
+                    let format =
+                        format!("weft: CTA %d waits at {}: phase %d\n", place(self.options, span, b));
+                    let cta = b.special(Sreg::BlockIdx, Dim::X)?;
+                    b.emit(Debug::Print { format: format.into(), args: vec![cta, parity] })?;
+                    b.emit(Debug::Trap {}).map(drop)
+                })
+            },
+        )
+        .map(drop)
+    }
+}
+
+/// The memory of a pipeline, made ready by thread 0 before anybody goes on.
+fn make(b: &mut Builder, stages: u32) -> Built<Pipe> {
+    let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
+    let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
+    let memory = b.emit_as(
+        View::Shared { name: "pipeline".into() },
+        Builder::tensor(Scalar::U64, Space::Shared, layout, 8),
+    )?;
+    let barriers = b.emit(Bridge::AddressOf { base: memory })?;
+    let warps = b.kernel().threads().div_ceil(WARP as u32);
+    by_first(b, |b| {
+        for i in 0..2 * stages {
+            let ptr = b.offset(barriers, &Int::from(i64::from(i) * BARRIER))?;
+            b.emit(Async::MbarInit { ptr, count: if i < stages { 1 } else { warps } })?;
+        }
+        b.emit(Async::MbarFence {}).map(drop)
+    })?;
+    b.emit(Thread::GroupBarrier { group: Group::Block })?;
+    let mut cursor = |name: &str| -> Built<Cursor> {
+        let zero = b.i32(0)?;
+        let at = Cursor {
+            stage: b.local(&format!("{name}_stage"), I32),
+            parity: b.local(&format!("{name}_parity"), I32),
+        };
+        b.set(at.stage, zero)?;
+        b.set(at.parity, zero)?;
+        Ok(at)
+    };
+    let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
+    Ok(Pipe { stages, barriers, fills, waits, frees })
+}
+
+/// What thread 0 does alone.
+pub(crate) fn by_first(b: &mut Builder, f: impl FnOnce(&mut Builder) -> Built<()>) -> Built<()> {
+    let thread = linear(b, Sreg::ThreadIdx)?;
+    let (thread, zero) = (b.index(thread)?, b.i64(0)?);
+    let first = b.compare(CmpOp::Eq, thread, zero)?;
+    let then = b.nested(f)?;
+    b.emit(Control::If { cond: first, then, otherwise: Block::default() }).map(drop)
+}
+
+/// Reads a stage into the value `v`: layouts and offsets know the stage by that number.
+fn under_its_number(e: &mut Editor, v: Value, stage: LocalId) -> Value {
+    e.b.kernel_mut().insts[v].op = Var::LocalGet { local: stage }.into();
+    e.b.push(v);
+    v
+}
+
+/// The address of a stage's full barrier.
+fn barrier(b: &mut Builder, barriers: Value, stage: Value) -> Built<Value> {
+    let bytes = b.symbol(stage)? * Int::from(BARRIER);
+    b.offset(barriers, &bytes)
+}
+
+/// Goes on to the next stage; behind the last one, to the first of the other parity.
+fn advance(b: &mut Builder, at: Cursor, stage: Value, stages: u32) -> Built<()> {
+    let (one, zero, end) = (b.i32(1)?, b.i32(0)?, b.i32(stages.into())?);
+    let next = b.binary(BinOp::Add, stage, one)?;
+    let wraps = b.compare(CmpOp::Eq, next, end)?;
+    let next = b.select(wraps, zero, next)?;
+    b.set(at.stage, next)?;
+    let parity = b.get(at.parity)?;
+    let other = b.binary(BinOp::Xor, parity, one)?;
+    let parity = b.select(wraps, other, parity)?;
+    b.set(at.parity, parity).map(drop)
+}

@@ -1,0 +1,166 @@
+//! Tensor maps: what a launch makes for copies of tiles (TMA), from an argument's address and its layout in the launch.
+
+use crate::DType;
+use crate::cuda;
+use crate::error::{ARGUMENT, Error, LAUNCH, Result};
+use cudarc::driver::sys;
+use weft_abi::{MapShape, MapSwizzle};
+use weft_layout::Layout;
+
+/// Bytes of a tensor map as the driver encodes it.
+pub const BYTES: usize = weft_abi::MAP_BYTES as usize;
+/// Addresses and strides are multiples of this many bytes (CUDA Driver API, `cuTensorMapEncodeTiled`).
+const UNIT: u64 = 16;
+/// Most elements along a dimension, and one more than the most bytes of a stride.
+const MAX_EXTENT: u64 = 1 << 32;
+const MAX_STRIDE: u64 = 1 << 40;
+
+/// What a tensor map says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MapRequest {
+    /// Byte of the parameter block.
+    pub offset: usize,
+    /// Element type.
+    pub dtype: DType,
+    /// Address of the tensor's first element.
+    pub address: u64,
+    /// Elements along each dimension, the one of stride 1 first.
+    pub extents: Vec<u64>,
+    /// Bytes from one element to the next along each dimension but the first.
+    pub strides: Vec<u64>,
+    /// Elements of a box along each dimension.
+    pub boxes: Vec<u32>,
+    /// How a box is permuted in shared memory.
+    pub swizzle: MapSwizzle,
+}
+
+impl MapRequest {
+    /// The map of a tensor for boxes of a shape.
+    ///
+    /// # Errors
+    /// What tensor maps cannot say of the tensor, in words: an address or a stride that is no multiple of 16 bytes, an
+    /// extent or a stride that is too large.
+    pub(super) fn new(
+        offset: usize,
+        (dtype, address, layout): (DType, u64, &Layout),
+        shape: &MapShape,
+    ) -> std::result::Result<MapRequest, String> {
+        let numbers = |t: &weft_layout::IntTuple| -> Option<Vec<u64>> {
+            t.leaves().into_iter().map(|n| n.as_const().and_then(|n| u64::try_from(n).ok())).collect()
+        };
+        let known = numbers(layout.shape()).zip(numbers(layout.stride()));
+        let (all_extents, all_strides) = known.ok_or("its layout is not known, or has a negative stride")?;
+        let bytes = u64::from(dtype.bytes());
+        let (mut extents, mut strides, mut boxes) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, (mode, extent)) in shape.dims().enumerate() {
+            let dim = all_extents.get(mode).copied().zip(all_strides.get(mode).copied());
+            let (n, stride) = dim.ok_or_else(|| format!("it has no mode {mode}"))?;
+            // The stride of a mode of one element is never used, and a map wants a legal one.
+            let stride = if n == 1 && i > 0 { UNIT } else { stride.saturating_mul(bytes) };
+            match i {
+                0 if stride != bytes => {
+                    return Err(format!("mode {mode} has a stride of {stride} bytes, not of one element"));
+                }
+                0 => {}
+                _ if stride % UNIT != 0 || stride >= MAX_STRIDE => {
+                    return Err(format!(
+                        "mode {mode} has a stride of {stride} bytes, and TMA takes multiples of {UNIT} below 2^40"
+                    ));
+                }
+                _ => strides.push(stride),
+            }
+            if n == 0 || n > MAX_EXTENT {
+                return Err(format!("mode {mode} has {n} elements, and TMA takes 1 to 2^32"));
+            }
+            extents.push(n);
+            boxes.push(u32::from(extent));
+        }
+        if !address.is_multiple_of(UNIT) {
+            return Err(format!("its address {address:#x} is no multiple of {UNIT}, as TMA needs it"));
+        }
+        Ok(MapRequest { offset, dtype, address, extents, strides, boxes, swizzle: shape.swizzle })
+    }
+
+    /// The map for a simulated PE.
+    ///
+    /// # Errors
+    /// `R0503` for what the simulator refuses, as the driver does.
+    pub(super) fn simulated(&self) -> Result<[u8; BYTES]> {
+        use weft_sim::{Swizzle, TensorType};
+        let element = match self.dtype {
+            DType::F16 => TensorType::F16,
+            DType::BF16 => TensorType::Bf16,
+            DType::F32 => TensorType::F32,
+            DType::F64 => TensorType::F64,
+            DType::I32 => TensorType::S32,
+            DType::I64 => TensorType::S64,
+            DType::U32 => TensorType::U32,
+            DType::U64 => TensorType::U64,
+            DType::U16 | DType::I16 => TensorType::U16,
+            DType::U8 | DType::I8 | DType::Bool | DType::E4M3 | DType::E5M2 => TensorType::U8,
+        };
+        let swizzle = match self.swizzle {
+            MapSwizzle::None => Swizzle::None,
+            MapSwizzle::B32 => Swizzle::B32,
+            MapSwizzle::B64 => Swizzle::B64,
+            MapSwizzle::B128 => Swizzle::B128,
+        };
+        let map = weft_sim::TensorMap {
+            element,
+            address: self.address,
+            dims: self.extents.clone(),
+            strides: self.strides.clone(),
+            tile: self.boxes.clone(),
+            element_strides: vec![1; self.boxes.len()],
+            swizzle,
+            fill_nan: false,
+        };
+        map.encode().map_err(|e| self.refused(&e.to_string()))
+    }
+
+    /// The map for a GPU.
+    ///
+    /// # Errors
+    /// `R0503` where the driver refuses it, `R0103` where it cannot encode maps.
+    pub(super) fn encoded(&self) -> Result<[u8; BYTES]> {
+        use sys::CUtensorMapDataType as T;
+        use sys::CUtensorMapSwizzle as S;
+        let element = match self.dtype {
+            DType::F16 => T::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+            DType::BF16 => T::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            DType::F32 => T::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+            DType::F64 => T::CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+            DType::I32 => T::CU_TENSOR_MAP_DATA_TYPE_INT32,
+            DType::I64 => T::CU_TENSOR_MAP_DATA_TYPE_INT64,
+            DType::U32 => T::CU_TENSOR_MAP_DATA_TYPE_UINT32,
+            DType::U64 => T::CU_TENSOR_MAP_DATA_TYPE_UINT64,
+            DType::U16 | DType::I16 => T::CU_TENSOR_MAP_DATA_TYPE_UINT16,
+            DType::U8 | DType::I8 | DType::Bool | DType::E4M3 | DType::E5M2 => {
+                T::CU_TENSOR_MAP_DATA_TYPE_UINT8
+            }
+        };
+        let swizzle = match self.swizzle {
+            MapSwizzle::None => S::CU_TENSOR_MAP_SWIZZLE_NONE,
+            MapSwizzle::B32 => S::CU_TENSOR_MAP_SWIZZLE_32B,
+            MapSwizzle::B64 => S::CU_TENSOR_MAP_SWIZZLE_64B,
+            MapSwizzle::B128 => S::CU_TENSOR_MAP_SWIZZLE_128B,
+        };
+        let map =
+            cuda::encode_map(element, swizzle, self.address, (&self.extents, &self.strides, &self.boxes));
+        map.map_err(|e| self.refused(&e.message))
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        let message = format!(
+            "no tensor map of {:?} elements of {} in boxes of {:?}: {why}",
+            self.extents, self.dtype, self.boxes
+        );
+        Error::new(LAUNCH, message)
+    }
+}
+
+/// The error of a tensor that has no map.
+pub(super) fn bad(kernel: &str, param: &str, why: &str) -> Error {
+    Error::new(ARGUMENT, format!("`{kernel}` copies tiles of `{param}`: {why}"))
+        .help("TMA takes tensors whose address and strides are multiples of 16 bytes")
+}

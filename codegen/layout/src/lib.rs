@@ -28,6 +28,7 @@
 //!
 //! Strides are integers: CuTe's scaled basis elements, as of identity layouts, have no counterpart here.
 
+mod accumulator;
 mod algebra;
 mod boxes;
 mod composed;
@@ -39,11 +40,13 @@ mod int;
 mod layout;
 mod major;
 mod modes;
+mod operand;
 mod swizzle;
 mod tiled_copy;
 mod tiler;
 mod tuple;
 
+pub use accumulator::{ATOM_ROWS, accumulator};
 pub use boxes::{TileBox, TileBoxes, panels};
 pub use composed::{AnyLayout, ComposedLayout, swizzle_after, swizzled};
 pub use coord::{Coord, crd2crd, crd2idx, dice, idx2crd, slice};
@@ -54,6 +57,7 @@ pub use int::{Int, MAX_NODES, Node, Poison, Var};
 pub use layout::Layout;
 pub use major::Order;
 pub use modes::Modes;
+pub use operand::Operand;
 pub use swizzle::Swizzle;
 pub use tiled_copy::{CopyAtom, Side, TiledCopy};
 pub use tiler::Tiler;

@@ -6,6 +6,7 @@ pub(crate) mod examine;
 mod expected;
 mod gpus;
 pub(crate) mod inputs;
+mod matmul;
 mod npy;
 mod pe;
 mod plan;

@@ -73,6 +73,9 @@ const IN_PLACE: [(&str, Rule); 2] = [
     ("all_gather", |c, _, i| (c.from.get(i / c.part(), i), 0.0)),
 ];
 
+/// The reference that takes two tensors.
+const MATMUL: &str = "matmul";
+
 const REFERENCES: [Row; 7] = [
     ("allreduce", true, |n, _| Some(n), |c, _, i| c.reduce(i)),
     (
@@ -136,8 +139,11 @@ pub fn check(
     acc: Scalar,
 ) -> Result<Checked, String> {
     let what = &reference.name;
+    if &**what == MATMUL {
+        return super::matmul::check(reference, before, after);
+    }
     let Some(&(_, reduces, mut size, mut rule)) = REFERENCES.iter().find(|(n, ..)| *n == &**what) else {
-        let known: Vec<_> = REFERENCES.iter().map(|(n, ..)| *n).collect();
+        let known: Vec<_> = REFERENCES.iter().map(|(n, ..)| *n).chain([MATMUL]).collect();
         return Err(format!("computes({what}): known are {}", known.join(", ")));
     };
     if let ([_], Some((_, parts))) = (&reference.args[..], IN_PLACE.iter().find(|(n, _)| *n == &**what)) {
@@ -317,7 +323,8 @@ mod tests {
 
     #[test]
     fn the_language_knows_these() {
-        assert_eq!(REFERENCES.map(|(name, ..)| name), weft_lang::elaborate::REFERENCES);
+        let names: Vec<_> = REFERENCES.iter().map(|(name, ..)| *name).chain([MATMUL]).collect();
+        assert_eq!(names, weft_lang::elaborate::REFERENCES);
     }
 
     #[test]

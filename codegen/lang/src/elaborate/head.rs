@@ -129,8 +129,8 @@ impl fmt::Display for Reference {
 }
 
 /// What `computes(...)` can say.
-pub const REFERENCES: [&str; 7] =
-    ["allreduce", "reduce_scatter", "all_gather", "broadcast", "alltoall", "rotate", "copy"];
+pub const REFERENCES: [&str; 8] =
+    ["allreduce", "reduce_scatter", "all_gather", "broadcast", "alltoall", "rotate", "copy", "matmul"];
 
 /// A compiled file.
 #[derive(Debug)]

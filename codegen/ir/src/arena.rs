@@ -51,6 +51,11 @@ impl<H: Handle, T> Arena<H, T> {
         self.items.get(handle.index())
     }
 
+    /// All, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.items.iter_mut()
+    }
+
     /// All, with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (H, &T)> {
         self.items.iter().enumerate().map(|(i, t)| (H::from_index(i), t))

@@ -67,6 +67,6 @@ pub use op::{
 };
 pub use op::{Family, FamilyRef, Operation, Tile, Together, Var, View};
 pub use tensor::{Builder, Inst, Kernel, Local, Module, Op, Type};
-pub use types::{Bound, TensorType, TypeRef, ValueType};
+pub use types::{Accumulator, Bound, TensorType, TypeRef, ValueType};
 pub use weft_abi::Hidden;
 pub use weft_layout::{Int, IntTuple, Layout};

@@ -1,12 +1,13 @@
-//! The typing rules of tiles that move asynchronously, of pipelines, and of the barriers behind them.
+//! The typing rules of tiles that move asynchronously, of pipelines and the barriers behind them, and of matrix products.
 
 use crate::diag::Code;
 use crate::kernel::Value;
 use crate::level::Level;
 use crate::names::{RedOp, Scalar, Space};
-use crate::types::{TensorType, TypeRef, ValueType};
-use crate::typing::{MISMATCH, NOT_STATIC, TypeError, Typing, WRONG_SPACE, fail, fail_help};
+use crate::types::{Accumulator, TensorType, TypeRef, ValueType};
+use crate::typing::{MISMATCH, NO_SUCH_OP, NOT_STATIC, TypeError, Typing, WRONG_SPACE, fail, fail_help};
 use std::sync::Arc;
+use weft_layout::ATOM_ROWS;
 
 /// Most modes of a tensor that TMA copies (PTX ISA, Tensors).
 pub const MAX_MODES: usize = 5;
@@ -108,6 +109,135 @@ impl<L: Level> Typing<'_, L> {
             TypeRef::Tensor(t) => Ok(t.clone()),
             other => fail(MISMATCH, format!("`{}` needs a tensor, found {other}", self.name)),
         }
+    }
+}
+
+/// Matrix products.
+impl<L: Level> Typing<'_, L> {
+    /// Warpgroups have 64 rows or a multiple of them each, and 8 to 256 columns (PTX ISA, wgmma.mma_async).
+    pub(crate) fn accumulator(&self) -> Rule<L> {
+        let TypeRef::Accumulator(acc) = self.given.view() else {
+            return fail(MISMATCH, format!("expected an accumulator, found {}", self.given));
+        };
+        let Accumulator { elem, rows, cols, over } = acc;
+        if !matches!(elem, Scalar::F32 | Scalar::I32) {
+            return fail_help(
+                NO_SUCH_OP,
+                format!("matrix products are not added up in {elem}"),
+                "they are in f32, and those of integers in i32",
+            );
+        }
+        let split = |n: u32, parts: u32, unit: u32| {
+            parts > 0 && n > 0 && parts.checked_mul(unit).is_some_and(|unit| n.is_multiple_of(unit))
+        };
+        if !split(rows, over[0], ATOM_ROWS as u32) || !split(cols, over[1], 8) || acc.own_cols() > 256 {
+            return fail_help(
+                MISMATCH,
+                format!(
+                    "a tile of {rows} x {cols} is not shared out over {} x {} warpgroups",
+                    over[0], over[1]
+                ),
+                "each warpgroup has a multiple of 64 rows, and 8 to 256 columns in steps of 8",
+            );
+        }
+        if acc.lanes(acc.own_cols()) > 256 {
+            return fail_help(
+                MISMATCH,
+                format!(
+                    "a thread would hold {} elements of a tile of {rows} x {cols}",
+                    acc.lanes(acc.own_cols())
+                ),
+                "a thread has 255 registers: share the tile out over more warpgroups, or take a smaller one",
+            );
+        }
+        Ok(self.given.clone())
+    }
+
+    fn is_accumulator(&self, acc: Value) -> Result<Accumulator, TypeError> {
+        match self.k.ty(acc).view() {
+            TypeRef::Accumulator(acc) => Ok(acc),
+            other => fail(MISMATCH, format!("`{}` needs an accumulator, found {other}", self.name)),
+        }
+    }
+
+    pub(crate) fn mma(&self, a: Value, b: Value, acc: Value) -> Rule<L> {
+        let (x, y) = (self.tile(a)?, self.tile(b)?);
+        if let Some(t) = [&x, &y].into_iter().find(|t| t.space != Space::Shared) {
+            return fail(WRONG_SPACE, format!("`mma` multiplies tiles in shared memory, not {}", t.space));
+        }
+        let acc_ty = self.is_accumulator(acc)?;
+        let sums = sum_type(x.elem, y.elem);
+        if sums != Some(acc_ty.elem) {
+            return fail_help(
+                NO_SUCH_OP,
+                format!("there is no product of {} and {} in {}", x.elem, y.elem, acc_ty.elem),
+                "bf16, f16, f32 (as tf32) and fp8 are added up in f32, and integers of 8 bits in i32",
+            );
+        }
+        let extent = |t: &TensorType, mode: usize| t.layout.mode(mode).and_then(|m| m.size().as_const());
+        let (m, n) = (i64::from(acc_ty.rows), i64::from(acc_ty.cols));
+        let fits = x.layout.rank() == 2
+            && y.layout.rank() == 2
+            && (extent(&x, 0), extent(&y, 0)) == (Some(m), Some(n))
+            && extent(&x, 1).is_some()
+            && extent(&x, 1) == extent(&y, 1);
+        if !fits {
+            return fail_help(
+                MISMATCH,
+                format!("`mma` of {} and {} to {m} x {n}", x.layout, y.layout),
+                format!("the tiles have static modes ({m}, K) and ({n}, K)"),
+            );
+        }
+        Ok(self.k.ty(acc).clone())
+    }
+
+    pub(crate) fn mma_wait(&self, acc: Value) -> Rule<L> {
+        self.is_accumulator(acc).map(|_| self.k.ty(acc).clone())
+    }
+
+    pub(crate) fn accumulator_read(&self, acc: Value, first: u32, cols: u32) -> Rule<L> {
+        let acc = self.is_accumulator(acc)?;
+        let end = first.checked_add(cols);
+        let fits = first % 8 == 0 && cols > 0 && cols % 8 == 0 && end.is_some_and(|e| e <= acc.cols);
+        if !fits || acc.over[1] > 1 && cols != acc.cols {
+            return fail_help(
+                MISMATCH,
+                format!("columns {first} to {} of {}", u64::from(first) + u64::from(cols), acc.cols),
+                "columns are read in steps of 8, and all at once where warpgroups share them out",
+            );
+        }
+        Ok(L::Type::lanes_of(acc.elem, acc.lanes(cols / acc.over[1].max(1))))
+    }
+
+    pub(crate) fn registers(&self, acc: Value) -> Rule<L> {
+        match self.k.ty(acc).view() {
+            TypeRef::Vector(Scalar::F32 | Scalar::I32, _) => Ok(self.k.ty(acc).clone()),
+            other => fail(MISMATCH, format!("expected the registers of an accumulator, found {other}")),
+        }
+    }
+
+    pub(crate) fn wgmma(&self, acc: Value, first: u32, descriptors: [Value; 2], n: u32) -> Rule<L> {
+        for d in descriptors {
+            self.is_scalar(d, Scalar::I64, "matrix descriptor")?;
+        }
+        let lanes = self.k.ty(acc).lanes().unwrap_or(0);
+        if !(8..=256).contains(&n) || n % 8 != 0 || first.checked_add(n / 2).is_none_or(|end| end > lanes) {
+            return fail(MISMATCH, format!("{n} columns at register {first} of {lanes}"));
+        }
+        self.registers(acc)
+    }
+}
+
+/// The type in which products of two types are added up.
+fn sum_type(a: Scalar, b: Scalar) -> Option<Scalar> {
+    let byte = |s: Scalar| matches!(s, Scalar::I8 | Scalar::U8);
+    match (a, b) {
+        (Scalar::BF16, Scalar::BF16) | (Scalar::F16, Scalar::F16) | (Scalar::F32, Scalar::F32) => {
+            Some(Scalar::F32)
+        }
+        (a, b) if a.is_fp8() && b.is_fp8() => Some(Scalar::F32),
+        (a, b) if byte(a) && byte(b) => Some(Scalar::I32),
+        _ => None,
     }
 }
 

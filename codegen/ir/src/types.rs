@@ -25,6 +25,39 @@ pub enum TypeRef<'a> {
     Barrier,
     /// Barriers of that many stages of shared memory.
     Pipeline(u32),
+    /// A tile that matrix instructions add to.
+    Accumulator(Accumulator),
+}
+
+/// A tile that matrix instructions add to, shared out over warpgroups. It is no register tensor: while instructions are
+/// under way, nothing else touches it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Accumulator {
+    /// Element type.
+    pub elem: Scalar,
+    /// Rows of the tile.
+    pub rows: u32,
+    /// Columns of the tile.
+    pub cols: u32,
+    /// Warpgroups that share out the rows, and the columns.
+    pub over: [u32; 2],
+}
+
+impl Accumulator {
+    /// Warpgroups that hold it together.
+    pub fn warpgroups(&self) -> u32 {
+        self.over[0].saturating_mul(self.over[1])
+    }
+
+    /// Columns of each warpgroup.
+    pub fn own_cols(&self) -> u32 {
+        self.cols / self.over[1].max(1)
+    }
+
+    /// Elements that each thread holds of `cols` columns.
+    pub fn lanes(&self, cols: u32) -> u32 {
+        self.rows.saturating_mul(cols) / (128 * self.over[0]).max(1)
+    }
 }
 
 /// A type of some level.
@@ -55,6 +88,7 @@ pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display +
         match self.view() {
             TypeRef::Scalar(s) | TypeRef::Vector(s, _) => Some(s),
             TypeRef::Tensor(t) => Some(t.elem),
+            TypeRef::Accumulator(a) => Some(a.elem),
             TypeRef::Unit | TypeRef::Pointer(_) | TypeRef::Team | TypeRef::Barrier | TypeRef::Pipeline(_) => {
                 None
             }
@@ -178,6 +212,8 @@ level_type! {
     Barrier,
     /// Barriers of that many stages of shared memory.
     Pipeline(u32 = n => *n, n),
+    /// A tile that matrix instructions add to.
+    Accumulator(Accumulator = a => *a, a),
 }
 
 level_type! {
@@ -200,6 +236,8 @@ level_type! {
     Barrier,
     /// Barriers of that many stages of shared memory.
     Pipeline(u32 = n => *n, n),
+    /// A tile that matrix instructions add to.
+    Accumulator(Accumulator = a => *a, a),
 }
 
 impl From<TensorType> for tensor::Type {
@@ -224,6 +262,7 @@ impl From<tensor::Type> for mixed::Type {
             tensor::Type::Team => mixed::Type::Team,
             tensor::Type::Barrier => mixed::Type::Barrier,
             tensor::Type::Pipeline(n) => mixed::Type::Pipeline(n),
+            tensor::Type::Accumulator(a) => mixed::Type::Accumulator(a),
         }
     }
 }
@@ -286,6 +325,9 @@ impl fmt::Display for TypeRef<'_> {
             TypeRef::Team => f.write_str("team"),
             TypeRef::Barrier => f.write_str("barrier"),
             TypeRef::Pipeline(stages) => write!(f, "pipeline<{stages}>"),
+            TypeRef::Accumulator(Accumulator { elem, rows, cols, over: [m, n] }) => {
+                write!(f, "accumulator<{elem}, {rows}, {cols}, {m}, {n}>")
+            }
         }
     }
 }

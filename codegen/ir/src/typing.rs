@@ -536,7 +536,8 @@ impl<L: Level> Typing<'_, L> {
             | TypeRef::Tensor(_)
             | TypeRef::Team
             | TypeRef::Barrier
-            | TypeRef::Pipeline(_) => false,
+            | TypeRef::Pipeline(_)
+            | TypeRef::Accumulator(_) => false,
         };
         let given = Some(self.given).filter(|ty| **ty != L::Type::unit());
         match args.iter().map(|a| self.ty(*a)).chain(given).find(|ty| !passes(ty)) {

@@ -303,7 +303,8 @@ fn no_value(ty: TypeRef<'_>) -> Option<String> {
         | TypeRef::Tensor(_)
         | TypeRef::Team
         | TypeRef::Barrier
-        | TypeRef::Pipeline(_) => None,
+        | TypeRef::Pipeline(_)
+        | TypeRef::Accumulator(_) => None,
     }
 }
 

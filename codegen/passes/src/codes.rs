@@ -62,6 +62,11 @@ weft_ir::codes! {
     "TMA copies boxes of at most 256 elements a dimension. In shared memory a box is dense, its rows are multiples of \
      16 bytes, and of a swizzled tile they are as long as the swizzle is wide. The first mode of the tensor has stride \
      1. The message says what the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
+
+    BAD_OPERAND = 432, "a tile that matrix instructions cannot read", "an `mma` of a plain row-major tile",
+    "Matrix instructions read tiles of eight rows by 16 bytes (core matrices), which a swizzle of 32, 64 or 128 bytes \
+     puts side by side. Elements follow each other along K, or along M or N for types of 16 bits. The message says what \
+     the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
 }
 
 weft_ir::codes! {

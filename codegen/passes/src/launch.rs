@@ -50,6 +50,7 @@ fn kind(k: &Kernel, p: &Param<Tensor>) -> Result<weft_abi::ParamKind, Diagnostic
         Type::Barrier => Kind::Barrier,
         Type::Team => Kind::Team,
         Type::Pipeline(_) => return bad("a pipeline is made in the kernel"),
+        Type::Accumulator(_) => return bad("an accumulator is made in the kernel"),
         Type::Vector(..) | Type::Unit => return bad("pass numbers one by one, or a tensor of them"),
     })
 }

@@ -66,11 +66,14 @@ struct Facts {
     /// Allocations that copies fill, and those that they read.
     filled: Vec<Value>,
     drained: Vec<Value>,
+    /// Allocations that matrix products read.
+    multiplied: Vec<Value>,
     /// Bytes that arrive in the stage of each acquire.
     bytes: FxHashMap<Value, u32>,
     /// The acquire that armed the stage of each copy.
     acquires: FxHashMap<Value, Value>,
-    /// Allocations that copies fill and threads read, and those that threads write and copies read.
+    /// Allocations that copies fill and threads read, and those that threads write and copies or matrix
+    /// products read.
     read: Vec<Value>,
     written: Vec<Value>,
 }
@@ -107,6 +110,9 @@ impl Facts {
         k.walk(&mut |_, inst| match (inst.op.tile(), inst.op.access()) {
             (Some(Tile::TmaLoad { dst, .. }), _) => self.filled.extend(allocation(k, *dst)),
             (Some(Tile::TmaStore { src, .. }), _) => self.drained.extend(allocation(k, *src)),
+            (Some(Tile::Mma { a, b, .. }), _) => {
+                self.multiplied.extend([*a, *b].into_iter().filter_map(|v| allocation(k, v)));
+            }
             (_, Some(Access::Store { place, .. } | Access::Red { place, .. })) => {
                 stored.extend(allocation(k, *place))
             }
@@ -114,12 +120,13 @@ impl Facts {
             _ => {}
         });
         self.read = loaded.into_iter().filter(|v| self.filled.contains(v)).collect();
-        self.written = stored.into_iter().filter(|v| self.drained.contains(v)).collect();
+        let taken = |v: &Value| self.drained.contains(v) || self.multiplied.contains(v);
+        self.written = stored.into_iter().filter(taken).collect();
     }
 
-    /// Aligns what copies touch as they need it.
+    /// Aligns what copies and matrix products touch as they need it.
     fn align(&self, k: &mut Kernel) {
-        for &v in self.filled.iter().chain(&self.drained) {
+        for &v in self.filled.iter().chain(&self.drained).chain(&self.multiplied) {
             if let Type::Tensor(t) = &mut k.insts[v].ty {
                 let t = std::sync::Arc::make_mut(t);
                 t.align = t.align.max(BOX_ALIGN);
@@ -227,7 +234,12 @@ impl Rewrite for Pipelines<'_> {
                 }
                 Ok(Action::Keep)
             }
-            Tile::TmaStore { .. } | Tile::TmaWait { .. } => Ok(Action::Keep),
+            Tile::TmaStore { .. }
+            | Tile::TmaWait { .. }
+            | Tile::Accumulator {}
+            | Tile::Mma { .. }
+            | Tile::MmaWait { .. }
+            | Tile::AccumulatorRead { .. } => Ok(Action::Keep),
         }
     }
 }

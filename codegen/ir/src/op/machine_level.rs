@@ -249,6 +249,48 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "fence<async>", spread Operands, result |t| t.unit();
+        /// Orders what the warpgroup did to registers before matrix instructions that begin later.
+        effect WgmmaFence = "wgmma_fence" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Operands, result |t| t.unit();
+        /// Begins a matrix product of a warpgroup: 64 rows of `n` columns, 32 bytes along K. Result: `acc`, in flight.
+        effect Wgmma = "wgmma" {
+            /// Registers of the accumulators of the thread.
+            acc: Value,
+            /// The first of those that it adds to.
+            first: u32,
+            /// Matrix descriptor of A (`i64`).
+            a: Value,
+            /// Matrix descriptor of B (`i64`).
+            b: Value,
+            /// Columns.
+            n: u32,
+            /// Element type of A; `f32` is multiplied as tf32.
+            a_elem: Scalar,
+            /// Element type of B.
+            b_elem: Scalar,
+            /// Whether A is contiguous along M.
+            a_mn: bool,
+            /// Whether B is contiguous along N.
+            b_mn: bool,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Threads, result |t| t.wgmma(*acc, *first, [*a, *b], *n);
+        /// Makes a group of the matrix products that began since the last one.
+        effect WgmmaCommit = "wgmma_commit" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Operands, result |t| t.unit();
+        /// Waits until all but the newest groups of products are done. Result: the accumulators.
+        effect WgmmaWait = "wgmma_wait" {
+            /// Registers of the accumulators of the thread.
+            acc: Value,
+            /// Groups that may be under way.
+            pending: u32,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma_wait", spread Threads, result |t| t.registers(*acc);
     }
 }
 

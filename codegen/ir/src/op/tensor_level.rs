@@ -410,6 +410,42 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "tma_wait", spread Operands, result |t| t.unit();
+        /// A tile of zeros that matrix products are added to. Result: the given type.
+        effect Accumulator = "accumulator" {
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "accumulator", spread Threads, result |t| t.accumulator();
+        /// Begins `acc + a * transpose(b)` over tiles in shared memory. Result: the accumulator, which is in flight.
+        effect Mma = "mma" {
+            /// Tile of modes (M, K).
+            a: Value,
+            /// Tile of modes (N, K).
+            b: Value,
+            /// The accumulator, M x N.
+            acc: Value,
+        }
+        reads [here(a), here(b)], writes [], order None, group Some(Group::Block),
+        teams [], name "mma", spread Threads, result |t| t.mma(*a, *b, *acc);
+        /// Waits until all but the newest products are done. Result: the accumulator.
+        effect MmaWait = "mma_wait" {
+            /// The accumulator.
+            acc: Value,
+            /// Products that may be under way.
+            pending: u32,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "mma_wait", spread Threads, result |t| t.mma_wait(*acc);
+        /// Columns of an accumulator of which no product is under way. Result: the elements that the thread holds.
+        effect AccumulatorRead = "accumulator_read" {
+            /// The accumulator.
+            acc: Value,
+            /// First column.
+            first: u32,
+            /// Columns.
+            cols: u32,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "an accumulator's columns", spread Threads, result |t| t.accumulator_read(*acc, *first, *cols);
     }
 }
 

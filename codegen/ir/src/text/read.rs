@@ -7,7 +7,7 @@ use crate::kernel::{Block, Inst, Kernel, Local, LocalId, Module, Value};
 use crate::level::{Head, Level, Machine, Tensor};
 use crate::names::{Scalar, Space};
 use crate::op::{Debug, FamilyRef, Operation};
-use crate::types::{Bound, TensorType, TypeRef, ValueType};
+use crate::types::{Accumulator, Bound, TensorType, TypeRef, ValueType};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -283,6 +283,18 @@ impl<'t, L: Level> Reader<'t, L> {
                 let stages = u32::read(self)?;
                 self.expect(">")?;
                 TypeRef::Pipeline(stages)
+            }
+            "accumulator" => {
+                self.expect("<")?;
+                let elem = self.named("element type", Scalar::parse)?;
+                let mut n = [0; 4];
+                for n in &mut n {
+                    self.expect(",")?;
+                    *n = u32::read(self)?;
+                }
+                self.expect(">")?;
+                let [rows, cols, m, n] = n;
+                TypeRef::Accumulator(Accumulator { elem, rows, cols, over: [m, n] })
             }
             "ptr" => {
                 self.expect("<")?;

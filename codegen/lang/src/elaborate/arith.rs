@@ -248,6 +248,8 @@ impl Elab<'_> {
             (_, true) => (self.widened(a, span)?, b),
             (false, false) => (a, b),
         };
+        let (a, b) = (self.dealt_as(a, &b, span)?, b);
+        let b = self.dealt_as(b, &a, span)?;
         let like = self.elem(&a).or_else(|| self.elem(&b));
         let like_b = self.elem(&b).or(like);
         let a = self.scalar_or_frag(a, like, span)?;
@@ -260,7 +262,7 @@ impl Elab<'_> {
                 .help("convert one of them: `.to<f32>()`"));
         }
         match (&a, &b) {
-            (Val::Frag(x), Val::Frag(y)) if ta.lanes() != tb.lanes() || x.whole != y.whole => {
+            (Val::Frag(x), Val::Frag(y)) if ta.lanes() != tb.lanes() || x.dealt != y.dealt => {
                 Err(Diagnostic::error(
                     MISMATCH,
                     span,

@@ -93,6 +93,7 @@ impl Elab<'_> {
                 self.varying.insert(value);
                 match (frag, self.b.ty(value)) {
                     (Some(frag), _) => Ok(Val::Frag(Frag { value, ..frag })),
+                    (None, Type::Accumulator(ty)) => Ok(Val::Accumulator(value, *ty)),
                     (None, Type::Scalar(Scalar::I64)) => Ok(Val::Int(self.symbol(value)?)),
                     _ => Ok(Val::Rt(value)),
                 }
@@ -396,6 +397,7 @@ impl Elab<'_> {
         match base {
             Val::Tensor(t) => self.slice(t, coords, span).map(Val::Tensor),
             Val::Frag(f) => self.lanes(&f, coords, span),
+            Val::Accumulator(acc, ty) => self.accumulated((acc, ty), coords, span),
             Val::Layout(l) => {
                 let coord = self.coord(coords, l.shape(), span)?;
                 let bad = |x: weft_layout::LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
@@ -455,7 +457,7 @@ impl Elab<'_> {
         let coord = self.coord(coords, layout.shape(), span)?;
         let bad = |x: weft_layout::LayoutError| Diagnostic::error(BAD_INDEX, span, x.to_string());
         let (rest, offset) = layout.slice_and_offset(&coord).map_err(bad)?;
-        if f.whole.is_some() {
+        if f.dealt.is_some() {
             return Err(Diagnostic::error(
                 BAD_INDEX,
                 span,
@@ -487,7 +489,7 @@ impl Elab<'_> {
                 Ok(weft_ir::Bound { limit: b.limit.clone(), offset: &b.offset + offset, layout })
             })
             .collect::<R<_>>()?;
-        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, whole: None }))
+        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None }))
     }
 
     /// The lanes of a register tensor by coordinate.

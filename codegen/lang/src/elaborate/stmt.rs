@@ -148,6 +148,11 @@ impl Elab<'_> {
                 )
                 .help("leave `mut` out: it is known when the kernel is compiled"));
             }
+            Val::Accumulator(v, ty) => {
+                let local = self.b.local(&name.name, Type::Accumulator(ty));
+                self.b.set(local, v)?;
+                (local, None)
+            }
             other => {
                 let v = self.scalar_or_frag(other, None, value.span)?;
                 let ty = self.b.ty(raw(&v)).clone();
@@ -184,6 +189,9 @@ impl Elab<'_> {
                     val = self.binary(op, old, val, span)?;
                 }
                 let ty = self.b.kernel().locals[local].ty.clone();
+                if let Type::Accumulator(_) = ty {
+                    return self.assign_accumulator(local, &val, (value.span, span));
+                }
                 let v = self.scalar_or_frag(val, ty.elem(), value.span)?;
                 let v = match ty {
                     Type::Scalar(Scalar::I64) => self.as_int_of(v, value.span)?,
@@ -227,6 +235,18 @@ impl Elab<'_> {
         }
     }
 
+    /// A variable that holds an accumulator takes one of the same tile.
+    fn assign_accumulator(&mut self, local: LocalId, val: &Val, (at, span): (Span, Span)) -> R<()> {
+        let ty = self.b.kernel().locals[local].ty.clone();
+        match val {
+            Val::Accumulator(v, of) if Type::Accumulator(*of) == ty => {
+                self.b.at(span);
+                self.b.set(local, *v).map(|_| ())
+            }
+            other => fail(MISMATCH, at, format!("expected {ty}, found {}", self.describe(other))),
+        }
+    }
+
     fn assign_lane(
         &mut self,
         local: LocalId,
@@ -249,7 +269,7 @@ impl Elab<'_> {
         let bad = |x: weft_layout::LayoutError| Diagnostic::error(NOT_ASSIGNABLE, target.span, x.to_string());
         let (rest, offset) = layout.slice_and_offset(&coord).map_err(bad)?;
         let n = if coord.has_all() { rest.size().as_const().unwrap_or(1) } else { 1 };
-        if frag.whole.is_some() {
+        if frag.dealt.is_some() {
             return fail(
                 NOT_ASSIGNABLE,
                 target.span,

@@ -1,7 +1,7 @@
 //! Tensors in memory: slices, divisions, partitions, loads and stores.
 
 use super::arith::raw;
-use super::value::{Frag, Tensor, Threads, Val};
+use super::value::{Dealt, Frag, Share, Tensor, Threads, Val};
 use super::{Elab, R, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::op::Spread;
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{
-    Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Together, Type, Value,
-    ValueType, View,
+    Accumulator, Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Tile, Together,
+    Type, Value, ValueType, View,
 };
-use weft_layout::{Coord, LayoutError, Node, Var};
+use weft_layout::{Coord, LayoutError, Node, Var, accumulator};
 
 impl Elab<'_> {
     /// A view with another layout and other bounds, `offset` elements on.
@@ -338,29 +338,99 @@ impl Elab<'_> {
     pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
         let ty = self.tensor_type_of(t);
         // What is wrong with a load of multicast memory the op's own rule says.
-        let (part, whole) = if t.private || t.element || ty.space == Space::Multicast {
+        let (part, dealt) = if t.private || t.element || ty.space == Space::Multicast {
             (t, None)
         } else {
             let (part, total) = self.deal_out(t, span)?;
-            (part, Some(total))
+            (part, Some(Dealt::Evenly(total)))
         };
         self.b.at(span);
         let value = self.b.load(part.value)?;
-        Ok(self.frag(part, value, whole))
+        Ok(self.frag(part, value, dealt))
     }
 
     /// The register tensor that an op on `part` gave.
-    pub(super) fn frag(&mut self, part: Tensor, value: Value, whole: Option<i64>) -> Frag {
+    pub(super) fn frag(&mut self, part: Tensor, value: Value, dealt: Option<Dealt>) -> Frag {
         let ty = self.tensor_type_of(part);
-        Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), whole }
+        Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), dealt }
     }
 
-    /// The part of a tensor that this thread works on in a cooperative operation, and the whole's size if it is dealt out.
-    pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> R<(Tensor, Option<i64>)> {
+    /// A tile as accumulators of matrix products are dealt out: the part of this thread.
+    fn deal_as_accumulator(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
+        let ty = self.tensor_type_of(t);
+        let extent = |i: usize| ty.layout.mode(i).map(|m| m.size());
+        let (rows, cols) = (i64::from(share.rows), i64::from(share.cols));
+        if ty.layout.rank() != 2 || extent(0) != Some(rows.into()) || extent(1) != Some(cols.into()) {
+            let message = format!("{} beside {rows} x {cols} elements of an accumulator", ty.layout);
+            return Err(Diagnostic::error(MISMATCH, span, message)
+                .help(format!("take a tile of modes ({rows}, {cols})")));
+        }
+        let bad = |x: LayoutError| Diagnostic::error(BAD_PARTITION, span, x.to_string());
+        let all = accumulator(rows, cols, share.over.map(i64::from)).map_err(bad)?;
+        let thread = Coord::Int(self.threads(false)?.index);
+        let at = Coord::Tuple(vec![Coord::All, thread]);
+        let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
+        let (layout, offset) = deal(&ty.layout).map_err(bad)?;
+        let mut bounds = Vec::new();
+        for b in &ty.bounds {
+            let (layout, more) = deal(&b.layout).map_err(bad)?;
+            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
+        }
+        let mut out = self.view(t, offset, layout, bounds)?;
+        out.private = true;
+        Ok(out)
+    }
+
+    /// A tensor that meets elements of an accumulator, read as these are dealt out; any other value as it is.
+    pub(super) fn dealt_as(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
+        let (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. })) = (&val, other)
+        else {
+            return Ok(val);
+        };
+        if t.private || t.element {
+            return Ok(val);
+        }
+        let part = self.deal_as_accumulator(*t, *share, span)?;
+        self.b.emit(Together::Converge { group: Group::Block })?;
+        self.b.at(span);
+        let value = self.b.load(part.value)?;
+        Ok(Val::Frag(self.frag(part, value, Some(Dealt::Accumulated(*share)))))
+    }
+
+    /// Columns of an accumulator, as elements in registers.
+    pub(super) fn accumulated(
+        &mut self,
+        (acc, ty): (Value, Accumulator),
+        coords: &[(Val, Span)],
+        span: Span,
+    ) -> R<Val> {
+        let known = |n: &Int| n.as_const().and_then(|n| u32::try_from(n).ok());
+        let range = match coords {
+            [(Val::Whole, _)] | [(Val::Whole, _), (Val::Whole, _)] => Some((0, ty.cols)),
+            [(Val::Whole, _), (Val::Range(lo, hi), _)] => {
+                known(lo).zip(known(hi)).and_then(|(lo, hi)| Some((lo, hi.checked_sub(lo)?)))
+            }
+            _ => None,
+        };
+        let Some((first, cols)) = range else {
+            return Err(Diagnostic::error(BAD_INDEX, span, "an accumulator is read by whole columns").help(
+                "`acc[_, _]`, or `acc[_, 0..64]` with a range that is known when the kernel is compiled",
+            ));
+        };
+        let value = self.b.emit(Tile::AccumulatorRead { acc, first, cols })?;
+        let share = Share { rows: ty.rows, cols, over: ty.over };
+        let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
+        let all = accumulator(ty.rows.into(), cols.into(), ty.over.map(i64::from)).map_err(bad)?;
+        let shape = all.mode(0).unwrap_or_else(Layout::one).shape().clone();
+        Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: Some(Dealt::Accumulated(share)) }))
+    }
+
+    /// The part of a tensor that this thread works on in a cooperative operation, and how it is dealt out.
+    pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> R<(Tensor, Option<Dealt>)> {
         if t.private || t.element {
             return Ok((t, None));
         }
-        self.deal_out(t, span).map(|(p, n)| (p, Some(n)))
+        self.deal_out(t, span).map(|(p, n)| (p, Some(Dealt::Evenly(n))))
     }
 
     /// The place and the value of a store: same elements, same type; scalars go to every element.
@@ -368,7 +438,13 @@ impl Elab<'_> {
         let ty = self.tensor_type_of(t);
         let val = self.scalar_or_frag(val, Some(ty.elem), span)?;
         let val = self.check_elem(val, Some(ty.elem), span)?;
-        let (part, whole) = self.part_of(t, span)?;
+        let (part, dealt) = match &val {
+            Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }) if !t.private && !t.element => {
+                self.b.emit(Together::Converge { group: Group::Block })?;
+                (self.deal_as_accumulator(t, *share, span)?, Some(Dealt::Accumulated(*share)))
+            }
+            _ => self.part_of(t, span)?,
+        };
         let n = self.tensor_type_of(part).layout.size();
         let Some(n) = n.as_const().and_then(|n| u32::try_from(n).ok()).filter(|n| *n <= MAX_LANES) else {
             let message =
@@ -379,12 +455,10 @@ impl Elab<'_> {
         };
         let want = Type::lanes_of(ty.elem, n);
         let value = match &val {
-            Val::Frag(f) if f.whole == whole && *self.b.ty(f.value) == want => f.value,
+            Val::Frag(f) if f.dealt == dealt && *self.b.ty(f.value) == want => f.value,
             Val::Frag(f) => {
-                let (have, f_whole) = (self.b.ty(f.value).to_string(), f.whole);
-                let how =
-                    |w: Option<i64>| w.map_or("in one thread".to_owned(), |n| format!("of {n} over the CTA"));
-                let message = format!("expected {want} {}, found {have} {}", how(whole), how(f_whole));
+                let (have, how_have) = (self.b.ty(f.value).to_string(), how(f.dealt));
+                let message = format!("expected {want} {}, found {have} {how_have}", how(dealt));
                 return Err(Diagnostic::error(MISMATCH, span, message)
                     .help("both sides must have the same elements, partitioned in the same way"));
             }
@@ -433,6 +507,15 @@ impl Elab<'_> {
             }
         }
         false
+    }
+}
+
+/// For messages: how elements are dealt out.
+fn how(dealt: Option<Dealt>) -> String {
+    match dealt {
+        None => "in one thread".to_owned(),
+        Some(Dealt::Evenly(n)) => format!("of {n} over the CTA"),
+        Some(Dealt::Accumulated(Share { rows, cols, .. })) => format!("of an accumulator's {rows} x {cols}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use weft_ir::{Bound, Int, IntTuple, Layout, RedOp, Scalar, TeamRef, Value};
+use weft_ir::{Accumulator, Bound, Int, IntTuple, Layout, RedOp, Scalar, TeamRef, Value};
 use weft_layout::Swizzle;
 
 /// The meaning of an expression.
@@ -36,6 +36,8 @@ pub enum Val {
     Swizzled(Swizzle, Layout),
     /// Barriers that hand stages of shared memory on.
     Pipeline(Value),
+    /// A tile that matrix products are added to.
+    Accumulator(Value, Accumulator),
     /// A tuple: a shape, a coordinate, a tiler.
     Tuple(Vec<Val>),
     /// A group of PEs.
@@ -70,8 +72,28 @@ pub struct Frag {
     pub shape: IntTuple,
     /// Which lanes stand for elements that exist.
     pub bounds: Vec<Bound>,
-    /// Elements that the whole CTA holds together, where they are dealt out over it.
-    pub whole: Option<i64>,
+    /// How the elements of a tensor that is the same for all threads are dealt out over them.
+    pub dealt: Option<Dealt>,
+}
+
+/// How the elements of a tensor are dealt out over the threads of a CTA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dealt {
+    /// That many elements, in turn.
+    Evenly(i64),
+    /// As accumulators of matrix products are.
+    Accumulated(Share),
+}
+
+/// A tile that warpgroups share out as matrix instructions do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Rows of the tile.
+    pub rows: u32,
+    /// Columns of the tile.
+    pub cols: u32,
+    /// Warpgroups that share out the rows, and the columns.
+    pub over: [u32; 2],
 }
 
 /// A set of threads.
@@ -109,6 +131,7 @@ impl Val {
             Val::Layout(_) => "a layout",
             Val::Swizzled(..) => "a swizzled layout",
             Val::Pipeline(_) => "a pipeline",
+            Val::Accumulator(..) => "an accumulator",
             Val::Tuple(_) => "a tuple",
             Val::Team(_) => "a team",
             Val::Barrier(_) => "a barrier",

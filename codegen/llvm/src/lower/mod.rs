@@ -5,6 +5,7 @@ mod call;
 mod control;
 mod convert;
 mod fp8;
+mod matrix;
 mod memory;
 mod print;
 mod switch;

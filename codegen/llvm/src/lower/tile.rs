@@ -46,6 +46,9 @@ impl<'c> Lower<'_, 'c> {
                 self.nothing_passes();
                 self.effect("llvm.nvvm.fence.proxy.async.shared_cta", &[])
             }
+            Async::WgmmaFence {} | Async::Wgmma { .. } | Async::WgmmaCommit {} | Async::WgmmaWait { .. } => {
+                self.matrix(op)
+            }
         }
     }
 
@@ -55,7 +58,7 @@ impl<'c> Lower<'_, 'c> {
         self.ir.asm("", "~{memory}", &[], &[]);
     }
 
-    fn effect(&self, name: &str, args: &[Val<'c>]) -> Lowered<Option<Val<'c>>> {
+    pub(super) fn effect(&self, name: &str, args: &[Val<'c>]) -> Lowered<Option<Val<'c>>> {
         self.intrinsic(name, &[], args).map(|_| None)
     }
 

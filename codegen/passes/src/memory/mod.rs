@@ -8,6 +8,7 @@
 mod direct;
 mod everywhere;
 mod fragment;
+mod matrix;
 mod moves;
 mod place;
 mod switch;
@@ -26,13 +27,20 @@ use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Kernel, Op};
 use weft_ir::{
-    Access, Bridge, Operation, Scalar, Scope, Sem, Space, TeamRef, TensorType, Value, ValueType, View,
+    Access, Accumulator, Bridge, Operation, Scalar, Scope, Sem, Space, TeamRef, TensorType, Value, ValueType,
+    View,
 };
 
 /// The pass.
-pub(crate) fn run(kernel: Kernel, options: &Options, report: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+pub(crate) fn run(
+    mut kernel: Kernel,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Kernel, Vec<Diagnostic>> {
+    let accumulators = matrix::registers(&mut kernel);
     let mut pass = MemoryPass {
         options,
+        accumulators,
         report,
         places: FxHashMap::default(),
         multicast: FxHashMap::default(),
@@ -45,6 +53,8 @@ struct MemoryPass<'a> {
     options: &'a Options,
     report: &'a mut Report,
     places: FxHashMap<Value, Place>,
+    /// The tile of each op on accumulators.
+    accumulators: FxHashMap<Value, Accumulator>,
     /// By parameter and team.
     multicast: FxHashMap<(u32, TeamRef), Value>,
     peers: FxHashMap<(u32, TeamRef), Peers>,
@@ -67,6 +77,9 @@ impl Rewrite for MemoryPass<'_> {
             return if at.root == base { Ok(Action::Keep) } else { self.first(e, &at).map(Action::Become) };
         }
         if let Some(op) = k.op(v).tile().cloned() {
+            if let Some(done) = self.matrix(e, v, &op, span)? {
+                return Ok(done);
+            }
             return self.tile(e, &op, span);
         }
         match k.op(v).access().cloned() {

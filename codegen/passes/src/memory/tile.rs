@@ -49,6 +49,10 @@ impl MemoryPass<'_> {
             Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
                 return Ok(Action::Keep);
             }
+            // `matrix` replaces these.
+            Tile::Accumulator {} | Tile::Mma { .. } | Tile::MmaWait { .. } | Tile::AccumulatorRead { .. } => {
+                return Ok(Action::Keep);
+            }
         };
         let k = e.b.kernel();
         let inside = found(self.places.get(inside), k, *inside, span)?.clone();

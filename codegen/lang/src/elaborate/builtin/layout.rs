@@ -2,7 +2,7 @@
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::Val;
+use crate::elaborate::value::{Dealt, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{IntTuple, Layout};
@@ -78,9 +78,9 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
     call.arity(1..=1)?;
     let (val, span) = call.val(0);
     let layout = match val {
-        Val::Frag(f) => match f.whole {
+        Val::Frag(f) => match f.dealt {
             None => e.frag_layout(&f, span)?,
-            Some(n) if call.words.is_empty() && call.name.ends_with("size") => {
+            Some(Dealt::Evenly(n)) if call.words.is_empty() && call.name.ends_with("size") => {
                 return Layout::col_major(n).map_err(bad(span));
             }
             Some(_) => {

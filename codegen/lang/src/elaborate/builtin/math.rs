@@ -164,12 +164,12 @@ fn bits(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let value = e.b.emit_as(Arith::Bitcast { a: raw(&v) }, Type::lanes_of(to, lanes))?;
     let shape = weft_ir::IntTuple::Tuple(vec![i64::from(lanes).into()]);
     Ok(match v {
-        Val::Frag(Frag { whole: Some(_), .. }) => {
+        Val::Frag(Frag { dealt: Some(_), .. }) => {
             return fail(WRONG_KIND, at, "this tensor is dealt out over the CTA: partition it first");
         }
         Val::Rt(_) if lanes == 1 => Val::Rt(value),
         // Elements that do not exist have bits too: what becomes of them is the caller's to say.
-        _ => Val::Frag(Frag { value, shape, bounds: Vec::new(), whole: None }),
+        _ => Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None }),
     })
 }
 
@@ -229,7 +229,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     };
     let (v, at) = call.val(0);
     let v = e.scalar_or_frag(v, None, at)?;
-    if let Val::Frag(Frag { whole: Some(_), .. }) = v
+    if let Val::Frag(Frag { dealt: Some(_), .. }) = v
         && group != Some(Group::Block)
     {
         return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is dealt out over the CTA")

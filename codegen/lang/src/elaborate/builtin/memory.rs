@@ -3,7 +3,7 @@
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::arith::raw;
-use crate::elaborate::value::{Tensor, Val};
+use crate::elaborate::value::{Dealt, Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Access, Debug, Op, RedOp, Scalar, Scope, Sem, Space, Type, Value, ValueType};
@@ -73,14 +73,14 @@ fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (sem, scope) = order(&mut words, Sem::Weak);
     words.done(call.name, "weak, relaxed or acquire, and a scope")?;
     let (t, at) = call.tensor(e, 0)?;
-    let (part, whole) = e.part_of(t, at)?;
+    let (part, dealt) = e.part_of(t, at)?;
     let value = e.b.emit(Access::Load { place: part.value, sem, scope })?;
-    Ok(held(e, part, value, whole))
+    Ok(held(e, part, value, dealt))
 }
 
 /// A register tensor, or a scalar of one element.
-fn held(e: &mut Elab<'_>, part: Tensor, value: Value, whole: Option<i64>) -> Val {
-    if part.element { Val::Rt(value) } else { Val::Frag(e.frag(part, value, whole)) }
+fn held(e: &mut Elab<'_>, part: Tensor, value: Value, dealt: Option<Dealt>) -> Val {
+    if part.element { Val::Rt(value) } else { Val::Frag(e.frag(part, value, dealt)) }
 }
 
 fn store(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -114,9 +114,9 @@ fn ld_reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         },
         None => elem,
     };
-    let (part, whole) = e.part_of(t, at)?;
+    let (part, dealt) = e.part_of(t, at)?;
     let value = e.b.emit(Access::LdReduce { place: part.value, op, acc, sem, scope })?;
-    Ok(held(e, part, value, whole))
+    Ok(held(e, part, value, dealt))
 }
 
 fn st(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

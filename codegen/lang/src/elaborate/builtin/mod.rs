@@ -3,6 +3,7 @@
 mod collective;
 mod layout;
 mod math;
+mod matrix;
 mod memory;
 mod remote;
 mod tensor;
@@ -42,12 +43,13 @@ const fn builtin(name: &'static str, signature: &'static str, doc: &'static str,
     Builtin { name, signature, doc, run }
 }
 
-const FAMILIES: [(&str, &[Builtin]); 8] = [
+const FAMILIES: [(&str, &[Builtin]); 9] = [
     ("Threads and PEs", threads::TABLE),
     ("Layouts", layout::TABLE),
     ("Tensors", tensor::TABLE),
     ("Memory", memory::TABLE),
     ("Tiles", tile::TABLE),
+    ("Matrix products", matrix::TABLE),
     ("Other PEs' memory", remote::TABLE),
     ("Collectives", collective::TABLE),
     ("Arithmetic", math::TABLE),

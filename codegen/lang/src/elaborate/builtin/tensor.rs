@@ -155,7 +155,7 @@ fn filled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     } else {
         e.b.zero(&ty)?
     };
-    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), whole: None }))
+    Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: None }))
 }
 
 fn sizeof(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

@@ -1,0 +1,119 @@
+//! Products of matrices in shared memory, and the accumulators that they are added to.
+
+use super::{Builtin, Call, builtin};
+use crate::codes::meaning::{NOT_CONSTANT, WRONG_ARGS, WRONG_KIND};
+use crate::elaborate::value::Val;
+use crate::elaborate::{Elab, R, fail};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{Accumulator, Tile, Type, Value};
+use weft_layout::ATOM_ROWS;
+
+/// Threads of a warpgroup.
+const WARPGROUP: u32 = 128;
+
+pub(super) const TABLE: &[Builtin] = &[
+    builtin(
+        "accumulator",
+        "accumulator<f32>((m, n), over = (2, 1))",
+        "A tile of zeros that matrix products are added to, shared out over so many warpgroups along its rows and columns; over all of them if not said.",
+        zero,
+    ),
+    builtin(
+        "mma",
+        "mma(a, b, acc)",
+        "Begins acc + a * transpose(b), of tiles (M, K) and (N, K) in shared memory; the accumulator, which is in flight.",
+        mma,
+    ),
+    builtin(
+        "mma_wait",
+        "mma_wait<n>(acc)",
+        "Waits until all but the newest n products are done; the accumulator. After `mma_wait<0>` it can be read: `acc[_, 0..64]`.",
+        wait,
+    ),
+];
+
+fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    let elem = super::tensor::elem(e, call)?;
+    let (mut shape, mut over) = (None, None);
+    for (name, val, at) in &call.args {
+        match name.as_ref().map(|n| &*n.name) {
+            None if shape.is_none() => shape = Some(pair(e, val, *at)?),
+            Some("over") => over = Some(pair(e, val, *at)?),
+            None => return fail(WRONG_ARGS, *at, "`accumulator` takes one shape"),
+            Some(other) => {
+                return fail(WRONG_ARGS, *at, format!("`accumulator` has no parameter named `{other}`"));
+            }
+        }
+    }
+    let Some([rows, cols]) = shape else {
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`accumulator` needs the shape of a tile")
+            .help("accumulator<f32>((128, 256))"));
+    };
+    let threads = e.b.kernel().threads();
+    let over = over.unwrap_or_else(|| spread(rows, threads / WARPGROUP));
+    let ty = Accumulator { elem, rows, cols, over };
+    if threads != ty.warpgroups().saturating_mul(WARPGROUP) {
+        let message =
+            format!("{} x {} warpgroups share out the tile, of {threads} threads", over[0], over[1]);
+        return Err(Diagnostic::error(WRONG_ARGS, call.span, message)
+            .help("matrix products are of all threads together: 128 a warpgroup"));
+    }
+    let value = e.b.emit_as(Tile::Accumulator {}, Type::Accumulator(ty))?;
+    Ok(Val::Accumulator(value, ty))
+}
+
+/// The warpgroups along rows and columns if nothing is said: along the rows as long as each has 64.
+fn spread(rows: u32, warpgroups: u32) -> [u32; 2] {
+    let most = rows / ATOM_ROWS as u32;
+    let along = (1..=warpgroups).rev().find(|n| warpgroups.is_multiple_of(*n) && most.is_multiple_of(*n));
+    let along = along.unwrap_or(1);
+    [along, warpgroups.max(1) / along]
+}
+
+/// Two numbers that are known now.
+fn pair(e: &mut Elab<'_>, val: &Val, at: Span) -> R<[u32; 2]> {
+    let tuple = e.as_tuple(val, at)?;
+    let known = |n: &weft_ir::Int| n.as_const().and_then(|n| u32::try_from(n).ok());
+    match tuple.leaves().into_iter().map(known).collect::<Option<Vec<_>>>().as_deref() {
+        Some([a, b]) => Ok([*a, *b]),
+        _ => fail(NOT_CONSTANT, at, format!("expected two numbers that are known now, found {tuple}")),
+    }
+}
+
+/// The accumulator among the arguments.
+fn accumulator(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<(Value, Accumulator)> {
+    match call.val(i) {
+        (Val::Accumulator(v, ty), _) => Ok((v, ty)),
+        (other, at) => Err(Diagnostic::error(
+            WRONG_KIND,
+            at,
+            format!("`{}` needs an accumulator, found {}", call.name, e.describe(&other)),
+        )
+        .help("let mut acc = accumulator<f32>((128, 256));")),
+    }
+}
+
+fn mma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(3..=3)?;
+    call.no_words()?;
+    let ((a, _), (b, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
+    let (acc, ty) = accumulator(e, call, 2)?;
+    let value = e.b.emit(Tile::Mma { a: a.value, b: b.value, acc })?;
+    Ok(Val::Accumulator(value, ty))
+}
+
+fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let pending = call.mode(e)?.and_then(|n| u32::try_from(n).ok()).filter(|n| *n < 8);
+    let Some(pending) = pending else {
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.span,
+            "`mma_wait` says how many products may be under way",
+        )
+        .help("`mma_wait<0>(acc)` waits for all; up to 7 may be under way"));
+    };
+    let (acc, ty) = accumulator(e, call, 0)?;
+    let value = e.b.emit(Tile::MmaWait { acc, pending })?;
+    Ok(Val::Accumulator(value, ty))
+}

@@ -16,6 +16,7 @@ pub mod names;
 pub mod op;
 pub mod ordering;
 pub mod remote;
+pub mod roles;
 pub mod text;
 pub mod tile;
 pub mod types;

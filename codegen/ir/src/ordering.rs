@@ -32,7 +32,8 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
         return;
     }
     let signals = Signals::of(k);
-    let mut walk = Walk { k, waited: signals.waited(), told: HashSet::new(), around: Vec::new(), found };
+    let mut walk =
+        Walk { k, waited: signals.waited(), told: HashSet::new(), around: Vec::new(), cta: k.block, found };
     walk.block(&k.body, &mut State::default());
     signals.report(k, found);
 }
@@ -226,6 +227,8 @@ struct Walk<'k, 'f> {
     told: HashSet<(Value, Value)>,
     /// The loops and `once` around the code at hand, outermost first.
     around: Vec<Around>,
+    /// The extents of the CTA, or of the role of it whose code this is.
+    cta: [u32; 3],
     found: &'f mut Vec<Diagnostic>,
 }
 
@@ -242,6 +245,11 @@ impl Walk<'_, '_> {
                     self.rounds(None, &[head, body], ends, state);
                 }
                 Some(Control::Once { body }) => self.once(body, state),
+                Some(Control::Role { threads, body, .. }) => {
+                    let cta = std::mem::replace(&mut self.cta, [*threads, 1, 1]);
+                    self.block(body, &mut state.clone());
+                    self.cta = cta;
+                }
                 Some(Control::Break { depth }) => self.jump(*depth, false, state),
                 Some(Control::Continue { depth }) => self.jump(*depth, true, state),
                 Some(Control::Return {}) => state.gone = true,
@@ -391,10 +399,11 @@ impl Walk<'_, '_> {
         let Some(size) = a.layout.size().as_const().filter(|_| remote::is_contiguous(&a.layout)) else {
             return false;
         };
-        let threads = i64::from(self.k.threads());
+        let threads = self.cta.map(i64::from).iter().product::<i64>();
         threads <= 1024
-            && (0..threads)
-                .any(|t| uniform::at_thread(self.k, &distance, t).is_some_and(|d| (0..size).contains(&d)))
+            && (0..threads).any(|t| {
+                uniform::at_thread(self.k, self.cta, &distance, t).is_some_and(|d| (0..size).contains(&d))
+            })
     }
 
     /// A non-blocking operation reads or writes `place` until a quiet.
@@ -513,6 +522,7 @@ impl Signals {
                 Some(
                     Control::If { .. }
                     | Control::Once { .. }
+                    | Control::Role { .. }
                     | Control::Break { .. }
                     | Control::Continue { .. }
                     | Control::Return {},

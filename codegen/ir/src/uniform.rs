@@ -45,12 +45,22 @@ pub struct Uniformity {
     values: Vec<Varies>,
     locals: Vec<Varies>,
     control: Vec<Cause>,
+    /// The role that each instruction is in, counted from 1 in the order of the text; 0 is the whole CTA.
+    roles: Vec<u32>,
+    /// Threads of each role.
+    threads: Vec<u32>,
 }
 
 impl Uniformity {
     /// How a value varies.
     pub fn value(&self, v: Value) -> Varies {
         self.values.get(v.index()).copied().unwrap_or(Varies::No)
+    }
+
+    /// The threads that the code around an instruction speaks of as the CTA's: its role's, or all.
+    pub fn threads<L: Level>(&self, k: &Kernel<L>, v: Value) -> u32 {
+        let role = self.roles.get(v.index()).copied().unwrap_or(0);
+        role.checked_sub(1).and_then(|i| self.threads.get(i as usize)).copied().unwrap_or(k.threads())
     }
 
     /// How the decision to run an instruction varies, and the innermost condition, or the jump, that makes it so.
@@ -65,10 +75,22 @@ pub fn analyze<L: Level>(k: &Kernel<L>) -> Uniformity {
         values: vec![Varies::No; k.insts.len()],
         locals: vec![Varies::No; k.locals.len()],
         control: vec![BY_ALL; k.insts.len()],
+        roles: vec![0; k.insts.len()],
+        threads: Vec::new(),
     };
     let exits = HashMap::new();
-    let mut a =
-        Analysis { k, u, changed: true, polls: false, open: vec![], exits, numbers: RefCell::default() };
+    let mut a = Analysis {
+        k,
+        u,
+        changed: true,
+        polls: false,
+        open: vec![],
+        exits,
+        numbers: RefCell::default(),
+        cta: k.block,
+        role: 0,
+    };
+    a.find_roles(&k.body, 0);
     // Values only grow, and there are two steps to grow: this ends.
     while std::mem::take(&mut a.changed) {
         a.open = vec![(None, BY_ALL)];
@@ -89,6 +111,62 @@ struct Analysis<'k, L: Level> {
     exits: HashMap<Value, Cause>,
     /// The numbers of all threads, of values that depend on the thread alone.
     numbers: RefCell<HashMap<Value, Option<Rc<Vec<i64>>>>>,
+    /// The extents of the CTA, or of the role whose code is at hand.
+    cta: [u32; 3],
+    /// The role whose code is at hand; 0 for none.
+    role: u32,
+}
+
+/// Roles: in each, everything that is said of the CTA holds of the role.
+impl<L: Level> Analysis<'_, L> {
+    /// Notes the role that each instruction of a block is in.
+    fn find_roles(&mut self, block: &Block, role: u32) {
+        for &v in &block.0 {
+            if let Some(slot) = self.u.roles.get_mut(v.index()) {
+                *slot = role;
+            }
+            let k = self.k;
+            let Some(inst) = k.insts.get(v) else { continue };
+            let inner = match inst.op.control() {
+                Some(Control::Role { threads, .. }) => {
+                    self.u.threads.push(*threads);
+                    u32::try_from(self.u.threads.len()).unwrap_or(u32::MAX)
+                }
+                _ => role,
+            };
+            inst.op.blocks().into_iter().for_each(|b| self.find_roles(b, inner));
+        }
+    }
+
+    /// The code of a role: all of its threads come to its begin.
+    fn role(&mut self, threads: u32, body: &Block) {
+        let role = body.0.first().and_then(|v| self.u.roles.get(v.index())).copied().unwrap_or(0);
+        let outside = (self.cta, self.role);
+        (self.cta, self.role) = ([threads, 1, 1], role);
+        let open = std::mem::replace(&mut self.open, vec![(None, BY_ALL)]);
+        self.block(body, BY_ALL);
+        self.open = open;
+        (self.cta, self.role) = outside;
+    }
+
+    /// Whether a value is of the code at hand: what another role, or the whole CTA, calls a thread's index is another.
+    fn is_own(&self, v: Value) -> bool {
+        self.u.roles.get(v.index()).copied().unwrap_or(0) == self.role
+    }
+
+    fn threads(&self) -> u32 {
+        self.cta.iter().map(|n| n.max(&1)).product()
+    }
+
+    fn thread_dim(&self, v: Value) -> Option<Dim> {
+        thread_dim(self.k, v).filter(|_| self.is_own(v))
+    }
+
+    fn at_thread(&self, e: &Int, thread: i64) -> Option<i64> {
+        let mut own = true;
+        e.vars(&mut |v| own &= self.is_own(Value(v.id)));
+        if own { at_thread(self.k, self.cta, e, thread) } else { None }
+    }
 }
 
 impl<L: Level> Analysis<'_, L> {
@@ -168,6 +246,7 @@ impl<L: Level> Analysis<'_, L> {
                 self.block(body, control);
                 self.open.pop();
             }
+            Control::Role { threads, body, .. } => self.role(*threads, body),
             Control::Break { depth } => self.jump(v, self.around(*depth), false, control),
             Control::Continue { depth } => self.jump(v, self.around(*depth), true, control),
             Control::Return {} => self.jump(v, 0, false, control),
@@ -293,7 +372,7 @@ impl<L: Level> Analysis<'_, L> {
     fn special(&self, reg: Sreg, dim: Dim) -> Varies {
         match reg {
             Sreg::LaneIdx => Varies::ByThread,
-            Sreg::ThreadIdx if self.k.block[dim as usize] == 1 => Varies::No,
+            Sreg::ThreadIdx if self.cta[dim as usize] == 1 => Varies::No,
             Sreg::ThreadIdx => Varies::ByThread,
             Sreg::BlockIdx | Sreg::BlockDim | Sreg::GridDim => Varies::No,
         }
@@ -301,7 +380,7 @@ impl<L: Level> Analysis<'_, L> {
 
     /// `thread_idx / 32k` is the same for a whole warp, where x alone tells the warp.
     fn is_warp_index(&self, a: Value, b: Value, ok: impl Fn(i64) -> bool) -> bool {
-        let whole = self.k.block[0].is_multiple_of(32) || (self.k.block[1] == 1 && self.k.block[2] == 1);
+        let whole = self.cta[0].is_multiple_of(32) || (self.cta[1] == 1 && self.cta[2] == 1);
         let op = self.k.op(b);
         let divisor = if let Some(Arith::Const { value: Constant::Int(n) }) = op.arith() {
             Some(*n)
@@ -310,7 +389,7 @@ impl<L: Level> Analysis<'_, L> {
         } else {
             None
         };
-        whole && thread_dim(self.k, a) == Some(Dim::X) && divisor.is_some_and(ok)
+        whole && self.thread_dim(a) == Some(Dim::X) && divisor.is_some_and(ok)
     }
 
     fn int(&self, e: &Int) -> Varies {
@@ -344,7 +423,7 @@ impl<L: Level> Analysis<'_, L> {
         let (mut some, mut all) = (false, true);
         e.vars(&mut |v| {
             some = true;
-            all &= thread_dim(self.k, Value(v.id)).is_some();
+            all &= self.thread_dim(Value(v.id)).is_some();
         });
         some && all
     }
@@ -355,12 +434,12 @@ impl<L: Level> Analysis<'_, L> {
         if !divides(e) || !self.is_of_thread(e) {
             return false;
         }
-        self.is_same_in_warps(|t| at_thread(self.k, e, t))
+        self.is_same_in_warps(|t| self.at_thread(e, t))
     }
 
     /// Whether the threads of each warp have one answer, and all have one.
     fn is_same_in_warps<T: PartialEq>(&self, at: impl Fn(i64) -> Option<T>) -> bool {
-        let threads = i64::from(self.k.threads());
+        let threads = i64::from(self.threads());
         threads <= 1024
             && (0..threads).step_by(32).all(|first| {
                 let answer = at(first);
@@ -378,7 +457,7 @@ impl<L: Level> Analysis<'_, L> {
     fn is_warps_number(&self, v: Value) -> bool {
         let mut terms = Vec::new();
         self.terms(v, 1, &mut terms, 0);
-        let mut own = vec![0i64; self.k.threads() as usize];
+        let mut own = vec![0i64; self.threads() as usize];
         for (v, sign) in terms {
             match self.numbers(v) {
                 Some(numbers) => {
@@ -409,6 +488,9 @@ impl<L: Level> Analysis<'_, L> {
 
     /// The number of each thread of the CTA, by its linear index, if it depends on nothing else.
     fn numbers(&self, v: Value) -> Option<Rc<Vec<i64>>> {
+        if !self.is_own(v) {
+            return None;
+        }
         if let Some(known) = self.numbers.borrow().get(&v) {
             return known.clone();
         }
@@ -421,20 +503,20 @@ impl<L: Level> Analysis<'_, L> {
 
     fn compute(&self, v: Value) -> Option<Vec<i64>> {
         let inst = self.k.insts.get(v)?;
-        let threads = i64::from(self.k.threads()).min(1024);
+        let threads = i64::from(self.threads()).min(1024);
         let scalar =
             inst.ty.elem().filter(|s| inst.ty.lanes() == Some(1) && (s.is_int() || *s == Scalar::Bool))?;
         if let Some(Thread::Special { reg, dim }) = inst.op.thread() {
             let number = |t| match reg {
-                Sreg::ThreadIdx => Some(point(self.k, t)[*dim as usize]),
+                Sreg::ThreadIdx => Some(point(self.cta, t)[*dim as usize]),
                 Sreg::LaneIdx => Some(t % 32),
-                Sreg::BlockDim => Some(i64::from(self.k.block[*dim as usize])),
+                Sreg::BlockDim => Some(i64::from(self.cta[*dim as usize])),
                 Sreg::BlockIdx | Sreg::GridDim => None,
             };
             return (0..threads).map(number).collect();
         }
         if let Some(View::Index { expr }) = inst.op.view() {
-            return (0..threads).map(|t| at_thread(self.k, expr, t)).collect();
+            return (0..threads).map(|t| self.at_thread(expr, t)).collect();
         }
         let all =
             |f: &dyn Fn(usize) -> i64| Some((0..threads as usize).map(|t| wrap(scalar, f(t))).collect());
@@ -546,14 +628,14 @@ fn is_lane<L: Level>(k: &Kernel<L>, v: Value) -> bool {
 }
 
 /// The coordinates of a thread in its CTA, by its linear index.
-fn point<L: Level>(k: &Kernel<L>, thread: i64) -> [i64; 3] {
-    let [x, y, _] = k.block.map(|n| i64::from(n.max(1)));
+fn point(cta: [u32; 3], thread: i64) -> [i64; 3] {
+    let [x, y, _] = cta.map(|n| i64::from(n.max(1)));
     [thread % x, thread / x % y, thread / (x * y)]
 }
 
 /// The number that a thread has, by its linear index, if it depends on nothing else.
-pub(crate) fn at_thread<L: Level>(k: &Kernel<L>, e: &Int, thread: i64) -> Option<i64> {
-    let point = point(k, thread);
+pub(crate) fn at_thread<L: Level>(k: &Kernel<L>, cta: [u32; 3], e: &Int, thread: i64) -> Option<i64> {
+    let point = point(cta, thread);
     let known = e.subst(&mut |v| match thread_dim(k, Value(v.id)) {
         Some(dim) => Some(point[dim as usize].into()),
         None => is_lane(k, Value(v.id)).then(|| Int::from(thread % 32)),

@@ -105,6 +105,7 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
         return;
     }
     check_locals(k, found);
+    crate::roles::check(k, found);
     k.walk(&mut |_, inst| check_inst(k, inst, found));
     if has_errors(found) {
         return;
@@ -245,6 +246,11 @@ impl<L: Level> Order<'_, L> {
                 self.block(body, depth + 1);
                 self.around.pop();
             }
+            Some(Control::Role { body, .. }) => {
+                let around = std::mem::take(&mut self.around);
+                self.block(body, depth + 1);
+                self.around = around;
+            }
             Some(Control::Break { depth }) => self.jump(inst, *depth, false),
             Some(Control::Continue { depth }) => self.jump(inst, *depth, true),
             Some(Control::If { .. } | Control::Return {}) | None => {
@@ -367,7 +373,7 @@ fn check_threads<L: Level>(
     let Some(group) = inst.op.group() else { return };
     let (varies, cond) = u.control(v);
     // A CTA of one warp differs as little as its warp.
-    let limit = if group == Group::Block && k.threads() > 32 { Varies::No } else { Varies::ByWarp };
+    let limit = if group == Group::Block && u.threads(k, v) > 32 { Varies::No } else { Varies::ByWarp };
     if varies > limit {
         found.push(divergent(k, u, inst, group, cond));
     }

@@ -219,6 +219,15 @@ pub enum StmtKind {
         /// The body, which ends the loop.
         body: Block,
     },
+    /// `role name(threads, regs = n) { ... }`
+    Role {
+        /// The name.
+        name: Ident,
+        /// Its threads, and their registers.
+        args: Vec<Arg>,
+        /// What its threads do.
+        body: Block,
+    },
     /// `break;`
     Break,
     /// `continue;`

@@ -255,6 +255,11 @@ impl Print for Stmt {
                 f.write_str("loop ")?;
                 body.print(f, indent)
             }
+            StmtKind::Role { name, args, body } => {
+                write!(f, "role {name}")?;
+                list(f, indent, ["(", ") "], args)?;
+                body.print(f, indent)
+            }
             StmtKind::Break => f.write_str("break;"),
             StmtKind::Continue => f.write_str("continue;"),
             StmtKind::Expr(value) => {

@@ -117,9 +117,8 @@ fn continues(k: &Kernel, block: &Block, depth: u32) -> bool {
             Some(Control::For { .. } | Control::While { .. } | Control::Once { .. }) => {
                 blocks.into_iter().any(|b| continues(k, b, depth + 1))
             }
-            Some(Control::If { .. } | Control::Break { .. } | Control::Return {}) | None => {
-                blocks.into_iter().any(|b| continues(k, b, depth))
-            }
+            Some(Control::If { .. } | Control::Role { .. } | Control::Break { .. } | Control::Return {})
+            | None => blocks.into_iter().any(|b| continues(k, b, depth)),
         }
     })
 }

@@ -37,9 +37,9 @@ impl Live<'_> {
         for &v in &block.0 {
             let op = self.k.op(v);
             let effect = match op.control() {
-                Some(Control::If { .. } | Control::For { .. } | Control::Once { .. }) => {
-                    op.blocks().into_iter().fold(false, |any, b| self.roots(b) | any)
-                }
+                Some(
+                    Control::If { .. } | Control::For { .. } | Control::Once { .. } | Control::Role { .. },
+                ) => op.blocks().into_iter().fold(false, |any, b| self.roots(b) | any),
                 Some(Control::While { head, body, .. }) => {
                     self.roots(head);
                     self.roots(body);

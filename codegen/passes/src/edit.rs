@@ -37,12 +37,15 @@ pub(crate) struct Editor {
     renamed: FxHashMap<Value, Value>,
     prologue: Vec<Value>,
     errors: Vec<Diagnostic>,
+    /// The first thread of the role whose code is visited; none outside of roles.
+    role: Option<u32>,
 }
 
 /// Visits every op of a kernel; all errors at once.
 pub(crate) fn rewrite(kernel: Kernel, pass: &mut dyn Rewrite) -> Result<Kernel, Vec<Diagnostic>> {
     let (b, body) = Builder::edit(kernel);
-    let mut e = Editor { b, renamed: FxHashMap::default(), prologue: Vec::new(), errors: Vec::new() };
+    let mut e =
+        Editor { b, renamed: FxHashMap::default(), prologue: Vec::new(), errors: Vec::new(), role: None };
     e.block(&body, pass);
     if !e.errors.is_empty() {
         return Err(e.errors);
@@ -53,6 +56,11 @@ pub(crate) fn rewrite(kernel: Kernel, pass: &mut dyn Rewrite) -> Result<Kernel, 
 }
 
 impl Editor {
+    /// The first thread of the role whose code is visited; none outside of roles.
+    pub fn role(&self) -> Option<u32> {
+        self.role
+    }
+
     /// The op behind a value.
     pub fn op(&self, v: Value) -> Op {
         self.b.kernel().op(v).clone()
@@ -106,6 +114,12 @@ impl Editor {
             return;
         }
         let mut op = std::mem::replace(&mut self.b.kernel_mut().insts[v].op, Debug::Trap {}.into());
+        // In a role, the CTA is the role.
+        let outside = (self.b.kernel().block, self.role);
+        if let Some(Control::Role { first, threads, .. }) = op.control() {
+            self.b.kernel_mut().block = [*threads, 1, 1];
+            self.role = Some(*first);
+        }
         for block in op.blocks_mut() {
             self.b.open();
             pass.enter();
@@ -113,6 +127,7 @@ impl Editor {
             pass.leave();
             *block = self.b.close();
         }
+        (self.b.kernel_mut().block, self.role) = outside;
         self.b.kernel_mut().insts[v].op = op;
     }
 

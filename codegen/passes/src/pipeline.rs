@@ -34,6 +34,7 @@ pub(crate) fn run(mut kernel: Kernel, options: &Options, _: &mut Report) -> Resu
         return Ok(kernel);
     }
     facts.block(&kernel, &kernel.body);
+    facts.releasers(&kernel, &kernel.body, kernel.threads());
     facts.memory(&kernel);
     facts.align(&mut kernel);
     let unarmed = facts.unarmed(&kernel);
@@ -44,19 +45,44 @@ pub(crate) fn run(mut kernel: Kernel, options: &Options, _: &mut Report) -> Resu
         Pipelines { options, facts, pipes: FxHashMap::default(), armed: FxHashMap::default(), dirty: false };
     let mut kernel = rewrite(kernel, &mut pass)?;
     if !pass.facts.drained.is_empty() {
-        finish(&mut kernel)?;
+        let (mut b, body) = Builder::edit(std::mem::replace(&mut kernel, Kernel::new("")));
+        finish(&mut b, body).map_err(|d| vec![d])?;
+        kernel = b.finish();
     }
     Ok(kernel)
 }
 
-/// Shared memory stays until the copies out of it have read it.
-fn finish(kernel: &mut Kernel) -> Result<(), Vec<Diagnostic>> {
-    let (mut b, body) = Builder::edit(std::mem::replace(kernel, Kernel::new("")));
-    body.0.into_iter().for_each(|v| b.push(v));
-    by_first(&mut b, |b| b.emit(Async::BulkWait { pending: 0, read: true }).map(drop))
-        .map_err(|d| vec![d])?;
-    *kernel = b.finish();
+/// Writes a block anew in which shared memory stays until the copies out of it have read it: those that thread 0 of the
+/// CTA, or of a role, began.
+fn finish(b: &mut Builder, body: Block) -> Built<()> {
+    let mut copies = false;
+    for v in body.0 {
+        let op = b.kernel().op(v).clone();
+        if let Some(Control::Role { .. }) = op.control() {
+            let mut op = op;
+            for block in op.blocks_mut() {
+                b.open();
+                let inner = finish(b, std::mem::take(block));
+                *block = b.close();
+                inner?;
+            }
+            b.kernel_mut().insts[v].op = op;
+        } else {
+            copies |= stores(b.kernel(), v);
+        }
+        b.push(v);
+    }
+    if copies {
+        by_first(b, |b| b.emit(Async::BulkWait { pending: 0, read: true }).map(drop))?;
+    }
     Ok(())
+}
+
+/// Whether an op, or one in its blocks, copies out of shared memory.
+fn stores(k: &Kernel, v: Value) -> bool {
+    let op = k.op(v);
+    matches!(op.tile(), Some(Tile::TmaStore { .. }))
+        || op.blocks().into_iter().any(|b| b.0.iter().any(|v| stores(k, *v)))
 }
 
 /// What the kernel's use of its pipelines says.
@@ -70,6 +96,8 @@ struct Facts {
     multiplied: Vec<Value>,
     /// Bytes that arrive in the stage of each acquire.
     bytes: FxHashMap<Value, u32>,
+    /// Warps that give stages of each pipeline back.
+    warps: FxHashMap<Value, u32>,
     /// The acquire that armed the stage of each copy.
     acquires: FxHashMap<Value, Value>,
     /// Allocations that copies fill and threads read, and those that threads write and copies or matrix
@@ -101,6 +129,24 @@ impl Facts {
                 }
                 _ => k.op(v).blocks().into_iter().for_each(|inner| self.block(k, inner)),
             }
+        }
+    }
+
+    /// Counts the warps that give stages back: all of each role that does, of `threads` threads.
+    fn releasers(&mut self, k: &Kernel, block: &Block, threads: u32) {
+        let mut pipes = Vec::new();
+        let mut walk = vec![block];
+        while let Some(block) = walk.pop() {
+            for &v in &block.0 {
+                match (k.op(v).control(), k.op(v).tile()) {
+                    (Some(Control::Role { threads, body, .. }), _) => self.releasers(k, body, *threads),
+                    (_, Some(Tile::Release { pipe })) if !pipes.contains(pipe) => pipes.push(*pipe),
+                    _ => walk.extend(k.op(v).blocks()),
+                }
+            }
+        }
+        for pipe in pipes {
+            *self.warps.entry(pipe).or_default() += threads.div_ceil(WARP as u32);
         }
     }
 
@@ -202,10 +248,14 @@ impl Rewrite for Pipelines<'_> {
             }
             return Ok(Action::Keep);
         }
+        if let Some(Control::Role { .. }) = k.op(v).control() {
+            self.dirty = false;
+        }
         let Some(op) = k.op(v).tile().cloned() else { return Ok(Action::Keep) };
         match op {
             Tile::Pipeline { stages } => {
-                let pipe = e.prologue(|b| make(b, stages))?;
+                let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
+                let pipe = e.prologue(|b| make(b, stages, warps))?;
                 self.pipes.insert(v, pipe);
                 Ok(Action::Drop)
             }
@@ -309,7 +359,7 @@ impl Pipelines<'_> {
 }
 
 /// The memory of a pipeline, made ready by thread 0 before anybody goes on.
-fn make(b: &mut Builder, stages: u32) -> Built<Pipe> {
+fn make(b: &mut Builder, stages: u32, warps: u32) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -317,7 +367,6 @@ fn make(b: &mut Builder, stages: u32) -> Built<Pipe> {
         Builder::tensor(Scalar::U64, Space::Shared, layout, 8),
     )?;
     let barriers = b.emit(Bridge::AddressOf { base: memory })?;
-    let warps = b.kernel().threads().div_ceil(WARP as u32);
     by_first(b, |b| {
         for i in 0..2 * stages {
             let ptr = b.offset(barriers, &Int::from(i64::from(i) * BARRIER))?;

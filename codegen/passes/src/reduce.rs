@@ -26,7 +26,7 @@ pub(crate) fn run(kernel: Kernel, _: &Options, _: &mut Report) -> Result<Kernel,
 
 struct Reduce {
     /// Shared memory for a value a warp, by the bytes of one: all reductions use it in turn.
-    slots: Vec<(u32, Value)>,
+    slots: Vec<(u32, Option<u32>, Value)>,
 }
 
 impl Rewrite for Reduce {
@@ -112,12 +112,12 @@ impl Reduce {
 
     fn slots(&mut self, e: &mut Editor, bytes: i64) -> Built<Value> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if let Some((_, slots)) = self.slots.iter().find(|(n, _)| *n >= bytes) {
+        if let Some((.., slots)) = self.slots.iter().find(|(n, r, _)| *n >= bytes && *r == e.role()) {
             return Ok(*slots);
         }
         let shared = Address::Shared { name: "".into(), bytes: bytes.into(), align: 16 };
         let slots = e.prologue(|b| b.emit(shared))?;
-        self.slots.push((bytes, slots));
+        self.slots.push((bytes, e.role(), slots));
         Ok(slots)
     }
 }

@@ -258,6 +258,22 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "a block that can be left", spread Rule, result |t| t.unit();
+        /// A group of warps of the CTA with code of its own. In the body, everything that is said of a CTA holds of the
+        /// group: its threads are numbered from 0, and they are all that a barrier of the CTA waits for.
+        effect Role = "role" {
+            /// Its name, for people; empty for one that holds other roles.
+            name: Arc<str>,
+            /// Its first thread in the CTA: a multiple of 32.
+            first: u32,
+            /// Its threads: a multiple of 32.
+            threads: u32,
+            /// Registers of each thread; 0 leaves them as they are.
+            regs: u32,
+            /// What its threads run.
+            body: Block,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "role", spread Rule, result |t| t.unit();
         /// Leaves a loop or a `once` around it. It is the last op of its block, as every jump is.
         effect Break = "break" {
             /// How many loops and `once` lie between it and the one that it leaves.
@@ -285,7 +301,11 @@ impl Control {
     pub fn is_jump(&self) -> bool {
         match self {
             Control::Break { .. } | Control::Continue { .. } | Control::Return {} => true,
-            Control::If { .. } | Control::For { .. } | Control::While { .. } | Control::Once { .. } => false,
+            Control::If { .. }
+            | Control::For { .. }
+            | Control::While { .. }
+            | Control::Once { .. }
+            | Control::Role { .. } => false,
         }
     }
 }

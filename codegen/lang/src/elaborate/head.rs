@@ -385,7 +385,15 @@ impl Elab<'_> {
                 }
             }
         }
-        if !has_block {
+        let threads = self.plan_roles(&k.body)?;
+        if threads > 0 {
+            if has_block || threads > 1024 {
+                let message = format!("the roles have {threads} threads together");
+                return Err(Diagnostic::error(BAD_ATTR, k.span, message)
+                    .help("a CTA has 1024 at most; with roles, `block(...)` is left out"));
+            }
+            self.b.kernel_mut().block = [threads, 1, 1];
+        } else if !has_block {
             return Err(Diagnostic::error(
                 BAD_ATTR,
                 k.span,
@@ -518,10 +526,6 @@ impl Elab<'_> {
         let args = args.iter().map(name).collect::<R<_>>()?;
         let function = ReferenceFn { function: function.clone(), library: self.program.library.clone() };
         Ok(Some(Reference { name: callee.name.clone(), words: Vec::new(), args, function: Some(function) }))
-    }
-
-    fn body(&mut self, body: &ast::Block) -> R<()> {
-        self.block(body).map(|_| ())
     }
 
     /// All threads of the CTA, or of the grid, and this thread's place among them.

@@ -90,6 +90,7 @@ impl Jumps {
                 self.returns |= Jumps::of(body).returns;
             }
             StmtKind::Loop { body } => self.returns |= Jumps::of(body).returns,
+            StmtKind::Role { body, .. } => self.block(body),
             StmtKind::Break => self.breaks = true,
             StmtKind::Continue => self.continues = true,
             StmtKind::Return(value) => {

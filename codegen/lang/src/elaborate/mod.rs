@@ -8,6 +8,7 @@ mod files;
 mod head;
 mod jump;
 mod params;
+mod role;
 mod stmt;
 mod tensor;
 mod value;
@@ -67,6 +68,8 @@ pub(crate) struct Elab<'a> {
     /// What the variables of loops are below, in the loops' bodies.
     below: HashMap<u32, Int>,
     flow: jump::Flow,
+    /// Where the threads of the kernel's roles lie, in the order of the text.
+    roles: Vec<role::Plan>,
 }
 
 pub(crate) fn fail<T>(code: Code, span: Span, message: impl Into<String>) -> R<T> {
@@ -90,6 +93,7 @@ impl<'a> Elab<'a> {
             positions: HashMap::new(),
             below: HashMap::new(),
             flow: jump::Flow::default(),
+            roles: Vec::new(),
         }
     }
 

@@ -103,6 +103,10 @@ impl Elab<'_> {
                 _ => self.expr(e).map(|_| ()),
             },
             StmtKind::Loop { body } => self.while_loop(None, body, s.span),
+            StmtKind::Role { .. } => {
+                Err(Diagnostic::error(WRONG_KIND, s.span, "a role stands in other code")
+                    .help("roles are the last statements of a kernel"))
+            }
             StmtKind::Break => self.jump(false, s.span),
             StmtKind::Continue => self.jump(true, s.span),
             StmtKind::Return(value) => self.return_(value.as_ref(), s.span),
@@ -493,6 +497,7 @@ fn jump_name(s: &Stmt) -> Option<&'static str> {
         | StmtKind::For { .. }
         | StmtKind::While { .. }
         | StmtKind::Loop { .. }
+        | StmtKind::Role { .. }
         | StmtKind::Expr(_) => None,
     }
 }

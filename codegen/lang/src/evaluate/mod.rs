@@ -274,6 +274,11 @@ impl Run<'_> {
                 while self.round(body, stmt.span)? {}
                 Ok(())
             }
+            StmtKind::Role { .. } => Err(Stop::from(Diagnostic::error(
+                WRONG_KIND,
+                stmt.span,
+                "a reference function has no roles: the host evaluates it",
+            ))),
             StmtKind::Break => Err(Stop::Jump(Jump::Break)),
             StmtKind::Continue => Err(Stop::Jump(Jump::Continue)),
             StmtKind::Return(value) => {

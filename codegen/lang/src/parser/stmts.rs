@@ -98,6 +98,7 @@ fn stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
             i.empty_stmt();
             Ok((i.skip(1), ()))
         }
+        Kind::Ident if i.text(i.first()) == "role" && i.nth(1).kind == Kind::Ident => role_stmt(i, block),
         _ => assignment_or_expr(i, block),
     }
 }
@@ -156,6 +157,16 @@ fn loop_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
     let head = i.skip(1);
     let (rest, body) = self::block(head, "after `loop`")?;
     push(block, i, head, StmtKind::Loop { body })?;
+    Ok((rest, ()))
+}
+
+/// `role name(threads, regs = n) { ... }`; `role` is a name anywhere else.
+fn role_stmt<'a>(i: Tokens<'a>, block: &mut Block) -> Res<'a, ()> {
+    let (rest, name) = i.skip(1).name("of a role")?;
+    let (rest, _) = rest.need(Kind::LParen, "and threads after the name of a role")?;
+    let (head, args) = types::args(rest)?;
+    let (rest, body) = self::block(head, "after the head of the role")?;
+    push(block, i, head, StmtKind::Role { name, args, body })?;
     Ok((rest, ()))
 }
 

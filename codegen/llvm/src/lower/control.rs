@@ -4,7 +4,19 @@ use super::{Lower, Lowered};
 use crate::raw::{Bb, Cast, IntIs, Val};
 use weft_ir::arena::Handle;
 use weft_ir::machine::Kernel;
+use weft_ir::roles::registers_at_start;
 use weft_ir::{Arith, Block, Constant, Control, Operation, Scalar, Value, Var};
+
+/// A role whose code is lowered.
+#[derive(Clone, Copy)]
+pub(super) struct Role {
+    /// Its first thread in the CTA.
+    pub first: u32,
+    /// Its threads.
+    pub threads: u32,
+    /// Its barrier; 0 is the CTA's.
+    pub barrier: u32,
+}
 
 /// Where jumps out of a loop, or out of a block that can be left, go to.
 pub(super) struct Around<'c> {
@@ -42,6 +54,11 @@ impl<'c> Lower<'_, 'c> {
                 self.ir.go(end);
                 Ok(())
             }
+            Control::Role { name, first, threads, regs, body } => {
+                // One that only holds other roles has no barrier.
+                self.roles += u32::from(!name.is_empty());
+                self.role(Role { first: *first, threads: *threads, barrier: self.roles }, *regs, body)
+            }
             Control::Break { depth } => {
                 let end = self.target(*depth)?.end;
                 self.ir.jump(end);
@@ -61,6 +78,32 @@ impl<'c> Lower<'_, 'c> {
                 Ok(())
             }
         }
+    }
+
+    /// The code of a part of the CTA's warps. Which warp a thread is in comes from lane 0, so that ptxas knows that the
+    /// lanes of a warp go one way.
+    fn role(&mut self, role: Role, regs: u32, body: &Block) -> Lowered<()> {
+        let ir = self.ir;
+        let word = |n: u32| ir.constant(ir.int(32), i64::from(n));
+        let tid = self.intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", &[], &[])?;
+        let warp = ir.lshr(tid, word(5));
+        let lanes = ir.constant(ir.int(32), -1);
+        let warp = self.intrinsic("llvm.nvvm.shfl.sync.idx.i32", &[], &[lanes, warp, word(0), word(31)])?;
+        let inside = ir.icmp(IntIs::LLVMIntULT, ir.sub(warp, word(role.first / 32)), word(role.threads / 32));
+        let (yes, end) = (ir.block(self.f, "role"), ir.block(self.f, "end"));
+        ir.branch(inside, yes, end);
+        ir.go(yes);
+        if regs > 0 {
+            let more = regs > registers_at_start(self.k.threads());
+            let name = format!("llvm.nvvm.setmaxnreg.{}.sync.aligned.u32", if more { "inc" } else { "dec" });
+            self.intrinsic(&name, &[], &[word(regs)])?;
+        }
+        let outside = self.role.replace(role);
+        self.block(body)?;
+        self.role = outside;
+        ir.jump(end);
+        ir.go(end);
+        Ok(())
     }
 
     /// What a jump goes to.

@@ -22,7 +22,7 @@ use weft_ir::abi::{
 use weft_ir::arena::Handle;
 use weft_ir::diag::Diagnostic;
 use weft_ir::machine::{Inst, Kernel, Op, Type};
-use weft_ir::{Address, Block, Call, Constant, Debug, Operation, Scalar, Value, ValueType, Var};
+use weft_ir::{Address, Block, Call, Constant, Control, Debug, Operation, Scalar, Value, ValueType, Var};
 use weft_isa::Target;
 
 /// Names that a kernel cannot have: what the device's runtime or LLVM defines, and what PTX reads as something else.
@@ -64,6 +64,10 @@ struct Lower<'a, 'c> {
     dynamic: Option<Val<'c>>,
     /// Globals made so far.
     globals: u32,
+    /// The role whose code is lowered.
+    role: Option<control::Role>,
+    /// Roles so far.
+    roles: u32,
 }
 
 /// Lowers one kernel into the module.
@@ -85,7 +89,11 @@ pub(crate) fn kernel<'a, 'c>(
         })
         .collect();
     let [x, y, z] = k.block;
-    let Some(f) = ir.kernel(&k.name, &types, &[("nvvm.reqntid", &format!("{x},{y},{z}"))]) else {
+    let block = format!("{x},{y},{z}");
+    // Without it ptxas ignores that roles change their registers (C7508).
+    let resident = [("nvvm.reqntid", &*block), ("nvvm.minctasm", "1")];
+    let attributes = if has_roles(k) { &resident[..] } else { &resident[..1] };
+    let Some(f) = ir.kernel(&k.name, &types, attributes) else {
         return Err(unnameable(k));
     };
     ir.go(ir.block(f, "entry"));
@@ -130,6 +138,8 @@ pub(crate) fn kernel<'a, 'c>(
         shared_bytes: 0,
         dynamic: None,
         globals: 0,
+        role: None,
+        roles: 0,
     };
     lower.find_dynamic()?;
     lower.declare_locals()?;
@@ -139,6 +149,11 @@ pub(crate) fn kernel<'a, 'c>(
         lines.leave(ir);
     }
     Ok(())
+}
+
+/// Whether parts of the CTA have registers of their own.
+fn has_roles(k: &Kernel) -> bool {
+    k.body.0.iter().any(|v| matches!(k.op(*v).control(), Some(Control::Role { .. })))
 }
 
 /// An element as it lies in memory, to one in registers.

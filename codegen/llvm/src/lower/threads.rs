@@ -19,6 +19,11 @@ impl<'c> Lower<'_, 'c> {
             }
             // A thread is its own group.
             Thread::GroupBarrier { group: Group::Thread } => Ok(None),
+            Thread::GroupBarrier { group: Group::Block } if let Some(role) = self.role => {
+                let word = |n: u32| ir.constant(ir.int(32), i64::from(n));
+                let name = "llvm.nvvm.barrier.cta.sync.aligned.count";
+                self.intrinsic(name, &[], &[word(role.barrier), word(role.threads)]).map(|_| None)
+            }
             Thread::GroupBarrier { group: Group::Block } => {
                 let name = "llvm.nvvm.barrier.cta.sync.aligned.all";
                 self.intrinsic(name, &[], &[ir.constant(ir.int(32), 0)]).map(|_| None)
@@ -35,6 +40,20 @@ impl<'c> Lower<'_, 'c> {
 
     fn special(&self, reg: Sreg, dim: Dim) -> Lowered<Val<'c>> {
         let threads = u64::from(self.k.block[dim as usize]);
+        if let Some(role) = self.role {
+            let word = |n: u32| self.ir.constant(self.ir.int(32), i64::from(n));
+            match (reg, dim) {
+                (Sreg::ThreadIdx, Dim::X) => {
+                    let thread = self.intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", &[], &[])?;
+                    self.ir.in_range(thread, 32, role.first.into(), u64::from(role.first + role.threads));
+                    return Ok(if role.first == 0 { thread } else { self.ir.sub(thread, word(role.first)) });
+                }
+                (Sreg::ThreadIdx, _) => return Ok(word(0)),
+                (Sreg::BlockDim, Dim::X) => return Ok(word(role.threads)),
+                (Sreg::BlockDim, _) => return Ok(word(1)),
+                (Sreg::BlockIdx | Sreg::GridDim | Sreg::LaneIdx, _) => {}
+            }
+        }
         // CTAs of a grid (CUDA: compute capability 9.0 and later).
         let ctas: u64 = if dim == Dim::X { (1 << 31) - 1 } else { 65_535 };
         let (name, lo, hi) = match reg {

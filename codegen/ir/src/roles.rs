@@ -1,0 +1,98 @@
+//! The rules of roles: groups of warps of a CTA with code of their own.
+
+use crate::diag::{Code, Diagnostic};
+use crate::kernel::{Block, Kernel};
+use crate::level::Level;
+use crate::op::{Control, Operation};
+
+/// Roles that do not fit the CTA, its registers, or each other.
+pub const BAD_ROLES: Code = Code(244);
+
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+/// Threads of a warpgroup, which registers are given to as a whole.
+pub const WARPGROUP: u32 = 128;
+/// Most threads of a CTA.
+pub const MAX_THREADS: u32 = 1024;
+/// Most roles: each has a barrier of its own, of 16 (PTX ISA, barrier), of which the CTA has one.
+pub const MAX_ROLES: usize = 15;
+/// Registers of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities).
+const REGISTERS: u32 = 65_536;
+
+/// Registers that a thread of a CTA of `threads` threads starts with.
+pub fn registers_at_start(threads: u32) -> u32 {
+    (REGISTERS / threads.max(1) / 8 * 8).min(255)
+}
+
+/// Reports what is wrong with a kernel's roles.
+pub(crate) fn check<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
+    let mut check = Check { k, next: 0, registers: 0, found };
+    check.block(&k.body, true);
+    let (asked, threads) = (check.registers, k.threads());
+    if asked > REGISTERS {
+        let message = format!("the roles of {threads} threads ask for {asked} registers together");
+        found.push(
+            Diagnostic::error(BAD_ROLES, k.span, message)
+                .help(format!("a CTA has {REGISTERS}: threads times `regs`, added up over warpgroups")),
+        );
+    }
+}
+
+struct Check<'a, L: Level> {
+    k: &'a Kernel<L>,
+    /// The thread behind the last role.
+    next: u32,
+    registers: u32,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl<L: Level> Check<'_, L> {
+    /// A block that may have roles, or one that may not.
+    fn block(&mut self, block: &Block, may: bool) {
+        let mut behind = false;
+        for &v in &block.0 {
+            let Some(inst) = self.k.insts.get(v) else { continue };
+            let mut bad = |message: String, help: &str| {
+                self.found.push(Diagnostic::error(BAD_ROLES, inst.span, message).help(help));
+            };
+            let Some(Control::Role { name, first, threads, regs, body }) = inst.op.control() else {
+                if behind {
+                    bad("there is code behind a role".into(), "put it before the roles, or into one");
+                    return;
+                }
+                inst.op.blocks().into_iter().for_each(|b| self.block(b, false));
+                continue;
+            };
+            behind = true;
+            let end = first.checked_add(*threads).unwrap_or(u32::MAX);
+            if !may {
+                bad("a role stands in other code".into(), "roles are the last statements of a kernel");
+            } else if threads % WARP != 0 || *threads == 0 || first % WARP != 0 || end > self.k.threads() {
+                bad(
+                    format!("threads {first} to {end} of a CTA of {}", self.k.threads()),
+                    "a role has whole warps of the CTA",
+                );
+            } else if *first < self.next {
+                bad(
+                    format!("thread {first} is in two roles"),
+                    "roles are disjoint, in the order of their threads",
+                );
+            } else if *regs != 0 && (!(24..=256).contains(regs) || regs % 8 != 0) {
+                bad(format!("{regs} registers a thread"), "a thread has 24 to 256, in steps of 8");
+            } else if *regs != 0 && (first % WARPGROUP != 0 || threads % WARPGROUP != 0) {
+                bad(
+                    format!("{regs} registers for a part of a warpgroup"),
+                    "128 threads have as many registers each",
+                );
+            }
+            self.registers = self.registers.saturating_add(regs.saturating_mul(*threads));
+            if name.is_empty() {
+                self.next = *first;
+                self.block(body, may);
+            } else {
+                self.block(body, false);
+            }
+            self.next = end;
+        }
+    }
+}

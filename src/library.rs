@@ -13,6 +13,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("allreduce", include_str!("library/allreduce.weft")),
     ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
+    ("gemm", include_str!("library/gemm.weft")),
     ("grid", include_str!("library/grid.weft")),
     ("ll", include_str!("library/ll.weft")),
     ("net", include_str!("library/net.weft")),

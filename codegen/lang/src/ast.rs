@@ -288,6 +288,15 @@ pub enum ExprKind {
     Paren(Box<Expr>),
     /// `(a, b)`, `()`
     Tuple(Vec<Expr>),
+    /// `(x = a, y = b)`
+    Record(Vec<(Ident, Expr)>),
+    /// `r.x`
+    Field {
+        /// `r`
+        base: Box<Expr>,
+        /// `x`
+        name: Ident,
+    },
     /// `shape : stride`
     Layout(Box<Expr>, Box<Expr>),
     /// `a..b` (in an index)

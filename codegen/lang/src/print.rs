@@ -290,6 +290,14 @@ impl Print for Expr {
             ExprKind::Tuple(items) => {
                 list(f, indent, ["(", if items.len() == 1 { ",)" } else { ")" }], items)
             }
+            ExprKind::Record(fields) => {
+                f.write_str("(")?;
+                for (n, (name, value)) in fields.iter().enumerate() {
+                    write!(f, "{}{name} = {}", if n == 0 { "" } else { ", " }, text(value))?;
+                }
+                f.write_str(")")
+            }
+            ExprKind::Field { base, name } => write!(f, "{}.{name}", text(base)),
             ExprKind::Layout(shape, stride) => write!(f, "{}:{}", text(shape), text(stride)),
             ExprKind::Range(lo, hi) => write!(f, "{}..{}", text(lo), text(hi)),
             ExprKind::Call { callee, generics, args } => {

@@ -3,7 +3,7 @@
 
 use super::error;
 use crate::error::Result;
-use cudarc::driver::sys::{self, CUtensorMapDataType, CUtensorMapSwizzle};
+use cudarc::driver::sys::{self, CUtensorMapDataType, CUtensorMapL2promotion, CUtensorMapSwizzle};
 
 /// Encodes a tensor map (CUDA Driver API, `cuTensorMapEncodeTiled`): extents in elements, strides in bytes without the
 /// first dimension's, boxes in elements. Elements beyond the tensor read as 0.
@@ -17,6 +17,12 @@ pub fn encode_map(
     (extents, strides, boxes): (&[u64], &[u64], &[u32]),
 ) -> Result<[u8; 128]> {
     let steps = [1u32; 5];
+    // Rows that begin between lines of 256 bytes would fetch a line too many at each end.
+    let promotion = if strides.iter().all(|s| s.is_multiple_of(256)) {
+        CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+    } else {
+        CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+    };
     let rank = extents.len().min(boxes.len()).min(strides.len() + 1).min(steps.len());
     // SAFETY: the structure is plain bytes, for which 0 is a value.
     let mut map: sys::CUtensorMap = unsafe { std::mem::zeroed() };
@@ -34,7 +40,7 @@ pub fn encode_map(
             steps.as_ptr(),
             sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle,
-            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            promotion,
             sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     };

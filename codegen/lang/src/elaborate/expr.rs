@@ -41,6 +41,11 @@ impl Elab<'_> {
                 }
                 Ok(Val::Tuple(items))
             }
+            ExprKind::Record(fields) => self.record(fields, e.span),
+            ExprKind::Field { base, name } => {
+                let base = self.expr(base)?;
+                self.field(&base, name)
+            }
             ExprKind::Unary(op, a) => {
                 let a = self.expr(a)?;
                 self.b.at(e.span);
@@ -78,6 +83,40 @@ impl Elab<'_> {
                 self.call(name, Call { name: &name.name, span: e.span, words, args: all })
             }
         }
+    }
+
+    /// `(x = a, y = b)`
+    fn record(&mut self, fields: &[(ast::Ident, Expr)], span: Span) -> R<Val> {
+        let mut out: Vec<(Arc<str>, Val)> = Vec::new();
+        for (name, value) in fields {
+            if out.iter().any(|(n, _)| *n == name.name) {
+                return fail(WRONG_ARGS, name.span, format!("the field `{name}` is given twice"));
+            }
+            out.push((name.name.clone(), self.expr(value)?));
+        }
+        let out = Val::Record(out);
+        if out.leaves() > MAX_LEAVES {
+            return fail(TOO_LARGE, span, format!("a tuple of more than {MAX_LEAVES} elements"));
+        }
+        Ok(out)
+    }
+
+    /// `r.x`
+    fn field(&mut self, base: &Val, name: &ast::Ident) -> R<Val> {
+        let Val::Record(fields) = base else {
+            return Err(Diagnostic::error(
+                WRONG_KIND,
+                name.span,
+                format!("{} has no field `{name}`", self.describe(base)),
+            )
+            .help(format!("a method is called with brackets: `.{name}()`")));
+        };
+        let found = fields.iter().find(|(n, _)| *n == name.name);
+        found.map(|(_, v)| v.clone()).ok_or_else(|| {
+            let known: Vec<_> = fields.iter().map(|(n, _)| format!("`{n}`")).collect();
+            Diagnostic::error(UNKNOWN_NAME, name.span, format!("there is no field `{name}`"))
+                .help(format!("the fields are {}", known.join(", ")))
+        })
     }
 
     fn args<'e>(&mut self, args: &'e [ast::Arg]) -> R<Vec<(Option<&'e ast::Ident>, Val, Span)>> {
@@ -151,6 +190,9 @@ impl Elab<'_> {
 
     fn call(&mut self, callee: &ast::Ident, call: Call<'_>) -> R<Val> {
         self.check_size(call.span)?;
+        if let Some(Binding::Val(Val::Function(f))) = self.lookup(&callee.name).cloned() {
+            return self.inline(&f, call);
+        }
         if let Some(f) = self.program.library.functions.get(&callee.name).cloned() {
             return self.inline(&f, call);
         }
@@ -188,7 +230,23 @@ impl Elab<'_> {
                 Some(op) => Ok(Val::Reduction(op)),
                 None => fail(WRONG_ARGS, w.value.span, format!("`{}` is no reduction", n.name)),
             },
+            (ExprKind::Name(n), Some(g)) if &*g.bound.name == "fn" => self.function_named(n),
+            (_, Some(g)) if &*g.bound.name == "fn" => {
+                fail(WRONG_ARGS, w.value.span, format!("`{}` is a function: give its name", g.name))
+            }
             _ => self.expr(&w.value),
+        }
+    }
+
+    /// A function of the text, or what a parameter that is one stands for.
+    fn function_named(&self, name: &ast::Ident) -> R<Val> {
+        if let Some(Binding::Val(f @ Val::Function(_))) = self.lookup(&name.name) {
+            return Ok(f.clone());
+        }
+        match self.program.library.functions.get(&name.name) {
+            Some(f) => Ok(Val::Function(Arc::new(f.as_ref().clone()))),
+            None => Err(Diagnostic::error(UNKNOWN_NAME, name.span, format!("there is no function `{name}`"))
+                .help("it is defined in this file or in one that it uses: `fn name(...) { ... }`")),
         }
     }
 

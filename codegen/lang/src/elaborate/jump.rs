@@ -120,6 +120,8 @@ impl Jumps {
                 self.expr(b);
             }
             ExprKind::Tuple(items) => items.iter().for_each(|i| self.expr(i)),
+            ExprKind::Record(fields) => fields.iter().for_each(|(_, value)| self.expr(value)),
+            ExprKind::Field { base, .. } => self.expr(base),
             ExprKind::Call { args: list, .. } => args(list),
             ExprKind::Method { recv, args: list, .. } => {
                 args(list);

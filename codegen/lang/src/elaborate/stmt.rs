@@ -144,6 +144,8 @@ impl Elab<'_> {
             | Val::Barrier(_)
             | Val::Threads(_)
             | Val::Dtype(_)
+            | Val::Record(_)
+            | Val::Function(_)
             | Val::Str(_) => {
                 return Err(Diagnostic::error(
                     NOT_ASSIGNABLE,

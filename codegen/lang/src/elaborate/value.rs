@@ -1,5 +1,6 @@
 //! What an expression of the text stands for while the kernel is being made.
 
+use crate::ast::Function;
 use std::fmt;
 use std::sync::Arc;
 use weft_ir::{Accumulator, Bound, Int, IntTuple, Layout, RedOp, Scalar, TeamRef, Value};
@@ -40,6 +41,10 @@ pub enum Val {
     Accumulator(Value, Accumulator),
     /// A tuple: a shape, a coordinate, a tiler.
     Tuple(Vec<Val>),
+    /// A tuple whose fields have names.
+    Record(Vec<(Arc<str>, Val)>),
+    /// A function of the text.
+    Function(Arc<Function>),
     /// A group of PEs.
     Team(TeamRef),
     /// Counters of a team barrier.
@@ -110,6 +115,7 @@ impl Val {
     pub fn leaves(&self) -> usize {
         match self {
             Val::Tuple(items) => items.iter().map(Val::leaves).sum(),
+            Val::Record(fields) => fields.iter().map(|(_, v)| v.leaves()).sum(),
             _ => 1,
         }
     }
@@ -133,6 +139,8 @@ impl Val {
             Val::Pipeline(_) => "a pipeline",
             Val::Accumulator(..) => "an accumulator",
             Val::Tuple(_) => "a tuple",
+            Val::Record(_) => "a tuple with named fields",
+            Val::Function(_) => "a function",
             Val::Team(_) => "a team",
             Val::Barrier(_) => "a barrier",
             Val::Threads(_) => "a set of threads",

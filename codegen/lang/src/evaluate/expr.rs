@@ -42,6 +42,8 @@ impl Run<'_> {
             ExprKind::Str(_)
             | ExprKind::Underscore
             | ExprKind::Tuple(_)
+            | ExprKind::Record(_)
+            | ExprKind::Field { .. }
             | ExprKind::Layout(..)
             | ExprKind::Range(..) => Ok(fail(
                 WRONG_KIND,

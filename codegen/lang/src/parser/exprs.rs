@@ -143,10 +143,13 @@ fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
     let (rest, name) = i.name("of a method")?;
     let (rest, generics) = match rest.kind() {
         Kind::Lt => match types::generic_args(rest) {
-            Ok(list) => list,
+            Ok((after, list)) if after.kind() == Kind::LParen => (after, list),
+            // `r.x < y > z` says nothing; `(r.x) < y` is a comparison.
+            Ok(_) => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
             Err(stop) => return stop.bad_generic(rest),
         },
-        _ => (rest, Vec::new()),
+        Kind::LParen => (rest, Vec::new()),
+        _ => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
     };
     let (rest, _) = rest.need(Kind::LParen, "after the name of a method")?;
     let (rest, args) = types::args(rest)?;
@@ -209,6 +212,14 @@ fn name_or_call(i: Tokens<'_>) -> Res<'_, ExprKind> {
 fn parenthesised(i: Tokens<'_>) -> Res<'_, ExprKind> {
     if i.kind() == Kind::RParen {
         return Ok((i.skip(1), ExprKind::Tuple(Vec::new())));
+    }
+    if i.kind() == Kind::Ident && i.nth(1).kind == Kind::Assign {
+        let (rest, fields) = list(i, Kind::RParen, |i| {
+            let (rest, name) = i.name("of a field")?;
+            let (rest, _) = rest.need(Kind::Assign, "and a value after the name of a field")?;
+            expr(rest).map(|(rest, value)| (rest, (name, value)))
+        })?;
+        return Ok((rest, ExprKind::Record(fields)));
     }
     let (rest, first) = expr(i)?;
     match rest.kind() {

@@ -1,7 +1,7 @@
 //! Types, compile-time parameters, and arguments of both kinds.
 
 use super::{Res, Tokens, exprs, ident, list, token};
-use crate::ast::{Arg, Expr, ExprKind, GenericParam, Param, TypeExpr, UnOp};
+use crate::ast::{Arg, Expr, ExprKind, GenericParam, Ident, Param, TypeExpr, UnOp};
 use crate::lexer::Kind;
 use nom::Parser;
 use nom::branch::alt;
@@ -43,8 +43,10 @@ pub(super) fn generic_params(i: Tokens<'_>) -> Res<'_, Vec<GenericParam>> {
 fn generic_param(i: Tokens<'_>) -> Res<'_, GenericParam> {
     let (rest, name) = i.name("of a compile-time parameter")?;
     let (rest, _) = rest.need(Kind::Colon, "and a kind, such as `int` or `float`")?;
-    let Ok((rest, bound)) = ident(rest) else {
-        return rest.no_type("a kind, such as `int` or `float`");
+    let (rest, bound) = match (rest.kind(), ident(rest)) {
+        (Kind::Fn, _) => (rest.skip(1), Ident { name: "fn".into(), span: rest.span_of(rest.first()) }),
+        (_, Ok(bound)) => bound,
+        _ => return rest.no_type("a kind, such as `int` or `float`"),
     };
     let (rest, div) = divisor(rest)?;
     let (rest, default) = opt(preceded(token(Kind::Assign), exprs::arg_expr)).parse(rest)?;

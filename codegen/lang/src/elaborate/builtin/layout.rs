@@ -89,6 +89,10 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
                     .help("ask the tensor in memory that it came from"));
             }
         },
+        Val::Accumulator(_, tile) => {
+            let shape = [tile.rows, tile.cols].map(|n| IntTuple::from(i64::from(n)));
+            Layout::col_major(IntTuple::Tuple(shape.into())).map_err(bad(span))?
+        }
         Val::Threads(t) => return Layout::col_major(t.count).map_err(bad(span)),
         other => e.as_layout(other, span)?,
     };

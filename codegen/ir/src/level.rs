@@ -7,6 +7,7 @@
 //! Code that serves several levels (builder, printer, reader, verifier, analyses) is generic over [`Level`].
 
 use crate::diag::Diagnostic;
+use crate::flight;
 use crate::head::{self, MachineHead, TensorHead};
 use crate::kernel::Kernel;
 use crate::names::Dim;
@@ -97,6 +98,7 @@ impl Level for Tensor {
     fn check(k: &Kernel<Tensor>, found: &mut Vec<Diagnostic>) {
         head::all_given(k, found);
         ordering::check(k, found);
+        flight::check(k, found);
     }
 }
 

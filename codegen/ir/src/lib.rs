@@ -9,6 +9,7 @@ pub mod arena;
 pub mod builder;
 pub mod codes;
 pub mod diag;
+pub mod flight;
 pub mod head;
 pub mod kernel;
 pub mod level;

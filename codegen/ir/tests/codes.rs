@@ -11,10 +11,12 @@ use std::fs;
 use std::path::Path;
 use weft_ir::abi::BAD_PARAM;
 use weft_ir::diag::{Code, Span};
+use weft_ir::flight::IN_FLIGHT;
 use weft_ir::kernel::Module;
 use weft_ir::level::Level;
 use weft_ir::ordering::{BEFORE_QUIET, NOBODY_SIGNALS, SHARED_COUNTER, UNORDERED_SIGNAL};
 use weft_ir::remote::{BAD_SIGNAL, NOT_SAME, NOT_SYMMETRIC, OTHER_DTYPE, OTHER_SHAPE};
+use weft_ir::roles::BAD_ROLES;
 use weft_ir::tile::BAD_MAP;
 use weft_ir::typing::{LITERAL, MISMATCH, NO_SUCH_OP, NOT_STATIC, WRONG_SPACE};
 use weft_ir::verify::{
@@ -56,6 +58,14 @@ const POINTERS: &str = "\
 type Row = (Code, &'static [At], &'static str, &'static str);
 
 const TABLE: &[Row] = &[
+    (
+        IN_FLIGHT,
+        &[Tensor],
+        "",
+        "%0 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 16>\n %1 = accumulator : accumulator<f32, 64, 64, 1, 1>\n %2 = mma %0, %0, %1 : accumulator<f32, 64, 64, 1, 1>\n %3 = accumulator_read %2, 0, 64 : vector<f32, 32>",
+    ),
+    (BAD_ROLES, ALL, "", "%0 = role \"a\", 0, 33, 0, {\n}"),
+    (BAD_ROLES, ALL, "", "%0 = role \"a\", 0, 32, 0, {\n}\n %1 = fence acquire, cta"),
     (BAD_MAP, ADDRESSES, POINTERS, "%3 = int_to_ptr %0 : ptr<shared>\n %4 = tma_ld %3, %1, [], %3"),
     (MISMATCH, ALL, "", "%0 = const 1 : i32\n %1 = unary neg, %0 : i64"),
     (MISMATCH, ALL, "", "%0 = const 1 : i32\n %1 = splat %0 : vector<i32, 0>"),

@@ -18,9 +18,15 @@ use weft_ir::verify::verify;
 type Table = &'static [(&'static str, bool)];
 const BOTH: [Table; 5] =
     [op::Arith::TABLE, op::Thread::TABLE, op::Var::TABLE, op::Control::TABLE, op::Debug::TABLE];
-const OF_TENSORS: [Table; 5] =
-    [op::View::TABLE, op::Team::TABLE, op::Access::TABLE, op::Together::TABLE, op::Remote::TABLE];
-const OF_ADDRESSES: [Table; 3] = [op::Address::TABLE, op::Memory::TABLE, op::Call::TABLE];
+const OF_TENSORS: [Table; 6] = [
+    op::View::TABLE,
+    op::Team::TABLE,
+    op::Access::TABLE,
+    op::Together::TABLE,
+    op::Tile::TABLE,
+    op::Remote::TABLE,
+];
+const OF_ADDRESSES: [Table; 4] = [op::Address::TABLE, op::Memory::TABLE, op::Async::TABLE, op::Call::TABLE];
 
 fn round_trip<L: Complete>(families: &[&[Table]]) {
     let text = L::text();

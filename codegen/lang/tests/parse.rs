@@ -202,6 +202,9 @@ fn body(text: &str) -> String {
         }
         StmtKind::While { cond, body } => format!("while {} stmts={}", tree(cond), body.stmts.len()),
         StmtKind::Loop { body } => format!("loop stmts={}", body.stmts.len()),
+        StmtKind::Role { name, args, body } => {
+            format!("role {name} {} stmts={}", args.len(), body.stmts.len())
+        }
         StmtKind::Break => "break".into(),
         StmtKind::Continue => "continue".into(),
         StmtKind::Expr(value) => format!("expr {}", tree(value)),
@@ -311,4 +314,15 @@ fn spans_of_heads_and_statements() {
     assert_eq!(at(kernel.attrs[0].span), "block(32)");
     let stmts: Vec<_> = kernel.body.stmts.iter().map(|stmt| at(stmt.span)).collect();
     assert_eq!(stmts, ["let y = x ;", "for i in 0..N unroll"]);
+}
+
+#[test]
+fn fields_are_no_methods() {
+    insta::assert_snapshot!(trees(&[
+        "r.x + s.y[1].f()",
+        "r.x < y",
+        "r.x < y && z > (w)",
+        "r.to<f32>()",
+        "f((x = 1, y = (a, b)))",
+    ]), @"");
 }

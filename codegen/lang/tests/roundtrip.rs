@@ -112,6 +112,7 @@ fn expr() -> BoxedStrategy<Expr> {
             (un_op, inner.clone()).prop_map(|(op, a)| node(ExprKind::Unary(op, at(PREFIX, a)))),
             inner.clone().prop_map(|a| node(ExprKind::Paren(Box::new(a)))),
             vec(inner.clone(), 1..4).prop_map(|items| node(ExprKind::Tuple(items))),
+            vec((ident(), inner.clone()), 1..4).prop_map(|fields| node(ExprKind::Record(fields))),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| node(ExprKind::Layout(at(1, a), at(1, b)))),
             (ident(), vec(generic_arg(), 0..3), args.clone())
                 .prop_map(|(callee, generics, args)| node(ExprKind::Call { callee, generics, args })),
@@ -179,7 +180,12 @@ fn stmt(value: BoxedStrategy<Expr>, inner: BoxedStrategy<Option<Block>>) -> Boxe
         (ident(), e(), e(), option::of(e()), option::of(unroll), body.clone())
             .prop_map(|(var, lo, hi, step, unroll, body)| StmtKind::For { var, lo, hi, step, unroll, body }),
         (e(), body.clone()).prop_map(|(cond, body)| StmtKind::While { cond, body }),
-        body.prop_map(|body| StmtKind::Loop { body }),
+        body.clone().prop_map(|body| StmtKind::Loop { body }),
+        (ident(), vec(arg(e()), 0..3), body).prop_map(|(name, args, body)| StmtKind::Role {
+            name,
+            args,
+            body
+        }),
         prop_oneof![Just(StmtKind::Break), Just(StmtKind::Continue)],
         e().prop_map(|value| StmtKind::Expr(first_in_stmt(value))),
         option::of(e()).prop_map(StmtKind::Return),

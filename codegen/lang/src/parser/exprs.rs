@@ -144,9 +144,9 @@ fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
     let (rest, generics) = match rest.kind() {
         Kind::Lt => match types::generic_args(rest) {
             Ok((after, list)) if after.kind() == Kind::LParen => (after, list),
-            // `r.x < y > z` says nothing; `(r.x) < y` is a comparison.
-            Ok(_) => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
-            Err(stop) => return stop.bad_generic(rest),
+            Err(stop) if is_called(rest) => return stop.bad_generic(rest),
+            // `r.x < y`
+            _ => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
         },
         Kind::LParen => (rest, Vec::new()),
         _ => return Ok((rest, ExprKind::Field { base: Box::new(recv), name })),
@@ -154,6 +154,24 @@ fn method(i: Tokens<'_>, recv: Expr) -> Res<'_, ExprKind> {
     let (rest, _) = rest.need(Kind::LParen, "after the name of a method")?;
     let (rest, args) = types::args(rest)?;
     Ok((rest, ExprKind::Method { recv: Box::new(recv), name, generics, args }))
+}
+
+/// Whether `>(` closes what is open at `<`, as far as brackets and statements show.
+fn is_called(open: Tokens<'_>) -> bool {
+    let mut i = open;
+    let mut depth = 0usize;
+    loop {
+        match i.kind() {
+            Kind::Gt if depth == 0 && i.nth(1).kind == Kind::LParen => return true,
+            Kind::LParen | Kind::LBracket => depth += 1,
+            Kind::RParen | Kind::RBracket if depth > 0 => depth -= 1,
+            Kind::RParen | Kind::RBracket | Kind::LBrace | Kind::RBrace | Kind::Semi | Kind::End => {
+                return false;
+            }
+            _ => {}
+        }
+        i = i.skip(1);
+    }
 }
 
 fn index(i: Tokens<'_>, base: Expr) -> Res<'_, ExprKind> {

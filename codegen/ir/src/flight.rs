@@ -1,0 +1,109 @@
+//! Accumulators in flight: while a matrix product adds to one, nobody reads it.
+//!
+//! The walk follows the text. An accumulator is in flight after `mma`, and until `mma_wait<0>` of it; where one way of an
+//! `if` leaves it in flight, it is so behind both. Loops are walked twice, so that a round meets the one before.
+
+use crate::diag::{Code, Diagnostic};
+use crate::kernel::{Block, Kernel, LocalId, Value};
+use crate::op::{Control, Operation, Tile, Var};
+use std::collections::{HashMap, HashSet};
+
+/// An accumulator is read while a product may still add to it.
+pub const IN_FLIGHT: Code = Code(240);
+
+/// Reports what reads accumulators too early.
+pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
+    let mut any = false;
+    k.walk(&mut |_, inst| any |= matches!(inst.op.tile(), Some(Tile::AccumulatorRead { .. })));
+    if any {
+        Walk { k, told: HashSet::new(), found }.block(&k.body, &mut State::default());
+    }
+}
+
+/// The product that each accumulator waits for, if any.
+#[derive(Clone, Default)]
+struct State {
+    values: HashMap<Value, Value>,
+    locals: HashMap<LocalId, Value>,
+}
+
+impl State {
+    /// What is in flight in one of two states.
+    fn or(&mut self, other: State) {
+        for (v, product) in other.values {
+            self.values.entry(v).or_insert(product);
+        }
+        for (local, product) in other.locals {
+            self.locals.entry(local).or_insert(product);
+        }
+    }
+}
+
+struct Walk<'k, 'f> {
+    k: &'k Kernel,
+    told: HashSet<Value>,
+    found: &'f mut Vec<Diagnostic>,
+}
+
+impl Walk<'_, '_> {
+    fn block(&mut self, block: &Block, state: &mut State) {
+        for &v in &block.0 {
+            let Some(inst) = self.k.insts.get(v) else { continue };
+            match inst.op.control() {
+                Some(Control::If { then, otherwise, .. }) => {
+                    let mut other = state.clone();
+                    self.block(then, state);
+                    self.block(otherwise, &mut other);
+                    state.or(other);
+                }
+                Some(Control::Role { body, .. }) => self.block(body, &mut state.clone()),
+                Some(_) => {
+                    for _ in 0..2 {
+                        let before = state.clone();
+                        inst.op.blocks().into_iter().for_each(|b| self.block(b, state));
+                        state.or(before);
+                    }
+                }
+                None => self.step(v, state),
+            }
+        }
+    }
+
+    fn step(&mut self, v: Value, state: &mut State) {
+        let inst = &self.k.insts[v];
+        let product = match (inst.op.tile(), inst.op.var()) {
+            (Some(Tile::Mma { .. }), _) => Some(v),
+            (Some(Tile::MmaWait { acc, pending }), _) if *pending > 0 => state.values.get(acc).copied(),
+            (_, Some(Var::LocalGet { local })) => state.locals.get(local).copied(),
+            (_, Some(Var::LocalSet { local, value })) => {
+                match state.values.get(value) {
+                    Some(product) => state.locals.insert(*local, *product),
+                    None => state.locals.remove(local),
+                };
+                None
+            }
+            (Some(Tile::AccumulatorRead { acc, .. }), _) => {
+                if let Some(product) = state.values.get(acc).copied()
+                    && self.told.insert(v)
+                {
+                    self.report(v, product);
+                }
+                None
+            }
+            _ => None,
+        };
+        match product {
+            Some(product) => state.values.insert(v, product),
+            None => state.values.remove(&v),
+        };
+    }
+
+    fn report(&mut self, v: Value, product: Value) {
+        let span = |v: Value| self.k.insts[v].span;
+        self.found.push(
+            Diagnostic::error(IN_FLIGHT, span(v), "an accumulator is read while it is in flight")
+                .related(span(product), "this product may still add to it")
+                .help("wait for it first: `acc = mma_wait<0>(acc);`"),
+        );
+    }
+}

@@ -198,7 +198,10 @@ impl<L: Level> Typing<'_, L> {
     pub(crate) fn accumulator_read(&self, acc: Value, first: u32, cols: u32) -> Rule<L> {
         let acc = self.is_accumulator(acc)?;
         let end = first.checked_add(cols);
-        let fits = first % 8 == 0 && cols > 0 && cols % 8 == 0 && end.is_some_and(|e| e <= acc.cols);
+        let fits = first.is_multiple_of(8)
+            && cols > 0
+            && cols.is_multiple_of(8)
+            && end.is_some_and(|e| e <= acc.cols);
         if !fits || acc.over[1] > 1 && cols != acc.cols {
             return fail_help(
                 MISMATCH,
@@ -221,7 +224,10 @@ impl<L: Level> Typing<'_, L> {
             self.is_scalar(d, Scalar::I64, "matrix descriptor")?;
         }
         let lanes = self.k.ty(acc).lanes().unwrap_or(0);
-        if !(8..=256).contains(&n) || n % 8 != 0 || first.checked_add(n / 2).is_none_or(|end| end > lanes) {
+        if !(8..=256).contains(&n)
+            || !n.is_multiple_of(8)
+            || first.checked_add(n / 2).is_none_or(|end| end > lanes)
+        {
             return fail(MISMATCH, format!("{n} columns at register {first} of {lanes}"));
         }
         self.registers(acc)

@@ -47,6 +47,8 @@ pub(crate) struct Order {
 impl Order {
     pub(crate) const WEAK: Order =
         Order { strong: None, acquire: false, release: false, non_coherent: false };
+    /// What the reductions of `cp.reduce.async.bulk` are (PTX ISA).
+    pub(crate) const RELAXED_GPU: Order = Order { strong: Some(Scope::Gpu), ..Order::WEAK };
     /// What a synchronising operation of the whole system is.
     pub(crate) const RELAXED_SYS: Order = Order { strong: Some(Scope::Sys), ..Order::WEAK };
 }

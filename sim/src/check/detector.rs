@@ -244,7 +244,12 @@ impl Detector {
     /// An operation that a thread began reads or writes.
     pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
         let Snapshot { lane, time, pc, .. } = ticket.from;
-        let record = Record::new(time, ticket.stream, pc, 1 << lane, ticket.agent, &Order::WEAK);
+        let (order, flags) = match kind {
+            AccessKind::Update if ticket.agent == Agent::Async => (&Order::RELAXED_GPU, UPDATE),
+            _ => (&Order::WEAK, 0),
+        };
+        let mut record = Record::new(time, ticket.stream, pc, 1 << lane, ticket.agent, order);
+        record.flags = flags;
         self.compare(
             (WarpSlot(usize::MAX), Some(&ticket.from.clock)),
             record,

@@ -27,7 +27,7 @@ pub struct TileBoxes {
 }
 
 /// A mode of the tile: extents with the distances between neighbours, in elements.
-type Steps = Vec<(i64, i64)>;
+pub(crate) type Steps = Vec<(i64, i64)>;
 
 impl TileBoxes {
     /// Cuts a tile into boxes. `shared` maps the tile's coordinates to elements in shared memory, of `bytes` bytes each.
@@ -41,7 +41,7 @@ impl TileBoxes {
     /// If the layout is not static, a mode of the tile runs along no dimension, or the tile is no sequence of such boxes.
     pub fn new(shared: &Layout, dims: &[Option<usize>], bytes: u32, row: Option<u32>) -> Result<TileBoxes> {
         let bytes = i64::from(bytes.max(1));
-        let modes = (0..shared.rank()).map(|i| steps(shared, i)).collect::<Result<Vec<_>>>()?;
+        let modes = (0..shared.rank()).map(|i| steps("tma", shared, i)).collect::<Result<Vec<_>>>()?;
         for (i, mode) in modes.iter().enumerate() {
             if !mode.is_empty() && !dims.contains(&Some(i)) {
                 return invalid("tma", format!("mode {i} of {shared} runs along no mode of the tensor"));
@@ -82,15 +82,25 @@ impl TileBox {
     }
 }
 
-/// The extents and strides of a mode, without those of one element, neighbours that continue each other as one.
-fn steps(layout: &Layout, mode: usize) -> Result<Steps> {
+/// Most elements of a tile, and greatest distance between two: more than shared memory has room for.
+const MAX_ELEMENTS: i64 = 1 << 20;
+
+/// The extents and strides of a mode, without those of one element, neighbours that continue each other as one. `what`
+/// is done with the tile, for messages.
+pub(crate) fn steps(what: &'static str, layout: &Layout, mode: usize) -> Result<Steps> {
+    if !layout.size().as_const().is_some_and(|n| (1..=MAX_ELEMENTS).contains(&n)) {
+        return invalid(what, format!("{layout} has no elements, or more than shared memory has room for"));
+    }
     let mode = layout.mode(mode).unwrap_or_else(Layout::one);
     let (shape, stride) = (mode.shape().leaves(), mode.stride().leaves());
     let mut out: Steps = Vec::new();
     for (n, d) in shape.into_iter().zip(stride) {
         let (Some(n), Some(d)) = (n.as_const(), d.as_const()) else {
-            return invalid("tma", format!("{layout} is not known when the kernel is compiled"));
+            return invalid(what, format!("{layout} is not known when the kernel is compiled"));
         };
+        if !(-MAX_ELEMENTS..=MAX_ELEMENTS).contains(&d) {
+            return invalid(what, format!("{layout} has the stride {d}"));
+        }
         match out.last_mut() {
             _ if n == 1 => {}
             Some((m, e)) if *m * *e == d => *m *= n,

@@ -3,6 +3,7 @@
 //! The layouts are those of the PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout": core matrices of
 //! eight rows of 16 bytes, or rows of 32, 64 or 128 bytes whose 16-byte pieces a swizzle permutes.
 
+use crate::boxes::{Steps, steps};
 use crate::error::invalid;
 use crate::{Layout, Result, Swizzle};
 
@@ -35,9 +36,6 @@ pub struct Operand {
     pub align: u32,
 }
 
-/// Extents with the distances between neighbours, in elements.
-type Steps = Vec<(i64, i64)>;
-
 impl Operand {
     /// The operand that `tile` is: a static layout of modes (M or N, K), in elements of `bytes` bytes, whose bytes `swizzle`
     /// permutes.
@@ -52,7 +50,7 @@ impl Operand {
         if tile.rank() != 2 {
             return invalid("mma", format!("{tile} has {} modes; an operand has two", tile.rank()));
         }
-        let (rows, depth) = (steps(tile, 0)?, steps(tile, 1)?);
+        let (rows, depth) = (steps("mma", tile, 0)?, steps("mma", tile, 1)?);
         let (mode, span) = match swizzle {
             None => (0, UNIT),
             Some(s) => match ((s.base(), s.shift()), s.bits()) {
@@ -168,23 +166,6 @@ fn alignment(span: i64) -> u32 {
 
 fn scaled(elements: &[i64], bytes: i64) -> Vec<i64> {
     elements.iter().map(|n| n * bytes).collect()
-}
-
-/// A mode's extents and strides, neighbours that continue each other as one.
-fn steps(layout: &Layout, mode: usize) -> Result<Steps> {
-    let mode = layout.mode(mode).unwrap_or_else(Layout::one);
-    let mut out: Steps = Vec::new();
-    for (n, d) in mode.shape().leaves().into_iter().zip(mode.stride().leaves()) {
-        let (Some(n), Some(d)) = (n.as_const(), d.as_const()) else {
-            return invalid("mma", format!("{layout} is not known when the kernel is compiled"));
-        };
-        match out.last_mut() {
-            _ if n == 1 => {}
-            Some((m, e)) if *m * *e == d => *m *= n,
-            _ => out.push((n, d)),
-        }
-    }
-    Ok(out)
 }
 
 /// The first `n` elements of a mode, and its repetitions of them.

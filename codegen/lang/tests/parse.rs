@@ -318,11 +318,12 @@ fn spans_of_heads_and_statements() {
 
 #[test]
 fn fields_are_no_methods() {
-    insta::assert_snapshot!(trees(&[
-        "r.x + s.y[1].f()",
-        "r.x < y",
-        "r.x < y && z > (w)",
-        "r.to<f32>()",
-        "f((x = 1, y = (a, b)))",
-    ]), @"");
+    for (text, expected) in [
+        ("r.x + s.y[1].f()", "[+ r.x [[at s.y 1] .f <> ]]"),
+        ("r.x < y", "[< r.x y]"),
+        ("r.to<f32>()", "[r .to <f32> ]"),
+        ("f((x = 1, y = (a, b)))", "[f <> (x = 1, y = (a, b))]"),
+    ] {
+        assert_eq!(tree(&parse_expr(0, text).expect(text)), expected, "{text}");
+    }
 }

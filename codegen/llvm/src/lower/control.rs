@@ -45,15 +45,7 @@ impl<'c> Lower<'_, 'c> {
                 self.counted([*lo, *hi, *step], var.0, *unroll, body)
             }
             Control::While { head, cond, body } => self.repeat(head, *cond, body),
-            Control::Once { body } => {
-                let end = self.ir.block(self.f, "left");
-                self.enter(end);
-                self.block(body)?;
-                self.leave();
-                self.ir.jump(end);
-                self.ir.go(end);
-                Ok(())
-            }
+            Control::Once { body } => self.once(body),
             Control::Role { name, first, threads, regs, body } => {
                 // One that only holds other roles has no barrier.
                 self.roles += u32::from(!name.is_empty());
@@ -103,6 +95,17 @@ impl<'c> Lower<'_, 'c> {
         self.role = outside;
         ir.jump(end);
         ir.go(end);
+        Ok(())
+    }
+
+    /// A block that jumps can leave.
+    fn once(&mut self, body: &Block) -> Lowered<()> {
+        let end = self.ir.block(self.f, "left");
+        self.enter(end);
+        self.block(body)?;
+        self.leave();
+        self.ir.jump(end);
+        self.ir.go(end);
         Ok(())
     }
 

@@ -39,7 +39,7 @@ pub struct KernelInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<[Extent; 3]>,
     /// Bytes of dynamic shared memory that a launch gives each CTA.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub shared: u32,
     /// Whether it tells CTAs apart by y and z; else a grid has only x.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -154,14 +154,8 @@ fn passed<'de, D: Deserializer<'de>>(d: D) -> Result<Space, D::Error> {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
-fn is_none(bytes: &u32) -> bool {
-    *bytes == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
-fn is_zero(n: &i64) -> bool {
-    *n == 0
+fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
+    *n == T::default()
 }
 
 #[cfg(test)]

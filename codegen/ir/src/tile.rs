@@ -7,10 +7,9 @@ use crate::names::{RedOp, Scalar, Space};
 use crate::types::{Accumulator, TensorType, TypeRef, ValueType};
 use crate::typing::{MISMATCH, NO_SUCH_OP, NOT_STATIC, TypeError, Typing, WRONG_SPACE, fail, fail_help};
 use std::sync::Arc;
+use weft_abi::MAP_DIMS;
 use weft_layout::ATOM_ROWS;
 
-/// Most modes of a tensor that TMA copies (PTX ISA, Tensors).
-pub const MAX_MODES: usize = 5;
 /// Most stages of a pipeline: more than shared memory has room for.
 pub const MAX_STAGES: u32 = 64;
 /// Bytes that a barrier can expect in one phase (PTX ISA, mbarrier: tx-count).
@@ -93,11 +92,11 @@ impl<L: Level> Typing<'_, L> {
                 ),
             );
         }
-        if at.len() != along.len() || !(1..=MAX_MODES).contains(&at.len()) {
+        if at.len() != along.len() || !(1..=MAP_DIMS).contains(&at.len()) {
             return fail_help(
                 BAD_MAP,
                 format!("`{}` of a tensor of {} modes", self.name, at.len()),
-                format!("a tensor map has 1 to {MAX_MODES} modes"),
+                format!("a tensor map has 1 to {MAP_DIMS} modes"),
             );
         }
         at.iter().try_for_each(|v| self.is_scalar(*v, Scalar::I64, "coordinate"))?;
@@ -271,7 +270,7 @@ impl<L: Level> Typing<'_, L> {
         if !matches!(self.k.ty(map).view(), TypeRef::Pointer(Space::Global)) {
             return fail(MISMATCH, format!("expected the address of a tensor map, found {}", self.k.ty(map)));
         }
-        if !(1..=MAX_MODES).contains(&at.len()) {
+        if !(1..=MAP_DIMS).contains(&at.len()) {
             return fail(BAD_MAP, format!("a box of {} dimensions", at.len()));
         }
         at.iter().try_for_each(|v| self.is_scalar(*v, Scalar::I32, "coordinate"))?;

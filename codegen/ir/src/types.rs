@@ -1,6 +1,7 @@
 //! Types of values, one enum for each level.
 
 use crate::names::{Scalar, Space};
+use crate::roles::WARPGROUP;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Accumulator {
 
     /// Elements that each thread holds of `cols` columns.
     pub fn lanes(&self, cols: u32) -> u32 {
-        self.rows.saturating_mul(cols) / (128 * self.over[0]).max(1)
+        self.rows.saturating_mul(cols) / (WARPGROUP * self.over[0]).max(1)
     }
 }
 

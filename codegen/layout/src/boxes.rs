@@ -58,7 +58,7 @@ impl TileBoxes {
             if d == 0 {
                 check_row(shared, extent * bytes, row)?;
             }
-            let parts = rest(steps, extent);
+            let parts = starts(steps, extent);
             boxes = boxes.iter().flat_map(|b| parts.iter().map(|part| b.with(*part))).collect();
             extents.push(u16::try_from(extent).unwrap_or(u16::MAX));
             pitch *= extent;
@@ -122,16 +122,15 @@ fn dense(steps: &[(i64, i64)], pitch: i64, most: i64, whole: i64) -> i64 {
     }
 }
 
-/// Where the boxes of `extent` elements begin along a mode: in the tile, and in shared memory.
-fn rest(steps: &[(i64, i64)], extent: i64) -> Vec<(i64, i64)> {
+/// Where parts of `extent` elements begin along a mode: in the tile, and in shared memory.
+pub(crate) fn starts(steps: &[(i64, i64)], extent: i64) -> Vec<(i64, i64)> {
     let mut out = vec![(0, 0)];
     let mut before = 1;
     for (i, (n, stride)) in steps.iter().enumerate() {
         let step = if i == 0 { extent } else { 1 };
-        let starts = (0..n / step).map(|k| (k * step * before, k * step * stride));
-        out = starts
-            .flat_map(|(a, o)| out.iter().map(move |(b, p)| (a + b, o + p)).collect::<Vec<_>>())
-            .collect();
+        let own = (0..n / step).map(|k| (k * step * before, k * step * stride));
+        out =
+            own.flat_map(|(a, o)| out.iter().map(move |(b, p)| (a + b, o + p)).collect::<Vec<_>>()).collect();
         before *= n;
     }
     out

@@ -3,7 +3,7 @@
 //! The layouts are those of the PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout": core matrices of
 //! eight rows of 16 bytes, or rows of 32, 64 or 128 bytes whose 16-byte pieces a swizzle permutes.
 
-use crate::boxes::{Steps, steps};
+use crate::boxes::{Steps, starts, steps};
 use crate::error::invalid;
 use crate::{Layout, Result, Swizzle};
 
@@ -187,7 +187,7 @@ fn cut(tile: &Layout, steps: &[(i64, i64)], n: i64) -> Result<(Steps, Steps)> {
             return invalid("mma", format!("a mode of {tile} is no multiple of {n}"));
         }
     }
-    if left > 1 && n > 1 && !steps.is_empty() || steps.is_empty() && n > 1 {
+    if left > 1 {
         return invalid("mma", format!("a mode of {tile} has fewer than {n} elements"));
     }
     Ok((first, rest))
@@ -208,11 +208,7 @@ fn even(tile: &Layout, steps: &[(i64, i64)], what: &str) -> Result<Option<i64>> 
 
 /// Where the elements of a mode lie.
 fn places(steps: &[(i64, i64)]) -> Vec<i64> {
-    let mut out = vec![0];
-    for (n, d) in steps {
-        out = (0..*n).flat_map(|i| out.iter().map(move |o| o + i * d).collect::<Vec<_>>()).collect();
-    }
-    out
+    starts(steps, 1).into_iter().map(|(_, offset)| offset).collect()
 }
 
 #[cfg(test)]

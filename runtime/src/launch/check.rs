@@ -6,7 +6,7 @@ use super::map::{MapRequest, bad};
 use crate::DType;
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
 use crate::nvshmem::sys::TEAM_WORLD;
-use weft_abi::{Extents, Hidden, KernelInfo, ParamInfo, ParamKind, Space, WORLD};
+use weft_abi::{Extents, Hidden, KernelInfo, MAP_BYTES, ParamInfo, ParamKind, Space, WORLD};
 use weft_layout::Layout;
 
 /// Arguments that fit a kernel.
@@ -129,7 +129,7 @@ impl<'k> Checked<'k> {
         if let Some(bytes) = told(what, team) {
             return self.put(p, &bytes);
         }
-        self.put(p, &[0; 128][..what.entry().bytes() as usize])?;
+        self.put(p, &[0; MAP_BYTES as usize][..what.entry().bytes() as usize])?;
         if let Hidden::TensorMap { base: param, map } = what {
             let map = self.map(p, (param, base), &map, given)?;
             self.maps.push(map);

@@ -83,7 +83,7 @@ struct Entry {
 /// what lies behind a tensor map may be elsewhere: the assembler aligns one to 64 bytes of memory, and the parameters
 /// themselves do not begin at a multiple of 64.
 fn alike(described: &[(usize, usize)], code: &[(usize, usize)]) -> bool {
-    let fixed = described.iter().take_while(|(_, size)| *size < size_of::<[u64; 16]>()).count();
+    let fixed = described.iter().take_while(|(_, size)| *size < weft_abi::MAP_BYTES as usize).count();
     let sizes = |params: &[(usize, usize)]| params.iter().map(|(_, size)| *size).collect::<Vec<_>>();
     code.get(..fixed) == described.get(..fixed) && sizes(described) == sizes(code)
 }

@@ -1,6 +1,7 @@
 //! Expressions: names, literals, indices, conditions, calls.
 
 use super::head::silent;
+use super::tensor::moved;
 use super::value::{Frag, Tensor, Val};
 use super::{Binding, Elab, MAX_CALLS, R, builtin, fail};
 use crate::ast::{self, Expr, ExprKind};
@@ -539,14 +540,7 @@ impl Elab<'_> {
             parts.push(self.b.emit(Arith::Extract { a: f.value, lane })?);
         }
         let value = self.b.emit_as(Arith::Concat { parts }, Type::lanes_of(elem, n as u32))?;
-        let bounds = f
-            .bounds
-            .iter()
-            .map(|b| {
-                let (layout, offset) = b.layout.slice_and_offset(&coord).map_err(bad)?;
-                Ok(weft_ir::Bound { limit: b.limit.clone(), offset: &b.offset + offset, layout })
-            })
-            .collect::<R<_>>()?;
+        let bounds = moved(&f.bounds, |l| l.slice_and_offset(&coord)).map_err(bad)?;
         Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None }))
     }
 

@@ -26,12 +26,9 @@ impl Elab<'_> {
     /// the view makes of it, with the offset of its first element.
     fn follow(&mut self, t: Tensor, view: Tensor, f: impl Fn(&Layout) -> Option<(Layout, Int)>) {
         let Some(known) = self.positions(t.value) else { return };
-        let mut out = Vec::with_capacity(known.len());
-        for b in known.iter() {
-            let Some((layout, more)) = f(&b.layout) else { return };
-            out.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
+        if let Ok(out) = moved(&known, |l| f(l).ok_or(())) {
+            self.positions.insert(view.value, Arc::new(out));
         }
-        self.positions.insert(view.value, Arc::new(out));
     }
 
     /// Where the elements of a tensor lie in each mode of its parameter's layout, flattened.
@@ -81,11 +78,7 @@ impl Elab<'_> {
             }
         }
         let (layout, offset) = take(&ty.layout, &coord).map_err(bad)?;
-        let mut bounds = Vec::new();
-        for b in &ty.bounds {
-            let (layout, more) = take(&b.layout, &coord).map_err(bad)?;
-            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
-        }
+        let mut bounds = moved(&ty.bounds, |l| take(l, &coord)).map_err(bad)?;
         if let Coord::Tuple(parts) = &coord
             && coord.has_all()
         {
@@ -176,11 +169,7 @@ impl Elab<'_> {
             Ok((layout, offset))
         };
         let (layout, offset) = cut(&ty.layout)?;
-        let mut bounds = Vec::new();
-        for b in &ty.bounds {
-            let (layout, more) = cut(&b.layout)?;
-            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
-        }
+        let bounds = moved(&ty.bounds, cut)?;
         let part = self.view(t, offset, layout, bounds)?;
         self.follow(t, part, |l| cut(l).ok());
         if coords.iter().all(|(v, _)| matches!(v, Val::Range(..) | Val::Whole)) {
@@ -292,11 +281,7 @@ impl Elab<'_> {
             }
         };
         let (layout, offset) = deal(&ty.layout).map_err(bad)?;
-        let mut bounds = Vec::new();
-        for b in &ty.bounds {
-            let (layout, more) = deal(&b.layout).map_err(bad)?;
-            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
-        }
+        let mut bounds = moved(&ty.bounds, deal).map_err(bad)?;
         if steps.clone() * round.clone() != total {
             bounds.push(Bound {
                 limit: total,
@@ -371,11 +356,7 @@ impl Elab<'_> {
         let at = Coord::Tuple(vec![Coord::All, thread]);
         let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
         let (layout, offset) = deal(&ty.layout).map_err(bad)?;
-        let mut bounds = Vec::new();
-        for b in &ty.bounds {
-            let (layout, more) = deal(&b.layout).map_err(bad)?;
-            bounds.push(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout });
-        }
+        let bounds = moved(&ty.bounds, deal).map_err(bad)?;
         let mut out = self.view(t, offset, layout, bounds)?;
         out.private = true;
         Ok(out)
@@ -508,6 +489,19 @@ impl Elab<'_> {
         }
         false
     }
+}
+
+/// Bounds of a part of a tensor: `f` takes a layout of the tensor's shape to the part's, with the offset of its first
+/// element.
+pub(super) fn moved<E>(
+    bounds: &[Bound],
+    f: impl Fn(&Layout) -> Result<(Layout, Int), E>,
+) -> Result<Vec<Bound>, E> {
+    let one = |b: &Bound| {
+        let (layout, more) = f(&b.layout)?;
+        Ok(Bound { limit: b.limit.clone(), offset: &b.offset + more, layout })
+    };
+    bounds.iter().map(one).collect()
 }
 
 /// For messages: how elements are dealt out.

@@ -9,13 +9,12 @@ use rustc_hash::FxHashMap;
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::roles::WARPGROUP;
 use weft_ir::{
     Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Space, Sreg, Tile, Value, ValueType,
 };
 use weft_layout::{ATOM_ROWS, Operand};
 
-/// Threads of a warpgroup.
-const WARPGROUP: i64 = 128;
 /// The bits of an address that a matrix descriptor has, in units of 16 bytes.
 const ADDRESS: i64 = 0x3ffff;
 
@@ -55,14 +54,8 @@ struct Source {
 }
 
 impl MemoryPass<'_> {
-    /// An op on accumulators; `None` if it is another one.
-    pub(super) fn matrix(
-        &mut self,
-        e: &mut Editor,
-        v: Value,
-        op: &Tile,
-        span: Span,
-    ) -> Built<Option<Action>> {
+    /// An op on accumulators.
+    pub(super) fn matrix(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
         let done = match op {
             Tile::Accumulator {} => {
                 let ty = e.b.ty(v).clone();
@@ -80,9 +73,9 @@ impl MemoryPass<'_> {
                 let y = found(self.places.get(b), k, *b, span)?.clone();
                 multiply(e, (&x, &y), *acc, tile, span)?
             }
-            _ => return Ok(None),
+            _ => return Ok(Action::Keep),
         };
-        Ok(Some(Action::Become(done)))
+        Ok(Action::Become(done))
     }
 
     fn tile_of(&self, v: Value, span: Span) -> Built<Accumulator> {
@@ -108,7 +101,7 @@ fn multiply(
     tile: Accumulator,
     span: Span,
 ) -> Built<Value> {
-    let warpgroup = linear(&mut e.b, Sreg::ThreadIdx)?.floor_div(&Int::from(WARPGROUP));
+    let warpgroup = linear(&mut e.b, Sreg::ThreadIdx)?.floor_div(&Int::from(i64::from(WARPGROUP)));
     let [m, n] = tile.over.map(i64::from);
     let (along_m, along_n) = (warpgroup.rem(&Int::from(m)), warpgroup.floor_div(&Int::from(m)));
     let (rows, cols) = (i64::from(tile.rows) / m, i64::from(tile.cols) / n);
@@ -122,7 +115,8 @@ fn multiply(
     e.b.emit(Async::WgmmaFence {})?;
     for block in 0..rows / ATOM_ROWS {
         for slice in 0..a.operand.slices.len() {
-            let (a_at, b_at) = (a.at(&mut e.b, block * ATOM_ROWS, slice)?, b.at(&mut e.b, 0, slice)?);
+            let (a_at, b_at) =
+                (a.at(&mut e.b, block * ATOM_ROWS, slice, span)?, b.at(&mut e.b, 0, slice, span)?);
             let op = Async::Wgmma {
                 acc,
                 first: block as u32 * (cols / 2),
@@ -179,8 +173,9 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
 
 impl Source {
     /// The descriptor of the instruction that begins there.
-    fn at(&self, b: &mut Builder, row: i64, slice: usize) -> Built<Value> {
-        let bytes = self.operand.at(row, slice).unwrap_or(0);
+    fn at(&self, b: &mut Builder, row: i64, slice: usize, span: Span) -> Built<Value> {
+        let nowhere = || Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"));
+        let bytes = self.operand.at(row, slice).ok_or_else(nowhere)?;
         let units = b.i64(bytes / 16)?;
         b.binary(BinOp::Add, self.descriptor, units)
     }

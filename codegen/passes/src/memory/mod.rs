@@ -77,10 +77,7 @@ impl Rewrite for MemoryPass<'_> {
             return if at.root == base { Ok(Action::Keep) } else { self.first(e, &at).map(Action::Become) };
         }
         if let Some(op) = k.op(v).tile().cloned() {
-            if let Some(done) = self.matrix(e, v, &op, span)? {
-                return Ok(done);
-            }
-            return self.tile(e, &op, span);
+            return self.tile(e, v, &op, span);
         }
         match k.op(v).access().cloned() {
             Some(op) => {

@@ -35,8 +35,8 @@ enum What {
 }
 
 impl MemoryPass<'_> {
-    /// A copy of a tile, or a wait for copies.
-    pub(super) fn tile(&mut self, e: &mut Editor, op: &Tile, span: Span) -> Built<Action> {
+    /// A copy of a tile, a wait for copies, or an op on accumulators.
+    pub(super) fn tile(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
         let (inside, outside, at, along, what) = match op {
             Tile::TmaLoad { dst, src, pipe, at, along } => (dst, src, at, along, What::Load(*pipe)),
             Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
@@ -49,9 +49,8 @@ impl MemoryPass<'_> {
             Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
                 return Ok(Action::Keep);
             }
-            // `matrix` replaces these.
             Tile::Accumulator {} | Tile::Mma { .. } | Tile::MmaWait { .. } | Tile::AccumulatorRead { .. } => {
-                return Ok(Action::Keep);
+                return self.matrix(e, v, op, span);
             }
         };
         let k = e.b.kernel();

@@ -5,11 +5,9 @@ use crate::codes::meaning::{NOT_CONSTANT, WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::value::Val;
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::roles::WARPGROUP;
 use weft_ir::{Accumulator, Tile, Type, Value};
 use weft_layout::ATOM_ROWS;
-
-/// Threads of a warpgroup.
-const WARPGROUP: u32 = 128;
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(

@@ -233,6 +233,32 @@ impl<L: Level> Typing<'_, L> {
     }
 }
 
+/// Matrix products of warps.
+impl<L: Level> Typing<'_, L> {
+    pub(crate) fn ldmatrix(&self, ptr: Value, count: u32) -> Rule<L> {
+        self.in_shared(ptr)?;
+        if ![1, 2, 4].contains(&count) {
+            return fail(MISMATCH, format!("1, 2 or 4 matrices are loaded, not {count}"));
+        }
+        Ok(L::Type::lanes_of(Scalar::I32, count))
+    }
+
+    pub(crate) fn mma_sync(&self, operands: [Value; 2], acc: Value) -> Rule<L> {
+        for (v, registers) in operands.into_iter().zip([4, 2]) {
+            match self.k.ty(v).view() {
+                TypeRef::Vector(Scalar::I32, n) if n == registers => {}
+                other => return fail(MISMATCH, format!("expected {registers} registers, found {other}")),
+            }
+        }
+        match self.k.ty(acc).lanes() {
+            Some(4) => self.registers(acc),
+            _ => {
+                fail(MISMATCH, format!("expected four elements of an accumulator, found {}", self.k.ty(acc)))
+            }
+        }
+    }
+}
+
 /// The type in which products of two types are added up.
 fn sum_type(a: Scalar, b: Scalar) -> Option<Scalar> {
     let byte = |s: Scalar| matches!(s, Scalar::I8 | Scalar::U8);

@@ -317,6 +317,7 @@ fn written(choice: &Choice) -> String {
             }
             format!("{}{}{} {operands};", choice.instruction.name, dotted(&[to, from, done]), dotted(&rest))
         }
+        [way] => format!("setmaxnreg.{way}.sync.aligned.u32 232;"),
         [from, hint] => {
             let policy = if hint == "-" { "" } else { ", %b64_0" };
             format!("cp.async.bulk.prefetch.L2{} [%address], %bytes{policy};", dotted(&[from, hint]))
@@ -364,7 +365,7 @@ fn rejected(forms: &[&Choice], target: Target, version: PtxVersion) -> BTreeSet<
 fn choices_are_legal_where_ptxas_takes_them() {
     let Some(newest) = newest() else { return };
     let before = |version: PtxVersion| versions().rev().find(|v| *v < version).unwrap();
-    for target in ["sm_90", "sm_90a", "sm_100a", "sm_120"].map(target) {
+    for target in ["sm_90", "sm_90a", "sm_100a", "sm_120", "sm_120a"].map(target) {
         for instruction in instructions() {
             let all: Vec<Choice> = choices(instruction).chain(every_choice(instruction)).collect();
             let mut by_version: BTreeMap<PtxVersion, Vec<&Choice>> = BTreeMap::new();
@@ -445,6 +446,7 @@ fn operand(choice: &Choice, name: &str) -> String {
         "SCALE" => "1".into(),
         "G" => "%address".into(),
         "S" | "TO" => "%shared".into(),
+        "N" if word("way") != "" => "232".into(),
         "N" => "%bytes".into(),
         "M" => "%barrier".into(),
         "MASK" => "%mask".into(),

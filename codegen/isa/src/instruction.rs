@@ -64,6 +64,11 @@ impl Instruction {
         instructions().find(|instruction| instruction.name == name)
     }
 
+    /// Whether a target has any form of it.
+    pub fn is_on(&self, target: Target) -> bool {
+        self.rows.iter().any(|row| row.refused.is_none() && row.min_ptx(target).is_some())
+    }
+
     /// Every word that a column has in some row, in the order of the rows.
     pub fn words(&self, column: usize) -> Vec<&str> {
         let mut seen = BTreeSet::new();

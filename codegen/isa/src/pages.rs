@@ -9,11 +9,12 @@ const MMA: &str = "\
 
 `mma` multiplies tiles with `wgmma.mma_async` on sm_90a. On targets without it, warps load fragments of the tiles by
 `ldmatrix` and multiply them with `mma.sync`; the kernel's text is the same. `f32` operands are multiplied as `tf32`,
-and `i8` is called `s8` here.
+and `i8` is called `s8` here. ptxas has `mma.sync` of fp8 for every target; before sm_120 it converts to f16 and
+multiplies that.
 
 In a template `{D}` stands for the sums, `{A}` and `{B}` for the factors (descriptors of tiles in shared memory, or
 registers), `{C}` for what the product is added to, `{SCALE}` for whether the warpgroup's product is added to `{D}` at
-all, and `{S}` for an address in shared memory. `a-major` and `b-major` say whether an operand is contiguous along K or
+all, `{S}` for an address in shared memory, and `{N}` for a number of registers. `a-major` and `b-major` say whether an operand is contiguous along K or
 along M or N; `k` is printed as 0 and `mn` as 1.
 ";
 

@@ -1,4 +1,4 @@
-//! Products of tiles become matrix instructions of warpgroups, and accumulators the registers that these add to.
+//! Products of tiles become matrix instructions of warpgroups or warps, and accumulators the registers that these add to.
 
 use super::MemoryPass;
 use super::place::{Place, Route, found};
@@ -7,12 +7,14 @@ use crate::edit::{Action, Editor, Emit};
 use crate::teams::linear;
 use rustc_hash::FxHashMap;
 use weft_ir::builder::{Built, aligned};
-use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::{
-    Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Space, Sreg, Tile, Value, ValueType,
+    Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile, Value,
+    ValueType,
 };
+use weft_isa::{Choice, Instruction, Product, Target};
 use weft_layout::{ATOM_ROWS, Operand};
 
 /// The bits of an address that a matrix descriptor has, in units of 16 bytes.
@@ -46,11 +48,21 @@ pub(super) fn registers(k: &mut Kernel) -> FxHashMap<Value, Accumulator> {
     tiles
 }
 
+/// Whether warpgroups of a target multiply tiles in shared memory. If not, its warps multiply fragments of them.
+pub(crate) fn has_warpgroups(target: Target) -> bool {
+    Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
+}
+
 /// A tile in shared memory as instructions read it.
-struct Source {
-    operand: Operand,
-    /// The descriptor of its first element, of this warpgroup (`i64`).
-    descriptor: Value,
+pub(super) struct Source {
+    /// How they do.
+    pub operand: Operand,
+    /// The allocation's first byte.
+    pub root: Value,
+    /// Bytes from there to the tile.
+    pub offset: Int,
+    /// Bytes from the tile's first element to that of this warpgroup's part.
+    pub part: Int,
 }
 
 impl MemoryPass<'_> {
@@ -61,7 +73,11 @@ impl MemoryPass<'_> {
                 let ty = e.b.ty(v).clone();
                 e.b.zero(&ty)?
             }
-            Tile::MmaWait { acc, pending } => e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending })?,
+            Tile::MmaWait { acc, pending } if has_warpgroups(self.options.target) => {
+                e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending })?
+            }
+            // The products of warps are done when they are issued.
+            Tile::MmaWait { acc, .. } => *acc,
             Tile::AccumulatorRead { acc, first, cols } => {
                 let tile = self.tile_of(v, span)?;
                 read(&mut e.b, *acc, tile, *first, *cols)?
@@ -71,7 +87,7 @@ impl MemoryPass<'_> {
                 let k = e.b.kernel();
                 let x = found(self.places.get(a), k, *a, span)?.clone();
                 let y = found(self.places.get(b), k, *b, span)?.clone();
-                multiply(e, (&x, &y), *acc, tile, span)?
+                multiply(e, self.options.target, (&x, &y), *acc, tile, span)?
             }
             _ => return Ok(Action::Keep),
         };
@@ -93,11 +109,12 @@ fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -
     b.concat(parts)
 }
 
-/// Instructions for all blocks of 64 rows and slices along K of a warpgroup, as one group.
+/// The product of a warpgroup's parts of two tiles.
 fn multiply(
     e: &mut Editor,
+    target: Target,
     (x, y): (&Place, &Place),
-    mut acc: Value,
+    acc: Value,
     tile: Accumulator,
     span: Span,
 ) -> Built<Value> {
@@ -111,24 +128,64 @@ fn multiply(
         let message = format!("{} and {} have different depths", x.ty.layout, y.ty.layout);
         return Err(Diagnostic::error(BAD_OPERAND, span, message));
     }
-    let cols = u32::try_from(cols).unwrap_or(u32::MAX);
+    let product = Product::new(x.ty.elem.name(), y.ty.elem.name(), tile.elem.name());
+    let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [x.ty.elem, y.ty.elem] };
+    if has_warpgroups(target) {
+        let majors = [a.operand.mn_major, b.operand.mn_major];
+        exists(product.and_then(|p| p.of_warpgroup(own.cols, false, majors)), target, span)?;
+        by_warpgroup(e, (&a, &b), acc, own, span)
+    } else {
+        exists(product.and_then(|p| p.of_warp()), target, span)?;
+        super::warps::multiply(e, (&a, &b), acc, own, span)
+    }
+}
+
+/// A warpgroup's part of a product.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    /// Rows of A.
+    pub rows: i64,
+    /// Rows of B.
+    pub cols: u32,
+    /// The element types of A and B.
+    pub elems: [Scalar; 2],
+}
+
+/// An error where the target does not have the instruction.
+fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
+    let missing = || Diagnostic::error(BAD_OPERAND, span, "no instruction multiplies these types");
+    let no = choice.ok_or_else(missing)?.check(target).err();
+    no.map_or(Ok(()), |no| {
+        let help = "the instructions of each target are in docs/mma.md";
+        Err(Diagnostic::error(Code(no.code()), span, no.to_string()).help(help))
+    })
+}
+
+/// Instructions for all blocks of 64 rows and slices along K, as one group.
+fn by_warpgroup(
+    e: &mut Editor,
+    (a, b): (&Source, &Source),
+    mut acc: Value,
+    own: Own,
+    span: Span,
+) -> Built<Value> {
+    let (from_a, from_b) = (a.descriptor(&mut e.b)?, b.descriptor(&mut e.b)?);
     e.b.emit(Async::WgmmaFence {})?;
-    for block in 0..rows / ATOM_ROWS {
+    for block in 0..own.rows / ATOM_ROWS {
         for slice in 0..a.operand.slices.len() {
-            let (a_at, b_at) =
-                (a.at(&mut e.b, block * ATOM_ROWS, slice, span)?, b.at(&mut e.b, 0, slice, span)?);
-            let op = Async::Wgmma {
+            let a_at = a.at(&mut e.b, from_a, (block * ATOM_ROWS, slice), span)?;
+            let b_at = b.at(&mut e.b, from_b, (0, slice), span)?;
+            acc = e.b.emit(Async::Wgmma {
                 acc,
-                first: block as u32 * (cols / 2),
+                first: block as u32 * (own.cols / 2),
                 a: a_at,
                 b: b_at,
-                n: cols,
-                a_elem: x.ty.elem,
-                b_elem: y.ty.elem,
+                n: own.cols,
+                a_elem: own.elems[0],
+                b_elem: own.elems[1],
                 a_mn: a.operand.mn_major,
                 b_mn: b.operand.mn_major,
-            };
-            acc = e.b.emit(op)?;
+            })?;
         }
     }
     e.b.emit(Async::WgmmaCommit {})?;
@@ -159,24 +216,32 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
         return Err(bad(message));
     }
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
-    let first = &at.offset * Int::from(i64::from(bytes)) + part * Int::from(step);
-    let first = e.b.offset(root, &first)?;
-    let address = e.b.emit(Address::ToInt { a: first })?;
-    let mask = e.b.i64(ADDRESS)?;
-    let address = e.b.binary(BinOp::And, address, mask)?;
-    let four = e.b.i64(4)?;
-    let units = e.b.binary(BinOp::Shr, address, four)?;
-    let bits = e.b.i64(operand.bits().cast_signed())?;
-    let descriptor = e.b.binary(BinOp::Or, units, bits)?;
-    Ok(Source { operand, descriptor })
+    let offset = &at.offset * Int::from(i64::from(bytes));
+    Ok(Source { operand, root, offset, part: part * Int::from(step) })
 }
 
 impl Source {
-    /// The descriptor of the instruction that begins there.
-    fn at(&self, b: &mut Builder, row: i64, slice: usize, span: Span) -> Built<Value> {
-        let nowhere = || Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"));
-        let bytes = self.operand.at(row, slice).ok_or_else(nowhere)?;
-        let units = b.i64(bytes / 16)?;
-        b.binary(BinOp::Add, self.descriptor, units)
+    /// The matrix descriptor of this warpgroup's first element (`i64`).
+    fn descriptor(&self, b: &mut Builder) -> Built<Value> {
+        let first = b.offset(self.root, &(&self.offset + &self.part))?;
+        let address = b.emit(Address::ToInt { a: first })?;
+        let mask = b.i64(ADDRESS)?;
+        let address = b.binary(BinOp::And, address, mask)?;
+        let four = b.i64(4)?;
+        let units = b.binary(BinOp::Shr, address, four)?;
+        let bits = b.i64(self.operand.bits().cast_signed())?;
+        b.binary(BinOp::Or, units, bits)
     }
+
+    /// The descriptor of the instruction that begins at a row and a slice, from that of the first element.
+    fn at(&self, b: &mut Builder, first: Value, (row, slice): (i64, usize), span: Span) -> Built<Value> {
+        let bytes = self.operand.at(row, slice).ok_or_else(|| nowhere(row, span))?;
+        let units = b.i64(bytes / 16)?;
+        b.binary(BinOp::Add, first, units)
+    }
+}
+
+/// The error for a row at which no instruction begins.
+pub(super) fn nowhere(row: i64, span: Span) -> Diagnostic {
+    Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"))
 }

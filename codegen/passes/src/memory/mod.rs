@@ -8,11 +8,12 @@
 mod direct;
 mod everywhere;
 mod fragment;
-mod matrix;
+pub(crate) mod matrix;
 mod moves;
 mod place;
 mod switch;
 mod tile;
+mod warps;
 
 use crate::edit::{Action, Editor, Rewrite, param_index, rewrite};
 use crate::pointers::{Peers, Source};

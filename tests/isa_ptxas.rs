@@ -437,7 +437,7 @@ fn operand(choice: &Choice, name: &str) -> String {
     let of_warpgroup = choice.instruction.name == "wgmma.mma_async";
     let (rows, threads) = if of_warpgroup { (64, 128) } else { (16, 32) };
     match name {
-        "D" if word("num") != "" => registers("b32", word("num")[1..].parse().unwrap()),
+        "D" if !word("num").is_empty() => registers("b32", word("num")[1..].parse().unwrap()),
         "D" | "C" => fragment(word("sum"), rows * number("n", 8), threads),
         "A" if word("from") == "shared" => "%b64_0".into(),
         "A" => fragment(word("a"), rows * number("k", 0), threads),
@@ -446,7 +446,7 @@ fn operand(choice: &Choice, name: &str) -> String {
         "SCALE" => "1".into(),
         "G" => "%address".into(),
         "S" | "TO" => "%shared".into(),
-        "N" if word("way") != "" => "232".into(),
+        "N" if !word("way").is_empty() => "232".into(),
         "N" => "%bytes".into(),
         "M" => "%barrier".into(),
         "MASK" => "%mask".into(),

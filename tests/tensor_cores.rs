@@ -59,6 +59,21 @@ fn the_loops_of_matrix_instructions_are_tight() {
     }
 }
 
+/// Products whose first factor is in registers follow each other, too, and need no moves of it.
+#[test]
+fn first_factors_stay_in_registers() {
+    if has_no_tools() {
+        return;
+    }
+    let kernel = compiled("tests/filetests/tile/gemm_registers.weft", "sm_90a", &[]);
+    let counts = ["HGMMA", "WARPGROUP.ARRIVE", "STL"].map(|name| kernel.count(name));
+    assert_eq!(
+        counts,
+        [8, 2, 0],
+        "four products of shared memory and four of registers, one arrival a group"
+    );
+}
+
 /// Where warpgroups have no matrix instructions, the same kernels assemble: fragments are loaded four matrices at a time,
 /// and each product of 16 x 8 elements and 32 bytes along K is one instruction, but for fp8, which only sm_120 multiplies
 /// as it is.

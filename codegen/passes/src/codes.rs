@@ -67,6 +67,11 @@ weft_ir::codes! {
     "Matrix instructions read tiles of eight rows by 16 bytes (core matrices), which a swizzle of 32, 64 or 128 bytes \
      puts side by side. Elements follow each other along K, or along M or N for types of 16 bits. The message says what \
      the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
+
+    UNWAITED = 439, "a product that reads registers and is not waited for",
+    "`mma` of an accumulator's columns, with `mma_wait<0>` behind the loop around it",
+    "While a product is under way it reads the registers of its first factor, and nothing may write them. Put \
+     `mma_wait<0>` of its accumulator into the same block, behind the product.";
 }
 
 weft_ir::codes! {

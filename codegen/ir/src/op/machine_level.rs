@@ -254,13 +254,20 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "mma", spread Operands, result |t| t.unit();
+        /// Orders what the warpgroup did to registers, of which matrix instructions will read these. Result: the registers.
+        effect WgmmaRegisters = "wgmma_registers" {
+            /// Registers of 32 bits.
+            a: Value,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Threads, result |t| t.operands(*a);
         /// Begins a matrix product of a warpgroup: 64 rows of `n` columns, 32 bytes along K. Result: `acc`, in flight.
         effect Wgmma = "wgmma" {
             /// Registers of the accumulators of the thread.
             acc: Value,
             /// The first of those that it adds to.
             first: u32,
-            /// Matrix descriptor of A (`i64`).
+            /// Matrix descriptor of A (`i64`), or the lane's four registers of it.
             a: Value,
             /// Matrix descriptor of B (`i64`).
             b: Value,
@@ -315,9 +322,11 @@ family! {
             acc: Value,
             /// Groups that may be under way.
             pending: u32,
+            /// Registers that the products read, which nobody writes before.
+            held: Vec<Value>,
         }
         reads [], writes [], order None, group None,
-        teams [], name "mma_wait", spread Threads, result |t| t.registers(*acc);
+        teams [], name "mma_wait", spread Threads, result |t| t.wgmma_wait(*acc, held);
     }
 }
 

@@ -15,23 +15,37 @@ impl<'c> Lower<'_, 'c> {
         match op {
             Async::WgmmaFence {} => self.effect("llvm.nvvm.wgmma.fence.sync.aligned", &[]),
             Async::WgmmaCommit {} => self.effect("llvm.nvvm.wgmma.commit_group.sync.aligned", &[]),
-            Async::WgmmaWait { acc, pending } => {
+            Async::WgmmaWait { acc, pending, held } => {
                 let lanes = self.k.ty(*acc).lanes().unwrap_or(0);
                 let text = format!("wgmma.wait_group.sync.aligned {pending};");
-                self.tied(*acc, (0, lanes), &text, &[], "").map(Some)
+                let mut operands = Vec::new();
+                for v in held {
+                    operands.extend(self.ir.lanes(self.val(*v)?));
+                }
+                self.tied(*acc, (0, lanes), &text, &operands, &",r".repeat(operands.len())).map(Some)
+            }
+            Async::WgmmaRegisters { a } => {
+                let lanes = self.k.ty(*a).lanes().unwrap_or(0);
+                self.tied(*a, (0, lanes), "wgmma.fence.sync.aligned;", &[], "").map(Some)
             }
             Async::Wgmma { acc, first, a, b, n, a_elem, b_elem, a_mn, b_mn } => {
                 let product = self.product(*a_elem, *b_elem, *acc)?;
-                let spelling = self.spelled(product.of_warpgroup(*n, false, [*a_mn, *b_mn]))?;
+                let in_registers = self.k.ty(*a).lanes() == Some(4);
+                let spelling = self.spelled(product.of_warpgroup(*n, in_registers, [*a_mn, *b_mn]))?;
                 let lanes = n / 2;
+                let mut operands =
+                    if in_registers { self.ir.lanes(self.val(*a)?) } else { vec![self.val(*a)?] };
+                let b_at = 2 * lanes + operands.len() as u32;
+                operands.push(self.val(*b)?);
                 let text = spelling.ptx(|operand| match operand {
                     "D" => registers(0, lanes),
+                    "A" if in_registers => registers(2 * lanes, 4),
                     "A" => format!("${}", 2 * lanes),
-                    "B" => format!("${}", 2 * lanes + 1),
+                    "B" => format!("${b_at}"),
                     _ => "1".into(),
                 });
-                let descriptors = [self.val(*a)?, self.val(*b)?];
-                self.tied(*acc, (*first, lanes), &text, &descriptors, ",l,l").map(Some)
+                let constraints = if in_registers { ",r,r,r,r,l" } else { ",l,l" };
+                self.tied(*acc, (*first, lanes), &text, &operands, constraints).map(Some)
             }
             Async::LdMatrix { ptr, count, trans } => self.ldmatrix(*ptr, *count, *trans).map(Some),
             Async::MmaSync { a, b, acc, a_elem, b_elem } => {

@@ -51,6 +51,7 @@ impl<'c> Lower<'_, 'c> {
                 self.effect("llvm.nvvm.fence.proxy.async.shared_cta", &[])
             }
             Async::WgmmaFence {}
+            | Async::WgmmaRegisters { .. }
             | Async::Wgmma { .. }
             | Async::WgmmaCommit {}
             | Async::WgmmaWait { .. }

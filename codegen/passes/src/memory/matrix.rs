@@ -11,8 +11,8 @@ use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::{
-    Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile, Value,
-    ValueType,
+    Accumulator, Address, Arith, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile,
+    Value, ValueType,
 };
 use weft_isa::{Choice, Instruction, Product, Target};
 use weft_layout::{ATOM_ROWS, Operand};
@@ -74,7 +74,7 @@ impl MemoryPass<'_> {
                 e.b.zero(&ty)?
             }
             Tile::MmaWait { acc, pending } if has_warpgroups(self.options.target) => {
-                e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending })?
+                e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held: self.held.until(v) })?
             }
             // The products of warps are done when they are issued.
             Tile::MmaWait { acc, .. } => *acc,
@@ -85,8 +85,19 @@ impl MemoryPass<'_> {
             Tile::Mma { a, b, acc } => {
                 let tile = self.tile_of(v, span)?;
                 let k = e.b.kernel();
-                let x = found(self.places.get(a), k, *a, span)?.clone();
                 let y = found(self.places.get(b), k, *b, span)?.clone();
+                let x = match k.ty(*a) {
+                    Type::Vector(elem, lanes) => {
+                        let (elem, packed) = (*elem, Type::Vector(Scalar::I32, lanes / 2));
+                        let mut registers = e.b.emit_as(Arith::Bitcast { a: *a }, packed)?;
+                        if has_warpgroups(self.options.target) {
+                            registers = e.b.emit(Async::WgmmaRegisters { a: registers })?;
+                            self.held.begun(v, registers);
+                        }
+                        Factor::Registers(registers, elem)
+                    }
+                    _ => Factor::Tile(found(self.places.get(a), k, *a, span)?.clone()),
+                };
                 multiply(e, self.options.target, (&x, &y), *acc, tile, span)?
             }
             _ => return Ok(Action::Keep),
@@ -109,11 +120,27 @@ fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -
     b.concat(parts)
 }
 
+/// The first factor of a product.
+enum Factor {
+    /// A tile in memory.
+    Tile(Place),
+    /// The thread's elements, two in a register, and their type.
+    Registers(Value, Scalar),
+}
+
+/// The first factor of a warpgroup's part of a product.
+pub(super) enum Left {
+    /// In shared memory.
+    Shared(Source),
+    /// For each 64 rows and each slice along K four registers.
+    Registers(Value),
+}
+
 /// The product of a warpgroup's parts of two tiles.
 fn multiply(
     e: &mut Editor,
     target: Target,
-    (x, y): (&Place, &Place),
+    (x, y): (&Factor, &Place),
     acc: Value,
     tile: Accumulator,
     span: Span,
@@ -122,17 +149,22 @@ fn multiply(
     let [m, n] = tile.over.map(i64::from);
     let (along_m, along_n) = (warpgroup.rem(&Int::from(m)), warpgroup.floor_div(&Int::from(m)));
     let (rows, cols) = (i64::from(tile.rows) / m, i64::from(tile.cols) / n);
-    let a = source(e, x, (&along_m, rows, m), span)?;
+    let (a, elem) = match x {
+        Factor::Tile(x) => (Left::Shared(source(e, x, (&along_m, rows, m), span)?), x.ty.elem),
+        Factor::Registers(registers, elem) => (Left::Registers(*registers), *elem),
+    };
     let b = source(e, y, (&along_n, cols, n), span)?;
-    if a.operand.slices.len() != b.operand.slices.len() {
-        let message = format!("{} and {} have different depths", x.ty.layout, y.ty.layout);
+    let (of_a, of_b) = (a.slices(&e.b, rows), b.operand.slices.len());
+    if of_a != of_b {
+        let message = format!("the factors have {of_a} and {of_b} slices of 32 bytes along K");
         return Err(Diagnostic::error(BAD_OPERAND, span, message));
     }
-    let product = Product::new(x.ty.elem.name(), y.ty.elem.name(), tile.elem.name());
-    let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [x.ty.elem, y.ty.elem] };
+    let product = Product::new(elem.name(), y.ty.elem.name(), tile.elem.name());
+    let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [elem, y.ty.elem] };
     if has_warpgroups(target) {
-        let majors = [a.operand.mn_major, b.operand.mn_major];
-        exists(product.and_then(|p| p.of_warpgroup(own.cols, false, majors)), target, span)?;
+        let majors = [a.mn_major(), b.operand.mn_major];
+        let in_registers = matches!(a, Left::Registers(_));
+        exists(product.and_then(|p| p.of_warpgroup(own.cols, in_registers, majors)), target, span)?;
         by_warpgroup(e, (&a, &b), acc, own, span)
     } else {
         exists(product.and_then(|p| p.of_warp()), target, span)?;
@@ -164,16 +196,26 @@ fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
 /// Instructions for all blocks of 64 rows and slices along K, as one group.
 fn by_warpgroup(
     e: &mut Editor,
-    (a, b): (&Source, &Source),
+    (a, b): (&Left, &Source),
     mut acc: Value,
     own: Own,
     span: Span,
 ) -> Built<Value> {
-    let (from_a, from_b) = (a.descriptor(&mut e.b)?, b.descriptor(&mut e.b)?);
-    e.b.emit(Async::WgmmaFence {})?;
+    let from_a = match a {
+        Left::Shared(a) => a.descriptor(&mut e.b)?,
+        Left::Registers(registers) => *registers,
+    };
+    let from_b = b.descriptor(&mut e.b)?;
+    if let Left::Shared(_) = a {
+        e.b.emit(Async::WgmmaFence {})?;
+    }
+    let slices = b.operand.slices.len();
     for block in 0..own.rows / ATOM_ROWS {
-        for slice in 0..a.operand.slices.len() {
-            let a_at = a.at(&mut e.b, from_a, (block * ATOM_ROWS, slice), span)?;
+        for slice in 0..slices {
+            let a_at = match a {
+                Left::Shared(a) => a.at(&mut e.b, from_a, (block * ATOM_ROWS, slice), span)?,
+                Left::Registers(_) => fragment(&mut e.b, from_a, (block as usize, slice), slices)?,
+            };
             let b_at = b.at(&mut e.b, from_b, (0, slice), span)?;
             acc = e.b.emit(Async::Wgmma {
                 acc,
@@ -183,13 +225,39 @@ fn by_warpgroup(
                 n: own.cols,
                 a_elem: own.elems[0],
                 b_elem: own.elems[1],
-                a_mn: a.operand.mn_major,
+                a_mn: a.mn_major(),
                 b_mn: b.operand.mn_major,
             })?;
         }
     }
     e.b.emit(Async::WgmmaCommit {})?;
     Ok(acc)
+}
+
+impl Left {
+    /// Slices along K, of `rows` rows.
+    fn slices(&self, b: &Builder, rows: i64) -> usize {
+        match self {
+            Left::Shared(a) => a.operand.slices.len(),
+            Left::Registers(v) => {
+                b.ty(*v).lanes().unwrap_or(0) as usize / (4 * (rows / ATOM_ROWS).max(1) as usize)
+            }
+        }
+    }
+
+    fn mn_major(&self) -> bool {
+        matches!(self, Left::Shared(a) if a.operand.mn_major)
+    }
+}
+
+/// The four registers of a block of 64 rows and a slice along K.
+pub(super) fn fragment(
+    b: &mut Builder,
+    registers: Value,
+    (block, slice): (usize, usize),
+    slices: usize,
+) -> Built<Value> {
+    b.slice(registers, 4 * (block * slices + slice) as u32, 4)
 }
 
 /// A tile, of which `parts` warpgroups read `rows` each, this one as number `part`.

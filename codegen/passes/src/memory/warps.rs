@@ -3,7 +3,7 @@
 //! The registers of an accumulator are those of both: warp `w` of a warpgroup holds rows `16 w` and on of each 64, as
 //! products of 16 rows and 8 columns side by side. Fragments of A and B are loaded as matrices of eight rows of 16 bytes.
 
-use super::matrix::{Own, Source, nowhere};
+use super::matrix::{Left, Own, Source, fragment, nowhere};
 use crate::edit::{Editor, Emit};
 use crate::teams::linear;
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ const HELD: u32 = 4;
 /// Products for all slices along K, added to the registers `acc`.
 pub(super) fn multiply(
     e: &mut Editor,
-    (a, b): (&Source, &Source),
+    (a, b): (&Left, &Source),
     acc: Value,
     own: Own,
     span: Span,
@@ -28,13 +28,21 @@ pub(super) fn multiply(
     let part = |n: i64, of: i64| thread.floor_div(&Int::from(n)).rem(&Int::from(of));
     let (eighth, quarter) = (part(8, 2), part(16, 2));
     // Lanes 8 to 15 give the second matrix along M of A, and along K of B.
-    let mut a = Loads::new(e, a, [&eighth, &quarter, &part(32, 2), &part(64, 2)], &part(1, 8), span)?;
+    let bits = [&eighth, &quarter, &part(32, 2), &part(64, 2)];
+    let mut a = match a {
+        Left::Shared(a) => Rows::Loaded(Loads::new(e, a, bits, &part(1, 8), span)?),
+        Left::Registers(registers) => Rows::Held(*registers),
+    };
+    let slices = b.operand.slices.len();
     let mut b = Loads::new(e, b, [&quarter, &eighth, &Int::ZERO, &Int::ZERO], &part(1, 8), span)?;
     let (across, blocks) = (own.cols / COLS, (own.rows / ATOM_ROWS) as u32);
     let sums = (0..blocks * across).map(|i| e.b.slice(acc, i * HELD, HELD));
     let mut sums = sums.collect::<Built<Vec<_>>>()?;
-    for slice in 0..a.source.operand.slices.len() {
-        let rows = (0..blocks).map(|block| a.load(e, i64::from(block) * ATOM_ROWS, slice, 4));
+    for slice in 0..slices {
+        let rows = (0..blocks).map(|block| match &mut a {
+            Rows::Loaded(a) => a.load(e, i64::from(block) * ATOM_ROWS, slice, 4),
+            Rows::Held(registers) => fragment(&mut e.b, *registers, (block as usize, slice), slices),
+        });
         let rows = rows.collect::<Built<Vec<_>>>()?;
         for first in (0..across).step_by(2) {
             let pair = 2.min(across - first);
@@ -50,6 +58,12 @@ pub(super) fn multiply(
         }
     }
     e.b.concat(sums)
+}
+
+/// Where the fragments of A come from.
+enum Rows<'a> {
+    Loaded(Loads<'a>),
+    Held(Value),
 }
 
 /// Loads of a tile's fragments.

@@ -15,9 +15,9 @@ use std::path::Path;
 use weft::tools::{Tool, assemble_ptx, disassemble};
 use weft::{Define, KernelFile, Options};
 
-fn gemm(defines: &[(&str, &str)]) -> Kernel {
-    let target = "sm_90a".parse().unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/gemm.weft");
+fn compiled(path: &str, target: &str, defines: &[(&str, &str)]) -> Kernel {
+    let target = target.parse().unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let file = KernelFile::parse("gemm", &std::fs::read_to_string(path).unwrap()).unwrap();
     let mut options = Options::new(target);
     for (name, value) in defines {
@@ -28,17 +28,25 @@ fn gemm(defines: &[(&str, &str)]) -> Kernel {
     kernels(&listing).into_values().next().unwrap()
 }
 
-#[test]
-fn the_loops_of_matrix_instructions_are_tight() {
-    if let Some(missing) = [Tool::Ptxas, Tool::Nvdisasm].into_iter().find_map(|t| t.find().err()) {
+fn has_no_tools() -> bool {
+    let missing = [Tool::Ptxas, Tool::Nvdisasm].into_iter().find_map(|t| t.find().err());
+    if let Some(missing) = &missing {
         assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
         writeln!(std::io::stdout().lock(), "skipped: {missing}").unwrap();
+    }
+    missing.is_some()
+}
+
+#[test]
+fn the_loops_of_matrix_instructions_are_tight() {
+    if has_no_tools() {
         return;
     }
     // Two roles multiply: slices of 16 along K, and columns out 64 at a time.
     for (bn, bk, slices, stores) in [("256", "64", 4, 4), ("128", "64", 4, 2), ("64", "128", 8, 1)] {
         let stages = if bk == "128" { "3" } else { "4" };
-        let kernel = gemm(&[("BN", bn), ("BK", bk), ("STAGES", stages)]);
+        let defines = [("BN", bn), ("BK", bk), ("STAGES", stages)];
+        let kernel = compiled("examples/gemm.weft", "sm_90a", &defines);
         let what = format!("BN = {bn}, BK = {bk}");
         assert_eq!(kernel.count("HGMMA"), 2 * slices, "{what}: one instruction a slice, in each role");
         // ptxas puts one before each instruction of a group that it runs alone (C7510 to C7519).
@@ -48,5 +56,50 @@ fn the_loops_of_matrix_instructions_are_tight() {
         let boxes = if bk == "128" { 4 } else { 2 };
         assert_eq!(kernel.count("UTMALDG"), boxes, "{what}: one a box of a stage");
         assert_eq!(kernel.count("UTMASTG"), 2 * stores, "{what}: one a box of the result");
+    }
+}
+
+/// Products whose first factor is in registers follow each other, too, and need no moves of it.
+#[test]
+fn first_factors_stay_in_registers() {
+    if has_no_tools() {
+        return;
+    }
+    let kernel = compiled("tests/filetests/tile/gemm_registers.weft", "sm_90a", &[]);
+    let counts = ["HGMMA", "WARPGROUP.ARRIVE", "STL"].map(|name| kernel.count(name));
+    assert_eq!(
+        counts,
+        [8, 2, 0],
+        "four products of shared memory and four of registers, one arrival a group"
+    );
+}
+
+/// Where warpgroups have no matrix instructions, the same kernels assemble: fragments are loaded four matrices at a time,
+/// and each product of 16 x 8 elements and 32 bytes along K is one instruction, but for fp8, which only sm_120 multiplies
+/// as it is.
+#[test]
+fn warps_multiply_on_other_targets() {
+    if has_no_tools() {
+        return;
+    }
+    let tile = |name: &str| format!("tests/filetests/tile/{name}.weft");
+    let (bytes, majors) = (tile("gemm_bytes"), tile("gemm_majors"));
+    let cases = [
+        // Two roles of 64 x 128, four slices along K.
+        ("examples/gemm.weft", &[("BN", "128"), ("STAGES", "2")][..], "HMMA", [128, 128], 72),
+        (&majors, &[("T", "f16")][..], "HMMA", [64, 64], 36),
+        (&bytes, &[("T", "f32")][..], "HMMA", [128, 128], 80),
+        (&bytes, &[("T", "i8"), ("S", "i32")][..], "IMMA", [32, 32], 20),
+        (&bytes, &[][..], "", [64, 32], 20),
+    ];
+    for target in ["sm_90", "sm_100", "sm_103", "sm_120"] {
+        let newest = usize::from(target == "sm_120");
+        for (path, defines, product, products, loads) in &cases {
+            let kernel = compiled(path, target, defines);
+            let product = if product.is_empty() { ["HMMA", "QMMA"][newest] } else { product };
+            let found = (kernel.count(product), kernel.count("LDSM"));
+            assert_eq!(found, (products[newest], *loads), "{path} for {target}");
+            assert_eq!(kernel.count("USETMAXREG"), 0, "{path} for {target}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Which memory instructions PTX has beyond what LLVM prints, on which targets, and how they are written.
+//! Which memory and matrix instructions PTX has beyond what LLVM prints, on which targets, and how they are written.
 //!
 //! The facts are tables in `ptx_templates/`: a row names the words of each modifier that go together, with the
 //! least version of PTX and the targets. From them come
@@ -7,6 +7,10 @@
 //! - [`Legal::asm`] and [`Legal::ptx`]: the instruction, for LLVM's inline assembly or by itself;
 //! - [`widths`]: the accesses for an element type, widest first, that width selection walks;
 //! - [`legal_forms`] and [`markdown`]: everything, for tests and for docs/multimem.md.
+//!
+//! Instructions that share few modifiers with others (matrix products, bulk copies) have tables that name their own
+//! columns. A form of one is a [`Choice`] of words, which [`Choice::check`] makes a [`Spelling`] or refuses in the same
+//! way; [`Product`] makes those of matrix products from types.
 //!
 //! ```
 //! use weft_isa::{Acc, ElemType, Form, Instr, RedOp, Scope, Sem, check};
@@ -25,8 +29,12 @@
 //! ```
 
 mod check;
+mod choice;
 mod docs;
 mod form;
+mod instruction;
+mod pages;
+mod product;
 mod table;
 mod target;
 mod template;
@@ -34,8 +42,12 @@ mod widths;
 mod words;
 
 pub use check::{Illegal, Legal, Rule, check, legal_forms};
+pub use choice::{Choice, NoForm, Reason, Spelling, choices};
 pub use docs::markdown;
 pub use form::{Column, Form};
+pub use instruction::{Instruction, instructions};
+pub use pages::page;
+pub use product::{Product, fragments};
 pub use table::{Carrier, Family, carriers, families};
 pub use target::{BadVersion, PtxVersion, Target, UnknownTarget, Variant};
 pub use template::{Asm, Input};

@@ -8,6 +8,7 @@
 
 use crate::codes::UNARMED;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
+use crate::memory::matrix::has_warpgroups;
 use crate::teams::{Polls, linear, place};
 use crate::{Options, Report};
 use rustc_hash::FxHashMap;
@@ -35,7 +36,7 @@ pub(crate) fn run(mut kernel: Kernel, options: &Options, _: &mut Report) -> Resu
     }
     facts.block(&kernel, &kernel.body);
     facts.releasers(&kernel, &kernel.body, kernel.threads());
-    facts.memory(&kernel);
+    facts.memory(&kernel, has_warpgroups(options.target));
     facts.align(&mut kernel);
     let unarmed = facts.unarmed(&kernel);
     if !unarmed.is_empty() {
@@ -163,14 +164,17 @@ impl Facts {
         }
     }
 
-    /// Finds the allocations that both threads and copies touch.
-    fn memory(&mut self, k: &Kernel) {
+    /// Finds the allocations that both threads and copies touch. Where there are no matrix instructions of warpgroups, it
+    /// is threads that load the operands of products.
+    fn memory(&mut self, k: &Kernel, has_warpgroups: bool) {
         let (mut loaded, mut stored) = (vec![], vec![]);
         k.walk(&mut |_, inst| match (inst.op.tile(), inst.op.access()) {
             (Some(Tile::TmaLoad { dst, .. }), _) => self.filled.extend(allocation(k, *dst)),
             (Some(Tile::TmaStore { src, .. }), _) => self.drained.extend(allocation(k, *src)),
             (Some(Tile::Mma { a, b, .. }), _) => {
-                self.multiplied.extend([*a, *b].into_iter().filter_map(|v| allocation(k, v)));
+                let operands = || [*a, *b].into_iter().filter_map(|v| allocation(k, v));
+                self.multiplied.extend(operands());
+                loaded.extend(operands().filter(|_| !has_warpgroups));
             }
             (_, Some(Access::Store { place, .. } | Access::Red { place, .. })) => {
                 stored.extend(allocation(k, *place))
@@ -179,7 +183,7 @@ impl Facts {
             _ => {}
         });
         self.read = loaded.into_iter().filter(|v| self.filled.contains(v)).collect();
-        let taken = |v: &Value| self.drained.contains(v) || self.multiplied.contains(v);
+        let taken = |v: &Value| self.drained.contains(v) || has_warpgroups && self.multiplied.contains(v);
         self.written = stored.into_iter().filter(taken).collect();
     }
 

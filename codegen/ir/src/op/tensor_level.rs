@@ -426,11 +426,12 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "accumulator", spread Threads, result |t| t.accumulator();
-        /// Begins `acc + a * transpose(b)` over tiles in shared memory. Result: the accumulator, which is in flight.
+        /// Begins `acc + a * transpose(b)`. Result: the accumulator, which is in flight.
         effect Mma = "mma" {
-            /// Tile of modes (M, K).
+            /// Tile of modes (M, K) in shared memory, or the elements that the thread holds of one that is dealt out as the
+            /// columns of an accumulator are.
             a: Value,
-            /// Tile of modes (N, K).
+            /// Tile of modes (N, K) in shared memory.
             b: Value,
             /// The accumulator, M x N.
             acc: Value,

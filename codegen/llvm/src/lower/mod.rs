@@ -269,15 +269,16 @@ impl<'c> Lower<'_, 'c> {
 
     /// Declares dynamic shared memory where the kernel's tensors take more than variables can have together.
     fn find_dynamic(&mut self) -> Lowered<()> {
-        /// What one CTA can have on every target of the table (CUDA C++ Programming Guide, Compute Capabilities).
-        const LIMIT: u64 = 227 * 1024;
         /// As much as any swizzle needs.
         const ALIGN: u32 = 1024;
         let bytes = shared_bytes(self.k);
-        if bytes > LIMIT {
+        let limit = u64::from(self.target.shared_limit());
+        if bytes > limit {
             let message = format!("`{}` declares {bytes} bytes of shared memory", self.k.name);
-            return Err(Diagnostic::error(TOO_MUCH_SHARED, self.k.span, message)
-                .help(format!("a CTA has at most {LIMIT} bytes: use smaller tiles or fewer stages")));
+            return Err(Diagnostic::error(TOO_MUCH_SHARED, self.k.span, message).help(format!(
+                "a CTA has at most {limit} bytes on {}: use smaller tiles or fewer stages",
+                self.target
+            )));
         }
         if bytes > MAX_STATIC_SHARED {
             let name = self.global_name("dynamic");

@@ -2,11 +2,16 @@
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, GENERIC, SHARED_CLUSTER, Val};
-use weft_ir::{Async, RedOp, Space, Value, ValueType};
+use weft_ir::{Async, Family, RedOp, Space, Value, ValueType};
+use weft_isa::PtxVersion;
+
+/// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
+const ASYNC: PtxVersion = PtxVersion::new(8, 0);
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn tile(&self, op: &Async) -> Lowered<Option<Val<'c>>> {
+    pub(super) fn tile(&mut self, op: &Async) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
+        self.needs.raise(ASYNC, self.inst.span, || format!("`{}`", op.mnemonic()))?;
         match op {
             Async::MbarInit { ptr, count } => {
                 let count = ir.constant(ir.int(32), i64::from(*count));
@@ -46,9 +51,13 @@ impl<'c> Lower<'_, 'c> {
                 self.nothing_passes();
                 self.effect("llvm.nvvm.fence.proxy.async.shared_cta", &[])
             }
-            Async::WgmmaFence {} | Async::Wgmma { .. } | Async::WgmmaCommit {} | Async::WgmmaWait { .. } => {
-                self.matrix(op)
-            }
+            Async::WgmmaFence {}
+            | Async::WgmmaRegisters { .. }
+            | Async::Wgmma { .. }
+            | Async::WgmmaCommit {}
+            | Async::WgmmaWait { .. }
+            | Async::LdMatrix { .. }
+            | Async::MmaSync { .. } => self.matrix(op),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Products of tiles become matrix instructions of warpgroups, and accumulators the registers that these add to.
+//! Products of tiles become matrix instructions of warpgroups or warps, and accumulators the registers that these add to.
 
 use super::MemoryPass;
 use super::place::{Place, Route, found};
@@ -7,13 +7,14 @@ use crate::edit::{Action, Editor, Emit};
 use crate::teams::linear;
 use rustc_hash::FxHashMap;
 use weft_ir::builder::{Built, aligned};
-use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::{
-    Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile, Value,
-    ValueType,
+    Accumulator, Address, Arith, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile,
+    Value, ValueType,
 };
+use weft_isa::{Choice, Instruction, Product, Target};
 use weft_layout::{ATOM_ROWS, Operand};
 
 /// The bits of an address that a matrix descriptor has, in units of 16 bytes.
@@ -47,11 +48,21 @@ pub(super) fn registers(k: &mut Kernel) -> FxHashMap<Value, Accumulator> {
     tiles
 }
 
+/// Whether warpgroups of a target multiply tiles in shared memory. If not, its warps multiply fragments of them.
+pub(crate) fn has_warpgroups(target: Target) -> bool {
+    Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
+}
+
 /// A tile in shared memory as instructions read it.
-struct Source {
-    operand: Operand,
-    /// The lower half of the descriptor of its first element, of this warpgroup (`u32`). The upper half is a constant.
-    low: Value,
+pub(super) struct Source {
+    /// How they do.
+    pub operand: Operand,
+    /// The allocation's first byte.
+    pub root: Value,
+    /// Bytes from there to the tile.
+    pub offset: Int,
+    /// Bytes from the tile's first element to that of this warpgroup's part.
+    pub part: Int,
 }
 
 impl MemoryPass<'_> {
@@ -62,7 +73,11 @@ impl MemoryPass<'_> {
                 let ty = e.b.ty(v).clone();
                 e.b.zero(&ty)?
             }
-            Tile::MmaWait { acc, pending } => e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending })?,
+            Tile::MmaWait { acc, pending } if has_warpgroups(self.options.target) => {
+                e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held: self.held.until(v) })?
+            }
+            // The products of warps are done when they are issued.
+            Tile::MmaWait { acc, .. } => *acc,
             Tile::AccumulatorRead { acc, first, cols } => {
                 let tile = self.tile_of(v, span)?;
                 read(&mut e.b, *acc, tile, *first, *cols)?
@@ -70,9 +85,20 @@ impl MemoryPass<'_> {
             Tile::Mma { a, b, acc } => {
                 let tile = self.tile_of(v, span)?;
                 let k = e.b.kernel();
-                let x = found(self.places.get(a), k, *a, span)?.clone();
                 let y = found(self.places.get(b), k, *b, span)?.clone();
-                multiply(e, (&x, &y), *acc, tile, span)?
+                let x = match k.ty(*a) {
+                    Type::Vector(elem, lanes) => {
+                        let (elem, packed) = (*elem, Type::Vector(Scalar::I32, lanes / 2));
+                        let mut registers = e.b.emit_as(Arith::Bitcast { a: *a }, packed)?;
+                        if has_warpgroups(self.options.target) {
+                            registers = e.b.emit(Async::WgmmaRegisters { a: registers })?;
+                            self.held.begun(v, registers);
+                        }
+                        Factor::Registers(registers, elem)
+                    }
+                    _ => Factor::Tile(found(self.places.get(a), k, *a, span)?.clone()),
+                };
+                multiply(e, self.options.target, (&x, &y), *acc, tile, span)?
             }
             _ => return Ok(Action::Keep),
         };
@@ -94,11 +120,28 @@ fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -
     b.concat(parts)
 }
 
-/// Instructions for all blocks of 64 rows and slices along K of a warpgroup, as one group.
+/// The first factor of a product.
+enum Factor {
+    /// A tile in memory.
+    Tile(Place),
+    /// The thread's elements, two in a register, and their type.
+    Registers(Value, Scalar),
+}
+
+/// The first factor of a warpgroup's part of a product.
+pub(super) enum Left {
+    /// In shared memory.
+    Shared(Source),
+    /// For each 64 rows and each slice along K four registers.
+    Registers(Value),
+}
+
+/// The product of a warpgroup's parts of two tiles.
 fn multiply(
     e: &mut Editor,
-    (x, y): (&Place, &Place),
-    mut acc: Value,
+    target: Target,
+    (x, y): (&Factor, &Place),
+    acc: Value,
     tile: Accumulator,
     span: Span,
 ) -> Built<Value> {
@@ -106,35 +149,116 @@ fn multiply(
     let [m, n] = tile.over.map(i64::from);
     let (along_m, along_n) = (warpgroup.rem(&Int::from(m)), warpgroup.floor_div(&Int::from(m)));
     let (rows, cols) = (i64::from(tile.rows) / m, i64::from(tile.cols) / n);
-    let a = source(e, x, (&along_m, rows, m), span)?;
+    let (a, elem) = match x {
+        Factor::Tile(x) => (Left::Shared(source(e, x, (&along_m, rows, m), span)?), x.ty.elem),
+        Factor::Registers(registers, elem) => (Left::Registers(*registers), *elem),
+    };
     let b = source(e, y, (&along_n, cols, n), span)?;
-    if a.operand.slices.len() != b.operand.slices.len() {
-        let message = format!("{} and {} have different depths", x.ty.layout, y.ty.layout);
+    let (of_a, of_b) = (a.slices(&e.b, rows), b.operand.slices.len());
+    if of_a != of_b {
+        let message = format!("the factors have {of_a} and {of_b} slices of 32 bytes along K");
         return Err(Diagnostic::error(BAD_OPERAND, span, message));
     }
-    let cols = u32::try_from(cols).unwrap_or(u32::MAX);
-    e.b.emit(Async::WgmmaFence {})?;
+    let product = Product::new(elem.name(), y.ty.elem.name(), tile.elem.name());
+    let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [elem, y.ty.elem] };
+    if has_warpgroups(target) {
+        let majors = [a.mn_major(), b.operand.mn_major];
+        let in_registers = matches!(a, Left::Registers(_));
+        exists(product.and_then(|p| p.of_warpgroup(own.cols, in_registers, majors)), target, span)?;
+        by_warpgroup(e, (&a, &b), acc, own, span)
+    } else {
+        exists(product.and_then(|p| p.of_warp()), target, span)?;
+        super::warps::multiply(e, (&a, &b), acc, own, span)
+    }
+}
+
+/// A warpgroup's part of a product.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    /// Rows of A.
+    pub rows: i64,
+    /// Rows of B.
+    pub cols: u32,
+    /// The element types of A and B.
+    pub elems: [Scalar; 2],
+}
+
+/// An error where the target does not have the instruction.
+fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
+    let missing = || Diagnostic::error(BAD_OPERAND, span, "no instruction multiplies these types");
+    let no = choice.ok_or_else(missing)?.check(target).err();
+    no.map_or(Ok(()), |no| {
+        let help = "the instructions of each target are in docs/mma.md";
+        Err(Diagnostic::error(Code(no.code()), span, no.to_string()).help(help))
+    })
+}
+
+/// Instructions for all blocks of 64 rows and slices along K, as one group.
+fn by_warpgroup(
+    e: &mut Editor,
+    (a, b): (&Left, &Source),
+    mut acc: Value,
+    own: Own,
+    span: Span,
+) -> Built<Value> {
+    let from_a = match a {
+        Left::Shared(a) => a.descriptor(&mut e.b)?,
+        Left::Registers(registers) => *registers,
+    };
+    let from_b = b.descriptor(&mut e.b)?;
+    if let Left::Shared(_) = a {
+        e.b.emit(Async::WgmmaFence {})?;
+    }
+    let slices = b.operand.slices.len();
     // Instructions that follow each other add to different registers where they can.
-    for slice in 0..a.operand.slices.len() {
-        for block in 0..rows / ATOM_ROWS {
-            let (a_at, b_at) =
-                (a.at(&mut e.b, block * ATOM_ROWS, slice, span)?, b.at(&mut e.b, 0, slice, span)?);
-            let op = Async::Wgmma {
+    for slice in 0..slices {
+        for block in 0..own.rows / ATOM_ROWS {
+            let a_at = match a {
+                Left::Shared(a) => a.at(&mut e.b, from_a, (block * ATOM_ROWS, slice), span)?,
+                Left::Registers(_) => fragment(&mut e.b, from_a, (block as usize, slice), slices)?,
+            };
+            let b_at = b.at(&mut e.b, from_b, (0, slice), span)?;
+            acc = e.b.emit(Async::Wgmma {
                 acc,
-                first: block as u32 * (cols / 2),
+                first: block as u32 * (own.cols / 2),
                 a: a_at,
                 b: b_at,
-                n: cols,
-                a_elem: x.ty.elem,
-                b_elem: y.ty.elem,
-                a_mn: a.operand.mn_major,
+                n: own.cols,
+                a_elem: own.elems[0],
+                b_elem: own.elems[1],
+                a_mn: a.mn_major(),
                 b_mn: b.operand.mn_major,
-            };
-            acc = e.b.emit(op)?;
+            })?;
         }
     }
     e.b.emit(Async::WgmmaCommit {})?;
     Ok(acc)
+}
+
+impl Left {
+    /// Slices along K, of `rows` rows.
+    fn slices(&self, b: &Builder, rows: i64) -> usize {
+        match self {
+            Left::Shared(a) => a.operand.slices.len(),
+            Left::Registers(v) => {
+                b.ty(*v).lanes().unwrap_or(0) as usize / (4 * (rows / ATOM_ROWS).max(1) as usize)
+            }
+        }
+    }
+
+    fn mn_major(&self) -> bool {
+        matches!(self, Left::Shared(a) if a.operand.mn_major)
+    }
+}
+
+/// The four registers of a block of 64 rows and a slice along K.
+pub(super) fn fragment(
+    b: &mut Builder,
+    registers: Value,
+    (block, slice): (usize, usize),
+    slices: usize,
+) -> Built<Value> {
+    b.slice(registers, 4 * (block * slices + slice) as u32, 4)
 }
 
 /// A tile, of which `parts` warpgroups read `rows` each, this one as number `part`.
@@ -161,30 +285,40 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
         return Err(bad(message));
     }
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
-    let root = e.b.emit(Address::ToInt { a: root })?;
-    let root = e.b.convert(root, Scalar::U32)?;
-    let first = e.b.index(&at.offset * Int::from(i64::from(bytes)) + part * Int::from(step))?;
-    let first = e.b.convert(first, Scalar::U32)?;
-    let address = e.b.binary(BinOp::Add, root, first)?;
-    let constant = |b: &mut Builder, n: i64| b.int(Scalar::U32, n);
-    let mask = constant(&mut e.b, ADDRESS)?;
-    let address = e.b.binary(BinOp::And, address, mask)?;
-    let four = constant(&mut e.b, 4)?;
-    let units = e.b.binary(BinOp::Shr, address, four)?;
-    let bits = constant(&mut e.b, i64::from(operand.bits() as u32))?;
-    let low = e.b.binary(BinOp::Or, units, bits)?;
-    Ok(Source { operand, low })
+    let offset = &at.offset * Int::from(i64::from(bytes));
+    Ok(Source { operand, root, offset, part: part * Int::from(step) })
 }
 
 impl Source {
-    /// The descriptor of the instruction that begins there.
-    fn at(&self, b: &mut Builder, row: i64, slice: usize, span: Span) -> Built<Value> {
-        let nowhere = || Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"));
-        let bytes = self.operand.at(row, slice).ok_or_else(nowhere)?;
+    /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper half is a constant.
+    fn descriptor(&self, b: &mut Builder) -> Built<Value> {
+        let root = b.emit(Address::ToInt { a: self.root })?;
+        let root = b.convert(root, Scalar::U32)?;
+        let first = b.index(&self.offset + &self.part)?;
+        let first = b.convert(first, Scalar::U32)?;
+        let address = b.binary(BinOp::Add, root, first)?;
+        let constant = |b: &mut Builder, n: i64| b.int(Scalar::U32, n);
+        let mask = constant(b, ADDRESS)?;
+        let address = b.binary(BinOp::And, address, mask)?;
+        let four = constant(b, 4)?;
+        let units = b.binary(BinOp::Shr, address, four)?;
+        let bits = constant(b, i64::from(self.operand.bits() as u32))?;
+        b.binary(BinOp::Or, units, bits)
+    }
+
+    /// The descriptor of the instruction that begins at a row and a slice, from the lower half of that of the first
+    /// element.
+    fn at(&self, b: &mut Builder, first: Value, (row, slice): (i64, usize), span: Span) -> Built<Value> {
+        let bytes = self.operand.at(row, slice).ok_or_else(|| nowhere(row, span))?;
         let units = b.int(Scalar::U32, bytes / 16)?;
-        let low = b.binary(BinOp::Add, self.low, units)?;
+        let low = b.binary(BinOp::Add, first, units)?;
         let low = b.convert(low, Scalar::I64)?;
         let high = b.i64((self.operand.bits() >> 32 << 32).cast_signed())?;
         b.binary(BinOp::Or, low, high)
     }
+}
+
+/// The error for a row at which no instruction begins.
+pub(super) fn nowhere(row: i64, span: Span) -> Diagnostic {
+    Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"))
 }

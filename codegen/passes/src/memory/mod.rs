@@ -8,11 +8,13 @@
 mod direct;
 mod everywhere;
 mod fragment;
-mod matrix;
+mod held;
+pub(crate) mod matrix;
 mod moves;
 mod place;
 mod switch;
 mod tile;
+mod warps;
 
 use crate::edit::{Action, Editor, Rewrite, param_index, rewrite};
 use crate::pointers::{Peers, Source};
@@ -37,10 +39,12 @@ pub(crate) fn run(
     options: &Options,
     report: &mut Report,
 ) -> Result<Kernel, Vec<Diagnostic>> {
+    let held = held::Held::new(&kernel)?;
     let accumulators = matrix::registers(&mut kernel);
     let mut pass = MemoryPass {
         options,
         accumulators,
+        held,
         report,
         places: FxHashMap::default(),
         multicast: FxHashMap::default(),
@@ -55,6 +59,8 @@ struct MemoryPass<'a> {
     places: FxHashMap<Value, Place>,
     /// The tile of each op on accumulators.
     accumulators: FxHashMap<Value, Accumulator>,
+    /// The registers that products in flight read.
+    held: held::Held,
     /// By parameter and team.
     multicast: FxHashMap<(u32, TeamRef), Value>,
     peers: FxHashMap<(u32, TeamRef), Peers>,

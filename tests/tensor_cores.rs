@@ -102,4 +102,10 @@ fn warps_multiply_on_other_targets() {
             assert_eq!(kernel.count("USETMAXREG"), 0, "{path} for {target}");
         }
     }
+    // Registers move between roles where the target can, and no copy is a call, beside which ptxas would not let them.
+    for target in ["sm_100a", "sm_120a"] {
+        let kernel = compiled("examples/gemm.weft", target, cases[0].1);
+        let counts = ["USETMAXREG", "UTMALDG", "CALL.ABS", "STL"].map(|name| kernel.count(name));
+        assert_eq!(counts, [3, 2, 0, 0], "{target}");
+    }
 }

@@ -7,6 +7,9 @@ use weft_isa::PtxVersion;
 
 /// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
 const ASYNC: PtxVersion = PtxVersion::new(8, 0);
+/// The family of targets for which ptxas makes a copy to the shared memory of the cluster a call of the system where it
+/// cannot see that the CTA's own is meant. Beside a call it leaves `setmaxnreg` out (C7506).
+const CTA_ONLY: u16 = 120;
 /// LLVM's address space of the shared memory of a cluster's CTAs.
 const SHARED_CLUSTER: u32 = 7;
 
@@ -72,20 +75,19 @@ impl<'c> Lower<'_, 'c> {
 
     fn load_box(&self, dst: Value, map: Value, at: &[Value], mbar: Value) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
-        let dst = ir.cast(Cast::LLVMAddrSpaceCast, self.val(dst)?, ir.pointer(SHARED_CLUSTER));
-        let mut args = vec![dst, self.val(mbar)?, self.map(map)?];
+        let (policy, flag) = (ir.constant(ir.int(64), 0), ir.constant(ir.int(1), 0));
+        let mut args = vec![self.val(dst)?, self.val(mbar)?, self.map(map)?];
         for v in at {
             args.push(self.val(*v)?);
         }
+        if self.target.family() == CTA_ONLY {
+            args.extend([policy, flag]);
+            let name = format!("llvm.nvvm.cp.async.bulk.tensor.g2s.cta.tile.{}d", at.len());
+            return self.effect(&name, &args);
+        }
+        args[0] = ir.cast(Cast::LLVMAddrSpaceCast, args[0], ir.pointer(SHARED_CLUSTER));
         // No multicast, no cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
-        let flag = ir.constant(ir.int(1), 0);
-        args.extend([
-            ir.constant(ir.int(16), 0),
-            ir.constant(ir.int(64), 0),
-            flag,
-            flag,
-            ir.constant(ir.int(32), 0),
-        ]);
+        args.extend([ir.constant(ir.int(16), 0), policy, flag, flag, ir.constant(ir.int(32), 0)]);
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)
     }
 

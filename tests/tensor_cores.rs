@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::Path;
 use weft::tools::{Tool, assemble_ptx, disassemble};
 use weft::{Define, KernelFile, Options};
+use weft_isa::{Product, Target};
 
 fn compiled(path: &str, target: &str, defines: &[(&str, &str)]) -> Kernel {
     let target = target.parse().unwrap();
@@ -59,6 +60,42 @@ fn the_loops_of_matrix_instructions_are_tight() {
     }
 }
 
+/// A kernel that multiplies two element types and adds up in a third, if it is one.
+fn product(a: &str, b: &str, sum: &str, target: Target) -> Result<(), String> {
+    let text = format!(
+        "kernel k(d: global<{sum}, (64, 16):(16, 1)>) block(128) {{
+            let a = shared<{a}>(swizzled<{a}>((64, 32)));
+            let b = shared<{b}>(swizzled<{b}>((16, 32)));
+            let acc = mma_wait<0>(mma(a, b, accumulator<{sum}>((64, 16))));
+            d[_, _] = acc[_, _];
+        }}"
+    );
+    let file = KernelFile::parse("product", &text).map_err(|e| e.to_string())?;
+    file.compile(&Options::new(target)).map(drop).map_err(|e| e.to_string())
+}
+
+/// What the language multiplies is what the tables have, but for sums in f16.
+#[test]
+fn products_of_the_language_are_those_of_the_tables() {
+    let types = ["bf16", "f16", "f32", "e4m3", "e5m2", "i8", "u8", "i32"];
+    for target in ["sm_90a", "sm_120"].map(|name| name.parse::<Target>().unwrap()) {
+        let mut legal = 0;
+        for (a, b) in types.iter().flat_map(|a| types.iter().map(move |b| (*a, *b))) {
+            for sum in ["f32", "f16", "i32"] {
+                let choice = Product::new(a, b, sum).and_then(|p| match target.name() {
+                    "sm_90a" => p.of_warpgroup(16, false, [false; 2]),
+                    _ => p.of_warp(),
+                });
+                let has = sum != "f16" && choice.is_some_and(|choice| choice.check(target).is_ok());
+                let compiles = product(a, b, sum, target);
+                assert_eq!(compiles.is_ok(), has, "{a} {b} {sum} on {target}: {compiles:?}");
+                legal += usize::from(has);
+            }
+        }
+        assert_eq!(legal, 11, "{target}");
+    }
+}
+
 /// Products whose first factor is in registers follow each other, too, and need no moves of it.
 #[test]
 fn first_factors_stay_in_registers() {
@@ -101,5 +138,11 @@ fn warps_multiply_on_other_targets() {
             assert_eq!(found, (products[newest], *loads), "{path} for {target}");
             assert_eq!(kernel.count("USETMAXREG"), 0, "{path} for {target}");
         }
+    }
+    // Registers move between roles where the target can, and no copy is a call, beside which ptxas would not let them.
+    for target in ["sm_100a", "sm_120a"] {
+        let kernel = compiled("examples/gemm.weft", target, cases[0].1);
+        let counts = ["USETMAXREG", "UTMALDG", "CALL.ABS", "STL"].map(|name| kernel.count(name));
+        assert_eq!(counts, [3, 2, 0, 0], "{target}");
     }
 }

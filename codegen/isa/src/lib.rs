@@ -8,10 +8,6 @@
 //! - [`widths`]: the accesses for an element type, widest first, that width selection walks;
 //! - [`legal_forms`] and [`markdown`]: everything, for tests and for docs/multimem.md.
 //!
-//! Instructions that share few modifiers with others (matrix products, bulk copies) have tables that name their own
-//! columns. A form of one is a [`Choice`] of words, which [`Choice::check`] makes a [`Spelling`] or refuses in the same
-//! way; [`Product`] makes those of matrix products from types.
-//!
 //! ```
 //! use weft_isa::{Acc, ElemType, Form, Instr, RedOp, Scope, Sem, check};
 //!
@@ -25,6 +21,23 @@
 //!
 //! let scalar = check(&Form { ty: ElemType::BF16, vec: 1, ..form }, target).unwrap_err();
 //! assert_eq!(scalar.expected, ["v2", "v4", "v8"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Instructions that share few modifiers with others (matrix products, bulk copies) have tables that name their own
+//! columns. A form of one is a [`Choice`] of words, which [`Choice::check`] makes a [`Spelling`] or refuses in the same
+//! way; [`Product`] makes those of matrix products from types.
+//!
+//! ```
+//! use weft_isa::{Choice, Instruction};
+//!
+//! let copy = Instruction::named("cp.async.bulk").ok_or("not in a table")?;
+//! let words = ["global", "shared::cta", "bulk_group", "-", "-"];
+//! let copy = Choice::new(copy, &words).check("sm_90a".parse()?)?;
+//! assert_eq!(
+//!     copy.ptx(|operand| format!("%{}", operand.to_lowercase())),
+//!     "cp.async.bulk.global.shared::cta.bulk_group [%g], [%s], %n;"
+//! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

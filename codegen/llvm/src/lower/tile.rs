@@ -7,6 +7,9 @@ use weft_isa::PtxVersion;
 
 /// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
 const ASYNC: PtxVersion = PtxVersion::new(8, 0);
+/// The family of targets for which ptxas makes a copy to the shared memory of the cluster a call of the system where it
+/// cannot see that the CTA's own is meant. Beside a call it leaves `setmaxnreg` out (C7506).
+const CTA_ONLY: u16 = 120;
 
 impl<'c> Lower<'_, 'c> {
     pub(super) fn tile(&mut self, op: &Async) -> Lowered<Option<Val<'c>>> {
@@ -79,19 +82,21 @@ impl<'c> Lower<'_, 'c> {
         ctas: u32,
     ) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
-        let dst = ir.cast(Cast::LLVMAddrSpaceCast, self.val(dst)?, ir.pointer(SHARED_CLUSTER));
-        let mut args = vec![dst, self.val(mbar)?, self.map(map)?];
+        let (policy, flag) = (ir.constant(ir.int(64), 0), ir.constant(ir.int(1), 0));
+        let mut args = vec![self.val(dst)?, self.val(mbar)?, self.map(map)?];
         for v in at {
             args.push(self.val(*v)?);
         }
+        if self.target.family() == CTA_ONLY && ctas == 0 {
+            args.extend([policy, flag]);
+            let name = format!("llvm.nvvm.cp.async.bulk.tensor.g2s.cta.tile.{}d", at.len());
+            return self.effect(&name, &args);
+        }
+        args[0] = ir.cast(Cast::LLVMAddrSpaceCast, args[0], ir.pointer(SHARED_CLUSTER));
         // No cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
-        args.extend([
-            ir.constant(ir.int(16), ctas.into()),
-            ir.constant(ir.int(64), 0),
-            ir.constant(ir.int(1), i64::from(ctas > 0)),
-            ir.constant(ir.int(1), 0),
-            ir.constant(ir.int(32), 0),
-        ]);
+        let (mask, multicast) =
+            (ir.constant(ir.int(16), ctas.into()), ir.constant(ir.int(1), i64::from(ctas > 0)));
+        args.extend([mask, policy, multicast, flag, ir.constant(ir.int(32), 0)]);
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)
     }
 

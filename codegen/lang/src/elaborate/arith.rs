@@ -254,6 +254,8 @@ impl Elab<'_> {
         let like_b = self.elem(&b).or(like);
         let a = self.scalar_or_frag(a, like, span)?;
         let b = self.scalar_or_frag(b, like_b, span)?;
+        let (a, b) = (self.rows_alike(a, &b, span)?, b);
+        let b = self.rows_alike(b, &a, span)?;
         let (ta, tb) = (self.b.ty(raw(&a)).clone(), self.b.ty(raw(&b)).clone());
         if ta.elem() != tb.elem() {
             let (ta, tb) = (self.describe(&a), self.describe(&b));

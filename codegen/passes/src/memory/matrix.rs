@@ -61,6 +61,8 @@ impl MemoryPass<'_> {
                 let ty = e.b.ty(v).clone();
                 e.b.zero(&ty)?
             }
+            // Registers are in the order of the instructions already.
+            Tile::AccumulatorOf { value } => *value,
             Tile::MmaWait { acc, pending } => e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending })?,
             Tile::AccumulatorRead { acc, first, cols } => {
                 let tile = self.tile_of(v, span)?;

@@ -2,10 +2,10 @@
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::{Dealt, Val};
+use crate::elaborate::value::{Dealt, Share, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{IntTuple, Layout};
+use weft_ir::{Accumulator, IntTuple, Layout};
 use weft_layout::{LayoutError, Modes, Tiler};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -73,6 +73,12 @@ fn bad(span: Span) -> impl Fn(LayoutError) -> Diagnostic {
     move |x| Diagnostic::error(LAYOUT, span, x.to_string())
 }
 
+/// The tile that elements of an accumulator are of, compact.
+fn share_layout(share: Share) -> Result<Layout, LayoutError> {
+    let modes = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
+    Layout::col_major(IntTuple::Tuple(modes.into_iter().map(|n| i64::from(n).into()).collect()))
+}
+
 /// The argument as a layout, or its mode in angle brackets.
 fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
     call.arity(1..=1)?;
@@ -83,15 +89,15 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
             Some(Dealt::Evenly(n)) if call.words.is_empty() && call.name.ends_with("size") => {
                 return Layout::col_major(n).map_err(bad(span));
             }
+            Some(Dealt::Accumulated(share)) => share_layout(share).map_err(bad(span))?,
             Some(_) => {
                 let message = format!("`{}` of a register tensor that is dealt out over the CTA", call.name);
                 return Err(Diagnostic::error(WRONG_KIND, span, message)
                     .help("ask the tensor in memory that it came from"));
             }
         },
-        Val::Accumulator(_, tile) => {
-            let shape = [tile.rows, tile.cols].map(|n| IntTuple::from(i64::from(n)));
-            Layout::col_major(IntTuple::Tuple(shape.into())).map_err(bad(span))?
+        Val::Accumulator(_, Accumulator { rows, cols, over, .. }) => {
+            share_layout(Share { rows, cols, over }).map_err(bad(span))?
         }
         Val::Threads(t) => return Layout::col_major(t.count).map_err(bad(span)),
         other => e.as_layout(other, span)?,
@@ -106,6 +112,10 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
 }
 
 fn extent(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    // A coordinate has modes too, whatever its numbers are.
+    if let ("rank", [], [(None, Val::Tuple(modes), _)]) = (call.name, call.words, &call.args[..]) {
+        return Ok(Val::Int((modes.len() as i64).into()));
+    }
     let l = subject(e, call)?;
     let n = match call.name {
         "size" => l.size(),

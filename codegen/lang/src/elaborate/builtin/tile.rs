@@ -5,7 +5,7 @@ use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KI
 use crate::elaborate::value::{Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Bound, Layout, RedOp, Space, Tile, Value};
+use weft_ir::{Bound, Int, Layout, RedOp, Space, Tile, Value};
 use weft_layout::{Swizzle, panels};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -187,6 +187,7 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     let ((to, at_to), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     let (at, along) = place(e, call, to, at_to)?;
     whole(e, call, from, 1)?;
+    within_parameter(e, call, to, at_to)?;
     e.b.emit(Tile::TmaStore { dst: to.value, src: from.value, op, at, along }).map(|_| Val::Unit)
 }
 
@@ -224,6 +225,33 @@ fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> R<()> {
     );
     Err(Diagnostic::error(WRONG_KIND, call.val(i).1, message)
         .help("give it the tile itself, not a partition of it"))
+}
+
+/// A copy out of shared memory ends where the parameter's tensor ends: a part of it that ends before is no place for a tile that
+/// may run past it.
+fn within_parameter(e: &Elab<'_>, call: &Call<'_>, t: Tensor, span: Span) -> R<()> {
+    let positions = e.positions(t.value).unwrap_or_default();
+    let ends = |b: &&Bound| !positions.iter().any(|p| ends_with(b, p));
+    match e.tensor_type_of(t).bounds.iter().find(ends) {
+        None => Ok(()),
+        Some(b) => {
+            let message = format!(
+                "`{}` may write past the end of this part of a tensor, which has {} elements in a mode",
+                call.name, b.limit
+            );
+            Err(Diagnostic::error(LAYOUT, span, message)
+                .label("only the end of the whole tensor is known to the copy")
+                .help("copy a range that lies within the part, and write the rest with `tile[_, _] = ...`"))
+        }
+    }
+}
+
+/// Whether an element that the bound says is not there is one beyond the end of a parameter's mode.
+fn ends_with(b: &Bound, p: &Bound) -> bool {
+    let same = b.layout == p.layout && b.offset == p.offset && p.limit.is_le(&b.limit);
+    // The index of a tile beyond the last one.
+    let tile = |n: &Int| p.limit.ceil_div(n) == b.limit && (&p.offset - &b.offset * n).lower_bound() >= 0;
+    same || !moves(&b.layout) && p.layout.shape().leaves().into_iter().any(tile)
 }
 
 /// Where a tile begins in the modes of its parameter, and which of its modes runs along each (from 1; 0 is none).

@@ -7,7 +7,6 @@ use super::value::{Dealt, Frag, Share, Tensor, Val};
 use super::{Elab, R};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, WRONG_KIND};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::roles::WARPGROUP;
 use weft_ir::{
     Accumulator, Arith, BinOp, Bound, Group, Int, IntTuple, Layout, Scalar, ShuffleMode, Thread, Tile,
     Together, Type, Value, ValueType,
@@ -65,7 +64,7 @@ impl Elab<'_> {
     }
 
     /// The register tensor of what a thread has of a tile.
-    fn dealt(&self, value: Value, share: Share, span: Span) -> R<Frag> {
+    pub(super) fn dealt(&self, value: Value, share: Share, span: Span) -> R<Frag> {
         let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
         let all = share.layout().map_err(bad)?;
         let shape = all.mode(0).unwrap_or_else(Layout::one).shape().clone();
@@ -239,48 +238,10 @@ impl Elab<'_> {
         }
         Ok(values[0])
     }
-
-    /// The row of each value of rows.
-    pub(super) fn row_coordinates(&mut self, share: Share, span: Span) -> R<Val> {
-        let share = share.of_rows();
-        let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
-        let thread = Coord::Int(self.threads(false)?.index);
-        let all = share.layout().map_err(bad)?;
-        let (own, first) = all.slice_and_offset(&Coord::Tuple(vec![Coord::All, thread])).map_err(bad)?;
-        let lanes = own.size().as_const().unwrap_or(0);
-        let at = |i: i64| own.crd2idx(&Int::from(i).into()).map_err(bad);
-        let rows = (0..lanes).map(at).collect::<R<Vec<_>>>()?;
-        self.coordinates(&first, rows, share, span)
-    }
-
-    /// The column of each element.
-    pub(super) fn column_coordinates(&mut self, share: Share, span: Span) -> R<Val> {
-        let thread = self.threads(false)?.index;
-        let warpgroup = thread.floor_div(&Int::from(i64::from(WARPGROUP * share.over[0])));
-        let own = i64::from(share.own_cols());
-        let first = thread.rem(&Int::from(QUAD)) * Int::from(2) + warpgroup * Int::from(own);
-        let blocks = i64::from(share.rows / share.over[0]) / ATOM_ROWS;
-        // Two columns in each of two rows, then the next eight columns.
-        let columns = (0..own / 2 * blocks).map(|i| Int::from(i % 2 + i % (own / 2) / 4 * 8)).collect();
-        self.coordinates(&first, columns, share, span)
-    }
-
-    fn coordinates(&mut self, first: &Int, each: Vec<Int>, share: Share, span: Span) -> R<Val> {
-        let first = self.b.index(first.clone())?;
-        let first = self.b.convert(first, Scalar::I32)?;
-        let mut parts = Vec::with_capacity(each.len());
-        for more in each {
-            let more = self.b.int(Scalar::I32, more.as_const().unwrap_or(0))?;
-            parts.push(self.b.binary(BinOp::Add, first, more)?);
-        }
-        let ty = Type::lanes_of(Scalar::I32, parts.len() as u32);
-        let value = self.b.emit_as(Arith::Concat { parts }, ty)?;
-        self.dealt(value, share, span).map(Val::Frag)
-    }
 }
 
 /// Which of the rows that a thread has elements of is that of element `lane`.
-fn row_of(lane: u32, share: Share) -> usize {
+pub(super) fn row_of(lane: u32, share: Share) -> usize {
     let of_block = share.own_cols() / 2;
     (lane / 2 % 2 + lane / of_block * 2) as usize
 }

@@ -4,6 +4,7 @@
 mod accumulated;
 mod arith;
 mod builtin;
+mod coordinates;
 mod expr;
 mod files;
 mod head;

@@ -1,5 +1,6 @@
 //! What an expression of the text stands for while the kernel is being made.
 
+use super::coordinates::Coordinates;
 use crate::ast::Function;
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub enum Val {
     Rt(Value),
     /// Elements in registers.
     Frag(Frag),
+    /// Coordinates of elements in registers.
+    Coordinates(Coordinates),
     /// A tensor in memory (an IR value of tensor type).
     Tensor(Tensor),
     /// A layout.
@@ -167,6 +170,7 @@ impl Val {
             Val::Reduction(_) => "a reduction",
             Val::Rt(_) => "a run-time scalar",
             Val::Frag(_) => "a register tensor",
+            Val::Coordinates(_) => "coordinates of elements",
             Val::Tensor(_) => "a tensor",
             Val::Layout(_) => "a layout",
             Val::Swizzled(..) => "a swizzled layout",

@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "coord",
         "coord<m>(x)",
-        "The row (m = 0) or column (m = 1) of each element x of an accumulator (`i32`); of rows, a value each.",
+        "The row (m = 0) or column (m = 1) of each element x of an accumulator: an integer, `i32` where it is stored or converted.",
         coord,
     ),
     builtin(
@@ -42,7 +42,7 @@ fn coord(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (_, share) = e.of_accumulator(call.name, &x, at)?;
     match call.mode(e)? {
         Some(0) => e.row_coordinates(share, call.span),
-        Some(1) if !share.is_rows() => e.column_coordinates(share, call.span),
+        Some(1) if !share.is_rows() => e.column_coordinates(share),
         _ => Err(Diagnostic::error(WRONG_ARGS, call.span, "`coord` does not say of which mode")
             .help("write `coord<0>(x)` for rows, `coord<1>(x)` for columns")),
     }

@@ -16,9 +16,13 @@ use weft::tools::{Tool, assemble_ptx, disassemble};
 use weft::{Define, KernelFile, Options};
 
 fn gemm(defines: &[(&str, &str)]) -> Kernel {
+    sass("examples/gemm.weft", defines)
+}
+
+fn sass(path: &str, defines: &[(&str, &str)]) -> Kernel {
     let target = "sm_90a".parse().unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/gemm.weft");
-    let file = KernelFile::parse("gemm", &std::fs::read_to_string(path).unwrap()).unwrap();
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let file = KernelFile::parse(path, &text).unwrap();
     let mut options = Options::new(target);
     for (name, value) in defines {
         options.defines.insert((*name).into(), Define::parse(value).unwrap());
@@ -28,11 +32,37 @@ fn gemm(defines: &[(&str, &str)]) -> Kernel {
     kernels(&listing).into_values().next().unwrap()
 }
 
-#[test]
-fn the_loops_of_matrix_instructions_are_tight() {
-    if let Some(missing) = [Tool::Ptxas, Tool::Nvdisasm].into_iter().find_map(|t| t.find().err()) {
+/// Whether the tools are missing; says so.
+fn skipped() -> bool {
+    let missing = [Tool::Ptxas, Tool::Nvdisasm].into_iter().find_map(|t| t.find().err());
+    if let Some(missing) = &missing {
         assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
         writeln!(std::io::stdout().lock(), "skipped: {missing}").unwrap();
+    }
+    missing.is_some()
+}
+
+/// Accumulators that are read and scaled in the loop stay in registers, and their instructions follow each other.
+#[test]
+fn scaled_accumulators_stay_in_registers() {
+    if skipped() {
+        return;
+    }
+    // Two roles multiply, in groups: of 128 elements of fp8 along K, and for attention of 128 of each product.
+    let fp8 = sass("tests/filetests/gemm/fp8_blocks.weft", &[("STAGES", "4")]);
+    let attention = sass("examples/attention.weft", &[]);
+    for (kernel, what, (name, instructions, groups)) in
+        [(fp8, "fp8", ("QGMMA", 8, 2)), (attention, "attention", ("HGMMA", 32, 4))]
+    {
+        assert_eq!(kernel.count(name), instructions, "{what}");
+        assert_eq!(kernel.count("WARPGROUP.ARRIVE"), groups, "{what}: one a group");
+        assert_eq!((kernel.count("STL"), kernel.count("LDL")), (0, 0), "{what}: no spills");
+    }
+}
+
+#[test]
+fn the_loops_of_matrix_instructions_are_tight() {
+    if skipped() {
         return;
     }
     // Two roles multiply: slices of 16 along K, and columns out 64 at a time.

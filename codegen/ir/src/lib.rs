@@ -17,6 +17,7 @@ pub mod names;
 pub mod op;
 pub mod ordering;
 pub mod remote;
+pub mod reuse;
 pub mod roles;
 pub mod text;
 pub mod tile;

@@ -17,6 +17,7 @@ use crate::op::{
 use crate::ordering;
 use crate::reuse;
 use crate::text::{ParseError, Printer, Reader};
+use crate::trips;
 use crate::types::{self, TensorType, ValueType};
 use std::fmt;
 
@@ -101,6 +102,7 @@ impl Level for Tensor {
         ordering::check(k, found);
         flight::check(k, found);
         reuse::check(k, found);
+        trips::check(k, found);
     }
 }
 

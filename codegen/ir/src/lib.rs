@@ -21,6 +21,7 @@ pub mod reuse;
 pub mod roles;
 pub mod text;
 pub mod tile;
+pub mod trips;
 pub mod types;
 pub mod typing;
 pub mod uniform;

@@ -12,7 +12,7 @@ mod listing;
 use listing::{Kernel, kernels};
 use std::io::Write;
 use std::path::Path;
-use weft::tools::{Tool, assemble_ptx, disassemble};
+use weft::tools::{Tool, assemble, disassemble};
 use weft::{Define, KernelFile, Options};
 
 fn gemm(defines: &[(&str, &str)]) -> Kernel {
@@ -29,7 +29,9 @@ fn sass(path: &str, defines: &[(&str, &str)]) -> Kernel {
         options.defines.insert((*name).into(), Define::parse(value).unwrap());
     }
     let compiled = file.compile(&options).unwrap();
-    let listing = disassemble(&assemble_ptx(&compiled.ptx, target).unwrap()).unwrap();
+    let made = assemble(&compiled.ptx, target).unwrap();
+    assert_eq!(made.remarks, [], "{path} {defines:?}: ptxas has nothing to say");
+    let listing = disassemble(&made.cubin).unwrap();
     kernels(&listing).into_values().max_by_key(|kernel| kernel.insts.len()).unwrap()
 }
 

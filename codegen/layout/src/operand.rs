@@ -69,6 +69,14 @@ impl Operand {
         }
     }
 
+    /// The bytes of a row that its swizzle permutes; 0 for none.
+    pub fn span(&self) -> u32 {
+        match self.mode {
+            mode @ 1..=3 => 256 >> mode,
+            _ => 0,
+        }
+    }
+
     /// The descriptor but for its start address (PTX ISA, Matrix Descriptor Format).
     pub fn bits(&self) -> u64 {
         let field = |bytes: i64| (bytes / UNIT).unsigned_abs() & 0x3fff;

@@ -260,7 +260,7 @@ impl<'c> Lower<'_, 'c> {
     /// Declares dynamic shared memory where the kernel's tensors take more than variables can have together.
     fn find_dynamic(&mut self) -> Lowered<()> {
         /// What one CTA can have on every target of the table (CUDA C++ Programming Guide, Compute Capabilities).
-        const LIMIT: u64 = 227 * 1024;
+        const LIMIT: u64 = weft_ir::abi::MAX_SHARED;
         /// As much as any swizzle needs.
         const ALIGN: u32 = 1024;
         let bytes = shared_bytes(self.k);

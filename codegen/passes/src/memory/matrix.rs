@@ -2,9 +2,11 @@
 
 use super::MemoryPass;
 use super::place::{Place, Route, found};
+use super::tile::nearest;
 use crate::codes::BAD_OPERAND;
 use crate::edit::{Action, Editor, Emit};
 use crate::teams::linear;
+use crate::tiles::{Fact, Product, matrix_type};
 use rustc_hash::FxHashMap;
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
@@ -73,7 +75,10 @@ impl MemoryPass<'_> {
                 let k = e.b.kernel();
                 let x = found(self.places.get(a), k, *a, span)?.clone();
                 let y = found(self.places.get(b), k, *b, span)?.clone();
-                multiply(e, (&x, &y), *acc, tile, span)?
+                let (done, product) = multiply(e, (&x, &y), *acc, tile, span)?;
+                let kernel = e.b.kernel().name.clone();
+                self.report.tile(&kernel, span, Fact::Product(product));
+                done
             }
             _ => return Ok(Action::Keep),
         };
@@ -102,7 +107,7 @@ fn multiply(
     mut acc: Value,
     tile: Accumulator,
     span: Span,
-) -> Built<Value> {
+) -> Built<(Value, Product)> {
     let warpgroup = linear(&mut e.b, Sreg::ThreadIdx)?.floor_div(&Int::from(i64::from(WARPGROUP)));
     let [m, n] = tile.over.map(i64::from);
     let (along_m, along_n) = (warpgroup.rem(&Int::from(m)), warpgroup.floor_div(&Int::from(m)));
@@ -134,15 +139,30 @@ fn multiply(
         }
     }
     e.b.emit(Async::WgmmaCommit {})?;
-    Ok(acc)
+    let depth = a.operand.slice;
+    let types = [x, y].map(|at| matrix_type(at.ty.elem));
+    let product = Product {
+        instr: format!("wgmma.m64n{cols}k{depth}.{}.{}.{}", tile.elem, types[0], types[1]),
+        count: u32::try_from(rows / ATOM_ROWS * a.operand.slices.len() as i64).unwrap_or(u32::MAX),
+        operands: [(&a, 'M'), (&b, 'N')].map(|(s, mn)| {
+            let major = if s.operand.mn_major { mn } else { 'K' };
+            (major, s.operand.span())
+        }),
+        registers: tile.lanes(tile.own_cols()),
+        columns: cols,
+    };
+    Ok((acc, product))
 }
 
 /// A tile, of which `parts` warpgroups read `rows` each, this one as number `part`.
 fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), span: Span) -> Built<Source> {
     let bytes = at.ty.elem.bytes();
     let bad = |why: String| {
-        Diagnostic::error(BAD_OPERAND, span, why)
-            .help("`swizzled<T>(shape)` gives a layout that matrix instructions read")
+        Diagnostic::error(BAD_OPERAND, span, why).help(nearest(
+            &at.ty,
+            bytes == 2,
+            "matrix instructions read",
+        ))
     };
     if at.route != Route::Local || at.ty.space != Space::Shared {
         return Err(bad("matrix instructions read the CTA's own shared memory".into()));

@@ -6,7 +6,6 @@ use crate::elaborate::value::{Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Bound, Int, Layout, RedOp, Space, Tile, Value};
-use weft_layout::{Swizzle, panels};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -81,14 +80,12 @@ fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         );
     };
     let row = usize::try_from(major).ok().and_then(|m| extents.get(m)).copied().unwrap_or(0);
-    let bytes = i64::from(elem.bytes());
     let bad = |x: weft_layout::LayoutError| Diagnostic::error(LAYOUT, at, x.to_string());
-    for bits in [3u32, 2, 1] {
-        let width = (16i64 << bits) / bytes;
-        if row % width == 0 {
-            let layout = panels(&extents, usize::try_from(major).unwrap_or(2), width).map_err(bad)?;
-            return Ok(Val::Swizzled(Swizzle::new(bits, 4, 3).map_err(bad)?, layout));
-        }
+    let major = usize::try_from(major).unwrap_or(2);
+    if let Some((swizzle, layout)) =
+        weft_layout::swizzled_panels(&extents, major, elem.bytes()).map_err(bad)?
+    {
+        return Ok(Val::Swizzled(swizzle, layout));
     }
     Err(Diagnostic::error(
         LAYOUT,

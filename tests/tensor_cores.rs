@@ -51,7 +51,7 @@ fn scaled_accumulators_stay_in_registers() {
     if skipped() {
         return;
     }
-    // Two roles multiply, in groups: of 128 elements of fp8 along K, and for attention of 128 of each product.
+    // Two roles multiply, in groups: of 128 elements of fp8 along K, and for attention four of 128 elements of each product.
     let fp8 = sass("examples/gemm_fp8.weft", &[]);
     let attention = sass("examples/attention.weft", &[]);
     // Of groups of rows, tiles are looked for and their ends are stored in other ways.
@@ -59,7 +59,7 @@ fn scaled_accumulators_stay_in_registers() {
     for (kernel, what, (name, instructions, groups)) in [
         (fp8, "fp8", ("QGMMA", 8, 2)),
         (grouped, "groups", ("HGMMA", 8, 2)),
-        (attention, "attention", ("HGMMA", 32, 4)),
+        (attention, "attention", ("HGMMA", 64, 8)),
     ] {
         assert_eq!(kernel.count(name), instructions, "{what}");
         assert_eq!(kernel.count("WARPGROUP.ARRIVE"), groups, "{what}: one a group");

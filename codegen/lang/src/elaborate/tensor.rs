@@ -318,6 +318,35 @@ impl Elab<'_> {
         }
     }
 
+    /// Copies a tile by all threads of the CTA, along the rows where these are contiguous.
+    pub(super) fn copy_by_threads(&mut self, to: Tensor, from: Tensor, span: Span) -> R<()> {
+        let ty = self.tensor_type_of(to);
+        let by_rows =
+            ty.layout.rank() == 2 && ty.layout.mode(1).is_some_and(|m| m.stride().leaves()[0].is(1));
+        let (to, from) = if by_rows {
+            (self.relayout(to, span, reversed)?, self.relayout(from, span, reversed)?)
+        } else {
+            (to, from)
+        };
+        self.b.emit(Together::Converge { group: Group::Block })?;
+        let all = self.threads(false)?;
+        let dealt = |e: &mut Self, v: i64| {
+            Ok((e.partition(to, &all, Some(v), span)?, e.partition(from, &all, Some(v), span)?))
+        };
+        let widest = i64::from(16 / ty.elem.bytes());
+        let mut v = widest;
+        let (to, from) = loop {
+            match dealt(self, v) {
+                Err(_) if v > 1 => v /= 2,
+                other => break other?,
+            }
+        };
+        let value = self.load(from, span)?.value;
+        let value = Val::Frag(self.frag(to, value, None));
+        let (part, value) = self.place(to, value, span)?;
+        self.b.store(part.value, value).map(drop)
+    }
+
     /// A tensor's elements in registers. One that differs by thread is read by each thread for itself; one that
     /// is the same for the whole CTA is dealt out over it.
     pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
@@ -451,6 +480,13 @@ fn how(dealt: Option<Dealt>) -> String {
 fn take(layout: &Layout, coord: &Coord) -> Result<(Layout, Int), LayoutError> {
     let (rest, offset) = layout.slice_and_offset(coord)?;
     Ok(if coord.has_all() { (rest, offset) } else { (Layout::one(), offset) })
+}
+
+/// The modes of a layout in the opposite order.
+fn reversed(l: &Layout) -> Result<Layout, LayoutError> {
+    let modes = (0..l.rank()).rev().filter_map(|i| l.mode(i));
+    let (shape, stride) = modes.map(Layout::into_parts).unzip();
+    Layout::new(IntTuple::Tuple(shape), IntTuple::Tuple(stride))
 }
 
 /// An integer, or a tuple of one.

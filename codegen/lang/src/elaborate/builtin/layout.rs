@@ -67,6 +67,7 @@ pub(super) const TABLE: &[Builtin] = &[
         common_vector,
     ),
     builtin("local_tile", "local_tile(x, tiler, coord)", "The tile at a coordinate.", local_tile),
+    builtin("replace", "replace<m>(t, x)", "The tuple t with x as its mode m.", replace),
 ];
 
 fn bad(span: Span) -> impl Fn(LayoutError) -> Diagnostic {
@@ -282,4 +283,24 @@ fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let whole = if inner == 1 { Val::Whole } else { Val::Tuple(vec![Val::Whole; inner]) };
     let (coord, coord_at) = call.val(2);
     e.slice(divided, &[(whole, at), (coord, coord_at)], call.span).map(Val::Tensor)
+}
+
+fn replace(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mode = call.mode(e)?.and_then(|m| usize::try_from(m).ok());
+    let (Val::Tuple(mut modes), at) = call.val(0) else {
+        let (other, at) = call.val(0);
+        return fail(WRONG_KIND, at, format!("`replace` needs a tuple, found {}", e.describe(&other)));
+    };
+    let known = modes.len();
+    let Some(slot) = mode.and_then(|m| modes.get_mut(m)) else {
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            at,
+            format!("`replace` does not say which of the {known} modes"),
+        )
+        .help("write `replace<0>(t, x)`"));
+    };
+    *slot = call.val(1).0;
+    Ok(Val::Tuple(modes))
 }

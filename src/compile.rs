@@ -396,6 +396,9 @@ impl Compiled {
         for a in &self.report.accesses {
             out.push_str(&format!("{}: {a}\n", self.place(a.span)));
         }
+        for t in &self.report.tiles {
+            out.push_str(&format!("{}: {}\n", self.place(t.span), t.fact));
+        }
         for t in &self.report.transfers {
             out.push_str(&format!("{}: {t}\n", self.place(t.span)));
         }

@@ -38,6 +38,7 @@ pub mod library;
 pub mod meta;
 pub mod nvshmem;
 pub mod ptx;
+pub mod remarks;
 pub mod roles;
 pub mod run;
 pub mod store;

@@ -16,6 +16,7 @@ pub fn describe(c: &Compiled) -> Result<ModuleInfo, Diagnostic> {
         lowering: c.lowering,
         external: c.external().into_iter().map(str::to_owned).collect(),
         nvshmem: c.nvshmem,
+        remarks: Vec::new(),
         kernels: c.low.kernels.iter().map(abi::describe).collect::<Result<_, _>>()?,
     })
 }

@@ -12,8 +12,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
+use weft_abi::Remark;
 use weft_isa::Target;
 use weft_runtime::find::{Found, Machine, Missing, Place, Wanted};
+use weft_runtime::launch::remarks::{remarks, strict};
 
 /// A program or library of the CUDA toolkit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +135,9 @@ pub enum ToolError {
         /// Everything it said.
         message: String,
     },
+    /// It said something of code that it took, where that is an error (`WEFT_STRICT_PTXAS`).
+    #[error("ptxas took the code, with remarks: {}", .0.iter().map(Remark::to_string).collect::<Vec<_>>().join("\n"))]
+    Remarks(Vec<Remark>),
     /// It could not be run, or its files not be written or read.
     #[error("{what}: {source}")]
     Io {
@@ -143,17 +148,53 @@ pub enum ToolError {
     },
 }
 
+/// Code that a tool made, and what it said of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Assembled {
+    /// The cubin.
+    pub cubin: Vec<u8>,
+    /// Why it is slow, if ptxas knows.
+    pub remarks: Vec<Remark>,
+}
+
+impl Assembled {
+    /// The cubin, where remarks are no errors or there are none.
+    ///
+    /// # Errors
+    /// [`ToolError::Remarks`].
+    pub fn accepted(self) -> Result<Vec<u8>, ToolError> {
+        if strict() && !self.remarks.is_empty() {
+            Err(ToolError::Remarks(self.remarks))
+        } else {
+            Ok(self.cubin)
+        }
+    }
+}
+
 /// Assembles PTX to a cubin for `target` with ptxas.
 ///
 /// # Errors
 /// Where ptxas is not found, or, in [`ToolError::Failed`], says what is wrong with the PTX (it calls the text
 /// `kernel.ptx`).
+pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
+    ptxas(ptx, target, &[])
+}
+
+/// As [`assemble`], without remarks.
+///
+/// # Errors
+/// As there, and [`ToolError::Remarks`] where there are remarks and the environment variable `WEFT_STRICT_PTXAS` is 1.
 pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
+    assemble(ptx, target)?.accepted()
+}
+
+fn ptxas(ptx: &str, target: Target, options: &[&str]) -> Result<Assembled, ToolError> {
     let folder = Folder::new()?;
     folder.write("kernel.ptx", ptx.as_bytes())?;
     let arch = format!("-arch={target}");
-    folder.run(Tool::Ptxas, &[&arch, "-o", "kernel.cubin", "kernel.ptx"])?;
-    folder.read("kernel.cubin")
+    let fixed = [&*arch, "-warn-spills", "-o", "kernel.cubin", "kernel.ptx"];
+    let said = folder.run(Tool::Ptxas, &[&fixed[..], options].concat())?;
+    Ok(Assembled { cubin: folder.read("kernel.cubin")?, remarks: remarks(&said, ptx) })
 }
 
 /// Assembles PTX to a relocatable object for `target` with ptxas: a cubin that may call, or define, functions of others,
@@ -162,29 +203,24 @@ pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
 /// # Errors
 /// As [`assemble_ptx`].
 pub fn assemble_object(ptx: &str, target: Target, registers: Option<u32>) -> Result<Vec<u8>, ToolError> {
-    let folder = Folder::new()?;
-    folder.write("object.ptx", ptx.as_bytes())?;
-    let arch = format!("-arch={target}");
     let limit = registers.map(|n| format!("--maxrregcount={n}"));
-    let mut arguments = vec![&*arch, "--compile-only", "-o", "object.cubin", "object.ptx"];
-    arguments.extend(limit.as_deref());
-    folder.run(Tool::Ptxas, &arguments)?;
-    folder.read("object.cubin")
+    let options: Vec<_> = ["--compile-only"].into_iter().chain(limit.as_deref()).collect();
+    ptxas(ptx, target, &options).map(|made| made.cubin)
 }
 
 /// Links PTX and a relocatable object to a cubin for `target`, with ptxas and nvlink.
 ///
 /// # Errors
 /// As [`assemble_ptx`], of both tools.
-pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Vec<u8>, ToolError> {
+pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Assembled, ToolError> {
     Tool::Nvlink.find()?;
-    let kernel = assemble_object(ptx, target, None)?;
+    let kernel = ptxas(ptx, target, &["--compile-only"])?;
     let folder = Folder::new()?;
-    folder.write("kernel.cubin", &kernel)?;
+    folder.write("kernel.cubin", &kernel.cubin)?;
     folder.write("object.cubin", object)?;
     let arch = format!("-arch={target}");
     folder.run(Tool::Nvlink, &[&arch, "-o", "linked.cubin", "kernel.cubin", "object.cubin"])?;
-    folder.read("linked.cubin")
+    Ok(Assembled { cubin: folder.read("linked.cubin")?, remarks: kernel.remarks })
 }
 
 /// Disassembles a cubin to SASS with nvdisasm.
@@ -222,10 +258,11 @@ impl Folder {
         let out = Command::new(&path).args(args).current_dir(self.0.path()).stdin(Stdio::null()).output();
         let out = out.map_err(|source| io_error("cannot run", &path, source))?;
         let printed = String::from_utf8_lossy(&out.stdout).into_owned();
+        let said = String::from_utf8_lossy(&out.stderr);
         if out.status.success() {
-            return Ok(printed);
+            return Ok(if tool == Tool::Ptxas { printed + &said } else { printed });
         }
-        let message = printed + &String::from_utf8_lossy(&out.stderr);
+        let message = printed + &said;
         let status = out.status.to_string();
         Err(ToolError::Failed { tool: tool.name(), status, message: message.trim_end().into() })
     }

@@ -26,7 +26,19 @@ impl Loader for Tiles {
 
 #[test]
 fn every_snippet_of_the_language_compiles() {
-    let (_, text) = doc("language.md");
+    let kernels = compiled("language.md");
+    assert!(kernels >= 8, "only {kernels} kernels stand in docs/language.md");
+}
+
+#[test]
+fn every_snippet_of_the_gemm_library_compiles() {
+    let kernels = compiled("gemm-library.md");
+    assert!(kernels >= 2, "only {kernels} kernels stand in docs/gemm-library.md");
+}
+
+/// Compiles the snippets of a document; the number of their kernels.
+fn compiled(name: &str) -> usize {
+    let (_, text) = doc(name);
     let mut kernels = 0;
     for (i, part) in text.split("```weft\n").enumerate().skip(1) {
         let snippet = part.split("```").next().unwrap();
@@ -39,7 +51,7 @@ fn every_snippet_of_the_language_compiles() {
             file.compile(&Options::new("sm_90a".parse().unwrap())).unwrap_or_else(|e| panic!("{e}"));
         kernels += compiled.low.kernels.len();
     }
-    assert!(kernels >= 8, "only {kernels} kernels stand in docs/language.md");
+    kernels
 }
 
 /// Every launcher's variables, and every function of NVSHMEM's that an operation on streams calls.

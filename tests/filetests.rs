@@ -174,7 +174,9 @@ impl FileTest {
             "ptx" => Some(compiled.ptx),
             "report" => {
                 let transfers = compiled.report.transfers.iter().map(|t| format!("{t}\n"));
-                Some(accesses.iter().map(|access| format!("{access}\n")).chain(transfers).collect())
+                let tiles = compiled.report.tiles.iter().map(|t| format!("{}\n", t.fact));
+                let accesses = accesses.iter().map(|access| format!("{access}\n"));
+                Some(accesses.chain(transfers).chain(tiles).collect())
             }
             "ir" => compiled.ir,
             "llvm" => compiled.llvm,

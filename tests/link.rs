@@ -175,10 +175,10 @@ fn kernels_are_joined_with_objects() {
         assert!(std::env::var_os("WEFT_REQUIRE_NVJITLINK").is_none(), "{e}");
         println!("by nvlink alone: {e}");
     }
-    is_whole(&library.join(&caller, &objects).unwrap());
+    is_whole(&library.join(&caller, &objects).unwrap().cubin);
     let (object, _) = library.object(&caller, &objects).unwrap();
     if Tool::Nvlink.find().is_ok() {
-        is_whole(&tools::link_object(caller.ptx, &object.0, caller.target).unwrap());
+        is_whole(&tools::link_object(caller.ptx, &object.0, caller.target).unwrap().cubin);
     }
 }
 

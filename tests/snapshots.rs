@@ -1,5 +1,5 @@
 //! What the examples to read compile to, as files in `tests/snapshots/`: the IR of the text, the IR after the pass that
-//! makes addresses of tensors, and PTX. `WEFT_BLESS=1` writes them anew. The file tests of the examples check the rest by
+//! makes addresses of tensors, and PTX; and what `weft explain` says of a product of matrices. `WEFT_BLESS=1` writes them anew. The file tests of the examples check the rest by
 //! a few lines each, and `cargo xtask replay` shows every change of PTX.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -44,12 +44,21 @@ fn stages(named: (&str, i64)) -> Vec<(String, String)> {
     ]
 }
 
+/// What `weft explain` says of the products and copies of an example.
+fn explained() -> (String, String) {
+    let path = "examples/gemm.weft";
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let options = Options::new("sm_90a".parse().unwrap());
+    let compiled = KernelFile::parse(path, &text).unwrap().compile(&options).unwrap();
+    ("gemm/explain.txt".into(), compiled.explain())
+}
+
 #[test]
 fn the_stages_that_are_kept() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let mut wrong = Vec::new();
     let mut written = BTreeSet::new();
-    for (file, text) in EXAMPLES.into_iter().flat_map(stages) {
+    for (file, text) in EXAMPLES.into_iter().flat_map(stages).chain([explained()]) {
         wrong.extend(bless::check(&folder.join(&file), &format!("{}\n", text.trim_end())).err());
         written.insert(file);
     }

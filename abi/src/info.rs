@@ -1,7 +1,7 @@
 //! The description of compiled code, which the compiler writes and a launch reads.
 
 use crate::extent::{Extent, Extents};
-use crate::{Hidden, Lowering, NvshmemVersion, Role, Scalar, Space};
+use crate::{Hidden, Lowering, NvshmemVersion, Remark, Role, Scalar, Space};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
 
@@ -21,6 +21,9 @@ pub struct ModuleInfo {
     /// Which NVSHMEM's device functions are in the code: the host's must be of the same version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvshmem: Option<NvshmemVersion>,
+    /// What the assembler said of the code, if it is assembled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<Remark>,
     /// Entry points.
     pub kernels: Vec<KernelInfo>,
 }
@@ -250,6 +253,7 @@ mod tests {
             lowering: Lowering::Unicast,
             external: vec!["nvshmem_quiet".into()],
             nvshmem: Some(NvshmemVersion::new(3, 4, 5)),
+            remarks: Vec::new(),
             kernels: vec![KernelInfo {
                 shared: 0,
                 name: "k".into(),

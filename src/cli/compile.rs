@@ -37,15 +37,22 @@ const EMIT: [(&str, Emit); 6] = [
     ("meta", |c, _| Ok(serde_json::to_vec_pretty(&crate::meta::describe(c)?)?)),
 ];
 
-/// Assembled; what NVSHMEM has comes from its object, which is kept.
+/// Assembled; what NVSHMEM has comes from its object, which is kept. What the assembler remarks is shown.
 fn cubin(c: &Compiled, from: &Nvshmem) -> Result<Vec<u8>> {
-    let Some(caller) = c.caller() else { return Ok(tools::assemble_ptx(&c.ptx, c.target)?) };
-    let library = match from {
-        Nvshmem::Found => Library::find(c.target.number().into())?,
-        Nvshmem::At(path) => Library::at(Found { path: path.clone(), by: "--nvshmem".into() })?,
-        Nvshmem::External => return Ok(tools::assemble_object(&c.ptx, c.target, None)?),
+    let made = match (c.caller(), from) {
+        (None, _) => tools::assemble(&c.ptx, c.target)?,
+        (_, Nvshmem::External) => return Ok(tools::assemble_object(&c.ptx, c.target, None)?),
+        (Some(caller), Nvshmem::Found) => {
+            Library::find(c.target.number().into())?.join(&caller, Objects::user())?
+        }
+        (Some(caller), Nvshmem::At(path)) => {
+            let found = Found { path: path.clone(), by: "--nvshmem".into() };
+            Library::at(found)?.join(&caller, Objects::user())?
+        }
     };
-    Ok(library.join(&caller, Objects::user())?)
+    let warnings: Vec<_> = made.remarks.iter().map(|r| crate::remarks::warning(r, c.sources())).collect();
+    super::show(&warnings, c)?;
+    Ok(made.accepted()?)
 }
 
 fn text(text: Option<&str>) -> Result<Vec<u8>> {

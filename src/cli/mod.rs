@@ -286,11 +286,15 @@ impl From<TransportArg> for Transport {
 
 /// Shows what is allowed but looks wrong.
 fn warn(compiled: &crate::Compiled) -> Result<()> {
-    if compiled.warnings.is_empty() {
+    show(&compiled.warnings, compiled)
+}
+
+fn show(warnings: &[crate::ir::diag::Diagnostic], compiled: &crate::Compiled) -> Result<()> {
+    if warnings.is_empty() {
         return Ok(());
     }
     let color = color(&std::io::stderr());
-    let shown = crate::lang::render::render(&compiled.warnings, compiled.sources(), color);
+    let shown = crate::lang::render::render(warnings, compiled.sources(), color);
     Ok(std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes())?)
 }
 

@@ -303,8 +303,9 @@ fn assembled(
     let (ptx, _) = cache.get_or_make(key, || compile(file, options))?;
     if ptx.info.external.is_empty() {
         let text = String::from_utf8_lossy(&ptx.image);
-        let image = to_cubin(device, &text, &ptx.info)?;
-        return Ok(cache.put(&assembled, Entry { info: ptx.info.clone(), image }));
+        let (image, remarks) = to_cubin(device, &text, &ptx.info)?;
+        let info = ModuleInfo { remarks, ..ptx.info.clone() };
+        return Ok(cache.put(&assembled, Entry { info, image }));
     }
     let library = Library::find(options.target.number().into()).map_err(LinkError::from)?;
     let joined = assembled.with(&["nvshmem", library.hash()]);
@@ -347,16 +348,17 @@ fn join(
         threads: ptx.info.kernels.iter().map(KernelInfo::threads).max().unwrap_or(0),
     };
     match library.join(&caller, Objects::user()) {
-        Ok(image) => {
-            let info =
-                ModuleInfo { external: Vec::new(), nvshmem: Some(library.version), ..ptx.info.clone() };
-            Ok(Entry { info, image })
+        Ok(made) => {
+            let nvshmem = Some(library.version);
+            let remarks = made.remarks;
+            let info = ModuleInfo { external: Vec::new(), nvshmem, remarks, ..ptx.info.clone() };
+            Ok(Entry { info, image: made.cubin })
         }
         Err(e) if e.is_absence() => {
             let nvshmem = Nvshmem::At(library.found.path.clone());
             let whole = compile(file, &Options { nvshmem, ..options.clone() })?;
-            let image = to_cubin(device, &String::from_utf8_lossy(&whole.image), &whole.info)?;
-            Ok(Entry { image, ..whole })
+            let (image, remarks) = to_cubin(device, &String::from_utf8_lossy(&whole.image), &whole.info)?;
+            Ok(Entry { image, info: ModuleInfo { remarks, ..whole.info } })
         }
         Err(e) => Err(e.into()),
     }

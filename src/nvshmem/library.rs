@@ -5,7 +5,7 @@
 
 use super::{NvshmemError, device_version};
 use crate::store::{Found, Kept, Key, Parts, Store, stamp};
-use crate::tools::{self, Tool, ToolError};
+use crate::tools::{self, Assembled, Tool, ToolError};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -15,6 +15,7 @@ use weft_ir::diag::Diagnostic;
 use weft_isa::Target;
 use weft_runtime::find;
 use weft_runtime::jitlink::{Input, JitLink};
+use weft_runtime::launch::remarks::remarks;
 use weft_runtime::nvshmem::version::Version;
 
 /// NVSHMEM's device bitcode, with what tells it from others.
@@ -198,21 +199,23 @@ impl Library {
     ///
     /// # Errors
     /// As [`object`](Library::object); R0107, R0108.
-    pub fn join(&self, caller: &Caller<'_>, objects: &Objects) -> Result<Vec<u8>, LinkError> {
+    pub fn join(&self, caller: &Caller<'_>, objects: &Objects) -> Result<Assembled, LinkError> {
         let (linker, target) = (JitLink::get(), caller.target.name());
         let kernel = Input::Ptx("kernel.ptx", caller.ptx);
+        let read = |(cubin, log): (Vec<u8>, String)| Assembled { cubin, remarks: remarks(&log, caller.ptx) };
         let object = match (self.object(caller, objects), &linker) {
             (Ok((object, _)), _) => object,
             // Without ptxas the linker assembles all of it, each time.
             (Err(LinkError::Tool(ToolError::NotFound { .. })), Ok(linker)) => {
                 let functions = self.ptx(caller)?;
                 let inputs = [kernel, Input::Ptx("nvshmem.ptx", &functions)];
-                return linker.link(target, caller.registers(), &inputs).map_err(LinkError::JitLink);
+                let linked = linker.link_with_log(target, caller.registers(), &inputs);
+                return linked.map(read).map_err(LinkError::JitLink);
             }
             (Err(e), _) => return Err(e),
         };
         let inputs = [kernel, Input::Object("nvshmem.cubin", &object.0)];
-        linker.and_then(|linker| linker.link(target, None, &inputs)).or_else(|refused| {
+        linker.and_then(|linker| linker.link_with_log(target, None, &inputs)).map(read).or_else(|refused| {
             tools::link_object(caller.ptx, &object.0, caller.target).map_err(|e| match e {
                 ToolError::NotFound { .. } => LinkError::JitLink(refused),
                 other => LinkError::Tool(other),

@@ -23,11 +23,17 @@ pub(super) fn run(stages: &[Stage<'_>], options: &RunOptions, world: &World) -> 
         no_multicast = probe.why_no_multicast(&world.team());
         options.compile.lowering = options.compile.lowering.decide(no_multicast.is_none()).into();
     }
-    let sequence = Sequence::new(stages, &options)?;
+    let mut sequence = Sequence::new(stages, &options)?;
     let plan = Plan::new(&sequence, &options)?;
     let kernels =
         stages.iter().zip(&sequence.stages).map(|(stage, prepared)| kernel(stage.file, prepared, world));
-    let mut pe = Pe::new(world, &plan, kernels.collect::<Result<_, _>>()?)?;
+    let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+    for (kernel, prepared) in kernels.iter().zip(&mut sequence.stages) {
+        let sources = prepared.compiled.sources();
+        let said: Vec<_> = kernel.module().remarks().map(|r| crate::remarks::warning(r, sources)).collect();
+        prepared.compiled.warnings.extend(said);
+    }
+    let mut pe = Pe::new(world, &plan, kernels)?;
     let checks = Mutex::<Checks>::default();
     sequence.carry_out(&mut pe, &options, &checks)?;
     let ran = Ran::Gpus {

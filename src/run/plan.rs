@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use weft_ir::abi::describe;
 use weft_ir::{Int, Kernel, Layout, Operation, Param, Role, Scalar, Team, Type, Value, Var, View, level};
 use weft_lang::elaborate::Define;
+use weft_runtime::error::ARGUMENT;
 use weft_runtime::launch::BARRIER_LINE;
 use weft_sim::{Location, MemorySpace};
 
@@ -288,7 +289,9 @@ fn fits(p: &Param<level::Tensor>, dtype: Scalar, value: Option<Define>, launch: 
     };
     let Define::Int(n) = value else { return Ok(()) };
     if p.div > 0 && (n < 1 || n % p.div != 0) {
-        return request(format!("`{}` is {n}, not a positive multiple of {}", p.name, p.div));
+        let what =
+            if p.div > 1 { format!("not a positive multiple of {}", p.div) } else { "not positive".into() };
+        return Err(weft_runtime::Error::new(ARGUMENT, format!("`{}` is {n}, {what}", p.name)).into());
     }
     // All 64 bits of a `u64` are taken as they are.
     let mut bytes = Vec::new();

@@ -16,6 +16,8 @@ pub const BAD_PARAM: Code = Code(217);
 /// Bytes of shared memory that variables of a kernel can take together; more of it is dynamic, which the launch provides.
 /// (CUDA C++ Programming Guide, Compute Capabilities.)
 pub const MAX_STATIC_SHARED: u64 = 48 * 1024;
+/// Bytes of shared memory that a CTA can have (CUDA C++ Programming Guide, Compute Capabilities).
+pub const MAX_SHARED: u64 = 227 * 1024;
 
 /// The bytes of shared memory that a kernel's tensors take together, each at its alignment, in the order of the code.
 pub fn shared_bytes(kernel: &Kernel) -> u64 {

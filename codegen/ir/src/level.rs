@@ -15,7 +15,9 @@ use crate::op::{
     self, Access, Arith, Control, Debug, Operation, Remote, Team, Thread, Tile, Together, Var, View,
 };
 use crate::ordering;
+use crate::reuse;
 use crate::text::{ParseError, Printer, Reader};
+use crate::trips;
 use crate::types::{self, TensorType, ValueType};
 use std::fmt;
 
@@ -99,6 +101,8 @@ impl Level for Tensor {
         head::all_given(k, found);
         ordering::check(k, found);
         flight::check(k, found);
+        reuse::check(k, found);
+        trips::check(k, found);
     }
 }
 

@@ -189,7 +189,7 @@ fn is_fixed(op: &Op) -> bool {
 }
 
 /// A number as an expression.
-fn number(k: &Kernel, v: Value) -> Option<Int> {
+pub(crate) fn number(k: &Kernel, v: Value) -> Option<Int> {
     let op = k.insts.get(v)?.op.arith();
     if let Some(Arith::Convert { a }) = op {
         return number(k, *a);

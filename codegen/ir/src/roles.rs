@@ -18,7 +18,7 @@ pub const MAX_THREADS: u32 = 1024;
 /// Most roles: each has a barrier of its own, of 16 (PTX ISA, barrier), of which the CTA has one.
 pub const MAX_ROLES: usize = 15;
 /// Registers of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities).
-const REGISTERS: u32 = 65_536;
+pub const REGISTERS: u32 = 65_536;
 
 /// Registers that a thread of a CTA of `threads` threads starts with.
 pub fn registers_at_start(threads: u32) -> u32 {

@@ -16,8 +16,10 @@ use weft_ir::kernel::Module;
 use weft_ir::level::Level;
 use weft_ir::ordering::{BEFORE_QUIET, NOBODY_SIGNALS, SHARED_COUNTER, UNORDERED_SIGNAL};
 use weft_ir::remote::{BAD_SIGNAL, NOT_SAME, NOT_SYMMETRIC, OTHER_DTYPE, OTHER_SHAPE};
+use weft_ir::reuse::{OVERWRITTEN, RELEASED_EARLY};
 use weft_ir::roles::BAD_ROLES;
 use weft_ir::tile::BAD_MAP;
+use weft_ir::trips::UNEVEN;
 use weft_ir::typing::{LITERAL, MISMATCH, NO_SUCH_OP, NOT_STATIC, WRONG_SPACE};
 use weft_ir::verify::{
     BAD_FORMAT, BAD_FUNCTION, BAD_LAUNCH, BAD_ORDER, DIVERGENT, MISPLACED, NO_TEAM, UNDEFINED,
@@ -63,6 +65,25 @@ const TABLE: &[Row] = &[
         &[Tensor],
         "",
         "%0 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 16>\n %1 = accumulator : accumulator<f32, 64, 64, 1, 1>\n %2 = mma %0, %0, %1 : accumulator<f32, 64, 64, 1, 1>\n %3 = accumulator_read %2, 0, 64 : vector<f32, 32>",
+    ),
+    (
+        RELEASED_EARLY,
+        &[Tensor],
+        "",
+        "%0 = shared_alloc \"t\" : tensor<f16, shared, {(64,16,2):(16,1,1024)}, align 16>\n %1 = pipeline 2 : pipeline<2>\n %2 = producer_acquire %1 : i32\n %3 = consumer_wait %1 : i32\n %4 = view %0, {%3*1024} : tensor<f16, shared, {(64,16):(16,1)}, align 16>\n %5 = accumulator : accumulator<f32, 64, 64, 1, 1>\n %6 = mma %4, %4, %5 : accumulator<f32, 64, 64, 1, 1>\n %7 = consumer_release %1",
+    ),
+    (UNEVEN, &[Tensor], "", "%0 = pipeline 2 : pipeline<2>\n %1 = consumer_wait %0 : i32"),
+    (
+        UNEVEN,
+        &[Tensor],
+        "",
+        "%0 = pipeline 2 : pipeline<2>\n %1 = producer_acquire %0 : i32\n %2 = producer_acquire %0 : i32\n %3 = consumer_wait %0 : i32",
+    ),
+    (
+        OVERWRITTEN,
+        &[Tensor],
+        "param 0 x : tensor<i32, global, {(4):(1)}, align 16>",
+        "%0 = param 0 : tensor<i32, global, {(4):(1)}, align 16>\n %1 = shared_alloc \"t\" : tensor<i32, shared, {(4):(1)}, align 16>\n %2 = index {0} : i64\n %3 = tma_store %0, %1, exch, [%2], [1]\n %4 = const 1 : i32\n %5 = splat %4 : vector<i32, 4>\n %6 = store %1, %5, weak, sys",
     ),
     (BAD_ROLES, ALL, "", "%0 = role \"a\", 0, 33, 0, {\n}"),
     (BAD_ROLES, ALL, "", "%0 = role \"a\", 0, 32, 0, {\n}\n %1 = fence acquire, cta"),

@@ -44,6 +44,22 @@ weft_ir::codes! {
     NEW_LIBRARY = 610, "a device library for later GPUs", "`libnvshmem_device_sm_100.bc` and `--target sm_90a`",
     "NVSHMEM's device bitcode is compiled for one architecture and those after it. Compile for a later target, or use \
      a version of NVSHMEM that has bitcode for this one (from 3.7 on there is a file an architecture).";
+
+    SERIAL = 620, "matrix instructions that run one by one", "an accumulator of 256 registers a thread",
+    "The assembler of PTX (ptxas, or the driver's) waits for each matrix instruction before the next one, and says why \
+     with its own code, C7510 to C7519. The result is right, and much slower. Most often registers are short: a \
+     thread has 255, of which an accumulator takes rows times columns, divided by the threads that share it out. The \
+     code is a warning; where the environment variable WEFT_STRICT_PTXAS is 1, it is an error.";
+
+    SPILLS = 621, "registers that are kept in memory", "64 values of a thread in a role of 24 registers",
+    "A thread needs more registers than it has, and the assembler stores some of them in memory and loads them again. \
+     Give roles more registers, use smaller tiles, or unroll less. The code is a warning; where the environment \
+     variable WEFT_STRICT_PTXAS is 1, it is an error.";
+
+    REGISTERS_KEPT = 622, "registers that are not given to roles", "roles in a kernel whose registers are not known",
+    "The assembler leaves out the instructions that give registers to roles (setmaxnreg), and says so with its code \
+     C7508: all threads keep the registers that they start with. The code is a warning; where the environment variable \
+     WEFT_STRICT_PTXAS is 1, it is an error.";
 }
 
 #[cfg(test)]

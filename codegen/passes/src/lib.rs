@@ -22,9 +22,11 @@ mod remote;
 mod report;
 mod settle;
 mod teams;
+mod tiles;
 mod widen;
 
 pub use report::{Access, Cover, Instr, Moved, Narrow, Pieces, Report, Transfer, Widened};
+pub use tiles::{Copy, Fact, Product, Tiled};
 pub use weft_abi::{Lowering, Transport};
 
 use codes::NO_SUCH_PASS;
@@ -254,6 +256,9 @@ pub fn run(module: tensor::Verified, options: &Options) -> Result<Lowered, Vec<D
             return Err(internal(vec![d], last));
         }
     };
+    for kernel in &module.kernels {
+        report.tiles.extend(tiles::of_launch(kernel));
+    }
     Ok(Lowered { module, report, timings, dump })
 }
 

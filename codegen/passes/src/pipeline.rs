@@ -10,6 +10,7 @@ use crate::codes::UNARMED;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
 use crate::memory::matrix::has_warpgroups;
 use crate::teams::{Polls, linear, place};
+use crate::tiles::Fact;
 use crate::{Options, Report};
 use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
@@ -28,7 +29,11 @@ const WARP: i64 = 32;
 const I32: Type = Type::Scalar(Scalar::I32);
 
 /// The pass.
-pub(crate) fn run(mut kernel: Kernel, options: &Options, _: &mut Report) -> Result<Kernel, Vec<Diagnostic>> {
+pub(crate) fn run(
+    mut kernel: Kernel,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Kernel, Vec<Diagnostic>> {
     let mut facts = Facts::default();
     kernel.walk(&mut |_, inst| facts.any |= inst.op.tile().is_some());
     if !facts.any {
@@ -42,13 +47,19 @@ pub(crate) fn run(mut kernel: Kernel, options: &Options, _: &mut Report) -> Resu
     if !unarmed.is_empty() {
         return Err(unarmed);
     }
-    let mut pass =
-        Pipelines { options, facts, pipes: FxHashMap::default(), armed: FxHashMap::default(), dirty: false };
+    let mut pass = Pipelines {
+        options,
+        report,
+        facts,
+        pipes: FxHashMap::default(),
+        armed: FxHashMap::default(),
+        dirty: false,
+    };
     let mut kernel = rewrite(kernel, &mut pass)?;
     let shared = !pass.facts.shared.is_empty();
     if shared || !pass.facts.drained.is_empty() {
         let (mut b, body) = Builder::edit(std::mem::replace(&mut kernel, Kernel::new("")));
-        finish(&mut b, body, shared).map_err(|d| vec![d])?;
+        finish(&mut b, body, shared, report).map_err(|d| vec![d])?;
         kernel = b.finish();
     }
     Ok(kernel)
@@ -57,8 +68,8 @@ pub(crate) fn run(mut kernel: Kernel, options: &Options, _: &mut Report) -> Resu
 /// Writes a block anew in which shared memory stays until the copies out of it have read it: those that thread 0 of the
 /// CTA, or of a role, began. Where CTAs of a cluster fill each other's stages (`shared`), a CTA stays until all are done
 /// with its memory and its barriers.
-fn finish(b: &mut Builder, body: Block, shared: bool) -> Built<()> {
-    let (mut copies, mut roles) = (false, false);
+fn finish(b: &mut Builder, body: Block, shared: bool, report: &mut Report) -> Built<()> {
+    let (mut copies, mut roles) = (None, false);
     for v in body.0 {
         let op = b.kernel().op(v).clone();
         if let Some(Control::Role { .. }) = op.control() {
@@ -66,17 +77,19 @@ fn finish(b: &mut Builder, body: Block, shared: bool) -> Built<()> {
             roles = true;
             for block in op.blocks_mut() {
                 b.open();
-                let inner = finish(b, std::mem::take(block), shared);
+                let inner = finish(b, std::mem::take(block), shared, report);
                 *block = b.close();
                 inner?;
             }
             b.kernel_mut().insts[v].op = op;
         } else {
-            copies |= stores(b.kernel(), v);
+            copies = copies.or_else(|| stores(b.kernel(), v));
         }
         b.push(v);
     }
-    if copies {
+    if let Some(span) = copies {
+        let why = "shared memory stays until the last copies have read it";
+        report.tile(&b.kernel().name, span, Fact::Wait(why));
         by_first(b, |b| b.emit(Async::BulkWait { pending: 0, read: true }).map(drop))?;
     }
     if shared && !roles {
@@ -85,11 +98,13 @@ fn finish(b: &mut Builder, body: Block, shared: bool) -> Built<()> {
     Ok(())
 }
 
-/// Whether an op, or one in its blocks, copies out of shared memory.
-fn stores(k: &Kernel, v: Value) -> bool {
+/// Where an op, or one in its blocks, copies out of shared memory first.
+fn stores(k: &Kernel, v: Value) -> Option<Span> {
     let op = k.op(v);
-    matches!(op.tile(), Some(Tile::TmaStore { .. }))
-        || op.blocks().into_iter().any(|b| b.0.iter().any(|v| stores(k, *v)))
+    match op.tile() {
+        Some(Tile::TmaStore { .. }) => Some(k.insts[v].span),
+        _ => op.blocks().into_iter().find_map(|b| b.0.iter().find_map(|v| stores(k, *v))),
+    }
 }
 
 /// What the kernel's use of its pipelines says.
@@ -246,6 +261,7 @@ struct Pipe {
 
 struct Pipelines<'a> {
     options: &'a Options,
+    report: &'a mut Report,
     facts: Facts,
     pipes: FxHashMap<Value, Pipe>,
     /// The full barrier of the stage of each acquire.
@@ -263,6 +279,7 @@ impl Rewrite for Pipelines<'_> {
         }
         if let Some(Thread::GroupBarrier { group: Group::Block }) = k.op(v).thread() {
             if std::mem::take(&mut self.dirty) {
+                self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
                 e.b.emit(Async::ProxyFence {})?;
             }
             return Ok(Action::Keep);
@@ -274,6 +291,7 @@ impl Rewrite for Pipelines<'_> {
         match op {
             Tile::Pipeline { stages } => {
                 let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
+                self.say(e, span, Fact::Pipeline { stages, warps });
                 let ctas = if self.facts.shared.contains(&v) { e.b.kernel().cluster_size() } else { 1 };
                 let pipe = e.prologue(|b| make(b, stages, warps, ctas))?;
                 self.pipes.insert(v, pipe);
@@ -293,6 +311,9 @@ impl Rewrite for Pipelines<'_> {
             }
             Tile::Release { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
+                if !self.facts.read.is_empty() {
+                    self.say(e, span, Fact::Fence("threads read stages that copies fill again"));
+                }
                 self.release(&mut e.b, pipe).map(|()| Action::Drop)
             }
             Tile::TmaLoad { .. } => {
@@ -309,6 +330,7 @@ impl Rewrite for Pipelines<'_> {
             | Tile::Accumulator {}
             | Tile::Mma { .. }
             | Tile::MmaWait { .. }
+            | Tile::AccumulatorOf { .. }
             | Tile::AccumulatorRead { .. } => Ok(Action::Keep),
         }
     }
@@ -321,9 +343,14 @@ impl Pipelines<'_> {
         self.pipes.get(&v).copied().ok_or_else(missing)
     }
 
+    fn say(&mut self, e: &Editor, span: Span, fact: Fact) {
+        self.report.tile(&e.b.kernel().name, span, fact);
+    }
+
     /// Thread 0 waits for the stage to fall empty, and says how many bytes will come.
     fn acquire(&mut self, e: &mut Editor, v: Value, pipe: Pipe, span: Span) -> Built<()> {
         let bytes = self.facts.bytes.get(&v).copied().unwrap_or(0);
+        self.say(e, span, Fact::Expects(bytes));
         let parity = e.b.get(pipe.fills.parity)?;
         let stage = under_its_number(e, v, pipe.fills.stage);
         let b = &mut e.b;

@@ -1,5 +1,6 @@
 //! What became of a kernel's accesses, for `weft explain` and the list of instructions that `weft run` prints.
 
+use crate::tiles::{Fact, Tiled};
 use std::fmt;
 use std::sync::Arc;
 use weft_ir::diag::Span;
@@ -13,6 +14,8 @@ pub struct Report {
     pub loops: Vec<Widened>,
     /// Every transfer to or from another PE, in the order of the code.
     pub transfers: Vec<Transfer>,
+    /// What became of tiles, pipelines, shared memory and registers.
+    pub tiles: Vec<Tiled>,
 }
 
 /// A `put`, `get` or `put_signal` of the text.
@@ -142,6 +145,15 @@ pub struct Widened {
 }
 
 impl Report {
+    /// Adds something about tiles, unless it is there: loops that are taken apart and functions that are called again say
+    /// the same of one place.
+    pub(crate) fn tile(&mut self, kernel: &Arc<str>, span: Span, fact: Fact) {
+        let tiled = Tiled { kernel: kernel.clone(), span, fact };
+        if !self.tiles.contains(&tiled) {
+            self.tiles.push(tiled);
+        }
+    }
+
     /// The names of all instructions used on tensors, without repetition, in order of first use.
     pub fn instructions(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();

@@ -61,6 +61,19 @@ impl JitLink {
     /// R0108 with what the library says: PTX that does not compile, symbols that nobody defines, objects of a later
     /// CUDA than the library's.
     pub fn link(&self, target: &str, registers: Option<u32>, inputs: &[Input<'_>]) -> Result<Vec<u8>> {
+        self.link_with_log(target, registers, inputs).map(|(cubin, _)| cubin)
+    }
+
+    /// As [`link`](JitLink::link), with what the library says of PTX that it assembles.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn link_with_log(
+        &self,
+        target: &str,
+        registers: Option<u32>,
+        inputs: &[Input<'_>],
+    ) -> Result<(Vec<u8>, String)> {
         let (major, minor) = self.version();
         if since(target).is_none_or(|since| self.version() < since) {
             let message = format!("{} of CUDA {major}.{minor} has no {target}", self.found.path.display());
@@ -68,7 +81,7 @@ impl JitLink {
         }
         let arch = format!("-arch={target}");
         let limit = registers.map(|n| format!("-maxrregcount={n}"));
-        let options: Vec<_> = [&*arch, "-lineinfo"].into_iter().chain(limit.as_deref()).collect();
+        let options: Vec<_> = [&*arch, "-lineinfo", "-verbose"].into_iter().chain(limit.as_deref()).collect();
         let mut link = self.library.create(&options)?;
         for input in inputs {
             match input {
@@ -78,7 +91,8 @@ impl JitLink {
                 Input::Object(name, object) => link.add(sys::CUBIN, (*object).into(), name)?,
             }
         }
-        link.complete()
+        let cubin = link.complete()?;
+        Ok((cubin, link.remarks()))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::sys::{self, Functions, Handle};
 use crate::error::{Error, JITLINK, NO_JITLINK, Result};
 use std::borrow::Cow;
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -92,18 +92,32 @@ impl<'a> Link<'a> {
         Err(Error::new(JITLINK, message.trim_end().to_owned()))
     }
 
+    /// What the library says of errors.
     fn log(&self) -> String {
+        self.read(self.functions.error_log_size, self.functions.error_log)
+    }
+
+    /// What it says of what it takes.
+    pub fn remarks(&self) -> String {
+        self.read(self.functions.info_log_size, self.functions.info_log)
+    }
+
+    fn read(
+        &self,
+        size_of: unsafe extern "C" fn(Handle, *mut usize) -> c_int,
+        text_of: unsafe extern "C" fn(Handle, *mut c_char) -> c_int,
+    ) -> String {
         let mut size = 0;
         if self.handle.is_null() {
             return String::new();
         }
         // SAFETY: the handle is valid; the buffer has as many bytes as are said.
         unsafe {
-            if (self.functions.error_log_size)(self.handle, &mut size) != 0 || size == 0 {
+            if size_of(self.handle, &mut size) != 0 || size == 0 {
                 return String::new();
             }
             let mut log = vec![0u8; size];
-            if (self.functions.error_log)(self.handle, log.as_mut_ptr().cast()) != 0 {
+            if text_of(self.handle, log.as_mut_ptr().cast()) != 0 {
                 return String::new();
             }
             let text = log.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -78,6 +78,10 @@ functions! {
     cubin_size = "nvJitLinkGetLinkedCubinSize"(Handle, *mut usize);
     /// The cubin.
     cubin = "nvJitLinkGetLinkedCubin"(Handle, *mut c_void);
+    /// Bytes of the log of what is no error, its 0 included.
+    info_log_size = "nvJitLinkGetInfoLogSize"(Handle, *mut usize);
+    /// The log.
+    info_log = "nvJitLinkGetInfoLog"(Handle, *mut c_char);
     /// Bytes of the log, its 0 included.
     error_log_size = "nvJitLinkGetErrorLogSize"(Handle, *mut usize);
     /// The log.

@@ -2,6 +2,7 @@
 //! launches with attributes.
 #![allow(unsafe_code, reason = "FFI")]
 
+use super::remarks::remarks;
 use crate::cuda::{Device, DriverError, Stream, error};
 use crate::error::{CUDA, Error, NO_KERNEL, Result};
 use crate::simulated;
@@ -12,6 +13,7 @@ use cudarc::driver::sys::{
 use std::ffi::{CString, c_void};
 use std::ptr::{null_mut, without_provenance_mut as word};
 use std::sync::OnceLock;
+use weft_abi::Remark;
 
 /// Most threads of any CTA (CUDA C Programming Guide, Technical Specifications).
 const MAX_THREADS: u32 = 1024;
@@ -23,6 +25,8 @@ const LOG_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub device: Device,
+    /// What the driver's compiler said of the code.
+    pub remarks: Vec<Remark>,
     code: Code,
 }
 
@@ -90,7 +94,7 @@ impl Logs {
     }
 
     /// Options and their values; valid while `self` is.
-    fn options(&mut self) -> ([Jit; 5], [*mut c_void; 5]) {
+    fn options(&mut self) -> ([Jit; 6], [*mut c_void; 6]) {
         let size = word(LOG_BYTES);
         let options = [
             Jit::CU_JIT_INFO_LOG_BUFFER,
@@ -98,8 +102,11 @@ impl Logs {
             Jit::CU_JIT_ERROR_LOG_BUFFER,
             Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             Jit::CU_JIT_GENERATE_LINE_INFO,
+            // Without, nothing is said of spills.
+            Jit::CU_JIT_LOG_VERBOSE,
         ];
-        let values = [self.info.as_mut_ptr().cast(), size, self.error.as_mut_ptr().cast(), size, word(1)];
+        let values =
+            [self.info.as_mut_ptr().cast(), size, self.error.as_mut_ptr().cast(), size, word(1), word(1)];
         (options, values)
     }
 
@@ -116,6 +123,12 @@ impl Logs {
             .join("\n")
     }
 
+    /// What was said of code that was taken.
+    fn remarks(&self, image: &[u8]) -> Vec<Remark> {
+        let ptx = std::str::from_utf8(image).unwrap_or_default();
+        remarks(&self.text(), ptx.trim_end_matches('\0'))
+    }
+
     fn refused(&self, error: DriverError) -> Refused {
         Refused { error, log: self.text() }
     }
@@ -127,7 +140,7 @@ impl Loaded {
         if let Some(pe) = device.pe() {
             let text = image.strip_suffix(&[0]).unwrap_or(image);
             let code = pe.load(text).map(Code::Simulated).map_err(NotLoaded::Simulated)?;
-            return Ok(Loaded { device: device.clone(), code });
+            return Ok(Loaded { device: device.clone(), code, remarks: Vec::new() });
         }
         let mut logs = Logs::new();
         let (mut options, mut values) = logs.options();
@@ -144,7 +157,10 @@ impl Loaded {
             )
         };
         match answer.result() {
-            Ok(()) => Ok(Loaded { device: device.clone(), code: Code::Gpu(module) }),
+            Ok(()) => {
+                let remarks = logs.remarks(image);
+                Ok(Loaded { device: device.clone(), code: Code::Gpu(module), remarks })
+            }
             Err(e) => Err(NotLoaded::Refused(logs.refused(e))),
         }
     }
@@ -193,7 +209,7 @@ impl Drop for Loaded {
 }
 
 /// Assembles PTX (with its terminating 0) for the device of this thread's context.
-pub(super) fn cubin(ptx: &[u8]) -> std::result::Result<Vec<u8>, Refused> {
+pub(super) fn cubin(ptx: &[u8]) -> std::result::Result<(Vec<u8>, Vec<Remark>), Refused> {
     struct Linker(sys::CUlinkState);
     impl Drop for Linker {
         fn drop(&mut self) {
@@ -233,7 +249,8 @@ pub(super) fn cubin(ptx: &[u8]) -> std::result::Result<Vec<u8>, Refused> {
     }
     // SAFETY: the linker owns the image of that many bytes, at an address that is not null, until it is destroyed, after
     // this copy.
-    Ok(unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) }.to_vec())
+    let image = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) }.to_vec();
+    Ok((image, logs.remarks(ptx)))
 }
 
 /// `cuFuncGetParamInfo`: function, number of the parameter, its offset, its size.

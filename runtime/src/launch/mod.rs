@@ -11,6 +11,7 @@ mod image;
 mod kernel;
 mod map;
 mod module;
+pub mod remarks;
 mod scalar;
 mod target;
 

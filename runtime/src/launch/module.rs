@@ -3,6 +3,7 @@
 use super::driver::{self, Loaded, NotLoaded, Refused};
 use super::image;
 use super::kernel::Kernel;
+use super::remarks::{STRICT, strict};
 use super::target::runs_on;
 use super::{KernelInfo, ModuleInfo};
 use crate::cuda::{self, Device};
@@ -13,6 +14,7 @@ use cudarc::driver::sys::CUresult;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use weft_abi::Remark;
 
 /// A variable of every module that NVSHMEM's device code is linked to (nvshmem_device.bc).
 const NVSHMEM_SYMBOL: &[u8] = b"nvshmemi_device_state_d";
@@ -83,7 +85,14 @@ impl Module {
             NotLoaded::Refused(e) => refused(device, &info, &e),
             NotLoaded::Simulated(e) => Error::new(e.code, format!("{}: {}", kernels(&info), e.message)),
         })?;
-        Ok(Module { world: None, info, loaded })
+        let module = Module { world: None, info, loaded };
+        accepted(&module.info, module.remarks())?;
+        Ok(module)
+    }
+
+    /// What the assembler said of the code: when it was assembled, or as it was loaded.
+    pub fn remarks(&self) -> impl Iterator<Item = &Remark> {
+        self.info.remarks.iter().chain(&self.loaded.remarks)
     }
 
     /// What is known of it.
@@ -168,15 +177,28 @@ pub fn needs_nvshmem(image: &[u8]) -> bool {
     image.windows(NVSHMEM_SYMBOL.len()).any(|w| w == NVSHMEM_SYMBOL)
 }
 
-/// Assembles PTX for a device with the driver's own compiler: a cubin, which loads without it.
+/// Assembles PTX for a device with the driver's own compiler: a cubin, which loads without it, and what the compiler says
+/// of it.
 ///
 /// # Errors
 /// `R0501`, with what the compiler says.
-pub fn to_cubin(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<Vec<u8>> {
+pub fn to_cubin(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<(Vec<u8>, Vec<Remark>)> {
     fits(device, info)?;
     device.context()?;
     device.bind()?;
-    driver::cubin(&terminated(ptx.as_bytes())).map_err(|e| refused(device, info, &e))
+    let made = driver::cubin(&terminated(ptx.as_bytes())).map_err(|e| refused(device, info, &e))?;
+    accepted(info, made.1.iter())?;
+    Ok(made)
+}
+
+/// Where remarks are errors, there are none.
+fn accepted<'a>(info: &ModuleInfo, remarks: impl Iterator<Item = &'a Remark>) -> Result<()> {
+    let all: Vec<_> = remarks.filter(|_| strict()).map(|r| format!("\n{r}")).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{}: the assembler's remarks are errors:{}", kernels(info), all.concat());
+    Err(Error::new(PTX, message).help(format!("without {STRICT}=1 they are warnings")))
 }
 
 /// PTX ends in 0 for the driver; a cubin knows its length.
@@ -324,6 +346,7 @@ mod tests {
             lowering: crate::launch::Lowering::Multimem,
             external: vec!["nvshmem_quiet".into()],
             nvshmem: Some(Version::new(3, 4, 5)),
+            remarks: Vec::new(),
             kernels: Vec::new(),
         }
     }

@@ -2,9 +2,11 @@
 
 use super::MemoryPass;
 use super::place::{Place, Route, found};
+use super::tile::nearest;
 use crate::codes::BAD_OPERAND;
 use crate::edit::{Action, Editor, Emit};
 use crate::teams::linear;
+use crate::tiles::{self, Fact};
 use rustc_hash::FxHashMap;
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Code, Diagnostic, Span};
@@ -73,6 +75,8 @@ impl MemoryPass<'_> {
                 let ty = e.b.ty(v).clone();
                 e.b.zero(&ty)?
             }
+            // Registers are in the order of the instructions already.
+            Tile::AccumulatorOf { value } => *value,
             Tile::MmaWait { acc, pending } if has_warpgroups(self.options.target) => {
                 e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held: self.held.until(v) })?
             }
@@ -98,7 +102,10 @@ impl MemoryPass<'_> {
                     }
                     _ => Factor::Tile(found(self.places.get(a), k, *a, span)?.clone()),
                 };
-                multiply(e, self.options.target, (&x, &y), *acc, tile, span)?
+                let (done, fact) = multiply(e, self.options.target, (&x, &y), *acc, tile, span)?;
+                let kernel = e.b.kernel().name.clone();
+                self.report.tile(&kernel, span, Fact::Product(fact));
+                done
             }
             _ => return Ok(Action::Keep),
         };
@@ -144,7 +151,7 @@ fn multiply(
     acc: Value,
     tile: Accumulator,
     span: Span,
-) -> Built<Value> {
+) -> Built<(Value, tiles::Product)> {
     let warpgroup = linear(&mut e.b, Sreg::ThreadIdx)?.floor_div(&Int::from(i64::from(WARPGROUP)));
     let [m, n] = tile.over.map(i64::from);
     let (along_m, along_n) = (warpgroup.rem(&Int::from(m)), warpgroup.floor_div(&Int::from(m)));
@@ -161,15 +168,29 @@ fn multiply(
     }
     let product = Product::new(elem.name(), y.ty.elem.name(), tile.elem.name());
     let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [elem, y.ty.elem] };
-    if has_warpgroups(target) {
-        let majors = [a.mn_major(), b.operand.mn_major];
-        let in_registers = matches!(a, Left::Registers(_));
-        exists(product.and_then(|p| p.of_warpgroup(own.cols, in_registers, majors)), target, span)?;
-        by_warpgroup(e, (&a, &b), acc, own, span)
-    } else {
-        exists(product.and_then(|p| p.of_warp()), target, span)?;
-        super::warps::multiply(e, (&a, &b), acc, own, span)
-    }
+    let warpgroups = has_warpgroups(target);
+    let choice = product.and_then(|p| match warpgroups {
+        true => {
+            let in_registers = matches!(a, Left::Registers(_));
+            p.of_warpgroup(own.cols, in_registers, [a.mn_major(), b.operand.mn_major])
+        }
+        false => p.of_warp(),
+    });
+    let instr = exists(choice, target, span)?.to_string();
+    let columns = if warpgroups { own.cols } else { super::warps::COLS };
+    let fact = tiles::Product {
+        instr,
+        count: (rows / ATOM_ROWS) as u32 * of_a as u32 * (own.cols / columns),
+        operands: [a.read(), Some(b.read('N'))],
+        registers: tile.lanes(tile.own_cols()),
+        columns,
+        warpgroups,
+    };
+    let sum = match warpgroups {
+        true => by_warpgroup(e, (&a, &b), acc, own, span)?,
+        false => super::warps::multiply(e, (&a, &b), acc, own, span)?,
+    };
+    Ok((sum, fact))
 }
 
 /// A warpgroup's part of a product.
@@ -183,14 +204,17 @@ pub(super) struct Own {
     pub elems: [Scalar; 2],
 }
 
-/// An error where the target does not have the instruction.
-fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
+/// The instruction, or an error where the target does not have it.
+fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<Choice> {
     let missing = || Diagnostic::error(BAD_OPERAND, span, "no instruction multiplies these types");
-    let no = choice.ok_or_else(missing)?.check(target).err();
-    no.map_or(Ok(()), |no| {
-        let help = "the instructions of each target are in docs/mma.md";
-        Err(Diagnostic::error(Code(no.code()), span, no.to_string()).help(help))
-    })
+    let choice = choice.ok_or_else(missing)?;
+    match choice.check(target) {
+        Ok(_) => Ok(choice),
+        Err(no) => {
+            let help = "the instructions of each target are in docs/mma.md";
+            Err(Diagnostic::error(Code(no.code()), span, no.to_string()).help(help))
+        }
+    }
 }
 
 /// Instructions for all blocks of 64 rows and slices along K, as one group.
@@ -246,6 +270,14 @@ impl Left {
         }
     }
 
+    /// How it lies in shared memory, for reports; `None` in registers.
+    fn read(&self) -> Option<(char, u32)> {
+        match self {
+            Left::Shared(a) => Some(a.read('M')),
+            Left::Registers(_) => None,
+        }
+    }
+
     fn mn_major(&self) -> bool {
         matches!(self, Left::Shared(a) if a.operand.mn_major)
     }
@@ -265,8 +297,11 @@ pub(super) fn fragment(
 fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), span: Span) -> Built<Source> {
     let bytes = at.ty.elem.bytes();
     let bad = |why: String| {
-        Diagnostic::error(BAD_OPERAND, span, why)
-            .help("`swizzled<T>(shape)` gives a layout that matrix instructions read")
+        Diagnostic::error(BAD_OPERAND, span, why).help(nearest(
+            &at.ty,
+            bytes == 2,
+            "matrix instructions read",
+        ))
     };
     if at.route != Route::Local || at.ty.space != Space::Shared {
         return Err(bad("matrix instructions read the CTA's own shared memory".into()));
@@ -290,6 +325,11 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
 }
 
 impl Source {
+    /// The mode along which elements follow each other, which is K or `mn`, and the swizzle in bytes.
+    fn read(&self, mn: char) -> (char, u32) {
+        (if self.operand.mn_major { mn } else { 'K' }, self.operand.swizzle_bytes())
+    }
+
     /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper half is a constant.
     fn descriptor(&self, b: &mut Builder) -> Built<Value> {
         let root = b.emit(Address::ToInt { a: self.root })?;

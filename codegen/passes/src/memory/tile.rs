@@ -6,12 +6,13 @@ use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
 use crate::pipeline::by_first;
+use crate::tiles::{self, Fact};
 use weft_abi::{MapShape, MapSwizzle};
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Builder;
-use weft_ir::{Async, Bridge, Group, Hidden, Int, RedOp, Scalar, Tile, Value, Var};
-use weft_layout::{Swizzle, TileBoxes};
+use weft_ir::{Async, Bridge, Group, Hidden, Int, RedOp, Scalar, TensorType, Tile, Value, Var};
+use weft_layout::{Nearest, Swizzle, TileBoxes};
 
 /// A copy between a tile in shared memory and one of a tensor.
 struct Copy<'a> {
@@ -53,7 +54,11 @@ impl MemoryPass<'_> {
             Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
                 return Ok(Action::Keep);
             }
-            Tile::Accumulator {} | Tile::Mma { .. } | Tile::MmaWait { .. } | Tile::AccumulatorRead { .. } => {
+            Tile::Accumulator {}
+            | Tile::AccumulatorOf { .. }
+            | Tile::Mma { .. }
+            | Tile::MmaWait { .. }
+            | Tile::AccumulatorRead { .. } => {
                 return self.matrix(e, v, op, span);
             }
         };
@@ -61,6 +66,8 @@ impl MemoryPass<'_> {
         let inside = found(self.places.get(inside), k, *inside, span)?.clone();
         let outside = found(self.places.get(outside), k, *outside, span)?.clone();
         let copy = Copy::new(e, &inside, &outside, (at, along), span)?;
+        let kernel = e.b.kernel().name.clone();
+        self.report.tile(&kernel, span, Fact::Copy(copy.fact(what)));
         let to = e.b.emit(Bridge::AddressOf { base: inside.root })?;
         by_first(&mut e.b, |b| copy.issue(b, to, what))?;
         Ok(Action::Drop)
@@ -76,7 +83,7 @@ impl<'a> Copy<'a> {
         span: Span,
     ) -> Built<Copy<'a>> {
         let bad = |why: String| {
-            Diagnostic::error(BAD_BOX, span, why).help("`swizzled<T>(shape)` gives a layout that fits")
+            Diagnostic::error(BAD_BOX, span, why).help(nearest(&inside.ty, true, "the copy takes"))
         };
         if outside.route != Route::Local {
             return Err(bad("tiles of peers' tensors are not copied by TMA yet".into()));
@@ -110,6 +117,18 @@ impl<'a> Copy<'a> {
         Ok(Copy { inside, boxes, at, map })
     }
 
+    /// What there is to say about it.
+    fn fact(&self, what: What) -> tiles::Copy {
+        let elements: u64 = self.boxes.extents.iter().map(|n| u64::from(*n)).product();
+        tiles::Copy {
+            out: matches!(what, What::Store(_)),
+            count: self.boxes.boxes.len(),
+            extents: self.boxes.extents.clone(),
+            bytes: elements * u64::from(self.inside.ty.elem.bytes()),
+            swizzle: self.inside.ty.swizzle.and_then(width).and_then(|(_, row)| row).unwrap_or(0),
+        }
+    }
+
     /// Thread 0 issues a copy for each box.
     fn issue(&self, b: &mut Builder, to: Value, what: What) -> Built<()> {
         let bytes = i64::from(self.inside.ty.elem.bytes());
@@ -130,6 +149,15 @@ impl<'a> Copy<'a> {
             What::Load { .. } => Ok(()),
             What::Store(_) => b.emit(Async::BulkCommit {}).map(drop),
         }
+    }
+}
+
+/// What to do about a tile that cannot be taken: the nearest one that `who` takes. `mn` says whether its first mode may be
+/// contiguous.
+pub(super) fn nearest(tile: &TensorType, mn: bool, who: &str) -> String {
+    match Nearest::new(&tile.layout, (tile.elem.name(), tile.elem.bytes()), mn) {
+        Some(nearest) => format!("the nearest tile that {who} is {nearest}"),
+        None => format!("`swizzled<T>(shape)` gives a layout that {who}"),
     }
 }
 

@@ -126,7 +126,7 @@ fn shared(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         l => (e.as_layout(l, at)?, None),
     };
     let bytes = layout.cosize().as_const().and_then(|n| n.checked_mul(i64::from(elem.bytes())));
-    if !bytes.is_some_and(|n| n > 0 && n <= 227 * 1024) {
+    if !bytes.is_some_and(|n| n > 0 && n.unsigned_abs() <= weft_ir::abi::MAX_SHARED) {
         return Err(Diagnostic::error(
             NOT_HELD,
             at,

@@ -1,0 +1,461 @@
+//! Shared memory that is used again while a matrix product or a copy may still read it.
+//!
+//! The walk carries the code of a role out as its threads do. It knows constants, the variables of loops that begin at a
+//! constant, and the numbers of stages. A loop whose number of rounds is not known has [`ROUNDS`] of them. A condition
+//! that is not known must leave the same behind both ways; where it does not, the walk of the role ends, and nothing more
+//! is reported. So what is reported happens in a launch with such numbers of rounds.
+
+use crate::diag::{Code, Diagnostic};
+use crate::kernel::{Block, Inst, Kernel, LocalId, Value};
+use crate::level::Tensor;
+use crate::names::{CmpOp, Sreg};
+use crate::op::{Access, Arith, Constant, Control, Operation, Thread, Tile, Var, View};
+use crate::types::{TypeRef, ValueType};
+use std::collections::{HashMap, HashSet};
+use weft_layout::Int;
+
+/// A stage is given back while a product or a copy may still read it.
+pub const RELEASED_EARLY: Code = Code(241);
+/// A buffer is written while a copy out of it may still read it.
+pub const OVERWRITTEN: Code = Code(243);
+
+/// Rounds of a loop whose number of rounds is not known.
+const ROUNDS: i64 = 4;
+/// Instructions that the walk carries out before it gives up.
+const MAX_STEPS: u32 = 20_000;
+
+/// Reports stages that `k` gives back too early, and buffers that it writes too early.
+pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
+    let mut any = false;
+    k.walk(&mut |_, inst| {
+        any |= matches!(inst.op.tile(), Some(Tile::Release { .. } | Tile::TmaStore { .. }));
+    });
+    if any {
+        let mut walk = Walk { k, single: Vec::new(), steps: 0, told: HashSet::new(), found };
+        walk.single = walk.single_stages();
+        walk.block(&k.body, &mut State::default());
+    }
+}
+
+/// An integer that is known, and the stage of a pipeline that it numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Known {
+    n: i64,
+    stage: Option<Stage>,
+}
+
+/// The stage that a pipeline's wait number `wait` gave, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stage {
+    pipe: Value,
+    wait: i64,
+}
+
+/// Elements of an allocation in shared memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Part {
+    memory: Value,
+    first: i64,
+    end: i64,
+    /// Whether every element between is one of them.
+    dense: bool,
+}
+
+impl Part {
+    /// Whether something that reads this part certainly reads an element of `written`.
+    fn meets(&self, written: &Part) -> bool {
+        let both = self.memory == written.memory && self.first < written.end && written.first < self.end;
+        both && self.dense && (written.dense || (self.first..self.end).contains(&written.first))
+    }
+}
+
+/// What reads shared memory while the code goes on.
+#[derive(Clone, PartialEq, Eq)]
+struct Reader {
+    by: Value,
+    stages: Vec<Stage>,
+    parts: Vec<Part>,
+}
+
+/// How often a pipeline was acquired, waited for and released.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    acquires: i64,
+    waits: i64,
+    releases: i64,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    values: HashMap<Value, Known>,
+    locals: HashMap<LocalId, Known>,
+    pipes: HashMap<Value, Counts>,
+    /// Products that may be under way, the oldest first.
+    products: Vec<Reader>,
+    /// Copies out of shared memory that may not have read it, the oldest first.
+    copies: Vec<Reader>,
+}
+
+impl State {
+    /// What holds behind two ways; none where it depends on the way.
+    fn meet(mut self, other: &State) -> Option<State> {
+        let same =
+            self.pipes == other.pipes && self.products == other.products && self.copies == other.copies;
+        self.locals.retain(|local, known| other.locals.get(local) == Some(known));
+        same.then_some(self)
+    }
+}
+
+/// Where the code goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Behind,
+    /// Out of so many loops and `once` more, or to the next round of the one behind them.
+    Out(u32),
+    Round(u32),
+    /// The thread ends, or the walk does not know any more.
+    End,
+    Lost,
+}
+
+struct Walk<'k, 'f> {
+    k: &'k Kernel,
+    /// What is filled through pipelines of one stage, which no index names.
+    single: Vec<(Value, Part)>,
+    steps: u32,
+    told: HashSet<(Value, Value)>,
+    found: &'f mut Vec<Diagnostic>,
+}
+
+impl Walk<'_, '_> {
+    fn block(&mut self, block: &Block, state: &mut State) -> Next {
+        for &v in &block.0 {
+            let Some(inst) = self.k.insts.get(v) else { continue };
+            self.steps += 1;
+            if self.steps > MAX_STEPS {
+                return Next::Lost;
+            }
+            let next = match inst.op.control() {
+                Some(control) => self.control(control, state),
+                None => {
+                    self.step(v, inst, state);
+                    Next::Behind
+                }
+            };
+            if next != Next::Behind {
+                return next;
+            }
+        }
+        Next::Behind
+    }
+
+    fn control(&mut self, control: &Control, state: &mut State) -> Next {
+        match control {
+            Control::If { cond, then, otherwise } => match self.truth(*cond, state) {
+                Some(true) => self.block(then, state),
+                Some(false) => self.block(otherwise, state),
+                None => self.either(then, otherwise, state),
+            },
+            Control::For { var, lo, hi, step, body, .. } => {
+                let [lo, hi, step] = [lo, hi, step].map(|v| self.number(*v, state));
+                let rounds = match (lo, hi, step) {
+                    (Some(lo), Some(hi), Some(step)) if step > 0 => {
+                        Int::from(hi.saturating_sub(lo)).ceil_div(&Int::from(step)).as_const().unwrap_or(0)
+                    }
+                    _ => ROUNDS,
+                };
+                let first = lo.zip(step);
+                self.rounds(rounds, &[body], state, |round, state| {
+                    let at = first.and_then(|(lo, step)| lo.checked_add(step.checked_mul(round)?));
+                    match at {
+                        Some(n) => state.values.insert(var.0, Known { n, stage: None }),
+                        None => state.values.remove(&var.0),
+                    };
+                })
+            }
+            Control::While { head, body, .. } => self.rounds(ROUNDS, &[head, body], state, |_, _| {}),
+            Control::Once { body } => match self.block(body, state) {
+                Next::Out(0) => Next::Behind,
+                Next::Out(n) => Next::Out(n - 1),
+                Next::Round(n) if n > 0 => Next::Round(n - 1),
+                next => next,
+            },
+            Control::Role { body, .. } => {
+                self.steps = 0;
+                self.block(body, &mut state.clone());
+                Next::Behind
+            }
+            Control::Break { depth } => Next::Out(*depth),
+            Control::Continue { depth } => Next::Round(*depth),
+            Control::Return {} => Next::End,
+        }
+    }
+
+    /// Either of two blocks, nobody knows which. Where one jumps away, the walk follows the other one.
+    fn either(&mut self, then: &Block, otherwise: &Block, state: &mut State) -> Next {
+        let (mut a, mut b) = (state.clone(), state.clone());
+        let ways = [self.block(then, &mut a), self.block(otherwise, &mut b)];
+        match ways {
+            [Next::Behind, Next::Behind] => match a.meet(&b) {
+                Some(both) => *state = both,
+                None => return Next::Lost,
+            },
+            [Next::Lost, _] | [_, Next::Lost] => return Next::Lost,
+            [Next::Behind, _] => *state = a,
+            [_, Next::Behind] => *state = b,
+            [next, other] => return if next == other && a.meet(&b).is_some() { next } else { Next::Lost },
+        }
+        Next::Behind
+    }
+
+    fn rounds(
+        &mut self,
+        rounds: i64,
+        blocks: &[&Block],
+        state: &mut State,
+        begin: impl Fn(i64, &mut State),
+    ) -> Next {
+        for round in 0..rounds {
+            begin(round, state);
+            for block in blocks {
+                match self.block(block, state) {
+                    Next::Behind => {}
+                    Next::Round(0) => break,
+                    Next::Out(0) => return Next::Behind,
+                    Next::Out(n) => return Next::Out(n - 1),
+                    Next::Round(n) => return Next::Round(n - 1),
+                    next @ (Next::End | Next::Lost) => return next,
+                }
+            }
+        }
+        Next::Behind
+    }
+
+    /// What a value is, if that is known.
+    fn known(&self, v: Value, state: &State) -> Option<Known> {
+        match self.k.insts.get(v)?.op.arith() {
+            Some(Arith::Const { value: Constant::Int(n) }) => Some(Known { n: *n, stage: None }),
+            _ => state.values.get(&v).copied(),
+        }
+    }
+
+    fn number(&self, v: Value, state: &State) -> Option<i64> {
+        self.known(v, state).map(|known| known.n)
+    }
+
+    /// An expression with the numbers that are known.
+    fn value_of(&self, expr: &Int, state: &State) -> Int {
+        expr.subst(&mut |var| self.number(Value(var.id), state).map(Int::from))
+    }
+
+    /// What an instruction without effect gives, if that is known.
+    fn result(&self, inst: &Inst<Tensor>, state: &State) -> Option<Known> {
+        match (inst.op.arith(), inst.op.view(), inst.op.var()) {
+            (Some(Arith::Convert { a }), ..) => self.known(*a, state),
+            (_, Some(View::Index { expr }), _) => {
+                let mut open = false;
+                expr.vars(&mut |var| open |= self.known(Value(var.id), state).is_none());
+                let n = if open { None } else { self.value_of(expr, state).as_const() };
+                n.map(|n| Known { n, stage: None })
+            }
+            (.., Some(Var::LocalGet { local })) => state.locals.get(local).copied(),
+            _ => None,
+        }
+    }
+
+    fn truth(&self, cond: Value, state: &State) -> Option<bool> {
+        match self.k.insts.get(cond)?.op.arith()? {
+            Arith::Const { value: Constant::Bool(b) } => Some(*b),
+            Arith::Compare { op, a, b } => {
+                let (a, b) = (self.number(*a, state)?, self.number(*b, state)?);
+                Some(match op {
+                    CmpOp::Eq => a == b,
+                    CmpOp::Ne => a != b,
+                    CmpOp::Lt => a < b,
+                    CmpOp::Le => a <= b,
+                    CmpOp::Gt => a > b,
+                    CmpOp::Ge => a >= b,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn step(&mut self, v: Value, inst: &Inst<Tensor>, state: &mut State) {
+        if let Some(access) = inst.op.access() {
+            let writes = matches!(
+                access,
+                Access::Store { .. } | Access::Red { .. } | Access::Atomic { .. } | Access::AtomicCas { .. }
+            );
+            if writes {
+                self.written(v, access.place(), state);
+            }
+            return;
+        }
+        if let Some(Var::LocalSet { local, value }) = inst.op.var() {
+            match self.known(*value, state) {
+                Some(known) => state.locals.insert(*local, known),
+                None => state.locals.remove(local),
+            };
+        }
+        match self.result(inst, state) {
+            Some(known) => state.values.insert(v, known),
+            None => state.values.remove(&v),
+        };
+        if let Some(op) = inst.op.tile() {
+            self.tile(v, op, state);
+        }
+    }
+
+    fn tile(&mut self, v: Value, op: &Tile, state: &mut State) {
+        match op {
+            Tile::Acquire { pipe } | Tile::Await { pipe } => {
+                let counts = state.pipes.entry(*pipe).or_default();
+                let fills = matches!(op, Tile::Acquire { .. });
+                let count = if fills { &mut counts.acquires } else { &mut counts.waits };
+                let (number, stages) = (*count, self.stages(*pipe));
+                *count += 1;
+                let stage = (!fills).then_some(Stage { pipe: *pipe, wait: number });
+                state.values.insert(v, Known { n: number % stages, stage });
+            }
+            Tile::Release { pipe } => self.released(v, *pipe, state),
+            Tile::Mma { a, b, .. } => state.products.push(self.reader(v, &[*a, *b], state)),
+            Tile::MmaWait { pending, .. } => newest(&mut state.products, *pending),
+            Tile::TmaStore { src, .. } => state.copies.push(self.reader(v, &[*src], state)),
+            Tile::TmaWait { pending, .. } => newest(&mut state.copies, *pending),
+            Tile::TmaLoad { dst, .. } => self.written(v, *dst, state),
+            Tile::Pipeline { .. }
+            | Tile::Accumulator {}
+            | Tile::AccumulatorOf { .. }
+            | Tile::AccumulatorRead { .. } => {}
+        }
+    }
+
+    fn stages(&self, pipe: Value) -> i64 {
+        match self.k.ty(pipe).view() {
+            TypeRef::Pipeline(stages) => i64::from(stages.max(1)),
+            _ => 1,
+        }
+    }
+
+    fn single_stages(&self) -> Vec<(Value, Part)> {
+        let mut parts = Vec::new();
+        self.k.walk(&mut |_, inst| {
+            if let Some(Tile::TmaLoad { dst, pipe, .. }) = inst.op.tile()
+                && self.stages(*pipe) == 1
+            {
+                parts.extend(self.part(*dst, &State::default()).map(|part| (*pipe, part)));
+            }
+        });
+        parts
+    }
+
+    /// What reads tensors in shared memory.
+    fn reader(&self, by: Value, tensors: &[Value], state: &State) -> Reader {
+        let mut stages = Vec::new();
+        for v in tensors {
+            self.offsets(*v, &mut |offset| {
+                offset.vars(&mut |var| stages.extend(self.known(Value(var.id), state).and_then(|k| k.stage)));
+            });
+        }
+        let parts: Vec<_> = tensors.iter().filter_map(|v| self.part(*v, state)).collect();
+        for (pipe, filled) in &self.single {
+            let newest = state.pipes.get(pipe).and_then(|counts| counts.waits.checked_sub(1));
+            let newest = newest.filter(|wait| *wait >= 0 && parts.iter().any(|part| part.meets(filled)));
+            stages.extend(newest.map(|wait| Stage { pipe: *pipe, wait }));
+        }
+        Reader { by, stages, parts }
+    }
+
+    /// Calls `see` with the offsets of a tensor's views. Gives the allocation.
+    fn offsets(&self, mut v: Value, see: &mut dyn FnMut(&Int)) -> Option<Value> {
+        loop {
+            match self.k.insts.get(v)?.op.view()? {
+                View::Part { base, offset } => {
+                    see(offset);
+                    v = *base;
+                }
+                View::Shared { .. } => return Some(v),
+                View::Index { .. } | View::Multicast { .. } | View::Peer { .. } | View::InCta { .. } => {
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Where a tensor in shared memory lies, for all threads together, if that is known.
+    fn part(&self, v: Value, state: &State) -> Option<Part> {
+        let mut sum = Int::from(0);
+        let memory = self.offsets(v, &mut |offset| sum = &sum + self.value_of(offset, state))?;
+        let mut open = false;
+        sum.vars(&mut |var| open |= !self.of_thread(Value(var.id)));
+        let layout = &self.k.ty(v).tensor()?.layout;
+        let (size, cosize) = (layout.size().as_const()?, layout.cosize().as_const()?);
+        let (first, last) = (sum.lower_bound(), sum.upper_bound()?);
+        let dense = first == last && size == cosize;
+        (!open).then_some(Part { memory, first, end: last.checked_add(cosize)?, dense })
+    }
+
+    /// Whether a value is a thread's index.
+    fn of_thread(&self, v: Value) -> bool {
+        let op = self.k.insts.get(v).and_then(|inst| inst.op.thread());
+        matches!(op, Some(Thread::Special { reg: Sreg::ThreadIdx | Sreg::LaneIdx, .. }))
+    }
+
+    fn released(&mut self, v: Value, pipe: Value, state: &mut State) {
+        let counts = state.pipes.entry(pipe).or_default();
+        let stage = Stage { pipe, wait: counts.releases };
+        counts.releases += 1;
+        for (readers, product) in [(&mut state.products, true), (&mut state.copies, false)] {
+            readers.retain(|reader| {
+                let reads = reader.stages.contains(&stage);
+                if reads && self.told.insert((v, reader.by)) {
+                    self.found.push(released_early(self.k, v, reader.by, product));
+                }
+                !reads
+            });
+        }
+    }
+
+    fn written(&mut self, v: Value, place: Value, state: &mut State) {
+        let Some(part) = self.part(place, state).filter(|_| !state.copies.is_empty()) else { return };
+        state.copies.retain(|copy| {
+            let reads = copy.parts.iter().any(|read| read.meets(&part));
+            if reads && self.told.insert((v, copy.by)) {
+                self.found.push(overwritten(self.k, v, copy.by));
+            }
+            !reads
+        });
+    }
+}
+
+/// Keeps the newest of what is under way.
+fn newest(readers: &mut Vec<Reader>, pending: u32) {
+    let done = readers.len().saturating_sub(pending as usize);
+    readers.drain(..done);
+}
+
+fn released_early(k: &Kernel, v: Value, by: Value, product: bool) -> Diagnostic {
+    let (who, help) = if product {
+        (
+            "product",
+            "release it behind an `mma_wait` that covers the product: `mma_wait<n>` covers all but the newest n",
+        )
+    } else {
+        ("copy", "wait for the copy first: `tma_wait<read>(0);`")
+    };
+    let message = format!("a stage is released while a {who} may still read it");
+    Diagnostic::error(RELEASED_EARLY, k.insts[v].span, message)
+        .related(k.insts[by].span, format!("this {who} may still read the stage"))
+        .help(help)
+}
+
+fn overwritten(k: &Kernel, v: Value, by: Value) -> Diagnostic {
+    let message = "a buffer in shared memory is written while a copy may still read it";
+    Diagnostic::error(OVERWRITTEN, k.insts[v].span, message)
+        .related(k.insts[by].span, "this copy may not have read it")
+        .help(
+            "wait until the copy has read it: `tma_wait<read>(n);` leaves the newest n copies under way, and \
+             `sync_threads();` behind it tells the other threads",
+        )
+}

@@ -1,0 +1,391 @@
+//! How often the roles of a kernel fill, wait for and release the stages of each pipeline.
+//!
+//! Counts are symbolic: sums of products of the loops' numbers of rounds, which are taken to be positive. Where two
+//! counts cannot be compared, nothing is said.
+
+use crate::diag::{Code, Diagnostic};
+use crate::kernel::{Block, Kernel, Value};
+use crate::names::CmpOp;
+use crate::op::{Arith, Control, Operation, Tile};
+use crate::ordering::number;
+use crate::text::readable;
+use crate::types::{TypeRef, ValueType};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weft_layout::{Int, Node};
+
+/// Roles that do not agree on how many stages go through a pipeline.
+pub const UNEVEN: Code = Code(242);
+
+/// Reports pipelines whose users do not agree.
+pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
+    let mut pipes = Vec::new();
+    k.walk(&mut |v, inst| pipes.extend(matches!(inst.op.tile(), Some(Tile::Pipeline { .. })).then_some(v)));
+    if pipes.is_empty() {
+        return;
+    }
+    let mut walk = Walk { k, atoms: Vec::new(), trips: Vec::new(), inside: Vec::new(), users: Vec::new() };
+    walk.user(&"the kernel".into(), &k.body);
+    found.extend(pipes.into_iter().filter_map(|pipe| walk.judge(pipe)));
+}
+
+/// What is done with a pipeline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    Acquire,
+    Await,
+    Release,
+}
+
+/// How often, if that is known, and where first.
+#[derive(Clone)]
+struct Count {
+    n: Option<Int>,
+    at: Value,
+}
+
+type Counts = BTreeMap<(Value, Use), Count>;
+
+/// A role, or the code outside of roles.
+struct User {
+    name: Arc<str>,
+    counts: Counts,
+}
+
+/// What a symbol of a count stands for.
+#[derive(Clone, PartialEq)]
+enum Atom {
+    /// The variable of a loop that is so many loops deep, by its bounds and step.
+    Round(usize, [Int; 3]),
+    /// 1 in all rounds of that loop but the first one.
+    Later(Int),
+    /// 1 where a condition holds.
+    Holds(CmpOp, Int, Int),
+    /// The sum of a count over the rounds of a loop.
+    Sum(Int, Int),
+}
+
+/// A loop around the code at hand: its variable, the symbol that stands for it, and its first value.
+struct Around {
+    var: Value,
+    symbol: Int,
+    first: Int,
+}
+
+struct Walk<'k> {
+    k: &'k Kernel,
+    /// What symbols stand for, and the values that name them in messages.
+    atoms: Vec<(Atom, Value)>,
+    /// The numbers of rounds that were met.
+    trips: Vec<Int>,
+    inside: Vec<Around>,
+    users: Vec<User>,
+}
+
+impl Walk<'_> {
+    fn user(&mut self, name: &Arc<str>, body: &Block) {
+        let mut counts = self.block(body);
+        if jumps(self.k, body, &mut Vec::new()) {
+            forget(&mut counts);
+        }
+        self.users.push(User { name: name.clone(), counts });
+    }
+
+    fn block(&mut self, block: &Block) -> Counts {
+        let mut counts = Counts::new();
+        for &v in &block.0 {
+            let Some(inst) = self.k.insts.get(v) else { continue };
+            let one =
+                |pipe: &Value, what| Counts::from([((*pipe, what), Count { n: Some(Int::ONE), at: v })]);
+            let own = match (inst.op.tile(), inst.op.control()) {
+                (Some(Tile::Acquire { pipe }), _) => one(pipe, Use::Acquire),
+                (Some(Tile::Await { pipe }), _) => one(pipe, Use::Await),
+                (Some(Tile::Release { pipe }), _) => one(pipe, Use::Release),
+                (_, Some(control)) => self.control(control),
+                _ => continue,
+            };
+            add(&mut counts, own, &Int::ONE);
+        }
+        counts
+    }
+
+    fn control(&mut self, control: &Control) -> Counts {
+        match control {
+            Control::If { cond, then, otherwise } => {
+                let (a, b) = (self.block(then), self.block(otherwise));
+                if a.is_empty() && b.is_empty() {
+                    return a;
+                }
+                let mut counts = Counts::new();
+                match self.holds(*cond) {
+                    Some(holds) => {
+                        add(&mut counts, a, &holds);
+                        add(&mut counts, b, &(&Int::ONE - &holds));
+                    }
+                    None => {
+                        add(&mut counts, a, &Int::ONE);
+                        add(&mut counts, b, &Int::ONE);
+                        forget(&mut counts);
+                    }
+                }
+                counts
+            }
+            Control::For { var, lo, hi, step, body, .. } => {
+                let bounds = [lo, hi, step].map(|v| self.expr(*v));
+                let [Some(lo), Some(hi), Some(step)] = bounds else {
+                    let mut counts = self.block(body);
+                    forget(&mut counts);
+                    return counts;
+                };
+                self.rounds(var.0, [lo, hi, step], body)
+            }
+            Control::While { head, body, .. } => {
+                let mut counts = self.block(head);
+                add(&mut counts, self.block(body), &Int::ONE);
+                forget(&mut counts);
+                counts
+            }
+            Control::Once { body } => self.block(body),
+            Control::Role { name, body, .. } if !name.is_empty() => {
+                self.user(name, body);
+                Counts::new()
+            }
+            Control::Role { body, .. } => self.block(body),
+            Control::Break { .. } | Control::Continue { .. } | Control::Return {} => Counts::new(),
+        }
+    }
+
+    fn rounds(&mut self, var: Value, bounds: [Int; 3], body: &Block) -> Counts {
+        let symbol = self.symbol(Atom::Round(self.inside.len(), bounds.clone()), var);
+        let [lo, hi, step] = bounds;
+        let trips = (hi - &lo).ceil_div(&step);
+        self.inside.push(Around { var, symbol: symbol.clone(), first: lo });
+        let mut counts = self.block(body);
+        self.inside.pop();
+        if !counts.is_empty() && !self.trips.contains(&trips) {
+            self.trips.push(trips.clone());
+        }
+        let later = self.symbol(Atom::Later(symbol.clone()), var);
+        for count in counts.values_mut() {
+            let Some(n) = &count.n else { continue };
+            let put = |value: Int| n.subst(&mut |x| same(x, &later).then(|| value.clone()));
+            let (first, others) = (put(Int::ZERO), put(Int::ONE));
+            count.n = Some(match self.depends(n, &symbol) {
+                false => first + others * (&trips - &Int::ONE),
+                true => self.symbol(Atom::Sum(symbol.clone(), n.clone()), var),
+            });
+        }
+        counts
+    }
+
+    /// An integer in terms of the loops around it.
+    fn expr(&self, v: Value) -> Option<Int> {
+        let at = |id: u32| self.inside.iter().find(|around| around.var == Value(id));
+        let n = number(self.k, v)?.subst(&mut |x| at(x.id).map(|around| around.symbol.clone()));
+        n.poison().is_none().then_some(n)
+    }
+
+    /// 1 where a condition holds, and 0 elsewhere, as a symbol.
+    fn holds(&mut self, cond: Value) -> Option<Int> {
+        let Some(Arith::Compare { op, a, b }) = self.k.insts.get(cond)?.op.arith() else { return None };
+        let (x, y) = (self.expr(*a)?, self.expr(*b)?);
+        let behind =
+            |around: &&Around| around.symbol == x && around.first == y && matches!(op, CmpOp::Gt | CmpOp::Ne);
+        let atom = match self.inside.iter().find(behind) {
+            Some(around) => Atom::Later(around.symbol.clone()),
+            None => Atom::Holds(*op, x, y),
+        };
+        Some(self.symbol(atom, cond))
+    }
+
+    /// The symbol that stands for an atom; `v` names it in messages.
+    fn symbol(&mut self, atom: Atom, v: Value) -> Int {
+        let known = self.atoms.iter().position(|(known, _)| *known == atom);
+        let at = known.unwrap_or_else(|| {
+            self.atoms.push((atom.clone(), v));
+            self.atoms.len() - 1
+        });
+        let v = self.atoms.get(at).map_or(v, |(_, first)| *first);
+        let id = u32::try_from(self.k.insts.len() + at).unwrap_or(u32::MAX);
+        let (min, max) = match atom {
+            Atom::Later(_) | Atom::Holds(..) => (0, Some(1)),
+            Atom::Round(..) => (i64::MIN, None),
+            Atom::Sum(..) => (0, None),
+        };
+        Int::var(weft_layout::Var { id, name: v.to_string().into(), div: 1, min, max })
+    }
+
+    /// Whether a count changes from round to round of a loop, but for the first one.
+    fn depends(&self, n: &Int, symbol: &Int) -> bool {
+        let mut found = false;
+        n.vars(&mut |x| {
+            let atom = (x.id as usize).checked_sub(self.k.insts.len()).and_then(|i| self.atoms.get(i));
+            found |= match atom.map(|(atom, _)| atom) {
+                Some(Atom::Holds(_, a, b)) => self.depends(a, symbol) || self.depends(b, symbol),
+                Some(Atom::Sum(_, n)) => self.depends(n, symbol),
+                Some(Atom::Round(_, bounds)) => {
+                    same(x, symbol) || bounds.iter().any(|n| self.depends(n, symbol))
+                }
+                Some(Atom::Later(_)) | None => false,
+            };
+        });
+        found
+    }
+
+    /// What is wrong with a pipeline, if anything is.
+    fn judge(&self, pipe: Value) -> Option<Diagnostic> {
+        let of = |what: Use| self.users.iter().filter_map(move |u| Some((u, u.counts.get(&(pipe, what))?)));
+        let fills: Vec<_> = of(Use::Acquire).collect();
+        let Some((filler, filled)) = fills.first().copied().filter(|_| of(Use::Await).next().is_some())
+        else {
+            return self.one_sided(pipe);
+        };
+        let acquires = fills.iter().try_fold(Int::ZERO, |sum, (_, c)| Some(sum + c.n.as_ref()?))?;
+        for (user, wait) in of(Use::Await) {
+            let Some(waits) = &wait.n else { continue };
+            if self.differ(&acquires, waits) {
+                let message = self.say(format!(
+                    "`{}` waits for {waits} stages of a pipeline that `{}` fills {acquires} times",
+                    user.name, filler.name
+                ));
+                return Some(self.report(wait.at, message, filled.at, "it is filled here"));
+            }
+            let release = user.counts.get(&(pipe, Use::Release));
+            let releases = match release {
+                Some(count) => count.n.clone(),
+                None => Some(Int::ZERO),
+            };
+            let Some(releases) = releases else { continue };
+            let kept = &acquires - &releases;
+            let too_few = match kept.as_const() {
+                Some(n) => n > self.stages(pipe),
+                None => self.positive(&kept),
+            };
+            if too_few {
+                let message = self.say(format!(
+                    "`{}` releases {releases} of the {acquires} stages that it waits for, and the pipeline has {}",
+                    user.name,
+                    self.stages(pipe)
+                ));
+                return Some(self.report(
+                    wait.at,
+                    message,
+                    filled.at,
+                    "this waits for a stage to be released",
+                ));
+            }
+            if let Some(release) = release.filter(|_| self.positive(&(&releases - waits))) {
+                let message =
+                    self.say(format!("`{}` releases {releases} stages and waits for {waits}", user.name));
+                return Some(self.report(release.at, message, wait.at, "it waits here"));
+            }
+        }
+        None
+    }
+
+    /// A pipeline that nobody fills, or that nobody waits for.
+    fn one_sided(&self, pipe: Value) -> Option<Diagnostic> {
+        let first = |what: Use| self.users.iter().find_map(|u| Some((u, u.counts.get(&(pipe, what))?)));
+        if let Some((user, count)) = first(Use::Await).or_else(|| first(Use::Release)) {
+            let message = format!("`{}` waits for stages of a pipeline that nobody fills", user.name);
+            return Some(self.report(count.at, message, pipe, "this pipeline"));
+        }
+        let (user, count) = first(Use::Acquire)?;
+        let n = count.n.as_ref()?;
+        let endless = match n.as_const() {
+            Some(n) => n > self.stages(pipe),
+            None => self.positive(n),
+        };
+        let message = format!("`{}` fills stages of a pipeline that nobody waits for", user.name);
+        endless.then(|| self.report(count.at, message, pipe, "this pipeline"))
+    }
+
+    fn report(&self, at: Value, message: String, other: Value, what: &str) -> Diagnostic {
+        let span = |v: Value| self.k.insts[v].span;
+        Diagnostic::error(UNEVEN, span(at), message).related(span(other), what).help(
+            "every stage that is filled is waited for once and released once by each role that reads the pipeline: \
+             give the loops of these roles the same rounds",
+        )
+    }
+
+    fn say(&self, message: String) -> String {
+        readable(self.k, &message)
+    }
+
+    fn stages(&self, pipe: Value) -> i64 {
+        match self.k.ty(pipe).view() {
+            TypeRef::Pipeline(stages) => i64::from(stages),
+            _ => 1,
+        }
+    }
+
+    fn differ(&self, a: &Int, b: &Int) -> bool {
+        self.positive(&(a - b)) || self.positive(&(b - a))
+    }
+
+    /// Whether a number is positive where every loop has a round.
+    fn positive(&self, n: &Int) -> bool {
+        if n.lower_bound() >= 1 || self.trips.contains(n) {
+            return true;
+        }
+        match n.node() {
+            Node::Add(terms) => terms.iter().all(|t| self.positive(t)),
+            Node::Mul(factors) => factors.iter().all(|f| self.positive(f)),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a variable is that symbol.
+fn same(x: &weft_layout::Var, symbol: &Int) -> bool {
+    matches!(symbol.node(), Node::Var(v) if v.id == x.id)
+}
+
+/// Adds counts, each so many times.
+fn add(counts: &mut Counts, more: Counts, times: &Int) {
+    for (key, count) in more {
+        let n = count.n.map(|n| n * times).filter(|n| n.poison().is_none());
+        let sum = counts.entry(key).or_insert(Count { n: Some(Int::ZERO), at: count.at });
+        sum.n = sum.n.take().zip(n).map(|(a, b)| a + b);
+    }
+}
+
+/// Makes counts unknown.
+fn forget(counts: &mut Counts) {
+    counts.values_mut().for_each(|count| count.n = None);
+}
+
+/// Whether code uses a pipeline.
+fn uses(k: &Kernel, block: &Block) -> bool {
+    block.0.iter().filter_map(|v| k.insts.get(*v)).any(|inst| {
+        let own =
+            matches!(inst.op.tile(), Some(Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. }));
+        own || inst.op.blocks().into_iter().any(|b| uses(k, b))
+    })
+}
+
+/// Whether a jump goes past code that uses a pipeline; `around` has, for each loop and `once` around the block, whether it
+/// has such code.
+fn jumps(k: &Kernel, block: &Block, around: &mut Vec<bool>) -> bool {
+    block.0.iter().filter_map(|v| k.insts.get(*v)).any(|inst| match inst.op.control() {
+        Some(Control::Return {}) => true,
+        Some(Control::Break { depth } | Control::Continue { depth }) => {
+            around.iter().rev().nth(*depth as usize).is_none_or(|counts| *counts)
+        }
+        Some(Control::Role { name, .. }) if !name.is_empty() => false,
+        Some(control) => {
+            let target =
+                matches!(control, Control::For { .. } | Control::While { .. } | Control::Once { .. });
+            let blocks = inst.op.blocks();
+            if target {
+                around.push(blocks.iter().any(|b| uses(k, b)));
+            }
+            let found = blocks.into_iter().any(|b| jumps(k, b, around));
+            if target {
+                around.pop();
+            }
+            found
+        }
+        None => false,
+    })
+}

@@ -1,0 +1,215 @@
+//! What became of tiles: matrix products, copies by TMA, pipelines, fences between proxies, shared memory, and registers
+//! of roles. For `weft explain`.
+
+use std::fmt;
+use std::sync::Arc;
+use weft_ir::abi::{MAX_SHARED, place_shared};
+use weft_ir::diag::Span;
+use weft_ir::roles::{REGISTERS, registers_at_start};
+use weft_ir::{Address, Block, Control, Operation, machine};
+
+/// Columns of the widest matrix instruction over shared memory (PTX ISA, wgmma.mma_async).
+const MAX_COLUMNS: u32 = 256;
+
+/// Something about tiles, and where it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tiled {
+    /// The kernel.
+    pub kernel: Arc<str>,
+    /// The text that it is about.
+    pub span: Span,
+    /// What there is to say.
+    pub fact: Fact,
+}
+
+/// What there is to say about tiles.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fact {
+    /// A matrix product.
+    Product(Product),
+    /// A copy of a tile by TMA.
+    Copy(Copy),
+    /// A pipeline: its stages, and the warps that release each.
+    Pipeline {
+        /// Stages.
+        stages: u32,
+        /// Warps that arrive at a stage's empty barrier.
+        warps: u32,
+    },
+    /// The bytes that an acquire says will arrive.
+    Expects(u32),
+    /// A fence between accesses of threads and those of copies and matrix instructions, and what it is for.
+    Fence(&'static str),
+    /// A wait that was put in, and what it is for.
+    Wait(&'static str),
+    /// The allocations in shared memory, with their bytes, and the bytes of all.
+    Shared(Vec<(String, u64)>, u64),
+    /// A role: its name, first thread, threads, and registers of each thread.
+    Role(Arc<str>, u32, u32, u32),
+    /// Registers of all roles together.
+    Registers(u32),
+}
+
+/// The instructions of a matrix product in one thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Product {
+    /// The instruction's name, without operands.
+    pub instr: String,
+    /// How many of them.
+    pub count: u32,
+    /// For both operands, the mode along which elements follow each other, and the swizzle in bytes; `None` for one in
+    /// registers.
+    pub operands: [Option<(char, u32)>; 2],
+    /// Elements of the accumulator in a thread.
+    pub registers: u32,
+    /// Columns of one instruction.
+    pub columns: u32,
+    /// Whether it is one of the warpgroup; if not, each warp multiplies.
+    pub warpgroups: bool,
+}
+
+/// The instructions of a copy of a tile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Copy {
+    /// Whether the tile comes from shared memory.
+    pub out: bool,
+    /// Boxes, each copied by an instruction.
+    pub count: usize,
+    /// The extents of a box, the contiguous dimension first.
+    pub extents: Vec<u16>,
+    /// Bytes of a box.
+    pub bytes: u64,
+    /// The swizzle in bytes; 0 for none.
+    pub swizzle: u32,
+}
+
+impl Product {
+    /// Why no instruction does more at once, or reads its operands with fewer bank conflicts.
+    fn limit(&self) -> String {
+        if !self.warpgroups {
+            return "the target has no instruction of warpgroups (wgmma)".into();
+        }
+        let mut why = Vec::new();
+        if self.columns < MAX_COLUMNS {
+            why.push(format!("a warpgroup has {} columns of the accumulator", self.columns));
+        }
+        for (name, operand) in ["A", "B"].iter().zip(&self.operands) {
+            if let Some((_, swizzle)) = operand
+                && *swizzle < 128
+            {
+                why.push(format!("{name} is swizzled by {swizzle} bytes, and not by 128"));
+            }
+        }
+        if why.is_empty() { "no instruction is wider".into() } else { why.join("; ") }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Product { instr, count, registers, .. } = self;
+        write!(f, "mma: {count} x {instr}")?;
+        for (name, operand) in ["A", "B"].iter().zip(&self.operands) {
+            let Some((major, swizzle)) = operand else {
+                write!(f, ", {name} in registers")?;
+                continue;
+            };
+            write!(f, ", {name} {major}-major")?;
+            match swizzle {
+                0 => write!(f, " without swizzle")?,
+                bytes => write!(f, " in {bytes}-byte swizzle")?,
+            }
+        }
+        write!(f, "; {registers} accumulator registers a thread; {}", self.limit())
+    }
+}
+
+impl fmt::Display for Copy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Copy { out, count, extents, bytes, swizzle } = self;
+        let way = if *out { "out of" } else { "to" };
+        let sides: Vec<_> = extents.iter().map(u16::to_string).collect();
+        let (s, each) = if *count == 1 { ("", "a box") } else { ("s", "boxes") };
+        let dims = extents.len();
+        write!(f, "tma {way} shared memory: {count} instruction{s} of {dims} dimensions, ")?;
+        write!(f, "{each} of {} ({bytes} bytes), ", sides.join(" x "))?;
+        match swizzle {
+            0 => f.write_str("no swizzle"),
+            bytes => write!(f, "swizzle of {bytes} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fact::Product(product) => product.fmt(f),
+            Fact::Copy(copy) => copy.fmt(f),
+            Fact::Pipeline { stages, warps } => {
+                let s = if *stages == 1 { "" } else { "s" };
+                write!(f, "pipeline: {stages} stage{s}, {} bytes of barriers; ", stages * 16)?;
+                write!(f, "warps that release a stage: {warps}")
+            }
+            Fact::Expects(bytes) => write!(f, "producer_acquire: the stage expects {bytes} bytes"),
+            Fact::Fence(why) => write!(f, "fence.proxy.async: {why}"),
+            Fact::Wait(why) => write!(f, "cp.async.bulk.wait_group.read: {why}"),
+            Fact::Shared(parts, sum) => {
+                let parts: Vec<_> = parts.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
+                write!(f, "shared memory: {sum} of {MAX_SHARED} bytes: {}", parts.join(", "))
+            }
+            Fact::Role(name, first, threads, regs) => {
+                write!(f, "role {name}: threads {first} to {}, {regs} registers each", first + threads - 1)
+            }
+            Fact::Registers(sum) => write!(f, "registers of the roles: {sum} of {REGISTERS}"),
+        }
+    }
+}
+
+/// What there is to say about the memory and the registers of a kernel that has roles, pipelines or matrix products.
+pub(crate) fn of_launch(k: &machine::Kernel) -> Vec<Tiled> {
+    let tiled = |span, fact| Tiled { kernel: k.name.clone(), span, fact };
+    let (mut parts, mut end, mut uses) = (Vec::new(), 0u64, false);
+    k.walk(&mut |_, inst| {
+        uses |= matches!(inst.op, machine::Op::Async(_));
+        if let Some(Address::Shared { name, bytes, align }) = inst.op.address() {
+            end = place_shared(end, *bytes, *align).map_or(u64::MAX, |at| at.saturating_add(*bytes));
+            parts.push((if name.is_empty() { "unnamed".to_owned() } else { name.to_string() }, *bytes));
+        }
+    });
+    let mut found = Vec::new();
+    if !uses {
+        return found;
+    }
+    if end > 0 {
+        found.push(tiled(k.span, Fact::Shared(parts, end)));
+    }
+    let mut registers = 0;
+    roles(k, &k.body, registers_at_start(k.threads()), &mut |span, name, [first, threads, regs], top| {
+        if top {
+            registers += regs * threads;
+        }
+        if !name.is_empty() {
+            found.push(tiled(span, Fact::Role(name.clone(), first, threads, regs)));
+        }
+    });
+    if registers > 0 {
+        found.push(tiled(k.span, Fact::Registers(registers)));
+    }
+    found
+}
+
+/// Calls `see` with the roles of a block: where each stands, its name, its first thread, threads, and registers of each, and
+/// whether no other role holds it.
+fn roles(
+    k: &machine::Kernel,
+    block: &Block,
+    given: u32,
+    see: &mut dyn FnMut(Span, &Arc<str>, [u32; 3], bool),
+) {
+    for inst in block.0.iter().filter_map(|v| k.insts.get(*v)) {
+        if let Some(Control::Role { name, first, threads, regs, body }) = inst.op.control() {
+            let own = if *regs > 0 { *regs } else { given };
+            see(inst.span, name, [*first, *threads, own], true);
+            roles(k, body, own, &mut |span, name, at, _| see(span, name, at, false));
+        }
+    }
+}

@@ -33,6 +33,7 @@ pub mod cli;
 pub mod codes;
 pub mod collective;
 pub mod compile;
+pub mod gemm;
 pub mod gpu;
 pub mod library;
 pub mod meta;
@@ -43,6 +44,7 @@ pub mod run;
 pub mod store;
 pub mod tools;
 pub mod trace;
+mod tuned;
 
 pub use compile::{
     CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile, compile_ir,

@@ -14,6 +14,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
     ("gemm", include_str!("library/gemm.weft")),
+    ("gemm_kernel", include_str!("library/gemm_kernel.weft")),
     ("grid", include_str!("library/grid.weft")),
     ("ll", include_str!("library/ll.weft")),
     ("net", include_str!("library/net.weft")),

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::error::{Code, Error, NO_JITLINK, NO_NCCL, NO_NVSHMEM, Result};
+use crate::error::{Code, Error, NO_CUBLAS, NO_JITLINK, NO_NCCL, NO_NVSHMEM, Result};
 use crate::owned;
 
 /// A file that was found.
@@ -121,6 +121,23 @@ const NCCL: Wanted = Wanted {
     ],
 };
 
+/// Where cuBLASLt is looked for.
+const CUBLAS_LT: Wanted = Wanted {
+    name: "libcublasLt.so",
+    vars: &["WEFT_CUBLASLT"],
+    folders: &["lib64", "lib"],
+    places: &[
+        Place::Setup,
+        Place::List("LD_LIBRARY_PATH"),
+        Place::Packages,
+        Place::Python,
+        Place::Linker,
+        Place::Root("CUDA_HOME"),
+        Place::Root("CUDA_PATH"),
+        Place::System("/usr/local/cuda"),
+    ],
+};
+
 /// Where nvJitLink is looked for.
 const NVJITLINK: Wanted = Wanted {
     name: "libnvJitLink.so",
@@ -154,6 +171,16 @@ pub fn nccl() -> Result<Found> {
     let help = "`weft setup --nccl` fetches it into your cache folder; or `pip install nvidia-nccl-cu13`; or set \
                 WEFT_NCCL to a libnccl.so.2; or measure without: leave nccl out of --against";
     Machine::here().find(&NCCL).map_err(|missing| not_found(NO_NCCL, NCCL.name, missing, help))
+}
+
+/// cuBLASLt.
+///
+/// # Errors
+/// R0112 with every place searched.
+pub fn cublas_lt() -> Result<Found> {
+    let help = "`pip install nvidia-cublas` (CUDA 13) or `pip install nvidia-cublas-cu12`; or set WEFT_CUBLASLT to a \
+                libcublasLt.so; or measure without: leave --against out";
+    Machine::here().find(&CUBLAS_LT).map_err(|missing| not_found(NO_CUBLAS, CUBLAS_LT.name, missing, help))
 }
 
 fn not_found(code: Code, name: &str, missing: Missing, help: &str) -> Error {
@@ -352,7 +379,12 @@ impl Machine<'_> {
                 look.searched.push("the linker's cache".into());
                 let cache = (self.linker)()?;
                 let paths = cache.lines().filter_map(|line| Some(Path::new(line.split_once("=> ")?.1)));
-                let named = paths.filter(|path| path.file_name() == Some(OsStr::new(name)));
+                let versioned = format!("{name}.");
+                let is_named = |path: &&Path| {
+                    path.file_name() == Some(OsStr::new(name))
+                        || name.ends_with(".so") && name_starts(path, &versioned)
+                };
+                let named = paths.filter(is_named);
                 named.filter_map(Path::parent).find_map(|dir| (look.pick)(dir))
             }
             Place::Root(var) => look.root(&self.path_var(var)?),

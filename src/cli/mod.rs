@@ -6,6 +6,7 @@ mod compile;
 mod doctor;
 mod explain;
 mod fused;
+mod gemm;
 mod layout;
 mod progress;
 mod run;
@@ -74,12 +75,15 @@ struct Bench {
 enum OtherBench {
     /// Time allreduce, residual add and RMSNorm in one kernel, against an allreduce, ours or a peer's, and our kernel.
     FusedAllreduceRmsnorm(fused::Fused),
+    /// Time products of matrices on one GPU, against cuBLASLt's: `weft bench gemm --against cublas`.
+    Gemm(gemm::BenchGemm),
 }
 
 impl Bench {
     fn run(&self) -> Result<ExitCode> {
         match (&self.other, &self.operation) {
             (Some(OtherBench::FusedAllreduceRmsnorm(fused)), _) => fused.run(),
+            (Some(OtherBench::Gemm(gemm)), _) => gemm.run(),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
                 Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))

@@ -1,0 +1,221 @@
+//! What was measured, as data and as a table.
+
+use super::Wrong;
+use crate::gemm::{By, Plan, Problem};
+use serde::{Deserialize, Serialize};
+
+/// Microseconds of a call, over blocks of calls.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Quartiles {
+    /// The fastest block.
+    pub min: f64,
+    /// A quarter of the blocks were as fast.
+    pub q1: f64,
+    /// Half of them were.
+    pub median: f64,
+    /// Three quarters of them were.
+    pub q3: f64,
+}
+
+impl Quartiles {
+    /// Of such times; of none they are no numbers.
+    pub fn of(times: &[f64]) -> Quartiles {
+        let mut sorted = times.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        // Between two times the quartile is in proportion.
+        let at = |part: f64| {
+            let place = part * sorted.len().saturating_sub(1) as f64;
+            let time = |i: f64| sorted.get(i as usize).copied().unwrap_or(f64::NAN);
+            time(place.floor()) + (time(place.ceil()) - time(place.floor())) * place.fract()
+        };
+        Quartiles { min: at(0.0), q1: at(0.25), median: at(0.5), q3: at(0.75) }
+    }
+}
+
+/// A problem with a contender.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The problem.
+    #[serde(flatten)]
+    pub problem: Problem,
+    /// Who computed it.
+    pub contender: String,
+    /// The plan of ours.
+    pub plan: Option<Plan>,
+    /// What the plan comes from.
+    pub by: Option<By>,
+    /// The place of cuBLASLt's algorithm in the heuristic's order, from 0, and how many were tried.
+    pub algorithm: Option<(u32, u32)>,
+    /// Calls of a block.
+    pub iters: u32,
+    /// Blocks.
+    pub repeats: u32,
+    /// Sets of operands that calls took turns on.
+    pub sets: u32,
+    /// Time of a call among others, one behind the other.
+    pub time_us: Quartiles,
+    /// Floating-point operations by median time, in 10^12 a second.
+    pub tflops: f64,
+    /// The median time of cuBLASLt by this one, where it was measured: above 1 this one is faster.
+    pub of_cublas: Option<f64>,
+    /// Samples that are wrong, of how many; none without a check.
+    pub wrong: Option<(u64, u64)>,
+    /// The first of them.
+    pub first_wrong: Option<Wrong>,
+    /// Elements that differ from the first contender's, of whole numbers whose sums are exact; none without a check.
+    pub differ: Option<u64>,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The version of warpweft.
+    pub warpweft: String,
+    /// When it began, in UTC.
+    pub date: String,
+    /// The command's words; none where a program measured.
+    pub command: Vec<String>,
+    /// The GPU.
+    pub gpu: String,
+    /// Its multiprocessors.
+    pub sms: u32,
+    /// The version of the driver.
+    pub driver: String,
+    /// The version of cuBLASLt, where it was measured.
+    pub cublas: Option<String>,
+    /// Where plans that are chosen come from.
+    pub auto: Option<String>,
+    /// Whether blocks were CUDA graphs.
+    pub graph: bool,
+    /// Whether operands took turns, so that the L2 cache did not hold them.
+    pub cold: bool,
+    /// What was left out, and why.
+    pub left_out: Vec<String>,
+    /// What was measured.
+    pub rows: Vec<Row>,
+}
+
+/// Sets what rows of one problem are by cuBLASLt's.
+pub(super) fn compare(rows: &mut [Row]) {
+    let cublas = rows.iter().find(|r| r.contender == "cublas").map(|r| r.time_us.median);
+    rows.iter_mut().for_each(|r| r.of_cublas = cublas.map(|t| t / r.time_us.median));
+}
+
+impl Report {
+    /// What stands over the table.
+    pub fn head(&self) -> String {
+        let Report { gpu, sms, driver, warpweft, date, .. } = self;
+        let cublas = self.cublas.as_ref().map_or(String::new(), |v| format!(", cuBLASLt {v}"));
+        let mut text = format!(
+            "# weft bench gemm: {gpu} ({sms} multiprocessors), driver {driver}{cublas}, warpweft {warpweft}; {date}\n"
+        );
+        if let Some(auto) = &self.auto {
+            text += &format!("# plans by {auto}\n");
+        }
+        let how = if self.graph { "in a CUDA graph" } else { "back to back" };
+        let cold =
+            if self.cold { "; operands take turns, so that the L2 cache does not hold them" } else { "" };
+        text += &format!(
+            "# microseconds of a call among others, {how}, in blocks of contenders in random order{cold}\n"
+        );
+        text + &format!(
+            "# {:>18}{:>6}  {:<8}{:>9}{:>9}{:>9}{:>9}{:>10}{:>7}  plan\n",
+            "shape", "type", "by", "q1", "median", "q3", "TFLOP/s", "of cublas", "#wrong"
+        )
+    }
+
+    /// Rows of the table.
+    pub fn lines(rows: &[Row]) -> String {
+        let line = |r: &Row| {
+            let Quartiles { q1, median, q3, .. } = r.time_us;
+            let ratio = r.of_cublas.map_or("-".into(), |x| format!("{x:.3}"));
+            let wrong = r.wrong.map_or("N/A".into(), |(n, _)| (n + r.differ.unwrap_or(0)).to_string());
+            let how = match (&r.plan, r.algorithm) {
+                (Some(plan), _) => plan.to_string(),
+                (None, Some((i, of))) => format!("algorithm {} of {of}", i + 1),
+                (None, None) => String::new(),
+            };
+            let (shape, dtype) = (r.problem.shape.to_string(), r.problem.dtype.name());
+            format!(
+                "{shape:>20}{dtype:>6}  {:<8}{q1:>9.2}{median:>9.2}{q3:>9.2}{:>9.1}{ratio:>10}{wrong:>7}  {how}\n",
+                r.contender, r.tflops
+            )
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// What stands below the table: what was left out, and the geometric mean over problems of each plan's speed by
+    /// cuBLASLt's, of the first plan of ours of each.
+    pub fn foot(&self) -> String {
+        let mut text: String = self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect();
+        let mut seen: Vec<Problem> = Vec::new();
+        let mut logs = Vec::new();
+        for row in self.rows.iter().filter(|r| r.contender == "weft") {
+            if let Some(ratio) = row.of_cublas.filter(|_| !seen.contains(&row.problem)) {
+                seen.push(row.problem);
+                logs.push(ratio.ln());
+            }
+        }
+        if !logs.is_empty() {
+            let least = logs.iter().copied().fold(f64::INFINITY, f64::min).exp();
+            let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+            text += &format!(
+                "# speed by cuBLASLt's: geometric mean {mean:.3} over {} shapes, least {least:.3}\n",
+                logs.len()
+            );
+        }
+        text
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    /// None that is known: every field is a name or a number.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// A line for each row, below a line of names.
+    pub fn csv(&self) -> String {
+        let mut text = "gpu,m,n,k,type,out,b,contender,plan,iters,repeats,sets,min_us,q1_us,median_us,q3_us,tflops,of_cublas,wrong,differ\n".to_owned();
+        for r in &self.rows {
+            let Problem { shape, dtype, out, b } = r.problem;
+            let Quartiles { min, q1, median, q3 } = r.time_us;
+            let plan = r.plan.map_or(String::new(), |p| p.to_string().replace(',', " "));
+            let number = |n: Option<String>| n.unwrap_or_default();
+            text += &format!(
+                "{},{},{},{},{dtype},{out},{},{},{plan},{},{},{},{min:.3},{q1:.3},{median:.3},{q3:.3},{:.2},{},{},{}\n",
+                self.gpu.replace(',', " "),
+                shape.m,
+                shape.n,
+                shape.k,
+                format!("{b:?}").to_ascii_lowercase(),
+                r.contender,
+                r.iters,
+                r.repeats,
+                r.sets,
+                r.tflops,
+                number(r.of_cublas.map(|x| format!("{x:.4}"))),
+                number(r.wrong.map(|(n, _)| n.to_string())),
+                number(r.differ.map(|n| n.to_string())),
+            );
+        }
+        text
+    }
+
+    /// What the check found first in results of ours, as a sentence.
+    pub fn first_wrong(&self) -> Option<String> {
+        self.rows.iter().filter(|r| r.contender == "weft").find_map(|r| {
+            let (n, of) = r.wrong.unwrap_or_default();
+            let what = match (&r.first_wrong, r.differ.unwrap_or(0)) {
+                (Some(wrong), _) => format!("{n} of {of} samples are wrong; first: {wrong}"),
+                (None, 0) => return None,
+                (None, n) => {
+                    format!("{n} elements differ from the first contender's, where all sums are exact")
+                }
+            };
+            let plan = r.plan.map_or(String::new(), |p| format!(" by {p}"));
+            Some(format!("{}{plan}: {what}", r.problem))
+        })
+    }
+}

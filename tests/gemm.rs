@@ -1,0 +1,56 @@
+//! `weft::gemm` and `weft bench gemm` without a GPU: on a simulated one.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use weft::bench::BenchError;
+use weft::bench::gemm::{Contender, Request, run};
+use weft::gemm::{Gemm, Major, Plan, Problem, Shape, Tuning};
+use weft::gpu::GpuError;
+use weft::runtime::{DType, DeviceTensor, World, error};
+
+fn problem(m: u64, n: u64, k: u64) -> Problem {
+    Problem::new(Shape::new(m, n, k), DType::BF16)
+}
+
+fn plan(text: &str) -> Tuning {
+    Tuning::Plan(text.parse::<Plan>().unwrap())
+}
+
+#[test]
+fn a_product_of_tensors() {
+    let ones = World::simulated(1).unwrap().run(|world| {
+        let (m, n, k) = (70, 72, 40);
+        let (stream, one) = (world.stream(), half::bf16::ONE);
+        let a = DeviceTensor::<half::bf16>::alloc(world.device(), [m, k])?;
+        let b = DeviceTensor::<half::bf16>::alloc(world.device(), [n, k])?;
+        let d = DeviceTensor::<half::bf16>::alloc(world.device(), [m, n])?;
+        a.copy_from(&vec![one; m * k], stream)?;
+        b.copy_from(&vec![one; n * k], stream)?;
+        let gemm = Gemm::with(world, problem(m as u64, n as u64, k as u64), &plan("bn=64,stages=2"))?;
+        gemm.launch(stream, &a, &b, &d)?;
+        // Operands that are not the problem's are refused before anything is launched.
+        let refused = gemm.launch(stream, &b, &a, &d).unwrap_err();
+        assert!(matches!(&refused, GpuError::Runtime(e) if e.code == error::ARGUMENT), "{refused}");
+        Ok::<_, GpuError>(d.to_vec(stream)?)
+    });
+    assert!(ones.unwrap()[0].iter().all(|x| x.to_f32() == 40.0));
+}
+
+#[test]
+fn the_benchmark_checks_what_it_times() {
+    let report = World::simulated(1).unwrap().run(|world| {
+        let columns = Problem { b: Major::Column, ..problem(72, 136, 72) };
+        let mut request = Request::new(vec![problem(130, 72, 72), columns]);
+        request.contenders =
+            ["bn=64,stages=2", "bn=128,stages=3"].map(|p| Contender::ours(p).unwrap()).into();
+        (request.iters, request.warmup, request.repeats) = (1, 1, 1);
+        let report = run(world.device(), &request, &mut |_, _| Ok(()))?;
+        Ok::<_, BenchError>((report.first_wrong(), report.rows))
+    });
+    let (wrong, rows) = report.unwrap().swap_remove(0);
+    assert_eq!((wrong, rows.len()), (None, 4));
+    for row in rows {
+        let (wrong, of) = row.wrong.unwrap();
+        assert!(wrong == 0 && of > 50 && row.differ == Some(0), "{row:?}");
+    }
+}

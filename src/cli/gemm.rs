@@ -1,11 +1,12 @@
-//! `weft bench gemm`
+//! `weft bench gemm` and `weft tune gemm`
 
 use super::bench::dtype;
-use super::bench::output::{writable_all, write};
-use crate::bench::gemm::{Contender, Report, Request, SHAPES, TAILS, problems, run};
+use super::bench::output::{writable, writable_all, write};
+use crate::bench::gemm::{Contender, Found, Report, Request, SHAPES, TAILS, Tune, problems, run, tune};
+use crate::gemm::tuning::{Entry, Table, Tables, path};
 use crate::gemm::{Major, Problem, Shape};
 use crate::runtime::{DType, Device};
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
@@ -138,4 +139,69 @@ impl BenchGemm {
         request.algorithms = self.algorithms;
         Ok(request)
     }
+}
+
+#[derive(Args)]
+pub struct TuneGemm {
+    #[command(flatten)]
+    products: Products,
+    /// Plans that are tried for each shape, those that the model expects to be the fastest first.
+    #[arg(long, default_value = "24", value_name = "PLANS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    budget: u32,
+    /// The file to store in, or to show; WEFT_GEMM_TUNING, or gemm.json in your data folder, if not given.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print what is stored, and measure nothing.
+    #[arg(long)]
+    show: bool,
+}
+
+impl TuneGemm {
+    pub fn run(&self) -> Result<ExitCode> {
+        let file = self.out.clone().or_else(path).context(
+            "there is no file to store in: give --out FILE (WEFT_GEMM_TUNING is off, or neither XDG_DATA_HOME nor HOME is set)",
+        )?;
+        // What is there already stays, so it must be readable.
+        let mut tables = if file.exists() { Tables::read(&file)? } else { Tables::new() };
+        if self.show {
+            let mut text = format!("# {}\n", file.display());
+            match tables.tables.is_empty() {
+                true => text.push_str("# nothing is stored: `weft tune gemm` measures\n"),
+                false => tables.tables.iter().for_each(|table| text.push_str(&table.text())),
+            }
+            super::write_out(None, text.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let what = Tune { budget: self.budget, ..Tune::new(self.products.problems(&SHAPES)?) };
+        what.examine()?;
+        if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        writable(&file)?;
+        let device = self.products.device()?;
+        super::write_out(None, head().as_bytes())?;
+        let table = tune(&device, &what, &mut |found| {
+            let mut out = std::io::stdout().lock();
+            out.write_all(line(found).as_bytes())?;
+            out.flush()
+        })?;
+        let setting = table.setting.clone();
+        tables.add(Table { command: std::env::args().collect(), ..table });
+        tables.write(&file)?;
+        super::write_out(None, format!("# stored for {setting} in {}\n", file.display()).as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn head() -> String {
+    format!("# {:>42}{:>10}{:>9}{:>10}{:>7}  plan\n", "problem", "us", "TFLOP/s", "model us", "plans")
+}
+
+fn line(found: &Found) -> String {
+    let Found { entry: Entry { problem, plan, us }, model, plans, left_out } = found;
+    let tflops = problem.shape.flops() / us / 1e6;
+    let mut text =
+        format!("{:>44}{us:>10.2}{tflops:>9.1}{:>10.2}{plans:>7}  {plan}\n", problem.to_string(), model.1);
+    left_out.iter().for_each(|why| text.push_str(&format!("# left out: {why}\n")));
+    text
 }

@@ -128,6 +128,20 @@ impl Sets {
 }
 
 impl Case {
+    /// What a check found wrong with it, as a sentence.
+    pub fn fault(&self) -> Option<String> {
+        let Checked { wrong: (n, of), first, differ } = self.checked.as_ref()?;
+        let how = match &self.call {
+            Call::Ours { plan, .. } => plan.to_string(),
+            Call::Cublas { .. } => "cublas".into(),
+        };
+        match (first, differ) {
+            (Some(first), _) => Some(format!("{how}: {n} of {of} samples are wrong; first: {first}")),
+            (None, 0) => None,
+            (None, n) => Some(format!("{how}: {n} elements differ from the first plan's")),
+        }
+    }
+
     /// Puts call number `i` on a stream.
     fn call(&self, i: u32, sets: &Sets, stream: &Stream) -> Result<()> {
         match &self.call {
@@ -310,7 +324,7 @@ impl Bed {
     }
 
     /// Checks the results of cases, first of whole numbers, of which every element is compared, then of random ones.
-    fn check(&self, sets: &Sets, cases: &mut [Case]) -> Result<()> {
+    pub fn check(&self, sets: &Sets, cases: &mut [Case]) -> Result<()> {
         let (stream, set) = (&self.stream, sets.at(0)?);
         let mut found = vec![Checked::default(); cases.len()];
         let first = sets.data.operands(&self.device, &sets.problem, 0)?.d;

@@ -3,9 +3,11 @@
 mod data;
 mod measure;
 mod report;
+mod tune;
 
 pub use data::Wrong;
 pub use report::{Quartiles, Report, Row};
+pub use tune::{Found, Tune, tried, tune};
 
 use super::BenchError;
 use crate::gemm::{Major, Plan, Problem, Shape, Tuning};

@@ -4,7 +4,7 @@ use super::{Param, Plan, Problem};
 use weft_runtime::{Error, error};
 
 /// Shared memory that a CTA can have on Hopper, in bytes (CUDA C Programming Guide, Compute Capabilities).
-const MOST_SHARED: u64 = 227 << 10;
+pub(super) const MOST_SHARED: u64 = 227 << 10;
 /// Bytes of shared memory for the pipeline's barriers, and up to where tiles begin.
 const BARRIERS: u64 = 1 << 10;
 /// Most registers of accumulators that a thread can have beside those that it computes addresses and epilogues with.

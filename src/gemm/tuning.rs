@@ -203,7 +203,7 @@ impl Tables {
     }
 
     /// The table of a setting that holds, or why there is none.
-    fn find(&self, setting: &Setting) -> Result<&Table, String> {
+    pub(super) fn find(&self, setting: &Setting) -> Result<&Table, String> {
         let Some(table) = self.tables.iter().find(|t| t.setting.gpu == setting.gpu) else {
             return Err(format!("there is no table for {}", setting.gpu));
         };

@@ -11,7 +11,7 @@ mod tests;
 
 pub use programs::program;
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
@@ -125,7 +125,7 @@ const NCCL: Wanted = Wanted {
 const CUBLAS_LT: Wanted = Wanted {
     name: "libcublasLt.so",
     vars: &["WEFT_CUBLASLT"],
-    folders: &["lib64", "lib"],
+    folders: &["lib", "lib64"],
     places: &[
         Place::Setup,
         Place::List("LD_LIBRARY_PATH"),
@@ -454,10 +454,15 @@ impl Look<'_> {
     /// NVIDIA's wheels unpack into `nvidia/cu13/bin`, older ones into `nvidia/cuda_nvcc/bin`: any of them, the
     /// newest CUDA first.
     fn quietly_in_wheels(&self, packages: &Path) -> Option<PathBuf> {
-        let roots: BTreeSet<_> = children(&packages.join("nvidia")).into_iter().collect();
-        let places =
-            roots.iter().rev().flat_map(|root| self.folders.iter().map(|folder| below(root, folder)));
-        places.into_iter().find_map(|dir| (self.pick)(&dir))
+        let mut roots = children(&packages.join("nvidia"));
+        // `cu13` is a toolkit's folder, and `cublas` that of one older wheel.
+        let is_toolkit = |root: &PathBuf| {
+            let name = root.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix("cu"));
+            name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        roots.sort_by_key(|root| Reverse((is_toolkit(root), root.clone())));
+        let mut places = roots.iter().flat_map(|root| self.folders.iter().map(|folder| below(root, folder)));
+        places.find_map(|dir| (self.pick)(&dir))
     }
 }
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use weft::bench::BenchError;
-use weft::bench::gemm::{Contender, Request, run};
-use weft::gemm::{Gemm, Major, Plan, Problem, Shape, Tuning};
+use weft::bench::gemm::{Contender, Request, Tune, run, tried, tune};
+use weft::gemm::{By, Gemm, Major, Plan, Problem, Shape, Tuning, candidates};
 use weft::gpu::GpuError;
 use weft::runtime::{DType, DeviceTensor, World, error};
 
@@ -53,4 +53,35 @@ fn the_benchmark_checks_what_it_times() {
         let (wrong, of) = row.wrong.unwrap();
         assert!(wrong == 0 && of > 50 && row.differ == Some(0), "{row:?}");
     }
+}
+
+#[test]
+fn what_is_tuned_is_followed() {
+    let small = problem(64, 64, 64);
+    let found = World::simulated(1).unwrap().run(|world| {
+        let what = Tune { budget: 2, rounds: 1, ..Tune::new(vec![small]) };
+        let mut plans = 0;
+        let table = tune(world.device(), &what, &mut |found| {
+            plans = found.plans;
+            assert!(found.left_out.is_empty(), "{:?}", found.left_out);
+            Ok(())
+        })?;
+        let plan = table.entries[0].plan;
+        let gemm = Gemm::with(world, small, &Tuning::Table(Box::new(table)))?;
+        Ok::<_, BenchError>((plans, plan, *gemm.plan(), gemm.by()))
+    });
+    let (plans, stored, chosen, by) = found.unwrap().swap_remove(0);
+    assert_eq!((plans, stored, by), (2, chosen, By::Table));
+}
+
+/// What is tried first differs in more than the number of stages.
+#[test]
+fn plans_of_all_tiles_are_tried() {
+    let large = problem(4096, 4096, 4096);
+    let tile = |plan: &Plan| plan.to_string().split(",stages").next().map(str::to_owned);
+    let all: std::collections::BTreeSet<_> = candidates(&large).map(|p| tile(&p)).collect();
+    let first: std::collections::BTreeSet<_> =
+        tried(&large, 132, all.len() as u32).iter().map(tile).collect();
+    assert_eq!(first, all);
+    assert_eq!(tried(&large, 132, 10_000).len(), candidates(&large).count());
 }

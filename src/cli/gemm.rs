@@ -27,7 +27,7 @@ pub struct Products {
     dtype: Vec<String>,
     /// Element type of D; that of A and B, and bf16 for types of 8 bits, if not given.
     #[arg(long, value_name = "TYPE")]
-    out: Option<String>,
+    out_dtype: Option<String>,
     /// B has its columns contiguous, (n, k):(1, n), not its rows.
     #[arg(long)]
     column_major_b: bool,
@@ -47,7 +47,11 @@ impl Products {
         if self.tails {
             shapes.push(TAILS);
         }
-        let out = self.out.as_deref().map(dtype).transpose()?;
+        let out = |name: &String| {
+            let known = "f32, f16, bf16, e4m3 or e5m2";
+            DType::parse(name).with_context(|| format!("--out-dtype {name}: expected {known}"))
+        };
+        let out = self.out_dtype.as_ref().map(out).transpose()?;
         let b = if self.column_major_b { Major::Column } else { Major::Row };
         let dtypes = self.dtype.iter().map(|name| dtype(name)).collect::<Result<Vec<DType>>>()?;
         Ok(dtypes.into_iter().flat_map(|dtype| problems(&shapes, dtype, out, b)).collect())

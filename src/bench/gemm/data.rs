@@ -215,3 +215,93 @@ pub fn check(
     }
     Ok((wrong, places.len() as u64, first))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_runtime::World;
+
+    /// The host knows what the device made; a check finds what is wrong, and nothing else.
+    #[test]
+    fn data_and_checks_agree_with_the_device() {
+        let all = World::simulated(1).unwrap().run(|world| {
+            let stream = world.stream();
+            for (dtype, b) in
+                [(DType::BF16, Major::Column), (DType::E4M3, Major::Row), (DType::F32, Major::Row)]
+            {
+                let problem = Problem { b, ..Problem::new(Shape::new(9, 16, 32), dtype) };
+                let data = Data::new(world.device(), &problem)?;
+                let set = data.operands(world.device(), &problem, 1)?;
+                for values in [Values::Whole, Values::Real] {
+                    data.fill(&set, values, stream)?;
+                    check_operands(&set, values, stream)?;
+                    check_results(&problem, &data, &set, values, stream)?;
+                }
+            }
+            Ok::<_, BenchError>(())
+        });
+        all.unwrap();
+    }
+
+    fn numbers(t: &AnyDeviceTensor, stream: &Stream) -> Result<Vec<f64>> {
+        let bytes = t.read(0, t.bytes(), stream)?;
+        let each = bytes.chunks(t.dtype().bytes() as usize);
+        Ok(each.map(|x| read_number(t.dtype(), x).as_f64()).collect())
+    }
+
+    fn check_operands(set: &Operands, values: Values, stream: &Stream) -> Result<()> {
+        for (t, seed) in [(&set.a, set.seeds[0]), (&set.b, set.seeds[1])] {
+            let made = numbers(t, stream)?;
+            let known: Vec<_> =
+                (0..made.len() as u64).map(|i| rounded(t.dtype(), value(i, seed, values))).collect();
+            assert_eq!(made, known, "{values:?} of {}", t.dtype());
+            assert!(made.iter().any(|x| *x > 0.0) && made.iter().any(|x| *x < 0.0));
+        }
+        Ok(())
+    }
+
+    fn check_results(
+        problem: &Problem,
+        data: &Data,
+        set: &Operands,
+        values: Values,
+        stream: &Stream,
+    ) -> Result<()> {
+        let Shape { m, n, .. } = problem.shape;
+        // Nothing was written: no sample is right.
+        set.d.fill(0xff, stream)?;
+        let (wrong, of, first) = check(problem, set, values, stream)?;
+        assert!(wrong == of && of > 50 && first.is_some_and(|w| w.found.is_nan()));
+        // The host's own product is right; with one corner changed, that one is wrong.
+        let mut bytes = Vec::new();
+        for i in 0..m {
+            for j in 0..n {
+                let (sum, _) = product(problem, set.seeds, values, (i, j));
+                write_number(problem.out, Number::Float(sum), &mut bytes);
+            }
+        }
+        set.d.write(0, &bytes, stream)?;
+        assert_eq!(check(problem, set, values, stream)?.0, 0);
+        let other = data.operands(&stream.device(), problem, 0)?.d;
+        set.d.copy_to(&other, stream)?;
+        assert_eq!(data.differing(&set.d, &other, stream)?.0, 0);
+        let size = problem.out.bytes() as usize;
+        let mut corner = Vec::new();
+        write_number(problem.out, Number::Float(1000.0), &mut corner);
+        set.d.write(bytes.len() - size, &corner, stream)?;
+        let (wrong, _, first) = check(problem, set, values, stream)?;
+        let first = first.map(|w| (w.row, w.column));
+        assert!(wrong >= 1 && first == Some((m - 1, n - 1)), "{wrong} {first:?}");
+        assert_eq!(data.differing(&set.d, &other, stream)?, (1, m * n - 1));
+        Ok(())
+    }
+
+    #[test]
+    fn samples_lie_within() {
+        for shape in [Shape::new(1, 1, 8), Shape::new(3, 8, 8), Shape::new(4001, 8184, 8)] {
+            let all = samples(shape, 7);
+            assert!(all.iter().all(|(i, j)| *i < shape.m && *j < shape.n), "{shape}");
+            assert!(all.contains(&(0, 0)) && all.contains(&(shape.m - 1, shape.n - 1)));
+        }
+    }
+}

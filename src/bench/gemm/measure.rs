@@ -30,7 +30,7 @@ pub(super) fn run(
     let mut tell = |report: &Report, rows: &[Row]| {
         done(report, rows).map_err(|e| BenchError::Local(format!("cannot write: {e}")))
     };
-    let auto = match request.contenders.iter().any(|c| *c == Contender::Ours(Tuning::Stored)) {
+    let auto = match request.contenders.contains(&Contender::Ours(Tuning::Stored)) {
         true => Some(Selector::new(device, &Tuning::Stored)?),
         false => None,
     };
@@ -91,7 +91,7 @@ pub(super) enum Call {
     /// Ours: a launch for each set.
     Ours { plan: Plan, by: By, launches: Vec<Prepared> },
     /// cuBLASLt's.
-    Cublas { matmul: cublas::Matmul, algorithm: cublas::Algorithm, place: (u32, u32) },
+    Cublas { matmul: Box<cublas::Matmul>, algorithm: cublas::Algorithm, place: (u32, u32) },
 }
 
 /// What a check found.
@@ -224,7 +224,7 @@ impl Bed {
         let Problem { shape, dtype, out, b } = sets.problem;
         let b_columns = b == crate::gemm::Major::Column;
         let product = cublas::Product { m: shape.m, n: shape.n, k: shape.k, dtype, out, b_columns };
-        let matmul = cublas::Matmul::new(&self.device, product)?;
+        let matmul = Box::new(cublas::Matmul::new(&self.device, product)?);
         let algorithms = matmul.algorithms(request.algorithms as usize)?;
         let of = algorithms.len() as u32;
         let first = algorithms.first().copied();

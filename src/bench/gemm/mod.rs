@@ -10,7 +10,7 @@ pub use report::{Quartiles, Report, Row};
 pub use tune::{Found, Tune, tried, tune};
 
 use super::BenchError;
-use crate::gemm::{Major, Plan, Problem, Shape, Tuning};
+use crate::gemm::{Major, Plan, Problem, Shape, Tuning, fits};
 use weft_runtime::{DType, Device, cublas};
 
 /// Who computes a product.
@@ -100,7 +100,7 @@ impl Request {
     /// Looks at all that can be known before a GPU works.
     ///
     /// # Errors
-    /// `R0505` for a problem that the kernel does not compute, `R0112` where cuBLASLt is to be measured and is not there,
+    /// `R0505` for a problem that the kernel does not compute, or a plan that fits none of them; `R0112` where cuBLASLt is to be measured and is not there,
     /// a number that must not be 0.
     pub fn examine(&self) -> Result<(), BenchError> {
         if self.problems.is_empty() || self.contenders.is_empty() {
@@ -112,6 +112,13 @@ impl Request {
             return Err(BenchError::Request("calls, warm-up, rounds and algorithms are 1 or more".into()));
         }
         self.problems.iter().try_for_each(Problem::check)?;
+        for contender in &self.contenders {
+            // A plan may be for some of the problems; for none of them it is a mistake.
+            if let Contender::Ours(Tuning::Plan(plan)) = contender {
+                let first = self.problems.iter().map(|p| fits(p, plan)).reduce(Result::or);
+                first.unwrap_or(Ok(()))?;
+            }
+        }
         if self.contenders.contains(&Contender::Cublas) {
             cublas::installed()?;
             self.problems.iter().try_for_each(|p| cublas::has(p.dtype))?;

@@ -219,3 +219,106 @@ impl Report {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::Shape;
+    use weft_runtime::DType;
+
+    /// A row that nobody has measured.
+    fn row(shape: &str, contender: &str, us: f64) -> Row {
+        let problem = Problem::new(shape.parse::<Shape>().unwrap(), DType::BF16);
+        let ours = contender == "weft";
+        Row {
+            problem,
+            contender: contender.into(),
+            plan: ours.then(Plan::default),
+            by: ours.then_some(By::Model),
+            algorithm: (!ours).then_some((2, 8)),
+            iters: 20,
+            repeats: 1,
+            sets: 1,
+            time_us: Quartiles::of(&[us]),
+            tflops: problem.shape.flops() / us / 1e6,
+            of_cublas: None,
+            wrong: Some((0, 108)),
+            first_wrong: None,
+            differ: Some(0),
+        }
+    }
+
+    fn report(rows: Vec<Row>) -> Report {
+        Report {
+            warpweft: "0.1.0".into(),
+            date: "2026-11-25T00:00:00Z".into(),
+            command: vec!["weft".into()],
+            gpu: "NVIDIA H200".into(),
+            sms: 132,
+            driver: "580.1".into(),
+            cublas: Some("13.1.0".into()),
+            auto: None,
+            graph: true,
+            cold: false,
+            left_out: vec!["cublas, 8x8x8 of bf16: why".into()],
+            rows,
+        }
+    }
+
+    #[test]
+    fn quartiles_are_between_times() {
+        let of = |times: &[f64]| Quartiles::of(times);
+        assert_eq!(of(&[4.0, 2.0, 3.0, 1.0, 5.0]), Quartiles { min: 1.0, q1: 2.0, median: 3.0, q3: 4.0 });
+        assert_eq!(of(&[1.0, 2.0]), Quartiles { min: 1.0, q1: 1.25, median: 1.5, q3: 1.75 });
+        assert_eq!(of(&[7.0]).q3, 7.0);
+        assert!(of(&[]).median.is_nan());
+    }
+
+    #[test]
+    fn rows_are_compared_within_their_problem() {
+        let mut first = [row("4096x4096x4096", "weft", 200.0), row("4096x4096x4096", "cublas", 220.0)];
+        let mut second = [row("64x4096x4096", "weft", 25.0), row("64x4096x4096", "cublas", 20.0)];
+        compare(&mut first);
+        compare(&mut second);
+        assert_eq!(first[0].of_cublas, Some(1.1));
+        assert_eq!(second.iter().map(|r| r.of_cublas).collect::<Vec<_>>(), [Some(0.8), Some(1.0)]);
+        let report = report([first, second].concat());
+        let lines = Report::lines(&report.rows);
+        let words: Vec<_> = lines.lines().next().unwrap().split_whitespace().collect();
+        let plan = Plan::default().to_string();
+        assert_eq!(
+            words,
+            ["4096x4096x4096", "bf16", "weft", "200.00", "200.00", "200.00", "687.2", "1.100", "0", &plan]
+        );
+        assert!(lines.lines().nth(1).unwrap().ends_with("1.000      0  algorithm 3 of 8"), "{lines}");
+        // Columns end where their names do.
+        let head = report.head();
+        let names = head.lines().last().unwrap();
+        let end = names.find("of cublas").unwrap() + "of cublas".len();
+        assert!(lines.lines().all(|l| &l[end - 1..end] == "0" && &l[end..=end] == " "), "{head}{lines}");
+        let foot = report.foot();
+        assert!(foot.contains("# left out: cublas, 8x8x8 of bf16: why\n"), "{foot}");
+        assert!(foot.ends_with("geometric mean 0.938 over 2 shapes, least 0.800\n"), "{foot}");
+        assert_eq!(report.first_wrong(), None);
+    }
+
+    #[test]
+    fn reports_read_back() {
+        let report = report(vec![row("16x8192x4096", "weft", 30.0)]);
+        assert_eq!(serde_json::from_str::<Report>(&report.json().unwrap()).unwrap(), report);
+        let csv = report.csv();
+        let counts: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert_eq!(counts, [20, 20], "{csv}");
+    }
+
+    #[test]
+    fn wrong_results_of_ours_are_said() {
+        let wrong = Wrong { row: 3, column: 5, found: 1.0, expected: 2.0 };
+        let bad = Row { wrong: Some((7, 108)), first_wrong: Some(wrong), ..row("8x8x8", "weft", 1.0) };
+        let said = report(vec![row("8x8x8", "weft", 1.0), bad]).first_wrong().unwrap();
+        assert!(said.contains("8x8x8 of bf16") && said.contains("7 of 108 samples are wrong"), "{said}");
+        assert!(said.ends_with("element (3, 5) is 1, expected 2"), "{said}");
+        let differ = Row { differ: Some(9), ..row("8x8x8", "weft", 1.0) };
+        assert!(report(vec![differ]).first_wrong().unwrap().contains("9 elements differ"));
+    }
+}

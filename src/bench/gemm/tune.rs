@@ -1,7 +1,7 @@
 //! Which plan is the fastest for a problem, by measurement.
 
 use super::Request;
-use super::measure::{Bed, Call, Case, Result};
+use super::measure::{Bed, Call, Case, Result, Sets};
 use super::report::Quartiles;
 use crate::bench::BenchError;
 use crate::bench::data::in_each;
@@ -103,52 +103,61 @@ pub fn tune(
 fn fastest(bed: &Bed, problem: &Problem, what: &Tune) -> Result<Found> {
     let plans = tried(problem, bed.device.sm_count()?, what.budget);
     let sets = bed.sets(problem, false)?;
-    let mut left_out = Vec::new();
-    // What is compiled here on all cores is found in the cache below.
-    let compiled = in_each(&plans, |plan| {
-        Gemm::with(&bed.device, *problem, &Tuning::Plan(*plan)).map(drop).map_err(|e| format!("{plan}: {e}"))
-    });
-    let mut cases: Vec<Case> = Vec::new();
-    for (plan, compiled) in plans.iter().zip(compiled) {
-        match compiled {
-            Ok(()) => cases.push(bed.ours(&sets, &Selector::new(&bed.device, &Tuning::Plan(*plan))?)?),
-            Err(why) => left_out.push(why),
-        }
-    }
-    bed.check(&sets, &mut cases)?;
-    cases.retain(|case| match case.fault() {
-        None => true,
-        Some(why) => {
-            left_out.push(why);
-            false
-        }
-    });
-    let mut timed: Vec<(f64, Case)> = Vec::new();
-    for case in cases {
-        timed.push((bed.quick(&sets, &case)?, case));
-    }
-    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let count = timed.len() as u32;
-    let is_first = |case: &Case| matches!(&case.call, Call::Ours { plan, .. } if plans.first() == Some(plan));
-    let mut place = 0;
-    timed.retain(|(_, case)| {
-        place += 1;
-        place <= FINALISTS || is_first(case)
-    });
-    let cases: Vec<Case> = timed.into_iter().map(|(_, case)| case).collect();
-    let rounds = Request { repeats: what.rounds, ..Request::new(Vec::new()) };
-    let times = bed.interleaved(&sets, &cases, &rounds)?;
-    let medians: Vec<(Plan, f64)> = cases
-        .iter()
-        .zip(times)
-        .filter_map(|(case, (_, times))| match &case.call {
-            Call::Ours { plan, .. } => Some((*plan, Quartiles::of(&times).median)),
-            Call::Cublas { .. } => None,
-        })
-        .collect();
+    let (cases, left_out) = right(bed, &sets, &plans)?;
+    let count = cases.len() as u32;
+    let medians = finalists(bed, &sets, cases, plans.first(), what.rounds)?;
     let best = medians.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
     let none = || BenchError::Request(format!("{problem}: no plan computes it: {}", left_out.join("; ")));
     let (plan, us) = best.ok_or_else(none)?;
     let model = medians.iter().copied().find(|(p, _)| plans.first() == Some(p)).unwrap_or((plan, us));
     Ok(Found { entry: Entry { problem: *problem, plan, us }, model, plans: count, left_out })
+}
+
+/// Plans that compile and whose results are right, with those that are not, and why.
+fn right(bed: &Bed, sets: &Sets, plans: &[Plan]) -> Result<(Vec<Case>, Vec<String>)> {
+    let (mut cases, mut left_out) = (Vec::new(), Vec::new());
+    // What is compiled here on all cores is found in the cache below.
+    let compiled = in_each(plans, |plan| {
+        let gemm = Gemm::with(&bed.device, sets.problem, &Tuning::Plan(*plan));
+        gemm.map(drop).map_err(|e| format!("{plan}: {e}"))
+    });
+    for (plan, compiled) in plans.iter().zip(compiled) {
+        match compiled {
+            Ok(()) => cases.push(bed.ours(sets, &Selector::new(&bed.device, &Tuning::Plan(*plan))?)?),
+            Err(why) => left_out.push(why),
+        }
+    }
+    bed.check(sets, &mut cases)?;
+    left_out.extend(cases.iter().filter_map(Case::fault));
+    cases.retain(|case| case.fault().is_none());
+    Ok((cases, left_out))
+}
+
+/// Plans with medians of their times: the fastest ones, and the one that the model puts first, compared in turns.
+fn finalists(
+    bed: &Bed,
+    sets: &Sets,
+    cases: Vec<Case>,
+    first: Option<&Plan>,
+    rounds: u32,
+) -> Result<Vec<(Plan, f64)>> {
+    let mut timed: Vec<(f64, Plan, Case)> = Vec::new();
+    for case in cases {
+        if let Call::Ours { plan, .. } = &case.call {
+            timed.push((bed.quick(sets, &case)?, *plan, case));
+        }
+    }
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let of_model = timed.iter().position(|(_, plan, _)| Some(plan) == first);
+    if let Some(place) = of_model.filter(|place| *place >= FINALISTS) {
+        timed.swap(place, FINALISTS);
+        timed.truncate(FINALISTS + 1);
+    } else {
+        timed.truncate(FINALISTS);
+    }
+    let (plans, cases): (Vec<Plan>, Vec<Case>) =
+        timed.into_iter().map(|(_, plan, case)| (plan, case)).unzip();
+    let request = Request { repeats: rounds, ..Request::new(Vec::new()) };
+    let times = bed.interleaved(sets, &cases, &request)?;
+    Ok(plans.into_iter().zip(times).map(|(plan, (_, times))| (plan, Quartiles::of(&times).median)).collect())
 }

@@ -73,4 +73,6 @@ mod documents {
     struct Checking;
     #[doc = include_str!("../docs/collectives.md")]
     struct Collectives;
+    #[doc = include_str!("../docs/gemm.md")]
+    struct Gemm;
 }

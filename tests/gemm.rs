@@ -5,7 +5,7 @@
 use weft::bench::BenchError;
 use weft::bench::gemm::{Contender, Request, Tune, run, tried, tune};
 use weft::gemm::{By, Gemm, Major, Plan, Problem, Shape, Tuning, candidates};
-use weft::gpu::GpuError;
+use weft::gpu::{AsArgument, GpuError};
 use weft::runtime::{DType, DeviceTensor, World, error};
 
 fn problem(m: u64, n: u64, k: u64) -> Problem {
@@ -28,9 +28,15 @@ fn a_product_of_tensors() {
         b.copy_from(&vec![one; n * k], stream)?;
         let gemm = Gemm::with(world, problem(m as u64, n as u64, k as u64), &plan("bn=64,stages=2"))?;
         gemm.launch(stream, &a, &b, &d)?;
-        // Operands that are not the problem's are refused before anything is launched.
-        let refused = gemm.launch(stream, &b, &a, &d).unwrap_err();
-        assert!(matches!(&refused, GpuError::Runtime(e) if e.code == error::ARGUMENT), "{refused}");
+        // Operands that are not the problem's are refused before anything is launched: of another shape, with gaps
+        // between rows, of another type, and at an address that is no multiple of 16.
+        let gaps = DeviceTensor::<half::bf16>::alloc(world.device(), "(70,40):(41,1)")?;
+        let other = DeviceTensor::<half::f16>::alloc(world.device(), [m, k])?;
+        let shifted = world.tensor::<half::bf16>(m * k + 1)?.slice(1..m * k + 1)?;
+        for wrong in [&b as &dyn AsArgument, &gaps, &other, &shifted] {
+            let refused = gemm.launch(stream, wrong, &b, &d).unwrap_err();
+            assert!(matches!(&refused, GpuError::Runtime(e) if e.code == error::ARGUMENT), "{refused}");
+        }
         Ok::<_, GpuError>(d.to_vec(stream)?)
     });
     assert!(ones.unwrap()[0].iter().all(|x| x.to_f32() == 40.0));

@@ -140,12 +140,19 @@ pub(super) fn file() -> Result<Arc<KernelFile>, GpuError> {
 /// What to compile for on a device.
 fn target_of(device: &Device) -> Result<Target, Error> {
     let target = target(device)?;
+    supported(target).map(|()| target)
+}
+
+/// Whether a target has the kernel's instructions.
+///
+/// # Errors
+/// `R0505` for one that has not.
+pub(super) fn supported(target: Target) -> Result<(), Error> {
     match TARGETS.contains(&target.name()) {
-        true => Ok(target),
-        false => Err(Error::new(
-            error::GEMM,
-            format!("the GPU is {target}, and the GEMM kernel needs wgmma and TMA"),
-        )
-        .help(format!("it runs on {}", TARGETS.join(", ")))),
+        true => Ok(()),
+        false => {
+            let message = format!("the GPU is {target}, and the GEMM kernel needs wgmma and TMA");
+            Err(Error::new(error::GEMM, message).help(format!("it runs on {}", TARGETS.join(", "))))
+        }
     }
 }

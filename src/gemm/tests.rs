@@ -1,7 +1,7 @@
 //! Plans, the model and tables without a GPU. No figure of a table here was measured.
 
 use super::fit::MOST_SHARED;
-use super::handle::{file, options};
+use super::handle::{file, options, supported};
 use super::tuning::{Entry, Setting, Table, Tables};
 use super::*;
 use weft_runtime::{DType, error};
@@ -134,6 +134,15 @@ fn shared_memory_is_as_the_kernel_has_it() {
             }
         }
         assert_eq!(fits(&problem, &plan).is_ok(), bytes <= MOST_SHARED, "{problem}: {plan}");
+    }
+}
+
+#[test]
+fn targets_without_the_instructions() {
+    assert_eq!(supported("sm_90a".parse().unwrap()), Ok(()));
+    for target in ["sm_90", "sm_100a", "sm_120a"] {
+        let e = supported(target.parse().unwrap()).unwrap_err();
+        assert!(e.code == error::GEMM && e.message.contains(target) && e.help.contains("sm_90a"), "{e}");
     }
 }
 

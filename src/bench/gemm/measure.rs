@@ -267,6 +267,9 @@ impl Bed {
     fn block(&self, sets: &Sets, case: &Case, calls: u32) -> Result<Block> {
         let graph = match self.graph {
             true => {
+                // What a first call loads is loaded outside of the capture.
+                case.call(0, sets, &self.stream)?;
+                cuda::wait_for(&self.stream)?;
                 let graph = Graph::capture(&self.stream, |stream| {
                     (0..calls).try_for_each(|i| case.call(i, sets, stream))
                 })?;

@@ -11,6 +11,7 @@ pub mod cuda;
 mod direct;
 pub mod error;
 pub mod find;
+mod foreign;
 mod interrupt;
 pub mod jitlink;
 pub mod job;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions of a C library")]
 
 use crate::DType;
-use libloading::Library;
+use crate::foreign::functions;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A handle of the library, of a descriptor, of a layout or of a preference: each is a pointer to an opaque structure.
@@ -68,79 +68,51 @@ pub fn data_type(dtype: DType) -> Option<(c_int, c_int)> {
     })
 }
 
-macro_rules! functions {
-    ($($name:ident($($arg:ty),*) -> $ret:ty;)*) => {
-        /// The functions, by name.
-        #[allow(missing_docs, reason = "each is documented under its name in cublasLt.h")]
-        #[allow(non_snake_case, reason = "cuBLASLt's names")]
-        pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
-        }
-
-        /// The name of each function, and the types of its parameters as they are called here.
-        pub const SIGNATURES: &[(&str, &[&str])] = &[$((stringify!($name), &[$(stringify!($arg)),*]),)*];
-
-        impl Functions {
-            /// Finds them all.
-            ///
-            /// # Errors
-            /// The name of the first that is not there.
-            ///
-            /// # Safety
-            /// The library is cuBLASLt, and is never unloaded.
-            pub unsafe fn load(library: &Library) -> Result<Functions, &'static str> {
-                // SAFETY: the signatures are those of cublasLt.h.
-                unsafe {
-                    Ok(Functions {
-                        $($name: *library.get(stringify!($name).as_bytes()).map_err(|_| stringify!($name))?,)*
-                    })
-                }
-            }
-        }
-    };
-}
-
 functions! {
-    cublasLtGetVersion() -> usize;
-    cublasLtGetStatusString(c_int) -> *const c_char;
-    cublasLtCreate(*mut Handle) -> c_int;
-    cublasLtDestroy(Handle) -> c_int;
-    cublasLtMatmulDescCreate(*mut Handle, c_int, c_int) -> c_int;
-    cublasLtMatmulDescSetAttribute(Handle, c_int, *const c_void, usize) -> c_int;
-    cublasLtMatmulDescDestroy(Handle) -> c_int;
-    cublasLtMatrixLayoutCreate(*mut Handle, c_int, u64, u64, i64) -> c_int;
-    cublasLtMatrixLayoutDestroy(Handle) -> c_int;
-    cublasLtMatmulPreferenceCreate(*mut Handle) -> c_int;
-    cublasLtMatmulPreferenceSetAttribute(Handle, c_int, *const c_void, usize) -> c_int;
-    cublasLtMatmulPreferenceDestroy(Handle) -> c_int;
-    cublasLtMatmulAlgoGetHeuristic(
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        c_int,
-        *mut HeuristicResult,
-        *mut c_int
-    ) -> c_int;
-    cublasLtMatmul(
-        Handle,
-        Handle,
-        *const c_void,
-        *const c_void,
-        Handle,
-        *const c_void,
-        Handle,
-        *const c_void,
-        *const c_void,
-        Handle,
-        *mut c_void,
-        Handle,
-        *const Algo,
-        *mut c_void,
-        usize,
-        Stream
-    ) -> c_int;
+    /// The functions of cuBLASLt, by name.
+    {
+        cublasLtGetVersion() -> usize;
+        cublasLtGetStatusString(c_int) -> *const c_char;
+        cublasLtCreate(*mut Handle) -> c_int;
+        cublasLtDestroy(Handle) -> c_int;
+        cublasLtMatmulDescCreate(*mut Handle, c_int, c_int) -> c_int;
+        cublasLtMatmulDescSetAttribute(Handle, c_int, *const c_void, usize) -> c_int;
+        cublasLtMatmulDescDestroy(Handle) -> c_int;
+        cublasLtMatrixLayoutCreate(*mut Handle, c_int, u64, u64, i64) -> c_int;
+        cublasLtMatrixLayoutDestroy(Handle) -> c_int;
+        cublasLtMatmulPreferenceCreate(*mut Handle) -> c_int;
+        cublasLtMatmulPreferenceSetAttribute(Handle, c_int, *const c_void, usize) -> c_int;
+        cublasLtMatmulPreferenceDestroy(Handle) -> c_int;
+        cublasLtMatmulAlgoGetHeuristic(
+            Handle,
+            Handle,
+            Handle,
+            Handle,
+            Handle,
+            Handle,
+            Handle,
+            c_int,
+            *mut HeuristicResult,
+            *mut c_int
+        ) -> c_int;
+        cublasLtMatmul(
+            Handle,
+            Handle,
+            *const c_void,
+            *const c_void,
+            Handle,
+            *const c_void,
+            Handle,
+            *const c_void,
+            *const c_void,
+            Handle,
+            *mut c_void,
+            Handle,
+            *const Algo,
+            *mut c_void,
+            usize,
+            Stream
+        ) -> c_int;
+    }
+    {}
 }

@@ -57,18 +57,23 @@ impl Data {
 
     /// Operands of a problem, each set with a seed of its own.
     pub fn operands(&self, device: &Device, problem: &Problem, set: u32) -> Result<Operands> {
-        let Problem { shape: Shape { m, n, k }, dtype, out, b } = *problem;
-        let alloc = |dtype, layout| AnyDeviceTensor::alloc(device, dtype, layout);
-        let b_layout = match b {
+        let Problem { shape: Shape { m, n, k }, dtype, b, .. } = *problem;
+        let b = match b {
             Major::Row => matrix(n, k)?,
             Major::Column => format!("({n},{k}):(1,{n})").as_str().into_layout()?,
         };
         Ok(Operands {
-            a: alloc(dtype, matrix(m, k)?)?,
-            b: alloc(dtype, b_layout)?,
-            d: alloc(out, matrix(m, n)?)?,
+            a: AnyDeviceTensor::alloc(device, dtype, matrix(m, k)?)?,
+            b: AnyDeviceTensor::alloc(device, dtype, b)?,
+            d: self.result(device, problem)?,
             seeds: [2 * set + 1, 2 * set + 2],
         })
+    }
+
+    /// Memory for a result of a problem.
+    pub fn result(&self, device: &Device, problem: &Problem) -> Result<AnyDeviceTensor> {
+        let Problem { shape: Shape { m, n, .. }, out, .. } = *problem;
+        Ok(AnyDeviceTensor::alloc(device, out, matrix(m, n)?)?)
     }
 
     /// Fills A and B.
@@ -282,7 +287,7 @@ mod tests {
         }
         set.d.write(0, &bytes, stream)?;
         assert_eq!(check(problem, set, values, stream)?.0, 0);
-        let other = data.operands(&stream.device(), problem, 0)?.d;
+        let other = data.result(&stream.device(), problem)?;
         set.d.copy_to(&other, stream)?;
         assert_eq!(data.differing(&set.d, &other, stream)?.0, 0);
         let size = problem.out.bytes() as usize;

@@ -330,7 +330,7 @@ impl Bed {
     pub fn check(&self, sets: &Sets, cases: &mut [Case]) -> Result<()> {
         let (stream, set) = (&self.stream, sets.at(0)?);
         let mut found = vec![Checked::default(); cases.len()];
-        let first = sets.data.operands(&self.device, &sets.problem, 0)?.d;
+        let first = sets.data.result(&self.device, &sets.problem)?;
         for values in [Values::Whole, Values::Real] {
             sets.data.fill(set, values, stream)?;
             for (i, case) in cases.iter().enumerate() {

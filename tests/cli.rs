@@ -238,6 +238,10 @@ fn products_that_cannot_be_measured() {
     bench(&["--plan", "fastest"], &["--plan fastest", "NAME=VALUE", "auto"]);
     bench(&["--plan", "stages=8"], &["R0505", "bytes of shared memory", "232448"]);
     bench(&["--against", "nccl"], &["--against nccl", "expected cublas"]);
+    bench(&["--kernel", "nowhere.weft"], &["nowhere.weft"]);
+    bench(&["--kernel", TWO_SHOT], &["--kernel examples/allreduce_two_shot.weft", "expected the extents"]);
+    bench(&["--kernel", "examples/gemm.weft", "-D", "BX=1"], &["no compile-time parameter `BX`"]);
+    bench(&["--kernel", "examples/gemm.weft:other"], &["one kernel is measured"]);
     bench(&["--iters", "0"], &["--iters"]);
     bench(&["--csv", "examples"], &["cannot write examples"]);
     let tune = |more: &[&str], why: &[&str]| place.rejects(&[&["tune", "gemm"], more].concat(), why);

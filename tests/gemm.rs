@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use weft::KernelFile;
 use weft::bench::BenchError;
-use weft::bench::gemm::{Contender, Request, Tune, run, tried, tune};
+use weft::bench::gemm::{Contender, Own, Request, Tune, run, tried, tune};
 use weft::gemm::{By, Gemm, Major, Plan, Problem, Shape, Tuning, candidates};
 use weft::gpu::{AsArgument, GpuError};
 use weft::runtime::{DType, DeviceTensor, World, error};
@@ -49,12 +50,19 @@ fn the_benchmark_checks_what_it_times() {
         let mut request = Request::new(vec![problem(130, 72, 72), columns]);
         request.contenders =
             ["bn=64,stages=2", "bn=128,stages=3"].map(|p| Contender::ours(p).unwrap()).into();
+        // A user's kernel, which has a text of its own.
+        let text = include_str!("../src/library/gemm_kernel.weft");
+        let file = KernelFile::parse("mine.weft", text).map_err(GpuError::from)?;
+        let defines = [("BN", 64), ("STAGES", 2)].map(|(name, n)| (name.into(), n.into()));
+        let own = Own::new("mine.weft", file, Some("gemm"), defines.into()).map_err(BenchError::Request)?;
+        request.contenders.push(Contender::Own(own));
         (request.iters, request.warmup, request.repeats) = (1, 1, 1);
         let report = run(world.device(), &request, &mut |_, _| Ok(()))?;
         Ok::<_, BenchError>((report.first_wrong(), report.rows))
     });
     let (wrong, rows) = report.unwrap().swap_remove(0);
-    assert_eq!((wrong, rows.len()), (None, 4));
+    assert_eq!((wrong, rows.len()), (None, 6));
+    assert_eq!(rows[2].defines.as_deref(), Some("BN=64,STAGES=2"));
     for row in rows {
         let (wrong, of) = row.wrong.unwrap();
         assert!(wrong == 0 && of > 50 && row.differ == Some(0), "{row:?}");

@@ -2,7 +2,8 @@
 
 use super::bench::dtype;
 use super::bench::output::{writable, writable_all, write};
-use crate::bench::gemm::{Contender, Found, Report, Request, SHAPES, TAILS, Tune, problems, run, tune};
+use super::{KernelPath, defines};
+use crate::bench::gemm::{Contender, Found, Own, Report, Request, SHAPES, TAILS, Tune, problems, run, tune};
 use crate::gemm::tuning::{Entry, Table, Tables, path};
 use crate::gemm::{Major, Problem, Shape};
 use crate::runtime::{DType, Device};
@@ -71,6 +72,13 @@ pub struct BenchGemm {
     /// bm=128,bn=256,bk=64,stages=4. Give the option again for each further plan.
     #[arg(long, value_name = "auto|model|NAME=N,...", default_value = "auto")]
     plan: Vec<String>,
+    /// A kernel of yours to measure beside ours, as FILE or FILE:KERNEL: one that takes m, n, k, a, b and d, as
+    /// examples/gemm.weft.
+    #[arg(long, value_name = "FILE")]
+    kernel: Vec<KernelPath>,
+    /// A compile-time parameter of such a kernel: -D BN=128
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    define: Vec<String>,
     /// Measure cuBLASLt in the same run: the fastest of the algorithms that its heuristic names.
     #[arg(long, value_name = "cublas")]
     against: Option<String>,
@@ -133,6 +141,12 @@ impl BenchGemm {
         let ours =
             self.plan.iter().map(|word| Contender::ours(word).map_err(|e| anyhow!("--plan {word}: {e}")));
         request.contenders = ours.collect::<Result<_>>()?;
+        for path in &self.kernel {
+            let name = path.path.file_name().unwrap_or_default().to_string_lossy();
+            let own = Own::new(&name, path.parse(None)?, path.kernel.as_deref(), defines(&self.define)?);
+            let own = own.map_err(|e| anyhow!("--kernel {}: {e}", path.path.display()))?;
+            request.contenders.push(Contender::Own(own));
+        }
         match self.against.as_deref() {
             None => {}
             Some("cublas") => request.contenders.push(Contender::Cublas),

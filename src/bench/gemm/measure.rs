@@ -1,8 +1,8 @@
 //! The measurement itself: operands, calls, and their times.
 
 use super::data::{self, Data, Operands, Values, Wrong};
-use super::report::{Quartiles, Report, Row, compare};
-use super::{Contender, Request};
+use super::report::{CUBLAS, OURS, Quartiles, Report, Row, compare};
+use super::{Contender, Own, Request};
 use crate::bench::BenchError;
 use crate::gemm::tuning::Setting;
 use crate::gemm::{By, Gemm, Plan, Problem, Selector, Tuning};
@@ -90,6 +90,8 @@ pub(super) struct Case {
 pub(super) enum Call {
     /// Ours: a launch for each set.
     Ours { plan: Plan, by: By, launches: Vec<Prepared> },
+    /// A file's: a launch for each set, and the compile-time parameters that were given.
+    Own { name: String, defines: String, launches: Vec<Prepared> },
     /// cuBLASLt's.
     Cublas { matmul: Box<cublas::Matmul>, algorithm: cublas::Algorithm, place: (u32, u32) },
 }
@@ -133,6 +135,7 @@ impl Case {
         let Checked { wrong: (n, of), first, differ } = self.checked.as_ref()?;
         let how = match &self.call {
             Call::Ours { plan, .. } => plan.to_string(),
+            Call::Own { name, .. } => name.clone(),
             Call::Cublas { .. } => "cublas".into(),
         };
         match (first, differ) {
@@ -145,10 +148,12 @@ impl Case {
     /// Puts call number `i` on a stream.
     fn call(&self, i: u32, sets: &Sets, stream: &Stream) -> Result<()> {
         match &self.call {
-            Call::Ours { launches, .. } => match launches.get(i as usize % launches.len().max(1)) {
-                Some(launch) => Ok(launch.launch(stream, &[])?),
-                None => Ok(()),
-            },
+            Call::Ours { launches, .. } | Call::Own { launches, .. } => {
+                match launches.get(i as usize % launches.len().max(1)) {
+                    Some(launch) => Ok(launch.launch(stream, &[])?),
+                    None => Ok(()),
+                }
+            }
             Call::Cublas { matmul, algorithm, .. } => {
                 let Operands { a, b, d, .. } = sets.at(i)?;
                 Ok(matmul.launch(algorithm, (a, b, d), stream)?)
@@ -186,6 +191,13 @@ impl Bed {
         Ok(Case { call, checked: None })
     }
 
+    /// A kernel of a file.
+    fn own(&self, sets: &Sets, own: &Own) -> Result<Case> {
+        let launches = own.launches(&sets.problem, &sets.all, (&self.device, &self.stream))?;
+        let call = Call::Own { name: own.name().into(), defines: own.defines(), launches };
+        Ok(Case { call, checked: None })
+    }
+
     /// Rows of a problem, one for each contender.
     fn rows(
         &self,
@@ -204,6 +216,7 @@ impl Bed {
                     |selector| self.ours(&sets, selector),
                 ),
                 Contender::Ours(tuning) => self.ours(&sets, &Selector::new(&self.device, tuning)?),
+                Contender::Own(own) => self.own(&sets, own),
                 Contender::Cublas => self.cublas(&sets, request),
             };
             match case {
@@ -363,9 +376,20 @@ fn refused(e: &BenchError) -> bool {
 
 fn row(sets: &Sets, case: &Case, iters: u32, times: &[f64]) -> Row {
     let time_us = Quartiles::of(times);
-    let (contender, plan, by, algorithm) = match &case.call {
-        Call::Ours { plan, by, .. } => ("weft", Some(*plan), Some(*by), None),
-        Call::Cublas { place, .. } => ("cublas", None, None, Some(*place)),
+    let (mut plan, mut by, mut defines, mut algorithm) = (None, None, None, None);
+    let contender = match &case.call {
+        Call::Ours { plan: chosen, by: why, .. } => {
+            (plan, by) = (Some(*chosen), Some(*why));
+            OURS
+        }
+        Call::Own { name, defines: given, .. } => {
+            defines = Some(given.clone());
+            name
+        }
+        Call::Cublas { place, .. } => {
+            algorithm = Some(*place);
+            CUBLAS
+        }
     };
     let checked = case.checked.clone();
     Row {
@@ -373,6 +397,7 @@ fn row(sets: &Sets, case: &Case, iters: u32, times: &[f64]) -> Row {
         contender: contender.into(),
         plan,
         by,
+        defines,
         algorithm,
         iters,
         repeats: times.len() as u32,

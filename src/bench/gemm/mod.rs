@@ -2,10 +2,12 @@
 
 mod data;
 mod measure;
+mod own;
 mod report;
 mod tune;
 
 pub use data::Wrong;
+pub use own::Own;
 pub use report::{Quartiles, Report, Row};
 pub use tune::{Found, Tune, tried, tune};
 
@@ -18,16 +20,19 @@ use weft_runtime::{DType, Device, cublas};
 pub enum Contender {
     /// Ours, by a plan from there.
     Ours(Tuning),
+    /// A kernel of a file.
+    Own(Own),
     /// cuBLASLt, by the fastest of the algorithms that its heuristic names.
     Cublas,
 }
 
 impl Contender {
     /// As the table names it.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
-            Contender::Ours(_) => "weft",
-            Contender::Cublas => "cublas",
+            Contender::Ours(_) => report::OURS,
+            Contender::Own(own) => own.name(),
+            Contender::Cublas => report::CUBLAS,
         }
     }
 

@@ -3,6 +3,11 @@
 use super::Wrong;
 use crate::gemm::{By, Plan, Problem};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Names of contenders.
+pub(super) const OURS: &str = "weft";
+pub(super) const CUBLAS: &str = "cublas";
 
 /// Microseconds of a call, over blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -44,6 +49,9 @@ pub struct Row {
     pub plan: Option<Plan>,
     /// What the plan comes from.
     pub by: Option<By>,
+    /// The compile-time parameters that were given to a file's kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defines: Option<String>,
     /// The place of cuBLASLt's algorithm in the heuristic's order, from 0, and how many were tried.
     pub algorithm: Option<(u32, u32)>,
     /// Calls of a block.
@@ -97,7 +105,7 @@ pub struct Report {
 
 /// Sets what rows of one problem are by cuBLASLt's.
 pub(super) fn compare(rows: &mut [Row]) {
-    let cublas = rows.iter().find(|r| r.contender == "cublas").map(|r| r.time_us.median);
+    let cublas = rows.iter().find(|r| r.contender == CUBLAS).map(|r| r.time_us.median);
     rows.iter_mut().for_each(|r| r.of_cublas = cublas.map(|t| t / r.time_us.median));
 }
 
@@ -119,7 +127,7 @@ impl Report {
             "# microseconds of a call among others, {how}, in blocks of contenders in random order{cold}\n"
         );
         text + &format!(
-            "# {:>18}{:>6}  {:<8}{:>9}{:>9}{:>9}{:>9}{:>10}{:>7}  plan\n",
+            "# {:>18}{:>6}  {:<12}{:>9}{:>9}{:>9}{:>9}{:>10}{:>7}  plan\n",
             "shape", "type", "by", "q1", "median", "q3", "TFLOP/s", "of cublas", "#wrong"
         )
     }
@@ -133,35 +141,34 @@ impl Report {
             let how = match (&r.plan, r.algorithm) {
                 (Some(plan), _) => plan.to_string(),
                 (None, Some((i, of))) => format!("algorithm {} of {of}", i + 1),
-                (None, None) => String::new(),
+                (None, None) => r.defines.clone().unwrap_or_default(),
             };
             let (shape, dtype) = (r.problem.shape.to_string(), r.problem.dtype.name());
             format!(
-                "{shape:>20}{dtype:>6}  {:<8}{q1:>9.2}{median:>9.2}{q3:>9.2}{:>9.1}{ratio:>10}{wrong:>7}  {how}\n",
+                "{shape:>20}{dtype:>6}  {:<12}{q1:>9.2}{median:>9.2}{q3:>9.2}{:>9.1}{ratio:>10}{wrong:>7}  {how}\n",
                 r.contender, r.tflops
             )
         };
         rows.iter().map(line).collect()
     }
 
-    /// What stands below the table: what was left out, and the geometric mean over problems of each plan's speed by
-    /// cuBLASLt's, of the first plan of ours of each.
+    /// What stands below the table: what was left out, and of each of ours the geometric mean over problems of its speed
+    /// by cuBLASLt's. Of several plans for a problem the first one counts.
     pub fn foot(&self) -> String {
         let mut text: String = self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect();
-        let mut seen: Vec<Problem> = Vec::new();
-        let mut logs = Vec::new();
-        for row in self.rows.iter().filter(|r| r.contender == "weft") {
-            if let Some(ratio) = row.of_cublas.filter(|_| !seen.contains(&row.problem)) {
-                seen.push(row.problem);
-                logs.push(ratio.ln());
+        let mut speeds: BTreeMap<&str, Vec<(Problem, f64)>> = BTreeMap::new();
+        for row in self.rows.iter().filter(|r| r.contender != CUBLAS) {
+            let own = speeds.entry(&row.contender).or_default();
+            if let Some(speed) = row.of_cublas.filter(|_| own.iter().all(|(p, _)| *p != row.problem)) {
+                own.push((row.problem, speed));
             }
         }
-        if !logs.is_empty() {
-            let least = logs.iter().copied().fold(f64::INFINITY, f64::min).exp();
-            let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+        for (name, own) in speeds.iter().filter(|(_, own)| !own.is_empty()) {
+            let least = own.iter().map(|(_, speed)| *speed).fold(f64::INFINITY, f64::min);
+            let mean = (own.iter().map(|(_, speed)| speed.ln()).sum::<f64>() / own.len() as f64).exp();
             text += &format!(
-                "# speed by cuBLASLt's: geometric mean {mean:.3} over {} shapes, least {least:.3}\n",
-                logs.len()
+                "# speed of {name} by cuBLASLt's: geometric mean {mean:.3} over {} shapes, least {least:.3}\n",
+                own.len()
             );
         }
         text
@@ -181,7 +188,8 @@ impl Report {
         for r in &self.rows {
             let Problem { shape, dtype, out, b } = r.problem;
             let Quartiles { min, q1, median, q3 } = r.time_us;
-            let plan = r.plan.map_or(String::new(), |p| p.to_string().replace(',', " "));
+            let plan =
+                r.plan.map(|p| p.to_string()).or(r.defines.clone()).unwrap_or_default().replace(',', " ");
             let number = |n: Option<String>| n.unwrap_or_default();
             text += &format!(
                 "{},{},{},{},{dtype},{out},{},{},{plan},{},{},{},{min:.3},{q1:.3},{median:.3},{q3:.3},{:.2},{},{},{}\n",
@@ -205,7 +213,7 @@ impl Report {
 
     /// What the check found first in results of ours, as a sentence.
     pub fn first_wrong(&self) -> Option<String> {
-        self.rows.iter().filter(|r| r.contender == "weft").find_map(|r| {
+        self.rows.iter().filter(|r| r.contender != CUBLAS).find_map(|r| {
             let (n, of) = r.wrong.unwrap_or_default();
             let what = match (&r.first_wrong, r.differ.unwrap_or(0)) {
                 (Some(wrong), _) => format!("{n} of {of} samples are wrong; first: {wrong}"),
@@ -214,7 +222,7 @@ impl Report {
                     format!("{n} elements differ from the first contender's, where all sums are exact")
                 }
             };
-            let plan = r.plan.map_or(String::new(), |p| format!(" by {p}"));
+            let plan = r.plan.map_or_else(|| format!(" by {}", r.contender), |p| format!(" by {p}"));
             Some(format!("{}{plan}: {what}", r.problem))
         })
     }
@@ -235,6 +243,7 @@ mod tests {
             contender: contender.into(),
             plan: ours.then(Plan::default),
             by: ours.then_some(By::Model),
+            defines: None,
             algorithm: (!ours).then_some((2, 8)),
             iters: 20,
             repeats: 1,

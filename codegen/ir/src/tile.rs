@@ -3,7 +3,7 @@
 use crate::diag::Code;
 use crate::kernel::Value;
 use crate::level::Level;
-use crate::names::{RedOp, Scalar, Space};
+use crate::names::{Group, RedOp, Scalar, Space};
 use crate::types::{Accumulator, TensorType, TypeRef, ValueType};
 use crate::typing::{MISMATCH, NO_SUCH_OP, NOT_STATIC, TypeError, Typing, WRONG_SPACE, fail, fail_help};
 use std::sync::Arc;
@@ -49,9 +49,13 @@ impl<L: Level> Typing<'_, L> {
         dst: Value,
         src: Value,
         pipe: Value,
+        into: Group,
         at: &[Value],
         along: &[u32],
     ) -> Rule<L> {
+        if !matches!(into, Group::Block | Group::Cluster) {
+            return fail(MISMATCH, format!("`{}` into the shared memory of a {into}", self.name));
+        }
         // Once the pipeline is lowered, it is the barrier of the stage.
         if self.in_shared(pipe).is_err() {
             self.is_pipeline(pipe)?;
@@ -257,6 +261,13 @@ impl<L: Level> Typing<'_, L> {
 
     pub(crate) fn mbarrier(&self, ptr: Value) -> Rule<L> {
         self.in_shared(ptr).and_then(|()| self.unit())
+    }
+
+    pub(crate) fn mbar_arrive(&self, ptr: Value) -> Rule<L> {
+        match self.k.ty(ptr).view() {
+            TypeRef::Pointer(Space::Cluster) => self.unit(),
+            _ => self.mbarrier(ptr),
+        }
     }
 
     pub(crate) fn mbar_test(&self, ptr: Value, parity: Value) -> Rule<L> {

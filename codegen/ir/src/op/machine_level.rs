@@ -18,6 +18,14 @@ family! {
             bytes: Value,
         }
         teams [], name "an address", spread Operands, result |t| t.ptr_add(*ptr, *bytes);
+        /// The same address in the shared memory of another CTA of the cluster (PTX ISA, mapa).
+        pure InCta = "map_to_cta" {
+            /// Address in shared memory.
+            ptr: Value,
+            /// Rank of the CTA in the cluster (`i32`).
+            cta: Value,
+        }
+        teams [], name "an address", spread Operands, result |t| t.map_to_cta(*ptr, *cta);
         /// An address made of an `i64`.
         pure FromInt = "int_to_ptr" {
             /// Address.
@@ -179,13 +187,15 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "pipeline", spread Operands, result |t| t.unit();
-        /// Arrives at a barrier; what the thread did before is seen by those that wait for the phase.
+        /// Arrives at a barrier, this CTA's or another's of the cluster; what the thread did before is seen by those that wait for the phase.
         effect MbarArrive = "mbar_arrive" {
             /// The barrier.
             ptr: Value,
+            /// Where those are that see what the thread did before: in the CTA or in the cluster.
+            scope: Scope,
         }
         reads [here(ptr)], writes [here(ptr)], order None, group None,
-        teams [], name "consumer_release", spread Operands, result |t| t.mbarrier(*ptr);
+        teams [], name "consumer_release", spread Operands, result |t| t.mbar_arrive(*ptr);
         /// Arrives at a barrier, of whose phase copies will write that many bytes.
         effect MbarExpect = "mbar_expect" {
             /// The barrier.
@@ -201,6 +211,8 @@ family! {
             ptr: Value,
             /// Parity of the phase (`i32`, 0 or 1).
             parity: Value,
+            /// Where those are that arrived: in the CTA or in the cluster.
+            scope: Scope,
         }
         reads [here(ptr)], writes [], order None, group None,
         teams [], name "consumer_wait", spread Threads, result |t| t.mbar_test(*ptr, *parity);
@@ -214,6 +226,9 @@ family! {
             at: Vec<Value>,
             /// The barrier.
             mbar: Value,
+            /// Ranks of the CTAs of the cluster, as bits, that get the box, each at this place and with its own barrier
+            /// at the place of this one; 0 for this CTA alone.
+            ctas: u32,
         }
         reads [here(map)], writes [here(dst)], order None, group None,
         teams [], name "tma", spread Operands, result |t| t.tma_box(*dst, *map, at, Some(*mbar));

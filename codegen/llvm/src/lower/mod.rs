@@ -90,10 +90,17 @@ pub(crate) fn kernel<'a, 'c>(
         .collect();
     let [x, y, z] = k.block;
     let block = format!("{x},{y},{z}");
-    // Without it ptxas ignores that roles change their registers (C7508).
-    let resident = [("nvvm.reqntid", &*block), ("nvvm.minctasm", "1")];
-    let attributes = if has_roles(k) { &resident[..] } else { &resident[..1] };
-    let Some(f) = ir.kernel(&k.name, &types, attributes) else {
+    let [x, y, z] = k.cluster;
+    let cluster = format!("{x},{y},{z}");
+    let mut attributes = vec![("nvvm.reqntid", &*block)];
+    if has_roles(k) {
+        // Without it ptxas ignores that roles change their registers (C7508).
+        attributes.push(("nvvm.minctasm", "1"));
+    }
+    if k.cluster_size() > 1 {
+        attributes.push(("nvvm.cluster_dim", &*cluster));
+    }
+    let Some(f) = ir.kernel(&k.name, &types, &attributes) else {
         return Err(unnameable(k));
     };
     ir.go(ir.block(f, "entry"));
@@ -214,6 +221,9 @@ impl<'c> Lower<'_, 'c> {
     fn address(&mut self, op: &Address) -> Lowered<Val<'c>> {
         match op {
             Address::PtrAdd { ptr, bytes } => Ok(self.ir.offset(self.val(*ptr)?, self.val(*bytes)?)),
+            Address::InCta { ptr, cta } => {
+                self.intrinsic("llvm.nvvm.mapa.shared.cluster", &[], &[self.val(*ptr)?, self.val(*cta)?])
+            }
             Address::FromInt { a } => {
                 let to = self.ty(&self.inst.ty)?;
                 Ok(self.ir.cast(crate::raw::Cast::LLVMIntToPtr, self.val(*a)?, to))

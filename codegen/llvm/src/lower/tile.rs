@@ -1,11 +1,8 @@
 //! Asynchronous copies of boxes, and the barriers in shared memory that they arrive at.
 
 use super::{Lower, Lowered};
-use crate::raw::{Cast, GENERIC, Val};
-use weft_ir::{Async, RedOp, Value};
-
-/// LLVM's address space of the shared memory of a cluster's CTAs.
-const SHARED_CLUSTER: u32 = 7;
+use crate::raw::{Cast, GENERIC, SHARED_CLUSTER, Val};
+use weft_ir::{Async, RedOp, Space, Value, ValueType};
 
 impl<'c> Lower<'_, 'c> {
     pub(super) fn tile(&self, op: &Async) -> Lowered<Option<Val<'c>>> {
@@ -16,23 +13,26 @@ impl<'c> Lower<'_, 'c> {
                 self.effect("llvm.nvvm.mbarrier.init.shared", &[self.val(*ptr)?, count])
             }
             Async::MbarFence {} => self.effect("llvm.nvvm.fence.mbarrier_init.release.cluster", &[]),
-            Async::MbarArrive { ptr } => {
+            Async::MbarArrive { ptr, scope } => {
                 self.nothing_passes();
                 let one = ir.constant(ir.int(32), 1);
-                self.effect("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", &[self.val(*ptr)?, one])
+                let there = self.k.ty(*ptr).space() == Some(Space::Cluster);
+                let space = if there { "cluster" } else { "cta" };
+                let name = format!("llvm.nvvm.mbarrier.arrive.scope.{scope}.space.{space}");
+                self.effect(&name, &[self.val(*ptr)?, one])
             }
             Async::MbarExpect { ptr, bytes } => {
                 let bytes = ir.constant(ir.int(32), i64::from(*bytes));
                 let name = "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta";
                 self.effect(name, &[self.val(*ptr)?, bytes])
             }
-            Async::MbarTest { ptr, parity } => {
-                let name = "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
-                let ended = self.intrinsic(name, &[], &[self.val(*ptr)?, self.val(*parity)?])?;
+            Async::MbarTest { ptr, parity, scope } => {
+                let name = format!("llvm.nvvm.mbarrier.try.wait.parity.scope.{scope}.space.cta");
+                let ended = self.intrinsic(&name, &[], &[self.val(*ptr)?, self.val(*parity)?])?;
                 self.nothing_passes();
                 Ok(Some(ended))
             }
-            Async::TmaLoad { dst, map, at, mbar } => self.load_box(*dst, *map, at, *mbar),
+            Async::TmaLoad { dst, map, at, mbar, ctas } => self.load_box((*dst, *map), at, *mbar, *ctas),
             Async::TmaStore { src, map, at, op } => self.store_box(*src, *map, at, *op),
             Async::BulkCommit {} => self.effect("llvm.nvvm.cp.async.bulk.commit.group", &[]),
             Async::BulkWait { pending, read } => {
@@ -62,20 +62,25 @@ impl<'c> Lower<'_, 'c> {
         self.intrinsic(name, &[], args).map(|_| None)
     }
 
-    fn load_box(&self, dst: Value, map: Value, at: &[Value], mbar: Value) -> Lowered<Option<Val<'c>>> {
+    fn load_box(
+        &self,
+        (dst, map): (Value, Value),
+        at: &[Value],
+        mbar: Value,
+        ctas: u32,
+    ) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
         let dst = ir.cast(Cast::LLVMAddrSpaceCast, self.val(dst)?, ir.pointer(SHARED_CLUSTER));
         let mut args = vec![dst, self.val(mbar)?, self.map(map)?];
         for v in at {
             args.push(self.val(*v)?);
         }
-        // No multicast, no cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
-        let flag = ir.constant(ir.int(1), 0);
+        // No cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
         args.extend([
-            ir.constant(ir.int(16), 0),
+            ir.constant(ir.int(16), ctas.into()),
             ir.constant(ir.int(64), 0),
-            flag,
-            flag,
+            ir.constant(ir.int(1), i64::from(ctas > 0)),
+            ir.constant(ir.int(1), 0),
             ir.constant(ir.int(32), 0),
         ]);
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)

@@ -11,7 +11,8 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::{
-    Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Space, Sreg, Tile, Value, ValueType,
+    Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile, Value,
+    ValueType,
 };
 use weft_layout::{ATOM_ROWS, Operand};
 
@@ -49,8 +50,8 @@ pub(super) fn registers(k: &mut Kernel) -> FxHashMap<Value, Accumulator> {
 /// A tile in shared memory as instructions read it.
 struct Source {
     operand: Operand,
-    /// The descriptor of its first element, of this warpgroup (`i64`).
-    descriptor: Value,
+    /// The lower half of the descriptor of its first element, of this warpgroup (`u32`). The upper half is a constant.
+    low: Value,
 }
 
 impl MemoryPass<'_> {
@@ -113,8 +114,9 @@ fn multiply(
     }
     let cols = u32::try_from(cols).unwrap_or(u32::MAX);
     e.b.emit(Async::WgmmaFence {})?;
-    for block in 0..rows / ATOM_ROWS {
-        for slice in 0..a.operand.slices.len() {
+    // Instructions that follow each other add to different registers where they can.
+    for slice in 0..a.operand.slices.len() {
+        for block in 0..rows / ATOM_ROWS {
             let (a_at, b_at) =
                 (a.at(&mut e.b, block * ATOM_ROWS, slice, span)?, b.at(&mut e.b, 0, slice, span)?);
             let op = Async::Wgmma {
@@ -159,16 +161,19 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
         return Err(bad(message));
     }
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
-    let first = &at.offset * Int::from(i64::from(bytes)) + part * Int::from(step);
-    let first = e.b.offset(root, &first)?;
-    let address = e.b.emit(Address::ToInt { a: first })?;
-    let mask = e.b.i64(ADDRESS)?;
+    let root = e.b.emit(Address::ToInt { a: root })?;
+    let root = e.b.convert(root, Scalar::U32)?;
+    let first = e.b.index(&at.offset * Int::from(i64::from(bytes)) + part * Int::from(step))?;
+    let first = e.b.convert(first, Scalar::U32)?;
+    let address = e.b.binary(BinOp::Add, root, first)?;
+    let constant = |b: &mut Builder, n: i64| b.int(Scalar::U32, n);
+    let mask = constant(&mut e.b, ADDRESS)?;
     let address = e.b.binary(BinOp::And, address, mask)?;
-    let four = e.b.i64(4)?;
+    let four = constant(&mut e.b, 4)?;
     let units = e.b.binary(BinOp::Shr, address, four)?;
-    let bits = e.b.i64(operand.bits().cast_signed())?;
-    let descriptor = e.b.binary(BinOp::Or, units, bits)?;
-    Ok(Source { operand, descriptor })
+    let bits = constant(&mut e.b, i64::from(operand.bits() as u32))?;
+    let low = e.b.binary(BinOp::Or, units, bits)?;
+    Ok(Source { operand, low })
 }
 
 impl Source {
@@ -176,7 +181,10 @@ impl Source {
     fn at(&self, b: &mut Builder, row: i64, slice: usize, span: Span) -> Built<Value> {
         let nowhere = || Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"));
         let bytes = self.operand.at(row, slice).ok_or_else(nowhere)?;
-        let units = b.i64(bytes / 16)?;
-        b.binary(BinOp::Add, self.descriptor, units)
+        let units = b.int(Scalar::U32, bytes / 16)?;
+        let low = b.binary(BinOp::Add, self.low, units)?;
+        let low = b.convert(low, Scalar::I64)?;
+        let high = b.i64((self.operand.bits() >> 32 << 32).cast_signed())?;
+        b.binary(BinOp::Or, low, high)
     }
 }

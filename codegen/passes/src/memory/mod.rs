@@ -27,8 +27,8 @@ use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Kernel, Op};
 use weft_ir::{
-    Access, Accumulator, Bridge, Operation, Scalar, Scope, Sem, Space, TeamRef, TensorType, Value, ValueType,
-    View,
+    Access, Accumulator, Address, Bridge, Operation, Scalar, Scope, Sem, Space, TeamRef, TensorType, Value,
+    ValueType, View,
 };
 
 /// The pass.
@@ -108,7 +108,13 @@ impl MemoryPass<'_> {
             View::Peer { base, team, pe } => {
                 let place = found(self.places.get(base), k, *base, span)?.clone();
                 let there = self.peer(e, &place, *team, *pe)?;
-                place.by(Route::Peer(there), ty)
+                place.by(Route::There(there), ty)
+            }
+            View::InCta { base, cta } => {
+                let place = found(self.places.get(base), k, *base, span)?.clone();
+                let here = e.b.emit(Bridge::AddressOf { base: place.root })?;
+                let there = e.b.emit(Address::InCta { ptr: here, cta: *cta })?;
+                place.by(Route::There(there), ty)
             }
             View::Index { .. } | View::Shared { .. } => return Ok(Action::Keep),
         };
@@ -152,7 +158,7 @@ impl MemoryPass<'_> {
     fn first(&mut self, e: &mut Editor, at: &Place) -> Built<Value> {
         let root = match at.route {
             Route::Local => e.b.emit(Bridge::AddressOf { base: at.root })?,
-            Route::Peer(pointer) => pointer,
+            Route::There(pointer) => pointer,
             Route::Everywhere(team) => self.multicast(e, at, team)?,
         };
         at.pointer(&mut e.b, root)
@@ -191,10 +197,19 @@ fn base(e: &Editor, place: &Place) -> u32 {
     param_index(e.b.kernel(), place.root).unwrap_or(u32::MAX)
 }
 
+/// A space as instructions call it.
+pub(super) fn space_name(space: Space) -> &'static str {
+    match space {
+        Space::Shared => "shared",
+        Space::Cluster => "shared::cluster",
+        Space::Global | Space::Symmetric | Space::Peer | Space::Multicast | Space::Register => "global",
+    }
+}
+
 /// `ld.relaxed.sys.global.v4.b32` and the like, for the report.
 fn plain_name(verb: &str, sem: Sem, scope: Scope, space: Space, bytes: u32, elem: u32) -> String {
     let order = if sem == Sem::Weak { String::new() } else { format!(".{sem}.{scope}") };
-    let space = if space == Space::Shared { "shared" } else { "global" };
+    let space = space_name(space);
     let (vec, bits) = match bytes {
         16 if elem < 8 => (".v4", 32),
         16 => (".v2", 64),

@@ -5,7 +5,7 @@
 use weft::KernelFile;
 use weft::bench::BenchError;
 use weft::bench::gemm::{Contender, Own, Request, Tune, run, tried, tune};
-use weft::gemm::{By, Gemm, Major, Plan, Problem, Shape, Tuning, candidates};
+use weft::gemm::{By, Gemm, Major, Param, Plan, Problem, Shape, Tuning, candidates};
 use weft::gpu::{AsArgument, GpuError};
 use weft::runtime::{DType, DeviceTensor, World, error};
 
@@ -49,7 +49,7 @@ fn the_benchmark_checks_what_it_times() {
         let columns = Problem { b: Major::Column, ..problem(72, 136, 72) };
         let mut request = Request::new(vec![problem(130, 72, 72), columns]);
         request.contenders =
-            ["bn=64,stages=2", "bn=128,stages=3"].map(|p| Contender::ours(p).unwrap()).into();
+            ["bn=64,stages=2", "bn=128,stages=3,ctas=2"].map(|p| Contender::ours(p).unwrap()).into();
         // A user's kernel, which has a text of its own.
         let text = include_str!("../src/library/gemm_kernel.weft");
         let file = KernelFile::parse("mine.weft", text).map_err(GpuError::from)?;
@@ -92,7 +92,9 @@ fn what_is_tuned_is_followed() {
 #[test]
 fn plans_of_all_tiles_are_tried() {
     let large = problem(4096, 4096, 4096);
-    let tile = |plan: &Plan| plan.to_string().split(",stages").next().map(str::to_owned);
+    let tile = |plan: &Plan| -> Vec<u32> {
+        Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
+    };
     let all: std::collections::BTreeSet<_> = candidates(&large).map(|p| tile(&p)).collect();
     let first: std::collections::BTreeSet<_> =
         tried(&large, 132, all.len() as u32).iter().map(tile).collect();

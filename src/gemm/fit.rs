@@ -1,6 +1,6 @@
 //! Whether a plan's tiles fit the memory and the registers that a CTA has.
 
-use super::{Param, Plan, Problem};
+use super::{Major, Param, Plan, Problem};
 use weft_runtime::{Error, error};
 
 /// Shared memory that a CTA can have on Hopper, in bytes (CUDA C Programming Guide, Compute Capabilities).
@@ -10,6 +10,8 @@ const BARRIERS: u64 = 1 << 10;
 /// Most registers of accumulators that a thread can have beside those that it computes addresses and epilogues with.
 /// With 192, ptxas 13.5 spills 440 bytes of the kernel's loop.
 const MOST_ACCUMULATORS: u64 = 128;
+/// Rows of B that lie together in shared memory where its columns are contiguous: 128 bytes of 16-bit elements.
+const COLUMNS: u32 = 64;
 /// Threads that multiply.
 const THREADS: u64 = 256;
 
@@ -33,6 +35,15 @@ pub fn fits(problem: &Problem, plan: &Plan) -> Result<(), Error> {
         let (bk, dtype) = (plan.get(Param::Bk), problem.dtype);
         let message = format!("the plan {plan} has rows of {row} bytes in a stage ({bk} of {dtype})");
         return refuse(message, "a row of a stage is a multiple of 128 bytes: choose a larger bk");
+    }
+    let part = plan.get(Param::Bn) / plan.get(Param::Ctas);
+    if problem.b == Major::Column && part % COLUMNS != 0 {
+        let message =
+            format!("the plan {plan} loads {part} rows of B at a time, and columns of B are contiguous");
+        return refuse(
+            message,
+            &format!("a part is a multiple of {COLUMNS} rows: choose a larger bn or fewer ctas"),
+        );
     }
     let bytes = shared_bytes(problem, plan);
     if bytes > MOST_SHARED {

@@ -26,24 +26,31 @@ fn products(problem: &Problem) -> f64 {
     [4096.0, 2048.0, 1024.0][problem.dtype.bytes().trailing_zeros().min(2) as usize]
 }
 
+/// Bytes that a CTA gets from the L2 cache for a stage. The CTAs of a cluster share those of B.
+fn fetched(problem: &Problem, plan: &Plan) -> f64 {
+    let of = |param| f64::from(plan.get(param));
+    let rows = of(Param::Bm) + of(Param::Bn) / of(Param::Ctas);
+    rows * of(Param::Bk) * f64::from(problem.dtype.bytes())
+}
+
 /// Cycles that a plan is likely to take on a GPU with so many multiprocessors.
 pub fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
     let of = |param| u64::from(plan.get(param));
-    let (bm, bn, bk, stages) = (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Stages));
+    let (bm, bn, bk, ctas) = (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Ctas));
     let Shape { m, n, k } = problem.shape;
-    let (element, out) = (problem.dtype.bytes() as f64, problem.out.bytes() as f64);
-    let tiles = m.div_ceil(bm) * n.div_ceil(bn);
-    let waves = tiles.div_ceil(u64::from(sms.max(1))) as f64;
+    let (element, out) = (f64::from(problem.dtype.bytes()), f64::from(problem.out.bytes()));
+    let tiles = m.div_ceil(bm * ctas) * n.div_ceil(bn);
+    let waves = tiles.div_ceil((u64::from(sms) / ctas).max(1)) as f64;
     let steps = k.div_ceil(bk) as f64;
 
-    let stage = ((bm + bn) * bk) as f64 * element;
     // Each instruction reads 64 rows of A and all of the tile's rows of B.
     let read = ((bm / 64) * (64 + bn) * bk) as f64 * element;
+    let written = ((bm + bn) * bk) as f64 * element;
     let step = [
         (bm * bn * bk) as f64 / products(problem),
-        (read + stage) / SHARED,
-        stage / CACHE,
-        LATENCY / stages as f64,
+        (read + written) / SHARED,
+        fetched(problem, plan) / CACHE,
+        LATENCY / of(Param::Stages) as f64,
     ];
     let step = step.into_iter().fold(0.0, f64::max);
     let store = (bm * bn) as f64 * out / CACHE;
@@ -53,17 +60,19 @@ pub fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
 }
 
 /// The plans that a problem can be computed with, the one that is likely to be the fastest first. Of plans that the model
-/// ranks alike, those with more bytes on their way come first.
+/// ranks alike, those come first that get fewer bytes from the L2 cache for each product, which takes power, and then
+/// those with more bytes on their way.
 pub fn ranked(problem: &Problem, sms: u32) -> Vec<Plan> {
-    let mut all: Vec<(f64, u32, Plan)> =
-        candidates(problem).map(|plan| (cycles(problem, &plan, sms), ahead(&plan), plan)).collect();
-    let order =
-        |a: &(f64, u32, Plan), b: &(f64, u32, Plan)| -> Ordering { a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)) };
-    all.sort_by(order);
-    all.into_iter().map(|(_, _, plan)| plan).collect()
-}
-
-/// Elements along K that can be on their way at once.
-fn ahead(plan: &Plan) -> u32 {
-    plan.get(Param::Bk) * plan.get(Param::Stages)
+    let key = |plan: Plan| {
+        let products = plan.get(Param::Bm) * plan.get(Param::Bn) * plan.get(Param::Bk);
+        let bytes = fetched(problem, &plan) / f64::from(products);
+        let ahead = f64::from(plan.get(Param::Bk) * plan.get(Param::Stages));
+        ([cycles(problem, &plan, sms), bytes, -ahead], plan)
+    };
+    let mut all: Vec<([f64; 3], Plan)> = candidates(problem).map(key).collect();
+    let order = |a: &[f64; 3], b: &[f64; 3]| -> Ordering {
+        a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+    };
+    all.sort_by(|(a, _), (b, _)| order(a, b));
+    all.into_iter().map(|(_, plan)| plan).collect()
 }

@@ -47,20 +47,22 @@ parameters! {
     Bk = "BK": [64, 128, 32];
     /// Stages of the pipeline that feeds the matrix instructions.
     Stages = "STAGES": [4, 8, 7, 6, 5, 3, 2];
+    /// CTAs of a cluster, whose tiles lie below each other: each loads its part of B for all of them.
+    Ctas = "CTAS": [1, 2];
 }
 
 const N: usize = PARAMETERS.len();
 
 /// A value for each of [`PARAMETERS`].
 ///
-/// As text it is `bm=128,bn=256,bk=64,stages=4`; parameters that the text leaves out have their first value.
+/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1`; parameters that the text leaves out have their first value.
 ///
 /// ```
 /// use weft::gemm::{Param, Plan};
 ///
 /// let plan: Plan = "bn=128,stages=6".parse()?;
 /// assert_eq!((plan.get(Param::Bm), plan.get(Param::Bn)), (128, 128));
-/// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6");
+/// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6,ctas=1");
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -99,6 +99,11 @@ fn plans_that_do_not_fit() {
     assert!(why(&plan("bm=256,bn=192,stages=2"), DType::BF16).contains("192 registers"));
     assert!(why(&Plan::default(), DType::E4M3).contains("rows of 64 bytes"));
     assert!(why(&plan("bk=32"), DType::BF16).contains("rows of 64 bytes"));
+    let columns = Problem { b: Major::Column, ..problem("64x64x64") };
+    assert!(
+        fits(&columns, &plan("bn=64,ctas=2")).unwrap_err().message.contains("loads 32 rows of B at a time")
+    );
+    assert!(fits(&columns, &plan("bn=128,ctas=2")).is_ok());
     // For each type there is a plan.
     for dtype in [DType::BF16, DType::F16, DType::F32, DType::E4M3, DType::E5M2] {
         let problem = Problem::new(Shape::new(64, 64, 64), dtype);
@@ -121,6 +126,7 @@ fn shared_memory_is_as_the_kernel_has_it() {
         (problem("64x64x64"), "bm=256,bn=128,bk=64,stages=3"),
         (columns, "bn=192,stages=2"),
         (fp8, "bn=64,bk=128,stages=8"),
+        (problem("64x64x64"), "bn=128,stages=4,ctas=2"),
         (Problem { out: DType::F32, ..fp8 }, "bn=128,bk=128,stages=2"),
         (problem("64x64x64"), "bm=128,stages=5"),
     ];
@@ -152,6 +158,9 @@ fn the_model_prefers_what_is_plain() {
     // Large products are bound by the tensor cores, and large tiles read shared memory least.
     let large = first("8192x8192x8192");
     assert_eq!(large.get(Param::Bm) * large.get(Param::Bn), 128 * 256, "{large}");
+    // Clusters load B once for two tiles, and with one row of tiles they compute another in vain.
+    assert_eq!(large.get(Param::Ctas), 2, "{large}");
+    assert_eq!(first("128x8192x4096").get(Param::Ctas), 1);
     // Of a product with few rows, tiles with more are computed in vain; small tiles keep more multiprocessors busy.
     let few = first("16x8192x4096");
     assert!(few.get(Param::Bm) == 128 && few.get(Param::Bn) <= 64, "{few}");
@@ -217,7 +226,7 @@ fn tables_read_back() {
     tables.add(newer);
     assert_eq!((tables.tables.len(), tables.tables[0].entries.len()), (2, 3));
     assert_eq!(tables.tables[0].plan(&problem("4096x4096x4096")), Some(plan("stages=3")));
-    assert!(tables.tables[0].text().contains("bm=128,bn=64,bk=64,stages=8"));
+    assert!(tables.tables[0].text().contains("bm=128,bn=64,bk=64,stages=8,ctas=1"));
     // Another driver measures anew.
     let setting = Setting { driver: "590.2".into(), ..table().setting };
     tables.add(Table { setting, entries: table().entries[1..2].to_vec(), ..table() });

@@ -42,7 +42,7 @@ fn plans_and_types(world: &World) -> Checked {
     if simulated {
         return Ok(());
     }
-    let plans = ["stages=4", "bn=192", "bm=256,bn=128,stages=3", "bk=128,stages=2", "bm=256,bn=64,stages=2"];
+    let plans = ["stages=4", "bn=192", "bm=256,bn=128,stages=3", "bk=128,stages=2", "bn=128,ctas=2"];
     checked(world, &request(vec![of(DType::BF16), Problem { dtype: DType::BF16, ..columns }], &plans))?;
     let wide = Problem { out: DType::F32, ..of(DType::BF16) };
     checked(world, &request(vec![wide, of(DType::E5M2)], &["bk=128,bn=64,stages=3"]))?;

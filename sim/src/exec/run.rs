@@ -515,6 +515,9 @@ impl Run {
     }
 
     fn exit(&mut self, w: WarpSlot, i: usize, leaving: u32) -> Result<(), SimError> {
+        if let Some((pc, fault)) = self.warps[w].pipe.left() {
+            return Err(self.error(w, pc, fault));
+        }
         self.memory.changes += 1;
         self.warps[w].exit(i, leaving);
         let arrived = withdraw(&mut self.warps[w].arrivals, leaving);

@@ -5,8 +5,8 @@ use crate::diag::{Code, Diagnostic};
 use crate::head::MachineParam;
 use crate::machine::{Kernel, Type};
 use crate::names::Space;
-use crate::op::{Address, Operation};
-use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, entry_params};
+use crate::op::{Address, Control, Operation};
+use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, RoleInfo, entry_params};
 
 pub use weft_abi::{EntryKind, EntryParam, MAP_ALIGN, MAP_BYTES};
 
@@ -84,8 +84,22 @@ pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
         grid: launch.grid.clone(),
         shared: dynamic_shared(kernel),
         planes: launch.planes,
+        roles: roles(kernel),
         params: params.collect(),
     })
+}
+
+/// The roles that have names, in the order of their threads.
+fn roles(kernel: &Kernel) -> Vec<RoleInfo> {
+    let mut found = Vec::new();
+    kernel.walk(&mut |_, inst| {
+        if let Some(Control::Role { name, first, threads, .. }) = inst.op.control()
+            && !name.is_empty()
+        {
+            found.push(RoleInfo { name: name.to_string(), first: *first, threads: *threads });
+        }
+    });
+    found
 }
 
 /// How a parameter is passed.

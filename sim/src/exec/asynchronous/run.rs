@@ -3,6 +3,7 @@
 use super::{Failure, World};
 use crate::error::{Place, SimError};
 use crate::exec::run::Run;
+use crate::machine::Named;
 use crate::model::{CtaSlot, WarpSlot};
 
 impl Run {
@@ -66,6 +67,7 @@ impl Run {
             pe: origin.pe,
             cta: origin.ctaid,
             thread: Some(origin.tid),
+            role: Named::of(&grid.names, origin.tid[0]).cloned(),
             kernel: grid.kernel().name.clone(),
             ptx_line: inst.line,
             ptx_text: grid.module.line(inst.line).to_string(),

@@ -16,6 +16,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("gemm", include_str!("library/gemm.weft")),
     ("gemm_batched", include_str!("library/gemm_batched.weft")),
     ("gemm_epilogue", include_str!("library/gemm_epilogue.weft")),
+    ("gemm_kernel", include_str!("library/gemm_kernel.weft")),
     ("gemm_scaled", include_str!("library/gemm_scaled.weft")),
     ("grid", include_str!("library/grid.weft")),
     ("ll", include_str!("library/ll.weft")),

@@ -103,3 +103,14 @@ fn the_function_tables_are_current() {
 fn the_error_pages_are_current() {
     generated("errors.md", "<!-- codes: generated -->", "<!-- end of codes -->", &weft::codes::markdown());
 }
+
+#[test]
+fn the_table_of_gemm_parameters_is_current() {
+    let row = |p: &weft::gemm::Parameter| {
+        let values: Vec<_> = p.values.iter().map(u32::to_string).collect();
+        format!("| `{}` | {} | {} |\n", p.name.to_ascii_lowercase(), values.join(", "), p.about)
+    };
+    let rows: String = weft::gemm::PARAMETERS.iter().map(row).collect();
+    let made = format!("| parameter | values | |\n|---|---|---|\n{rows}");
+    generated("gemm.md", "<!-- parameters: generated -->", "<!-- end of parameters -->", &made);
+}

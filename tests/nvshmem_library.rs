@@ -196,7 +196,7 @@ fn kernels_of_any_size_are_joined_with_their_objects() {
             let mut options = Options::new(given.target);
             options.transport = Transport::Nvshmem;
             let compiled = KernelFile::parse("k.weft", &text).unwrap().compile(&options).unwrap();
-            let cubin = given.library.join(&compiled.caller().unwrap(), &objects);
+            let cubin = given.library.join(&compiled.caller().unwrap(), &objects).map(|made| made.cubin);
             let cubin = cubin.unwrap_or_else(|e| panic!("{threads} threads, {}: {e}", given.library.version));
             assert!(cubin.starts_with(b"\x7fELF"));
         }

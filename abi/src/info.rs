@@ -28,6 +28,17 @@ pub struct ModuleInfo {
     pub kernels: Vec<KernelInfo>,
 }
 
+/// A role: warps of a CTA that have code of their own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RoleInfo {
+    /// Its name in the text.
+    pub name: String,
+    /// Its first thread in the CTA.
+    pub first: u32,
+    /// Its threads.
+    pub threads: u32,
+}
+
 /// An entry point.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KernelInfo {
@@ -47,6 +58,9 @@ pub struct KernelInfo {
     /// Whether it tells CTAs apart by y and z; else a grid has only x.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planes: bool,
+    /// Its roles, by which reports call their threads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleInfo>,
     /// Its parameters: the caller's, in the order of the text, then those that the launch fills in.
     pub params: Vec<ParamInfo>,
 }
@@ -261,6 +275,7 @@ mod tests {
                 cluster: None,
                 grid: Some(["ceil_div(%2,8)", "1", "%world"].map(|e| e.parse().unwrap())),
                 planes: true,
+                roles: Vec::new(),
                 params: kinds()
                     .into_iter()
                     .map(|(kind, ..)| ParamInfo { name: "p".into(), offset: 0, size: 8, kind })

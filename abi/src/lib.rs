@@ -21,7 +21,7 @@ pub use choice::{Lowering, LoweringRequest, Transport};
 pub use entry::{EntryKind, EntryParam, MAX_PARAM_BYTES, TooManyBytes, entry_params};
 pub use extent::{Extent, Extents};
 pub use hidden::{Hidden, WORLD};
-pub use info::{KernelInfo, ModuleInfo, ParamInfo, ParamKind};
+pub use info::{KernelInfo, ModuleInfo, ParamInfo, ParamKind, RoleInfo};
 pub use map::{MAP_ALIGN, MAP_BYTES, MAP_DIMS, MapShape, MapSwizzle};
 pub use memory::{Scope, Space};
 pub use remark::{Remark, RemarkKind};

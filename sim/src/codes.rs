@@ -115,7 +115,7 @@ codes! {
         "There is no such PE or team, the address is not on the symmetric heap or belongs to another PE, arguments differ between threads that call together, or PEs of a team call different collective functions.";
     ASYNCHRONOUS = "S014", "an mbarrier or asynchronous copy misused", "setp.ne.u32 %p1, %r2, 0; @%p1 exit;
 mbarrier.init.shared.b64 [%rd5], 1; mbarrier.arrive.shared.b64 %rd7, [%rd5], 2;",
-        "The mbarrier is not initialised, lies outside shared memory, or gets more arrivals or bytes than its phase expects; or a bulk copy has a size or an address that the hardware does not take, or is under way when its CTA ends.";
+        "The mbarrier is not initialised, lies outside shared memory, or gets more arrivals or bytes than its phase expects; or a bulk copy has a size or an address that the hardware does not take, or is under way when its CTA ends; or a warp ends before the wgmma that it has begun.";
     RESIDENCY = "S015", "CTAs wait for others that cannot start", "",
         "A grid has more CTAs than are resident at once, and the resident ones wait for the others: on a GPU it hangs. Launch no more than fit (a cooperative launch refuses more), and let each do more of the work. How many fit follows from threads, shared memory and the number of SMs; the report says it.";
     ASSERTION = "S016", "an assertion that does not hold", "",

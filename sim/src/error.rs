@@ -1,6 +1,7 @@
 //! What goes wrong: [`PtxError`] for text that cannot be read, [`SimError`] for programs that cannot go on.
 
 use crate::codes;
+use crate::machine::Named;
 use std::fmt;
 
 /// PTX text that the reader rejects, with the place and what would have been right.
@@ -67,6 +68,8 @@ pub struct Place {
     pub cta: [u32; 3],
     /// Thread in the CTA (`%tid`), if one thread is at fault.
     pub thread: Option<[u32; 3]>,
+    /// The name of the threads that it belongs to, if they have one ([`Launch::names`](crate::Launch::names)).
+    pub role: Option<Named>,
     /// Kernel that was launched.
     pub kernel: String,
     /// Line of the PTX text, from 1.
@@ -77,14 +80,22 @@ pub struct Place {
     pub source: Vec<SourceLine>,
 }
 
+impl Place {
+    /// `, thread (5, 0, 0)`; of threads that have a name, `, thread 5 of role load`, counted from their first.
+    pub(crate) fn thread_words(&self) -> String {
+        match (self.thread, &self.role) {
+            (None, None) => String::new(),
+            (None, Some(role)) => format!(", role {}", role.name),
+            (Some([x, y, z]), None) => format!(", thread ({x}, {y}, {z})"),
+            (Some([x, ..]), Some(role)) => format!(", thread {} of role {}", x - role.first, role.name),
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { pe, cta, thread, kernel, ptx_line, ptx_text, source } = self;
-        write!(f, "PE {pe}, CTA ({}, {}, {})", cta[0], cta[1], cta[2])?;
-        if let Some(t) = thread {
-            write!(f, ", thread ({}, {}, {})", t[0], t[1], t[2])?;
-        }
-        write!(f, " of `{kernel}`")?;
+        let Place { pe, cta, kernel, ptx_line, ptx_text, source, .. } = self;
+        write!(f, "PE {pe}, CTA ({}, {}, {}){} of `{kernel}`", cta[0], cta[1], cta[2], self.thread_words())?;
         for (i, s) in source.iter().enumerate() {
             write!(f, "{} {s}", if i == 0 { "\n  --> " } else { "\n      inlined at" })?;
         }

@@ -119,7 +119,7 @@ pub use error::{Place, PtxError, SimError, SourceLine};
 pub use exec::asynchronous::tensor::{Swizzle, TensorMap, TensorType};
 pub use exec::code::{Kernel, Param};
 pub use exec::trace::{Activity, Trace, TraceConfig, TraceSpan, TraceTraffic, TraceTransfer};
-pub use machine::{Arg, Config, GridId, Launch, Machine};
+pub use machine::{Arg, Config, GridId, Launch, Machine, Named};
 pub use memory::{Elements, Name, Symmetric, Team};
 pub use module::Module;
 pub use nvshmem::{NvshmemFunction, nvshmem_function, nvshmem_functions};

@@ -140,13 +140,34 @@ pub struct Launch {
     pub dynamic_shared: u32,
     /// Arguments in the order of the kernel's parameters, each of its parameter's size.
     pub args: Vec<Arg>,
+    /// Names of threads, for reports.
+    pub names: Arc<[Named]>,
+}
+
+/// Threads of a CTA that reports call by a name: those of a role.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    /// The first.
+    pub first: u32,
+    /// How many they are.
+    pub threads: u32,
+    /// Their name.
+    pub name: Arc<str>,
+}
+
+impl Named {
+    /// The name of a thread of a CTA.
+    pub(crate) fn of(names: &[Named], thread: u32) -> Option<&Named> {
+        names.iter().find(|n| (n.first..n.first.saturating_add(n.threads)).contains(&thread))
+    }
 }
 
 impl Default for Launch {
     /// One thread on PE 0, without arguments.
     fn default() -> Self {
         let one = [1, 1, 1];
-        Launch { pe: 0, grid: one, block: one, cluster: one, dynamic_shared: 0, args: Vec::new() }
+        let names = Arc::new([]);
+        Launch { pe: 0, grid: one, block: one, cluster: one, dynamic_shared: 0, args: Vec::new(), names }
     }
 }
 
@@ -531,6 +552,7 @@ impl Machine {
             block: g.block,
             dynamic_shared: g.dynamic_shared,
             params: pack(kernel, &g.args)?,
+            names: Arc::clone(&g.names),
             consts: constants(code, k, symbols),
             resident: (resident.min(u32::try_from(affordable).unwrap_or(u32::MAX)) / per_cluster).max(1)
                 * per_cluster,

@@ -44,6 +44,7 @@ ret; }}"
                 Arg::U64(m.peer_addr(pe, buffer, (pe + 1) % n_pes).unwrap()),
                 Arg::U32(pe as u32),
             ],
+            ..Launch::default()
         })
         .collect();
     m.launch(&module, "k", &launches).unwrap_or_else(|e| panic!("{e}"));
@@ -361,6 +362,7 @@ b: ld.acquire.sys.u32 %r2, [%rd1+256]; setp.lt.u32 %p1, %r2, %r1; @%p1 bra b;";
                     cluster: [1; 3],
                     dynamic_shared: 0,
                     args: args(pe),
+                    ..Launch::default()
                 };
                 (0..2).map(launch).collect()
             };

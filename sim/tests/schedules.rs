@@ -30,7 +30,15 @@ fn run(module: &Module, seed: u64, explore: bool) -> (u32, String) {
         let own = m.local_addr(pe, x).unwrap();
         m.write(pe, own, &[0; 512]).unwrap();
         let args = vec![Arg::U64(own), Arg::U64(m.peer_addr(pe, x, 1 - pe).unwrap()), Arg::U32(pe as u32)];
-        launches.push(Launch { pe, grid: [1; 3], block: [1; 3], cluster: [1; 3], dynamic_shared: 0, args });
+        launches.push(Launch {
+            pe,
+            grid: [1; 3],
+            block: [1; 3],
+            cluster: [1; 3],
+            dynamic_shared: 0,
+            args,
+            ..Launch::default()
+        });
     }
     let stats = m.launch(module, "k", &launches).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let mut out = [0; 4];
@@ -86,8 +94,15 @@ ret; }",
         let mut m = Machine::new(config).unwrap();
         let x = m.alloc(0, "x", 512, 16).unwrap();
         let args = vec![Arg::U64(x), Arg::U64(0), Arg::U32(0)];
-        let launch =
-            Launch { pe: 0, grid: [1; 3], block: [128, 1, 1], cluster: [1; 3], dynamic_shared: 0, args };
+        let launch = Launch {
+            pe: 0,
+            grid: [1; 3],
+            block: [128, 1, 1],
+            cluster: [1; 3],
+            dynamic_shared: 0,
+            args,
+            ..Launch::default()
+        };
         m.launch(&module, "k", &[launch]).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
 }

@@ -26,10 +26,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// `PE 2, CTA 0, thread 5`.
+    /// `PE 2, CTA 0, thread 5`; in a role `thread 5 of role load`, counted from the role's first.
     pub fn who(&self) -> String {
-        let Place { pe, cta, thread, .. } = &self.place;
-        let thread = thread.map(|t| format!(", thread {}", coordinate(t))).unwrap_or_default();
+        let Place { pe, cta, thread, role, .. } = &self.place;
+        let of = role.as_ref().map_or_else(String::new, |role| format!(" of role {}", role.name));
+        let first = role.as_ref().map_or(0, |role| role.first);
+        let own = |[x, y, z]: [u32; 3]| coordinate([x.saturating_sub(first), y, z]);
+        let thread = thread.map(|t| format!(", thread {}{of}", own(t))).unwrap_or_default();
         format!("PE {pe}, CTA {}{thread}", coordinate(*cta))
     }
 }

@@ -74,6 +74,7 @@ impl Report {
             "pe": place.pe,
             "cta": place.cta,
             "thread": place.thread,
+            "role": place.role.as_ref().map(|role| &*role.name),
             "kernel": place.kernel,
             "source": source,
             "inlined_at": inlined_at.collect::<Vec<_>>(),

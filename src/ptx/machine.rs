@@ -194,7 +194,15 @@ impl<'a> Setup<'a> {
         let mut grids = Vec::new();
         for pe in 0..pes {
             let args = self.arguments(&mut machine, &placed, pe)?;
-            grids.push(Launch { pe, grid, block: self.block, cluster, dynamic_shared, args });
+            grids.push(Launch {
+                pe,
+                grid,
+                block: self.block,
+                cluster,
+                dynamic_shared,
+                args,
+                ..Launch::default()
+            });
         }
         let mut printed = String::new();
         let mut ended = Ok(weft_sim::Stats::default());

@@ -82,6 +82,7 @@ fn run(file: &Seeded, module: &Module, n_pes: usize, seed: u64) -> Result<Vec<(K
             cluster: [get("cluster", 1), 1, 1],
             dynamic_shared: get("shared", 0),
             args,
+            ..Launch::default()
         });
     }
     let ended = machine.launch(module, &kernel.name, &launches);

@@ -5,8 +5,8 @@ use crate::diag::{Code, Diagnostic};
 use crate::head::MachineParam;
 use crate::machine::{Kernel, Type};
 use crate::names::Space;
-use crate::op::{Address, Operation};
-use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, entry_params};
+use crate::op::{Address, Control, Operation};
+use weft_abi::{KernelInfo, MAX_PARAM_BYTES, ParamInfo, RoleInfo, entry_params};
 
 pub use weft_abi::{EntryKind, EntryParam, MAP_ALIGN, MAP_BYTES};
 
@@ -80,12 +80,26 @@ pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
     Ok(KernelInfo {
         name: kernel.name.to_string(),
         block: kernel.block,
-        cluster: None,
+        cluster: (kernel.cluster_size() > 1).then_some(kernel.cluster),
         grid: launch.grid.clone(),
         shared: dynamic_shared(kernel),
         planes: launch.planes,
+        roles: roles(kernel),
         params: params.collect(),
     })
+}
+
+/// The roles that have names, in the order of their threads.
+fn roles(kernel: &Kernel) -> Vec<RoleInfo> {
+    let mut found = Vec::new();
+    kernel.walk(&mut |_, inst| {
+        if let Some(Control::Role { name, first, threads, .. }) = inst.op.control()
+            && !name.is_empty()
+        {
+            found.push(RoleInfo { name: name.to_string(), first: *first, threads: *threads });
+        }
+    });
+    found
 }
 
 /// How a parameter is passed.
@@ -101,7 +115,7 @@ fn kind(kernel: &Kernel, param: &MachineParam) -> Result<EntryKind, Diagnostic> 
         Err(Diagnostic::error(BAD_PARAM, param.span, message).help(help))
     };
     match param.ty {
-        Type::Pointer(Space::Shared | Space::Register) => {
+        Type::Pointer(Space::Shared | Space::Cluster | Space::Register) => {
             bad("a caller has no shared memory or registers to pass: declare it in the kernel")
         }
         Type::Pointer(_) if !param.align.is_power_of_two() => bad("an alignment is a power of two"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_ir::abi::{MAX_SHARED, place_shared};
 use weft_ir::diag::Span;
 use weft_ir::roles::{REGISTERS, registers_at_start};
-use weft_ir::{Address, Block, Control, Operation, Scalar, machine};
+use weft_ir::{Address, Block, Control, Operation, machine};
 
 /// Columns of the widest matrix instruction over shared memory (PTX ISA, wgmma.mma_async).
 const MAX_COLUMNS: u32 = 256;
@@ -57,12 +57,15 @@ pub struct Product {
     pub instr: String,
     /// How many of them.
     pub count: u32,
-    /// For both operands, the mode along which elements follow each other, and the swizzle in bytes.
-    pub operands: [(char, u32); 2],
+    /// For both operands, the mode along which elements follow each other, and the swizzle in bytes; `None` for one in
+    /// registers.
+    pub operands: [Option<(char, u32)>; 2],
     /// Elements of the accumulator in a thread.
     pub registers: u32,
     /// Columns of one instruction.
     pub columns: u32,
+    /// Whether it is one of the warpgroup; if not, each warp multiplies.
+    pub warpgroups: bool,
 }
 
 /// The instructions of a copy of a tile.
@@ -83,12 +86,17 @@ pub struct Copy {
 impl Product {
     /// Why no instruction does more at once, or reads its operands with fewer bank conflicts.
     fn limit(&self) -> String {
+        if !self.warpgroups {
+            return "the target has no instruction of warpgroups (wgmma)".into();
+        }
         let mut why = Vec::new();
         if self.columns < MAX_COLUMNS {
             why.push(format!("a warpgroup has {} columns of the accumulator", self.columns));
         }
-        for (name, (_, swizzle)) in ["A", "B"].iter().zip(&self.operands) {
-            if *swizzle < 128 {
+        for (name, operand) in ["A", "B"].iter().zip(&self.operands) {
+            if let Some((_, swizzle)) = operand
+                && *swizzle < 128
+            {
                 why.push(format!("{name} is swizzled by {swizzle} bytes, and not by 128"));
             }
         }
@@ -100,7 +108,11 @@ impl fmt::Display for Product {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Product { instr, count, registers, .. } = self;
         write!(f, "mma: {count} x {instr}")?;
-        for (name, (major, swizzle)) in ["A", "B"].iter().zip(&self.operands) {
+        for (name, operand) in ["A", "B"].iter().zip(&self.operands) {
+            let Some((major, swizzle)) = operand else {
+                write!(f, ", {name} in registers")?;
+                continue;
+            };
             write!(f, ", {name} {major}-major")?;
             match swizzle {
                 0 => write!(f, " without swizzle")?,
@@ -199,14 +211,5 @@ fn roles(
             see(inst.span, name, [*first, *threads, own], true);
             roles(k, body, own, &mut |span, name, at, _| see(span, name, at, false));
         }
-    }
-}
-
-/// `f32` and the like, as instructions over matrices name them.
-pub(crate) fn matrix_type(s: Scalar) -> &'static str {
-    match s {
-        Scalar::F32 => "tf32",
-        Scalar::I8 => "s8",
-        other => other.name(),
     }
 }

@@ -403,6 +403,7 @@ mod tests {
             cluster: None,
             grid: Some(["ceil_div(%2,8)", "1", "%5"].map(|e| e.parse().unwrap())),
             planes: true,
+            roles: Vec::new(),
             params: params
                 .map(|(name, offset, size, kind)| ParamInfo { name: name.into(), offset, size, kind })
                 .into(),

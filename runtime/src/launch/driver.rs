@@ -12,8 +12,8 @@ use cudarc::driver::sys::{
 };
 use std::ffi::{CString, c_void};
 use std::ptr::{null_mut, without_provenance_mut as word};
-use std::sync::OnceLock;
-use weft_abi::Remark;
+use std::sync::{Arc, OnceLock};
+use weft_abi::{Remark, RoleInfo};
 
 /// Most threads of any CTA (CUDA C Programming Guide, Technical Specifications).
 const MAX_THREADS: u32 = 1024;
@@ -55,6 +55,8 @@ pub(crate) struct Simulated {
     module: weft_sim::Module,
     kernel: weft_sim::Kernel,
     sms: u32,
+    /// Names of threads, for reports.
+    names: Arc<[weft_sim::Named]>,
 }
 
 // SAFETY: a handle, which the driver locks itself.
@@ -191,7 +193,12 @@ impl Loaded {
         let none = || Error::new(NO_KERNEL, format!("the PTX has no kernel `{name}`"));
         let kernel = module.kernel(name).ok_or_else(none)?.clone();
         let sms = self.device.sm_count()?;
-        Ok(Function::Simulated(Box::new(Simulated { module: module.clone(), kernel, sms })))
+        Ok(Function::Simulated(Box::new(Simulated {
+            module: module.clone(),
+            kernel,
+            sms,
+            names: Arc::new([]),
+        })))
     }
 }
 
@@ -267,6 +274,19 @@ fn param_info() -> Option<ParamInfo> {
 }
 
 impl Function {
+    /// It, with names for threads in the reports of a simulated PE.
+    pub fn named(mut self, roles: &[RoleInfo]) -> Function {
+        if let Function::Simulated(f) = &mut self {
+            let name = |r: &RoleInfo| weft_sim::Named {
+                first: r.first,
+                threads: r.threads,
+                name: r.name.as_str().into(),
+            };
+            f.names = roles.iter().map(name).collect();
+        }
+        self
+    }
+
     /// Lets it have more dynamic shared memory than the 48 KiB of every function.
     pub fn allow_shared(&self, bytes: u32) -> Result<()> {
         // A simulated CTA has as much as the device says.
@@ -371,7 +391,14 @@ impl Function {
             (Function::Gpu(function), Stream::Gpu(stream)) => (*function, stream),
             (Function::Simulated(f), Stream::Simulated(stream)) => {
                 let dims = (shape.grid, shape.block, shape.cluster);
-                let launched = stream.launch_kernel(&f.module, &f.kernel.name, dims, shape.shared, block);
+                let launched = stream.launch_kernel(
+                    &f.module,
+                    &f.kernel.name,
+                    dims,
+                    shape.shared,
+                    block,
+                    f.names.clone(),
+                );
                 return launched.map_err(NotLaunched::Other);
             }
             _ => return Err(NotLaunched::Other(simulated::not_simulated("GPU's kernel or stream"))),

@@ -101,7 +101,7 @@ fn unlike(name: &str, described: &[(usize, usize)], code: &[(usize, usize)]) -> 
 
 impl Kernel {
     pub(super) fn new(module: &Arc<Module>, info: &KernelInfo) -> Result<Kernel> {
-        let function = module.loaded.function(&info.name)?;
+        let function = module.loaded.function(&info.name)?.named(&info.roles);
         let most = function.max_threads()?;
         if info.threads() > most {
             let message = format!(

@@ -376,6 +376,7 @@ mod tests {
             cluster: None,
             grid: None,
             planes: false,
+            roles: Vec::new(),
             params: Vec::new(),
         };
         let mut info = module();

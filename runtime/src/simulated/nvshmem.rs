@@ -7,6 +7,7 @@ use super::stream::Stream;
 use crate::DType;
 use crate::error::{Error, NVSHMEM, OPERATION, Result};
 use crate::nvshmem::{Collective, PutSignal, Version, sys};
+use std::sync::Arc;
 use weft_sim::{Arg, Name};
 
 /// The NVSHMEM whose functions the simulator has built in.
@@ -268,6 +269,7 @@ impl Stream {
         (grid, block, cluster): ([u32; 3], [u32; 3], Option<[u32; 3]>),
         dynamic_shared: u32,
         parameters: &[u8],
+        names: Arc<[weft_sim::Named]>,
     ) -> Result<()> {
         let missing = || Error::new(OPERATION, format!("the module has no kernel `{entry}`"));
         let kernel = module.kernel(entry).ok_or_else(missing)?;
@@ -282,7 +284,7 @@ impl Stream {
             Error::new(crate::error::ARGUMENT, message)
         })?;
         let (pe, cluster) = (self.pe().rank() as usize, cluster.unwrap_or([1; 3]));
-        let launch = weft_sim::Launch { pe, grid, block, cluster, dynamic_shared, args };
+        let launch = weft_sim::Launch { pe, grid, block, cluster, dynamic_shared, args, names };
         self.launch(Kernel { module: module.clone(), entry: entry.to_owned(), launch })
     }
 }

@@ -66,6 +66,8 @@ pub(crate) enum Entity {
 pub(crate) struct FunctionBuilder<'a> {
     pub m: ModuleBuilder<'a>,
     pub index: usize,
+    /// Whether it is a kernel, whose end is the thread's.
+    pub is_entry: bool,
     pub scopes: Vec<FxHashMap<&'a str, Entity>>,
     pub registers: u32,
     pub predicates: u32,

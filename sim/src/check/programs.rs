@@ -1,6 +1,7 @@
 //! What reports say of the programs that run: the detector knows warps and program counters only.
 
 use crate::error::SourceLine;
+use crate::machine::Named;
 use crate::memory::Memory;
 
 /// A grid.
@@ -8,6 +9,8 @@ pub(crate) struct GridWords<'a> {
     pub kernel: &'a str,
     pub block: [u32; 3],
     pub pe: usize,
+    /// Names of threads.
+    pub names: &'a [Named],
 }
 
 /// An instruction.

@@ -5,6 +5,7 @@ use super::programs::Programs;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::codes;
 use crate::error::Place;
+use crate::machine::Named;
 use crate::model::{LANES, WarpId};
 
 impl Detector {
@@ -43,6 +44,7 @@ impl Detector {
             pe: info.pe as usize,
             cta: info.ctaid,
             thread: Some([linear % x, linear / x % y, linear / (x * y)]),
+            role: Named::of(grid.names, linear).cloned(),
             kernel: grid.kernel.to_owned(),
             ptx_line: inst.line,
             ptx_text: inst.text.to_owned(),
@@ -69,11 +71,9 @@ impl Detector {
 
     /// `PE 5, CTA (0, 0, 0), thread (3, 0, 0)`
     pub(super) fn who(&self, programs: &dyn Programs, s: &Side) -> String {
-        let Some(Place { pe, cta: [x, y, z], thread, .. }) = self.place(programs, s) else {
-            return String::new();
-        };
-        let thread = thread.map_or(String::new(), |[x, y, z]| format!(", thread ({x}, {y}, {z})"));
-        format!("PE {pe}, CTA ({x}, {y}, {z}){thread}")
+        let Some(place) = self.place(programs, s) else { return String::new() };
+        let Place { pe, cta: [x, y, z], .. } = place;
+        format!("PE {pe}, CTA ({x}, {y}, {z}){}", place.thread_words())
     }
 
     /// The latest write to a word of memory, in words.

@@ -62,6 +62,7 @@ impl<'a> FunctionBuilder<'a> {
     ) -> Result<Self, PtxError> {
         let mut b = FunctionBuilder {
             index,
+            is_entry: f.is_entry,
             scopes: vec![FxHashMap::default()],
             registers: 0,
             predicates: Pred::RESERVED,

@@ -5,7 +5,7 @@
 //! shared memory are read at a moment that the seed chooses: at once, when a group is committed, or as late as when the
 //! first warp waits. A warp's own registers are read and written when it waits.
 
-use super::{Context, Fault, Flow, Reg, fault};
+use super::{Context, Fault, FaultInfo, Flow, Reg, fault};
 use crate::check::Agent;
 use crate::check::detector::Ticket;
 use crate::codes;
@@ -60,6 +60,7 @@ pub(crate) struct Pipe {
 
 struct UnderWay {
     number: u64,
+    pc: u32,
     instruction: Arc<dyn Multiplication>,
     keep: bool,
     group: u64,
@@ -95,6 +96,25 @@ impl Pipe {
     /// Whether the warp waits for other warps of its warpgroup.
     pub(crate) fn waits(&self) -> bool {
         self.waits
+    }
+
+    /// What is wrong where the warp ends now: the instruction that it has begun last and not waited for.
+    pub(crate) fn left(&self) -> Option<(u32, FaultInfo)> {
+        let last = self.under_way.back()?;
+        let (message, help) = if last.group < self.group {
+            (
+                "a warp ends while a group of wgmma is under way",
+                "wait for it: wgmma.wait_group 0 (in a kernel's text `acc = mma_wait<0>(acc);`)",
+            )
+        } else {
+            (
+                "a warp ends while a group of wgmma is open: nobody has committed it",
+                "commit it and wait for it: wgmma.commit_group, then wgmma.wait_group 0",
+            )
+        };
+        let (message, help) = (message.into(), help.into());
+        let fault = FaultInfo { code: codes::ASYNCHRONOUS, message, help, lane: None, shared: None };
+        Some((last.pc, fault))
     }
 
     pub(crate) fn is_fenced(&self) -> bool {
@@ -177,7 +197,13 @@ pub(crate) fn begin(
     shared.ticket = ticket;
     let complete = shared.begun == ALL;
     cx.pipe.next += 1;
-    cx.pipe.under_way.push_back(UnderWay { number, instruction: Arc::clone(instruction), keep, group: open });
+    cx.pipe.under_way.push_back(UnderWay {
+        number,
+        pc,
+        instruction: Arc::clone(instruction),
+        keep,
+        group: open,
+    });
     // Others may wait for this warp.
     cx.memory.changes += 1;
     if complete && chance == 0 {

@@ -20,6 +20,7 @@ use crate::codes;
 use crate::error::{Place, SimError};
 use crate::exec::code::{Code, Kernel, KernelCode};
 use crate::exec::trace::Recorder;
+use crate::machine::Named;
 use crate::memory::Memory;
 use crate::model::{BARRIERS, CtaSlot, Table, WarpSlot};
 use crate::model::{LANES, Lanes};
@@ -46,6 +47,8 @@ pub(crate) struct Grid {
     pub block: [u32; 3],
     pub dynamic_shared: u32,
     pub params: Vec<u8>,
+    /// Names of threads, for reports.
+    pub names: Arc<[Named]>,
     /// The module's constants on this PE.
     pub consts: Vec<Lanes>,
     /// CTAs the PE's SMs hold at once, in whole clusters.
@@ -512,6 +515,9 @@ impl Run {
     }
 
     fn exit(&mut self, w: WarpSlot, i: usize, leaving: u32) -> Result<(), SimError> {
+        if let Some((pc, fault)) = self.warps[w].pipe.left() {
+            return Err(self.error(w, pc, fault));
+        }
         self.memory.changes += 1;
         self.warps[w].exit(i, leaving);
         let arrived = withdraw(&mut self.warps[w].arrivals, leaving);
@@ -560,10 +566,12 @@ impl Run {
         let cta = &self.ctas[warp.cta];
         let grid = &self.grids[cta.grid];
         let inst = &grid.module.insts[pc as usize];
+        let first = warp.index * LANES as u32;
         Place {
             pe: cta.at.pe,
             cta: cta.at.ctaid,
-            thread: lane.map(|l| cta.at.tid(warp.index * LANES as u32 + l as u32)),
+            thread: lane.map(|l| cta.at.tid(first + l as u32)),
+            role: Named::of(&grid.names, first).cloned(),
             kernel: grid.kernel().name.clone(),
             ptx_line: inst.line,
             ptx_text: grid.module.line(inst.line).to_string(),

@@ -105,8 +105,10 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     } else {
         let reader = groups().filter(|(_, g)| g.state == State::Ready).min_by_key(behind);
         let once = groups().filter(|(w, g)| reads_once(run, *w, g)).min_by_key(behind);
+        let short = groups().filter(|(w, g)| lacks(run, *w, g).is_some()).min_by_key(behind);
         let error = match (absent.is_empty(), once) {
             (true, Some((w, _))) => once_only(run, w),
+            (true, None) if short.is_some() => unfilled(short.and_then(|(w, g)| lacks(run, w, g))),
             (true, None) => {
                 let message = "deadlock: every thread that has not ended waits for memory that nobody will write, or for \
                                threads that wait";
@@ -122,7 +124,7 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
                 SimError::new(codes::RESIDENCY, message, help)
             }
         };
-        (error, once.or(reader).or_else(|| groups().min_by_key(behind)))
+        (error, once.or(short).or(reader).or_else(|| groups().min_by_key(behind)))
     };
     if let Some((w, g)) = culprit {
         let poll = &run.warps[w].poll;
@@ -134,6 +136,23 @@ pub(crate) fn deadlock(run: &Run, order: &[WarpSlot]) -> SimError {
     error.notes.extend(waits(run, order));
     error.notes.push(finished(run, order));
     error
+}
+
+/// Bytes that a group waits for at an mbarrier, where all that was begun has come and nobody else will arrive.
+fn lacks(run: &Run, w: WarpSlot, g: &Group) -> Option<i64> {
+    let poll = &run.warps[w].poll;
+    let at = poll.mbarrier.filter(|_| g.state == State::Ready && poll.valid)?;
+    run.asynchronous.lacks(&run.memory, at)
+}
+
+/// A stage that was armed with more bytes than come.
+fn unfilled(bytes: Option<i64>) -> SimError {
+    let bytes = bytes.unwrap_or_default();
+    let message = format!(
+        "deadlock: an mbarrier was armed with {bytes} bytes more than copies have brought, and no copy is under way"
+    );
+    let help = "arm the stage (mbarrier.arrive.expect_tx) with the bytes of all copies that complete on it";
+    SimError::new(codes::DEADLOCK, message, help)
 }
 
 /// A loop that waits for memory and does not look at it.

@@ -11,7 +11,7 @@ impl Programs for Run {
 
     fn grid(&self, grid: u32) -> Option<GridWords<'_>> {
         let g = self.grids.get(grid as usize)?;
-        Some(GridWords { kernel: &g.kernel().name, block: g.block, pe: g.pe })
+        Some(GridWords { kernel: &g.kernel().name, block: g.block, pe: g.pe, names: &g.names })
     }
 
     fn instruction(&self, grid: u32, pc: u32) -> Option<InstructionWords<'_>> {

@@ -3,6 +3,7 @@
 use super::{Failure, World};
 use crate::error::{Place, SimError};
 use crate::exec::run::Run;
+use crate::machine::Named;
 use crate::model::{CtaSlot, WarpSlot};
 
 impl Run {
@@ -36,6 +37,12 @@ impl Run {
         Ok(())
     }
 
+    /// A grid has ended: what it has under way lands, since what follows on a stream finds all of its results.
+    pub(in crate::exec) fn end_operations(&mut self, grid: usize) -> Result<(), SimError> {
+        let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
+        self.asynchronous.end_grid(&mut world, grid).map_err(|f| self.failure(*f))
+    }
+
     /// A warp has ended.
     pub(in crate::exec) fn end_warp(&mut self, w: WarpSlot) {
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
@@ -60,6 +67,7 @@ impl Run {
             pe: origin.pe,
             cta: origin.ctaid,
             thread: Some(origin.tid),
+            role: Named::of(&grid.names, origin.tid[0]).cloned(),
             kernel: grid.kernel().name.clone(),
             ptx_line: inst.line,
             ptx_text: grid.module.line(inst.line).to_string(),

@@ -3,8 +3,9 @@
 use super::super::run::Run;
 use super::super::warp::{Group, State};
 use super::awaited::{awaited, number};
+use crate::machine::Named;
 use crate::memory::Spot;
-use crate::model::{CtaSlot, WarpSlot};
+use crate::model::{CtaSlot, LANES, WarpSlot};
 use std::collections::BTreeMap;
 
 /// Lines of a report.
@@ -32,8 +33,8 @@ struct Wait {
     word: Option<Spot>,
 }
 
-/// Warps by PE and CTA, with their lanes where not all of them wait.
-type Waiting = BTreeMap<(usize, [u32; 3]), Vec<(u32, Option<u32>)>>;
+/// Warps by PE, CTA and name, with their lanes where not all of them wait. Those of a name are counted from its first.
+type Waiting = BTreeMap<(usize, [u32; 3], Option<Named>), Vec<(u32, Option<u32>)>>;
 
 /// Those who wait at one place.
 #[derive(Default)]
@@ -51,12 +52,15 @@ pub(super) fn waits(run: &Run, order: &[WarpSlot]) -> Vec<String> {
         let warp = &run.warps[w];
         let at = &run.ctas[warp.cta].at;
         let [x, y, z] = at.ctaid;
+        let names = &run.grids[run.ctas[warp.cta].grid].names;
+        let name = Named::of(names, warp.index * LANES as u32).cloned();
+        let index = warp.index - name.as_ref().map_or(0, |n| n.first / LANES as u32);
         for g in &warp.groups {
             let lanes = (g.mask != warp.live).then_some(g.mask);
             let Wait { kind, pc, text, word } = wait(run, w, g);
             let place = places.entry((kind, pc)).or_default();
             let (who, memory) = place.texts.entry(text).or_default();
-            who.entry((at.pe, [z, y, x])).or_default().push((warp.index, lanes));
+            who.entry((at.pe, [z, y, x], name.clone())).or_default().push((index, lanes));
             *memory = word;
         }
     }
@@ -94,16 +98,28 @@ fn lines(run: &Run, kind: Kind, place: &Place) -> Vec<String> {
     out
 }
 
-/// `PE 1 CTA (0, 0, 0) warps 0 to 7, PE 2 CTA (0, 0, 0) warp 0 lanes 0x00000001`
+/// `PE 1 CTA (0, 0, 0) warps 0 to 7, PE 2 CTA (0, 0, 0) role load, PE 2 CTA (0, 0, 0) role math warp 0 lanes 0x00000001`
 fn named(who: &Waiting) -> String {
     let all = who.iter().take(NAMED);
     let mut ctas: Vec<String> = all
-        .map(|((pe, [z, y, x]), warps)| format!("PE {pe} CTA ({x}, {y}, {z}) {}", warp_words(warps)))
+        .map(|((pe, [z, y, x], name), warps)| {
+            format!("PE {pe} CTA ({x}, {y}, {z}) {}", role_words(name.as_ref(), warps))
+        })
         .collect();
     if who.len() > NAMED {
         ctas.push(format!("and {} more CTAs", who.len() - NAMED));
     }
     ctas.join(", ")
+}
+
+/// The warps of a name: by the name alone, if they are all of it.
+fn role_words(name: Option<&Named>, warps: &[(u32, Option<u32>)]) -> String {
+    let Some(Named { name, threads, .. }) = name else { return warp_words(warps) };
+    let all = warps.len() == threads.div_ceil(LANES as u32) as usize;
+    match all && warps.iter().all(|(_, lanes)| lanes.is_none()) {
+        true => format!("role {name}"),
+        false => format!("role {name} {}", warp_words(warps)),
+    }
 }
 
 fn warp_words(warps: &[(u32, Option<u32>)]) -> String {

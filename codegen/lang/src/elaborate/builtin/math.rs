@@ -238,7 +238,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         return e.reduce_rows(value, share, bin, at);
     }
     if let Val::Frag(Frag { dealt: Some(_), .. }) = v
-        && over != Over::Threads(Group::Block)
+        && !matches!(over, Over::Threads(Group::Block | Group::Cluster))
     {
         return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is dealt out over the CTA")
             .help(format!("write `{}<block>(v)`", call.name)));

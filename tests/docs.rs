@@ -1,6 +1,6 @@
 //! The documents are true: every snippet compiles, every generated table is current.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::PathBuf;
 use weft::lang::elaborate::Loader;

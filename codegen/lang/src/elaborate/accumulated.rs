@@ -215,7 +215,7 @@ impl Elab<'_> {
         }
         let mut parts = Vec::with_capacity(rows);
         for of in of_row {
-            let mut sum = self.tree(of, op)?;
+            let Some(mut sum) = self.tree(of, op)? else { continue };
             for step in [1, 2] {
                 let lane = self.b.int(Scalar::I32, step)?;
                 let other = self.b.emit(Thread::Shuffle { value: sum, mode: ShuffleMode::Xor, lane })?;
@@ -227,16 +227,19 @@ impl Elab<'_> {
         self.dealt(value, share.of_rows(), span).map(Val::Frag)
     }
 
-    /// Values combined pairwise.
-    fn tree(&mut self, mut values: Vec<Value>, op: BinOp) -> R<Value> {
+    /// Values combined pairwise; nothing of none.
+    fn tree(&mut self, mut values: Vec<Value>, op: BinOp) -> R<Option<Value>> {
         while values.len() > 1 {
-            let pairs = values.chunks(2).map(|pair| match pair {
-                [a, b] => self.b.binary(op, *a, *b),
-                one => Ok(one[0]),
-            });
-            values = pairs.collect::<R<_>>()?;
+            let mut next = Vec::with_capacity(values.len().div_ceil(2));
+            for pair in values.chunks(2) {
+                match pair {
+                    [a, b] => next.push(self.b.binary(op, *a, *b)?),
+                    one => next.extend(one),
+                }
+            }
+            values = next;
         }
-        Ok(values[0])
+        Ok(values.first().copied())
     }
 }
 

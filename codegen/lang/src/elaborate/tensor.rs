@@ -321,8 +321,8 @@ impl Elab<'_> {
     /// Copies a tile by all threads of the CTA, along the rows where these are contiguous.
     pub(super) fn copy_by_threads(&mut self, to: Tensor, from: Tensor, span: Span) -> R<()> {
         let ty = self.tensor_type_of(to);
-        let by_rows =
-            ty.layout.rank() == 2 && ty.layout.mode(1).is_some_and(|m| m.stride().leaves()[0].is(1));
+        let by_rows = ty.layout.rank() == 2
+            && ty.layout.mode(1).is_some_and(|m| m.stride().leaves().first().is_some_and(|d| d.is(1)));
         let (to, from) = if by_rows {
             (self.relayout(to, span, reversed)?, self.relayout(from, span, reversed)?)
         } else {

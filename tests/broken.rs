@@ -174,7 +174,8 @@ fn found(finding: &weft::check::Finding, kernels: &KernelFile) -> Found {
 }
 
 fn options(file: &Seeded, seeds: u64) -> Result<CheckOptions, String> {
-    let mut options = CheckOptions::new("sm_90a".parse().map_err(|e| format!("{e}"))?);
+    let arch = file.word("arch").unwrap_or("sm_90a");
+    let mut options = CheckOptions::new(arch.parse().map_err(|e| format!("arch: {e}"))?);
     options.pes.clone_from(&file.pes);
     options.seeds = seeds;
     let number = |word: &str| {

@@ -81,10 +81,10 @@ fn spelled(form: &Form) -> String {
 fn kernel(instructions: &[String], target: Target, version: PtxVersion) -> (String, usize) {
     let mut head = format!(
         ".version {version}\n.target {target}\n.address_size 64\n.visible .entry kernel(.param .u64 address) {{\n\
-         .reg .b64 %address; .reg .b32 %shared, %bytes;\n"
+         .reg .b64 %address; .reg .b32 %shared, %bytes, %barrier; .reg .b16 %mask;\n"
     );
     for class in ["b8", "b16", "b32", "b64", "f32", "f64"] {
-        head += &format!(".reg .{class} %{class}_<8>;\n");
+        head += &format!(".reg .{class} %{class}_<128>;\n");
     }
     head += "ld.param.u64 %address, [address];\n";
     (format!("{head}{}\nret; }}\n", instructions.join("\n")), head.lines().count() + 1)
@@ -102,7 +102,8 @@ fn bad_lines(
         Ok(_) => Ok(BTreeSet::new()),
         Err(ToolError::Failed { message, .. }) => {
             let numbers = message.lines().filter_map(|line| {
-                let (number, _) = line.split_once(", line ")?.1.split_once(';')?;
+                let (number, what) = line.split_once(", line ")?.1.split_once(';')?;
+                let number = what.trim_start().starts_with("error").then_some(number)?;
                 number.parse::<usize>().ok()?.checked_sub(first)
             });
             let bad: BTreeSet<usize> = numbers.collect();
@@ -250,5 +251,206 @@ fn each_ld_reduce_is_an_instruction_of_the_machine() {
         let (ptx, _) = kernel(&lines, target, newest);
         let sass = disassemble(&assemble_ptx(&ptx, target).unwrap()).unwrap();
         assert_eq!(sass.matches("LDGMC").count(), lines.len(), "{target}");
+    }
+}
+
+/// `{%b32_0, %b32_1}`: registers of a class.
+fn registers(class: &str, count: u32) -> String {
+    let names: Vec<String> = (0..count).map(|i| format!("%{class}_{i}")).collect();
+    format!("{{{}}}", names.join(", "))
+}
+
+/// The registers in which `threads` hold elements of a type.
+fn fragment(ty: &str, elements: u32, threads: u32) -> String {
+    let bits = match ty {
+        "bf16" | "f16" => 16,
+        "tf32" | "f32" | "s32" => 32,
+        _ => 8,
+    };
+    registers(if ty == "f32" { "f32" } else { "b32" }, (elements * bits / (32 * threads)).max(1))
+}
+
+/// The instruction of a form, legal or not, written without the tables.
+fn written(choice: &Choice) -> String {
+    let words: Vec<&str> = choice.words.iter().map(String::as_str).collect();
+    let number = |i: usize| words[i].parse::<u32>().unwrap();
+    let dotted =
+        |words: &[&str]| words.iter().filter(|w| **w != "-").map(|w| format!(".{w}")).collect::<String>();
+    match *words {
+        [a, b, sum, k, n, from, a_major, b_major] => {
+            let transposed = |major| if major == "mn" { ", 1" } else { ", 0" };
+            let short = |ty| ["bf16", "f16"].contains(&ty);
+            let mut behind = if sum == "s32" { "1".to_owned() } else { "1, 1, 1".into() };
+            if short(a) || short(b) || a_major == "mn" || b_major == "mn" {
+                behind += if from == "shared" || a_major == "mn" { transposed(a_major) } else { "" };
+                behind += transposed(b_major);
+            }
+            let d = fragment(sum, 64 * number(4), 128);
+            let a_regs = if from == "regs" { fragment(a, 64 * number(3), 128) } else { "%b64_0".into() };
+            format!("wgmma.mma_async.sync.aligned.m64n{n}k{k}.{sum}.{a}.{b} {d}, {a_regs}, %b64_1, {behind};")
+        }
+        [a, b, sum, k] => {
+            let (k_, d) = (number(3), fragment(sum, 128, 32));
+            let (x, y) = (fragment(a, 16 * k_, 32), fragment(b, 8 * k_, 32));
+            format!("mma.sync.aligned.m16n8k{k}.row.col.{sum}.{a}.{b}.{sum} {d}, {x}, {y}, {d};")
+        }
+        [ty, num, trans] => {
+            let data = registers("b32", num[1..].parse().unwrap());
+            let name = choice.instruction.name;
+            let operands = match name {
+                "ldmatrix" => format!("{data}, [%shared]"),
+                _ => format!("[%shared], {data}"),
+            };
+            format!("{name}.sync.aligned.m8n8{}.shared.{ty} {operands};", dotted(&[num, trans]))
+        }
+        [first, second, third, fourth, fifth] => {
+            // Of reductions the type comes first.
+            let reduction = choice.instruction.name == "cp.reduce.async.bulk";
+            let (to, from, done) = if reduction { (second, third, fourth) } else { (first, second, third) };
+            let at = |space: &str| if space == "global" { "[%address]" } else { "[%shared]" };
+            let mut operands = format!("{}, {}, %bytes", at(to), at(from));
+            operands += if done == "bulk_group" { "" } else { ", [%barrier]" };
+            let rest = if reduction { [fifth, first] } else { [fourth, fifth] };
+            if !reduction {
+                operands += if fourth == "-" { "" } else { ", %mask" };
+                operands += if fifth == "-" { "" } else { ", %b64_0" };
+            }
+            format!("{}{}{} {operands};", choice.instruction.name, dotted(&[to, from, done]), dotted(&rest))
+        }
+        [way] => format!("setmaxnreg.{way}.sync.aligned.u32 232;"),
+        [from, hint] => {
+            let policy = if hint == "-" { "" } else { ", %b64_0" };
+            format!("cp.async.bulk.prefetch.L2{} [%address], %bytes{policy};", dotted(&[from, hint]))
+        }
+        _ => panic!("{choice:?}"),
+    }
+}
+
+/// Every combination of an instruction's words. Of a warpgroup's products two numbers of columns: one that all types
+/// have, and one that those of 8-bit integers lack.
+fn every_choice(instruction: &'static Instruction) -> Vec<Choice> {
+    let one = vec![Choice::new(instruction, &[])];
+    instruction.columns.iter().enumerate().fold(one, |forms, (column, name)| {
+        let all = instruction.words(column);
+        let words: Vec<&str> = if *name == "n" { vec!["8", "40"] } else { all };
+        let with = |form: &Choice, word: &str| {
+            let mut form = form.clone();
+            form.words.push(word.to_owned());
+            form
+        };
+        forms.iter().flat_map(|form| words.iter().map(|word| with(form, word)).collect::<Vec<_>>()).collect()
+    })
+}
+
+/// What ptxas rejects of these forms. It finds some errors only where there are none of other kinds, so what it took is
+/// assembled once more without what it rejected.
+fn rejected(forms: &[&Choice], target: Target, version: PtxVersion) -> BTreeSet<usize> {
+    let lines: Vec<String> = forms.iter().map(|form| written(form)).collect();
+    let mut bad = BTreeSet::new();
+    loop {
+        let left: Vec<usize> = (0..lines.len()).filter(|i| !bad.contains(i)).collect();
+        let text: Vec<String> = left.iter().map(|i| lines[*i].clone()).collect();
+        let more = bad_lines(&text, target, version)
+            .unwrap_or_else(|message| panic!("{target} {version}: {message}"));
+        if more.is_empty() {
+            return bad;
+        }
+        bad.extend(more.iter().map(|i| left[*i]));
+    }
+}
+
+/// The tables of matrix instructions and bulk copies: ptxas takes what they allow, at the least version and not before,
+/// rejects every other combination of their words, and takes those that only the tables refuse.
+#[test]
+fn choices_are_legal_where_ptxas_takes_them() {
+    let Some(newest) = newest() else { return };
+    let before = |version: PtxVersion| versions().rev().find(|v| *v < version).unwrap();
+    for target in ["sm_90", "sm_90a", "sm_100a", "sm_120", "sm_120a"].map(target) {
+        for instruction in instructions() {
+            let all: Vec<Choice> = choices(instruction).chain(every_choice(instruction)).collect();
+            let mut by_version: BTreeMap<PtxVersion, Vec<&Choice>> = BTreeMap::new();
+            let (mut illegal, mut refused) = (Vec::new(), Vec::new());
+            for choice in &all {
+                match choice.check(target) {
+                    Ok(spelling) => {
+                        let ptx = spelling.ptx(|name| operand(choice, name));
+                        assert_eq!(ptx, written(choice));
+                        by_version.entry(spelling.min_ptx()).or_default().push(choice);
+                    }
+                    Err(no) if no.reason == Reason::Refused => refused.push(choice),
+                    // On these targets ptxas only advises against multicast to one CTA, which is no multicast.
+                    Err(_)
+                        if choice
+                            .to_string()
+                            .contains("shared::cta.global.mbarrier::complete_tx::bytes.multicast")
+                            && target.variant() == Variant::Plain => {}
+                    Err(_) => illegal.push(choice),
+                }
+            }
+            let taken = illegal.len() - rejected(&illegal, target, newest).len();
+            let which = || {
+                let bad = rejected(&illegal, target, newest);
+                illegal
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| !bad.contains(i))
+                    .map(|x| written(x.1))
+                    .take(9)
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(taken, 0, "{target}: we reject and ptxas takes {:#?}", which());
+            assert!(rejected(&refused, target, newest).is_empty(), "{target}: {refused:?}");
+            for (version, forms) in &by_version {
+                let bad = rejected(forms, target, *version);
+                assert!(
+                    bad.is_empty(),
+                    "{target} {version}: ptxas rejects {}",
+                    written(forms[*bad.first().unwrap()])
+                );
+                if *version > target.min_ptx() {
+                    let bad = rejected(forms, target, before(*version));
+                    assert_eq!(
+                        bad.len(),
+                        forms.len(),
+                        "{target}: {version} is not the least of {}",
+                        instruction.name
+                    );
+                }
+            }
+            let legal: usize = by_version.values().map(Vec::len).sum();
+            say(&format!(
+                "{target}: {}: ptxas takes {legal} forms and rejects {}",
+                instruction.name,
+                illegal.len()
+            ));
+        }
+    }
+}
+
+/// What [`written`] has for an operand of the tables.
+fn operand(choice: &Choice, name: &str) -> String {
+    let word = |column: &str| {
+        let at = choice.instruction.columns.iter().position(|c| *c == column);
+        at.map_or("", |at| choice.words[at].as_str())
+    };
+    let number = |column: &str, default: u32| word(column).parse().unwrap_or(default);
+    let of_warpgroup = choice.instruction.name == "wgmma.mma_async";
+    let (rows, threads) = if of_warpgroup { (64, 128) } else { (16, 32) };
+    match name {
+        "D" if !word("num").is_empty() => registers("b32", word("num")[1..].parse().unwrap()),
+        "D" | "C" => fragment(word("sum"), rows * number("n", 8), threads),
+        "A" if word("from") == "shared" => "%b64_0".into(),
+        "A" => fragment(word("a"), rows * number("k", 0), threads),
+        "B" if of_warpgroup => "%b64_1".into(),
+        "B" => fragment(word("b"), 8 * number("k", 0), threads),
+        "SCALE" => "1".into(),
+        "G" => "%address".into(),
+        "S" | "TO" => "%shared".into(),
+        "N" if !word("way").is_empty() => "232".into(),
+        "N" => "%bytes".into(),
+        "M" => "%barrier".into(),
+        "MASK" => "%mask".into(),
+        "POLICY" => "%b64_0".into(),
+        other => panic!("an operand {other}"),
     }
 }

@@ -19,8 +19,17 @@ words! {
         Multicast = "multicast",
         /// The CTA's shared memory.
         Shared = "shared",
+        /// The shared memory of another CTA of the cluster.
+        Cluster = "cluster",
         /// A thread's registers.
         Register = "register",
+    }
+}
+
+impl Space {
+    /// Whether it is shared memory, this CTA's or another's of the cluster.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Space::Shared | Space::Cluster)
     }
 }
 

@@ -21,6 +21,7 @@
 //! | `sequence: a b` | the kernels of the file that a launch runs, one after the other; each by itself if left out |
 //! | `overlap: true` | as the command's option |
 //! | `grid: 4` | CTAs of a PE |
+//! | `arch: sm_120` | as the command's option; `sm_90a` if left out |
 //! | `lowering: unicast`, `transport: p2p` | as the command's options, `multimem` and `nvshmem` if left out |
 //! | `define: N=100`, `arg: n=3`, `arg: n=1+1` | compile-time parameters, run-time scalars |
 //!
@@ -65,7 +66,7 @@ pub struct Seeded {
 
 /// The words that belong to either kind of file.
 const WORDS: [&[&str]; 2] = [
-    &["launches", "sequence", "overlap", "grid", "lowering", "transport", "define", "arg"],
+    &["launches", "sequence", "overlap", "grid", "arch", "lowering", "transport", "define", "arg"],
     &["launch", "memory", "args"],
 ];
 

@@ -80,7 +80,7 @@ pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
     Ok(KernelInfo {
         name: kernel.name.to_string(),
         block: kernel.block,
-        cluster: None,
+        cluster: (kernel.cluster_size() > 1).then_some(kernel.cluster),
         grid: launch.grid.clone(),
         shared: dynamic_shared(kernel),
         planes: launch.planes,
@@ -115,7 +115,7 @@ fn kind(kernel: &Kernel, param: &MachineParam) -> Result<EntryKind, Diagnostic> 
         Err(Diagnostic::error(BAD_PARAM, param.span, message).help(help))
     };
     match param.ty {
-        Type::Pointer(Space::Shared | Space::Register) => {
+        Type::Pointer(Space::Shared | Space::Cluster | Space::Register) => {
             bad("a caller has no shared memory or registers to pass: declare it in the kernel")
         }
         Type::Pointer(_) if !param.align.is_power_of_two() => bad("an alignment is a power of two"),

@@ -63,6 +63,8 @@ pub struct Kernel<L: Level = Tensor> {
     pub name: Arc<str>,
     /// Threads a CTA (x, y, z).
     pub block: [u32; 3],
+    /// CTAs a cluster (x, y, z); 1 without clusters.
+    pub cluster: [u32; 3],
     /// Its parameters, and what else the level's kernels say.
     pub head: L::Head,
     /// Local variables.
@@ -96,6 +98,7 @@ impl<L: Level> Kernel<L> {
         Kernel {
             name: name.into(),
             block: [1, 1, 1],
+            cluster: [1, 1, 1],
             head: L::Head::default(),
             locals: Arena::default(),
             insts: Arena::default(),
@@ -150,8 +153,13 @@ impl<L: Level> Kernel<L> {
                 Sreg::ThreadIdx => (0, Some(i64::from(self.block[*dim as usize]) - 1), 1),
                 Sreg::BlockDim => return Some(Int::from(i64::from(self.block[*dim as usize]))),
                 Sreg::LaneIdx => (0, Some(31), 1),
+                Sreg::ClusterRank => (0, Some(i64::from(self.cluster_size()) - 1), 1),
                 Sreg::BlockIdx => (0, self.head.ctas(*dim).map(|n| n.max(1) - 1), 1),
-                Sreg::GridDim => open(1),
+                // Whole clusters.
+                Sreg::GridDim => {
+                    let ctas = i64::from(self.cluster[*dim as usize]);
+                    (ctas, None, ctas)
+                }
             }
         } else if let Some(VarOp::Param { index }) = op.var() {
             self.head.range(*index)
@@ -177,6 +185,11 @@ impl<L: Level> Kernel<L> {
     /// Threads a CTA.
     pub fn threads(&self) -> u32 {
         self.block.iter().product()
+    }
+
+    /// CTAs a cluster.
+    pub fn cluster_size(&self) -> u32 {
+        self.cluster.iter().product()
     }
 
     /// Calls `visit` with every instruction that is in a block, in order, outer before inner.
@@ -216,6 +229,7 @@ impl From<Kernel<Tensor>> for Kernel<Mixed> {
         Kernel {
             name: k.name,
             block: k.block,
+            cluster: k.cluster,
             head: TensorHead { params: params.into_iter().map(param).collect(), grid, signaled },
             locals: k.locals.map(|l| Local { name: l.name, ty: l.ty.into() }),
             insts: k.insts.map(inst),

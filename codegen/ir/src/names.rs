@@ -136,6 +136,8 @@ words! {
         Warp = "warp",
         /// The threads of a CTA.
         Block = "block",
+        /// The threads of all CTAs of a cluster.
+        Cluster = "cluster",
     }
 }
 
@@ -164,6 +166,8 @@ words! {
         GridDim = "grid_dim",
         /// Index in the warp (%laneid); dimension x only.
         LaneIdx = "lane_idx",
+        /// Rank of the CTA in its cluster (%cluster_ctarank); dimension x only.
+        ClusterRank = "cluster_rank",
     }
 }
 

@@ -154,7 +154,7 @@ fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
                 elsewhere = true;
                 *base
             }
-            View::Index { .. } | View::Shared { .. } => return None,
+            View::Index { .. } | View::InCta { .. } | View::Shared { .. } => return None,
         };
     }
 }

@@ -373,7 +373,9 @@ impl Walk<'_, '_> {
                     v = *base;
                 }
                 View::Shared { .. } => return Some(v),
-                View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
+                View::Index { .. } | View::Multicast { .. } | View::Peer { .. } | View::InCta { .. } => {
+                    return None;
+                }
             }
         }
     }

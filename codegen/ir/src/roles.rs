@@ -2,7 +2,8 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Kernel};
-use crate::level::Level;
+use crate::level::{Level, Tensor};
+use crate::names::Group;
 use crate::op::{Control, Operation};
 
 /// Roles that do not fit the CTA, its registers, or each other.
@@ -47,6 +48,23 @@ struct Check<'a, L: Level> {
 }
 
 impl<L: Level> Check<'_, L> {
+    /// All threads of a cluster wait for each other, so the threads of one role cannot. (The barrier that ends a kernel
+    /// of roles is put into each of them by a pass.)
+    fn clusters(&mut self, block: &Block, role: &str) {
+        for &v in &block.0 {
+            let Some(inst) = self.k.insts.get(v) else { continue };
+            if inst.op.group() == Some(Group::Cluster) {
+                let message = format!(
+                    "{} in role `{role}`: every thread of the cluster must reach it",
+                    inst.op.called()
+                );
+                self.found
+                    .push(Diagnostic::error(BAD_ROLES, inst.span, message).help("put it before the roles"));
+            }
+            inst.op.blocks().into_iter().for_each(|b| self.clusters(b, role));
+        }
+    }
+
     /// A block that may have roles, or one that may not.
     fn block(&mut self, block: &Block, may: bool) {
         let mut behind = false;
@@ -86,6 +104,9 @@ impl<L: Level> Check<'_, L> {
                 );
             }
             self.registers = self.registers.saturating_add(regs.saturating_mul(*threads));
+            if !name.is_empty() && L::NAME == Tensor::NAME {
+                self.clusters(body, name);
+            }
             if name.is_empty() {
                 self.next = *first;
                 self.block(body, may);

@@ -3,7 +3,7 @@
 use crate::diag::Code;
 use crate::kernel::Value;
 use crate::level::Level;
-use crate::names::{RedOp, Scalar, Space};
+use crate::names::{Group, RedOp, Scalar, Space};
 use crate::types::{Accumulator, TensorType, TypeRef, ValueType};
 use crate::typing::{MISMATCH, NO_SUCH_OP, NOT_STATIC, TypeError, Typing, WRONG_SPACE, fail, fail_help};
 use std::sync::Arc;
@@ -49,9 +49,13 @@ impl<L: Level> Typing<'_, L> {
         dst: Value,
         src: Value,
         pipe: Value,
+        into: Group,
         at: &[Value],
         along: &[u32],
     ) -> Rule<L> {
+        if !matches!(into, Group::Block | Group::Cluster) {
+            return fail(MISMATCH, format!("`{}` into the shared memory of a {into}", self.name));
+        }
         // Once the pipeline is lowered, it is the barrier of the stage.
         if self.in_shared(pipe).is_err() {
             self.is_pipeline(pipe)?;
@@ -160,30 +164,36 @@ impl<L: Level> Typing<'_, L> {
     }
 
     pub(crate) fn mma(&self, a: Value, b: Value, acc: Value) -> Rule<L> {
-        let (x, y) = (self.tile(a)?, self.tile(b)?);
-        if let Some(t) = [&x, &y].into_iter().find(|t| t.space != Space::Shared) {
+        let acc_ty = self.is_accumulator(acc)?;
+        let held = match self.k.ty(a).view() {
+            TypeRef::Vector(elem, lanes) => Some((elem, held_depth(elem, lanes, acc_ty)?)),
+            _ => None,
+        };
+        let x = if held.is_some() { None } else { Some(self.tile(a)?) };
+        let y = self.tile(b)?;
+        if let Some(t) = x.iter().chain([&y]).find(|t| t.space != Space::Shared) {
             return fail(WRONG_SPACE, format!("`mma` multiplies tiles in shared memory, not {}", t.space));
         }
-        let acc_ty = self.is_accumulator(acc)?;
-        let sums = sum_type(x.elem, y.elem);
-        if sums != Some(acc_ty.elem) {
+        let elem = held.map(|(elem, _)| elem).or_else(|| x.as_ref().map(|x| x.elem)).unwrap_or(y.elem);
+        if sum_type(elem, y.elem) != Some(acc_ty.elem) {
             return fail_help(
                 NO_SUCH_OP,
-                format!("there is no product of {} and {} in {}", x.elem, y.elem, acc_ty.elem),
+                format!("there is no product of {elem} and {} in {}", y.elem, acc_ty.elem),
                 "bf16, f16, f32 (as tf32) and fp8 are added up in f32, and integers of 8 bits in i32",
             );
         }
-        let extent = |t: &TensorType, mode: usize| t.layout.mode(mode).and_then(|m| m.size().as_const());
+        let extents = |t: &TensorType| {
+            let of = |mode| t.layout.mode(mode).and_then(|m| m.size().as_const());
+            of(0).zip(of(1)).filter(|_| t.layout.rank() == 2)
+        };
         let (m, n) = (i64::from(acc_ty.rows), i64::from(acc_ty.cols));
-        let fits = x.layout.rank() == 2
-            && y.layout.rank() == 2
-            && (extent(&x, 0), extent(&y, 0)) == (Some(m), Some(n))
-            && extent(&x, 1).is_some()
-            && extent(&x, 1) == extent(&y, 1);
-        if !fits {
+        let of_a = x.as_ref().map_or(held.map(|(_, depth)| (m, depth)), |x| extents(x));
+        let depth = of_a.filter(|(rows, _)| *rows == m).map(|(_, depth)| depth);
+        if depth.is_none() || extents(&y) != depth.map(|depth| (n, depth)) {
+            let a = x.map_or_else(|| format!("{m} x {}", depth.unwrap_or(0)), |x| x.layout.to_string());
             return fail_help(
                 MISMATCH,
-                format!("`mma` of {} and {} to {m} x {n}", x.layout, y.layout),
+                format!("`mma` of {a} and {} to {m} x {n}", y.layout),
                 format!("the tiles have static modes ({m}, K) and ({n}, K)"),
             );
         }
@@ -218,10 +228,23 @@ impl<L: Level> Typing<'_, L> {
         }
     }
 
-    pub(crate) fn wgmma(&self, acc: Value, first: u32, descriptors: [Value; 2], n: u32) -> Rule<L> {
-        for d in descriptors {
-            self.is_scalar(d, Scalar::I64, "matrix descriptor")?;
+    pub(crate) fn operands(&self, a: Value) -> Rule<L> {
+        match self.k.ty(a).view() {
+            TypeRef::Vector(Scalar::I32, _) => Ok(self.k.ty(a).clone()),
+            other => fail(MISMATCH, format!("expected registers of 32 bits, found {other}")),
         }
+    }
+
+    pub(crate) fn wgmma_wait(&self, acc: Value, held: &[Value]) -> Rule<L> {
+        held.iter().try_for_each(|v| self.operands(*v).map(drop))?;
+        self.registers(acc)
+    }
+
+    pub(crate) fn wgmma(&self, acc: Value, first: u32, [a, b]: [Value; 2], n: u32) -> Rule<L> {
+        if !matches!(self.k.ty(a).view(), TypeRef::Vector(Scalar::I32, 4)) {
+            self.is_scalar(a, Scalar::I64, "matrix descriptor")?;
+        }
+        self.is_scalar(b, Scalar::I64, "matrix descriptor")?;
         let lanes = self.k.ty(acc).lanes().unwrap_or(0);
         if !(8..=256).contains(&n)
             || !n.is_multiple_of(8)
@@ -231,6 +254,55 @@ impl<L: Level> Typing<'_, L> {
         }
         self.registers(acc)
     }
+}
+
+/// Matrix products of warps.
+impl<L: Level> Typing<'_, L> {
+    pub(crate) fn ldmatrix(&self, ptr: Value, count: u32) -> Rule<L> {
+        self.in_shared(ptr)?;
+        if ![1, 2, 4].contains(&count) {
+            return fail(MISMATCH, format!("1, 2 or 4 matrices are loaded, not {count}"));
+        }
+        Ok(L::Type::lanes_of(Scalar::I32, count))
+    }
+
+    pub(crate) fn mma_sync(&self, operands: [Value; 2], acc: Value) -> Rule<L> {
+        for (v, registers) in operands.into_iter().zip([4, 2]) {
+            match self.k.ty(v).view() {
+                TypeRef::Vector(Scalar::I32, n) if n == registers => {}
+                other => return fail(MISMATCH, format!("expected {registers} registers, found {other}")),
+            }
+        }
+        match self.k.ty(acc).lanes() {
+            Some(4) => self.registers(acc),
+            _ => {
+                fail(MISMATCH, format!("expected four elements of an accumulator, found {}", self.k.ty(acc)))
+            }
+        }
+    }
+}
+
+/// The columns of a tile of which a thread holds `lanes` elements as it holds those of an accumulator, to which the tile's
+/// product is added.
+fn held_depth(elem: Scalar, lanes: u32, acc: Accumulator) -> Result<i64, TypeError> {
+    let blocks = acc.rows / (ATOM_ROWS as u32).saturating_mul(acc.over[0]).max(1);
+    if elem.bytes() != 2 {
+        return fail_help(
+            NO_SUCH_OP,
+            format!("`mma` of {elem} in registers"),
+            "registers hold factors of 16 bits as they hold an accumulator's columns: convert to bf16 or f16, or store the \
+             tile to shared memory",
+        );
+    }
+    let depth = lanes.saturating_mul(2) / blocks.max(1);
+    if depth == 0 || !depth.is_multiple_of(16) {
+        return fail_help(
+            MISMATCH,
+            format!("`mma` of {depth} columns in registers"),
+            "one instruction multiplies 16 columns of A: take a multiple of 16",
+        );
+    }
+    Ok(i64::from(depth))
 }
 
 /// The type in which products of two types are added up.
@@ -257,6 +329,13 @@ impl<L: Level> Typing<'_, L> {
 
     pub(crate) fn mbarrier(&self, ptr: Value) -> Rule<L> {
         self.in_shared(ptr).and_then(|()| self.unit())
+    }
+
+    pub(crate) fn mbar_arrive(&self, ptr: Value) -> Rule<L> {
+        match self.k.ty(ptr).view() {
+            TypeRef::Pointer(Space::Cluster) => self.unit(),
+            _ => self.mbarrier(ptr),
+        }
     }
 
     pub(crate) fn mbar_test(&self, ptr: Value, parity: Value) -> Rule<L> {

@@ -57,7 +57,7 @@ impl Accumulator {
 
     /// Elements that each thread holds of `cols` columns.
     pub fn lanes(&self, cols: u32) -> u32 {
-        self.rows.saturating_mul(cols) / (WARPGROUP * self.over[0]).max(1)
+        self.rows.saturating_mul(cols) / WARPGROUP.saturating_mul(self.over[0]).max(1)
     }
 }
 

@@ -333,6 +333,20 @@ impl<L: Level> Typing<'_, L> {
         self.symmetric(base, Space::Peer)
     }
 
+    pub(crate) fn in_cta(&self, base: Value, cta: Value) -> Rule<L> {
+        self.is_scalar(cta, Scalar::I32, "rank of a CTA")?;
+        match self.ty(base).view() {
+            TypeRef::Tensor(t) if t.space == Space::Shared => {
+                self.make(TypeRef::Tensor(&Arc::new(TensorType { space: Space::Cluster, ..(**t).clone() })))
+            }
+            other => fail_help(
+                WRONG_SPACE,
+                format!("`{}` needs a tensor in shared memory, found {other}", self.name),
+                "other CTAs of the cluster have the tensors that `shared<T>(layout)` makes",
+            ),
+        }
+    }
+
     pub(crate) fn view(&self, base: Value) -> Rule<L> {
         match (self.ty(base).view(), self.given.view()) {
             (TypeRef::Tensor(b), TypeRef::Tensor(t)) if b.elem == t.elem && b.space == t.space => {
@@ -470,6 +484,14 @@ impl<L: Level> Typing<'_, L> {
     pub(crate) fn ptr_add(&self, ptr: Value, bytes: Value) -> Rule<L> {
         self.is_scalar(bytes, Scalar::I64, "byte offset")?;
         self.space(ptr).and_then(|space| self.pointer(space))
+    }
+
+    pub(crate) fn map_to_cta(&self, ptr: Value, cta: Value) -> Rule<L> {
+        self.is_scalar(cta, Scalar::I32, "rank of a CTA")?;
+        match self.ty(ptr).view() {
+            TypeRef::Pointer(Space::Shared) => self.pointer(Space::Cluster),
+            other => fail(MISMATCH, format!("expected an address in shared memory, found {other}")),
+        }
     }
 
     pub(crate) fn int_to_ptr(&self, a: Value) -> Rule<L> {

@@ -322,13 +322,15 @@ impl<L: Level> Analysis<'_, L> {
                 let starts = bounds.map(|b| self.int(&b.offset)).max().unwrap_or(Varies::No);
                 starts.max(self.u.value(*base)).max(self.int(offset))
             }
-            View::Multicast { .. } | View::Peer { .. } | View::Shared { .. } => self.operands(inst),
+            View::Multicast { .. } | View::Peer { .. } | View::InCta { .. } | View::Shared { .. } => {
+                self.operands(inst)
+            }
         }
     }
 
     fn together(&self, inst: &Inst<L>, op: &Together) -> Varies {
         match op {
-            Together::Reduce { group: Group::Block, .. } => Varies::No,
+            Together::Reduce { group: Group::Block | Group::Cluster, .. } => Varies::No,
             Together::Reduce { group: Group::Warp, .. } => Varies::ByWarp,
             Together::Reduce { group: Group::Thread, .. } | Together::Converge { .. } => self.operands(inst),
         }
@@ -374,7 +376,7 @@ impl<L: Level> Analysis<'_, L> {
             Sreg::LaneIdx => Varies::ByThread,
             Sreg::ThreadIdx if self.cta[dim as usize] == 1 => Varies::No,
             Sreg::ThreadIdx => Varies::ByThread,
-            Sreg::BlockIdx | Sreg::BlockDim | Sreg::GridDim => Varies::No,
+            Sreg::BlockIdx | Sreg::BlockDim | Sreg::GridDim | Sreg::ClusterRank => Varies::No,
         }
     }
 
@@ -511,7 +513,7 @@ impl<L: Level> Analysis<'_, L> {
                 Sreg::ThreadIdx => Some(point(self.cta, t)[*dim as usize]),
                 Sreg::LaneIdx => Some(t % 32),
                 Sreg::BlockDim => Some(i64::from(self.cta[*dim as usize])),
-                Sreg::BlockIdx | Sreg::GridDim => None,
+                Sreg::BlockIdx | Sreg::GridDim | Sreg::ClusterRank => None,
             };
             return (0..threads).map(number).collect();
         }

@@ -86,6 +86,12 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
             "a CTA has 1 to 1024 threads, at most 64 in z",
         ));
     }
+    let ctas = k.cluster.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).unwrap_or(u32::MAX);
+    if !(1..=MAX_CLUSTER).contains(&ctas) {
+        let [x, y, z] = k.cluster;
+        let help = "every device with clusters has clusters of 1 to 8 CTAs";
+        found.push(launch(format!("cluster({x}, {y}, {z}) has {ctas} CTAs"), help));
+    }
     if !is_identifier(&k.name) {
         found.push(launch(
             format!("`{}` cannot name a kernel", k.name),
@@ -119,6 +125,9 @@ fn kernel<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
 
 /// How the functions of NVSHMEM's device library begin. Remote operations become calls of them.
 const LIBRARY: &str = "nvshmem";
+
+/// Most CTAs of a cluster on every device (CUDA C++ Programming Guide, Thread Block Clusters).
+pub const MAX_CLUSTER: u32 = 8;
 
 /// Deepest nesting of blocks: what comes after walks them recursively.
 const MAX_DEPTH: usize = 200;
@@ -343,6 +352,13 @@ fn check_inst<L: Level>(k: &Kernel<L>, inst: &Inst<L>, found: &mut Vec<Diagnosti
             found.push(d);
         }
     }
+    if inst.op.group() == Some(Group::Cluster) && inst.op.remote().is_some() {
+        let message = format!("`{}` by a cluster", inst.op.mnemonic());
+        found.push(
+            Diagnostic::error(MISMATCH, inst.span, message)
+                .help("operations on other PEs are of a thread, a warp or a CTA"),
+        );
+    }
     if let Some((sem, allowed)) = inst.op.order()
         && !allowed.contains(&sem)
     {
@@ -373,7 +389,8 @@ fn check_threads<L: Level>(
     let Some(group) = inst.op.group() else { return };
     let (varies, cond) = u.control(v);
     // A CTA of one warp differs as little as its warp.
-    let limit = if group == Group::Block && u.threads(k, v) > 32 { Varies::No } else { Varies::ByWarp };
+    let whole = matches!(group, Group::Block | Group::Cluster) && u.threads(k, v) > 32;
+    let limit = if whole { Varies::No } else { Varies::ByWarp };
     if varies > limit {
         found.push(divergent(k, u, inst, group, cond));
     }
@@ -398,7 +415,7 @@ fn not_same<L: Level>(
         }
     });
     let Some(v) = differs else { return };
-    let who = if group == Group::Block { "the threads of the CTA" } else { "the lanes of the warp" };
+    let who = if group == Group::Warp { "the lanes of the warp" } else { "the threads of the CTA" };
     let mut d = Diagnostic::error(
         remote::NOT_SAME,
         inst.span,
@@ -418,7 +435,11 @@ fn divergent<L: Level>(
     group: Group,
     cond: Option<Value>,
 ) -> Diagnostic {
-    let who = if group == Group::Block { "thread of the CTA" } else { "lane of the warp" };
+    let who = match group {
+        Group::Cluster => "thread of the cluster",
+        Group::Block => "thread of the CTA",
+        Group::Warp | Group::Thread => "lane of the warp",
+    };
     let mut d = Diagnostic::error(
         DIVERGENT,
         inst.span,

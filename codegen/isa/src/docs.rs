@@ -5,7 +5,7 @@ use crate::table::{Family, carriers, families};
 use crate::target::{PtxVersion, Target};
 use crate::words::Instr;
 
-const MANUAL: &str = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#";
+pub(crate) const MANUAL: &str = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#";
 
 const HEAD: &str = "\
 # In-switch instructions: what is legal where
@@ -28,7 +28,7 @@ what no row allows.
 ";
 
 /// A markdown table; empty without rows.
-fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+pub(crate) fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     let mut line = |cells: &[String]| {
         out.push_str("| ");
         out.push_str(&cells.join(" | "));
@@ -40,12 +40,12 @@ fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>
     out.push('\n');
 }
 
-fn code(cell: &str) -> String {
+pub(crate) fn code(cell: &str) -> String {
     if cell == "-" { cell.into() } else { format!("`{cell}`") }
 }
 
 /// The words of a cell, each as code.
-fn codes(cell: &str) -> String {
+pub(crate) fn codes(cell: &str) -> String {
     cell.split_whitespace().map(code).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,4 +1,4 @@
-//! Which memory instructions PTX has beyond what LLVM prints, on which targets, and how they are written.
+//! Which memory and matrix instructions PTX has beyond what LLVM prints, on which targets, and how they are written.
 //!
 //! The facts are tables in `ptx_templates/`: a row names the words of each modifier that go together, with the
 //! least version of PTX and the targets. From them come
@@ -23,10 +23,31 @@
 //! assert_eq!(scalar.expected, ["v2", "v4", "v8"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Instructions that share few modifiers with others (matrix products, bulk copies) have tables that name their own
+//! columns. A form of one is a [`Choice`] of words, which [`Choice::check`] makes a [`Spelling`] or refuses in the same
+//! way; [`Product`] makes those of matrix products from types.
+//!
+//! ```
+//! use weft_isa::{Choice, Instruction};
+//!
+//! let copy = Instruction::named("cp.async.bulk").ok_or("not in a table")?;
+//! let words = ["global", "shared::cta", "bulk_group", "-", "-"];
+//! let copy = Choice::new(copy, &words).check("sm_90a".parse()?)?;
+//! assert_eq!(
+//!     copy.ptx(|operand| format!("%{}", operand.to_lowercase())),
+//!     "cp.async.bulk.global.shared::cta.bulk_group [%g], [%s], %n;"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod check;
+mod choice;
 mod docs;
 mod form;
+mod instruction;
+mod pages;
+mod product;
 mod table;
 mod target;
 mod template;
@@ -34,8 +55,12 @@ mod widths;
 mod words;
 
 pub use check::{Illegal, Legal, Rule, check, legal_forms};
+pub use choice::{Choice, NoForm, Reason, Spelling, choices};
 pub use docs::markdown;
 pub use form::{Column, Form};
+pub use instruction::{Instruction, instructions};
+pub use pages::page;
+pub use product::{Product, fragments};
 pub use table::{Carrier, Family, carriers, families};
 pub use target::{BadVersion, PtxVersion, Target, UnknownTarget, Variant};
 pub use template::{Asm, Input};

@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use crate::form::{COLUMNS, Column};
+use crate::instruction::{self, Instruction};
 use crate::target::{PtxVersion, TargetSpec, Targets};
 use crate::words::{ElemType, Instr, RedOp, Sem};
 
@@ -58,6 +59,8 @@ pub struct Carrier {
 }
 
 pub(crate) struct Tables {
+    /// Those with columns of their own, by the page that shows them.
+    pub instructions: Vec<(&'static str, Vec<Instruction>)>,
     pub targets: Targets,
     pub families: Vec<Family>,
     pub carriers: Vec<Carrier>,
@@ -120,7 +123,11 @@ impl Tables {
         let carriers = lines(include_str!("../../../ptx_templates/carriers.table"))
             .map(read_carrier)
             .collect::<Result<_, _>>()?;
-        Ok(Tables { targets, families, carriers })
+        let instructions = instruction::TABLES
+            .into_iter()
+            .map(|(page, text)| Ok((page, instruction::read(text, &targets)?)))
+            .collect::<Result<_, _>>()?;
+        Ok(Tables { instructions, targets, families, carriers })
     }
 
     pub(crate) fn family(&self, instr: Instr) -> Option<&Family> {

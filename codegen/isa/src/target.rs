@@ -79,6 +79,7 @@ pub(crate) struct TargetRow {
     pub family: u16,
     pub ptx: PtxVersion,
     pub llvm: &'static str,
+    pub shared: u32,
 }
 
 /// `targets.table`.
@@ -96,11 +97,12 @@ impl Targets {
                 llvm_ptx = version.trim().parse().ok();
                 continue;
             }
-            let [name, family, ptx, llvm] = line.cells()?;
+            let [name, family, ptx, llvm, shared] = line.cells()?;
             let (number, variant) = split_name(name).ok_or_else(|| line.error("a name such as sm_100a"))?;
             let family = family.parse().map_err(|_| line.error("a family number"))?;
             let ptx = ptx.parse().map_err(|_| line.error("a PTX version"))?;
-            rows.push(TargetRow { name, number, variant, family, ptx, llvm });
+            let shared = shared.parse().map_err(|_| line.error("KiB of shared memory"))?;
+            rows.push(TargetRow { name, number, variant, family, ptx, llvm, shared });
         }
         let end = TableError { line: 0, expected: "a line `llvm-ptx` with a version" };
         Ok(Targets { llvm_ptx: llvm_ptx.ok_or(end)?, rows })
@@ -151,6 +153,11 @@ impl Target {
     /// The least version of PTX that has it.
     pub fn min_ptx(self) -> PtxVersion {
         self.0.ptx
+    }
+
+    /// Bytes of shared memory that a CTA can have.
+    pub fn shared_limit(self) -> u32 {
+        self.0.shared * 1024
     }
 
     /// The CPU to give to LLVM: its own name, or, where LLVM 22 does not know it, the nearest older target of

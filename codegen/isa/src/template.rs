@@ -44,7 +44,7 @@ impl Input {
 }
 
 /// A piece of a template.
-enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Text(&'a str),
     /// `{.sem}`.
     Modifier(&'a str),
@@ -53,7 +53,7 @@ enum Piece<'a> {
 }
 
 /// Splits a template. A brace without its partner ends it.
-fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
+pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = template;
     std::iter::from_fn(move || {
         if rest.is_empty() {

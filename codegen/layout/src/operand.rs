@@ -69,14 +69,6 @@ impl Operand {
         }
     }
 
-    /// The bytes of a row that its swizzle permutes; 0 for none.
-    pub fn span(&self) -> u32 {
-        match self.mode {
-            mode @ 1..=3 => 256 >> mode,
-            _ => 0,
-        }
-    }
-
     /// The descriptor but for its start address (PTX ISA, Matrix Descriptor Format).
     pub fn bits(&self) -> u64 {
         let field = |bytes: i64| (bytes / UNIT).unsigned_abs() & 0x3fff;
@@ -90,6 +82,29 @@ impl Operand {
         }
         let block = usize::try_from(row / self.block).ok()?;
         Some(self.blocks.get(block)? + self.slices.get(slice)?)
+    }
+
+    /// Bytes of a row of an atom; eight of them are the period of its swizzle.
+    pub fn span(&self) -> i64 {
+        UNIT << self.swizzle_bits()
+    }
+
+    /// Bits of an address that its swizzle changes; 0 without one.
+    pub fn swizzle_bits(&self) -> u32 {
+        [0, 3, 2, 1].get(self.mode as usize).copied().unwrap_or(0)
+    }
+
+    /// Where row `row` of the first slice along K lies.
+    pub fn row(&self, row: i64) -> Option<i64> {
+        let block = usize::try_from(row / self.block).ok()?;
+        let step = if self.mn_major { self.span() / self.block } else { self.span() };
+        Some(self.blocks.get(block)? + row % self.block * step)
+    }
+
+    /// The distance between the two halves of a slice along K, of 16 bytes or, where the tile is contiguous along M or N,
+    /// of eight elements.
+    pub fn half(&self) -> i64 {
+        if self.mn_major && self.mode != 0 { self.stride } else { self.leading }
     }
 
     fn checked(self, tile: &Layout) -> Result<Operand> {
@@ -245,6 +260,29 @@ mod tests {
         assert_eq!(mn.at(64, 1), Some(8192 + 2048));
         let fp8 = swizzled(&[64, 64], 1, 1, 2).unwrap();
         assert_eq!((fp8.mode, fp8.stride, fp8.slice), (2, 512, 32));
+    }
+
+    /// The 8 x 8 matrices that warps load are where the layout has their rows.
+    #[test]
+    fn rows_and_halves_are_where_the_layout_has_them() {
+        for (tile, major, bytes, bits) in [
+            ([128, 64], 1, 2, 3),
+            ([64, 32], 1, 2, 2),
+            ([64, 64], 1, 4, 3),
+            ([128, 64], 0, 2, 3),
+            ([64, 32], 0, 2, 1),
+        ] {
+            let width = (16i64 << bits) / i64::from(bytes);
+            let layout = panels(&tile, major, width).unwrap();
+            let o = Operand::new(&layout, Some(Swizzle::new(bits, 4, 3).unwrap()), bytes as u32).unwrap();
+            let half = if o.mn_major { 8 } else { o.slice / 2 };
+            for (row, k) in [(0, 0), (8, 0), (24, 0), (48, half), (56, 0)] {
+                let at = crate::IntTuple::Tuple(vec![row.into(), k.into()]);
+                let wanted = layout.crd2idx(&at).unwrap().as_const().unwrap() * i64::from(bytes);
+                let found = o.row(row).unwrap() + if k == 0 { 0 } else { o.half() };
+                assert_eq!(found, wanted, "{layout}: {row}, {k}");
+            }
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ weft_ir::codes! {
      version named, or leave `--ptx-version` out.";
 
     TOO_MUCH_SHARED = 604, "more shared memory than a kernel can declare", "two shared tensors of 128 KiB",
-    "A CTA has at most 227 KiB of shared memory. Use smaller tiles or fewer stages.";
+    "A CTA has at most 227 KiB of shared memory, and 99 KiB on sm_120 and sm_121. Use smaller tiles or fewer stages.";
 
     BAD_NAME = 605, "a kernel name that PTX cannot have", "two kernels of one name",
     "Kernels compiled together have different names, none of them `vprintf`, `__assertfail`, `__nvvm_reflect`, `WARP_SZ` or `_`.";

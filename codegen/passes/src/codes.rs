@@ -67,6 +67,11 @@ weft_ir::codes! {
     "Matrix instructions read tiles of eight rows by 16 bytes (core matrices), which a swizzle of 32, 64 or 128 bytes \
      puts side by side. Elements follow each other along K, or along M or N for types of 16 bits. The message says what \
      the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
+
+    UNWAITED = 439, "a product that reads registers and is not waited for",
+    "`mma` of an accumulator's columns, with `mma_wait<0>` behind the loop around it",
+    "While a product is under way it reads the registers of its first factor, and nothing may write them. Put \
+     `mma_wait<0>` of its accumulator into the same block, behind the product.";
 }
 
 weft_ir::codes! {
@@ -100,6 +105,11 @@ weft_ir::codes! {
 
     UNDOCUMENTED = 708, "the instruction's form is not documented", "`red<min>` of f16 through the switch",
     "The assembler takes the form, but the manual does not say what it means, so it is refused.";
+
+    NO_WORD = 709, "the instruction has no such shape or layout", "an accumulator of 40 columns for i8 on sm_90a",
+    "Matrix products exist for certain types, numbers of columns and orders of elements in memory (docs/mma.md), and bulk \
+     copies for certain memories and reductions (docs/bulk.md). The message names what does not go with the rest, and \
+     lists what does.";
 }
 
 #[cfg(test)]
@@ -109,7 +119,7 @@ mod tests {
     #[test]
     fn codes_ascend_and_say_something() {
         assert!(PASSES.is_sorted_by(|a, b| a.code < b.code));
-        assert_eq!(ISA.iter().map(|i| i.code.0).collect::<Vec<_>>(), (701..=708).collect::<Vec<_>>());
+        assert_eq!(ISA.iter().map(|i| i.code.0).collect::<Vec<_>>(), (701..=709).collect::<Vec<_>>());
         for info in PASSES.iter().chain(ISA) {
             assert!((400..450).contains(&info.code.0) || info.code.0 > 700, "{}", info.code);
             assert!(!info.title.ends_with('.') && info.title.len() < 90, "{}", info.title);

@@ -8,6 +8,7 @@
 
 use crate::codes::UNARMED;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
+use crate::memory::matrix::has_warpgroups;
 use crate::teams::{Polls, linear, place};
 use crate::tiles::Fact;
 use crate::{Options, Report};
@@ -16,9 +17,9 @@ use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::{
-    Access, Block, Dim, Layout, LocalId, Operation, Scalar, Space, Sreg, Thread, Tile, Value, View,
+    Access, Block, Dim, Layout, LocalId, Operation, Scalar, Scope, Space, Sreg, Thread, Tile, Value, View,
 };
-use weft_ir::{Async, BinOp, Bridge, CmpOp, Control, Debug, Group, Int, UnOp, ValueType, Var};
+use weft_ir::{Address, Async, BinOp, Bridge, CmpOp, Control, Debug, Group, Int, UnOp, ValueType, Var};
 
 /// The alignment of a box in shared memory, in bytes (PTX ISA, cp.async.bulk.tensor).
 const BOX_ALIGN: u32 = 128;
@@ -40,7 +41,7 @@ pub(crate) fn run(
     }
     facts.block(&kernel, &kernel.body);
     facts.releasers(&kernel, &kernel.body, kernel.threads());
-    facts.memory(&kernel);
+    facts.memory(&kernel, has_warpgroups(options.target));
     facts.align(&mut kernel);
     let unarmed = facts.unarmed(&kernel);
     if !unarmed.is_empty() {
@@ -55,26 +56,28 @@ pub(crate) fn run(
         dirty: false,
     };
     let mut kernel = rewrite(kernel, &mut pass)?;
-    let drained = !pass.facts.drained.is_empty();
-    if drained {
+    let shared = !pass.facts.shared.is_empty();
+    if shared || !pass.facts.drained.is_empty() {
         let (mut b, body) = Builder::edit(std::mem::replace(&mut kernel, Kernel::new("")));
-        finish(&mut b, body, report).map_err(|d| vec![d])?;
+        finish(&mut b, body, shared, report).map_err(|d| vec![d])?;
         kernel = b.finish();
     }
     Ok(kernel)
 }
 
 /// Writes a block anew in which shared memory stays until the copies out of it have read it: those that thread 0 of the
-/// CTA, or of a role, began.
-fn finish(b: &mut Builder, body: Block, report: &mut Report) -> Built<()> {
-    let mut copies = None;
+/// CTA, or of a role, began. Where CTAs of a cluster fill each other's stages (`shared`), a CTA stays until all are done
+/// with its memory and its barriers.
+fn finish(b: &mut Builder, body: Block, shared: bool, report: &mut Report) -> Built<()> {
+    let (mut copies, mut roles) = (None, false);
     for v in body.0 {
         let op = b.kernel().op(v).clone();
         if let Some(Control::Role { .. }) = op.control() {
             let mut op = op;
+            roles = true;
             for block in op.blocks_mut() {
                 b.open();
-                let inner = finish(b, std::mem::take(block), report);
+                let inner = finish(b, std::mem::take(block), shared, report);
                 *block = b.close();
                 inner?;
             }
@@ -88,6 +91,9 @@ fn finish(b: &mut Builder, body: Block, report: &mut Report) -> Built<()> {
         let why = "shared memory stays until the last copies have read it";
         report.tile(&b.kernel().name, span, Fact::Wait(why));
         by_first(b, |b| b.emit(Async::BulkWait { pending: 0, read: true }).map(drop))?;
+    }
+    if shared && !roles {
+        b.emit(Thread::GroupBarrier { group: Group::Cluster })?;
     }
     Ok(())
 }
@@ -114,6 +120,8 @@ struct Facts {
     bytes: FxHashMap<Value, u32>,
     /// Warps that give stages of each pipeline back.
     warps: FxHashMap<Value, u32>,
+    /// Pipelines whose stages are filled by other CTAs of the cluster, too.
+    shared: Vec<Value>,
     /// The acquire that armed the stage of each copy.
     acquires: FxHashMap<Value, Value>,
     /// Allocations that copies fill and threads read, and those that threads write and copies or matrix
@@ -132,12 +140,17 @@ impl Facts {
                     open.insert(*pipe, v);
                     self.bytes.insert(v, 0);
                 }
-                Some(Tile::TmaLoad { dst, pipe, .. }) => {
+                Some(Tile::TmaLoad { dst, pipe, into, .. }) => {
+                    let by = if *into == Group::Cluster { k.cluster_size() } else { 1 };
+                    if by > 1 && !self.shared.contains(pipe) {
+                        self.shared.push(*pipe);
+                    }
                     if let Some(acquire) = open.get(pipe) {
                         self.acquires.insert(v, *acquire);
                         let size = k.ty(*dst).tensor().and_then(|t| {
                             let elements = u32::try_from(t.layout.size().as_const()?).ok()?;
-                            elements.checked_mul(t.elem.bytes())
+                            // Every CTA of the cluster sends such a tile.
+                            elements.checked_mul(t.elem.bytes())?.checked_mul(by)
                         });
                         let bytes = self.bytes.entry(*acquire).or_default();
                         *bytes = bytes.saturating_add(size.unwrap_or(u32::MAX));
@@ -166,14 +179,17 @@ impl Facts {
         }
     }
 
-    /// Finds the allocations that both threads and copies touch.
-    fn memory(&mut self, k: &Kernel) {
+    /// Finds the allocations that both threads and copies touch. Where there are no matrix instructions of warpgroups, it
+    /// is threads that load the operands of products.
+    fn memory(&mut self, k: &Kernel, has_warpgroups: bool) {
         let (mut loaded, mut stored) = (vec![], vec![]);
         k.walk(&mut |_, inst| match (inst.op.tile(), inst.op.access()) {
             (Some(Tile::TmaLoad { dst, .. }), _) => self.filled.extend(allocation(k, *dst)),
             (Some(Tile::TmaStore { src, .. }), _) => self.drained.extend(allocation(k, *src)),
             (Some(Tile::Mma { a, b, .. }), _) => {
-                self.multiplied.extend([*a, *b].into_iter().filter_map(|v| allocation(k, v)));
+                let operands = || [*a, *b].into_iter().filter_map(|v| allocation(k, v));
+                self.multiplied.extend(operands());
+                loaded.extend(operands().filter(|_| !has_warpgroups));
             }
             (_, Some(Access::Store { place, .. } | Access::Red { place, .. })) => {
                 stored.extend(allocation(k, *place))
@@ -182,7 +198,7 @@ impl Facts {
             _ => {}
         });
         self.read = loaded.into_iter().filter(|v| self.filled.contains(v)).collect();
-        let taken = |v: &Value| self.drained.contains(v) || self.multiplied.contains(v);
+        let taken = |v: &Value| self.drained.contains(v) || has_warpgroups && self.multiplied.contains(v);
         self.written = stored.into_iter().filter(taken).collect();
     }
 
@@ -216,7 +232,7 @@ impl Facts {
 fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     loop {
         match k.op(v).view()? {
-            View::Part { base, .. } => v = *base,
+            View::Part { base, .. } | View::InCta { base, .. } => v = *base,
             View::Shared { .. } => return Some(v),
             View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
         }
@@ -234,6 +250,8 @@ struct Cursor {
 #[derive(Clone, Copy)]
 struct Pipe {
     stages: u32,
+    /// CTAs of the cluster that fill a stage, of whose copies in all of them each waits for.
+    ctas: u32,
     /// The address of the barriers.
     barriers: Value,
     fills: Cursor,
@@ -273,8 +291,9 @@ impl Rewrite for Pipelines<'_> {
         match op {
             Tile::Pipeline { stages } => {
                 let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
-                self.say(e, span, Fact::Pipeline { stages, warps });
-                let pipe = e.prologue(|b| make(b, stages, warps))?;
+                let ctas = if self.facts.shared.contains(&v) { e.b.kernel().cluster_size() } else { 1 };
+                self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
+                let pipe = e.prologue(|b| make(b, stages, warps, ctas))?;
                 self.pipes.insert(v, pipe);
                 Ok(Action::Drop)
             }
@@ -287,7 +306,7 @@ impl Rewrite for Pipelines<'_> {
                 let parity = e.b.get(pipe.waits.parity)?;
                 let stage = under_its_number(e, v, pipe.waits.stage);
                 let full = barrier(&mut e.b, pipe.barriers, stage)?;
-                self.wait(&mut e.b, full, parity, span)?;
+                self.wait(&mut e.b, (full, parity, Scope::Cta), span)?;
                 advance(&mut e.b, pipe.waits, stage, pipe.stages).map(|()| Action::Drop)
             }
             Tile::Release { pipe } => {
@@ -337,11 +356,12 @@ impl Pipelines<'_> {
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         self.armed.insert(v, full);
+        let scope = self.scope(pipe);
         by_first(b, |b| {
             // All stages are empty at first: the phase before the first one counts as ended.
             let one = b.i32(1)?;
             let before = b.binary(BinOp::Xor, parity, one)?;
-            self.wait(b, empty, before, span)?;
+            self.wait(b, (empty, before, scope), span)?;
             b.emit(Async::MbarExpect { ptr: full, bytes }).map(drop)
         })?;
         advance(b, pipe.fills, stage, pipe.stages)
@@ -357,18 +377,36 @@ impl Pipelines<'_> {
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
-        let (lane, zero) = (b.index(lane)?, b.i64(0)?);
-        let first = b.compare(CmpOp::Eq, lane, zero)?;
-        b.if_true(first, |b| b.emit(Async::MbarArrive { ptr: empty }).map(drop))?;
+        let scope = self.scope(pipe);
+        // Lane i tells CTA i of those that fill the stage.
+        let (lane, end) = (b.index(lane)?, b.i64(pipe.ctas.into())?);
+        let tells = b.compare(CmpOp::Lt, lane, end)?;
+        b.if_true(tells, |b| {
+            let ptr = match pipe.ctas {
+                1 => empty,
+                _ => {
+                    let cta = b.convert(lane, Scalar::I32)?;
+                    b.emit(Address::InCta { ptr: empty, cta })?
+                }
+            };
+            b.emit(Async::MbarArrive { ptr, scope }).map(drop)
+        })?;
         advance(b, pipe.frees, stage, pipe.stages)
     }
 
+    /// The threads that see what was done with a stage before it fell empty. Of a stage that only matrix instructions
+    /// read that is nothing: a product that was waited for has read it, in whichever CTA it is filled again. Release and
+    /// acquire in a cluster are fences of the whole GPU, in every step of the loop.
+    fn scope(&self, pipe: Pipe) -> Scope {
+        if pipe.ctas > 1 && !self.facts.read.is_empty() { Scope::Cluster } else { Scope::Cta }
+    }
+
     /// Waits until the phase of that parity has ended.
-    fn wait(&self, b: &mut Builder, ptr: Value, parity: Value, span: Span) -> Built<()> {
+    fn wait(&self, b: &mut Builder, (ptr, parity, scope): (Value, Value, Scope), span: Span) -> Built<()> {
         let polls = Polls::new(b, self.options.debug_waits)?;
         b.while_loop(
             |b| {
-                let ended = b.emit(Async::MbarTest { ptr, parity })?;
+                let ended = b.emit(Async::MbarTest { ptr, parity, scope })?;
                 b.unary(UnOp::Not, ended)
             },
             |b| {
@@ -386,7 +424,7 @@ impl Pipelines<'_> {
 }
 
 /// The memory of a pipeline, made ready by thread 0 before anybody goes on.
-fn make(b: &mut Builder, stages: u32, warps: u32) -> Built<Pipe> {
+fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -397,11 +435,13 @@ fn make(b: &mut Builder, stages: u32, warps: u32) -> Built<Pipe> {
     by_first(b, |b| {
         for i in 0..2 * stages {
             let ptr = b.offset(barriers, &Int::from(i64::from(i) * BARRIER))?;
-            b.emit(Async::MbarInit { ptr, count: if i < stages { 1 } else { warps } })?;
+            b.emit(Async::MbarInit { ptr, count: if i < stages { 1 } else { warps * ctas } })?;
         }
         b.emit(Async::MbarFence {}).map(drop)
     })?;
-    b.emit(Thread::GroupBarrier { group: Group::Block })?;
+    // Another CTA's copies and arrivals may come as soon as this one goes on.
+    let group = if ctas > 1 { Group::Cluster } else { Group::Block };
+    b.emit(Thread::GroupBarrier { group })?;
     let mut cursor = |name: &str| -> Built<Cursor> {
         let zero = b.i32(0)?;
         let at = Cursor {
@@ -413,7 +453,7 @@ fn make(b: &mut Builder, stages: u32, warps: u32) -> Built<Pipe> {
         Ok(at)
     };
     let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
-    Ok(Pipe { stages, barriers, fills, waits, frees })
+    Ok(Pipe { stages, ctas, barriers, fills, waits, frees })
 }
 
 /// What thread 0 does alone.

@@ -2,7 +2,8 @@
 //!
 //! A warp reduces by a butterfly of five shuffles, or, where the CTA's last warp is not full, by a tree towards lane 0;
 //! lane 0 then tells the others. A CTA reduces its warps that way, puts one value a warp
-//! into shared memory, and every thread combines them in the order of the warps. The order is fixed by the thread index
+//! into shared memory, and every thread combines them in the order of the warps. The CTAs of a cluster then read each
+//! other's value from shared memory, and combine them in the order of their ranks. The order is fixed by the thread index
 //! and the same in all threads, so all get the same bits. f16 and bf16 are reduced in f32 and rounded once; sums of
 //! fp8 do not exist.
 
@@ -48,13 +49,17 @@ impl Rewrite for Reduce {
         for part in &mut parts {
             *part = warp(&mut e.b, op, *part, thread)?;
         }
-        if group == Group::Block && e.b.kernel().threads() > WARP {
+        let all = matches!(group, Group::Block | Group::Cluster);
+        if all && e.b.kernel().threads() > WARP {
             parts = self.block(e, op, parts, work, thread)?;
         } else {
             // All lanes have the same bits; this says so to who asks which values differ between threads.
             for part in &mut parts {
                 *part = shuffle(&mut e.b, *part, ShuffleMode::Idx, 0)?;
             }
+        }
+        if group == Group::Cluster && e.b.kernel().cluster_size() > 1 {
+            parts = self.cluster(e, op, parts, work, thread)?;
         }
         for part in &mut parts {
             *part = from_working(&mut e.b, *part, elem)?;
@@ -107,6 +112,53 @@ impl Reduce {
         }
         // The next reduction uses the same slots.
         e.b.emit(Thread::GroupBarrier { group: Group::Block })?;
+        Ok(parts)
+    }
+
+    /// Reduces the CTAs' values: thread 0 of each CTA puts its own into shared memory, where all threads of the cluster
+    /// read it.
+    fn cluster(
+        &mut self,
+        e: &mut Editor,
+        op: RedOp,
+        mut parts: Vec<Value>,
+        work: Scalar,
+        thread: Value,
+    ) -> Built<Vec<Value>> {
+        let bytes = i64::from(work.bytes());
+        let slots = self.slots(e, bytes.saturating_mul(parts.len() as i64))?;
+        let ctas = e.b.kernel().cluster_size();
+        let zero = e.b.i32(0)?;
+        let first = e.b.compare(CmpOp::Eq, thread, zero)?;
+        let then = e.b.nested(|b| {
+            for (i, part) in parts.iter().enumerate() {
+                let ptr = b.offset(slots, &Int::from(bytes * i as i64))?;
+                b.emit(Memory::Store { ptr, value: *part, sem: Sem::Weak, scope: Scope::Cta })?;
+            }
+            Ok(())
+        })?;
+        e.b.emit(Control::If { cond: first, then, otherwise: weft_ir::Block::default() })?;
+        e.b.emit(Thread::GroupBarrier { group: Group::Cluster })?;
+        let ranks = (0..ctas).map(|rank| {
+            let cta = e.b.i32(rank.into())?;
+            e.b.emit(Address::InCta { ptr: slots, cta })
+        });
+        let ranks = ranks.collect::<Built<Vec<_>>>()?;
+        for (i, part) in parts.iter_mut().enumerate() {
+            let mut total = None;
+            for there in &ranks {
+                let ptr = e.b.offset(*there, &Int::from(bytes * i as i64))?;
+                let load = Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Cta };
+                let value = e.b.emit_as(load, Type::Scalar(work))?;
+                total = Some(match total {
+                    None => value,
+                    Some(before) => e.b.combine(op, before, value)?,
+                });
+            }
+            *part = total.unwrap_or(*part);
+        }
+        // The next reduction uses the same slots, and a CTA's memory is gone when it has ended.
+        e.b.emit(Thread::GroupBarrier { group: Group::Cluster })?;
         Ok(parts)
     }
 

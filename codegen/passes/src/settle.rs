@@ -14,6 +14,7 @@ use weft_ir::{Launch, LaunchParam, MachineParam, ParamKind, machine, mixed};
 pub(crate) fn settle(k: &mixed::Kernel, mut launch: Launch) -> Result<machine::Kernel, Vec<Diagnostic>> {
     let mut out = machine::Kernel::new(k.name.clone());
     out.block = k.block;
+    out.cluster = k.cluster;
     out.span = k.span;
     let mut indices = FxHashMap::default();
     for (source, p) in (0u32..).zip(&k.head.params) {

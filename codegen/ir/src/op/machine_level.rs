@@ -18,6 +18,14 @@ family! {
             bytes: Value,
         }
         teams [], name "an address", spread Operands, result |t| t.ptr_add(*ptr, *bytes);
+        /// The same address in the shared memory of another CTA of the cluster (PTX ISA, mapa).
+        pure InCta = "map_to_cta" {
+            /// Address in shared memory.
+            ptr: Value,
+            /// Rank of the CTA in the cluster (`i32`).
+            cta: Value,
+        }
+        teams [], name "an address", spread Operands, result |t| t.map_to_cta(*ptr, *cta);
         /// An address made of an `i64`.
         pure FromInt = "int_to_ptr" {
             /// Address.
@@ -179,13 +187,15 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "pipeline", spread Operands, result |t| t.unit();
-        /// Arrives at a barrier; what the thread did before is seen by those that wait for the phase.
+        /// Arrives at a barrier, this CTA's or another's of the cluster; what the thread did before is seen by those that wait for the phase.
         effect MbarArrive = "mbar_arrive" {
             /// The barrier.
             ptr: Value,
+            /// Where those are that see what the thread did before: in the CTA or in the cluster.
+            scope: Scope,
         }
         reads [here(ptr)], writes [here(ptr)], order None, group None,
-        teams [], name "consumer_release", spread Operands, result |t| t.mbarrier(*ptr);
+        teams [], name "consumer_release", spread Operands, result |t| t.mbar_arrive(*ptr);
         /// Arrives at a barrier, of whose phase copies will write that many bytes.
         effect MbarExpect = "mbar_expect" {
             /// The barrier.
@@ -201,6 +211,8 @@ family! {
             ptr: Value,
             /// Parity of the phase (`i32`, 0 or 1).
             parity: Value,
+            /// Where those are that arrived: in the CTA or in the cluster.
+            scope: Scope,
         }
         reads [here(ptr)], writes [], order None, group None,
         teams [], name "consumer_wait", spread Threads, result |t| t.mbar_test(*ptr, *parity);
@@ -214,6 +226,9 @@ family! {
             at: Vec<Value>,
             /// The barrier.
             mbar: Value,
+            /// Ranks of the CTAs of the cluster, as bits, that get the box, each at this place and with its own barrier
+            /// at the place of this one; 0 for this CTA alone.
+            ctas: u32,
         }
         reads [here(map)], writes [here(dst)], order None, group None,
         teams [], name "tma", spread Operands, result |t| t.tma_box(*dst, *map, at, Some(*mbar));
@@ -254,13 +269,20 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "mma", spread Operands, result |t| t.unit();
+        /// Orders what the warpgroup did to registers, of which matrix instructions will read these. Result: the registers.
+        effect WgmmaRegisters = "wgmma_registers" {
+            /// Registers of 32 bits.
+            a: Value,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Threads, result |t| t.operands(*a);
         /// Begins a matrix product of a warpgroup: 64 rows of `n` columns, 32 bytes along K. Result: `acc`, in flight.
         effect Wgmma = "wgmma" {
             /// Registers of the accumulators of the thread.
             acc: Value,
             /// The first of those that it adds to.
             first: u32,
-            /// Matrix descriptor of A (`i64`).
+            /// Matrix descriptor of A (`i64`), or the lane's four registers of it.
             a: Value,
             /// Matrix descriptor of B (`i64`).
             b: Value,
@@ -277,6 +299,33 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "mma", spread Threads, result |t| t.wgmma(*acc, *first, [*a, *b], *n);
+        /// A warp loads matrices of eight rows of 16 bytes, of which each eight lanes give the addresses of one. Result: a
+        /// register of 32 bits for each, of row `lane / 4` or, transposed as elements of 16 bits, of that column.
+        effect LdMatrix = "ldmatrix" {
+            /// The lane's row: an address in shared memory.
+            ptr: Value,
+            /// Matrices: 1, 2 or 4.
+            count: u32,
+            /// Whether they are transposed.
+            trans: bool,
+        }
+        reads [here(ptr)], writes [], order None, group None,
+        teams [], name "mma", spread Threads, result |t| t.ldmatrix(*ptr, *count);
+        /// A matrix product of a warp: 16 rows, 8 columns, 32 bytes along K. Result: `acc` with the product added.
+        effect MmaSync = "mma_sync" {
+            /// The lane's four registers of A.
+            a: Value,
+            /// Its two registers of B.
+            b: Value,
+            /// Its four elements of the accumulator.
+            acc: Value,
+            /// Element type of A; `f32` is multiplied as tf32.
+            a_elem: Scalar,
+            /// Element type of B.
+            b_elem: Scalar,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Threads, result |t| t.mma_sync([*a, *b], *acc);
         /// Makes a group of the matrix products that began since the last one.
         effect WgmmaCommit = "wgmma_commit" {
         }
@@ -288,9 +337,11 @@ family! {
             acc: Value,
             /// Groups that may be under way.
             pending: u32,
+            /// Registers that the products read, which nobody writes before.
+            held: Vec<Value>,
         }
         reads [], writes [], order None, group None,
-        teams [], name "mma_wait", spread Threads, result |t| t.registers(*acc);
+        teams [], name "mma_wait", spread Threads, result |t| t.wgmma_wait(*acc, held);
     }
 }
 

@@ -130,6 +130,15 @@ family! {
     }
 }
 
+/// The name of a barrier of threads.
+fn sync_name(group: Group) -> &'static str {
+    match group {
+        Group::Thread | Group::Warp => "sync_warp",
+        Group::Block => "sync_threads",
+        Group::Cluster => "sync_cluster",
+    }
+}
+
 family! {
     /// Threads: who they are, and how they wait for each other.
     Thread {
@@ -156,7 +165,7 @@ family! {
             group: Group,
         }
         reads [], writes [], order None, group Some(*group),
-        teams [], name if *group == Group::Warp { "sync_warp" } else { "sync_threads" }, spread Same, result |t| t.unit();
+        teams [], name sync_name(*group), spread Same, result |t| t.unit();
         /// Reads another lane's value (`shfl.sync` with all lanes).
         effect Shuffle = "shuffle" {
             /// Operand.

@@ -76,6 +76,14 @@ family! {
             pe: Value,
         }
         teams [team], name "peer", spread Operands, result |t| t.peer(*base, *pe);
+        /// The same layout in the shared memory of another CTA of the cluster.
+        pure InCta = "in_cta" {
+            /// A tensor in the CTA's shared memory.
+            base: Value,
+            /// Rank of the CTA in the cluster (`i32`).
+            cta: Value,
+        }
+        teams [], name "in_cta", spread Operands, result |t| t.in_cta(*base, *cta);
         /// A tensor in the CTA's shared memory, allocated for the whole kernel, uninitialised.
         pure Shared = "shared_alloc" {
             /// Its name in the text; may be empty.
@@ -378,13 +386,16 @@ family! {
             src: Value,
             /// The pipeline.
             pipe: Value,
+            /// Whose shared memory gets the tile: `block` is this CTA's, `cluster` that of every CTA of the cluster, at
+            /// the same place in each.
+            into: Group,
             /// Coordinates of the tile's first element in the modes of the parameter's layout (`i64`).
             at: Vec<Value>,
             /// For each mode of the parameter's layout, 1 + the mode of the tile that runs along it; 0 for none.
             along: Vec<u32>,
         }
         reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
-        teams [], name "tma", spread Operands, result |t| t.tma_load(*dst, *src, *pipe, at, along);
+        teams [], name "tma", spread Operands, result |t| t.tma_load(*dst, *src, *pipe, *into, at, along);
         /// Begins to copy a tile from shared memory into a tensor, or to reduce it into the tensor. What lies beyond the
         /// tensor is not written.
         effect TmaStore = "tma_store" {
@@ -415,11 +426,12 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "accumulator", spread Threads, result |t| t.accumulator();
-        /// Begins `acc + a * transpose(b)` over tiles in shared memory. Result: the accumulator, which is in flight.
+        /// Begins `acc + a * transpose(b)`. Result: the accumulator, which is in flight.
         effect Mma = "mma" {
-            /// Tile of modes (M, K).
+            /// Tile of modes (M, K) in shared memory, or the elements that the thread holds of one that is dealt out as the
+            /// columns of an accumulator are.
             a: Value,
-            /// Tile of modes (N, K).
+            /// Tile of modes (N, K) in shared memory.
             b: Value,
             /// The accumulator, M x N.
             acc: Value,

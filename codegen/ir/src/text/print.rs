@@ -35,6 +35,10 @@ impl<L: Level> Printer<'_, L> {
             self.put(format_args!("{} ", L::NAME));
         }
         self.put(format_args!("kernel @{} block({x}, {y}, {z})", k.name));
+        if k.cluster != [1; 3] {
+            let [x, y, z] = k.cluster;
+            self.put(format_args!(" cluster({x}, {y}, {z})"));
+        }
         k.head.print_attributes(self);
         self.put(format_args!(" {{\n"));
         k.head.print_params(self);

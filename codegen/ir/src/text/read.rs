@@ -366,6 +366,15 @@ impl<'t, L: Level> Reader<'t, L> {
         Swizzle::new(bits, base, shift).map_err(|e| self.error(e.to_string()))
     }
 
+    /// `(x, y, z)`
+    fn extents(&mut self) -> Result<[u32; 3], ParseError> {
+        self.expect("(")?;
+        let (x, _, y, _, z) =
+            (u32::read(self)?, self.expect(",")?, u32::read(self)?, self.expect(",")?, u32::read(self)?);
+        self.expect(")")?;
+        Ok([x, y, z])
+    }
+
     fn kernel(&mut self) -> Result<Kernel<L>, ParseError> {
         if L::NAME != Tensor::NAME {
             self.expect(L::NAME)?;
@@ -375,11 +384,10 @@ impl<'t, L: Level> Reader<'t, L> {
         self.kernel = Kernel::new(self.word()?);
         self.standing.clear();
         self.expect("block")?;
-        self.expect("(")?;
-        let (x, _, y, _, z) =
-            (u32::read(self)?, self.expect(",")?, u32::read(self)?, self.expect(",")?, u32::read(self)?);
-        self.expect(")")?;
-        self.kernel.block = [x, y, z];
+        self.kernel.block = self.extents()?;
+        if self.eat("cluster") {
+            self.kernel.cluster = self.extents()?;
+        }
         L::Head::read_attributes(self)?;
         self.expect("{")?;
         L::Head::read_params(self)?;

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use weft_ir::Builder;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::verify::{Verified, verify};
+use weft_ir::verify::{MAX_CLUSTER, Verified, verify};
 use weft_ir::{Int, Kernel, Module, Op, RedOp, Role, Scalar, Thread};
 
 /// The value of a compile-time parameter.
@@ -342,22 +342,10 @@ impl Elab<'_> {
             }
             match &*attr.name.name {
                 "block" => {
-                    let dims = self.dims(attr)?;
-                    let mut block = [1; 3];
-                    for (i, d) in dims.iter().enumerate() {
-                        let n = d.as_const().and_then(|n| u32::try_from(n).ok());
-                        let Some(n) = n.filter(|n| *n >= 1 && *n <= 1024) else {
-                            return fail(
-                                NOT_CONSTANT,
-                                attr.span,
-                                format!("block: {d} is no constant from 1 to 1024"),
-                            );
-                        };
-                        block[i] = n;
-                    }
-                    self.b.kernel_mut().block = block;
+                    self.b.kernel_mut().block = self.constant_dims(attr, 1024)?;
                     has_block = true;
                 }
+                "cluster" => self.b.kernel_mut().cluster = self.constant_dims(attr, MAX_CLUSTER)?,
                 "grid" => {
                     let dims = self.dims(attr)?;
                     for (d, most) in dims.iter().zip([i64::from(i32::MAX), 65535, 65535]) {
@@ -381,7 +369,7 @@ impl Elab<'_> {
                         attr.span,
                         format!("unknown launch attribute `{other}`"),
                     )
-                    .help("there are block(...), grid(...), computes(...) and signaled(...)"));
+                    .help("there are block(...), grid(...), cluster(...), computes(...) and signaled(...)"));
                 }
             }
         }
@@ -418,6 +406,20 @@ impl Elab<'_> {
             })
         };
         attr.args.iter().map(index).collect()
+    }
+
+    /// Extents that are known when the kernel is compiled, each from 1 to `most`.
+    fn constant_dims(&mut self, attr: &ast::Attr, most: u32) -> R<[u32; 3]> {
+        let mut out = [1; 3];
+        for (own, d) in out.iter_mut().zip(self.dims(attr)?) {
+            let n = d.as_const().and_then(|n| u32::try_from(n).ok());
+            let Some(n) = n.filter(|n| (1..=most).contains(n)) else {
+                let message = format!("{}: {d} is no constant from 1 to {most}", attr.name.name);
+                return fail(NOT_CONSTANT, attr.span, message);
+            };
+            *own = n;
+        }
+        Ok(out)
     }
 
     fn dims(&mut self, attr: &ast::Attr) -> R<Vec<Int>> {

@@ -6,6 +6,7 @@ use weft_ir::arena::Handle;
 use weft_ir::machine::Kernel;
 use weft_ir::roles::registers_at_start;
 use weft_ir::{Arith, Block, Constant, Control, Operation, Scalar, Value, Var};
+use weft_isa::Instruction;
 
 /// A role whose code is lowered.
 #[derive(Clone, Copy)]
@@ -85,7 +86,9 @@ impl<'c> Lower<'_, 'c> {
         let (yes, end) = (ir.block(self.f, "role"), ir.block(self.f, "end"));
         ir.branch(inside, yes, end);
         ir.go(yes);
-        if regs > 0 {
+        // Where warps keep the registers that they begin with, the budget says nothing.
+        let given = Instruction::named("setmaxnreg").is_some_and(|setmaxnreg| setmaxnreg.is_on(self.target));
+        if regs > 0 && given {
             let more = regs > registers_at_start(self.k.threads());
             let name = format!("llvm.nvvm.setmaxnreg.{}.sync.aligned.u32", if more { "inc" } else { "dec" });
             self.intrinsic(&name, &[], &[word(regs)])?;

@@ -1,4 +1,4 @@
-//! Matrix instructions of warpgroups (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions).
+//! Matrix instructions of warpgroups (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions) and of warps.
 //!
 //! LLVM has no intrinsic for `wgmma.mma_async`. Each is inline assembly that takes and gives back every accumulator
 //! register that it adds to, and so is the wait: no use of an accumulator can then move above the wait, and none lies
@@ -6,42 +6,90 @@
 
 use super::{Lower, Lowered};
 use crate::raw::Val;
+use weft_ir::diag::Code;
 use weft_ir::{Async, Scalar, Value, ValueType};
+use weft_isa::{Choice, Product, Spelling, fragments};
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn matrix(&self, op: &Async) -> Lowered<Option<Val<'c>>> {
+    pub(super) fn matrix(&mut self, op: &Async) -> Lowered<Option<Val<'c>>> {
         match op {
             Async::WgmmaFence {} => self.effect("llvm.nvvm.wgmma.fence.sync.aligned", &[]),
             Async::WgmmaCommit {} => self.effect("llvm.nvvm.wgmma.commit_group.sync.aligned", &[]),
-            Async::WgmmaWait { acc, pending } => {
+            Async::WgmmaWait { acc, pending, held } => {
                 let lanes = self.k.ty(*acc).lanes().unwrap_or(0);
                 let text = format!("wgmma.wait_group.sync.aligned {pending};");
-                self.tied(*acc, (0, lanes), &text, &[], "").map(Some)
+                let mut operands = Vec::new();
+                for v in held {
+                    operands.extend(self.ir.lanes(self.val(*v)?));
+                }
+                self.tied(*acc, (0, lanes), &text, &operands, &",r".repeat(operands.len())).map(Some)
+            }
+            Async::WgmmaRegisters { a } => {
+                let lanes = self.k.ty(*a).lanes().unwrap_or(0);
+                self.tied(*a, (0, lanes), "wgmma.fence.sync.aligned;", &[], "").map(Some)
             }
             Async::Wgmma { acc, first, a, b, n, a_elem, b_elem, a_mn, b_mn } => {
-                let sum = self.k.ty(*acc).elem().unwrap_or(Scalar::F32);
+                let product = self.product(*a_elem, *b_elem, *acc)?;
+                let in_registers = self.k.ty(*a).lanes() == Some(4);
+                let spelling = self.spelled(product.of_warpgroup(*n, in_registers, [*a_mn, *b_mn]))?;
                 let lanes = n / 2;
-                let (k, rest) = match a_elem.bytes() {
-                    2 => (16, format!(", 1, 1, {}, {}", u8::from(*a_mn), u8::from(*b_mn))),
-                    4 => (8, ", 1, 1".into()),
-                    _ if a_elem.is_float() => (32, ", 1, 1".into()),
-                    _ => (32, String::new()),
-                };
-                let registers: Vec<_> = (0..lanes).map(|i| format!("${i}")).collect();
-                let text = format!(
-                    "wgmma.mma_async.sync.aligned.m64n{n}k{k}.{}.{}.{} {{{}}}, ${}, ${}, 1{rest};",
-                    if sum == Scalar::F32 { "f32" } else { "s32" },
-                    name(*a_elem),
-                    name(*b_elem),
-                    registers.join(", "),
-                    2 * lanes,
-                    2 * lanes + 1,
-                );
-                let descriptors = [self.val(*a)?, self.val(*b)?];
-                self.tied(*acc, (*first, lanes), &text, &descriptors, ",l,l").map(Some)
+                let mut operands =
+                    if in_registers { self.ir.lanes(self.val(*a)?) } else { vec![self.val(*a)?] };
+                let b_at = 2 * lanes + operands.len() as u32;
+                operands.push(self.val(*b)?);
+                let text = spelling.ptx(|operand| match operand {
+                    "D" => registers(0, lanes),
+                    "A" if in_registers => registers(2 * lanes, 4),
+                    "A" => format!("${}", 2 * lanes),
+                    "B" => format!("${b_at}"),
+                    _ => "1".into(),
+                });
+                let constraints = if in_registers { ",r,r,r,r,l" } else { ",l,l" };
+                self.tied(*acc, (*first, lanes), &text, &operands, constraints).map(Some)
+            }
+            Async::LdMatrix { ptr, count, trans } => self.ldmatrix(*ptr, *count, *trans).map(Some),
+            Async::MmaSync { a, b, acc, a_elem, b_elem } => {
+                let product = self.product(*a_elem, *b_elem, *acc)?;
+                let text = self.spelled(product.of_warp())?.ptx(|operand| match operand {
+                    "A" => registers(8, 4),
+                    "B" => registers(12, 2),
+                    _ => registers(0, 4),
+                });
+                let mut operands = self.ir.lanes(self.val(*a)?);
+                operands.extend(self.ir.lanes(self.val(*b)?));
+                self.tied(*acc, (0, 4), &text, &operands, ",r,r,r,r,r,r").map(Some)
             }
             _ => Err(self.bug("no matrix instruction")),
         }
+    }
+
+    /// The product of two element types that is added to an accumulator.
+    fn product(&self, a: Scalar, b: Scalar, acc: Value) -> Lowered<Product> {
+        let sum = self.k.ty(acc).elem().unwrap_or(Scalar::F32);
+        Product::new(a.name(), b.name(), sum.name())
+            .ok_or_else(|| self.bug("a product of types that are not multiplied"))
+    }
+
+    /// An instruction of the tables, if the target has it.
+    pub(super) fn spelled(&mut self, choice: Option<Choice>) -> Lowered<Spelling> {
+        let choice = choice.ok_or_else(|| self.bug("an instruction without a table"))?;
+        let spelling = choice.check(self.target).map_err(|no| self.error(Code(no.code()), no.to_string()))?;
+        self.needs.raise(spelling.min_ptx(), self.inst.span, || format!("`{choice}`"))?;
+        Ok(spelling)
+    }
+
+    fn ldmatrix(&mut self, ptr: Value, count: u32, trans: bool) -> Lowered<Val<'c>> {
+        self.spelled(fragments("ldmatrix", count, trans))?;
+        let ir = self.ir;
+        let trans = if trans { ".trans" } else { "" };
+        let name = format!("llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{trans}.b16");
+        let ptr = self.val(ptr)?;
+        let out = self.intrinsic(&name, &[ptr.ty()], &[ptr])?;
+        if count == 1 {
+            return Ok(out);
+        }
+        let lanes: Vec<_> = (0..count).map(|i| ir.field(out, i)).collect();
+        Ok(ir.pack(&lanes, ir.vector(ir.int(32), count)))
     }
 
     /// Assembly that takes lanes `first..first + n` of a vector and gives them back, with `more` operands behind.
@@ -75,13 +123,8 @@ impl<'c> Lower<'_, 'c> {
     }
 }
 
-/// An element type as matrix instructions call it.
-fn name(s: Scalar) -> &'static str {
-    match s {
-        Scalar::I8 => "s8",
-        Scalar::U8 => "u8",
-        // Multiplied with 10 bits of mantissa.
-        Scalar::F32 => "tf32",
-        other => other.name(),
-    }
+/// `{$0, $1}`: operands of assembly.
+fn registers(first: u32, count: u32) -> String {
+    let names: Vec<_> = (first..first + count).map(|i| format!("${i}")).collect();
+    format!("{{{}}}", names.join(", "))
 }

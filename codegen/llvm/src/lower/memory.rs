@@ -51,7 +51,7 @@ impl<'c> Lower<'_, 'c> {
                 let (at, space) = self.place(ptr)?;
                 let (access, data) = (self.access(self.k.ty(value))?, self.val(value)?);
                 let order = Order { sem, scope };
-                if space == Space::Shared {
+                if space.is_shared() {
                     for lane in self.ir.lanes(data) {
                         self.shared_rmw(Some(op), access.elem, at, lane, order)?;
                     }
@@ -64,7 +64,7 @@ impl<'c> Lower<'_, 'c> {
                 let (at, space) = self.place(ptr)?;
                 let (access, data) = (self.access(self.k.ty(value))?, self.val(value)?);
                 let order = Order { sem, scope };
-                if space == Space::Shared {
+                if space.is_shared() {
                     return self.shared_rmw(op, access.elem, at, data, order).map(Some);
                 }
                 let wanted = Wanted { instr: Instr::GlobalAtom, op, acc: None, access, order };
@@ -127,7 +127,7 @@ impl<'c> Lower<'_, 'c> {
         let ty = self.memory_ty(access);
         let value = match (order.sem, access.bytes) {
             (Sem::Weak, bytes) => ir.load(ty, at, bytes),
-            (_, 16) if space != Space::Shared => {
+            (_, 16) if !space.is_shared() => {
                 let wanted = Wanted { instr: Instr::GlobalLd, op: None, acc: None, access, order };
                 let result = self.instruction(wanted, at, None)?;
                 return result.ok_or_else(|| self.bug("a load of nothing"));
@@ -158,7 +158,7 @@ impl<'c> Lower<'_, 'c> {
             (Sem::Weak, bytes) => {
                 ir.store(data, at, bytes);
             }
-            (_, 16) if space != Space::Shared => {
+            (_, 16) if !space.is_shared() => {
                 let wanted = Wanted { instr: Instr::GlobalSt, op: None, acc: None, access, order };
                 self.instruction(wanted, at, Some(data))?;
             }

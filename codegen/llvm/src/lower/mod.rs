@@ -90,10 +90,17 @@ pub(crate) fn kernel<'a, 'c>(
         .collect();
     let [x, y, z] = k.block;
     let block = format!("{x},{y},{z}");
-    // Without it ptxas ignores that roles change their registers (C7508).
-    let resident = [("nvvm.reqntid", &*block), ("nvvm.minctasm", "1")];
-    let attributes = if has_roles(k) { &resident[..] } else { &resident[..1] };
-    let Some(f) = ir.kernel(&k.name, &types, attributes) else {
+    let [x, y, z] = k.cluster;
+    let cluster = format!("{x},{y},{z}");
+    let mut attributes = vec![("nvvm.reqntid", &*block)];
+    if has_roles(k) {
+        // Without it ptxas ignores that roles change their registers (C7508).
+        attributes.push(("nvvm.minctasm", "1"));
+    }
+    if k.cluster_size() > 1 {
+        attributes.push(("nvvm.cluster_dim", &*cluster));
+    }
+    let Some(f) = ir.kernel(&k.name, &types, &attributes) else {
         return Err(unnameable(k));
     };
     ir.go(ir.block(f, "entry"));
@@ -214,6 +221,9 @@ impl<'c> Lower<'_, 'c> {
     fn address(&mut self, op: &Address) -> Lowered<Val<'c>> {
         match op {
             Address::PtrAdd { ptr, bytes } => Ok(self.ir.offset(self.val(*ptr)?, self.val(*bytes)?)),
+            Address::InCta { ptr, cta } => {
+                self.intrinsic("llvm.nvvm.mapa.shared.cluster", &[], &[self.val(*ptr)?, self.val(*cta)?])
+            }
             Address::FromInt { a } => {
                 let to = self.ty(&self.inst.ty)?;
                 Ok(self.ir.cast(crate::raw::Cast::LLVMIntToPtr, self.val(*a)?, to))
@@ -259,15 +269,16 @@ impl<'c> Lower<'_, 'c> {
 
     /// Declares dynamic shared memory where the kernel's tensors take more than variables can have together.
     fn find_dynamic(&mut self) -> Lowered<()> {
-        /// What one CTA can have on every target of the table (CUDA C++ Programming Guide, Compute Capabilities).
-        const LIMIT: u64 = weft_ir::abi::MAX_SHARED;
         /// As much as any swizzle needs.
         const ALIGN: u32 = 1024;
         let bytes = shared_bytes(self.k);
-        if bytes > LIMIT {
+        let limit = u64::from(self.target.shared_limit());
+        if bytes > limit {
             let message = format!("`{}` declares {bytes} bytes of shared memory", self.k.name);
-            return Err(Diagnostic::error(TOO_MUCH_SHARED, self.k.span, message)
-                .help(format!("a CTA has at most {LIMIT} bytes: use smaller tiles or fewer stages")));
+            return Err(Diagnostic::error(TOO_MUCH_SHARED, self.k.span, message).help(format!(
+                "a CTA has at most {limit} bytes on {}: use smaller tiles or fewer stages",
+                self.target
+            )));
         }
         if bytes > MAX_STATIC_SHARED {
             let name = self.global_name("dynamic");

@@ -31,6 +31,10 @@ impl<'c> Lower<'_, 'c> {
             Thread::GroupBarrier { group: Group::Warp } => {
                 self.intrinsic("llvm.nvvm.bar.warp.sync", &[], &[all]).map(|_| None)
             }
+            Thread::GroupBarrier { group: Group::Cluster } => {
+                self.intrinsic("llvm.nvvm.barrier.cluster.arrive.aligned", &[], &[])?;
+                self.intrinsic("llvm.nvvm.barrier.cluster.wait.aligned", &[], &[]).map(|_| None)
+            }
             Thread::Fence { sem, scope } => {
                 ir.fence(Order { sem, scope });
                 Ok(None)
@@ -51,7 +55,7 @@ impl<'c> Lower<'_, 'c> {
                 (Sreg::ThreadIdx, _) => return Ok(word(0)),
                 (Sreg::BlockDim, Dim::X) => return Ok(word(role.threads)),
                 (Sreg::BlockDim, _) => return Ok(word(1)),
-                (Sreg::BlockIdx | Sreg::GridDim | Sreg::LaneIdx, _) => {}
+                (Sreg::BlockIdx | Sreg::GridDim | Sreg::LaneIdx | Sreg::ClusterRank, _) => {}
             }
         }
         // CTAs of a grid (CUDA: compute capability 9.0 and later).
@@ -65,9 +69,10 @@ impl<'c> Lower<'_, 'c> {
             Sreg::BlockIdx => ("ctaid", 0, ctas),
             Sreg::GridDim => ("nctaid", 1, ctas + 1),
             Sreg::LaneIdx => ("laneid", 0, WARP),
+            Sreg::ClusterRank => ("cluster.ctarank", 0, self.k.cluster_size().into()),
         };
         let name = match reg {
-            Sreg::LaneIdx => format!("llvm.nvvm.read.ptx.sreg.{name}"),
+            Sreg::LaneIdx | Sreg::ClusterRank => format!("llvm.nvvm.read.ptx.sreg.{name}"),
             _ => format!("llvm.nvvm.read.ptx.sreg.{name}.{dim}"),
         };
         let value = self.intrinsic(&name, &[], &[])?;

@@ -1,38 +1,46 @@
 //! Asynchronous copies of boxes, and the barriers in shared memory that they arrive at.
 
 use super::{Lower, Lowered};
-use crate::raw::{Cast, GENERIC, Val};
-use weft_ir::{Async, RedOp, Value};
+use crate::raw::{Cast, GENERIC, SHARED_CLUSTER, Val};
+use weft_ir::{Async, Family, RedOp, Space, Value, ValueType};
+use weft_isa::PtxVersion;
 
-/// LLVM's address space of the shared memory of a cluster's CTAs.
-const SHARED_CLUSTER: u32 = 7;
+/// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
+const ASYNC: PtxVersion = PtxVersion::new(8, 0);
+/// The family of targets for which ptxas makes a copy to the shared memory of the cluster a call of the system where it
+/// cannot see that the CTA's own is meant. Beside a call it leaves `setmaxnreg` out (C7506).
+const CTA_ONLY: u16 = 120;
 
 impl<'c> Lower<'_, 'c> {
-    pub(super) fn tile(&self, op: &Async) -> Lowered<Option<Val<'c>>> {
+    pub(super) fn tile(&mut self, op: &Async) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
+        self.needs.raise(ASYNC, self.inst.span, || format!("`{}`", op.mnemonic()))?;
         match op {
             Async::MbarInit { ptr, count } => {
                 let count = ir.constant(ir.int(32), i64::from(*count));
                 self.effect("llvm.nvvm.mbarrier.init.shared", &[self.val(*ptr)?, count])
             }
             Async::MbarFence {} => self.effect("llvm.nvvm.fence.mbarrier_init.release.cluster", &[]),
-            Async::MbarArrive { ptr } => {
+            Async::MbarArrive { ptr, scope } => {
                 self.nothing_passes();
                 let one = ir.constant(ir.int(32), 1);
-                self.effect("llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", &[self.val(*ptr)?, one])
+                let there = self.k.ty(*ptr).space() == Some(Space::Cluster);
+                let space = if there { "cluster" } else { "cta" };
+                let name = format!("llvm.nvvm.mbarrier.arrive.scope.{scope}.space.{space}");
+                self.effect(&name, &[self.val(*ptr)?, one])
             }
             Async::MbarExpect { ptr, bytes } => {
                 let bytes = ir.constant(ir.int(32), i64::from(*bytes));
                 let name = "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta";
                 self.effect(name, &[self.val(*ptr)?, bytes])
             }
-            Async::MbarTest { ptr, parity } => {
-                let name = "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
-                let ended = self.intrinsic(name, &[], &[self.val(*ptr)?, self.val(*parity)?])?;
+            Async::MbarTest { ptr, parity, scope } => {
+                let name = format!("llvm.nvvm.mbarrier.try.wait.parity.scope.{scope}.space.cta");
+                let ended = self.intrinsic(&name, &[], &[self.val(*ptr)?, self.val(*parity)?])?;
                 self.nothing_passes();
                 Ok(Some(ended))
             }
-            Async::TmaLoad { dst, map, at, mbar } => self.load_box(*dst, *map, at, *mbar),
+            Async::TmaLoad { dst, map, at, mbar, ctas } => self.load_box((*dst, *map), at, *mbar, *ctas),
             Async::TmaStore { src, map, at, op } => self.store_box(*src, *map, at, *op),
             Async::BulkCommit {} => self.effect("llvm.nvvm.cp.async.bulk.commit.group", &[]),
             Async::BulkWait { pending, read } => {
@@ -46,9 +54,13 @@ impl<'c> Lower<'_, 'c> {
                 self.nothing_passes();
                 self.effect("llvm.nvvm.fence.proxy.async.shared_cta", &[])
             }
-            Async::WgmmaFence {} | Async::Wgmma { .. } | Async::WgmmaCommit {} | Async::WgmmaWait { .. } => {
-                self.matrix(op)
-            }
+            Async::WgmmaFence {}
+            | Async::WgmmaRegisters { .. }
+            | Async::Wgmma { .. }
+            | Async::WgmmaCommit {}
+            | Async::WgmmaWait { .. }
+            | Async::LdMatrix { .. }
+            | Async::MmaSync { .. } => self.matrix(op),
         }
     }
 
@@ -62,22 +74,29 @@ impl<'c> Lower<'_, 'c> {
         self.intrinsic(name, &[], args).map(|_| None)
     }
 
-    fn load_box(&self, dst: Value, map: Value, at: &[Value], mbar: Value) -> Lowered<Option<Val<'c>>> {
+    fn load_box(
+        &self,
+        (dst, map): (Value, Value),
+        at: &[Value],
+        mbar: Value,
+        ctas: u32,
+    ) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
-        let dst = ir.cast(Cast::LLVMAddrSpaceCast, self.val(dst)?, ir.pointer(SHARED_CLUSTER));
-        let mut args = vec![dst, self.val(mbar)?, self.map(map)?];
+        let (policy, flag) = (ir.constant(ir.int(64), 0), ir.constant(ir.int(1), 0));
+        let mut args = vec![self.val(dst)?, self.val(mbar)?, self.map(map)?];
         for v in at {
             args.push(self.val(*v)?);
         }
-        // No multicast, no cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
-        let flag = ir.constant(ir.int(1), 0);
-        args.extend([
-            ir.constant(ir.int(16), 0),
-            ir.constant(ir.int(64), 0),
-            flag,
-            flag,
-            ir.constant(ir.int(32), 0),
-        ]);
+        if self.target.family() == CTA_ONLY && ctas == 0 {
+            args.extend([policy, flag]);
+            let name = format!("llvm.nvvm.cp.async.bulk.tensor.g2s.cta.tile.{}d", at.len());
+            return self.effect(&name, &args);
+        }
+        args[0] = ir.cast(Cast::LLVMAddrSpaceCast, args[0], ir.pointer(SHARED_CLUSTER));
+        // No cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
+        let (mask, multicast) =
+            (ir.constant(ir.int(16), ctas.into()), ir.constant(ir.int(1), i64::from(ctas > 0)));
+        args.extend([mask, policy, multicast, flag, ir.constant(ir.int(32), 0)]);
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)
     }
 

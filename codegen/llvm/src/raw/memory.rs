@@ -1,6 +1,6 @@
 //! Instructions that touch memory.
 
-use super::{Func, Ir, SHARED, Ty, Val};
+use super::{Func, Ir, SHARED, SHARED_CLUSTER, Ty, Val};
 use inkwell::llvm_sys::{LLVMAtomicOrdering, core};
 use weft_ir::{Scope, Sem};
 
@@ -65,7 +65,7 @@ impl<'c> Ir<'c> {
 
     /// Read-modify-write. LLVM 22 prints it relaxed at GPU scope, whatever was asked: fit for shared memory only.
     pub fn rmw(&self, op: Rmw, at: Val<'c>, value: Val<'c>) -> Val<'c> {
-        debug_assert_eq!(at.ty(), self.pointer(SHARED));
+        debug_assert!([SHARED, SHARED_CLUSTER].iter().any(|space| at.ty() == self.pointer(*space)));
         let (order, scope) = (ordering(Sem::Relaxed), self.scope(Scope::Gpu));
         let at = (self.builder.as_mut_ptr(), at.0);
         // SAFETY: the handles are alive, and the operands have the types that the instruction takes; the scope's

@@ -82,6 +82,7 @@ fn scope_name(scope: Scope) -> &'static str {
 pub(crate) fn address_space(space: Space) -> u32 {
     match space {
         Space::Shared => SHARED,
+        Space::Cluster => SHARED_CLUSTER,
         _ => GLOBAL,
     }
 }
@@ -90,6 +91,8 @@ pub(crate) fn address_space(space: Space) -> u32 {
 pub(crate) const GLOBAL: u32 = 1;
 /// Shared memory.
 pub(crate) const SHARED: u32 = 3;
+/// Shared memory of the CTAs of a cluster.
+pub(crate) const SHARED_CLUSTER: u32 = 7;
 /// Addresses of any memory.
 pub(crate) const GENERIC: u32 = 0;
 

@@ -98,7 +98,7 @@ impl MemoryPass<'_> {
     ) -> Built<Action> {
         reject_product(op, span)?;
         let base = match at.route {
-            Route::Peer(pointer) => pointer,
+            Route::There(pointer) => pointer,
             Route::Local | Route::Everywhere(_) => e.b.emit(Bridge::AddressOf { base: at.root })?,
         };
         let swizzle = at.ty.swizzle.map(|s| (s, at.offset.clone()));
@@ -106,7 +106,7 @@ impl MemoryPass<'_> {
         let by = At { pointer, op, elem: at.ty.elem, swizzle };
         let (elem, space) = (at.ty.elem, at.ty.space);
         if let Access::Red { value, .. } = op
-            && space != Space::Shared
+            && !space.is_shared()
         {
             let red = Reductions::new(self.options.target, op, elem, span)?;
             let f = red.fragment(at, span)?;
@@ -215,7 +215,7 @@ pub(super) fn reject_product(op: &Access, span: Span) -> Built<()> {
 }
 
 fn atomic_name(op: &Access, elem: Scalar, space: Space) -> String {
-    let space = if space == Space::Shared { "shared" } else { "global" };
+    let space = super::space_name(space);
     let (sem, scope) = op.ordering();
     let (verb, what) = match op {
         Access::Red { op, .. } => ("red", op.name()),

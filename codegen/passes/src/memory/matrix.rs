@@ -1,4 +1,4 @@
-//! Products of tiles become matrix instructions of warpgroups, and accumulators the registers that these add to.
+//! Products of tiles become matrix instructions of warpgroups or warps, and accumulators the registers that these add to.
 
 use super::MemoryPass;
 use super::place::{Place, Route, found};
@@ -6,15 +6,17 @@ use super::tile::nearest;
 use crate::codes::BAD_OPERAND;
 use crate::edit::{Action, Editor, Emit};
 use crate::teams::linear;
-use crate::tiles::{Fact, Product, matrix_type};
+use crate::tiles::{self, Fact};
 use rustc_hash::FxHashMap;
 use weft_ir::builder::{Built, aligned};
-use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::{
-    Accumulator, Address, Async, BinOp, Bridge, Int, Layout, Operation, Space, Sreg, Tile, Value, ValueType,
+    Accumulator, Address, Arith, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile,
+    Value, ValueType,
 };
+use weft_isa::{Choice, Instruction, Product, Target};
 use weft_layout::{ATOM_ROWS, Operand};
 
 /// The bits of an address that a matrix descriptor has, in units of 16 bytes.
@@ -48,11 +50,21 @@ pub(super) fn registers(k: &mut Kernel) -> FxHashMap<Value, Accumulator> {
     tiles
 }
 
+/// Whether warpgroups of a target multiply tiles in shared memory. If not, its warps multiply fragments of them.
+pub(crate) fn has_warpgroups(target: Target) -> bool {
+    Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
+}
+
 /// A tile in shared memory as instructions read it.
-struct Source {
-    operand: Operand,
-    /// The descriptor of its first element, of this warpgroup (`i64`).
-    descriptor: Value,
+pub(super) struct Source {
+    /// How they do.
+    pub operand: Operand,
+    /// The allocation's first byte.
+    pub root: Value,
+    /// Bytes from there to the tile.
+    pub offset: Int,
+    /// Bytes from the tile's first element to that of this warpgroup's part.
+    pub part: Int,
 }
 
 impl MemoryPass<'_> {
@@ -63,7 +75,11 @@ impl MemoryPass<'_> {
                 let ty = e.b.ty(v).clone();
                 e.b.zero(&ty)?
             }
-            Tile::MmaWait { acc, pending } => e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending })?,
+            Tile::MmaWait { acc, pending } if has_warpgroups(self.options.target) => {
+                e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held: self.held.until(v) })?
+            }
+            // The products of warps are done when they are issued.
+            Tile::MmaWait { acc, .. } => *acc,
             Tile::AccumulatorRead { acc, first, cols } => {
                 let tile = self.tile_of(v, span)?;
                 read(&mut e.b, *acc, tile, *first, *cols)?
@@ -71,9 +87,20 @@ impl MemoryPass<'_> {
             Tile::Mma { a, b, acc } => {
                 let tile = self.tile_of(v, span)?;
                 let k = e.b.kernel();
-                let x = found(self.places.get(a), k, *a, span)?.clone();
                 let y = found(self.places.get(b), k, *b, span)?.clone();
-                let (done, product) = multiply(e, (&x, &y), *acc, tile, span)?;
+                let x = match k.ty(*a) {
+                    Type::Vector(elem, lanes) => {
+                        let (elem, packed) = (*elem, Type::Vector(Scalar::I32, lanes / 2));
+                        let mut registers = e.b.emit_as(Arith::Bitcast { a: *a }, packed)?;
+                        if has_warpgroups(self.options.target) {
+                            registers = e.b.emit(Async::WgmmaRegisters { a: registers })?;
+                            self.held.begun(v, registers);
+                        }
+                        Factor::Registers(registers, elem)
+                    }
+                    _ => Factor::Tile(found(self.places.get(a), k, *a, span)?.clone()),
+                };
+                let (done, product) = multiply(e, self.options.target, (&x, &y), *acc, tile, span)?;
                 let kernel = e.b.kernel().name.clone();
                 self.report.tile(&kernel, span, Fact::Product(product));
                 done
@@ -98,58 +125,180 @@ fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -
     b.concat(parts)
 }
 
-/// Instructions for all blocks of 64 rows and slices along K of a warpgroup, as one group.
+/// The first factor of a product.
+enum Factor {
+    /// A tile in memory.
+    Tile(Place),
+    /// The thread's elements, two in a register, and their type.
+    Registers(Value, Scalar),
+}
+
+/// The first factor of a warpgroup's part of a product.
+pub(super) enum Left {
+    /// In shared memory.
+    Shared(Source),
+    /// For each 64 rows and each slice along K four registers.
+    Registers(Value),
+}
+
+/// The product of a warpgroup's parts of two tiles.
 fn multiply(
     e: &mut Editor,
-    (x, y): (&Place, &Place),
-    mut acc: Value,
+    target: Target,
+    (x, y): (&Factor, &Place),
+    acc: Value,
     tile: Accumulator,
     span: Span,
-) -> Built<(Value, Product)> {
+) -> Built<(Value, tiles::Product)> {
     let warpgroup = linear(&mut e.b, Sreg::ThreadIdx)?.floor_div(&Int::from(i64::from(WARPGROUP)));
     let [m, n] = tile.over.map(i64::from);
     let (along_m, along_n) = (warpgroup.rem(&Int::from(m)), warpgroup.floor_div(&Int::from(m)));
     let (rows, cols) = (i64::from(tile.rows) / m, i64::from(tile.cols) / n);
-    let a = source(e, x, (&along_m, rows, m), span)?;
+    let (a, elem) = match x {
+        Factor::Tile(x) => (Left::Shared(source(e, x, (&along_m, rows, m), span)?), x.ty.elem),
+        Factor::Registers(registers, elem) => (Left::Registers(*registers), *elem),
+    };
     let b = source(e, y, (&along_n, cols, n), span)?;
-    if a.operand.slices.len() != b.operand.slices.len() {
-        let message = format!("{} and {} have different depths", x.ty.layout, y.ty.layout);
+    let (of_a, of_b) = (a.slices(&e.b, rows), b.operand.slices.len());
+    if of_a != of_b {
+        let message = format!("the factors have {of_a} and {of_b} slices of 32 bytes along K");
         return Err(Diagnostic::error(BAD_OPERAND, span, message));
     }
-    let cols = u32::try_from(cols).unwrap_or(u32::MAX);
-    e.b.emit(Async::WgmmaFence {})?;
-    for block in 0..rows / ATOM_ROWS {
-        for slice in 0..a.operand.slices.len() {
-            let (a_at, b_at) =
-                (a.at(&mut e.b, block * ATOM_ROWS, slice, span)?, b.at(&mut e.b, 0, slice, span)?);
-            let op = Async::Wgmma {
+    let product = Product::new(elem.name(), y.ty.elem.name(), tile.elem.name());
+    let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [elem, y.ty.elem] };
+    let fact = a.fact(&b, (product, has_warpgroups(target)), own, tile.lanes(own.cols));
+    let done = if has_warpgroups(target) {
+        let majors = [a.mn_major(), b.operand.mn_major];
+        let in_registers = matches!(a, Left::Registers(_));
+        exists(product.and_then(|p| p.of_warpgroup(own.cols, in_registers, majors)), target, span)?;
+        by_warpgroup(e, (&a, &b), acc, own, span)
+    } else {
+        exists(product.and_then(|p| p.of_warp()), target, span)?;
+        super::warps::multiply(e, (&a, &b), acc, own, span)
+    }?;
+    Ok((done, fact))
+}
+
+/// A warpgroup's part of a product.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    /// Rows of A.
+    pub rows: i64,
+    /// Rows of B.
+    pub cols: u32,
+    /// The element types of A and B.
+    pub elems: [Scalar; 2],
+}
+
+/// An error where the target does not have the instruction.
+fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
+    let missing = || Diagnostic::error(BAD_OPERAND, span, "no instruction multiplies these types");
+    let no = choice.ok_or_else(missing)?.check(target).err();
+    no.map_or(Ok(()), |no| {
+        let help = "the instructions of each target are in docs/mma.md";
+        Err(Diagnostic::error(Code(no.code()), span, no.to_string()).help(help))
+    })
+}
+
+/// Instructions for all blocks of 64 rows and slices along K, as one group.
+fn by_warpgroup(
+    e: &mut Editor,
+    (a, b): (&Left, &Source),
+    mut acc: Value,
+    own: Own,
+    span: Span,
+) -> Built<Value> {
+    let from_a = match a {
+        Left::Shared(a) => a.descriptor(&mut e.b)?,
+        Left::Registers(registers) => *registers,
+    };
+    let from_b = b.descriptor(&mut e.b)?;
+    if let Left::Shared(_) = a {
+        e.b.emit(Async::WgmmaFence {})?;
+    }
+    let slices = b.operand.slices.len();
+    // Instructions that follow each other add to different registers where they can.
+    for slice in 0..slices {
+        for block in 0..own.rows / ATOM_ROWS {
+            let a_at = match a {
+                Left::Shared(a) => a.at(&mut e.b, from_a, (block * ATOM_ROWS, slice), span)?,
+                Left::Registers(_) => fragment(&mut e.b, from_a, (block as usize, slice), slices)?,
+            };
+            let b_at = b.at(&mut e.b, from_b, (0, slice), span)?;
+            acc = e.b.emit(Async::Wgmma {
                 acc,
-                first: block as u32 * (cols / 2),
+                first: block as u32 * (own.cols / 2),
                 a: a_at,
                 b: b_at,
-                n: cols,
-                a_elem: x.ty.elem,
-                b_elem: y.ty.elem,
-                a_mn: a.operand.mn_major,
+                n: own.cols,
+                a_elem: own.elems[0],
+                b_elem: own.elems[1],
+                a_mn: a.mn_major(),
                 b_mn: b.operand.mn_major,
-            };
-            acc = e.b.emit(op)?;
+            })?;
         }
     }
     e.b.emit(Async::WgmmaCommit {})?;
-    let depth = a.operand.slice;
-    let types = [x, y].map(|at| matrix_type(at.ty.elem));
-    let product = Product {
-        instr: format!("wgmma.m64n{cols}k{depth}.{}.{}.{}", tile.elem, types[0], types[1]),
-        count: u32::try_from(rows / ATOM_ROWS * a.operand.slices.len() as i64).unwrap_or(u32::MAX),
-        operands: [(&a, 'M'), (&b, 'N')].map(|(s, mn)| {
-            let major = if s.operand.mn_major { mn } else { 'K' };
-            (major, s.operand.span())
-        }),
-        registers: tile.lanes(tile.own_cols()),
-        columns: cols,
-    };
-    Ok((acc, product))
+    Ok(acc)
+}
+
+impl Left {
+    /// Slices along K, of `rows` rows.
+    fn slices(&self, b: &Builder, rows: i64) -> usize {
+        match self {
+            Left::Shared(a) => a.operand.slices.len(),
+            Left::Registers(v) => {
+                b.ty(*v).lanes().unwrap_or(0) as usize / (4 * (rows / ATOM_ROWS).max(1) as usize)
+            }
+        }
+    }
+
+    /// What there is to say of its product with `b`: by warpgroups, or by warps.
+    fn fact(
+        &self,
+        b: &Source,
+        (product, warpgroups): (Option<Product>, bool),
+        own: Own,
+        registers: u32,
+    ) -> tiles::Product {
+        let slices = b.operand.slices.len() as u32;
+        let blocks = u32::try_from(own.rows / ATOM_ROWS).unwrap_or(u32::MAX);
+        let (atom, columns) = match warpgroups {
+            true => (format!("wgmma.m64n{}", own.cols), own.cols),
+            false => ("mma.sync.m16n8".to_owned(), 8),
+        };
+        let types = product.map(|p| format!("k{}.{}.{}.{}", p.depth(), p.sum, p.a, p.b));
+        let major = |operand: &Operand, mn: char| {
+            let bytes = if operand.mode == 0 { 0 } else { operand.span() };
+            Some((if operand.mn_major { mn } else { 'K' }, bytes))
+        };
+        let left = match self {
+            Left::Shared(a) => major(&a.operand, 'M'),
+            Left::Registers(_) => None,
+        };
+        tiles::Product {
+            instr: atom + &types.unwrap_or_default(),
+            count: blocks * slices * (own.cols / columns.max(1)),
+            operands: [left, major(&b.operand, 'N')],
+            registers,
+            columns: own.cols,
+            warpgroups,
+        }
+    }
+
+    fn mn_major(&self) -> bool {
+        matches!(self, Left::Shared(a) if a.operand.mn_major)
+    }
+}
+
+/// The four registers of a block of 64 rows and a slice along K.
+pub(super) fn fragment(
+    b: &mut Builder,
+    registers: Value,
+    (block, slice): (usize, usize),
+    slices: usize,
+) -> Built<Value> {
+    b.slice(registers, 4 * (block * slices + slice) as u32, 4)
 }
 
 /// A tile, of which `parts` warpgroups read `rows` each, this one as number `part`.
@@ -179,24 +328,40 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
         return Err(bad(message));
     }
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
-    let first = &at.offset * Int::from(i64::from(bytes)) + part * Int::from(step);
-    let first = e.b.offset(root, &first)?;
-    let address = e.b.emit(Address::ToInt { a: first })?;
-    let mask = e.b.i64(ADDRESS)?;
-    let address = e.b.binary(BinOp::And, address, mask)?;
-    let four = e.b.i64(4)?;
-    let units = e.b.binary(BinOp::Shr, address, four)?;
-    let bits = e.b.i64(operand.bits().cast_signed())?;
-    let descriptor = e.b.binary(BinOp::Or, units, bits)?;
-    Ok(Source { operand, descriptor })
+    let offset = &at.offset * Int::from(i64::from(bytes));
+    Ok(Source { operand, root, offset, part: part * Int::from(step) })
 }
 
 impl Source {
-    /// The descriptor of the instruction that begins there.
-    fn at(&self, b: &mut Builder, row: i64, slice: usize, span: Span) -> Built<Value> {
-        let nowhere = || Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"));
-        let bytes = self.operand.at(row, slice).ok_or_else(nowhere)?;
-        let units = b.i64(bytes / 16)?;
-        b.binary(BinOp::Add, self.descriptor, units)
+    /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper half is a constant.
+    fn descriptor(&self, b: &mut Builder) -> Built<Value> {
+        let root = b.emit(Address::ToInt { a: self.root })?;
+        let root = b.convert(root, Scalar::U32)?;
+        let first = b.index(&self.offset + &self.part)?;
+        let first = b.convert(first, Scalar::U32)?;
+        let address = b.binary(BinOp::Add, root, first)?;
+        let constant = |b: &mut Builder, n: i64| b.int(Scalar::U32, n);
+        let mask = constant(b, ADDRESS)?;
+        let address = b.binary(BinOp::And, address, mask)?;
+        let four = constant(b, 4)?;
+        let units = b.binary(BinOp::Shr, address, four)?;
+        let bits = constant(b, i64::from(self.operand.bits() as u32))?;
+        b.binary(BinOp::Or, units, bits)
     }
+
+    /// The descriptor of the instruction that begins at a row and a slice, from the lower half of that of the first
+    /// element.
+    fn at(&self, b: &mut Builder, first: Value, (row, slice): (i64, usize), span: Span) -> Built<Value> {
+        let bytes = self.operand.at(row, slice).ok_or_else(|| nowhere(row, span))?;
+        let units = b.int(Scalar::U32, bytes / 16)?;
+        let low = b.binary(BinOp::Add, first, units)?;
+        let low = b.convert(low, Scalar::I64)?;
+        let high = b.i64((self.operand.bits() >> 32 << 32).cast_signed())?;
+        b.binary(BinOp::Or, low, high)
+    }
+}
+
+/// The error for a row at which no instruction begins.
+pub(super) fn nowhere(row: i64, span: Span) -> Diagnostic {
+    Diagnostic::error(BAD_OPERAND, span, format!("no instruction begins at row {row}"))
 }

@@ -8,11 +8,13 @@
 mod direct;
 mod everywhere;
 mod fragment;
-mod matrix;
+mod held;
+pub(crate) mod matrix;
 mod moves;
 mod place;
 mod switch;
 mod tile;
+mod warps;
 
 use crate::edit::{Action, Editor, Rewrite, param_index, rewrite};
 use crate::pointers::{Peers, Source};
@@ -27,8 +29,8 @@ use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Kernel, Op};
 use weft_ir::{
-    Access, Accumulator, Bridge, Operation, Scalar, Scope, Sem, Space, TeamRef, TensorType, Value, ValueType,
-    View,
+    Access, Accumulator, Address, Bridge, Operation, Scalar, Scope, Sem, Space, TeamRef, TensorType, Value,
+    ValueType, View,
 };
 
 /// The pass.
@@ -37,10 +39,12 @@ pub(crate) fn run(
     options: &Options,
     report: &mut Report,
 ) -> Result<Kernel, Vec<Diagnostic>> {
+    let held = held::Held::new(&kernel)?;
     let accumulators = matrix::registers(&mut kernel);
     let mut pass = MemoryPass {
         options,
         accumulators,
+        held,
         report,
         places: FxHashMap::default(),
         multicast: FxHashMap::default(),
@@ -55,6 +59,8 @@ struct MemoryPass<'a> {
     places: FxHashMap<Value, Place>,
     /// The tile of each op on accumulators.
     accumulators: FxHashMap<Value, Accumulator>,
+    /// The registers that products in flight read.
+    held: held::Held,
     /// By parameter and team.
     multicast: FxHashMap<(u32, TeamRef), Value>,
     peers: FxHashMap<(u32, TeamRef), Peers>,
@@ -108,7 +114,13 @@ impl MemoryPass<'_> {
             View::Peer { base, team, pe } => {
                 let place = found(self.places.get(base), k, *base, span)?.clone();
                 let there = self.peer(e, &place, *team, *pe)?;
-                place.by(Route::Peer(there), ty)
+                place.by(Route::There(there), ty)
+            }
+            View::InCta { base, cta } => {
+                let place = found(self.places.get(base), k, *base, span)?.clone();
+                let here = e.b.emit(Bridge::AddressOf { base: place.root })?;
+                let there = e.b.emit(Address::InCta { ptr: here, cta: *cta })?;
+                place.by(Route::There(there), ty)
             }
             View::Index { .. } | View::Shared { .. } => return Ok(Action::Keep),
         };
@@ -152,7 +164,7 @@ impl MemoryPass<'_> {
     fn first(&mut self, e: &mut Editor, at: &Place) -> Built<Value> {
         let root = match at.route {
             Route::Local => e.b.emit(Bridge::AddressOf { base: at.root })?,
-            Route::Peer(pointer) => pointer,
+            Route::There(pointer) => pointer,
             Route::Everywhere(team) => self.multicast(e, at, team)?,
         };
         at.pointer(&mut e.b, root)
@@ -191,10 +203,19 @@ fn base(e: &Editor, place: &Place) -> u32 {
     param_index(e.b.kernel(), place.root).unwrap_or(u32::MAX)
 }
 
+/// A space as instructions call it.
+pub(super) fn space_name(space: Space) -> &'static str {
+    match space {
+        Space::Shared => "shared",
+        Space::Cluster => "shared::cluster",
+        Space::Global | Space::Symmetric | Space::Peer | Space::Multicast | Space::Register => "global",
+    }
+}
+
 /// `ld.relaxed.sys.global.v4.b32` and the like, for the report.
 fn plain_name(verb: &str, sem: Sem, scope: Scope, space: Space, bytes: u32, elem: u32) -> String {
     let order = if sem == Sem::Weak { String::new() } else { format!(".{sem}.{scope}") };
-    let space = if space == Space::Shared { "shared" } else { "global" };
+    let space = space_name(space);
     let (vec, bits) = match bytes {
         16 if elem < 8 => (".v4", 32),
         16 => (".v2", 64),

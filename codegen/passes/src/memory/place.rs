@@ -31,8 +31,8 @@ pub(super) enum Route {
     Local,
     /// On every PE of a team at once.
     Everywhere(TeamRef),
-    /// By the address of the root's first byte on another PE: a pointer.
-    Peer(Value),
+    /// By the address of the root's first byte on another PE, or in another CTA of the cluster: a pointer.
+    There(Value),
 }
 
 impl Place {

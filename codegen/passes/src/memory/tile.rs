@@ -11,7 +11,7 @@ use weft_abi::{MapShape, MapSwizzle};
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Builder;
-use weft_ir::{Async, Bridge, Hidden, Int, RedOp, Scalar, TensorType, Tile, Value, Var};
+use weft_ir::{Async, Bridge, Group, Hidden, Int, RedOp, Scalar, TensorType, Tile, Value, Var};
 use weft_layout::{Nearest, Swizzle, TileBoxes};
 
 /// A copy between a tile in shared memory and one of a tensor.
@@ -29,8 +29,8 @@ struct Copy<'a> {
 /// What is done with the boxes.
 #[derive(Clone, Copy)]
 enum What {
-    /// They are filled; their bytes arrive at a barrier.
-    Load(Value),
+    /// They are filled; their bytes arrive at a barrier, of this CTA or of those of the cluster whose bits are set.
+    Load { mbar: Value, ctas: u32 },
     /// They are written to the tensor, or reduced into it.
     Store(Option<RedOp>),
 }
@@ -39,7 +39,11 @@ impl MemoryPass<'_> {
     /// A copy of a tile, a wait for copies, or an op on accumulators.
     pub(super) fn tile(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
         let (inside, outside, at, along, what) = match op {
-            Tile::TmaLoad { dst, src, pipe, at, along } => (dst, src, at, along, What::Load(*pipe)),
+            Tile::TmaLoad { dst, src, pipe, into, at, along } => {
+                let all = (1 << e.b.kernel().cluster_size()) - 1;
+                let ctas = if *into == Group::Cluster && all > 1 { all } else { 0 };
+                (dst, src, at, along, What::Load { mbar: *pipe, ctas })
+            }
             Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
             Tile::TmaWait { pending, read } => {
                 let wait = Async::BulkWait { pending: *pending, read: *read };
@@ -133,12 +137,12 @@ impl<'a> Copy<'a> {
             });
             let at = at.collect::<Built<Vec<_>>>()?;
             b.emit(match what {
-                What::Load(mbar) => Async::TmaLoad { dst: shared, map: self.map, at, mbar },
+                What::Load { mbar, ctas } => Async::TmaLoad { dst: shared, map: self.map, at, mbar, ctas },
                 What::Store(op) => Async::TmaStore { src: shared, map: self.map, at, op },
             })?;
         }
         match what {
-            What::Load(_) => Ok(()),
+            What::Load { .. } => Ok(()),
             What::Store(_) => b.emit(Async::BulkCommit {}).map(drop),
         }
     }

@@ -31,7 +31,8 @@ impl Threads {
         let all = i64::from(b.kernel().threads());
         let (index, count) = match group {
             Group::Thread => (Int::ZERO, Int::ONE),
-            Group::Block => (linear(b, Sreg::ThreadIdx)?, Int::from(all)),
+            // No operation on other PEs is of a cluster (the verifier).
+            Group::Block | Group::Cluster => (linear(b, Sreg::ThreadIdx)?, Int::from(all)),
             Group::Warp => {
                 let lane = b.special(Sreg::LaneIdx, Dim::X)?;
                 let count = match all % 32 {

@@ -215,12 +215,14 @@ fn kind(k: &Kernel, l: &Loop, plan: &Plan, v: Value) -> Result<Kind, String> {
         };
     }
     match op.view() {
-        Some(View::Peer { pe, .. })
+        Some(View::Peer { pe, .. } | View::InCta { cta: pe, .. })
             if *pe == l.var || matches!(plan.kinds.get(pe), Some(Kind::Rounds(_))) =>
         {
-            Err("the PE differs from round to round".into())
+            Err("the PE, or the CTA, differs from round to round".into())
         }
-        Some(View::Part { .. } | View::Multicast { .. } | View::Peer { .. }) => Ok(Kind::Tensor),
+        Some(View::Part { .. } | View::Multicast { .. } | View::Peer { .. } | View::InCta { .. }) => {
+            Ok(Kind::Tensor)
+        }
         Some(View::Index { .. } | View::Shared { .. }) | None if op.is_pure() => match (same, ty.lanes()) {
             (true, _) => Ok(Kind::Same),
             (false, Some(lanes)) => Ok(Kind::Rounds(lanes)),
@@ -307,7 +309,9 @@ fn resolve(k: &Kernel, mut v: Value) -> Result<(Value, Int), String> {
                 offset = offset + by;
                 v = *base;
             }
-            Some(View::Multicast { base, .. } | View::Peer { base, .. }) => v = *base,
+            Some(View::Multicast { base, .. } | View::Peer { base, .. } | View::InCta { base, .. }) => {
+                v = *base
+            }
             Some(View::Shared { .. }) => return Ok((v, offset)),
             Some(View::Index { .. }) | None if matches!(op.var(), Some(Var::Param { .. })) => {
                 return Ok((v, offset));

@@ -418,6 +418,7 @@ impl<L: Level> Machine<'_, L> {
             Sreg::BlockDim => self.k.block[dim as usize],
             Sreg::GridDim => self.w.grid[dim as usize],
             Sreg::LaneIdx => tid.linear as u32 % 32,
+            Sreg::ClusterRank => 0,
         }
     }
 
@@ -508,6 +509,7 @@ impl<L: Level> Machine<'_, L> {
                 self.tensor(t, ty, address.wrapping_add(bytes as u64), everywhere)
             }
             View::Multicast { base, .. } => self.tensor(t, ty, place(self, *base).0, true),
+            View::InCta { base, .. } => self.tensor(t, ty, place(self, *base).0, false),
             View::Peer { base, pe, .. } => {
                 let there = place(self, *base).0 & !(0xff << 48) | (self.i64(t, *pe) as u64) << 48;
                 self.tensor(t, ty, there, false)
@@ -523,7 +525,7 @@ impl<L: Level> Machine<'_, L> {
     fn pointer(&mut self, t: usize, v: Value, op: &Address) -> Val {
         Val::Lanes(vec![match op {
             Address::PtrAdd { ptr, bytes } => self.lane(t, *ptr).wrapping_add(self.lane(t, *bytes)),
-            Address::FromInt { a } | Address::ToInt { a } => self.lane(t, *a),
+            Address::FromInt { a } | Address::ToInt { a } | Address::InCta { ptr: a, .. } => self.lane(t, *a),
             Address::Shared { bytes, .. } => self.shared(t, v, *bytes as usize),
         }])
     }

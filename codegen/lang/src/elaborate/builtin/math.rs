@@ -230,7 +230,7 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let (v, at) = call.val(0);
     let v = e.scalar_or_frag(v, None, at)?;
     if let Val::Frag(Frag { dealt: Some(_), .. }) = v
-        && group != Some(Group::Block)
+        && !matches!(group, Some(Group::Block | Group::Cluster))
     {
         return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is dealt out over the CTA")
             .help(format!("write `{}<block>(v)`", call.name)));

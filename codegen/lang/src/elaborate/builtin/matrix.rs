@@ -1,8 +1,8 @@
 //! Products of matrices in shared memory, and the accumulators that they are added to.
 
 use super::{Builtin, Call, builtin};
-use crate::codes::meaning::{NOT_CONSTANT, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::Val;
+use crate::codes::meaning::{MISMATCH, NOT_CONSTANT, WRONG_ARGS, WRONG_KIND};
+use crate::elaborate::value::{Dealt, Frag, Share, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::roles::WARPGROUP;
@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "mma",
         "mma(a, b, acc)",
-        "Begins acc + a * transpose(b), of tiles (M, K) and (N, K) in shared memory; the accumulator, which is in flight.",
+        "Begins acc + a * transpose(b), of tiles (M, K) and (N, K) in shared memory; the accumulator, which is in flight. `a` may be columns of an accumulator in 16 bits.",
         mma,
     ),
     builtin(
@@ -94,10 +94,32 @@ fn accumulator(e: &Elab<'_>, call: &Call<'_>, i: usize) -> R<(Value, Accumulator
 fn mma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(3..=3)?;
     call.no_words()?;
-    let ((a, _), (b, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     let (acc, ty) = accumulator(e, call, 2)?;
-    let value = e.b.emit(Tile::Mma { a: a.value, b: b.value, acc })?;
+    let a = match call.val(0) {
+        (Val::Frag(held), at) => in_registers(&held, ty, at)?,
+        _ => call.tensor(e, 0)?.0.value,
+    };
+    let (b, _) = call.tensor(e, 1)?;
+    let value = e.b.emit(Tile::Mma { a, b: b.value, acc })?;
     Ok(Val::Accumulator(value, ty))
+}
+
+/// The elements of a first factor in registers: of the accumulator's rows, dealt out as its own are.
+fn in_registers(held: &Frag, acc: Accumulator, at: Span) -> R<Value> {
+    let fits = |share: &Share| (share.rows, share.over) == (acc.rows, acc.over) && acc.over[1] == 1;
+    match held.dealt {
+        Some(Dealt::Accumulated(share)) if fits(&share) => Ok(held.value),
+        Some(Dealt::Accumulated(Share { rows, over, .. })) => {
+            let tile = |rows, [m, n]: [u32; 2]| format!("{rows} rows over {m} x {n} warpgroups");
+            let message =
+                format!("`mma` of {} in registers to {}", tile(rows, over), tile(acc.rows, acc.over));
+            Err(Diagnostic::error(MISMATCH, at, message)
+                .help("both have the same rows, and no two warpgroups share out the columns of a row"))
+        }
+        _ => Err(Diagnostic::error(MISMATCH, at, "`mma` of elements that no accumulator dealt out").help(
+            "a first factor in registers comes from columns of an accumulator: `acc[_, 0..64].to<bf16>()`",
+        )),
+    }
 }
 
 fn wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

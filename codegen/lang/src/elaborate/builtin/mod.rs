@@ -224,7 +224,7 @@ impl<'e> Words<'e> {
 
     /// The threads that do it together; each by itself if not said.
     pub(super) fn group(&mut self) -> Group {
-        self.take(Group::parse).unwrap_or(Group::Thread)
+        self.take(|w| Group::parse(w).filter(|g| *g != Group::Cluster)).unwrap_or(Group::Thread)
     }
 
     /// Takes `name = word`.

@@ -6,7 +6,7 @@ use crate::elaborate::value::{Frag, Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::typing::MAX_LANES;
-use weft_ir::{Scalar, Type, ValueType};
+use weft_ir::{Scalar, Type, ValueType, View};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -20,6 +20,12 @@ pub(super) const TABLE: &[Builtin] = &[
         "peer(x, pe, team)",
         "The symmetric tensor x in the memory of rank pe; without a team, of the kernel's only one, or of all PEs.",
         peer,
+    ),
+    builtin(
+        "in_cta",
+        "in_cta(x, rank)",
+        "The tensor x of shared memory as the CTA of that rank in the cluster has it.",
+        in_cta,
     ),
     builtin(
         "partition",
@@ -52,6 +58,23 @@ fn peer(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let private = t.private || e.varies(&pe);
     let pe = e.i32(pe)?;
     let value = e.b.peer(t.value, team, pe)?;
+    Ok(Val::Tensor(Tensor { value, private, element: t.element }))
+}
+
+fn in_cta(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    call.no_words()?;
+    let (t, _) = call.tensor(e, 0)?;
+    let rank = call.int(e, 1)?;
+    let size = i64::from(e.b.kernel().cluster_size());
+    if rank.upper_bound().is_some_and(|r| r < 0) || rank.lower_bound() >= size {
+        let message = format!("the cluster has {size} CTAs, and none of rank {rank}");
+        return Err(Diagnostic::error(WRONG_ARGS, call.val(1).1, message)
+            .help("the attribute `cluster(2)` of a kernel says how many CTAs a cluster has"));
+    }
+    let private = t.private || e.varies(&rank);
+    let cta = e.i32(rank)?;
+    let value = e.b.emit(View::InCta { base: t.value, cta })?;
     Ok(Val::Tensor(Tensor { value, private, element: t.element }))
 }
 

@@ -4,7 +4,7 @@ use super::{Builtin, Call, builtin};
 use crate::codes::meaning::WRONG_ARGS;
 use crate::elaborate::value::{Threads, Val};
 use crate::elaborate::{Elab, R, fail};
-use weft_ir::{Dim, Group, Scope, Sem, Sreg, Team, Thread};
+use weft_ir::{Dim, Group, Int, Scope, Sem, Sreg, Team, Thread};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "threads",
         "threads<block>()",
-        "The threads to deal work out to: of the grid, or with `<block>`, `<warp>` of those.",
+        "The threads to deal work out to: those of the grid, or with `<cluster>`, `<block>` or `<warp>` of that group.",
         threads,
     ),
     builtin(
@@ -31,7 +31,15 @@ pub(super) const TABLE: &[Builtin] = &[
         my_pe,
     ),
     builtin("n_pes", "n_pes(team)", "PEs of the team; without one as my_pe.", n_pes),
+    builtin("cluster_rank", "cluster_rank()", "Rank of the CTA in its cluster, from 0.", special),
+    builtin("cluster_size", "cluster_size()", "CTAs of a cluster; 1 without `cluster(...)`.", cluster_size),
     builtin("sync_threads", "sync_threads()", "Waits for all threads of the CTA (bar.sync).", sync_threads),
+    builtin(
+        "sync_cluster",
+        "sync_cluster()",
+        "Waits for all threads of the cluster (barrier.cluster).",
+        sync_cluster,
+    ),
     builtin("sync_warp", "sync_warp()", "Waits for all lanes of the warp (bar.warp.sync).", sync_warp),
     builtin(
         "barrier",
@@ -53,6 +61,12 @@ fn special(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
+fn cluster_size(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    call.no_words()?;
+    Ok(Val::Int(Int::from(i64::from(e.b.kernel().cluster_size()))))
+}
+
 fn warp_idx(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
@@ -63,10 +77,16 @@ fn threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
     let mut words = call.words()?;
     let group = words.take(|w| Group::parse(w).filter(|g| *g != Group::Thread));
-    words.done(call.name, "block, warp, or nothing for the whole grid")?;
+    words.done(call.name, "cluster, block, warp, or nothing for the whole grid")?;
     Ok(Val::Threads(match group {
         None => e.threads(true)?,
         Some(Group::Block) => e.threads(false)?,
+        Some(Group::Cluster) => {
+            let own = e.threads(false)?;
+            let rank = e.special(Sreg::ClusterRank, Dim::X)?;
+            let ctas = Int::from(i64::from(e.b.kernel().cluster_size()));
+            Threads { index: own.index + rank * own.count.clone(), count: own.count * ctas }
+        }
         Some(_) => Threads { index: e.special(Sreg::LaneIdx, Dim::X)?, count: 32.into() },
     }))
 }
@@ -95,6 +115,10 @@ fn group(e: &mut Elab<'_>, call: &Call<'_>, group: Group) -> R<Val> {
 
 fn sync_threads(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     group(e, call, Group::Block)
+}
+
+fn sync_cluster(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    group(e, call, Group::Cluster)
 }
 
 fn sync_warp(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

@@ -5,7 +5,7 @@ use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KI
 use crate::elaborate::value::{Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Bound, Layout, RedOp, Space, Tile, Value};
+use weft_ir::{Bound, Group, Layout, RedOp, Space, Tile, Value};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "tma",
         "tma(to, from, p)",
-        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written.",
+        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; `tma<cluster>` to that of every CTA of the cluster, at the same place. Without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written.",
         tma,
     ),
     builtin(
@@ -145,7 +145,9 @@ fn release(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 
 fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(2..=3)?;
-    call.no_words()?;
+    let mut words = call.words()?;
+    let into = words.take(|w| (w == "cluster").then_some(Group::Cluster));
+    words.done(call.name, "cluster, or nothing")?;
     let ((to, _), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     let inside = |e: &Elab<'_>, t: Tensor| e.tensor_type_of(t).space == Space::Shared;
     match (inside(e, to), inside(e, from), call.args.len()) {
@@ -153,7 +155,13 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             let pipe = pipe(e, call, 2)?;
             let (at, along) = place(e, call, from, call.val(1).1)?;
             whole(e, call, to, 0)?;
-            e.b.emit(Tile::TmaLoad { dst: to.value, src: from.value, pipe, at, along }).map(|_| Val::Unit)
+            let into = into.unwrap_or(Group::Block);
+            e.b.emit(Tile::TmaLoad { dst: to.value, src: from.value, pipe, into, at, along })
+                .map(|_| Val::Unit)
+        }
+        (false, true, _) if into.is_some() => {
+            Err(Diagnostic::error(WRONG_ARGS, call.span, "a copy out of shared memory is of one CTA")
+                .help("`tma<cluster>(to, from, p)` copies to shared memory"))
         }
         (false, true, 2) => store(e, call, None),
         (true, false, _) => {

@@ -20,7 +20,8 @@ impl<L: Level> Machine<'_, L> {
         let (first, threads) = match group {
             Group::Thread => return true,
             Group::Warp => (self.threads[t].linear / 32 * 32, 32),
-            Group::Block => (0, self.k.threads() as usize),
+            // Kernels here have clusters of one CTA.
+            Group::Block | Group::Cluster => (0, self.k.threads() as usize),
         };
         let start = self.threads[t].group + first;
         let all = start..(start + threads).min(self.threads[t].group + self.k.threads() as usize);

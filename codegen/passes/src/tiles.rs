@@ -177,34 +177,28 @@ pub(crate) fn of_launch(k: &machine::Kernel, target: Target) -> Vec<Tiled> {
     if end > 0 {
         found.push(tiled(k.span, Fact::Shared(parts, end, target.shared_limit())));
     }
-    let mut registers = 0;
-    roles(k, &k.body, registers_at_start(k.threads()), &mut |span, name, [first, threads, regs], top| {
-        if top {
-            registers += regs * threads;
-        }
-        if !name.is_empty() {
-            found.push(tiled(span, Fact::Role(name.clone(), first, threads, regs)));
-        }
-    });
+    let mut named = Vec::new();
+    let registers = roles(k, &k.body, registers_at_start(k.threads()), &mut named);
+    found.extend(named.into_iter().map(|(span, fact)| tiled(span, fact)));
     if registers > 0 {
         found.push(tiled(k.span, Fact::Registers(registers)));
     }
     found
 }
 
-/// Calls `see` with the roles of a block: where each stands, its name, its first thread, threads, and registers of each, and
-/// whether no other role holds it.
-fn roles(
-    k: &machine::Kernel,
-    block: &Block,
-    given: u32,
-    see: &mut dyn FnMut(Span, &Arc<str>, [u32; 3], bool),
-) {
+/// Adds the roles of a block that have names, of `given` registers each where they do not say. Gives the registers of the
+/// block's roles.
+fn roles(k: &machine::Kernel, block: &Block, given: u32, found: &mut Vec<(Span, Fact)>) -> u32 {
+    let mut sum = 0;
     for inst in block.0.iter().filter_map(|v| k.insts.get(*v)) {
         if let Some(Control::Role { name, first, threads, regs, body }) = inst.op.control() {
             let own = if *regs > 0 { *regs } else { given };
-            see(inst.span, name, [*first, *threads, own], true);
-            roles(k, body, own, &mut |span, name, at, _| see(span, name, at, false));
+            if !name.is_empty() {
+                found.push((inst.span, Fact::Role(name.clone(), *first, *threads, own)));
+            }
+            roles(k, body, own, found);
+            sum += own * threads;
         }
     }
+    sum
 }

@@ -33,6 +33,7 @@ pub mod cli;
 pub mod codes;
 pub mod collective;
 pub mod compile;
+pub mod gemm;
 pub mod gpu;
 pub mod library;
 pub mod meta;
@@ -44,6 +45,7 @@ pub mod run;
 pub mod store;
 pub mod tools;
 pub mod trace;
+mod tuned;
 
 pub use compile::{
     CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile, compile_ir,
@@ -72,4 +74,6 @@ mod documents {
     struct Checking;
     #[doc = include_str!("../docs/collectives.md")]
     struct Collectives;
+    #[doc = include_str!("../docs/gemm.md")]
+    struct Gemm;
 }

@@ -219,6 +219,47 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--plot", "no/such/folder/x.svg"], &["cannot write no/such/folder/x.svg"]);
 }
 
+#[test]
+fn products_that_cannot_be_measured() {
+    let place = Place::new();
+    place.write("damaged.json", "{ \"form\": 1, \"tables\": [");
+    for command in ["bench", "tune"] {
+        let gemm = |more: &[&str], why: &[&str]| place.rejects(&[&[command, "gemm"], more].concat(), why);
+        gemm(&["--shapes", "16x64"], &["`16x64` is no shape", "MxNxK"]);
+        gemm(&["--shapes", "16x64x64,0x64x64"], &["R0505", "m is 0 in 0x64x64"]);
+        gemm(&["--shapes", "16x100x64"], &["R0505", "n is 100", "stride of 200 bytes", "pad n"]);
+        gemm(&["--dtype", "bf17"], &["--dtype bf17", "e4m3"]);
+        gemm(&["--dtype", "i32"], &["R0505", "A and B are of i32", "bf16"]);
+        gemm(&["--out-dtype", "u8"], &["R0505", "D is of u8"]);
+        gemm(&["--dtype", "e4m3", "--column-major-b"], &["R0505", "columns of B"]);
+    }
+    let bench = |more: &[&str], why: &[&str]| place.rejects(&[&["bench", "gemm"], more].concat(), why);
+    bench(&["--plan", "bn=100"], &["--plan bn=100", "bn=100 is not supported", "256", "auto"]);
+    bench(&["--plan", "fastest"], &["--plan fastest", "NAME=VALUE", "auto"]);
+    bench(&["--plan", "stages=8"], &["R0505", "bytes of shared memory", "232448"]);
+    bench(&["--against", "nccl"], &["--against nccl", "expected cublas"]);
+    bench(&["--kernel", "nowhere.weft"], &["nowhere.weft"]);
+    bench(&["--kernel", TWO_SHOT], &["--kernel examples/allreduce_two_shot.weft", "expected the extents"]);
+    bench(&["--kernel", "examples/gemm.weft", "-D", "BX=1"], &["no compile-time parameter `BX`"]);
+    bench(&["--kernel", "examples/gemm.weft:other"], &["one kernel is measured"]);
+    bench(&["--iters", "0"], &["--iters"]);
+    bench(&["--csv", "examples"], &["cannot write examples"]);
+    let tune = |more: &[&str], why: &[&str]| place.rejects(&[&["tune", "gemm"], more].concat(), why);
+    tune(&["--budget", "0"], &["--budget"]);
+    tune(&["--show", "--out", "damaged.json"], &["R0111", "damaged.json is damaged", "weft tune gemm"]);
+    assert!(place.answer(&["tune", "gemm", "--show", "--out", "none.json"]).contains("nothing is stored"));
+    // A variable that names no library is said, and so is one that is another library.
+    place.write("libother.so", "no library");
+    for (library, why) in
+        [("nowhere.so", "WEFT_CUBLASLT is set to nowhere.so"), ("libother.so", "libother.so: ")]
+    {
+        let mut command = place.command(&["bench", "gemm", "--against", "cublas"]);
+        let out = command.env("WEFT_CUBLASLT", library).output().unwrap();
+        let said = text(&out.stderr);
+        assert!(!out.status.success() && said.starts_with("error[R0112]") && said.contains(why), "{said}");
+    }
+}
+
 /// On the simulator a bench counts; what it says of two-shot is what a two-shot moves.
 #[test]
 fn a_bench_on_the_simulator() {

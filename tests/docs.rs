@@ -1,6 +1,6 @@
 //! The documents are true: every snippet compiles, every generated table is current.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::PathBuf;
 use weft::lang::elaborate::Loader;
@@ -26,7 +26,19 @@ impl Loader for Tiles {
 
 #[test]
 fn every_snippet_of_the_language_compiles() {
-    let (_, text) = doc("language.md");
+    let kernels = compiled("language.md");
+    assert!(kernels >= 8, "only {kernels} kernels stand in docs/language.md");
+}
+
+#[test]
+fn every_snippet_of_the_gemm_library_compiles() {
+    let kernels = compiled("gemm-library.md");
+    assert!(kernels >= 2, "only {kernels} kernels stand in docs/gemm-library.md");
+}
+
+/// Compiles the snippets of a document; the number of their kernels.
+fn compiled(name: &str) -> usize {
+    let (_, text) = doc(name);
     let mut kernels = 0;
     for (i, part) in text.split("```weft\n").enumerate().skip(1) {
         let snippet = part.split("```").next().unwrap();
@@ -39,7 +51,7 @@ fn every_snippet_of_the_language_compiles() {
             file.compile(&Options::new("sm_90a".parse().unwrap())).unwrap_or_else(|e| panic!("{e}"));
         kernels += compiled.low.kernels.len();
     }
-    assert!(kernels >= 8, "only {kernels} kernels stand in docs/language.md");
+    kernels
 }
 
 /// Every launcher's variables, and every function of NVSHMEM's that an operation on streams calls.
@@ -90,4 +102,15 @@ fn the_function_tables_are_current() {
 #[test]
 fn the_error_pages_are_current() {
     generated("errors.md", "<!-- codes: generated -->", "<!-- end of codes -->", &weft::codes::markdown());
+}
+
+#[test]
+fn the_table_of_gemm_parameters_is_current() {
+    let row = |p: &weft::gemm::Parameter| {
+        let values: Vec<_> = p.values.iter().map(u32::to_string).collect();
+        format!("| `{}` | {} | {} |\n", p.name.to_ascii_lowercase(), values.join(", "), p.about)
+    };
+    let rows: String = weft::gemm::PARAMETERS.iter().map(row).collect();
+    let made = format!("| parameter | values | |\n|---|---|---|\n{rows}");
+    generated("gemm.md", "<!-- parameters: generated -->", "<!-- end of parameters -->", &made);
 }

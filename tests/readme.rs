@@ -168,3 +168,17 @@ fn links_lead_somewhere() {
         }
     }
 }
+
+/// What the page says of the product of matrices: 60 lines with the part of the library that it uses, which is all of it.
+#[test]
+fn the_product_of_matrices_is_short() {
+    let lines = |path: &str| {
+        let text = fs::read_to_string(root().join(path)).unwrap();
+        let code = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+        code.inspect(|line| assert!(line.len() <= 120, "{path}: {line}")).count()
+    };
+    let all = lines("examples/gemm.weft") + lines("src/library/gemm.weft");
+    assert!(all <= 60, "{all} lines");
+    let attention = lines("examples/attention.weft");
+    assert!(attention <= 120, "{attention} lines");
+}

@@ -17,10 +17,11 @@ use weft::{Define, KernelFile, Options};
 use weft_abi::RemarkKind;
 use weft_isa::{Product, Target};
 
+/// The longest kernel of a file, for a target.
 fn compiled(path: &str, target: &str, defines: &[(&str, &str)]) -> Kernel {
     let target: Target = target.parse().unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    let file = KernelFile::parse("gemm", &std::fs::read_to_string(path).unwrap()).unwrap();
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let file = KernelFile::parse(path, &text).unwrap();
     let mut options = Options::new(target);
     for (name, value) in defines {
         options.defines.insert((*name).into(), Define::parse(value).unwrap());
@@ -32,10 +33,11 @@ fn compiled(path: &str, target: &str, defines: &[(&str, &str)]) -> Kernel {
     let remarks = made.remarks.into_iter().filter(|r| !(by_warps && r.kind == RemarkKind::Spills));
     assert_eq!(remarks.collect::<Vec<_>>(), [], "{defines:?} for {target}: ptxas has nothing to say");
     let listing = disassemble(&made.cubin).unwrap();
-    kernels(&listing).into_values().next().unwrap()
+    kernels(&listing).into_values().max_by_key(|kernel| kernel.insts.len()).unwrap()
 }
 
-fn has_no_tools() -> bool {
+/// Whether the tools are missing; says so.
+fn skipped() -> bool {
     let missing = [Tool::Ptxas, Tool::Nvdisasm].into_iter().find_map(|t| t.find().err());
     if let Some(missing) = &missing {
         assert!(std::env::var_os("WEFT_REQUIRE_PTXAS").is_none_or(|v| v != "1"), "{missing}");
@@ -44,9 +46,31 @@ fn has_no_tools() -> bool {
     missing.is_some()
 }
 
+/// Accumulators that are read and scaled in the loop stay in registers, and their instructions follow each other.
+#[test]
+fn scaled_accumulators_stay_in_registers() {
+    if skipped() {
+        return;
+    }
+    // Two roles multiply, in groups: of 128 elements of fp8 along K, and for attention four of 128 elements of each product.
+    let fp8 = compiled("examples/gemm_fp8.weft", "sm_90a", &[]);
+    let attention = compiled("examples/attention.weft", "sm_90a", &[]);
+    // Of groups of rows, tiles are looked for and their ends are stored in other ways.
+    let grouped = compiled("examples/gemm_grouped.weft", "sm_90a", &[]);
+    for (kernel, what, (name, instructions, groups)) in [
+        (fp8, "fp8", ("QGMMA", 8, 2)),
+        (grouped, "groups", ("HGMMA", 8, 2)),
+        (attention, "attention", ("HGMMA", 64, 8)),
+    ] {
+        assert_eq!(kernel.count(name), instructions, "{what}");
+        assert_eq!(kernel.count("WARPGROUP.ARRIVE"), groups, "{what}: one a group");
+        assert_eq!((kernel.count("STL"), kernel.count("LDL")), (0, 0), "{what}: no spills");
+    }
+}
+
 #[test]
 fn the_loops_of_matrix_instructions_are_tight() {
-    if has_no_tools() {
+    if skipped() {
         return;
     }
     // Two roles multiply: slices of 16 along K, and columns out 64 at a time.
@@ -105,7 +129,7 @@ fn products_of_the_language_are_those_of_the_tables() {
 /// Products whose first factor is in registers follow each other, too, and need no moves of it.
 #[test]
 fn first_factors_stay_in_registers() {
-    if has_no_tools() {
+    if skipped() {
         return;
     }
     let kernel = compiled("tests/filetests/tile/gemm_registers.weft", "sm_90a", &[]);
@@ -122,7 +146,7 @@ fn first_factors_stay_in_registers() {
 /// as it is.
 #[test]
 fn warps_multiply_on_other_targets() {
-    if has_no_tools() {
+    if skipped() {
         return;
     }
     let tile = |name: &str| format!("tests/filetests/tile/{name}.weft");

@@ -95,6 +95,10 @@ codes! {
         "A call of NCCL's returned an error. NCCL_DEBUG=INFO makes it say more.";
     TUNING = 111, "tuning tables that cannot be read or written",
         "`weft tune` measures which plans of our collectives are fastest and stores them; the file is damaged, of another version, or cannot be read or written. `weft tune` measures anew; WEFT_TUNING names another file, and WEFT_TUNING=off does without.";
+    NO_CUBLAS = 112, "libcublasLt not found",
+        "The library cuBLASLt, which `weft bench gemm --against cublas` measures beside ours, was in none of the places searched, or the file that was found is not that library. `pip install nvidia-cublas` (CUDA 13) or `pip install nvidia-cublas-cu12` installs it; WEFT_CUBLASLT names one.";
+    CUBLAS = 113, "a cuBLASLt call failed",
+        "A call of cuBLASLt returned an error, or the library has no algorithm for the product that is asked for. CUBLASLT_LOG_LEVEL=2 makes it say more. A library of a later CUDA than the driver's does not start: install the one for the driver's CUDA.";
     LAUNCHER = 201, "the launcher's variables do not fit together",
         "Rank and size come from the environment: WEFT_RANK and WEFT_SIZE, or what torchrun, mpirun or srun set. One of them is missing, is no number, or contradicts another. PEs on several hosts also need a secret, WEFT_SECRET or WEFT_SECRET_FILE, which all of them know.";
     BOOTSTRAP = 202, "the PEs did not find each other",
@@ -137,6 +141,8 @@ codes! {
         "The grid, block, cluster or shared memory is more than the device or a cooperative launch allows.";
     NO_KERNEL = 504, "no such kernel",
         "The module has no entry point of that name.";
+    GEMM = 505, "a matrix product that the GEMM kernel does not compute",
+        "The library's GEMM takes any number of rows of A, and extents along contiguous modes that are multiples of 16 bytes, since tiles are copied by TMA. An empty shape, an element type without matrix instructions, a plan whose tiles do not fit the shared memory or the registers, and a GPU without the instructions are refused before anything is launched. The message says which limit is met, and by how much.";
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod tests;
 
 pub use programs::program;
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::error::{Code, Error, NO_JITLINK, NO_NCCL, NO_NVSHMEM, Result};
+use crate::error::{Code, Error, NO_CUBLAS, NO_JITLINK, NO_NCCL, NO_NVSHMEM, Result};
 use crate::owned;
 
 /// A file that was found.
@@ -121,6 +121,23 @@ const NCCL: Wanted = Wanted {
     ],
 };
 
+/// Where cuBLASLt is looked for.
+const CUBLAS_LT: Wanted = Wanted {
+    name: "libcublasLt.so",
+    vars: &["WEFT_CUBLASLT"],
+    folders: &["lib", "lib64"],
+    places: &[
+        Place::Setup,
+        Place::List("LD_LIBRARY_PATH"),
+        Place::Packages,
+        Place::Python,
+        Place::Linker,
+        Place::Root("CUDA_HOME"),
+        Place::Root("CUDA_PATH"),
+        Place::System("/usr/local/cuda"),
+    ],
+};
+
 /// Where nvJitLink is looked for.
 const NVJITLINK: Wanted = Wanted {
     name: "libnvJitLink.so",
@@ -154,6 +171,16 @@ pub fn nccl() -> Result<Found> {
     let help = "`weft setup --nccl` fetches it into your cache folder; or `pip install nvidia-nccl-cu13`; or set \
                 WEFT_NCCL to a libnccl.so.2; or measure without: leave nccl out of --against";
     Machine::here().find(&NCCL).map_err(|missing| not_found(NO_NCCL, NCCL.name, missing, help))
+}
+
+/// cuBLASLt.
+///
+/// # Errors
+/// R0112 with every place searched.
+pub fn cublas_lt() -> Result<Found> {
+    let help = "`pip install nvidia-cublas` (CUDA 13) or `pip install nvidia-cublas-cu12`; or set WEFT_CUBLASLT to a \
+                libcublasLt.so; or measure without: leave --against out";
+    Machine::here().find(&CUBLAS_LT).map_err(|missing| not_found(NO_CUBLAS, CUBLAS_LT.name, missing, help))
 }
 
 fn not_found(code: Code, name: &str, missing: Missing, help: &str) -> Error {
@@ -352,7 +379,12 @@ impl Machine<'_> {
                 look.searched.push("the linker's cache".into());
                 let cache = (self.linker)()?;
                 let paths = cache.lines().filter_map(|line| Some(Path::new(line.split_once("=> ")?.1)));
-                let named = paths.filter(|path| path.file_name() == Some(OsStr::new(name)));
+                let versioned = format!("{name}.");
+                let is_named = |path: &&Path| {
+                    path.file_name() == Some(OsStr::new(name))
+                        || name.ends_with(".so") && name_starts(path, &versioned)
+                };
+                let named = paths.filter(is_named);
                 named.filter_map(Path::parent).find_map(|dir| (look.pick)(dir))
             }
             Place::Root(var) => look.root(&self.path_var(var)?),
@@ -422,10 +454,15 @@ impl Look<'_> {
     /// NVIDIA's wheels unpack into `nvidia/cu13/bin`, older ones into `nvidia/cuda_nvcc/bin`: any of them, the
     /// newest CUDA first.
     fn quietly_in_wheels(&self, packages: &Path) -> Option<PathBuf> {
-        let roots: BTreeSet<_> = children(&packages.join("nvidia")).into_iter().collect();
-        let places =
-            roots.iter().rev().flat_map(|root| self.folders.iter().map(|folder| below(root, folder)));
-        places.into_iter().find_map(|dir| (self.pick)(&dir))
+        let mut roots = children(&packages.join("nvidia"));
+        // `cu13` is a toolkit's folder, and `cublas` that of one older wheel.
+        let is_toolkit = |root: &PathBuf| {
+            let name = root.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix("cu"));
+            name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        roots.sort_by_key(|root| Reverse((is_toolkit(root), root.clone())));
+        let mut places = roots.iter().flat_map(|root| self.folders.iter().map(|folder| below(root, folder)));
+        places.find_map(|dir| (self.pick)(&dir))
     }
 }
 

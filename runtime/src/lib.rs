@@ -6,10 +6,12 @@
 //! This room knows neither the IR nor LLVM: it launches PTX with the description that came with it.
 
 mod collective;
+pub mod cublas;
 pub mod cuda;
 mod direct;
 pub mod error;
 pub mod find;
+mod foreign;
 mod interrupt;
 pub mod jitlink;
 pub mod job;

@@ -35,6 +35,21 @@ const WEAK: &str = "
     st.global.b32 [%d1], %r1;
     ret;
 }";
+/// Copies a word to global memory by the async proxy, and waits only until its source was read.
+const BULK: &str = "
+.version 8.0 .target sm_90 .address_size 64
+.visible .entry bulk(.param .u64 to, .param .u32 value) {
+    .reg .b64 %d<2>; .reg .b32 %r<2>;
+    .shared .align 16 .b32 s[4];
+    ld.param.b64 %d1, [to];
+    ld.param.b32 %r1, [value];
+    st.shared.b32 [s], %r1;
+    fence.proxy.async.shared::cta;
+    cp.async.bulk.global.shared::cta.bulk_group [%d1], [s], 16;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 0;
+    ret;
+}";
 
 fn launch(pe: usize, address: u64, value: u32) -> Launch {
     Launch { pe, args: vec![Arg::U64(address), Arg::U32(value)], ..Launch::default() }
@@ -98,6 +113,33 @@ fn grids_without_an_order_race_and_those_behind_each_other_do_not() {
         m.settle().unwrap();
         let codes: Vec<_> = m.take_findings().iter().map(|f| f.code).collect();
         assert_eq!(codes, if ordered { vec![] } else { vec!["S030"] }, "ordered: {ordered}");
+    }
+}
+
+/// While another PE's grid goes on.
+#[test]
+fn what_a_grid_has_copied_is_there_when_it_has_ended() {
+    let (wait, bulk) = (Module::parse(WAIT).unwrap(), Module::parse(BULK).unwrap());
+    let store = Module::parse(STORE).unwrap();
+    for seed in 0..20 {
+        let config = Config { n_pes: 2, seed, step_limit: 1 << 20, ..Config::default() };
+        let mut m = Machine::new(config).unwrap();
+        let [flag, to] = [0, 1].map(|pe| m.alloc(pe, "words", 16, 16).unwrap());
+        m.write(0, flag, &[0; 4]).unwrap();
+        let waits = m.begin(&wait, "wait", &launch(0, flag, 1), &[]).unwrap();
+        let copies = m.begin(&bulk, "bulk", &launch(1, to, 7), &[]).unwrap();
+        assert_eq!(m.advance().unwrap(), [copies]);
+        let mut word = [0; 4];
+        m.read(1, to, &mut word).unwrap();
+        assert_eq!(u32::from_le_bytes(word), 7, "seed {seed}");
+        let ends = m.begin(&store, "store", &launch(0, flag, 1), &[]).unwrap();
+        let mut ended = Vec::new();
+        while ended.len() < 2 {
+            ended.extend(m.advance().unwrap());
+        }
+        ended.sort();
+        assert_eq!(ended, [waits, ends]);
+        m.settle().unwrap();
     }
 }
 

@@ -100,6 +100,22 @@ pub fn in_parts<R: Send>(n_pes: u32, elements: u64, work: impl Fn(Range<u64>) ->
     })
 }
 
+/// What `work` makes of each item, in order, on the host's cores.
+pub fn in_each<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let part = items.len().div_ceil(cores).max(1);
+    let done = std::thread::scope(|scope| {
+        let work = &work;
+        let started: Vec<_> = items
+            .chunks(part)
+            .map(|items| scope.spawn(move || items.iter().map(work).collect::<Vec<R>>()))
+            .collect();
+        let joined = started.into_iter().map(|t| t.join().unwrap_or_else(|e| std::panic::resume_unwind(e)));
+        joined.collect::<Vec<_>>()
+    });
+    done.into_iter().flatten().collect()
+}
+
 /// So many elements, each by its index.
 pub fn made<T: Number>(n_pes: u32, elements: u64, of: impl Fn(u64) -> T + Sync) -> Vec<T> {
     in_parts(n_pes, elements, |range| range.map(&of).collect::<Vec<T>>()).concat()

@@ -9,6 +9,7 @@ mod check;
 mod contender;
 mod data;
 pub mod fused;
+pub mod gemm;
 mod kernels;
 mod measure;
 mod model;

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use weft_runtime::jitlink::JitLink;
 use weft_runtime::machine::{self, Driver, Gpu, Link};
-use weft_runtime::nccl;
 use weft_runtime::nvshmem::version;
 use weft_runtime::owned::{self, Trust};
 use weft_runtime::{Error, error, find};
+use weft_runtime::{cublas, nccl};
 
 /// Looks at this machine and says what each part is good for. Exits with 1 if something is broken; what is merely
 /// missing is noted.
@@ -132,7 +132,7 @@ fn examine() -> Report {
     let driver = driver.ok();
     let capability = driver.iter().flat_map(|d| &d.gpus).map(|gpu| gpu.compute_capability).next();
     findings.extend(libraries(capability.map_or(90, |(major, minor)| major * 10 + minor)));
-    findings.extend([nccl(), launcher(), cache()]);
+    findings.extend([nccl(), cublas_lt(), launcher(), cache()]);
     findings.push(tuning(driver.as_ref()));
     let works = findings.iter().all(|finding| finding.state != State::Broken);
     Report { version: env!("CARGO_PKG_VERSION"), works, findings, driver }
@@ -228,6 +228,19 @@ fn nccl() -> Finding {
         Err(e) => {
             const MEANS: &str = "`weft bench` measures ours without it; nothing else needs it";
             Finding::failed(State::Note, "NCCL", &plain(&e), MEANS)
+        }
+    }
+}
+
+fn cublas_lt() -> Finding {
+    match cublas::installed() {
+        Ok((version, path)) => {
+            const MEANS: &str = "`weft bench gemm --against cublas` measures it beside ours";
+            ok("cuBLASLt", version.to_string(), MEANS).at(path)
+        }
+        Err(e) => {
+            const MEANS: &str = "`weft bench gemm` measures ours without it; nothing else needs it";
+            Finding::failed(State::Note, "cuBLASLt", &plain(&e), MEANS)
         }
     }
 }

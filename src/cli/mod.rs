@@ -6,6 +6,7 @@ mod compile;
 mod doctor;
 mod explain;
 mod fused;
+mod gemm;
 mod layout;
 mod progress;
 mod run;
@@ -47,7 +48,7 @@ enum Command {
     /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
     Bench(Bench),
     /// Measure which plans of our collectives are the fastest here, and store them: collectives go by them from then on.
-    Tune(tune::TuneCommand),
+    Tune(Tune),
     /// Run PTX that others made (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8 --arg npy:x.npy ...`.
     Sim(sim::Sim),
     /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
@@ -74,12 +75,40 @@ struct Bench {
 enum OtherBench {
     /// Time allreduce, residual add and RMSNorm in one kernel, against an allreduce, ours or a peer's, and our kernel.
     FusedAllreduceRmsnorm(fused::Fused),
+    /// Time products of matrices on one GPU, against cuBLASLt's: `weft bench gemm --against cublas`.
+    Gemm(gemm::BenchGemm),
+}
+
+/// Collectives, or what is tuned in another way.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Tune {
+    #[command(subcommand)]
+    other: Option<OtherTune>,
+    #[command(flatten)]
+    collectives: tune::TuneCommand,
+}
+
+#[derive(Subcommand)]
+enum OtherTune {
+    /// Find the fastest plans of products of matrices on one GPU, by shape, and store them.
+    Gemm(gemm::TuneGemm),
+}
+
+impl Tune {
+    fn run(&self) -> Result<ExitCode> {
+        match &self.other {
+            Some(OtherTune::Gemm(gemm)) => gemm.run(),
+            None => self.collectives.run(),
+        }
+    }
 }
 
 impl Bench {
     fn run(&self) -> Result<ExitCode> {
         match (&self.other, &self.operation) {
             (Some(OtherBench::FusedAllreduceRmsnorm(fused)), _) => fused.run(),
+            (Some(OtherBench::Gemm(gemm)), _) => gemm.run(),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
                 Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))

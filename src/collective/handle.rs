@@ -544,7 +544,7 @@ impl Operand {
 }
 
 /// A tensor of any shape as the memory it lies in: collectives know no coordinates.
-struct Flat<'a>(&'a dyn AsArgument);
+pub(crate) struct Flat<'a>(pub &'a dyn AsArgument);
 
 impl AsArgument for Flat<'_> {
     fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {

@@ -31,6 +31,7 @@ mod workspace;
 
 pub use algorithm::Algorithm;
 pub use cost::{Cost, Links, Prediction};
+pub(crate) use handle::Flat;
 pub use handle::{Call, Collectives, Config};
 pub use plan::{Limits, Place, Plan, Request};
 pub use shape::{Collective, Counts};

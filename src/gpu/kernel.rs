@@ -44,6 +44,13 @@ pub struct On {
     world: Option<World>,
 }
 
+impl On {
+    /// The GPU.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
 impl From<&Device> for On {
     fn from(device: &Device) -> On {
         On { device: device.clone(), world: None }

@@ -12,6 +12,7 @@ mod collective;
 mod examples;
 mod faults;
 mod fused;
+mod gemm;
 mod kernels;
 mod launch;
 mod local;
@@ -39,6 +40,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 const ONLY_GPUS: &[(&str, &str)] = &[
     ("bench::", "it times GPUs"),
     ("fused::", "it times GPUs"),
+    ("gemm::beside_cublas", "it times GPUs"),
+    ("gemm::what_is_tuned", "tests/gemm.rs does it with less"),
     ("tune::", "it times GPUs"),
     ("memory::until_it_is_full", "it fills the memory of a GPU"),
     ("faults::one_pe_has_too_little_memory", "it fills the memory of a GPU"),
@@ -98,6 +101,7 @@ fn cases() -> Vec<Case> {
         bench::CASES,
         collective::CASES,
         fused::CASES,
+        gemm::CASES,
         tune::CASES,
         local::CASES,
     ]

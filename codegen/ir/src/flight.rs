@@ -1,7 +1,8 @@
 //! Accumulators in flight: while a matrix product adds to one, nobody reads it.
 //!
-//! The walk follows the text. An accumulator is in flight after `mma`, and until `mma_wait<0>` of it; where one way of an
-//! `if` leaves it in flight, it is so behind both. Loops are walked twice, so that a round meets the one before.
+//! The walk follows the text. An accumulator is in flight after `mma`, and until a wait of it that leaves no more products
+//! under way than have begun since; where one way of an `if` leaves it in flight, it is so behind both. Loops are walked
+//! twice, so that a round meets the one before.
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Kernel, LocalId, Value};
@@ -25,6 +26,8 @@ pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
 struct State {
     values: HashMap<Value, Value>,
     locals: HashMap<LocalId, Value>,
+    /// How many products have begun, at least, since one that may be under way.
+    newer: HashMap<Value, u32>,
 }
 
 impl State {
@@ -35,6 +38,10 @@ impl State {
         }
         for (local, product) in other.locals {
             self.locals.entry(local).or_insert(product);
+        }
+        for (product, newer) in other.newer {
+            let known = self.newer.entry(product).or_insert(newer);
+            *known = newer.min(*known);
         }
     }
 }
@@ -72,8 +79,15 @@ impl Walk<'_, '_> {
     fn step(&mut self, v: Value, state: &mut State) {
         let inst = &self.k.insts[v];
         let product = match (inst.op.tile(), inst.op.var()) {
-            (Some(Tile::Mma { .. }), _) => Some(v),
-            (Some(Tile::MmaWait { acc, pending }), _) if *pending > 0 => state.values.get(acc).copied(),
+            (Some(Tile::Mma { .. }), _) => {
+                state.newer.values_mut().for_each(|n| *n = n.saturating_add(1));
+                state.newer.insert(v, 0);
+                Some(v)
+            }
+            (Some(Tile::MmaWait { acc, pending }), _) => {
+                state.newer.retain(|_, newer| *newer < *pending);
+                state.values.get(acc).copied().filter(|product| state.newer.contains_key(product))
+            }
             (_, Some(Var::LocalGet { local })) => state.locals.get(local).copied(),
             (_, Some(Var::LocalSet { local, value })) => {
                 match state.values.get(value) {

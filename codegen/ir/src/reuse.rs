@@ -324,7 +324,10 @@ impl Walk<'_, '_> {
             Tile::TmaStore { src, .. } => state.copies.push(self.reader(v, &[*src], state)),
             Tile::TmaWait { pending, .. } => newest(&mut state.copies, *pending),
             Tile::TmaLoad { dst, .. } => self.written(v, *dst, state),
-            Tile::Pipeline { .. } | Tile::Accumulator {} | Tile::AccumulatorRead { .. } => {}
+            Tile::Pipeline { .. }
+            | Tile::Accumulator {}
+            | Tile::AccumulatorOf { .. }
+            | Tile::AccumulatorRead { .. } => {}
         }
     }
 

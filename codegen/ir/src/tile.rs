@@ -221,6 +221,18 @@ impl<L: Level> Typing<'_, L> {
         Ok(L::Type::lanes_of(acc.elem, acc.lanes(cols / acc.over[1].max(1))))
     }
 
+    pub(crate) fn accumulator_of(&self, value: Value) -> Rule<L> {
+        let made = self.accumulator()?;
+        let TypeRef::Accumulator(tile) = made.view() else { return Ok(made) };
+        let (have, want) = (self.k.ty(value), L::Type::lanes_of(tile.elem, tile.lanes(tile.own_cols())));
+        match *have == want {
+            true => Ok(made),
+            false => {
+                fail(MISMATCH, format!("`{}` of {have}, and a thread holds {want} of {made}", self.name))
+            }
+        }
+    }
+
     pub(crate) fn registers(&self, acc: Value) -> Rule<L> {
         match self.k.ty(acc).view() {
             TypeRef::Vector(Scalar::F32 | Scalar::I32, _) => Ok(self.k.ty(acc).clone()),

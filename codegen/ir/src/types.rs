@@ -315,6 +315,21 @@ impl TensorType {
     }
 }
 
+impl TensorType {
+    /// It with other integers in the places of symbols of its layout and bounds.
+    ///
+    /// # Errors
+    /// What comes out is no layout.
+    pub fn subst(&self, f: &mut dyn FnMut(&Var) -> Option<Int>) -> weft_layout::Result<TensorType> {
+        let bound = |b: &Bound| {
+            let layout = b.layout.subst(f)?;
+            Ok(Bound { limit: b.limit.subst(f), offset: b.offset.subst(f), layout })
+        };
+        let bounds = self.bounds.iter().map(bound).collect::<weft_layout::Result<_>>()?;
+        Ok(TensorType { layout: self.layout.subst(f)?, bounds, ..self.clone() })
+    }
+}
+
 impl fmt::Display for TypeRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

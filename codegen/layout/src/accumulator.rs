@@ -26,6 +26,22 @@ pub fn accumulator(rows: i64, cols: i64, over: [i64; 2]) -> Result<Layout> {
     )
 }
 
+/// The rows of [`accumulator`]'s elements: a layout of modes (value, thread) to the row, with one value for each row that a
+/// thread has elements of. Four threads that follow each other have the same rows. Pre: as for [`accumulator`].
+///
+/// # Errors
+/// If an extent is too large for a layout.
+pub fn accumulator_rows(rows: i64, over: [i64; 2]) -> Result<Layout> {
+    let own_rows = rows / over[0];
+    let tuple = |items: &[i64]| IntTuple::Tuple(items.iter().map(|n| IntTuple::from(*n)).collect());
+    let values = ([2, own_rows / ATOM_ROWS], [8, ATOM_ROWS]);
+    let threads = ([4, 8, 4, over[0], over[1]], [0, 1, 16, own_rows, 0]);
+    Layout::new(
+        IntTuple::Tuple(vec![tuple(&values.0), tuple(&threads.0)]),
+        IntTuple::Tuple(vec![tuple(&values.1), tuple(&threads.1)]),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +66,24 @@ mod tests {
             let col = lane % 4 * 2 + i % 2 + i / 4 * 8;
             let at = IntTuple::Tuple(vec![i.into(), thread.into()]);
             assert_eq!(tv.crd2idx(&at).unwrap().as_const(), Some(row + 64 * col));
+        }
+    }
+
+    #[test]
+    fn rows_are_those_of_the_elements() {
+        for (rows, cols, over) in [(64, 8, [1, 1]), (128, 32, [1, 1]), (256, 64, [2, 2])] {
+            let (all, one) = (accumulator(rows, cols, over).unwrap(), accumulator_rows(rows, over).unwrap());
+            let at = |l: &Layout, value: i64, thread: i64| {
+                let at = IntTuple::Tuple(vec![value.into(), thread.into()]);
+                l.crd2idx(&at).unwrap().as_const().unwrap()
+            };
+            let own_cols = cols / over[1];
+            for thread in 0..128 * over[0] * over[1] {
+                for value in 0..own_cols * rows / over[0] / 128 {
+                    let row = value / 2 % 2 + value / (own_cols / 2) * 2;
+                    assert_eq!(at(&all, value, thread) % rows, at(&one, row, thread));
+                }
+            }
         }
     }
 }

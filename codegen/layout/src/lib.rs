@@ -47,7 +47,7 @@ mod tiled_copy;
 mod tiler;
 mod tuple;
 
-pub use accumulator::{ATOM_ROWS, accumulator};
+pub use accumulator::{ATOM_ROWS, accumulator, accumulator_rows};
 pub use boxes::{TileBox, TileBoxes, panels};
 pub use composed::{AnyLayout, ComposedLayout, swizzle_after, swizzled};
 pub use coord::{Coord, crd2crd, crd2idx, dice, idx2crd, slice};

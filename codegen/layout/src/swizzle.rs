@@ -95,6 +95,14 @@ impl Swizzle {
         x.bit_xor(&moved)
     }
 
+    /// The distance after which the permutation repeats.
+    ///
+    /// Post: `apply(x + n * period()) == apply(x) + n * period()`.
+    pub fn period(self) -> i64 {
+        let mask = self.source_mask() | self.target_mask();
+        1 << (i64::BITS - mask.leading_zeros())
+    }
+
     /// This swizzle after `rhs`, as one.
     ///
     /// Post: `result(x) == self(rhs(x))`.

@@ -70,6 +70,12 @@ proptest! {
     }
 
     #[test]
+    fn periods_repeat_the_permutation(s in swizzle(), x in 0i64..100_000, n in 0i64..100) {
+        let far = s.apply(&(x + n * s.period()).into());
+        prop_assert_eq!(int(&far), reference(s, x) + n * s.period());
+    }
+
+    #[test]
     fn masks_make_the_swizzle(s in swizzle()) {
         if s.bits() > 0 {
             prop_assert_eq!(Swizzle::from_masks(s.source_mask(), s.target_mask()), Ok(s));

@@ -142,6 +142,27 @@ impl Editor {
             let op = &mut self.b.kernel_mut().insts[v].op;
             op.map_operands(&mut |x| renamed.get(&x).copied().unwrap_or(x));
         }
+        self.rename_type(v);
+    }
+}
+
+impl Editor {
+    /// Renames the symbols in the layout and the bounds of a tensor.
+    fn rename_type(&mut self, v: Value) {
+        let Some(ty) = self.b.ty(v).tensor().cloned() else { return };
+        let mut affected = false;
+        ty.vars(&mut |x| affected |= self.renamed.contains_key(&Value(x.id)));
+        if !affected {
+            return;
+        }
+        let renamed = |x: &weft_layout::Var| {
+            let to = self.renamed.get(&Value(x.id))?;
+            Some(Int::var(weft_layout::Var { id: to.0, name: to.to_string().into(), ..x.clone() }))
+        };
+        // Other names make no other layout.
+        if let Ok(ty) = ty.subst(&mut |x| renamed(x)) {
+            self.b.kernel_mut().insts[v].ty = Type::Tensor(std::sync::Arc::new(ty));
+        }
     }
 }
 

@@ -330,6 +330,7 @@ impl Rewrite for Pipelines<'_> {
             | Tile::Accumulator {}
             | Tile::Mma { .. }
             | Tile::MmaWait { .. }
+            | Tile::AccumulatorOf { .. }
             | Tile::AccumulatorRead { .. } => Ok(Action::Keep),
         }
     }

@@ -87,6 +87,9 @@ pub struct Copy {
 impl Product {
     /// Why no instruction does more at once, or reads its operands with fewer bank conflicts.
     fn limit(&self) -> String {
+        if !self.warpgroups {
+            return "the target has no instruction of warpgroups (wgmma)".into();
+        }
         let mut why = Vec::new();
         if !self.warpgroups {
             return "the target has no matrix instructions of warpgroups (wgmma)".into();

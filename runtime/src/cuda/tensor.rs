@@ -296,9 +296,45 @@ impl AnyDeviceTensor {
     /// # Errors
     /// `R0307` past the end, `R0103`.
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
+        copy::write(self.range().part("tensor", offset, data.len())?, data, stream)
+    }
+
+    /// Reads `n` bytes from `offset` on, once `stream` gets there.
+    ///
+    /// # Errors
+    /// `R0307` past the end, `R0103`.
+    pub fn read(&self, offset: usize, n: usize, stream: &Stream) -> Result<Vec<u8>> {
+        copy::to_vec(self.range().part("tensor", offset, n)?, stream)
+    }
+
+    /// Sets all its bytes, in stream order.
+    ///
+    /// # Errors
+    /// `R0103`.
+    pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
+        super::keep(self.memory.clone());
+        copy::fill(self.range(), byte, stream)
+    }
+
+    /// Copies to another tensor of as many bytes, in stream order.
+    ///
+    /// # Errors
+    /// `R0307` where they have different numbers of bytes, `R0103`.
+    pub fn copy_to(&self, to: &AnyDeviceTensor, stream: &Stream) -> Result<()> {
+        copy::on_device(to.range(), self.range(), stream)?;
+        super::keep(self.memory.clone());
+        super::keep(to.memory.clone());
+        Ok(())
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn range(&self) -> copy::Range<'_> {
         // SAFETY: `alloc` has allocated that many bytes, which `memory` frees when the device is done.
-        let all = unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes) };
-        copy::write(all.part("tensor", offset, data.len())?, data, stream)
+        unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes) }
     }
 
     /// Where it begins on the device.

@@ -113,6 +113,20 @@ fn wheels_of_either_layout_are_found_and_the_newest_cuda_wins() {
 }
 
 #[test]
+fn cublas_is_found_in_wheels_of_either_layout_and_by_the_linker() {
+    let files = ["py/nvidia/cublas/lib/libcublasLt.so.12", "py/nvidia/cu13/lib/libcublasLt.so.13"];
+    let made = |files| Made { files, python: Some("py"), ..Made::default() };
+    assert_eq!(made(&files).path(&CUBLAS_LT), files[1]);
+    assert_eq!(made(&files[..1]).path(&CUBLAS_LT), files[0]);
+    // The linker knows libraries by their versions; of another name that begins alike it is not asked.
+    let linker = ["usr/lib/libcublasLt.so.12"];
+    let made = |file| Made { files: &linker, linker: Some(file), ..Made::default() };
+    let (path, by) = made(linker[0]).find(&CUBLAS_LT).unwrap();
+    assert_eq!((&*path, &*by), (linker[0], "the linker's cache"));
+    assert!(made("usr/lib/libcublasLt_static.so.12").find(&CUBLAS_LT).is_err());
+}
+
+#[test]
 fn absence_lists_the_places() {
     let vars = [("CUDA_HOME", "cuda"), ("HOME", "me")];
     let missing = Made { vars: &vars, python: Some("py"), ..Made::default() }.find(&PTXAS);

@@ -3,7 +3,7 @@
 
 use crate::DType;
 use crate::collective::Reduce;
-use libloading::Library;
+use crate::foreign::functions;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `ncclComm_t`.
@@ -24,44 +24,8 @@ pub struct UniqueId {
 /// `NCCL_WIN_COLL_SYMMETRIC`: every rank registers the same window at the same offsets.
 pub const WIN_COLL_SYMMETRIC: c_int = 1;
 
-macro_rules! functions {
-    ({ $($name:ident($($arg:ty),*) -> $ret:ty;)* } { $($late:ident($($late_arg:ty),*) -> c_int;)* }) => {
-        /// The functions, by name.
-        #[allow(missing_docs, reason = "each is documented under its name in nccl.h")]
-        #[allow(non_snake_case, reason = "NCCL's names")]
-        pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
-            $(pub $late: Option<unsafe extern "C" fn($($late_arg),*) -> c_int>,)*
-        }
-
-        /// Each function's name, and the types of its parameters as they are called here.
-        pub const SIGNATURES: &[(&str, &[&str])] = &[
-            $((stringify!($name), &[$(stringify!($arg)),*]),)*
-            $((stringify!($late), &[$(stringify!($late_arg)),*]),)*
-        ];
-
-        impl Functions {
-            /// Finds them all, and those of later versions where they are there.
-            ///
-            /// # Errors
-            /// The name of the first that is not there.
-            ///
-            /// # Safety
-            /// The library is NCCL, and is never unloaded.
-            pub unsafe fn load(library: &Library) -> Result<Functions, &'static str> {
-                // SAFETY: the signatures are those of nccl.h.
-                unsafe {
-                    Ok(Functions {
-                        $($name: *library.get(stringify!($name).as_bytes()).map_err(|_| stringify!($name))?,)*
-                        $($late: library.get(stringify!($late).as_bytes()).ok().map(|f| *f),)*
-                    })
-                }
-            }
-        }
-    };
-}
-
 functions! {
+    /// The functions of NCCL, by name.
     {
         ncclGetVersion(*mut c_int) -> c_int;
         ncclGetUniqueId(*mut UniqueId) -> c_int;

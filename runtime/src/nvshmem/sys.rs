@@ -2,7 +2,7 @@
 //! version 1 structures all of them accept).
 #![allow(unsafe_code, reason = "functions of a C library")]
 
-use libloading::Library;
+use crate::foreign::functions;
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 /// `nvshmem_team_t`.
@@ -138,94 +138,70 @@ pub const TEAM_NODE: Team = 2;
 /// `NVSHMEMX_TEAM_SAME_MYPE_NODE`.
 pub const TEAM_SAME_MYPE_NODE: Team = 3;
 
-macro_rules! functions {
-    ($($name:ident($($arg:ty),*) $(-> $ret:ty)?;)*) => {
-        /// The untyped functions, by name.
-        #[allow(missing_docs, reason = "each is documented under its name in the NVSHMEM API")]
-        pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
-        }
-
-        impl Functions {
-            /// Finds them all.
-            ///
-            /// # Errors
-            /// The name of the first that is not there.
-            ///
-            /// # Safety
-            /// The library is NVSHMEM's host library, and is never unloaded.
-            pub unsafe fn load(library: &Library) -> Result<Functions, &'static str> {
-                // SAFETY: the signatures are those of NVSHMEM's headers.
-                unsafe {
-                    Ok(Functions {
-                        $($name: *library.get(stringify!($name).as_bytes()).map_err(|_| stringify!($name))?,)*
-                    })
-                }
-            }
-        }
-    };
-}
-
 functions! {
-    nvshmem_info_get_version(*mut c_int, *mut c_int);
-    nvshmem_info_get_name(*mut c_char);
-    nvshmemx_get_uniqueid(*mut UniqueId) -> c_int;
-    nvshmemx_set_attr_uniqueid_args(c_int, c_int, *const UniqueId, *mut InitAttr) -> c_int;
-    nvshmemx_hostlib_init_attr(c_uint, *mut InitAttr) -> c_int;
-    nvshmemx_hostlib_finalize();
-    nvshmemx_init_status() -> c_int;
-    nvshmem_query_thread(*mut c_int);
-    nvshmemx_cumodule_init(*mut c_void) -> c_int;
-    nvshmemx_cumodule_finalize(*mut c_void) -> c_int;
-    nvshmem_my_pe() -> c_int;
-    nvshmem_n_pes() -> c_int;
+    /// The untyped functions of NVSHMEM's host library, by name.
+    {
+        nvshmem_info_get_version(*mut c_int, *mut c_int);
+        nvshmem_info_get_name(*mut c_char);
+        nvshmemx_get_uniqueid(*mut UniqueId) -> c_int;
+        nvshmemx_set_attr_uniqueid_args(c_int, c_int, *const UniqueId, *mut InitAttr) -> c_int;
+        nvshmemx_hostlib_init_attr(c_uint, *mut InitAttr) -> c_int;
+        nvshmemx_hostlib_finalize();
+        nvshmemx_init_status() -> c_int;
+        nvshmem_query_thread(*mut c_int);
+        nvshmemx_cumodule_init(*mut c_void) -> c_int;
+        nvshmemx_cumodule_finalize(*mut c_void) -> c_int;
+        nvshmem_my_pe() -> c_int;
+        nvshmem_n_pes() -> c_int;
 
-    nvshmem_malloc(usize) -> *mut c_void;
-    nvshmem_calloc(usize, usize) -> *mut c_void;
-    nvshmem_align(usize, usize) -> *mut c_void;
-    nvshmem_free(*mut c_void);
-    nvshmem_ptr(*const c_void, c_int) -> *mut c_void;
-    nvshmemx_mc_ptr(Team, *const c_void) -> *mut c_void;
-    nvshmemx_buffer_register_symmetric(*mut c_void, usize, c_int) -> *mut c_void;
-    nvshmemx_buffer_unregister_symmetric(*mut c_void, usize) -> c_int;
+        nvshmem_malloc(usize) -> *mut c_void;
+        nvshmem_calloc(usize, usize) -> *mut c_void;
+        nvshmem_align(usize, usize) -> *mut c_void;
+        nvshmem_free(*mut c_void);
+        nvshmem_ptr(*const c_void, c_int) -> *mut c_void;
+        nvshmemx_mc_ptr(Team, *const c_void) -> *mut c_void;
+        nvshmemx_buffer_register_symmetric(*mut c_void, usize, c_int) -> *mut c_void;
+        nvshmemx_buffer_unregister_symmetric(*mut c_void, usize) -> c_int;
 
-    nvshmem_team_my_pe(Team) -> c_int;
-    nvshmem_team_n_pes(Team) -> c_int;
-    nvshmem_team_translate_pe(Team, c_int, Team) -> c_int;
-    nvshmem_team_split_strided(Team, c_int, c_int, c_int, *const TeamConfig, c_long, *mut Team) -> c_int;
-    nvshmem_team_split_2d(
-        Team, c_int, *const TeamConfig, c_long, *mut Team, *const TeamConfig, c_long, *mut Team
-    ) -> c_int;
-    nvshmemx_team_get_uniqueid(*mut u64) -> c_int;
-    nvshmemx_team_init(*mut Team, *mut TeamConfig, c_long, c_int, c_int) -> c_int;
-    nvshmem_team_destroy(Team);
+        nvshmem_team_my_pe(Team) -> c_int;
+        nvshmem_team_n_pes(Team) -> c_int;
+        nvshmem_team_translate_pe(Team, c_int, Team) -> c_int;
+        nvshmem_team_split_strided(Team, c_int, c_int, c_int, *const TeamConfig, c_long, *mut Team) -> c_int;
+        nvshmem_team_split_2d(
+            Team, c_int, *const TeamConfig, c_long, *mut Team, *const TeamConfig, c_long, *mut Team
+        ) -> c_int;
+        nvshmemx_team_get_uniqueid(*mut u64) -> c_int;
+        nvshmemx_team_init(*mut Team, *mut TeamConfig, c_long, c_int, c_int) -> c_int;
+        nvshmem_team_destroy(Team);
 
-    nvshmem_barrier_all();
-    nvshmem_sync_all();
-    nvshmem_barrier(Team) -> c_int;
-    nvshmem_team_sync(Team) -> c_int;
-    nvshmem_quiet();
-    nvshmem_fence();
+        nvshmem_barrier_all();
+        nvshmem_sync_all();
+        nvshmem_barrier(Team) -> c_int;
+        nvshmem_team_sync(Team) -> c_int;
+        nvshmem_quiet();
+        nvshmem_fence();
 
-    nvshmemx_putmem_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
-    nvshmemx_putmem_nbi_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
-    nvshmemx_getmem_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
-    nvshmemx_getmem_nbi_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
-    nvshmemx_putmem_signal_on_stream(*mut c_void, *const c_void, usize, *mut u64, u64, c_int, c_int, Stream);
-    nvshmemx_putmem_signal_nbi_on_stream(
-        *mut c_void, *const c_void, usize, *mut u64, u64, c_int, c_int, Stream
-    );
-    nvshmemx_signal_op_on_stream(*mut u64, u64, c_int, c_int, Stream);
-    nvshmemx_signal_wait_until_on_stream(*mut u64, c_int, u64, Stream);
-    nvshmemx_quiet_on_stream(Stream);
-    nvshmemx_barrier_on_stream(Team, Stream) -> c_int;
-    nvshmemx_barrier_all_on_stream(Stream);
-    nvshmemx_team_sync_on_stream(Team, Stream) -> c_int;
-    nvshmemx_sync_all_on_stream(Stream);
+        nvshmemx_putmem_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+        nvshmemx_putmem_nbi_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+        nvshmemx_getmem_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+        nvshmemx_getmem_nbi_on_stream(*mut c_void, *const c_void, usize, c_int, Stream);
+        nvshmemx_putmem_signal_on_stream(*mut c_void, *const c_void, usize, *mut u64, u64, c_int, c_int, Stream);
+        nvshmemx_putmem_signal_nbi_on_stream(
+            *mut c_void, *const c_void, usize, *mut u64, u64, c_int, c_int, Stream
+        );
+        nvshmemx_signal_op_on_stream(*mut u64, u64, c_int, c_int, Stream);
+        nvshmemx_signal_wait_until_on_stream(*mut u64, c_int, u64, Stream);
+        nvshmemx_quiet_on_stream(Stream);
+        nvshmemx_barrier_on_stream(Team, Stream) -> c_int;
+        nvshmemx_barrier_all_on_stream(Stream);
+        nvshmemx_team_sync_on_stream(Team, Stream) -> c_int;
+        nvshmemx_sync_all_on_stream(Stream);
 
-    nvshmemx_broadcastmem_on_stream(Team, *mut c_void, *const c_void, usize, c_int, Stream) -> c_int;
-    nvshmemx_fcollectmem_on_stream(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;
-    nvshmemx_alltoallmem_on_stream(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;
+        nvshmemx_broadcastmem_on_stream(Team, *mut c_void, *const c_void, usize, c_int, Stream) -> c_int;
+        nvshmemx_fcollectmem_on_stream(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;
+        nvshmemx_alltoallmem_on_stream(Team, *mut c_void, *const c_void, usize, Stream) -> c_int;
+    }
+    {}
 }
 
 /// `nvshmemx_TYPENAME_OP_reduce_on_stream` and its kin: team, destination, source, elements, stream.

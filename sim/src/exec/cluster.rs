@@ -171,6 +171,7 @@ impl Run {
             let grid = self.ctas[leader].grid;
             self.grids[grid].running -= ctas.len() as u32;
             if self.grids[grid].has_ended() {
+                self.end_operations(grid)?;
                 self.ended.push(grid);
                 self.memory.retire(self.grids[grid].pe);
             }

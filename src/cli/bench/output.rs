@@ -73,7 +73,7 @@ impl Table {
 }
 
 /// Writes files, and says what is wrong.
-pub(super) fn write(files: &[Sink<'_>], wrong: Option<String>) -> Result<()> {
+pub(in crate::cli) fn write(files: &[Sink<'_>], wrong: Option<String>) -> Result<()> {
     for (file, text) in files {
         if let Some(file) = file {
             write_out(Some(file), text()?.as_bytes())?;

@@ -2,21 +2,16 @@
 
 use super::super::Links;
 use super::{Setting, Table};
+use crate::tuned::Kind;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use weft_runtime::owned::{self, Trust};
-use weft_runtime::{Error, error, find};
+use weft_runtime::Error;
 
 /// Another form of the file has another number.
 const FORM: u32 = 1;
 
-/// Bytes of the largest file.
-const MOST_BYTES: u64 = 64 << 20;
-
-/// Names another file, or `off`.
-const VARIABLE: &str = "WEFT_TUNING";
+/// The file: `WEFT_TUNING` names another, or is `off`.
+const FILE: Kind = Kind { variable: "WEFT_TUNING", name: "tuning.json", command: "weft tune", form: FORM };
 
 /// Tables of any number of settings.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,11 +33,7 @@ pub enum Stored {
 /// Where tables are: the file that `WEFT_TUNING` names, or `tuning.json` in warpweft's folder of the user's data; none
 /// where that is `off`, or no folder is known.
 pub fn path() -> Option<PathBuf> {
-    match std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
-        Some(off) if off == OsStr::new("off") || off == OsStr::new("0") => None,
-        Some(file) => Some(file.into()),
-        None => Some(find::data_folder()?.join("tuning.json")),
-    }
+    FILE.path()
 }
 
 impl Tables {
@@ -56,20 +47,10 @@ impl Tables {
     /// # Errors
     /// `R0111`: it cannot be read, or is damaged, or of another form.
     pub fn read(file: &Path) -> Result<Tables, Error> {
-        let named = || std::env::var_os(VARIABLE).is_some_and(|v| Path::new(&v) == file);
-        let text = if named() {
-            crate::library::read_text_of(file, MOST_BYTES, "tuning").map_err(bad)?
-        } else {
-            // Nobody has named it, so it must be the user's own.
-            match owned::read(file, MOST_BYTES, Trust::Owner) {
-                Ok(bytes) => {
-                    String::from_utf8(bytes).map_err(|_| bad(format!("{} is not UTF-8", file.display())))?
-                }
-                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Tables::new()),
-                Err(e) => return Err(bad(format!("cannot read {}: {e}", file.display()))),
-            }
-        };
-        Tables::parse(&text).map_err(|why| bad(format!("{} {why}", file.display())))
+        match FILE.read(file)? {
+            Some(text) => Tables::parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display()))),
+            None => Ok(Tables::new()),
+        }
     }
 
     /// Those of a text.
@@ -77,16 +58,7 @@ impl Tables {
     /// # Errors
     /// What is wrong with it, as what a file "does".
     fn parse(text: &str) -> Result<Tables, String> {
-        #[derive(Deserialize)]
-        struct Head {
-            form: u32,
-        }
-        let damaged = |e: serde_json::Error| format!("is damaged, or no file of `weft tune`: {e}");
-        let Head { form } = serde_json::from_str(text).map_err(damaged)?;
-        if form != FORM {
-            return Err(format!("is of form {form}, and this version reads form {FORM}"));
-        }
-        let tables: Tables = serde_json::from_str(text).map_err(damaged)?;
+        let tables: Tables = FILE.parse(text)?;
         let entries = tables.tables.iter().flat_map(|t| &t.entries);
         match entries.filter_map(|e| Some((e, e.flaw()?))).next() {
             Some((e, flaw)) => Err(format!("is damaged: {} by {}: {flaw}", e.collective, e.algorithm)),
@@ -145,18 +117,7 @@ impl Tables {
     /// # Errors
     /// `R0111`
     pub fn write(&self, file: &Path) -> Result<(), Error> {
-        let folder = match file.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(folder)?;
-            let mut new = tempfile::Builder::new().prefix(".tuning").tempfile_in(folder)?;
-            new.write_all(self.text().as_bytes())?;
-            new.persist(file)?;
-            Ok(())
-        };
-        write().map_err(|e| bad(format!("cannot write {}: {e}", file.display())))
+        FILE.write(file, &self.text())
     }
 }
 
@@ -164,9 +125,4 @@ impl Default for Tables {
     fn default() -> Tables {
         Tables::new()
     }
-}
-
-fn bad(message: String) -> Error {
-    Error::new(error::TUNING, message)
-        .help("`weft tune` measures anew once the file is moved away; WEFT_TUNING=off does without")
 }

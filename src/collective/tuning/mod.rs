@@ -7,11 +7,11 @@ pub use file::{Stored, Tables, path};
 pub use selector::{By, Selector, Tuning};
 
 use super::{Algorithm, Collective, Limits, Links, Place, Plan, Request};
+use crate::tuned::{driver, hash, here};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::OnceLock;
-use weft_runtime::{DType, World, cuda, machine};
+use weft_runtime::{DType, World, machine};
 
 /// What a table holds for: another has its own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,12 +26,6 @@ pub struct Setting {
     pub multicast: bool,
     /// The driver's version, or CUDA's where NVML does not tell it.
     pub driver: String,
-}
-
-/// This machine, asked once.
-fn here() -> Option<&'static machine::Driver> {
-    static HERE: OnceLock<Option<machine::Driver>> = OnceLock::new();
-    HERE.get_or_init(|| machine::driver().ok()).as_ref()
 }
 
 /// How PEs reach each other.
@@ -56,7 +50,7 @@ impl Setting {
         n_pes: u32,
         (reach, multicast): (bool, bool),
     ) -> Result<Setting, weft_runtime::Error> {
-        // Simulated PEs are a setting of their own, which nobody measures: the model chooses.
+        // Simulated PEs are a setting of their own.
         let simulated = world.device().is_simulated();
         let here = here().filter(|_| !simulated);
         let pcie =
@@ -66,14 +60,7 @@ impl Setting {
             (true, true) => Wire::Pcie,
             (true, false) => Wire::NvLink,
         };
-        let driver = match here.and_then(|d| d.version.clone()) {
-            Some(version) => version,
-            None if simulated => "simulator".into(),
-            None => {
-                let (major, minor) = cuda::driver_version()?;
-                format!("CUDA {major}.{minor}")
-            }
-        };
+        let driver = driver(world.device())?;
         Ok(Setting { gpu: world.device().name()?, n_pes, wire, multicast, driver })
     }
 
@@ -303,23 +290,6 @@ impl Default for Table {
 fn hashes(entries: &[Entry]) -> BTreeMap<String, String> {
     let part = |e: &Entry| e.algorithm().map(|a| (a.part.to_owned(), hash(a.part)));
     entries.iter().filter_map(part).collect()
-}
-
-/// Of the text of a part of the library, and of all that it uses.
-fn hash(part: &str) -> String {
-    let mut hasher = blake3::Hasher::new();
-    let mut parts = vec![part];
-    let mut next = 0;
-    while let Some(name) = parts.get(next).copied() {
-        next += 1;
-        let text = crate::library::part(name).unwrap_or_default();
-        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
-        for line in text.lines() {
-            let used = line.trim().strip_prefix("use weft::").and_then(|rest| rest.split(';').next());
-            parts.extend(used.filter(|used| !parts.contains(used)));
-        }
-    }
-    hasher.finalize().to_hex()[..16].into()
 }
 
 #[cfg(test)]

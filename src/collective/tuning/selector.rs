@@ -172,7 +172,7 @@ fn specified(setting: &Setting) -> Links {
         let gpu = d.gpus.iter().find(|g| g.name == setting.gpu)?;
         Some(machine::nvlink_gbps(gpu.nvlinks?, gpu.compute_capability))
     };
-    let gbps = super::here().and_then(nvlink).filter(|gbps| *gbps > 0.0);
+    let gbps = crate::tuned::here().and_then(nvlink).filter(|gbps| *gbps > 0.0);
     gbps.map_or(Links::H200, Links::nvlink)
 }
 

@@ -447,6 +447,13 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "mma_wait", spread Threads, result |t| t.mma_wait(*acc);
+        /// An accumulator that begins with elements in registers. Result: the given type.
+        effect AccumulatorOf = "accumulator_of" {
+            /// The elements that the thread holds of the tile.
+            value: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "accumulator", spread Threads, result |t| t.accumulator_of(*value);
         /// Columns of an accumulator of which no product is under way. Result: the elements that the thread holds.
         effect AccumulatorRead = "accumulator_read" {
             /// The accumulator.

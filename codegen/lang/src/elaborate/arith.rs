@@ -27,7 +27,7 @@ fn ir_op(op: A) -> Option<BinOp> {
     TABLE.iter().find(|(a, _)| *a == op).map(|(_, b)| *b)
 }
 
-fn cmp_op(op: A) -> Option<CmpOp> {
+pub(super) fn cmp_op(op: A) -> Option<CmpOp> {
     const TABLE: [(A, CmpOp); 6] = [
         (A::Eq, CmpOp::Eq),
         (A::Ne, CmpOp::Ne),
@@ -87,6 +87,9 @@ impl Elab<'_> {
             (_, Val::Dtype(x), Val::Dtype(y)) if op == A::Eq => return Ok(Val::Bool(x == y)),
             (_, Val::Dtype(x), Val::Dtype(y)) if op == A::Ne => return Ok(Val::Bool(x != y)),
             _ => {}
+        }
+        if let Some(out) = self.of_coordinates(op, &a, &b)? {
+            return Ok(out);
         }
         if let Some((x, y)) = self.as_ints(&a, &b, span)? {
             return self.int_binary(op, &x, &y, span);
@@ -243,6 +246,7 @@ impl Elab<'_> {
     /// Two operands of one type and shape: literals take the other's type, narrow integers that of an `int`, and
     /// scalars spread over the other's lanes.
     pub(super) fn pair(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
+        let (a, b) = (self.plain_numbers(a)?, self.plain_numbers(b)?);
         let (a, b) = match (self.widens(&a, &b), self.widens(&b, &a)) {
             (true, _) => (a, self.widened(b, span)?),
             (_, true) => (self.widened(a, span)?, b),
@@ -254,6 +258,8 @@ impl Elab<'_> {
         let like_b = self.elem(&b).or(like);
         let a = self.scalar_or_frag(a, like, span)?;
         let b = self.scalar_or_frag(b, like_b, span)?;
+        let (a, b) = (self.rows_alike(a, &b, span)?, b);
+        let b = self.rows_alike(b, &a, span)?;
         let (ta, tb) = (self.b.ty(raw(&a)).clone(), self.b.ty(raw(&b)).clone());
         if ta.elem() != tb.elem() {
             let (ta, tb) = (self.describe(&a), self.describe(&b));
@@ -287,6 +293,7 @@ impl Elab<'_> {
     pub(super) fn scalar_or_frag(&mut self, val: Val, like: Option<Scalar>, span: Span) -> R<Val> {
         match val {
             Val::Rt(_) | Val::Frag(_) => Ok(val),
+            Val::Coordinates(c) => self.numbers(&c),
             Val::Tensor(t) => {
                 let f = self.load(t, span)?;
                 Ok(if t.element { Val::Rt(f.value) } else { Val::Frag(f) })

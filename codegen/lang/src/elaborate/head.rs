@@ -49,6 +49,19 @@ impl Define {
     }
 }
 
+impl fmt::Display for Define {
+    /// As [`parse`](Define::parse) reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Define::Int(n) => write!(f, "{n}"),
+            Define::Float(x) => write!(f, "{x:?}"),
+            Define::Bool(b) => write!(f, "{b}"),
+            Define::Dtype(dtype) => write!(f, "{dtype}"),
+            Define::Reduction(op) => write!(f, "{op}"),
+        }
+    }
+}
+
 macro_rules! from {
     ($($ty:ty: $variant:ident;)*) => {$(
         impl From<$ty> for Define {

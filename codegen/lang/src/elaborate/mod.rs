@@ -1,8 +1,10 @@
 //! From a parsed file to IR: names are resolved, compile-time parameters bound, functions inlined, layouts
 //! computed; what remains for run time becomes ops.
 
+mod accumulated;
 mod arith;
 mod builtin;
+mod coordinates;
 mod expr;
 mod files;
 mod head;

@@ -1,7 +1,7 @@
 //! Tensors in memory: slices, divisions, partitions, loads and stores.
 
 use super::arith::raw;
-use super::value::{Dealt, Frag, Share, Tensor, Threads, Val};
+use super::value::{Dealt, Frag, Tensor, Threads, Val};
 use super::{Elab, R, fail};
 use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, NOT_HELD};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::op::Spread;
 use weft_ir::typing::MAX_LANES;
 use weft_ir::{
-    Accumulator, Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Tile, Together,
-    Type, Value, ValueType, View,
+    Bound, Group, Int, IntTuple, Layout, Operation, Space, Sreg, Team, Thread, Together, Type, Value,
+    ValueType, View,
 };
-use weft_layout::{Coord, LayoutError, Node, Var, accumulator};
+use weft_layout::{Coord, LayoutError, Node, Var};
 
 impl Elab<'_> {
     /// A view with another layout and other bounds, `offset` elements on.
-    fn view(&mut self, t: Tensor, offset: Int, layout: Layout, bounds: Vec<Bound>) -> R<Tensor> {
+    pub(super) fn view(&mut self, t: Tensor, offset: Int, layout: Layout, bounds: Vec<Bound>) -> R<Tensor> {
         let private = t.private || self.varies(&offset);
         let value = self.b.view(t.value, offset, layout, bounds)?;
         Ok(Tensor { value, private, element: false })
@@ -318,6 +318,35 @@ impl Elab<'_> {
         }
     }
 
+    /// Copies a tile by all threads of the CTA, along the rows where these are contiguous.
+    pub(super) fn copy_by_threads(&mut self, to: Tensor, from: Tensor, span: Span) -> R<()> {
+        let ty = self.tensor_type_of(to);
+        let by_rows = ty.layout.rank() == 2
+            && ty.layout.mode(1).is_some_and(|m| m.stride().leaves().first().is_some_and(|d| d.is(1)));
+        let (to, from) = if by_rows {
+            (self.relayout(to, span, reversed)?, self.relayout(from, span, reversed)?)
+        } else {
+            (to, from)
+        };
+        self.b.emit(Together::Converge { group: Group::Block })?;
+        let all = self.threads(false)?;
+        let dealt = |e: &mut Self, v: i64| {
+            Ok((e.partition(to, &all, Some(v), span)?, e.partition(from, &all, Some(v), span)?))
+        };
+        let widest = i64::from(16 / ty.elem.bytes());
+        let mut v = widest;
+        let (to, from) = loop {
+            match dealt(self, v) {
+                Err(_) if v > 1 => v /= 2,
+                other => break other?,
+            }
+        };
+        let value = self.load(from, span)?.value;
+        let value = Val::Frag(self.frag(to, value, None));
+        let (part, value) = self.place(to, value, span)?;
+        self.b.store(part.value, value).map(drop)
+    }
+
     /// A tensor's elements in registers. One that differs by thread is read by each thread for itself; one that
     /// is the same for the whole CTA is dealt out over it.
     pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
@@ -340,72 +369,6 @@ impl Elab<'_> {
         Frag { value, shape: ty.layout.shape().clone(), bounds: ty.bounds.clone(), dealt }
     }
 
-    /// A tile as accumulators of matrix products are dealt out: the part of this thread.
-    fn deal_as_accumulator(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
-        let ty = self.tensor_type_of(t);
-        let extent = |i: usize| ty.layout.mode(i).map(|m| m.size());
-        let (rows, cols) = (i64::from(share.rows), i64::from(share.cols));
-        if ty.layout.rank() != 2 || extent(0) != Some(rows.into()) || extent(1) != Some(cols.into()) {
-            let message = format!("{} beside {rows} x {cols} elements of an accumulator", ty.layout);
-            return Err(Diagnostic::error(MISMATCH, span, message)
-                .help(format!("take a tile of modes ({rows}, {cols})")));
-        }
-        let bad = |x: LayoutError| Diagnostic::error(BAD_PARTITION, span, x.to_string());
-        let all = accumulator(rows, cols, share.over.map(i64::from)).map_err(bad)?;
-        let thread = Coord::Int(self.threads(false)?.index);
-        let at = Coord::Tuple(vec![Coord::All, thread]);
-        let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
-        let (layout, offset) = deal(&ty.layout).map_err(bad)?;
-        let bounds = moved(&ty.bounds, deal).map_err(bad)?;
-        let mut out = self.view(t, offset, layout, bounds)?;
-        out.private = true;
-        Ok(out)
-    }
-
-    /// A tensor that meets elements of an accumulator, read as these are dealt out; any other value as it is.
-    pub(super) fn dealt_as(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
-        let (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. })) = (&val, other)
-        else {
-            return Ok(val);
-        };
-        if t.private || t.element {
-            return Ok(val);
-        }
-        let part = self.deal_as_accumulator(*t, *share, span)?;
-        self.b.emit(Together::Converge { group: Group::Block })?;
-        self.b.at(span);
-        let value = self.b.load(part.value)?;
-        Ok(Val::Frag(self.frag(part, value, Some(Dealt::Accumulated(*share)))))
-    }
-
-    /// Columns of an accumulator, as elements in registers.
-    pub(super) fn accumulated(
-        &mut self,
-        (acc, ty): (Value, Accumulator),
-        coords: &[(Val, Span)],
-        span: Span,
-    ) -> R<Val> {
-        let known = |n: &Int| n.as_const().and_then(|n| u32::try_from(n).ok());
-        let range = match coords {
-            [(Val::Whole, _)] | [(Val::Whole, _), (Val::Whole, _)] => Some((0, ty.cols)),
-            [(Val::Whole, _), (Val::Range(lo, hi), _)] => {
-                known(lo).zip(known(hi)).and_then(|(lo, hi)| Some((lo, hi.checked_sub(lo)?)))
-            }
-            _ => None,
-        };
-        let Some((first, cols)) = range else {
-            return Err(Diagnostic::error(BAD_INDEX, span, "an accumulator is read by whole columns").help(
-                "`acc[_, _]`, or `acc[_, 0..64]` with a range that is known when the kernel is compiled",
-            ));
-        };
-        let value = self.b.emit(Tile::AccumulatorRead { acc, first, cols })?;
-        let share = Share { rows: ty.rows, cols, over: ty.over };
-        let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
-        let all = accumulator(ty.rows.into(), cols.into(), ty.over.map(i64::from)).map_err(bad)?;
-        let shape = all.mode(0).unwrap_or_else(Layout::one).shape().clone();
-        Ok(Val::Frag(Frag { value, shape, bounds: Vec::new(), dealt: Some(Dealt::Accumulated(share)) }))
-    }
-
     /// The part of a tensor that this thread works on in a cooperative operation, and how it is dealt out.
     pub(super) fn part_of(&mut self, t: Tensor, span: Span) -> R<(Tensor, Option<Dealt>)> {
         if t.private || t.element {
@@ -422,7 +385,7 @@ impl Elab<'_> {
         let (part, dealt) = match &val {
             Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }) if !t.private && !t.element => {
                 self.b.emit(Together::Converge { group: Group::Block })?;
-                (self.deal_as_accumulator(t, *share, span)?, Some(Dealt::Accumulated(*share)))
+                (self.written_as(t, *share, span)?, Some(Dealt::Accumulated(*share)))
             }
             _ => self.part_of(t, span)?,
         };
@@ -509,7 +472,7 @@ fn how(dealt: Option<Dealt>) -> String {
     match dealt {
         None => "in one thread".to_owned(),
         Some(Dealt::Evenly(n)) => format!("of {n} over the CTA"),
-        Some(Dealt::Accumulated(Share { rows, cols, .. })) => format!("of an accumulator's {rows} x {cols}"),
+        Some(Dealt::Accumulated(share)) => format!("of an accumulator's {share}"),
     }
 }
 
@@ -517,6 +480,13 @@ fn how(dealt: Option<Dealt>) -> String {
 fn take(layout: &Layout, coord: &Coord) -> Result<(Layout, Int), LayoutError> {
     let (rest, offset) = layout.slice_and_offset(coord)?;
     Ok(if coord.has_all() { (rest, offset) } else { (Layout::one(), offset) })
+}
+
+/// The modes of a layout in the opposite order.
+fn reversed(l: &Layout) -> Result<Layout, LayoutError> {
+    let modes = (0..l.rank()).rev().filter_map(|i| l.mode(i));
+    let (shape, stride) = modes.map(Layout::into_parts).unzip();
+    Layout::new(IntTuple::Tuple(shape), IntTuple::Tuple(stride))
 }
 
 /// An integer, or a tuple of one.

@@ -1,10 +1,11 @@
 //! What an expression of the text stands for while the kernel is being made.
 
+use super::coordinates::Coordinates;
 use crate::ast::Function;
 use std::fmt;
 use std::sync::Arc;
 use weft_ir::{Accumulator, Bound, Int, IntTuple, Layout, RedOp, Scalar, TeamRef, Value};
-use weft_layout::Swizzle;
+use weft_layout::{LayoutError, Swizzle, accumulator, accumulator_rows};
 
 /// The meaning of an expression.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub enum Val {
     Rt(Value),
     /// Elements in registers.
     Frag(Frag),
+    /// Coordinates of elements in registers.
+    Coordinates(Coordinates),
     /// A tensor in memory (an IR value of tensor type).
     Tensor(Tensor),
     /// A layout.
@@ -90,7 +93,8 @@ pub enum Dealt {
     Accumulated(Share),
 }
 
-/// A tile that warpgroups share out as matrix instructions do.
+/// A tile that warpgroups share out as matrix instructions do; with 1 column, a value for each row of such a tile, which
+/// all threads with elements of the row have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// Rows of the tile.
@@ -99,6 +103,39 @@ pub struct Share {
     pub cols: u32,
     /// Warpgroups that share out the rows, and the columns.
     pub over: [u32; 2],
+}
+
+impl Share {
+    /// A value for each row.
+    pub fn of_rows(self) -> Share {
+        Share { cols: 1, ..self }
+    }
+
+    /// Whether there is one value for each row.
+    pub fn is_rows(self) -> bool {
+        self.cols == 1
+    }
+
+    /// Values that each thread has of a row.
+    pub fn own_cols(self) -> u32 {
+        self.cols / self.over[1].max(1)
+    }
+
+    /// The layout of modes (value, thread) to `row + rows * column`.
+    pub fn layout(self) -> Result<Layout, LayoutError> {
+        let (rows, over) = (self.rows.into(), self.over.map(i64::from));
+        if self.is_rows() { accumulator_rows(rows, over) } else { accumulator(rows, self.cols.into(), over) }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_rows() {
+            write!(f, "{} rows", self.rows)
+        } else {
+            write!(f, "{} x {}", self.rows, self.cols)
+        }
+    }
 }
 
 /// A set of threads.
@@ -133,6 +170,7 @@ impl Val {
             Val::Reduction(_) => "a reduction",
             Val::Rt(_) => "a run-time scalar",
             Val::Frag(_) => "a register tensor",
+            Val::Coordinates(_) => "coordinates of elements",
             Val::Tensor(_) => "a tensor",
             Val::Layout(_) => "a layout",
             Val::Swizzled(..) => "a swizzled layout",

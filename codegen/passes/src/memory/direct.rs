@@ -32,8 +32,15 @@ impl At<'_> {
         match &self.swizzle {
             None => elements_on(&mut e.b, self.pointer, at, self.elem),
             Some((swizzle, first)) => {
-                let bytes = (first + at) * Int::from(self.elem.bytes());
-                e.b.offset(self.pointer, &swizzle.apply(&bytes))
+                let size = Int::from(self.elem.bytes());
+                // Pieces that are whole periods apart share what is permuted, and with it the registers of their addresses.
+                let within = (at * &size).rem(&Int::from(swizzle.period()));
+                let periods = at * &size - &within;
+                let bytes = match within.as_const() {
+                    Some(_) => swizzle.apply(&(first * &size + within)) + periods,
+                    None => swizzle.apply(&((first + at) * size)),
+                };
+                e.b.offset(self.pointer, &bytes)
             }
         }
     }

@@ -75,6 +75,8 @@ impl MemoryPass<'_> {
                 let ty = e.b.ty(v).clone();
                 e.b.zero(&ty)?
             }
+            // Registers are in the order of the instructions already.
+            Tile::AccumulatorOf { value } => *value,
             Tile::MmaWait { acc, pending } if has_warpgroups(self.options.target) => {
                 e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held: self.held.until(v) })?
             }

@@ -54,7 +54,11 @@ impl MemoryPass<'_> {
             Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
                 return Ok(Action::Keep);
             }
-            Tile::Accumulator {} | Tile::Mma { .. } | Tile::MmaWait { .. } | Tile::AccumulatorRead { .. } => {
+            Tile::Accumulator {}
+            | Tile::AccumulatorOf { .. }
+            | Tile::Mma { .. }
+            | Tile::MmaWait { .. }
+            | Tile::AccumulatorRead { .. } => {
                 return self.matrix(e, v, op, span);
             }
         };

@@ -13,7 +13,7 @@ use weft_ir::{Async, Int, Sreg, Value};
 use weft_layout::{ATOM_ROWS, Swizzle};
 
 /// Columns of a product, and elements of it that a thread holds.
-const COLS: u32 = 8;
+pub(super) const COLS: u32 = 8;
 const HELD: u32 = 4;
 
 /// Products for all slices along K, added to the registers `acc`.

@@ -216,6 +216,17 @@ impl Asynchronous {
         Ok(true)
     }
 
+    /// A grid has ended: lands what it has under way.
+    pub(crate) fn end_grid(&mut self, world: &mut World<'_>, grid: usize) -> Result<(), Box<Failure>> {
+        let mut i = 0;
+        while i < self.queue.len() {
+            let p = &self.queue[i];
+            let left = p.origin.grid == grid && !p.is_landed() && self.land(world, i)?;
+            i += usize::from(!left);
+        }
+        Ok(())
+    }
+
     /// All kernels have ended: lands what is left.
     pub(crate) fn finish(&mut self, world: &mut World<'_>) -> Result<(), Box<Failure>> {
         while self.hasten(world)? {}

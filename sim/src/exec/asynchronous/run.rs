@@ -37,6 +37,12 @@ impl Run {
         Ok(())
     }
 
+    /// A grid has ended: what it has under way lands, since what follows on a stream finds all of its results.
+    pub(in crate::exec) fn end_operations(&mut self, grid: usize) -> Result<(), SimError> {
+        let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };
+        self.asynchronous.end_grid(&mut world, grid).map_err(|f| self.failure(*f))
+    }
+
     /// A warp has ended.
     pub(in crate::exec) fn end_warp(&mut self, w: WarpSlot) {
         let mut world = World { memory: &mut self.memory, check: self.check.as_deref_mut() };

@@ -2,10 +2,10 @@
 
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{LAYOUT, WRONG_ARGS, WRONG_KIND};
-use crate::elaborate::value::{Dealt, Val};
+use crate::elaborate::value::{Dealt, Share, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{IntTuple, Layout};
+use weft_ir::{Accumulator, IntTuple, Layout};
 use weft_layout::{LayoutError, Modes, Tiler};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -67,10 +67,17 @@ pub(super) const TABLE: &[Builtin] = &[
         common_vector,
     ),
     builtin("local_tile", "local_tile(x, tiler, coord)", "The tile at a coordinate.", local_tile),
+    builtin("replace", "replace<m>(t, x)", "The tuple t with x as its mode m.", replace),
 ];
 
 fn bad(span: Span) -> impl Fn(LayoutError) -> Diagnostic {
     move |x| Diagnostic::error(LAYOUT, span, x.to_string())
+}
+
+/// The tile that elements of an accumulator are of, compact.
+fn share_layout(share: Share) -> Result<Layout, LayoutError> {
+    let modes = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
+    Layout::col_major(IntTuple::Tuple(modes.into_iter().map(|n| i64::from(n).into()).collect()))
 }
 
 /// The argument as a layout, or its mode in angle brackets.
@@ -83,15 +90,15 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
             Some(Dealt::Evenly(n)) if call.words.is_empty() && call.name.ends_with("size") => {
                 return Layout::col_major(n).map_err(bad(span));
             }
+            Some(Dealt::Accumulated(share)) => share_layout(share).map_err(bad(span))?,
             Some(_) => {
                 let message = format!("`{}` of a register tensor that is dealt out over the CTA", call.name);
                 return Err(Diagnostic::error(WRONG_KIND, span, message)
                     .help("ask the tensor in memory that it came from"));
             }
         },
-        Val::Accumulator(_, tile) => {
-            let shape = [tile.rows, tile.cols].map(|n| IntTuple::from(i64::from(n)));
-            Layout::col_major(IntTuple::Tuple(shape.into())).map_err(bad(span))?
+        Val::Accumulator(_, Accumulator { rows, cols, over, .. }) => {
+            share_layout(Share { rows, cols, over }).map_err(bad(span))?
         }
         Val::Threads(t) => return Layout::col_major(t.count).map_err(bad(span)),
         other => e.as_layout(other, span)?,
@@ -106,6 +113,10 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
 }
 
 fn extent(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    // A coordinate has modes too, whatever its numbers are.
+    if let ("rank", [], [(None, Val::Tuple(modes), _)]) = (call.name, call.words, &call.args[..]) {
+        return Ok(Val::Int((modes.len() as i64).into()));
+    }
     let l = subject(e, call)?;
     let n = match call.name {
         "size" => l.size(),
@@ -272,4 +283,24 @@ fn local_tile(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let whole = if inner == 1 { Val::Whole } else { Val::Tuple(vec![Val::Whole; inner]) };
     let (coord, coord_at) = call.val(2);
     e.slice(divided, &[(whole, at), (coord, coord_at)], call.span).map(Val::Tensor)
+}
+
+fn replace(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    let mode = call.mode(e)?.and_then(|m| usize::try_from(m).ok());
+    let (Val::Tuple(mut modes), at) = call.val(0) else {
+        let (other, at) = call.val(0);
+        return fail(WRONG_KIND, at, format!("`replace` needs a tuple, found {}", e.describe(&other)));
+    };
+    let known = modes.len();
+    let Some(slot) = mode.and_then(|m| modes.get_mut(m)) else {
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            at,
+            format!("`replace` does not say which of the {known} modes"),
+        )
+        .help("write `replace<0>(t, x)`"));
+    };
+    *slot = call.val(1).0;
+    Ok(Val::Tuple(modes))
 }

@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "sum",
         "sum<block>(v)",
-        "The sum over v's lanes and the threads of a block or warp; `<thread>` over lanes only.",
+        "The sum over v's lanes and the threads of a block or warp; `<thread>` over lanes only. As all of these, `<row>` over each row of an accumulator's elements, for a value a row.",
         reduce,
     ),
     builtin(
@@ -124,6 +124,8 @@ fn select(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
     let c = e.scalar_or_frag(c, None, at)?;
     let (a, b) = e.pair(call.val(1).0, call.val(2).0, call.span)?;
+    let (a, b) = (e.alike(a, &c, call.span)?, e.alike(b, &c, call.span)?);
+    let c = e.alike(c, &a, call.span)?;
     let value = e.b.select(raw(&c), raw(&a), raw(&b))?;
     Ok(join(join(a, b, value), if matches!(c, Val::Frag(_)) { c } else { Val::Rt(value) }, value))
 }
@@ -214,12 +216,12 @@ const REDUCTIONS: [(&str, RedOp, BinOp); 7] = [
 fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     let mut words = call.words()?;
-    let group = words.take(|w| if w == "thread" { Some(None) } else { Group::parse(w).map(Some) });
-    words.done(call.name, "block, warp or thread")?;
+    let over = words.take(Over::parse);
+    words.done(call.name, "block, warp, thread or row")?;
     let Some(&(_, op, bin)) = REDUCTIONS.iter().find(|(n, ..)| *n == call.name) else {
         return fail(WRONG_ARGS, call.span, format!("no reduction `{}`", call.name));
     };
-    let Some(group) = group else {
+    let Some(over) = over else {
         return Err(Diagnostic::error(
             WRONG_ARGS,
             call.span,
@@ -229,8 +231,14 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     };
     let (v, at) = call.val(0);
     let v = e.scalar_or_frag(v, None, at)?;
+    if over == Over::Row {
+        let (f, share) = e.of_accumulator(call.name, &v, at)?;
+        let elem = e.b.ty(f.value).elem().unwrap_or(Scalar::F32);
+        let value = masked(e, &f, op, elem, at)?;
+        return e.reduce_rows(value, share, bin, at);
+    }
     if let Val::Frag(Frag { dealt: Some(_), .. }) = v
-        && !matches!(group, Some(Group::Block | Group::Cluster))
+        && !matches!(over, Over::Threads(Group::Block | Group::Cluster))
     {
         return Err(Diagnostic::error(WRONG_KIND, at, "this tensor is dealt out over the CTA")
             .help(format!("write `{}<block>(v)`", call.name)));
@@ -244,9 +252,30 @@ fn reduce(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         other => raw(other),
     };
     e.b.at(call.span);
-    match group {
-        Some(group) => e.b.emit(Together::Reduce { value, op, group }).map(Val::Rt),
-        None => Ok(Val::Rt(value)),
+    match over {
+        Over::Threads(group) => e.b.emit(Together::Reduce { value, op, group }).map(Val::Rt),
+        _ => Ok(Val::Rt(value)),
+    }
+}
+
+/// What a reduction is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The lanes of each thread.
+    Lanes,
+    /// The lanes, and the threads of a group.
+    Threads(Group),
+    /// The elements of each row of an accumulator.
+    Row,
+}
+
+impl Over {
+    fn parse(word: &str) -> Option<Over> {
+        match word {
+            "thread" => Some(Over::Lanes),
+            "row" => Some(Over::Row),
+            word => Group::parse(word).map(Over::Threads),
+        }
     }
 }
 

@@ -13,8 +13,14 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "accumulator",
         "accumulator<f32>((m, n), over = (2, 1))",
-        "A tile of zeros that matrix products are added to, shared out over so many warpgroups along its rows and columns; over all of them if not said.",
+        "A tile of zeros that matrix products are added to, shared out over so many warpgroups along its rows and columns; over all of them if not said. `accumulator(x)` begins with the elements x, which are an accumulator's.",
         zero,
+    ),
+    builtin(
+        "coord",
+        "coord<m>(x)",
+        "The row (m = 0) or column (m = 1) of each element x of an accumulator: an integer, `i32` where it is stored or converted.",
+        coord,
     ),
     builtin(
         "mma",
@@ -30,7 +36,23 @@ pub(super) const TABLE: &[Builtin] = &[
     ),
 ];
 
+fn coord(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    let (x, at) = call.val(0);
+    let (_, share) = e.of_accumulator(call.name, &x, at)?;
+    match call.mode(e)? {
+        Some(0) => e.row_coordinates(share, call.span),
+        Some(1) if !share.is_rows() => e.column_coordinates(share),
+        _ => Err(Diagnostic::error(WRONG_ARGS, call.span, "`coord` does not say of which mode")
+            .help("write `coord<0>(x)` for rows, `coord<1>(x)` for columns")),
+    }
+}
+
 fn zero(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    if let [(None, x @ Val::Frag(_), at)] = &call.args[..] {
+        call.no_words()?;
+        return e.begun_with(x, *at);
+    }
     let elem = super::tensor::elem(e, call)?;
     let (mut shape, mut over) = (None, None);
     for (name, val, at) in &call.args {

@@ -9,7 +9,12 @@ use weft_ir::diag::Diagnostic;
 use weft_ir::{Access, Debug, Op, RedOp, Scalar, Scope, Sem, Space, Type, Value, ValueType};
 
 pub(super) const TABLE: &[Builtin] = &[
-    builtin("load", "load<acquire, sys>(x)", "The elements of x in registers; weak without words.", load),
+    builtin(
+        "load",
+        "load<acquire, sys>(x), load(x, like = v)",
+        "The elements of x in registers; weak without words. `like` deals them out as those of v, which are an accumulator's.",
+        load,
+    ),
     builtin(
         "store",
         "store<release, sys>(x, v)",
@@ -68,6 +73,14 @@ fn order(words: &mut super::Words<'_>, default: Sem) -> (Sem, Scope) {
 }
 
 fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    if let [(None, ..), (Some(name), like, at)] = &call.args[..]
+        && &*name.name == "like"
+    {
+        call.no_words()?;
+        let (_, share) = e.of_accumulator(call.name, like, *at)?;
+        let (t, _) = call.tensor(e, 0)?;
+        return e.read_as(t, share, call.span).map(Val::Frag);
+    }
     call.arity(1..=1)?;
     let mut words = call.words()?;
     let (sem, scope) = order(&mut words, Sem::Weak);

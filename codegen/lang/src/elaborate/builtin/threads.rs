@@ -56,6 +56,7 @@ fn special(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let dim = words.take(Dim::parse).unwrap_or(Dim::X);
     words.done(call.name, "x, y or z")?;
     match Sreg::parse(call.name) {
+        Some(Sreg::ClusterRank) if e.b.kernel().cluster_size() == 1 => Ok(Val::Int(Int::ZERO)),
         Some(reg) => e.special(reg, dim).map(Val::Int),
         None => fail(WRONG_ARGS, call.span, format!("no register `{}`", call.name)),
     }

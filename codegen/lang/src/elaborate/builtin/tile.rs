@@ -5,7 +5,7 @@ use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KI
 use crate::elaborate::value::{Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{Bound, Group, Layout, RedOp, Space, Tile, Value};
+use weft_ir::{BinOp, Bound, CmpOp, Control, Group, Int, Layout, RedOp, Space, Tile, Value};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "tma",
         "tma(to, from, p)",
-        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; `tma<cluster>` to that of every CTA of the cluster, at the same place. Without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written.",
+        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; `tma<cluster>` to that of every CTA of the cluster, at the same place. Without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written; a tile that the end of a part of the tensor cuts is written by the threads.",
         tma,
     ),
     builtin(
@@ -192,7 +192,18 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     let ((to, at_to), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     let (at, along) = place(e, call, to, at_to)?;
     whole(e, call, from, 1)?;
-    e.b.emit(Tile::TmaStore { dst: to.value, src: from.value, op, at, along }).map(|_| Val::Unit)
+    let copy = Tile::TmaStore { dst: to.value, src: from.value, op, at, along };
+    let Some(inside) = inside_part(e, to)? else { return e.b.emit(copy).map(|_| Val::Unit) };
+    if op.is_some() {
+        let message = format!("`{}` may run past the end of this part of a tensor", call.name);
+        return Err(Diagnostic::error(LAYOUT, at_to, message)
+            .label("only the end of the whole tensor is known to it")
+            .help("reduce into a range that lies within the part"));
+    }
+    let then = e.b.nested(|b| b.emit(copy).map(drop))?;
+    let (otherwise, _) = e.nested(|e| e.copy_by_threads(to, from, call.span))?;
+    e.b.at(call.span);
+    e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
 }
 
 fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -229,6 +240,34 @@ fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> R<()> {
     );
     Err(Diagnostic::error(WRONG_KIND, call.val(i).1, message)
         .help("give it the tile itself, not a partition of it"))
+}
+
+/// Whether a tile lies within the part of a parameter's tensor that it is of; nothing where that ends where the tensor does, which
+/// is the end that a tensor map has.
+fn inside_part(e: &mut Elab<'_>, t: Tensor) -> R<Option<Value>> {
+    let positions = e.positions(t.value).unwrap_or_default();
+    let mut inside: Option<Value> = None;
+    for b in &e.tensor_type_of(t).bounds {
+        if positions.iter().any(|p| ends_with(b, p)) {
+            continue;
+        }
+        let last = e.b.index(&b.offset + b.layout.cosize() - Int::from(1))?;
+        let limit = e.b.index(b.limit.clone())?;
+        let holds = e.b.compare(CmpOp::Lt, last, limit)?;
+        inside = Some(match inside {
+            Some(others) => e.b.binary(BinOp::And, others, holds)?,
+            None => holds,
+        });
+    }
+    Ok(inside)
+}
+
+/// Whether an element that the bound says is not there is one beyond the end of a parameter's mode.
+fn ends_with(b: &Bound, p: &Bound) -> bool {
+    let same = b.layout == p.layout && b.offset == p.offset && p.limit.is_le(&b.limit);
+    // The index of a tile beyond the last one.
+    let tile = |n: &Int| p.limit.ceil_div(n) == b.limit && (&p.offset - &b.offset * n).lower_bound() >= 0;
+    same || !moves(&b.layout) && p.layout.shape().leaves().into_iter().any(tile)
 }
 
 /// Where a tile begins in the modes of its parameter, and which of its modes runs along each (from 1; 0 is none).

@@ -1,0 +1,263 @@
+//! Register tensors that are dealt out as the accumulators of matrix products are: how tensors in memory meet them, and
+//! what is done row by row.
+
+use super::arith::with;
+use super::tensor::moved;
+use super::value::{Dealt, Frag, Share, Tensor, Val};
+use super::{Elab, R};
+use crate::codes::meaning::{BAD_INDEX, BAD_PARTITION, LAYOUT, MISMATCH, WRONG_KIND};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::{
+    Accumulator, Arith, BinOp, Bound, Group, Int, IntTuple, Layout, Scalar, ShuffleMode, Thread, Tile,
+    Together, Type, Value, ValueType,
+};
+use weft_layout::{ATOM_ROWS, Coord, LayoutError};
+
+/// Threads that follow each other and have elements of the same rows.
+const QUAD: i64 = 4;
+
+impl Elab<'_> {
+    /// Columns of an accumulator, as elements in registers.
+    pub(super) fn accumulated(
+        &mut self,
+        (acc, ty): (Value, Accumulator),
+        coords: &[(Val, Span)],
+        span: Span,
+    ) -> R<Val> {
+        let known = |n: &Int| n.as_const().and_then(|n| u32::try_from(n).ok());
+        let range = match coords {
+            [(Val::Whole, _)] | [(Val::Whole, _), (Val::Whole, _)] => Some((0, ty.cols)),
+            [(Val::Whole, _), (Val::Range(lo, hi), _)] => {
+                known(lo).zip(known(hi)).and_then(|(lo, hi)| Some((lo, hi.checked_sub(lo)?)))
+            }
+            _ => None,
+        };
+        let Some((first, cols)) = range else {
+            return Err(Diagnostic::error(BAD_INDEX, span, "an accumulator is read by whole columns").help(
+                "`acc[_, _]`, or `acc[_, 0..64]` with a range that is known when the kernel is compiled",
+            ));
+        };
+        let value = self.b.emit(Tile::AccumulatorRead { acc, first, cols })?;
+        self.dealt(value, Share { rows: ty.rows, cols, over: ty.over }, span).map(Val::Frag)
+    }
+
+    /// An accumulator that begins with elements in registers.
+    pub(super) fn begun_with(&mut self, x: &Val, span: Span) -> R<Val> {
+        let (f, share) = self.of_accumulator("accumulator", x, span)?;
+        let elem = self.b.ty(f.value).elem().unwrap_or(Scalar::F32);
+        let ty = Accumulator { elem, rows: share.rows, cols: share.cols, over: share.over };
+        let value = self.b.emit_as(Tile::AccumulatorOf { value: f.value }, Type::Accumulator(ty))?;
+        Ok(Val::Accumulator(value, ty))
+    }
+
+    /// The elements of an accumulator, or the values of its rows, that a function needs.
+    pub(super) fn of_accumulator(&self, name: &str, x: &Val, span: Span) -> R<(Frag, Share)> {
+        match x {
+            Val::Frag(f @ Frag { dealt: Some(Dealt::Accumulated(share)), .. }) => Ok((f.clone(), *share)),
+            other => Err(Diagnostic::error(
+                WRONG_KIND,
+                span,
+                format!("`{name}` needs elements of an accumulator, found {}", self.describe(other)),
+            )
+            .help("`acc[_, _]`, or what is computed of it elementwise")),
+        }
+    }
+
+    /// The register tensor of what a thread has of a tile.
+    pub(super) fn dealt(&self, value: Value, share: Share, span: Span) -> R<Frag> {
+        let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
+        let all = share.layout().map_err(bad)?;
+        let shape = all.mode(0).unwrap_or_else(Layout::one).shape().clone();
+        Ok(Frag { value, shape, bounds: Vec::new(), dealt: Some(Dealt::Accumulated(share)) })
+    }
+
+    /// A tile as accumulators of matrix products are dealt out: the part of this thread.
+    fn deal_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
+        let ty = self.tensor_type_of(t);
+        let extent = |i: usize| ty.layout.mode(i).map(|m| m.size());
+        let want: Vec<_> = if share.is_rows() { vec![share.rows] } else { vec![share.rows, share.cols] };
+        let fits = |(i, n): (usize, &u32)| extent(i) == Some(i64::from(*n).into());
+        if ty.layout.rank() != want.len() || !want.iter().enumerate().all(fits) {
+            let message = format!("{} beside {share} of an accumulator", ty.layout);
+            let modes: Vec<_> = want.iter().map(u32::to_string).collect();
+            return Err(Diagnostic::error(MISMATCH, span, message)
+                .help(format!("take a tile of modes ({})", modes.join(", "))));
+        }
+        let bad = |x: LayoutError| Diagnostic::error(BAD_PARTITION, span, x.to_string());
+        let all = share.layout().map_err(bad)?;
+        let at = Coord::Tuple(vec![Coord::All, Coord::Int(self.threads(false)?.index)]);
+        let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
+        let (layout, offset) = deal(&ty.layout).map_err(bad)?;
+        let bounds = moved(&ty.bounds, deal).map_err(bad)?;
+        let mut out = self.view(t, offset, layout, bounds)?;
+        out.private = true;
+        Ok(out)
+    }
+
+    /// A tensor read as an accumulator is dealt out: a value for each row where the columns are all the same one.
+    pub(super) fn read_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Frag> {
+        let ty = self.tensor_type_of(t);
+        let one_column = |l: &Layout| {
+            l.mode(1).is_some_and(|m| m.stride().leaves().iter().all(|d| d.is(0)) && l.rank() == 2)
+        };
+        if !share.is_rows() && one_column(&ty.layout) && ty.bounds.iter().all(|b| one_column(&b.layout)) {
+            let first = self.slice(t, &[(Val::Whole, span), (Val::Int(Int::ZERO), span)], span)?;
+            return self.read_as(first, share.of_rows(), span);
+        }
+        let part = self.deal_as(t, share, span)?;
+        self.b.emit(Together::Converge { group: Group::Block })?;
+        self.b.at(span);
+        let value = self.b.load(part.value)?;
+        Ok(self.frag(part, value, Some(Dealt::Accumulated(share))))
+    }
+
+    /// Where this thread writes its part of a tile. A value of a row is written by the first of the threads that have it.
+    pub(super) fn written_as(&mut self, t: Tensor, share: Share, span: Span) -> R<Tensor> {
+        let part = self.deal_as(t, share, span)?;
+        if !share.is_rows() {
+            return Ok(part);
+        }
+        let ty = self.tensor_type_of(part);
+        let nowhere = ty.layout.stride().map(&mut |_| Int::ZERO);
+        let nowhere = Layout::new(ty.layout.shape().clone(), nowhere)
+            .map_err(|x| Diagnostic::error(LAYOUT, span, x.to_string()))?;
+        let in_quad = self.threads(false)?.index.rem(&Int::from(QUAD));
+        let mut bounds = ty.bounds.clone();
+        bounds.push(Bound { limit: Int::from(1), offset: in_quad, layout: nowhere });
+        let mut out = self.view(part, Int::ZERO, ty.layout.clone(), bounds)?;
+        out.private = true;
+        Ok(out)
+    }
+
+    /// A tensor that meets elements of an accumulator, read as these are dealt out; any other value as it is.
+    pub(super) fn dealt_as(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
+        match (&val, other) {
+            (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }))
+                if !t.private && !t.element =>
+            {
+                self.read_as(*t, *share, span).map(Val::Frag)
+            }
+            _ => Ok(val),
+        }
+    }
+
+    /// Values of rows, beside the elements of a tile with these rows: a value for each element.
+    pub(super) fn rows_alike(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
+        let share = |v: &Val| match v {
+            Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }) => Some(*share),
+            _ => None,
+        };
+        match (&val, share(&val), share(other)) {
+            (Val::Frag(f), Some(mine), Some(all)) if mine == all.of_rows() && !all.is_rows() => {
+                self.spread(f, all, span).map(Val::Frag)
+            }
+            _ => Ok(val),
+        }
+    }
+
+    /// As [`rows_alike`](Self::rows_alike), and of a scalar a value for each element of any register tensor.
+    pub(super) fn alike(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
+        match (&val, other) {
+            (Val::Rt(x), Val::Frag(f)) => {
+                let elem = self.b.ty(*x).elem().unwrap_or(Scalar::Bool);
+                let ty = self.b.ty(f.value).with_elem(elem);
+                let value = self.b.splat(*x, &ty)?;
+                Ok(with(Val::Frag(Frag { bounds: Vec::new(), ..f.clone() }), value))
+            }
+            _ => self.rows_alike(val, other, span),
+        }
+    }
+
+    /// A value for each element of a tile, of one for each row.
+    fn spread(&mut self, f: &Frag, share: Share, span: Span) -> R<Frag> {
+        let rows = self.lanes_of(f.value)?;
+        let lanes = share.own_cols() / 4 * (rows.len() as u32);
+        let parts = (0..lanes).filter_map(|lane| rows.get(row_of(lane, share)).copied()).collect();
+        let ty = Type::lanes_of(self.b.ty(f.value).elem().unwrap_or(Scalar::F32), lanes);
+        let value = self.b.emit_as(Arith::Concat { parts }, ty)?;
+        let mut out = self.dealt(value, share, span)?;
+        for b in &f.bounds {
+            out.bounds.push(spread_bound(b, &out.shape, span)?);
+        }
+        Ok(out)
+    }
+
+    /// Each element of a vector.
+    fn lanes_of(&mut self, value: Value) -> R<Vec<Value>> {
+        let ty = self.b.ty(value).clone();
+        let elem = Type::Scalar(ty.elem().unwrap_or(Scalar::F32));
+        (0..ty.lanes().unwrap_or(1))
+            .map(|first| self.b.emit_as(Arith::Slice { a: value, first }, elem.clone()))
+            .collect()
+    }
+
+    /// The elements of each row of a tile reduced to one value: in the thread, then over the threads that have the row.
+    pub(super) fn reduce_rows(&mut self, value: Value, share: Share, op: BinOp, span: Span) -> R<Val> {
+        if share.over[1] > 1 || share.is_rows() {
+            return Err(Diagnostic::error(
+                WRONG_KIND,
+                span,
+                format!("{share} of an accumulator have no rows that one warpgroup holds"),
+            )
+            .help("let each warpgroup have whole rows: `accumulator<f32>((128, 64), over = (2, 1))`"));
+        }
+        let elem = self.b.ty(value).elem().unwrap_or(Scalar::F32);
+        if elem.bits() != 32 {
+            return Err(Diagnostic::error(WRONG_KIND, span, format!("rows of {elem} are not reduced"))
+                .help("convert them to a type of 32 bits: `.to<f32>()`"));
+        }
+        let rows = (share.rows / (ATOM_ROWS as u32 * share.over[0]) * 2) as usize;
+        let mut of_row = vec![Vec::new(); rows];
+        for (lane, v) in (0..).zip(self.lanes_of(value)?) {
+            if let Some(of) = of_row.get_mut(row_of(lane, share)) {
+                of.push(v);
+            }
+        }
+        let mut parts = Vec::with_capacity(rows);
+        for of in of_row {
+            let Some(mut sum) = self.tree(of, op)? else { continue };
+            for step in [1, 2] {
+                let lane = self.b.int(Scalar::I32, step)?;
+                let other = self.b.emit(Thread::Shuffle { value: sum, mode: ShuffleMode::Xor, lane })?;
+                sum = self.b.binary(op, sum, other)?;
+            }
+            parts.push(sum);
+        }
+        let value = self.b.emit_as(Arith::Concat { parts }, Type::lanes_of(elem, rows as u32))?;
+        self.dealt(value, share.of_rows(), span).map(Val::Frag)
+    }
+
+    /// Values combined pairwise; nothing of none.
+    fn tree(&mut self, mut values: Vec<Value>, op: BinOp) -> R<Option<Value>> {
+        while values.len() > 1 {
+            let mut next = Vec::with_capacity(values.len().div_ceil(2));
+            for pair in values.chunks(2) {
+                match pair {
+                    [a, b] => next.push(self.b.binary(op, *a, *b)?),
+                    one => next.extend(one),
+                }
+            }
+            values = next;
+        }
+        Ok(values.first().copied())
+    }
+}
+
+/// Which of the rows that a thread has elements of is that of element `lane`.
+pub(super) fn row_of(lane: u32, share: Share) -> usize {
+    let of_block = share.own_cols() / 2;
+    (lane / 2 % 2 + lane / of_block * 2) as usize
+}
+
+/// A bound of values of rows as one of the elements, whose shape is (2, 2, groups of columns, blocks of rows).
+fn spread_bound(b: &Bound, shape: &IntTuple, span: Span) -> R<Bound> {
+    let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
+    let at = |i: i64| b.layout.crd2idx(&Int::from(i).into()).map_err(bad);
+    let first = at(0)?;
+    let next = at(1)? - first.clone();
+    let block = if b.layout.size().is_le(&Int::from(2)) { Int::ZERO } else { at(2)? - first.clone() };
+    let strides =
+        IntTuple::Tuple([Int::ZERO, next, Int::ZERO, block].into_iter().map(IntTuple::Int).collect());
+    let layout = Layout::new(shape.clone(), strides).map_err(bad)?;
+    Ok(Bound { limit: b.limit.clone(), offset: &b.offset + first, layout })
+}

@@ -1,0 +1,139 @@
+//! Coordinates of an accumulator's elements: integers that are known but for one number, which is each thread's own.
+//!
+//! They stay symbolic while integers are added to them, and where they are compared only the difference of the numbers is
+//! computed: the rest are constants of the instructions, and take no registers.
+
+use super::accumulated::row_of;
+use super::arith::cmp_op;
+use super::value::{Frag, Share, Val};
+use super::{Elab, R};
+use crate::ast::BinOp as A;
+use crate::codes::meaning::LAYOUT;
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::roles::WARPGROUP;
+use weft_ir::{Arith, BinOp, CmpOp, Int, Scalar, Type, Value, ValueType};
+use weft_layout::{ATOM_ROWS, Coord, LayoutError};
+
+/// The integers `base + each[i]` of elements that are dealt out as those of an accumulator.
+#[derive(Clone, Debug)]
+pub struct Coordinates {
+    share: Share,
+    base: Int,
+    each: Vec<i64>,
+}
+
+impl Elab<'_> {
+    /// The row of each value of rows.
+    pub(super) fn row_coordinates(&mut self, share: Share, span: Span) -> R<Val> {
+        let share = share.of_rows();
+        let bad = |x: LayoutError| Diagnostic::error(LAYOUT, span, x.to_string());
+        let thread = Coord::Int(self.threads(false)?.index);
+        let all = share.layout().map_err(bad)?;
+        let (own, base) = all.slice_and_offset(&Coord::Tuple(vec![Coord::All, thread])).map_err(bad)?;
+        let at = |i: i64| Ok(own.crd2idx(&Int::from(i).into()).map_err(bad)?.as_const().unwrap_or(0));
+        let each = (0..own.size().as_const().unwrap_or(0)).map(at).collect::<R<_>>()?;
+        Ok(Val::Coordinates(Coordinates { share, base, each }))
+    }
+
+    /// The column of each element.
+    pub(super) fn column_coordinates(&mut self, share: Share) -> R<Val> {
+        let thread = self.threads(false)?.index;
+        let warpgroup = thread.floor_div(&Int::from(i64::from(WARPGROUP * share.over[0])));
+        let own = i64::from(share.own_cols());
+        let base = thread.rem(&Int::from(4)) * Int::from(2) + warpgroup * Int::from(own);
+        let blocks = i64::from(share.rows / share.over[0]) / ATOM_ROWS;
+        // Two columns in each of two rows, then the next eight columns.
+        let each = (0..own / 2 * blocks).map(|i| i % 2 + i % (own / 2) / 4 * 8).collect();
+        Ok(Val::Coordinates(Coordinates { share, base, each }))
+    }
+
+    /// A sum, difference or comparison of coordinates and integers, or of coordinates; nothing for other operands.
+    pub(super) fn of_coordinates(&mut self, op: A, a: &Val, b: &Val) -> R<Option<Val>> {
+        let ((Val::Coordinates(_), _) | (_, Val::Coordinates(_))) = (a, b) else { return Ok(None) };
+        let (Some(x), Some(y)) = (side(a), side(b)) else { return Ok(None) };
+        match (op, cmp_op(op)) {
+            (A::Add, _) => Ok(combined(&x, &y, 1).map(Val::Coordinates)),
+            (A::Sub, _) => Ok(combined(&x, &y, -1).map(Val::Coordinates)),
+            (_, Some(op)) => match combined(&x, &y, -1) {
+                Some(difference) => self.compared(op, difference).map(Some),
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// `base + each[i] op 0`
+    fn compared(&mut self, op: CmpOp, c: Coordinates) -> R<Val> {
+        // Beyond all constants, how far does not matter; 32 bits hold that.
+        let most = 1 + c.each.iter().map(|n| n.abs()).max().unwrap_or(0);
+        let limit = (-c.base).max(&Int::from(-most)).min(&Int::from(most));
+        let limit = self.b.index(limit)?;
+        let limit = self.b.convert(limit, Scalar::I32)?;
+        let bit = |e: &mut Self, n: i64| {
+            let n = e.b.int(Scalar::I32, n)?;
+            e.b.compare(op, n, limit)
+        };
+        self.each(c.share, &c.each, Scalar::Bool, bit)
+    }
+
+    /// Coordinates as numbers; any other value as it is.
+    pub(super) fn plain_numbers(&mut self, val: Val) -> R<Val> {
+        match val {
+            Val::Coordinates(c) => self.numbers(&c),
+            other => Ok(other),
+        }
+    }
+
+    /// Coordinates as numbers of 32 bits.
+    pub(super) fn numbers(&mut self, c: &Coordinates) -> R<Val> {
+        let base = self.b.index(c.base.clone())?;
+        let base = self.b.convert(base, Scalar::I32)?;
+        let sum = |e: &mut Self, n: i64| {
+            let n = e.b.int(Scalar::I32, n)?;
+            e.b.binary(BinOp::Add, base, n)
+        };
+        self.each(c.share, &c.each, Scalar::I32, sum)
+    }
+
+    fn each(
+        &mut self,
+        share: Share,
+        each: &[i64],
+        elem: Scalar,
+        f: impl Fn(&mut Self, i64) -> R<Value>,
+    ) -> R<Val> {
+        let parts = each.iter().map(|n| f(self, *n)).collect::<R<Vec<_>>>()?;
+        let ty = Type::lanes_of(elem, each.len() as u32);
+        let value = self.b.emit_as(Arith::Concat { parts }, ty)?;
+        self.dealt(value, share, Span::NONE).map(|f: Frag| Val::Frag(f))
+    }
+}
+
+/// A side of an operation: coordinates, or an integer that is added to all.
+fn side(v: &Val) -> Option<(Option<Share>, Int, Vec<i64>)> {
+    match v {
+        Val::Coordinates(c) => Some((Some(c.share), c.base.clone(), c.each.clone())),
+        Val::Int(n) => Some((None, n.clone(), vec![0])),
+        _ => None,
+    }
+}
+
+type Side = (Option<Share>, Int, Vec<i64>);
+
+/// `x + sign * y`, of rows spread over the elements of a tile; nothing where they are not of one tile.
+fn combined(x: &Side, y: &Side, sign: i64) -> Option<Coordinates> {
+    let share = match (x.0, y.0) {
+        (Some(a), Some(b)) if a == b || a.of_rows() == b => a,
+        (Some(a), Some(b)) if a == b.of_rows() => b,
+        (Some(a), None) | (None, Some(a)) => a,
+        _ => return None,
+    };
+    let lanes = if x.0 == Some(share) { x.2.len() } else { y.2.len() };
+    let at = |side: &Side, lane: usize| match side.0 {
+        None => Some(0),
+        Some(own) if own == share => side.2.get(lane).copied(),
+        Some(_) => side.2.get(row_of(lane as u32, share)).copied(),
+    };
+    let each = (0..lanes).map(|i| Some(at(x, i)? + sign * at(y, i)?)).collect::<Option<_>>()?;
+    Some(Coordinates { share, base: &x.1 + &y.1 * sign, each })
+}

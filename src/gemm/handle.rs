@@ -1,0 +1,158 @@
+//! Compiled products, and their launches.
+
+use super::tuning::PART;
+use super::{By, Plan, Problem, Selector, Shape, Tuning};
+use crate::compile::{KernelFile, Options};
+use crate::gpu::{GpuError, Grid, Kernel, On, target};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use weft_isa::Target;
+use weft_runtime::launch::{AsArgument, Prepared};
+use weft_runtime::{Device, Error, Stream, error};
+
+/// Architectures with the kernel's matrix instructions (wgmma) and copies of tiles (TMA).
+const TARGETS: [&str; 1] = ["sm_90a"];
+
+/// A product D = A * transpose(B), compiled for a GPU: see the [module](super).
+pub struct Gemm {
+    problem: Problem,
+    plan: Plan,
+    by: By,
+    kernel: Kernel,
+}
+
+impl Gemm {
+    /// Compiles a product for the GPU of a device or a world, with the plan that was measured to be the fastest, or, where
+    /// nothing like it was measured, with the one that the model expects to be the fastest. Compiled code is kept, so a
+    /// second product of the same types and plan takes no time to compile.
+    ///
+    /// # Errors
+    /// `R0505` for a problem that the kernel does not compute, or a GPU without its instructions; as
+    /// [`Kernel::compile`].
+    pub fn new(on: impl Into<On>, problem: Problem) -> Result<Gemm, GpuError> {
+        Gemm::with(on, problem, &Tuning::Stored)
+    }
+
+    /// As [`new`](Gemm::new), with plans from elsewhere.
+    ///
+    /// # Errors
+    /// As there; `R0505` for a plan that does not fit the problem.
+    pub fn with(on: impl Into<On>, problem: Problem, tuning: &Tuning) -> Result<Gemm, GpuError> {
+        let on = on.into();
+        let selector = Selector::new(on.device(), tuning)?;
+        Gemm::chosen(on, problem, &selector)
+    }
+
+    /// As [`new`](Gemm::new), with a plan that a selector chooses.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn chosen(on: impl Into<On>, problem: Problem, selector: &Selector) -> Result<Gemm, GpuError> {
+        let on = on.into();
+        let (plan, by) = selector.plan(&problem)?;
+        let options = options(&problem, &plan, target_of(on.device())?);
+        let kernel = Kernel::with(on, file()?, options)?;
+        Ok(Gemm { problem, plan, by, kernel })
+    }
+
+    /// What it computes.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// How it is computed.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What the plan comes from.
+    pub fn by(&self) -> By {
+        self.by
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Checks the operands and puts the product on a stream: A (m, k) and D (m, n) with contiguous rows, and B (n, k).
+    /// They must live until the stream has done the work; a graph that is being captured sees to that itself.
+    ///
+    /// # Errors
+    /// `R0502` for operands of other types, shapes or strides, with addresses that are no multiples of 16, or on another
+    /// GPU; `R0103`.
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        a: &dyn AsArgument,
+        b: &dyn AsArgument,
+        d: &dyn AsArgument,
+    ) -> Result<(), GpuError> {
+        let [m, n, k] = extents(self.problem.shape);
+        self.kernel.launch(stream, Grid::Auto, &[&m as &dyn AsArgument, &n, &k, a, b, d][..])
+    }
+
+    /// Checks the operands as a launch does, for launches that pass the same ones.
+    ///
+    /// # Errors
+    /// As [`launch`](Gemm::launch).
+    pub fn prepared(
+        &self,
+        stream: &Stream,
+        a: &dyn AsArgument,
+        b: &dyn AsArgument,
+        d: &dyn AsArgument,
+    ) -> Result<Prepared, GpuError> {
+        let [m, n, k] = extents(self.problem.shape);
+        self.kernel.prepared(stream, Grid::Auto, &[&m as &dyn AsArgument, &n, &k, a, b, d][..])
+    }
+}
+
+impl fmt::Debug for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gemm({}, {})", self.problem, self.plan)
+    }
+}
+
+fn extents(Shape { m, n, k }: Shape) -> [i64; 3] {
+    // A problem that was checked has extents of 31 bits.
+    [m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX))
+}
+
+/// What the kernel is compiled with.
+pub(super) fn options(problem: &Problem, plan: &Plan, target: Target) -> Options {
+    let mut options = Options::new(target);
+    options.defines = problem.defines().into_iter().chain(plan.defines()).collect();
+    options
+}
+
+/// The kernel's text, parsed once a process.
+pub(super) fn file() -> Result<Arc<KernelFile>, GpuError> {
+    static FILE: OnceLock<Arc<KernelFile>> = OnceLock::new();
+    if let Some(file) = FILE.get() {
+        return Ok(file.clone());
+    }
+    let text = crate::library::part(PART).unwrap_or_default();
+    let file = Arc::new(KernelFile::parse(&format!("weft::{PART}"), text)?);
+    Ok(FILE.get_or_init(|| file).clone())
+}
+
+/// What to compile for on a device.
+fn target_of(device: &Device) -> Result<Target, Error> {
+    let target = target(device)?;
+    supported(target).map(|()| target)
+}
+
+/// Whether a target has the kernel's instructions.
+///
+/// # Errors
+/// `R0505` for one that has not.
+pub(super) fn supported(target: Target) -> Result<(), Error> {
+    match TARGETS.contains(&target.name()) {
+        true => Ok(()),
+        false => {
+            let message = format!("the GPU is {target}, and the GEMM kernel needs wgmma and TMA");
+            Err(Error::new(error::GEMM, message).help(format!("it runs on {}", TARGETS.join(", "))))
+        }
+    }
+}

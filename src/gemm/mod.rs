@@ -1,0 +1,41 @@
+//! Products of matrices on tensor cores.
+//!
+//! A [`Gemm`] computes D = A * transpose(B), with A (m, k), B (n, k) and D (m, n). It is a kernel of the library
+//! (`src/library/gemm_kernel.weft`) that is compiled for the GPU with a [`Plan`]: the shape of tiles, stages of the
+//! pipeline, and the other values of [`PARAMETERS`]. `weft tune gemm` measures which plan is the fastest for which shape,
+//! and a model chooses for shapes that are like none that was measured.
+//!
+//! ```no_run
+//! use weft::gemm::{Gemm, Problem, Shape};
+//! use weft::runtime::{DType, Device, DeviceTensor};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::open(0)?;
+//! let stream = device.new_stream()?;
+//! let (m, n, k) = (4096, 8192, 1024);
+//! let a = DeviceTensor::<half::bf16>::zeros([m, k], &stream)?;
+//! let b = DeviceTensor::<half::bf16>::zeros([n, k], &stream)?;
+//! let d = DeviceTensor::<half::bf16>::alloc(&device, [m, n])?;
+//!
+//! let problem = Problem::new(Shape::new(m as u64, n as u64, k as u64), DType::BF16);
+//! let gemm = Gemm::new(&device, problem)?;
+//! println!("{} by {:?}", gemm.plan(), gemm.by());
+//! gemm.launch(&stream, &a, &b, &d)?;
+//! # Ok(()) }
+//! ```
+
+mod fit;
+mod handle;
+mod model;
+mod plan;
+mod problem;
+#[cfg(test)]
+mod tests;
+pub mod tuning;
+
+pub use fit::{candidates, fits, shared_bytes};
+pub use handle::Gemm;
+pub use model::{cycles, ranked};
+pub use plan::{PARAMETERS, Param, Parameter, Plan};
+pub use problem::{Major, Problem, Shape};
+pub use tuning::{By, Selector, Tuning};

@@ -1,0 +1,78 @@
+//! How long a plan is likely to take, for shapes that nobody has measured.
+//!
+//! The model counts clock cycles of one multiprocessor: waves of tiles, each as many steps along K as there are, each as
+//! long as the slowest of the tensor cores, shared memory, and the L2 cache takes. What lies beyond the edges of D is
+//! computed as if it were there. The figures below are NVIDIA's for Hopper, but for the latencies, which are orders of
+//! magnitude. The model ranks plans, and does not predict times.
+
+use super::fit::candidates;
+use super::{Param, Plan, Problem, Shape};
+use std::cmp::Ordering;
+
+/// Bytes that shared memory reads or writes in a cycle.
+const SHARED: f64 = 128.0;
+/// Bytes that a multiprocessor gets from the L2 cache in a cycle.
+const CACHE: f64 = 64.0;
+/// Bytes that all multiprocessors get from memory in a cycle: 3.35 TB/s at 1.7 GHz.
+const MEMORY: f64 = 2000.0;
+/// Cycles from a request of a stage to its arrival.
+const LATENCY: f64 = 1000.0;
+/// Cycles of the first tile before its first product, and of each tile between its last product and the next tile's first.
+const START: f64 = 3000.0;
+const BETWEEN: f64 = 600.0;
+
+/// Products that the tensor cores of a multiprocessor add up in a cycle.
+fn products(problem: &Problem) -> f64 {
+    [4096.0, 2048.0, 1024.0][problem.dtype.bytes().trailing_zeros().min(2) as usize]
+}
+
+/// Bytes that a CTA gets from the L2 cache for a stage. The CTAs of a cluster share those of B.
+fn fetched(problem: &Problem, plan: &Plan) -> f64 {
+    let of = |param| f64::from(plan.get(param));
+    let rows = of(Param::Bm) + of(Param::Bn) / of(Param::Ctas);
+    rows * of(Param::Bk) * f64::from(problem.dtype.bytes())
+}
+
+/// Cycles that a plan is likely to take on a GPU with so many multiprocessors.
+pub fn cycles(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
+    let of = |param| u64::from(plan.get(param));
+    let (bm, bn, bk, ctas) = (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Ctas));
+    let Shape { m, n, k } = problem.shape;
+    let (element, out) = (f64::from(problem.dtype.bytes()), f64::from(problem.out.bytes()));
+    let tiles = m.div_ceil(bm * ctas) * n.div_ceil(bn);
+    let waves = tiles.div_ceil((u64::from(sms) / ctas).max(1)) as f64;
+    let steps = k.div_ceil(bk) as f64;
+
+    // Each instruction reads 64 rows of A and all of the tile's rows of B.
+    let read = ((bm / 64) * (64 + bn) * bk) as f64 * element;
+    let written = ((bm + bn) * bk) as f64 * element;
+    let step = [
+        (bm * bn * bk) as f64 / products(problem),
+        (read + written) / SHARED,
+        fetched(problem, plan) / CACHE,
+        LATENCY / of(Param::Stages) as f64,
+    ];
+    let step = step.into_iter().fold(0.0, f64::max);
+    let store = (bm * bn) as f64 * out / CACHE;
+    let busy = START + waves * (steps * step + store + BETWEEN);
+    let bytes = (m * k + n * k) as f64 * element + (m * n) as f64 * out;
+    busy.max(START + bytes / MEMORY)
+}
+
+/// The plans that a problem can be computed with, the one that is likely to be the fastest first. Of plans that the model
+/// ranks alike, those come first that get fewer bytes from the L2 cache for each product, which takes power, and then
+/// those with more bytes on their way.
+pub fn ranked(problem: &Problem, sms: u32) -> Vec<Plan> {
+    let key = |plan: Plan| {
+        let products = plan.get(Param::Bm) * plan.get(Param::Bn) * plan.get(Param::Bk);
+        let bytes = fetched(problem, &plan) / f64::from(products);
+        let ahead = f64::from(plan.get(Param::Bk) * plan.get(Param::Stages));
+        ([cycles(problem, &plan, sms), bytes, -ahead], plan)
+    };
+    let mut all: Vec<([f64; 3], Plan)> = candidates(problem).map(key).collect();
+    let order = |a: &[f64; 3], b: &[f64; 3]| -> Ordering {
+        a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+    };
+    all.sort_by(|(a, _), (b, _)| order(a, b));
+    all.into_iter().map(|(_, plan)| plan).collect()
+}

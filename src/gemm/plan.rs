@@ -1,0 +1,175 @@
+//! How a product is computed: the compile-time parameters of the library's GEMM kernel, and a plan that gives them values.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use weft_lang::elaborate::Define;
+
+/// A compile-time parameter of the kernel that a plan chooses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// The name that the kernel gives it, such as `BM`. In a plan's text the name is in small letters.
+    pub name: &'static str,
+    /// The values that the kernel supports. The first one holds where a plan does not name the parameter.
+    pub values: &'static [u32],
+    /// What it sets, as a sentence.
+    pub about: &'static str,
+}
+
+/// Declares the parameters: a row each.
+macro_rules! parameters {
+    ($(#[doc = $about:literal] $param:ident = $name:literal: [$($value:literal),*];)*) => {
+        /// Names a parameter of the kernel.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Param {
+            $(#[doc = $about] $param,)*
+        }
+
+        impl Param {
+            /// Every parameter, in the order of [`PARAMETERS`].
+            pub const ALL: &[Param] = &[$(Param::$param),*];
+        }
+
+        /// Every parameter of the kernel with the values that it supports.
+        pub const PARAMETERS: &[Parameter] =
+            &[$(Parameter { name: $name, values: &[$($value),*], about: $about.trim_ascii() }),*];
+    };
+}
+
+// A new parameter of the kernel is one more row here. Its first value must mean what the kernel did before, since stored
+// plans do not name it. What it costs in memory and time goes into fit.rs and model.rs.
+parameters! {
+    /// Rows of an output tile.
+    Bm = "BM": [128, 256];
+    /// Columns of an output tile.
+    Bn = "BN": [256, 192, 128, 64];
+    /// Elements along K of a stage.
+    Bk = "BK": [64, 128, 32];
+    /// Stages of the pipeline that feeds the matrix instructions.
+    Stages = "STAGES": [4, 8, 7, 6, 5, 3, 2];
+    /// CTAs of a cluster, whose tiles lie below each other: each loads its part of B for all of them.
+    Ctas = "CTAS": [1, 2];
+}
+
+const N: usize = PARAMETERS.len();
+
+/// A value for each of [`PARAMETERS`].
+///
+/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1`; parameters that the text leaves out have their first value.
+///
+/// ```
+/// use weft::gemm::{Param, Plan};
+///
+/// let plan: Plan = "bn=128,stages=6".parse()?;
+/// assert_eq!((plan.get(Param::Bm), plan.get(Param::Bn)), (128, 128));
+/// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6,ctas=1");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Plan([u32; N]);
+
+impl Plan {
+    /// The value of a parameter.
+    pub fn get(&self, param: Param) -> u32 {
+        self.0[param as usize]
+    }
+
+    /// The plan with another value of a parameter.
+    ///
+    /// # Errors
+    /// A value that the kernel does not support, with those that it does.
+    pub fn with(mut self, param: Param, value: u32) -> Result<Plan, String> {
+        let Parameter { name, values, .. } = PARAMETERS[param as usize];
+        if !values.contains(&value) {
+            let mut known = values.to_vec();
+            known.sort_unstable();
+            let known: Vec<_> = known.iter().map(u32::to_string).collect();
+            let name = name.to_ascii_lowercase();
+            return Err(format!("{name}={value} is not supported: expected {}", known.join(", ")));
+        }
+        self.0[param as usize] = value;
+        Ok(self)
+    }
+
+    /// Every plan whose parameters have values that the kernel supports, whether or not it fits.
+    pub fn all() -> impl Iterator<Item = Plan> {
+        let count: usize = PARAMETERS.iter().map(|p| p.values.len()).product();
+        (0..count).map(|index| {
+            let mut rest = index;
+            Plan(std::array::from_fn(|i| {
+                let values = PARAMETERS[i].values;
+                let value = values[rest % values.len()];
+                rest /= values.len();
+                value
+            }))
+        })
+    }
+
+    /// The values as the kernel's compile-time parameters.
+    pub fn defines(&self) -> impl Iterator<Item = (String, Define)> {
+        PARAMETERS.iter().zip(self.0).map(|(p, value)| (p.name.to_owned(), value.into()))
+    }
+}
+
+impl Default for Plan {
+    /// The first value of each parameter.
+    fn default() -> Plan {
+        Plan(std::array::from_fn(|i| PARAMETERS[i].values[0]))
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (p, value)) in PARAMETERS.iter().zip(self.0).enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            write!(f, "{comma}{}={value}", p.name.to_ascii_lowercase())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Plan({self})")
+    }
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Plan, String> {
+        let mut plan = Plan::default();
+        let mut given = Vec::new();
+        for part in text.split(',') {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| format!("`{part}` in a plan: expected NAME=VALUE"))?;
+            let param = Param::ALL.iter().find(|p| PARAMETERS[**p as usize].name.eq_ignore_ascii_case(name));
+            let Some(param) = param.copied() else {
+                let known: Vec<_> = PARAMETERS.iter().map(|p| p.name.to_ascii_lowercase()).collect();
+                return Err(format!("`{name}` is no parameter of the kernel: expected {}", known.join(", ")));
+            };
+            if given.contains(&param) {
+                return Err(format!("`{name}` is given twice"));
+            }
+            given.push(param);
+            let number = value.parse().map_err(|_| format!("`{part}`: a value is a whole number"))?;
+            plan = plan.with(param, number)?;
+        }
+        Ok(plan)
+    }
+}
+
+impl From<Plan> for String {
+    fn from(plan: Plan) -> String {
+        plan.to_string()
+    }
+}
+
+impl TryFrom<String> for Plan {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Plan, String> {
+        text.parse()
+    }
+}

@@ -1,0 +1,276 @@
+//! Plans, the model and tables without a GPU. No figure of a table here was measured.
+
+use super::fit::MOST_SHARED;
+use super::handle::{file, options, supported};
+use super::tuning::{Entry, Setting, Table, Tables};
+use super::*;
+use weft_runtime::{DType, error};
+
+const SMS: u32 = 132;
+
+fn problem(text: &str) -> Problem {
+    Problem::new(text.parse().unwrap(), DType::BF16)
+}
+
+fn plan(text: &str) -> Plan {
+    text.parse().unwrap()
+}
+
+#[test]
+fn plans_read_back() {
+    for plan in Plan::all() {
+        assert_eq!(plan.to_string().parse(), Ok(plan));
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    }
+    assert_eq!(Plan::all().count(), PARAMETERS.iter().map(|p| p.values.len()).product::<usize>());
+    assert_eq!(Plan::all().next(), Some(Plan::default()));
+    // What is not named is as the kernel has it.
+    assert_eq!(plan("stages=3"), Plan::default().with(Param::Stages, 3).unwrap());
+    assert_eq!(plan("BN=64,bm=256").get(Param::Bn), 64);
+}
+
+#[test]
+fn texts_that_are_no_plans() {
+    let cases = [
+        ("", "expected NAME=VALUE"),
+        ("bm", "expected NAME=VALUE"),
+        ("bm=", "whole number"),
+        ("bm=-128", "whole number"),
+        ("bm=128,bm=128", "`bm` is given twice"),
+        ("tile=128", "`tile` is no parameter of the kernel: expected bm, bn"),
+        ("bm=100", "bm=100 is not supported: expected 128, 256"),
+        ("bm=4294967424", "whole number"),
+    ];
+    for (text, why) in cases {
+        let e = text.parse::<Plan>().unwrap_err();
+        assert!(e.contains(why), "{text}: {e}");
+    }
+    assert!(serde_json::from_str::<Plan>("\"bm=1\"").is_err());
+}
+
+#[test]
+fn shapes_read_back() {
+    let shape: Shape = "4096x8192x14336".parse().unwrap();
+    assert_eq!((shape, shape.to_string().as_str()), (Shape::new(4096, 8192, 14336), "4096x8192x14336"));
+    for text in ["", "4096", "4096x8192", "1x2x3x4", "1x2x-3", "ax2x3", "1X2X3", "18446744073709551616x1x1"] {
+        assert!(text.parse::<Shape>().unwrap_err().contains("expected MxNxK"), "{text}");
+    }
+}
+
+#[test]
+fn problems_that_the_kernel_does_not_compute() {
+    let refused = |p: Problem| p.check().unwrap_err();
+    let of = |text| refused(problem(text));
+    let column = |dtype| Problem { b: Major::Column, ..Problem::new(Shape::new(16, 64, 64), dtype) };
+    let cases = [
+        (of("0x64x64"), "m is 0"),
+        (of("16x0x64"), "n is 0"),
+        (of("16x64x0"), "k is 0"),
+        (of("2147483648x64x64"), "m is 2147483648"),
+        (of("16x60x64"), "n is 60 in 16x60x64, so D of bf16 has a stride of 120 bytes"),
+        (of("16x64x60"), "k is 60 in 16x64x60, so A of bf16 has a stride of 120 bytes"),
+        (refused(Problem::new(Shape::new(16, 64, 72), DType::E4M3)), "so A of e4m3 has a stride of 72 bytes"),
+        (refused(column(DType::E4M3)), "columns of B are contiguous"),
+        (refused(Problem { shape: Shape::new(16, 60, 64), ..column(DType::F16) }), "B of f16 has a stride"),
+        (refused(Problem::new(Shape::new(16, 64, 64), DType::F64)), "A and B are of f64"),
+        (refused(Problem { out: DType::I32, ..problem("16x64x64") }), "D is of i32"),
+    ];
+    for (e, why) in cases {
+        assert!(e.code == error::GEMM && e.message.contains(why) && !e.help.is_empty(), "{e}");
+    }
+    for text in ["1x8x8", "4001x8184x4104", "2147483647x8x8"] {
+        assert_eq!(problem(text).check(), Ok(()), "{text}");
+    }
+    assert_eq!(column(DType::BF16).check(), Ok(()));
+    assert!(of("16x60x64").help.contains("64"));
+}
+
+#[test]
+fn plans_that_do_not_fit() {
+    let why = |plan: &Plan, dtype| {
+        let e = fits(&Problem::new(Shape::new(64, 64, 64), dtype), plan).unwrap_err();
+        assert_eq!(e.code, error::GEMM);
+        e.message
+    };
+    assert!(
+        why(&plan("stages=5"), DType::BF16).contains("279552 bytes of shared memory, and a CTA has 232448")
+    );
+    assert!(why(&plan("bm=256,bn=192,stages=2"), DType::BF16).contains("192 registers"));
+    assert!(why(&Plan::default(), DType::E4M3).contains("rows of 64 bytes"));
+    assert!(why(&plan("bk=32"), DType::BF16).contains("rows of 64 bytes"));
+    let columns = Problem { b: Major::Column, ..problem("64x64x64") };
+    assert!(
+        fits(&columns, &plan("bn=64,ctas=2")).unwrap_err().message.contains("loads 32 rows of B at a time")
+    );
+    assert!(fits(&columns, &plan("bn=128,ctas=2")).is_ok());
+    // For each type there is a plan.
+    for dtype in [DType::BF16, DType::F16, DType::F32, DType::E4M3, DType::E5M2] {
+        let problem = Problem::new(Shape::new(64, 64, 64), dtype);
+        assert!(candidates(&problem).count() > 8, "{dtype}");
+    }
+}
+
+/// What a plan takes of shared memory is what the compiled kernel declares, and a plan that takes too much does not
+/// compile.
+#[test]
+fn shared_memory_is_as_the_kernel_has_it() {
+    let target = "sm_90a".parse().unwrap();
+    let compile = |problem: &Problem, plan: &Plan| {
+        crate::gpu::compile(&file().unwrap(), &options(problem, plan, target))
+    };
+    let columns = Problem { b: Major::Column, ..problem("64x64x64") };
+    let fp8 = Problem::new(Shape::new(64, 64, 64), DType::E4M3);
+    let cases = [
+        (problem("64x64x64"), "bm=128"),
+        (problem("64x64x64"), "bm=256,bn=128,bk=64,stages=3"),
+        (columns, "bn=192,stages=2"),
+        (fp8, "bn=64,bk=128,stages=8"),
+        (problem("64x64x64"), "bn=128,stages=4,ctas=2"),
+        (Problem { out: DType::F32, ..fp8 }, "bn=128,bk=128,stages=2"),
+        (problem("64x64x64"), "bm=128,stages=5"),
+    ];
+    for (problem, text) in cases {
+        let plan = plan(text);
+        let bytes = shared_bytes(&problem, &plan);
+        match compile(&problem, &plan) {
+            Ok(entry) => assert_eq!(u64::from(entry.info.kernels[0].shared), bytes, "{problem}: {plan}"),
+            Err(e) => {
+                assert!(bytes > MOST_SHARED && e.to_string().contains("E0604"), "{problem}: {plan}: {e}")
+            }
+        }
+        assert_eq!(fits(&problem, &plan).is_ok(), bytes <= MOST_SHARED, "{problem}: {plan}");
+    }
+}
+
+#[test]
+fn targets_without_the_instructions() {
+    assert_eq!(supported("sm_90a".parse().unwrap()), Ok(()));
+    for target in ["sm_90", "sm_100a", "sm_120a"] {
+        let e = supported(target.parse().unwrap()).unwrap_err();
+        assert!(e.code == error::GEMM && e.message.contains(target) && e.help.contains("sm_90a"), "{e}");
+    }
+}
+
+#[test]
+fn the_model_prefers_what_is_plain() {
+    let first = |text: &str| ranked(&problem(text), SMS)[0];
+    // Large products are bound by the tensor cores, and large tiles read shared memory least.
+    let large = first("8192x8192x8192");
+    assert_eq!(large.get(Param::Bm) * large.get(Param::Bn), 128 * 256, "{large}");
+    // Clusters load B once for two tiles, and with one row of tiles they compute another in vain.
+    assert_eq!(large.get(Param::Ctas), 2, "{large}");
+    assert_eq!(first("128x8192x4096").get(Param::Ctas), 1);
+    // Of a product with few rows, tiles with more are computed in vain; small tiles keep more multiprocessors busy.
+    let few = first("16x8192x4096");
+    assert!(few.get(Param::Bm) == 128 && few.get(Param::Bn) <= 64, "{few}");
+    // More of the same takes longer.
+    let cycles = |text: &str| cycles(&problem(text), &Plan::default(), SMS);
+    assert!(cycles("4096x4096x4096") < cycles("4096x4096x8192"));
+    assert!(cycles("4096x4096x4096") < cycles("8192x4096x4096"));
+    // One tile too many takes another wave.
+    assert!(cycles("1408x3072x4096") < 0.6 * cycles("1536x3072x4096"));
+    let all = ranked(&problem("4096x4096x4096"), SMS);
+    assert_eq!(all.len(), candidates(&problem("4096x4096x4096")).count());
+    assert!(all.iter().all(|plan| fits(&problem("4096x4096x4096"), plan).is_ok()));
+}
+
+fn table() -> Table {
+    let setting = Setting { gpu: "NVIDIA H200".into(), driver: "580.1".into() };
+    let entry = |problem, text, us| Entry { problem, plan: plan(text), us };
+    let entries = vec![
+        entry(problem("4096x4096x4096"), "bn=128,stages=5", 190.0),
+        entry(problem("64x8192x4096"), "bn=64,stages=8", 30.5),
+        entry(Problem { b: Major::Column, ..problem("4096x4096x4096") }, "bn=192,stages=4", 200.0),
+    ];
+    let command = ["weft", "tune", "gemm", "a \"quoted\" name"].map(String::from).into();
+    Table { date: "2026-11-25T00:00:00Z".into(), command, entries, ..Table::new(setting) }
+}
+
+#[test]
+fn the_nearest_shape_is_taken() {
+    let table = table();
+    let of = |text: &str| table.plan(&problem(text)).map(|p| p.get(Param::Bn));
+    assert_eq!(of("4096x4096x4096"), Some(128));
+    assert_eq!(of("4001x4096x4104"), Some(128));
+    assert_eq!(of("60x8192x4096"), Some(64));
+    // Further away than a factor of 1.5.
+    assert_eq!(of("4096x4096x8192"), None);
+    assert_eq!(of("16x8192x4096"), None);
+    let columns = Problem { b: Major::Column, ..problem("4096x4096x4096") };
+    assert_eq!(table.plan(&columns).map(|p| p.get(Param::Bn)), Some(192));
+    assert_eq!(table.plan(&Problem { dtype: DType::F16, ..problem("4096x4096x4096") }), None);
+    // A plan that no longer fits is none.
+    let large = Entry { plan: plan("stages=8"), ..table.entries[0].clone() };
+    let one = Table { entries: vec![large], ..table.clone() };
+    assert_eq!(one.plan(&problem("4096x4096x4096")), None);
+}
+
+#[test]
+fn tables_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("below").join("gemm.json");
+    assert_eq!(Tables::read(&file).unwrap(), Tables::new());
+    let mut tables = Tables::new();
+    tables.add(table());
+    let other = Setting { gpu: "NVIDIA H100".into(), ..table().setting };
+    tables.add(Table { setting: other, entries: Vec::new(), ..table() });
+    tables.write(&file).unwrap();
+    assert_eq!(Tables::read(&file).unwrap(), tables);
+    // An entry a line.
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().filter(|l| l.contains("\"4096x4096x4096\"")).count(), 2, "{text}");
+    // Newer entries replace those of the same problem, and add to the others.
+    let mut newer = Table { entries: table().entries[..1].to_vec(), ..table() };
+    newer.entries[0].plan = plan("stages=3");
+    tables.add(newer);
+    assert_eq!((tables.tables.len(), tables.tables[0].entries.len()), (2, 3));
+    assert_eq!(tables.tables[0].plan(&problem("4096x4096x4096")), Some(plan("stages=3")));
+    assert!(tables.tables[0].text().contains("bm=128,bn=64,bk=64,stages=8,ctas=1"));
+    // Another driver measures anew.
+    let setting = Setting { driver: "590.2".into(), ..table().setting };
+    tables.add(Table { setting, entries: table().entries[1..2].to_vec(), ..table() });
+    assert_eq!((tables.tables.len(), tables.tables[0].entries.len()), (2, 1));
+}
+
+#[test]
+fn damaged_tables_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gemm.json");
+    let mut tables = Tables::new();
+    tables.add(table());
+    let good = tables.text();
+    let cases = [
+        ("", "is damaged"),
+        ("[]", "is damaged"),
+        ("{ \"form\": 2, \"tables\": 7 }", "is of form 2, and this version reads form 1"),
+        (&good[..good.len() / 2], "is damaged"),
+        (&good.replace("stages=8", "stages=9"), "stages=9 is not supported"),
+        (&good.replace("64x8192x4096", "64x8192"), "expected MxNxK"),
+        (&good.replace(":190.0", ":-190.0"), "takes -190 us"),
+    ];
+    for (text, why) in cases {
+        std::fs::write(&file, text).unwrap();
+        let e = Tables::read(&file).unwrap_err().to_string();
+        assert!(
+            e.starts_with("error[R0111]: ") && e.contains(why) && e.contains("weft tune gemm"),
+            "{text}: {e}"
+        );
+    }
+}
+
+#[test]
+fn tables_that_no_longer_hold() {
+    let mut tables = Tables::new();
+    tables.add(table());
+    let why = |tables: &Tables, setting: &Setting| tables.find(setting).err().unwrap_or_default();
+    let setting = table().setting;
+    assert_eq!(why(&tables, &setting), "");
+    let newer = Setting { driver: "590.2".into(), ..setting.clone() };
+    assert!(why(&tables, &newer).contains("was measured with driver 580.1"));
+    let other = Setting { gpu: "NVIDIA B200".into(), ..setting.clone() };
+    assert_eq!(why(&tables, &other), "there is no table for NVIDIA B200");
+    tables.tables[0].kernel = "0123456789abcdef".into();
+    assert!(why(&tables, &setting).contains("another kernel"));
+    assert!(tables.tables[0].text().contains("left out"));
+}

@@ -1,0 +1,317 @@
+//! Which plan a problem gets: what `weft tune gemm` has measured and stored, or what the model expects.
+
+use super::fit::fits;
+use super::model::ranked;
+use super::{Plan, Problem, Shape};
+use crate::tuned::{self, Kind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use weft_runtime::{Device, Error};
+
+/// Another form of the file has another number.
+const FORM: u32 = 1;
+
+/// The file: `WEFT_GEMM_TUNING` names another, or is `off`.
+const FILE: Kind =
+    Kind { variable: "WEFT_GEMM_TUNING", name: "gemm.json", command: "weft tune gemm", form: FORM };
+
+/// The part of the library that has the kernel.
+pub(super) const PART: &str = "gemm_kernel";
+
+/// How far a shape may lie from one that was measured: the factors of its three extents, multiplied.
+const FAR: f64 = 1.5;
+
+/// What a table holds for. On another GPU, or with another driver, measurements are made anew.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Setting {
+    /// The GPU's name.
+    pub gpu: String,
+    /// The driver's version.
+    pub driver: String,
+}
+
+impl Setting {
+    /// The setting of a device.
+    ///
+    /// # Errors
+    /// `R0103`
+    pub fn of(device: &Device) -> Result<Setting, Error> {
+        Ok(Setting { gpu: device.name()?, driver: tuned::driver(device)? })
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, driver {}", self.gpu, self.driver)
+    }
+}
+
+/// The fastest plan of a problem.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// The problem.
+    #[serde(flatten)]
+    pub problem: Problem,
+    /// The plan.
+    pub plan: Plan,
+    /// Microseconds that a launch took.
+    pub us: f64,
+}
+
+/// What was measured in one setting.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Table {
+    /// What it holds for.
+    pub setting: Setting,
+    /// The version of warpweft.
+    pub warpweft: String,
+    /// When it was measured.
+    pub date: String,
+    /// The command that measured it.
+    pub command: Vec<String>,
+    /// A hash of the kernel's text: where that has changed since, nothing of the table holds.
+    pub kernel: String,
+    /// The fastest plan of each problem that was measured.
+    pub entries: Vec<Entry>,
+}
+
+/// Tables of any number of settings, as the file has them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Tables {
+    form: u32,
+    /// One for each setting.
+    pub tables: Vec<Table>,
+}
+
+/// Where tables are stored: the file that `WEFT_GEMM_TUNING` names, or `gemm.json` in warpweft's folder of the user's
+/// data. There is none where the variable is `off`, or where no folder is known.
+pub fn path() -> Option<PathBuf> {
+    FILE.path()
+}
+
+/// A hash of the kernel's text, and of what it uses.
+pub fn kernel_hash() -> String {
+    tuned::hash(PART)
+}
+
+impl Table {
+    /// A table of a setting, without entries, that holds for the kernel as it is.
+    pub fn new(setting: Setting) -> Table {
+        Table {
+            setting,
+            warpweft: env!("CARGO_PKG_VERSION").into(),
+            date: String::new(),
+            command: Vec::new(),
+            kernel: kernel_hash(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// The plan that was the fastest for a problem, or for the most similar one of the same types and layout; none where
+    /// nothing like it was measured.
+    pub fn plan(&self, problem: &Problem) -> Option<Plan> {
+        let kind = |p: &Problem| (p.dtype, p.out, p.b);
+        let alike = self.entries.iter().filter(|e| kind(&e.problem) == kind(problem));
+        let near = alike.map(|e| (distance(e.problem.shape, problem.shape), e.plan));
+        let near = near.filter(|(far, plan)| *far <= FAR.ln() && fits(problem, plan).is_ok());
+        near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, plan)| plan)
+    }
+
+    /// Takes over entries of a newer table of the same setting.
+    fn renew(&mut self, newer: Table) {
+        let mut entries =
+            if self.kernel == newer.kernel { std::mem::take(&mut self.entries) } else { Vec::new() };
+        entries.retain(|e| newer.entries.iter().all(|n| n.problem != e.problem));
+        entries.extend(newer.entries.iter().cloned());
+        entries.sort_by_key(|e| (e.problem.dtype.name(), e.problem.b, e.problem.shape));
+        *self = Table { entries, ..newer };
+    }
+
+    /// The table for people: a line for each entry.
+    pub fn text(&self) -> String {
+        let Table { setting, warpweft, date, .. } = self;
+        let mut out = format!("# {setting}; warpweft {warpweft}, {date}\n");
+        if self.kernel != kernel_hash() {
+            out += "# left out: it was measured with another kernel; `weft tune gemm` measures it anew\n";
+            return out;
+        }
+        for Entry { problem, plan, us } in &self.entries {
+            let tflops = problem.shape.flops() / us / 1e6;
+            out += &format!("{:>44}  {plan:<36}{us:>10.2} us{tflops:>8.1} TFLOP/s\n", problem.to_string());
+        }
+        out
+    }
+}
+
+/// The logarithms of the factors between the extents of two shapes, added up.
+fn distance(a: Shape, b: Shape) -> f64 {
+    let ln = |x: u64, y: u64| (x.max(1) as f64 / y.max(1) as f64).ln().abs();
+    ln(a.m, b.m) + ln(a.n, b.n) + ln(a.k, b.k)
+}
+
+impl Tables {
+    /// No tables.
+    pub fn new() -> Tables {
+        Tables { form: FORM, tables: Vec::new() }
+    }
+
+    /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_TUNING` names it.
+    ///
+    /// # Errors
+    /// `R0111` where the file cannot be read, is damaged, or is of another form.
+    pub fn read(file: &Path) -> Result<Tables, Error> {
+        let Some(text) = FILE.read(file)? else { return Ok(Tables::new()) };
+        let bad = |why: String| FILE.bad(format!("{} {why}", file.display()));
+        let tables: Tables = FILE.parse(&text).map_err(bad)?;
+        let entries = tables.tables.iter().flat_map(|t| &t.entries);
+        match entries.into_iter().find(|e| !e.us.is_finite() || e.us <= 0.0) {
+            Some(e) => Err(bad(format!("is damaged: {} takes {} us", e.problem, e.us))),
+            None => Ok(tables),
+        }
+    }
+
+    /// Takes a table in: its entries replace those of the same problems in the table of its GPU, and all of that table
+    /// where the driver or the kernel was another one.
+    pub fn add(&mut self, table: Table) {
+        match self.tables.iter_mut().find(|t| t.setting.gpu == table.setting.gpu) {
+            Some(there) if there.setting == table.setting => there.renew(table),
+            Some(there) => *there = table,
+            None => self.tables.push(table),
+        }
+    }
+
+    /// As the file has them: JSON, an entry a line.
+    pub fn text(&self) -> String {
+        let one = |t: &Table| {
+            let head = Table { entries: Vec::new(), ..t.clone() };
+            let lines: Vec<_> = t.entries.iter().filter_map(|e| serde_json::to_string(e).ok()).collect();
+            let entries = format!("\"entries\": [\n    {}\n  ]", lines.join(",\n    "));
+            // No text within quotes has quotes.
+            serde_json::to_string_pretty(&head).unwrap_or_default().replace("\"entries\": []", &entries)
+        };
+        let all: Vec<_> = self.tables.iter().map(one).collect();
+        format!("{{ \"form\": {}, \"tables\": [\n{}\n] }}\n", self.form, all.join(",\n"))
+    }
+
+    /// Writes them, all at once: a reader sees the old file or the new one.
+    ///
+    /// # Errors
+    /// `R0111`
+    pub fn write(&self, file: &Path) -> Result<(), Error> {
+        FILE.write(file, &self.text())
+    }
+
+    /// The table of a setting that holds, or why there is none.
+    pub(super) fn find(&self, setting: &Setting) -> Result<&Table, String> {
+        let Some(table) = self.tables.iter().find(|t| t.setting.gpu == setting.gpu) else {
+            return Err(format!("there is no table for {}", setting.gpu));
+        };
+        match table {
+            t if t.setting.driver != setting.driver => {
+                Err(format!("the table of {} was measured with driver {}", t.date, t.setting.driver))
+            }
+            t if t.kernel != kernel_hash() => {
+                Err(format!("the table of {} was measured with another kernel", t.date))
+            }
+            t => Ok(t),
+        }
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Tables {
+        Tables::new()
+    }
+}
+
+/// Where plans come from.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Tuning {
+    /// From the table that is stored for the GPU, and from the model for what is not in it.
+    #[default]
+    Stored,
+    /// From the model alone.
+    Model,
+    /// From a table, and from the model for what is not in it.
+    Table(Box<Table>),
+    /// The plan is given.
+    Plan(Plan),
+}
+
+/// What a plan comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// A measurement.
+    Table,
+    /// The model.
+    Model,
+    /// The caller.
+    Caller,
+}
+
+/// Chooses plans on a GPU.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    source: Tuning,
+    sms: u32,
+    /// The source in words.
+    about: String,
+}
+
+impl Selector {
+    /// Chooses as asked for on a device. A stored table is read once, here. A file that cannot be read is said on standard
+    /// error, and the model chooses.
+    ///
+    /// # Errors
+    /// `R0103`
+    pub fn new(device: &Device, asked: &Tuning) -> Result<Selector, Error> {
+        let sms = device.sm_count()?;
+        let (source, about) = match asked {
+            Tuning::Stored => match stored(&Setting::of(device)?) {
+                Ok((table, about)) => (Tuning::Table(Box::new(table)), about),
+                Err(why) => (Tuning::Model, format!("model: {why}; `weft tune gemm` measures")),
+            },
+            Tuning::Model => (Tuning::Model, "model: asked for".into()),
+            Tuning::Table(table) => (Tuning::Table(table.clone()), "table: given".into()),
+            Tuning::Plan(plan) => (Tuning::Plan(*plan), format!("plan: {plan}")),
+        };
+        Ok(Selector { source, sms, about })
+    }
+
+    /// The plan of a problem, and what it comes from.
+    ///
+    /// # Errors
+    /// `R0505` where the kernel does not compute the problem, or not with the plan that is given.
+    pub fn plan(&self, problem: &Problem) -> Result<(Plan, By), Error> {
+        problem.check()?;
+        let found = match &self.source {
+            Tuning::Plan(plan) => return fits(problem, plan).map(|()| (*plan, By::Caller)),
+            Tuning::Table(table) => table.plan(problem).map(|plan| (plan, By::Table)),
+            Tuning::Stored | Tuning::Model => None,
+        };
+        let model = || ranked(problem, self.sms).first().map(|plan| (*plan, By::Model));
+        found.or_else(model).ok_or_else(|| {
+            Error::new(weft_runtime::error::GEMM, format!("no plan fits {problem}"))
+                .help("this is a fault of warpweft's tables: please report it")
+        })
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.about)
+    }
+}
+
+/// The table that is stored for a setting, with the place it comes from; or why there is none.
+fn stored(setting: &Setting) -> Result<(Table, String), String> {
+    let file = path().ok_or("WEFT_GEMM_TUNING is off, or there is no folder")?;
+    let tables = Tables::read(&file).map_err(|e| {
+        eprintln!("warning: GEMM goes without tuning: {e}");
+        e.message
+    })?;
+    let table = tables.find(setting)?;
+    Ok((table.clone(), format!("table: {} of {}", file.display(), table.date)))
+}

@@ -1,0 +1,141 @@
+//! What tables of measurements have in common, whatever was measured: the file that they are stored in, the machine that
+//! they hold for, and the text of the kernels that they are about.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use weft_runtime::owned::{self, Trust};
+use weft_runtime::{Device, Error, cuda, error, find, machine};
+
+/// Bytes of the largest file.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// A kind of file.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    /// The variable that names another file, or is `off`.
+    pub variable: &'static str,
+    /// The name of the file in warpweft's folder of the user's data.
+    pub name: &'static str,
+    /// The command that writes it.
+    pub command: &'static str,
+    /// The number of its form; another form has another number.
+    pub form: u32,
+}
+
+impl Kind {
+    /// Where the file is; none where its variable is `off`, or no folder is known.
+    pub fn path(&self) -> Option<PathBuf> {
+        match std::env::var_os(self.variable).filter(|v| !v.is_empty()) {
+            Some(off) if off == OsStr::new("off") || off == OsStr::new("0") => None,
+            Some(file) => Some(file.into()),
+            None => Some(find::data_folder()?.join(self.name)),
+        }
+    }
+
+    /// The text of a file; none of one that does not exist, unless the variable names it.
+    ///
+    /// # Errors
+    /// `R0111` where it cannot be read.
+    pub fn read(&self, file: &Path) -> Result<Option<String>, Error> {
+        if std::env::var_os(self.variable).is_some_and(|v| Path::new(&v) == file) {
+            let text = crate::library::read_text_of(file, MOST_BYTES, "tuning");
+            return text.map(Some).map_err(|why| self.bad(why));
+        }
+        // Nobody has named it, so it must be the user's own.
+        match owned::read(file, MOST_BYTES, Trust::Owner) {
+            Ok(bytes) => {
+                let text = String::from_utf8(bytes);
+                text.map(Some).map_err(|_| self.bad(format!("{} is not UTF-8", file.display())))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.bad(format!("cannot read {}: {e}", file.display()))),
+        }
+    }
+
+    /// What a text has.
+    ///
+    /// # Errors
+    /// What is wrong with it, as what a file "does".
+    pub fn parse<T: DeserializeOwned>(&self, text: &str) -> Result<T, String> {
+        #[derive(Deserialize)]
+        struct Head {
+            form: u32,
+        }
+        let damaged = |e: serde_json::Error| format!("is damaged, or no file of `{}`: {e}", self.command);
+        let Head { form } = serde_json::from_str(text).map_err(damaged)?;
+        if form != self.form {
+            return Err(format!("is of form {form}, and this version reads form {}", self.form));
+        }
+        serde_json::from_str(text).map_err(damaged)
+    }
+
+    /// Writes a file, all at once: a reader sees the old one or the new one.
+    ///
+    /// # Errors
+    /// `R0111`
+    pub fn write(&self, file: &Path, text: &str) -> Result<(), Error> {
+        let folder = match file.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(folder)?;
+            let mut new = tempfile::Builder::new().prefix(".tuning").tempfile_in(folder)?;
+            new.write_all(text.as_bytes())?;
+            new.persist(file)?;
+            Ok(())
+        };
+        write().map_err(|e| self.bad(format!("cannot write {}: {e}", file.display())))
+    }
+
+    /// An error of this kind of file.
+    pub fn bad(&self, message: String) -> Error {
+        let Kind { command, variable, .. } = self;
+        Error::new(error::TUNING, message).help(format!(
+            "`{command}` measures anew once the file is moved away; {variable}=off does without"
+        ))
+    }
+}
+
+/// This machine, asked once.
+pub(crate) fn here() -> Option<&'static machine::Driver> {
+    static HERE: OnceLock<Option<machine::Driver>> = OnceLock::new();
+    HERE.get_or_init(|| machine::driver().ok()).as_ref()
+}
+
+/// The version of a device's driver, or of its CUDA where NVML does not tell it.
+///
+/// # Errors
+/// `R0103`
+pub(crate) fn driver(device: &Device) -> Result<String, Error> {
+    // Simulated PEs have a driver of their own, which nobody measures: models choose.
+    if device.is_simulated() {
+        return Ok("simulator".into());
+    }
+    if let Some(version) = here().and_then(|d| d.version.clone()) {
+        return Ok(version);
+    }
+    let (major, minor) = cuda::driver_version()?;
+    Ok(format!("CUDA {major}.{minor}"))
+}
+
+/// A hash of the text of a part of the library, and of all that it uses.
+pub(crate) fn hash(part: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut parts = vec![part];
+    let mut next = 0;
+    while let Some(name) = parts.get(next).copied() {
+        next += 1;
+        let text = crate::library::part(name).unwrap_or_default();
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        for line in text.lines() {
+            let used = line.trim().strip_prefix("use weft::").and_then(|rest| rest.split(';').next());
+            parts.extend(used.filter(|used| !parts.contains(used)));
+        }
+    }
+    hasher.finalize().to_hex()[..16].into()
+}

@@ -81,6 +81,8 @@ fn of_file(path: &Path) -> Vec<Trial> {
     let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
     // What is wrong with the directives, the file tests say. `tests/sequence.rs` compares the PTX of sequences.
     let expects = directives::parse(&text).ok().filter(|e| !e.runs.is_empty() && e.sequence.is_empty());
+    // Arguments that are refused never become a launch.
+    let expects = expects.filter(|e| e.fails.as_deref() != Some("R0502"));
     match expects.map(|expects| cases(path, &expects)) {
         None => Vec::new(),
         Some(Ok(cases)) => pair(shown, cases),

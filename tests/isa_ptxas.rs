@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-use weft::tools::{Tool, ToolError, assemble_ptx, disassemble};
+use weft::tools::{Tool, ToolError, assemble, assemble_ptx, disassemble};
 use weft_isa::*;
 
 /// Every version of PTX since the oldest target's, one before it included.
@@ -98,7 +98,8 @@ fn bad_lines(
     version: PtxVersion,
 ) -> Result<BTreeSet<usize>, String> {
     let (ptx, first) = kernel(instructions, target, version);
-    match assemble_ptx(&ptx, target) {
+    // What it remarks of instructions that stand alone says nothing.
+    match assemble(&ptx, target) {
         Ok(_) => Ok(BTreeSet::new()),
         Err(ToolError::Failed { message, .. }) => {
             let numbers = message.lines().filter_map(|line| {

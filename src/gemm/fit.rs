@@ -37,7 +37,7 @@ pub fn fits(problem: &Problem, plan: &Plan) -> Result<(), Error> {
         return refuse(message, "a row of a stage is a multiple of 128 bytes: choose a larger bk");
     }
     let part = plan.get(Param::Bn) / plan.get(Param::Ctas);
-    if problem.b == Major::Column && part % COLUMNS != 0 {
+    if problem.b == Major::Column && !part.is_multiple_of(COLUMNS) {
         let message =
             format!("the plan {plan} loads {part} rows of B at a time, and columns of B are contiguous");
         return refuse(

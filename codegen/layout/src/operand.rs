@@ -69,14 +69,6 @@ impl Operand {
         }
     }
 
-    /// The bytes of a row that its swizzle permutes; 0 for none.
-    pub fn swizzle_bytes(&self) -> u32 {
-        match self.swizzle_bits() {
-            0 => 0,
-            bits => 16 << bits,
-        }
-    }
-
     /// The descriptor but for its start address (PTX ISA, Matrix Descriptor Format).
     pub fn bits(&self) -> u64 {
         let field = |bytes: i64| (bytes / UNIT).unsigned_abs() & 0x3fff;

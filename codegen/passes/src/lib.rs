@@ -257,7 +257,7 @@ pub fn run(module: tensor::Verified, options: &Options) -> Result<Lowered, Vec<D
         }
     };
     for kernel in &module.kernels {
-        report.tiles.extend(tiles::of_launch(kernel));
+        report.tiles.extend(tiles::of_launch(kernel, options.target));
     }
     Ok(Lowered { module, report, timings, dump })
 }

@@ -291,8 +291,8 @@ impl Rewrite for Pipelines<'_> {
         match op {
             Tile::Pipeline { stages } => {
                 let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
-                self.say(e, span, Fact::Pipeline { stages, warps });
                 let ctas = if self.facts.shared.contains(&v) { e.b.kernel().cluster_size() } else { 1 };
+                self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
                 let pipe = e.prologue(|b| make(b, stages, warps, ctas))?;
                 self.pipes.insert(v, pipe);
                 Ok(Action::Drop)

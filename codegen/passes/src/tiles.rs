@@ -3,10 +3,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use weft_ir::abi::{MAX_SHARED, place_shared};
+use weft_ir::abi::place_shared;
 use weft_ir::diag::Span;
 use weft_ir::roles::{REGISTERS, registers_at_start};
 use weft_ir::{Address, Block, Control, Operation, machine};
+use weft_isa::Target;
 
 /// Columns of the widest matrix instruction over shared memory (PTX ISA, wgmma.mma_async).
 const MAX_COLUMNS: u32 = 256;
@@ -29,7 +30,7 @@ pub enum Fact {
     Product(Product),
     /// A copy of a tile by TMA.
     Copy(Copy),
-    /// A pipeline: its stages, and the warps that release each.
+    /// A pipeline: its stages, and the warps, of all CTAs that share it, that release each.
     Pipeline {
         /// Stages.
         stages: u32,
@@ -42,8 +43,8 @@ pub enum Fact {
     Fence(&'static str),
     /// A wait that was put in, and what it is for.
     Wait(&'static str),
-    /// The allocations in shared memory, with their bytes, and the bytes of all.
-    Shared(Vec<(String, u64)>, u64),
+    /// The allocations in shared memory, with their bytes, the bytes of all, and those that the target has.
+    Shared(Vec<(String, u64)>, u64, u32),
     /// A role: its name, first thread, threads, and registers of each thread.
     Role(Arc<str>, u32, u32, u32),
     /// Registers of all roles together.
@@ -57,14 +58,14 @@ pub struct Product {
     pub instr: String,
     /// How many of them.
     pub count: u32,
-    /// For both operands, the mode along which elements follow each other, and the swizzle in bytes; `None` for one in
+    /// For both operands, the mode along which elements follow each other, and the swizzle in bytes; none for one in
     /// registers.
-    pub operands: [Option<(char, u32)>; 2],
+    pub operands: [Option<(char, i64)>; 2],
     /// Elements of the accumulator in a thread.
     pub registers: u32,
-    /// Columns of one instruction.
+    /// Columns of a warpgroup.
     pub columns: u32,
-    /// Whether it is one of the warpgroup; if not, each warp multiplies.
+    /// Whether warpgroups multiply; else warps do.
     pub warpgroups: bool,
 }
 
@@ -90,13 +91,14 @@ impl Product {
             return "the target has no instruction of warpgroups (wgmma)".into();
         }
         let mut why = Vec::new();
+        if !self.warpgroups {
+            return "the target has no matrix instructions of warpgroups (wgmma)".into();
+        }
         if self.columns < MAX_COLUMNS {
             why.push(format!("a warpgroup has {} columns of the accumulator", self.columns));
         }
         for (name, operand) in ["A", "B"].iter().zip(&self.operands) {
-            if let Some((_, swizzle)) = operand
-                && *swizzle < 128
-            {
+            if let Some((_, swizzle @ 0..128)) = operand {
                 why.push(format!("{name} is swizzled by {swizzle} bytes, and not by 128"));
             }
         }
@@ -109,14 +111,10 @@ impl fmt::Display for Product {
         let Product { instr, count, registers, .. } = self;
         write!(f, "mma: {count} x {instr}")?;
         for (name, operand) in ["A", "B"].iter().zip(&self.operands) {
-            let Some((major, swizzle)) = operand else {
-                write!(f, ", {name} in registers")?;
-                continue;
-            };
-            write!(f, ", {name} {major}-major")?;
-            match swizzle {
-                0 => write!(f, " without swizzle")?,
-                bytes => write!(f, " in {bytes}-byte swizzle")?,
+            match operand {
+                None => write!(f, ", {name} in registers")?,
+                Some((major, 0)) => write!(f, ", {name} {major}-major without swizzle")?,
+                Some((major, bytes)) => write!(f, ", {name} {major}-major in {bytes}-byte swizzle")?,
             }
         }
         write!(f, "; {registers} accumulator registers a thread; {}", self.limit())
@@ -152,9 +150,9 @@ impl fmt::Display for Fact {
             Fact::Expects(bytes) => write!(f, "producer_acquire: the stage expects {bytes} bytes"),
             Fact::Fence(why) => write!(f, "fence.proxy.async: {why}"),
             Fact::Wait(why) => write!(f, "cp.async.bulk.wait_group.read: {why}"),
-            Fact::Shared(parts, sum) => {
+            Fact::Shared(parts, sum, limit) => {
                 let parts: Vec<_> = parts.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
-                write!(f, "shared memory: {sum} of {MAX_SHARED} bytes: {}", parts.join(", "))
+                write!(f, "shared memory: {sum} of {limit} bytes: {}", parts.join(", "))
             }
             Fact::Role(name, first, threads, regs) => {
                 write!(f, "role {name}: threads {first} to {}, {regs} registers each", first + threads - 1)
@@ -165,7 +163,7 @@ impl fmt::Display for Fact {
 }
 
 /// What there is to say about the memory and the registers of a kernel that has roles, pipelines or matrix products.
-pub(crate) fn of_launch(k: &machine::Kernel) -> Vec<Tiled> {
+pub(crate) fn of_launch(k: &machine::Kernel, target: Target) -> Vec<Tiled> {
     let tiled = |span, fact| Tiled { kernel: k.name.clone(), span, fact };
     let (mut parts, mut end, mut uses) = (Vec::new(), 0u64, false);
     k.walk(&mut |_, inst| {
@@ -180,36 +178,30 @@ pub(crate) fn of_launch(k: &machine::Kernel) -> Vec<Tiled> {
         return found;
     }
     if end > 0 {
-        found.push(tiled(k.span, Fact::Shared(parts, end)));
+        found.push(tiled(k.span, Fact::Shared(parts, end, target.shared_limit())));
     }
-    let mut registers = 0;
-    roles(k, &k.body, registers_at_start(k.threads()), &mut |span, name, [first, threads, regs], top| {
-        if top {
-            registers += regs * threads;
-        }
-        if !name.is_empty() {
-            found.push(tiled(span, Fact::Role(name.clone(), first, threads, regs)));
-        }
-    });
+    let mut named = Vec::new();
+    let registers = roles(k, &k.body, registers_at_start(k.threads()), &mut named);
+    found.extend(named.into_iter().map(|(span, fact)| tiled(span, fact)));
     if registers > 0 {
         found.push(tiled(k.span, Fact::Registers(registers)));
     }
     found
 }
 
-/// Calls `see` with the roles of a block: where each stands, its name, its first thread, threads, and registers of each, and
-/// whether no other role holds it.
-fn roles(
-    k: &machine::Kernel,
-    block: &Block,
-    given: u32,
-    see: &mut dyn FnMut(Span, &Arc<str>, [u32; 3], bool),
-) {
+/// Adds the roles of a block that have names, of `given` registers each where they do not say. Gives the registers of the
+/// block's roles.
+fn roles(k: &machine::Kernel, block: &Block, given: u32, found: &mut Vec<(Span, Fact)>) -> u32 {
+    let mut sum = 0;
     for inst in block.0.iter().filter_map(|v| k.insts.get(*v)) {
         if let Some(Control::Role { name, first, threads, regs, body }) = inst.op.control() {
             let own = if *regs > 0 { *regs } else { given };
-            see(inst.span, name, [*first, *threads, own], true);
-            roles(k, body, own, &mut |span, name, at, _| see(span, name, at, false));
+            if !name.is_empty() {
+                found.push((inst.span, Fact::Role(name.clone(), *first, *threads, own)));
+            }
+            roles(k, body, own, found);
+            sum += own * threads;
         }
     }
+    sum
 }

@@ -20,8 +20,9 @@ pub fn remarks(log: &str, ptx: &str) -> Vec<Remark> {
             about = Some(name.trim().to_owned());
         }
         let Some(kind) = kind(line) else { continue };
-        let kernel =
-            quoted(line, "in function ").or_else(|| quoted(line, "in the function ")).or(about.clone());
+        let named = quoted(line, "in function ").or_else(|| quoted(line, "in the function "));
+        let above = about.clone().filter(|_| kind == RemarkKind::Spills);
+        let kernel = named.or(above).or_else(|| only_kernel(ptx));
         let ptx_line = line.rsplit_once("line ").and_then(|(_, n)| number(n));
         let source = place(ptx, ptx_line, kernel.as_deref());
         let remark = Remark { kind, text: words(line).to_owned(), kernel, ptx_line, source };
@@ -101,6 +102,14 @@ fn place(ptx: &str, line: Option<u32>, kernel: Option<&str>) -> Option<(String, 
     Some((name, line, column))
 }
 
+/// The name of the kernel of a text that has one.
+fn only_kernel(ptx: &str) -> Option<String> {
+    let mut names =
+        ptx.lines().filter_map(|line| line.split_once(".entry")?.1.trim_start().split('(').next());
+    let first = names.next()?.trim().to_owned();
+    names.next().is_none().then_some(first)
+}
+
 /// Whether a line begins the kernel of that name.
 fn starts(line: &str, name: &str) -> bool {
     let mut words = line.split(|c: char| !(c.is_ascii_alphanumeric() || "._$%".contains(c)));
@@ -122,7 +131,7 @@ mod tests {
                    ptxas warning : Registers are spilled to local memory in function 'k', 16 bytes spill stores, 8 bytes spill loads\n\
                    ptxas info    : Function properties for k\n    624 bytes stack frame, 16 bytes spill stores, 8 bytes spill loads\n\
                    ptxas info    : Function properties for other\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
-                   ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored in function 'other'\n\
+                   ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry.\n\
                    ptxas info    : Used 254 registers, used 1 barriers\n";
         let found = remarks(log, PTX);
         let shown: Vec<_> =
@@ -133,11 +142,14 @@ mod tests {
             [
                 (RemarkKind::Serial, Some("k"), Some(13), at("weft::gemm", 9, 5)),
                 (RemarkKind::Spills, Some("k"), None, at("k.weft", 7, 3)),
-                (RemarkKind::Registers, Some("other"), None, at("k.weft", 2, 1)),
+                (RemarkKind::Registers, None, None, None),
             ]
         );
         assert!(found[0].text.starts_with("(C7511) Potential"), "{}", found[0].text);
         assert!(found[1].text.starts_with("Registers are spilled"), "{}", found[1].text);
+        let (_, one) = PTX.split_once("ret;\n}\n").unwrap();
+        let ignored = log.lines().find(|line| line.contains("C7508")).unwrap();
+        assert_eq!(remarks(ignored, one)[0].source, at("k.weft", 7, 3));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! in float64.
 
 use super::super::BenchError;
+use super::super::data::in_each;
 use crate::collective::Flat;
 use crate::compile::{KernelFile, Options};
 use crate::gemm::{Major, Problem, Shape};
@@ -185,40 +186,55 @@ fn samples(shape: Shape, seed: u32) -> Vec<(u64, u64)> {
     all
 }
 
-/// Compares samples of D with the product in float64: the number of wrong ones, of how many, and the first.
-///
-/// A sum may be off by a unit of the accumulator's for each addition, relative to the sum of magnitudes, and is rounded
-/// once to its type. Matrix instructions multiply f32 as tf32, and add fp8 up with 13 bits at least (Hopper).
-pub fn check(
-    problem: &Problem,
-    operands: &Operands,
+/// Samples of a product in float64: their places, and of each the sum and the sum of the magnitudes that are added up.
+pub struct Expected {
     values: Values,
-    stream: &Stream,
-) -> Result<(u64, u64, Option<Wrong>)> {
-    let Problem { shape, dtype, out, .. } = *problem;
-    let unit = match dtype {
-        _ if values == Values::Whole => 0.0,
-        DType::F32 => shape.k as f64 * 2.0 * unit_roundoff(DType::F32) + 2f64.powi(-9),
-        dtype if dtype.bytes() == 1 => shape.k as f64 * 2f64.powi(-13),
-        _ => shape.k as f64 * 2.0 * unit_roundoff(DType::F32),
-    };
-    let places = samples(shape, operands.seeds[0]);
-    let parts =
-        super::super::data::in_each(&places, |place| product(problem, operands.seeds, values, *place));
-    let bytes = out.bytes() as usize;
-    let (mut wrong, mut first) = (0, None);
-    for ((row, column), (sum, scale)) in places.iter().copied().zip(parts) {
-        let at = usize::try_from(row * shape.n + column).unwrap_or(usize::MAX).saturating_mul(bytes);
-        let found = read_number(out, &operands.d.read(at, bytes, stream)?).as_f64();
-        let expected = rounded(out, sum);
-        let bound = unit * scale * (1.0 + unit_roundoff(out)) + 2.0 * unit_roundoff(out) * sum.abs();
-        let right = found == expected || values == Values::Real && (found - sum).abs() <= bound;
-        if !right {
-            wrong += 1;
-            first.get_or_insert(Wrong { row, column, found, expected });
-        }
+    samples: Vec<((u64, u64), (f64, f64))>,
+}
+
+impl Expected {
+    /// Of operands that were filled with such values.
+    pub fn of(problem: &Problem, operands: &Operands, values: Values) -> Expected {
+        let places = samples(problem.shape, operands.seeds[0]);
+        let sums = in_each(&places, |place| product(problem, operands.seeds, values, *place));
+        Expected { values, samples: places.into_iter().zip(sums).collect() }
     }
-    Ok((wrong, places.len() as u64, first))
+
+    /// Compares samples of D: the number of wrong ones, of how many, and the first.
+    ///
+    /// A sum may be off by a unit of the accumulator's for each addition, relative to the sum of magnitudes, and is
+    /// rounded once to its type. Matrix instructions multiply f32 as tf32, and add fp8 up with 13 bits at least (Hopper).
+    ///
+    /// # Errors
+    /// `R0103`
+    pub fn check(
+        &self,
+        problem: &Problem,
+        d: &AnyDeviceTensor,
+        stream: &Stream,
+    ) -> Result<(u64, u64, Option<Wrong>)> {
+        let Problem { shape, dtype, out, .. } = *problem;
+        let unit = match dtype {
+            _ if self.values == Values::Whole => 0.0,
+            DType::F32 => shape.k as f64 * 2.0 * unit_roundoff(DType::F32) + 2f64.powi(-9),
+            dtype if dtype.bytes() == 1 => shape.k as f64 * 2f64.powi(-13),
+            _ => shape.k as f64 * 2.0 * unit_roundoff(DType::F32),
+        };
+        let bytes = out.bytes() as usize;
+        let (mut wrong, mut first) = (0, None);
+        for ((row, column), (sum, scale)) in self.samples.iter().copied() {
+            let at = usize::try_from(row * shape.n + column).unwrap_or(usize::MAX).saturating_mul(bytes);
+            let found = read_number(out, &d.read(at, bytes, stream)?).as_f64();
+            let expected = rounded(out, sum);
+            let bound = unit * scale * (1.0 + unit_roundoff(out)) + 2.0 * unit_roundoff(out) * sum.abs();
+            let near = self.values == Values::Real && (found - sum).abs() <= bound;
+            if found != expected && !near {
+                wrong += 1;
+                first.get_or_insert(Wrong { row, column, found, expected });
+            }
+        }
+        Ok((wrong, self.samples.len() as u64, first))
+    }
 }
 
 #[cfg(test)]
@@ -275,7 +291,8 @@ mod tests {
         let Shape { m, n, .. } = problem.shape;
         // Nothing was written: no sample is right.
         set.d.fill(0xff, stream)?;
-        let (wrong, of, first) = check(problem, set, values, stream)?;
+        let expected = Expected::of(problem, set, values);
+        let (wrong, of, first) = expected.check(problem, &set.d, stream)?;
         assert!(wrong == of && of > 50 && first.is_some_and(|w| w.found.is_nan()));
         // The host's own product is right; with one corner changed, that one is wrong.
         let mut bytes = Vec::new();
@@ -286,7 +303,7 @@ mod tests {
             }
         }
         set.d.write(0, &bytes, stream)?;
-        assert_eq!(check(problem, set, values, stream)?.0, 0);
+        assert_eq!(expected.check(problem, &set.d, stream)?.0, 0);
         let other = data.result(&stream.device(), problem)?;
         set.d.copy_to(&other, stream)?;
         assert_eq!(data.differing(&set.d, &other, stream)?.0, 0);
@@ -294,7 +311,7 @@ mod tests {
         let mut corner = Vec::new();
         write_number(problem.out, Number::Float(1000.0), &mut corner);
         set.d.write(bytes.len() - size, &corner, stream)?;
-        let (wrong, _, first) = check(problem, set, values, stream)?;
+        let (wrong, _, first) = expected.check(problem, &set.d, stream)?;
         let first = first.map(|w| (w.row, w.column));
         assert!(wrong >= 1 && first == Some((m - 1, n - 1)), "{wrong} {first:?}");
         assert_eq!(data.differing(&set.d, &other, stream)?, (1, m * n - 1));

@@ -1,6 +1,6 @@
 //! The measurement itself: operands, calls, and their times.
 
-use super::data::{self, Data, Operands, Values, Wrong};
+use super::data::{Data, Expected, Operands, Values, Wrong};
 use super::report::{CUBLAS, OURS, Quartiles, Report, Row, compare};
 use super::{Contender, Own, Request};
 use crate::bench::BenchError;
@@ -346,12 +346,13 @@ impl Bed {
         let first = sets.data.result(&self.device, &sets.problem)?;
         for values in [Values::Whole, Values::Real] {
             sets.data.fill(set, values, stream)?;
+            let expected = Expected::of(&sets.problem, set, values);
             for (i, case) in cases.iter().enumerate() {
                 // What is not written is no number.
                 set.d.fill(0xff, stream)?;
                 case.call(0, sets, stream)?;
                 cuda::wait_for(stream)?;
-                let (wrong, of, one) = data::check(&sets.problem, set, values, stream)?;
+                let (wrong, of, one) = expected.check(&sets.problem, &set.d, stream)?;
                 found[i].wrong.0 += wrong;
                 found[i].wrong.1 += of;
                 found[i].first = found[i].first.take().or(one);

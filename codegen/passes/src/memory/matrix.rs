@@ -102,9 +102,9 @@ impl MemoryPass<'_> {
                     }
                     _ => Factor::Tile(found(self.places.get(a), k, *a, span)?.clone()),
                 };
-                let (done, fact) = multiply(e, self.options.target, (&x, &y), *acc, tile, span)?;
+                let (done, product) = multiply(e, self.options.target, (&x, &y), *acc, tile, span)?;
                 let kernel = e.b.kernel().name.clone();
-                self.report.tile(&kernel, span, Fact::Product(fact));
+                self.report.tile(&kernel, span, Fact::Product(product));
                 done
             }
             _ => return Ok(Action::Keep),
@@ -168,29 +168,17 @@ fn multiply(
     }
     let product = Product::new(elem.name(), y.ty.elem.name(), tile.elem.name());
     let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [elem, y.ty.elem] };
-    let warpgroups = has_warpgroups(target);
-    let choice = product.and_then(|p| match warpgroups {
-        true => {
-            let in_registers = matches!(a, Left::Registers(_));
-            p.of_warpgroup(own.cols, in_registers, [a.mn_major(), b.operand.mn_major])
-        }
-        false => p.of_warp(),
-    });
-    let instr = exists(choice, target, span)?.to_string();
-    let columns = if warpgroups { own.cols } else { super::warps::COLS };
-    let fact = tiles::Product {
-        instr,
-        count: (rows / ATOM_ROWS) as u32 * of_a as u32 * (own.cols / columns),
-        operands: [a.read(), Some(b.read('N'))],
-        registers: tile.lanes(tile.own_cols()),
-        columns,
-        warpgroups,
-    };
-    let sum = match warpgroups {
-        true => by_warpgroup(e, (&a, &b), acc, own, span)?,
-        false => super::warps::multiply(e, (&a, &b), acc, own, span)?,
-    };
-    Ok((sum, fact))
+    let fact = a.fact(&b, (product, has_warpgroups(target)), own, tile.lanes(own.cols));
+    let done = if has_warpgroups(target) {
+        let majors = [a.mn_major(), b.operand.mn_major];
+        let in_registers = matches!(a, Left::Registers(_));
+        exists(product.and_then(|p| p.of_warpgroup(own.cols, in_registers, majors)), target, span)?;
+        by_warpgroup(e, (&a, &b), acc, own, span)
+    } else {
+        exists(product.and_then(|p| p.of_warp()), target, span)?;
+        super::warps::multiply(e, (&a, &b), acc, own, span)
+    }?;
+    Ok((done, fact))
 }
 
 /// A warpgroup's part of a product.
@@ -204,17 +192,14 @@ pub(super) struct Own {
     pub elems: [Scalar; 2],
 }
 
-/// The instruction, or an error where the target does not have it.
-fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<Choice> {
+/// An error where the target does not have the instruction.
+fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
     let missing = || Diagnostic::error(BAD_OPERAND, span, "no instruction multiplies these types");
-    let choice = choice.ok_or_else(missing)?;
-    match choice.check(target) {
-        Ok(_) => Ok(choice),
-        Err(no) => {
-            let help = "the instructions of each target are in docs/mma.md";
-            Err(Diagnostic::error(Code(no.code()), span, no.to_string()).help(help))
-        }
-    }
+    let no = choice.ok_or_else(missing)?.check(target).err();
+    no.map_or(Ok(()), |no| {
+        let help = "the instructions of each target are in docs/mma.md";
+        Err(Diagnostic::error(Code(no.code()), span, no.to_string()).help(help))
+    })
 }
 
 /// Instructions for all blocks of 64 rows and slices along K, as one group.
@@ -270,11 +255,36 @@ impl Left {
         }
     }
 
-    /// How it lies in shared memory, for reports; `None` in registers.
-    fn read(&self) -> Option<(char, u32)> {
-        match self {
-            Left::Shared(a) => Some(a.read('M')),
+    /// What there is to say of its product with `b`: by warpgroups, or by warps.
+    fn fact(
+        &self,
+        b: &Source,
+        (product, warpgroups): (Option<Product>, bool),
+        own: Own,
+        registers: u32,
+    ) -> tiles::Product {
+        let slices = b.operand.slices.len() as u32;
+        let blocks = u32::try_from(own.rows / ATOM_ROWS).unwrap_or(u32::MAX);
+        let (atom, columns) = match warpgroups {
+            true => (format!("wgmma.m64n{}", own.cols), own.cols),
+            false => ("mma.sync.m16n8".to_owned(), 8),
+        };
+        let types = product.map(|p| format!("k{}.{}.{}.{}", p.depth(), p.sum, p.a, p.b));
+        let major = |operand: &Operand, mn: char| {
+            let bytes = if operand.mode == 0 { 0 } else { operand.span() };
+            Some((if operand.mn_major { mn } else { 'K' }, bytes))
+        };
+        let left = match self {
+            Left::Shared(a) => major(&a.operand, 'M'),
             Left::Registers(_) => None,
+        };
+        tiles::Product {
+            instr: atom + &types.unwrap_or_default(),
+            count: blocks * slices * (own.cols / columns.max(1)),
+            operands: [left, major(&b.operand, 'N')],
+            registers,
+            columns: own.cols,
+            warpgroups,
         }
     }
 
@@ -325,11 +335,6 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
 }
 
 impl Source {
-    /// The mode along which elements follow each other, which is K or `mn`, and the swizzle in bytes.
-    fn read(&self, mn: char) -> (char, u32) {
-        (if self.operand.mn_major { mn } else { 'K' }, self.operand.swizzle_bytes())
-    }
-
     /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper half is a constant.
     fn descriptor(&self, b: &mut Builder) -> Built<Value> {
         let root = b.emit(Address::ToInt { a: self.root })?;

@@ -251,7 +251,7 @@ impl Asynchronous {
     /// Bytes that the phase of an mbarrier expects beyond those that came, where it waits for nothing else.
     pub(crate) fn lacks(&self, memory: &Memory, at: Spot) -> Option<i64> {
         let Mbarrier { pending: 0, tx, .. } = self.find(memory, at)? else { return None };
-        Some(i64::from(*tx)).filter(|n| *n > 0)
+        Some(*tx).filter(|n| *n > 0)
     }
 
     pub(crate) fn describe(&self, memory: &Memory, at: Spot) -> String {

@@ -1,7 +1,7 @@
 //! What goes wrong: [`PtxError`] for text that cannot be read, [`SimError`] for programs that cannot go on.
 
 use crate::codes;
-use crate::machine::Named;
+use crate::names::Named;
 use std::fmt;
 
 /// PTX text that the reader rejects, with the place and what would have been right.

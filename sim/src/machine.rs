@@ -9,6 +9,7 @@ use crate::exec::run::Grid;
 use crate::exec::trace::{Trace, TraceConfig};
 use crate::memory::{AccessError, Memory, Name, Symmetric, Team};
 use crate::module::Module;
+use crate::names::Named;
 use running::Running;
 use shape::{check_shape, cluster, constants, cta_bytes, pack, per_sm};
 use std::sync::Arc;
@@ -142,24 +143,6 @@ pub struct Launch {
     pub args: Vec<Arg>,
     /// Names of threads, for reports.
     pub names: Arc<[Named]>,
-}
-
-/// Threads of a CTA that reports call by a name: those of a role.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Named {
-    /// The first.
-    pub first: u32,
-    /// How many they are.
-    pub threads: u32,
-    /// Their name.
-    pub name: Arc<str>,
-}
-
-impl Named {
-    /// The name of a thread of a CTA.
-    pub(crate) fn of(names: &[Named], thread: u32) -> Option<&Named> {
-        names.iter().find(|n| (n.first..n.first.saturating_add(n.threads)).contains(&thread))
-    }
 }
 
 impl Default for Launch {

@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, lowest first, and what each is for.
-const LAYERS: [(&str, &str); 20] = [
+const LAYERS: [(&str, &str); 21] = [
     ("visible", "control characters that are shown"),
     ("num", "arithmetic that PTX defines bit by bit"),
     ("rng", "random numbers"),
     ("stats", "counters"),
     ("codes", "the codes of errors and findings"),
     ("order", "memory orders and scopes"),
+    ("names", "names of threads"),
     ("error", "errors and places"),
     ("types", "PTX's types"),
     ("ptx", "text to syntax tree"),

@@ -1,8 +1,8 @@
 //! What reports say of the programs that run: the detector knows warps and program counters only.
 
 use crate::error::SourceLine;
-use crate::machine::Named;
 use crate::memory::Memory;
+use crate::names::Named;
 
 /// A grid.
 pub(crate) struct GridWords<'a> {

@@ -5,8 +5,8 @@ use super::programs::Programs;
 use super::{Access, AccessKind, Agent, Finding, Location, MemorySpace};
 use crate::codes;
 use crate::error::Place;
-use crate::machine::Named;
 use crate::model::{LANES, WarpId};
+use crate::names::Named;
 
 impl Detector {
     /// An instruction's opcode with its modifiers; of a call, the function.

@@ -3,8 +3,8 @@
 use super::{Failure, World};
 use crate::error::{Place, SimError};
 use crate::exec::run::Run;
-use crate::machine::Named;
 use crate::model::{CtaSlot, WarpSlot};
+use crate::names::Named;
 
 impl Run {
     /// A round of the schedule has passed: some of what is under way lands.

@@ -3,9 +3,9 @@
 use super::super::run::Run;
 use super::super::warp::{Group, State};
 use super::awaited::{awaited, number};
-use crate::machine::Named;
 use crate::memory::Spot;
 use crate::model::{CtaSlot, LANES, WarpSlot};
+use crate::names::Named;
 use std::collections::BTreeMap;
 
 /// Lines of a report.

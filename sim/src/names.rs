@@ -1,0 +1,21 @@
+//! Names that reports call threads by.
+
+use std::sync::Arc;
+
+/// Threads of a CTA that reports call by a name: those of a role.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    /// The first.
+    pub first: u32,
+    /// How many they are.
+    pub threads: u32,
+    /// Their name.
+    pub name: Arc<str>,
+}
+
+impl Named {
+    /// The name of a thread of a CTA.
+    pub(crate) fn of(names: &[Named], thread: u32) -> Option<&Named> {
+        names.iter().find(|n| (n.first..n.first.saturating_add(n.threads)).contains(&thread))
+    }
+}

@@ -108,8 +108,15 @@ fn assembled(ptx: &str, options: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("k.ptx");
     std::fs::write(&file, ptx).unwrap();
-    let out =
-        Command::new(ptxas).args(options).args(["--output-file", "/dev/null"]).arg(&file).output().unwrap();
+    let run = |more: &[&str]| {
+        let output = ["--output-file", "/dev/null"];
+        Command::new(ptxas).args(options).args(more).args(output).arg(&file).output().unwrap()
+    };
+    let mut out = run(&[]);
+    if out.status.code().is_none() {
+        // The optimiser of ptxas 13.5 crashes on a few kernels of random jumps. Whether it takes the text, it says without.
+        out = run(&["-O0"]);
+    }
     assert!(out.status.success(), "{}\n{ptx}", String::from_utf8_lossy(&out.stderr));
 }
 

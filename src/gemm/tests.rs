@@ -158,8 +158,8 @@ fn the_model_prefers_what_is_plain() {
     // Large products are bound by the tensor cores, and large tiles read shared memory least.
     let large = first("8192x8192x8192");
     assert_eq!(large.get(Param::Bm) * large.get(Param::Bn), 128 * 256, "{large}");
-    // Clusters load B once for two tiles, and with one row of tiles they compute another in vain.
-    assert_eq!(large.get(Param::Ctas), 2, "{large}");
+    // Clusters were measured no faster, and with one row of tiles they compute another in vain.
+    assert_eq!(large.get(Param::Ctas), 1, "{large}");
     assert_eq!(first("128x8192x4096").get(Param::Ctas), 1);
     // Of a product with few rows, tiles with more are computed in vain; small tiles keep more multiprocessors busy.
     let few = first("16x8192x4096");

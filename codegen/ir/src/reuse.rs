@@ -1,7 +1,7 @@
 //! Shared memory that is used again while a matrix product or a copy may still read it.
 //!
 //! The walk carries the code of a role out as its threads do. It knows constants, the variables of loops that begin at a
-//! constant, and the numbers of stages. A loop whose number of rounds is not known has [`ROUNDS`] of them. A condition
+//! constant, and the numbers of stages. A loop whose number of rounds is not known has `ROUNDS` of them. A condition
 //! that is not known must leave the same behind both ways; where it does not, the walk of the role ends, and nothing more
 //! is reported. So what is reported happens in a launch with such numbers of rounds.
 

@@ -183,7 +183,7 @@ pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
 /// As [`assemble`], without remarks.
 ///
 /// # Errors
-/// As there, and [`ToolError::Remarks`] where there are remarks and the environment variable `WEFT_STRICT_PTXAS` is 1.
+/// The errors of [`assemble`], and [`ToolError::Remarks`] where there are remarks and `WEFT_STRICT_PTXAS` is 1.
 pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
     assemble(ptx, target)?.accepted()
 }

@@ -36,7 +36,7 @@ impl Gemm {
     /// As [`new`](Gemm::new), with plans from elsewhere.
     ///
     /// # Errors
-    /// As there; `R0505` for a plan that does not fit the problem.
+    /// The errors of [`new`](Gemm::new), and `R0505` for a plan that does not fit the problem.
     pub fn with(on: impl Into<On>, problem: Problem, tuning: &Tuning) -> Result<Gemm, GpuError> {
         let on = on.into();
         let selector = Selector::new(on.device(), tuning)?;
@@ -46,7 +46,7 @@ impl Gemm {
     /// As [`new`](Gemm::new), with a plan that a selector chooses.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`new`](Gemm::new), and `R0505` for a plan that does not fit the problem.
     pub fn chosen(on: impl Into<On>, problem: Problem, selector: &Selector) -> Result<Gemm, GpuError> {
         let on = on.into();
         let (plan, by) = selector.plan(&problem)?;

@@ -88,27 +88,11 @@ impl Reduce {
         let (warp, lane) = (index.floor_div(&Int::from(WARP)), index.rem(&Int::from(WARP)));
         let (lane, zero) = (e.b.index(lane)?, e.b.i64(0)?);
         let first = e.b.compare(CmpOp::Eq, lane, zero)?;
-        let then = e.b.nested(|b| {
-            for (i, part) in parts.iter().enumerate() {
-                let ptr = place(b, &(&warp * bytes + row * i as i64))?;
-                b.emit(Memory::Store { ptr, value: *part, sem: Sem::Weak, scope: Scope::Cta })?;
-            }
-            Ok(())
-        })?;
-        e.b.emit(Control::If { cond: first, then, otherwise: weft_ir::Block::default() })?;
+        write(&mut e.b, first, &parts, &|b, i| place(b, &(&warp * bytes + row * i)))?;
         e.b.emit(Thread::GroupBarrier { group: Group::Block })?;
-        for (i, part) in parts.iter_mut().enumerate() {
-            let mut total = None;
-            for w in 0..i64::from(warps) {
-                let ptr = place(&mut e.b, &Int::from(row * i as i64 + w * bytes))?;
-                let load = Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Cta };
-                let value = e.b.emit_as(load, Type::Scalar(work))?;
-                total = Some(match total {
-                    None => value,
-                    Some(before) => e.b.combine(op, before, value)?,
-                });
-            }
-            *part = total.unwrap_or(*part);
+        for (i, part) in (0i64..).zip(parts.iter_mut()) {
+            let at = |b: &mut Builder, w: u32| place(b, &Int::from(row * i + i64::from(w) * bytes));
+            *part = read(&mut e.b, (op, work), warps, &at)?.unwrap_or(*part);
         }
         // The next reduction uses the same slots.
         e.b.emit(Thread::GroupBarrier { group: Group::Block })?;
@@ -130,32 +114,16 @@ impl Reduce {
         let ctas = e.b.kernel().cluster_size();
         let zero = e.b.i32(0)?;
         let first = e.b.compare(CmpOp::Eq, thread, zero)?;
-        let then = e.b.nested(|b| {
-            for (i, part) in parts.iter().enumerate() {
-                let ptr = b.offset(slots, &Int::from(bytes * i as i64))?;
-                b.emit(Memory::Store { ptr, value: *part, sem: Sem::Weak, scope: Scope::Cta })?;
-            }
-            Ok(())
-        })?;
-        e.b.emit(Control::If { cond: first, then, otherwise: weft_ir::Block::default() })?;
+        write(&mut e.b, first, &parts, &|b, i| b.offset(slots, &Int::from(bytes * i)))?;
         e.b.emit(Thread::GroupBarrier { group: Group::Cluster })?;
         let ranks = (0..ctas).map(|rank| {
             let cta = e.b.i32(rank.into())?;
             e.b.emit(Address::InCta { ptr: slots, cta })
         });
         let ranks = ranks.collect::<Built<Vec<_>>>()?;
-        for (i, part) in parts.iter_mut().enumerate() {
-            let mut total = None;
-            for there in &ranks {
-                let ptr = e.b.offset(*there, &Int::from(bytes * i as i64))?;
-                let load = Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Cta };
-                let value = e.b.emit_as(load, Type::Scalar(work))?;
-                total = Some(match total {
-                    None => value,
-                    Some(before) => e.b.combine(op, before, value)?,
-                });
-            }
-            *part = total.unwrap_or(*part);
+        for (i, part) in (0i64..).zip(parts.iter_mut()) {
+            let at = |b: &mut Builder, rank: u32| b.offset(ranks[rank as usize], &Int::from(bytes * i));
+            *part = read(&mut e.b, (op, work), ctas, &at)?.unwrap_or(*part);
         }
         // The next reduction uses the same slots, and a CTA's memory is gone when it has ended.
         e.b.emit(Thread::GroupBarrier { group: Group::Cluster })?;
@@ -172,6 +140,43 @@ impl Reduce {
         self.slots.push((bytes, e.role(), slots));
         Ok(slots)
     }
+}
+
+/// Writes each part to the address that `at` gives for its number, by the threads for which `by` is true.
+fn write(
+    b: &mut Builder,
+    by: Value,
+    parts: &[Value],
+    at: &dyn Fn(&mut Builder, i64) -> Built<Value>,
+) -> Built<()> {
+    let then = b.nested(|b| {
+        for (i, part) in (0..).zip(parts) {
+            let ptr = at(b, i)?;
+            b.emit(Memory::Store { ptr, value: *part, sem: Sem::Weak, scope: Scope::Cta })?;
+        }
+        Ok(())
+    })?;
+    b.emit(Control::If { cond: by, then, otherwise: weft_ir::Block::default() }).map(drop)
+}
+
+/// Reads `n` values of type `work` from the addresses that `at` gives, and combines them in that order.
+fn read(
+    b: &mut Builder,
+    (op, work): (RedOp, Scalar),
+    n: u32,
+    at: &dyn Fn(&mut Builder, u32) -> Built<Value>,
+) -> Built<Option<Value>> {
+    let mut total = None;
+    for i in 0..n {
+        let ptr = at(b, i)?;
+        let load = Memory::Load { ptr, sem: Sem::Weak, scope: Scope::Cta };
+        let value = b.emit_as(load, Type::Scalar(work))?;
+        total = Some(match total {
+            None => value,
+            Some(before) => b.combine(op, before, value)?,
+        });
+    }
+    Ok(total)
 }
 
 /// The type that an element type is reduced in.

@@ -309,8 +309,8 @@ impl<L: Level> Analysis<'_, L> {
             {
                 Varies::ByWarp
             }
-            Thread::Shuffle { .. } => Varies::ByThread,
-            Thread::Fence { .. } | Thread::GroupBarrier { .. } => self.operands(inst),
+            Thread::Shuffle { .. } | Thread::Clock {} => Varies::ByThread,
+            Thread::Fence { .. } | Thread::AsyncFence {} | Thread::GroupBarrier { .. } => self.operands(inst),
         }
     }
 

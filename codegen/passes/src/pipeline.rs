@@ -2,9 +2,10 @@
 //!
 //! A pipeline of `S` stages is `2 S` barriers (PTX ISA, mbarrier) of 8 bytes: first the full ones, then the empty ones.
 //! A phase of a full barrier ends when thread 0 has arrived, who also says how many bytes the copies will bring, and
-//! these bytes have come. A phase of an empty barrier ends when every warp has arrived. Which stage comes next, and the
-//! parity of its phase, are variables of each thread: one pair for those who fill stages, one for those who wait for full
-//! ones, and a stage for those who give them back.
+//! these bytes have come; and where threads write stages, when every warp of theirs has arrived. A phase of an empty
+//! barrier ends when every warp has arrived. Which stage comes next, and the parity of its phase, are variables of each
+//! thread: one pair for those who fill stages, one for those who wait for full ones, and a stage for those who have
+//! written a stage and for those who give one back.
 
 use crate::codes::UNARMED;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
@@ -40,7 +41,7 @@ pub(crate) fn run(
         return Ok(kernel);
     }
     facts.block(&kernel, &kernel.body);
-    facts.releasers(&kernel, &kernel.body, kernel.threads());
+    facts.arrivals(&kernel, &kernel.body, kernel.threads());
     facts.memory(&kernel, has_warpgroups(options.target));
     facts.align(&mut kernel);
     let unarmed = facts.unarmed(&kernel);
@@ -120,6 +121,10 @@ struct Facts {
     bytes: FxHashMap<Value, u32>,
     /// Warps that give stages of each pipeline back.
     warps: FxHashMap<Value, u32>,
+    /// Warps that write stages of each pipeline.
+    writers: FxHashMap<Value, u32>,
+    /// Pipelines that copies arrive on.
+    copied: Vec<Value>,
     /// Pipelines whose stages are filled by other CTAs of the cluster, too.
     shared: Vec<Value>,
     /// The acquire that armed the stage of each copy.
@@ -141,6 +146,7 @@ impl Facts {
                     self.bytes.insert(v, 0);
                 }
                 Some(Tile::TmaLoad { dst, pipe, into, .. }) => {
+                    self.copied.push(*pipe);
                     let by = if *into == Group::Cluster { k.cluster_size() } else { 1 };
                     if by > 1 && !self.shared.contains(pipe) {
                         self.shared.push(*pipe);
@@ -161,21 +167,25 @@ impl Facts {
         }
     }
 
-    /// Counts the warps that give stages back: all of each role that does, of `threads` threads.
-    fn releasers(&mut self, k: &Kernel, block: &Block, threads: u32) {
-        let mut pipes = Vec::new();
+    /// Counts the warps that write stages, and those that give them back: all of each role that does, of `threads`
+    /// threads.
+    fn arrivals(&mut self, k: &Kernel, block: &Block, threads: u32) {
+        let (mut writes, mut releases) = (Vec::new(), Vec::new());
         let mut walk = vec![block];
         while let Some(block) = walk.pop() {
             for &v in &block.0 {
                 match (k.op(v).control(), k.op(v).tile()) {
-                    (Some(Control::Role { threads, body, .. }), _) => self.releasers(k, body, *threads),
-                    (_, Some(Tile::Release { pipe })) if !pipes.contains(pipe) => pipes.push(*pipe),
+                    (Some(Control::Role { threads, body, .. }), _) => self.arrivals(k, body, *threads),
+                    (_, Some(Tile::Commit { pipe })) if !writes.contains(pipe) => writes.push(*pipe),
+                    (_, Some(Tile::Release { pipe })) if !releases.contains(pipe) => releases.push(*pipe),
                     _ => walk.extend(k.op(v).blocks()),
                 }
             }
         }
-        for pipe in pipes {
-            *self.warps.entry(pipe).or_default() += threads.div_ceil(WARP as u32);
+        for (warps, pipes) in [(&mut self.writers, writes), (&mut self.warps, releases)] {
+            for pipe in pipes {
+                *warps.entry(pipe).or_default() += threads.div_ceil(WARP as u32);
+            }
         }
     }
 
@@ -257,6 +267,10 @@ struct Pipe {
     fills: Cursor,
     waits: Cursor,
     frees: Cursor,
+    /// Where threads write stages.
+    writes: Option<Cursor>,
+    /// Whether copies arrive, of which thread 0 says how many bytes they are.
+    copied: bool,
 }
 
 struct Pipelines<'a> {
@@ -278,10 +292,7 @@ impl Rewrite for Pipelines<'_> {
             self.dirty |= allocation(k, *place).is_some_and(|a| self.facts.written.contains(&a));
         }
         if let Some(Thread::GroupBarrier { group: Group::Block }) = k.op(v).thread() {
-            if std::mem::take(&mut self.dirty) {
-                self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
-                e.b.emit(Async::ProxyFence {})?;
-            }
+            self.show_writes(e, span)?;
             return Ok(Action::Keep);
         }
         if let Some(Control::Role { .. }) = k.op(v).control() {
@@ -293,13 +304,20 @@ impl Rewrite for Pipelines<'_> {
                 let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
                 let ctas = if self.facts.shared.contains(&v) { e.b.kernel().cluster_size() } else { 1 };
                 self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
-                let pipe = e.prologue(|b| make(b, stages, warps, ctas))?;
+                let writers = self.facts.writers.get(&v).copied().unwrap_or(0);
+                let copied = writers == 0 || self.facts.copied.contains(&v);
+                let pipe = e.prologue(|b| make(b, stages, (writers, copied), warps, ctas))?;
                 self.pipes.insert(v, pipe);
                 Ok(Action::Drop)
             }
             Tile::Acquire { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
                 self.acquire(e, v, pipe, span).map(|()| Action::Drop)
+            }
+            Tile::Commit { pipe } => {
+                let pipe = self.pipe(pipe, span)?;
+                self.show_writes(e, span)?;
+                self.commit(&mut e.b, pipe, span).map(|()| Action::Drop)
             }
             Tile::Await { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
@@ -326,6 +344,7 @@ impl Rewrite for Pipelines<'_> {
                 Ok(Action::Keep)
             }
             Tile::TmaStore { .. }
+            | Tile::TmaInstead {}
             | Tile::TmaWait { .. }
             | Tile::Accumulator {}
             | Tile::Mma { .. }
@@ -358,14 +377,49 @@ impl Pipelines<'_> {
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         self.armed.insert(v, full);
         let scope = self.scope(pipe);
-        by_first(b, |b| {
-            // All stages are empty at first: the phase before the first one counts as ended.
+        // All stages are empty at first: the phase before the first one counts as ended.
+        let empty_phase = |b: &mut Builder| {
             let one = b.i32(1)?;
             let before = b.binary(BinOp::Xor, parity, one)?;
-            self.wait(b, (empty, before, scope), span)?;
-            b.emit(Async::MbarExpect { ptr: full, bytes }).map(drop)
-        })?;
+            self.wait(b, (empty, before, scope), span)
+        };
+        // All threads that write a stage wait for it.
+        if pipe.writes.is_some() {
+            empty_phase(b)?;
+        }
+        if pipe.copied {
+            by_first(b, |b| {
+                if pipe.writes.is_none() {
+                    empty_phase(b)?;
+                }
+                b.emit(Async::MbarExpect { ptr: full, bytes }).map(drop)
+            })?;
+        }
         advance(b, pipe.fills, stage, pipe.stages)
+    }
+
+    /// Lets copies and matrix instructions see what threads wrote before.
+    fn show_writes(&mut self, e: &mut Editor, span: Span) -> Built<()> {
+        if std::mem::take(&mut self.dirty) {
+            self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
+            e.b.emit(Async::ProxyFence {})?;
+        }
+        Ok(())
+    }
+
+    /// Every warp arrives once its lanes have written the stage.
+    fn commit(&self, b: &mut Builder, pipe: Pipe, span: Span) -> Built<()> {
+        let Some(writes) = pipe.writes else {
+            return Err(Diagnostic::error(UNARMED, span, "nobody acquires stages of this pipeline"));
+        };
+        b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        let stage = b.get(writes.stage)?;
+        let ptr = barrier(b, pipe.barriers, stage)?;
+        let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
+        let (lane, zero) = (b.index(lane)?, b.i64(0)?);
+        let first = b.compare(CmpOp::Eq, lane, zero)?;
+        b.if_true(first, |b| b.emit(Async::MbarArrive { ptr, scope: Scope::Cta }).map(drop))?;
+        advance(b, writes, stage, pipe.stages)
     }
 
     /// Every warp arrives once its lanes are done with the stage.
@@ -424,8 +478,9 @@ impl Pipelines<'_> {
     }
 }
 
-/// The memory of a pipeline, made ready by thread 0 before anybody goes on.
-fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
+/// The memory of a pipeline, made ready by thread 0 before anybody goes on. `writers` warps write its stages, which
+/// copies fill as well if `copied`.
+fn make(b: &mut Builder, stages: u32, (writers, copied): (u32, bool), warps: u32, ctas: u32) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -436,7 +491,8 @@ fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
     by_first(b, |b| {
         for i in 0..2 * stages {
             let ptr = b.offset(barriers, &Int::from(i64::from(i) * BARRIER))?;
-            b.emit(Async::MbarInit { ptr, count: if i < stages { 1 } else { warps * ctas } })?;
+            let count = if i < stages { u32::from(copied) + writers } else { warps * ctas };
+            b.emit(Async::MbarInit { ptr, count })?;
         }
         b.emit(Async::MbarFence {}).map(drop)
     })?;
@@ -454,7 +510,8 @@ fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
         Ok(at)
     };
     let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
-    Ok(Pipe { stages, ctas, barriers, fills, waits, frees })
+    let writes = (writers > 0).then(|| cursor("write")).transpose()?;
+    Ok(Pipe { stages, ctas, barriers, fills, waits, frees, writes, copied })
 }
 
 /// What thread 0 does alone.

@@ -142,8 +142,19 @@ impl fmt::Display for Reference {
 }
 
 /// What `computes(...)` can say.
-pub const REFERENCES: [&str; 8] =
-    ["allreduce", "reduce_scatter", "all_gather", "broadcast", "alltoall", "rotate", "copy", "matmul"];
+pub const REFERENCES: [&str; 11] = [
+    "allreduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "alltoall",
+    "rotate",
+    "copy",
+    "matmul",
+    "matmul_allreduce",
+    "matmul_reduce_scatter",
+    "all_gather_matmul",
+];
 
 /// A compiled file.
 #[derive(Debug)]

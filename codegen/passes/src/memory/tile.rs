@@ -45,15 +45,21 @@ impl MemoryPass<'_> {
                 (dst, src, at, along, What::Load { mbar: *pipe, ctas })
             }
             Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
+            Tile::TmaInstead {} => {
+                by_first(&mut e.b, |b| b.emit(Async::BulkCommit {}).map(drop))?;
+                return Ok(Action::Drop);
+            }
             Tile::TmaWait { pending, read } => {
                 let wait = Async::BulkWait { pending: *pending, read: *read };
                 by_first(&mut e.b, |b| b.emit(wait).map(drop))?;
                 return Ok(Action::Drop);
             }
             // The pass before replaced the others.
-            Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
-                return Ok(Action::Keep);
-            }
+            Tile::Pipeline { .. }
+            | Tile::Acquire { .. }
+            | Tile::Commit { .. }
+            | Tile::Await { .. }
+            | Tile::Release { .. } => return Ok(Action::Keep),
             Tile::Accumulator {}
             | Tile::AccumulatorOf { .. }
             | Tile::Mma { .. }

@@ -26,6 +26,12 @@ pub(super) const TABLE: &[Builtin] = &[
         "Waits for the next empty stage, and arms it with the bytes of the copies that follow; the stage.",
         stage,
     ),
+    builtin(
+        "producer_commit",
+        "producer_commit(p)",
+        "Says that the threads of the role have written the oldest stage that they acquired: it is full then, and what they wrote is seen by those who wait for it. Only for stages that threads write.",
+        commit,
+    ),
     builtin("consumer_wait", "consumer_wait(p)", "Waits for the next full stage; the stage.", stage),
     builtin(
         "consumer_release",
@@ -136,6 +142,13 @@ fn stage(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.symbol(stage).map(Val::Int)
 }
 
+fn commit(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let pipe = pipe(e, call, 0)?;
+    e.b.emit(Tile::Commit { pipe }).map(|_| Val::Unit)
+}
+
 fn release(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(1..=1)?;
     call.no_words()?;
@@ -201,7 +214,10 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
             .help("reduce into a range that lies within the part"));
     }
     let then = e.b.nested(|b| b.emit(copy).map(drop))?;
-    let (otherwise, _) = e.nested(|e| e.copy_by_threads(to, from, call.span))?;
+    let (otherwise, _) = e.nested(|e| {
+        e.copy_by_threads(to, from, call.span)?;
+        e.b.emit(Tile::TmaInstead {}).map(drop)
+    })?;
     e.b.at(call.span);
     e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
 }

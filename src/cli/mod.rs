@@ -7,6 +7,7 @@ mod doctor;
 mod explain;
 mod fused;
 mod gemm;
+mod gemm_comm;
 mod layout;
 mod progress;
 mod run;
@@ -15,6 +16,7 @@ mod sim;
 mod tune;
 
 use crate::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
+use crate::gemm::Form;
 use crate::lang::render::Color;
 use crate::library::Files;
 use crate::run::{Arg, RunError, Stage};
@@ -77,6 +79,15 @@ enum OtherBench {
     FusedAllreduceRmsnorm(fused::Fused),
     /// Time products of matrices on one GPU, against cuBLASLt's: `weft bench gemm --against cublas`.
     Gemm(gemm::BenchGemm),
+    /// Time GEMM + reduce-scatter in one launch, against cuBLASLt's product and a collective.
+    #[command(name = "gemm-reducescatter")]
+    GemmReduceScatter(gemm_comm::GemmComm),
+    /// Time GEMM + allreduce in one launch, against cuBLASLt's product and a collective.
+    #[command(name = "gemm-allreduce")]
+    GemmAllReduce(gemm_comm::GemmComm),
+    /// Time all-gather + GEMM in one launch, against a collective and cuBLASLt's product.
+    #[command(name = "allgather-gemm")]
+    AllGatherGemm(gemm_comm::GemmComm),
 }
 
 /// Collectives, or what is tuned in another way.
@@ -109,6 +120,9 @@ impl Bench {
         match (&self.other, &self.operation) {
             (Some(OtherBench::FusedAllreduceRmsnorm(fused)), _) => fused.run(),
             (Some(OtherBench::Gemm(gemm)), _) => gemm.run(),
+            (Some(OtherBench::GemmReduceScatter(bench)), _) => bench.run(Form::ReduceScatter),
+            (Some(OtherBench::GemmAllReduce(bench)), _) => bench.run(Form::AllReduce),
+            (Some(OtherBench::AllGatherGemm(bench)), _) => bench.run(Form::AllGather),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
                 Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))

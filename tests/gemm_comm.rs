@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use weft::bench::BenchError;
 use weft::bench::gemm_comm::{Contender, Request, run};
-use weft::gemm::{Form, FusedPlan, Problem, Shape};
+use weft::gemm::{Form, Fused, FusedPlan, Problem, Shape};
 use weft::runtime::{DType, World};
 
 fn request(form: Form, plans: &[&str]) -> Request {
@@ -64,6 +65,21 @@ fn plans_that_do_not_fit_are_refused() {
         assert!(large.to_string().contains("shared memory"), "{large}");
         let odd = FusedPlan::parse("bn=192,strip=128", form).unwrap().fits(form, &problem).unwrap_err();
         assert!(odd.to_string().contains("strips"), "{odd}");
+    }
+}
+
+/// A PE that asks for another product is an error on all of them, and no wait for flags that nobody raises.
+#[test]
+fn pes_that_differ() {
+    let errors = World::simulated(2).unwrap().run(|world| {
+        let rows = 64 + u64::from(world.my_pe());
+        let problem = Problem::new(Shape::new(rows, 64, 64), DType::BF16);
+        let form = Form::AllReduce;
+        let fused = Fused::new(world, world.team(), form, problem, FusedPlan::of(form));
+        Ok::<_, BenchError>(fused.map(drop).unwrap_err().to_string())
+    });
+    for error in errors.unwrap() {
+        assert!(error.contains("64x64x64") && error.contains("65x64x64"), "{error}");
     }
 }
 

@@ -199,8 +199,8 @@ impl Fused {
     /// together, `n` and `k` what a PE has. *Collective*: all PEs of the world call it with the same arguments.
     ///
     /// # Errors
-    /// `R0505` for a problem or a plan that the kernel does not have; `R0302` where there is no memory; as
-    /// [`Kernel::compile`].
+    /// `R0505` for a problem or a plan that the kernel does not have, and where PEs of the team ask for different ones;
+    /// `R0302` where there is no memory; as [`Kernel::compile`].
     pub fn new(
         world: &World,
         team: Team,
@@ -208,8 +208,9 @@ impl Fused {
         problem: Problem,
         plan: FusedPlan,
     ) -> Result<Fused, GpuError> {
-        problem.check()?;
-        plan.fits(form, &problem)?;
+        let fits = problem.check().and_then(|()| plan.fits(form, &problem));
+        alike(world, &team, &format!("{form:?}, {problem}, {}", plan.text(form)))?;
+        fits?;
         super::handle::supported(target(world.device())?)?;
         let pes = team.n_pes();
         let mut options = Options::new(target(world.device())?);
@@ -280,6 +281,28 @@ impl Fused {
 impl fmt::Debug for Fused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fused({:?}, {}, {})", self.form, self.problem, self.plan.text(self.form))
+    }
+}
+
+/// Compares what the PEs of a team ask for, so that none waits for flags that others never raise. *Collective.*
+///
+/// # Errors
+/// `R0505` on every PE of a team whose PEs differ.
+fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
+    let all = world.all_gather_host(asked.as_bytes())?;
+    let of = |pe: u32| String::from_utf8_lossy(all.get(pe as usize).map_or(&[][..], |text| text));
+    let members = team.members();
+    let first = members.first().copied().unwrap_or_default();
+    match members.iter().find(|pe| of(**pe) != of(first)) {
+        None => Ok(()),
+        Some(other) => {
+            let message = format!(
+                "PEs of a team ask for different products: PE {first} for {}, PE {other} for {}",
+                of(first),
+                of(*other)
+            );
+            Err(Error::new(error::GEMM, message).help("give all PEs the same form, problem and plan"))
+        }
     }
 }
 

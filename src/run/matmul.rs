@@ -167,3 +167,55 @@ pub(super) fn check(
     }
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(shape: &[u64], by_pe: &[&[f32]]) -> Values {
+        let bytes = |xs: &&[f32]| xs.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Values { dtype: Scalar::F32, shape: shape.to_vec(), data: by_pe.iter().map(bytes).collect() }
+    }
+
+    /// Wrong elements of `d`, on 2 PEs with 3 rows of 2 elements and a B of one row.
+    fn wrong(name: &str, a: &Values, d: &Values) -> Result<u64, String> {
+        let product = PRODUCTS.iter().find(|(n, _)| *n == name).unwrap().1;
+        let args = ["a", "b", "d"].map(std::sync::Arc::from).to_vec();
+        let reference = Reference { name: name.into(), words: Vec::new(), args, function: None };
+        let b = values(&[1, 2], &[&[1.0, 1.0], &[1.0, -1.0]]);
+        let before = |name: &str| Some(if name == "a" { a.clone() } else { b.clone() });
+        check(&reference, product, &before, &|_| Some(d.clone())).map(|found| found.wrong)
+    }
+
+    #[test]
+    fn by_hand() {
+        // PE 0 has the products 3, 7, 11; PE 1 has 10 - 1, 20 - 2, 30 - 3.
+        let a = values(&[3, 2], &[&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[10.0, 1.0, 20.0, 2.0, 30.0, 3.0]]);
+        let own = values(&[3, 1], &[&[3.0, 7.0, 11.0], &[9.0, 18.0, 27.0]]);
+        let sum = values(&[3, 1], &[&[12.0, 25.0, 38.0], &[12.0, 25.0, 38.0]]);
+        // The second row of PE 1 is beyond the end, and may be anything.
+        let parts = values(&[2, 1], &[&[12.0, 25.0], &[38.0, f32::NAN]]);
+        assert_eq!(wrong("matmul", &a, &own), Ok(0));
+        assert_eq!(wrong("matmul_allreduce", &a, &sum), Ok(0));
+        assert_eq!(wrong("matmul_allreduce", &a, &own), Ok(6));
+        assert_eq!(wrong("matmul_reduce_scatter", &a, &parts), Ok(0));
+        let swapped = values(&[2, 1], &[&[38.0, 0.0], &[12.0, 25.0]]);
+        assert_eq!(wrong("matmul_reduce_scatter", &a, &swapped), Ok(3));
+        assert!(wrong("matmul_reduce_scatter", &a, &sum).unwrap_err().contains("on 2 PEs"));
+    }
+
+    #[test]
+    fn rows_of_all_pes_times_the_own_factor() {
+        // Two rows of PE 0, and one of PE 1: 3, 7, 11 by the B of PE 0, and -1, -1, -1 by that of PE 1.
+        let d = values(&[3, 1], &[&[3.0, 7.0, 11.0], &[-1.0, -1.0, -1.0]]);
+        let rows = values(&[2, 2], &[&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 0.0, 0.0]]);
+        assert_eq!(wrong("all_gather_matmul", &rows, &d), Ok(0));
+        // In their places, (row, column, PE): what lies in another's place before the launch does not count.
+        let x = 99.0;
+        let placed =
+            values(&[2, 2, 2], &[&[1.0, x, 2.0, x, 3.0, x, 4.0, x], &[x, 5.0, x, 6.0, x, 0.0, x, 0.0]]);
+        assert_eq!(wrong("all_gather_matmul", &placed, &d), Ok(0));
+        let other = values(&[3, 1], &[&[3.0, 7.0, -1.0], &[-1.0, -1.0, -1.0]]);
+        assert_eq!(wrong("all_gather_matmul", &placed, &other), Ok(1));
+    }
+}

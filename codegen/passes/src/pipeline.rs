@@ -232,7 +232,7 @@ impl Facts {
 fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     loop {
         match k.op(v).view()? {
-            View::Part { base, .. } | View::InCta { base, .. } => v = *base,
+            View::Part { base, .. } | View::Dealt { base, .. } | View::InCta { base, .. } => v = *base,
             View::Shared { .. } => return Some(v),
             View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
         }

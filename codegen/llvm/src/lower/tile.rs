@@ -56,10 +56,13 @@ impl<'c> Lower<'_, 'c> {
             }
             Async::WgmmaFence {}
             | Async::WgmmaRegisters { .. }
+            | Async::WgmmaUnset {}
+            | Async::WgmmaZero {}
             | Async::Wgmma { .. }
             | Async::WgmmaCommit {}
             | Async::WgmmaWait { .. }
             | Async::LdMatrix { .. }
+            | Async::StMatrix { .. }
             | Async::MmaSync { .. } => self.matrix(op),
         }
     }

@@ -214,6 +214,8 @@ impl Dealt<'_> {
             return Err(format!("it begins at a multiple of {} bytes only", self.tile.root_align()));
         }
         // Threads permute the bytes of an allocation by their offsets in it, wherever it begins.
-        operand(self.tile, (self.rows(), i64::from(self.over[0])), ANYWHERE)
+        operand(self.tile, (self.rows(), i64::from(self.over[0])), ANYWHERE).map_err(|why| {
+            format!("matrix instructions do not read such a tile ({})", why.replace("mma: ", ""))
+        })
     }
 }

@@ -199,7 +199,11 @@ fn multiply(
     let cols = u32::try_from(cols).unwrap_or(u32::MAX);
     let own = Own { rows, cols, elems: [elem, y.ty.elem], sum: tile.elem };
     let held = tile.lanes(own.cols) / per_register(own.sum);
-    let fact = a.fact(&b, (product, has_warpgroups(target)), own, held);
+    let mut fact = a.fact(&b, (product, has_warpgroups(target)), own, held);
+    fact.replaces = adds.map(|adds| match e.b.kernel().op(adds).arith() {
+        Some(Arith::Const { .. }) => "by each product",
+        _ => "where nothing was added before",
+    });
     let done = if has_warpgroups(target) {
         let majors = [a.mn_major(), b.operand.mn_major];
         let in_registers = matches!(a, Left::Registers(_));
@@ -318,7 +322,8 @@ impl Left {
             instr: atom + &types.unwrap_or_default(),
             count: blocks * slices * (own.cols / columns.max(1)),
             operands: [left, major(&b.operand, 'N')],
-            registers,
+            registers: (registers, per_register(own.sum)),
+            replaces: None,
             columns: own.cols,
             warpgroups,
         }

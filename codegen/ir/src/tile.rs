@@ -377,6 +377,10 @@ impl<L: Level> Typing<'_, L> {
         }
     }
 
+    pub(crate) fn shared_address(&self, ptr: Value) -> Rule<L> {
+        self.in_shared(ptr).and_then(|()| self.scalar(Scalar::U32))
+    }
+
     pub(crate) fn mbarrier(&self, ptr: Value) -> Rule<L> {
         self.in_shared(ptr).and_then(|()| self.unit())
     }

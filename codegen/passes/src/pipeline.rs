@@ -373,7 +373,10 @@ impl Pipelines<'_> {
         if !self.facts.read.is_empty() {
             b.emit(Async::ProxyFence {})?;
         }
-        b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        // A product that was waited for has read for the whole warp, and what a thread reads or copies it has read alone.
+        if !self.facts.read.is_empty() || self.facts.filled.iter().any(|v| self.facts.drained.contains(v)) {
+            b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        }
         let stage = b.get(pipe.frees.stage)?;
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;

@@ -264,6 +264,15 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "fence<async>", spread Operands, result |t| t.unit();
+        /// The address of a place in shared memory as a number (`u32`), computed where this stands. What follows from it
+        /// may then be computed once for a warp; an address that a register of each thread holds makes all of it values
+        /// of each thread.
+        effect SharedAddress = "shared_address" {
+            /// An address in shared memory.
+            ptr: Value,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Operands, result |t| t.shared_address(*ptr);
         /// Orders what the warpgroup did to registers before matrix instructions that begin later.
         effect WgmmaFence = "wgmma_fence" {
         }

@@ -15,8 +15,8 @@ use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
 use weft_ir::tile::per_register;
 use weft_ir::{
-    Accumulator, Address, Arith, Async, BinOp, Bridge, Int, Layout, LocalId, Operation, Scalar, Space, Sreg,
-    Tile, Value, ValueType,
+    Accumulator, Arith, Async, BinOp, Bridge, Int, Layout, LocalId, Operation, Scalar, Space, Sreg, Tile,
+    Value, ValueType,
 };
 use weft_isa::{Choice, Instruction, Product, Target};
 use weft_layout::{ATOM_ROWS, Operand};
@@ -389,8 +389,7 @@ pub(super) fn source_of(e: &mut Editor, at: &Place, (operand, part): (Operand, I
 impl Source {
     /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper half is a constant.
     fn descriptor(&self, b: &mut Builder) -> Built<Value> {
-        let root = b.emit(Address::ToInt { a: self.root })?;
-        let root = b.convert(root, Scalar::U32)?;
+        let root = b.emit(Async::SharedAddress { ptr: self.root })?;
         let first = b.index(&self.offset + &self.part)?;
         let first = b.convert(first, Scalar::U32)?;
         let address = b.binary(BinOp::Add, root, first)?;

@@ -159,6 +159,8 @@ fn accumulators_stay_in_registers() {
                 (of_loop, expected.groups.1),
                 "{what}"
             );
+            // Descriptors are numbers of the warp: what each thread computed would come over one by one.
+            assert!(one.count("R2UR") <= 1, "{what}: {} R2UR", one.count("R2UR"));
             let held = accumulators(&one.insts);
             let moved = |i: &&Inst| {
                 let all = registers(&i.operands);

@@ -377,7 +377,7 @@ impl Walk<'_, '_> {
     fn offsets(&self, mut v: Value, see: &mut dyn FnMut(&Int)) -> Option<Value> {
         loop {
             match self.k.insts.get(v)?.op.view()? {
-                View::Part { base, offset } => {
+                View::Part { base, offset } | View::Dealt { base, offset, .. } => {
                     see(offset);
                     v = *base;
                 }

@@ -255,7 +255,7 @@ impl Facts {
 fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     loop {
         match k.op(v).view()? {
-            View::Part { base, .. } | View::InCta { base, .. } => v = *base,
+            View::Part { base, .. } | View::Dealt { base, .. } | View::InCta { base, .. } => v = *base,
             View::Shared { .. } => return Some(v),
             View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
         }
@@ -400,7 +400,10 @@ impl Pipelines<'_> {
         if !self.facts.read.is_empty() {
             b.emit(Async::ProxyFence {})?;
         }
-        b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        // A product that was waited for has read for the whole warp, and what a thread reads or copies it has read alone.
+        if !self.facts.read.is_empty() || self.facts.filled.iter().any(|v| self.facts.drained.contains(v)) {
+            b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        }
         let stage = b.get(pipe.frees.stage)?;
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;

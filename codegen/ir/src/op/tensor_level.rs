@@ -58,6 +58,17 @@ family! {
             offset: Int,
         }
         teams [], name "a view", spread Rule, result |t| t.view(*base);
+        /// A part of a tile of two modes: what this thread holds of it where warpgroups share the tile out as they share
+        /// out an accumulator. All threads of the CTA access such a view together.
+        pure Dealt = "dealt" {
+            /// The tile.
+            base: Value,
+            /// Elements from the tile's first element.
+            offset: Int,
+            /// Warpgroups that share out the rows, and the columns.
+            over: Vec<u32>,
+        }
+        teams [], name "a view", spread Rule, result |t| t.dealt(*base, over);
         /// The same layout at the team's multicast address.
         pure Multicast = "multicast" {
             /// A symmetric tensor.

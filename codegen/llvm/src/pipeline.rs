@@ -103,7 +103,7 @@ impl Machine {
             .map_err(|e| failed(e.to_string()))
     }
 
-    /// The PTX.
+    /// The PTX. The module is of no further use: what was kept for the sake of a library is not.
     pub fn finished(
         &self,
         module: &Module<'_>,
@@ -111,6 +111,7 @@ impl Machine {
         target: Target,
         version: PtxVersion,
     ) -> Result<String, Diagnostic> {
+        crate::raw::library::forget_used(module);
         let buffer = self
             .machine
             .write_to_memory_buffer(module, FileType::Assembly)

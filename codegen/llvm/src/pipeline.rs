@@ -51,8 +51,10 @@ pub fn passes(opt: OptLevel) -> &'static str {
 }
 
 /// Options of LLVM's command line, which hold for the process. Loop strength reduction takes a third of the printing,
-/// and what ptxas makes of its pointers is longer and needs more registers.
-const FLAGS: [&std::ffi::CStr; 2] = [c"weft", c"-disable-lsr"];
+/// and what ptxas makes of its pointers is longer and needs more registers. Straight-line strength reduction compares
+/// every two sums in which a value occurs, so the time that it takes grows with the square of their number; the passes
+/// that compute addresses have left it next to nothing to do.
+const FLAGS: [&std::ffi::CStr; 3] = [c"weft", c"-disable-lsr", c"-opt-disable=slsr"];
 
 const TRIPLE: &str = "nvptx64-nvidia-cuda";
 

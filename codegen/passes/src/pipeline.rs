@@ -36,7 +36,12 @@ pub(crate) fn run(
     report: &mut Report,
 ) -> Result<Kernel, Vec<Diagnostic>> {
     let mut facts = Facts::default();
-    kernel.walk(&mut |_, inst| facts.any |= inst.op.tile().is_some());
+    kernel.walk(&mut |v, inst| {
+        facts.any |= inst.op.tile().is_some();
+        if let Some(Tile::Pipeline { stages }) = inst.op.tile() {
+            facts.pipelines.push((v, *stages));
+        }
+    });
     if !facts.any {
         return Ok(kernel);
     }
@@ -112,6 +117,8 @@ fn stores(k: &Kernel, v: Value) -> Option<Span> {
 #[derive(Default)]
 struct Facts {
     any: bool,
+    /// All pipelines, with their stages.
+    pipelines: Vec<(Value, u32)>,
     /// Allocations that copies fill, and those that they read.
     filled: Vec<Value>,
     drained: Vec<Value>,
@@ -300,7 +307,7 @@ impl Rewrite for Pipelines<'_> {
         if let Some(Access::Store { place, .. } | Access::Red { place, .. }) = k.op(v).access() {
             self.dirty |= allocation(k, *place).is_some_and(|a| self.facts.written.contains(&a));
         }
-        if let Some(Thread::GroupBarrier { group: Group::Block }) = k.op(v).thread() {
+        if let Some(Thread::GroupBarrier { group: Group::Block | Group::Cluster }) = k.op(v).thread() {
             if std::mem::take(&mut self.dirty) {
                 self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
                 e.b.emit(Async::ProxyFence {})?;
@@ -313,11 +320,13 @@ impl Rewrite for Pipelines<'_> {
         let Some(op) = k.op(v).tile().cloned() else { return Ok(Action::Keep) };
         match op {
             Tile::Pipeline { stages } => {
+                if self.pipes.is_empty() {
+                    let facts = &self.facts;
+                    self.pipes = e.prologue(|b| make(b, facts))?;
+                }
+                let ctas = self.pipe(v, span)?.ctas;
                 let warps = self.facts.arrivals(v, span)?;
-                let ctas = if self.facts.shared.contains(&v) { e.b.kernel().cluster_size() } else { 1 };
                 self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
-                let pipe = e.prologue(|b| make(b, stages, warps, ctas))?;
-                self.pipes.insert(v, pipe);
                 Ok(Action::Drop)
             }
             Tile::Acquire { pipe } => {
@@ -454,8 +463,33 @@ impl Pipelines<'_> {
     }
 }
 
-/// The memory of a pipeline, made ready by thread 0 before anybody goes on.
-fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
+/// The memory of all pipelines, made ready by thread 0 before anybody goes on.
+fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
+    let cluster = b.kernel().cluster_size();
+    let mut made = Vec::new();
+    for &(v, stages) in &facts.pipelines {
+        b.at(b.kernel().insts[v].span);
+        let ctas = if facts.shared.contains(&v) { cluster } else { 1 };
+        let warps = facts.arrivals(v, b.kernel().insts[v].span)?;
+        made.push((v, pipe(b, stages, ctas)?, warps * ctas));
+    }
+    by_first(b, |b| {
+        for (_, Pipe { stages, barriers, .. }, releases) in &made {
+            for i in 0..2 * stages {
+                let ptr = b.offset(*barriers, &Int::from(i64::from(i) * BARRIER))?;
+                b.emit(Async::MbarInit { ptr, count: if i < *stages { 1 } else { *releases } })?;
+            }
+        }
+        b.emit(Async::MbarFence {}).map(drop)
+    })?;
+    // Another CTA's copies and arrivals may come as soon as this one goes on.
+    let group = if facts.shared.is_empty() { Group::Block } else { Group::Cluster };
+    b.emit(Thread::GroupBarrier { group })?;
+    Ok(made.into_iter().map(|(v, pipe, _)| (v, pipe)).collect())
+}
+
+/// The memory and the cursors of one pipeline.
+fn pipe(b: &mut Builder, stages: u32, ctas: u32) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -463,16 +497,6 @@ fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
         Builder::tensor(Scalar::U64, Space::Shared, layout, 8),
     )?;
     let barriers = b.emit(Bridge::AddressOf { base: memory })?;
-    by_first(b, |b| {
-        for i in 0..2 * stages {
-            let ptr = b.offset(barriers, &Int::from(i64::from(i) * BARRIER))?;
-            b.emit(Async::MbarInit { ptr, count: if i < stages { 1 } else { warps * ctas } })?;
-        }
-        b.emit(Async::MbarFence {}).map(drop)
-    })?;
-    // Another CTA's copies and arrivals may come as soon as this one goes on.
-    let group = if ctas > 1 { Group::Cluster } else { Group::Block };
-    b.emit(Thread::GroupBarrier { group })?;
     let mut cursor = |name: &str| -> Built<Cursor> {
         let zero = b.i32(0)?;
         let at = Cursor {

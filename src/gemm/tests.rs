@@ -39,7 +39,7 @@ fn texts_that_are_no_plans() {
         ("bm=-128", "whole number"),
         ("bm=128,bm=128", "`bm` is given twice"),
         ("tile=128", "`tile` is no parameter of the kernel: expected bm, bn"),
-        ("bm=100", "bm=100 is not supported: expected 128, 256"),
+        ("bm=100", "bm=100 is not supported: expected 64, 128, 256"),
         ("bm=4294967424", "whole number"),
     ];
     for (text, why) in cases {
@@ -104,6 +104,15 @@ fn plans_that_do_not_fit() {
         fits(&columns, &plan("bn=64,ctas=2")).unwrap_err().message.contains("loads 32 rows of B at a time")
     );
     assert!(fits(&columns, &plan("bn=128,ctas=2")).is_ok());
+    let why = |text: &str| why(&plan(text), DType::BF16);
+    assert!(why("bn=64,ctas=2,split=2").contains("clusters of 2 tiles, and of 2 CTAs a tile"));
+    assert!(why("bn=16,split=4").contains("gives each CTA 4 columns of a tile to store"));
+    assert!(why("bn=192,split=2,stages=2").contains("gives each CTA 96 columns"));
+    assert!(why("bm=64,bn=16,ctas=4,swap=1").contains("loads 4 rows of A at a time"));
+    let narrow = Problem { out: DType::E4M3, ..problem("64x64x64") };
+    let e = fits(&narrow, &plan("bn=16,split=2")).unwrap_err();
+    assert!(e.message.contains("stores rows of 8 bytes (8 of e4m3)"), "{e}");
+    assert!(fits(&narrow, &plan("bn=16,split=2,swap=1")).is_ok());
     // For each type there is a plan.
     for dtype in [DType::BF16, DType::F16, DType::F32, DType::E4M3, DType::E5M2] {
         let problem = Problem::new(Shape::new(64, 64, 64), dtype);
@@ -129,6 +138,11 @@ fn shared_memory_is_as_the_kernel_has_it() {
         (problem("64x64x64"), "bn=128,stages=4,ctas=2"),
         (Problem { out: DType::F32, ..fp8 }, "bn=128,bk=128,stages=2"),
         (problem("64x64x64"), "bm=128,stages=5"),
+        (problem("64x64x64"), "bm=64,bn=16,bk=128,swap=1,stages=8"),
+        (problem("64x64x64"), "bm=64,bn=64,split=2,stages=8"),
+        (Problem { out: DType::F32, ..fp8 }, "bm=128,bn=128,bk=128,split=4,stages=3,swap=1"),
+        (columns, "bm=256,bn=32,swap=1,split=4,stages=2"),
+        (problem("64x64x64"), "bm=64,bn=256,swap=1,ctas=4,stages=4"),
     ];
     for (problem, text) in cases {
         let plan = plan(text);
@@ -158,12 +172,19 @@ fn the_model_prefers_what_is_plain() {
     // Large products are bound by the tensor cores, and large tiles read shared memory least.
     let large = first("8192x8192x8192");
     assert_eq!(large.get(Param::Bm) * large.get(Param::Bn), 128 * 256, "{large}");
-    // Clusters were measured no faster, and with one row of tiles they compute another in vain.
+    // Clusters were measured no faster.
     assert_eq!(large.get(Param::Ctas), 1, "{large}");
-    assert_eq!(first("128x8192x4096").get(Param::Ctas), 1);
-    // Of a product with few rows, tiles with more are computed in vain; small tiles keep more multiprocessors busy.
+    // Of a product with few rows, tiles of the transpose have no more than there are.
     let few = first("16x8192x4096");
-    assert!(few.get(Param::Bm) == 128 && few.get(Param::Bn) <= 64, "{few}");
+    assert_eq!(
+        [Param::Swap, Param::Bm, Param::Bn, Param::Split].map(|p| few.get(p)),
+        [1, 64, 16, 1],
+        "{few}"
+    );
+    assert_eq!(first("17x8192x4096").get(Param::Bn), 32);
+    // Where there are few tiles, CTAs share them out.
+    let short = first("64x1024x8192");
+    assert!(short.get(Param::Split) >= 4, "{short}");
     // More of the same takes longer.
     let cycles = |text: &str| cycles(&problem(text), &Plan::default(), SMS);
     assert!(cycles("4096x4096x4096") < cycles("4096x4096x8192"));

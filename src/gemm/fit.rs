@@ -1,15 +1,16 @@
 //! Whether a plan's tiles fit the memory and the registers that a CTA has.
 
 use super::{Major, Param, Plan, Problem};
+use weft_isa::{Instruction, Target};
 use weft_runtime::{Error, error};
 
-/// Shared memory that a CTA can have on Hopper, in bytes (CUDA C Programming Guide, Compute Capabilities).
-pub(super) const MOST_SHARED: u64 = 227 << 10;
 /// Bytes of shared memory for the pipeline's barriers, and up to where tiles begin.
 const BARRIERS: u64 = 1 << 10;
 /// Most registers of accumulators that a thread can have beside those that it computes addresses and epilogues with.
 /// With 192, ptxas 13.5 spills 440 bytes of the kernel's loop.
 const MOST_SUMS: u32 = 128;
+/// The same where warps multiply, which keep the fragments that they multiply in registers, too.
+const MOST_SUMS_OF_WARPS: u32 = 64;
 /// Rows of an operand that lie together in shared memory where its columns are contiguous: 128 bytes of 16-bit elements.
 const COLUMNS: u32 = 64;
 /// Rows of an operand that lie together in shared memory, and columns of a tile that belong to four threads.
@@ -52,15 +53,24 @@ pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
     operands + results + sums + BARRIERS
 }
 
-/// Whether the kernel can be compiled with a plan for a problem.
+/// Whether the kernel can be compiled with a plan for a problem, for a target.
 ///
 /// # Errors
 /// `R0505` with the limit that is met.
-pub fn fits(problem: &Problem, plan: &Plan) -> Result<(), Error> {
-    let refused = shape(problem, plan).err().or_else(|| room(problem, plan).err());
+pub fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Error> {
+    let refused = shape(problem, plan).err().or_else(|| room(problem, plan, target).err());
     refused.map_or(Ok(()), |(what, help)| {
         Err(Error::new(error::GEMM, format!("the plan {plan} {what}")).help(help))
     })
+}
+
+/// Whether there is a target that a plan fits a problem on: where warpgroups multiply, there is room for most plans.
+///
+/// # Errors
+/// `R0505` with the limit that is met.
+pub fn fits_some(problem: &Problem, plan: &Plan) -> Result<(), Error> {
+    let targets = Target::all().filter(|target| has_warpgroups(*target));
+    targets.map(|target| fits(problem, plan, target)).reduce(Result::or).unwrap_or(Ok(()))
 }
 
 /// What a plan does that it must not, and what helps.
@@ -112,23 +122,30 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
 }
 
 /// Whether a CTA has the shared memory and its threads have the registers.
-fn room(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
-    let bytes = shared_bytes(problem, plan);
-    if bytes > MOST_SHARED {
-        let what = format!("takes {bytes} bytes of shared memory, and a CTA has {MOST_SHARED}");
+fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
+    let (bytes, limit) = (shared_bytes(problem, plan), target.shared_limit());
+    if bytes > u64::from(limit) {
+        let what = format!("takes {bytes} bytes of shared memory, and a CTA of {target} has {limit}");
         return Err((what, "choose fewer stages or smaller tiles".into()));
     }
     let sums = plan.get(Param::Bm) * plan.get(Param::Bn) / (parts(plan) * THREADS);
-    if sums > MOST_SUMS {
-        let what = format!("takes {sums} registers of a thread for sums, and {MOST_SUMS} is the most");
+    let most = if has_warpgroups(target) { MOST_SUMS } else { MOST_SUMS_OF_WARPS };
+    if sums > most {
+        let what = format!("takes {sums} registers of a thread for sums, and {most} is the most on {target}");
         return Err((what, "choose smaller tiles".into()));
     }
     Ok(())
 }
 
-/// Every plan that a problem can be computed with. Tiles of the transpose are among them where one has all rows of A: of
+/// Whether warpgroups of a target multiply; where they do not, warps do.
+pub(super) fn has_warpgroups(target: Target) -> bool {
+    Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
+}
+
+/// Every plan that a problem can be computed with on a target. Tiles of the transpose are among them where one has all rows of A: of
 /// larger products they are stored in smaller pieces.
-pub fn candidates(problem: &Problem) -> impl Iterator<Item = Plan> {
+pub fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
     let few = |plan: &Plan| u64::from(plan.get(Param::Bn)) >= problem.shape.m;
-    Plan::all().filter(move |plan| (plan.get(Param::Swap) == 0 || few(plan)) && fits(problem, plan).is_ok())
+    Plan::all()
+        .filter(move |plan| (plan.get(Param::Swap) == 0 || few(plan)) && fits(problem, plan, target).is_ok())
 }

@@ -8,6 +8,27 @@
 use super::fit::candidates;
 use super::{Param, Plan, Problem, Shape};
 use std::cmp::Ordering;
+use weft_isa::Target;
+use weft_runtime::{Device, Error};
+
+/// A GPU, as plans are chosen for it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Machine {
+    /// What is compiled for it.
+    pub target: Target,
+    /// Its multiprocessors.
+    pub sms: u32,
+}
+
+impl Machine {
+    /// That of a device.
+    ///
+    /// # Errors
+    /// `R0501` for a GPU older than all known targets; `R0103`.
+    pub fn of(device: &Device) -> Result<Machine, Error> {
+        Ok(Machine { target: crate::gpu::target(device)?, sms: device.sm_count()? })
+    }
+}
 
 /// Bytes that shared memory reads or writes in a cycle.
 const SHARED: f64 = 128.0;
@@ -88,7 +109,8 @@ fn busy(problem: &Problem, plan: &Plan, sms: u32) -> f64 {
 /// limits alike, those come first that keep multiprocessors less busy. Then come smaller clusters: of seven large shapes on
 /// an H100, two CTAs have 0.998 of the speed of one. Then come those that get fewer bytes from the L2 cache for each
 /// product, which takes power, and then those with more bytes on their way.
-pub fn ranked(problem: &Problem, sms: u32) -> Vec<Plan> {
+pub fn ranked(problem: &Problem, machine: Machine) -> Vec<Plan> {
+    let Machine { target, sms } = machine;
     let key = |plan: Plan| {
         let of = |param| plan.get(param);
         let products = of(Param::Bm) * of(Param::Bn) * of(Param::Bk);
@@ -98,7 +120,7 @@ pub fn ranked(problem: &Problem, sms: u32) -> Vec<Plan> {
         let busy = busy(problem, &plan, sms);
         ([cycles(problem, &plan, sms), busy, ctas, f64::from(of(Param::Swap)), bytes, -ahead], plan)
     };
-    let mut all: Vec<([f64; 6], Plan)> = candidates(problem).map(key).collect();
+    let mut all: Vec<([f64; 6], Plan)> = candidates(problem, target).map(key).collect();
     let order = |a: &[f64; 6], b: &[f64; 6]| -> Ordering {
         a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
     };

@@ -1,6 +1,5 @@
 //! How a product is computed: the compile-time parameters of the library's GEMM kernel, and a plan that gives them values.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use weft_lang::elaborate::Define;
@@ -69,8 +68,7 @@ const N: usize = PARAMETERS.len();
 /// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6,ctas=1,split=1,swap=0");
 /// # Ok::<(), String>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Plan([u32; N]);
 
 impl Plan {
@@ -139,6 +137,8 @@ impl fmt::Debug for Plan {
     }
 }
 
+weft_abi::stored_as_text!(Plan);
+
 impl FromStr for Plan {
     type Err = String;
 
@@ -161,19 +161,5 @@ impl FromStr for Plan {
             plan = plan.with(param, number)?;
         }
         Ok(plan)
-    }
-}
-
-impl From<Plan> for String {
-    fn from(plan: Plan) -> String {
-        plan.to_string()
-    }
-}
-
-impl TryFrom<String> for Plan {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Plan, String> {
-        text.parse()
     }
 }

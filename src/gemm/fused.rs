@@ -12,6 +12,10 @@ use weft_runtime::launch::AsArgument;
 use weft_runtime::memory::AnyTensor;
 use weft_runtime::{DType, DeviceTensor, Error, IntoLayout, Stream, SymmetricTensor, Team, World, error};
 
+/// The architecture that the kernels are written for: their roles divide a CTA's registers and shared memory as Hopper has
+/// them.
+const TARGET: &str = "sm_90a";
+
 /// What PEs compute together with a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -211,9 +215,14 @@ impl Fused {
         let fits = problem.check().and_then(|()| plan.fits(form, &problem));
         alike(world, &team, &format!("{form:?}, {problem}, {}", plan.text(form)))?;
         fits?;
-        super::handle::supported(target(world.device())?)?;
+        let target = target(world.device())?;
+        if target.name() != TARGET {
+            let message =
+                format!("the GPU is {target}, and products with communication inside are for {TARGET}");
+            return Err(Error::new(error::GEMM, message).help("use `Gemm` and a collective").into());
+        }
         let pes = team.n_pes();
-        let mut options = Options::new(target(world.device())?);
+        let mut options = Options::new(target);
         options.defines = defines(form, &problem, &plan, pes).collect();
         let text = crate::library::part(form.part()).unwrap_or_default();
         let file = KernelFile::parse(&format!("weft::{}", form.part()), text)?;

@@ -222,6 +222,25 @@ fn the_loops_of_matrix_instructions_are_tight() {
     }
 }
 
+/// Products with few rows: one role multiplies, or two of which each CTA of a cluster has a part of K, and no division of
+/// 64 bits keeps the first copy waiting.
+#[test]
+fn products_with_few_rows_begin_at_once() {
+    if skipped() {
+        return;
+    }
+    let few = [("BM", "64"), ("BN", "16"), ("BK", "128"), ("STAGES", "8"), ("SWAP", "1")];
+    let shared = [("BM", "64"), ("BN", "16"), ("BK", "128"), ("STAGES", "8"), ("SWAP", "1"), ("CTAS", "2")];
+    let split = [("BM", "128"), ("BN", "64"), ("BK", "64"), ("STAGES", "4"), ("SPLIT", "4")];
+    for (defines, instructions, roles, boxes) in [(&few[..], 8, 1, 4), (&shared, 8, 1, 4), (&split, 8, 2, 2)]
+    {
+        let kernel = compiled("src/library/gemm_kernel.weft", "sm_90a", defines);
+        let names = ["HGMMA", "WARPGROUP.ARRIVE", "USETMAXREG", "UTMALDG", "STL", "CALL.REL.NOINC"];
+        let found = names.map(|name| kernel.count(name));
+        assert_eq!(found, [instructions, roles, roles + 1, boxes, 0, 0], "{names:?} with {defines:?}");
+    }
+}
+
 /// A kernel that multiplies two element types and adds up in a third, if it is one.
 fn product(a: &str, b: &str, sum: &str, target: Target) -> Result<(), String> {
     let text = format!(

@@ -44,6 +44,12 @@ impl<L: Level> Typing<'_, L> {
         self.is_pipeline(pipe).and_then(|()| self.unit())
     }
 
+    pub(crate) fn pipe_skip(&self, pipe: Value, stages: Value) -> Rule<L> {
+        self.is_pipeline(pipe)?;
+        self.is_scalar(stages, Scalar::I64, "number of stages")?;
+        self.unit()
+    }
+
     pub(crate) fn tma_load(
         &self,
         dst: Value,

@@ -389,6 +389,16 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "consumer_release", spread Operands, result |t| t.pipe_user(*pipe);
+        /// Goes past stages that another role waits for and gives back. All that were waited for before have been given
+        /// back.
+        effect Skip = "consumer_skip" {
+            /// The pipeline.
+            pipe: Value,
+            /// Stages (`i64`), at least 0.
+            stages: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "consumer_skip", spread Same, result |t| t.pipe_skip(*pipe, *stages);
         /// Begins to copy a tile of a tensor to the stage that was acquired last. What lies beyond the tensor reads as 0.
         effect TmaLoad = "tma_load" {
             /// Tensor in shared memory.

@@ -190,6 +190,25 @@ fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &s
     })
 }
 
+/// The bytes of a kernel's tensors on all PEs.
+///
+/// # Errors
+/// A scalar without a value, and an extent that is not known before the launch.
+pub(super) fn tensor_bytes(
+    high: &Kernel,
+    args: &BTreeMap<String, Arg>,
+    options: &RunOptions,
+) -> Result<u64, RunError> {
+    let launch = Launch { high, scalars: scalars(high, args, options.launches)?, n_pes: options.n_pes };
+    high.head.params.iter().try_fold(0u64, |sum, p| {
+        let Type::Tensor(t) = &p.ty else { return Ok(sum) };
+        let layout = launch.layout(&t.layout).or_else(|e| request(format!("`{}`: {e}", p.name)))?;
+        let elements = layout.cosize().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX);
+        let bytes = elements.saturating_mul(t.elem.bytes().into()).saturating_mul(options.n_pes as u64);
+        Ok(sum.saturating_add(bytes))
+    })
+}
+
 /// What a kernel's head is evaluated with.
 struct Launch<'k> {
     high: &'k Kernel,

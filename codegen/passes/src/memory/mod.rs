@@ -9,6 +9,7 @@ mod direct;
 mod everywhere;
 mod fragment;
 mod held;
+mod limits;
 pub(crate) mod matrix;
 mod moves;
 mod place;

@@ -106,6 +106,11 @@ impl CompileError {
         CompileError { diagnostics, sources }
     }
 
+    /// The texts that it is about.
+    pub(crate) fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
     /// Rendered, with or without terminal colours.
     pub fn render(&self, color: Color) -> String {
         render(&self.diagnostics, &self.sources, color)

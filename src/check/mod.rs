@@ -26,6 +26,7 @@ mod ptx;
 mod text;
 
 pub use finding::{Access, Finding, Replay, WRONG_RESULT};
+pub use formats::{uncompiled_json, uncompiled_sarif};
 
 use crate::compile::{KernelFile, Options};
 use crate::ptx::{PtxFile, PtxLaunch, PtxOutcome};

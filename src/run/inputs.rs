@@ -217,7 +217,7 @@ pub(crate) fn read(path: &Path, n_pes: usize) -> Result<Vec<Array>, RunError> {
     let all = Array::read(path)?;
     if all.shape.first() != Some(&(n_pes as u64)) {
         return Err(bad(format!(
-            "has shape {:?}; its first extent must be the number of PEs, {n_pes} (or give one file a PE: `x_{{pe}}.npy`)",
+            "has shape {:?}; its first extent must be the number of PEs, {n_pes} (run on as many as the file has with `--pes`, or give one file a PE: `x_{{pe}}.npy`)",
             all.shape
         )));
     }

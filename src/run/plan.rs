@@ -281,11 +281,16 @@ impl Launch<'_> {
 
 /// The value of each scalar parameter, by index.
 fn scalars(k: &Kernel, args: &BTreeMap<String, Arg>, launches: u32) -> Result<Vec<Option<Arg>>, RunError> {
+    let missing = |p: &&Param<level::Tensor>| matches!(p.ty, Type::Scalar(_)) && !args.contains_key(&*p.name);
+    let missing: Vec<_> = k.head.params.iter().filter(missing).map(|p| &*p.name).collect();
+    if !missing.is_empty() {
+        let options: Vec<_> = missing.iter().map(|name| format!("--arg {name}=VALUE")).collect();
+        let has = if missing.len() == 1 { "has" } else { "have" };
+        return request(format!("`{}` {has} no value: say {}", missing.join("`, `"), options.join(" ")));
+    }
     let value = |p: &Param<level::Tensor>| {
         let Type::Scalar(s) = p.ty else { return Ok(None) };
-        let Some(arg) = args.get(&*p.name) else {
-            return request(format!("`{}` has no value: give it with --arg {0}=VALUE", p.name));
-        };
+        let Some(arg) = args.get(&*p.name) else { return Ok(None) };
         let first = match (arg.first, s.is_float()) {
             (Define::Int(n), true) if arg.step == 0 => Define::Float(n as f64),
             (v @ Define::Float(_), true) | (v @ Define::Int(_), false) => v,

@@ -364,9 +364,17 @@ impl Elab<'_> {
         };
         if !fits {
             let message = format!("`{}` is {val}, which is no `{}`", g.name.name, g.bound.name);
-            return Err(Diagnostic::error(BAD_DEFINE, g.span, message).help(
-                "int is a number; dtype any element type, float a floating-point one, integer an integer one",
-            ));
+            let help = match (&*g.bound.name, &val) {
+                // NumPy has no bf16 and no 8-bit floats: their files say that they hold integers.
+                ("float", Val::Dtype(Scalar::U16)) => "if the numbers are bf16, say so: `--dtype bf16`",
+                ("float", Val::Dtype(Scalar::U8)) => {
+                    "if the numbers are e4m3 or e5m2, say so: `--dtype e4m3`"
+                }
+                _ => {
+                    "int is a number; dtype any element type, float a floating-point one, integer an integer one"
+                }
+            };
+            return Err(Diagnostic::error(BAD_DEFINE, g.span, message).help(help));
         }
         if let (Some(div), Val::Int(n)) = (&g.div, &val) {
             let div = self.constant(div)?;

@@ -309,6 +309,12 @@ impl Walk<'_, '_> {
                 state.values.insert(v, Known { n: number % stages, stage });
             }
             Tile::Release { pipe } => self.released(v, *pipe, state),
+            Tile::Skip { pipe, stages } => {
+                let n = self.number(*stages, state).unwrap_or(0);
+                let counts = state.pipes.entry(*pipe).or_default();
+                counts.waits = counts.waits.saturating_add(n);
+                counts.releases = counts.releases.saturating_add(n);
+            }
             Tile::Mma { a, b, .. } => state.products.push(self.reader(v, &[*a, *b], state)),
             Tile::MmaWait { pending, .. } => newest(&mut state.products, *pending),
             Tile::TmaStore { src, .. } => state.copies.push(self.reader(v, &[*src], state)),
@@ -361,7 +367,7 @@ impl Walk<'_, '_> {
     fn offsets(&self, mut v: Value, see: &mut dyn FnMut(&Int)) -> Option<Value> {
         loop {
             match self.k.insts.get(v)?.op.view()? {
-                View::Part { base, offset } => {
+                View::Part { base, offset } | View::Dealt { base, offset, .. } => {
                     see(offset);
                     v = *base;
                 }

@@ -21,8 +21,9 @@ use weft_ir::{
 };
 use weft_ir::{Address, Async, BinOp, Bridge, CmpOp, Control, Debug, Group, Int, UnOp, ValueType, Var};
 
-/// The alignment of a box in shared memory, in bytes (PTX ISA, cp.async.bulk.tensor).
-const BOX_ALIGN: u32 = 128;
+/// The alignment of a box in shared memory, in bytes (PTX ISA, cp.async.bulk.tensor). A swizzle permutes by the bits of
+/// the address, so that a box may begin inside of its pattern (CUDA programming guide, swizzle modes of TMA).
+pub(crate) const BOX_ALIGN: u32 = 128;
 /// Bytes of a barrier.
 const BARRIER: i64 = 8;
 const WARP: i64 = 32;
@@ -125,8 +126,10 @@ struct Facts {
     multiplied: Vec<Value>,
     /// Bytes that arrive in the stage of each acquire.
     bytes: FxHashMap<Value, u32>,
-    /// Warps that give stages of each pipeline back.
-    warps: FxHashMap<Value, u32>,
+    /// Warps that give stages of each pipeline back, of each role that does.
+    warps: FxHashMap<Value, Vec<u32>>,
+    /// Pipelines whose stages roles wait for in turns.
+    turns: Vec<Value>,
     /// Pipelines whose stages are filled by other CTAs of the cluster, too.
     shared: Vec<Value>,
     /// The acquire that armed the stage of each copy.
@@ -177,12 +180,32 @@ impl Facts {
                 match (k.op(v).control(), k.op(v).tile()) {
                     (Some(Control::Role { threads, body, .. }), _) => self.releasers(k, body, *threads),
                     (_, Some(Tile::Release { pipe })) if !pipes.contains(pipe) => pipes.push(*pipe),
+                    (_, Some(Tile::Skip { pipe, .. })) if !self.turns.contains(pipe) => {
+                        self.turns.push(*pipe);
+                    }
                     _ => walk.extend(k.op(v).blocks()),
                 }
             }
         }
         for pipe in pipes {
-            *self.warps.entry(pipe).or_default() += threads.div_ceil(WARP as u32);
+            self.warps.entry(pipe).or_default().push(threads.div_ceil(WARP as u32));
+        }
+    }
+
+    /// The arrivals that empty a stage of a pipeline: of all roles that give stages back, or, where they take turns, of
+    /// one.
+    fn arrivals(&self, pipe: Value, span: Span) -> Built<u32> {
+        let roles = self.warps.get(&pipe).map_or(&[1][..], |roles| roles);
+        if !self.turns.contains(&pipe) {
+            return Ok(roles.iter().sum());
+        }
+        match roles {
+            [first, others @ ..] if others.iter().all(|n| n == first) => Ok(*first),
+            _ => {
+                let message =
+                    "roles that take turns with the stages of a pipeline have different numbers of warps";
+                Err(Diagnostic::error(UNARMED, span, message).help("give them as many threads each"))
+            }
         }
     }
 
@@ -239,7 +262,7 @@ impl Facts {
 fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     loop {
         match k.op(v).view()? {
-            View::Part { base, .. } | View::InCta { base, .. } => v = *base,
+            View::Part { base, .. } | View::Dealt { base, .. } | View::InCta { base, .. } => v = *base,
             View::Shared { .. } => return Some(v),
             View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
         }
@@ -302,7 +325,7 @@ impl Rewrite for Pipelines<'_> {
                     self.pipes = e.prologue(|b| make(b, facts))?;
                 }
                 let ctas = self.pipe(v, span)?.ctas;
-                let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
+                let warps = self.facts.arrivals(v, span)?;
                 self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
                 Ok(Action::Drop)
             }
@@ -324,6 +347,10 @@ impl Rewrite for Pipelines<'_> {
                     self.say(e, span, Fact::Fence("threads read stages that copies fill again"));
                 }
                 self.release(&mut e.b, pipe).map(|()| Action::Drop)
+            }
+            Tile::Skip { pipe, stages } => {
+                let pipe = self.pipe(pipe, span)?;
+                skip(&mut e.b, pipe, stages).map(|()| Action::Drop)
             }
             Tile::TmaLoad { .. } => {
                 let acquire = self.facts.acquires.get(&v).and_then(|a| self.armed.get(a)).copied();
@@ -382,7 +409,10 @@ impl Pipelines<'_> {
         if !self.facts.read.is_empty() {
             b.emit(Async::ProxyFence {})?;
         }
-        b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        // A product that was waited for has read for the whole warp, and what a thread reads or copies it has read alone.
+        if !self.facts.read.is_empty() || self.facts.filled.iter().any(|v| self.facts.drained.contains(v)) {
+            b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        }
         let stage = b.get(pipe.frees.stage)?;
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
@@ -440,7 +470,7 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
     for &(v, stages) in &facts.pipelines {
         b.at(b.kernel().insts[v].span);
         let ctas = if facts.shared.contains(&v) { cluster } else { 1 };
-        let warps = facts.warps.get(&v).copied().unwrap_or(1);
+        let warps = facts.arrivals(v, b.kernel().insts[v].span)?;
         made.push((v, pipe(b, stages, ctas)?, warps * ctas));
     }
     by_first(b, |b| {
@@ -514,4 +544,22 @@ fn advance(b: &mut Builder, at: Cursor, stage: Value, stages: u32) -> Built<()> 
     let other = b.binary(BinOp::Xor, parity, one)?;
     let parity = b.select(wraps, other, parity)?;
     b.set(at.parity, parity).map(drop)
+}
+
+/// Goes on by a number of stages, both for waiting and for giving back.
+fn skip(b: &mut Builder, pipe: Pipe, stages: Value) -> Built<()> {
+    let n = Int::from(i64::from(pipe.stages));
+    let stage = b.get(pipe.waits.stage)?;
+    let behind = b.symbol(stage)? + b.symbol(stages)?;
+    let next = b.index(behind.rem(&n))?;
+    let next = b.convert(next, Scalar::I32)?;
+    let wraps = b.index(behind.floor_div(&n).rem(&Int::from(2)))?;
+    let wraps = b.convert(wraps, Scalar::I32)?;
+    let parity = b.get(pipe.waits.parity)?;
+    let parity = b.binary(BinOp::Xor, parity, wraps)?;
+    for at in [pipe.waits, pipe.frees] {
+        b.set(at.stage, next)?;
+        b.set(at.parity, parity)?;
+    }
+    Ok(())
 }

@@ -85,6 +85,10 @@ impl Loader for Files {
     fn builtin(&self, path: &str) -> Option<&str> {
         part(path)
     }
+
+    fn parts(&self) -> Vec<&str> {
+        LIBRARY.iter().map(|(name, _)| *name).collect()
+    }
 }
 
 /// The name of a file, one however it is spelled: relative to the working directory where it lies below that. Control

@@ -190,7 +190,9 @@ fn message(e: &anyhow::Error) -> String {
 }
 
 fn color(stream: &impl IsTerminal) -> Color {
-    if stream.is_terminal() && std::env::var_os("NO_COLOR").is_none() { Color::Always } else { Color::Never }
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let wanted = stream.is_terminal() && std::env::var_os("NO_COLOR").is_none() && !dumb;
+    if wanted { Color::Always } else { Color::Never }
 }
 
 /// Bounds of simulated launches.
@@ -413,8 +415,12 @@ fn defines(pairs: &[String]) -> Result<Defines> {
     let mut out = Defines::new();
     for pair in pairs {
         let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
-        let value = Define::parse(value)
-            .with_context(|| format!("`{pair}`: a value is an integer, a float, true, false or a type"))?;
+        let value = Define::parse(value).with_context(|| {
+            let kinds =
+                "a value is an integer of 64 bits, a float, true, false, a reduction or an element type";
+            let types: Vec<_> = weft_ir::Scalar::ALL.iter().map(|s| s.name()).collect();
+            format!("`{pair}`: {kinds}, which are {}", types.join(", "))
+        })?;
         if out.insert(name.to_owned(), value).is_some() {
             return Err(anyhow!("`{name}` is given twice"));
         }

@@ -85,11 +85,7 @@ fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let extents: Option<Vec<i64>> =
         shape.leaves().into_iter().map(|n| n.as_const().filter(|n| *n > 0)).collect();
     let Some(extents) = extents else {
-        return fail(
-            NOT_CONSTANT,
-            at,
-            format!("the extents of {shape} are not known when the kernel is compiled"),
-        );
+        return fail(NOT_CONSTANT, at, format!("the extents of {shape} are not all constants of 1 or more"));
     };
     let row = usize::try_from(major).ok().and_then(|m| extents.get(m)).copied().unwrap_or(0);
     let bad = |x: weft_layout::LayoutError| Diagnostic::error(LAYOUT, at, x.to_string());

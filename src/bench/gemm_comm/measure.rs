@@ -123,11 +123,12 @@ fn nccl_collective<T: Element>(
     (to, from): (&nccl::Tensor<T>, &nccl::Tensor<T>),
     s: &Stream,
 ) -> Result<()> {
-    Ok(match form {
+    match form {
         Form::AllGather => nccl.all_gather(to, from, s)?,
         Form::ReduceScatter => nccl.reduce_scatter(Reduce::Sum, to, from, s)?,
         Form::AllReduce => nccl.all_reduce(Reduce::Sum, to, from, s)?,
-    })
+    }
+    Ok(())
 }
 
 fn own_collective(
@@ -136,11 +137,12 @@ fn own_collective(
     (to, from): (&dyn AsArgument, &dyn AsArgument),
     s: &Stream,
 ) -> Result<()> {
-    Ok(match form {
+    match form {
         Form::AllGather => ours.all_gather(from, Some(to), s)?,
         Form::ReduceScatter => ours.reduce_scatter(from, Some(to), Reduce::Sum, s)?,
         Form::AllReduce => ours.allreduce(from, Some(to), Reduce::Sum, s)?,
-    })
+    }
+    Ok(())
 }
 
 impl<'a> Bed<'a> {

@@ -35,6 +35,8 @@ const SHARED: f64 = 128.0;
 /// Bytes that a multiprocessor gets from the L2 cache in a cycle while all of them do: on an H100 a step of 48 KiB takes
 /// 1050 cycles.
 const CACHE: f64 = 48.0;
+/// Bytes of a sector of the L2 cache.
+const SECTOR: u64 = 32;
 /// Bytes that all multiprocessors get from memory in a cycle: 3.35 TB/s at 1.7 GHz.
 const MEMORY: f64 = 2000.0;
 /// Bytes that a multiprocessor writes to others of its cluster in a cycle.
@@ -59,12 +61,15 @@ fn extents(problem: &Problem, plan: &Plan) -> (u64, u64) {
 }
 
 /// Bytes that a CTA gets from the L2 cache for a stage. The CTAs of a cluster share the rows that are a tile's columns, and
-/// nothing is read beyond the ends of A and B.
+/// nothing is read beyond the ends of A and B. The cache hands out sectors: 128 bytes that do not begin at a sector's
+/// beginning lie in one more.
 fn fetched(problem: &Problem, plan: &Plan) -> f64 {
     let of = |param| u64::from(plan.get(param));
     let (rows, columns) = extents(problem, plan);
     let rows = of(Param::Bm).min(rows) as f64 + of(Param::Bn).min(columns) as f64 / of(Param::Ctas) as f64;
-    rows * (of(Param::Bk) * u64::from(problem.dtype.bytes())) as f64
+    let bytes = |elements: u64| elements * u64::from(problem.dtype.bytes());
+    let sectors = if bytes(problem.shape.k).is_multiple_of(SECTOR) { 1.0 } else { 1.25 };
+    rows * bytes(of(Param::Bk)) as f64 * sectors
 }
 
 /// Cycles that a plan is likely to take on a GPU with so many multiprocessors.

@@ -200,6 +200,8 @@ fn the_model_prefers_what_is_plain() {
     // Where there are few tiles, CTAs share them out.
     let short = first("64x1024x8192");
     assert!(short.get(Param::Split) >= 4, "{short}");
+    // Rows that begin within sectors of the cache take more of it, which clusters need less of.
+    assert_eq!(first("4001x8184x4104").get(Param::Ctas), 2);
     // More of the same takes longer.
     let cycles = |text: &str| cycles(&problem(text), &Plan::default(), SMS);
     assert!(cycles("4096x4096x4096") < cycles("4096x4096x8192"));

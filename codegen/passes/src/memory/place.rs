@@ -21,6 +21,9 @@ pub(super) struct Place {
     pub align: u32,
     /// Its type.
     pub ty: Arc<TensorType>,
+    /// Where it is what a thread has of a tile that warpgroups share out: the tile, and how many share out its rows and
+    /// its columns.
+    pub dealt: Option<Arc<(Place, [u32; 2])>>,
     root_align: u32,
 }
 
@@ -45,6 +48,7 @@ impl Place {
             route: Route::Local,
             offset: Int::ZERO,
             align: ty.align.max(1),
+            dealt: None,
             root_align: ty.align.max(1),
             ty,
         })
@@ -55,12 +59,12 @@ impl Place {
         let offset = &self.offset + offset;
         // What the view's maker knows may be more than what the sum of the offsets shows.
         let align = ty.align.max(aligned(self.root_align, &offset, ty.elem.bytes()));
-        Place { offset, align, ty, ..self.clone() }
+        Place { offset, align, ty, dealt: None, ..self.clone() }
     }
 
     /// It by another way.
     pub fn by(&self, route: Route, ty: Arc<TensorType>) -> Place {
-        Place { route, ty, ..self.clone() }
+        Place { route, ty, dealt: None, ..self.clone() }
     }
 
     /// The address of its first element, from that of its root's first byte.

@@ -5,7 +5,7 @@ use super::place::{Place, Route, found};
 use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
-use crate::pipeline::by_first;
+use crate::pipeline::{BOX_ALIGN, by_first};
 use crate::tiles::{self, Fact};
 use weft_abi::{MapShape, MapSwizzle};
 use weft_ir::builder::{Built, aligned};
@@ -51,7 +51,11 @@ impl MemoryPass<'_> {
                 return Ok(Action::Drop);
             }
             // The pass before replaced the others.
-            Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
+            Tile::Pipeline { .. }
+            | Tile::Acquire { .. }
+            | Tile::Await { .. }
+            | Tile::Release { .. }
+            | Tile::Skip { .. } => {
                 return Ok(Action::Keep);
             }
             Tile::Accumulator {}
@@ -97,13 +101,12 @@ impl<'a> Copy<'a> {
         let dims: Vec<_> = order.iter().map(|d| along[*d].checked_sub(1).map(|m| m as usize)).collect();
         let boxes = TileBoxes::new(&inside.ty.layout, &dims, inside.ty.elem.bytes(), row)
             .map_err(|x| bad(x.to_string()))?;
-        let unit = row.map_or(128, |row| row * 8);
         let from = boxes.boxes.iter().map(|b| &inside.offset + b.offset);
         for offset in from {
             let has = aligned(inside.root_align(), &offset, inside.ty.elem.bytes());
-            if has < unit {
+            if has < BOX_ALIGN {
                 return Err(bad(format!(
-                    "a box begins at a multiple of {has} bytes, and has to at one of {unit}"
+                    "a box begins at a multiple of {has} bytes, and has to at one of {BOX_ALIGN}"
                 )));
             }
         }

@@ -1,7 +1,9 @@
 //! Text to PTX of the two-shot allreduce: warm in process, cold as a process, and NVRTC on the same kernel in CUDA C++.
+//! And of the GEMM, warm in process: text to PTX, text to cubin, and the cubin from the kernel cache on the disk.
 //!
-//! Run on a quiet machine: `cargo bench --bench compile`. NVRTC is taken from NVIDIA's wheel
-//! (`pip install nvidia-cuda-nvrtc`); without it that row is left out, and says so.
+//! Run on a quiet machine: `cargo bench --bench compile`, or `cargo bench --bench compile gemm` for a part. NVRTC and
+//! nvJitLink are taken from NVIDIA's wheels (`pip install nvidia-cuda-nvrtc`, `weft setup`). Rows that need one which
+//! is not there are left out, and a line says so.
 
 #![allow(unsafe_code, reason = "NVRTC is a C library")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
@@ -9,10 +11,14 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
+use weft::gpu::cache::{Cache, Entry, Key};
+use weft::runtime::jitlink::{Input, JitLink};
 use weft::tools::Tool;
 use weft::{Define, KernelFile, Options};
 
 const TEXT: &str = include_str!("../examples/allreduce_two_shot.weft");
+const GEMM: &str = include_str!("../examples/gemm.weft");
 const CUDA: &str = include_str!("allreduce_two_shot.cu");
 
 fn warm(c: &mut Criterion) {
@@ -25,6 +31,26 @@ fn warm(c: &mut Criterion) {
             });
         });
     }
+}
+
+/// A process that has compiled before makes the GEMM's PTX, its cubin, or finds the cubin that another process has made.
+fn gemm(c: &mut Criterion) {
+    let options = Options::new("sm_90a".parse().unwrap());
+    let parsed = || KernelFile::parse("gemm.weft", GEMM).unwrap();
+    let compiled = || parsed().compile(&options).unwrap();
+    c.bench_function("gemm: text to PTX, warm", |b| b.iter(compiled));
+    let linker = match JitLink::get() {
+        Ok(linker) => linker,
+        Err(e) => return println!("cubins left out: {e}"),
+    };
+    let cubin = || linker.link("sm_90a", None, &[Input::Ptx("gemm.ptx", &compiled().ptx)]).unwrap();
+    c.bench_function("gemm: text to cubin, warm", |b| b.iter(cubin));
+    let folder = TempDir::new().unwrap();
+    let entry = Entry { info: weft::meta::describe(&compiled()).unwrap(), image: cubin() };
+    Cache::at(folder.path()).put(&Key::of(&parsed(), &options), entry);
+    c.bench_function("gemm: text to cubin of the kernel cache", |b| {
+        b.iter(|| Cache::at(folder.path()).get(&Key::of(&parsed(), &options)).unwrap());
+    });
 }
 
 fn cold(c: &mut Criterion) {
@@ -104,6 +130,6 @@ fn nvrtc(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(40);
-    targets = warm, cold, nvrtc
+    targets = warm, gemm, cold, nvrtc
 }
 criterion_main!(benches);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::text::{AnyModule, ParseError, parse_any, readable};
 use weft_ir::verify::{Verified, verify};
-use weft_ir::{Hidden, LaunchParam, Module, machine};
+use weft_ir::{Hidden, Kernel, LaunchParam, Module, machine};
 use weft_isa::{PtxVersion, Target};
 use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
 use weft_lang::render::{Color, render};
@@ -104,6 +104,11 @@ impl CompileError {
         let mut seen = HashSet::new();
         diagnostics.retain(|d| seen.insert((d.code, d.span, d.message.clone())));
         CompileError { diagnostics, sources }
+    }
+
+    /// The texts that it is about.
+    pub(crate) fn sources(&self) -> &SourceMap {
+        &self.sources
     }
 
     /// Rendered, with or without terminal colours.
@@ -217,6 +222,15 @@ impl KernelFile {
         compiled.references = made.references;
         compiled.defines = made.defines;
         Ok(compiled)
+    }
+
+    /// One of its kernels without its code: what a launch needs of it.
+    ///
+    /// # Errors
+    /// There is no such kernel, or its head is wrong.
+    pub(crate) fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
+        let made = self.program.without_code(name, &options.defines);
+        made.map_err(|found| CompileError::new(found, self.sources.clone()))
     }
 }
 

@@ -76,4 +76,6 @@ mod documents {
     struct Collectives;
     #[doc = include_str!("../docs/gemm.md")]
     struct Gemm;
+    #[doc = include_str!("../docs/gemm-comm.md")]
+    struct GemmComm;
 }

@@ -9,14 +9,18 @@ use weft_runtime::visible_line;
 /// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
 pub const LIBRARY: &[(&str, &str)] = &[
     ("all_gather", include_str!("library/all_gather.weft")),
+    ("all_gather_gemm", include_str!("library/all_gather_gemm.weft")),
     ("all_to_all", include_str!("library/all_to_all.weft")),
     ("allreduce", include_str!("library/allreduce.weft")),
     ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
     ("gemm", include_str!("library/gemm.weft")),
+    ("gemm_allreduce", include_str!("library/gemm_allreduce.weft")),
     ("gemm_batched", include_str!("library/gemm_batched.weft")),
+    ("gemm_comm", include_str!("library/gemm_comm.weft")),
     ("gemm_epilogue", include_str!("library/gemm_epilogue.weft")),
     ("gemm_kernel", include_str!("library/gemm_kernel.weft")),
+    ("gemm_reduce_scatter", include_str!("library/gemm_reduce_scatter.weft")),
     ("gemm_scaled", include_str!("library/gemm_scaled.weft")),
     ("gemm_split", include_str!("library/gemm_split.weft")),
     ("gemm_turns", include_str!("library/gemm_turns.weft")),
@@ -80,6 +84,10 @@ impl Loader for Files {
 
     fn builtin(&self, path: &str) -> Option<&str> {
         part(path)
+    }
+
+    fn parts(&self) -> Vec<&str> {
+        LIBRARY.iter().map(|(name, _)| *name).collect()
     }
 }
 

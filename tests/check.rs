@@ -259,6 +259,30 @@ fn out_command(report: &str) -> String {
     report.lines().map(str::trim).find(|line| line.starts_with("weft check")).unwrap().to_owned()
 }
 
+/// A text that does not compile is a document too, and a file's name is a URI in it.
+#[test]
+fn json_and_sarif_say_why_a_text_does_not_compile() {
+    let place = Place::new();
+    place.write("a b%1.weft", "kernel k(x: symm<f32, (64):(1)>) block(64) {\n    x[there] = 1.0;\n}\n");
+    let run = |format: &str| {
+        let (status, out, err) = place.weft(&["check", "a b%1.weft", "--format", format]);
+        assert!(status == 2 && err.contains("E0100"), "{err}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let json = run("json");
+    let finding = &json["findings"][0];
+    assert_eq!((&finding["code"], &finding["source"]["line"]), (&"E0100".into(), &2.into()));
+    assert_eq!(json["runs"], 0);
+    let sarif = run("sarif");
+    let all = &sarif["runs"][0];
+    assert_eq!(all["tool"]["driver"]["rules"][0]["id"], "E0100");
+    let at = &all["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(
+        (&at["region"]["startLine"], &at["artifactLocation"]["uri"]),
+        (&2.into(), &"a%20b%251.weft".into())
+    );
+}
+
 #[test]
 fn json_and_sarif_have_what_the_text_has() {
     let place = Place::new();

@@ -422,7 +422,7 @@ fn layouts_line_by_line() {
     let answers = text(&out.stdout);
     let answers: Vec<_> = answers.lines().collect();
     assert_eq!((answers.len(), answers[0], answers[2]), (3, "(2,4):(8,1)", "32"), "{answers:?}");
-    assert!(answers[1].starts_with("error: "), "{answers:?}");
+    assert!(answers[1].starts_with("error: ") && out.status.code() == Some(1), "{answers:?}");
 }
 
 /// A reader that goes away (`weft ... | head`) is no error worth a message.

@@ -10,6 +10,7 @@ mod contender;
 mod data;
 pub mod fused;
 pub mod gemm;
+pub mod gemm_comm;
 mod kernels;
 mod measure;
 mod model;

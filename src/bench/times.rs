@@ -4,6 +4,7 @@ use super::Bench;
 use super::measure::Result;
 use super::report::{Spread, Times};
 use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
 use weft_runtime::World;
 
 /// Most cold calls; each waits for a cache to be written.
@@ -68,6 +69,33 @@ pub fn gather(world: &World, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let all = world.all_gather_host(&bytes)?;
     let times = |bytes: &Vec<u8>| bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
     Ok(all.iter().map(times).collect())
+}
+
+/// Orders that nobody has chosen.
+pub struct Drawn(u64);
+
+impl Drawn {
+    /// A sequence that begins with the clock.
+    pub fn new() -> Drawn {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Drawn(now.as_nanos() as u64)
+    }
+
+    /// The sequence of PE 0, on all PEs. *Collective.*
+    pub fn together(world: &World) -> Result<Drawn> {
+        let all = world.all_gather_host(&Drawn::new().0.to_le_bytes())?;
+        let first = all.first().and_then(|bytes| bytes.as_slice().try_into().ok());
+        Ok(Drawn(first.map_or(0, u64::from_le_bytes)))
+    }
+
+    /// Puts items in another order, each order as likely (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            self.0 = self.0.wrapping_add(1);
+            let drawn = crate::bench::data::datum(0, self.0, 0, last as u64);
+            items.swap(last, usize::try_from(drawn).unwrap_or(0));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What is run: kernels, lowerings, sizes, numbers of PEs and of nodes.
 
 use super::finding::{self, Finding, Replay, values};
-use super::{CheckOptions, Variant};
+use super::{CheckOptions, Progress, Variant};
 use crate::compile::{KernelFile, Lowering, Options};
 use crate::run::examine::Subject;
 use crate::run::reference::Checked;
@@ -129,7 +129,12 @@ pub(super) fn variants(cases: &[Case]) -> Vec<Variant> {
 }
 
 /// All cases of each of a file's kernels, or of the one that the options name, small ones first.
-pub(super) fn of_file(file: &KernelFile, options: &CheckOptions) -> Result<Vec<Case>, RunError> {
+/// `progress` hears what is compiled.
+pub(super) fn of_file(
+    file: &KernelFile,
+    options: &CheckOptions,
+    progress: &dyn Fn(Progress),
+) -> Result<Vec<Case>, RunError> {
     let named = options.compile.kernel.as_deref();
     let mut heads = file.heads();
     let names: Vec<_> = heads.iter().map(|h| h.name.to_string()).collect();
@@ -145,9 +150,8 @@ pub(super) fn of_file(file: &KernelFile, options: &CheckOptions) -> Result<Vec<C
         let name = file.sources().name(0).unwrap_or_default().to_owned();
         let names =
             Names { kernels: head.name.to_string(), sequence: None, files: vec![name], root: root(options) };
-        cases.append(
-            &mut Planner::new(vec![file], vec![head], names, file.shared_sources(), options).cases()?,
-        );
+        let sources = file.shared_sources();
+        cases.append(&mut Planner::cases_of(vec![file], vec![head], names, sources, (options, progress))?);
     }
     Ok(cases)
 }
@@ -157,6 +161,7 @@ pub(super) fn of_sequence(
     stages: &[Stage<'_>],
     sources: Arc<SourceMap>,
     options: &CheckOptions,
+    progress: &dyn Fn(Progress),
 ) -> Result<Vec<Case>, RunError> {
     let heads = stages.iter().map(Stage::head).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<_> =
@@ -168,7 +173,8 @@ pub(super) fn of_sequence(
         files,
         root: root(options),
     };
-    Planner::new(stages.iter().map(|s| s.file).collect(), heads, names, sources, options).cases()
+    let files = stages.iter().map(|s| s.file).collect();
+    Planner::cases_of(files, heads, names, sources, (options, progress))
 }
 
 fn root(options: &CheckOptions) -> Option<String> {
@@ -191,17 +197,21 @@ struct Planner<'a> {
     sources: Arc<SourceMap>,
     options: &'a CheckOptions,
     subjects: HashMap<String, Arc<Subject>>,
+    /// Kernels, or sequences of them, that were compiled so far, and who hears of it.
+    compiled: u64,
+    progress: &'a dyn Fn(Progress),
 }
 
 impl<'a> Planner<'a> {
-    fn new(
+    fn cases_of(
         files: Vec<&'a KernelFile>,
         heads: Vec<Head>,
         names: Names,
         sources: Arc<SourceMap>,
-        options: &'a CheckOptions,
-    ) -> Planner<'a> {
-        Planner { files, heads, names: Arc::new(names), sources, options, subjects: HashMap::new() }
+        (options, progress): (&'a CheckOptions, &'a dyn Fn(Progress)),
+    ) -> Result<Vec<Case>, RunError> {
+        let (names, subjects) = (Arc::new(names), HashMap::new());
+        Planner { files, heads, names, sources, options, subjects, compiled: 0, progress }.cases()
     }
 
     fn cases(&mut self) -> Result<Vec<Case>, RunError> {
@@ -309,7 +319,12 @@ impl<'a> Planner<'a> {
         let root = |modes: usize| f64::from(elements).powf(1.0 / modes as f64).round() as i64;
         let all = (modes..=MODES.max(modes)).flat_map(|modes| candidates(root(modes), n_pes as i64));
         let mut all = all.map(|n| self.assign(names, n)).collect::<Vec<_>>().into_iter();
-        all.find(|sizes| self.fits(sizes, n_pes).is_ok_and(|b| b <= bytes))
+        // The compiler's time, and that for the contents of tensors, is for what is not too large from the start.
+        all.find(|sizes| {
+            let options = self.run_options(sizes, n_pes, self.options.compile.lowering);
+            let least = Subject::least_bytes(&self.stages(), &options);
+            least.is_ok_and(|b| b <= bytes) && self.fits(sizes, n_pes).is_ok_and(|b| b <= bytes)
+        })
     }
 
     /// Whether the kernel admits these sizes; the bytes of all tensors.
@@ -386,11 +401,16 @@ impl<'a> Planner<'a> {
         if let Some(subject) = self.subjects.get(&key) {
             return Ok(subject.clone());
         }
-        let stages = self.files.iter().zip(&self.heads);
-        let stages: Vec<_> = stages.map(|(file, head)| Stage { file, kernel: Some(&*head.name) }).collect();
-        let subject = Arc::new(Subject::new(&stages, options)?);
+        let subject = Arc::new(Subject::new(&self.stages(), options)?);
         self.subjects.insert(key, subject.clone());
+        self.compiled += 1;
+        (self.progress)(Progress { done: 0, total: 0, met: 0, compiled: self.compiled });
         Ok(subject)
+    }
+
+    fn stages(&self) -> Vec<Stage<'_>> {
+        let stages = self.files.iter().zip(&self.heads);
+        stages.map(|(file, head)| Stage { file, kernel: Some(&*head.name) }).collect()
     }
 }
 

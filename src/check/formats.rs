@@ -2,9 +2,11 @@
 
 use super::{Access, Finding, Replay, Report};
 use crate::codes::page;
+use crate::compile::CompileError;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use weft_ir::diag::{Severity, Span};
+use weft_lang::source::SourceMap;
 
 /// The schema that the SARIF standard names.
 const SCHEMA: &str =
@@ -19,17 +21,124 @@ struct Region {
     end_column: u32,
 }
 
-impl Report {
-    fn region(&self, span: Span) -> Option<Region> {
-        let start = self.sources.line_column(span)?;
-        let end = self.sources.line_column(Span { start: span.end, ..span })?;
+impl Region {
+    fn of(sources: &SourceMap, span: Span) -> Option<Region> {
+        let start = sources.line_column(span)?;
+        let end = sources.line_column(Span { start: span.end, ..span })?;
         Some(Region {
-            file: self.sources.name(span.file)?.to_owned(),
+            file: sources.name(span.file)?.to_owned(),
             line: start.line,
             column: start.column,
             end_line: end.line,
             end_column: end.column,
         })
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "file": self.file, "line": self.line, "column": self.column,
+            "end_line": self.end_line, "end_column": self.end_column,
+        })
+    }
+
+    /// As SARIF's physical location.
+    fn physical(&self) -> Value {
+        json!({
+            "artifactLocation": { "uri": uri(&self.file) },
+            "region": {
+                "startLine": self.line, "startColumn": self.column,
+                "endLine": self.end_line, "endColumn": self.end_column,
+            },
+        })
+    }
+}
+
+/// A file as SARIF's physical location.
+fn whole(file: &str) -> Value {
+    json!({ "artifactLocation": { "uri": uri(file) } })
+}
+
+/// A document of SARIF 2.1.0 with these results, whose rules are the pages of these codes.
+fn document(codes: &BTreeSet<&str>, results: Vec<Value>, properties: Value) -> String {
+    let rules = codes.iter().map(|code| match page(code) {
+        Some(p) => json!({
+            "id": code,
+            "shortDescription": { "text": p.title },
+            "fullDescription": { "text": p.explanation },
+        }),
+        None => json!({ "id": code }),
+    });
+    let value = json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "weft check",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                "rules": rules.collect::<Vec<_>>(),
+            }},
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+            "properties": properties,
+        }],
+    });
+    format!("{value:#}\n")
+}
+
+/// What is wrong with a text that does not compile, as the JSON of a report in which nothing ran.
+pub fn uncompiled_json(error: &CompileError) -> String {
+    let findings = error.diagnostics.iter().map(|d| {
+        json!({
+            "code": d.code.to_string(),
+            "severity": word(d.severity),
+            "message": d.message,
+            "source": Region::of(error.sources(), d.span).map(|r| r.json()),
+            "notes": [],
+            "help": d.help.as_deref().unwrap_or_default(),
+        })
+    });
+    let value = json!({
+        "tool": "weft check",
+        "version": env!("CARGO_PKG_VERSION"),
+        "file": error.sources().name(0),
+        "runs": 0,
+        "cases": [],
+        "findings": findings.collect::<Vec<_>>(),
+    });
+    format!("{value:#}\n")
+}
+
+/// What is wrong with a text that does not compile, as SARIF 2.1.0.
+pub fn uncompiled_sarif(error: &CompileError) -> String {
+    let names: Vec<String> = error.diagnostics.iter().map(|d| d.code.to_string()).collect();
+    let codes: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let file = error.sources().name(0).unwrap_or_default();
+    let results = error.diagnostics.iter().zip(&names).map(|(d, code)| {
+        let place = Region::of(error.sources(), d.span).map_or_else(|| whole(file), |r| r.physical());
+        let help = d.help.as_deref().map(|help| format!("\n{help}")).unwrap_or_default();
+        json!({
+            "ruleId": code,
+            "ruleIndex": codes.iter().position(|c| c == code),
+            "level": word(d.severity),
+            "message": { "text": format!("{}{help}", d.message) },
+            "locations": [{ "physicalLocation": place }],
+        })
+    });
+    document(&codes, results.collect(), json!({ "runs": 0 }))
+}
+
+/// A path as a URI reference (RFC 3986): what is not allowed in one is percent-encoded, and an absolute path has a scheme.
+fn uri(path: &str) -> String {
+    let scheme = if path.starts_with('/') { "file://" } else { "" };
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=@".contains(&b);
+    let encode = |b: u8| if allowed(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
+    scheme.chars().map(String::from).chain(path.bytes().map(encode)).collect()
+}
+
+impl Report {
+    fn region(&self, span: Span) -> Option<Region> {
+        Region::of(&self.sources, span)
     }
 
     /// The report as JSON, indented.
@@ -61,12 +170,7 @@ impl Report {
 
     fn access(&self, a: &Access) -> Value {
         let place = &a.place;
-        let source = self.region(a.span).map(|r| {
-            json!({
-                "file": r.file, "line": r.line, "column": r.column,
-                "end_line": r.end_line, "end_column": r.end_column,
-            })
-        });
+        let source = self.region(a.span).map(|r| r.json());
         let inlined_at = place.source.iter().skip(1);
         let inlined_at = inlined_at.map(|s| json!({ "file": s.file, "line": s.line, "column": s.column }));
         json!({
@@ -85,34 +189,11 @@ impl Report {
     /// The report as SARIF 2.1.0, indented: one result a finding, its rule the finding's code.
     pub fn sarif(&self) -> String {
         let codes: BTreeSet<&str> = self.findings.iter().map(|f| f.code.as_str()).collect();
-        let rules = codes.iter().map(|code| match page(code) {
-            Some(p) => json!({
-                "id": code,
-                "shortDescription": { "text": p.title },
-                "fullDescription": { "text": p.explanation },
-            }),
-            None => json!({ "id": code }),
-        });
         let results = self.findings.iter().map(|f| {
             let index = codes.iter().position(|code| *code == f.code);
             self.result(f, index)
         });
-        let value = json!({
-            "$schema": SCHEMA,
-            "version": "2.1.0",
-            "runs": [{
-                "tool": { "driver": {
-                    "name": "weft check",
-                    "version": env!("CARGO_PKG_VERSION"),
-                    "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                    "rules": rules.collect::<Vec<_>>(),
-                }},
-                "columnKind": "unicodeCodePoints",
-                "results": results.collect::<Vec<_>>(),
-                "properties": { "runs": self.runs },
-            }],
-        });
-        format!("{value:#}\n")
+        document(&codes, results.collect(), json!({ "runs": self.runs }))
     }
 
     fn result(&self, f: &Finding, rule: Option<usize>) -> Value {
@@ -120,8 +201,7 @@ impl Report {
         let text: Vec<_> = text.map(String::as_str).collect();
         let mut places: Vec<Value> = f.accesses.iter().map(|a| self.location(a)).collect();
         if places.is_empty() {
-            let artifact = json!({ "artifactLocation": { "uri": self.file } });
-            places.push(json!({ "physicalLocation": artifact }));
+            places.push(json!({ "physicalLocation": whole(&self.file) }));
         }
         let related = places.split_off(1);
         json!({
@@ -137,16 +217,7 @@ impl Report {
     }
 
     fn location(&self, a: &Access) -> Value {
-        let physical = match self.region(a.span) {
-            Some(r) => json!({
-                "artifactLocation": { "uri": r.file },
-                "region": {
-                    "startLine": r.line, "startColumn": r.column,
-                    "endLine": r.end_line, "endColumn": r.end_column,
-                },
-            }),
-            None => json!({ "artifactLocation": { "uri": self.file } }),
-        };
+        let physical = self.region(a.span).map_or_else(|| whole(&self.file), |r| r.physical());
         let what = if a.what.is_empty() { a.who() } else { format!("{} {}", a.who(), a.what) };
         json!({
             "physicalLocation": physical,

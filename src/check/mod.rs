@@ -26,6 +26,7 @@ mod ptx;
 mod text;
 
 pub use finding::{Access, Finding, Replay, WRONG_RESULT};
+pub use formats::{uncompiled_json, uncompiled_sarif};
 
 use crate::compile::{KernelFile, Options};
 use crate::ptx::{PtxFile, PtxLaunch, PtxOutcome};
@@ -165,6 +166,8 @@ pub struct Progress {
     pub total: u64,
     /// Runs that met something.
     pub met: u64,
+    /// Kernels that were compiled to find out what is run. All are before the first run; `total` is 0 until then.
+    pub compiled: u64,
 }
 
 /// Checks the kernels of a file.
@@ -175,7 +178,7 @@ pub fn check_file(file: &KernelFile, options: &CheckOptions) -> Result<Report, R
     check_file_with(file, options, &|_| ())
 }
 
-/// As [`check_file`]; says after every run, in any of its threads, how far it is.
+/// As [`check_file`]; says after every kernel that it compiles, and after every run, in any of its threads, how far it is.
 ///
 /// # Errors
 /// As [`check_file`].
@@ -184,7 +187,7 @@ pub fn check_file_with(
     options: &CheckOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, RunError> {
-    report(&cases::of_file(file, options)?, file.shared_sources(), options, progress)
+    report(&cases::of_file(file, options, progress)?, file.shared_sources(), options, progress)
 }
 
 /// Checks kernels that are launched one after the other. Tensors and parameters of equal names are the same ones. The kernel
@@ -208,7 +211,7 @@ pub fn check_sequence(
         }
     }
     let sources = Arc::new(sources);
-    report(&cases::of_sequence(stages, sources.clone(), options)?, sources, options, progress)
+    report(&cases::of_sequence(stages, sources.clone(), options, progress)?, sources, options, progress)
 }
 
 /// Runs cases; `sources` has the texts of their kernels, the first file's before others.
@@ -335,7 +338,7 @@ fn explore<C: Sync>(
             if let Ok(mut results) = results.lock() {
                 results.push((job, result));
             }
-            progress(Progress { done, total: jobs, met: met.load(Ordering::Relaxed) });
+            progress(Progress { done, total: jobs, met: met.load(Ordering::Relaxed), compiled: 0 });
         }
     };
     std::thread::scope(|scope| {

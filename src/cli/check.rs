@@ -5,8 +5,11 @@ use super::run::{Expected, grid};
 use super::sim::PtxArgs;
 use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
 use crate::check::{CheckOptions, Progress, Report, check_file_with, check_ptx, check_sequence};
+use crate::check::{uncompiled_json, uncompiled_sarif};
+use crate::compile::CompileError;
 use crate::lang::render::Color;
 use crate::ptx::PtxFile;
+use crate::run::RunError;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -92,16 +95,37 @@ impl Check {
             Ok(_) => ExitCode::FAILURE,
             Err(e) => {
                 super::report(&e);
+                if let Err(e) = self.write_uncompiled(&e) {
+                    super::report(&e);
+                }
                 ExitCode::from(2)
             }
         }
     }
 
+    /// Where a text that does not compile is the reason, the document that was asked for says so.
+    fn write_uncompiled(&self, e: &anyhow::Error) -> Result<()> {
+        let found = match e.downcast_ref::<RunError>() {
+            Some(RunError::Compile(e)) => Some(e),
+            _ => e.downcast_ref::<CompileError>(),
+        };
+        let document = match (found, self.format) {
+            (Some(e), Format::Json) => uncompiled_json(e),
+            (Some(e), Format::Sarif) => uncompiled_sarif(e),
+            (_, Format::Text) | (None, _) => return Ok(()),
+        };
+        super::write_out(self.output.as_deref(), document.as_bytes())
+    }
+
     fn report(&self) -> Result<Report> {
         let bar = Bar::new("runs");
         let progress = |p: Progress| {
-            let met = if p.met == 0 { String::new() } else { format!("{} met something", p.met) };
-            bar.at(p.done, p.total, met);
+            let remark = match (p.total, p.met) {
+                (0, _) => format!("{} kernels compiled", p.compiled),
+                (_, 0) => String::new(),
+                (_, met) => format!("{met} met something"),
+            };
+            bar.at(p.done, p.total, remark);
         };
         let is_ptx = self.compile.file.path.extension().is_some_and(|e| e == "ptx");
         let options = self.options(is_ptx)?;

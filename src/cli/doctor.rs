@@ -425,8 +425,26 @@ fn launcher() -> Finding {
     }
 }
 
+/// The folder that `WEFT_CACHE` names in the cache folder's place.
+fn named_cache() -> Option<(PathBuf, Trust)> {
+    let named = std::env::var("WEFT_CACHE").ok().filter(|named| !named.is_empty())?;
+    Some(match named.strip_prefix("shared:") {
+        Some(folder) => (folder.into(), Trust::Anybody),
+        None => (named.into(), Trust::Owner),
+    })
+}
+
 fn cache() -> Finding {
-    let Some(folder) = find::cache_folder() else {
+    let named = named_cache();
+    if named.as_ref().is_some_and(|(named, _)| named == Path::new("off") || named == Path::new("0")) {
+        return note("cache", "WEFT_CACHE is off", "no compiled kernels are kept between runs");
+    }
+    let kept = if named.is_some() {
+        "compiled kernels are kept here; it may be deleted at any time"
+    } else {
+        "what `weft setup` fetches is kept here; it may be deleted at any time"
+    };
+    let Some((folder, trust)) = named.or_else(|| Some((find::cache_folder()?, Trust::Owner))) else {
         return note(
             "cache",
             "neither XDG_CACHE_HOME nor HOME is set",
@@ -434,15 +452,19 @@ fn cache() -> Finding {
         )
         .todo("set HOME");
     };
-    const KEPT: &str = "what `weft setup` fetches is kept here; it may be deleted at any time";
-    match owned::folder(&folder, Trust::Owner) {
+    match owned::folder(&folder, trust) {
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
             let why = e.to_string();
             let (found, todo) = why.split_once("; help: ").unwrap_or((&why, "make it a folder of your own"));
             note("cache", found, "nothing is kept between runs, and what `weft setup` fetched is not used")
                 .todo(todo)
         }
-        _ => ok("cache", "", KEPT).at(&folder),
+        // It is made when something is kept.
+        Err(_) if std::fs::symlink_metadata(&folder).is_err() => ok("cache", "", kept).at(&folder),
+        Err(e) => {
+            note("cache", format!("it cannot be used: {e}"), "nothing is kept between runs").at(&folder)
+        }
+        Ok(_) => ok("cache", "", kept).at(&folder),
     }
 }
 

@@ -56,11 +56,12 @@ fn column(text: &str, position: usize) -> usize {
     text.char_indices().take_while(|(i, _)| *i < position).count()
 }
 
-/// An answer a line; a bad line is answered with its error, and the rest go on.
+/// An answer a line; a bad line is answered with its error, and the rest go on. The status is 1 if one was bad.
 fn lines() -> Result<ExitCode> {
     let mut input = std::io::stdin().lock();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut line = Vec::new();
+    let mut all_good = true;
     loop {
         line.clear();
         let n = std::io::Read::take(&mut input, MAX_LINE as u64).read_until(b'\n', &mut line)?;
@@ -69,6 +70,7 @@ fn lines() -> Result<ExitCode> {
         }
         if n == MAX_LINE && !line.ends_with(b"\n") {
             writeln!(out, "error: the line is longer than {MAX_LINE} bytes")?;
+            all_good = false;
             while input.fill_buf()?.iter().all(|b| *b != b'\n') {
                 let skipped = input.fill_buf()?.len();
                 if skipped == 0 {
@@ -80,16 +82,18 @@ fn lines() -> Result<ExitCode> {
             input.consume(rest);
             continue;
         }
-        match std::str::from_utf8(&line).map(str::trim) {
-            Ok(text) => match expr::eval(text) {
-                Ok(value) => writeln!(out, "{value}")?,
-                Err(e) => writeln!(out, "error: {}", e.to_string().replace('\n', " "))?,
-            },
-            Err(_) => writeln!(out, "error: the line is not UTF-8")?,
+        let answer = match std::str::from_utf8(&line).map(str::trim) {
+            Ok(text) => expr::eval(text).map_err(|e| e.to_string().replace('\n', " ")),
+            Err(_) => Err("the line is not UTF-8".into()),
+        };
+        all_good &= answer.is_ok();
+        match answer {
+            Ok(value) => writeln!(out, "{value}")?,
+            Err(why) => writeln!(out, "error: {why}")?,
         }
         out.flush()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn functions() -> Result<ExitCode> {

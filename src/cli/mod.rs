@@ -7,6 +7,7 @@ mod doctor;
 mod explain;
 mod fused;
 mod gemm;
+mod gemm_comm;
 mod layout;
 mod progress;
 mod run;
@@ -15,6 +16,7 @@ mod sim;
 mod tune;
 
 use crate::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
+use crate::gemm::Form;
 use crate::lang::render::Color;
 use crate::library::Files;
 use crate::run::{Arg, RunError, Stage};
@@ -77,6 +79,15 @@ enum OtherBench {
     FusedAllreduceRmsnorm(fused::Fused),
     /// Time products of matrices on one GPU, against cuBLASLt's: `weft bench gemm --against cublas`.
     Gemm(gemm::BenchGemm),
+    /// Time GEMM + reduce-scatter in one launch, against cuBLASLt's product and a collective.
+    #[command(name = "gemm-reducescatter")]
+    GemmReduceScatter(gemm_comm::GemmComm),
+    /// Time GEMM + allreduce in one launch, against cuBLASLt's product and a collective.
+    #[command(name = "gemm-allreduce")]
+    GemmAllReduce(gemm_comm::GemmComm),
+    /// Time all-gather + GEMM in one launch, against a collective and cuBLASLt's product.
+    #[command(name = "allgather-gemm")]
+    AllGatherGemm(gemm_comm::GemmComm),
 }
 
 /// Collectives, or what is tuned in another way.
@@ -109,6 +120,9 @@ impl Bench {
         match (&self.other, &self.operation) {
             (Some(OtherBench::FusedAllreduceRmsnorm(fused)), _) => fused.run(),
             (Some(OtherBench::Gemm(gemm)), _) => gemm.run(),
+            (Some(OtherBench::GemmReduceScatter(bench)), _) => bench.run(Form::ReduceScatter),
+            (Some(OtherBench::GemmAllReduce(bench)), _) => bench.run(Form::AllReduce),
+            (Some(OtherBench::AllGatherGemm(bench)), _) => bench.run(Form::AllGather),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
                 Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))
@@ -176,7 +190,9 @@ fn message(e: &anyhow::Error) -> String {
 }
 
 fn color(stream: &impl IsTerminal) -> Color {
-    if stream.is_terminal() && std::env::var_os("NO_COLOR").is_none() { Color::Always } else { Color::Never }
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let wanted = stream.is_terminal() && std::env::var_os("NO_COLOR").is_none() && !dumb;
+    if wanted { Color::Always } else { Color::Never }
 }
 
 /// Bounds of simulated launches.
@@ -399,8 +415,12 @@ fn defines(pairs: &[String]) -> Result<Defines> {
     let mut out = Defines::new();
     for pair in pairs {
         let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
-        let value = Define::parse(value)
-            .with_context(|| format!("`{pair}`: a value is an integer, a float, true, false or a type"))?;
+        let value = Define::parse(value).with_context(|| {
+            let kinds =
+                "a value is an integer of 64 bits, a float, true, false, a reduction or an element type";
+            let types: Vec<_> = weft_ir::Scalar::ALL.iter().map(|s| s.name()).collect();
+            format!("`{pair}`: {kinds}, which are {}", types.join(", "))
+        })?;
         if out.insert(name.to_owned(), value).is_some() {
             return Err(anyhow!("`{name}` is given twice"));
         }

@@ -320,8 +320,11 @@ fn place(o: &Outcome, pes: usize, why_simulated: &str, line: Line<'_>) {
     let shapes = shapes.join("; ");
     match &o.ran {
         Ran::Simulator { node, .. } => {
+            // The first sentence: `weft doctor` says where something was looked for.
             let why = why_simulated.lines().next().unwrap_or_default().trim_end_matches("; searched:");
-            line("ran on", format!("simulator, {pes} PEs, {shapes} (GPUs: {why})"));
+            let why = why.split_once(": ").map_or(why, |(first, _)| first);
+            let s = if pes == 1 { "" } else { "s" };
+            line("ran on", format!("simulator, {pes} PE{s}, {shapes} (GPUs: {why})"));
             if let Some(node) = node {
                 line("transfers", transfers(pes, *node));
             }

@@ -25,6 +25,7 @@
 //! ```
 
 mod fit;
+mod fused;
 mod handle;
 mod model;
 mod plan;
@@ -34,6 +35,7 @@ mod tests;
 pub mod tuning;
 
 pub use fit::{candidates, fits, fits_some, shared_bytes};
+pub use fused::{Form, Fused, FusedPlan};
 pub use handle::Gemm;
 pub use model::{Machine, cycles, ranked};
 pub use plan::{PARAMETERS, Param, Parameter, Plan};

@@ -252,8 +252,8 @@ pub fn write_number(dtype: Scalar, x: Number, out: &mut Vec<u8>) {
         Number::Float(x) => x as i128,
     };
     match dtype {
-        Scalar::F16 => out.extend_from_slice(&half::f16::from_f64(x.as_f64()).to_le_bytes()),
-        Scalar::BF16 => out.extend_from_slice(&half::bf16::from_f64(x.as_f64()).to_le_bytes()),
+        Scalar::F16 => out.extend_from_slice(&half::f16::from_f32(odd(x.as_f64())).to_le_bytes()),
+        Scalar::BF16 => out.extend_from_slice(&half::bf16::from_f32(odd(x.as_f64())).to_le_bytes()),
         Scalar::F32 => out.extend_from_slice(&(x.as_f64() as f32).to_le_bytes()),
         Scalar::F64 => out.extend_from_slice(&x.as_f64().to_le_bytes()),
         Scalar::E4M3 => out.push(float8::F8E4M3::from_f64(x.as_f64()).to_bits()),
@@ -261,6 +261,19 @@ pub fn write_number(dtype: Scalar, x: Number, out: &mut Vec<u8>) {
         Scalar::Bool => out.push(u8::from(int != 0)),
         _ => out.extend_from_slice(&int.to_le_bytes()[..dtype.bytes() as usize]),
     }
+}
+
+/// A number as f32, rounded to odd where it is none: rounded to fewer bits after that, it is as if it had been rounded
+/// once (Boldo and Melquiond, 2008). `half` drops the last 32 bits of an f64 instead, and so rounds some that lie just
+/// above the middle of two numbers down.
+fn odd(x: f64) -> f32 {
+    let near = x as f32;
+    let back = f64::from(near);
+    if back == x || x.is_nan() || x.is_infinite() {
+        return near;
+    }
+    let inward = if back.abs() > x.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    f32::from_bits(inward | 1)
 }
 
 #[cfg(test)]
@@ -323,5 +336,24 @@ mod tests {
         huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(Array::from_npy(&huge).unwrap_err().contains("truncated"));
         assert!(Array::from_npy(b"PK\x03\x04").unwrap_err().contains("numpy.save"));
+    }
+
+    /// Just above and just below the middle of two numbers of the narrow type, and at it.
+    #[test]
+    fn numbers_are_rounded_once() {
+        let written = |scalar, x: f64| {
+            let mut bytes = Vec::new();
+            write_number(scalar, Number::Float(x), &mut bytes);
+            read_number(scalar, &bytes).as_f64()
+        };
+        for (scalar, unit) in [(Scalar::BF16, 2f64.powi(-7)), (Scalar::F16, 2f64.powi(-10))] {
+            let least = 2f64.powi(-40);
+            for sign in [1.0, -1.0] {
+                assert_eq!(written(scalar, sign * (1.0 + unit / 2.0 + least)), sign * (1.0 + unit));
+                assert_eq!(written(scalar, sign * (1.0 + unit / 2.0)), sign);
+                assert_eq!(written(scalar, sign * (1.0 + unit * 1.5 - least)), sign * (1.0 + unit));
+            }
+            assert!(written(scalar, 1e300).is_infinite() && written(scalar, f64::NAN).is_nan());
+        }
     }
 }

@@ -45,6 +45,14 @@ impl Subject {
         Ok(Subject { sequence, simulated })
     }
 
+    /// The bytes that a kernel's tensors take on all PEs, at least, found without compiling.
+    ///
+    /// # Errors
+    /// As [`new`](Subject::new), as far as it shows in the kernels' heads.
+    pub fn least_bytes(stages: &[Stage<'_>], options: &RunOptions) -> Result<u64, RunError> {
+        Sequence::bytes_of_largest(stages, options)
+    }
+
     /// The kernels, in the order of their launches.
     pub fn stages(&self) -> impl Iterator<Item = &Prepared> {
         self.sequence.stages.iter()

@@ -2,6 +2,7 @@
 
 use super::array::{Array, ArrayError};
 use super::{Arg, RunError, RunOptions, request};
+use crate::compile::Options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weft_ir::Scalar;
@@ -15,6 +16,19 @@ pub(super) struct Found {
     pub args: BTreeMap<String, Arg>,
     /// By tensor: each PE's array.
     pub arrays: BTreeMap<String, Vec<Array>>,
+}
+
+impl Found {
+    /// What one of `kernels` kernels is compiled with. Each of several takes the parameters that it has.
+    pub fn options_of(&self, head: &Head, kernels: usize, options: &RunOptions) -> Options {
+        let mut options = options.compile.clone();
+        options.kernel = Some(head.name.to_string());
+        options.defines = self.defines.clone();
+        if kernels > 1 {
+            options.defines.retain(|name, _| head.generics.iter().any(|(g, ..)| **g == **name));
+        }
+        options
+    }
 }
 
 /// The kernel to run: the one named, or the only one.
@@ -203,7 +217,7 @@ pub(crate) fn read(path: &Path, n_pes: usize) -> Result<Vec<Array>, RunError> {
     let all = Array::read(path)?;
     if all.shape.first() != Some(&(n_pes as u64)) {
         return Err(bad(format!(
-            "has shape {:?}; its first extent must be the number of PEs, {n_pes} (or give one file a PE: `x_{{pe}}.npy`)",
+            "has shape {:?}; its first extent must be the number of PEs, {n_pes} (run on as many as the file has with `--pes`, or give one file a PE: `x_{{pe}}.npy`)",
             all.shape
         )));
     }

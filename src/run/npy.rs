@@ -19,8 +19,12 @@ impl Header {
         if !bytes.starts_with(MAGIC) {
             return Err("is no .npy file: it does not start with \\x93NUMPY (save it with numpy.save)".into());
         }
+        let (major, minor) = (bytes.get(6).copied().unwrap_or(0), bytes.get(7).copied().unwrap_or(0));
+        if !(1..=3).contains(&major) || minor != 0 {
+            return Err(format!("is of .npy's format {major}.{minor}; 1.0, 2.0 and 3.0 are known"));
+        }
         // Of format 1 the header's length has 2 bytes, later 4; it must lie in the file.
-        let start = if bytes.get(6).is_some_and(|major| *major >= 2) { 12 } else { 10 };
+        let start = if major >= 2 { 12 } else { 10 };
         let length = bytes.get(8..start).unwrap_or_default();
         let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
         let end = start.saturating_add(length);
@@ -126,6 +130,18 @@ mod tests {
             assert!(bytes.len().is_multiple_of(64));
             bytes.push(1);
             assert_eq!(Header::read(&bytes).unwrap(), (header, &[1][..]));
+        }
+    }
+
+    #[test]
+    fn formats_of_the_future_are_refused() {
+        let mut bytes = header("<f4", &[7]).bytes();
+        for (major, minor, fits) in [(1, 0, true), (0, 0, false), (1, 1, false), (4, 0, false), (9, 0, false)]
+        {
+            (bytes[6], bytes[7]) = (major, minor);
+            let read = Header::read(&bytes).map(drop);
+            assert_eq!(read.is_ok(), fits, "{major}.{minor}: {read:?}");
+            assert!(read.err().is_none_or(|why| why.contains(&format!("format {major}.{minor}"))));
         }
     }
 

@@ -190,6 +190,25 @@ fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &s
     })
 }
 
+/// The bytes of a kernel's tensors on all PEs.
+///
+/// # Errors
+/// A scalar without a value, and an extent that is not known before the launch.
+pub(super) fn tensor_bytes(
+    high: &Kernel,
+    args: &BTreeMap<String, Arg>,
+    options: &RunOptions,
+) -> Result<u64, RunError> {
+    let launch = Launch { high, scalars: scalars(high, args, options.launches)?, n_pes: options.n_pes };
+    high.head.params.iter().try_fold(0u64, |sum, p| {
+        let Type::Tensor(t) = &p.ty else { return Ok(sum) };
+        let layout = launch.layout(&t.layout).or_else(|e| request(format!("`{}`: {e}", p.name)))?;
+        let elements = layout.cosize().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX);
+        let bytes = elements.saturating_mul(t.elem.bytes().into()).saturating_mul(options.n_pes as u64);
+        Ok(sum.saturating_add(bytes))
+    })
+}
+
 /// What a kernel's head is evaluated with.
 struct Launch<'k> {
     high: &'k Kernel,
@@ -262,11 +281,16 @@ impl Launch<'_> {
 
 /// The value of each scalar parameter, by index.
 fn scalars(k: &Kernel, args: &BTreeMap<String, Arg>, launches: u32) -> Result<Vec<Option<Arg>>, RunError> {
+    let missing = |p: &&Param<level::Tensor>| matches!(p.ty, Type::Scalar(_)) && !args.contains_key(&*p.name);
+    let missing: Vec<_> = k.head.params.iter().filter(missing).map(|p| &*p.name).collect();
+    if !missing.is_empty() {
+        let options: Vec<_> = missing.iter().map(|name| format!("--arg {name}=VALUE")).collect();
+        let has = if missing.len() == 1 { "has" } else { "have" };
+        return request(format!("`{}` {has} no value: say {}", missing.join("`, `"), options.join(" ")));
+    }
     let value = |p: &Param<level::Tensor>| {
         let Type::Scalar(s) = p.ty else { return Ok(None) };
-        let Some(arg) = args.get(&*p.name) else {
-            return request(format!("`{}` has no value: give it with --arg {0}=VALUE", p.name));
-        };
+        let Some(arg) = args.get(&*p.name) else { return Ok(None) };
         let first = match (arg.first, s.is_float()) {
             (Define::Int(n), true) if arg.step == 0 => Define::Float(n as f64),
             (v @ Define::Float(_), true) | (v @ Define::Int(_), false) => v,

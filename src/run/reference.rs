@@ -1,6 +1,7 @@
 //! What a kernel's `computes(...)` means, in float64: the oracle that `weft run` holds results against.
 
 use super::array::{Number, read_number, write_number};
+use super::matmul::PRODUCTS;
 use weft_ir::{RedOp, Scalar};
 use weft_lang::elaborate::Reference;
 use weft_lang::evaluate::unit_roundoff;
@@ -73,9 +74,6 @@ const IN_PLACE: [(&str, Rule); 2] = [
     ("all_gather", |c, _, i| (c.from.get(i / c.part(), i), 0.0)),
 ];
 
-/// The reference that takes two tensors.
-const MATMUL: &str = "matmul";
-
 const REFERENCES: [Row; 7] = [
     ("allreduce", true, |n, _| Some(n), |c, _, i| c.reduce(i)),
     (
@@ -139,11 +137,12 @@ pub fn check(
     acc: Scalar,
 ) -> Result<Checked, String> {
     let what = &reference.name;
-    if &**what == MATMUL {
-        return super::matmul::check(reference, before, after);
+    if let Some((_, product)) = PRODUCTS.iter().find(|(n, _)| *n == &**what) {
+        return super::matmul::check(reference, *product, before, after);
     }
     let Some(&(_, reduces, mut size, mut rule)) = REFERENCES.iter().find(|(n, ..)| *n == &**what) else {
-        let known: Vec<_> = REFERENCES.iter().map(|(n, ..)| *n).chain([MATMUL]).collect();
+        let known = REFERENCES.iter().map(|(n, ..)| *n).chain(PRODUCTS.iter().map(|(n, _)| *n));
+        let known: Vec<_> = known.collect();
         return Err(format!("computes({what}): known are {}", known.join(", ")));
     };
     if let ([_], Some((_, parts))) = (&reference.args[..], IN_PLACE.iter().find(|(n, _)| *n == &**what)) {
@@ -323,7 +322,8 @@ mod tests {
 
     #[test]
     fn the_language_knows_these() {
-        let names: Vec<_> = REFERENCES.iter().map(|(name, ..)| *name).chain([MATMUL]).collect();
+        let names = REFERENCES.iter().map(|(name, ..)| *name);
+        let names: Vec<_> = names.chain(PRODUCTS.iter().map(|(name, _)| *name)).collect();
         assert_eq!(names, weft_lang::elaborate::REFERENCES);
     }
 

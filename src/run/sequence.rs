@@ -3,7 +3,7 @@
 use super::evaluated::{self, Operand};
 use super::inputs::{self, Found};
 use super::pe::Pe;
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use super::reference::{Checked, Values, check};
 use super::{KernelRun, Outcome, Ran, RunError, RunOptions, request};
 use crate::compile::{Compiled, KernelFile, Options};
@@ -91,17 +91,26 @@ impl Sequence {
         let found = inputs::gather(&heads, options)?;
         let start = Instant::now();
         let compile = |(stage, head): (&Stage<'_>, &Head)| {
-            let mut options = options.compile.clone();
-            options.kernel = Some(head.name.to_string());
-            options.defines = found.defines.clone();
-            if stages.len() > 1 {
-                options.defines.retain(|name, _| head.generics.iter().any(|(g, ..)| **g == **name));
-            }
+            let options = found.options_of(head, stages.len(), options);
             let compiled = stage.file.compile(&options)?;
             Ok(Prepared { kernel: head.name.to_string(), options, compiled })
         };
         let stages = stages.iter().zip(&heads).map(compile).collect::<Result<_, RunError>>()?;
         Ok(Sequence { stages, found, compile_time: start.elapsed() })
+    }
+
+    /// The bytes that a kernel's tensors take on all PEs, of the kernel that takes most. The code is not looked at.
+    ///
+    /// # Errors
+    /// As [`new`](Sequence::new), as far as it shows in the kernels' heads; a size that is not known before the launch.
+    pub fn bytes_of_largest(stages: &[Stage<'_>], options: &RunOptions) -> Result<u64, RunError> {
+        let heads = stages.iter().map(Stage::head).collect::<Result<Vec<_>, _>>()?;
+        let found = inputs::gather(&heads, options)?;
+        let bytes = |(stage, head): (&Stage<'_>, &Head)| {
+            let own = found.options_of(head, stages.len(), options);
+            plan::tensor_bytes(&stage.file.without_code(&head.name, &own)?, &found.args, options)
+        };
+        stages.iter().zip(&heads).map(bytes).try_fold(0, |most, bytes| Ok(bytes?.max(most)))
     }
 
     /// Whether the kernels' loads and stores stay within the nodes that were asked for.

@@ -13,6 +13,7 @@ mod examples;
 mod faults;
 mod fused;
 mod gemm;
+mod gemm_comm;
 mod kernels;
 mod launch;
 mod local;
@@ -42,6 +43,7 @@ const ONLY_GPUS: &[(&str, &str)] = &[
     ("fused::", "it times GPUs"),
     ("gemm::beside_cublas", "it times GPUs"),
     ("gemm::what_is_tuned", "tests/gemm.rs does it with less"),
+    ("gemm_comm::", "tests/gemm_comm.rs does it with less"),
     ("tune::", "it times GPUs"),
     ("memory::until_it_is_full", "it fills the memory of a GPU"),
     ("faults::one_pe_has_too_little_memory", "it fills the memory of a GPU"),
@@ -66,6 +68,7 @@ const NEED_NVSHMEM: &[(&str, &str)] = &[
     ("remote::barriers", "NVSHMEM's device functions"),
     ("remote::parts_of_the_world", "NVSHMEM's device functions"),
     ("fused::nccl", "NCCL refuses two PEs on one GPU"),
+    ("gemm_comm::", "PEs share a GPU here, whose multiprocessors each of their launches fills"),
     ("tune::", "it stores NVSHMEM's version"),
     ("bench::", "it compares with NVSHMEM's and NCCL's collectives"),
     ("faults::no_peer_access", "NVSHMEM's own variable"),
@@ -102,6 +105,7 @@ fn cases() -> Vec<Case> {
         collective::CASES,
         fused::CASES,
         gemm::CASES,
+        gemm_comm::CASES,
         tune::CASES,
         local::CASES,
     ]

@@ -17,6 +17,9 @@
 //!
 //! | directive | meaning |
 //! |---|---|
+//! | `from: FILE...` | the program is the text of these files and of this one, one behind the other, without their `use` of parts that are among them |
+//! | `replace: TEXT`, `by: TEXT` | the bug: the first place of a text in that program, and what stands there instead, in one line |
+//! | `label: NAME TEXT` | the first line of that program that has such a text |
 //! | `launches: 2` | launches of a run; 1 if left out |
 //! | `sequence: a b` | the kernels of the file that a launch runs, one after the other; each by itself if left out |
 //! | `overlap: true` | as the command's option |
@@ -66,7 +69,21 @@ pub struct Seeded {
 
 /// The words that belong to either kind of file.
 const WORDS: [&[&str]; 2] = [
-    &["launches", "sequence", "overlap", "grid", "arch", "lowering", "transport", "define", "arg"],
+    &[
+        "launches",
+        "sequence",
+        "overlap",
+        "grid",
+        "arch",
+        "lowering",
+        "transport",
+        "define",
+        "arg",
+        "from",
+        "replace",
+        "by",
+        "label",
+    ],
     &["launch", "memory", "args"],
 ];
 
@@ -86,6 +103,10 @@ impl Seeded {
         };
         for (line, number) in text.lines().zip(1..) {
             seeded.line(line, number, WORDS[usize::from(ptx)]).map_err(|e| format!("line {number}: {e}"))?;
+        }
+        if let Some(files) = seeded.word("from") {
+            seeded.mended = shipped(files)? + text;
+            seeded.spoil()?;
         }
         if seeded.finds.is_empty() {
             return Err("nothing is to be found: say `// finds: CODE LABEL`".into());
@@ -147,6 +168,28 @@ impl Seeded {
         Ok(())
     }
 
+    /// Makes the broken program of the mended one, as the directives say.
+    fn spoil(&mut self) -> Result<(), String> {
+        let (old, new): (Vec<_>, Vec<_>) = (self.all("replace").collect(), self.all("by").collect());
+        let mut broken = self.mended.clone();
+        for (i, old) in old.into_iter().enumerate() {
+            if !broken.contains(old) {
+                return Err(format!("replace: there is no `{old}`"));
+            }
+            broken = broken.replacen(old, new.get(i).copied().unwrap_or_default(), 1);
+        }
+        let mut labels = BTreeMap::new();
+        for label in self.all("label") {
+            let (name, text) = label.split_once(' ').ok_or("label: expected a name and a text")?;
+            let line =
+                broken.lines().zip(1..).find(|(line, _)| !line.starts_with("//") && line.contains(text));
+            let (_, number) = line.ok_or(format!("label: there is no `{text}`"))?;
+            labels.insert(name.to_owned(), number);
+        }
+        (self.broken, self.labels) = (broken, labels);
+        Ok(())
+    }
+
     /// Code and lines of what is to be found.
     pub fn key(&self, expected: &Expected) -> Result<Key, String> {
         let line =
@@ -172,4 +215,20 @@ impl Seeded {
             self.words.iter().filter(|(w, _)| w == word).flat_map(|(_, rest)| rest.split_whitespace());
         words.map(|w| w.split_once('=').ok_or(format!("{word}: `{w}`: expected name=value"))).collect()
     }
+}
+
+/// The text of files, one behind the other, without their `use` of each other.
+fn shipped(files: &str) -> Result<String, String> {
+    let files: Vec<&str> = files.split_whitespace().collect();
+    let own = files.iter().filter_map(|file| std::path::Path::new(file).file_stem()?.to_str());
+    let own: Vec<String> = own.map(|name| format!("use weft::{name};")).collect();
+    let mut all = String::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+        for line in text.lines().filter(|line| !own.iter().any(|own| own == line)) {
+            all += line;
+            all.push('\n');
+        }
+    }
+    Ok(all)
 }

@@ -19,6 +19,7 @@ pub mod ordering;
 pub mod remote;
 pub mod reuse;
 pub mod roles;
+pub mod signals;
 pub mod text;
 pub mod tile;
 pub mod trips;

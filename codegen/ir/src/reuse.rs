@@ -318,9 +318,11 @@ impl Walk<'_, '_> {
             Tile::Mma { a, b, .. } => state.products.push(self.reader(v, &[*a, *b], state)),
             Tile::MmaWait { pending, .. } => newest(&mut state.products, *pending),
             Tile::TmaStore { src, .. } => state.copies.push(self.reader(v, &[*src], state)),
+            Tile::TmaInstead {} => state.copies.push(self.reader(v, &[], state)),
             Tile::TmaWait { pending, .. } => newest(&mut state.copies, *pending),
             Tile::TmaLoad { dst, .. } => self.written(v, *dst, state),
             Tile::Pipeline { .. }
+            | Tile::Commit { .. }
             | Tile::Accumulator {}
             | Tile::AccumulatorOf { .. }
             | Tile::AccumulatorRead { .. } => {}

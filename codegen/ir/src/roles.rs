@@ -5,6 +5,7 @@ use crate::kernel::{Block, Kernel};
 use crate::level::{Level, Tensor};
 use crate::names::Group;
 use crate::op::{Control, Operation};
+use crate::types::{TypeRef, ValueType};
 
 /// Roles that do not fit the CTA, its registers, or each other.
 pub const BAD_ROLES: Code = Code(244);
@@ -27,8 +28,11 @@ pub fn registers_at_start(threads: u32) -> u32 {
 
 /// Reports what is wrong with a kernel's roles.
 pub(crate) fn check<L: Level>(k: &Kernel<L>, found: &mut Vec<Diagnostic>) {
-    let mut check = Check { k, next: 0, registers: 0, found };
+    let mut check = Check { k, next: 0, registers: 0, has_roles: false, found };
     check.block(&k.body, true);
+    if !check.has_roles {
+        check.accumulators(&k.body, "the kernel", registers_at_start(k.threads()));
+    }
     let (asked, threads) = (check.registers, k.threads());
     if asked > REGISTERS {
         let message = format!("the roles of {threads} threads ask for {asked} registers together");
@@ -44,6 +48,7 @@ struct Check<'a, L: Level> {
     /// The thread behind the last role.
     next: u32,
     registers: u32,
+    has_roles: bool,
     found: &'a mut Vec<Diagnostic>,
 }
 
@@ -65,6 +70,27 @@ impl<L: Level> Check<'_, L> {
         }
     }
 
+    /// Reports the first accumulator in a block that a thread with so many registers cannot hold.
+    fn accumulators(&mut self, block: &Block, who: &str, registers: u32) -> bool {
+        block.0.iter().any(|v| {
+            let Some(inst) = self.k.insts.get(*v) else { return false };
+            let held = match inst.ty.view() {
+                TypeRef::Accumulator(tile) => tile.lanes(tile.own_cols()),
+                _ => 0,
+            };
+            if held < registers {
+                return inst.op.blocks().into_iter().any(|b| self.accumulators(b, who, registers));
+            }
+            let message = format!(
+                "a thread of {who} has {registers} registers, and its part of the accumulator takes {held}"
+            );
+            self.found.push(Diagnostic::error(BAD_ROLES, inst.span, message).help(
+                "share the accumulator out over more warpgroups, take a smaller tile, or give the role more `regs`",
+            ));
+            true
+        })
+    }
+
     /// A block that may have roles, or one that may not.
     fn block(&mut self, block: &Block, may: bool) {
         let mut behind = false;
@@ -82,6 +108,7 @@ impl<L: Level> Check<'_, L> {
                 continue;
             };
             behind = true;
+            self.has_roles = true;
             let end = first.checked_add(*threads).unwrap_or(u32::MAX);
             if !may {
                 bad("a role stands in other code".into(), "roles are the last statements of a kernel");
@@ -106,6 +133,8 @@ impl<L: Level> Check<'_, L> {
             self.registers = self.registers.saturating_add(regs.saturating_mul(*threads));
             if !name.is_empty() && L::NAME == Tensor::NAME {
                 self.clusters(body, name);
+                let registers = if *regs == 0 { registers_at_start(self.k.threads()) } else { *regs };
+                self.accumulators(body, &format!("role `{name}`"), registers);
             }
             if name.is_empty() {
                 self.next = *first;

@@ -1,7 +1,7 @@
 //! How often the roles of a kernel fill, wait for and release the stages of each pipeline.
 //!
-//! Counts are symbolic: sums of products of the loops' numbers of rounds, which are taken to be positive. Where two
-//! counts cannot be compared, nothing is said.
+//! Counts are symbolic: sums of products of the loops' numbers of rounds, which are taken to be positive. Where the
+//! numbers of stages that are filled and waited for cannot be compared, that is a warning.
 
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Kernel, Value};
@@ -244,12 +244,20 @@ impl Walk<'_> {
         else {
             return self.one_sided(pipe);
         };
-        let acquires = fills.iter().try_fold(Int::ZERO, |sum, (_, c)| Some(sum + c.n.as_ref()?))?;
+        let acquires = fills.iter().try_fold(Int::ZERO, |sum, (_, c)| Some(sum + c.n.as_ref()?));
+        let mut open = None;
         for (user, wait) in of(Use::Await) {
-            let Some(waits) = &wait.n else { continue };
             let skip = user.counts.get(&(pipe, Use::Skip));
-            let Some(skips) = skip.map_or(Some(Int::ZERO), |count| count.n.clone()) else { continue };
-            if self.differ(&acquires, &(waits + &skips)) {
+            let skips = skip.map_or(Some(Int::ZERO), |count| count.n.clone());
+            let (Some(acquires), Some(waits), Some(skips)) = (&acquires, &wait.n, skips) else {
+                open = open.or(Some((user, wait)));
+                continue;
+            };
+            let passed = waits + &skips;
+            if !(acquires - &passed).is(0) {
+                open = open.or(Some((user, wait)));
+            }
+            if self.differ(acquires, &passed) {
                 let skips = if skip.is_some() { format!(" and skips {skips}") } else { String::new() };
                 let message = self.say(format!(
                     "`{}` waits for {waits} stages{skips} of a pipeline that `{}` fills {acquires} times",
@@ -263,7 +271,7 @@ impl Walk<'_> {
                 None => Some(Int::ZERO),
             };
             let Some(releases) = releases else { continue };
-            let kept = &acquires - &skips - &releases;
+            let kept = acquires - &skips - &releases;
             let too_few = match kept.as_const() {
                 Some(n) => n > self.stages(pipe),
                 None => self.positive(&kept),
@@ -287,7 +295,20 @@ impl Walk<'_> {
                 return Some(self.report(release.at, message, wait.at, "it waits here"));
             }
         }
-        None
+        open.map(|(user, wait)| self.unclear((user, wait), (filler, filled)))
+    }
+
+    /// Nobody knows whether two roles agree.
+    fn unclear(&self, (user, wait): (&User, &Count), (filler, filled): (&User, &Count)) -> Diagnostic {
+        let span = |v: Value| self.k.insts[v].span;
+        let message = format!(
+            "`{}` may wait for other numbers of stages of a pipeline than `{}` fills",
+            user.name, filler.name
+        );
+        Diagnostic::warning(UNEVEN, span(wait.at), message).related(span(filled.at), "it is filled here").help(
+            "loops of the same bounds and conditions of the same values can be compared; a role that waits for ever \
+             is found by `weft check`",
+        )
     }
 
     /// A pipeline that nobody fills, or that nobody waits for.

@@ -14,10 +14,11 @@ use weft_ir::diag::{Code, Span};
 use weft_ir::flight::IN_FLIGHT;
 use weft_ir::kernel::Module;
 use weft_ir::level::Level;
-use weft_ir::ordering::{BEFORE_QUIET, NOBODY_SIGNALS, SHARED_COUNTER, UNORDERED_SIGNAL};
+use weft_ir::ordering::{BEFORE_QUIET, UNORDERED_SIGNAL};
 use weft_ir::remote::{BAD_SIGNAL, NOT_SAME, NOT_SYMMETRIC, OTHER_DTYPE, OTHER_SHAPE};
 use weft_ir::reuse::{OVERWRITTEN, RELEASED_EARLY};
 use weft_ir::roles::BAD_ROLES;
+use weft_ir::signals::{NOBODY_SIGNALS, SHARED_COUNTER};
 use weft_ir::tile::BAD_MAP;
 use weft_ir::trips::UNEVEN;
 use weft_ir::typing::{LITERAL, MISMATCH, NO_SUCH_OP, NOT_STATIC, WRONG_SPACE};
@@ -146,6 +147,25 @@ const TABLE: &[Row] = &[
         TENSORS,
         "",
         "%0 = special lane_idx, x : i32\n %1 = const 3 : i32\n %2 = compare lt, %0, %1 : bool\n %4 = if %2, {\n %3 = converge warp\n }, {\n }",
+    ),
+    // What threads have of a tile that warpgroups share out they access together.
+    (
+        DIVERGENT,
+        TENSORS,
+        "",
+        "%0 = special lane_idx, x : i32\n %1 = const 3 : i32\n %2 = compare lt, %0, %1 : bool\n %3 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 256>\n %4 = dealt %3, {0}, [1 1] : tensor<f16, shared, {(2,2,2,1):(1,128,8,1024)}, align 256>\n %5 = if %2, {\n %6 = load %4, weak, cta : vector<f16, 8>\n }, {\n }",
+    ),
+    (
+        MISMATCH,
+        TENSORS,
+        "",
+        "%3 = shared_alloc \"t\" : tensor<f16, shared, {(64,16):(16,1)}, align 256>\n %4 = dealt %3, {0}, [0 1] : tensor<f16, shared, {(2,2,2,1):(1,128,8,1024)}, align 256>",
+    ),
+    (
+        MISMATCH,
+        ADDRESSES,
+        "",
+        "%0 = wgmma_unset : vector<f32, 32>\n %1 = const 0 : i64\n %2 = wgmma %0, 0, %1, %1, 64, f16, f16, f16, false, false, [] : vector<f32, 32>",
     ),
     (BAD_ORDER, ALL, "", "%0 = fence relaxed, gpu"),
     (BAD_ORDER, TENSORS, PARAMS, "%8 = load %4, release, sys : u64"),

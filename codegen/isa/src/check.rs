@@ -128,7 +128,23 @@ impl Illegal {
                 return format!("use `{ty}`: {}", carrier.why);
             }
         }
+        let types = self.types_of_reduction();
+        if self.rule == Rule::Column(Column::Op) && !types.is_empty() {
+            return format!("this reduction exists for {}", words(types.into_iter()));
+        }
         self.rule.facts().2.into()
+    }
+
+    /// The element types that the instruction has this reduction for, on the target.
+    fn types_of_reduction(&self) -> Vec<&'static str> {
+        let exists = |ty: ElemType| {
+            [1, 2, 4, 8].into_iter().any(|vec| {
+                let form = Form { ty, vec, acc: None, ..self.form };
+                find(&form, self.target).is_some()
+            })
+        };
+        let all = ElemType::ALL.iter().zip(ElemType::NAMES);
+        all.filter(|(ty, _)| exists(**ty)).map(|(_, name)| *name).collect()
     }
 
     /// What stands where something else is expected.

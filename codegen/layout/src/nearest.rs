@@ -36,10 +36,14 @@ impl Nearest {
     /// The tile nearest to `tile`, of elements `elem` of `bytes` bytes. It keeps the contiguous mode, where `mn` allows it to
     /// be the first one, and has at most 31 more bytes in a row. None for a layout that is not static, or of one mode.
     pub fn new(tile: &Layout, (elem, bytes): (&str, u32), mn: bool) -> Option<Nearest> {
+        let first = tile.mode(0)?.stride().leaves().first().is_some_and(|d| d.is(1));
+        Nearest::along(tile, (elem, bytes), usize::from(!(mn && first)))
+    }
+
+    /// As [`new`](Nearest::new), with mode `major` contiguous.
+    pub fn along(tile: &Layout, (elem, bytes): (&str, u32), major: usize) -> Option<Nearest> {
         let extent = |mode: usize| tile.mode(mode)?.size().as_const().filter(|n| *n > 0);
         let mut shape = (0..tile.rank()).map(extent).collect::<Option<Vec<_>>>()?;
-        let first = tile.mode(0)?.stride().leaves().first().is_some_and(|d| d.is(1));
-        let major = usize::from(!(mn && first));
         let unit = NARROWEST / i64::from(bytes.max(1));
         let row = shape.get_mut(major)?;
         *row = row.checked_add(unit - 1)? / unit * unit;
@@ -61,6 +65,17 @@ impl fmt::Display for Nearest {
 mod tests {
     use super::*;
     use crate::{Operand, TileBoxes, parse_layout};
+
+    #[test]
+    fn the_contiguous_mode_may_be_given() {
+        let rows = parse_layout("(64,32):(32,1)", &mut |_| None).unwrap();
+        let turned = Nearest::along(&rows, ("bf16", 2), 0).unwrap();
+        assert_eq!(
+            turned.to_string(),
+            "`swizzled<bf16>((64, 32), major = 0)`, which is Sw<3,4,3> o (64,32):(1,64)"
+        );
+        assert!(Nearest::along(&rows, ("bf16", 2), 2).is_none());
+    }
 
     #[test]
     fn the_nearest_tile_is_taken() {

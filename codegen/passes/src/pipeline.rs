@@ -2,9 +2,10 @@
 //!
 //! A pipeline of `S` stages is `2 S` barriers (PTX ISA, mbarrier) of 8 bytes: first the full ones, then the empty ones.
 //! A phase of a full barrier ends when thread 0 has arrived, who also says how many bytes the copies will bring, and
-//! these bytes have come. A phase of an empty barrier ends when every warp has arrived. Which stage comes next, and the
-//! parity of its phase, are variables of each thread: one pair for those who fill stages, one for those who wait for full
-//! ones, and a stage for those who give them back.
+//! these bytes have come; and where threads write stages, when every warp of theirs has arrived. A phase of an empty
+//! barrier ends when every warp has arrived. Which stage comes next, and the parity of its phase, are variables of each
+//! thread: one pair for those who fill stages, one for those who wait for full ones, and a stage for those who have
+//! written a stage and for those who give one back.
 
 use crate::codes::UNARMED;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
@@ -46,7 +47,7 @@ pub(crate) fn run(
         return Ok(kernel);
     }
     facts.block(&kernel, &kernel.body);
-    facts.releasers(&kernel, &kernel.body, kernel.threads());
+    facts.users(&kernel, &kernel.body, kernel.threads());
     facts.memory(&kernel, has_warpgroups(options.target));
     facts.align(&mut kernel);
     let unarmed = facts.unarmed(&kernel);
@@ -128,6 +129,10 @@ struct Facts {
     bytes: FxHashMap<Value, u32>,
     /// Warps that give stages of each pipeline back, of each role that does.
     warps: FxHashMap<Value, Vec<u32>>,
+    /// Warps that write stages of each pipeline.
+    writers: FxHashMap<Value, u32>,
+    /// Pipelines that copies arrive on.
+    copied: Vec<Value>,
     /// Pipelines whose stages roles wait for in turns.
     turns: Vec<Value>,
     /// Pipelines whose stages are filled by other CTAs of the cluster, too.
@@ -151,6 +156,7 @@ impl Facts {
                     self.bytes.insert(v, 0);
                 }
                 Some(Tile::TmaLoad { dst, pipe, into, .. }) => {
+                    self.copied.push(*pipe);
                     let by = if *into == Group::Cluster { k.cluster_size() } else { 1 };
                     if by > 1 && !self.shared.contains(pipe) {
                         self.shared.push(*pipe);
@@ -171,15 +177,17 @@ impl Facts {
         }
     }
 
-    /// Counts the warps that give stages back: all of each role that does, of `threads` threads.
-    fn releasers(&mut self, k: &Kernel, block: &Block, threads: u32) {
-        let mut pipes = Vec::new();
+    /// Counts the warps that write stages, and those that give them back: all of each role that does, of `threads`
+    /// threads.
+    fn users(&mut self, k: &Kernel, block: &Block, threads: u32) {
+        let (mut writes, mut releases) = (Vec::new(), Vec::new());
         let mut walk = vec![block];
         while let Some(block) = walk.pop() {
             for &v in &block.0 {
                 match (k.op(v).control(), k.op(v).tile()) {
-                    (Some(Control::Role { threads, body, .. }), _) => self.releasers(k, body, *threads),
-                    (_, Some(Tile::Release { pipe })) if !pipes.contains(pipe) => pipes.push(*pipe),
+                    (Some(Control::Role { threads, body, .. }), _) => self.users(k, body, *threads),
+                    (_, Some(Tile::Commit { pipe })) if !writes.contains(pipe) => writes.push(*pipe),
+                    (_, Some(Tile::Release { pipe })) if !releases.contains(pipe) => releases.push(*pipe),
                     (_, Some(Tile::Skip { pipe, .. })) if !self.turns.contains(pipe) => {
                         self.turns.push(*pipe);
                     }
@@ -187,9 +195,19 @@ impl Facts {
                 }
             }
         }
-        for pipe in pipes {
-            self.warps.entry(pipe).or_default().push(threads.div_ceil(WARP as u32));
+        let warps = threads.div_ceil(WARP as u32);
+        for pipe in writes {
+            *self.writers.entry(pipe).or_default() += warps;
         }
+        for pipe in releases {
+            self.warps.entry(pipe).or_default().push(warps);
+        }
+    }
+
+    /// The warps that write stages of a pipeline, and whether copies fill them.
+    fn writes(&self, pipe: Value) -> (u32, bool) {
+        let writers = self.writers.get(&pipe).copied().unwrap_or(0);
+        (writers, writers == 0 || self.copied.contains(&pipe))
     }
 
     /// The arrivals that empty a stage of a pipeline: of all roles that give stages back, or, where they take turns, of
@@ -287,6 +305,12 @@ struct Pipe {
     fills: Cursor,
     waits: Cursor,
     frees: Cursor,
+    /// Where threads write stages.
+    writes: Option<Cursor>,
+    /// Whether copies arrive, of which thread 0 says how many bytes they are.
+    copied: bool,
+    /// The arrivals that fill a stage, beside bytes.
+    arrivals: u32,
 }
 
 struct Pipelines<'a> {
@@ -308,10 +332,7 @@ impl Rewrite for Pipelines<'_> {
             self.dirty |= allocation(k, *place).is_some_and(|a| self.facts.written.contains(&a));
         }
         if let Some(Thread::GroupBarrier { group: Group::Block | Group::Cluster }) = k.op(v).thread() {
-            if std::mem::take(&mut self.dirty) {
-                self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
-                e.b.emit(Async::ProxyFence {})?;
-            }
+            self.show_writes(e, span)?;
             return Ok(Action::Keep);
         }
         if let Some(Control::Role { .. }) = k.op(v).control() {
@@ -332,6 +353,11 @@ impl Rewrite for Pipelines<'_> {
             Tile::Acquire { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
                 self.acquire(e, v, pipe, span).map(|()| Action::Drop)
+            }
+            Tile::Commit { pipe } => {
+                let pipe = self.pipe(pipe, span)?;
+                self.show_writes(e, span)?;
+                self.commit(&mut e.b, pipe, span).map(|()| Action::Drop)
             }
             Tile::Await { pipe } => {
                 let pipe = self.pipe(pipe, span)?;
@@ -362,6 +388,7 @@ impl Rewrite for Pipelines<'_> {
                 Ok(Action::Keep)
             }
             Tile::TmaStore { .. }
+            | Tile::TmaInstead {}
             | Tile::TmaWait { .. }
             | Tile::Accumulator {}
             | Tile::Mma { .. }
@@ -394,14 +421,49 @@ impl Pipelines<'_> {
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
         self.armed.insert(v, full);
         let scope = self.scope(pipe);
-        by_first(b, |b| {
-            // All stages are empty at first: the phase before the first one counts as ended.
+        // All stages are empty at first: the phase before the first one counts as ended.
+        let empty_phase = |b: &mut Builder| {
             let one = b.i32(1)?;
             let before = b.binary(BinOp::Xor, parity, one)?;
-            self.wait(b, (empty, before, scope), span)?;
-            b.emit(Async::MbarExpect { ptr: full, bytes }).map(drop)
-        })?;
+            self.wait(b, (empty, before, scope), span)
+        };
+        // All threads that write a stage wait for it.
+        if pipe.writes.is_some() {
+            empty_phase(b)?;
+        }
+        if pipe.copied {
+            by_first(b, |b| {
+                if pipe.writes.is_none() {
+                    empty_phase(b)?;
+                }
+                b.emit(Async::MbarExpect { ptr: full, bytes }).map(drop)
+            })?;
+        }
         advance(b, pipe.fills, stage, pipe.stages)
+    }
+
+    /// Lets copies and matrix instructions see what threads wrote before.
+    fn show_writes(&mut self, e: &mut Editor, span: Span) -> Built<()> {
+        if std::mem::take(&mut self.dirty) {
+            self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
+            e.b.emit(Async::ProxyFence {})?;
+        }
+        Ok(())
+    }
+
+    /// Every warp arrives once its lanes have written the stage.
+    fn commit(&self, b: &mut Builder, pipe: Pipe, span: Span) -> Built<()> {
+        let Some(writes) = pipe.writes else {
+            return Err(Diagnostic::error(UNARMED, span, "nobody acquires stages of this pipeline"));
+        };
+        b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        let stage = b.get(writes.stage)?;
+        let ptr = barrier(b, pipe.barriers, stage)?;
+        let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
+        let (lane, zero) = (b.index(lane)?, b.i64(0)?);
+        let first = b.compare(CmpOp::Eq, lane, zero)?;
+        b.if_true(first, |b| b.emit(Async::MbarArrive { ptr, scope: Scope::Cta }).map(drop))?;
+        advance(b, writes, stage, pipe.stages)
     }
 
     /// Every warp arrives once its lanes are done with the stage.
@@ -471,13 +533,13 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
         b.at(b.kernel().insts[v].span);
         let ctas = if facts.shared.contains(&v) { cluster } else { 1 };
         let warps = facts.arrivals(v, b.kernel().insts[v].span)?;
-        made.push((v, pipe(b, stages, ctas)?, warps * ctas));
+        made.push((v, pipe(b, stages, ctas, facts.writes(v))?, warps * ctas));
     }
     by_first(b, |b| {
-        for (_, Pipe { stages, barriers, .. }, releases) in &made {
+        for (_, Pipe { stages, barriers, arrivals: fills, .. }, releases) in &made {
             for i in 0..2 * stages {
                 let ptr = b.offset(*barriers, &Int::from(i64::from(i) * BARRIER))?;
-                b.emit(Async::MbarInit { ptr, count: if i < *stages { 1 } else { *releases } })?;
+                b.emit(Async::MbarInit { ptr, count: if i < *stages { *fills } else { *releases } })?;
             }
         }
         b.emit(Async::MbarFence {}).map(drop)
@@ -488,8 +550,8 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
     Ok(made.into_iter().map(|(v, pipe, _)| (v, pipe)).collect())
 }
 
-/// The memory and the cursors of one pipeline.
-fn pipe(b: &mut Builder, stages: u32, ctas: u32) -> Built<Pipe> {
+/// The memory and the cursors of one pipeline, whose stages `writers` warps write, and copies fill if `copied`.
+fn pipe(b: &mut Builder, stages: u32, ctas: u32, (writers, copied): (u32, bool)) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -508,7 +570,9 @@ fn pipe(b: &mut Builder, stages: u32, ctas: u32) -> Built<Pipe> {
         Ok(at)
     };
     let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
-    Ok(Pipe { stages, ctas, barriers, fills, waits, frees })
+    let writes = (writers > 0).then(|| cursor("write")).transpose()?;
+    let arrivals = writers + u32::from(copied);
+    Ok(Pipe { stages, ctas, barriers, fills, waits, frees, writes, copied, arrivals })
 }
 
 /// What thread 0 does alone.

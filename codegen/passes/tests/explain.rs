@@ -166,7 +166,7 @@ fn what_the_switch_does_not_have_says_what_it_has() {
         |elem, op, acc, lanes| rejected(switch(elem, op, acc, lanes, lanes).unwrap(), Lowering::Multimem);
     let d = reject(Scalar::F32, Some(RedOp::Min), Scalar::F32, 4);
     insta::assert_snapshot!(d.message, @"`multimem.ld_reduce.relaxed.sys.global.min.f32` does not exist: reduction is min, expected add");
-    insta::assert_snapshot!(d.help.unwrap(), @"not every reduction exists for every element type; or use `--lowering unicast`");
+    insta::assert_snapshot!(d.help.unwrap(), @"this reduction exists for u32, s32, u64, s64, f16, f16x2, bf16, bf16x2; or use `--lowering unicast`");
     let d = reject(Scalar::F32, None, Scalar::F32, 4);
     insta::assert_snapshot!(d.message, @"`multimem.red.relaxed.sys.global.min.f32` does not exist: reduction is min, expected add");
     let d = reject(Scalar::I16, Some(RedOp::Add), Scalar::I16, 8);

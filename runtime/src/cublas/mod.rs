@@ -7,9 +7,10 @@ mod result;
 pub mod sys;
 
 use crate::DType;
-use crate::cuda::{AnyDeviceTensor, Device, Stream, keep};
+use crate::cuda::{AnyDeviceTensor, Device, Keep, Stream, keep};
 use crate::error::{CUBLAS, Error, OPERATION, Result, SHAPE};
 use crate::find::{self, Found};
+use crate::launch::{AsArgument, Elements, Given};
 use result::{Addresses, Described, Library, Object};
 use std::fmt;
 use std::path::Path;
@@ -157,33 +158,47 @@ impl Matmul {
     pub fn launch(
         &self,
         algorithm: &Algorithm,
-        (a, b, d): (&AnyDeviceTensor, &AnyDeviceTensor, &AnyDeviceTensor),
+        (a, b, d): (&dyn AsArgument, &dyn AsArgument, &dyn AsArgument),
         stream: &Stream,
     ) -> Result<()> {
         let Product { m, n, k, dtype, out, .. } = self.product;
-        for (name, t, dtype, elements) in
-            [("A", a, dtype, m * k), ("B", b, dtype, n * k), ("D", d, out, m * n)]
-        {
-            let bytes = elements.saturating_mul(u64::from(dtype.bytes()));
-            if t.dtype() != dtype
-                || t.bytes() as u64 != bytes
-                || t.device().number() != self.device().number()
-            {
-                let (has, at) = (t.dtype(), t.layout());
-                let message =
-                    format!("{name} is {has} {at}, and the product has {elements} elements of {dtype}");
-                return Err(Error::new(SHAPE, message));
-            }
-        }
+        let a = self.operand(("A", a), (dtype, m * k), stream)?;
+        let b = self.operand(("B", b), (dtype, n * k), stream)?;
+        let d = self.operand(("D", d), (out, m * n), stream)?;
         let (_, library) = library()?;
         let on = stream.gpu()?.cu_stream().cast();
         let workspace = (self.workspace.address(), WORKSPACE);
-        let at = Addresses { a: b.address(), b: a.address(), d: d.address(), workspace };
-        // SAFETY: the loop above has compared the sizes; each tensor's drop waits for the device, and a graph that is
-        // being captured holds on to their memory.
+        let at = Addresses { a: b.0, b: a.0, d: d.0, workspace };
+        // SAFETY: the sizes were compared above; each tensor's drop waits for the device, and a graph that is being
+        // captured holds on to their memory.
         unsafe { library.matmul(&self.handle, &self.described, &algorithm.algo, at, on)? };
-        [a, b, d, &self.workspace].into_iter().for_each(|t| keep(t.memory().clone()));
+        [a.1, b.1, d.1].into_iter().flatten().for_each(keep);
+        keep(self.workspace.memory().clone());
         Ok(())
+    }
+
+    /// The address of a matrix of so many elements, one after the other, and what keeps it.
+    fn operand(
+        &self,
+        (name, matrix): (&str, &dyn AsArgument),
+        (dtype, elements): (DType, u64),
+        stream: &Stream,
+    ) -> Result<(u64, Option<Keep>)> {
+        let argument = matrix.argument(stream).flat();
+        let given = argument.given();
+        let own = argument.gpu().is_none_or(|gpu| gpu == self.device().ordinal());
+        match given {
+            Given::Tensor { address, dtype: has, extent: Elements::Flat(n), .. }
+                if own && has == dtype && n as u64 == elements =>
+            {
+                Ok((address, argument.held()))
+            }
+            _ => {
+                let message =
+                    format!("{name} is {given}, and the product has {elements} elements of {dtype}");
+                Err(Error::new(SHAPE, message))
+            }
+        }
     }
 
     fn device(&self) -> &Device {

@@ -116,6 +116,16 @@ impl<'a> Argument<'a> {
         self.given
     }
 
+    /// What a graph that is being captured holds on to, so that the memory is there as long as the graph.
+    pub(crate) fn held(&self) -> Option<Keep> {
+        self.keep.clone()
+    }
+
+    /// The number of the GPU whose memory it is in.
+    pub(crate) fn gpu(&self) -> Option<u32> {
+        self.device
+    }
+
     /// A tensor as the memory it lies in, one element after the other; as it is where it has gaps.
     pub fn flat(mut self) -> Argument<'a> {
         if let Given::Tensor { extent, .. } = &mut self.given

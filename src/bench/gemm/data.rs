@@ -12,6 +12,7 @@ use weft_ir::Scalar;
 use weft_lang::evaluate::unit_roundoff;
 use weft_layout::Layout;
 use weft_runtime::cuda::AnyDeviceTensor;
+use weft_runtime::launch::AsArgument;
 use weft_runtime::{DType, Device, DeviceTensor, IntoLayout, Stream};
 
 type Result<T> = std::result::Result<T, BenchError>;
@@ -75,6 +76,19 @@ impl Data {
     pub fn result(&self, device: &Device, problem: &Problem) -> Result<AnyDeviceTensor> {
         let Problem { shape: Shape { m, n, .. }, out, .. } = *problem;
         Ok(AnyDeviceTensor::alloc(device, out, matrix(m, n)?)?)
+    }
+
+    /// Fills a tensor of so many elements of the operands' type.
+    pub fn fill_one(
+        &self,
+        t: &dyn AsArgument,
+        elements: u64,
+        (seed, values): (u32, Values),
+        stream: &Stream,
+    ) -> Result<()> {
+        let n = i64::try_from(elements).unwrap_or(i64::MAX);
+        let arguments = (n, seed, values == Values::Whole, &Flat(t));
+        Ok(self.fill.launch(stream, Grid::of(1024), arguments)?)
     }
 
     /// Fills A and B.
@@ -144,7 +158,7 @@ fn mixed(i: u32) -> u32 {
 }
 
 /// Element `i` of an operand, as `fill` makes it.
-fn value(i: u64, seed: u32, values: Values) -> f64 {
+pub(in crate::bench) fn value(i: u64, seed: u32, values: Values) -> f64 {
     let h = mixed(mixed(i as u32) ^ seed) >> 8;
     match (values, h % 8) {
         (Values::Real, _) => f64::from(h) / 8_388_608.0 - 1.0,
@@ -155,7 +169,7 @@ fn value(i: u64, seed: u32, values: Values) -> f64 {
 }
 
 /// A number rounded to an element type.
-fn rounded(dtype: Scalar, x: f64) -> f64 {
+pub(in crate::bench) fn rounded(dtype: Scalar, x: f64) -> f64 {
     let mut bytes = Vec::new();
     write_number(dtype, Number::Float(x), &mut bytes);
     read_number(dtype, &bytes).as_f64()
@@ -176,7 +190,7 @@ fn product(problem: &Problem, seeds: [u32; 2], values: Values, (i, j): (u64, u64
 }
 
 /// Places of a result that are looked at: corners, where tiles are cut off, and random ones.
-fn samples(shape: Shape, seed: u32) -> Vec<(u64, u64)> {
+pub(in crate::bench) fn samples(shape: Shape, seed: u32) -> Vec<(u64, u64)> {
     /// Random ones.
     const RANDOM: u32 = 48;
     let Shape { m, n, .. } = shape;

@@ -4,9 +4,10 @@ use super::data::{Data, Expected, Operands, Values, Wrong};
 use super::report::{CUBLAS, OURS, Quartiles, Report, Row, compare};
 use super::{Contender, Own, Request};
 use crate::bench::BenchError;
+use crate::bench::times::Drawn;
 use crate::gemm::tuning::Setting;
 use crate::gemm::{By, Gemm, Plan, Problem, Selector, Tuning};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use weft_runtime::cuda::{self, Event};
 use weft_runtime::launch::Prepared;
 use weft_runtime::{Device, Graph, Stream, cublas};
@@ -409,25 +410,5 @@ fn row(sets: &Sets, case: &Case, iters: u32, times: &[f64]) -> Row {
         wrong: checked.as_ref().map(|c| c.wrong),
         differ: checked.as_ref().map(|c| c.differ),
         first_wrong: checked.and_then(|c| c.first),
-    }
-}
-
-/// Orders that nobody has chosen.
-struct Drawn(u64);
-
-impl Drawn {
-    /// A sequence that begins with the clock.
-    fn new() -> Drawn {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Drawn(now.as_nanos() as u64)
-    }
-
-    /// Puts items in another order, each order as likely (Fisher and Yates).
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            self.0 = self.0.wrapping_add(1);
-            let drawn = crate::bench::data::datum(0, self.0, 0, last as u64);
-            items.swap(last, usize::try_from(drawn).unwrap_or(0));
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Products of matrices, timed and checked: ours by one or more plans, and in the same run cuBLASLt's.
 
-mod data;
+pub(in crate::bench) mod data;
 mod measure;
 mod own;
 mod report;

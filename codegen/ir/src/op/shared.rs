@@ -1,6 +1,6 @@
 //! The ops that both levels have.
 
-use super::Spread::{Operands, Rule, Same};
+use super::Spread::{Operands, Rule, Same, Threads};
 use crate::kernel::{Block, Induction, LocalId, Value};
 use crate::names::{BinOp, CmpOp, Dim, Group, Scalar, Scope, Sem, ShuffleMode, Sreg, UnOp};
 use std::sync::Arc;
@@ -159,6 +159,17 @@ family! {
         }
         reads [], writes [], order Some((*sem, FENCES)), group None,
         teams [], name "fence", spread Operands, result |t| t.unit();
+        /// The clock of the multiprocessor, in cycles. Result: `i64`.
+        effect Clock = "clock" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "clock", spread Threads, result |t| t.scalar(Scalar::I64);
+        /// Orders the thread's accesses to memory of GPUs, and those of others that it has seen, before copies of tiles that
+        /// begin later.
+        effect AsyncFence = "fence_async" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "fence<async>", spread Operands, result |t| t.unit();
         /// Waits for all threads of the group.
         effect GroupBarrier = "group_barrier" {
             /// The threads that wait for each other.

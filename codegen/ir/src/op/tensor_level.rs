@@ -375,6 +375,14 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "producer_acquire", spread Same, result |t| t.stage_of(*pipe, Scalar::I32);
+        /// Says that the threads have written the oldest stage that they acquired and did not say so of: together with the
+        /// bytes of its copies, if there are any, that makes it full.
+        effect Commit = "producer_commit" {
+            /// The pipeline.
+            pipe: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "producer_commit", spread Operands, result |t| t.pipe_user(*pipe);
         /// Waits for the next full stage. Result: the stage (`i32`).
         effect Await = "consumer_wait" {
             /// The pipeline.
@@ -433,6 +441,11 @@ family! {
         }
         reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
         teams [], name if op.is_some() { "tma_red" } else { "tma" }, spread Operands, result |t| t.tma_reduction(*op).and_then(|()| t.tma_store(*dst, *src, at, along));
+        /// Stands for a copy out of shared memory that threads have made, so that waits count it as one.
+        effect TmaInstead = "tma_instead" {
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "tma", spread Operands, result |t| t.unit();
         /// Waits until all but the newest copies out of shared memory have read their source, or are done.
         effect TmaWait = "tma_wait" {
             /// Copies that may be under way.

@@ -34,7 +34,7 @@ weft_ir::codes! {
 
 #[cfg(test)]
 mod tests {
-    use weft_ir::{ordering, remote};
+    use weft_ir::{ordering, remote, signals};
 
     #[test]
     fn the_numbers_are_the_irs() {
@@ -44,8 +44,8 @@ mod tests {
             (super::OTHER_SHAPE, remote::OTHER_SHAPE),
             (super::BAD_SIGNAL, remote::BAD_SIGNAL),
             (super::NOT_SAME, remote::NOT_SAME),
-            (super::NOBODY_SIGNALS, ordering::NOBODY_SIGNALS),
-            (super::SHARED_COUNTER, ordering::SHARED_COUNTER),
+            (super::NOBODY_SIGNALS, signals::NOBODY_SIGNALS),
+            (super::SHARED_COUNTER, signals::SHARED_COUNTER),
             (super::BEFORE_QUIET, ordering::BEFORE_QUIET),
             (super::UNORDERED_SIGNAL, ordering::UNORDERED_SIGNAL),
         ];

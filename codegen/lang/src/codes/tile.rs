@@ -13,7 +13,7 @@ weft_ir::codes! {
 
     UNEVEN = 242, "roles do not agree on how many stages go through a pipeline",
         "kernel k(x: global<f32, (32, 128):(128, 1)>) { let t = shared<f32>((32, 32):(32, 1)); let p = pipeline(1); role read(32) { for i in 0..4 { consumer_wait(p); consumer_release(p); } } role fill(32) { for i in 0..3 { producer_acquire(p); tma(t, flat_divide(x, (32, 32))[_, _, 0, i], p); } } }",
-        "Each stage that is acquired is waited for once, and released once, by every role that reads the pipeline. Where the loops of two roles have different numbers of rounds, or nobody fills or releases stages, one of the roles waits forever.";
+        "Each stage that is acquired is waited for once, and released once, by every role that reads the pipeline. Where the loops of two roles have different numbers of rounds, or nobody fills or releases stages, one of the roles waits forever. Where the numbers cannot be compared, this is a warning.";
 
     OVERWRITTEN = 243, "shared memory is written while a copy may still read it",
         "kernel k(x: global<f32, (32, 128):(128, 1)>) block(128) { let t = shared<f32>((32, 32):(32, 1)); for i in 0..4 { t[_, _] = 1.0; sync_threads(); tma(flat_divide(x, (32, 32))[_, _, 0, i], t[_, _]); } }",

@@ -159,11 +159,10 @@ impl Elab<'_> {
         let items =
             self.program.library.functions.keys().chain(self.program.library.consts.keys()).map(|k| &**k);
         let all = scope.chain(items).chain(builtin::all().map(|b| b.name));
-        let near =
-            all.map(|n| (distance(n, &name.name), n)).filter(|(d, _)| *d <= 1 + name.name.len() / 4).min();
+        let near = nearest(all, &name.name);
         let d = Diagnostic::error(UNKNOWN_NAME, name.span, format!("`{}` is not defined here", name.name));
         match near {
-            Some((_, n)) => d.help(format!("did you mean `{n}`?")),
+            Some(n) => d.help(format!("did you mean `{n}`?")),
             None => d,
         }
     }
@@ -596,6 +595,13 @@ fn infer(
             _ => None,
         }
     })
+}
+
+/// The name that may be meant by an unknown one, if one is near. A name of one letter is as near to every other one.
+pub(super) fn nearest<'n>(names: impl Iterator<Item = &'n str>, unknown: &str) -> Option<&'n str> {
+    let most = 1 + unknown.len() / 4;
+    let near = names.map(|name| (distance(name, unknown), name)).filter(|(edits, _)| *edits <= most);
+    near.min().filter(|_| unknown.len() > 1).map(|(_, name)| name)
 }
 
 /// Edits from one name to another, for suggestions; names are short, and long ones are cut.

@@ -1,5 +1,6 @@
 //! A file and everything it uses, by name.
 
+use super::expr::nearest;
 use super::{R, fail};
 use crate::ast::{self, Item, UsePath};
 use crate::codes::meaning::{DUPLICATE, NO_FILE};
@@ -16,6 +17,10 @@ pub trait Loader {
     fn file(&self, from: &str, path: &str) -> Result<(String, String), String>;
     /// A part of the built-in library, `weft::collectives` as `collectives`.
     fn builtin(&self, path: &str) -> Option<&str>;
+    /// The names of the built-in library's parts.
+    fn parts(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// A loader for texts that use no files.
@@ -124,7 +129,13 @@ fn load_use(
                 _ => None,
             };
             let Some(text) = found else {
-                return fail(NO_FILE, u.span, format!("the library has no `{}`", path.join("::")));
+                let missing =
+                    Diagnostic::error(NO_FILE, u.span, format!("the library has no `{}`", path.join("::")));
+                let name = path.last().copied().unwrap_or_default();
+                return Err(match nearest(loader.parts().into_iter(), name) {
+                    Some(part) => missing.help(format!("did you mean `weft::{part}`?")),
+                    None => missing,
+                });
             };
             (path.join("::"), text.to_owned())
         }

@@ -1,5 +1,6 @@
 //! The head of a kernel: compile-time parameters, run-time parameters, launch attributes.
 
+use super::description::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
 use super::jump::cut;
 use super::value::{Threads, Val};
 use super::{Binding, Elab, Program, R, SILENT, fail};
@@ -8,158 +9,29 @@ use crate::codes::meaning::{
     BAD_ATTR, BAD_DEFINE, BAD_ROLE, DUPLICATE, NO_KERNEL, NOT_CONSTANT, NOT_GIVEN, WRONG_ARGS,
 };
 use crate::evaluate::ReferenceFn;
-use std::collections::{BTreeMap, HashSet};
-use std::fmt;
+use std::collections::HashSet;
 use std::sync::Arc;
 use weft_ir::Builder;
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::verify::{MAX_CLUSTER, Verified, verify};
+use weft_ir::verify::{MAX_CLUSTER, verify};
 use weft_ir::{Int, Kernel, Module, Op, RedOp, Role, Scalar, Thread};
-
-/// The value of a compile-time parameter.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Define {
-    /// `-D N=4096`
-    Int(i64),
-    /// `-D EPS=1e-5`
-    Float(f64),
-    /// `-D CAUSAL=true`
-    Bool(bool),
-    /// `-D T=bf16`
-    Dtype(Scalar),
-    /// `-D OP=min`
-    Reduction(RedOp),
-}
-
-impl Define {
-    /// Reads `4096`, `1e-5`, `true`, `bf16` or `min`.
-    pub fn parse(text: &str) -> Option<Define> {
-        let digits = text.replace('_', "");
-        if let Some(s) = Scalar::parse(text) {
-            Some(Define::Dtype(s))
-        } else if let Some(op) = RedOp::parse(text) {
-            Some(Define::Reduction(op))
-        } else if let Ok(b) = text.parse() {
-            Some(Define::Bool(b))
-        } else if let Ok(n) = digits.parse() {
-            Some(Define::Int(n))
-        } else {
-            digits.parse().ok().map(Define::Float)
-        }
-    }
-}
-
-impl fmt::Display for Define {
-    /// As [`parse`](Define::parse) reads it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Define::Int(n) => write!(f, "{n}"),
-            Define::Float(x) => write!(f, "{x:?}"),
-            Define::Bool(b) => write!(f, "{b}"),
-            Define::Dtype(dtype) => write!(f, "{dtype}"),
-            Define::Reduction(op) => write!(f, "{op}"),
-        }
-    }
-}
-
-macro_rules! from {
-    ($($ty:ty: $variant:ident;)*) => {$(
-        impl From<$ty> for Define {
-            fn from(value: $ty) -> Define {
-                Define::$variant(value.into())
-            }
-        }
-    )*};
-}
-
-from! {
-    i64: Int;
-    i32: Int;
-    u32: Int;
-    f64: Float;
-    bool: Bool;
-    Scalar: Dtype;
-    RedOp: Reduction;
-}
-
-/// Values of compile-time parameters, by name.
-pub type Defines = BTreeMap<String, Define>;
-
-/// What a file says of a kernel before it is compiled: for launchers that find parameters out from data.
-#[derive(Clone, Debug)]
-pub struct Head {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Compile-time parameters: name, bound (`int`, `float`, ...), whether there is a default.
-    pub generics: Vec<(Arc<str>, Arc<str>, bool)>,
-    /// Run-time parameters.
-    pub params: Vec<HeadParam>,
-}
-
-/// A run-time parameter as written.
-#[derive(Clone, Debug)]
-pub struct HeadParam {
-    /// Its name.
-    pub name: Arc<str>,
-    /// `symm`, `global`, `barrier`, `team`, `int`, `f32`, ...
-    pub ty: Arc<str>,
-    /// The name that stands for its element type, if one does.
-    pub elem: Option<Arc<str>>,
-    /// For each mode of its shape, the name that stands there alone, if one does.
-    pub extents: Vec<Option<Arc<str>>>,
-}
-
-/// What a kernel computes, for launchers that check it: `computes(allreduce<add>(x))`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Reference {
-    /// `allreduce`, `reduce_scatter`, ..., or the name of a `reference fn`.
-    pub name: Arc<str>,
-    /// Words in angle brackets: `add`.
-    pub words: Vec<Arc<str>>,
-    /// Names of parameters. Those of a `reference fn` may be compile-time ones.
-    pub args: Vec<Arc<str>>,
-    /// The text's own function.
-    pub function: Option<ReferenceFn>,
-}
-
-impl Reference {
-    /// Whether it has a result of that name that is no operand as well. In place, named once or twice, the result is the
-    /// operand.
-    pub fn has_result(&self, name: &str) -> bool {
-        match &self.function {
-            Some(f) => f.assigned().iter().zip(&self.args).any(|(assigned, arg)| *assigned && **arg == *name),
-            None => matches!(&self.args[..], [from, to] if from != to && **to == *name),
-        }
-    }
-}
-
-impl fmt::Display for Reference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words =
-            if self.words.is_empty() { String::new() } else { format!("<{}>", self.words.join(", ")) };
-        write!(f, "{}{words}({})", self.name, self.args.join(", "))
-    }
-}
-
-/// What `computes(...)` can say.
-pub const REFERENCES: [&str; 8] =
-    ["allreduce", "reduce_scatter", "all_gather", "broadcast", "alltoall", "rotate", "copy", "matmul"];
-
-/// A compiled file.
-#[derive(Debug)]
-pub struct Compiled {
-    /// Kernels as verified IR, before any pass.
-    pub module: Verified,
-    /// For each kernel, what it computes, if it says so.
-    pub references: Vec<Option<Reference>>,
-    /// For each kernel, the values its compile-time parameters got.
-    pub defines: Vec<Defines>,
-}
 
 impl Program {
     /// The heads of the root file's kernels.
     pub fn heads(&self) -> Vec<Head> {
         self.kernels.iter().map(head).collect()
+    }
+
+    /// A kernel without its code: the parameters and launch attributes that it has with these values for its
+    /// compile-time parameters.
+    ///
+    /// # Errors
+    /// There is no such kernel, or its head is wrong.
+    pub fn without_code(&self, name: &str, defines: &Defines) -> Result<Kernel, Vec<Diagnostic>> {
+        let kernel = self.kernels.iter().find(|k| *k.name.name == *name);
+        let missing =
+            || vec![Diagnostic::error(NO_KERNEL, Span::NONE, format!("there is no kernel `{name}`"))];
+        begin(self, kernel.ok_or_else(missing)?, defines, true).map(|(e, ..)| e.b.finish())
     }
 
     /// Makes IR of the kernels (of `only` that one) with these values for their compile-time parameters.
@@ -265,12 +137,13 @@ fn head(k: &ast::Kernel) -> Head {
 
 type Done = (Kernel, Option<Reference>, Defines);
 
-fn compile_kernel(
-    program: &Program,
+/// Elaborates the head of a kernel: the code so far, what the kernel computes, and its compile-time parameters.
+fn begin<'p>(
+    program: &'p Program,
     k: &ast::Kernel,
     defines: &Defines,
     asserts: bool,
-) -> Result<Done, Vec<Diagnostic>> {
+) -> Result<(Elab<'p>, Option<Reference>, Defines), Vec<Diagnostic>> {
     let mut b = Builder::new(&k.name.name, [1, 1, 1]);
     b.at(k.span);
     b.kernel_mut().span = k.span;
@@ -278,14 +151,22 @@ fn compile_kernel(
     let mut bound = Defines::new();
     e.globals();
     e.scopes.push(Default::default());
-    let result = e.head(k, defines, &mut bound);
-    let reference = match result {
-        Ok(r) => r,
+    match e.head(k, defines, &mut bound) {
+        Ok(reference) => Ok((e, reference, bound)),
         Err(d) => {
             e.report(d);
-            return Err(e.readable_errors());
+            Err(e.readable_errors())
         }
-    };
+    }
+}
+
+fn compile_kernel(
+    program: &Program,
+    k: &ast::Kernel,
+    defines: &Defines,
+    asserts: bool,
+) -> Result<Done, Vec<Diagnostic>> {
+    let (mut e, reference, bound) = begin(program, k, defines, asserts)?;
     if let Err(d) = e.body(&k.body) {
         e.report(d);
     }
@@ -483,9 +364,17 @@ impl Elab<'_> {
         };
         if !fits {
             let message = format!("`{}` is {val}, which is no `{}`", g.name.name, g.bound.name);
-            return Err(Diagnostic::error(BAD_DEFINE, g.span, message).help(
-                "int is a number; dtype any element type, float a floating-point one, integer an integer one",
-            ));
+            let help = match (&*g.bound.name, &val) {
+                // NumPy has no bf16 and no 8-bit floats: their files say that they hold integers.
+                ("float", Val::Dtype(Scalar::U16)) => "if the numbers are bf16, say so: `--dtype bf16`",
+                ("float", Val::Dtype(Scalar::U8)) => {
+                    "if the numbers are e4m3 or e5m2, say so: `--dtype e4m3`"
+                }
+                _ => {
+                    "int is a number; dtype any element type, float a floating-point one, integer an integer one"
+                }
+            };
+            return Err(Diagnostic::error(BAD_DEFINE, g.span, message).help(help));
         }
         if let (Some(div), Val::Int(n)) = (&g.div, &val) {
             let div = self.constant(div)?;

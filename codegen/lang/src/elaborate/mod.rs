@@ -5,6 +5,7 @@ mod accumulated;
 mod arith;
 mod builtin;
 mod coordinates;
+mod description;
 mod expr;
 mod files;
 mod head;
@@ -16,8 +17,8 @@ mod tensor;
 mod value;
 
 pub use builtin::{Builtin, all as builtins, markdown};
+pub use description::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
 pub use files::{Loader, NoFiles, Program};
-pub use head::{Compiled, Define, Defines, Head, HeadParam, REFERENCES, Reference};
 
 use crate::ast;
 use std::collections::HashMap;

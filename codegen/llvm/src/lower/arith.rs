@@ -9,7 +9,7 @@ use weft_ir::{Arith, BinOp, CmpOp, Scalar, UnOp, ValueType};
 /// Functions of f32 that are one PTX instruction, by NVVM intrinsic.
 const APPROXIMATE: [(UnOp, &str); 5] = [
     (UnOp::Rsqrt, "llvm.nvvm.rsqrt.approx.f"),
-    (UnOp::Exp2, "llvm.nvvm.ex2.approx"),
+    (UnOp::Exp2, "llvm.nvvm.ex2.approx.ftz"),
     (UnOp::Log2, "llvm.nvvm.lg2.approx.f"),
     (UnOp::Sin, "llvm.nvvm.sin.approx.f"),
     (UnOp::Cos, "llvm.nvvm.cos.approx.f"),

@@ -35,6 +35,11 @@ impl<'c> Lower<'_, 'c> {
                 self.intrinsic("llvm.nvvm.barrier.cluster.arrive.aligned", &[], &[])?;
                 self.intrinsic("llvm.nvvm.barrier.cluster.wait.aligned", &[], &[]).map(|_| None)
             }
+            Thread::Clock {} => self.intrinsic("llvm.nvvm.read.ptx.sreg.clock64", &[], &[]).map(Some),
+            Thread::AsyncFence {} => {
+                self.nothing_passes();
+                self.effect("llvm.nvvm.fence.proxy.async.global", &[])
+            }
             Thread::Fence { sem, scope } => {
                 ir.fence(Order { sem, scope });
                 Ok(None)

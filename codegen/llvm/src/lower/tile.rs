@@ -80,7 +80,7 @@ impl<'c> Lower<'_, 'c> {
 
     /// Accesses to memory stay on their side of this place: LLVM thinks that these intrinsics touch nothing but their
     /// arguments.
-    fn nothing_passes(&self) {
+    pub(super) fn nothing_passes(&self) {
         self.ir.asm("", "~{memory}", &[], &[]);
     }
 

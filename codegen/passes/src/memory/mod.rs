@@ -10,6 +10,7 @@ mod everywhere;
 mod fragment;
 mod fresh;
 mod held;
+mod limits;
 mod matrices;
 pub(crate) mod matrix;
 mod moves;

@@ -1,7 +1,7 @@
 //! Copies of tiles become copies of boxes, each issued by thread 0 with a tensor map that the launch makes.
 
-use super::MemoryPass;
 use super::place::{Place, Route, found};
+use super::{MemoryPass, limits};
 use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
@@ -45,6 +45,10 @@ impl MemoryPass<'_> {
                 (dst, src, at, along, What::Load { mbar: *pipe, ctas })
             }
             Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
+            Tile::TmaInstead {} => {
+                by_first(&mut e.b, |b| b.emit(Async::BulkCommit {}).map(drop))?;
+                return Ok(Action::Drop);
+            }
             Tile::TmaWait { pending, read } => {
                 let wait = Async::BulkWait { pending: *pending, read: *read };
                 by_first(&mut e.b, |b| b.emit(wait).map(drop))?;
@@ -53,6 +57,7 @@ impl MemoryPass<'_> {
             // The pass before replaced the others.
             Tile::Pipeline { .. }
             | Tile::Acquire { .. }
+            | Tile::Commit { .. }
             | Tile::Await { .. }
             | Tile::Release { .. }
             | Tile::Skip { .. } => {
@@ -94,13 +99,14 @@ impl<'a> Copy<'a> {
         }
         let root = e.b.ty(outside.root).clone();
         let order = order(&root, span)?;
+        limits::map(&root, span)?;
         let (swizzle, row) = match inside.ty.swizzle {
             None => (MapSwizzle::None, None),
             Some(s) => width(s).ok_or_else(|| bad(format!("no tensor copy permutes as {s}")))?,
         };
         let dims: Vec<_> = order.iter().map(|d| along[*d].checked_sub(1).map(|m| m as usize)).collect();
         let boxes = TileBoxes::new(&inside.ty.layout, &dims, inside.ty.elem.bytes(), row)
-            .map_err(|x| bad(x.to_string()))?;
+            .map_err(|x| limits::no_boxes(&inside.ty, dims.first(), x.to_string(), span))?;
         let from = boxes.boxes.iter().map(|b| &inside.offset + b.offset);
         for offset in from {
             let has = aligned(inside.root_align(), &offset, inside.ty.elem.bytes());

@@ -47,7 +47,18 @@ pub(super) const TABLE: &[Builtin] = &[
         "Waits for the CTAs of the same index on every PE of the team; epoch-counted, nothing to reset. With a team alone, `barrier<block>(team)`, NVSHMEM's own: a quiet and a sync.",
         barrier,
     ),
-    builtin("fence", "fence<acq_rel, sys>()", "Orders earlier accesses before later ones.", fence),
+    builtin(
+        "clock",
+        "clock()",
+        "The clock of the multiprocessor that the thread runs on, in cycles; on the simulator, in instructions of all warps.",
+        clock,
+    ),
+    builtin(
+        "fence",
+        "fence<acq_rel, sys>()",
+        "Orders earlier accesses before later ones. `fence<async>()` orders accesses to memory outside of the CTA, and those of other threads that were seen, before copies of tiles that begin later.",
+        fence,
+    ),
 ];
 
 fn special(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -108,6 +119,13 @@ fn n_pes(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     e.symbol(v).map(Val::Int)
 }
 
+fn clock(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(0..=0)?;
+    call.no_words()?;
+    let v = e.b.emit(Thread::Clock {})?;
+    e.symbol(v).map(Val::Int)
+}
+
 fn group(e: &mut Elab<'_>, call: &Call<'_>, group: Group) -> R<Val> {
     call.arity(0..=0)?;
     call.no_words()?;
@@ -161,6 +179,10 @@ fn barrier(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 fn fence(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(0..=0)?;
     let mut words = call.words()?;
+    if words.take(|w| (w == "async").then_some(())).is_some() {
+        words.done(call.name, "async alone, or a memory order and a scope")?;
+        return e.b.emit(Thread::AsyncFence {}).map(|_| Val::Unit);
+    }
     let sem = words.take(Sem::parse).unwrap_or(Sem::AcqRel);
     let scope = words.take(Scope::parse).unwrap_or(Scope::Sys);
     words.done(call.name, "a memory order and a scope")?;

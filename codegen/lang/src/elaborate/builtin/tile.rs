@@ -26,6 +26,12 @@ pub(super) const TABLE: &[Builtin] = &[
         "Waits for the next empty stage, and arms it with the bytes of the copies that follow; the stage.",
         stage,
     ),
+    builtin(
+        "producer_commit",
+        "producer_commit(p)",
+        "Says that the threads of the role have written the oldest stage that they acquired: it is full then, and what they wrote is seen by those who wait for it. Only for stages that threads write.",
+        commit,
+    ),
     builtin("consumer_wait", "consumer_wait(p)", "Waits for the next full stage; the stage.", stage),
     builtin(
         "consumer_release",
@@ -79,11 +85,7 @@ fn swizzled(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let extents: Option<Vec<i64>> =
         shape.leaves().into_iter().map(|n| n.as_const().filter(|n| *n > 0)).collect();
     let Some(extents) = extents else {
-        return fail(
-            NOT_CONSTANT,
-            at,
-            format!("the extents of {shape} are not known when the kernel is compiled"),
-        );
+        return fail(NOT_CONSTANT, at, format!("the extents of {shape} are not all constants of 1 or more"));
     };
     let row = usize::try_from(major).ok().and_then(|m| extents.get(m)).copied().unwrap_or(0);
     let bad = |x: weft_layout::LayoutError| Diagnostic::error(LAYOUT, at, x.to_string());
@@ -140,6 +142,13 @@ fn stage(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     let op = if call.name == "consumer_wait" { Tile::Await { pipe } } else { Tile::Acquire { pipe } };
     let stage = e.b.emit(op)?;
     e.symbol(stage).map(Val::Int)
+}
+
+fn commit(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(1..=1)?;
+    call.no_words()?;
+    let pipe = pipe(e, call, 0)?;
+    e.b.emit(Tile::Commit { pipe }).map(|_| Val::Unit)
 }
 
 fn release(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -220,7 +229,10 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
             .help("reduce into a range that lies within the part"));
     }
     let then = e.b.nested(|b| b.emit(copy).map(drop))?;
-    let (otherwise, _) = e.nested(|e| e.copy_by_threads(to, from, call.span))?;
+    let (otherwise, _) = e.nested(|e| {
+        e.copy_by_threads(to, from, call.span)?;
+        e.b.emit(Tile::TmaInstead {}).map(drop)
+    })?;
     e.b.at(call.span);
     e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
 }

@@ -1,0 +1,179 @@
+//! What a file says of its kernels: their parameters, the values that compile-time ones can have, and what they compute.
+
+use crate::evaluate::ReferenceFn;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use weft_ir::verify::Verified;
+use weft_ir::{RedOp, Scalar};
+
+/// The value of a compile-time parameter.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Define {
+    /// `-D N=4096`
+    Int(i64),
+    /// `-D EPS=1e-5`
+    Float(f64),
+    /// `-D CAUSAL=true`
+    Bool(bool),
+    /// `-D T=bf16`
+    Dtype(Scalar),
+    /// `-D OP=min`
+    Reduction(RedOp),
+}
+
+impl Define {
+    /// Reads `4096`, `1e-5`, `true`, `bf16` or `min`.
+    pub fn parse(text: &str) -> Option<Define> {
+        let digits = text.replace('_', "");
+        if let Some(s) = Scalar::parse(text) {
+            Some(Define::Dtype(s))
+        } else if let Some(op) = RedOp::parse(text) {
+            Some(Define::Reduction(op))
+        } else if let Ok(b) = text.parse() {
+            Some(Define::Bool(b))
+        } else if let Ok(n) = digits.parse() {
+            Some(Define::Int(n))
+        } else {
+            // An integer that has no 64 bits would be another number as a float.
+            let is_integer = digits.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
+            digits.parse().ok().filter(|_| !is_integer).map(Define::Float)
+        }
+    }
+}
+
+impl fmt::Display for Define {
+    /// As [`parse`](Define::parse) reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Define::Int(n) => write!(f, "{n}"),
+            Define::Float(x) => write!(f, "{x:?}"),
+            Define::Bool(b) => write!(f, "{b}"),
+            Define::Dtype(dtype) => write!(f, "{dtype}"),
+            Define::Reduction(op) => write!(f, "{op}"),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($ty:ty: $variant:ident;)*) => {$(
+        impl From<$ty> for Define {
+            fn from(value: $ty) -> Define {
+                Define::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+from! {
+    i64: Int;
+    i32: Int;
+    u32: Int;
+    f64: Float;
+    bool: Bool;
+    Scalar: Dtype;
+    RedOp: Reduction;
+}
+
+/// Values of compile-time parameters, by name.
+pub type Defines = BTreeMap<String, Define>;
+
+/// What a file says of a kernel before it is compiled: for launchers that find parameters out from data.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Compile-time parameters: name, bound (`int`, `float`, ...), whether there is a default.
+    pub generics: Vec<(Arc<str>, Arc<str>, bool)>,
+    /// Run-time parameters.
+    pub params: Vec<HeadParam>,
+}
+
+/// A run-time parameter as written.
+#[derive(Clone, Debug)]
+pub struct HeadParam {
+    /// Its name.
+    pub name: Arc<str>,
+    /// `symm`, `global`, `barrier`, `team`, `int`, `f32`, ...
+    pub ty: Arc<str>,
+    /// The name that stands for its element type, if one does.
+    pub elem: Option<Arc<str>>,
+    /// For each mode of its shape, the name that stands there alone, if one does.
+    pub extents: Vec<Option<Arc<str>>>,
+}
+
+/// What a kernel computes, for launchers that check it: `computes(allreduce<add>(x))`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reference {
+    /// `allreduce`, `reduce_scatter`, ..., or the name of a `reference fn`.
+    pub name: Arc<str>,
+    /// Words in angle brackets: `add`.
+    pub words: Vec<Arc<str>>,
+    /// Names of parameters. Those of a `reference fn` may be compile-time ones.
+    pub args: Vec<Arc<str>>,
+    /// The text's own function.
+    pub function: Option<ReferenceFn>,
+}
+
+impl Reference {
+    /// Whether it has a result of that name that is no operand as well. In place, named once or twice, the result is the
+    /// operand.
+    pub fn has_result(&self, name: &str) -> bool {
+        match &self.function {
+            Some(f) => f.assigned().iter().zip(&self.args).any(|(assigned, arg)| *assigned && **arg == *name),
+            None => matches!(&self.args[..], [from, to] if from != to && **to == *name),
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words =
+            if self.words.is_empty() { String::new() } else { format!("<{}>", self.words.join(", ")) };
+        write!(f, "{}{words}({})", self.name, self.args.join(", "))
+    }
+}
+
+/// What `computes(...)` can say.
+pub const REFERENCES: [&str; 11] = [
+    "allreduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "alltoall",
+    "rotate",
+    "copy",
+    "matmul",
+    "matmul_allreduce",
+    "matmul_reduce_scatter",
+    "all_gather_matmul",
+];
+
+/// A compiled file.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Kernels as verified IR, before any pass.
+    pub module: Verified,
+    /// For each kernel, what it computes, if it says so.
+    pub references: Vec<Option<Reference>>,
+    /// For each kernel, the values its compile-time parameters got.
+    pub defines: Vec<Defines>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_what_was_written() {
+        for text in ["4096", "-7", "0.5", "true", "bf16", "min", "9223372036854775807"] {
+            assert_eq!(Define::parse(text).map(|v| v.to_string()).as_deref(), Some(text));
+        }
+        assert_eq!(Define::parse("1_000"), Some(Define::Int(1000)));
+        assert_eq!(Define::parse("1e3"), Some(Define::Float(1000.0)));
+        // No number of 64 bits, and no type.
+        for text in ["9223372036854775808", "-99999999999999999999", "float32", ""] {
+            assert_eq!(Define::parse(text), None, "{text}");
+        }
+    }
+}

@@ -9,14 +9,19 @@ const BARRIERS: u64 = 1 << 10;
 /// Most registers of accumulators that a thread can have beside those that it computes addresses and epilogues with.
 /// With 192, ptxas 13.5 spills 440 bytes of the kernel's loop.
 const MOST_SUMS: u32 = 128;
+/// The same where roles take turns: ptxas compiles tiles of 128 x 168 without spills.
+const MOST_SUMS_IN_TURNS: u32 = 168;
 /// The same where warps multiply, which keep the fragments that they multiply in registers, too.
 const MOST_SUMS_OF_WARPS: u32 = 64;
 /// Rows of an operand that lie together in shared memory where its columns are contiguous: 128 bytes of 16-bit elements.
 const COLUMNS: u32 = 64;
-/// Rows of an operand that lie together in shared memory, and columns of a tile that belong to four threads.
-const ROWS: u32 = 8;
-/// Columns of a tile that are stored at a time, where there are as many.
+/// Rows of an operand that a CTA of a cluster loads at least.
+const ROWS: u32 = 4;
+/// Columns of a tile that belong to four threads.
+const QUAD: u32 = 8;
+/// Columns of a tile that are stored at a time, where they are a multiple of that, and where they are not.
 const STRIP: u32 = 64;
+const NARROW: u32 = 24;
 /// Bytes of a row that TMA copies are a multiple of this.
 const UNIT: u32 = 16;
 /// Rows of the memory that a cluster adds sums up in are so many elements longer, for the sake of its banks.
@@ -25,15 +30,21 @@ const GAP: u64 = 8;
 /// Threads of a role that multiplies.
 const THREADS: u32 = 128;
 
-/// Roles that multiply. Each has 64 or 128 rows of a tile.
-pub(super) fn parts(plan: &Plan) -> u32 {
-    (plan.get(Param::Bm) / 64).min(2)
+/// Parts of a tile, of 64 or more rows, that a role each multiplies. Where roles take turns, each has a tile of its own.
+fn parts(plan: &Plan) -> u32 {
+    if plan.get(Param::Turns) == 1 { 1 } else { roles(plan) }
+}
+
+/// Roles that multiply.
+fn roles(plan: &Plan) -> u32 {
+    if plan.get(Param::Turns) == 1 { 2 } else { (plan.get(Param::Bm) / 64).min(2) }
 }
 
 /// Columns of a tile that a CTA stores, and how many of them at a time.
 fn stored(plan: &Plan) -> (u32, u32) {
     let columns = plan.get(Param::Bn) / plan.get(Param::Split);
-    (columns, columns.min(STRIP))
+    let strip = if columns > STRIP && !columns.is_multiple_of(STRIP) { NARROW } else { columns.min(STRIP) };
+    (columns, strip)
 }
 
 /// Bytes of shared memory of a CTA: the stages of A and B, the buffers of D, what a cluster adds up, and the pipeline's
@@ -44,7 +55,8 @@ pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
         (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Stages), of(Param::Split));
     let (columns, strip) = stored(plan);
     let operands = stages * (bm + bn) * bk * u64::from(problem.dtype.bytes());
-    let results = bm * u64::from(strip) * 2 * u64::from(problem.out.bytes());
+    let rows = bm / u64::from(parts(plan)) * u64::from(roles(plan));
+    let results = rows * u64::from(strip) * 2 * u64::from(problem.out.bytes());
     let sums = match split {
         1 => 0,
         // The last row needs no gap, and each role has a count.
@@ -89,6 +101,10 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
         let what = format!("has clusters of {ctas} tiles, and of {split} CTAs a tile");
         return Err((what, "choose ctas=1 or split=1".into()));
     }
+    if split > 1 && of(Param::Turns) == 1 {
+        let what = format!("has roles that take turns, and clusters of {split} CTAs a tile");
+        return Err((what, "choose turns=0 or split=1".into()));
+    }
     let part = of(Param::Bn) / ctas;
     let (matrix, multiple, why) = match (swap, problem.b) {
         (true, _) => ("A", ROWS, ""),
@@ -103,12 +119,11 @@ fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
         ));
     }
     let (columns, strip) = stored(plan);
-    if !columns.is_multiple_of(ROWS) || !columns.is_multiple_of(strip) {
+    if !columns.is_multiple_of(QUAD) || !columns.is_multiple_of(strip) {
         let what = format!("gives each CTA {columns} columns of a tile to store");
-        return Err((
-            what,
-            format!("a CTA stores a multiple of {ROWS} columns, and above {STRIP} of {STRIP}"),
-        ));
+        let help =
+            format!("a CTA stores a multiple of {QUAD} columns, and above {STRIP} of {STRIP} or {NARROW}");
+        return Err((what, help));
     }
     let written = strip * problem.out.bytes();
     if !swap && !written.is_multiple_of(UNIT) {
@@ -129,7 +144,11 @@ fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
         return Err((what, "choose fewer stages or smaller tiles".into()));
     }
     let sums = plan.get(Param::Bm) * plan.get(Param::Bn) / (parts(plan) * THREADS);
-    let most = if has_warpgroups(target) { MOST_SUMS } else { MOST_SUMS_OF_WARPS };
+    let most = match (has_warpgroups(target), plan.get(Param::Turns)) {
+        (false, _) => MOST_SUMS_OF_WARPS,
+        (true, 0) => MOST_SUMS,
+        (true, _) => MOST_SUMS_IN_TURNS,
+    };
     if sums > most {
         let what = format!("takes {sums} registers of a thread for sums, and {most} is the most on {target}");
         return Err((what, "choose smaller tiles".into()));

@@ -41,7 +41,7 @@ parameters! {
     /// Rows of an output tile.
     Bm = "BM": [128, 256, 64];
     /// Columns of an output tile.
-    Bn = "BN": [256, 192, 128, 64, 32, 16];
+    Bn = "BN": [256, 192, 168, 128, 64, 32, 16];
     /// Elements along K of a stage.
     Bk = "BK": [64, 128, 32];
     /// Stages of the pipeline that feeds the matrix instructions.
@@ -52,20 +52,22 @@ parameters! {
     Split = "SPLIT": [1, 2, 4, 8];
     /// 1 for tiles of the transpose of D, for which A and B change places: where A has few rows.
     Swap = "SWAP": [0, 1];
+    /// 1 for two roles that multiply tiles of their own in turns, while the other one writes its tile.
+    Turns = "TURNS": [0, 1];
 }
 
 const N: usize = PARAMETERS.len();
 
 /// A value for each of [`PARAMETERS`].
 ///
-/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1,split=1,swap=0`; parameters that the text leaves out have their first value.
+/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1,split=1,swap=0,turns=0`; parameters that the text leaves out have their first value.
 ///
 /// ```
 /// use weft::gemm::{Param, Plan};
 ///
 /// let plan: Plan = "bn=128,stages=6".parse()?;
 /// assert_eq!((plan.get(Param::Bm), plan.get(Param::Bn)), (128, 128));
-/// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6,ctas=1,split=1,swap=0");
+/// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6,ctas=1,split=1,swap=0,turns=0");
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -358,14 +358,19 @@ impl<L: Level> Typing<'_, L> {
     pub(crate) fn tma_box(&self, shared: Value, map: Value, at: &[Value], mbar: Option<Value>) -> Rule<L> {
         self.in_shared(shared)?;
         mbar.map_or(Ok(()), |mbar| self.in_shared(mbar))?;
-        if !matches!(self.k.ty(map).view(), TypeRef::Pointer(Space::Global)) {
-            return fail(MISMATCH, format!("expected the address of a tensor map, found {}", self.k.ty(map)));
-        }
+        self.map_fence(map)?;
         if !(1..=MAP_DIMS).contains(&at.len()) {
             return fail(BAD_MAP, format!("a box of {} dimensions", at.len()));
         }
         at.iter().try_for_each(|v| self.is_scalar(*v, Scalar::I32, "coordinate"))?;
         self.unit()
+    }
+
+    pub(crate) fn map_fence(&self, map: Value) -> Rule<L> {
+        match self.k.ty(map).view() {
+            TypeRef::Pointer(Space::Global) => self.unit(),
+            other => fail(MISMATCH, format!("expected the address of a tensor map, found {other}")),
+        }
     }
 
     /// The reductions of `cp.reduce.async.bulk.tensor` (PTX ISA).

@@ -17,6 +17,7 @@ mod launch;
 mod memory;
 mod pipeline;
 mod pointers;
+mod proxies;
 mod reduce;
 mod remote;
 mod report;
@@ -136,6 +137,11 @@ pub const PASSES: &[Pass] = &[
         name: "pipeline",
         doc: "pipelines become barriers in shared memory, with the bytes, arrivals and phases that follow from their use",
         run: Run::Mixed(pipeline::run),
+    },
+    Pass {
+        name: "proxies",
+        doc: "copies see what threads wrote to global memory: fences before them where the CTA has learned of writes",
+        run: Run::Mixed(proxies::run),
     },
     Pass {
         name: "memory",

@@ -280,7 +280,7 @@ impl Rewrite for Pipelines<'_> {
         if let Some(Thread::GroupBarrier { group: Group::Block }) = k.op(v).thread() {
             if std::mem::take(&mut self.dirty) {
                 self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
-                e.b.emit(Async::ProxyFence {})?;
+                e.b.emit(Async::ProxyFence { global: false })?;
             }
             return Ok(Action::Keep);
         }
@@ -371,7 +371,7 @@ impl Pipelines<'_> {
     /// Every warp arrives once its lanes are done with the stage.
     fn release(&self, b: &mut Builder, pipe: Pipe) -> Built<()> {
         if !self.facts.read.is_empty() {
-            b.emit(Async::ProxyFence {})?;
+            b.emit(Async::ProxyFence { global: false })?;
         }
         b.emit(Thread::GroupBarrier { group: Group::Warp })?;
         let stage = b.get(pipe.frees.stage)?;

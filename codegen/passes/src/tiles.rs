@@ -74,6 +74,8 @@ pub struct Product {
 pub struct Copy {
     /// Whether the tile comes from shared memory.
     pub out: bool,
+    /// Whether the tensor is another PE's, whose map is an entry of a table.
+    pub peer: bool,
     /// Boxes, each copied by an instruction.
     pub count: usize,
     /// The extents of a box, the contiguous dimension first.
@@ -123,7 +125,7 @@ impl fmt::Display for Product {
 
 impl fmt::Display for Copy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Copy { out, count, extents, bytes, swizzle } = self;
+        let Copy { out, peer, count, extents, bytes, swizzle } = self;
         let way = if *out { "out of" } else { "to" };
         let sides: Vec<_> = extents.iter().map(u16::to_string).collect();
         let (s, each) = if *count == 1 { ("", "a box") } else { ("s", "boxes") };
@@ -131,9 +133,10 @@ impl fmt::Display for Copy {
         write!(f, "tma {way} shared memory: {count} instruction{s} of {dims} dimensions, ")?;
         write!(f, "{each} of {} ({bytes} bytes), ", sides.join(" x "))?;
         match swizzle {
-            0 => f.write_str("no swizzle"),
-            bytes => write!(f, "swizzle of {bytes} bytes"),
+            0 => f.write_str("no swizzle")?,
+            bytes => write!(f, "swizzle of {bytes} bytes")?,
         }
+        if *peer { f.write_str(", of another PE's tensor by a table of maps") } else { Ok(()) }
     }
 }
 

@@ -216,6 +216,14 @@ family! {
         }
         reads [here(ptr)], writes [], order None, group None,
         teams [], name "consumer_wait", spread Threads, result |t| t.mbar_test(*ptr, *parity);
+        /// Lets copies that the thread begins later use a tensor map in memory, which the host wrote before the launch
+        /// (PTX ISA, fence.proxy.tensormap).
+        effect MapFence = "map_fence" {
+            /// Address of the tensor map.
+            map: Value,
+        }
+        reads [here(map)], writes [], order None, group None,
+        teams [], name "tma", spread Operands, result |t| t.map_fence(*map);
         /// Begins to copy a box of a tensor to shared memory. Its bytes arrive at a barrier.
         effect TmaLoad = "tma_ld" {
             /// Where the box goes: an address in shared memory.
@@ -259,8 +267,11 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "tma_wait", spread Operands, result |t| t.unit();
-        /// Orders the thread's accesses to shared memory before copies and matrix products that begin later.
+        /// Orders the thread's accesses to shared or global memory, and those that it knows of, before copies and matrix
+        /// products that begin later.
         effect ProxyFence = "proxy_fence" {
+            /// Whether to global memory.
+            global: bool,
         }
         reads [], writes [], order None, group None,
         teams [], name "fence<async>", spread Operands, result |t| t.unit();

@@ -2,11 +2,14 @@
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, GENERIC, SHARED_CLUSTER, Val};
+use weft_ir::abi::MAP_BYTES;
 use weft_ir::{Async, Family, RedOp, Space, Value, ValueType};
 use weft_isa::PtxVersion;
 
 /// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
 const ASYNC: PtxVersion = PtxVersion::new(8, 0);
+/// The version of PTX that brought fences of tensor maps.
+const TENSOR_MAP: PtxVersion = PtxVersion::new(8, 3);
 /// The family of targets for which ptxas makes a copy to the shared memory of the cluster a call of the system where it
 /// cannot see that the CTA's own is meant. Beside a call it leaves `setmaxnreg` out (C7506).
 const CTA_ONLY: u16 = 120;
@@ -40,6 +43,12 @@ impl<'c> Lower<'_, 'c> {
                 self.nothing_passes();
                 Ok(Some(ended))
             }
+            Async::MapFence { map } => {
+                self.needs.raise(TENSOR_MAP, self.inst.span, || format!("`{}`", op.mnemonic()))?;
+                let bytes = ir.constant(ir.int(32), i64::from(MAP_BYTES));
+                let args = [self.map(*map)?, bytes];
+                self.effect("llvm.nvvm.fence.proxy.tensormap_generic.acquire.sys", &args)
+            }
             Async::TmaLoad { dst, map, at, mbar, ctas } => self.load_box((*dst, *map), at, *mbar, *ctas),
             Async::TmaStore { src, map, at, op } => self.store_box(*src, *map, at, *op),
             Async::BulkCommit {} => self.effect("llvm.nvvm.cp.async.bulk.commit.group", &[]),
@@ -50,9 +59,10 @@ impl<'c> Lower<'_, 'c> {
                 self.nothing_passes();
                 Ok(None)
             }
-            Async::ProxyFence {} => {
+            Async::ProxyFence { global } => {
                 self.nothing_passes();
-                self.effect("llvm.nvvm.fence.proxy.async.shared_cta", &[])
+                let memory = if *global { "global" } else { "shared_cta" };
+                self.effect(&format!("llvm.nvvm.fence.proxy.async.{memory}"), &[])
             }
             Async::WgmmaFence {}
             | Async::WgmmaRegisters { .. }

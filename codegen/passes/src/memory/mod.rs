@@ -49,6 +49,7 @@ pub(crate) fn run(
         places: FxHashMap::default(),
         multicast: FxHashMap::default(),
         peers: FxHashMap::default(),
+        fenced: Vec::new(),
     };
     rewrite(kernel, &mut pass)
 }
@@ -64,6 +65,8 @@ struct MemoryPass<'a> {
     /// By parameter and team.
     multicast: FxHashMap<(u32, TeamRef), Value>,
     peers: FxHashMap<(u32, TeamRef), Peers>,
+    /// The hidden parameters of tables of tensor maps that a thread of the CTA has fenced.
+    fenced: Vec<(u32, i64)>,
 }
 
 impl Rewrite for MemoryPass<'_> {
@@ -114,7 +117,7 @@ impl MemoryPass<'_> {
             View::Peer { base, team, pe } => {
                 let place = found(self.places.get(base), k, *base, span)?.clone();
                 let there = self.peer(e, &place, *team, *pe)?;
-                place.by(Route::There(there), ty)
+                place.by(Route::There(there), ty).on((*team, *pe))
             }
             View::InCta { base, cta } => {
                 let place = found(self.places.get(base), k, *base, span)?.clone();

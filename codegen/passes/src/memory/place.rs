@@ -15,6 +15,8 @@ pub(super) struct Place {
     pub root: Value,
     /// The way there.
     pub route: Route,
+    /// The PE and the team of its rank, where the way is to another PE.
+    pub pe: Option<(TeamRef, Value)>,
     /// Elements from the root's first to its own.
     pub offset: Int,
     /// Provable alignment of its first element, in bytes.
@@ -43,6 +45,7 @@ impl Place {
         (param_index(k, v).is_some() || matches!(k.op(v).view(), Some(View::Shared { .. }))).then(|| Place {
             root: v,
             route: Route::Local,
+            pe: None,
             offset: Int::ZERO,
             align: ty.align.max(1),
             root_align: ty.align.max(1),
@@ -61,6 +64,11 @@ impl Place {
     /// It by another way.
     pub fn by(&self, route: Route, ty: Arc<TensorType>) -> Place {
         Place { route, ty, ..self.clone() }
+    }
+
+    /// It on the PE of that rank in a team.
+    pub fn on(self, pe: (TeamRef, Value)) -> Place {
+        Place { pe: Some(pe), ..self }
     }
 
     /// The address of its first element, from that of its root's first byte.

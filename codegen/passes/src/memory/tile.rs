@@ -1,17 +1,22 @@
 //! Copies of tiles become copies of boxes, each issued by thread 0 with a tensor map that the launch makes.
 
 use super::MemoryPass;
-use super::place::{Place, Route, found};
+use super::place::{Place, found};
 use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
 use crate::pipeline::by_first;
+use crate::pointers::Source;
+use crate::teams::linear;
 use crate::tiles::{self, Fact};
-use weft_abi::{MapShape, MapSwizzle};
+use weft_abi::{MAP_BYTES, MapShape, MapSwizzle};
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Builder;
-use weft_ir::{Async, Bridge, Group, Hidden, Int, RedOp, Scalar, TensorType, Tile, Value, Var};
+use weft_ir::{
+    Async, Block, Bridge, CmpOp, Control, Group, Hidden, Int, RedOp, Scalar, Space, Sreg, TensorType, Tile,
+    Value, Var,
+};
 use weft_layout::{Nearest, Swizzle, TileBoxes};
 
 /// A copy between a tile in shared memory and one of a tensor.
@@ -65,17 +70,19 @@ impl MemoryPass<'_> {
         let k = e.b.kernel();
         let inside = found(self.places.get(inside), k, *inside, span)?.clone();
         let outside = found(self.places.get(outside), k, *outside, span)?.clone();
-        let copy = Copy::new(e, &inside, &outside, (at, along), span)?;
+        let copy = self.copy(e, &inside, &outside, (at, along), span)?;
         let kernel = e.b.kernel().name.clone();
-        self.report.tile(&kernel, span, Fact::Copy(copy.fact(what)));
+        let peer = outside.pe.is_some();
+        self.report.tile(&kernel, span, Fact::Copy(tiles::Copy { peer, ..copy.fact(what) }));
         let to = e.b.emit(Bridge::AddressOf { base: inside.root })?;
         by_first(&mut e.b, |b| copy.issue(b, to, what))?;
         Ok(Action::Drop)
     }
 }
 
-impl<'a> Copy<'a> {
-    fn new(
+impl MemoryPass<'_> {
+    fn copy<'a>(
+        &mut self,
         e: &mut Editor,
         inside: &'a Place,
         outside: &Place,
@@ -85,9 +92,6 @@ impl<'a> Copy<'a> {
         let bad = |why: String| {
             Diagnostic::error(BAD_BOX, span, why).help(nearest(&inside.ty, true, "the copy takes"))
         };
-        if outside.route != Route::Local {
-            return Err(bad("tiles of peers' tensors are not copied by TMA yet".into()));
-        }
         let root = e.b.ty(outside.root).clone();
         let order = order(&root, span)?;
         let (swizzle, row) = match inside.ty.swizzle {
@@ -110,18 +114,65 @@ impl<'a> Copy<'a> {
         let pairs: Vec<_> = order.iter().zip(&boxes.extents).map(|(d, n)| (*d as u8, *n)).collect();
         let shape = MapShape::new(swizzle, &pairs)
             .ok_or_else(|| bad(format!("a tensor of {} modes", pairs.len())))?;
-        let base = super::base(e, outside);
-        let index = hidden::param(e.b.kernel_mut(), Hidden::TensorMap { base, map: shape });
-        let map = e.prologue(|b| b.emit(Var::Param { index }))?;
+        let map = self.map(e, outside, shape)?;
         let at = order.iter().map(|d| at[*d]).collect();
         Ok(Copy { inside, boxes, at, map })
     }
 
+    /// The address of the tensor map of a place: a parameter, or an entry of a table for a place on another PE.
+    fn map(&mut self, e: &mut Editor, outside: &Place, map: MapShape) -> Built<Value> {
+        let base = super::base(e, outside);
+        let Some((team, pe)) = outside.pe else {
+            let index = hidden::param(e.b.kernel_mut(), Hidden::TensorMap { base, map });
+            return e.prologue(|b| b.emit(Var::Param { index }));
+        };
+        let index = hidden::param(e.b.kernel_mut(), Hidden::PeerMaps { base, team: team.0, map });
+        let first = i64::from(e.role().unwrap_or(0));
+        let fenced = self.fenced.contains(&(index, first));
+        self.fenced.push((index, first));
+        let source = Source::of(self.options);
+        let table = e.prologue(|b| {
+            let bits = b.emit(Var::Param { index })?;
+            let table = b.address(bits, Space::Global)?;
+            if !fenced {
+                let n_pes = source.n_pes(b, team)?;
+                fence_maps(b, table, first, n_pes)?;
+            }
+            Ok(table)
+        })?;
+        let pe = e.b.convert(pe, Scalar::I64)?;
+        let pe = e.b.symbol(pe)?;
+        e.b.offset(table, &(pe * i64::from(MAP_BYTES)))
+    }
+}
+
+/// One thread of the CTA makes each map of a table known to the copies that it begins. The host wrote the maps, so the
+/// copies would not see them otherwise (PTX ISA, fence.proxy.tensormap).
+fn fence_maps(b: &mut Builder, table: Value, thread: i64, n_pes: Value) -> Built<()> {
+    let (own, issuer) = (linear(b, Sreg::ThreadIdx)?, b.i64(thread)?);
+    let own = b.index(own)?;
+    let issues = b.compare(CmpOp::Eq, own, issuer)?;
+    let then = b.nested(|b| {
+        let (zero, one) = (b.i64(0)?, b.i64(1)?);
+        let end = b.convert(n_pes, Scalar::I64)?;
+        let pe = b.loop_var(0, i64::from(i32::MAX), 1);
+        let body = b.nested(|b| {
+            let at = b.symbol(pe)? * i64::from(MAP_BYTES);
+            let map = b.offset(table, &at)?;
+            b.emit(Async::MapFence { map }).map(drop)
+        })?;
+        b.rounds(pe, [zero, end, one], 1, body).map(drop)
+    })?;
+    b.emit(Control::If { cond: issues, then, otherwise: Block::default() }).map(drop)
+}
+
+impl Copy<'_> {
     /// What there is to say about it.
     fn fact(&self, what: What) -> tiles::Copy {
         let elements: u64 = self.boxes.extents.iter().map(|n| u64::from(*n)).product();
         tiles::Copy {
             out: matches!(what, What::Store(_)),
+            peer: false,
             count: self.boxes.boxes.len(),
             extents: self.boxes.extents.clone(),
             bytes: elements * u64::from(self.inside.ty.elem.bytes()),

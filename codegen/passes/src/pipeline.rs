@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::tile::line;
 use weft_ir::{
     Access, Block, Dim, Layout, LocalId, Operation, Scalar, Scope, Space, Sreg, Thread, Tile, Value, View,
 };
@@ -102,7 +103,7 @@ fn finish(b: &mut Builder, body: Block, shared: bool, report: &mut Report) -> Bu
 fn stores(k: &Kernel, v: Value) -> Option<Span> {
     let op = k.op(v);
     match op.tile() {
-        Some(Tile::TmaStore { .. }) => Some(k.insts[v].span),
+        Some(Tile::TmaStore { .. } | Tile::BulkStore { pipe: None, .. }) => Some(k.insts[v].span),
         _ => op.blocks().into_iter().find_map(|b| b.0.iter().find_map(|v| stores(k, *v))),
     }
 }
@@ -120,8 +121,9 @@ struct Facts {
     bytes: FxHashMap<Value, u32>,
     /// Warps that give stages of each pipeline back.
     warps: FxHashMap<Value, u32>,
-    /// Pipelines whose stages are filled by other CTAs of the cluster, too.
-    shared: Vec<Value>,
+    /// Pipelines whose stages are filled by other CTAs of the cluster, too, and the dimensions in which those differ from
+    /// this one, as bits, for each kind of copy.
+    shared: FxHashMap<Value, Vec<u32>>,
     /// The acquire that armed the stage of each copy.
     acquires: FxHashMap<Value, Value>,
     /// Allocations that copies fill and threads read, and those that threads write and copies or matrix
@@ -140,14 +142,22 @@ impl Facts {
                     open.insert(*pipe, v);
                     self.bytes.insert(v, 0);
                 }
-                Some(Tile::TmaLoad { dst, pipe, into, .. }) => {
-                    let by = if *into == Group::Cluster { k.cluster_size() } else { 1 };
-                    if by > 1 && !self.shared.contains(pipe) {
-                        self.shared.push(*pipe);
+                Some(op) if arrival(op).is_some() => {
+                    let Some((dst, pipe, dims)) = arrival(op) else { continue };
+                    let by = line(k.cluster, dims).count_ones();
+                    // Each CTA sends to another one, and gets as much from some.
+                    let sends = matches!(op, Tile::BulkStore { .. });
+                    let dims = if sends { EVERY_CTA } else { dims };
+                    let by = if sends { 1 } else { by };
+                    if line(k.cluster, dims) != 1 {
+                        let all = self.shared.entry(pipe).or_default();
+                        if !all.contains(&dims) {
+                            all.push(dims);
+                        }
                     }
-                    if let Some(acquire) = open.get(pipe) {
+                    if let Some(acquire) = open.get(&pipe) {
                         self.acquires.insert(v, *acquire);
-                        let size = k.ty(*dst).tensor().and_then(|t| {
+                        let size = k.ty(dst).tensor().and_then(|t| {
                             let elements = u32::try_from(t.layout.size().as_const()?).ok()?;
                             // Every CTA of the cluster sends such a tile.
                             elements.checked_mul(t.elem.bytes())?.checked_mul(by)
@@ -184,8 +194,14 @@ impl Facts {
     fn memory(&mut self, k: &Kernel, has_warpgroups: bool) {
         let (mut loaded, mut stored) = (vec![], vec![]);
         k.walk(&mut |_, inst| match (inst.op.tile(), inst.op.access()) {
-            (Some(Tile::TmaLoad { dst, .. }), _) => self.filled.extend(allocation(k, *dst)),
+            (Some(Tile::TmaLoad { dst, .. } | Tile::BulkLoad { dst, .. }), _) => {
+                self.filled.extend(allocation(k, *dst));
+            }
             (Some(Tile::TmaStore { src, .. }), _) => self.drained.extend(allocation(k, *src)),
+            (Some(Tile::BulkStore { dst, src, .. }), _) => {
+                self.filled.extend(allocation(k, *dst));
+                self.drained.extend(allocation(k, *src));
+            }
             (Some(Tile::Mma { a, b, .. }), _) => {
                 let operands = || [*a, *b].into_iter().filter_map(|v| allocation(k, v));
                 self.multiplied.extend(operands());
@@ -210,13 +226,25 @@ impl Facts {
                 t.align = t.align.max(BOX_ALIGN);
             }
         }
+        // What another CTA has is aligned as it is here.
+        let mut there = Vec::new();
+        k.walk(&mut |v, inst| {
+            if let Some(View::InCta { base, .. }) = inst.op.view() {
+                there.extend(k.ty(*base).tensor().map(|t| (v, t.align)));
+            }
+        });
+        for (v, align) in there {
+            if let Type::Tensor(t) = &mut k.insts[v].ty {
+                std::sync::Arc::make_mut(t).align = align;
+            }
+        }
     }
 
     /// Copies whose bytes no acquire counts.
     fn unarmed(&self, k: &Kernel) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         k.walk(&mut |v, inst| {
-            if matches!(inst.op.tile(), Some(Tile::TmaLoad { .. })) && !self.acquires.contains_key(&v) {
+            if inst.op.tile().and_then(arrival).is_some() && !self.acquires.contains_key(&v) {
                 let message = "no `producer_acquire` of the pipeline stands before this copy in its block";
                 found.push(
                     Diagnostic::error(UNARMED, inst.span, message)
@@ -252,6 +280,8 @@ struct Pipe {
     stages: u32,
     /// CTAs of the cluster that fill a stage, of whose copies in all of them each waits for.
     ctas: u32,
+    /// Their ranks, as bits (`i32`); none where it is all of them.
+    ranks: Option<Value>,
     /// The address of the barriers.
     barriers: Value,
     fills: Cursor,
@@ -291,9 +321,15 @@ impl Rewrite for Pipelines<'_> {
         match op {
             Tile::Pipeline { stages } => {
                 let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
-                let ctas = if self.facts.shared.contains(&v) { e.b.kernel().cluster_size() } else { 1 };
+                let lines = self.facts.shared.get(&v).cloned().unwrap_or_default();
+                let cluster = e.b.kernel().cluster;
+                let ctas = lines.iter().fold(1, |all, dims| all | line(cluster, *dims)).count_ones();
                 self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
-                let pipe = e.prologue(|b| make(b, stages, warps, ctas))?;
+                let ranks = match ctas < 2 || ctas == e.b.kernel().cluster_size() {
+                    true => None,
+                    false => Some(e.prologue(|b| union(b, &lines))?),
+                };
+                let pipe = e.prologue(|b| make(b, stages, warps, (ctas, ranks)))?;
                 self.pipes.insert(v, pipe);
                 Ok(Action::Drop)
             }
@@ -316,16 +352,21 @@ impl Rewrite for Pipelines<'_> {
                 }
                 self.release(&mut e.b, pipe).map(|()| Action::Drop)
             }
-            Tile::TmaLoad { .. } => {
+            Tile::TmaLoad { .. } | Tile::BulkLoad { .. } | Tile::BulkStore { pipe: Some(_), .. } => {
                 let acquire = self.facts.acquires.get(&v).and_then(|a| self.armed.get(a)).copied();
-                if let (weft_ir::mixed::Op::Tile(Tile::TmaLoad { pipe, .. }), Some(full)) =
-                    (&mut e.b.kernel_mut().insts[v].op, acquire)
+                let full = acquire.unwrap_or(v);
+                if let weft_ir::mixed::Op::Tile(
+                    Tile::TmaLoad { pipe, .. }
+                    | Tile::BulkLoad { pipe, .. }
+                    | Tile::BulkStore { pipe: Some(pipe), .. },
+                ) = &mut e.b.kernel_mut().insts[v].op
                 {
                     *pipe = full;
                 }
                 Ok(Action::Keep)
             }
             Tile::TmaStore { .. }
+            | Tile::BulkStore { .. }
             | Tile::TmaWait { .. }
             | Tile::Accumulator {}
             | Tile::Mma { .. }
@@ -380,8 +421,16 @@ impl Pipelines<'_> {
         let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
         let scope = self.scope(pipe);
         // Lane i tells CTA i of those that fill the stage.
-        let (lane, end) = (b.index(lane)?, b.i64(pipe.ctas.into())?);
-        let tells = b.compare(CmpOp::Lt, lane, end)?;
+        let all = if pipe.ctas > 1 { b.kernel().cluster_size() } else { 1 };
+        let (lane, end) = (b.index(lane)?, b.i64(all.into())?);
+        let mut tells = b.compare(CmpOp::Lt, lane, end)?;
+        if let Some(ranks) = pipe.ranks {
+            let (rank, one, zero) = (b.convert(lane, Scalar::I32)?, b.i32(1)?, b.i32(0)?);
+            let bit = b.binary(BinOp::Shr, ranks, rank)?;
+            let bit = b.binary(BinOp::And, bit, one)?;
+            let fills = b.compare(CmpOp::Ne, bit, zero)?;
+            tells = b.binary(BinOp::And, tells, fills)?;
+        }
         b.if_true(tells, |b| {
             let ptr = match pipe.ctas {
                 1 => empty,
@@ -424,8 +473,54 @@ impl Pipelines<'_> {
     }
 }
 
+/// Every dimension of a cluster.
+const EVERY_CTA: u32 = 0b111;
+
+/// Where a copy goes that arrives on a pipeline, the pipeline, and the dimensions of the cluster along which it goes.
+fn arrival(op: &Tile) -> Option<(Value, Value, u32)> {
+    match op {
+        Tile::TmaLoad { dst, pipe, dims, .. } | Tile::BulkLoad { dst, pipe, dims, .. } => {
+            Some((*dst, *pipe, *dims))
+        }
+        Tile::BulkStore { dst, pipe: Some(pipe), .. } => Some((*dst, *pipe, 0)),
+        _ => None,
+    }
+}
+
+/// The ranks of the CTAs that are in one line with this one, for each of these sets of dimensions, as bits.
+fn union(b: &mut Builder, lines: &[u32]) -> Built<Value> {
+    let mut all = ranks(b, 0)?;
+    for dims in lines {
+        let ranks = ranks(b, *dims)?;
+        all = b.binary(BinOp::Or, all, ranks)?;
+    }
+    Ok(all)
+}
+
+/// The ranks of the CTAs that differ from this one only in these dimensions, as bits (`i32`).
+pub(crate) fn ranks(b: &mut Builder, dims: u32) -> Built<Value> {
+    let cluster = b.kernel().cluster;
+    let (mut first, mut stride) = (Int::ZERO, Int::from(1));
+    for (d, extent) in cluster.into_iter().enumerate() {
+        let extent = Int::from(i64::from(extent));
+        if dims >> d & 1 == 0 && !extent.is(1) {
+            let rank = b.special(Sreg::ClusterRank, Dim::X)?;
+            let rank = b.symbol(rank)?;
+            first = first + rank.floor_div(&stride).rem(&extent) * stride.clone();
+        }
+        stride = stride * extent;
+    }
+    let mask = b.i32(line(cluster, dims).into())?;
+    if first.is(0) {
+        return Ok(mask);
+    }
+    let first = b.index(first)?;
+    let first = b.convert(first, Scalar::I32)?;
+    b.binary(BinOp::Shl, mask, first)
+}
+
 /// The memory of a pipeline, made ready by thread 0 before anybody goes on.
-fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
+fn make(b: &mut Builder, stages: u32, warps: u32, (ctas, ranks): (u32, Option<Value>)) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -454,7 +549,7 @@ fn make(b: &mut Builder, stages: u32, warps: u32, ctas: u32) -> Built<Pipe> {
         Ok(at)
     };
     let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
-    Ok(Pipe { stages, ctas, barriers, fills, waits, frees })
+    Ok(Pipe { stages, ctas, ranks, barriers, fills, waits, frees })
 }
 
 /// What thread 0 does alone.

@@ -67,7 +67,7 @@ impl Facts {
     fn touches(&self, k: &Kernel, inst: &Inst) -> bool {
         let Some(index) = outside(inst).and_then(|v| parameter(k, v)) else { return false };
         let Some(p) = k.head.params.get(index as usize) else { return false };
-        let loads = matches!(inst.op.tile(), Some(Tile::TmaLoad { .. }));
+        let loads = matches!(inst.op.tile(), Some(Tile::TmaLoad { .. } | Tile::BulkLoad { .. }));
         let far = outside(inst).is_some_and(|v| space(k.ty(v)) == Some(Space::Peer));
         let others_write = far || p.role != Some(Role::Input) && space(&p.ty) == Some(Space::Symmetric);
         self.written.contains(&index) || loads && others_write
@@ -84,8 +84,8 @@ impl Facts {
 /// The tensor outside of shared memory that a copy of a tile is of.
 fn outside(inst: &Inst) -> Option<Value> {
     match inst.op.tile()? {
-        Tile::TmaLoad { src, .. } => Some(*src),
-        Tile::TmaStore { dst, .. } => Some(*dst),
+        Tile::TmaLoad { src, .. } | Tile::BulkLoad { src, .. } => Some(*src),
+        Tile::TmaStore { dst, .. } | Tile::BulkStore { dst, .. } => Some(*dst),
         _ => None,
     }
 }

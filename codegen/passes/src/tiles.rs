@@ -30,6 +30,8 @@ pub enum Fact {
     Product(Product),
     /// A copy of a tile by TMA.
     Copy(Copy),
+    /// A copy of consecutive bytes.
+    Bulk(Bulk),
     /// A pipeline: its stages, and the warps, of all CTAs that share it, that release each.
     Pipeline {
         /// Stages.
@@ -84,6 +86,17 @@ pub struct Copy {
     pub bytes: u64,
     /// The swizzle in bytes; 0 for none.
     pub swizzle: u32,
+}
+
+/// The instruction of a copy of consecutive bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bulk {
+    /// Its name, without operands.
+    pub instr: String,
+    /// Bytes.
+    pub bytes: u32,
+    /// Whether they come from shared memory.
+    pub out: bool,
 }
 
 impl Product {
@@ -145,6 +158,10 @@ impl fmt::Display for Fact {
         match self {
             Fact::Product(product) => product.fmt(f),
             Fact::Copy(copy) => copy.fmt(f),
+            Fact::Bulk(Bulk { instr, bytes, out }) => {
+                let way = if *out { "out of" } else { "to" };
+                write!(f, "bulk {way} shared memory: {bytes} bytes by {instr}")
+            }
             Fact::Pipeline { stages, warps } => {
                 let s = if *stages == 1 { "" } else { "s" };
                 write!(f, "pipeline: {stages} stage{s}, {} bytes of barriers; ", stages * 16)?;

@@ -238,7 +238,7 @@ fn the_text_after_each_pass_is_to_be_had() {
         let has = |what: &str| text.contains(what);
         assert_eq!(
             has(" = view "),
-            matches!(pass.name, "widen" | "remote" | "teams" | "pipeline"),
+            matches!(pass.name, "widen" | "remote" | "teams" | "pipeline" | "proxies"),
             "{}",
             pass.name
         );

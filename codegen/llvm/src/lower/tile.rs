@@ -50,6 +50,7 @@ impl<'c> Lower<'_, 'c> {
                 self.effect("llvm.nvvm.fence.proxy.tensormap_generic.acquire.sys", &args)
             }
             Async::TmaLoad { dst, map, at, mbar, ctas } => self.load_box((*dst, *map), at, *mbar, *ctas),
+            Async::BulkLoad { .. } | Async::BulkStore { .. } => self.bulk(op),
             Async::TmaStore { src, map, at, op } => self.store_box(*src, *map, at, *op),
             Async::BulkCommit {} => self.effect("llvm.nvvm.cp.async.bulk.commit.group", &[]),
             Async::BulkWait { pending, read } => {
@@ -76,7 +77,7 @@ impl<'c> Lower<'_, 'c> {
 
     /// Accesses to memory stay on their side of this place: LLVM thinks that these intrinsics touch nothing but their
     /// arguments.
-    fn nothing_passes(&self) {
+    pub(super) fn nothing_passes(&self) {
         self.ir.asm("", "~{memory}", &[], &[]);
     }
 
@@ -89,7 +90,7 @@ impl<'c> Lower<'_, 'c> {
         (dst, map): (Value, Value),
         at: &[Value],
         mbar: Value,
-        ctas: u32,
+        ctas: Option<Value>,
     ) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
         let (policy, flag) = (ir.constant(ir.int(64), 0), ir.constant(ir.int(1), 0));
@@ -97,17 +98,27 @@ impl<'c> Lower<'_, 'c> {
         for v in at {
             args.push(self.val(*v)?);
         }
-        if self.target.family() == CTA_ONLY && ctas == 0 {
+        if self.is_cta_only() && ctas.is_none() {
             args.extend([policy, flag]);
             let name = format!("llvm.nvvm.cp.async.bulk.tensor.g2s.cta.tile.{}d", at.len());
             return self.effect(&name, &args);
         }
         args[0] = ir.cast(Cast::LLVMAddrSpaceCast, args[0], ir.pointer(SHARED_CLUSTER));
         // No cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
-        let (mask, multicast) =
-            (ir.constant(ir.int(16), ctas.into()), ir.constant(ir.int(1), i64::from(ctas > 0)));
+        let multicast = ir.constant(ir.int(1), i64::from(ctas.is_some()));
+        let mask = ctas.map_or(Ok(ir.constant(ir.int(16), 0)), |ctas| self.mask(ctas))?;
         args.extend([mask, policy, multicast, flag, ir.constant(ir.int(32), 0)]);
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)
+    }
+
+    /// Ranks of CTAs, as instructions take them.
+    pub(super) fn mask(&self, ctas: Value) -> Lowered<Val<'c>> {
+        Ok(self.ir.cast(Cast::LLVMTrunc, self.val(ctas)?, self.ir.int(16)))
+    }
+
+    /// Whether copies to the CTA's own memory are to be written as such.
+    pub(super) fn is_cta_only(&self) -> bool {
+        self.target.family() == CTA_ONLY
     }
 
     fn store_box(&self, src: Value, map: Value, at: &[Value], op: Option<RedOp>) -> Lowered<Option<Val<'c>>> {

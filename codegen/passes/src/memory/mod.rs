@@ -5,6 +5,7 @@
 //! tested, and of a piece that the bound cuts the existing elements, which are its first ones, are moved by a loop in
 //! the narrowest accesses there are. Instructions of the switch are branched around, never predicated.
 
+mod bulk;
 mod direct;
 mod everywhere;
 mod fragment;
@@ -123,7 +124,7 @@ impl MemoryPass<'_> {
                 let place = found(self.places.get(base), k, *base, span)?.clone();
                 let here = e.b.emit(Bridge::AddressOf { base: place.root })?;
                 let there = e.b.emit(Address::InCta { ptr: here, cta: *cta })?;
-                place.by(Route::There(there), ty)
+                place.by(Route::There(there), ty).in_cta(*cta)
             }
             View::Index { .. } | View::Shared { .. } => return Ok(Action::Keep),
         };

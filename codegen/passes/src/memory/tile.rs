@@ -5,7 +5,7 @@ use super::place::{Place, found};
 use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
-use crate::pipeline::by_first;
+use crate::pipeline::{by_first, ranks};
 use crate::pointers::Source;
 use crate::teams::linear;
 use crate::tiles::{self, Fact};
@@ -13,9 +13,10 @@ use weft_abi::{MAP_BYTES, MapShape, MapSwizzle};
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Builder;
+use weft_ir::tile::line;
 use weft_ir::{
-    Async, Block, Bridge, CmpOp, Control, Group, Hidden, Int, RedOp, Scalar, Space, Sreg, TensorType, Tile,
-    Value, Var,
+    Async, Block, Bridge, CmpOp, Control, Hidden, Int, RedOp, Scalar, Space, Sreg, TensorType, Tile, Value,
+    Var,
 };
 use weft_layout::{Nearest, Swizzle, TileBoxes};
 
@@ -35,7 +36,7 @@ struct Copy<'a> {
 #[derive(Clone, Copy)]
 enum What {
     /// They are filled; their bytes arrive at a barrier, of this CTA or of those of the cluster whose bits are set.
-    Load { mbar: Value, ctas: u32 },
+    Load { mbar: Value, ctas: Option<Value> },
     /// They are written to the tensor, or reduced into it.
     Store(Option<RedOp>),
 }
@@ -44,9 +45,8 @@ impl MemoryPass<'_> {
     /// A copy of a tile, a wait for copies, or an op on accumulators.
     pub(super) fn tile(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
         let (inside, outside, at, along, what) = match op {
-            Tile::TmaLoad { dst, src, pipe, into, at, along } => {
-                let all = (1 << e.b.kernel().cluster_size()) - 1;
-                let ctas = if *into == Group::Cluster && all > 1 { all } else { 0 };
+            Tile::TmaLoad { dst, src, pipe, dims, at, along } => {
+                let ctas = ctas(e, *dims)?;
                 (dst, src, at, along, What::Load { mbar: *pipe, ctas })
             }
             Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
@@ -55,6 +55,7 @@ impl MemoryPass<'_> {
                 by_first(&mut e.b, |b| b.emit(wait).map(drop))?;
                 return Ok(Action::Drop);
             }
+            Tile::BulkLoad { .. } | Tile::BulkStore { .. } => return self.bulk(e, op, span),
             // The pass before replaced the others.
             Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
                 return Ok(Action::Keep);
@@ -78,6 +79,14 @@ impl MemoryPass<'_> {
         by_first(&mut e.b, |b| copy.issue(b, to, what))?;
         Ok(Action::Drop)
     }
+}
+
+/// The CTAs of the cluster that get a copy along these of its dimensions, as bits; none for this CTA alone.
+pub(super) fn ctas(e: &mut Editor, dims: u32) -> Built<Option<Value>> {
+    if line(e.b.kernel().cluster, dims) == 1 {
+        return Ok(None);
+    }
+    ranks(&mut e.b, dims).map(Some)
 }
 
 impl MemoryPass<'_> {

@@ -5,6 +5,7 @@ mod accumulated;
 mod arith;
 mod builtin;
 mod coordinates;
+mod dealt;
 mod expr;
 mod files;
 mod head;

@@ -286,7 +286,7 @@ fn by_either(
     (to, from): (Tensor, Tensor),
 ) -> R<Val> {
     let then = e.b.nested(|b| b.emit(copy).map(drop))?;
-    let (otherwise, _) = e.nested(|e| e.copy_by_threads(to, from, call.span))?;
+    let (otherwise, _) = e.nested(|e| e.store(to, Val::Tensor(from), call.span))?;
     e.b.at(call.span);
     e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
 }

@@ -18,6 +18,8 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("gemm_epilogue", include_str!("library/gemm_epilogue.weft")),
     ("gemm_kernel", include_str!("library/gemm_kernel.weft")),
     ("gemm_scaled", include_str!("library/gemm_scaled.weft")),
+    ("gemm_split", include_str!("library/gemm_split.weft")),
+    ("gemm_turns", include_str!("library/gemm_turns.weft")),
     ("grid", include_str!("library/grid.weft")),
     ("ll", include_str!("library/ll.weft")),
     ("net", include_str!("library/net.weft")),

@@ -203,6 +203,11 @@ fn benches_that_cannot_be() {
     bench(&["allreduce", "--op", "xor"], &["--op xor", "sum, min, max"]);
     bench(&["allreduce", "--algo", "ll,circle"], &["`circle`", "ll", "auto"]);
     bench(&["allreduce", "--algo", "none"], &["nobody"]);
+    bench(
+        &["allreduce", "--on", "sim", "--algo", "ll,auto"],
+        &["`auto` cannot be counted", "ll", "--on gpu"],
+    );
+    bench(&["allreduce", "--on", "sim", "--against", "nccl"], &["`nccl` cannot be counted"]);
     bench(&["put", "--algo", "ll"], &["`ll`", "p2p"]);
     bench(&["allreduce", "--against", "gloo"], &["`gloo`", "nccl, nccl-symm, nvshmem"]);
     bench(&["allreduce", "--dtype", "e4m3", "--against", "nvshmem"], &["NVSHMEM", "e4m3"]);

@@ -5,7 +5,7 @@
 use weft::KernelFile;
 use weft::bench::BenchError;
 use weft::bench::gemm::{Contender, Own, Request, Tune, run, tried, tune};
-use weft::gemm::{By, Gemm, Major, Param, Plan, Problem, Shape, Tuning, candidates};
+use weft::gemm::{By, Gemm, Machine, Major, Param, Plan, Problem, Shape, Tuning, candidates};
 use weft::gpu::{AsArgument, GpuError};
 use weft::runtime::{DType, DeviceTensor, World, error};
 
@@ -92,12 +92,13 @@ fn what_is_tuned_is_followed() {
 #[test]
 fn plans_of_all_tiles_are_tried() {
     let large = problem(4096, 4096, 4096);
+    let machine = Machine { target: "sm_90a".parse().unwrap(), sms: 132 };
     let tile = |plan: &Plan| -> Vec<u32> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
     };
-    let all: std::collections::BTreeSet<_> = candidates(&large).map(|p| tile(&p)).collect();
+    let all: std::collections::BTreeSet<_> = candidates(&large, machine.target).map(|p| tile(&p)).collect();
     let first: std::collections::BTreeSet<_> =
-        tried(&large, 132, all.len() as u32).iter().map(tile).collect();
+        tried(&large, machine, all.len() as u32).iter().map(tile).collect();
     assert_eq!(first, all);
-    assert_eq!(tried(&large, 132, 10_000).len(), candidates(&large).count());
+    assert_eq!(tried(&large, machine, 10_000).len(), candidates(&large, machine.target).count());
 }

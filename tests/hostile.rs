@@ -2,15 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/within_limit.rs"]
+mod limit;
+
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use tempfile::TempDir;
+use weft::{KernelFile, Options};
 
 fn main() -> ExitCode {
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("a_repositorys_python_modules_are_not_imported", a_repositorys_python_modules_are_not_imported),
         ("an_answer_that_an_earlier_version_has_kept_does_not_count", an_earlier_answer_does_not_count),
         ("a_relative_folder_of_path_has_no_programs", a_relative_folder_of_path_has_no_programs),
@@ -19,6 +23,7 @@ fn main() -> ExitCode {
         ("pipes_and_devices_do_not_block", pipes_and_devices_do_not_block),
         ("control_characters_do_not_reach_the_terminal", control_characters_do_not_reach_the_terminal),
         ("an_endless_loop_ends", an_endless_loop_ends),
+        ("a_long_chain_of_quotients_compiles", a_long_chain_of_quotients_compiles),
     ];
     let trial = |(name, test): (&str, fn())| Trial::test(name, move || run(test));
     let mut trials: Vec<_> = tests.map(trial).into();
@@ -287,4 +292,20 @@ fn an_endless_loop_ends() {
         assert!(!out.status.success() && text.contains("S009"), "{arguments:?}: {text}");
         assert!(text.contains("--time-limit") && text.contains("--max-steps"), "{arguments:?}: {text}");
     }
+}
+
+/// Each of 3000 sums has the thread's index in it. LLVM compared every two of them, which took minutes.
+fn a_long_chain_of_quotients_compiles() {
+    let chain: String =
+        (0..3000).map(|i| format!("    let a{} = (a{i} * 7 + thread_idx()) / (n + 1);\n", i + 1)).collect();
+    let text = format!(
+        "kernel k(n: int, y: global<i64, (1024):(1)>) block(32) {{\n    let a0 = n + thread_idx();\n{chain}    \
+         y[a3000 % 1024] = 1;\n}}\n"
+    );
+    let compiled = limit::within(100, move || {
+        let file = KernelFile::parse("chain.weft", &text).map_err(|e| e.to_string())?;
+        let options = Options::new("sm_90a".parse().map_err(|e| format!("{e}"))?);
+        file.compile(&options).map(drop).map_err(|e| e.to_string())
+    });
+    assert_eq!(compiled, Ok(()));
 }

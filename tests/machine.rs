@@ -333,6 +333,10 @@ fn setup_fetches_what_is_missing_once() {
     assert!(setup(&["--nccl"]).contains("nvidia-nccl-cu13"));
     assert_eq!(home.pip_calls(), ["nvidia-nccl-cu13==2.28.9"]);
     fs::remove_dir_all(home.path("cache/warpweft/wheels/nccl")).unwrap();
+    // So is cuBLAS, whose wheel names its CUDA in its version.
+    assert!(setup(&["--cublas"]).contains("nvidia-cublas 13."));
+    assert_eq!(home.pip_calls(), ["nvidia-cublas==13.10.0.20"]);
+    fs::remove_dir_all(home.path("cache/warpweft/wheels/cublas")).unwrap();
 
     // Another version takes its place; --force renews all.
     let said = setup(&["--nvshmem", "3.4.5"]);

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[path = "sass/listing.rs"]
+#[allow(dead_code, reason = "shared with the test of matrix products")]
 mod listing;
 
 use listing::{HotLoop, Kernel, kernels};

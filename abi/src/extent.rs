@@ -4,7 +4,6 @@
 //! the number of all PEs. The notation is that of layouts everywhere else; nothing is known of a `%i` but its name.
 
 use crate::WORLD;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use weft_layout::{Int, IntTuple, Layout, Value, Var, eval_with};
 
@@ -119,24 +118,7 @@ impl std::str::FromStr for Extents {
     }
 }
 
-/// Stored as text.
-macro_rules! as_text {
-    ($($name:ident),*) => {$(
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-                s.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<$name, D::Error> {
-                String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )*};
-}
-
-as_text!(Extent, Extents);
+crate::stored_as_text!(Extent, Extents);
 
 #[cfg(test)]
 mod tests {

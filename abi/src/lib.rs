@@ -14,6 +14,7 @@ mod memory;
 mod remark;
 mod role;
 mod scalar;
+mod text;
 mod version;
 mod words;
 

@@ -1,13 +1,11 @@
 //! Versions of NVSHMEM: device functions in code and the host library must be of the same one.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// A version of NVSHMEM: 3.4.5.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NvshmemVersion {
     /// The 3 of 3.4.5.
     pub major: u32,
@@ -38,19 +36,7 @@ impl fmt::Display for NvshmemVersion {
     }
 }
 
-impl From<NvshmemVersion> for String {
-    fn from(version: NvshmemVersion) -> String {
-        version.to_string()
-    }
-}
-
-impl TryFrom<String> for NvshmemVersion {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<NvshmemVersion, String> {
-        text.parse()
-    }
-}
+crate::stored_as_text!(NvshmemVersion);
 
 impl FromStr for NvshmemVersion {
     type Err = String;

@@ -96,7 +96,7 @@ codes! {
     TUNING = 111, "tuning tables that cannot be read or written",
         "`weft tune` measures which plans of our collectives are fastest and stores them; the file is damaged, of another version, or cannot be read or written. `weft tune` measures anew; WEFT_TUNING names another file, and WEFT_TUNING=off does without.";
     NO_CUBLAS = 112, "libcublasLt not found",
-        "The library cuBLASLt, which `weft bench gemm --against cublas` measures beside ours, was in none of the places searched, or the file that was found is not that library. `pip install nvidia-cublas` (CUDA 13) or `pip install nvidia-cublas-cu12` installs it; WEFT_CUBLASLT names one.";
+        "The library cuBLASLt, which `weft bench gemm --against cublas` measures beside ours, was in none of the places searched, or the file that was found is not that library. `weft setup --cublas` fetches it; WEFT_CUBLASLT names one.";
     CUBLAS = 113, "a cuBLASLt call failed",
         "A call of cuBLASLt returned an error, or the library has no algorithm for the product that is asked for. CUBLASLT_LOG_LEVEL=2 makes it say more. A library of a later CUDA than the driver's does not start: install the one for the driver's CUDA.";
     LAUNCHER = 201, "the launcher's variables do not fit together",

@@ -178,8 +178,8 @@ pub fn nccl() -> Result<Found> {
 /// # Errors
 /// R0112 with every place searched.
 pub fn cublas_lt() -> Result<Found> {
-    let help = "`pip install nvidia-cublas` (CUDA 13) or `pip install nvidia-cublas-cu12`; or set WEFT_CUBLASLT to a \
-                libcublasLt.so; or measure without: leave --against out";
+    let help = "`weft setup --cublas` fetches it into your cache folder; or `pip install nvidia-cublas`, for CUDA 12 \
+                `nvidia-cublas-cu12`; or set WEFT_CUBLASLT to a libcublasLt.so; or measure without: leave --against out";
     Machine::here().find(&CUBLAS_LT).map_err(|missing| not_found(NO_CUBLAS, CUBLAS_LT.name, missing, help))
 }
 

@@ -9,7 +9,7 @@ use crate::compile::{KernelFile, Lowering, Options, Transport};
 use crate::gpu::cache::Entry;
 use crate::gpu::{GpuError, Grid, target};
 use std::time::{Instant, SystemTime};
-use weft_runtime::launch::{Module, to_cubin};
+use weft_runtime::launch::{Module, to_image};
 use weft_runtime::{Stream, SymmetricBuffer, SymmetricTensor, World};
 
 /// Kernels of a graph.
@@ -85,7 +85,7 @@ fn loading(world: &World) -> Result<Loading> {
     // The driver keeps what it has compiled, by the text.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let ptx = format!("{text}\n// {} {now}\n", world.my_pe());
-    let (cubin, _) = to_cubin(device, &text, &info)?;
+    let (cubin, _) = to_image(device, &text, &info)?;
     let time = |image: &[u8]| -> Result<f64> {
         let began = Instant::now();
         let module = Module::load(device, image, info.clone())?;

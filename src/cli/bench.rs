@@ -196,6 +196,21 @@ impl BenchCommand {
         let Operation::Collective(collective) = bench.operation else {
             bail!("on the simulator collectives are counted, and {} is none", bench.operation)
         };
+        let is_counted = |c: &Contender| match c {
+            Contender::Ours(_) => true,
+            // Among all of ours it stands for one of the others.
+            Contender::Auto => self.algo == "all",
+            _ => false,
+        };
+        if let Some(other) = bench.contenders.iter().find(|c| !is_counted(c)) {
+            let names: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
+            bail!(
+                "`{}` cannot be counted on the simulator, which counts one algorithm of ours at a time\n  help: \
+                 `--algo all`, or of {}; what `auto` chooses depends on the GPUs, and `--on gpu` measures it",
+                other.name(),
+                names.join(", ")
+            );
+        }
         let wanted =
             |a: &Algorithm| bench.contenders.iter().any(|c| matches!(c, Contender::Ours(o) if *o == a));
         let measured = self.measured.as_deref().map(report).transpose()?;

@@ -1,67 +1,151 @@
 //! Whether a plan's tiles fit the memory and the registers that a CTA has.
 
 use super::{Major, Param, Plan, Problem};
+use weft_isa::{Instruction, Target};
 use weft_runtime::{Error, error};
 
-/// Shared memory that a CTA can have on Hopper, in bytes (CUDA C Programming Guide, Compute Capabilities).
-pub(super) const MOST_SHARED: u64 = 227 << 10;
 /// Bytes of shared memory for the pipeline's barriers, and up to where tiles begin.
 const BARRIERS: u64 = 1 << 10;
 /// Most registers of accumulators that a thread can have beside those that it computes addresses and epilogues with.
 /// With 192, ptxas 13.5 spills 440 bytes of the kernel's loop.
-const MOST_ACCUMULATORS: u64 = 128;
-/// Rows of B that lie together in shared memory where its columns are contiguous: 128 bytes of 16-bit elements.
+const MOST_SUMS: u32 = 128;
+/// The same where warps multiply, which keep the fragments that they multiply in registers, too.
+const MOST_SUMS_OF_WARPS: u32 = 64;
+/// Rows of an operand that lie together in shared memory where its columns are contiguous: 128 bytes of 16-bit elements.
 const COLUMNS: u32 = 64;
-/// Threads that multiply.
-const THREADS: u64 = 256;
+/// Rows of an operand that lie together in shared memory, and columns of a tile that belong to four threads.
+const ROWS: u32 = 8;
+/// Columns of a tile that are stored at a time, where there are as many.
+const STRIP: u32 = 64;
+/// Bytes of a row that TMA copies are a multiple of this.
+const UNIT: u32 = 16;
+/// Rows of the memory that a cluster adds sums up in are so many elements longer, for the sake of its banks.
+const GAP: u64 = 8;
 
-/// Bytes of shared memory of a CTA: the stages of A and B, the buffers of D, and the pipeline's barriers.
-pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
-    let of = |param| u64::from(plan.get(param));
-    let (bm, bn, bk, stages) = (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Stages));
-    let operands = stages * (bm + bn) * bk * u64::from(problem.dtype.bytes());
-    let results = (bm / 2) * 64 * 2 * 2 * u64::from(problem.out.bytes());
-    operands + results + BARRIERS
+/// Threads of a role that multiplies.
+const THREADS: u32 = 128;
+
+/// Roles that multiply. Each has 64 or 128 rows of a tile.
+pub(super) fn parts(plan: &Plan) -> u32 {
+    (plan.get(Param::Bm) / 64).min(2)
 }
 
-/// Whether the kernel can be compiled with a plan for a problem.
+/// Columns of a tile that a CTA stores, and how many of them at a time.
+fn stored(plan: &Plan) -> (u32, u32) {
+    let columns = plan.get(Param::Bn) / plan.get(Param::Split);
+    (columns, columns.min(STRIP))
+}
+
+/// Bytes of shared memory of a CTA: the stages of A and B, the buffers of D, what a cluster adds up, and the pipeline's
+/// barriers.
+pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
+    let of = |param| u64::from(plan.get(param));
+    let (bm, bn, bk, stages, split) =
+        (of(Param::Bm), of(Param::Bn), of(Param::Bk), of(Param::Stages), of(Param::Split));
+    let (columns, strip) = stored(plan);
+    let operands = stages * (bm + bn) * bk * u64::from(problem.dtype.bytes());
+    let results = bm * u64::from(strip) * 2 * u64::from(problem.out.bytes());
+    let sums = match split {
+        1 => 0,
+        // The last row needs no gap, and each role has a count.
+        _ => (bm * (u64::from(columns) + GAP) * split - GAP + u64::from(parts(plan))) * 4,
+    };
+    operands + results + sums + BARRIERS
+}
+
+/// Whether the kernel can be compiled with a plan for a problem, for a target.
 ///
 /// # Errors
 /// `R0505` with the limit that is met.
-pub fn fits(problem: &Problem, plan: &Plan) -> Result<(), Error> {
-    let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
-    let row = u64::from(plan.get(Param::Bk)) * u64::from(problem.dtype.bytes());
-    if row % 128 != 0 {
-        let (bk, dtype) = (plan.get(Param::Bk), problem.dtype);
-        let message = format!("the plan {plan} has rows of {row} bytes in a stage ({bk} of {dtype})");
-        return refuse(message, "a row of a stage is a multiple of 128 bytes: choose a larger bk");
+pub fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Error> {
+    let refused = shape(problem, plan).err().or_else(|| room(problem, plan, target).err());
+    refused.map_or(Ok(()), |(what, help)| {
+        Err(Error::new(error::GEMM, format!("the plan {plan} {what}")).help(help))
+    })
+}
+
+/// Whether there is a target that a plan fits a problem on: where warpgroups multiply, there is room for most plans.
+///
+/// # Errors
+/// `R0505` with the limit that is met.
+pub fn fits_some(problem: &Problem, plan: &Plan) -> Result<(), Error> {
+    let targets = Target::all().filter(|target| has_warpgroups(*target));
+    targets.map(|target| fits(problem, plan, target)).reduce(Result::or).unwrap_or(Ok(()))
+}
+
+/// What a plan does that it must not, and what helps.
+type Refusal = (String, String);
+
+/// Whether tiles are such as the kernel can load, multiply, and store.
+fn shape(problem: &Problem, plan: &Plan) -> Result<(), Refusal> {
+    let of = |param| plan.get(param);
+    let (bk, ctas, split, swap) = (of(Param::Bk), of(Param::Ctas), of(Param::Split), of(Param::Swap) == 1);
+    let row = bk * problem.dtype.bytes();
+    if !row.is_multiple_of(128) {
+        let what = format!("has rows of {row} bytes in a stage ({bk} of {})", problem.dtype);
+        return Err((what, "a row of a stage is a multiple of 128 bytes: choose a larger bk".into()));
     }
-    let part = plan.get(Param::Bn) / plan.get(Param::Ctas);
-    if problem.b == Major::Column && !part.is_multiple_of(COLUMNS) {
-        let message =
-            format!("the plan {plan} loads {part} rows of B at a time, and columns of B are contiguous");
-        return refuse(
-            message,
-            &format!("a part is a multiple of {COLUMNS} rows: choose a larger bn or fewer ctas"),
-        );
+    if ctas > 1 && split > 1 {
+        let what = format!("has clusters of {ctas} tiles, and of {split} CTAs a tile");
+        return Err((what, "choose ctas=1 or split=1".into()));
     }
-    let bytes = shared_bytes(problem, plan);
-    if bytes > MOST_SHARED {
-        let message =
-            format!("the plan {plan} takes {bytes} bytes of shared memory, and a CTA has {MOST_SHARED}");
-        return refuse(message, "choose fewer stages or smaller tiles");
+    let part = of(Param::Bn) / ctas;
+    let (matrix, multiple, why) = match (swap, problem.b) {
+        (true, _) => ("A", ROWS, ""),
+        (false, Major::Row) => ("B", ROWS, ""),
+        (false, Major::Column) => ("B", COLUMNS, ", and columns of B are contiguous"),
+    };
+    if !part.is_multiple_of(multiple) {
+        let what = format!("loads {part} rows of {matrix} at a time{why}");
+        return Err((
+            what,
+            format!("a part is a multiple of {multiple} rows: choose a larger bn or fewer ctas"),
+        ));
     }
-    let accumulators = u64::from(plan.get(Param::Bm)) * u64::from(plan.get(Param::Bn)) / THREADS;
-    if accumulators > MOST_ACCUMULATORS {
-        let message = format!(
-            "the plan {plan} takes {accumulators} registers of a thread for sums, and {MOST_ACCUMULATORS} is the most"
-        );
-        return refuse(message, "choose smaller tiles");
+    let (columns, strip) = stored(plan);
+    if !columns.is_multiple_of(ROWS) || !columns.is_multiple_of(strip) {
+        let what = format!("gives each CTA {columns} columns of a tile to store");
+        return Err((
+            what,
+            format!("a CTA stores a multiple of {ROWS} columns, and above {STRIP} of {STRIP}"),
+        ));
+    }
+    let written = strip * problem.out.bytes();
+    if !swap && !written.is_multiple_of(UNIT) {
+        let what = format!("stores rows of {written} bytes ({strip} of {})", problem.out);
+        return Err((
+            what,
+            format!("a row is a multiple of {UNIT} bytes: choose a larger bn or a smaller split"),
+        ));
     }
     Ok(())
 }
 
-/// Every plan that a problem can be computed with.
-pub fn candidates(problem: &Problem) -> impl Iterator<Item = Plan> {
-    Plan::all().filter(|plan| fits(problem, plan).is_ok())
+/// Whether a CTA has the shared memory and its threads have the registers.
+fn room(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Refusal> {
+    let (bytes, limit) = (shared_bytes(problem, plan), target.shared_limit());
+    if bytes > u64::from(limit) {
+        let what = format!("takes {bytes} bytes of shared memory, and a CTA of {target} has {limit}");
+        return Err((what, "choose fewer stages or smaller tiles".into()));
+    }
+    let sums = plan.get(Param::Bm) * plan.get(Param::Bn) / (parts(plan) * THREADS);
+    let most = if has_warpgroups(target) { MOST_SUMS } else { MOST_SUMS_OF_WARPS };
+    if sums > most {
+        let what = format!("takes {sums} registers of a thread for sums, and {most} is the most on {target}");
+        return Err((what, "choose smaller tiles".into()));
+    }
+    Ok(())
+}
+
+/// Whether warpgroups of a target multiply; where they do not, warps do.
+pub(super) fn has_warpgroups(target: Target) -> bool {
+    Instruction::named("wgmma.mma_async").is_some_and(|wgmma| wgmma.is_on(target))
+}
+
+/// Every plan that a problem can be computed with on a target. Tiles of the transpose are among them where one has all rows of A: of
+/// larger products they are stored in smaller pieces.
+pub fn candidates(problem: &Problem, target: Target) -> impl Iterator<Item = Plan> {
+    let few = |plan: &Plan| u64::from(plan.get(Param::Bn)) >= problem.shape.m;
+    Plan::all()
+        .filter(move |plan| (plan.get(Param::Swap) == 0 || few(plan)) && fits(problem, plan, target).is_ok())
 }

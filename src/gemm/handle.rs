@@ -7,11 +7,8 @@ use crate::gpu::{GpuError, Grid, Kernel, On, target};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use weft_isa::Target;
+use weft_runtime::Stream;
 use weft_runtime::launch::{AsArgument, Prepared};
-use weft_runtime::{Device, Error, Stream, error};
-
-/// Architectures with the kernel's matrix instructions (wgmma) and copies of tiles (TMA).
-const TARGETS: [&str; 1] = ["sm_90a"];
 
 /// A product D = A * transpose(B), compiled for a GPU: see the [module](super).
 pub struct Gemm {
@@ -27,8 +24,7 @@ impl Gemm {
     /// second product of the same types and plan takes no time to compile.
     ///
     /// # Errors
-    /// `R0505` for a problem that the kernel does not compute, or a GPU without its instructions; as
-    /// [`Kernel::compile`].
+    /// `R0505` for a problem that the kernel does not compute; as [`Kernel::compile`].
     pub fn new(on: impl Into<On>, problem: Problem) -> Result<Gemm, GpuError> {
         Gemm::with(on, problem, &Tuning::Stored)
     }
@@ -50,7 +46,7 @@ impl Gemm {
     pub fn chosen(on: impl Into<On>, problem: Problem, selector: &Selector) -> Result<Gemm, GpuError> {
         let on = on.into();
         let (plan, by) = selector.plan(&problem)?;
-        let options = options(&problem, &plan, target_of(on.device())?);
+        let options = options(&problem, &plan, target(on.device())?);
         let kernel = Kernel::with(on, file()?, options)?;
         Ok(Gemm { problem, plan, by, kernel })
     }
@@ -135,24 +131,4 @@ pub(super) fn file() -> Result<Arc<KernelFile>, GpuError> {
     let text = crate::library::part(PART).unwrap_or_default();
     let file = Arc::new(KernelFile::parse(&format!("weft::{PART}"), text)?);
     Ok(FILE.get_or_init(|| file).clone())
-}
-
-/// What to compile for on a device.
-fn target_of(device: &Device) -> Result<Target, Error> {
-    let target = target(device)?;
-    supported(target).map(|()| target)
-}
-
-/// Whether a target has the kernel's instructions.
-///
-/// # Errors
-/// `R0505` for one that has not.
-pub(super) fn supported(target: Target) -> Result<(), Error> {
-    match TARGETS.contains(&target.name()) {
-        true => Ok(()),
-        false => {
-            let message = format!("the GPU is {target}, and the GEMM kernel needs wgmma and TMA");
-            Err(Error::new(error::GEMM, message).help(format!("it runs on {}", TARGETS.join(", "))))
-        }
-    }
 }

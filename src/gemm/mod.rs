@@ -33,9 +33,9 @@ mod problem;
 mod tests;
 pub mod tuning;
 
-pub use fit::{candidates, fits, shared_bytes};
+pub use fit::{candidates, fits, fits_some, shared_bytes};
 pub use handle::Gemm;
-pub use model::{cycles, ranked};
+pub use model::{Machine, cycles, ranked};
 pub use plan::{PARAMETERS, Param, Parameter, Plan};
 pub use problem::{Major, Problem, Shape};
 pub use tuning::{By, Selector, Tuning};

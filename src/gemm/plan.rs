@@ -1,6 +1,5 @@
 //! How a product is computed: the compile-time parameters of the library's GEMM kernel, and a plan that gives them values.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use weft_lang::elaborate::Define;
@@ -40,33 +39,36 @@ macro_rules! parameters {
 // plans do not name it. What it costs in memory and time goes into fit.rs and model.rs.
 parameters! {
     /// Rows of an output tile.
-    Bm = "BM": [128, 256];
+    Bm = "BM": [128, 256, 64];
     /// Columns of an output tile.
-    Bn = "BN": [256, 192, 128, 64];
+    Bn = "BN": [256, 192, 128, 64, 32, 16];
     /// Elements along K of a stage.
     Bk = "BK": [64, 128, 32];
     /// Stages of the pipeline that feeds the matrix instructions.
     Stages = "STAGES": [4, 8, 7, 6, 5, 3, 2];
     /// CTAs of a cluster, whose tiles lie below each other: each loads its part of B for all of them.
-    Ctas = "CTAS": [1, 2];
+    Ctas = "CTAS": [1, 2, 4];
+    /// CTAs of a cluster that have a tile together: each adds up the products of a part of K.
+    Split = "SPLIT": [1, 2, 4, 8];
+    /// 1 for tiles of the transpose of D, for which A and B change places: where A has few rows.
+    Swap = "SWAP": [0, 1];
 }
 
 const N: usize = PARAMETERS.len();
 
 /// A value for each of [`PARAMETERS`].
 ///
-/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1`; parameters that the text leaves out have their first value.
+/// As text it is `bm=128,bn=256,bk=64,stages=4,ctas=1,split=1,swap=0`; parameters that the text leaves out have their first value.
 ///
 /// ```
 /// use weft::gemm::{Param, Plan};
 ///
 /// let plan: Plan = "bn=128,stages=6".parse()?;
 /// assert_eq!((plan.get(Param::Bm), plan.get(Param::Bn)), (128, 128));
-/// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6,ctas=1");
+/// assert_eq!(plan.to_string(), "bm=128,bn=128,bk=64,stages=6,ctas=1,split=1,swap=0");
 /// # Ok::<(), String>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Plan([u32; N]);
 
 impl Plan {
@@ -135,6 +137,8 @@ impl fmt::Debug for Plan {
     }
 }
 
+weft_abi::stored_as_text!(Plan);
+
 impl FromStr for Plan {
     type Err = String;
 
@@ -157,19 +161,5 @@ impl FromStr for Plan {
             plan = plan.with(param, number)?;
         }
         Ok(plan)
-    }
-}
-
-impl From<Plan> for String {
-    fn from(plan: Plan) -> String {
-        plan.to_string()
-    }
-}
-
-impl TryFrom<String> for Plan {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Plan, String> {
-        text.parse()
     }
 }

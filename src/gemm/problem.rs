@@ -12,8 +12,7 @@ const MOST: u64 = i32::MAX as u64;
 const UNIT: u64 = 16;
 
 /// Extents of a product: A is (m, k), B is (n, k), D is (m, n). As text, `4096x8192x1024` is m, n and k.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Shape {
     /// Rows of A and D.
     pub m: u64,
@@ -41,6 +40,8 @@ impl fmt::Display for Shape {
     }
 }
 
+weft_abi::stored_as_text!(Shape);
+
 impl FromStr for Shape {
     type Err = String;
 
@@ -50,20 +51,6 @@ impl FromStr for Shape {
             Ok(&[m, n, k]) => Ok(Shape { m, n, k }),
             _ => Err(format!("`{text}` is no shape: expected MxNxK, such as 4096x8192x1024")),
         }
-    }
-}
-
-impl From<Shape> for String {
-    fn from(shape: Shape) -> String {
-        shape.to_string()
-    }
-}
-
-impl TryFrom<String> for Shape {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Shape, String> {
-        text.parse()
     }
 }
 

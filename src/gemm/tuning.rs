@@ -2,11 +2,12 @@
 
 use super::fit::fits;
 use super::model::ranked;
-use super::{Plan, Problem, Shape};
+use super::{Machine, Plan, Problem, Shape};
 use crate::tuned::{self, Kind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use weft_isa::Target;
 use weft_runtime::{Device, Error};
 
 /// Another form of the file has another number.
@@ -109,12 +110,12 @@ impl Table {
     }
 
     /// The plan that was the fastest for a problem, or for the most similar one of the same types and layout; none where
-    /// nothing like it was measured.
-    pub fn plan(&self, problem: &Problem) -> Option<Plan> {
+    /// nothing like it was measured, or no such plan fits the target.
+    pub fn plan(&self, problem: &Problem, target: Target) -> Option<Plan> {
         let kind = |p: &Problem| (p.dtype, p.out, p.b);
         let alike = self.entries.iter().filter(|e| kind(&e.problem) == kind(problem));
         let near = alike.map(|e| (distance(e.problem.shape, problem.shape), e.plan));
-        let near = near.filter(|(far, plan)| *far <= FAR.ln() && fits(problem, plan).is_ok());
+        let near = near.filter(|(far, plan)| *far <= FAR.ln() && fits(problem, plan, target).is_ok());
         near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, plan)| plan)
     }
 
@@ -255,7 +256,7 @@ pub enum By {
 #[derive(Clone, Debug)]
 pub struct Selector {
     source: Tuning,
-    sms: u32,
+    machine: Machine,
     /// The source in words.
     about: String,
 }
@@ -267,7 +268,7 @@ impl Selector {
     /// # Errors
     /// `R0103`
     pub fn new(device: &Device, asked: &Tuning) -> Result<Selector, Error> {
-        let sms = device.sm_count()?;
+        let machine = Machine::of(device)?;
         let (source, about) = match asked {
             Tuning::Stored => match stored(&Setting::of(device)?) {
                 Ok((table, about)) => (Tuning::Table(Box::new(table)), about),
@@ -277,7 +278,7 @@ impl Selector {
             Tuning::Table(table) => (Tuning::Table(table.clone()), "table: given".into()),
             Tuning::Plan(plan) => (Tuning::Plan(*plan), format!("plan: {plan}")),
         };
-        Ok(Selector { source, sms, about })
+        Ok(Selector { source, machine, about })
     }
 
     /// The plan of a problem, and what it comes from.
@@ -286,12 +287,13 @@ impl Selector {
     /// `R0505` where the kernel does not compute the problem, or not with the plan that is given.
     pub fn plan(&self, problem: &Problem) -> Result<(Plan, By), Error> {
         problem.check()?;
+        let target = self.machine.target;
         let found = match &self.source {
-            Tuning::Plan(plan) => return fits(problem, plan).map(|()| (*plan, By::Caller)),
-            Tuning::Table(table) => table.plan(problem).map(|plan| (plan, By::Table)),
+            Tuning::Plan(plan) => return fits(problem, plan, target).map(|()| (*plan, By::Caller)),
+            Tuning::Table(table) => table.plan(problem, target).map(|plan| (plan, By::Table)),
             Tuning::Stored | Tuning::Model => None,
         };
-        let model = || ranked(problem, self.sms).first().map(|plan| (*plan, By::Model));
+        let model = || ranked(problem, self.machine).first().map(|plan| (*plan, By::Model));
         found.or_else(model).ok_or_else(|| {
             Error::new(weft_runtime::error::GEMM, format!("no plan fits {problem}"))
                 .help("this is a fault of warpweft's tables: please report it")

@@ -11,8 +11,8 @@ use weft_isa::Target;
 use weft_lang::elaborate::Define;
 use weft_runtime::cuda::{self, Device, Stream};
 use weft_runtime::launch::{
-    self, Argument, Arguments, Grid, KernelInfo, LaunchOptions, Module, ModuleInfo, Prepared, multicast,
-    to_cubin,
+    self, Argument, Arguments, Grid, KernelInfo, LaunchOptions, Module, ModuleInfo, Prepared,
+    is_whole_program, multicast, to_image,
 };
 use weft_runtime::{World, error, machine};
 
@@ -290,7 +290,7 @@ fn load(on: &On, file: &KernelFile, options: &Options) -> Result<launch::Kernel,
     Ok(module.kernel(name)?)
 }
 
-/// A cubin for the device, from the cache as far as it goes: cubin, PTX, text. For a simulated PE the PTX.
+/// The image for the device, from the cache as far as it goes: image, PTX, text. For a simulated PE the PTX.
 fn assembled(
     device: &Device,
     key: &Key,
@@ -310,7 +310,7 @@ fn assembled(
     let (ptx, _) = cache.get_or_make(key, || compile(file, options))?;
     if ptx.info.external.is_empty() {
         let text = String::from_utf8_lossy(&ptx.image);
-        let (image, remarks) = to_cubin(device, &text, &ptx.info)?;
+        let (image, remarks) = to_image(device, &text, &ptx.info)?;
         let info = ModuleInfo { remarks, ..ptx.info.clone() };
         return Ok(cache.put(&assembled, Entry { info, image }));
     }
@@ -338,8 +338,8 @@ pub(crate) fn complete(
     join(device, &ptx, &library, file, options)
 }
 
-/// A cubin of PTX and the NVSHMEM functions that it calls: joined with their object, or, where nothing joins them,
-/// compiled once more with them linked in, for the driver to assemble.
+/// The image of PTX and the NVSHMEM functions that it calls: joined with their object, or, where nothing joins them or
+/// the code is a whole program, compiled once more with them linked in, for the driver to assemble.
 fn join(
     device: &Device,
     ptx: &Entry,
@@ -354,20 +354,24 @@ fn join(
         target: options.target,
         threads: ptx.info.kernels.iter().map(KernelInfo::threads).max().unwrap_or(0),
     };
-    match library.join(&caller, Objects::user()) {
-        Ok(made) => {
+    let joined = match is_whole_program(&text) {
+        true => None,
+        false => Some(library.join(&caller, Objects::user())),
+    };
+    match joined {
+        Some(Ok(made)) => {
             let nvshmem = Some(library.version);
             let remarks = made.remarks;
             let info = ModuleInfo { external: Vec::new(), nvshmem, remarks, ..ptx.info.clone() };
             Ok(Entry { info, image: made.cubin })
         }
-        Err(e) if e.is_absence() => {
+        Some(Err(e)) if !e.is_absence() => Err(e.into()),
+        _ => {
             let nvshmem = Nvshmem::At(library.found.path.clone());
             let whole = compile(file, &Options { nvshmem, ..options.clone() })?;
-            let (image, remarks) = to_cubin(device, &String::from_utf8_lossy(&whole.image), &whole.info)?;
+            let (image, remarks) = to_image(device, &String::from_utf8_lossy(&whole.image), &whole.info)?;
             Ok(Entry { image, info: ModuleInfo { remarks, ..whole.info } })
         }
-        Err(e) => Err(e.into()),
     }
 }
 

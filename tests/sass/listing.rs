@@ -1,6 +1,7 @@
 //! What nvdisasm prints, as instructions, basic blocks and loops.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// One instruction.
 #[derive(Clone, Debug)]
@@ -19,7 +20,8 @@ pub struct Kernel {
     labels: BTreeMap<String, usize>,
 }
 
-/// What one trip of a loop does, on the way that leads through most of its `LDGMC`.
+/// What one trip of a loop does: of the hot loop on the way that leads through most of its `LDGMC`, of another one on all
+/// ways.
 #[derive(Debug)]
 pub struct HotLoop {
     /// In the order of execution.
@@ -92,22 +94,8 @@ impl Kernel {
     /// from the head through the block with most `LDGMC` and back to the head, the fewest instructions are taken.
     pub fn hot_loop(&self) -> Option<HotLoop> {
         let leaders = self.leaders();
-        let block_of = |at: usize| leaders.partition_point(|l| *l <= at) - 1;
-        let range = |b: usize| leaders[b]..leaders.get(b + 1).copied().unwrap_or(self.insts.len());
-        let next = |b: usize| -> Vec<usize> {
-            let Some(last) = range(b).last() else { return Vec::new() };
-            let inst = &self.insts[last];
-            let mut next = Vec::new();
-            if inst.is("BRA") {
-                let to = inst.target().and_then(|t| self.labels.get(t));
-                next.extend(to.filter(|at| **at < self.insts.len()).map(|at| block_of(*at)));
-            }
-            // `BRA P1, target` has a predicate among its operands.
-            let conditional = inst.predicated || !inst.operands.starts_with('`');
-            let falls = !(inst.is("BRA") || inst.is("EXIT")) || conditional;
-            next.extend((falls && b + 1 < leaders.len()).then_some(b + 1));
-            next
-        };
+        let range = |b: usize| self.range(&leaders, b);
+        let next = |b: usize| self.next(&leaders, b);
         let loads = |b: usize| self.insts[range(b)].iter().filter(|i| i.is("LDGMC")).count();
 
         let mut best: Option<(usize, usize, Vec<usize>)> = None;
@@ -133,6 +121,46 @@ impl Kernel {
         Some(HotLoop { insts: path.into_iter().flat_map(|b| self.insts[range(b)].to_vec()).collect() })
     }
 
+    /// The innermost loops with an instruction whose opcode begins so, in the order of the code.
+    pub fn loops_with(&self, prefix: &str) -> Vec<HotLoop> {
+        let leaders = self.leaders();
+        let next = |b: usize| self.next(&leaders, b);
+        let has = |b: &usize| self.insts[self.range(&leaders, *b)].iter().any(|i| i.is(prefix));
+        let mut found: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for tail in 0..leaders.len() {
+            for head in next(tail).into_iter().filter(|head| dominates(*head, tail, &next)) {
+                found.entry(head).or_default().extend(self.inside(head, tail, leaders.len(), &next));
+            }
+        }
+        found.retain(|_, inside| inside.iter().any(has));
+        let outer = |a: &BTreeSet<usize>| found.values().any(|b| b.is_subset(a) && b.len() < a.len());
+        let inner = found.values().filter(|a| !outer(a));
+        let insts = |b: &usize| self.insts[self.range(&leaders, *b)].to_vec();
+        inner.map(|a| HotLoop { insts: a.iter().flat_map(insts).collect() }).collect()
+    }
+
+    /// The instructions of a block.
+    fn range(&self, leaders: &[usize], b: usize) -> Range<usize> {
+        leaders[b]..leaders.get(b + 1).copied().unwrap_or(self.insts.len())
+    }
+
+    /// The blocks that may follow one.
+    fn next(&self, leaders: &[usize], b: usize) -> Vec<usize> {
+        let Some(last) = self.range(leaders, b).last() else { return Vec::new() };
+        let inst = &self.insts[last];
+        let mut next = Vec::new();
+        if inst.is("BRA") {
+            let to = inst.target().and_then(|t| self.labels.get(t));
+            let block_of = |at: usize| leaders.partition_point(|l| *l <= at) - 1;
+            next.extend(to.filter(|at| **at < self.insts.len()).map(|at| block_of(*at)));
+        }
+        // `BRA P1, target` has a predicate among its operands.
+        let conditional = inst.predicated || inst.is("BRA") && !inst.operands.starts_with('`');
+        let falls = !(inst.is("BRA") || inst.is("EXIT")) || conditional;
+        next.extend((falls && b + 1 < leaders.len()).then_some(b + 1));
+        next
+    }
+
     /// The blocks of the loop that a branch from `tail` back to `head` makes.
     fn inside(
         &self,
@@ -150,6 +178,16 @@ impl Kernel {
         }
         inside
     }
+}
+
+/// Whether every way from the first block to one leads through another.
+fn dominates(head: usize, tail: usize, next: &dyn Fn(usize) -> Vec<usize>) -> bool {
+    let mut seen = BTreeSet::from([head, 0]);
+    let mut todo = vec![0];
+    while let Some(b) = todo.pop().filter(|_| head != 0) {
+        todo.extend(next(b).into_iter().filter(|to| seen.insert(*to)));
+    }
+    head == 0 || head == tail || !seen.contains(&tail)
 }
 
 /// The way of least weight within some blocks, both ends included.

@@ -316,9 +316,25 @@ impl<L: TensorLevel> Builder<L> {
             let message = format!("expected a tensor, found {}", self.ty(base));
             return Err(Diagnostic::error(typing::MISMATCH, self.span, message));
         };
-        let align = aligned(t.align, &offset, t.elem.bytes());
-        let ty = TensorType { elem: t.elem, layout, swizzle: t.swizzle, space: t.space, align, bounds };
+        let ty = part_of(&t, &offset, layout, bounds);
         self.emit_as(View::Part { base, offset }, ty.into())
+    }
+
+    /// As [`view`](Self::view): what a thread has of a tile that `over` warpgroups share out as an accumulator.
+    pub fn dealt(
+        &mut self,
+        base: Value,
+        offset: Int,
+        layout: Layout,
+        bounds: Vec<Bound>,
+        over: [u32; 2],
+    ) -> Built<Value> {
+        let Some(t) = self.ty(base).tensor().cloned() else {
+            let message = format!("expected a tensor, found {}", self.ty(base));
+            return Err(Diagnostic::error(typing::MISMATCH, self.span, message));
+        };
+        let ty = part_of(&t, &offset, layout, bounds);
+        self.emit_as(View::Dealt { base, offset, over: over.into() }, ty.into())
     }
 
     /// The same layout at the team's multicast address.
@@ -404,6 +420,12 @@ impl Builder<Machine> {
         params.push(MachineParam { name: name.into(), ty, align, source: index, span: self.span });
         self.emit(Var::Param { index })
     }
+}
+
+/// The type of a part of a tensor. The alignment follows from the offset.
+fn part_of(t: &TensorType, offset: &Int, layout: Layout, bounds: Vec<Bound>) -> TensorType {
+    let align = aligned(t.align, offset, t.elem.bytes());
+    TensorType { elem: t.elem, layout, swizzle: t.swizzle, space: t.space, align, bounds }
 }
 
 /// Alignment in bytes that remains `offset` elements of `bytes` bytes after an address aligned to `align`.

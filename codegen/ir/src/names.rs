@@ -127,6 +127,20 @@ words! {
     }
 }
 
+impl CmpOp {
+    /// Whether two integers compare so.
+    pub fn holds(self, a: i64, b: i64) -> bool {
+        match self {
+            CmpOp::Eq => a == b,
+            CmpOp::Ne => a != b,
+            CmpOp::Lt => a < b,
+            CmpOp::Le => a <= b,
+            CmpOp::Gt => a > b,
+            CmpOp::Ge => a >= b,
+        }
+    }
+}
+
 words! {
     /// Threads that do something together.
     Group {

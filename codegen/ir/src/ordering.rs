@@ -146,7 +146,7 @@ fn behind(k: &Kernel, v: Value) -> Option<(Region, bool)> {
             return Some((Region { param: *index, offset, layout }, elsewhere));
         }
         at = match op.view()? {
-            View::Part { base, offset: more } => {
+            View::Part { base, offset: more } | View::Dealt { base, offset: more, .. } => {
                 offset = offset + canonical(k, more);
                 *base
             }

@@ -8,7 +8,7 @@
 use crate::diag::{Code, Diagnostic};
 use crate::kernel::{Block, Inst, Kernel, LocalId, Value};
 use crate::level::Tensor;
-use crate::names::{CmpOp, Sreg};
+use crate::names::Sreg;
 use crate::op::{Access, Arith, Constant, Control, Operation, Thread, Tile, Var, View};
 use crate::types::{TypeRef, ValueType};
 use std::collections::{HashMap, HashSet};
@@ -269,17 +269,7 @@ impl Walk<'_, '_> {
     fn truth(&self, cond: Value, state: &State) -> Option<bool> {
         match self.k.insts.get(cond)?.op.arith()? {
             Arith::Const { value: Constant::Bool(b) } => Some(*b),
-            Arith::Compare { op, a, b } => {
-                let (a, b) = (self.number(*a, state)?, self.number(*b, state)?);
-                Some(match op {
-                    CmpOp::Eq => a == b,
-                    CmpOp::Ne => a != b,
-                    CmpOp::Lt => a < b,
-                    CmpOp::Le => a <= b,
-                    CmpOp::Gt => a > b,
-                    CmpOp::Ge => a >= b,
-                })
-            }
+            Arith::Compare { op, a, b } => Some(op.holds(self.number(*a, state)?, self.number(*b, state)?)),
             _ => None,
         }
     }
@@ -322,6 +312,12 @@ impl Walk<'_, '_> {
                 state.values.insert(v, Known { n: number % stages, stage });
             }
             Tile::Release { pipe } => self.released(v, *pipe, state),
+            Tile::Skip { pipe, stages } => {
+                let n = self.number(*stages, state).unwrap_or(0);
+                let counts = state.pipes.entry(*pipe).or_default();
+                counts.waits = counts.waits.saturating_add(n);
+                counts.releases = counts.releases.saturating_add(n);
+            }
             Tile::Mma { a, b, .. } => state.products.push(self.reader(v, &[*a, *b], state)),
             Tile::MmaWait { pending, .. } => newest(&mut state.products, *pending),
             Tile::TmaStore { src, .. } | Tile::BulkStore { src, pipe: None, .. } => {
@@ -378,7 +374,7 @@ impl Walk<'_, '_> {
     fn offsets(&self, mut v: Value, see: &mut dyn FnMut(&Int)) -> Option<Value> {
         loop {
             match self.k.insts.get(v)?.op.view()? {
-                View::Part { base, offset } => {
+                View::Part { base, offset } | View::Dealt { base, offset, .. } => {
                     see(offset);
                     v = *base;
                 }

@@ -44,6 +44,12 @@ impl<L: Level> Typing<'_, L> {
         self.is_pipeline(pipe).and_then(|()| self.unit())
     }
 
+    pub(crate) fn pipe_skip(&self, pipe: Value, stages: Value) -> Rule<L> {
+        self.is_pipeline(pipe)?;
+        self.is_scalar(stages, Scalar::I64, "number of stages")?;
+        self.unit()
+    }
+
     pub(crate) fn tma_load(
         &self,
         dst: Value,
@@ -164,11 +170,11 @@ impl<L: Level> Typing<'_, L> {
             return fail(MISMATCH, format!("expected an accumulator, found {}", self.given));
         };
         let Accumulator { elem, rows, cols, over } = acc;
-        if !matches!(elem, Scalar::F32 | Scalar::I32) {
+        if !matches!(elem, Scalar::F32 | Scalar::F16 | Scalar::I32) {
             return fail_help(
                 NO_SUCH_OP,
                 format!("matrix products are not added up in {elem}"),
-                "they are in f32, and those of integers in i32",
+                "they are in f32 or f16, and those of integers in i32",
             );
         }
         let split = |n: u32, parts: u32, unit: u32| {
@@ -216,11 +222,12 @@ impl<L: Level> Typing<'_, L> {
             return fail(WRONG_SPACE, format!("`mma` multiplies tiles in shared memory, not {}", t.space));
         }
         let elem = held.map(|(elem, _)| elem).or_else(|| x.as_ref().map(|x| x.elem)).unwrap_or(y.elem);
-        if sum_type(elem, y.elem) != Some(acc_ty.elem) {
+        if !sum_types(elem, y.elem).contains(&acc_ty.elem) {
             return fail_help(
                 NO_SUCH_OP,
                 format!("there is no product of {elem} and {} in {}", y.elem, acc_ty.elem),
-                "bf16, f16, f32 (as tf32) and fp8 are added up in f32, and integers of 8 bits in i32",
+                "bf16, f16, f32 (as tf32) and fp8 are added up in f32, f16 and fp8 also in f16, and integers of 8 bits in \
+                 i32",
             );
         }
         let extents = |t: &TensorType| {
@@ -293,7 +300,32 @@ impl<L: Level> Typing<'_, L> {
         self.registers(acc)
     }
 
-    pub(crate) fn wgmma(&self, acc: Value, first: u32, [a, b]: [Value; 2], n: u32) -> Rule<L> {
+    /// Registers of an accumulator that do not come from others.
+    pub(crate) fn unset(&self) -> Rule<L> {
+        match self.given.view() {
+            TypeRef::Vector(Scalar::F32 | Scalar::I32, _) => Ok(self.given.clone()),
+            other => fail(MISMATCH, format!("expected the registers of an accumulator, found {other}")),
+        }
+    }
+
+    /// The registers of an accumulator, which have the type that sums are held in.
+    fn sums(&self, acc: Value, sum: Scalar) -> Rule<L> {
+        let held = if sum == Scalar::F32 { Scalar::F32 } else { Scalar::I32 };
+        match self.k.ty(acc).view() {
+            TypeRef::Vector(elem, _) if elem == held => self.registers(acc),
+            other => fail(MISMATCH, format!("sums in {sum} are held in {held}, and not in {other}")),
+        }
+    }
+
+    pub(crate) fn wgmma(
+        &self,
+        (acc, sum): (Value, Scalar),
+        first: u32,
+        [a, b]: [Value; 2],
+        n: u32,
+        adds: Option<Value>,
+    ) -> Rule<L> {
+        adds.map_or(Ok(()), |adds| self.is_scalar(adds, Scalar::Bool, "condition"))?;
         if !matches!(self.k.ty(a).view(), TypeRef::Vector(Scalar::I32, 4)) {
             self.is_scalar(a, Scalar::I64, "matrix descriptor")?;
         }
@@ -301,11 +333,11 @@ impl<L: Level> Typing<'_, L> {
         let lanes = self.k.ty(acc).lanes().unwrap_or(0);
         if !(8..=256).contains(&n)
             || !n.is_multiple_of(8)
-            || first.checked_add(n / 2).is_none_or(|end| end > lanes)
+            || first.checked_add(n / 2 / per_register(sum)).is_none_or(|end| end > lanes)
         {
             return fail(MISMATCH, format!("{n} columns at register {first} of {lanes}"));
         }
-        self.registers(acc)
+        self.sums(acc, sum)
     }
 }
 
@@ -319,7 +351,15 @@ impl<L: Level> Typing<'_, L> {
         Ok(L::Type::lanes_of(Scalar::I32, count))
     }
 
-    pub(crate) fn mma_sync(&self, operands: [Value; 2], acc: Value) -> Rule<L> {
+    pub(crate) fn stmatrix(&self, ptr: Value, value: Value) -> Rule<L> {
+        self.in_shared(ptr)?;
+        match self.k.ty(value).view() {
+            TypeRef::Scalar(Scalar::I32) | TypeRef::Vector(Scalar::I32, 2 | 4) => self.unit(),
+            other => fail(MISMATCH, format!("1, 2 or 4 registers of matrices are stored, not {other}")),
+        }
+    }
+
+    pub(crate) fn mma_sync(&self, operands: [Value; 2], (acc, sum): (Value, Scalar)) -> Rule<L> {
         for (v, registers) in operands.into_iter().zip([4, 2]) {
             match self.k.ty(v).view() {
                 TypeRef::Vector(Scalar::I32, n) if n == registers => {}
@@ -327,7 +367,7 @@ impl<L: Level> Typing<'_, L> {
             }
         }
         match self.k.ty(acc).lanes() {
-            Some(4) => self.registers(acc),
+            Some(n) if n == 4 / per_register(sum) => self.sums(acc, sum),
             _ => {
                 fail(MISMATCH, format!("expected four elements of an accumulator, found {}", self.k.ty(acc)))
             }
@@ -358,17 +398,21 @@ fn held_depth(elem: Scalar, lanes: u32, acc: Accumulator) -> Result<i64, TypeErr
     Ok(i64::from(depth))
 }
 
-/// The type in which products of two types are added up.
-fn sum_type(a: Scalar, b: Scalar) -> Option<Scalar> {
+/// The types in which products of two types are added up.
+fn sum_types(a: Scalar, b: Scalar) -> &'static [Scalar] {
     let byte = |s: Scalar| matches!(s, Scalar::I8 | Scalar::U8);
     match (a, b) {
-        (Scalar::BF16, Scalar::BF16) | (Scalar::F16, Scalar::F16) | (Scalar::F32, Scalar::F32) => {
-            Some(Scalar::F32)
-        }
-        (a, b) if a.is_fp8() && b.is_fp8() => Some(Scalar::F32),
-        (a, b) if byte(a) && byte(b) => Some(Scalar::I32),
-        _ => None,
+        (Scalar::BF16, Scalar::BF16) | (Scalar::F32, Scalar::F32) => &[Scalar::F32],
+        (Scalar::F16, Scalar::F16) => &[Scalar::F32, Scalar::F16],
+        (a, b) if a.is_fp8() && b.is_fp8() => &[Scalar::F32, Scalar::F16],
+        (a, b) if byte(a) && byte(b) => &[Scalar::I32],
+        _ => &[],
     }
+}
+
+/// Sums of a type that a register of 32 bits holds.
+pub fn per_register(sum: Scalar) -> u32 {
+    if sum == Scalar::F16 { 2 } else { 1 }
 }
 
 /// Barriers in shared memory, and single boxes.
@@ -378,6 +422,10 @@ impl<L: Level> Typing<'_, L> {
             TypeRef::Pointer(Space::Shared) => Ok(()),
             other => fail(MISMATCH, format!("expected an address in shared memory, found {other}")),
         }
+    }
+
+    pub(crate) fn shared_address(&self, ptr: Value) -> Rule<L> {
+        self.in_shared(ptr).and_then(|()| self.scalar(Scalar::U32))
     }
 
     pub(crate) fn mbarrier(&self, ptr: Value) -> Rule<L> {

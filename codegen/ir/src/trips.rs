@@ -35,6 +35,7 @@ enum Use {
     Acquire,
     Await,
     Release,
+    Skip,
 }
 
 /// How often, if that is known, and where first.
@@ -101,6 +102,9 @@ impl Walk<'_> {
                 (Some(Tile::Acquire { pipe }), _) => one(pipe, Use::Acquire),
                 (Some(Tile::Await { pipe }), _) => one(pipe, Use::Await),
                 (Some(Tile::Release { pipe }), _) => one(pipe, Use::Release),
+                (Some(Tile::Skip { pipe, stages }), _) => {
+                    Counts::from([((*pipe, Use::Skip), Count { n: self.expr(*stages), at: v })])
+                }
                 (_, Some(control)) => self.control(control),
                 _ => continue,
             };
@@ -243,9 +247,12 @@ impl Walk<'_> {
         let acquires = fills.iter().try_fold(Int::ZERO, |sum, (_, c)| Some(sum + c.n.as_ref()?))?;
         for (user, wait) in of(Use::Await) {
             let Some(waits) = &wait.n else { continue };
-            if self.differ(&acquires, waits) {
+            let skip = user.counts.get(&(pipe, Use::Skip));
+            let Some(skips) = skip.map_or(Some(Int::ZERO), |count| count.n.clone()) else { continue };
+            if self.differ(&acquires, &(waits + &skips)) {
+                let skips = if skip.is_some() { format!(" and skips {skips}") } else { String::new() };
                 let message = self.say(format!(
-                    "`{}` waits for {waits} stages of a pipeline that `{}` fills {acquires} times",
+                    "`{}` waits for {waits} stages{skips} of a pipeline that `{}` fills {acquires} times",
                     user.name, filler.name
                 ));
                 return Some(self.report(wait.at, message, filled.at, "it is filled here"));
@@ -256,7 +263,7 @@ impl Walk<'_> {
                 None => Some(Int::ZERO),
             };
             let Some(releases) = releases else { continue };
-            let kept = &acquires - &releases;
+            let kept = &acquires - &skips - &releases;
             let too_few = match kept.as_const() {
                 Some(n) => n > self.stages(pipe),
                 None => self.positive(&kept),
@@ -358,8 +365,10 @@ fn forget(counts: &mut Counts) {
 /// Whether code uses a pipeline.
 fn uses(k: &Kernel, block: &Block) -> bool {
     block.0.iter().filter_map(|v| k.insts.get(*v)).any(|inst| {
-        let own =
-            matches!(inst.op.tile(), Some(Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. }));
+        let own = matches!(
+            inst.op.tile(),
+            Some(Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } | Tile::Skip { .. })
+        );
         own || inst.op.blocks().into_iter().any(|b| uses(k, b))
     })
 }

@@ -356,6 +356,16 @@ impl<L: Level> Typing<'_, L> {
         }
     }
 
+    /// What a thread has of a tile that warpgroups share out.
+    pub(crate) fn dealt(&self, base: Value, over: &[u32]) -> Rule<L> {
+        let part = self.view(base)?;
+        let modes = self.ty(base).tensor().map_or(0, |t| t.layout.rank());
+        if modes != 2 || over.len() != 2 || over.contains(&0) {
+            return fail(MISMATCH, format!("a tile of {modes} modes, shared out over {over:?} warpgroups"));
+        }
+        Ok(part)
+    }
+
     pub(crate) fn shared(&self) -> Rule<L> {
         match self.given.view() {
             TypeRef::Tensor(t) if t.space == Space::Shared && t.layout.cosize().as_const().is_some() => {

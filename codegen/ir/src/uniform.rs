@@ -317,7 +317,7 @@ impl<L: Level> Analysis<'_, L> {
     fn view(&self, inst: &Inst<L>, op: &View) -> Varies {
         match op {
             View::Index { expr } => self.int(expr),
-            View::Part { base, offset } => {
+            View::Part { base, offset } | View::Dealt { base, offset, .. } => {
                 let bounds = inst.ty.tensor().into_iter().flat_map(|t| &t.bounds);
                 let starts = bounds.map(|b| self.int(&b.offset)).max().unwrap_or(Varies::No);
                 starts.max(self.u.value(*base)).max(self.int(offset))
@@ -452,7 +452,7 @@ impl<L: Level> Analysis<'_, L> {
     /// A comparison of numbers that depend on the thread alone, such as `thread_idx() < 32`.
     fn is_warps_choice(&self, op: CmpOp, a: Value, b: Value) -> bool {
         let (Some(a), Some(b)) = (self.numbers(a), self.numbers(b)) else { return false };
-        self.is_same_in_warps(|t| Some(compares(op, *a.get(t as usize)?, *b.get(t as usize)?)))
+        self.is_same_in_warps(|t| Some(op.holds(*a.get(t as usize)?, *b.get(t as usize)?)))
     }
 
     /// A number that depends on the thread alone, or the sum of one with numbers that differ between warps at most.
@@ -536,7 +536,7 @@ impl<L: Level> Analysis<'_, L> {
             }
             Arith::Compare { op, a, b } => {
                 let (a, b) = (self.numbers(*a)?, self.numbers(*b)?);
-                all(&|t| i64::from(compares(*op, a[t], b[t])))
+                all(&|t| i64::from(op.holds(a[t], b[t])))
             }
             Arith::Select { c, a, b } => {
                 let (c, a, b) = (self.numbers(*c)?, self.numbers(*a)?, self.numbers(*b)?);
@@ -589,17 +589,6 @@ fn combined(op: BinOp, s: Scalar, a: i64, b: i64) -> Option<i64> {
         BinOp::Shl | BinOp::Shr => return None,
     };
     Some(wrap(s, n))
-}
-
-fn compares(op: CmpOp, a: i64, b: i64) -> bool {
-    match op {
-        CmpOp::Eq => a == b,
-        CmpOp::Ne => a != b,
-        CmpOp::Lt => a < b,
-        CmpOp::Le => a <= b,
-        CmpOp::Gt => a > b,
-        CmpOp::Ge => a >= b,
-    }
 }
 
 /// The one that varies more, and `a` where neither does.

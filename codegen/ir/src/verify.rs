@@ -5,7 +5,7 @@ use crate::diag::{Code, Diagnostic, Severity};
 use crate::kernel::{Block, Inst, Kernel, Module, TeamRef, Value};
 use crate::level::{Head, Level, Tensor};
 use crate::names::{Group, Scalar, Space};
-use crate::op::{Call, Control, Debug, Operation, Remote, Team, Var};
+use crate::op::{Call, Control, Debug, Operation, Remote, Team, Var, View};
 use crate::remote;
 use crate::types::{TypeRef, ValueType};
 use crate::typing::{MAX_LANES, MISMATCH};
@@ -386,7 +386,7 @@ fn check_threads<L: Level>(
     inst: &Inst<L>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let Some(group) = inst.op.group() else { return };
+    let Some(group) = inst.op.group().or_else(|| together(k, inst)) else { return };
     let (varies, cond) = u.control(v);
     // A CTA of one warp differs as little as its warp.
     let whole = matches!(group, Group::Block | Group::Cluster) && u.threads(k, v) > 32;
@@ -397,6 +397,12 @@ fn check_threads<L: Level>(
     if inst.op.remote().is_some_and(Remote::is_collective) {
         not_same(k, u, inst, group, limit, found);
     }
+}
+
+/// The CTA, where an access is to what its threads have of a tile.
+fn together<L: Level>(k: &Kernel<L>, inst: &Inst<L>) -> Option<Group> {
+    let place = k.insts.get(inst.op.access()?.place())?;
+    matches!(place.op.view(), Some(View::Dealt { .. })).then_some(Group::Block)
 }
 
 /// The arguments of an operation that threads call together are the same in all of them.

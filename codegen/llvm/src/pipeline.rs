@@ -51,8 +51,10 @@ pub fn passes(opt: OptLevel) -> &'static str {
 }
 
 /// Options of LLVM's command line, which hold for the process. Loop strength reduction takes a third of the printing,
-/// and what ptxas makes of its pointers is longer and needs more registers.
-const FLAGS: [&std::ffi::CStr; 2] = [c"weft", c"-disable-lsr"];
+/// and what ptxas makes of its pointers is longer and needs more registers. Straight-line strength reduction compares
+/// every two sums in which a value occurs, so the time that it takes grows with the square of their number; the passes
+/// that compute addresses have left it next to nothing to do.
+const FLAGS: [&std::ffi::CStr; 3] = [c"weft", c"-disable-lsr", c"-opt-disable=slsr"];
 
 const TRIPLE: &str = "nvptx64-nvidia-cuda";
 
@@ -103,7 +105,7 @@ impl Machine {
             .map_err(|e| failed(e.to_string()))
     }
 
-    /// The PTX.
+    /// The PTX. The module is of no further use: what was kept for the sake of a library is not.
     pub fn finished(
         &self,
         module: &Module<'_>,
@@ -111,6 +113,7 @@ impl Machine {
         target: Target,
         version: PtxVersion,
     ) -> Result<String, Diagnostic> {
+        crate::raw::library::forget_used(module);
         let buffer = self
             .machine
             .write_to_memory_buffer(module, FileType::Assembly)

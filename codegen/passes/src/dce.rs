@@ -38,8 +38,15 @@ impl Live<'_> {
             let op = self.k.op(v);
             let effect = match op.control() {
                 Some(
-                    Control::If { .. } | Control::For { .. } | Control::Once { .. } | Control::Role { .. },
-                ) => op.blocks().into_iter().fold(false, |any, b| self.roots(b) | any),
+                    control @ (Control::If { .. }
+                    | Control::For { .. }
+                    | Control::Once { .. }
+                    | Control::Role { .. }),
+                ) => {
+                    // A role that does nothing still gives registers to the others, which wait for them.
+                    let gives = matches!(control, Control::Role { regs, .. } if *regs > 0);
+                    op.blocks().into_iter().fold(gives, |any, b| self.roots(b) | any)
+                }
                 Some(Control::While { head, body, .. }) => {
                     self.roots(head);
                     self.roots(body);

@@ -66,6 +66,17 @@ impl Editor {
         self.b.kernel().op(v).clone()
     }
 
+    /// An expression in terms of the values that took the place of others.
+    pub fn current(&self, e: &Int) -> Int {
+        e.subst(&mut |x| self.renamed_symbol(x))
+    }
+
+    /// The symbol that took the place of one.
+    fn renamed_symbol(&self, x: &weft_layout::Var) -> Option<Int> {
+        let to = self.renamed.get(&Value(x.id))?;
+        Some(Int::var(weft_layout::Var { id: to.0, name: to.to_string().into(), ..x.clone() }))
+    }
+
     /// Emits at the start of the kernel, where everything sees it.
     pub fn prologue<T>(&mut self, f: impl FnOnce(&mut Builder) -> Built<T>) -> Built<T> {
         self.b.open();
@@ -155,12 +166,8 @@ impl Editor {
         if !affected {
             return;
         }
-        let renamed = |x: &weft_layout::Var| {
-            let to = self.renamed.get(&Value(x.id))?;
-            Some(Int::var(weft_layout::Var { id: to.0, name: to.to_string().into(), ..x.clone() }))
-        };
         // Other names make no other layout.
-        if let Ok(ty) = ty.subst(&mut |x| renamed(x)) {
+        if let Ok(ty) = ty.subst(&mut |x| self.renamed_symbol(x)) {
             self.b.kernel_mut().insts[v].ty = Type::Tensor(std::sync::Arc::new(ty));
         }
     }

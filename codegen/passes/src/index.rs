@@ -1,13 +1,14 @@
-//! Symbolic integers become 64-bit arithmetic. Equal expressions are computed once where they see each other.
+//! Symbolic integers become 64-bit arithmetic. Equal expressions are computed once where they see each other, and quotients
+//! that a loop does not change before it.
 
 use crate::codes::NO_VALUE;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
 use crate::{Options, Report};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
-use weft_ir::{Arith, BinOp, CmpOp, Int, Operation, Scalar, Value, View};
+use weft_ir::{Arith, BinOp, Block, CmpOp, Control, Int, Operation, Scalar, Value, View};
 use weft_layout::{Node, Poison};
 
 /// The pass.
@@ -22,6 +23,9 @@ struct Index {
 
 impl Rewrite for Index {
     fn op(&mut self, e: &mut Editor, v: Value) -> Built<Action> {
+        if let Some(Control::For { .. }) = e.b.kernel().op(v).control() {
+            self.before_loop(e, v)?;
+        }
         let Some(View::Index { expr }) = e.b.kernel().op(v).view() else { return Ok(Action::Keep) };
         let expr = expr.clone();
         let span = e.b.kernel().insts[v].span;
@@ -37,7 +41,56 @@ impl Rewrite for Index {
     }
 }
 
+/// What the blocks of a loop compute.
+#[derive(Default)]
+struct Inside {
+    values: FxHashSet<u32>,
+    expressions: Vec<Int>,
+}
+
+impl Inside {
+    fn op(&mut self, k: &Kernel, v: Value) {
+        let op = k.op(v);
+        self.values.insert(v.0);
+        if let Some(Control::For { var, .. }) = op.control() {
+            self.values.insert(var.0.0);
+        }
+        if let Some(View::Index { expr }) = op.view() {
+            self.expressions.push(expr.clone());
+        }
+        op.blocks().into_iter().for_each(|block: &Block| block.0.iter().for_each(|v| self.op(k, *v)));
+    }
+
+    /// The quotients and remainders of an expression that do not change in the loop.
+    fn fixed(&self, e: &Int, found: &mut Vec<Int>) {
+        let mut changes = false;
+        e.vars(&mut |x| changes |= self.values.contains(&x.id));
+        match e.node() {
+            Node::FloorDiv(_, y) | Node::CeilDiv(_, y) | Node::Rem(_, y)
+                if !changes && y.as_const().is_none() =>
+            {
+                found.push(e.clone());
+            }
+            _ => parts(e).into_iter().for_each(|part| self.fixed(part, found)),
+        }
+    }
+}
+
 impl Index {
+    /// Computes the quotients that a loop does not change before it. LLVM does not move them there, since the loop may have
+    /// no round; a quotient by 0 has a value here, too.
+    fn before_loop(&mut self, e: &mut Editor, v: Value) -> Built<()> {
+        let mut inside = Inside::default();
+        inside.op(e.b.kernel(), v);
+        let span = e.b.kernel().insts[v].span;
+        let mut found = Vec::new();
+        inside.expressions.iter().for_each(|expr| inside.fixed(expr, &mut found));
+        found.iter().try_for_each(|quotient| {
+            let quotient = e.current(quotient);
+            self.value(&mut e.b, &quotient, span).map(drop)
+        })
+    }
+
     fn value(&mut self, b: &mut Builder, e: &Int, span: Span) -> Built<Value> {
         if let Some(v) = self.known.iter().rev().find_map(|scope| scope.get(e)) {
             return Ok(*v);
@@ -193,6 +246,21 @@ impl Index {
         let signs = b.binary(BinOp::Xor, rest, y)?;
         let differ = b.compare(CmpOp::Lt, signs, zero)?;
         Ok((q, b.binary(BinOp::And, exact, differ)?))
+    }
+}
+
+/// What an expression is made of.
+fn parts(e: &Int) -> Vec<&Int> {
+    match e.node() {
+        Node::Const(_) | Node::Var(_) | Node::Poison(_) => Vec::new(),
+        Node::Add(list) | Node::Mul(list) => list.iter().collect(),
+        Node::FloorDiv(a, b)
+        | Node::CeilDiv(a, b)
+        | Node::Rem(a, b)
+        | Node::Min(a, b)
+        | Node::Max(a, b)
+        | Node::And(a, b)
+        | Node::Xor(a, b) => vec![a, b],
     }
 }
 

@@ -22,8 +22,9 @@ use weft_ir::{
 };
 use weft_ir::{Address, Async, BinOp, Bridge, CmpOp, Control, Debug, Group, Int, UnOp, ValueType, Var};
 
-/// The alignment of a box in shared memory, in bytes (PTX ISA, cp.async.bulk.tensor).
-const BOX_ALIGN: u32 = 128;
+/// The alignment of a box in shared memory, in bytes (PTX ISA, cp.async.bulk.tensor). A swizzle permutes by the bits of
+/// the address, so that a box may begin inside of its pattern (CUDA programming guide, swizzle modes of TMA).
+pub(crate) const BOX_ALIGN: u32 = 128;
 /// Bytes of a barrier.
 const BARRIER: i64 = 8;
 const WARP: i64 = 32;
@@ -36,7 +37,12 @@ pub(crate) fn run(
     report: &mut Report,
 ) -> Result<Kernel, Vec<Diagnostic>> {
     let mut facts = Facts::default();
-    kernel.walk(&mut |_, inst| facts.any |= inst.op.tile().is_some());
+    kernel.walk(&mut |v, inst| {
+        facts.any |= inst.op.tile().is_some();
+        if let Some(Tile::Pipeline { stages }) = inst.op.tile() {
+            facts.pipelines.push((v, *stages));
+        }
+    });
     if !facts.any {
         return Ok(kernel);
     }
@@ -112,6 +118,8 @@ fn stores(k: &Kernel, v: Value) -> Option<Span> {
 #[derive(Default)]
 struct Facts {
     any: bool,
+    /// All pipelines, with their stages.
+    pipelines: Vec<(Value, u32)>,
     /// Allocations that copies fill, and those that they read.
     filled: Vec<Value>,
     drained: Vec<Value>,
@@ -119,8 +127,10 @@ struct Facts {
     multiplied: Vec<Value>,
     /// Bytes that arrive in the stage of each acquire.
     bytes: FxHashMap<Value, u32>,
-    /// Warps that give stages of each pipeline back.
-    warps: FxHashMap<Value, u32>,
+    /// Warps that give stages of each pipeline back, of each role that does.
+    warps: FxHashMap<Value, Vec<u32>>,
+    /// Pipelines whose stages roles wait for in turns.
+    turns: Vec<Value>,
     /// Pipelines whose stages are filled by other CTAs of the cluster, too, and the dimensions in which those differ from
     /// this one, as bits, for each kind of copy.
     shared: FxHashMap<Value, Vec<u32>>,
@@ -180,12 +190,32 @@ impl Facts {
                 match (k.op(v).control(), k.op(v).tile()) {
                     (Some(Control::Role { threads, body, .. }), _) => self.releasers(k, body, *threads),
                     (_, Some(Tile::Release { pipe })) if !pipes.contains(pipe) => pipes.push(*pipe),
+                    (_, Some(Tile::Skip { pipe, .. })) if !self.turns.contains(pipe) => {
+                        self.turns.push(*pipe);
+                    }
                     _ => walk.extend(k.op(v).blocks()),
                 }
             }
         }
         for pipe in pipes {
-            *self.warps.entry(pipe).or_default() += threads.div_ceil(WARP as u32);
+            self.warps.entry(pipe).or_default().push(threads.div_ceil(WARP as u32));
+        }
+    }
+
+    /// The arrivals that empty a stage of a pipeline: of all roles that give stages back, or, where they take turns, of
+    /// one.
+    fn arrivals(&self, pipe: Value, span: Span) -> Built<u32> {
+        let roles = self.warps.get(&pipe).map_or(&[1][..], |roles| roles);
+        if !self.turns.contains(&pipe) {
+            return Ok(roles.iter().sum());
+        }
+        match roles {
+            [first, others @ ..] if others.iter().all(|n| n == first) => Ok(*first),
+            _ => {
+                let message =
+                    "roles that take turns with the stages of a pipeline have different numbers of warps";
+                Err(Diagnostic::error(UNARMED, span, message).help("give them as many threads each"))
+            }
         }
     }
 
@@ -260,7 +290,7 @@ impl Facts {
 fn allocation(k: &Kernel, mut v: Value) -> Option<Value> {
     loop {
         match k.op(v).view()? {
-            View::Part { base, .. } | View::InCta { base, .. } => v = *base,
+            View::Part { base, .. } | View::Dealt { base, .. } | View::InCta { base, .. } => v = *base,
             View::Shared { .. } => return Some(v),
             View::Index { .. } | View::Multicast { .. } | View::Peer { .. } => return None,
         }
@@ -307,7 +337,7 @@ impl Rewrite for Pipelines<'_> {
         if let Some(Access::Store { place, .. } | Access::Red { place, .. }) = k.op(v).access() {
             self.dirty |= allocation(k, *place).is_some_and(|a| self.facts.written.contains(&a));
         }
-        if let Some(Thread::GroupBarrier { group: Group::Block }) = k.op(v).thread() {
+        if let Some(Thread::GroupBarrier { group: Group::Block | Group::Cluster }) = k.op(v).thread() {
             if std::mem::take(&mut self.dirty) {
                 self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
                 e.b.emit(Async::ProxyFence { global: false })?;
@@ -320,17 +350,13 @@ impl Rewrite for Pipelines<'_> {
         let Some(op) = k.op(v).tile().cloned() else { return Ok(Action::Keep) };
         match op {
             Tile::Pipeline { stages } => {
-                let warps = self.facts.warps.get(&v).copied().unwrap_or(1);
-                let lines = self.facts.shared.get(&v).cloned().unwrap_or_default();
-                let cluster = e.b.kernel().cluster;
-                let ctas = lines.iter().fold(1, |all, dims| all | line(cluster, *dims)).count_ones();
+                if self.pipes.is_empty() {
+                    let facts = &self.facts;
+                    self.pipes = e.prologue(|b| make(b, facts))?;
+                }
+                let ctas = self.pipe(v, span)?.ctas;
+                let warps = self.facts.arrivals(v, span)?;
                 self.say(e, span, Fact::Pipeline { stages, warps: warps * ctas });
-                let ranks = match ctas < 2 || ctas == e.b.kernel().cluster_size() {
-                    true => None,
-                    false => Some(e.prologue(|b| union(b, &lines))?),
-                };
-                let pipe = e.prologue(|b| make(b, stages, warps, (ctas, ranks)))?;
-                self.pipes.insert(v, pipe);
                 Ok(Action::Drop)
             }
             Tile::Acquire { pipe } => {
@@ -351,6 +377,10 @@ impl Rewrite for Pipelines<'_> {
                     self.say(e, span, Fact::Fence("threads read stages that copies fill again"));
                 }
                 self.release(&mut e.b, pipe).map(|()| Action::Drop)
+            }
+            Tile::Skip { pipe, stages } => {
+                let pipe = self.pipe(pipe, span)?;
+                skip(&mut e.b, pipe, stages).map(|()| Action::Drop)
             }
             Tile::TmaLoad { .. } | Tile::BulkLoad { .. } | Tile::BulkStore { pipe: Some(_), .. } => {
                 let acquire = self.facts.acquires.get(&v).and_then(|a| self.armed.get(a)).copied();
@@ -414,7 +444,10 @@ impl Pipelines<'_> {
         if !self.facts.read.is_empty() {
             b.emit(Async::ProxyFence { global: false })?;
         }
-        b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        // A product that was waited for has read for the whole warp, and what a thread reads or copies it has read alone.
+        if !self.facts.read.is_empty() || self.facts.filled.iter().any(|v| self.facts.drained.contains(v)) {
+            b.emit(Thread::GroupBarrier { group: Group::Warp })?;
+        }
         let stage = b.get(pipe.frees.stage)?;
         let full = barrier(b, pipe.barriers, stage)?;
         let empty = b.offset(full, &Int::from(i64::from(pipe.stages) * BARRIER))?;
@@ -519,8 +552,36 @@ pub(crate) fn ranks(b: &mut Builder, dims: u32) -> Built<Value> {
     b.binary(BinOp::Shl, mask, first)
 }
 
-/// The memory of a pipeline, made ready by thread 0 before anybody goes on.
-fn make(b: &mut Builder, stages: u32, warps: u32, (ctas, ranks): (u32, Option<Value>)) -> Built<Pipe> {
+/// The memory of all pipelines, made ready by thread 0 before anybody goes on.
+fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
+    let cluster = b.kernel().cluster;
+    let mut made = Vec::new();
+    for &(v, stages) in &facts.pipelines {
+        b.at(b.kernel().insts[v].span);
+        let lines = facts.shared.get(&v).map_or(&[][..], Vec::as_slice);
+        let ctas = lines.iter().fold(1, |all, dims| all | line(cluster, *dims)).count_ones();
+        let all = ctas < 2 || ctas == b.kernel().cluster_size();
+        let ranks = if all { None } else { Some(union(b, lines)?) };
+        let warps = facts.arrivals(v, b.kernel().insts[v].span)?;
+        made.push((v, pipe(b, stages, (ctas, ranks))?, warps * ctas));
+    }
+    by_first(b, |b| {
+        for (_, Pipe { stages, barriers, .. }, releases) in &made {
+            for i in 0..2 * stages {
+                let ptr = b.offset(*barriers, &Int::from(i64::from(i) * BARRIER))?;
+                b.emit(Async::MbarInit { ptr, count: if i < *stages { 1 } else { *releases } })?;
+            }
+        }
+        b.emit(Async::MbarFence {}).map(drop)
+    })?;
+    // Another CTA's copies and arrivals may come as soon as this one goes on.
+    let group = if facts.shared.is_empty() { Group::Block } else { Group::Cluster };
+    b.emit(Thread::GroupBarrier { group })?;
+    Ok(made.into_iter().map(|(v, pipe, _)| (v, pipe)).collect())
+}
+
+/// The memory and the cursors of one pipeline.
+fn pipe(b: &mut Builder, stages: u32, (ctas, ranks): (u32, Option<Value>)) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -528,16 +589,6 @@ fn make(b: &mut Builder, stages: u32, warps: u32, (ctas, ranks): (u32, Option<Va
         Builder::tensor(Scalar::U64, Space::Shared, layout, 8),
     )?;
     let barriers = b.emit(Bridge::AddressOf { base: memory })?;
-    by_first(b, |b| {
-        for i in 0..2 * stages {
-            let ptr = b.offset(barriers, &Int::from(i64::from(i) * BARRIER))?;
-            b.emit(Async::MbarInit { ptr, count: if i < stages { 1 } else { warps * ctas } })?;
-        }
-        b.emit(Async::MbarFence {}).map(drop)
-    })?;
-    // Another CTA's copies and arrivals may come as soon as this one goes on.
-    let group = if ctas > 1 { Group::Cluster } else { Group::Block };
-    b.emit(Thread::GroupBarrier { group })?;
     let mut cursor = |name: &str| -> Built<Cursor> {
         let zero = b.i32(0)?;
         let at = Cursor {
@@ -585,4 +636,22 @@ fn advance(b: &mut Builder, at: Cursor, stage: Value, stages: u32) -> Built<()> 
     let other = b.binary(BinOp::Xor, parity, one)?;
     let parity = b.select(wraps, other, parity)?;
     b.set(at.parity, parity).map(drop)
+}
+
+/// Goes on by a number of stages, both for waiting and for giving back.
+fn skip(b: &mut Builder, pipe: Pipe, stages: Value) -> Built<()> {
+    let n = Int::from(i64::from(pipe.stages));
+    let stage = b.get(pipe.waits.stage)?;
+    let behind = b.symbol(stage)? + b.symbol(stages)?;
+    let next = b.index(behind.rem(&n))?;
+    let next = b.convert(next, Scalar::I32)?;
+    let wraps = b.index(behind.floor_div(&n).rem(&Int::from(2)))?;
+    let wraps = b.convert(wraps, Scalar::I32)?;
+    let parity = b.get(pipe.waits.parity)?;
+    let parity = b.binary(BinOp::Xor, parity, wraps)?;
+    for at in [pipe.waits, pipe.frees] {
+        b.set(at.stage, next)?;
+        b.set(at.parity, parity)?;
+    }
+    Ok(())
 }

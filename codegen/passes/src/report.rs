@@ -76,6 +76,9 @@ pub struct Access {
     pub instrs: Vec<Instr>,
     /// Why they are narrower than 16 bytes, if they are.
     pub narrow: Option<Narrow>,
+    /// Why the warps do not move whole matrices (`ldmatrix`, `stmatrix`), of elements that are dealt out as those of an
+    /// accumulator.
+    pub no_matrices: Option<String>,
     /// What is known of its bounds.
     pub cover: Cover,
 }
@@ -237,6 +240,9 @@ impl fmt::Display for Access {
         }
         if let Some(why) = &self.narrow {
             write!(f, "; {why}")?;
+        }
+        if let Some(why) = &self.no_matrices {
+            write!(f, "; no whole matrices: {why}")?;
         }
         f.write_str(match self.cover {
             Cover::All => "; nothing to test",

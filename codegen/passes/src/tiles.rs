@@ -63,8 +63,10 @@ pub struct Product {
     /// For both operands, the mode along which elements follow each other, and the swizzle in bytes; none for one in
     /// registers.
     pub operands: [Option<(char, i64)>; 2],
-    /// Elements of the accumulator in a thread.
-    pub registers: u32,
+    /// Registers of the accumulator in a thread, and sums in each.
+    pub registers: (u32, u32),
+    /// When its first instructions replace what the registers hold (scale-d is 0), if they ever do.
+    pub replaces: Option<&'static str>,
     /// Columns of a warpgroup.
     pub columns: u32,
     /// Whether warpgroups multiply; else warps do.
@@ -102,9 +104,6 @@ pub struct Bulk {
 impl Product {
     /// Why no instruction does more at once, or reads its operands with fewer bank conflicts.
     fn limit(&self) -> String {
-        if !self.warpgroups {
-            return "the target has no instruction of warpgroups (wgmma)".into();
-        }
         let mut why = Vec::new();
         if !self.warpgroups {
             return "the target has no matrix instructions of warpgroups (wgmma)".into();
@@ -132,7 +131,15 @@ impl fmt::Display for Product {
                 Some((major, bytes)) => write!(f, ", {name} {major}-major in {bytes}-byte swizzle")?,
             }
         }
-        write!(f, "; {registers} accumulator registers a thread; {}", self.limit())
+        let (count, sums) = registers;
+        write!(f, "; {count} accumulator registers a thread")?;
+        if *sums > 1 {
+            write!(f, " of {sums} sums each")?;
+        }
+        if let Some(when) = self.replaces {
+            write!(f, ", replaced {when}")?;
+        }
+        write!(f, "; {}", self.limit())
     }
 }
 

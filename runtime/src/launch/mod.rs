@@ -19,7 +19,7 @@ pub use crate::memory::BARRIER_LINE;
 pub use argument::{Argument, Arguments, AsArgument, Elements, Given, multicast};
 pub use check::{Checked, Unfilled};
 pub use kernel::{Grid, Kernel, LaunchOptions, Prepared};
-pub use module::{Module, needs_nvshmem, to_cubin};
+pub use module::{Module, is_whole_program, needs_nvshmem, to_image};
 pub use scalar::Number;
 pub use target::runs_on;
 pub use weft_abi::extent;

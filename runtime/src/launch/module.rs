@@ -177,18 +177,28 @@ pub fn needs_nvshmem(image: &[u8]) -> bool {
     image.windows(NVSHMEM_SYMBOL.len()).any(|w| w == NVSHMEM_SYMBOL)
 }
 
-/// Assembles PTX for a device with the driver's own compiler: a cubin, which loads without it, and what the compiler says
-/// of it.
+/// What is loaded into a device for PTX, and what the driver's compiler says of it: a cubin, which loads without that
+/// compiler, or the PTX itself where that must be [assembled as a whole program](is_whole_program).
 ///
 /// # Errors
 /// `R0501`, with what the compiler says.
-pub fn to_cubin(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<(Vec<u8>, Vec<Remark>)> {
+pub fn to_image(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<(Vec<u8>, Vec<Remark>)> {
     fits(device, info)?;
+    if is_whole_program(ptx) {
+        return Ok((ptx.into(), Vec::new()));
+    }
     device.context()?;
     device.bind()?;
     let made = driver::cubin(&terminated(ptx.as_bytes())).map_err(|e| refused(device, info, &e))?;
     accepted(info, made.1.iter())?;
     Ok(made)
+}
+
+/// Whether PTX must be assembled as a whole program. The driver's linker, which gives cubins, and nvJitLink assemble it
+/// as an object to be linked. ptxas leaves `setmaxnreg` out of objects (C7504) and executes their wgmma instructions
+/// one by one (C7509).
+pub fn is_whole_program(ptx: &str) -> bool {
+    ["setmaxnreg.", "wgmma."].iter().any(|instruction| ptx.contains(instruction))
 }
 
 /// Where remarks are errors, there are none.
@@ -305,6 +315,14 @@ fn kernels(info: &ModuleInfo) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_with_roles_or_matrix_instructions_is_a_whole_program() {
+        for ptx in ["setmaxnreg.inc.sync.aligned.u32 232;", "wgmma.fence.sync.aligned;"] {
+            assert!(is_whole_program(ptx), "{ptx}");
+        }
+        assert!(!is_whole_program("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"));
+    }
 
     fn refusal(code: CUresult) -> Refusal<'static> {
         Refusal { kernels: "`k`".into(), ptx: "9.1", code, driver: (13, 0), gpu: 0 }

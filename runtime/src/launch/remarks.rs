@@ -39,8 +39,8 @@ pub fn remarks(log: &str, ptx: &str) -> Vec<Remark> {
 fn kind(line: &str) -> Option<RemarkKind> {
     let code = line.split_once("(C7").and_then(|(_, rest)| number(rest));
     match code {
-        Some(508) => Some(RemarkKind::Registers),
-        Some(510..=519) => Some(RemarkKind::Serial),
+        Some(504 | 508) => Some(RemarkKind::Registers),
+        Some(509..=519) => Some(RemarkKind::Serial),
         _ => spills(line).then_some(RemarkKind::Spills),
     }
 }

@@ -6,7 +6,7 @@ use super::report::Quartiles;
 use crate::bench::BenchError;
 use crate::bench::data::in_each;
 use crate::gemm::tuning::{Entry, Setting, Table};
-use crate::gemm::{Gemm, Param, Plan, Problem, Selector, Tuning, ranked};
+use crate::gemm::{Gemm, Machine, Param, Plan, Problem, Selector, Tuning, ranked};
 use std::time::SystemTime;
 use weft_runtime::Device;
 
@@ -59,12 +59,12 @@ impl Tune {
 
 /// The plans that are tried first: of each group that differs in the number of stages alone the one that the model
 /// prefers, and then the others, each in the model's order.
-pub fn tried(problem: &Problem, sms: u32, budget: u32) -> Vec<Plan> {
+pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
     let group = |plan: &Plan| -> Vec<u32> {
         Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
     };
     let (mut first, mut rest, mut seen) = (Vec::new(), Vec::new(), Vec::new());
-    for plan in ranked(problem, sms) {
+    for plan in ranked(problem, machine) {
         match seen.contains(&group(&plan)) {
             true => rest.push(plan),
             false => {
@@ -101,7 +101,7 @@ pub fn tune(
 
 /// The fastest plan of a problem.
 fn fastest(bed: &Bed, problem: &Problem, what: &Tune) -> Result<Found> {
-    let plans = tried(problem, bed.device.sm_count()?, what.budget);
+    let plans = tried(problem, Machine::of(&bed.device)?, what.budget);
     let sets = bed.sets(problem, false)?;
     let (cases, left_out) = right(bed, &sets, &plans)?;
     let count = cases.len() as u32;

@@ -28,6 +28,9 @@ pub struct Setup {
     /// Fetch NCCL too (200 MB), which `weft bench --against nccl` measures beside ours.
     #[arg(long)]
     nccl: bool,
+    /// Fetch cuBLAS too (600 MB), which `weft bench gemm --against cublas` measures beside ours.
+    #[arg(long)]
+    cublas: bool,
     /// Index that pip fetches from, such as a mirror's. pip's own settings of indexes do not apply.
     #[arg(long, value_name = "URL")]
     index_url: Option<String>,
@@ -125,6 +128,11 @@ impl Setup {
         ];
         if self.nccl {
             wheels.push(newest("nccl", &format!("nvidia-nccl-cu{cuda}"))?);
+        }
+        if self.cublas {
+            // The wheel of CUDA 12 alone names its CUDA.
+            let package = if cuda == 12 { "nvidia-cublas-cu12" } else { "nvidia-cublas" };
+            wheels.push(newest("cublas", package)?);
         }
         Ok(wheels)
     }

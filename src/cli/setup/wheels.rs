@@ -134,6 +134,14 @@ const WHEELS: &[Pinned] = &[
         "e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42",
         "01c873ba1626b54caa12272ed228dc5b2781545e0ae8ba3f432a8ef1c6d78643",
     ]),
+    wheel("nvidia-cublas-cu12", "12.9.3.13", &[
+        "d7d51055f161b317c7105ddaae90e71eda059026074ffef93cf7cde2886bfe72",
+        "918a8781956115d34b1db49e0e7b7befba8d101661c4b560ed4d42e0e17bebc3",
+    ]),
+    wheel("nvidia-cublas", "13.10.0.20", &[
+        "dcc6d63884c53d07e267ce7e6feac17b2538cebaafec5db865736c3e28e4dc84",
+        "c5f3418c0a845232a8cabc58f6fa52cfae7d8bd3680d94c3907aca710fd48d70",
+    ]),
 ];
 
 #[cfg(test)]

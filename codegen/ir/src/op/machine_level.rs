@@ -308,11 +308,32 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "fence<async>", spread Operands, result |t| t.unit();
+        /// The address of a place in shared memory as a number (`u32`), computed where this stands. What follows from it
+        /// may then be computed once for a warp; an address that a register of each thread holds makes all of it values
+        /// of each thread.
+        effect SharedAddress = "shared_address" {
+            /// An address in shared memory.
+            ptr: Value,
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "mma", spread Operands, result |t| t.shared_address(*ptr);
         /// Orders what the warpgroup did to registers before matrix instructions that begin later.
         effect WgmmaFence = "wgmma_fence" {
         }
         reads [], writes [], order None, group None,
         teams [], name "mma", spread Operands, result |t| t.unit();
+        /// Registers of an accumulator that nobody has written: a product that does not add to them gives them values.
+        /// Result: the given type.
+        effect WgmmaUnset = "wgmma_unset" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "accumulator", spread Threads, result |t| t.unset();
+        /// Registers of an accumulator that are zero. Result: the given type. They are written where this stands, and so
+        /// only if the code here runs.
+        effect WgmmaZero = "wgmma_zero" {
+        }
+        reads [], writes [], order None, group None,
+        teams [], name "accumulator", spread Threads, result |t| t.unset();
         /// Orders what the warpgroup did to registers, of which matrix instructions will read these. Result: the registers.
         effect WgmmaRegisters = "wgmma_registers" {
             /// Registers of 32 bits.
@@ -336,13 +357,18 @@ family! {
             a_elem: Scalar,
             /// Element type of B.
             b_elem: Scalar,
+            /// Type of the sums. A register holds two of `f16`, and else one.
+            sum: Scalar,
             /// Whether A is contiguous along M.
             a_mn: bool,
             /// Whether B is contiguous along N.
             b_mn: bool,
+            /// Whether it adds to what the registers hold (`bool`); it does where nothing is given. It replaces what they
+            /// hold where this is false, and then does not read them.
+            adds: Option<Value>,
         }
         reads [], writes [], order None, group None,
-        teams [], name "mma", spread Threads, result |t| t.wgmma(*acc, *first, [*a, *b], *n);
+        teams [], name "mma", spread Threads, result |t| t.wgmma((*acc, *sum), *first, [*a, *b], *n, *adds);
         /// A warp loads matrices of eight rows of 16 bytes, of which each eight lanes give the addresses of one. Result: a
         /// register of 32 bits for each, of row `lane / 4` or, transposed as elements of 16 bits, of that column.
         effect LdMatrix = "ldmatrix" {
@@ -355,21 +381,35 @@ family! {
         }
         reads [here(ptr)], writes [], order None, group None,
         teams [], name "mma", spread Threads, result |t| t.ldmatrix(*ptr, *count);
+        /// A warp stores matrices of eight rows of 16 bytes, of which each eight lanes give the addresses of one.
+        effect StMatrix = "stmatrix" {
+            /// The lane's row: an address in shared memory.
+            ptr: Value,
+            /// Registers of 32 bits, one for each of 1, 2 or 4 matrices: two elements of row `lane / 4` or, if they are
+            /// transposed, of that column.
+            value: Value,
+            /// Whether they are transposed.
+            trans: bool,
+        }
+        reads [], writes [here(ptr)], order None, group None,
+        teams [], name "st", spread Operands, result |t| t.stmatrix(*ptr, *value);
         /// A matrix product of a warp: 16 rows, 8 columns, 32 bytes along K. Result: `acc` with the product added.
         effect MmaSync = "mma_sync" {
             /// The lane's four registers of A.
             a: Value,
             /// Its two registers of B.
             b: Value,
-            /// Its four elements of the accumulator.
+            /// The registers of its four elements of the accumulator.
             acc: Value,
             /// Element type of A; `f32` is multiplied as tf32.
             a_elem: Scalar,
             /// Element type of B.
             b_elem: Scalar,
+            /// Type of the sums. A register holds two of `f16`, and else one.
+            sum: Scalar,
         }
         reads [], writes [], order None, group None,
-        teams [], name "mma", spread Threads, result |t| t.mma_sync([*a, *b], *acc);
+        teams [], name "mma", spread Threads, result |t| t.mma_sync([*a, *b], (*acc, *sum));
         /// Makes a group of the matrix products that began since the last one.
         effect WgmmaCommit = "wgmma_commit" {
         }

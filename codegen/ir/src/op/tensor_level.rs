@@ -58,6 +58,17 @@ family! {
             offset: Int,
         }
         teams [], name "a view", spread Rule, result |t| t.view(*base);
+        /// A part of a tile of two modes: what this thread holds of it where warpgroups share the tile out as they share
+        /// out an accumulator. All threads of the CTA access such a view together.
+        pure Dealt = "dealt" {
+            /// The tile.
+            base: Value,
+            /// Elements from the tile's first element.
+            offset: Int,
+            /// Warpgroups that share out the rows, and the columns.
+            over: Vec<u32>,
+        }
+        teams [], name "a view", spread Rule, result |t| t.dealt(*base, over);
         /// The same layout at the team's multicast address.
         pure Multicast = "multicast" {
             /// A symmetric tensor.
@@ -378,6 +389,16 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "consumer_release", spread Operands, result |t| t.pipe_user(*pipe);
+        /// Goes past stages that another role waits for and gives back. All that were waited for before have been given
+        /// back.
+        effect Skip = "consumer_skip" {
+            /// The pipeline.
+            pipe: Value,
+            /// Stages (`i64`), at least 0.
+            stages: Value,
+        }
+        reads [], writes [], order None, group Some(Group::Block),
+        teams [], name "consumer_skip", spread Same, result |t| t.pipe_skip(*pipe, *stages);
         /// Begins to copy a tile of a tensor to the stage that was acquired last. What lies beyond the tensor reads as 0.
         effect TmaLoad = "tma_load" {
             /// Tensor in shared memory.

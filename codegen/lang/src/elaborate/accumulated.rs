@@ -89,9 +89,11 @@ impl Elab<'_> {
         let deal = |l: &Layout| l.composition(&all)?.slice_and_offset(&at);
         let (layout, offset) = deal(&ty.layout).map_err(bad)?;
         let bounds = moved(&ty.bounds, deal).map_err(bad)?;
-        let mut out = self.view(t, offset, layout, bounds)?;
-        out.private = true;
-        Ok(out)
+        let value = match share.is_rows() {
+            true => self.b.view(t.value, offset, layout, bounds)?,
+            false => self.b.dealt(t.value, offset, layout, bounds, share.over)?,
+        };
+        Ok(Tensor { value, private: true, element: false })
     }
 
     /// A tensor read as an accumulator is dealt out: a value for each row where the columns are all the same one.

@@ -39,7 +39,8 @@ impl Elab<'_> {
             };
             let (threads, regs) = self.role_arguments(name, args)?;
             let whole = regs > 0 && threads.is_multiple_of(WARPGROUP);
-            let shares = self.roles.last().is_some_and(|last: &Plan| {
+            let last = self.roles.iter().rev().find(|plan: &&Plan| plan.threads > 0);
+            let shares = last.is_some_and(|last| {
                 regs > 0 && !whole && last.regs == regs && !last.threads.is_multiple_of(WARPGROUP)
             });
             if regs > 0 && !shares {
@@ -51,6 +52,9 @@ impl Elab<'_> {
         if let Some(s) = roles.first().filter(|_| body.value.is_some() || self.roles.len() > MAX_ROLES) {
             let message = format!("a kernel has at most {MAX_ROLES} roles, and nothing behind them");
             return fail(BAD_ATTR, s.span, message);
+        }
+        if roles.first().is_some() && next == 0 {
+            return fail(BAD_ATTR, roles[0].span, "no role of the kernel has threads");
         }
         let given = self.roles.iter().filter(|p| p.regs > 0).count();
         if given != 0 && given != self.roles.len() {
@@ -76,11 +80,11 @@ impl Elab<'_> {
             };
             match arg.name.as_ref().map(|n| &*n.name) {
                 None if threads.is_none() => {
-                    if n == 0 || n % WARP != 0 || n > MAX_THREADS {
+                    if n % WARP != 0 || n > MAX_THREADS {
                         return fail(
                             WRONG_ARGS,
                             at,
-                            format!("a role has whole warps, 32 to {MAX_THREADS} threads, not {n}"),
+                            format!("a role has whole warps, up to {MAX_THREADS} threads, not {n}"),
                         );
                     }
                     threads = Some(n);
@@ -108,10 +112,10 @@ impl Elab<'_> {
         })
     }
 
-    /// The roles, in groups that share warpgroups.
+    /// The roles that have threads, in groups that share warpgroups.
     fn shares(&self) -> Vec<Share> {
         let mut out: Vec<Share> = Vec::new();
-        for (i, plan) in self.roles.iter().enumerate() {
+        for (i, plan) in self.roles.iter().enumerate().filter(|(_, plan)| plan.threads > 0) {
             match out.last_mut() {
                 Some(last) if plan.regs > 0 && plan.first % WARPGROUP != 0 => {
                     last.roles.end = i + 1;
@@ -141,9 +145,12 @@ impl Elab<'_> {
         self.emit_role("", share.plan, body, stmts.first().map_or(Span::NONE, |s| s.span))
     }
 
-    /// One role, in which the CTA is the role.
+    /// One role, in which the CTA is the role. One without threads is left out.
     fn role(&mut self, s: &Stmt, plan: Plan) -> R<()> {
         let StmtKind::Role { name, body, .. } = &s.kind else { return Ok(()) };
+        if plan.threads == 0 {
+            return Ok(());
+        }
         let block = std::mem::replace(&mut self.b.kernel_mut().block, [plan.threads, 1, 1]);
         let inner = self.nested(|e| e.block(body).map(|_| ()));
         self.b.kernel_mut().block = block;

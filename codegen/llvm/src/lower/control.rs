@@ -94,9 +94,15 @@ impl<'c> Lower<'_, 'c> {
             self.intrinsic(&name, &[], &[word(regs)])?;
         }
         let outside = self.role.replace(role);
+        let last = self.last;
         self.block(body)?;
         self.role = outside;
-        ir.jump(end);
+        // A way from the end of a role into the next one would make ptxas keep apart what is the same in a warp of it.
+        if last {
+            ir.ret();
+        } else {
+            ir.jump(end);
+        }
         ir.go(end);
         Ok(())
     }

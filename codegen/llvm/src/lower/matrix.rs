@@ -7,7 +7,8 @@
 use super::{Lower, Lowered};
 use crate::raw::Val;
 use weft_ir::diag::Code;
-use weft_ir::{Async, Scalar, Value, ValueType};
+use weft_ir::tile::per_register;
+use weft_ir::{Arith, Async, Constant, Operation, Scalar, Value, ValueType};
 use weft_isa::{Choice, Product, Spelling, fragments};
 
 impl<'c> Lower<'_, 'c> {
@@ -24,48 +25,76 @@ impl<'c> Lower<'_, 'c> {
                 }
                 self.tied(*acc, (0, lanes), &text, &operands, &",r".repeat(operands.len())).map(Some)
             }
+            Async::WgmmaUnset {} => {
+                let ty = self.ty(&self.inst.ty)?;
+                Ok(Some(self.ir.poison(ty)))
+            }
+            Async::WgmmaZero {} => self.zeros().map(Some),
             Async::WgmmaRegisters { a } => {
                 let lanes = self.k.ty(*a).lanes().unwrap_or(0);
                 self.tied(*a, (0, lanes), "wgmma.fence.sync.aligned;", &[], "").map(Some)
             }
-            Async::Wgmma { acc, first, a, b, n, a_elem, b_elem, a_mn, b_mn } => {
-                let product = self.product(*a_elem, *b_elem, *acc)?;
+            Async::Wgmma { acc, first, a, b, n, a_elem, b_elem, sum, a_mn, b_mn, adds } => {
+                let product = self.product([*a_elem, *b_elem, *sum])?;
                 let in_registers = self.k.ty(*a).lanes() == Some(4);
                 let spelling = self.spelled(product.of_warpgroup(*n, in_registers, [*a_mn, *b_mn]))?;
-                let lanes = n / 2;
+                let lanes = n / 2 / per_register(*sum);
                 let mut operands =
                     if in_registers { self.ir.lanes(self.val(*a)?) } else { vec![self.val(*a)?] };
                 let b_at = 2 * lanes + operands.len() as u32;
                 operands.push(self.val(*b)?);
+                let mut constraints = if in_registers { ",r,r,r,r,l" } else { ",l,l" }.to_owned();
+                let scale = match adds.map(|adds| (adds, self.k.op(adds).arith())) {
+                    None => "1".into(),
+                    Some((_, Some(Arith::Const { value: Constant::Bool(adds) }))) => {
+                        u8::from(*adds).to_string()
+                    }
+                    Some((adds, _)) => {
+                        operands.push(self.val(adds)?);
+                        constraints += ",b";
+                        format!("${}", b_at + 1)
+                    }
+                };
                 let text = spelling.ptx(|operand| match operand {
                     "D" => registers(0, lanes),
                     "A" if in_registers => registers(2 * lanes, 4),
                     "A" => format!("${}", 2 * lanes),
                     "B" => format!("${b_at}"),
-                    _ => "1".into(),
+                    _ => scale.clone(),
                 });
-                let constraints = if in_registers { ",r,r,r,r,l" } else { ",l,l" };
-                self.tied(*acc, (*first, lanes), &text, &operands, constraints).map(Some)
+                self.tied(*acc, (*first, lanes), &text, &operands, &constraints).map(Some)
             }
             Async::LdMatrix { ptr, count, trans } => self.ldmatrix(*ptr, *count, *trans).map(Some),
-            Async::MmaSync { a, b, acc, a_elem, b_elem } => {
-                let product = self.product(*a_elem, *b_elem, *acc)?;
+            Async::StMatrix { ptr, value, trans } => self.stmatrix(*ptr, *value, *trans),
+            Async::MmaSync { a, b, acc, a_elem, b_elem, sum } => {
+                let product = self.product([*a_elem, *b_elem, *sum])?;
+                let held = 4 / per_register(*sum);
                 let text = self.spelled(product.of_warp())?.ptx(|operand| match operand {
-                    "A" => registers(8, 4),
-                    "B" => registers(12, 2),
-                    _ => registers(0, 4),
+                    "A" => registers(2 * held, 4),
+                    "B" => registers(2 * held + 4, 2),
+                    _ => registers(0, held),
                 });
                 let mut operands = self.ir.lanes(self.val(*a)?);
                 operands.extend(self.ir.lanes(self.val(*b)?));
-                self.tied(*acc, (0, 4), &text, &operands, ",r,r,r,r,r,r").map(Some)
+                self.tied(*acc, (0, held), &text, &operands, ",r,r,r,r,r,r").map(Some)
             }
             _ => Err(self.bug("no matrix instruction")),
         }
     }
 
-    /// The product of two element types that is added to an accumulator.
-    fn product(&self, a: Scalar, b: Scalar, acc: Value) -> Lowered<Product> {
-        let sum = self.k.ty(acc).elem().unwrap_or(Scalar::F32);
+    /// Zeros, as assembly: LLVM would make a choice of registers of a branch around constants.
+    fn zeros(&self) -> Lowered<Val<'c>> {
+        let ir = self.ir;
+        let (elem, lanes) = (self.inst.ty.elem().unwrap_or(Scalar::F32), self.inst.ty.lanes().unwrap_or(1));
+        let moves: Vec<_> = (0..lanes).map(|i| format!("mov.b32 ${i}, 0;")).collect();
+        let constraints = vec![constraint(elem); lanes as usize].join(",");
+        let out = ir.asm(&moves.join(" "), &constraints, &vec![ir.scalar(elem); lanes as usize], &[]);
+        let zeros: Vec<_> = (0..lanes).map(|i| if lanes == 1 { out } else { ir.field(out, i) }).collect();
+        Ok(ir.pack(&zeros, self.ty(&self.inst.ty)?))
+    }
+
+    /// The product of two element types that is added up in a third.
+    fn product(&self, [a, b, sum]: [Scalar; 3]) -> Lowered<Product> {
         Product::new(a.name(), b.name(), sum.name())
             .ok_or_else(|| self.bug("a product of types that are not multiplied"))
     }
@@ -92,6 +121,16 @@ impl<'c> Lower<'_, 'c> {
         Ok(ir.pack(&lanes, ir.vector(ir.int(32), count)))
     }
 
+    fn stmatrix(&mut self, ptr: Value, value: Value, trans: bool) -> Lowered<Option<Val<'c>>> {
+        let count = self.k.ty(value).lanes().unwrap_or(1);
+        self.spelled(fragments("stmatrix", count, trans))?;
+        let trans = if trans { ".trans" } else { "" };
+        let name = format!("llvm.nvvm.stmatrix.sync.aligned.m8n8.x{count}{trans}.b16");
+        let mut args = vec![self.val(ptr)?];
+        args.extend(self.ir.lanes(self.val(value)?));
+        self.intrinsic(&name, &[args[0].ty()], &args).map(|_| None)
+    }
+
     /// Assembly that takes lanes `first..first + n` of a vector and gives them back, with `more` operands behind.
     fn tied(
         &self,
@@ -109,8 +148,7 @@ impl<'c> Lower<'_, 'c> {
         let Some(tied) = lanes.get(own.clone()).map(<[_]>::to_vec) else {
             return Err(self.bug("registers that an accumulator does not have"));
         };
-        let register = if elem == Scalar::F32 { "=f" } else { "=r" };
-        let mut all = vec![register.to_owned(); n as usize];
+        let mut all = vec![constraint(elem).to_owned(); n as usize];
         all.extend((0..n).map(|i| i.to_string()));
         let constraints = format!("{}{constraints}", all.join(","));
         let results = vec![ir.scalar(elem); n as usize];
@@ -121,6 +159,11 @@ impl<'c> Lower<'_, 'c> {
         }
         Ok(ir.pack(&lanes, ty))
     }
+}
+
+/// How assembly gives back an accumulator's register.
+fn constraint(elem: Scalar) -> &'static str {
+    if elem == Scalar::F32 { "=f" } else { "=r" }
 }
 
 /// `{$0, $1}`: operands of assembly.

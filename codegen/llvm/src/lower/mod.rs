@@ -69,6 +69,8 @@ struct Lower<'a, 'c> {
     role: Option<control::Role>,
     /// Roles so far.
     roles: u32,
+    /// Whether nothing but other roles comes behind the instruction at hand.
+    last: bool,
 }
 
 /// Lowers one kernel into the module.
@@ -148,6 +150,7 @@ pub(crate) fn kernel<'a, 'c>(
         globals: 0,
         role: None,
         roles: 0,
+        last: true,
     };
     lower.find_dynamic()?;
     lower.declare_locals()?;
@@ -161,7 +164,11 @@ pub(crate) fn kernel<'a, 'c>(
 
 /// Whether parts of the CTA have registers of their own.
 fn has_roles(k: &Kernel) -> bool {
-    k.body.0.iter().any(|v| matches!(k.op(*v).control(), Some(Control::Role { .. })))
+    k.body.0.iter().any(|v| is_role(k, *v))
+}
+
+fn is_role(k: &Kernel, v: Value) -> bool {
+    matches!(k.op(v).control(), Some(Control::Role { .. }))
 }
 
 /// An element as it lies in memory, to one in registers.
@@ -174,9 +181,11 @@ fn from_memory<'c>(ir: &Ir<'c>, a: Val<'c>, s: Scalar) -> Val<'c> {
 
 impl<'c> Lower<'_, 'c> {
     fn block(&mut self, block: &Block) -> Lowered<()> {
-        for &v in &block.0 {
+        let last = self.last;
+        for (i, &v) in block.0.iter().enumerate() {
             let inst = &self.k.insts[v];
             self.inst = inst;
+            self.last = last && block.0[i + 1..].iter().all(|v| is_role(self.k, *v));
             if let (Some(lines), Some(locate)) = (&mut self.lines, self.locate)
                 && !inst.span.is_none()
             {
@@ -184,6 +193,7 @@ impl<'c> Lower<'_, 'c> {
             }
             self.values[v.index()] = self.op(inst)?;
         }
+        self.last = last;
         Ok(())
     }
 

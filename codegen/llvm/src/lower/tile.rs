@@ -3,7 +3,7 @@
 use super::{Lower, Lowered};
 use crate::raw::{Cast, GENERIC, SHARED_CLUSTER, Val};
 use weft_ir::abi::MAP_BYTES;
-use weft_ir::{Async, Family, RedOp, Space, Value, ValueType};
+use weft_ir::{Address, Async, Family, Operation, RedOp, Space, Value, ValueType};
 use weft_isa::PtxVersion;
 
 /// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
@@ -65,14 +65,28 @@ impl<'c> Lower<'_, 'c> {
                 let memory = if *global { "global" } else { "shared_cta" };
                 self.effect(&format!("llvm.nvvm.fence.proxy.async.{memory}"), &[])
             }
+            Async::SharedAddress { ptr } => self.shared_address(*ptr).map(Some),
             Async::WgmmaFence {}
             | Async::WgmmaRegisters { .. }
+            | Async::WgmmaUnset {}
+            | Async::WgmmaZero {}
             | Async::Wgmma { .. }
             | Async::WgmmaCommit {}
             | Async::WgmmaWait { .. }
             | Async::LdMatrix { .. }
+            | Async::StMatrix { .. }
             | Async::MmaSync { .. } => self.matrix(op),
         }
+    }
+
+    /// Of an allocation, assembly with its name: it stays where it stands.
+    fn shared_address(&self, ptr: Value) -> Lowered<Val<'c>> {
+        let (ir, at) = (self.ir, self.val(ptr)?);
+        let word = ir.int(32);
+        Ok(match self.k.op(ptr).address() {
+            Some(Address::Shared { .. }) => ir.asm("mov.u32 $0, $1;", "=r,s", &[word], &[at]),
+            _ => ir.cast(Cast::LLVMTrunc, ir.cast(Cast::LLVMPtrToInt, at, ir.int(64)), word),
+        })
     }
 
     /// Accesses to memory stay on their side of this place: LLVM thinks that these intrinsics touch nothing but their

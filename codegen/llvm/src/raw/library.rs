@@ -76,6 +76,22 @@ pub(crate) fn link<'c>(into: &Module<'c>, said: &Diagnostics<'c>, library: Modul
     }
 }
 
+/// Deletes the lists of variables that passes had to keep. The printer of PTX puts what such a list names before
+/// everything else, in the order of the addresses that the variables have in this process; without the lists all
+/// variables are printed in the module's order.
+pub(crate) fn forget_used(module: &Module<'_>) {
+    for name in [c"llvm.used", c"llvm.compiler.used"] {
+        // SAFETY: the module is alive and the name ends in NUL. The handle is not null, nothing refers to such a list,
+        // and nobody has the handle after this.
+        unsafe {
+            let list = core::LLVMGetNamedGlobal(module.as_mut_ptr(), name.as_ptr());
+            if !list.is_null() {
+                core::LLVMDeleteGlobal(list);
+            }
+        }
+    }
+}
+
 /// The first `N` elements, all of them integers, that a variable begins with.
 pub(crate) fn initial_integers<const N: usize>(module: &Module<'_>, variable: &str) -> Option<[u64; N]> {
     let name = c_string(variable);

@@ -244,6 +244,30 @@ fn damage_is_an_error_wherever_it_is() {
     }
 }
 
+#[test]
+fn variables_are_printed_in_the_librarys_order() {
+    const NAMES: [&str; 8] = ["north", "east", "south", "west", "up", "down", "left", "right"];
+    let variables: String = NAMES
+        .map(|name| {
+            format!("@{name} = dso_local addrspace(4) externally_initialized constant i32 0, align 4\n")
+        })
+        .concat();
+    let used = NAMES.map(|name| format!(", ptr addrspacecast (ptr addrspace(4) @{name} to ptr)")).concat();
+    let text = library()
+        .replace("global [1 x ptr] [", "global [9 x ptr] [")
+        .replace(" to ptr)], section", &format!(" to ptr){used}], section"))
+        .replace("@llvm.compiler.used", &format!("{variables}@llvm.compiler.used"));
+    let folder = TempDir::new().unwrap();
+    let path = file(&folder, &bitcode(&text));
+    let order = |ptx: &str| {
+        let places = NAMES.map(|name| ptx.find(&format!(" {name};")).or(ptx.find(&format!(" {name} "))));
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}\n{ptx}");
+    };
+    let linked = Options { link: Link::Library(&path), ..options("sm_90a") };
+    order(&emit(&module(&kernel("k", LARGE)), &linked).unwrap().ptx);
+    order(&object(&path, &["nvshmemx_large_block"], &options("sm_90a")).unwrap().ptx);
+}
+
 /// The library as a file, for tests of the rooms that cannot make one. `WEFT_BLESS=1` writes it.
 #[test]
 fn the_file_that_other_tests_link_with_is_this_library() {

@@ -101,8 +101,9 @@ impl MemoryPass<'_> {
         v: Value,
         op: &Access,
         at: &Place,
-        span: Span,
+        no_matrices: Option<String>,
     ) -> Built<Action> {
+        let span = e.b.kernel().insts[v].span;
         reject_product(op, span)?;
         let base = match at.route {
             Route::There(pointer) => pointer,
@@ -135,7 +136,8 @@ impl MemoryPass<'_> {
             // Bytes below the swizzle's base stay together.
             legal.retain(|width| *width == 1 || u64::from(width * elem.bytes()) <= 1 << swizzle.base());
         }
-        let f = Fragment::new(at, &legal, span)?;
+        let mut f = Fragment::new(at, &legal, span)?;
+        f.no_matrices = no_matrices;
         let (bytes, count) = (f.width * elem.bytes(), f.starts.len() as u32);
         let (sem, scope) = op.ordering();
         let name = match plain {

@@ -27,6 +27,8 @@ pub(super) struct Fragment {
     pub cover: Cover,
     /// Why the pieces are not wider.
     pub narrow: Option<Narrow>,
+    /// Why the warps do not move whole matrices, where they might.
+    pub no_matrices: Option<String>,
 }
 
 /// A bound, piece by piece.
@@ -140,6 +142,7 @@ impl Fragment {
             limits: Vec::new(),
             cover: Cover::All,
             narrow,
+            no_matrices: None,
         };
         for (b, modes) in &bounds {
             for p in [&b.limit, &b.offset] {

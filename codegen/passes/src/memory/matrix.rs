@@ -1,6 +1,7 @@
 //! Products of tiles become matrix instructions of warpgroups or warps, and accumulators the registers that these add to.
 
 use super::MemoryPass;
+use super::fresh::Holds;
 use super::place::{Place, Route, found};
 use super::tile::nearest;
 use crate::codes::BAD_OPERAND;
@@ -12,8 +13,9 @@ use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Code, Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
 use weft_ir::roles::WARPGROUP;
+use weft_ir::tile::per_register;
 use weft_ir::{
-    Accumulator, Address, Arith, Async, BinOp, Bridge, Int, Layout, Operation, Scalar, Space, Sreg, Tile,
+    Accumulator, Arith, Async, BinOp, Bridge, Int, Layout, LocalId, Operation, Scalar, Space, Sreg, Tile,
     Value, ValueType,
 };
 use weft_isa::{Choice, Instruction, Product, Target};
@@ -22,9 +24,12 @@ use weft_layout::{ATOM_ROWS, Operand};
 /// The bits of an address that a matrix descriptor has, in units of 16 bytes.
 const ADDRESS: i64 = 0x3ffff;
 
-/// Accumulators become registers of each thread. Gives the tile of each op on one.
-pub(super) fn registers(k: &mut Kernel) -> FxHashMap<Value, Accumulator> {
-    let vector = |a: Accumulator| Type::lanes_of(a.elem, a.lanes(a.own_cols()));
+/// Accumulators become registers of each thread. Gives the tile of each op on one, and the variables that hold one.
+pub(super) fn registers(k: &mut Kernel) -> (FxHashMap<Value, Accumulator>, Vec<LocalId>) {
+    let vector = |a: Accumulator| {
+        let elem = if per_register(a.elem) > 1 { Scalar::I32 } else { a.elem };
+        Type::lanes_of(elem, a.lanes(a.own_cols()) / per_register(a.elem))
+    };
     let of = |k: &Kernel, v: Value| match k.ty(v) {
         Type::Accumulator(a) => Some(*a),
         _ => None,
@@ -37,6 +42,8 @@ pub(super) fn registers(k: &mut Kernel) -> FxHashMap<Value, Accumulator> {
         };
         tiles.extend(acc.map(|acc| (v, acc)));
     });
+    let held = k.locals.iter().filter(|(_, local)| matches!(local.ty, Type::Accumulator(_)));
+    let held = held.map(|(id, _)| id).collect();
     for local in k.locals.iter_mut() {
         if let Type::Accumulator(a) = local.ty {
             local.ty = vector(a);
@@ -47,7 +54,7 @@ pub(super) fn registers(k: &mut Kernel) -> FxHashMap<Value, Accumulator> {
             inst.ty = vector(a);
         }
     }
-    tiles
+    (tiles, held)
 }
 
 /// Whether warpgroups of a target multiply tiles in shared memory. If not, its warps multiply fragments of them.
@@ -70,21 +77,37 @@ pub(super) struct Source {
 impl MemoryPass<'_> {
     /// An op on accumulators.
     pub(super) fn matrix(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
+        let warpgroups = has_warpgroups(self.options.target);
         let done = match op {
             Tile::Accumulator {} => {
                 let ty = e.b.ty(v).clone();
-                e.b.zero(&ty)?
+                let acc = if warpgroups { e.b.emit_as(Async::WgmmaUnset {}, ty)? } else { e.b.zero(&ty)? };
+                self.fresh.note(acc, if warpgroups { Holds::Nothing } else { Holds::Sums });
+                acc
             }
             // Registers are in the order of the instructions already.
-            Tile::AccumulatorOf { value } => *value,
-            Tile::MmaWait { acc, pending } if has_warpgroups(self.options.target) => {
-                e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held: self.held.until(v) })?
+            Tile::AccumulatorOf { value } => {
+                let ty = e.b.ty(v).clone();
+                if *e.b.ty(*value) == ty { *value } else { e.b.emit_as(Arith::Bitcast { a: *value }, ty)? }
+            }
+            Tile::MmaWait { acc, pending } if warpgroups => {
+                let holds = self.fresh.of(*acc);
+                let held = self.held.until(v);
+                let done = e.b.emit(Async::WgmmaWait { acc: *acc, pending: *pending, held })?;
+                // What no product of the loop before has written is zeros now.
+                if *pending == 0 && holds != Holds::Nothing {
+                    self.settled(e, done, holds)?
+                } else {
+                    self.fresh.note(done, holds);
+                    done
+                }
             }
             // The products of warps are done when they are issued.
             Tile::MmaWait { acc, .. } => *acc,
             Tile::AccumulatorRead { acc, first, cols } => {
                 let tile = self.tile_of(v, span)?;
-                read(&mut e.b, *acc, tile, *first, *cols)?
+                let acc = self.settled(e, *acc, self.fresh.of(*acc))?;
+                read(&mut e.b, acc, tile, *first, *cols)?
             }
             Tile::Mma { a, b, acc } => {
                 let tile = self.tile_of(v, span)?;
@@ -94,7 +117,7 @@ impl MemoryPass<'_> {
                     Type::Vector(elem, lanes) => {
                         let (elem, packed) = (*elem, Type::Vector(Scalar::I32, lanes / 2));
                         let mut registers = e.b.emit_as(Arith::Bitcast { a: *a }, packed)?;
-                        if has_warpgroups(self.options.target) {
+                        if warpgroups {
                             registers = e.b.emit(Async::WgmmaRegisters { a: registers })?;
                             self.held.begun(v, registers);
                         }
@@ -102,7 +125,8 @@ impl MemoryPass<'_> {
                     }
                     _ => Factor::Tile(found(self.places.get(a), k, *a, span)?.clone()),
                 };
-                let (done, product) = multiply(e, self.options.target, (&x, &y), *acc, tile, span)?;
+                let adds = self.adds(e, *acc)?;
+                let (done, product) = multiply(e, self.options.target, (&x, &y), (*acc, adds), tile, span)?;
                 let kernel = e.b.kernel().name.clone();
                 self.report.tile(&kernel, span, Fact::Product(product));
                 done
@@ -122,9 +146,14 @@ impl MemoryPass<'_> {
 fn read(b: &mut Builder, acc: Value, tile: Accumulator, first: u32, cols: u32) -> Built<Value> {
     let (own, wanted) = (tile.own_cols(), cols / tile.over[1]);
     let blocks = tile.rows / (ATOM_ROWS as u32 * tile.over[0]);
-    let parts = (0..blocks).map(|i| b.slice(acc, (i * own + first) / 2, wanted / 2));
+    let columns = 2 * per_register(tile.elem);
+    let parts = (0..blocks).map(|i| b.slice(acc, (i * own + first) / columns, wanted / columns));
     let parts = parts.collect::<Built<Vec<_>>>()?;
-    b.concat(parts)
+    let all = b.concat(parts)?;
+    match per_register(tile.elem) {
+        1 => Ok(all),
+        _ => b.emit_as(Arith::Bitcast { a: all }, Type::lanes_of(tile.elem, tile.lanes(wanted))),
+    }
 }
 
 /// The first factor of a product.
@@ -148,7 +177,7 @@ fn multiply(
     e: &mut Editor,
     target: Target,
     (x, y): (&Factor, &Place),
-    acc: Value,
+    (acc, adds): (Value, Option<Value>),
     tile: Accumulator,
     span: Span,
 ) -> Built<(Value, tiles::Product)> {
@@ -167,13 +196,19 @@ fn multiply(
         return Err(Diagnostic::error(BAD_OPERAND, span, message));
     }
     let product = Product::new(elem.name(), y.ty.elem.name(), tile.elem.name());
-    let own = Own { rows, cols: u32::try_from(cols).unwrap_or(u32::MAX), elems: [elem, y.ty.elem] };
-    let fact = a.fact(&b, (product, has_warpgroups(target)), own, tile.lanes(own.cols));
+    let cols = u32::try_from(cols).unwrap_or(u32::MAX);
+    let own = Own { rows, cols, elems: [elem, y.ty.elem], sum: tile.elem };
+    let held = tile.lanes(own.cols) / per_register(own.sum);
+    let mut fact = a.fact(&b, (product, has_warpgroups(target)), own, held);
+    fact.replaces = adds.map(|adds| match e.b.kernel().op(adds).arith() {
+        Some(Arith::Const { .. }) => "by each product",
+        _ => "where nothing was added before",
+    });
     let done = if has_warpgroups(target) {
         let majors = [a.mn_major(), b.operand.mn_major];
         let in_registers = matches!(a, Left::Registers(_));
         exists(product.and_then(|p| p.of_warpgroup(own.cols, in_registers, majors)), target, span)?;
-        by_warpgroup(e, (&a, &b), acc, own, span)
+        by_warpgroup(e, (&a, &b), (acc, adds), own, span)
     } else {
         exists(product.and_then(|p| p.of_warp()), target, span)?;
         super::warps::multiply(e, (&a, &b), acc, own, span)
@@ -190,6 +225,8 @@ pub(super) struct Own {
     pub cols: u32,
     /// The element types of A and B.
     pub elems: [Scalar; 2],
+    /// The type of the sums.
+    pub sum: Scalar,
 }
 
 /// An error where the target does not have the instruction.
@@ -202,11 +239,12 @@ fn exists(choice: Option<Choice>, target: Target, span: Span) -> Built<()> {
     })
 }
 
-/// Instructions for all blocks of 64 rows and slices along K, as one group.
+/// Instructions for all blocks of 64 rows and slices along K, as one group. The first one of each block adds to what its
+/// registers hold only where the condition is true.
 fn by_warpgroup(
     e: &mut Editor,
     (a, b): (&Left, &Source),
-    mut acc: Value,
+    (mut acc, adds): (Value, Option<Value>),
     own: Own,
     span: Span,
 ) -> Built<Value> {
@@ -229,14 +267,16 @@ fn by_warpgroup(
             let b_at = b.at(&mut e.b, from_b, (0, slice), span)?;
             acc = e.b.emit(Async::Wgmma {
                 acc,
-                first: block as u32 * (own.cols / 2),
+                first: block as u32 * (own.cols / 2 / per_register(own.sum)),
                 a: a_at,
                 b: b_at,
                 n: own.cols,
                 a_elem: own.elems[0],
                 b_elem: own.elems[1],
+                sum: own.sum,
                 a_mn: a.mn_major(),
                 b_mn: b.operand.mn_major,
+                adds: adds.filter(|_| slice == 0),
             })?;
         }
     }
@@ -282,7 +322,8 @@ impl Left {
             instr: atom + &types.unwrap_or_default(),
             count: blocks * slices * (own.cols / columns.max(1)),
             operands: [left, major(&b.operand, 'N')],
-            registers,
+            registers: (registers, per_register(own.sum)),
+            replaces: None,
             columns: own.cols,
             warpgroups,
         }
@@ -316,29 +357,39 @@ fn source(e: &mut Editor, at: &Place, (part, rows, parts): (&Int, i64, i64), spa
     if at.route != Route::Local || at.ty.space != Space::Shared {
         return Err(bad("matrix instructions read the CTA's own shared memory".into()));
     }
-    let layout: &Layout = &at.ty.layout;
-    let operand = Operand::new(layout, at.ty.swizzle, bytes).map_err(|x| bad(x.to_string()))?;
+    let (operand, step) = operand(at, (rows, parts), at.root_align()).map_err(bad)?;
+    source_of(e, at, (operand, part * Int::from(step)))
+}
+
+/// A tile as instructions read it, and the bytes from one part of so many rows to the next; or why they do not. Its
+/// allocation begins at a multiple of `align` bytes.
+pub(super) fn operand(at: &Place, (rows, parts): (i64, i64), align: u32) -> Result<(Operand, i64), String> {
+    let (bytes, layout): (_, &Layout) = (at.ty.elem.bytes(), &at.ty.layout);
+    let operand = Operand::new(layout, at.ty.swizzle, bytes).map_err(|x| x.to_string())?;
     let step = if parts > 1 { operand.at(rows, 0) } else { Some(0) };
     let even = |step: &i64| (0..parts).all(|i| operand.at(i * rows, 0) == Some(i * step));
     let Some(step) = step.filter(even) else {
-        return Err(bad(format!("parts of {rows} rows of {layout} do not lie at one distance")));
+        return Err(format!("parts of {rows} rows of {layout} do not lie at one distance"));
     };
-    let has = aligned(at.root_align(), &at.offset, bytes);
+    let has = aligned(align, &at.offset, bytes);
     if has < operand.align {
-        let message =
-            format!("a tile begins at a multiple of {has} bytes, and has to at one of {}", operand.align);
-        return Err(bad(message));
+        let has = format!("a tile begins at a multiple of {has} bytes");
+        return Err(format!("{has}, and has to at one of {}", operand.align));
     }
+    Ok((operand, step))
+}
+
+/// A tile at a place, with the bytes to the part of this warpgroup.
+pub(super) fn source_of(e: &mut Editor, at: &Place, (operand, part): (Operand, Int)) -> Built<Source> {
     let root = e.b.emit(Bridge::AddressOf { base: at.root })?;
-    let offset = &at.offset * Int::from(i64::from(bytes));
-    Ok(Source { operand, root, offset, part: part * Int::from(step) })
+    let offset = &at.offset * Int::from(i64::from(at.ty.elem.bytes()));
+    Ok(Source { operand, root, offset, part })
 }
 
 impl Source {
     /// The lower half of the matrix descriptor of this warpgroup's first element (`u32`). The upper half is a constant.
     fn descriptor(&self, b: &mut Builder) -> Built<Value> {
-        let root = b.emit(Address::ToInt { a: self.root })?;
-        let root = b.convert(root, Scalar::U32)?;
+        let root = b.emit(Async::SharedAddress { ptr: self.root })?;
         let first = b.index(&self.offset + &self.part)?;
         let first = b.convert(first, Scalar::U32)?;
         let address = b.binary(BinOp::Add, root, first)?;

@@ -9,7 +9,9 @@ mod bulk;
 mod direct;
 mod everywhere;
 mod fragment;
+mod fresh;
 mod held;
+mod matrices;
 pub(crate) mod matrix;
 mod moves;
 mod place;
@@ -41,10 +43,15 @@ pub(crate) fn run(
     report: &mut Report,
 ) -> Result<Kernel, Vec<Diagnostic>> {
     let held = held::Held::new(&kernel)?;
-    let accumulators = matrix::registers(&mut kernel);
+    let (accumulators, variables) = matrix::registers(&mut kernel);
+    let fresh = match matrix::has_warpgroups(options.target) {
+        true => fresh::Fresh::new(&mut kernel, &variables),
+        false => fresh::Fresh::default(),
+    };
     let mut pass = MemoryPass {
         options,
         accumulators,
+        fresh,
         held,
         report,
         places: FxHashMap::default(),
@@ -61,6 +68,8 @@ struct MemoryPass<'a> {
     places: FxHashMap<Value, Place>,
     /// The tile of each op on accumulators.
     accumulators: FxHashMap<Value, Accumulator>,
+    /// The accumulators that nothing was added to.
+    fresh: fresh::Fresh,
     /// The registers that products in flight read.
     held: held::Held,
     /// By parameter and team.
@@ -94,8 +103,16 @@ impl Rewrite for MemoryPass<'_> {
                 let at = found(self.places.get(&op.place()), k, op.place(), span)?.clone();
                 self.access(e, v, &op, &at)
             }
-            None => Ok(Action::Keep),
+            None => self.fresh.follow(e, v),
         }
+    }
+
+    fn enter(&mut self) {
+        self.fresh.enter();
+    }
+
+    fn leave(&mut self) {
+        self.fresh.leave();
     }
 }
 
@@ -112,6 +129,13 @@ impl MemoryPass<'_> {
         let k = e.b.kernel();
         let place = match op {
             View::Part { base, offset } => found(self.places.get(base), k, *base, span)?.view(offset, ty),
+            View::Dealt { base, offset, over } => {
+                let tile = found(self.places.get(base), k, *base, span)?;
+                let mut part = tile.view(offset, ty);
+                let over = <[u32; 2]>::try_from(&over[..]).ok();
+                part.dealt = over.map(|over| Arc::new((tile.clone(), over)));
+                part
+            }
             View::Multicast { base, team } => {
                 found(self.places.get(base), k, *base, span)?.by(Route::Everywhere(*team), ty)
             }
@@ -184,6 +208,7 @@ impl MemoryPass<'_> {
             elements: fragment.lanes,
             instrs,
             narrow: fragment.narrow.clone(),
+            no_matrices: fragment.no_matrices.clone(),
             cover: fragment.cover,
         });
     }
@@ -197,7 +222,10 @@ impl MemoryPass<'_> {
             (Route::Everywhere(team), Lowering::Unicast) if op.in_switch() => {
                 self.everywhere(e, v, op, at, team, span)
             }
-            _ => self.direct(e, v, op, at, span),
+            _ => match self.by_matrices(e, v, op, at)? {
+                Ok(done) => Ok(done),
+                Err(why) => self.direct(e, v, op, at, why),
+            },
         }
     }
 }

@@ -25,6 +25,9 @@ pub(super) struct Place {
     pub align: u32,
     /// Its type.
     pub ty: Arc<TensorType>,
+    /// Where it is what a thread has of a tile that warpgroups share out: the tile, and how many share out its rows and
+    /// its columns.
+    pub dealt: Option<Arc<(Place, [u32; 2])>>,
     root_align: u32,
 }
 
@@ -51,6 +54,7 @@ impl Place {
             cta: None,
             offset: Int::ZERO,
             align: ty.align.max(1),
+            dealt: None,
             root_align: ty.align.max(1),
             ty,
         })
@@ -61,12 +65,12 @@ impl Place {
         let offset = &self.offset + offset;
         // What the view's maker knows may be more than what the sum of the offsets shows.
         let align = ty.align.max(aligned(self.root_align, &offset, ty.elem.bytes()));
-        Place { offset, align, ty, ..self.clone() }
+        Place { offset, align, ty, dealt: None, ..self.clone() }
     }
 
     /// It by another way.
     pub fn by(&self, route: Route, ty: Arc<TensorType>) -> Place {
-        Place { route, ty, ..self.clone() }
+        Place { route, ty, dealt: None, ..self.clone() }
     }
 
     /// It on the PE of that rank in a team.

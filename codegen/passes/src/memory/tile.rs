@@ -5,7 +5,7 @@ use super::place::{Place, found};
 use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
-use crate::pipeline::{by_first, ranks};
+use crate::pipeline::{BOX_ALIGN, by_first, ranks};
 use crate::pointers::Source;
 use crate::teams::linear;
 use crate::tiles::{self, Fact};
@@ -57,7 +57,11 @@ impl MemoryPass<'_> {
             }
             Tile::BulkLoad { .. } | Tile::BulkStore { .. } => return self.bulk(e, op, span),
             // The pass before replaced the others.
-            Tile::Pipeline { .. } | Tile::Acquire { .. } | Tile::Await { .. } | Tile::Release { .. } => {
+            Tile::Pipeline { .. }
+            | Tile::Acquire { .. }
+            | Tile::Await { .. }
+            | Tile::Release { .. }
+            | Tile::Skip { .. } => {
                 return Ok(Action::Keep);
             }
             Tile::Accumulator {}
@@ -110,13 +114,12 @@ impl MemoryPass<'_> {
         let dims: Vec<_> = order.iter().map(|d| along[*d].checked_sub(1).map(|m| m as usize)).collect();
         let boxes = TileBoxes::new(&inside.ty.layout, &dims, inside.ty.elem.bytes(), row)
             .map_err(|x| bad(x.to_string()))?;
-        let unit = row.map_or(128, |row| row * 8);
         let from = boxes.boxes.iter().map(|b| &inside.offset + b.offset);
         for offset in from {
             let has = aligned(inside.root_align(), &offset, inside.ty.elem.bytes());
-            if has < unit {
+            if has < BOX_ALIGN {
                 return Err(bad(format!(
-                    "a box begins at a multiple of {has} bytes, and has to at one of {unit}"
+                    "a box begins at a multiple of {has} bytes, and has to at one of {BOX_ALIGN}"
                 )));
             }
         }

@@ -34,6 +34,12 @@ pub(super) const TABLE: &[Builtin] = &[
         release,
     ),
     builtin(
+        "consumer_skip",
+        "consumer_skip(p, n)",
+        "Goes past n stages that another role waits for and releases: roles that skip take turns.",
+        skip,
+    ),
+    builtin(
         "tma",
         "tma(to, from, p)",
         "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; `tma<cluster>` to that of every CTA of the cluster, at the same place, and `tma<cluster, x>` to that of those which differ only in x. Without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written; a tile that the end of a part of the tensor cuts is written by the threads.",
@@ -153,6 +159,19 @@ fn release(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.no_words()?;
     let pipe = pipe(e, call, 0)?;
     e.b.emit(Tile::Release { pipe }).map(|_| Val::Unit)
+}
+
+fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=2)?;
+    call.no_words()?;
+    let pipe = pipe(e, call, 0)?;
+    let (val, at) = call.val(1);
+    let n = e.as_int(val, at)?;
+    if n.upper_bound().is_some_and(|most| most < 0) {
+        return fail(NOT_HELD, at, format!("{n} stages: a role cannot go back"));
+    }
+    let stages = e.b.index(n)?;
+    e.b.emit(Tile::Skip { pipe, stages }).map(|_| Val::Unit)
 }
 
 fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {

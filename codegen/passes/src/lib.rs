@@ -8,6 +8,7 @@
 //! bounds are true; counters of a team barrier belong to that barrier's parameter alone.
 
 mod advance;
+mod cluster;
 pub mod codes;
 mod dce;
 mod edit;

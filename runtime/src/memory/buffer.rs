@@ -34,6 +34,9 @@ pub type Table = Arc<DeviceTensor<u64>>;
 /// A tensor map, encoded.
 type Map = [u8; weft_abi::MAP_BYTES as usize];
 
+/// Tables of tensor maps, by a team's members and the map of this PE's own tensor.
+type Maps = HashMap<(Arc<[u32]>, Map), Table>;
+
 /// Tables by a team's members (NVSHMEM gives an ended team's handle to the next) and offset.
 type Tables = HashMap<(Arc<[u32]>, u64, bool), Table>;
 
@@ -41,7 +44,7 @@ pub(crate) struct Shared {
     /// Of peers' addresses, on the device. Gone before the memory is.
     tables: Mutex<Tables>,
     /// Of peers' tensor maps, likewise.
-    maps: Mutex<HashMap<(Arc<[u32]>, Map), Table>>,
+    maps: Mutex<Maps>,
     pub allocation: Allocation,
 }
 

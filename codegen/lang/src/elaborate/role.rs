@@ -53,7 +53,7 @@ impl Elab<'_> {
             let message = format!("a kernel has at most {MAX_ROLES} roles, and nothing behind them");
             return fail(BAD_ATTR, s.span, message);
         }
-        if roles.first().is_some() && next == 0 {
+        if !roles.is_empty() && next == 0 {
             return fail(BAD_ATTR, roles[0].span, "no role of the kernel has threads");
         }
         let given = self.roles.iter().filter(|p| p.regs > 0).count();

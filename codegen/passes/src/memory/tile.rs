@@ -2,10 +2,11 @@
 
 use super::MemoryPass;
 use super::place::{Place, found};
+use crate::cluster::ranks;
 use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
-use crate::pipeline::{BOX_ALIGN, by_first, ranks};
+use crate::pipeline::{BOX_ALIGN, by_first};
 use crate::pointers::Source;
 use crate::teams::linear;
 use crate::tiles::{self, Fact};

@@ -40,6 +40,15 @@ pub enum Hidden {
         /// The boxes that are copied.
         map: MapShape,
     },
+    /// The address of a table of the tensor maps of `base` on every PE of `team`, one behind the other.
+    PeerMaps {
+        /// A symmetric tensor.
+        base: u32,
+        /// A team.
+        team: u32,
+        /// The boxes that are copied.
+        map: MapShape,
+    },
     /// NVSHMEM's number of `team`.
     TeamHandle {
         /// A team.
@@ -65,6 +74,7 @@ impl Hidden {
             Hidden::Peers { .. } => "peers",
             Hidden::Reach { .. } => "reach",
             Hidden::TensorMap { .. } => "tensor_map",
+            Hidden::PeerMaps { .. } => "peer_maps",
             Hidden::TeamHandle { .. } => "team",
             Hidden::MyPe { .. } => "my_pe",
             Hidden::NPes { .. } => "n_pes",
@@ -90,15 +100,27 @@ impl Hidden {
             Hidden::Multicast { base, .. }
             | Hidden::Peers { base, .. }
             | Hidden::Reach { base, .. }
+            | Hidden::PeerMaps { base, .. }
             | Hidden::TensorMap { base, .. } => Some(base),
             Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => None,
+        }
+    }
+
+    /// The boxes that are copied, of tensor maps.
+    pub fn map(self) -> Option<MapShape> {
+        match self {
+            Hidden::TensorMap { map, .. } | Hidden::PeerMaps { map, .. } => Some(map),
+            _ => None,
         }
     }
 
     /// The team parameter, or [`WORLD`].
     pub fn team(self) -> u32 {
         match self {
-            Hidden::Multicast { team, .. } | Hidden::Peers { team, .. } | Hidden::Reach { team, .. } => team,
+            Hidden::Multicast { team, .. }
+            | Hidden::Peers { team, .. }
+            | Hidden::Reach { team, .. }
+            | Hidden::PeerMaps { team, .. } => team,
             Hidden::TeamHandle { team } | Hidden::MyPe { team } | Hidden::NPes { team } => team,
             Hidden::TensorMap { .. } => WORLD,
         }
@@ -107,9 +129,10 @@ impl Hidden {
     /// How it is passed: addresses as `u64`, numbers as `i32`, tensor maps by value.
     pub fn entry(self) -> EntryKind {
         match self {
-            Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } => {
-                EntryKind::Number(Scalar::U64)
-            }
+            Hidden::Multicast { .. }
+            | Hidden::Peers { .. }
+            | Hidden::Reach { .. }
+            | Hidden::PeerMaps { .. } => EntryKind::Number(Scalar::U64),
             Hidden::TensorMap { .. } => EntryKind::Map,
             Hidden::TeamHandle { .. } | Hidden::MyPe { .. } | Hidden::NPes { .. } => {
                 EntryKind::Number(Scalar::I32)
@@ -128,8 +151,10 @@ impl fmt::Display for Hidden {
             return write!(f, "{map})");
         }
         match self.team() {
-            WORLD => f.write_str("world)"),
-            team => write!(f, "%{team})"),
+            WORLD => f.write_str("world")?,
+            team => write!(f, "%{team}")?,
         }
+        self.map().map_or(Ok(()), |map| write!(f, ", {map}"))?;
+        f.write_str(")")
     }
 }

@@ -123,7 +123,9 @@ impl Sequence {
         let launches = kernels.filter_map(|k| k.head.launch.as_ref());
         let of_all =
             launches.flat_map(|l| l.params.iter().map(move |p| (l, p))).find_map(|(l, p)| match p.kind {
-                weft_abi::ParamKind::Hidden(Hidden::Peers { base, .. }) => l.params.get(base as usize),
+                weft_abi::ParamKind::Hidden(Hidden::Peers { base, .. } | Hidden::PeerMaps { base, .. }) => {
+                    l.params.get(base as usize)
+                }
                 _ => None,
             });
         match of_all {

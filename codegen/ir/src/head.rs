@@ -211,6 +211,11 @@ fn read_hidden<L: Level>(word: &str, r: &mut Reader<'_, L>) -> Result<Hidden, Pa
     if word == "tensor_map" {
         return Ok(Hidden::TensorMap { base: first, map: read_map(r)? });
     }
+    if word == "peer_maps" {
+        r.expect(",")?;
+        let team = u32::read(r)?;
+        return Ok(Hidden::PeerMaps { base: first, team, map: read_map(r)? });
+    }
     let second = if r.eat(",") { Some(u32::read(r)?) } else { None };
     r.expect(")")?;
     let (base, team) = second.map_or((None, first), |team| (Some(first), team));
@@ -346,7 +351,8 @@ fn hidden_text(hidden: Hidden) -> String {
         return format!("tensor_map({base}, {map})");
     }
     let base = hidden.base().map(|base| format!("{base}, ")).unwrap_or_default();
-    format!("{}({base}{})", hidden.name(), hidden.team())
+    let map = hidden.map().map(|map| format!(", {map}")).unwrap_or_default();
+    format!("{}({base}{}{map})", hidden.name(), hidden.team())
 }
 
 impl Head<Machine> for MachineHead {

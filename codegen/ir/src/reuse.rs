@@ -28,7 +28,10 @@ const MAX_STEPS: u32 = 20_000;
 pub(crate) fn check(k: &Kernel, found: &mut Vec<Diagnostic>) {
     let mut any = false;
     k.walk(&mut |_, inst| {
-        any |= matches!(inst.op.tile(), Some(Tile::Release { .. } | Tile::TmaStore { .. }));
+        any |= matches!(
+            inst.op.tile(),
+            Some(Tile::Release { .. } | Tile::TmaStore { .. } | Tile::BulkStore { .. })
+        );
     });
     if any {
         let mut walk = Walk { k, single: Vec::new(), steps: 0, told: HashSet::new(), found };
@@ -317,10 +320,14 @@ impl Walk<'_, '_> {
             }
             Tile::Mma { a, b, .. } => state.products.push(self.reader(v, &[*a, *b], state)),
             Tile::MmaWait { pending, .. } => newest(&mut state.products, *pending),
-            Tile::TmaStore { src, .. } => state.copies.push(self.reader(v, &[*src], state)),
+            Tile::TmaStore { src, .. } | Tile::BulkStore { src, pipe: None, .. } => {
+                state.copies.push(self.reader(v, &[*src], state))
+            }
             Tile::TmaInstead {} => state.copies.push(self.reader(v, &[], state)),
             Tile::TmaWait { pending, .. } => newest(&mut state.copies, *pending),
-            Tile::TmaLoad { dst, .. } => self.written(v, *dst, state),
+            Tile::TmaLoad { dst, .. } | Tile::BulkLoad { dst, .. } => self.written(v, *dst, state),
+            // The CTA that gets it says when it has come.
+            Tile::BulkStore { pipe: Some(_), .. } => {}
             Tile::Pipeline { .. }
             | Tile::Commit { .. }
             | Tile::Accumulator {}
@@ -339,7 +346,7 @@ impl Walk<'_, '_> {
     fn single_stages(&self) -> Vec<(Value, Part)> {
         let mut parts = Vec::new();
         self.k.walk(&mut |_, inst| {
-            if let Some(Tile::TmaLoad { dst, pipe, .. }) = inst.op.tile()
+            if let Some(Tile::TmaLoad { dst, pipe, .. } | Tile::BulkLoad { dst, pipe, .. }) = inst.op.tile()
                 && self.stages(*pipe) == 1
             {
                 parts.extend(self.part(*dst, &State::default()).map(|part| (*pipe, part)));

@@ -3,7 +3,7 @@
 use crate::diag::Code;
 use crate::kernel::Value;
 use crate::level::Level;
-use crate::names::{Group, RedOp, Scalar, Space};
+use crate::names::{RedOp, Scalar, Space};
 use crate::types::{Accumulator, TensorType, TypeRef, ValueType};
 use crate::typing::{MISMATCH, NO_SUCH_OP, NOT_STATIC, TypeError, Typing, WRONG_SPACE, fail, fail_help};
 use std::sync::Arc;
@@ -55,18 +55,77 @@ impl<L: Level> Typing<'_, L> {
         dst: Value,
         src: Value,
         pipe: Value,
-        into: Group,
+        dims: u32,
         at: &[Value],
         along: &[u32],
     ) -> Rule<L> {
-        if !matches!(into, Group::Block | Group::Cluster) {
-            return fail(MISMATCH, format!("`{}` into the shared memory of a {into}", self.name));
+        self.arrives(pipe, dims)?;
+        self.tma(dst, src, at, along)
+    }
+
+    /// A copy that arrives on a pipeline, in CTAs that differ from this one in these dimensions of the cluster.
+    fn arrives(&self, pipe: Value, dims: u32) -> Result<(), TypeError> {
+        if dims >= 1 << 3 {
+            return fail(MISMATCH, format!("`{}` along dimensions {dims:#b} of a cluster", self.name));
         }
         // Once the pipeline is lowered, it is the barrier of the stage.
-        if self.in_shared(pipe).is_err() {
-            self.is_pipeline(pipe)?;
+        self.in_shared(pipe).or_else(|_| self.is_pipeline(pipe))
+    }
+
+    pub(crate) fn bulk_load(&self, dst: Value, src: Value, pipe: Value, dims: u32) -> Rule<L> {
+        self.arrives(pipe, dims)?;
+        let (inside, outside) = (self.tile(dst)?, self.tile(src)?);
+        self.corresponds(&inside, &outside)?;
+        match outside.space {
+            Space::Global | Space::Symmetric | Space::Peer => self.unit(),
+            other => self.no_bulk(other, "from `global` and `symm` memory, and peers'"),
         }
-        self.tma(dst, src, at, along)
+    }
+
+    pub(crate) fn bulk_store(&self, dst: Value, src: Value, pipe: Option<Value>) -> Rule<L> {
+        let (inside, outside) = (self.tile(src)?, self.tile(dst)?);
+        self.corresponds(&inside, &outside)?;
+        pipe.map_or(Ok(()), |pipe| self.arrives(pipe, 0))?;
+        match (outside.space, pipe) {
+            (Space::Global | Space::Symmetric | Space::Peer | Space::Multicast, None)
+            | (Space::Cluster, Some(_)) => self.unit(),
+            (Space::Cluster, None) => fail_help(
+                MISMATCH,
+                format!("`{}` to another CTA has no pipeline", self.name),
+                "the bytes arrive on a pipeline of that CTA: name it",
+            ),
+            (other, _) => self
+                .no_bulk(other, "to `global`, `symm` and multicast memory, peers', and that of other CTAs"),
+        }
+    }
+
+    fn no_bulk(&self, space: Space, help: &str) -> Rule<L> {
+        let message = format!("`{}` does not copy between shared memory and {space} memory", self.name);
+        fail_help(WRONG_SPACE, message, format!("it copies {help}"))
+    }
+
+    /// The sides of a copy: the first is in shared memory, and both have as many elements of one type.
+    fn corresponds(&self, inside: &TensorType, outside: &TensorType) -> Result<(), TypeError> {
+        if inside.space != Space::Shared {
+            return fail(
+                WRONG_SPACE,
+                format!("`{}` copies from or to shared memory, not {}", self.name, inside.space),
+            );
+        }
+        if inside.elem != outside.elem {
+            return fail(MISMATCH, format!("`{}` of {} to {}", self.name, outside.elem, inside.elem));
+        }
+        let static_size = |t: &TensorType| t.layout.size().as_const();
+        if static_size(inside).is_none() || static_size(inside) != static_size(outside) {
+            return fail(
+                NOT_STATIC,
+                format!(
+                    "`{}` of {} to {}: both have the same static shape",
+                    self.name, outside.layout, inside.layout
+                ),
+            );
+        }
+        Ok(())
     }
 
     pub(crate) fn tma_store(&self, dst: Value, src: Value, at: &[Value], along: &[u32]) -> Rule<L> {
@@ -76,12 +135,6 @@ impl<L: Level> Typing<'_, L> {
     /// A copy between a tile in shared memory and one of a parameter's tensor.
     fn tma(&self, shared: Value, global: Value, at: &[Value], along: &[u32]) -> Rule<L> {
         let (inside, outside) = (self.tile(shared)?, self.tile(global)?);
-        if inside.space != Space::Shared {
-            return fail(
-                WRONG_SPACE,
-                format!("`{}` copies from or to shared memory, not {}", self.name, inside.space),
-            );
-        }
         if !matches!(outside.space, Space::Global | Space::Symmetric | Space::Peer) {
             return fail_help(
                 WRONG_SPACE,
@@ -89,19 +142,7 @@ impl<L: Level> Typing<'_, L> {
                 "it copies tiles of `global` and `symm` parameters, and of peers' tensors",
             );
         }
-        if inside.elem != outside.elem {
-            return fail(MISMATCH, format!("`{}` of {} to {}", self.name, outside.elem, inside.elem));
-        }
-        let static_size = |t: &TensorType| t.layout.size().as_const();
-        if static_size(&inside).is_none() || static_size(&inside) != static_size(&outside) {
-            return fail(
-                NOT_STATIC,
-                format!(
-                    "`{}` of {} to {}: both have the same static shape",
-                    self.name, outside.layout, inside.layout
-                ),
-            );
-        }
+        self.corresponds(&inside, &outside)?;
         if at.len() != along.len() || !(1..=MAP_DIMS).contains(&at.len()) {
             return fail_help(
                 BAD_MAP,
@@ -406,14 +447,28 @@ impl<L: Level> Typing<'_, L> {
     pub(crate) fn tma_box(&self, shared: Value, map: Value, at: &[Value], mbar: Option<Value>) -> Rule<L> {
         self.in_shared(shared)?;
         mbar.map_or(Ok(()), |mbar| self.in_shared(mbar))?;
-        if !matches!(self.k.ty(map).view(), TypeRef::Pointer(Space::Global)) {
-            return fail(MISMATCH, format!("expected the address of a tensor map, found {}", self.k.ty(map)));
-        }
+        self.map_fence(map)?;
         if !(1..=MAP_DIMS).contains(&at.len()) {
             return fail(BAD_MAP, format!("a box of {} dimensions", at.len()));
         }
         at.iter().try_for_each(|v| self.is_scalar(*v, Scalar::I32, "coordinate"))?;
         self.unit()
+    }
+
+    /// Bytes between shared memory and other memory.
+    pub(crate) fn bulk_bytes(&self, shared: Value, _: Value, mbar: Value) -> Rule<L> {
+        self.in_shared(shared)?;
+        match self.k.ty(mbar).view() {
+            TypeRef::Pointer(Space::Shared | Space::Cluster) => self.unit(),
+            other => fail(MISMATCH, format!("expected the address of a barrier, found {other}")),
+        }
+    }
+
+    pub(crate) fn map_fence(&self, map: Value) -> Rule<L> {
+        match self.k.ty(map).view() {
+            TypeRef::Pointer(Space::Global) => self.unit(),
+            other => fail(MISMATCH, format!("expected the address of a tensor map, found {other}")),
+        }
     }
 
     /// The reductions of `cp.reduce.async.bulk.tensor` (PTX ISA).
@@ -423,4 +478,18 @@ impl<L: Level> Typing<'_, L> {
             _ => Ok(()),
         }
     }
+}
+
+/// The ranks of the CTAs of a cluster that differ from the one of rank 0 only in these dimensions (x is bit 0), as bits.
+pub fn line(cluster: [u32; 3], dims: u32) -> u32 {
+    let extent = |d: usize| if dims >> d & 1 == 1 { cluster[d] } else { 1 };
+    let mut ranks = 0;
+    for z in 0..extent(2) {
+        for y in 0..extent(1) {
+            for x in 0..extent(0) {
+                ranks |= 1u32.checked_shl(x + cluster[0] * (y + cluster[1] * z)).unwrap_or(0);
+            }
+        }
+    }
+    ranks
 }

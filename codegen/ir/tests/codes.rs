@@ -88,7 +88,7 @@ const TABLE: &[Row] = &[
     ),
     (BAD_ROLES, ALL, "", "%0 = role \"a\", 0, 33, 0, {\n}"),
     (BAD_ROLES, ALL, "", "%0 = role \"a\", 0, 32, 0, {\n}\n %1 = fence acquire, cta"),
-    (BAD_MAP, ADDRESSES, POINTERS, "%3 = int_to_ptr %0 : ptr<shared>\n %4 = tma_ld %3, %1, [], %3, 0"),
+    (BAD_MAP, ADDRESSES, POINTERS, "%3 = int_to_ptr %0 : ptr<shared>\n %4 = tma_ld %3, %1, [], %3, []"),
     (MISMATCH, ALL, "", "%0 = const 1 : i32\n %1 = unary neg, %0 : i64"),
     (MISMATCH, ALL, "", "%0 = const 1 : i32\n %1 = splat %0 : vector<i32, 0>"),
     (MISMATCH, ALL, "", "%0 = param 0 : i32"),

@@ -23,7 +23,8 @@ const BULK: &str = "\
 
 A bulk copy moves a run of bytes between global memory and shared memory without registers. Addresses and sizes are
 multiples of 16 bytes. The bulk forms that store to multicast addresses are on the page of
-[in-switch instructions](multimem.md).
+[in-switch instructions](multimem.md). The language has them as `bulk` and `bulk_red`
+([Tiles, pipelines and matrix products](language.md#tiles-pipelines-and-matrix-products)).
 
 In a template `{G}` stands for an address in global memory, `{S}` for one in shared memory, `{TO}` for one in the
 shared memory of a CTA of the cluster, `{N}` for the bytes, `{M}` for the barrier that counts them, `{MASK}` for the

@@ -68,6 +68,11 @@ weft_ir::codes! {
      puts side by side. Elements follow each other along K, or along M or N for types of 16 bits. The message says what \
      the tile lacks; `swizzled<T>(shape)` gives a layout that fits.";
 
+    BAD_RUN = 433, "bytes that no bulk copy moves", "a `bulk` of a tile of a wider row-major matrix",
+    "A bulk copy moves consecutive bytes: a multiple of 16, to and from addresses that are multiples of 16. The elements \
+     of both sides follow each other in memory in the same order. A tensor of one mode takes the bytes of a tile in shared \
+     memory as they lie there, also those of a swizzled one.";
+
     UNWAITED = 439, "a product that reads registers and is not waited for",
     "`mma` of an accumulator's columns, with `mma_wait<0>` behind the loop around it",
     "While a product is under way it reads the registers of its first factor, and nothing may write them. Put \

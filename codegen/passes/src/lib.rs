@@ -8,6 +8,7 @@
 //! bounds are true; counters of a team barrier belong to that barrier's parameter alone.
 
 mod advance;
+mod cluster;
 pub mod codes;
 mod dce;
 mod edit;
@@ -17,6 +18,7 @@ mod launch;
 mod memory;
 mod pipeline;
 mod pointers;
+mod proxies;
 mod reduce;
 mod remote;
 mod report;
@@ -136,6 +138,11 @@ pub const PASSES: &[Pass] = &[
         name: "pipeline",
         doc: "pipelines become barriers in shared memory, with the bytes, arrivals and phases that follow from their use",
         run: Run::Mixed(pipeline::run),
+    },
+    Pass {
+        name: "proxies",
+        doc: "copies see what threads wrote to global memory: fences before them where the CTA has learned of writes",
+        run: Run::Mixed(proxies::run),
     },
     Pass {
         name: "memory",

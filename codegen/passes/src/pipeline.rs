@@ -7,6 +7,7 @@
 //! thread: one pair for those who fill stages, one for those who wait for full ones, and a stage for those who have
 //! written a stage and for those who give one back.
 
+use crate::cluster::union;
 use crate::codes::UNARMED;
 use crate::edit::{Action, Editor, Emit, Rewrite, rewrite};
 use crate::memory::matrix::has_warpgroups;
@@ -17,6 +18,7 @@ use rustc_hash::FxHashMap;
 use weft_ir::builder::Built;
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::{Builder, Kernel, Type};
+use weft_ir::tile::line;
 use weft_ir::{
     Access, Block, Dim, Layout, LocalId, Operation, Scalar, Scope, Space, Sreg, Thread, Tile, Value, View,
 };
@@ -109,7 +111,7 @@ fn finish(b: &mut Builder, body: Block, shared: bool, report: &mut Report) -> Bu
 fn stores(k: &Kernel, v: Value) -> Option<Span> {
     let op = k.op(v);
     match op.tile() {
-        Some(Tile::TmaStore { .. }) => Some(k.insts[v].span),
+        Some(Tile::TmaStore { .. } | Tile::BulkStore { pipe: None, .. }) => Some(k.insts[v].span),
         _ => op.blocks().into_iter().find_map(|b| b.0.iter().find_map(|v| stores(k, *v))),
     }
 }
@@ -135,8 +137,9 @@ struct Facts {
     copied: Vec<Value>,
     /// Pipelines whose stages roles wait for in turns.
     turns: Vec<Value>,
-    /// Pipelines whose stages are filled by other CTAs of the cluster, too.
-    shared: Vec<Value>,
+    /// Pipelines whose stages are filled by other CTAs of the cluster, too, and the dimensions in which those differ from
+    /// this one, as bits, for each kind of copy.
+    shared: FxHashMap<Value, Vec<u32>>,
     /// The acquire that armed the stage of each copy.
     acquires: FxHashMap<Value, Value>,
     /// Allocations that copies fill and threads read, and those that threads write and copies or matrix
@@ -155,15 +158,23 @@ impl Facts {
                     open.insert(*pipe, v);
                     self.bytes.insert(v, 0);
                 }
-                Some(Tile::TmaLoad { dst, pipe, into, .. }) => {
-                    self.copied.push(*pipe);
-                    let by = if *into == Group::Cluster { k.cluster_size() } else { 1 };
-                    if by > 1 && !self.shared.contains(pipe) {
-                        self.shared.push(*pipe);
+                Some(op) if arrival(op).is_some() => {
+                    let Some((dst, pipe, dims)) = arrival(op) else { continue };
+                    self.copied.push(pipe);
+                    let by = line(k.cluster, dims).count_ones();
+                    // Each CTA sends to another one, and gets as much from some.
+                    let sends = matches!(op, Tile::BulkStore { .. });
+                    let dims = if sends { EVERY_CTA } else { dims };
+                    let by = if sends { 1 } else { by };
+                    if line(k.cluster, dims) != 1 {
+                        let all = self.shared.entry(pipe).or_default();
+                        if !all.contains(&dims) {
+                            all.push(dims);
+                        }
                     }
-                    if let Some(acquire) = open.get(pipe) {
+                    if let Some(acquire) = open.get(&pipe) {
                         self.acquires.insert(v, *acquire);
-                        let size = k.ty(*dst).tensor().and_then(|t| {
+                        let size = k.ty(dst).tensor().and_then(|t| {
                             let elements = u32::try_from(t.layout.size().as_const()?).ok()?;
                             // Every CTA of the cluster sends such a tile.
                             elements.checked_mul(t.elem.bytes())?.checked_mul(by)
@@ -232,8 +243,14 @@ impl Facts {
     fn memory(&mut self, k: &Kernel, has_warpgroups: bool) {
         let (mut loaded, mut stored) = (vec![], vec![]);
         k.walk(&mut |_, inst| match (inst.op.tile(), inst.op.access()) {
-            (Some(Tile::TmaLoad { dst, .. }), _) => self.filled.extend(allocation(k, *dst)),
+            (Some(Tile::TmaLoad { dst, .. } | Tile::BulkLoad { dst, .. }), _) => {
+                self.filled.extend(allocation(k, *dst));
+            }
             (Some(Tile::TmaStore { src, .. }), _) => self.drained.extend(allocation(k, *src)),
+            (Some(Tile::BulkStore { dst, src, .. }), _) => {
+                self.filled.extend(allocation(k, *dst));
+                self.drained.extend(allocation(k, *src));
+            }
             (Some(Tile::Mma { a, b, .. }), _) => {
                 let operands = || [*a, *b].into_iter().filter_map(|v| allocation(k, v));
                 self.multiplied.extend(operands());
@@ -258,13 +275,25 @@ impl Facts {
                 t.align = t.align.max(BOX_ALIGN);
             }
         }
+        // What another CTA has is aligned as it is here.
+        let mut there = Vec::new();
+        k.walk(&mut |v, inst| {
+            if let Some(View::InCta { base, .. }) = inst.op.view() {
+                there.extend(k.ty(*base).tensor().map(|t| (v, t.align)));
+            }
+        });
+        for (v, align) in there {
+            if let Type::Tensor(t) = &mut k.insts[v].ty {
+                std::sync::Arc::make_mut(t).align = align;
+            }
+        }
     }
 
     /// Copies whose bytes no acquire counts.
     fn unarmed(&self, k: &Kernel) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         k.walk(&mut |v, inst| {
-            if matches!(inst.op.tile(), Some(Tile::TmaLoad { .. })) && !self.acquires.contains_key(&v) {
+            if inst.op.tile().and_then(arrival).is_some() && !self.acquires.contains_key(&v) {
                 let message = "no `producer_acquire` of the pipeline stands before this copy in its block";
                 found.push(
                     Diagnostic::error(UNARMED, inst.span, message)
@@ -300,6 +329,8 @@ struct Pipe {
     stages: u32,
     /// CTAs of the cluster that fill a stage, of whose copies in all of them each waits for.
     ctas: u32,
+    /// Their ranks, as bits (`i32`); none where it is all of them.
+    ranks: Option<Value>,
     /// The address of the barriers.
     barriers: Value,
     fills: Cursor,
@@ -378,10 +409,14 @@ impl Rewrite for Pipelines<'_> {
                 let pipe = self.pipe(pipe, span)?;
                 skip(&mut e.b, pipe, stages).map(|()| Action::Drop)
             }
-            Tile::TmaLoad { .. } => {
+            Tile::TmaLoad { .. } | Tile::BulkLoad { .. } | Tile::BulkStore { pipe: Some(_), .. } => {
                 let acquire = self.facts.acquires.get(&v).and_then(|a| self.armed.get(a)).copied();
-                if let (weft_ir::mixed::Op::Tile(Tile::TmaLoad { pipe, .. }), Some(full)) =
-                    (&mut e.b.kernel_mut().insts[v].op, acquire)
+                let full = acquire.unwrap_or(v);
+                if let weft_ir::mixed::Op::Tile(
+                    Tile::TmaLoad { pipe, .. }
+                    | Tile::BulkLoad { pipe, .. }
+                    | Tile::BulkStore { pipe: Some(pipe), .. },
+                ) = &mut e.b.kernel_mut().insts[v].op
                 {
                     *pipe = full;
                 }
@@ -389,6 +424,7 @@ impl Rewrite for Pipelines<'_> {
             }
             Tile::TmaStore { .. }
             | Tile::TmaInstead {}
+            | Tile::BulkStore { .. }
             | Tile::TmaWait { .. }
             | Tile::Accumulator {}
             | Tile::Mma { .. }
@@ -446,7 +482,7 @@ impl Pipelines<'_> {
     fn show_writes(&mut self, e: &mut Editor, span: Span) -> Built<()> {
         if std::mem::take(&mut self.dirty) {
             self.say(e, span, Fact::Fence("threads wrote what copies or matrix instructions read"));
-            e.b.emit(Async::ProxyFence {})?;
+            e.b.emit(Async::ProxyFence { global: false })?;
         }
         Ok(())
     }
@@ -469,7 +505,7 @@ impl Pipelines<'_> {
     /// Every warp arrives once its lanes are done with the stage.
     fn release(&self, b: &mut Builder, pipe: Pipe) -> Built<()> {
         if !self.facts.read.is_empty() {
-            b.emit(Async::ProxyFence {})?;
+            b.emit(Async::ProxyFence { global: false })?;
         }
         // A product that was waited for has read for the whole warp, and what a thread reads or copies it has read alone.
         if !self.facts.read.is_empty() || self.facts.filled.iter().any(|v| self.facts.drained.contains(v)) {
@@ -481,8 +517,16 @@ impl Pipelines<'_> {
         let lane = linear(b, Sreg::ThreadIdx)?.rem(&Int::from(WARP));
         let scope = self.scope(pipe);
         // Lane i tells CTA i of those that fill the stage.
-        let (lane, end) = (b.index(lane)?, b.i64(pipe.ctas.into())?);
-        let tells = b.compare(CmpOp::Lt, lane, end)?;
+        let all = if pipe.ctas > 1 { b.kernel().cluster_size() } else { 1 };
+        let (lane, end) = (b.index(lane)?, b.i64(all.into())?);
+        let mut tells = b.compare(CmpOp::Lt, lane, end)?;
+        if let Some(ranks) = pipe.ranks {
+            let (rank, one, zero) = (b.convert(lane, Scalar::I32)?, b.i32(1)?, b.i32(0)?);
+            let bit = b.binary(BinOp::Shr, ranks, rank)?;
+            let bit = b.binary(BinOp::And, bit, one)?;
+            let fills = b.compare(CmpOp::Ne, bit, zero)?;
+            tells = b.binary(BinOp::And, tells, fills)?;
+        }
         b.if_true(tells, |b| {
             let ptr = match pipe.ctas {
                 1 => empty,
@@ -525,15 +569,32 @@ impl Pipelines<'_> {
     }
 }
 
+/// Every dimension of a cluster.
+const EVERY_CTA: u32 = 0b111;
+
+/// Where a copy goes that arrives on a pipeline, the pipeline, and the dimensions of the cluster along which it goes.
+fn arrival(op: &Tile) -> Option<(Value, Value, u32)> {
+    match op {
+        Tile::TmaLoad { dst, pipe, dims, .. } | Tile::BulkLoad { dst, pipe, dims, .. } => {
+            Some((*dst, *pipe, *dims))
+        }
+        Tile::BulkStore { dst, pipe: Some(pipe), .. } => Some((*dst, *pipe, 0)),
+        _ => None,
+    }
+}
+
 /// The memory of all pipelines, made ready by thread 0 before anybody goes on.
 fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
-    let cluster = b.kernel().cluster_size();
+    let cluster = b.kernel().cluster;
     let mut made = Vec::new();
     for &(v, stages) in &facts.pipelines {
         b.at(b.kernel().insts[v].span);
-        let ctas = if facts.shared.contains(&v) { cluster } else { 1 };
+        let lines = facts.shared.get(&v).map_or(&[][..], Vec::as_slice);
+        let ctas = lines.iter().fold(1, |all, dims| all | line(cluster, *dims)).count_ones();
+        let all = ctas < 2 || ctas == b.kernel().cluster_size();
+        let ranks = if all { None } else { Some(union(b, lines)?) };
         let warps = facts.arrivals(v, b.kernel().insts[v].span)?;
-        made.push((v, pipe(b, stages, ctas, facts.writes(v))?, warps * ctas));
+        made.push((v, pipe(b, stages, (ctas, ranks), facts.writes(v))?, warps * ctas));
     }
     by_first(b, |b| {
         for (_, Pipe { stages, barriers, arrivals: fills, .. }, releases) in &made {
@@ -551,7 +612,7 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
 }
 
 /// The memory and the cursors of one pipeline, whose stages `writers` warps write, and copies fill if `copied`.
-fn pipe(b: &mut Builder, stages: u32, ctas: u32, (writers, copied): (u32, bool)) -> Built<Pipe> {
+fn pipe(b: &mut Builder, stages: u32, (ctas, ranks): (u32, Option<Value>), (writers, copied): (u32, bool)) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(
@@ -572,7 +633,7 @@ fn pipe(b: &mut Builder, stages: u32, ctas: u32, (writers, copied): (u32, bool))
     let (fills, waits, frees) = (cursor("fill")?, cursor("wait")?, cursor("free")?);
     let writes = (writers > 0).then(|| cursor("write")).transpose()?;
     let arrivals = writers + u32::from(copied);
-    Ok(Pipe { stages, ctas, barriers, fills, waits, frees, writes, copied, arrivals })
+    Ok(Pipe { stages, ctas, ranks, barriers, fills, waits, frees, writes, copied, arrivals })
 }
 
 /// What thread 0 does alone.

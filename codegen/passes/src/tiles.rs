@@ -30,6 +30,8 @@ pub enum Fact {
     Product(Product),
     /// A copy of a tile by TMA.
     Copy(Copy),
+    /// A copy of consecutive bytes.
+    Bulk(Bulk),
     /// A pipeline: its stages, and the warps, of all CTAs that share it, that release each.
     Pipeline {
         /// Stages.
@@ -76,6 +78,8 @@ pub struct Product {
 pub struct Copy {
     /// Whether the tile comes from shared memory.
     pub out: bool,
+    /// Whether the tensor is another PE's, whose map is an entry of a table.
+    pub peer: bool,
     /// Boxes, each copied by an instruction.
     pub count: usize,
     /// The extents of a box, the contiguous dimension first.
@@ -84,6 +88,17 @@ pub struct Copy {
     pub bytes: u64,
     /// The swizzle in bytes; 0 for none.
     pub swizzle: u32,
+}
+
+/// The instruction of a copy of consecutive bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bulk {
+    /// Its name, without operands.
+    pub instr: String,
+    /// Bytes.
+    pub bytes: u32,
+    /// Whether they come from shared memory.
+    pub out: bool,
 }
 
 impl Product {
@@ -130,7 +145,7 @@ impl fmt::Display for Product {
 
 impl fmt::Display for Copy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Copy { out, count, extents, bytes, swizzle } = self;
+        let Copy { out, peer, count, extents, bytes, swizzle } = self;
         let way = if *out { "out of" } else { "to" };
         let sides: Vec<_> = extents.iter().map(u16::to_string).collect();
         let (s, each) = if *count == 1 { ("", "a box") } else { ("s", "boxes") };
@@ -138,9 +153,10 @@ impl fmt::Display for Copy {
         write!(f, "tma {way} shared memory: {count} instruction{s} of {dims} dimensions, ")?;
         write!(f, "{each} of {} ({bytes} bytes), ", sides.join(" x "))?;
         match swizzle {
-            0 => f.write_str("no swizzle"),
-            bytes => write!(f, "swizzle of {bytes} bytes"),
+            0 => f.write_str("no swizzle")?,
+            bytes => write!(f, "swizzle of {bytes} bytes")?,
         }
+        if *peer { f.write_str(", of another PE's tensor by a table of maps") } else { Ok(()) }
     }
 }
 
@@ -149,6 +165,10 @@ impl fmt::Display for Fact {
         match self {
             Fact::Product(product) => product.fmt(f),
             Fact::Copy(copy) => copy.fmt(f),
+            Fact::Bulk(Bulk { instr, bytes, out }) => {
+                let way = if *out { "out of" } else { "to" };
+                write!(f, "bulk {way} shared memory: {bytes} bytes by {instr}")
+            }
             Fact::Pipeline { stages, warps } => {
                 let s = if *stages == 1 { "" } else { "s" };
                 write!(f, "pipeline: {stages} stage{s}, {} bytes of barriers; ", stages * 16)?;

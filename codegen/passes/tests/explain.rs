@@ -238,7 +238,7 @@ fn the_text_after_each_pass_is_to_be_had() {
         let has = |what: &str| text.contains(what);
         assert_eq!(
             has(" = view "),
-            matches!(pass.name, "widen" | "remote" | "teams" | "pipeline"),
+            matches!(pass.name, "widen" | "remote" | "teams" | "pipeline" | "proxies"),
             "{}",
             pass.name
         );
@@ -256,7 +256,7 @@ fn the_text_after_each_pass_is_to_be_had() {
     assert_eq!(d.code, codes::NO_SUCH_PASS);
     assert_eq!(
         d.help.unwrap(),
-        "the passes are widen, remote, teams, pipeline, memory, reduce, advance, index, settle, dce"
+        "the passes are widen, remote, teams, pipeline, proxies, memory, reduce, advance, index, settle, dce"
     );
 }
 

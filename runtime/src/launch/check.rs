@@ -19,6 +19,8 @@ pub struct Checked<'k> {
     pub unfilled: Vec<Unfilled>,
     /// The tensor maps that the launcher encodes.
     pub maps: Vec<MapRequest>,
+    /// The tables of peers' tensor maps that the launcher makes: the map of this PE's own tensor, and the parameter.
+    pub peer_maps: Vec<(MapRequest, Unfilled)>,
     /// What the parameters bring, by index, and at the end the number of all PEs.
     pub values: Vec<Option<i64>>,
     /// CTAs for which each barrier has counters, with its name.
@@ -104,7 +106,15 @@ impl<'k> Checked<'k> {
         let mut values = vec![None; kernel.params.len() + 1];
         values[kernel.params.len()] = n_pes.map(i64::from);
         let block = vec![0; bytes];
-        Ok(Checked { kernel, block, unfilled: Vec::new(), maps: Vec::new(), values, barriers: Vec::new() })
+        Ok(Checked {
+            kernel,
+            block,
+            unfilled: Vec::new(),
+            maps: Vec::new(),
+            peer_maps: Vec::new(),
+            values,
+            barriers: Vec::new(),
+        })
     }
 
     /// Which argument each kind of parameter takes: the bytes that the code reads, and what layouts may refer to.
@@ -136,7 +146,13 @@ impl<'k> Checked<'k> {
             return Ok(());
         }
         let team = team.map(|t| t.argument);
-        self.unfilled.push(Unfilled { offset: p.offset as usize, what, base, team });
+        let unfilled = Unfilled { offset: p.offset as usize, what, base, team };
+        if let Hidden::PeerMaps { base: param, map, .. } = what {
+            let map = self.map(p, (param, base), &map, given)?;
+            self.peer_maps.push((map, unfilled));
+            return Ok(());
+        }
+        self.unfilled.push(unfilled);
         Ok(())
     }
 
@@ -326,7 +342,11 @@ fn told(what: Hidden, team: Option<Member>) -> Option<[u8; 4]> {
         (Hidden::NPes { .. }, Some(team)) => Some(team.n_pes.to_le_bytes()),
         (Hidden::MyPe { .. } | Hidden::NPes { .. }, None) => None,
         (
-            Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } | Hidden::TensorMap { .. },
+            Hidden::Multicast { .. }
+            | Hidden::Peers { .. }
+            | Hidden::Reach { .. }
+            | Hidden::TensorMap { .. }
+            | Hidden::PeerMaps { .. },
             _,
         ) => None,
     }

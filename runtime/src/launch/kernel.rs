@@ -1,13 +1,14 @@
 //! An entry point, and its launches.
 
 use super::argument::{Argument, Arguments, Elements, Given, Origin};
-use super::check::Checked;
+use super::check::{Checked, Unfilled};
 use super::driver::{Function, NotLaunched, Shape};
+use super::map::MapRequest;
 use super::module::Module;
 use super::{Hidden, KernelInfo, ParamKind};
 use crate::cuda::{self, Device, Stream, keep};
 use crate::error::{ARGUMENT, Error, LAUNCH, Result};
-use crate::memory::WeakBuffer;
+use crate::memory::{SymmetricBuffer, WeakBuffer};
 use crate::team::Team;
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use std::fmt;
@@ -204,11 +205,12 @@ impl Kernel {
         }
         self.device().bind()?;
         let given: Vec<Given<'_>> = arguments.iter().map(Argument::given).collect();
-        let n_pes = self.world(arguments).ok().map(|world| world.n_pes());
+        let world = self.world(arguments);
+        let n_pes = world.as_ref().ok().map(Team::n_pes);
         let mut checked = Checked::new(&entry.info, n_pes, &given)?;
         self.reachable(arguments)?;
         let shape = self.shape(&checked, grid, options)?;
-        self.fill_in(&mut checked, arguments)?;
+        self.fill_in(&mut checked, arguments, &world)?;
         let buffers = arguments.iter().filter_map(|a| match a.origin {
             Origin::Symmetric(buffer, _) => Some(buffer.downgrade()),
             _ => None,
@@ -350,29 +352,40 @@ impl Kernel {
     }
 
     /// Writes the hidden parameters that no argument tells.
-    fn fill_in(&self, checked: &mut Checked<'_>, arguments: &[Argument<'_>]) -> Result<()> {
+    fn fill_in(
+        &self,
+        checked: &mut Checked<'_>,
+        arguments: &[Argument<'_>],
+        world: &Result<Team>,
+    ) -> Result<()> {
+        let encode = |map: &MapRequest| match &self.0.function {
+            Function::Gpu(_) => map.encoded(),
+            Function::Simulated(_) => map.simulated(),
+        };
         for map in std::mem::take(&mut checked.maps) {
-            let bytes = match &self.0.function {
-                Function::Gpu(_) => map.encoded()?,
-                Function::Simulated(_) => map.simulated()?,
-            };
-            checked.put_at(map.offset, &bytes);
+            checked.put_at(map.offset, &encode(&map)?);
+        }
+        let team_of = |h: &Unfilled| match h.team.and_then(|t| arguments.get(t)).map(|t| t.origin) {
+            Some(Origin::Team(team)) => Ok(team),
+            _ => world.as_ref().map_err(Clone::clone),
+        };
+        for (map, h) in std::mem::take(&mut checked.peer_maps) {
+            let Some(base) = h.base.and_then(|b| arguments.get(b)) else { continue };
+            let (buffer, _) = self.symmetric(base)?;
+            let table = buffer.map_table(team_of(&h)?, map.address, |address| {
+                encode(&MapRequest { address, ..map.clone() })
+            })?;
+            checked.put_at(h.offset, &table.address().to_le_bytes());
+            keep(table);
         }
         for h in std::mem::take(&mut checked.unfilled) {
-            let all;
-            let team = match h.team.and_then(|t| arguments.get(t)).map(|t| t.origin) {
-                Some(Origin::Team(team)) => team,
-                _ => {
-                    all = self.world(arguments)?;
-                    &all
-                }
-            };
+            let team = team_of(&h)?;
             match h.what {
                 Hidden::MyPe { .. } => checked.put_at(h.offset, &team.my_pe().to_le_bytes()),
                 Hidden::NPes { .. } => checked.put_at(h.offset, &team.n_pes().to_le_bytes()),
                 Hidden::TeamHandle { .. } => checked.put_at(h.offset, &team.handle.to_le_bytes()),
                 // The arguments alone told it.
-                Hidden::TensorMap { .. } => {}
+                Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } => {}
                 Hidden::Multicast { .. } | Hidden::Peers { .. } | Hidden::Reach { .. } => {
                     let Some(base) = h.base.and_then(|b| arguments.get(b)) else { continue };
                     let address = self.address(h.what, base, team)?;
@@ -386,10 +399,7 @@ impl Kernel {
     /// The address that a hidden parameter brings of an argument: the team's multicast address, or that of a table.
     fn address(&self, what: Hidden, base: &Argument<'_>, team: &Team) -> Result<u64> {
         let name = &self.info().name;
-        let Origin::Symmetric(buffer, offset) = base.origin else {
-            let message = format!("`{name}` needs the addresses of other PEs, and {} has none", base.given);
-            return Err(Error::new(ARGUMENT, message));
-        };
+        let (buffer, offset) = self.symmetric(base)?;
         if !matches!(what, Hidden::Multicast { .. }) {
             let all_reached = matches!(what, Hidden::Peers { .. });
             let table = buffer.table(team, offset, all_reached)?;
@@ -403,6 +413,17 @@ impl Kernel {
             Error::new(ARGUMENT, message)
                 .help("compile it for this team: Lowering::Auto, or Lowering::Unicast")
         })
+    }
+
+    /// The memory of an argument that other PEs have too, and the argument's first byte in it.
+    fn symmetric<'a>(&self, argument: &Argument<'a>) -> Result<(&'a SymmetricBuffer, u64)> {
+        let Origin::Symmetric(buffer, offset) = argument.origin else {
+            let name = &self.info().name;
+            let message =
+                format!("`{name}` needs the addresses of other PEs, and {} has none", argument.given);
+            return Err(Error::new(ARGUMENT, message));
+        };
+        Ok((buffer, offset))
     }
 
     fn elsewhere(&self, what: &str, gpu: u32) -> Error {

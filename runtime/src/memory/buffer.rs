@@ -31,12 +31,20 @@ pub struct SymmetricBuffer(pub(crate) Arc<Shared>);
 /// Addresses by rank in a team, on the device.
 pub type Table = Arc<DeviceTensor<u64>>;
 
+/// A tensor map, encoded.
+type Map = [u8; weft_abi::MAP_BYTES as usize];
+
+/// Tables of tensor maps, by a team's members and the map of this PE's own tensor.
+type Maps = HashMap<(Arc<[u32]>, Map), Table>;
+
 /// Tables by a team's members (NVSHMEM gives an ended team's handle to the next) and offset.
 type Tables = HashMap<(Arc<[u32]>, u64, bool), Table>;
 
 pub(crate) struct Shared {
     /// Of peers' addresses, on the device. Gone before the memory is.
     tables: Mutex<Tables>,
+    /// Of peers' tensor maps, likewise.
+    maps: Mutex<Maps>,
     pub allocation: Allocation,
 }
 
@@ -74,7 +82,7 @@ impl SymmetricBuffer {
     }
 
     pub(super) fn of(allocation: Allocation) -> SymmetricBuffer {
-        SymmetricBuffer(Arc::new(Shared { tables: Mutex::default(), allocation }))
+        SymmetricBuffer(Arc::new(Shared { tables: Mutex::default(), maps: Mutex::default(), allocation }))
     }
 
     /// A reference that keeps nothing.
@@ -218,6 +226,34 @@ impl SymmetricBuffer {
         let peers = peers.collect::<Result<Vec<u64>>>()?;
         let table = Arc::new(DeviceTensor::from_slice(&peers, &self.world().side)?);
         tables.insert(key, table.clone());
+        Ok(table)
+    }
+
+    /// A table of the tensor maps of all team members' tensors, one behind the other. `encode` makes the map of an
+    /// address, and `own` is the address of the tensor on this PE. A table is made once for each team and map.
+    ///
+    /// # Errors
+    /// As [`peer_address`](SymmetricBuffer::peer_address), and what `encode` says of a map.
+    pub(crate) fn map_table(
+        &self,
+        team: &Team,
+        own: u64,
+        encode: impl Fn(u64) -> Result<Map>,
+    ) -> Result<Table> {
+        let mut maps = self.0.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (team.members.clone(), encode(own)?);
+        if let Some(table) = maps.get(&key) {
+            return Ok(table.clone());
+        }
+        let offset = own - self.address();
+        let mut words = Vec::new();
+        for pe in team.members() {
+            let map = encode(self.peer_address(*pe)? + offset)?;
+            let (chunks, _) = map.as_chunks::<8>();
+            words.extend(chunks.iter().map(|word| u64::from_le_bytes(*word)));
+        }
+        let table = Arc::new(DeviceTensor::from_slice(&words, &self.world().side)?);
+        maps.insert(key, table.clone());
         Ok(table)
     }
 }

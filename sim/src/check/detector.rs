@@ -100,6 +100,8 @@ pub(crate) struct Ticket {
     /// Number of its stream.
     stream: WarpId,
     pub(super) agent: Agent,
+    /// Of what order its reductions are.
+    pub reduces: Order,
 }
 
 /// An instruction's access by one or more lanes of a warp.
@@ -245,7 +247,7 @@ impl Detector {
     pub(crate) fn land(&mut self, ticket: &Ticket, kind: AccessKind, space: usize, at: usize, bytes: usize) {
         let Snapshot { lane, time, pc, .. } = ticket.from;
         let (order, flags) = match kind {
-            AccessKind::Update if ticket.agent == Agent::Async => (&Order::RELAXED_GPU, UPDATE),
+            AccessKind::Update if ticket.agent == Agent::Async => (&ticket.reduces, UPDATE),
             _ => (&Order::WEAK, 0),
         };
         let mut record = Record::new(time, ticket.stream, pc, 1 << lane, ticket.agent, order);

@@ -68,7 +68,7 @@ pub(super) static FAMILY: Family = Family {
             |s| {
                 let ty = s.ty("type")?;
                 let combine = combine_bulk("add", ty)?;
-                store(s, Some(Reduction { combine, element: ty.bytes() }))
+                store(s, Some(Reduction { combine, element: ty.bytes(), of_system: of_system(s) }))
             },
         ),
         row(
@@ -98,7 +98,7 @@ pub(super) static FAMILY: Family = Family {
             |s| {
                 let ty = s.ty("type")?;
                 let combine = combine_bulk("add", ty)?;
-                broadcast(s, Some(Reduction { combine, element: ty.bytes() }))
+                broadcast(s, Some(Reduction { combine, element: ty.bytes(), of_system: of_system(s) }))
             },
         ),
         row("cp.async.bulk.prefetch.L2.global{.L2::cache_hint}", "[a], size{, policy}", &[], |s| {
@@ -168,6 +168,11 @@ const GLOBAL: &[(&str, &[&str])] = &[
     ("xor", &["b32", "b64"]),
 ];
 
+/// Whether a reduction is one of the whole system.
+fn of_system(s: &Site<'_, '_, '_>) -> bool {
+    s.get("scope") == Some("sys")
+}
+
 /// Operation and type of a reduction, which must be among `legal`.
 fn pair(s: &Site<'_, '_, '_>, legal: &[(&str, &[&str])]) -> Result<(&'static str, Ty), Issue> {
     let (op, ty) = (s.text("op"), s.text("type"));
@@ -185,12 +190,12 @@ fn pair(s: &Site<'_, '_, '_>, legal: &[(&str, &[&str])]) -> Result<(&'static str
 
 fn remote_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
     let (op, ty) = pair(s, REMOTE)?;
-    Ok(Reduction { combine: combine(op, ty)?, element: ty.bytes() })
+    Ok(Reduction { combine: combine(op, ty)?, element: ty.bytes(), of_system: of_system(s) })
 }
 
 fn global_reduction(s: &Site<'_, '_, '_>) -> Result<Reduction, Issue> {
     let (op, ty) = pair(s, GLOBAL)?;
-    Ok(Reduction { combine: combine_bulk(op, ty)?, element: ty.bytes() })
+    Ok(Reduction { combine: combine_bulk(op, ty)?, element: ty.bytes(), of_system: of_system(s) })
 }
 
 /// Bytes of a bulk copy in a lane: a multiple of 16.

@@ -300,7 +300,9 @@ fn reduction(op: &str, map: &TensorMap, lane: usize) -> Result<Arc<Reduction>, F
     };
     let combine = Ty::parse(name).filter(|_| possible).map(|ty| combine_bulk(op, ty));
     match combine {
-        Some(Ok(combine)) => Ok(Arc::new(Reduction { combine, element: map.element_bytes() })),
+        Some(Ok(combine)) => {
+            Ok(Arc::new(Reduction { combine, element: map.element_bytes(), of_system: false }))
+        }
         _ => {
             let message = format!("`.{op}` of a tensor of {name}");
             Err(fault(

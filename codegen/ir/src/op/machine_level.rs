@@ -216,6 +216,14 @@ family! {
         }
         reads [here(ptr)], writes [], order None, group None,
         teams [], name "consumer_wait", spread Threads, result |t| t.mbar_test(*ptr, *parity);
+        /// Lets copies that the thread begins later use a tensor map in memory, which the host wrote before the launch
+        /// (PTX ISA, fence.proxy.tensormap).
+        effect MapFence = "map_fence" {
+            /// Address of the tensor map.
+            map: Value,
+        }
+        reads [here(map)], writes [], order None, group None,
+        teams [], name "tma", spread Operands, result |t| t.map_fence(*map);
         /// Begins to copy a box of a tensor to shared memory. Its bytes arrive at a barrier.
         effect TmaLoad = "tma_ld" {
             /// Where the box goes: an address in shared memory.
@@ -226,9 +234,9 @@ family! {
             at: Vec<Value>,
             /// The barrier.
             mbar: Value,
-            /// Ranks of the CTAs of the cluster, as bits, that get the box, each at this place and with its own barrier
-            /// at the place of this one; 0 for this CTA alone.
-            ctas: u32,
+            /// Ranks of the CTAs of the cluster, as bits (`i32`), that get the box, each at this place and with its own
+            /// barrier at the place of this one; none for this CTA alone.
+            ctas: Option<Value>,
         }
         reads [here(map)], writes [here(dst)], order None, group None,
         teams [], name "tma", spread Operands, result |t| t.tma_box(*dst, *map, at, Some(*mbar));
@@ -245,6 +253,39 @@ family! {
         }
         reads [here(src)], writes [here(map)], order None, group None,
         teams [], name "tma", spread Operands, result |t| t.tma_box(*src, *map, at, None);
+        /// Begins to copy bytes of global memory to shared memory. They arrive at a barrier.
+        effect BulkLoad = "bulk_ld" {
+            /// Where they go: an address in shared memory.
+            dst: Value,
+            /// Where they are: an address in global memory.
+            src: Value,
+            /// Bytes.
+            bytes: u32,
+            /// The barrier.
+            mbar: Value,
+            /// The CTAs that get them, as those that get a box.
+            ctas: Option<Value>,
+        }
+        reads [here(src)], writes [here(dst)], order None, group None,
+        teams [], name "bulk", spread Operands, result |t| t.bulk_bytes(*dst, *src, *mbar);
+        /// Begins to copy bytes of shared memory to global or multicast memory, or to the shared memory of another CTA,
+        /// where they arrive at a barrier; or to reduce them into that memory.
+        effect BulkStore = "bulk_st" {
+            /// Where they go.
+            dst: Value,
+            /// Where they are: an address in shared memory.
+            src: Value,
+            /// Bytes.
+            bytes: u32,
+            /// Type of the elements that are reduced.
+            elem: Scalar,
+            /// Reduction; none overwrites.
+            op: Option<RedOp>,
+            /// The barrier, in the shared memory of the other CTA.
+            mbar: Option<Value>,
+        }
+        reads [here(src)], writes [here(dst)], order None, group None,
+        teams [], name "bulk", spread Operands, result |t| t.tma_reduction(*op).and_then(|()| t.bulk_bytes(*src, *dst, mbar.unwrap_or(*src)));
         /// Makes a group of the copies out of shared memory that the thread began since the last one.
         effect BulkCommit = "bulk_commit" {
         }
@@ -259,8 +300,11 @@ family! {
         }
         reads [], writes [], order None, group None,
         teams [], name "tma_wait", spread Operands, result |t| t.unit();
-        /// Orders the thread's accesses to shared memory before copies and matrix products that begin later.
+        /// Orders the thread's accesses to shared or global memory, and those that it knows of, before copies and matrix
+        /// products that begin later.
         effect ProxyFence = "proxy_fence" {
+            /// Whether to global memory.
+            global: bool,
         }
         reads [], writes [], order None, group None,
         teams [], name "fence<async>", spread Operands, result |t| t.unit();

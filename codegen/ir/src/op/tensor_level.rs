@@ -415,16 +415,16 @@ family! {
             src: Value,
             /// The pipeline.
             pipe: Value,
-            /// Whose shared memory gets the tile: `block` is this CTA's, `cluster` that of every CTA of the cluster, at
-            /// the same place in each.
-            into: Group,
+            /// Whose shared memory gets the tile, at the same place in each: that of this CTA and of those of the cluster
+            /// that differ from it only in these dimensions, as bits (x is 1, y is 2, z is 4).
+            dims: u32,
             /// Coordinates of the tile's first element in the modes of the parameter's layout (`i64`).
             at: Vec<Value>,
             /// For each mode of the parameter's layout, 1 + the mode of the tile that runs along it; 0 for none.
             along: Vec<u32>,
         }
         reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
-        teams [], name "tma", spread Operands, result |t| t.tma_load(*dst, *src, *pipe, *into, at, along);
+        teams [], name "tma", spread Operands, result |t| t.tma_load(*dst, *src, *pipe, *dims, at, along);
         /// Begins to copy a tile from shared memory into a tensor, or to reduce it into the tensor. What lies beyond the
         /// tensor is not written.
         effect TmaStore = "tma_store" {
@@ -446,6 +446,33 @@ family! {
         }
         reads [], writes [], order None, group Some(Group::Block),
         teams [], name "tma", spread Operands, result |t| t.unit();
+        /// Begins to copy consecutive bytes of a tensor to the stage that was acquired last.
+        effect BulkLoad = "bulk_load" {
+            /// Tensor in shared memory.
+            dst: Value,
+            /// A tensor of as many elements, which follow each other in memory.
+            src: Value,
+            /// The pipeline.
+            pipe: Value,
+            /// Whose shared memory gets them, as for a tile.
+            dims: u32,
+        }
+        reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
+        teams [], name "bulk", spread Operands, result |t| t.bulk_load(*dst, *src, *pipe, *dims);
+        /// Begins to copy consecutive bytes of shared memory to a tensor, on all PEs if it is multicast, or to reduce them
+        /// into it. Where the tensor is in the shared memory of another CTA, they arrive on that CTA's pipeline.
+        effect BulkStore = "bulk_store" {
+            /// A tensor of as many elements, which follow each other in memory.
+            dst: Value,
+            /// Tensor in shared memory.
+            src: Value,
+            /// Reduction; none overwrites.
+            op: Option<RedOp>,
+            /// The pipeline, of a copy to another CTA.
+            pipe: Option<Value>,
+        }
+        reads [here(src)], writes [here(dst)], order None, group Some(Group::Block),
+        teams [], name if op.is_some() { "bulk_red" } else { "bulk" }, spread Operands, result |t| t.tma_reduction(*op).and_then(|()| t.bulk_store(*dst, *src, *pipe));
         /// Waits until all but the newest copies out of shared memory have read their source, or are done.
         effect TmaWait = "tma_wait" {
             /// Copies that may be under way.

@@ -131,13 +131,18 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    /// A tensor that meets elements of an accumulator, read as these are dealt out; any other value as it is.
+    /// A tensor that meets elements in registers, read as these are dealt out; any other value as it is.
     pub(super) fn dealt_as(&mut self, val: Val, other: &Val, span: Span) -> R<Val> {
         match (&val, other) {
             (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }))
                 if !t.private && !t.element =>
             {
                 self.read_as(*t, *share, span).map(Val::Frag)
+            }
+            (Val::Tensor(t), Val::Frag(Frag { dealt: Some(Dealt::Evenly(turns)), .. }))
+                if self.is_read_together(*t) && self.has(*t, *turns) =>
+            {
+                self.load_as(*t, *turns, span).map(Val::Frag)
             }
             _ => Ok(val),
         }

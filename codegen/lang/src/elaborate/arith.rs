@@ -252,6 +252,7 @@ impl Elab<'_> {
             (_, true) => (self.widened(a, span)?, b),
             (false, false) => (a, b),
         };
+        let (a, b) = self.both_read(a, b, span)?;
         let (a, b) = (self.dealt_as(a, &b, span)?, b);
         let b = self.dealt_as(b, &a, span)?;
         let like = self.elem(&a).or_else(|| self.elem(&b));
@@ -269,6 +270,9 @@ impl Elab<'_> {
         }
         match (&a, &b) {
             (Val::Frag(x), Val::Frag(y)) if ta.lanes() != tb.lanes() || x.dealt != y.dealt => {
+                if ta.lanes() == tb.lanes() {
+                    self.same_deal(&b, Some(x), span)?;
+                }
                 Err(Diagnostic::error(
                     MISMATCH,
                     span,

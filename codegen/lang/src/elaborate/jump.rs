@@ -283,7 +283,12 @@ impl Elab<'_> {
         let v = self.scalar_or_frag(val, known.as_ref().and_then(|(_, ty)| ty.elem()), span)?;
         let ty = self.b.ty(raw(&v)).clone();
         let local = match known {
-            Some((local, expected)) if expected == ty => local,
+            Some((local, expected)) if expected == ty => {
+                let ways = self.flow.returns.as_ref().and_then(|ways| ways.value.as_ref());
+                let frag = ways.and_then(|known| known.frag.clone());
+                self.same_deal(&v, frag.as_ref(), span)?;
+                local
+            }
             Some((_, expected)) => {
                 let message = format!("this function returns {expected} in one place and {ty} in another");
                 return Err(Diagnostic::error(MISMATCH, span, message)

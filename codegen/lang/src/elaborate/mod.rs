@@ -5,6 +5,7 @@ mod accumulated;
 mod arith;
 mod builtin;
 mod coordinates;
+mod dealt;
 mod description;
 mod expr;
 mod files;

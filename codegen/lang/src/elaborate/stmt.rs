@@ -198,7 +198,12 @@ impl Elab<'_> {
                 if let Type::Accumulator(_) = ty {
                     return self.assign_accumulator(local, &val, (value.span, span));
                 }
+                let val = match &frag {
+                    Some(old) => self.dealt_as(val, &Val::Frag(old.clone()), value.span)?,
+                    None => val,
+                };
                 let v = self.scalar_or_frag(val, ty.elem(), value.span)?;
+                self.same_deal(&v, frag.as_ref(), value.span)?;
                 let v = match ty {
                     Type::Scalar(Scalar::I64) => self.as_int_of(v, value.span)?,
                     _ => v,
@@ -386,7 +391,10 @@ impl Elab<'_> {
                 *kept = Some((local, ty, if let Val::Frag(f) = &v { Some(f.clone()) } else { None }));
                 local
             }
-            Some((local, first, _)) if *first == ty => *local,
+            Some((local, first, frag)) if *first == ty => {
+                self.same_deal(&v, frag.as_ref(), span)?;
+                *local
+            }
             Some((_, first, _)) => {
                 return fail(MISMATCH, span, format!("the two ways give {first} and {ty}"));
             }

@@ -294,59 +294,6 @@ impl Elab<'_> {
         Ok(out)
     }
 
-    /// A tensor that all threads of the CTA name alike, dealt out over them: the part of this thread.
-    fn deal_out(&mut self, t: Tensor, span: Span) -> R<(Tensor, i64)> {
-        let ty = self.tensor_type_of(t);
-        let threads = i64::from(self.b.kernel().threads());
-        let Some(total) = ty.layout.size().as_const() else {
-            return Err(Diagnostic::error(NOT_HELD, span, format!("how many elements {} has is known at run time only", ty.layout))
-                .help("partition it over `threads<block>()` and loop over the steps, or make the extent a compile-time parameter"));
-        };
-        if total > threads * i64::from(MAX_LANES) {
-            let message = format!("{total} elements over {threads} threads are more than {MAX_LANES} each");
-            return Err(Diagnostic::error(NOT_HELD, span, message).help("loop over parts of it"));
-        }
-        self.b.emit(Together::Converge { group: Group::Block })?;
-        let all = self.threads(false)?;
-        // The widest vector that gives every thread one; of tiles it may have to be narrower.
-        let mut v = [8, 4, 2, 1].into_iter().find(|v| v * threads <= total).unwrap_or(1);
-        loop {
-            match self.partition(t, &all, Some(v), span) {
-                Err(_) if v > 1 => v /= 2,
-                other => return other.map(|p| (p, total)),
-            }
-        }
-    }
-
-    /// Copies a tile by all threads of the CTA, along the rows where these are contiguous.
-    pub(super) fn copy_by_threads(&mut self, to: Tensor, from: Tensor, span: Span) -> R<()> {
-        let ty = self.tensor_type_of(to);
-        let by_rows = ty.layout.rank() == 2
-            && ty.layout.mode(1).is_some_and(|m| m.stride().leaves().first().is_some_and(|d| d.is(1)));
-        let (to, from) = if by_rows {
-            (self.relayout(to, span, reversed)?, self.relayout(from, span, reversed)?)
-        } else {
-            (to, from)
-        };
-        self.b.emit(Together::Converge { group: Group::Block })?;
-        let all = self.threads(false)?;
-        let dealt = |e: &mut Self, v: i64| {
-            Ok((e.partition(to, &all, Some(v), span)?, e.partition(from, &all, Some(v), span)?))
-        };
-        let widest = i64::from(16 / ty.elem.bytes());
-        let mut v = widest;
-        let (to, from) = loop {
-            match dealt(self, v) {
-                Err(_) if v > 1 => v /= 2,
-                other => break other?,
-            }
-        };
-        let value = self.load(from, span)?.value;
-        let value = Val::Frag(self.frag(to, value, None));
-        let (part, value) = self.place(to, value, span)?;
-        self.b.store(part.value, value).map(drop)
-    }
-
     /// A tensor's elements in registers. One that differs by thread is read by each thread for itself; one that
     /// is the same for the whole CTA is dealt out over it.
     pub(super) fn load(&mut self, t: Tensor, span: Span) -> R<Frag> {
@@ -355,8 +302,8 @@ impl Elab<'_> {
         let (part, dealt) = if t.private || t.element || ty.space == Space::Multicast {
             (t, None)
         } else {
-            let (part, total) = self.deal_out(t, span)?;
-            (part, Some(Dealt::Evenly(total)))
+            let (part, turns) = self.deal_out(t, span)?;
+            (part, Some(Dealt::Evenly(turns)))
         };
         self.b.at(span);
         let value = self.b.load(part.value)?;
@@ -380,12 +327,16 @@ impl Elab<'_> {
     /// The place and the value of a store: same elements, same type; scalars go to every element.
     pub(super) fn place(&mut self, t: Tensor, val: Val, span: Span) -> R<(Tensor, Value)> {
         let ty = self.tensor_type_of(t);
+        let val = self.read_for(t, val, span)?;
         let val = self.scalar_or_frag(val, Some(ty.elem), span)?;
         let val = self.check_elem(val, Some(ty.elem), span)?;
         let (part, dealt) = match &val {
             Val::Frag(Frag { dealt: Some(Dealt::Accumulated(share)), .. }) if !t.private && !t.element => {
                 self.b.emit(Together::Converge { group: Group::Block })?;
                 (self.written_as(t, *share, span)?, Some(Dealt::Accumulated(*share)))
+            }
+            Val::Frag(Frag { dealt: Some(Dealt::Evenly(turns)), .. }) if self.has(t, *turns) => {
+                (self.deal_out_as(t, *turns, span)?, Some(Dealt::Evenly(*turns)))
             }
             _ => self.part_of(t, span)?,
         };
@@ -471,7 +422,7 @@ pub(super) fn moved<E>(
 fn how(dealt: Option<Dealt>) -> String {
     match dealt {
         None => "in one thread".to_owned(),
-        Some(Dealt::Evenly(n)) => format!("of {n} over the CTA"),
+        Some(Dealt::Evenly(turns)) => format!("of {turns} over the CTA"),
         Some(Dealt::Accumulated(share)) => format!("of an accumulator's {share}"),
     }
 }
@@ -483,7 +434,7 @@ fn take(layout: &Layout, coord: &Coord) -> Result<(Layout, Int), LayoutError> {
 }
 
 /// The modes of a layout in the opposite order.
-fn reversed(l: &Layout) -> Result<Layout, LayoutError> {
+pub(super) fn reversed(l: &Layout) -> Result<Layout, LayoutError> {
     let modes = (0..l.rank()).rev().filter_map(|i| l.mode(i));
     let (shape, stride) = modes.map(Layout::into_parts).unzip();
     Layout::new(IntTuple::Tuple(shape), IntTuple::Tuple(stride))

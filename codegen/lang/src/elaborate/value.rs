@@ -87,10 +87,28 @@ pub struct Frag {
 /// How the elements of a tensor are dealt out over the threads of a CTA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dealt {
-    /// That many elements, in turn.
-    Evenly(i64),
+    /// In turn.
+    Evenly(Turns),
     /// As accumulators of matrix products are.
     Accumulated(Share),
+}
+
+/// How elements are dealt out in turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turns {
+    /// All of them.
+    pub total: i64,
+    /// How many a thread gets at a time.
+    pub vector: i64,
+    /// Whether those of the last mode follow each other, and not those of the first.
+    pub by_rows: bool,
+}
+
+impl std::fmt::Display for Turns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Turns { total, vector, by_rows } = self;
+        write!(f, "{total} by {vector}{}", if *by_rows { ", row by row," } else { "" })
+    }
 }
 
 /// A tile that warpgroups share out as matrix instructions do; with 1 column, a value for each row of such a tile, which

@@ -1,6 +1,7 @@
 //! From a kernel to an LLVM function, one file a family of ops.
 
 mod arith;
+mod bulk;
 mod call;
 mod control;
 mod convert;

@@ -27,7 +27,7 @@ fn elem_type(s: Scalar) -> ElemType {
 }
 
 /// `None` for a product, which no memory makes.
-fn red_op(op: RedOp) -> Option<weft_isa::RedOp> {
+pub(super) fn red_op(op: RedOp) -> Option<weft_isa::RedOp> {
     Some(match op {
         RedOp::Add => weft_isa::RedOp::Add,
         RedOp::Min => weft_isa::RedOp::Min,

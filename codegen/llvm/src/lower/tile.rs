@@ -2,11 +2,14 @@
 
 use super::{Lower, Lowered};
 use crate::raw::{Cast, GENERIC, SHARED_CLUSTER, Val};
+use weft_ir::abi::MAP_BYTES;
 use weft_ir::{Address, Async, Family, Operation, RedOp, Space, Value, ValueType};
 use weft_isa::PtxVersion;
 
 /// The version of PTX that brought asynchronous copies, their barriers and fences. LLVM cannot select them before it.
 const ASYNC: PtxVersion = PtxVersion::new(8, 0);
+/// The version of PTX that brought fences of tensor maps.
+const TENSOR_MAP: PtxVersion = PtxVersion::new(8, 3);
 /// The family of targets for which ptxas makes a copy to the shared memory of the cluster a call of the system where it
 /// cannot see that the CTA's own is meant. Beside a call it leaves `setmaxnreg` out (C7506).
 const CTA_ONLY: u16 = 120;
@@ -40,7 +43,14 @@ impl<'c> Lower<'_, 'c> {
                 self.nothing_passes();
                 Ok(Some(ended))
             }
+            Async::MapFence { map } => {
+                self.needs.raise(TENSOR_MAP, self.inst.span, || format!("`{}`", op.mnemonic()))?;
+                let bytes = ir.constant(ir.int(32), i64::from(MAP_BYTES));
+                let args = [self.map(*map)?, bytes];
+                self.effect("llvm.nvvm.fence.proxy.tensormap_generic.acquire.sys", &args)
+            }
             Async::TmaLoad { dst, map, at, mbar, ctas } => self.load_box((*dst, *map), at, *mbar, *ctas),
+            Async::BulkLoad { .. } | Async::BulkStore { .. } => self.bulk(op),
             Async::TmaStore { src, map, at, op } => self.store_box(*src, *map, at, *op),
             Async::BulkCommit {} => self.effect("llvm.nvvm.cp.async.bulk.commit.group", &[]),
             Async::BulkWait { pending, read } => {
@@ -50,9 +60,10 @@ impl<'c> Lower<'_, 'c> {
                 self.nothing_passes();
                 Ok(None)
             }
-            Async::ProxyFence {} => {
+            Async::ProxyFence { global } => {
                 self.nothing_passes();
-                self.effect("llvm.nvvm.fence.proxy.async.shared_cta", &[])
+                let memory = if *global { "global" } else { "shared_cta" };
+                self.effect(&format!("llvm.nvvm.fence.proxy.async.{memory}"), &[])
             }
             Async::SharedAddress { ptr } => self.shared_address(*ptr).map(Some),
             Async::WgmmaFence {}
@@ -93,7 +104,7 @@ impl<'c> Lower<'_, 'c> {
         (dst, map): (Value, Value),
         at: &[Value],
         mbar: Value,
-        ctas: u32,
+        ctas: Option<Value>,
     ) -> Lowered<Option<Val<'c>>> {
         let ir = self.ir;
         let (policy, flag) = (ir.constant(ir.int(64), 0), ir.constant(ir.int(1), 0));
@@ -101,17 +112,27 @@ impl<'c> Lower<'_, 'c> {
         for v in at {
             args.push(self.val(*v)?);
         }
-        if self.target.family() == CTA_ONLY && ctas == 0 {
+        if self.is_cta_only() && ctas.is_none() {
             args.extend([policy, flag]);
             let name = format!("llvm.nvvm.cp.async.bulk.tensor.g2s.cta.tile.{}d", at.len());
             return self.effect(&name, &args);
         }
         args[0] = ir.cast(Cast::LLVMAddrSpaceCast, args[0], ir.pointer(SHARED_CLUSTER));
         // No cache policy, any CTA of the cluster (PTX ISA: cta_group, which sm_90 has not).
-        let (mask, multicast) =
-            (ir.constant(ir.int(16), ctas.into()), ir.constant(ir.int(1), i64::from(ctas > 0)));
+        let multicast = ir.constant(ir.int(1), i64::from(ctas.is_some()));
+        let mask = ctas.map_or(Ok(ir.constant(ir.int(16), 0)), |ctas| self.mask(ctas))?;
         args.extend([mask, policy, multicast, flag, ir.constant(ir.int(32), 0)]);
         self.effect(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", at.len()), &args)
+    }
+
+    /// Ranks of CTAs, as instructions take them.
+    pub(super) fn mask(&self, ctas: Value) -> Lowered<Val<'c>> {
+        Ok(self.ir.cast(Cast::LLVMTrunc, self.val(ctas)?, self.ir.int(16)))
+    }
+
+    /// Whether copies to the CTA's own memory are to be written as such.
+    pub(super) fn is_cta_only(&self) -> bool {
+        self.target.family() == CTA_ONLY
     }
 
     fn store_box(&self, src: Value, map: Value, at: &[Value], op: Option<RedOp>) -> Lowered<Option<Val<'c>>> {

@@ -5,6 +5,7 @@
 //! tested, and of a piece that the bound cuts the existing elements, which are its first ones, are moved by a loop in
 //! the narrowest accesses there are. Instructions of the switch are branched around, never predicated.
 
+mod bulk;
 mod direct;
 mod everywhere;
 mod fragment;
@@ -57,6 +58,7 @@ pub(crate) fn run(
         places: FxHashMap::default(),
         multicast: FxHashMap::default(),
         peers: FxHashMap::default(),
+        fenced: Vec::new(),
     };
     rewrite(kernel, &mut pass)
 }
@@ -74,6 +76,8 @@ struct MemoryPass<'a> {
     /// By parameter and team.
     multicast: FxHashMap<(u32, TeamRef), Value>,
     peers: FxHashMap<(u32, TeamRef), Peers>,
+    /// The hidden parameters of tables of tensor maps that a thread of the CTA has fenced.
+    fenced: Vec<(u32, i64)>,
 }
 
 impl Rewrite for MemoryPass<'_> {
@@ -139,13 +143,13 @@ impl MemoryPass<'_> {
             View::Peer { base, team, pe } => {
                 let place = found(self.places.get(base), k, *base, span)?.clone();
                 let there = self.peer(e, &place, *team, *pe)?;
-                place.by(Route::There(there), ty)
+                place.by(Route::There(there), ty).on((*team, *pe))
             }
             View::InCta { base, cta } => {
                 let place = found(self.places.get(base), k, *base, span)?.clone();
                 let here = e.b.emit(Bridge::AddressOf { base: place.root })?;
                 let there = e.b.emit(Address::InCta { ptr: here, cta: *cta })?;
-                place.by(Route::There(there), ty)
+                place.by(Route::There(there), ty).in_cta(*cta)
             }
             View::Index { .. } | View::Shared { .. } => return Ok(Action::Keep),
         };

@@ -15,6 +15,10 @@ pub(super) struct Place {
     pub root: Value,
     /// The way there.
     pub route: Route,
+    /// The PE and the team of its rank, where the way is to another PE.
+    pub pe: Option<(TeamRef, Value)>,
+    /// The CTA of the cluster, where the way is to the shared memory of another one.
+    pub cta: Option<Value>,
     /// Elements from the root's first to its own.
     pub offset: Int,
     /// Provable alignment of its first element, in bytes.
@@ -46,6 +50,8 @@ impl Place {
         (param_index(k, v).is_some() || matches!(k.op(v).view(), Some(View::Shared { .. }))).then(|| Place {
             root: v,
             route: Route::Local,
+            pe: None,
+            cta: None,
             offset: Int::ZERO,
             align: ty.align.max(1),
             dealt: None,
@@ -65,6 +71,16 @@ impl Place {
     /// It by another way.
     pub fn by(&self, route: Route, ty: Arc<TensorType>) -> Place {
         Place { route, ty, dealt: None, ..self.clone() }
+    }
+
+    /// It on the PE of that rank in a team.
+    pub fn on(self, pe: (TeamRef, Value)) -> Place {
+        Place { pe: Some(pe), ..self }
+    }
+
+    /// It in the CTA of that rank.
+    pub fn in_cta(self, cta: Value) -> Place {
+        Place { cta: Some(cta), ..self }
     }
 
     /// The address of its first element, from that of its root's first byte.

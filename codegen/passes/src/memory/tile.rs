@@ -1,17 +1,24 @@
 //! Copies of tiles become copies of boxes, each issued by thread 0 with a tensor map that the launch makes.
 
-use super::place::{Place, Route, found};
+use super::place::{Place, found};
 use super::{MemoryPass, limits};
+use crate::cluster::ranks;
 use crate::codes::BAD_BOX;
 use crate::edit::{Action, Editor, Emit};
 use crate::hidden;
 use crate::pipeline::{BOX_ALIGN, by_first};
+use crate::pointers::Source;
+use crate::teams::linear;
 use crate::tiles::{self, Fact};
-use weft_abi::{MapShape, MapSwizzle};
+use weft_abi::{MAP_BYTES, MapShape, MapSwizzle};
 use weft_ir::builder::{Built, aligned};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::mixed::Builder;
-use weft_ir::{Async, Bridge, Group, Hidden, Int, RedOp, Scalar, TensorType, Tile, Value, Var};
+use weft_ir::tile::line;
+use weft_ir::{
+    Async, Block, Bridge, CmpOp, Control, Hidden, Int, RedOp, Scalar, Space, Sreg, TensorType, Tile, Value,
+    Var,
+};
 use weft_layout::{Nearest, Swizzle, TileBoxes};
 
 /// A copy between a tile in shared memory and one of a tensor.
@@ -30,7 +37,7 @@ struct Copy<'a> {
 #[derive(Clone, Copy)]
 enum What {
     /// They are filled; their bytes arrive at a barrier, of this CTA or of those of the cluster whose bits are set.
-    Load { mbar: Value, ctas: u32 },
+    Load { mbar: Value, ctas: Option<Value> },
     /// They are written to the tensor, or reduced into it.
     Store(Option<RedOp>),
 }
@@ -39,9 +46,8 @@ impl MemoryPass<'_> {
     /// A copy of a tile, a wait for copies, or an op on accumulators.
     pub(super) fn tile(&mut self, e: &mut Editor, v: Value, op: &Tile, span: Span) -> Built<Action> {
         let (inside, outside, at, along, what) = match op {
-            Tile::TmaLoad { dst, src, pipe, into, at, along } => {
-                let all = (1 << e.b.kernel().cluster_size()) - 1;
-                let ctas = if *into == Group::Cluster && all > 1 { all } else { 0 };
+            Tile::TmaLoad { dst, src, pipe, dims, at, along } => {
+                let ctas = ctas(e, *dims)?;
                 (dst, src, at, along, What::Load { mbar: *pipe, ctas })
             }
             Tile::TmaStore { dst, src, op, at, along } => (src, dst, at, along, What::Store(*op)),
@@ -54,6 +60,7 @@ impl MemoryPass<'_> {
                 by_first(&mut e.b, |b| b.emit(wait).map(drop))?;
                 return Ok(Action::Drop);
             }
+            Tile::BulkLoad { .. } | Tile::BulkStore { .. } => return self.bulk(e, op, span),
             // The pass before replaced the others.
             Tile::Pipeline { .. }
             | Tile::Acquire { .. }
@@ -74,17 +81,27 @@ impl MemoryPass<'_> {
         let k = e.b.kernel();
         let inside = found(self.places.get(inside), k, *inside, span)?.clone();
         let outside = found(self.places.get(outside), k, *outside, span)?.clone();
-        let copy = Copy::new(e, &inside, &outside, (at, along), span)?;
+        let copy = self.copy(e, &inside, &outside, (at, along), span)?;
         let kernel = e.b.kernel().name.clone();
-        self.report.tile(&kernel, span, Fact::Copy(copy.fact(what)));
+        let peer = outside.pe.is_some();
+        self.report.tile(&kernel, span, Fact::Copy(tiles::Copy { peer, ..copy.fact(what) }));
         let to = e.b.emit(Bridge::AddressOf { base: inside.root })?;
         by_first(&mut e.b, |b| copy.issue(b, to, what))?;
         Ok(Action::Drop)
     }
 }
 
-impl<'a> Copy<'a> {
-    fn new(
+/// The CTAs of the cluster that get a copy along these of its dimensions, as bits; none for this CTA alone.
+pub(super) fn ctas(e: &mut Editor, dims: u32) -> Built<Option<Value>> {
+    if line(e.b.kernel().cluster, dims) == 1 {
+        return Ok(None);
+    }
+    ranks(&mut e.b, dims).map(Some)
+}
+
+impl MemoryPass<'_> {
+    fn copy<'a>(
+        &mut self,
         e: &mut Editor,
         inside: &'a Place,
         outside: &Place,
@@ -94,9 +111,6 @@ impl<'a> Copy<'a> {
         let bad = |why: String| {
             Diagnostic::error(BAD_BOX, span, why).help(nearest(&inside.ty, true, "the copy takes"))
         };
-        if outside.route != Route::Local {
-            return Err(bad("tiles of peers' tensors are not copied by TMA yet".into()));
-        }
         let root = e.b.ty(outside.root).clone();
         let order = order(&root, span)?;
         limits::map(&root, span)?;
@@ -119,18 +133,65 @@ impl<'a> Copy<'a> {
         let pairs: Vec<_> = order.iter().zip(&boxes.extents).map(|(d, n)| (*d as u8, *n)).collect();
         let shape = MapShape::new(swizzle, &pairs)
             .ok_or_else(|| bad(format!("a tensor of {} modes", pairs.len())))?;
-        let base = super::base(e, outside);
-        let index = hidden::param(e.b.kernel_mut(), Hidden::TensorMap { base, map: shape });
-        let map = e.prologue(|b| b.emit(Var::Param { index }))?;
+        let map = self.map(e, outside, shape)?;
         let at = order.iter().map(|d| at[*d]).collect();
         Ok(Copy { inside, boxes, at, map })
     }
 
+    /// The address of the tensor map of a place: a parameter, or an entry of a table for a place on another PE.
+    fn map(&mut self, e: &mut Editor, outside: &Place, map: MapShape) -> Built<Value> {
+        let base = super::base(e, outside);
+        let Some((team, pe)) = outside.pe else {
+            let index = hidden::param(e.b.kernel_mut(), Hidden::TensorMap { base, map });
+            return e.prologue(|b| b.emit(Var::Param { index }));
+        };
+        let index = hidden::param(e.b.kernel_mut(), Hidden::PeerMaps { base, team: team.0, map });
+        let first = i64::from(e.role().unwrap_or(0));
+        let fenced = self.fenced.contains(&(index, first));
+        self.fenced.push((index, first));
+        let source = Source::of(self.options);
+        let table = e.prologue(|b| {
+            let bits = b.emit(Var::Param { index })?;
+            let table = b.address(bits, Space::Global)?;
+            if !fenced {
+                let n_pes = source.n_pes(b, team)?;
+                fence_maps(b, table, first, n_pes)?;
+            }
+            Ok(table)
+        })?;
+        let pe = e.b.convert(pe, Scalar::I64)?;
+        let pe = e.b.symbol(pe)?;
+        e.b.offset(table, &(pe * i64::from(MAP_BYTES)))
+    }
+}
+
+/// One thread of the CTA makes each map of a table known to the copies that it begins. The host wrote the maps, so the
+/// copies would not see them otherwise (PTX ISA, fence.proxy.tensormap).
+fn fence_maps(b: &mut Builder, table: Value, thread: i64, n_pes: Value) -> Built<()> {
+    let (own, issuer) = (linear(b, Sreg::ThreadIdx)?, b.i64(thread)?);
+    let own = b.index(own)?;
+    let issues = b.compare(CmpOp::Eq, own, issuer)?;
+    let then = b.nested(|b| {
+        let (zero, one) = (b.i64(0)?, b.i64(1)?);
+        let end = b.convert(n_pes, Scalar::I64)?;
+        let pe = b.loop_var(0, i64::from(i32::MAX), 1);
+        let body = b.nested(|b| {
+            let at = b.symbol(pe)? * i64::from(MAP_BYTES);
+            let map = b.offset(table, &at)?;
+            b.emit(Async::MapFence { map }).map(drop)
+        })?;
+        b.rounds(pe, [zero, end, one], 1, body).map(drop)
+    })?;
+    b.emit(Control::If { cond: issues, then, otherwise: Block::default() }).map(drop)
+}
+
+impl Copy<'_> {
     /// What there is to say about it.
     fn fact(&self, what: What) -> tiles::Copy {
         let elements: u64 = self.boxes.extents.iter().map(|n| u64::from(*n)).product();
         tiles::Copy {
             out: matches!(what, What::Store(_)),
+            peer: false,
             count: self.boxes.boxes.len(),
             extents: self.boxes.extents.clone(),
             bytes: elements * u64::from(self.inside.ty.elem.bytes()),

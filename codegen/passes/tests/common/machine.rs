@@ -349,7 +349,7 @@ impl<L: Level> Machine<'_, L> {
         let word = match kind {
             ParamKind::Hidden(hidden) => match *hidden {
                 // Copies of tiles run on the simulator alone.
-                Hidden::TensorMap { .. } => return Val::None,
+                Hidden::TensorMap { .. } | Hidden::PeerMaps { .. } => return Val::None,
                 Hidden::MyPe { .. } => pe as u64,
                 Hidden::NPes { .. } => self.w.pes as u64,
                 Hidden::TeamHandle { .. } => 0,

@@ -28,7 +28,7 @@ impl Detector {
             let cta = self.warps[slot].cta;
             self.ctas[cta].issuers.insert((from.warp, from.lane), from.time);
         }
-        Ticket { from, stream, agent }
+        Ticket { from, stream, agent, reduces: Order::RELAXED_GPU }
     }
 
     /// A warp, or `block` a CTA, begins a remote operation together, which a lane carries out.
@@ -40,7 +40,7 @@ impl Detector {
         // The first lane is who mostly carries out what completes later.
         let from = Snapshot { warp, lane: 31, ..state.snapshot(lane, self.now, pc) };
         self.ctas[state.cta].issuers.insert((warp, 31), from.time);
-        Ticket { from, stream: warp, agent: Agent::Remote }
+        Ticket { from, stream: warp, agent: Agent::Remote, reduces: Order::RELAXED_GPU }
     }
 
     /// A lane knows that the operations of this ticket's stream up to it are complete (or have read their source).

@@ -11,7 +11,7 @@ use crate::exec::access::Space;
 use crate::exec::{Context, Fault, FaultInfo, access_fault, fault};
 use crate::memory::Spot;
 use crate::model::lanes;
-use crate::order::Scope;
+use crate::order::{Order, Scope};
 
 /// Pieces that a bulk copy is cut into at most.
 const PIECES: u64 = 3;
@@ -94,7 +94,10 @@ impl Context<'_> {
                 Completion::Mbarrier(at) => Stream::Mbarrier(at),
                 Completion::Group => Stream::Bulk,
             };
-            let ticket = d.begin_in(self.slot, lane, self.pc, Agent::Async, stream);
+            let mut ticket = d.begin_in(self.slot, lane, self.pc, Agent::Async, stream);
+            if t.reduction.as_ref().is_some_and(|r| r.of_system) {
+                ticket.reduces = Order::RELAXED_SYS;
+            }
             let writes = if t.reduction.is_some() { AccessKind::Update } else { AccessKind::Write };
             announce(d, self.memory, &ticket, writes, t.segments.iter());
             ticket

@@ -59,6 +59,8 @@ pub(crate) struct Reduction {
     pub combine: Combine,
     /// Bytes of an element.
     pub element: usize,
+    /// Whether it is atomic for the whole system (`.relaxed.sys`); else for this GPU.
+    pub of_system: bool,
 }
 
 /// What tells that an operation is complete.

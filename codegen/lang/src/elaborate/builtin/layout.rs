@@ -87,8 +87,8 @@ fn subject(e: &mut Elab<'_>, call: &Call<'_>) -> R<Layout> {
     let layout = match val {
         Val::Frag(f) => match f.dealt {
             None => e.frag_layout(&f, span)?,
-            Some(Dealt::Evenly(n)) if call.words.is_empty() && call.name.ends_with("size") => {
-                return Layout::col_major(n).map_err(bad(span));
+            Some(Dealt::Evenly(turns)) if call.words.is_empty() && call.name.ends_with("size") => {
+                return Layout::col_major(turns.total).map_err(bad(span));
             }
             Some(Dealt::Accumulated(share)) => share_layout(share).map_err(bad(span))?,
             Some(_) => {

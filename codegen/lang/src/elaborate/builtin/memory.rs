@@ -3,7 +3,7 @@
 use super::{Builtin, Call, builtin};
 use crate::codes::meaning::{WRONG_ARGS, WRONG_KIND};
 use crate::elaborate::arith::raw;
-use crate::elaborate::value::{Dealt, Tensor, Val};
+use crate::elaborate::value::{Dealt, Frag, Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Access, Debug, Op, RedOp, Scalar, Scope, Sem, Space, Type, Value, ValueType};
@@ -77,8 +77,11 @@ fn load(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
         && &*name.name == "like"
     {
         call.no_words()?;
-        let (_, share) = e.of_accumulator(call.name, like, *at)?;
         let (t, _) = call.tensor(e, 0)?;
+        if let Val::Frag(Frag { dealt: Some(Dealt::Evenly(turns)), .. }) = like {
+            return e.load_as(t, *turns, call.span).map(Val::Frag);
+        }
+        let (_, share) = e.of_accumulator(call.name, like, *at)?;
         return e.read_as(t, share, call.span).map(Val::Frag);
     }
     call.arity(1..=1)?;

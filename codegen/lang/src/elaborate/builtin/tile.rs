@@ -5,7 +5,7 @@ use crate::codes::meaning::{LAYOUT, NOT_CONSTANT, NOT_HELD, WRONG_ARGS, WRONG_KI
 use crate::elaborate::value::{Tensor, Val};
 use crate::elaborate::{Elab, R, fail};
 use weft_ir::diag::{Diagnostic, Span};
-use weft_ir::{BinOp, Bound, CmpOp, Control, Group, Int, Layout, RedOp, Space, Tile, Value};
+use weft_ir::{BinOp, Bound, CmpOp, Control, Int, Layout, RedOp, Space, Tile, Value};
 
 pub(super) const TABLE: &[Builtin] = &[
     builtin(
@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Builtin] = &[
     builtin(
         "tma",
         "tma(to, from, p)",
-        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; `tma<cluster>` to that of every CTA of the cluster, at the same place. Without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written; a tile that the end of a part of the tensor cuts is written by the threads.",
+        "Begins to copy a tile of a parameter's tensor to shared memory, to arrive on pipeline p; `tma<cluster>` to that of every CTA of the cluster, at the same place, and `tma<cluster, x>` to that of those which differ only in x. Without p, from shared memory to the tensor. Elements beyond the tensor read as 0 and are not written; a tile that the end of a part of the tensor cuts is written by the threads.",
         tma,
     ),
     builtin(
@@ -56,6 +56,18 @@ pub(super) const TABLE: &[Builtin] = &[
         "tma_red<add>(to, from)",
         "Begins to reduce a tile in shared memory into a tensor, element by element.",
         tma_red,
+    ),
+    builtin(
+        "bulk",
+        "bulk(to, from, p)",
+        "Begins to copy elements that follow each other in memory to shared memory, to arrive on pipeline p; `bulk<cluster>` as `tma<cluster>`. Without p, from shared memory to a tensor, another PE's, or that of all PEs at a multicast address. With p also from shared memory to that of another CTA, to arrive on that CTA's pipeline.",
+        bulk,
+    ),
+    builtin(
+        "bulk_red",
+        "bulk_red<add>(to, from)",
+        "Begins to reduce elements in shared memory into memory where bulk copies go; with p into that of another CTA.",
+        bulk_red,
     ),
     builtin(
         "tma_wait",
@@ -173,9 +185,7 @@ fn skip(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
 
 fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(2..=3)?;
-    let mut words = call.words()?;
-    let into = words.take(|w| (w == "cluster").then_some(Group::Cluster));
-    words.done(call.name, "cluster, or nothing")?;
+    let dims = dims(call)?;
     let ((to, _), (from, _)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
     let inside = |e: &Elab<'_>, t: Tensor| e.tensor_type_of(t).space == Space::Shared;
     match (inside(e, to), inside(e, from), call.args.len()) {
@@ -183,14 +193,11 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
             let pipe = pipe(e, call, 2)?;
             let (at, along) = place(e, call, from, call.val(1).1)?;
             whole(e, call, to, 0)?;
-            let into = into.unwrap_or(Group::Block);
-            e.b.emit(Tile::TmaLoad { dst: to.value, src: from.value, pipe, into, at, along })
+            let dims = dims.unwrap_or(0);
+            e.b.emit(Tile::TmaLoad { dst: to.value, src: from.value, pipe, dims, at, along })
                 .map(|_| Val::Unit)
         }
-        (false, true, _) if into.is_some() => {
-            Err(Diagnostic::error(WRONG_ARGS, call.span, "a copy out of shared memory is of one CTA")
-                .help("`tma<cluster>(to, from, p)` copies to shared memory"))
-        }
+        (false, true, _) if dims.is_some() => Err(of_one_cta(call)),
         (false, true, 2) => store(e, call, None),
         (true, false, _) => {
             Err(Diagnostic::error(WRONG_ARGS, call.span, "a copy to shared memory arrives on a pipeline")
@@ -204,16 +211,132 @@ fn tma(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     }
 }
 
+/// The dimensions of the cluster along which a copy goes, as bits: `<cluster>` is all, `<cluster, x>` one; nothing where
+/// the copy is of this CTA alone.
+fn dims(call: &Call<'_>) -> R<Option<u32>> {
+    const ALL: u32 = 0b111;
+    let mut words = call.words()?;
+    let cluster = words.take(|w| (w == "cluster").then_some(ALL));
+    let mut dims = 0;
+    while let Some(bit) = words.take(|w| ["x", "y", "z"].iter().position(|d| *d == w)) {
+        dims |= 1 << bit;
+    }
+    words.done(call.name, "cluster, and x, y or z of it; or nothing")?;
+    match (cluster, dims) {
+        (None, 0) => Ok(None),
+        (None, _) => {
+            Err(Diagnostic::error(WRONG_ARGS, call.span, "x, y and z are dimensions of the cluster")
+                .help(format!("write `{}<cluster, x>`", call.name)))
+        }
+        (all, 0) => Ok(all),
+        (Some(_), dims) => Ok(Some(dims)),
+    }
+}
+
+fn of_one_cta(call: &Call<'_>) -> Diagnostic {
+    Diagnostic::error(WRONG_ARGS, call.span, "a copy out of shared memory is of one CTA")
+        .help(format!("`{}<cluster>(to, from, p)` copies to shared memory", call.name))
+}
+
+fn bulk(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=3)?;
+    let dims = dims(call)?;
+    let ((to, at_to), (from, at_from)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
+    if e.tensor_type_of(to).space != Space::Shared {
+        return match dims {
+            Some(_) => Err(of_one_cta(call)),
+            None => bulk_out(e, call, None),
+        };
+    }
+    if call.args.len() < 3 {
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.span,
+            "a copy to shared memory arrives on a pipeline",
+        )
+        .help("name it: `bulk(to, from, p)`"));
+    }
+    let pipe = pipe(e, call, 2)?;
+    whole(e, call, to, 0)?;
+    whole(e, call, from, 1)?;
+    for (t, at) in [(to, at_to), (from, at_from)] {
+        if inside_part(e, t, true)?.is_some() {
+            return Err(beyond(call, at));
+        }
+    }
+    let dims = dims.unwrap_or(0);
+    e.b.emit(Tile::BulkLoad { dst: to.value, src: from.value, pipe, dims }).map(|_| Val::Unit)
+}
+
+fn beyond(call: &Call<'_>, at: Span) -> Diagnostic {
+    Diagnostic::error(LAYOUT, at, format!("`{}` may run past the end of this tensor", call.name))
+        .label("all its elements are copied")
+        .help("take a tile that lies within it: a size that divides the extent, and a loop up to its tiles")
+}
+
+fn bulk_red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
+    call.arity(2..=3)?;
+    let op = reduction(call)?;
+    bulk_out(e, call, Some(op))
+}
+
+/// A bulk copy out of shared memory.
+fn bulk_out(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
+    let ((to, at_to), (from, at_from)) = (call.tensor(e, 0)?, call.tensor(e, 1)?);
+    whole(e, call, to, 0)?;
+    whole(e, call, from, 1)?;
+    let pipe = if call.args.len() == 3 { Some(pipe(e, call, 2)?) } else { None };
+    let space = e.tensor_type_of(to).space;
+    if pipe.is_some() && space != Space::Cluster {
+        return Err(Diagnostic::error(
+            WRONG_ARGS,
+            call.val(2).1,
+            "a copy out of shared memory has no pipeline",
+        )
+        .help("wait for it with `tma_wait<read>(0)`"));
+    }
+    if inside_part(e, from, true)?.is_some() {
+        return Err(beyond(call, at_from));
+    }
+    let copy = Tile::BulkStore { dst: to.value, src: from.value, op, pipe };
+    let Some(inside) = inside_part(e, to, true)? else { return e.b.emit(copy).map(|_| Val::Unit) };
+    if op.is_some() || !matches!(space, Space::Global | Space::Symmetric | Space::Peer) {
+        return Err(beyond(call, at_to));
+    }
+    by_either(e, call, (inside, copy), (to, from))
+}
+
+/// A copy out of shared memory where the tile lies within the tensor, and else one by the threads.
+fn by_either(
+    e: &mut Elab<'_>,
+    call: &Call<'_>,
+    (inside, copy): (Value, Tile),
+    (to, from): (Tensor, Tensor),
+) -> R<Val> {
+    let then = e.b.nested(|b| b.emit(copy).map(drop))?;
+    let (otherwise, _) = e.nested(|e| {
+        e.store(to, Val::Tensor(from), call.span)?;
+        e.b.emit(Tile::TmaInstead {}).map(drop)
+    })?;
+    e.b.at(call.span);
+    e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
+}
+
 fn tma_red(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
     call.arity(2..=2)?;
+    let op = reduction(call)?;
+    store(e, call, Some(op))
+}
+
+fn reduction(call: &Call<'_>) -> R<RedOp> {
     let mut words = call.words()?;
     let op = words.take(RedOp::parse);
     words.done(call.name, "a reduction")?;
-    let Some(op) = op else {
-        return Err(Diagnostic::error(WRONG_ARGS, call.span, "`tma_red` does not say which reduction")
-            .help("write `tma_red<add>(to, from)`"));
-    };
-    store(e, call, Some(op))
+    let name = &call.name;
+    op.ok_or_else(|| {
+        Diagnostic::error(WRONG_ARGS, call.span, format!("`{name}` does not say which reduction"))
+            .help(format!("write `{name}<add>(to, from)`"))
+    })
 }
 
 fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
@@ -221,20 +344,14 @@ fn store(e: &mut Elab<'_>, call: &Call<'_>, op: Option<RedOp>) -> R<Val> {
     let (at, along) = place(e, call, to, at_to)?;
     whole(e, call, from, 1)?;
     let copy = Tile::TmaStore { dst: to.value, src: from.value, op, at, along };
-    let Some(inside) = inside_part(e, to)? else { return e.b.emit(copy).map(|_| Val::Unit) };
+    let Some(inside) = inside_part(e, to, false)? else { return e.b.emit(copy).map(|_| Val::Unit) };
     if op.is_some() {
         let message = format!("`{}` may run past the end of this part of a tensor", call.name);
         return Err(Diagnostic::error(LAYOUT, at_to, message)
             .label("only the end of the whole tensor is known to it")
             .help("reduce into a range that lies within the part"));
     }
-    let then = e.b.nested(|b| b.emit(copy).map(drop))?;
-    let (otherwise, _) = e.nested(|e| {
-        e.copy_by_threads(to, from, call.span)?;
-        e.b.emit(Tile::TmaInstead {}).map(drop)
-    })?;
-    e.b.at(call.span);
-    e.b.emit(Control::If { cond: inside, then, otherwise }).map(|_| Val::Unit)
+    by_either(e, call, (inside, copy), (to, from))
 }
 
 fn tma_wait(e: &mut Elab<'_>, call: &Call<'_>) -> R<Val> {
@@ -273,10 +390,10 @@ fn whole(e: &Elab<'_>, call: &Call<'_>, t: Tensor, i: usize) -> R<()> {
         .help("give it the tile itself, not a partition of it"))
 }
 
-/// Whether a tile lies within the part of a parameter's tensor that it is of; nothing where that ends where the tensor does, which
-/// is the end that a tensor map has.
-fn inside_part(e: &mut Elab<'_>, t: Tensor) -> R<Option<Value>> {
-    let positions = e.positions(t.value).unwrap_or_default();
+/// Whether a tile lies within the part of a parameter's tensor that it is of; nothing where that is known. The end of the
+/// tensor itself counts only if `own` says so: a tensor map has that end.
+fn inside_part(e: &mut Elab<'_>, t: Tensor, own: bool) -> R<Option<Value>> {
+    let positions = if own { None } else { e.positions(t.value) }.unwrap_or_default();
     let mut inside: Option<Value> = None;
     for b in &e.tensor_type_of(t).bounds {
         if positions.iter().any(|p| ends_with(b, p)) {

@@ -1,0 +1,127 @@
+//! Tensors that are the same for all threads of a CTA, whose elements are dealt out over them in turn: along the mode whose
+//! elements follow each other in memory, and alike in tensors that meet.
+
+use super::tensor::reversed;
+use super::value::{Dealt, Frag, Tensor, Turns, Val};
+use super::{Elab, R};
+use crate::codes::meaning::{MISMATCH, NOT_HELD};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::typing::MAX_LANES;
+use weft_ir::{Group, Layout, Space, Together};
+
+impl Elab<'_> {
+    /// The part of this thread of a tensor that all threads of the CTA name alike, and how it is dealt out.
+    pub(super) fn deal_out(&mut self, t: Tensor, span: Span) -> R<(Tensor, Turns)> {
+        let ty = self.tensor_type_of(t);
+        let threads = i64::from(self.b.kernel().threads());
+        let Some(total) = ty.layout.size().as_const() else {
+            return Err(Diagnostic::error(NOT_HELD, span, format!("how many elements {} has is known at run time only", ty.layout))
+                .help("partition it over `threads<block>()` and loop over the steps, or make the extent a compile-time parameter"));
+        };
+        if total > threads * i64::from(MAX_LANES) {
+            let message = format!("{total} elements over {threads} threads are more than {MAX_LANES} each");
+            return Err(Diagnostic::error(NOT_HELD, span, message).help("loop over parts of it"));
+        }
+        // The widest vector that gives every thread one; of tiles it may have to be narrower.
+        let widest = [8, 4, 2, 1].into_iter().find(|v| v * threads <= total).unwrap_or(1);
+        if follows_rows(&ty.layout) {
+            for vector in [8, 4, 2, 1].into_iter().filter(|v| *v <= widest) {
+                let turns = Turns { total, vector, by_rows: true };
+                if let Ok(part) = self.deal_out_as(t, turns, span) {
+                    return Ok((part, turns));
+                }
+            }
+        }
+        let mut turns = Turns { total, vector: widest, by_rows: false };
+        loop {
+            match self.deal_out_as(t, turns, span) {
+                Err(_) if turns.vector > 1 => turns.vector /= 2,
+                other => return other.map(|part| (part, turns)),
+            }
+        }
+    }
+
+    /// The part of this thread of a tensor that is dealt out in that way.
+    pub(super) fn deal_out_as(&mut self, t: Tensor, turns: Turns, span: Span) -> R<Tensor> {
+        self.b.emit(Together::Converge { group: Group::Block })?;
+        let all = self.threads(false)?;
+        let t = if turns.by_rows { self.relayout(t, span, reversed)? } else { t };
+        self.partition(t, &all, Some(turns.vector), span)
+    }
+
+    /// Whether a tensor is one that can be dealt out in that way: the same for all threads, with as many elements.
+    pub(super) fn has(&self, t: Tensor, turns: Turns) -> bool {
+        !t.private && !t.element && self.tensor_type_of(t).layout.size().is(turns.total)
+    }
+
+    /// Whether the CTA reads a tensor together.
+    pub(super) fn is_read_together(&self, t: Tensor) -> bool {
+        !t.private && !t.element && self.tensor_type_of(t).space != Space::Multicast
+    }
+
+    /// A tensor's elements in registers, dealt out in that way.
+    pub(super) fn load_as(&mut self, t: Tensor, turns: Turns, span: Span) -> R<Frag> {
+        let part = self.deal_out_as(t, turns, span)?;
+        self.b.at(span);
+        let value = self.b.load(part.value)?;
+        Ok(self.frag(part, value, Some(Dealt::Evenly(turns))))
+    }
+
+    /// Two tensors that meet, read alike: as suits the first, or else the second. Other values as they are.
+    pub(super) fn both_read(&mut self, a: Val, b: Val, span: Span) -> R<(Val, Val)> {
+        let (x, y) = match (&a, &b) {
+            (Val::Tensor(x), Val::Tensor(y)) if self.is_read_together(*x) && self.is_read_together(*y) => {
+                (*x, *y)
+            }
+            _ => return Ok((a, b)),
+        };
+        let (_, first) = self.deal_out(x, span)?;
+        let (_, second) = self.deal_out(y, span)?;
+        if first.total != second.total {
+            return Ok((a, b));
+        }
+        let turns = if self.deal_out_as(y, first, span).is_ok() { first } else { second };
+        Ok((Val::Frag(self.load_as(x, turns, span)?), Val::Frag(self.load_as(y, turns, span)?)))
+    }
+
+    /// What is written to a tensor: of a tensor the elements, dealt out as suits the one that is written. Other values as
+    /// they are.
+    pub(super) fn read_for(&mut self, to: Tensor, val: Val, span: Span) -> R<Val> {
+        let Val::Tensor(from) = val else { return Ok(val) };
+        if to.private || to.element || !self.is_read_together(from) {
+            return Ok(val);
+        }
+        let (_, turns) = self.deal_out(to, span)?;
+        if !self.has(from, turns) || self.deal_out_as(from, turns, span).is_err() {
+            return Ok(val);
+        }
+        self.load_as(from, turns, span).map(Val::Frag)
+    }
+
+    /// Whether a value is dealt out as another one is, whose place it takes.
+    pub(super) fn same_deal(&self, new: &Val, old: Option<&Frag>, span: Span) -> R<()> {
+        match (new, old) {
+            (Val::Frag(Frag { dealt: Some(new), .. }), Some(Frag { dealt: Some(old), .. })) if new != old => {
+                Err(Diagnostic::error(
+                    MISMATCH,
+                    span,
+                    "these elements are dealt out over the CTA in another way",
+                )
+                .help("read the tensor as the other elements are dealt out: `load(x, like = y)`"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the elements of the last mode follow each other in memory, and those of the first do not.
+fn follows_rows(l: &Layout) -> bool {
+    let unit = |mode: Option<Layout>| {
+        let first = mode.and_then(|m| {
+            let (shape, stride) = (m.shape().leaves(), m.stride().leaves());
+            shape.into_iter().zip(stride).find(|(n, _)| !n.is(1)).map(|(_, d)| d.is(1))
+        });
+        first.unwrap_or(false)
+    };
+    l.rank() > 1 && !unit(l.mode(0)) && unit(l.mode(l.rank() - 1))
+}

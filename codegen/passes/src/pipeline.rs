@@ -612,7 +612,12 @@ fn make(b: &mut Builder, facts: &Facts) -> Built<FxHashMap<Value, Pipe>> {
 }
 
 /// The memory and the cursors of one pipeline, whose stages `writers` warps write, and copies fill if `copied`.
-fn pipe(b: &mut Builder, stages: u32, (ctas, ranks): (u32, Option<Value>), (writers, copied): (u32, bool)) -> Built<Pipe> {
+fn pipe(
+    b: &mut Builder,
+    stages: u32,
+    (ctas, ranks): (u32, Option<Value>),
+    (writers, copied): (u32, bool),
+) -> Built<Pipe> {
     let layout = Layout::col_major(Int::from(2 * i64::from(stages)));
     let layout = layout.map_err(|x| Diagnostic::error(UNARMED, Span::NONE, x.to_string()))?;
     let memory = b.emit_as(

@@ -507,8 +507,10 @@ impl Pipelines<'_> {
         if !self.facts.read.is_empty() {
             b.emit(Async::ProxyFence { global: false })?;
         }
-        // A product that was waited for has read for the whole warp, and what a thread reads or copies it has read alone.
-        if !self.facts.read.is_empty() || self.facts.filled.iter().any(|v| self.facts.drained.contains(v)) {
+        // A product that was waited for has read for the whole warp, but each thread reads or copies for itself. It may
+        // also read stages that threads have written.
+        let drains = self.facts.filled.iter().any(|v| self.facts.drained.contains(v));
+        if !self.facts.read.is_empty() || drains || pipe.writes.is_some() {
             b.emit(Thread::GroupBarrier { group: Group::Warp })?;
         }
         let stage = b.get(pipe.frees.stage)?;

@@ -66,6 +66,8 @@ pub use weft_sim as sim;
 mod documents {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/tour.md")]
+    struct Tour;
     #[doc = include_str!("../docs/gpu.md")]
     struct Gpu;
     #[doc = include_str!("../docs/simulated.md")]

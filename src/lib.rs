@@ -57,7 +57,7 @@ pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;
 pub use weft_lang::elaborate::{Define, Defines};
 pub use weft_layout as layout;
-pub use weft_llvm::version as llvm_version;
+pub use weft_llvm::{library as llvm_library, version as llvm_version};
 pub use weft_runtime as runtime;
 pub use weft_sim as sim;
 

@@ -27,15 +27,25 @@ use inkwell::context::Context;
 use raw::{Diagnostics, Ir, Lines};
 use std::collections::HashSet;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::machine::Verified;
 use weft_isa::{PtxVersion, Target};
 
-/// Which LLVM this is: (22, 1, 0).
-pub fn version() -> (u32, u32, u32) {
-    inkwell::support::get_llvm_version()
+/// The version of LLVM that compiles kernels, such as (22, 1, 0). Opens LLVM's library if it is not open yet.
+///
+/// # Errors
+/// Fails if no usable library of LLVM is found (E0611).
+pub fn version() -> Result<(u32, u32, u32), Diagnostic> {
+    raw::open()?;
+    Ok(inkwell::support::get_llvm_version())
+}
+
+/// The path of LLVM's shared library, once a kernel was compiled. `None` where LLVM is built in.
+pub fn library() -> Option<&'static Path> {
+    raw::opened()
 }
 
 /// A place in a source file, as PTX's `.loc` has it.
@@ -118,9 +128,10 @@ pub struct Output {
 /// Compiles a module.
 ///
 /// # Errors
-/// The first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables.
+/// Fails on the first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables, and if
+/// LLVM is not found (E0611).
 pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnostic> {
-    raw::on_fatal_error();
+    raw::open()?;
     let mut clock = Clock::start();
     let context = Context::create();
     let said = Diagnostics::collect(&context);

@@ -106,9 +106,10 @@ impl Linked<'_> {
 /// need: PTX that an assembler makes a relocatable object of, for kernels compiled with [`Link::External`].
 ///
 /// # Errors
-/// E0609 where the library lacks one, E0610 where it is for later GPUs, E0608 where it is none.
+/// Fails if the library lacks a function (E0609), is for later GPUs (E0610) or is no library (E0608), and if LLVM is not
+/// found (E0611).
 pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<Output, Diagnostic> {
-    raw::on_fatal_error();
+    raw::open()?;
     let mut clock = Clock::start();
     let context = Context::create();
     let said = Diagnostics::collect(&context);

@@ -18,9 +18,10 @@ pub(crate) const FETCH_ANEW: &str =
 /// Major, minor and patch version of NVSHMEM's device bitcode. Takes a few milliseconds: functions are not read.
 ///
 /// # Errors
-/// E0608 where the file cannot be read, is no bitcode that LLVM 22 reads, or is not NVSHMEM's.
+/// Fails if the file cannot be read, is no bitcode that LLVM 22 reads, or is not NVSHMEM's (E0608), and if LLVM is not
+/// found (E0611).
 pub fn device_library_version(path: &Path) -> Result<[u32; 3], Diagnostic> {
-    raw::on_fatal_error();
+    raw::open()?;
     raw::reading(path, || version_in(path)).map_err(|why| broken(path, &why))
 }
 
@@ -89,7 +90,7 @@ pub struct Function {
 /// # Errors
 /// As [`device_library_version`].
 pub fn functions(path: &Path) -> Result<Vec<Function>, Diagnostic> {
-    raw::on_fatal_error();
+    raw::open()?;
     let context = Context::create();
     let said = raw::Diagnostics::collect(&context);
     raw::reading(path, || {

@@ -23,7 +23,6 @@ mod raw;
 pub use link::{Link, called, object};
 pub use pipeline::{OptLevel, passes};
 
-use inkwell::context::Context;
 use raw::{Diagnostics, Ir, Lines};
 use std::collections::HashSet;
 use std::fmt;
@@ -131,9 +130,8 @@ pub struct Output {
 /// Fails on the first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables, and if
 /// LLVM is not found (E0611).
 pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnostic> {
-    raw::open()?;
     let mut clock = Clock::start();
-    let context = Context::create();
+    let context = raw::context()?;
     let said = Diagnostics::collect(&context);
     let ir = Ir::new(&context);
     let mut lines = options.locate.and_then(|_| Lines::new(&ir, &module.files));

@@ -109,9 +109,8 @@ impl Linked<'_> {
 /// Fails if the library lacks a function (E0609), is for later GPUs (E0610) or is no library (E0608), and if LLVM is not
 /// found (E0611).
 pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<Output, Diagnostic> {
-    raw::open()?;
     let mut clock = Clock::start();
-    let context = Context::create();
+    let context = raw::context()?;
     let said = Diagnostics::collect(&context);
     let module = context.create_module("nvshmem");
     let mut needs = Needs::of(options)?;

@@ -21,8 +21,8 @@ pub(crate) const FETCH_ANEW: &str =
 /// Fails if the file cannot be read, is no bitcode that LLVM 22 reads, or is not NVSHMEM's (E0608), and if LLVM is not
 /// found (E0611).
 pub fn device_library_version(path: &Path) -> Result<[u32; 3], Diagnostic> {
-    raw::open()?;
-    raw::reading(path, || version_in(path)).map_err(|why| broken(path, &why))
+    let context = raw::context()?;
+    raw::reading(path, || version_in(&context, path)).map_err(|why| broken(path, &why))
 }
 
 /// What is wrong with a file.
@@ -48,10 +48,9 @@ pub(crate) fn since(function: &str) -> Option<&'static str> {
     SINCE.iter().find(|(prefix, _)| function.starts_with(prefix)).map(|(_, version)| *version)
 }
 
-fn version_in(path: &Path) -> Result<[u32; 3], String> {
-    let context = Context::create();
-    let said = raw::Diagnostics::collect(&context);
-    let module = open(&context, &said, path)?;
+fn version_in(context: &Context, path: &Path) -> Result<[u32; 3], String> {
+    let said = raw::Diagnostics::collect(context);
+    let module = open(context, &said, path)?;
     version_of(&module)
 }
 
@@ -90,8 +89,7 @@ pub struct Function {
 /// # Errors
 /// As [`device_library_version`].
 pub fn functions(path: &Path) -> Result<Vec<Function>, Diagnostic> {
-    raw::open()?;
-    let context = Context::create();
+    let context = raw::context()?;
     let said = raw::Diagnostics::collect(&context);
     raw::reading(path, || {
         let module = open(&context, &said, path)?;

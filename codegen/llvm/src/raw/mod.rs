@@ -41,8 +41,8 @@ use std::path::Path;
 use weft_ir::diag::Diagnostic;
 use weft_ir::{Scalar, Scope, Space};
 
-/// Makes LLVM ready: opens its library, unless it is linked, and installs the handler of fatal errors. Whatever calls
-/// LLVM first calls this function.
+/// Makes LLVM ready: opens its library, unless it is linked, and installs the handler of fatal errors. It comes
+/// before every other call of LLVM.
 ///
 /// # Errors
 /// Fails if no usable library of LLVM is found (E0611).
@@ -51,6 +51,14 @@ pub(crate) fn open() -> Result<(), Diagnostic> {
     open::open()?;
     host::on_fatal_error();
     Ok(())
+}
+
+/// A context of LLVM, for one compilation.
+///
+/// # Errors
+/// Fails as [`open`] does.
+pub(crate) fn context() -> Result<Context, Diagnostic> {
+    open().map(|()| Context::create())
 }
 
 /// The path of LLVM's shared library, once it is open. `None` where LLVM is linked.
@@ -387,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_name_stands_for_one_function_of_one_type() {
-        let context = Context::create();
+        let context = context().unwrap();
         let ir = Ir::new(&context);
         let (word, address) = (ir.int(32), ir.pointer(GENERIC));
         let first = ir.declare("f", word, &[address]).map(|f| f.value);

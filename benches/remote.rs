@@ -6,8 +6,8 @@
 #![allow(clippy::print_stdout, reason = "it prints tables")]
 
 use std::process::ExitCode;
-use weft::bench::{Bench, Contender, Operation, Report, run};
 use weft::runtime::{World, cuda, on_every_pe};
+use weft_bench::{Bench, Contender, Operation, Report, run};
 
 /// What is measured: an operation, CTAs, bytes.
 const ROWS: [(Operation, Option<u32>, &[u64]); 5] = [

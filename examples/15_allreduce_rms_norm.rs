@@ -20,7 +20,10 @@ fn main() -> ExitCode {
 pub(crate) fn allreduce_rms_norm(world: &World) -> Result<(), Box<dyn Error>> {
     let (me, n_pes, stream, team) = (world.my_pe(), world.n_pes(), world.stream(), world.team());
     let compile = |name: &str, more: &[(&str, i64)]| -> Result<Kernel, Box<dyn Error>> {
-        let file = KernelFile::parse("allreduce_rms_norm.weft", include_str!("allreduce_rms_norm.weft"))?;
+        let file = KernelFile::parse(
+            "allreduce_rms_norm.weft",
+            include_str!("../warpweft/src/library/allreduce_rms_norm.weft"),
+        )?;
         let mut options = Options::new(target(world.device())?);
         options.kernel = Some(name.into());
         options.defines = [

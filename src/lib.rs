@@ -1,65 +1,502 @@
-//! A JIT compiler for GPU kernels that compute and communicate in one launch.
-//!
-//! This program compiles the two-shot allreduce, runs it on four simulated PEs over its own slices, and compares:
-//!
-//! ```
-//! use weft::gpu::{GpuError, Grid, Kernel};
-//! use weft::runtime::World;
-//!
-//! let data: Vec<Vec<f32>> = (0..4).map(|pe| (0..1003).map(|i| (pe * i % 17) as f32).collect()).collect();
-//! let sums = World::simulated(4)?.run(|world| {
-//!     let text = include_str!("../examples/allreduce_two_shot.weft");
-//!     let kernel = Kernel::compile(world, text, &[("N", 1003.into())])?;
-//!     let (x, sync, stream) = (world.tensor::<f32>(1003)?, world.kernel_barrier(4)?, world.stream());
-//!     x.copy_from(&data[world.my_pe() as usize], stream)?;
-//!     kernel.launch(stream, Grid::of(4), (&x, &sync, &world.team()))?;
-//!     Ok::<_, GpuError>(x.to_vec(stream)?)
-//! })?;
-//! let want: Vec<f32> = (0..1003).map(|i| data.iter().map(|x| x[i]).sum()).collect();
-//! assert!(sums.iter().all(|sum| *sum == want));
-//! # Ok::<(), GpuError>(())
-//! ```
-//!
-//! With [`on_every_pe`](runtime::on_every_pe) in the place of `World::simulated(4)?.run`, the same closure runs on GPUs
-//! where there are some.
-//!
-//! A kernel is written as tensor layouts in a `.weft` file (or with [`ir::Builder`]), compiled by [`compile()`] or
-//! [`KernelFile`] to PTX, and run on GPUs or on simulated PEs: by
-//! [`gpu::Kernel`] in a program's own [`runtime::World`], or by [`run`] with data and a check.
+//! The `weft` command: one file a subcommand.
 
-pub mod bench;
-pub mod check;
-pub mod cli;
-pub mod codes;
-pub mod collective;
-pub mod compile;
-pub mod gemm;
-pub mod gpu;
-pub mod library;
-pub mod meta;
-pub mod nvshmem;
-pub mod ptx;
-pub mod remarks;
-pub mod roles;
-pub mod run;
-pub mod store;
-pub mod tools;
-pub mod trace;
-mod tuned;
+mod bench;
+mod check;
+mod compile;
+mod doctor;
+mod explain;
+mod fused;
+mod gemm;
+mod gemm_comm;
+mod layout;
+mod progress;
+mod run;
+mod setup;
+mod sim;
+mod tune;
 
-pub use compile::{
-    CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile, compile_ir,
-    compile_machine, compile_module,
-};
-pub use weft_abi as abi;
-pub use weft_ir as ir;
-pub use weft_isa::{PtxVersion, Target};
-pub use weft_lang as lang;
-pub use weft_lang::elaborate::{Define, Defines};
-pub use weft_layout as layout;
-pub use weft_llvm::{library as llvm_library, version as llvm_version};
-pub use weft_runtime as runtime;
-pub use weft_sim as sim;
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use weft::compile::{CompileError, IrError, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport};
+use weft::gemm::Form;
+use weft::lang::render::Color;
+use weft::library::Files;
+use weft::run::{Arg, RunError, Stage};
+use weft::{Define, Defines, PtxVersion, Target};
+use weft_runtime::owned::{self, Trust};
+use weft_runtime::{find, visible};
+
+/// Compiler for GPU kernels that compute and communicate in one launch.
+#[derive(Parser)]
+#[command(name = "weft", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compile a kernel file to IR, LLVM IR, PTX, cubin or SASS.
+    Compile(compile::Compile),
+    /// Compile a kernel file and run it on many PEs, over .npy files or made data, and check the result.
+    Run(run::Run),
+    /// Look for races, deadlocks and wrong results of a kernel file over many sizes and schedules, on simulated PEs.
+    Check(check::Check),
+    /// Time collectives on GPUs, ours and their peers', and check them: a table as nccl-tests prints it, JSON, CSV.
+    Bench(Bench),
+    /// Measure which plans of our collectives are the fastest here, and store them: collectives go by them from then on.
+    Tune(Tune),
+    /// Run PTX that others made (nvcc, NVRTC, Triton) on the simulator: `weft sim k.ptx --grid 8 --arg npy:x.npy ...`.
+    Sim(sim::Sim),
+    /// Evaluate layout algebra: `weft layout 'composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))'`.
+    Layout(layout::LayoutCommand),
+    /// Say what became of each access of a kernel, or what an error code means.
+    Explain(explain::Explain),
+    /// Look at this machine: the compiler, GPUs and their links, NVSHMEM, tools; what is missing and what to do.
+    Doctor(doctor::Doctor),
+    /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
+    Setup(setup::Setup),
+}
+
+/// An operation by its name, or what is measured in another way.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Bench {
+    #[command(subcommand)]
+    other: Option<OtherBench>,
+    #[command(flatten)]
+    operation: Option<bench::BenchCommand>,
+}
+
+#[derive(Subcommand)]
+enum OtherBench {
+    /// Time allreduce, residual add and RMSNorm in one kernel, against an allreduce, ours or a peer's, and our kernel.
+    FusedAllreduceRmsnorm(fused::Fused),
+    /// Time products of matrices on one GPU, against cuBLASLt's: `weft bench gemm --against cublas`.
+    Gemm(gemm::BenchGemm),
+    /// Time GEMM + reduce-scatter in one launch, against cuBLASLt's product and a collective.
+    #[command(name = "gemm-reducescatter")]
+    GemmReduceScatter(gemm_comm::GemmComm),
+    /// Time GEMM + allreduce in one launch, against cuBLASLt's product and a collective.
+    #[command(name = "gemm-allreduce")]
+    GemmAllReduce(gemm_comm::GemmComm),
+    /// Time all-gather + GEMM in one launch, against a collective and cuBLASLt's product.
+    #[command(name = "allgather-gemm")]
+    AllGatherGemm(gemm_comm::GemmComm),
+}
+
+/// Collectives, or what is tuned in another way.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Tune {
+    #[command(subcommand)]
+    other: Option<OtherTune>,
+    #[command(flatten)]
+    collectives: tune::TuneCommand,
+}
+
+#[derive(Subcommand)]
+enum OtherTune {
+    /// Find the fastest plans of products of matrices on one GPU, by shape, and store them.
+    Gemm(gemm::TuneGemm),
+}
+
+impl Tune {
+    fn run(&self) -> Result<ExitCode> {
+        match &self.other {
+            Some(OtherTune::Gemm(gemm)) => gemm.run(),
+            None => self.collectives.run(),
+        }
+    }
+}
+
+impl Bench {
+    fn run(&self) -> Result<ExitCode> {
+        match (&self.other, &self.operation) {
+            (Some(OtherBench::FusedAllreduceRmsnorm(fused)), _) => fused.run(),
+            (Some(OtherBench::Gemm(gemm)), _) => gemm.run(),
+            (Some(OtherBench::GemmReduceScatter(bench)), _) => bench.run(Form::ReduceScatter),
+            (Some(OtherBench::GemmAllReduce(bench)), _) => bench.run(Form::AllReduce),
+            (Some(OtherBench::AllGatherGemm(bench)), _) => bench.run(Form::AllGather),
+            (None, Some(operation)) => operation.run(),
+            (None, None) => {
+                Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))
+            }
+        }
+    }
+}
+
+/// Keeps LLVM's library for the time after its Rust toolchain is removed: another name of the same file, which takes no
+/// space, in this user's cache folder. The library is searched there, too.
+fn keep_llvm() {
+    let Some(path) = weft_llvm::library() else { return };
+    let Some((folder, name)) = find::cache_folder().map(|cache| cache.join("llvm")).zip(path.file_name())
+    else {
+        return;
+    };
+    let in_toolchain = path.components().any(|part| part.as_os_str() == "toolchains");
+    if in_toolchain && !folder.join(name).exists() && owned::make_folder(&folder, Trust::Owner).is_ok() {
+        // On another file system it is not kept, and the error that misses it later says what to do.
+        let _ = path.canonicalize().and_then(|file| std::fs::hard_link(file, folder.join(name)));
+    }
+}
+
+/// Runs the command with these words, of which the first is the program's name. A fault in the words, and `--help`, end
+/// the process.
+pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let cli = Cli::parse_from(words);
+    let result = match cli.command {
+        Command::Compile(c) => c.run(),
+        Command::Run(r) => r.run(),
+        Command::Check(c) => Ok(c.run()),
+        Command::Bench(b) => b.run(),
+        Command::Tune(t) => t.run(),
+        Command::Sim(s) => Ok(s.run()),
+        Command::Layout(l) => l.run(),
+        Command::Explain(e) => e.run(),
+        Command::Doctor(d) => d.run(),
+        Command::Setup(s) => s.run(),
+    };
+    let code = result.unwrap_or_else(|e| {
+        report(&e);
+        ExitCode::FAILURE
+    });
+    keep_llvm();
+    let mut err = std::io::stderr().lock();
+    for why in owned::refusals() {
+        let _ = writeln!(err, "note: {}", visible(&why));
+    }
+    code
+}
+
+/// Prints an error: compile errors with their source, others in a line. A closed pipe is no error.
+fn report(e: &anyhow::Error) {
+    if e.chain().any(|c| {
+        c.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    }) {
+        return;
+    }
+    let run = e.chain().find_map(|c| c.downcast_ref::<RunError>());
+    let compile = match run {
+        Some(RunError::Compile(e)) => Some(e),
+        _ => e.chain().find_map(|c| c.downcast_ref::<CompileError>()),
+    };
+    if let Some(RunError::Sim(e)) = run {
+        // As below: where nobody listens there is nobody to tell.
+        let _ = std::io::stdout().write_all(visible(&e.printed).as_bytes());
+    }
+    let mut err = std::io::stderr().lock();
+    let text = message(e);
+    // Where standard error is gone there is nobody to tell.
+    let _ = match compile {
+        Some(c) => write!(err, "{}", c.render(color(&err))),
+        None => writeln!(err, "{text}"),
+    };
+}
+
+/// An error in a line, or as it shows itself where it has a code.
+fn message(e: &anyhow::Error) -> String {
+    let text = visible(&format!("{e:#}")).into_owned();
+    if text.starts_with("error[") { text } else { format!("error: {text}") }
+}
+
+fn color(stream: &impl IsTerminal) -> Color {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let wanted = stream.is_terminal() && std::env::var_os("NO_COLOR").is_none() && !dumb;
+    if wanted { Color::Always } else { Color::Never }
+}
+
+/// Bounds of simulated launches.
+#[derive(Args)]
+struct Limits {
+    /// Instructions of warps after which a simulated launch is given up.
+    #[arg(long, value_name = "N")]
+    max_steps: Option<u64>,
+    /// Seconds after which a simulated launch is given up; 0 for no limit.
+    #[arg(long, value_name = "SECONDS", default_value = "40")]
+    time_limit: f64,
+}
+
+impl Limits {
+    fn time(&self) -> Result<Option<Duration>> {
+        if self.time_limit == 0.0 {
+            return Ok(None);
+        }
+        let limit = Duration::try_from_secs_f64(self.time_limit);
+        limit.map(Some).map_err(|e| anyhow!("--time-limit {}: {e}", self.time_limit))
+    }
+}
+
+/// What every command that compiles takes.
+#[derive(Args)]
+struct CompileArgs {
+    /// The kernel file, or a kernel of it as FILE:KERNEL.
+    #[arg(value_name = "FILE")]
+    file: KernelPath,
+    /// The kernel, where the file has several.
+    #[arg(long)]
+    kernel: Option<String>,
+    /// The folder that used files lie in; the kernel file's own if not given.
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    /// A compile-time parameter: -D N=1048576 -D T=bf16
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    define: Vec<String>,
+    /// Target architecture: sm_90a if not given, or the GPU's where it runs on one.
+    #[arg(long)]
+    arch: Option<String>,
+    /// PTX version, such as 8.6; the least that is needed if not given.
+    #[arg(long)]
+    ptx_version: Option<String>,
+    /// How in-switch operations are carried out.
+    #[arg(long, value_enum, default_value = "auto")]
+    lowering: LoweringArg,
+    /// How put, get, signals and atomics reach another PE.
+    #[arg(long, value_enum, default_value = "auto")]
+    transport: TransportArg,
+    /// NVSHMEM's device bitcode for the functions that are called: the file, or an installation; `extern` leaves them
+    /// to another object. If this is not given, they are linked in where NVSHMEM is found and are external elsewhere.
+    /// Only `weft compile` links; runs and checks on simulated PEs take the external form.
+    #[arg(long, value_name = "PATH|extern")]
+    nvshmem: Option<PathBuf>,
+    /// LLVM's optimisation level.
+    #[arg(short = 'O', default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
+    opt: u8,
+    /// Bound every wait to this many polls, then say who waits for what, and trap.
+    #[arg(long, value_name = "POLLS")]
+    debug_waits: Option<u64>,
+    /// Compile as if no `assert` stood in the text.
+    #[arg(long)]
+    no_assert: bool,
+}
+
+/// A kernel file, and perhaps which of its kernels: `FILE`, `FILE:KERNEL`.
+#[derive(Clone, Debug)]
+struct KernelPath {
+    path: PathBuf,
+    kernel: Option<String>,
+}
+
+impl From<&str> for KernelPath {
+    /// What follows the last colon is a kernel, unless there is a file of the whole name.
+    fn from(text: &str) -> KernelPath {
+        let is_name = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_alphanumeric() || c == '_');
+        match text.rsplit_once(':').filter(|(path, name)| !path.is_empty() && is_name(name)) {
+            Some((path, name)) if !Path::new(text).exists() => {
+                KernelPath { path: path.into(), kernel: Some(name.to_owned()) }
+            }
+            _ => KernelPath { path: text.into(), kernel: None },
+        }
+    }
+}
+
+impl KernelPath {
+    /// The parsed file; what it uses lies below `root`, or below its own folder.
+    fn parse(&self, root: Option<&Path>) -> Result<KernelFile> {
+        let text = weft::library::read_text(&self.path).map_err(|e| anyhow!(e))?;
+        let name = weft::library::name_of(&self.path);
+        let files = root.map_or_else(|| Files::beside(Path::new(&name)), Files::below);
+        Ok(KernelFile::parse_with(&name, &text, &files)?)
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LoweringArg {
+    /// The switch where the team has a multicast address, else unicast.
+    Auto,
+    /// multimem instructions.
+    Multimem,
+    /// Loads, stores and reductions at every PE's own address.
+    Unicast,
+}
+
+impl From<LoweringArg> for Lowering {
+    fn from(asked: LoweringArg) -> Lowering {
+        match asked {
+            LoweringArg::Auto => Lowering::Auto,
+            LoweringArg::Multimem => Lowering::Multimem,
+            LoweringArg::Unicast => Lowering::Unicast,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TransportArg {
+    /// In place where loads and stores reach the PE, else by a call of NVSHMEM's function; decided at run time.
+    Auto,
+    /// NVSHMEM's functions, for ranks and addresses too.
+    Nvshmem,
+    /// In place, without a call.
+    P2p,
+}
+
+impl From<TransportArg> for Transport {
+    fn from(asked: TransportArg) -> Transport {
+        match asked {
+            TransportArg::Auto => Transport::Auto,
+            TransportArg::Nvshmem => Transport::Nvshmem,
+            TransportArg::P2p => Transport::P2p,
+        }
+    }
+}
+
+/// Shows what is allowed but looks wrong.
+fn warn(compiled: &weft::Compiled) -> Result<()> {
+    show(&compiled.warnings, compiled)
+}
+
+fn show(warnings: &[weft::ir::diag::Diagnostic], compiled: &weft::Compiled) -> Result<()> {
+    if warnings.is_empty() {
+        return Ok(());
+    }
+    let color = color(&std::io::stderr());
+    let shown = weft::lang::render::render(warnings, compiled.sources(), color);
+    Ok(std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes())?)
+}
+
+impl CompileArgs {
+    /// The compiled file: a kernel file, or IR as `--emit ir` prints it (`.ir`).
+    fn compile(&self, options: &Options) -> Result<weft::Compiled> {
+        let path = &self.file.path;
+        if path.extension().is_some_and(|e| e == "ir") {
+            if self.no_assert {
+                return Err(anyhow!(
+                    "--no-assert: IR keeps its asserts; compile the kernel's text to leave them out"
+                ));
+            }
+            let text = weft::library::read_text(path).map_err(|e| anyhow!(e))?;
+            return weft::compile_ir(&text, options).map_err(|e| match e {
+                IrError::Text(e) => anyhow::Error::new(e).context(path.display().to_string()),
+                IrError::Compile(e) => e.into(),
+            });
+        }
+        Ok(self.file.parse(self.root.as_deref())?.compile(options)?)
+    }
+
+    /// The files of its kernel and of those that are launched after it, with the names of the kernels.
+    fn parse(&self, then: &[KernelPath]) -> Result<Vec<(KernelFile, Option<String>)>> {
+        let first = KernelPath { kernel: self.kernel()?, ..self.file.clone() };
+        let all = std::iter::once(&first).chain(then);
+        all.map(|one| Ok((one.parse(self.root.as_deref())?, one.kernel.clone()))).collect()
+    }
+
+    /// The kernel that is asked for.
+    fn kernel(&self) -> Result<Option<String>> {
+        match (&self.file.kernel, &self.kernel) {
+            (Some(one), Some(other)) => {
+                Err(anyhow!("--kernel {other}: the file is given with kernel `{one}`"))
+            }
+            (one, other) => Ok(one.as_ref().or(other.as_ref()).cloned()),
+        }
+    }
+
+    fn options(&self) -> Result<Options> {
+        let target: Target = self.arch.as_deref().unwrap_or("sm_90a").parse()?;
+        let mut options = Options::new(target);
+        options.ptx_version = self.ptx_version.as_deref().map(str::parse::<PtxVersion>).transpose()?;
+        options.lowering = self.lowering.into();
+        options.transport = self.transport.into();
+        options.kernel = self.kernel()?;
+        options.defines = defines(&self.define)?;
+        options.opt = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3][usize::from(self.opt)];
+        options.debug_waits = self.debug_waits;
+        options.asserts = !self.no_assert;
+        Ok(options)
+    }
+
+    /// Where the functions of NVSHMEM that it calls come from.
+    fn nvshmem(&self, target: Target) -> Result<Nvshmem> {
+        match &self.nvshmem {
+            None => Ok(Nvshmem::Found),
+            Some(word) if word.as_os_str() == "extern" => Ok(Nvshmem::External),
+            Some(path) => weft::runtime::find::nvshmem_device_at(path, target.number().into())
+                .map(Nvshmem::At)
+                .with_context(|| {
+                    format!(
+                        "--nvshmem {}: there is no device bitcode for {target} (libnvshmem_device*.bc)",
+                        path.display()
+                    )
+                }),
+        }
+    }
+}
+
+/// `NAME=VALUE` pairs.
+fn defines(pairs: &[String]) -> Result<Defines> {
+    let mut out = Defines::new();
+    for pair in pairs {
+        let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
+        let value = Define::parse(value).with_context(|| {
+            let kinds =
+                "a value is an integer of 64 bits, a float, true, false, a reduction or an element type";
+            let types: Vec<_> = weft::ir::Scalar::ALL.iter().map(|s| s.name()).collect();
+            format!("`{pair}`: {kinds}, which are {}", types.join(", "))
+        })?;
+        if out.insert(name.to_owned(), value).is_some() {
+            return Err(anyhow!("`{name}` is given twice"));
+        }
+    }
+    Ok(out)
+}
+
+/// `NAME=VALUE` pairs of run-time scalars, where `1+2` is 1 in the first launch and 2 more in each further one.
+fn args(pairs: &[String]) -> Result<BTreeMap<String, Arg>> {
+    let mut out = BTreeMap::new();
+    for pair in pairs {
+        let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}`: expected NAME=VALUE"))?;
+        let value = Arg::parse(value).with_context(|| {
+            format!(
+                "`{pair}`: a value is an integer, a float, true, false, or an integer and its step as 1+2"
+            )
+        })?;
+        if out.insert(name.to_owned(), value).is_some() {
+            return Err(anyhow!("`{name}` is given twice"));
+        }
+    }
+    Ok(out)
+}
+
+/// The kernels of parsed files.
+fn stages(files: &[(KernelFile, Option<String>)]) -> Vec<Stage<'_>> {
+    files.iter().map(|(file, kernel)| Stage { file, kernel: kernel.as_deref() }).collect()
+}
+
+/// The path of one of several texts: `k.2.ptx` for `k.ptx`; the path itself for an only text.
+fn numbered(path: &Path, number: usize, of: usize) -> PathBuf {
+    if of == 1 {
+        return path.to_owned();
+    }
+    let extension = path.extension().map_or(String::new(), |e| format!(".{}", e.display()));
+    path.with_extension(format!("{number}{extension}"))
+}
+
+/// Writes to a file, or to standard output for none or `-`.
+fn write_out(path: Option<&Path>, data: &[u8]) -> Result<()> {
+    match path.filter(|p| *p != Path::new("-")) {
+        Some(p) => std::fs::write(p, data).with_context(|| format!("cannot write {}", p.display())),
+        None => Ok(std::io::stdout().lock().write_all(data)?),
+    }
+}
+
+/// Writes PTX to a file as `weft compile` does.
+fn write_ptx(path: &Path, ptx: &str) -> Result<()> {
+    let end = if ptx.ends_with('\n') { "" } else { "\n" };
+    write_out(Some(path), format!("{ptx}{end}").as_bytes())
+}
+
+/// Writes a timeline to a file.
+fn write_trace(path: &Path, trace: &weft::sim::Trace) -> Result<()> {
+    let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut out = std::io::BufWriter::new(file);
+    weft::trace::write_chrome(trace, &mut out)?;
+    out.flush().with_context(|| format!("cannot write {}", path.display()))
+}
 
 /// The Rust of the documents compiles.
 #[cfg(doctest)]

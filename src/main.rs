@@ -1,5 +1,5 @@
 //! The `weft` command.
 
 fn main() -> std::process::ExitCode {
-    weft::cli::run(std::env::args_os())
+    weft_cli::run(std::env::args_os())
 }

@@ -8,6 +8,37 @@ use std::process::Command;
 
 use serde_json::Value;
 
+/// What the library joins.
+const BASE: [&str; 9] = [
+    "weft-layout",
+    "weft-abi",
+    "weft-ir",
+    "weft-lang",
+    "weft-isa",
+    "weft-passes",
+    "weft-llvm",
+    "weft-sim",
+    "weft-runtime",
+];
+/// That, and the library.
+const ON_LIBRARY: [&str; 10] = with(BASE, ["warpweft"]);
+/// That, and what the command and the tests of the whole project use.
+const ALL: [&str; 12] = with(ON_LIBRARY, ["warpweft-check", "warpweft-bench"]);
+
+/// One list behind the other.
+const fn with<const A: usize, const B: usize, const N: usize>(
+    first: [&'static str; A],
+    second: [&'static str; B],
+) -> [&'static str; N] {
+    let mut all = [""; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < A { first[i] } else { second[i - A] };
+        i += 1;
+    }
+    all
+}
+
 /// Every package of the workspace, and those of the others that it may use. Arrows follow the data: text, IR,
 /// passes, LLVM, PTX. None points back.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -22,22 +53,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-runtime", &["weft-abi", "weft-layout", "weft-sim"]),
     // It runs compilers and contains none.
     ("xtask", &[]),
-    (
-        "warpweft",
-        &[
-            "weft-layout",
-            "weft-abi",
-            "weft-ir",
-            "weft-lang",
-            "weft-isa",
-            "weft-passes",
-            "weft-llvm",
-            "weft-sim",
-            "weft-runtime",
-        ],
-    ),
+    ("warpweft", &BASE),
+    ("warpweft-check", &ON_LIBRARY),
+    ("warpweft-bench", &ON_LIBRARY),
+    ("warpweft-cli", &ALL),
     ("warpweft-comm", &["warpweft"]),
-    ("warpweft-python", &["warpweft", "warpweft-comm"]),
+    ("warpweft-python", &["warpweft", "warpweft-check", "warpweft-cli", "warpweft-comm"]),
 ];
 
 /// What is kept to one room, so that it can be replaced there.

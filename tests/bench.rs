@@ -6,10 +6,10 @@
 mod bless;
 
 use std::path::{Path, PathBuf};
-use weft::bench::{
+use weft::runtime::DType;
+use weft_bench::{
     Bandwidth, Calibration, Collective, Loading, NvLink, Operation, Place, Report, Row, Spread, Wrong,
 };
-use weft::runtime::DType;
 
 /// A contender: its name, whether it is ours, where its results are, a call's least time in us, and the busbw that it
 /// comes to.

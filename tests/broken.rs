@@ -17,10 +17,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft::check::{CheckOptions, check_file, check_sequence};
 use weft::ir::diag::Severity;
 use weft::run::{Arg, RunError, Stage};
 use weft::{Define, KernelFile, Lowering, Transport};
+use weft_check::{CheckOptions, check_file, check_sequence};
 
 /// Most seconds that one test may take.
 const LIMIT: u64 = 120;
@@ -160,8 +160,8 @@ fn find_in_weft(name: &str, file: &Seeded, text: &str, seeds: u64) -> Result<Vec
     }
 }
 
-fn found(finding: &weft::check::Finding, kernels: &KernelFile) -> Found {
-    let line = |a: &weft::check::Access| kernels.sources().line_column(a.span).map_or(0, |at| at.line);
+fn found(finding: &weft_check::Finding, kernels: &KernelFile) -> Found {
+    let line = |a: &weft_check::Access| kernels.sources().line_column(a.span).map_or(0, |at| at.line);
     let mut lines: Vec<u32> = finding.accesses.iter().map(line).collect();
     lines.sort_unstable();
     let mut text = finding.message.clone() + "\n";

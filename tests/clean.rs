@@ -1,4 +1,4 @@
-//! Nothing is found in what is right: the kernels of `examples/` and `src/library/`, those of the file tests that run, on
+//! Nothing is found in what is right: the kernels of `examples/` and `warpweft/src/library/`, those of the file tests that run, on
 //! 2 to 8 PEs, with all checks on. The kernels of `tests/broken/`, mended, have a test of their own.
 //!
 //! Each file is run with so many seeds as `WEFT_SEEDS` says, 6 if it does not, spread over the settings of its `run`
@@ -20,10 +20,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft::check::{CheckOptions, check_file, check_sequence};
 use weft::lang::render::Color;
 use weft::run::{Arg, Stage};
 use weft::{Define, KernelFile, Lowering, Transport};
+use weft_check::{CheckOptions, check_file, check_sequence};
 
 /// Seeds of a file, where the environment does not say.
 const SEEDS: u64 = 6;

@@ -1,11 +1,9 @@
-//! `examples/allreduce_rms_norm.weft` on simulated PEs against float64: every output, team, shape and lowering, and
+//! `weft::allreduce_rms_norm` on simulated PEs against float64: every output, team, shape and lowering, and
 //! launches that follow each other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::path::{Path, PathBuf};
-use weft::bench::fused::{self, Form, Fused, Got, KERNELS, Plan, TEXT, Workspace};
-use weft::check::{CheckOptions, check_file};
 use weft::ir::Scalar;
 use weft::layout::Layout;
 use weft::run::array::{Array, Number, write_number};
@@ -13,6 +11,8 @@ use weft::run::{RunOptions, run_file};
 use weft::runtime::launch::{self, Checked, Elements, Given};
 use weft::runtime::{DType, IntoLayout};
 use weft::{Define, KernelFile, Lowering, Options};
+use weft_bench::fused::{self, Form, Fused, Got, KERNELS, Plan, TEXT, Workspace};
+use weft_check::{CheckOptions, check_file};
 
 const EPS: f64 = 1e-5;
 const SCALE: f64 = 0.021;

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use weft::KernelFile;
-use weft::bench::BenchError;
-use weft::bench::gemm::{Contender, Own, Request, Tune, run, tried, tune};
 use weft::gemm::{By, Gemm, Machine, Major, Param, Plan, Problem, Shape, Tuning, candidates};
 use weft::gpu::{AsArgument, GpuError};
 use weft::runtime::{DType, DeviceTensor, World, error};
+use weft_bench::BenchError;
+use weft_bench::gemm::{Contender, Own, Request, Tune, run, tried, tune};
 
 fn problem(m: u64, n: u64, k: u64) -> Problem {
     Problem::new(Shape::new(m, n, k), DType::BF16)
@@ -51,7 +51,7 @@ fn the_benchmark_checks_what_it_times() {
         request.contenders =
             ["bn=64,stages=2", "bn=128,stages=3,ctas=2"].map(|p| Contender::ours(p).unwrap()).into();
         // A user's kernel, which has a text of its own.
-        let text = include_str!("../src/library/gemm_kernel.weft");
+        let text = include_str!("../warpweft/src/library/gemm_kernel.weft");
         let file = KernelFile::parse("mine.weft", text).map_err(GpuError::from)?;
         let defines = [("BN", 64), ("STAGES", 2)].map(|(name, n)| (name.into(), n.into()));
         let own = Own::new("mine.weft", file, Some("gemm"), defines.into()).map_err(BenchError::Request)?;

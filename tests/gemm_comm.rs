@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use weft::bench::BenchError;
-use weft::bench::gemm_comm::{Contender, Request, run};
 use weft::gemm::{Form, Fused, FusedPlan, Problem, Shape};
 use weft::runtime::{DType, World};
+use weft_bench::BenchError;
+use weft_bench::gemm_comm::{Contender, Request, run};
 
 fn request(form: Form, plans: &[&str]) -> Request {
     let plan = |text: &&str| Contender::Fused(FusedPlan::parse(text, form).unwrap());

@@ -1,5 +1,7 @@
 //! The commands of README.md and docs/ do what stands below them: every ```console block is run, line by line.
 //!
+//! A kernel block whose first line is `// NAME.weft` is saved under that name beside the examples.
+//!
 //! A line `$ command` is run by `sh` in a folder with the examples, with `weft` in the path; the lines below it are
 //! what it prints. `...` stands for any text in a line and, alone, for any number of lines. A command below which
 //! `error[` or `error:` begins a line must fail, every other succeed. `cargo run --release -- ...` is run as `weft ...`.
@@ -78,10 +80,23 @@ fn place() -> (TempDir, PathBuf) {
     (place, bin)
 }
 
+/// Writes the kernels that a document shows and names in their first line, as `// NAME.weft`.
+fn save_kernels(document: &str, place: &Path) {
+    for block in document.split("```weft\n").skip(1) {
+        let text = block.split("```").next().unwrap_or_default();
+        let name = text.lines().next().and_then(|line| line.strip_prefix("// "));
+        if let Some(name) = name.filter(|name| name.contains(".weft") && !name.contains([' ', '/'])) {
+            fs::write(place.join(name), text).unwrap();
+        }
+    }
+}
+
 /// Runs a document's commands; how many there were.
 fn run(name: &str) -> usize {
-    let steps = steps(&fs::read_to_string(root().join(name)).unwrap());
+    let document = fs::read_to_string(root().join(name)).unwrap();
+    let steps = steps(&document);
     let (place, bin) = place();
+    save_kernels(&document, place.path());
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     for step in steps.iter().filter(|step| step.command != TESTS) {
         let command = step.command.replace("cargo run --release -- ", "weft ");
@@ -109,6 +124,16 @@ fn the_tour_is_true() {
     assert!(document.contains(&format!("$ {TESTS}\n")), "README.md does not name the test command");
     assert_eq!(run("README.md"), 2);
     assert!(run("docs/tour.md") >= 14);
+}
+
+#[test]
+fn the_lessons_are_true() {
+    let lessons = fs::read_dir(root().join("docs/tutorial")).unwrap().map(|entry| entry.unwrap().file_name());
+    let lessons: Vec<_> = lessons.map(|name| format!("docs/tutorial/{}", name.to_str().unwrap())).collect();
+    assert_eq!(lessons.len(), 6);
+    for lesson in lessons {
+        assert!(run(&lesson) >= 2, "{lesson}");
+    }
 }
 
 #[test]
@@ -179,7 +204,7 @@ fn the_product_of_matrices_is_short() {
         let code = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
         code.inspect(|line| assert!(line.len() <= 120, "{path}: {line}")).count()
     };
-    let all = lines("examples/gemm.weft") + lines("src/library/gemm.weft");
+    let all = lines("examples/gemm.weft") + lines("warpweft/src/library/gemm.weft");
     assert!(all <= 60, "{all} lines");
     let attention = lines("examples/attention.weft");
     assert!(attention <= 120, "{attention} lines");

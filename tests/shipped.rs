@@ -22,7 +22,7 @@ use weft::{KernelFile, Options};
 const LIMIT: u64 = 120;
 
 /// The example that no file test runs: `tests/fused.rs` does.
-const FUSED: &str = "examples/allreduce_rms_norm.weft";
+const FUSED: &str = "warpweft/src/library/allreduce_rms_norm.weft";
 
 /// The options that `weft run` and `weft compile` share, each with its value.
 type Shared = Vec<(String, String)>;

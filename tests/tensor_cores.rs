@@ -234,7 +234,7 @@ fn products_with_few_rows_begin_at_once() {
     let split = [("BM", "128"), ("BN", "64"), ("BK", "64"), ("STAGES", "4"), ("SPLIT", "4")];
     for (defines, instructions, roles, boxes) in [(&few[..], 8, 1, 4), (&shared, 8, 1, 4), (&split, 8, 2, 2)]
     {
-        let kernel = compiled("src/library/gemm_kernel.weft", "sm_90a", defines);
+        let kernel = compiled("warpweft/src/library/gemm_kernel.weft", "sm_90a", defines);
         let names = ["HGMMA", "WARPGROUP.ARRIVE", "USETMAXREG", "UTMALDG", "STL", "CALL.REL.NOINC"];
         let found = names.map(|name| kernel.count(name));
         assert_eq!(found, [instructions, roles, roles + 1, boxes, 0, 0], "{names:?} with {defines:?}");

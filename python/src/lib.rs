@@ -61,7 +61,7 @@ mod _native {
 #[pyfunction]
 fn command(py: Python<'_>, words: Vec<OsString>, again: Vec<OsString>) -> u8 {
     weft::runtime::job::set_command(again);
-    let code = py.detach(|| weft::cli::run(words));
+    let code = py.detach(|| weft_cli::run(words));
     (0..=u8::MAX).find(|n| ExitCode::from(*n) == code).unwrap_or(1)
 }
 

@@ -6,8 +6,8 @@ use crate::{ensure, finish, same};
 use libtest_mimic::Failed;
 use std::path::PathBuf;
 use std::process::Command;
-use weft::bench::{Bench, BenchError, Collective, Contender, Operation, Own, Report, Row, Verification, run};
 use weft::runtime::{DType, Reduce, World, nccl};
+use weft_bench::{Bench, BenchError, Collective, Contender, Operation, Own, Report, Row, Verification, run};
 
 pub const CASES: &[Case] = &[
     Case::new("bench::allreduce", |w| collective(w, Collective::AllReduce)),

@@ -3,9 +3,9 @@
 
 use crate::check::{Case, Checked};
 use crate::same;
-use weft::bench::fused::{Contender, Form, Request, run};
 use weft::ir::Scalar;
 use weft::runtime::{World, nccl};
+use weft_bench::fused::{Contender, Form, Request, run};
 
 pub const CASES: &[Case] = &[
     Case::new("fused::hidden_states", |w| {

@@ -2,9 +2,9 @@
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
-use weft::bench::gemm::{Contender, Report, Request, Tune, run, tune};
 use weft::gemm::{By, Gemm, Major, Problem, Shape, Tuning};
 use weft::runtime::{DType, World, cublas, error};
+use weft_bench::gemm::{Contender, Report, Request, Tune, run, tune};
 
 pub const CASES: &[Case] = &[
     Case::new("gemm::plans_and_types", plans_and_types),

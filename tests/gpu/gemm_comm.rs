@@ -3,9 +3,9 @@
 
 use crate::check::{Case, Checked};
 use crate::{ensure, same};
-use weft::bench::gemm_comm::{Contender, Request, run};
 use weft::gemm::{Form, FusedPlan, Shape};
 use weft::runtime::{DType, World, cublas, nccl};
+use weft_bench::gemm_comm::{Contender, Request, run};
 
 pub const CASES: &[Case] = &[
     Case::new("gemm_comm::reduce_scatter", |w| plans(w, Form::ReduceScatter)),

@@ -6,10 +6,10 @@ use libtest_mimic::Failed;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use weft::bench::{Tune, tune};
 use weft::collective::tuning::{Stored, Tables};
 use weft::collective::{By, Call, Collective, Collectives, Config, Limits, Place, Tuning};
 use weft::runtime::{DType, DeviceTensor, Reduce, World};
+use weft_bench::{Tune, tune};
 
 pub const CASES: &[Case] =
     &[Case::new("tune::a_table_is_followed", followed).pes(2), Case::new("tune::pes_agree", agree).pes(2)];

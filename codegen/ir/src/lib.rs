@@ -75,3 +75,8 @@ pub use tensor::{Builder, Inst, Kernel, Local, Module, Op, Type};
 pub use types::{Accumulator, Bound, TensorType, TypeRef, ValueType};
 pub use weft_abi::Hidden;
 pub use weft_layout::{Int, IntTuple, Layout};
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

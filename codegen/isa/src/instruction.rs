@@ -79,8 +79,8 @@ impl Instruction {
 
 /// The tables of instructions with columns of their own, each with the name of its page in `docs/`.
 pub(crate) const TABLES: [(&str, &str); 2] = [
-    ("mma", include_str!("../../../ptx_templates/mma.table")),
-    ("bulk", include_str!("../../../ptx_templates/bulk.table")),
+    ("mma", include_str!("../ptx_templates/mma.table")),
+    ("bulk", include_str!("../ptx_templates/bulk.table")),
 ];
 
 /// Every instruction of these tables.

@@ -68,3 +68,8 @@ pub use target::{BadVersion, PtxVersion, Target, UnknownTarget, Variant};
 pub use template::{Asm, Input};
 pub use widths::{Width, widths};
 pub use words::{Acc, ElemType, Instr, RedOp, Reg, Scope, Sem};
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

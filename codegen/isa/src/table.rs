@@ -112,15 +112,15 @@ impl Line {
 
 impl Tables {
     pub(crate) fn read() -> Result<Tables, TableError> {
-        let targets = Targets::parse(include_str!("../../../ptx_templates/targets.table"))?;
+        let targets = Targets::parse(include_str!("../ptx_templates/targets.table"))?;
         let mut families = Vec::new();
         for text in [
-            include_str!("../../../ptx_templates/multimem.table"),
-            include_str!("../../../ptx_templates/global.table"),
+            include_str!("../ptx_templates/multimem.table"),
+            include_str!("../ptx_templates/global.table"),
         ] {
             read_families(text, &targets, &mut families)?;
         }
-        let carriers = lines(include_str!("../../../ptx_templates/carriers.table"))
+        let carriers = lines(include_str!("../ptx_templates/carriers.table"))
             .map(read_carrier)
             .collect::<Result<_, _>>()?;
         let instructions = instruction::TABLES

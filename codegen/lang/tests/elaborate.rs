@@ -12,7 +12,7 @@ impl Loader for Library {
         Err(format!("no {path}"))
     }
     fn builtin(&self, path: &str) -> Option<&str> {
-        (path == "collectives").then_some(include_str!("../../../src/library/collectives.weft"))
+        (path == "collectives").then_some(include_str!("../../../warpweft/src/library/collectives.weft"))
     }
 }
 

@@ -64,3 +64,8 @@ pub use swizzle::Swizzle;
 pub use tiled_copy::{CopyAtom, Side, TiledCopy};
 pub use tiler::Tiler;
 pub use tuple::{IntTuple, MAX_DEPTH, MAX_LEAVES};
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -35,7 +35,7 @@ struct Source {
 
 const SOURCES: [Source; 6] = [
     Source { folder: "examples", extension: "weft", text: Text::Shared, settings: of_library },
-    Source { folder: "src/library", extension: "weft", text: Text::Own, settings: of_library },
+    Source { folder: "warpweft/src/library", extension: "weft", text: Text::Own, settings: of_library },
     Source { folder: "tests/filetests", extension: "weft", text: Text::Shared, settings: of_file_test },
     Source { folder: "tests/broken", extension: "weft", text: Text::Shared, settings: of_broken },
     Source { folder: "tests/filetests", extension: "ir", text: Text::Own, settings: of_ir },

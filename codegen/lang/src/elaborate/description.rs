@@ -121,7 +121,10 @@ impl Reference {
     pub fn has_result(&self, name: &str) -> bool {
         match &self.function {
             Some(f) => f.assigned().iter().zip(&self.args).any(|(assigned, arg)| *assigned && **arg == *name),
-            None => matches!(&self.args[..], [from, to] if from != to && **to == *name),
+            None => match &self.args[..] {
+                [from @ .., to] => **to == *name && !from.is_empty() && !from.contains(to),
+                [] => false,
+            },
         }
     }
 }

@@ -1,0 +1,116 @@
+//! Results compared with a reference.
+
+use super::BenchError;
+use super::data::{self, Number};
+use super::measure::{Bed, Case, Result};
+use super::report::Wrong;
+use weft::collective::Counts;
+use weft_runtime::{DeviceTensor, Graph, Stream, World, cuda};
+
+/// Calls of a check, back to back, each with new data.
+pub(super) const ROUNDS: std::ops::RangeInclusive<u32> = 1..=3;
+
+impl<T: Number> Bed<'_, T> {
+    /// Calls with new data each time, nothing between them but the copies of what goes in and comes out, and compares
+    /// with the reference; what is wrong on any PE, the first of the least PE. *Collective.*
+    pub(super) fn check(&self, case: &Case<'_, T>) -> Result<Option<Wrong>> {
+        let (stream, device) = (self.stream, self.world.device());
+        let mut given = Vec::new();
+        let mut got = Vec::new();
+        for round in ROUNDS {
+            given.push(DeviceTensor::from_slice(&self.data(case.counts.send, round), stream)?);
+            got.push(DeviceTensor::<T>::alloc(device, case.counts.recv as usize)?);
+        }
+        // What nobody writes is seen.
+        case.output.poison(stream)?;
+        self.world.wait_for_all()?;
+        let together = |stream: &Stream| match case.orders {
+            true => Ok(()),
+            false => self.team.barrier(stream),
+        };
+        let rounds = |stream: &Stream| -> Result<()> {
+            for (given, got) in given.iter().zip(&got) {
+                case.input.load(given, self.world, stream)?;
+                together(stream)?;
+                (case.call)(stream)?;
+                together(stream)?;
+                case.output.store(got, self.world, stream)?;
+            }
+            Ok(())
+        };
+        match self.bench.graph {
+            true => {
+                let graph = Graph::capture(stream, rounds)?;
+                graph.launch()?;
+                cuda::wait_for(stream)?;
+            }
+            false => rounds(stream)?,
+        }
+        let mut wrong: Option<Wrong> = None;
+        for (round, got) in ROUNDS.zip(&got) {
+            let found = self.compare(case.counts, round, &got.to_vec(stream)?);
+            wrong = added([wrong, found]);
+        }
+        agreed(self.world, wrong)
+    }
+
+    fn compare(&self, counts: &Counts, round: u32, got: &[T]) -> Option<Wrong> {
+        let (n_pes, me, limit) = (self.world.n_pes(), self.world.my_pe(), self.limit());
+        let bench = self.bench;
+        let of = counts.recv * u64::from(n_pes) * ROUNDS.count() as u64;
+        let given = |pe: u32, i: u64| data::datum(pe, i, round, limit);
+        let wrong = |index: u64| {
+            let want = T::of(bench.operation.result(bench.op, counts, n_pes, me, index, given));
+            let found = *got.get(usize::try_from(index).ok()?)?;
+            (found != want).then(|| (index, format!("{found:?}"), format!("{want:?}")))
+        };
+        let parts = data::in_parts(n_pes, got.len() as u64, |range| {
+            let mut found = range.filter_map(&wrong);
+            let first = found.next();
+            first.map(|first| (1 + found.count() as u64, first))
+        });
+        let elements = parts.iter().flatten().map(|(n, _)| n).sum();
+        let (_, (index, found, expected)) = parts.into_iter().flatten().next()?;
+        Some(Wrong { elements, of, pe: me, round, index, found, expected })
+    }
+}
+
+/// What all PEs found. *Collective.*
+pub(super) fn agreed(world: &World, wrong: Option<Wrong>) -> Result<Option<Wrong>> {
+    // Comparing takes each PE its own time.
+    world.wait_for_all()?;
+    let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
+    let all = world.all_gather_host(&bytes)?;
+    let all = all.iter().map(|b| serde_json::from_slice::<Option<Wrong>>(b));
+    let all = all
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+    Ok(added(all))
+}
+
+/// Findings as one: the first, with the number of all.
+fn added(all: impl IntoIterator<Item = Option<Wrong>>) -> Option<Wrong> {
+    let found: Vec<Wrong> = all.into_iter().flatten().collect();
+    let elements = found.iter().map(|w| w.elements).sum();
+    found.into_iter().next().map(|first| Wrong { elements, ..first })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_added_up() {
+        let wrong = |pe, elements| Wrong {
+            elements,
+            of: 100,
+            pe,
+            round: 1,
+            index: 3,
+            found: "1".into(),
+            expected: "2".into(),
+        };
+        assert_eq!(added([None, None]), None);
+        assert_eq!(added([None, Some(wrong(1, 4)), Some(wrong(2, 5))]), Some(wrong(1, 9)));
+    }
+}

@@ -1,0 +1,261 @@
+//! Who is measured: our kernels, and their peers in the same run.
+
+use super::operation::Operation;
+use super::own::Own;
+use super::torch;
+use weft::collective::{Algorithm, Collective, Place, Request};
+use weft_runtime::{DType, Reduce, nccl};
+
+/// Who does the work.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Contender {
+    /// A kernel of ours.
+    Ours(&'static Algorithm),
+    /// Ours, chosen by size, type and links as [`weft::collective::Plan::choose`] does.
+    Auto,
+    /// A kernel of a file.
+    Own(&'static Own),
+    /// Our remote operations in place: loads and stores at the other PE's address.
+    P2p,
+    /// NVSHMEM: its collective on a stream; its device function in the same kernel as ours.
+    Nvshmem,
+    /// NVSHMEM's operation on a stream, which the copy engine carries out.
+    Stream,
+    /// NCCL over memory of cudaMalloc's.
+    Nccl,
+    /// NCCL over registered windows, with its symmetric kernels where it has some.
+    NcclSymm,
+    /// PyTorch's symmetric memory: an algorithm of its by name, or the fastest.
+    Torch(&'static str),
+}
+
+/// Peers, in the order that they are named in.
+pub const PEERS: [Contender; 8] = [
+    Contender::Nccl,
+    Contender::NcclSymm,
+    Contender::Nvshmem,
+    Contender::Stream,
+    Contender::Torch(torch::CONTENDERS[0]),
+    Contender::Torch(torch::CONTENDERS[1]),
+    Contender::Torch(torch::CONTENDERS[2]),
+    Contender::Torch(torch::CONTENDERS[3]),
+];
+
+const BOTH: &[Place] = &[Place::OutOfPlace, Place::InPlace];
+const APART: &[Place] = &[Place::OutOfPlace];
+
+/// Places that something has.
+fn places(has: impl Fn(Place) -> bool) -> &'static [Place] {
+    match (has(Place::OutOfPlace), has(Place::InPlace)) {
+        (true, true) => BOTH,
+        (false, true) => &[Place::InPlace],
+        _ => APART,
+    }
+}
+
+impl Contender {
+    /// All of ours for an operation.
+    pub fn ours(operation: Operation) -> Vec<Contender> {
+        match operation {
+            Operation::Collective(c) => {
+                // A choice is one where there is something to choose from.
+                let auto = Algorithm::of(c).next().map(|_| Contender::Auto);
+                Algorithm::of(c).map(Contender::Ours).chain(auto).collect()
+            }
+            _ => vec![Contender::P2p],
+        }
+    }
+
+    /// The algorithms that a list of names, or `all`, means for an operation.
+    ///
+    /// # Errors
+    /// A name that is none, with those there are.
+    pub fn algorithms(operation: Operation, names: &str) -> Result<Vec<Contender>, String> {
+        let all = Contender::ours(operation);
+        let named: Vec<_> = all.iter().map(|c| (c.name(), *c)).collect();
+        match names {
+            "all" => Ok(all),
+            names => pick(names, &named, &format!("algorithm of {operation}"), "all, or of "),
+        }
+    }
+
+    /// The peers that a list of names means.
+    ///
+    /// # Errors
+    /// A name that is none, with those there are.
+    pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
+        pick(names, &PEERS.map(|c| (c.name(), c)), "peer", "")
+    }
+
+    /// Whether it is a peer's name.
+    pub fn is_peer(name: &str) -> bool {
+        PEERS.iter().any(|peer| peer.name() == name)
+    }
+
+    /// As the table names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Ours(a) => a.name,
+            Contender::Auto => "auto",
+            Contender::Own(own) => own.name(),
+            Contender::P2p => "p2p",
+            Contender::Nvshmem => "nvshmem",
+            Contender::Stream => "nvshmem-stream",
+            Contender::Nccl => "nccl",
+            Contender::NcclSymm => "nccl-symm",
+            Contender::Torch(name) => name,
+        }
+    }
+
+    /// Whether it is one of ours.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Contender::Ours(_) | Contender::Auto | Contender::Own(_) | Contender::P2p)
+    }
+
+    /// Whether it is NCCL, whichever memory it works on.
+    pub fn is_nccl(self) -> bool {
+        matches!(self, Contender::Nccl | Contender::NcclSymm)
+    }
+
+    /// Where its results can be.
+    pub fn places(self, operation: Operation) -> &'static [Place] {
+        use Operation::Collective as Of;
+        match (self, operation) {
+            (Contender::Ours(a), _) => places(|place| a.kernel(place).is_some()),
+            (Contender::Auto, Of(c)) => places(|place| Algorithm::of(c).any(|a| a.kernel(place).is_some())),
+            (Contender::Torch(name), Of(c)) => places(|place| torch::has(name, c, place)),
+            (Contender::Own(own), _) => own.places(),
+            (_, Of(Collective::AllToAll)) => APART,
+            (Contender::Nccl | Contender::NcclSymm, Of(_)) => BOTH,
+            // NVSHMEM's other collectives do not have their source in their destination.
+            (Contender::Nvshmem, Of(Collective::AllReduce)) => BOTH,
+            _ => APART,
+        }
+    }
+
+    /// Whether it has that operation, or why not.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn can(self, operation: Operation, dtype: DType, op: Reduce) -> Result<(), String> {
+        let name = self.name();
+        if dtype == DType::Bool {
+            return Err("operations are measured over numbers, and bool is none".into());
+        }
+        match (self, operation) {
+            (Contender::Ours(a), Operation::Collective(collective)) => able(a, collective, dtype, op),
+            (Contender::Auto, Operation::Collective(collective)) => {
+                let mut all = Algorithm::of(collective).map(|a| able(a, collective, dtype, op));
+                let first =
+                    all.next().unwrap_or_else(|| Err(format!("there is no algorithm of {operation}")));
+                first.or_else(|why| all.find(Result::is_ok).unwrap_or(Err(why)))
+            }
+            (Contender::Own(_), Operation::Collective(_)) => Ok(()),
+            (Contender::P2p, Operation::Collective(_)) => Err(format!("{name} has no {operation}")),
+            (Contender::Ours(_) | Contender::Auto | Contender::Own(_), _) => {
+                Err(format!("{name} is a collective, and no {operation}"))
+            }
+            (Contender::Stream, Operation::Put | Operation::Get) => Ok(()),
+            (Contender::Stream, _) => Err(format!("nvshmem-stream has put and get, and no {operation}")),
+            (Contender::Nccl | Contender::NcclSymm, Operation::Collective(c)) if c.reduces() => {
+                nccl::reduces(dtype, op).map_err(|e| format!("{}: leave {name} out", e.message))
+            }
+            (Contender::Nccl | Contender::NcclSymm, Operation::Collective(_)) => Ok(()),
+            (Contender::Nccl | Contender::NcclSymm, _) => {
+                Err(format!("NCCL has no {operation}: leave {name} out"))
+            }
+            (Contender::Torch(_), Operation::Collective(c)) => torch::can(name, c, dtype, op),
+            (Contender::Torch(_), _) => Err(format!("PyTorch has no {operation}: leave {name} out")),
+            (Contender::Nvshmem, Operation::Collective(c))
+                if c.reduces() && dtype.nvshmem_name().is_none() =>
+            {
+                Err(format!("NVSHMEM moves {dtype} and does not reduce it: leave nvshmem out"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an algorithm does that anywhere; where it has its results, and whether it needs the switch, is looked at
+/// when it is called.
+fn able(a: &'static Algorithm, collective: Collective, dtype: DType, op: Reduce) -> Result<(), String> {
+    let place = if a.kernel(Place::OutOfPlace).is_some() { Place::OutOfPlace } else { Place::InPlace };
+    let request = Request { op, place, multicast: true, ..Request::new(collective, dtype, 1, 1) };
+    a.can(&request)
+}
+
+/// What comma-separated names stand for, each once.
+pub(super) fn pick<C: Copy>(
+    names: &str,
+    known: &[(&'static str, C)],
+    what: &str,
+    or: &str,
+) -> Result<Vec<C>, String> {
+    let mut picked: Vec<(&str, C)> = Vec::new();
+    for name in names.split(',') {
+        let Some(contender) = known.iter().find(|(n, _)| *n == name) else {
+            let known: Vec<_> = known.iter().map(|(n, _)| *n).collect();
+            return Err(format!("`{name}` is no {what}: expected {or}{}", known.join(", ")));
+        };
+        if !picked.iter().any(|(n, _)| *n == name) {
+            picked.push(*contender);
+        }
+    }
+    Ok(picked.into_iter().map(|(_, contender)| contender).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLREDUCE: Operation = Operation::Collective(Collective::AllReduce);
+
+    #[test]
+    fn names_are_picked() {
+        let names = |found: Result<Vec<Contender>, String>| -> Result<Vec<&str>, String> {
+            found.map(|all| all.into_iter().map(Contender::name).collect())
+        };
+        let algorithms = |text: &str| names(Contender::algorithms(ALLREDUCE, text));
+        let all = algorithms("all").unwrap();
+        assert!(all.len() > 1 && all.last() == Some(&"auto"), "{all:?}");
+        assert_eq!(algorithms(&format!("auto,{},auto", all[0])).unwrap(), ["auto", all[0]]);
+        let none = algorithms("ring2").unwrap_err();
+        assert!(none.starts_with("`ring2` is no algorithm of allreduce: expected all, or of "), "{none}");
+        assert_eq!(names(Contender::peers("nvshmem,nccl")).unwrap(), ["nvshmem", "nccl"]);
+        assert_eq!(
+            Contender::peers("mpi").unwrap_err(),
+            "`mpi` is no peer: expected nccl, nccl-symm, nvshmem, nvshmem-stream, torch, torch-one-shot, \
+             torch-two-shot, torch-multimem"
+        );
+        assert_eq!(names(Contender::algorithms(Operation::Put, "all")).unwrap(), ["p2p"]);
+    }
+
+    #[test]
+    fn what_a_contender_cannot() {
+        use Contender::{Auto, Nccl, NcclSymm, Nvshmem, P2p, Stream};
+        let why = |c: Contender, operation, dtype, op| c.can(operation, dtype, op).err().unwrap_or_default();
+        let gather = Operation::Collective(Collective::AllGather);
+        for c in [Auto, Nvshmem, Nccl, NcclSymm] {
+            assert_eq!(why(c, ALLREDUCE, DType::F32, Reduce::Sum), "");
+            assert!(why(c, ALLREDUCE, DType::Bool, Reduce::Sum).contains("bool"));
+        }
+        assert!(why(Nvshmem, ALLREDUCE, DType::E4M3, Reduce::Sum).contains("e4m3"));
+        assert_eq!(why(Nvshmem, gather, DType::E4M3, Reduce::Sum), "");
+        assert!(why(Nccl, ALLREDUCE, DType::I16, Reduce::Sum).contains("sum of i16"));
+        assert_eq!(why(Nccl, gather, DType::I16, Reduce::Sum), "");
+        assert!(why(NcclSymm, Operation::Put, DType::F32, Reduce::Sum).contains("no put"));
+        assert!(why(Stream, Operation::Barrier, DType::F32, Reduce::Sum).contains("no barrier"));
+        assert!(why(P2p, ALLREDUCE, DType::F32, Reduce::Sum).contains("no allreduce"));
+        assert_eq!(why(P2p, Operation::Signal, DType::F32, Reduce::Sum), "");
+    }
+
+    #[test]
+    fn every_algorithm_has_a_place_and_a_type() {
+        for operation in Operation::all() {
+            for c in Contender::ours(operation) {
+                assert!(!c.places(operation).is_empty(), "{}", c.name());
+                assert_eq!(c.can(operation, DType::F32, Reduce::Sum), Ok(()), "{}", c.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The measurement, on every PE.
+
+use super::report::compare;
+use super::{Contender, Form, Given, Got, Plan, Report, Request, Row, Shape, TEXT, Workspace, Wrong};
+use crate::BenchError;
+use crate::data;
+use crate::report::Spread;
+use crate::start::StartLine;
+use crate::times::gather;
+use std::time::SystemTime;
+use weft::collective::{Collectives, Config, Links};
+use weft::compile::{KernelFile, Options};
+use weft::gpu::{GpuError, Grid, Kernel, target};
+use weft::run::array::{Number, read_number, write_number};
+use weft_ir::Scalar;
+use weft_lang::elaborate::Define;
+use weft_runtime::launch::Lowering;
+use weft_runtime::nccl::{self, Communicator};
+use weft_runtime::{Barrier, DeviceTensor, Element, Reduce, Stream, SymmetricTensor, Team, World, cuda};
+
+type Result<T> = std::result::Result<T, BenchError>;
+type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
+pub(super) type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+
+/// Added to the mean of squares.
+const EPS: f32 = 1e-5;
+/// Of results that are quantised without scales of their own.
+const SCALE: f32 = 0.02;
+/// Rounds of a check, each with new data.
+const ROUNDS: std::ops::RangeInclusive<u32> = 1..=2;
+/// What stands for a PE in data that are the same on all.
+const RESIDUAL: u32 = 1000;
+const WEIGHT: u32 = 1001;
+
+pub(super) fn run(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
+    request.examine()?;
+    match (request.form.dtype, request.form.out) {
+        (Scalar::BF16, Scalar::BF16) => measure::<half::bf16, half::bf16>(world, request, done),
+        (Scalar::BF16, _) => measure::<half::bf16, float8::F8E4M3>(world, request, done),
+        (_, Scalar::F16) => measure::<half::f16, half::f16>(world, request, done),
+        _ => measure::<half::f16, float8::F8E4M3>(world, request, done),
+    }
+}
+
+/// What all measurements share.
+struct Bed<'a> {
+    world: &'a World,
+    team: Team,
+    request: &'a Request,
+    lowering: Lowering,
+    start: StartLine<'a>,
+    collectives: Option<Collectives>,
+    nccl: Option<Communicator>,
+    barrier: Barrier,
+    sms: u32,
+}
+
+/// The tensors of a number of tokens.
+struct Tensors<T: Element, O: Element> {
+    tokens: u32,
+    x: SymmetricTensor<T>,
+    sum: SymmetricTensor<T>,
+    residual: SymmetricTensor<T>,
+    weight: DeviceTensor<T>,
+    out: DeviceTensor<O>,
+    scale: DeviceTensor<f32>,
+    norm: DeviceTensor<T>,
+    /// What NCCL adds, and the sum: plain, and in windows.
+    plain: Option<[nccl::Tensor<T>; 2]>,
+    windows: Option<[nccl::Tensor<T>; 2]>,
+}
+
+fn measure<T: Element, O: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
+    let bed = Bed::new(world, request)?;
+    let mut report = bed.report()?;
+    let mut written = |report: &Report, rows: &[Row]| {
+        done(report, rows).map_err(|e| BenchError::Request(format!("cannot write: {e}")))
+    };
+    written(&report, &[])?;
+    for tokens in &request.tokens {
+        let tensors = bed.tensors::<T, O>(*tokens)?;
+        let rows = request.contenders.iter().map(|c| bed.row(*c, &tensors));
+        let mut rows = rows.collect::<Result<Vec<_>>>()?;
+        compare(&mut rows);
+        written(&report, &rows)?;
+        report.rows.extend(rows);
+    }
+    Ok(report)
+}
+
+impl<'a> Bed<'a> {
+    fn new(world: &'a World, request: &'a Request) -> Result<Bed<'a>> {
+        let (team, sms) = (world.team(), world.device().sm_count()?);
+        let barrier = world.kernel_barrier(sms)?;
+        let lowering = request.lowering.decide(barrier.buffer().multicast_address(&team).is_some());
+        let has = |of: fn(&Contender) -> bool| request.contenders.iter().any(of);
+        let collectives = match has(|c| matches!(c, Contender::Separate)) {
+            true => Some(Collectives::with(
+                world,
+                world.team(),
+                Config { lowering: lowering.into(), ..Config::default() },
+            )?),
+            false => None,
+        };
+        let nccl = match has(|c| matches!(c, Contender::Nccl | Contender::NcclSymm)) {
+            true => Some(Communicator::over(world)?),
+            false => None,
+        };
+        let start = StartLine::new(world)?;
+        Ok(Bed { world, team, request, lowering, start, collectives, nccl, barrier, sms })
+    }
+
+    /// Without rows.
+    fn report(&self) -> Result<Report> {
+        let (major, minor) = cuda::driver_version()?;
+        let Request { form, .. } = self.request;
+        let own = if form.per_token { ", a scale a token" } else { "" };
+        let both = if form.both { format!(" and {}", form.dtype) } else { String::new() };
+        Ok(Report {
+            warpweft: env!("CARGO_PKG_VERSION").into(),
+            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            command: std::env::args().collect(),
+            n_pes: self.world.n_pes(),
+            gpu: self.world.device().name()?,
+            cuda: format!("{major}.{minor}"),
+            nvshmem: self.world.nvshmem_version().map_or_else(|| "none".into(), |v| v.to_string()),
+            nccl: self.nccl.as_ref().map(|n| n.version().to_string()),
+            lowering: self.lowering.to_string(),
+            hidden: self.request.hidden,
+            dtype: form.dtype.to_string(),
+            out: format!("{}{own}{both}", form.out),
+            graph: self.request.graph,
+            iters: self.request.iters,
+            repeats: self.request.repeats,
+            rows: Vec::new(),
+        })
+    }
+
+    fn tensors<T: Element, O: Element>(&self, tokens: u32) -> Result<Tensors<T, O>> {
+        let (world, stream, form) = (self.world, self.world.stream(), self.request.form);
+        let (rows, hidden) = (tokens as usize, self.request.hidden as usize);
+        let shape = [rows, hidden];
+        let two = |window: bool| -> Result<Option<[nccl::Tensor<T>; 2]>> {
+            let wanted = self.request.contenders.iter().any(|c| match c {
+                Contender::Nccl => !window,
+                Contender::NcclSymm => window,
+                _ => false,
+            });
+            let Some(nccl) = self.nccl.as_ref().filter(|_| wanted) else { return Ok(None) };
+            let one = || if window { nccl.window(rows * hidden) } else { nccl.plain(rows * hidden) };
+            Ok(Some([one()?, one()?]))
+        };
+        let weight = DeviceTensor::alloc(world.device(), hidden)?;
+        weight.copy_from_bytes(&self.bytes(hidden, |c| self.weight(c)), stream)?;
+        Ok(Tensors {
+            tokens,
+            x: world.tensor(shape)?,
+            sum: world.tensor(shape)?,
+            residual: world.tensor(shape)?,
+            weight,
+            out: DeviceTensor::zeros(shape, stream)?,
+            scale: DeviceTensor::from_slice(&vec![SCALE; if form.per_token { rows } else { 1 }], stream)?,
+            norm: DeviceTensor::zeros(if form.both { shape } else { [1, 1] }, stream)?,
+            plain: two(false)?,
+            windows: two(true)?,
+        })
+    }
+
+    fn row<T: Element, O: Element>(&self, contender: Contender, t: &Tensors<T, O>) -> Result<Row> {
+        let (call, plan) = self.call(contender, t)?;
+        let time_us = self.time(contender, t, &call)?;
+        // After many calls, so that what they leave behind is checked too.
+        let first_wrong = if self.request.check { self.check(contender, t, &call)? } else { None };
+        let elements = first_wrong.as_ref().map_or(0, |(_, wrong)| wrong.elements);
+        Ok(Row {
+            tokens: t.tokens,
+            size: u64::from(t.tokens) * u64::from(self.request.hidden) * size_of::<T>() as u64,
+            name: match (contender, &plan) {
+                (Contender::Auto, Some(plan)) => format!("auto: {}", plan.kernel.name),
+                _ => contender.name().into(),
+            },
+            ctas: plan.map(|plan| (plan.ctas, plan.split)),
+            time_us,
+            of_nccl: None,
+            of_separate: None,
+            wrong: self.request.check.then_some(elements),
+            first_wrong,
+        })
+    }
+
+    fn compile(&self, name: &str, defines: Vec<(&'static str, Define)>) -> Result<Kernel> {
+        let mut options = Options::new(target(self.world.device())?);
+        options.kernel = Some(name.into());
+        options.lowering = self.lowering.into();
+        options.defines = defines.into_iter().map(|(n, d)| (n.to_owned(), d)).collect();
+        let file = KernelFile::parse("allreduce_rms_norm.weft", TEXT).map_err(GpuError::from)?;
+        Ok(Kernel::with(self.world, file, options)?)
+    }
+
+    /// How a fused contender is launched.
+    fn plan(&self, contender: Contender, tokens: u32, row_bytes: usize) -> Option<Plan> {
+        let multicast = self.lowering == Lowering::Multimem;
+        let plan = match (contender, self.request.split) {
+            (Contender::Fused(kernel), Some(split)) => Plan::with(kernel, tokens, self.sms, split),
+            (Contender::Fused(kernel), None) => Plan::of(kernel, tokens, row_bytes, self.sms),
+            (Contender::Auto, _) => {
+                let shape = Shape { tokens, row_bytes, n_pes: self.world.n_pes(), multicast };
+                let links = self.collectives.as_ref().map_or(Links::H200, |c| *c.selector().links());
+                Plan::choose(&shape, self.sms, &links)
+            }
+            _ => return None,
+        };
+        Some(Plan { switch: plan.kernel.packets && multicast, ..plan })
+    }
+
+    /// A contender's call.
+    fn call<'c, T: Element, O: Element>(
+        &'c self,
+        contender: Contender,
+        t: &'c Tensors<T, O>,
+    ) -> Result<(Call<'c>, Option<Plan>)> {
+        let (request, n_pes, tokens) = (self.request, self.world.n_pes(), i64::from(t.tokens));
+        let (form, hidden) = (request.form, request.hidden as usize);
+        let Tensors { x, sum, residual, weight, out, scale, norm, .. } = t;
+        let missing = || BenchError::Request(format!("{} was not prepared", contender.name()));
+        if let Some(plan) = self.plan(contender, t.tokens, hidden * size_of::<T>()) {
+            let kernel = self.compile(plan.kernel.name, plan.defines(form, hidden, n_pes))?;
+            let grid = move || Grid::of(plan.ctas);
+            let (sync, team) = (&self.barrier, &self.team);
+            if !plan.kernel.packets {
+                let call: Call<'c> = Box::new(move |s| {
+                    let arguments = (tokens, x, residual, weight, EPS, out, scale, norm, sync, team);
+                    Ok(kernel.launch(s, grid(), arguments)?)
+                });
+                return Ok((call, Some(plan)));
+            }
+            let size = Workspace::of(&plan, hidden * size_of::<T>(), n_pes);
+            let parts = self.world.zeros::<u64>(size.parts)?;
+            let sums = self.world.zeros::<u64>(size.sums)?;
+            let epoch = DeviceTensor::<u32>::zeros(size.epoch, self.world.stream())?;
+            let call: Call<'c> = Box::new(move |s| {
+                let own = (&parts, &sums, &epoch);
+                let arguments =
+                    (tokens, x, residual, weight, EPS, out, scale, norm, own.0, own.1, own.2, team);
+                Ok(kernel.launch(s, grid(), arguments)?)
+            });
+            return Ok((call, Some(plan)));
+        }
+        let kernel = self.compile("add_rms_norm", form.defines(hidden).to_vec())?;
+        let grid = move || Grid::of(t.tokens.min(self.sms));
+        let call: Call<'c> = match contender {
+            Contender::Fused(_) | Contender::Auto | Contender::Separate => {
+                let collectives = self.collectives.as_ref().ok_or_else(missing)?;
+                Box::new(move |s| {
+                    collectives.allreduce(x, Some(sum), Reduce::Sum, s)?;
+                    Ok(kernel.launch(s, grid(), (tokens, sum, residual, weight, EPS, out, scale, norm))?)
+                })
+            }
+            Contender::Nccl | Contender::NcclSymm => {
+                let nccl = self.nccl.as_ref().ok_or_else(missing)?;
+                let [x, sum] = self.nccl_tensors(contender, t).ok_or_else(missing)?;
+                Box::new(move |s| {
+                    nccl.all_reduce(Reduce::Sum, sum, x, s)?;
+                    Ok(kernel.launch(s, grid(), (tokens, sum, residual, weight, EPS, out, scale, norm))?)
+                })
+            }
+        };
+        Ok((call, None))
+    }
+
+    fn nccl_tensors<'t, T: Element, O: Element>(
+        &self,
+        contender: Contender,
+        t: &'t Tensors<T, O>,
+    ) -> Option<&'t [nccl::Tensor<T>; 2]> {
+        if matches!(contender, Contender::NcclSymm) { t.windows.as_ref() } else { t.plain.as_ref() }
+    }
+
+    /// A number from -1 to 1 that the type has.
+    fn datum(&self, pe: u32, i: usize, round: u32) -> f64 {
+        let number = data::datum(pe, i as u64, round, 1 << 12) as f64 / 2048.0 - 1.0;
+        rounded(self.request.form.dtype, number)
+    }
+
+    fn weight(&self, c: usize) -> f64 {
+        rounded(self.request.form.dtype, 1.0 + self.datum(WEIGHT, c, 0) / 4.0)
+    }
+
+    fn bytes(&self, n: usize, of: impl Fn(usize) -> f64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        (0..n).for_each(|i| write_number(self.request.form.dtype, Number::Float(of(i)), &mut bytes));
+        bytes
+    }
+
+    /// Writes a round's data where the contender reads it. *Collective.*
+    fn fill<T: Element, O: Element>(
+        &self,
+        contender: Contender,
+        t: &Tensors<T, O>,
+        round: u32,
+    ) -> Result<()> {
+        let (me, stream) = (self.world.my_pe(), self.world.stream());
+        let bytes = self.bytes(t.x.len(), |i| self.datum(me, i, round));
+        t.x.copy_from_bytes(&bytes, stream)?;
+        if let Some([x, _]) = self.nccl_tensors(contender, t) {
+            let device = DeviceTensor::<T>::alloc(self.world.device(), t.x.len())?;
+            device.copy_from_bytes(&bytes, stream)?;
+            x.load(&device, stream)?;
+        }
+        t.residual.copy_from_bytes(&self.bytes(t.x.len(), |i| self.datum(RESIDUAL, i, round)), stream)?;
+        cuda::wait_for(stream)?;
+        Ok(self.world.wait_for_all()?)
+    }
+
+    /// Time of a call: blocks of calls, all PEs beginning together.
+    fn time<T: Element, O: Element>(
+        &self,
+        contender: Contender,
+        t: &Tensors<T, O>,
+        call: &Call<'_>,
+    ) -> Result<Spread> {
+        let (stream, request) = (self.world.stream(), self.request);
+        self.fill(contender, t, 0)?;
+        let calls = |n: u32, stream: &Stream| (0..n).try_for_each(|_| call(stream));
+        calls(request.warmup, stream)?;
+        cuda::wait_for(stream)?;
+        let block = self.start.block(request.graph, |s| calls(request.iters, s))?;
+        // A graph's first launch is not like the others.
+        self.start.time(&block)?;
+        let mut times = Vec::new();
+        for _ in 0..request.repeats {
+            times.push(self.start.time(&block)? / f64::from(request.iters));
+        }
+        Ok(Spread::over(&gather(self.world, &times)?))
+    }
+
+    /// Calls with new data each time; what is wrong, on the first PE that has anything wrong. *Collective.*
+    fn check<T: Element, O: Element>(
+        &self,
+        contender: Contender,
+        t: &Tensors<T, O>,
+        call: &Call<'_>,
+    ) -> Result<Option<(u32, Wrong)>> {
+        let stream = self.world.stream();
+        let Form { dtype, out, per_token, both } = self.request.form;
+        let mut wrong: Option<Wrong> = None;
+        for round in ROUNDS {
+            self.fill(contender, t, round)?;
+            call(stream)?;
+            cuda::wait_for(stream)?;
+            let got = Got {
+                residual: numbers(dtype, &t.residual.to_bytes(stream)?),
+                out: numbers(out, &t.out.to_bytes(stream)?),
+                scale: if per_token { numbers(Scalar::F32, &t.scale.to_bytes(stream)?) } else { Vec::new() },
+                norm: if both { numbers(dtype, &t.norm.to_bytes(stream)?) } else { Vec::new() },
+            };
+            let given = Given {
+                form: self.request.form,
+                n_pes: self.world.n_pes(),
+                tokens: t.tokens as usize,
+                hidden: self.request.hidden as usize,
+                eps: EPS.into(),
+                scale: SCALE.into(),
+                acc: if matches!(contender, Contender::Nccl | Contender::NcclSymm) {
+                    dtype
+                } else {
+                    Scalar::F32
+                },
+                x: &|pe, i| self.datum(pe, i, round),
+                residual: &|i| self.datum(RESIDUAL, i, round),
+                weight: &|c| self.weight(c),
+            };
+            wrong = wrong.or(given.wrong(&got));
+            // Comparing takes each PE its own time.
+            self.world.wait_for_all()?;
+        }
+        let bytes = serde_json::to_vec(&wrong).unwrap_or_default();
+        let all = self.world.all_gather_host(&bytes)?;
+        let mut first = None;
+        let mut elements = 0;
+        for (pe, bytes) in (0u32..).zip(&all) {
+            let wrong: Option<Wrong> = serde_json::from_slice(bytes)
+                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+            if let Some(wrong) = wrong {
+                elements += wrong.elements;
+                first.get_or_insert((pe, wrong));
+            }
+        }
+        Ok(first.map(|(pe, wrong)| (pe, Wrong { elements, ..wrong })))
+    }
+}
+
+fn rounded(dtype: Scalar, x: f64) -> f64 {
+    let mut bytes = Vec::new();
+    write_number(dtype, Number::Float(x), &mut bytes);
+    read_number(dtype, &bytes).as_f64()
+}
+
+fn numbers(dtype: Scalar, bytes: &[u8]) -> Vec<f64> {
+    bytes.chunks(dtype.bytes() as usize).map(|b| read_number(dtype, b).as_f64()).collect()
+}

@@ -1,0 +1,217 @@
+//! What `weft::allreduce_rms_norm` computes, in float64, and how far from that a result may be.
+//!
+//! Rounded on the way are, as by separate kernels: the sum over PEs to T, the new residual to T, the norm to T, and
+//! the quantised norm. The residual is held against the exact sum; the norm against the exact one of the residual that
+//! the kernel wrote, so that what was rounded before does not widen its bound.
+
+use std::fmt;
+use weft::fused::Form;
+use weft::run::reference::least_step;
+use weft_ir::Scalar;
+use weft_lang::evaluate::unit_roundoff;
+
+/// The least scale of a token, as engines have it.
+pub const LEAST_SCALE: f64 = 1.0 / (448.0 * 512.0);
+
+/// Greatest finite number of e4m3.
+const MOST: f64 = 448.0;
+
+/// What goes in. Elements count in C order over (token, hidden).
+pub struct Given<'a> {
+    /// Types and outputs.
+    pub form: Form,
+    /// PEs whose parts are added.
+    pub n_pes: u32,
+    /// Rows.
+    pub tokens: usize,
+    /// Elements a row.
+    pub hidden: usize,
+    /// Added to the mean of squares.
+    pub eps: f64,
+    /// The scale of a result that is quantised without `per_token`.
+    pub scale: f64,
+    /// What the sum over PEs is accumulated in: f32 in our kernels.
+    pub acc: Scalar,
+    /// A PE's part of an element.
+    pub x: &'a dyn Fn(u32, usize) -> f64,
+    /// The residual before.
+    pub residual: &'a dyn Fn(usize) -> f64,
+    /// The weight of a column.
+    pub weight: &'a dyn Fn(usize) -> f64,
+}
+
+/// What a PE has after a call.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Got {
+    /// The new residual.
+    pub residual: Vec<f64>,
+    /// The result, as its type has it: not scaled back.
+    pub out: Vec<f64>,
+    /// A scale for each token, where there are such.
+    pub scale: Vec<f64>,
+    /// The norm beside the result, where it is written.
+    pub norm: Vec<f64>,
+}
+
+/// Elements that are not right.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Wrong {
+    /// How many, over all outputs.
+    pub elements: u64,
+    /// The output that has the first.
+    pub tensor: String,
+    /// Its index there.
+    pub index: usize,
+    /// What it is.
+    pub found: f64,
+    /// What it should be.
+    pub expected: f64,
+    /// How far it may be from that.
+    pub bound: f64,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wrong { elements, tensor, index, found, expected, bound } = self;
+        write!(
+            f,
+            "{elements} wrong elements; the first, {tensor}[{index}], is {found}, expected {expected}"
+        )?;
+        write!(f, " within {bound:e}")
+    }
+}
+
+impl Given<'_> {
+    /// What is wrong with a PE's results, if anything is.
+    pub fn wrong(&self, got: &Got) -> Option<Wrong> {
+        let (form, elements) = (self.form, self.tokens * self.hidden);
+        let mut found = Findings(None);
+        let unit = unit_roundoff(form.dtype);
+        // In f32: the mean of squares, by as many additions as a thread and then a tree has; 1/sqrt, approximate within
+        // 2 units (PTX ISA, rsqrt.approx.f32); two products.
+        let f32s = 16.0 * unit_roundoff(Scalar::F32);
+        for i in 0..elements {
+            let (want, bound) = self.residual(i);
+            found.compare("residual", i, got.residual.get(i), want, bound);
+        }
+        for token in 0..self.tokens {
+            let row = token * self.hidden..(token + 1) * self.hidden;
+            let v: Vec<f64> = row.clone().map(|i| got.residual.get(i).copied().unwrap_or(f64::NAN)).collect();
+            let mean = v.iter().map(|v| v * v).sum::<f64>() / self.hidden as f64;
+            let norm: Vec<f64> =
+                v.iter().enumerate().map(|(c, v)| v / (mean + self.eps).sqrt() * (self.weight)(c)).collect();
+            let near = |w: f64| w.abs() * (unit + f32s) + least_step(form.dtype);
+            if form.both {
+                row.clone()
+                    .zip(&norm)
+                    .for_each(|(i, w)| found.compare("norm", i, got.norm.get(i), *w, near(*w)));
+            }
+            if form.out == form.dtype {
+                row.zip(&norm).for_each(|(i, w)| found.compare("out", i, got.out.get(i), *w, near(*w)));
+                continue;
+            }
+            let scale = match form.per_token {
+                false => self.scale,
+                true => {
+                    let most = norm.iter().fold(0.0f64, |m, w| m.max(w.abs()));
+                    let want = (most / MOST).max(LEAST_SCALE);
+                    let bound = near(most) / MOST + want * f32s;
+                    found.compare("scale", token, got.scale.get(token), want, bound);
+                    got.scale.get(token).copied().unwrap_or(f64::NAN)
+                }
+            };
+            for (i, w) in row.zip(&norm) {
+                // Saturated after the scale: a norm that is a little off may saturate where the exact one does not.
+                let want = (w / scale).clamp(-MOST, MOST);
+                let bound = near(*w) / scale + want.abs() * unit_roundoff(Scalar::E4M3) * (1.0 + unit);
+                found.compare("out", i, got.out.get(i), want, bound + least_step(Scalar::E4M3));
+            }
+        }
+        found.0
+    }
+
+    /// The exact new residual of an element, and how far from it one may be.
+    fn residual(&self, i: usize) -> (f64, f64) {
+        let unit = unit_roundoff(self.form.dtype);
+        let parts = (0..self.n_pes).map(|pe| (self.x)(pe, i));
+        let (sum, magnitude) = parts.fold((0.0, 0.0), |(s, m), x| (s + x, m + x.abs()));
+        let want = sum + (self.residual)(i);
+        let additions = f64::from(self.n_pes.saturating_sub(1)) * unit_roundoff(self.acc) * magnitude * 1.01;
+        let add = unit_roundoff(Scalar::F32) * want.abs();
+        (
+            want,
+            sum.abs() * unit * 1.01
+                + additions
+                + want.abs() * unit * 1.01
+                + add
+                + least_step(self.form.dtype),
+        )
+    }
+}
+
+struct Findings(Option<Wrong>);
+
+impl Findings {
+    fn compare(&mut self, tensor: &str, index: usize, found: Option<&f64>, expected: f64, bound: f64) {
+        let found = found.copied().unwrap_or(f64::NAN);
+        if (found - expected).abs() <= bound {
+            return;
+        }
+        let first = || Wrong { elements: 0, tensor: tensor.into(), index, found, expected, bound };
+        self.0.get_or_insert_with(first).elements += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BF16: Form = Form { dtype: Scalar::BF16, out: Scalar::BF16, per_token: false, both: false };
+
+    fn given(form: Form) -> Given<'static> {
+        Given {
+            form,
+            n_pes: 2,
+            tokens: 1,
+            hidden: 2,
+            eps: 0.0,
+            scale: 0.5,
+            acc: Scalar::F32,
+            x: &|pe, i| f64::from(pe + 1) * (i as f64 + 1.0),
+            residual: &|i| if i == 0 { 0.0 } else { -2.0 },
+            weight: &|c| [2.0, 1.0][c],
+        }
+    }
+
+    /// Sums 3 and 6; residuals 3 and 4; mean of squares 12.5; norms 3 / sqrt(12.5) * 2 and 4 / sqrt(12.5).
+    #[test]
+    fn by_hand() {
+        let norm = [6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
+        let right = Got { residual: vec![3.0, 4.0], out: norm.to_vec(), ..Got::default() };
+        assert_eq!(given(BF16).wrong(&right), None);
+        // One unit of bf16 off, which is two halves.
+        let off = Got { out: vec![norm[0], norm[1] * (1.0 + 1.0 / 128.0)], ..right.clone() };
+        let wrong = given(BF16).wrong(&off).unwrap();
+        assert_eq!((wrong.elements, wrong.tensor.as_str(), wrong.index), (1, "out", 1));
+        let off = Got { residual: vec![3.0, 4.0625], ..right.clone() };
+        assert_eq!(given(BF16).wrong(&off).unwrap().tensor, "residual");
+        assert_eq!(given(BF16).wrong(&Got::default()).unwrap().elements, 4);
+    }
+
+    #[test]
+    fn quantised() {
+        let form = Form { out: Scalar::E4M3, both: true, ..BF16 };
+        let norm = vec![6.0 / 12.5f64.sqrt(), 4.0 / 12.5f64.sqrt()];
+        // By the scale 3.394 and 2.263; e4m3 goes in steps of 0.25 there.
+        let right = Got { residual: vec![3.0, 4.0], out: vec![3.5, 2.25], norm, ..Got::default() };
+        assert_eq!(given(form).wrong(&right), None);
+        let off = Got { out: vec![3.0, 2.25], ..right.clone() };
+        assert_eq!(given(form).wrong(&off).unwrap().elements, 1);
+
+        let own = Form { per_token: true, ..form };
+        let scale = 6.0 / 12.5f64.sqrt() / 448.0;
+        let right = Got { out: vec![448.0, 288.0], scale: vec![scale], ..right };
+        assert_eq!(given(own).wrong(&right), None);
+        assert_eq!(given(own).wrong(&Got { scale: vec![scale * 1.01], ..right }).unwrap().tensor, "scale");
+    }
+}

@@ -1,0 +1,159 @@
+//! What was measured, as data and as a table.
+
+use super::Wrong;
+use crate::Spread;
+use serde::{Deserialize, Serialize};
+
+/// A number of tokens with a contender.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Rows.
+    pub tokens: u32,
+    /// Bytes of hidden states of a PE.
+    pub size: u64,
+    /// Who.
+    pub name: String,
+    /// CTAs of a fused kernel, and how many of them share a row.
+    pub ctas: Option<(u32, u32)>,
+    /// Time of a call among others, one behind the other.
+    pub time_us: Spread,
+    /// That by NCCL's (the better of those measured) followed by our kernel.
+    pub of_nccl: Option<f64>,
+    /// That by our allreduce's followed by our kernel.
+    pub of_separate: Option<f64>,
+    /// Wrong elements over all PEs; none without a check.
+    pub wrong: Option<u64>,
+    /// Those of the first PE that has some.
+    pub first_wrong: Option<(u32, Wrong)>,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this library.
+    pub warpweft: String,
+    /// When, in UTC.
+    pub date: String,
+    /// The command's words.
+    pub command: Vec<String>,
+    /// PEs.
+    pub n_pes: u32,
+    /// Their GPUs.
+    pub gpu: String,
+    /// Version of the driver's CUDA.
+    pub cuda: String,
+    /// NVSHMEM's version.
+    pub nvshmem: String,
+    /// NCCL's, where it was measured.
+    pub nccl: Option<String>,
+    /// How in-switch operations were carried out.
+    pub lowering: String,
+    /// Elements a row.
+    pub hidden: u32,
+    /// Of hidden states.
+    pub dtype: String,
+    /// Of the result.
+    pub out: String,
+    /// Whether calls were in a CUDA graph.
+    pub graph: bool,
+    /// Calls a block.
+    pub iters: u32,
+    /// Blocks.
+    pub repeats: u32,
+    /// What was measured.
+    pub rows: Vec<Row>,
+}
+
+/// Sets what rows of one number of tokens are by each other.
+pub(super) fn compare(rows: &mut [Row]) {
+    let time = |names: &[&str]| {
+        let times = rows.iter().filter(|r| names.contains(&&*r.name)).map(|r| r.time_us.median);
+        times.reduce(f64::min)
+    };
+    let (nccl, separate) = (time(&["nccl+norm", "nccl-symm+norm"]), time(&["allreduce+norm"]));
+    for row in rows {
+        let by = |time: Option<f64>| time.map(|t| row.time_us.median / t);
+        (row.of_nccl, row.of_separate) = (by(nccl), by(separate));
+    }
+}
+
+impl Report {
+    /// What stands over the table.
+    pub fn head(&self) -> String {
+        let Report { n_pes, gpu, cuda, nvshmem, hidden, dtype, out, lowering, .. } = self;
+        let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
+        let how = if self.graph { "in a CUDA graph" } else { "back to back" };
+        let mut text = format!(
+            "# weft bench fused-allreduce-rmsnorm: {n_pes} x {gpu}, CUDA {cuda}, NVSHMEM {nvshmem}{nccl}, warpweft {}; {}\n",
+            self.warpweft, self.date
+        );
+        text += &format!("# hidden {hidden} of {dtype}, results of {out}; {lowering} lowering; ");
+        text += &format!(
+            "medians of {} blocks of {} calls, {how}, on their slowest PEs\n",
+            self.repeats, self.iters
+        );
+        text + "#  tokens      size            kernel      CTAs     time      min      max  of nccl  of separate   #wrong\n"
+    }
+
+    /// Rows of the table.
+    pub fn lines(rows: &[Row]) -> String {
+        let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
+        let line = |r: &Row| {
+            let ctas = r.ctas.map_or("-".into(), |(ctas, split)| match split {
+                1 => ctas.to_string(),
+                _ => format!("{ctas} ({split})"),
+            });
+            let wrong = r.wrong.map_or("N/A".into(), |n| n.to_string());
+            let Row { tokens, size, name, time_us: t, .. } = r;
+            format!(
+                "{tokens:>9}{size:>10}{name:>18}{ctas:>10}{:>9.2}{:>9.2}{:>9.2}{:>9}{:>13}{wrong:>9}\n",
+                t.median,
+                t.min,
+                t.max,
+                ratio(r.of_nccl),
+                ratio(r.of_separate)
+            )
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// The first wrong element, for people.
+    pub fn first_wrong(&self) -> Option<String> {
+        self.rows.iter().find_map(|r| {
+            let (pe, wrong) = r.first_wrong.as_ref()?;
+            Some(format!("{} tokens, {}: PE {pe} has {wrong}", r.tokens, r.name))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_compared_within_their_tokens() {
+        let row = |name: &str, us: f64| Row {
+            tokens: 1,
+            size: 16384,
+            name: name.into(),
+            ctas: (name == "low_latency").then_some((8, 8)),
+            time_us: Spread { min: us, median: us, max: us },
+            of_nccl: None,
+            of_separate: None,
+            wrong: None,
+            first_wrong: None,
+        };
+        // Made up.
+        let mut rows = [row("low_latency", 6.0), row("nccl+norm", 24.0), row("nccl-symm+norm", 12.0)];
+        compare(&mut rows);
+        let of: Vec<_> = rows.iter().map(|r| (r.of_nccl, r.of_separate)).collect();
+        assert_eq!(of, [(Some(0.5), None), (Some(2.0), None), (Some(1.0), None)]);
+        let text = Report::lines(&rows);
+        let line = text.lines().next().unwrap();
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["1", "16384", "low_latency", "8", "(8)", "6.00", "6.00", "6.00", "0.50", "-", "N/A"]
+        );
+    }
+}

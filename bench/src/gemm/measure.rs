@@ -1,0 +1,414 @@
+//! The measurement itself: operands, calls, and their times.
+
+use super::data::{Data, Expected, Operands, Values, Wrong};
+use super::report::{CUBLAS, OURS, Quartiles, Report, Row, compare};
+use super::{Contender, Own, Request};
+use crate::BenchError;
+use crate::times::Drawn;
+use std::time::SystemTime;
+use weft::gemm::tuning::Setting;
+use weft::gemm::{By, Gemm, Plan, Problem, Selector, Tuning};
+use weft_runtime::cuda::{self, Event};
+use weft_runtime::launch::Prepared;
+use weft_runtime::{Device, Graph, Stream, cublas};
+
+pub(super) type Result<T> = std::result::Result<T, BenchError>;
+
+/// Microseconds that a block takes at most, but for one of a single call.
+const BLOCK_US: f64 = 50_000.0;
+/// Bytes of operands that take turns, by those of the L2 cache.
+const CACHES: u64 = 3;
+/// Most sets of operands.
+const MOST_SETS: u64 = 32;
+
+pub(super) fn run(
+    device: &Device,
+    request: &Request,
+    done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
+) -> Result<Report> {
+    let bed = Bed::new(device, request.graph)?;
+    let mut report = report(device, request)?;
+    let mut tell = |report: &Report, rows: &[Row]| {
+        done(report, rows).map_err(|e| BenchError::Local(format!("cannot write: {e}")))
+    };
+    let auto = match request.contenders.contains(&Contender::Ours(Tuning::Stored)) {
+        true => Some(Selector::new(device, &Tuning::Stored)?),
+        false => None,
+    };
+    report.auto = auto.as_ref().map(Selector::to_string);
+    tell(&report, &[])?;
+    for problem in &request.problems {
+        let mut left_out = Vec::new();
+        let mut rows = bed.rows(problem, request, auto.as_ref(), &mut left_out)?;
+        compare(&mut rows);
+        report.left_out.extend(left_out);
+        tell(&report, &rows)?;
+        report.rows.extend(rows);
+    }
+    match report.rows.is_empty() {
+        true => Err(BenchError::Request(report.left_out.join("; "))),
+        false => Ok(report),
+    }
+}
+
+/// Without rows.
+fn report(device: &Device, request: &Request) -> Result<Report> {
+    let cublas = match request.contenders.contains(&Contender::Cublas) {
+        true => Some(cublas::installed()?.0.to_string()),
+        false => None,
+    };
+    Ok(Report {
+        warpweft: env!("CARGO_PKG_VERSION").into(),
+        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        command: Vec::new(),
+        gpu: device.name()?,
+        sms: device.sm_count()?,
+        driver: Setting::of(device)?.driver,
+        cublas,
+        auto: None,
+        graph: request.graph,
+        cold: request.cold,
+        left_out: Vec::new(),
+        rows: Vec::new(),
+    })
+}
+
+/// A device on which calls are timed.
+pub(super) struct Bed {
+    pub device: Device,
+    pub stream: Stream,
+    graph: bool,
+}
+
+/// A contender that is ready to compute a problem on each set of operands.
+pub(super) struct Case {
+    pub call: Call,
+    /// What a check found.
+    checked: Option<Checked>,
+}
+
+/// How a case computes.
+pub(super) enum Call {
+    /// Ours: a launch for each set.
+    Ours { plan: Plan, by: By, launches: Vec<Prepared> },
+    /// A file's: a launch for each set, and the compile-time parameters that were given.
+    Own { name: String, defines: String, launches: Vec<Prepared> },
+    /// cuBLASLt's.
+    Cublas { matmul: Box<cublas::Matmul>, algorithm: cublas::Algorithm, place: (u32, u32) },
+}
+
+/// What a check found.
+#[derive(Clone, Default)]
+struct Checked {
+    wrong: (u64, u64),
+    first: Option<Wrong>,
+    differ: u64,
+}
+
+/// Calls that are timed as one.
+pub(super) struct Block {
+    calls: u32,
+    graph: Option<Graph>,
+}
+
+/// The sets of operands of a problem.
+pub(super) struct Sets {
+    pub problem: Problem,
+    pub data: Data,
+    pub all: Vec<Operands>,
+}
+
+impl Sets {
+    /// The operands with number `i`, in turn.
+    fn at(&self, i: u32) -> Result<&Operands> {
+        let missing = || BenchError::Request("there are no operands".into());
+        self.all.get(i as usize % self.all.len().max(1)).ok_or_else(missing)
+    }
+
+    fn fill(&self, values: Values, stream: &Stream) -> Result<()> {
+        self.all.iter().try_for_each(|set| self.data.fill(set, values, stream))
+    }
+}
+
+impl Case {
+    /// What a check found wrong with it, as a sentence.
+    pub fn fault(&self) -> Option<String> {
+        let Checked { wrong: (n, of), first, differ } = self.checked.as_ref()?;
+        let how = match &self.call {
+            Call::Ours { plan, .. } => plan.to_string(),
+            Call::Own { name, .. } => name.clone(),
+            Call::Cublas { .. } => "cublas".into(),
+        };
+        match (first, differ) {
+            (Some(first), _) => Some(format!("{how}: {n} of {of} samples are wrong; first: {first}")),
+            (None, 0) => None,
+            (None, n) => Some(format!("{how}: {n} elements differ from the first plan's")),
+        }
+    }
+
+    /// Puts call number `i` on a stream.
+    fn call(&self, i: u32, sets: &Sets, stream: &Stream) -> Result<()> {
+        match &self.call {
+            Call::Ours { launches, .. } | Call::Own { launches, .. } => {
+                match launches.get(i as usize % launches.len().max(1)) {
+                    Some(launch) => Ok(launch.launch(stream, &[])?),
+                    None => Ok(()),
+                }
+            }
+            Call::Cublas { matmul, algorithm, .. } => {
+                let Operands { a, b, d, .. } = sets.at(i)?;
+                Ok(matmul.launch(algorithm, (a, b, d), stream)?)
+            }
+        }
+    }
+}
+
+impl Bed {
+    pub fn new(device: &Device, graph: bool) -> Result<Bed> {
+        Ok(Bed { device: device.clone(), stream: device.new_stream()?, graph })
+    }
+
+    /// Operands of a problem: one set, or as many as the L2 cache does not hold.
+    pub fn sets(&self, problem: &Problem, cold: bool) -> Result<Sets> {
+        let count = match cold {
+            true => {
+                let cache = u64::from(self.device.l2_bytes()?);
+                (CACHES * cache).div_ceil(Operands::bytes(problem).max(1)).clamp(1, MOST_SETS)
+            }
+            false => 1,
+        };
+        let data = Data::new(&self.device, problem)?;
+        let all = (0..count as u32).map(|set| data.operands(&self.device, problem, set));
+        let all = all.collect::<Result<Vec<_>>>()?;
+        Ok(Sets { problem: *problem, data, all })
+    }
+
+    /// Ours, by a plan that a selector chooses.
+    pub fn ours(&self, sets: &Sets, selector: &Selector) -> Result<Case> {
+        let gemm = Gemm::chosen(&self.device, sets.problem, selector)?;
+        let prepare = |set: &Operands| Ok(gemm.prepared(&self.stream, &set.a, &set.b, &set.d)?);
+        let launches = sets.all.iter().map(prepare).collect::<Result<_>>()?;
+        let call = Call::Ours { plan: *gemm.plan(), by: gemm.by(), launches };
+        Ok(Case { call, checked: None })
+    }
+
+    /// A kernel of a file.
+    fn own(&self, sets: &Sets, own: &Own) -> Result<Case> {
+        let launches = own.launches(&sets.problem, &sets.all, (&self.device, &self.stream))?;
+        let call = Call::Own { name: own.name().into(), defines: own.defines(), launches };
+        Ok(Case { call, checked: None })
+    }
+
+    /// Rows of a problem, one for each contender.
+    fn rows(
+        &self,
+        problem: &Problem,
+        request: &Request,
+        auto: Option<&Selector>,
+        left_out: &mut Vec<String>,
+    ) -> Result<Vec<Row>> {
+        let sets = self.sets(problem, request.cold)?;
+        sets.fill(Values::Real, &self.stream)?;
+        let mut cases: Vec<Case> = Vec::new();
+        for contender in &request.contenders {
+            let case = match contender {
+                Contender::Ours(Tuning::Stored) => auto.map_or_else(
+                    || Err(BenchError::Request("no plan is chosen".into())),
+                    |selector| self.ours(&sets, selector),
+                ),
+                Contender::Ours(tuning) => self.ours(&sets, &Selector::new(&self.device, tuning)?),
+                Contender::Own(own) => self.own(&sets, own),
+                Contender::Cublas => self.cublas(&sets, request),
+            };
+            match case {
+                Ok(case) => cases.push(case),
+                Err(why) if refused(&why) => left_out.push(format!("{}, {problem}: {why}", contender.name())),
+                Err(e) => return Err(e),
+            }
+        }
+        if request.check {
+            self.check(&sets, &mut cases)?;
+        }
+        let times = self.interleaved(&sets, &cases, request)?;
+        Ok(cases.iter().zip(times).map(|(case, (iters, times))| row(&sets, case, iters, &times)).collect())
+    }
+
+    /// The fastest of the algorithms of cuBLASLt's heuristic.
+    fn cublas(&self, sets: &Sets, request: &Request) -> Result<Case> {
+        let Problem { shape, dtype, out, b } = sets.problem;
+        let b_columns = b == weft::gemm::Major::Column;
+        let product = cublas::Product { m: shape.m, n: shape.n, k: shape.k, dtype, out, b_columns };
+        let matmul = Box::new(cublas::Matmul::new(&self.device, product)?);
+        let algorithms = matmul.algorithms(request.algorithms as usize)?;
+        let of = algorithms.len() as u32;
+        let first = algorithms.first().copied();
+        let missing = || BenchError::Request("cuBLASLt named no algorithm".into());
+        let call = Call::Cublas { matmul, algorithm: first.ok_or_else(missing)?, place: (0, of) };
+        let mut case = Case { call, checked: None };
+        let mut best = (f64::INFINITY, 0);
+        for (i, tried) in algorithms.iter().enumerate() {
+            if let Call::Cublas { algorithm, .. } = &mut case.call {
+                *algorithm = *tried;
+            }
+            // An algorithm of the heuristic may still be refused.
+            if let Ok(us) = self.quick(sets, &case)
+                && us < best.0
+            {
+                best = (us, i);
+            }
+        }
+        if let (Call::Cublas { algorithm, place, .. }, Some(chosen)) =
+            (&mut case.call, algorithms.get(best.1))
+        {
+            (*algorithm, *place) = (*chosen, (best.1 as u32, of));
+        }
+        Ok(case)
+    }
+
+    /// Microseconds of a call: the median of a few short blocks.
+    pub fn quick(&self, sets: &Sets, case: &Case) -> Result<f64> {
+        let one = self.block(sets, case, 1)?;
+        self.time(sets, case, &one)?;
+        let about = self.time(sets, case, &one)?;
+        let calls = (BLOCK_US / 20.0 / about.max(1.0)).clamp(2.0, 20.0) as u32;
+        let block = self.block(sets, case, calls)?;
+        let times: Result<Vec<f64>> = (0..4).map(|_| self.time(sets, case, &block)).collect();
+        // The first of them still finds clocks and caches as they were.
+        Ok(Quartiles::of(times?.get(1..).unwrap_or_default()).median)
+    }
+
+    /// Calls of a case that are timed as one.
+    fn block(&self, sets: &Sets, case: &Case, calls: u32) -> Result<Block> {
+        let graph = match self.graph {
+            true => {
+                // What a first call loads is loaded outside of the capture.
+                case.call(0, sets, &self.stream)?;
+                cuda::wait_for(&self.stream)?;
+                let graph = Graph::capture(&self.stream, |stream| {
+                    (0..calls).try_for_each(|i| case.call(i, sets, stream))
+                })?;
+                graph.upload()?;
+                Some(graph)
+            }
+            false => None,
+        };
+        Ok(Block { calls, graph })
+    }
+
+    /// Microseconds of each call of a block.
+    fn time(&self, sets: &Sets, case: &Case, block: &Block) -> Result<f64> {
+        let start = Event::record(&self.stream)?;
+        match &block.graph {
+            Some(graph) => graph.launch()?,
+            None => (0..block.calls).try_for_each(|i| case.call(i, sets, &self.stream))?,
+        }
+        let end = Event::record(&self.stream)?;
+        Ok(start.elapsed_us(&end)? / f64::from(block.calls))
+    }
+
+    /// Times of blocks of each case, one of each a round, in an order that is drawn for each round; and the calls of a
+    /// block.
+    pub fn interleaved(
+        &self,
+        sets: &Sets,
+        cases: &[Case],
+        request: &Request,
+    ) -> Result<Vec<(u32, Vec<f64>)>> {
+        let mut blocks = Vec::new();
+        for case in cases {
+            let one = self.block(sets, case, 1)?;
+            for _ in 0..request.warmup {
+                self.time(sets, case, &one)?;
+            }
+            let about = self.time(sets, case, &one)?;
+            let calls = request.iters.min((BLOCK_US / about.max(1.0)) as u32).max(1);
+            blocks.push(self.block(sets, case, calls)?);
+        }
+        let mut times: Vec<(u32, Vec<f64>)> = blocks.iter().map(|b| (b.calls, Vec::new())).collect();
+        let mut order: Vec<usize> = (0..cases.len()).collect();
+        let mut drawn = Drawn::new();
+        // The round before the first warms up.
+        for round in 0..=request.repeats {
+            drawn.shuffle(&mut order);
+            for i in &order {
+                let time = self.time(sets, &cases[*i], &blocks[*i])?;
+                if round > 0 {
+                    times[*i].1.push(time);
+                }
+            }
+        }
+        Ok(times)
+    }
+
+    /// Checks the results of cases, first of whole numbers, of which every element is compared, then of random ones.
+    pub fn check(&self, sets: &Sets, cases: &mut [Case]) -> Result<()> {
+        let (stream, set) = (&self.stream, sets.at(0)?);
+        let mut found = vec![Checked::default(); cases.len()];
+        let first = sets.data.result(&self.device, &sets.problem)?;
+        for values in [Values::Whole, Values::Real] {
+            sets.data.fill(set, values, stream)?;
+            let expected = Expected::of(&sets.problem, set, values);
+            for (i, case) in cases.iter().enumerate() {
+                // What is not written is no number.
+                set.d.fill(0xff, stream)?;
+                case.call(0, sets, stream)?;
+                cuda::wait_for(stream)?;
+                let (wrong, of, one) = expected.check(&sets.problem, &set.d, stream)?;
+                found[i].wrong.0 += wrong;
+                found[i].wrong.1 += of;
+                found[i].first = found[i].first.take().or(one);
+                match (values, i) {
+                    (Values::Whole, 0) => set.d.copy_to(&first, stream)?,
+                    (Values::Whole, _) => found[i].differ = sets.data.differing(&first, &set.d, stream)?.0,
+                    (Values::Real, _) => {}
+                }
+            }
+        }
+        cases.iter_mut().zip(found).for_each(|(case, found)| case.checked = Some(found));
+        Ok(())
+    }
+}
+
+/// Whether a contender cannot compute a problem, while others can.
+fn refused(e: &BenchError) -> bool {
+    use weft::gpu::GpuError;
+    use weft_runtime::error::{CUBLAS, GEMM};
+    matches!(e, BenchError::Gpu(GpuError::Runtime(e)) if [CUBLAS, GEMM].contains(&e.code))
+}
+
+fn row(sets: &Sets, case: &Case, iters: u32, times: &[f64]) -> Row {
+    let time_us = Quartiles::of(times);
+    let (mut plan, mut by, mut defines, mut algorithm) = (None, None, None, None);
+    let contender = match &case.call {
+        Call::Ours { plan: chosen, by: why, .. } => {
+            (plan, by) = (Some(*chosen), Some(*why));
+            OURS
+        }
+        Call::Own { name, defines: given, .. } => {
+            defines = Some(given.clone());
+            name
+        }
+        Call::Cublas { place, .. } => {
+            algorithm = Some(*place);
+            CUBLAS
+        }
+    };
+    let checked = case.checked.clone();
+    Row {
+        problem: sets.problem,
+        contender: contender.into(),
+        plan,
+        by,
+        defines,
+        algorithm,
+        iters,
+        repeats: times.len() as u32,
+        sets: sets.all.len() as u32,
+        time_us,
+        tflops: sets.problem.shape.flops() / time_us.median / 1e6,
+        of_cublas: None,
+        wrong: checked.as_ref().map(|c| c.wrong),
+        differ: checked.as_ref().map(|c| c.differ),
+        first_wrong: checked.and_then(|c| c.first),
+    }
+}

@@ -1,0 +1,333 @@
+//! What was measured, as data and as a table.
+
+use super::Wrong;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use weft::gemm::{By, Plan, Problem};
+
+/// Names of contenders.
+pub(super) const OURS: &str = "weft";
+pub(super) const CUBLAS: &str = "cublas";
+
+/// Microseconds of a call, over blocks of calls.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Quartiles {
+    /// The fastest block.
+    pub min: f64,
+    /// A quarter of the blocks were as fast.
+    pub q1: f64,
+    /// Half of them were.
+    pub median: f64,
+    /// Three quarters of them were.
+    pub q3: f64,
+}
+
+impl Quartiles {
+    /// Of such times; of none they are no numbers.
+    pub fn of(times: &[f64]) -> Quartiles {
+        let mut sorted = times.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        // Between two times the quartile is in proportion.
+        let at = |part: f64| {
+            let place = part * sorted.len().saturating_sub(1) as f64;
+            let time = |i: f64| sorted.get(i as usize).copied().unwrap_or(f64::NAN);
+            time(place.floor()) + (time(place.ceil()) - time(place.floor())) * place.fract()
+        };
+        Quartiles { min: at(0.0), q1: at(0.25), median: at(0.5), q3: at(0.75) }
+    }
+}
+
+/// A problem with a contender.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The problem.
+    #[serde(flatten)]
+    pub problem: Problem,
+    /// Who computed it.
+    pub contender: String,
+    /// The plan of ours.
+    pub plan: Option<Plan>,
+    /// What the plan comes from.
+    pub by: Option<By>,
+    /// The compile-time parameters that were given to a file's kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defines: Option<String>,
+    /// The place of cuBLASLt's algorithm in the heuristic's order, from 0, and how many were tried.
+    pub algorithm: Option<(u32, u32)>,
+    /// Calls of a block.
+    pub iters: u32,
+    /// Blocks.
+    pub repeats: u32,
+    /// Sets of operands that calls took turns on.
+    pub sets: u32,
+    /// Time of a call among others, one behind the other.
+    pub time_us: Quartiles,
+    /// Floating-point operations by median time, in 10^12 a second.
+    pub tflops: f64,
+    /// The median time of cuBLASLt by this one, where it was measured: above 1 this one is faster.
+    pub of_cublas: Option<f64>,
+    /// Samples that are wrong, of how many; none without a check.
+    pub wrong: Option<(u64, u64)>,
+    /// The first of them.
+    pub first_wrong: Option<Wrong>,
+    /// Elements that differ from the first contender's, of whole numbers whose sums are exact; none without a check.
+    pub differ: Option<u64>,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The version of warpweft.
+    pub warpweft: String,
+    /// When it began, in UTC.
+    pub date: String,
+    /// The command's words; none where a program measured.
+    pub command: Vec<String>,
+    /// The GPU.
+    pub gpu: String,
+    /// Its multiprocessors.
+    pub sms: u32,
+    /// The version of the driver.
+    pub driver: String,
+    /// The version of cuBLASLt, where it was measured.
+    pub cublas: Option<String>,
+    /// Where plans that are chosen come from.
+    pub auto: Option<String>,
+    /// Whether blocks were CUDA graphs.
+    pub graph: bool,
+    /// Whether operands took turns, so that the L2 cache did not hold them.
+    pub cold: bool,
+    /// What was left out, and why.
+    pub left_out: Vec<String>,
+    /// What was measured.
+    pub rows: Vec<Row>,
+}
+
+/// Sets what rows of one problem are by cuBLASLt's.
+pub(super) fn compare(rows: &mut [Row]) {
+    let cublas = rows.iter().find(|r| r.contender == CUBLAS).map(|r| r.time_us.median);
+    rows.iter_mut().for_each(|r| r.of_cublas = cublas.map(|t| t / r.time_us.median));
+}
+
+impl Report {
+    /// What stands over the table.
+    pub fn head(&self) -> String {
+        let Report { gpu, sms, driver, warpweft, date, .. } = self;
+        let cublas = self.cublas.as_ref().map_or(String::new(), |v| format!(", cuBLASLt {v}"));
+        let mut text = format!(
+            "# weft bench gemm: {gpu} ({sms} multiprocessors), driver {driver}{cublas}, warpweft {warpweft}; {date}\n"
+        );
+        if let Some(auto) = &self.auto {
+            text += &format!("# plans by {auto}\n");
+        }
+        let how = if self.graph { "in a CUDA graph" } else { "back to back" };
+        let cold =
+            if self.cold { "; operands take turns, so that the L2 cache does not hold them" } else { "" };
+        text += &format!(
+            "# microseconds of a call among others, {how}, in blocks of contenders in random order{cold}\n"
+        );
+        text + &format!(
+            "# {:>18}{:>6}  {:<12}{:>9}{:>9}{:>9}{:>9}{:>10}{:>7}  plan\n",
+            "shape", "type", "by", "q1", "median", "q3", "TFLOP/s", "of cublas", "#wrong"
+        )
+    }
+
+    /// Rows of the table.
+    pub fn lines(rows: &[Row]) -> String {
+        let line = |r: &Row| {
+            let Quartiles { q1, median, q3, .. } = r.time_us;
+            let ratio = r.of_cublas.map_or("-".into(), |x| format!("{x:.3}"));
+            let wrong = r.wrong.map_or("N/A".into(), |(n, _)| (n + r.differ.unwrap_or(0)).to_string());
+            let how = match (&r.plan, r.algorithm) {
+                (Some(plan), _) => plan.to_string(),
+                (None, Some((i, of))) => format!("algorithm {} of {of}", i + 1),
+                (None, None) => r.defines.clone().unwrap_or_default(),
+            };
+            let (shape, dtype) = (r.problem.shape.to_string(), r.problem.dtype.name());
+            format!(
+                "{shape:>20}{dtype:>6}  {:<12}{q1:>9.2}{median:>9.2}{q3:>9.2}{:>9.1}{ratio:>10}{wrong:>7}  {how}\n",
+                r.contender, r.tflops
+            )
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// What stands below the table: what was left out, and of each of ours the geometric mean over problems of its speed
+    /// by cuBLASLt's. Of several plans for a problem the first one counts.
+    pub fn foot(&self) -> String {
+        let mut text: String = self.left_out.iter().map(|why| format!("# left out: {why}\n")).collect();
+        let mut speeds: BTreeMap<&str, Vec<(Problem, f64)>> = BTreeMap::new();
+        for row in self.rows.iter().filter(|r| r.contender != CUBLAS) {
+            let own = speeds.entry(&row.contender).or_default();
+            if let Some(speed) = row.of_cublas.filter(|_| own.iter().all(|(p, _)| *p != row.problem)) {
+                own.push((row.problem, speed));
+            }
+        }
+        for (name, own) in speeds.iter().filter(|(_, own)| !own.is_empty()) {
+            let least = own.iter().map(|(_, speed)| *speed).fold(f64::INFINITY, f64::min);
+            let mean = (own.iter().map(|(_, speed)| speed.ln()).sum::<f64>() / own.len() as f64).exp();
+            text += &format!(
+                "# speed of {name} by cuBLASLt's: geometric mean {mean:.3} over {} shapes, least {least:.3}\n",
+                own.len()
+            );
+        }
+        text
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    /// None that is known: every field is a name or a number.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// A line for each row, below a line of names.
+    pub fn csv(&self) -> String {
+        let mut text = "gpu,m,n,k,type,out,b,contender,plan,iters,repeats,sets,min_us,q1_us,median_us,q3_us,tflops,of_cublas,wrong,differ\n".to_owned();
+        for r in &self.rows {
+            let Problem { shape, dtype, out, b } = r.problem;
+            let Quartiles { min, q1, median, q3 } = r.time_us;
+            let plan =
+                r.plan.map(|p| p.to_string()).or(r.defines.clone()).unwrap_or_default().replace(',', " ");
+            let number = |n: Option<String>| n.unwrap_or_default();
+            text += &format!(
+                "{},{},{},{},{dtype},{out},{},{},{plan},{},{},{},{min:.3},{q1:.3},{median:.3},{q3:.3},{:.2},{},{},{}\n",
+                self.gpu.replace(',', " "),
+                shape.m,
+                shape.n,
+                shape.k,
+                format!("{b:?}").to_ascii_lowercase(),
+                r.contender,
+                r.iters,
+                r.repeats,
+                r.sets,
+                r.tflops,
+                number(r.of_cublas.map(|x| format!("{x:.4}"))),
+                number(r.wrong.map(|(n, _)| n.to_string())),
+                number(r.differ.map(|n| n.to_string())),
+            );
+        }
+        text
+    }
+
+    /// What the check found first in results of ours, as a sentence.
+    pub fn first_wrong(&self) -> Option<String> {
+        self.rows.iter().filter(|r| r.contender != CUBLAS).find_map(|r| {
+            let (n, of) = r.wrong.unwrap_or_default();
+            let what = match (&r.first_wrong, r.differ.unwrap_or(0)) {
+                (Some(wrong), _) => format!("{n} of {of} samples are wrong; first: {wrong}"),
+                (None, 0) => return None,
+                (None, n) => {
+                    format!("{n} elements differ from the first contender's, where all sums are exact")
+                }
+            };
+            let plan = r.plan.map_or_else(|| format!(" by {}", r.contender), |p| format!(" by {p}"));
+            Some(format!("{}{plan}: {what}", r.problem))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft::gemm::Shape;
+    use weft_runtime::DType;
+
+    /// A row that nobody has measured.
+    fn row(shape: &str, contender: &str, us: f64) -> Row {
+        let problem = Problem::new(shape.parse::<Shape>().unwrap(), DType::BF16);
+        let ours = contender == "weft";
+        Row {
+            problem,
+            contender: contender.into(),
+            plan: ours.then(Plan::default),
+            by: ours.then_some(By::Model),
+            defines: None,
+            algorithm: (!ours).then_some((2, 8)),
+            iters: 20,
+            repeats: 1,
+            sets: 1,
+            time_us: Quartiles::of(&[us]),
+            tflops: problem.shape.flops() / us / 1e6,
+            of_cublas: None,
+            wrong: Some((0, 108)),
+            first_wrong: None,
+            differ: Some(0),
+        }
+    }
+
+    fn report(rows: Vec<Row>) -> Report {
+        Report {
+            warpweft: "0.1.0".into(),
+            date: "2026-11-25T00:00:00Z".into(),
+            command: vec!["weft".into()],
+            gpu: "NVIDIA H200".into(),
+            sms: 132,
+            driver: "580.1".into(),
+            cublas: Some("13.1.0".into()),
+            auto: None,
+            graph: true,
+            cold: false,
+            left_out: vec!["cublas, 8x8x8 of bf16: why".into()],
+            rows,
+        }
+    }
+
+    #[test]
+    fn quartiles_are_between_times() {
+        let of = |times: &[f64]| Quartiles::of(times);
+        assert_eq!(of(&[4.0, 2.0, 3.0, 1.0, 5.0]), Quartiles { min: 1.0, q1: 2.0, median: 3.0, q3: 4.0 });
+        assert_eq!(of(&[1.0, 2.0]), Quartiles { min: 1.0, q1: 1.25, median: 1.5, q3: 1.75 });
+        assert_eq!(of(&[7.0]).q3, 7.0);
+        assert!(of(&[]).median.is_nan());
+    }
+
+    #[test]
+    fn rows_are_compared_within_their_problem() {
+        let mut first = [row("4096x4096x4096", "weft", 200.0), row("4096x4096x4096", "cublas", 220.0)];
+        let mut second = [row("64x4096x4096", "weft", 25.0), row("64x4096x4096", "cublas", 20.0)];
+        compare(&mut first);
+        compare(&mut second);
+        assert_eq!(first[0].of_cublas, Some(1.1));
+        assert_eq!(second.iter().map(|r| r.of_cublas).collect::<Vec<_>>(), [Some(0.8), Some(1.0)]);
+        let report = report([first, second].concat());
+        let lines = Report::lines(&report.rows);
+        let words: Vec<_> = lines.lines().next().unwrap().split_whitespace().collect();
+        let plan = Plan::default().to_string();
+        assert_eq!(
+            words,
+            ["4096x4096x4096", "bf16", "weft", "200.00", "200.00", "200.00", "687.2", "1.100", "0", &plan]
+        );
+        assert!(lines.lines().nth(1).unwrap().ends_with("1.000      0  algorithm 3 of 8"), "{lines}");
+        // Columns end where their names do.
+        let head = report.head();
+        let names = head.lines().last().unwrap();
+        let end = names.find("of cublas").unwrap() + "of cublas".len();
+        assert!(lines.lines().all(|l| &l[end - 1..end] == "0" && &l[end..=end] == " "), "{head}{lines}");
+        let foot = report.foot();
+        assert!(foot.contains("# left out: cublas, 8x8x8 of bf16: why\n"), "{foot}");
+        assert!(foot.ends_with("geometric mean 0.938 over 2 shapes, least 0.800\n"), "{foot}");
+        assert_eq!(report.first_wrong(), None);
+    }
+
+    #[test]
+    fn reports_read_back() {
+        let report = report(vec![row("16x8192x4096", "weft", 30.0)]);
+        assert_eq!(serde_json::from_str::<Report>(&report.json().unwrap()).unwrap(), report);
+        let csv = report.csv();
+        let counts: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert_eq!(counts, [20, 20], "{csv}");
+    }
+
+    #[test]
+    fn wrong_results_of_ours_are_said() {
+        let wrong = Wrong { row: 3, column: 5, found: 1.0, expected: 2.0 };
+        let bad = Row { wrong: Some((7, 108)), first_wrong: Some(wrong), ..row("8x8x8", "weft", 1.0) };
+        let said = report(vec![row("8x8x8", "weft", 1.0), bad]).first_wrong().unwrap();
+        assert!(said.contains("8x8x8 of bf16") && said.contains("7 of 108 samples are wrong"), "{said}");
+        assert!(said.ends_with("element (3, 5) is 1, expected 2"), "{said}");
+        let differ = Row { differ: Some(9), ..row("8x8x8", "weft", 1.0) };
+        assert!(report(vec![differ]).first_wrong().unwrap().contains("9 elements differ"));
+    }
+}

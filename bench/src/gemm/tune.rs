@@ -1,0 +1,163 @@
+//! Which plan is the fastest for a problem, by measurement.
+
+use super::Request;
+use super::measure::{Bed, Call, Case, Result, Sets};
+use super::report::Quartiles;
+use crate::BenchError;
+use crate::data::in_each;
+use std::time::SystemTime;
+use weft::gemm::tuning::{Entry, Setting, Table};
+use weft::gemm::{Gemm, Machine, Param, Plan, Problem, Selector, Tuning, ranked};
+use weft_runtime::Device;
+
+/// Plans that are compared once more, in turns, after each was timed by itself.
+const FINALISTS: usize = 5;
+
+/// What is to be tuned.
+#[derive(Clone, Debug)]
+pub struct Tune {
+    /// The products.
+    pub problems: Vec<Problem>,
+    /// Plans that are tried for each of them.
+    pub budget: u32,
+    /// Rounds in which the fastest of them are compared.
+    pub rounds: u32,
+}
+
+/// What was found for a problem.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Found {
+    /// The fastest plan, with microseconds of a call.
+    pub entry: Entry,
+    /// The plan that the model puts first, with microseconds of a call.
+    pub model: (Plan, f64),
+    /// Plans that were timed.
+    pub plans: u32,
+    /// Plans that were left out, and why: they do not compile, or their results are wrong.
+    pub left_out: Vec<String>,
+}
+
+impl Tune {
+    /// 24 plans for each product.
+    pub fn new(problems: Vec<Problem>) -> Tune {
+        Tune { problems, budget: 24, rounds: 12 }
+    }
+
+    /// Looks at all that can be known before a GPU works.
+    ///
+    /// # Errors
+    /// `R0505` for a problem that the kernel does not compute; no shape, no plan, or no round.
+    pub fn examine(&self) -> Result<()> {
+        if self.problems.is_empty() || self.budget == 0 || self.rounds == 0 {
+            return Err(BenchError::Request(
+                "there is nothing to tune: no shape, no plan, or no round".into(),
+            ));
+        }
+        Ok(self.problems.iter().try_for_each(Problem::check)?)
+    }
+}
+
+/// The plans that are tried first: of each group that differs in the number of stages alone the one that the model
+/// prefers, and then the others, each in the model's order.
+pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
+    let group = |plan: &Plan| -> Vec<u32> {
+        Param::ALL.iter().filter(|p| **p != Param::Stages).map(|p| plan.get(*p)).collect()
+    };
+    let (mut first, mut rest, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+    for plan in ranked(problem, machine) {
+        match seen.contains(&group(&plan)) {
+            true => rest.push(plan),
+            false => {
+                seen.push(group(&plan));
+                first.push(plan);
+            }
+        }
+    }
+    first.extend(rest);
+    first.truncate(budget as usize);
+    first
+}
+
+/// Tunes on a GPU; `done` gets what was found for each problem as it comes.
+///
+/// # Errors
+/// As [`Tune::examine`]; no plan of a problem compiles or computes it right; whatever the GPU refuses.
+pub fn tune(
+    device: &Device,
+    what: &Tune,
+    done: &mut dyn FnMut(&Found) -> std::io::Result<()>,
+) -> Result<Table> {
+    what.examine()?;
+    let bed = Bed::new(device, true)?;
+    let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let mut table = Table { date, ..Table::new(Setting::of(device)?) };
+    for problem in &what.problems {
+        let found = fastest(&bed, problem, what)?;
+        done(&found).map_err(|e| BenchError::Local(format!("cannot write: {e}")))?;
+        table.entries.push(found.entry);
+    }
+    Ok(table)
+}
+
+/// The fastest plan of a problem.
+fn fastest(bed: &Bed, problem: &Problem, what: &Tune) -> Result<Found> {
+    let plans = tried(problem, Machine::of(&bed.device)?, what.budget);
+    let sets = bed.sets(problem, false)?;
+    let (cases, left_out) = right(bed, &sets, &plans)?;
+    let count = cases.len() as u32;
+    let medians = finalists(bed, &sets, cases, plans.first(), what.rounds)?;
+    let best = medians.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
+    let none = || BenchError::Request(format!("{problem}: no plan computes it: {}", left_out.join("; ")));
+    let (plan, us) = best.ok_or_else(none)?;
+    let model = medians.iter().copied().find(|(p, _)| plans.first() == Some(p)).unwrap_or((plan, us));
+    Ok(Found { entry: Entry { problem: *problem, plan, us }, model, plans: count, left_out })
+}
+
+/// Plans that compile and whose results are right, with those that are not, and why.
+fn right(bed: &Bed, sets: &Sets, plans: &[Plan]) -> Result<(Vec<Case>, Vec<String>)> {
+    let (mut cases, mut left_out) = (Vec::new(), Vec::new());
+    // What is compiled here on all cores is found in the cache below.
+    let compiled = in_each(plans, |plan| {
+        let gemm = Gemm::with(&bed.device, sets.problem, &Tuning::Plan(*plan));
+        gemm.map(drop).map_err(|e| format!("{plan}: {e}"))
+    });
+    for (plan, compiled) in plans.iter().zip(compiled) {
+        match compiled {
+            Ok(()) => cases.push(bed.ours(sets, &Selector::new(&bed.device, &Tuning::Plan(*plan))?)?),
+            Err(why) => left_out.push(why),
+        }
+    }
+    bed.check(sets, &mut cases)?;
+    left_out.extend(cases.iter().filter_map(Case::fault));
+    cases.retain(|case| case.fault().is_none());
+    Ok((cases, left_out))
+}
+
+/// Plans with medians of their times: the fastest ones, and the one that the model puts first, compared in turns.
+fn finalists(
+    bed: &Bed,
+    sets: &Sets,
+    cases: Vec<Case>,
+    first: Option<&Plan>,
+    rounds: u32,
+) -> Result<Vec<(Plan, f64)>> {
+    let mut timed: Vec<(f64, Plan, Case)> = Vec::new();
+    for case in cases {
+        if let Call::Ours { plan, .. } = &case.call {
+            timed.push((bed.quick(sets, &case)?, *plan, case));
+        }
+    }
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let of_model = timed.iter().position(|(_, plan, _)| Some(plan) == first);
+    if let Some(place) = of_model.filter(|place| *place >= FINALISTS) {
+        timed.swap(place, FINALISTS);
+        timed.truncate(FINALISTS + 1);
+    } else {
+        timed.truncate(FINALISTS);
+    }
+    let (plans, cases): (Vec<Plan>, Vec<Case>) =
+        timed.into_iter().map(|(_, plan, case)| (plan, case)).unzip();
+    let request = Request { repeats: rounds, ..Request::new(Vec::new()) };
+    let times = bed.interleaved(sets, &cases, &request)?;
+    Ok(plans.into_iter().zip(times).map(|(plan, (_, times))| (plan, Quartiles::of(&times).median)).collect())
+}

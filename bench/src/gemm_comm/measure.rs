@@ -1,0 +1,505 @@
+//! The measurement, on every PE.
+
+use super::report::compare;
+use super::{Contender, Report, Request, Row, Wrong};
+use crate::BenchError;
+use crate::gemm::data::{Data, Values, rounded, samples, value};
+use crate::report::Spread;
+use crate::start::StartLine;
+use crate::times::{Drawn, gather};
+use std::time::SystemTime;
+use weft::collective::{Collectives, Flat};
+use weft::gemm::{Form, Fused, FusedPlan, Problem, Shape};
+use weft::run::array::read_number;
+use weft_lang::evaluate::unit_roundoff;
+use weft_runtime::cuda::{self, Event};
+use weft_runtime::launch::AsArgument;
+use weft_runtime::nccl::{self, Communicator};
+use weft_runtime::{DeviceTensor, Element, Reduce, Stream, SymmetricTensor, World, cublas};
+
+type Result<T> = std::result::Result<T, BenchError>;
+type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
+type Read<'a> = Box<dyn Fn(&Stream) -> Result<Vec<u8>> + 'a>;
+type Done<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+
+/// Microseconds that a block takes at most, but for one of a single call.
+const BLOCK_US: f64 = 50_000.0;
+/// Algorithms of cuBLASLt's heuristic that are tried.
+const ALGORITHMS: usize = 8;
+
+pub(super) fn run<T: Element>(world: &World, request: &Request, done: Done<'_>) -> Result<Report> {
+    let bed = Bed::new(world, request)?;
+    let mut report = bed.report()?;
+    let mut tell = |report: &Report, rows: &[Row]| {
+        done(report, rows).map_err(|e| BenchError::Local(format!("cannot write: {e}")))
+    };
+    tell(&report, &[])?;
+    for shape in &request.shapes {
+        let mut rows = bed.rows::<T>(*shape)?;
+        compare(&mut rows);
+        tell(&report, &rows)?;
+        report.rows.extend(rows);
+    }
+    Ok(report)
+}
+
+/// What all measurements share.
+struct Bed<'a> {
+    world: &'a World,
+    request: &'a Request,
+    start: StartLine<'a>,
+    collectives: Option<Collectives>,
+    nccl: Option<Communicator>,
+}
+
+/// Operands that all contenders read: A as a PE's part of it, and B. For an all-gather A are the rows of this PE.
+struct Operands<T: Element> {
+    a: DeviceTensor<T>,
+    b: DeviceTensor<T>,
+}
+
+/// A contender that is ready.
+struct Case<'a> {
+    name: &'static str,
+    plan: String,
+    /// Puts operands where the contender reads them.
+    place: Call<'a>,
+    call: Call<'a>,
+    /// The result on this PE; none where there is no result of all PEs.
+    read: Option<Read<'a>>,
+}
+
+/// A result that a call writes and a check reads.
+type Shared<T> = std::rc::Rc<T>;
+
+fn nothing<'a>() -> Call<'a> {
+    Box::new(|_| Ok(()))
+}
+
+/// cuBLASLt's product by its fastest algorithm.
+struct Product {
+    matmul: cublas::Matmul,
+    algorithm: cublas::Algorithm,
+}
+
+impl Product {
+    /// Of the algorithms that the heuristic names, the one that takes the least on this GPU.
+    fn new(world: &World, problem: &Problem, operands: [&dyn AsArgument; 3]) -> Result<Product> {
+        let Shape { m, n, k } = problem.shape;
+        let product = cublas::Product { m, n, k, dtype: problem.dtype, out: problem.out, b_columns: false };
+        let matmul = cublas::Matmul::new(world.device(), product)?;
+        let (stream, mut best) = (world.stream(), None);
+        let [a, b, d] = operands;
+        for algorithm in matmul.algorithms(ALGORITHMS)? {
+            // An algorithm of the heuristic may still be refused.
+            if matmul.launch(&algorithm, (a, b, d), stream).is_err() {
+                continue;
+            }
+            let begin = Event::record(stream)?;
+            (0..5).try_for_each(|_| matmul.launch(&algorithm, (a, b, d), stream))?;
+            let us = begin.elapsed_us(&Event::record(stream)?)?;
+            if best.as_ref().is_none_or(|(least, _)| us < *least) {
+                best = Some((us, algorithm));
+            }
+        }
+        let none = || BenchError::Request("cuBLASLt named no algorithm that works".into());
+        let (_, algorithm) = best.ok_or_else(none)?;
+        Ok(Product { matmul, algorithm })
+    }
+
+    fn launch(
+        &self,
+        operands: (&dyn AsArgument, &dyn AsArgument, &dyn AsArgument),
+        stream: &Stream,
+    ) -> Result<()> {
+        Ok(self.matmul.launch(&self.algorithm, operands, stream)?)
+    }
+}
+
+/// Puts a collective on a stream.
+fn nccl_collective<T: Element>(
+    form: Form,
+    nccl: &Communicator,
+    (to, from): (&nccl::Tensor<T>, &nccl::Tensor<T>),
+    s: &Stream,
+) -> Result<()> {
+    match form {
+        Form::AllGather => nccl.all_gather(to, from, s)?,
+        Form::ReduceScatter => nccl.reduce_scatter(Reduce::Sum, to, from, s)?,
+        Form::AllReduce => nccl.all_reduce(Reduce::Sum, to, from, s)?,
+    }
+    Ok(())
+}
+
+fn own_collective(
+    form: Form,
+    ours: &Collectives,
+    (to, from): (&dyn AsArgument, &dyn AsArgument),
+    s: &Stream,
+) -> Result<()> {
+    match form {
+        Form::AllGather => ours.all_gather(from, Some(to), s)?,
+        Form::ReduceScatter => ours.reduce_scatter(from, Some(to), Reduce::Sum, s)?,
+        Form::AllReduce => ours.allreduce(from, Some(to), Reduce::Sum, s)?,
+    }
+    Ok(())
+}
+
+impl<'a> Bed<'a> {
+    fn new(world: &'a World, request: &'a Request) -> Result<Bed<'a>> {
+        let has = |c: Contender| request.contenders.contains(&c);
+        let collectives = if has(Contender::Ours) { Some(Collectives::new(world)?) } else { None };
+        let nccl = if has(Contender::Nccl) { Some(Communicator::over(world)?) } else { None };
+        Ok(Bed { world, request, start: StartLine::new(world)?, collectives, nccl })
+    }
+
+    /// Without rows.
+    fn report(&self) -> Result<Report> {
+        let Request { form, graph, repeats, contenders, .. } = self.request;
+        let cublas = contenders.iter().any(|c| !matches!(c, Contender::Fused(_)));
+        Ok(Report {
+            warpweft: env!("CARGO_PKG_VERSION").into(),
+            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            command: std::env::args().collect(),
+            form: *form,
+            n_pes: self.world.n_pes(),
+            gpu: self.world.device().name()?,
+            cublas: if cublas { Some(cublas::installed()?.0.to_string()) } else { None },
+            nccl: self.nccl.as_ref().map(|n| n.version().to_string()),
+            graph: *graph,
+            repeats: *repeats,
+            rows: Vec::new(),
+        })
+    }
+
+    /// Rows of a shape, one for each contender.
+    fn rows<T: Element>(&self, shape: Shape) -> Result<Vec<Row>> {
+        let problem = self.request.problem(shape, self.world.n_pes())?;
+        let data = Data::new(self.world.device(), &problem)?;
+        let operands = self.operands::<T>(&problem)?;
+        let contenders = self.request.contenders.iter();
+        let cases = contenders.map(|c| match c {
+            Contender::Fused(plan) => self.fused(&problem, *plan, &operands),
+            Contender::Product => self.product(&problem, &operands),
+            Contender::Ours => self.ours(&problem, &operands),
+            Contender::Nccl => self.with_nccl(&problem, &operands),
+        });
+        let cases = cases.collect::<Result<Vec<_>>>()?;
+        let mut checked = vec![None; cases.len()];
+        if self.request.check {
+            for values in [Values::Whole, Values::Real] {
+                self.fill(&problem, &operands, &data, values)?;
+                for (case, found) in cases.iter().zip(&mut checked) {
+                    self.check(&problem, case, values, found)?;
+                }
+            }
+        }
+        self.fill(&problem, &operands, &data, Values::Real)?;
+        let times = self.times(&cases)?;
+        let flops = problem.shape.flops();
+        let row = |((case, time), checked): ((&Case<'_>, Spread), Option<Wrong>)| Row {
+            shape,
+            name: case.name.into(),
+            plan: case.plan.clone(),
+            tflops: flops / time.median / 1e6,
+            time_us: time,
+            of_product: None,
+            of_nccl: None,
+            of_ours: None,
+            checked,
+        };
+        Ok(cases.iter().zip(times).zip(checked).map(row).collect())
+    }
+
+    /// Rows of a PE: an equal part of all.
+    fn rows_of_a_pe(&self, problem: &Problem) -> u64 {
+        problem.shape.m.div_ceil(u64::from(self.world.n_pes()))
+    }
+
+    /// Extents of A on a PE, of B, and of D.
+    fn extents(&self, problem: &Problem) -> [[usize; 2]; 3] {
+        let (Shape { m, n, k }, part) = (problem.shape, self.rows_of_a_pe(problem));
+        let (a, d) = match self.request.form {
+            Form::AllGather => (part, m),
+            Form::ReduceScatter => (m, part),
+            Form::AllReduce => (m, m),
+        };
+        [[a, k], [n, k], [d, n]].map(|extents| extents.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
+    }
+
+    fn operands<T: Element>(&self, problem: &Problem) -> Result<Operands<T>> {
+        let [a, b, _] = self.extents(problem);
+        let device = self.world.device();
+        Ok(Operands { a: DeviceTensor::alloc(device, a)?, b: DeviceTensor::alloc(device, b)? })
+    }
+
+    /// Seeds of A and B of a PE.
+    fn seeds(pe: u32) -> [u32; 2] {
+        [2 * pe + 1, 2 * pe + 2]
+    }
+
+    fn fill<T: Element>(
+        &self,
+        problem: &Problem,
+        operands: &Operands<T>,
+        data: &Data,
+        values: Values,
+    ) -> Result<()> {
+        let [a, b, _] = self.extents(problem).map(|[rows, columns]| (rows * columns) as u64);
+        let [seed, other] = Bed::seeds(self.world.my_pe());
+        data.fill_one(&operands.a, a, (seed, values), self.world.stream())?;
+        data.fill_one(&operands.b, b, (other, values), self.world.stream())?;
+        cuda::wait_for(self.world.stream())?;
+        Ok(self.world.wait_for_all()?)
+    }
+
+    /// One launch.
+    fn fused<'c, T: Element>(
+        &'c self,
+        problem: &Problem,
+        plan: FusedPlan,
+        operands: &'c Operands<T>,
+    ) -> Result<Case<'c>> {
+        let (form, world) = (self.request.form, self.world);
+        let fused = Fused::new(world, world.team(), form, *problem, plan)?;
+        let [_, _, d] = self.extents(problem);
+        let Operands { a, b } = operands;
+        let (name, plan) = ("fused", plan.text(form));
+        if form == Form::AllReduce {
+            let to: Shared<SymmetricTensor<T>> = world.tensor(d)?.into();
+            let result = to.clone();
+            let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &*to)?));
+            let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
+            return Ok(Case { name, plan, place: nothing(), call, read: Some(read) });
+        }
+        let to: Shared<DeviceTensor<T>> = DeviceTensor::alloc(world.device(), d)?.into();
+        let result = to.clone();
+        let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
+        if form == Form::ReduceScatter {
+            let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, a, b, &*to)?));
+            return Ok(Case { name, plan, place: nothing(), call, read: Some(read) });
+        }
+        let (part, me) = (a.len(), world.my_pe() as usize);
+        let x: SymmetricTensor<T> = world.tensor(part * world.n_pes() as usize)?;
+        let own = x.slice(me * part..(me + 1) * part)?;
+        let place: Call<'c> = Box::new(move |s| Ok(own.copy_from_bytes(&a.to_bytes(s)?, s)?));
+        let call: Call<'c> = Box::new(move |s| Ok(fused.launch(s, &Flat(&x), b, &*to)?));
+        Ok(Case { name, plan, place, call, read: Some(read) })
+    }
+
+    /// The product alone, of operands as they are when all communication is done.
+    fn product<'c, T: Element>(&'c self, problem: &Problem, operands: &'c Operands<T>) -> Result<Case<'c>> {
+        let device = self.world.device();
+        let Shape { m, n, k } = problem.shape;
+        let d: DeviceTensor<T> = DeviceTensor::alloc(device, (m * n) as usize)?;
+        let all = match self.request.form {
+            Form::AllGather => {
+                let all: DeviceTensor<T> = DeviceTensor::alloc(device, (m * k) as usize)?;
+                let data = Data::new(device, problem)?;
+                data.fill_one(&all, m * k, (1, Values::Real), self.world.stream())?;
+                Some(all)
+            }
+            _ => None,
+        };
+        let Operands { a, b } = operands;
+        let product = Product::new(self.world, problem, [all.as_ref().unwrap_or(a), b, &d])?;
+        let call: Call<'c> = Box::new(move |s| product.launch((all.as_ref().unwrap_or(a), b, &d), s));
+        let name = Contender::Product.name();
+        Ok(Case { name, plan: String::new(), place: nothing(), call, read: None })
+    }
+
+    /// Elements of what the product of a sequence reads or writes, and of the collective's other side.
+    fn sides<T: Element>(&self, problem: &Problem, operands: &Operands<T>) -> Result<(usize, usize)> {
+        let Shape { m, n, k } = problem.shape;
+        if !m.is_multiple_of(u64::from(self.world.n_pes())) {
+            let message =
+                format!("{m} rows are not shared out evenly, as the collective of a sequence needs it");
+            return Err(BenchError::Request(message));
+        }
+        let [_, _, [rows, columns]] = self.extents(problem);
+        Ok(match self.request.form {
+            Form::AllGather => ((m * k) as usize, operands.a.len()),
+            _ => ((m * n) as usize, rows * columns),
+        })
+    }
+
+    /// cuBLASLt's product and our collective.
+    fn ours<'c, T: Element>(&'c self, problem: &Problem, operands: &'c Operands<T>) -> Result<Case<'c>> {
+        let (world, form) = (self.world, self.request.form);
+        let missing = || BenchError::Request("our collectives were not prepared".into());
+        let ours = self.collectives.as_ref().ok_or_else(missing)?;
+        let (whole, part) = self.sides(problem, operands)?;
+        let [_, _, [rows, columns]] = self.extents(problem);
+        let (whole, part): (SymmetricTensor<T>, SymmetricTensor<T>) =
+            (world.tensor(whole)?, world.tensor(part)?);
+        let Operands { a, b } = operands;
+        let d: Shared<DeviceTensor<T>> = DeviceTensor::alloc(world.device(), rows * columns)?.into();
+        let (name, plan) = (Contender::Ours.name(), String::new());
+        if form == Form::AllGather {
+            let part = Shared::new(part);
+            let own = part.clone();
+            let product = Product::new(world, problem, [&whole, b, &*d])?;
+            let result = d.clone();
+            let place: Call<'c> = Box::new(move |s| Ok(own.copy_from_bytes(&a.to_bytes(s)?, s)?));
+            let call: Call<'c> = Box::new(move |s| {
+                own_collective(form, ours, (&whole, &*part), s)?;
+                product.launch((&whole, b, &*d), s)
+            });
+            let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
+            return Ok(Case { name, plan, place, call, read: Some(read) });
+        }
+        let product = Product::new(world, problem, [a, b, &whole])?;
+        let part = Shared::new(part);
+        let result = part.clone();
+        let call: Call<'c> = Box::new(move |s| {
+            product.launch((a, b, &whole), s)?;
+            own_collective(form, ours, (&*part, &whole), s)
+        });
+        let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
+        Ok(Case { name, plan, place: nothing(), call, read: Some(read) })
+    }
+
+    /// cuBLASLt's product and NCCL's collective.
+    fn with_nccl<'c, T: Element>(&'c self, problem: &Problem, operands: &'c Operands<T>) -> Result<Case<'c>> {
+        let (world, form) = (self.world, self.request.form);
+        let missing = || BenchError::Request("NCCL was not prepared".into());
+        let nccl = self.nccl.as_ref().ok_or_else(missing)?;
+        let (whole, part) = self.sides(problem, operands)?;
+        let [_, _, [rows, columns]] = self.extents(problem);
+        let (whole, part): (nccl::Tensor<T>, nccl::Tensor<T>) = (nccl.plain(whole)?, nccl.plain(part)?);
+        let Operands { a, b } = operands;
+        let d: Shared<DeviceTensor<T>> = DeviceTensor::alloc(world.device(), rows * columns)?.into();
+        let (name, plan) = (Contender::Nccl.name(), String::new());
+        let result = d.clone();
+        if form == Form::AllGather {
+            let part = Shared::new(part);
+            let own = part.clone();
+            let product = Product::new(world, problem, [&whole, b, &*d])?;
+            let place: Call<'c> = Box::new(move |s| Ok(own.load(a, s)?));
+            let call: Call<'c> = Box::new(move |s| {
+                nccl_collective(form, nccl, (&whole, &part), s)?;
+                product.launch((&whole, b, &*d), s)
+            });
+            let read: Read<'c> = Box::new(move |s| Ok(result.to_bytes(s)?));
+            return Ok(Case { name, plan, place, call, read: Some(read) });
+        }
+        let product = Product::new(world, problem, [a, b, &whole])?;
+        let part = Shared::new(part);
+        let sum = part.clone();
+        let call: Call<'c> = Box::new(move |s| {
+            product.launch((a, b, &whole), s)?;
+            nccl_collective(form, nccl, (&part, &whole), s)
+        });
+        let read: Read<'c> = Box::new(move |s| {
+            sum.store(&result, s)?;
+            Ok(result.to_bytes(s)?)
+        });
+        Ok(Case { name, plan, place: nothing(), call, read: Some(read) })
+    }
+
+    /// Calls of a case that are timed as one.
+    fn times(&self, cases: &[Case<'_>]) -> Result<Vec<Spread>> {
+        let (world, request, stream) = (self.world, self.request, self.world.stream());
+        let mut blocks = Vec::new();
+        for case in cases {
+            (case.place)(stream)?;
+            cuda::wait_for(stream)?;
+            world.wait_for_all()?;
+            let calls = |n: u32, s: &Stream| (0..n).try_for_each(|_| (case.call)(s));
+            calls(request.warmup.max(1), stream)?;
+            cuda::wait_for(stream)?;
+            let one = self.start.block(false, move |s| calls(1, s))?;
+            let about = Spread::over(&gather(world, &[self.start.time(&one)?, self.start.time(&one)?])?);
+            let iters = request.iters.min((BLOCK_US / about.median.max(1.0)) as u32).max(1);
+            let block = self.start.block(request.graph, move |s| calls(iters, s))?;
+            // A graph's first launch is not like the others.
+            self.start.time(&block)?;
+            blocks.push((iters, block));
+        }
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
+        let mut order: Vec<usize> = (0..cases.len()).collect();
+        let mut drawn = Drawn::together(world)?;
+        // The round before the first warms up.
+        for round in 0..=request.repeats {
+            drawn.shuffle(&mut order);
+            for &i in &order {
+                let (iters, block) = &blocks[i];
+                let time = self.start.time(block)? / f64::from(*iters);
+                if round > 0 {
+                    times[i].push(time);
+                }
+            }
+        }
+        times.iter().map(|times| Ok(Spread::over(&gather(world, times)?))).collect()
+    }
+
+    /// Calls a case twice, and compares samples of its result. *Collective.*
+    fn check(
+        &self,
+        problem: &Problem,
+        case: &Case<'_>,
+        values: Values,
+        found: &mut Option<Wrong>,
+    ) -> Result<()> {
+        let Some(read) = &case.read else { return Ok(()) };
+        let (world, stream) = (self.world, self.world.stream());
+        (case.place)(stream)?;
+        cuda::wait_for(stream)?;
+        world.wait_for_all()?;
+        (case.call)(stream)?;
+        (case.call)(stream)?;
+        cuda::wait_for(stream)?;
+        let own = self.compare(problem, &read(stream)?, values);
+        let bytes = serde_json::to_vec(&own).unwrap_or_default();
+        for (pe, bytes) in (0u32..).zip(world.all_gather_host(&bytes)?) {
+            let wrong: Wrong = serde_json::from_slice(&bytes)
+                .map_err(|e| BenchError::Request(format!("a PE's findings cannot be read: {e}")))?;
+            let all = found.get_or_insert(Wrong { elements: 0, of: 0, first: None });
+            (all.elements, all.of) = (all.elements + wrong.elements, all.of + wrong.of);
+            let first = wrong.first.map(|(_, row, column, is, should)| (pe, row, column, is, should));
+            all.first = all.first.or(first);
+        }
+        Ok(())
+    }
+
+    /// Compares samples of this PE's result with the product in float64. A sum may be off by a unit of f32 for each
+    /// addition, relative to the sum of magnitudes, and what PEs add is rounded to the type of the result before.
+    fn compare(&self, problem: &Problem, result: &[u8], values: Values) -> Wrong {
+        let (dtype, form, pes) = (problem.out, self.request.form, self.world.n_pes());
+        let Shape { m, n, k } = problem.shape;
+        let (part, me) = (self.rows_of_a_pe(problem), self.world.my_pe());
+        let first = if form == Form::ReduceScatter { u64::from(me) * part } else { 0 };
+        let rows = if form == Form::ReduceScatter { part.min(m.saturating_sub(first)) } else { m };
+        let places = if rows == 0 { Vec::new() } else { samples(Shape { m: rows, n, k }, me + 1) };
+        let element = |at: u64, seed: u32| rounded(problem.dtype, value(at, seed, values));
+        let mut found = Wrong { elements: 0, of: places.len() as u64, first: None };
+        for (row, column) in places {
+            // The PEs of rows of A and of B that are multiplied, and the row there.
+            let pairs: Vec<(u32, u32, u64)> = match form {
+                Form::AllGather => vec![((row / part) as u32, me, row % part)],
+                _ => (0..pes).map(|pe| (pe, pe, first + row)).collect(),
+            };
+            let (mut sum, mut products, mut addends) = (0.0, 0.0, 0.0);
+            for (of_a, of_b, at) in pairs {
+                let seeds = (Bed::seeds(of_a)[0], Bed::seeds(of_b)[1]);
+                let both = (0..k).map(|l| element(at * k + l, seeds.0) * element(column * k + l, seeds.1));
+                let (one, magnitude) = both.fold((0.0, 0.0), |(s, m), x| (s + x, m + x.abs()));
+                (sum, products, addends) = (sum + one, products + magnitude, addends + f64::abs(one));
+            }
+            let unit = unit_roundoff(dtype);
+            let size = dtype.bytes() as usize;
+            let at = (row * n + column) as usize * size;
+            let is = result.get(at..at + size).map_or(f64::NAN, |bytes| read_number(dtype, bytes).as_f64());
+            let bound = k as f64 * 2.0 * unit_roundoff(weft_runtime::DType::F32) * products
+                + f64::from(pes) * unit * addends
+                + 2.0 * unit * f64::abs(sum);
+            let exact = values == Values::Whole && addends <= 256.0;
+            let right = if exact { is == rounded(dtype, sum) } else { (is - sum).abs() <= bound };
+            if !right {
+                found.elements += 1;
+                found.first = found.first.or(Some((me, row, column, is, sum)));
+            }
+        }
+        found
+    }
+}

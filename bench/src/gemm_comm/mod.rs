@@ -1,0 +1,133 @@
+//! Products with communication inside, against a product and a collective behind or before it.
+
+mod measure;
+mod report;
+
+pub use report::{Report, Row, Wrong};
+
+use super::BenchError;
+use super::contender::pick;
+use weft::gemm::{Form, FusedPlan, Problem, Shape};
+use weft_runtime::{DType, World};
+
+/// Shapes that are measured where none are given: rows of all PEs, columns of B of all PEs, and all of K, as the product
+/// would be on one PE.
+pub const SHAPES: [Shape; 5] = [
+    Shape { m: 1024, n: 8192, k: 8192 },
+    Shape { m: 4096, n: 8192, k: 8192 },
+    Shape { m: 8192, n: 8192, k: 8192 },
+    Shape { m: 4096, n: 8192, k: 28672 },
+    Shape { m: 8192, n: 8192, k: 4096 },
+];
+
+/// Who computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Contender {
+    /// One launch, by a plan.
+    Fused(FusedPlan),
+    /// cuBLASLt's product alone, without communication: no result, but what the others are compared with.
+    Product,
+    /// cuBLASLt's product, and our collective.
+    Ours,
+    /// cuBLASLt's product, and NCCL's collective.
+    Nccl,
+}
+
+/// Contenders beside ours, as the command line names them.
+const PEERS: [(&str, Contender); 2] = [("cublas+ours", Contender::Ours), ("cublas+nccl", Contender::Nccl)];
+
+impl Contender {
+    /// Those that a list of names means.
+    ///
+    /// # Errors
+    /// A name that is none, with those there are.
+    pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
+        pick(names, &PEERS, "peer", "")
+    }
+
+    /// As the table names it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Contender::Fused(_) => "fused",
+            Contender::Product => "cublas alone",
+            Contender::Ours => "cublas+ours",
+            Contender::Nccl => "cublas+nccl",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What PEs compute together.
+    pub form: Form,
+    /// The products as they would be on one PE; each PE has a part of K, and for an all-gather of N.
+    pub shapes: Vec<Shape>,
+    /// Element type of all matrices: bf16 or f16.
+    pub dtype: DType,
+    /// Who is measured.
+    pub contenders: Vec<Contender>,
+    /// Calls back to back in a block that is timed; fewer where they take long.
+    pub iters: u32,
+    /// Calls before the first block.
+    pub warmup: u32,
+    /// Blocks of each contender: each round has one of each, in an order that is drawn anew.
+    pub repeats: u32,
+    /// Whether a block is captured into a CUDA graph and replayed.
+    pub graph: bool,
+    /// Whether results are compared with the product in float64.
+    pub check: bool,
+}
+
+impl Request {
+    /// What a PE has of a product as it would be on one PE.
+    ///
+    /// # Errors
+    /// K, or for an all-gather N, that so many PEs do not share out.
+    pub fn problem(&self, shape: Shape, pes: u32) -> Result<Problem, BenchError> {
+        let (name, extent) = if self.form == Form::AllGather { ("n", shape.n) } else { ("k", shape.k) };
+        let part = extent / u64::from(pes.max(1));
+        if part * u64::from(pes) != extent {
+            let message = format!("{name} is {extent} in {shape}, which {pes} PEs do not share out evenly");
+            return Err(BenchError::Request(message));
+        }
+        let shape = match self.form {
+            Form::AllGather => Shape { n: part, ..shape },
+            Form::ReduceScatter | Form::AllReduce => Shape { k: part, ..shape },
+        };
+        Ok(Problem::new(shape, self.dtype))
+    }
+
+    /// Looks at all that can be known before any GPU works.
+    ///
+    /// # Errors
+    /// What is wrong, what was expected.
+    pub fn examine(&self) -> Result<(), BenchError> {
+        let wrong = if ![DType::BF16, DType::F16].contains(&self.dtype) {
+            format!("matrices of {}: expected bf16 or f16", self.dtype)
+        } else if self.shapes.is_empty() || self.iters == 0 || self.repeats == 0 {
+            "shapes, iterations and repeats are 1 or more".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(BenchError::Request(wrong))
+    }
+}
+
+/// Measures on every PE of the world, which all call it with the same request; `done` gets the rows of each shape as they
+/// come, on every PE. *Collective.*
+///
+/// # Errors
+/// As [`Request::examine`] and [`Request::problem`]; a kernel that does not compile; a library that is not there. Wrong
+/// results are none: the rows have them.
+pub fn run(
+    world: &World,
+    request: &Request,
+    done: &mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>,
+) -> Result<Report, BenchError> {
+    request.examine()?;
+    match request.dtype {
+        DType::F16 => measure::run::<half::f16>(world, request, done),
+        _ => measure::run::<half::bf16>(world, request, done),
+    }
+}

@@ -1,0 +1,147 @@
+//! What was measured, as data and as a table.
+
+use crate::Spread;
+use serde::{Deserialize, Serialize};
+use weft::gemm::{Form, Shape};
+
+/// An element that is not what it should be.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Wrong {
+    /// Wrong samples, over all PEs.
+    pub elements: u64,
+    /// Samples that were compared.
+    pub of: u64,
+    /// The first wrong one: PE, row and column of its result, what is there, and what should be.
+    pub first: Option<(u32, u64, u64, f64, f64)>,
+}
+
+/// A shape with a contender.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The product as it would be on one PE.
+    pub shape: Shape,
+    /// Who.
+    pub name: String,
+    /// Parameters of ours.
+    pub plan: String,
+    /// Time of a call.
+    pub time_us: Spread,
+    /// Floating-point operations of a PE in a second, by the median.
+    pub tflops: f64,
+    /// The time by that of the product alone.
+    pub of_product: Option<f64>,
+    /// The time by that of the product and NCCL's collective.
+    pub of_nccl: Option<f64>,
+    /// The time by that of the product and our collective.
+    pub of_ours: Option<f64>,
+    /// What a check found.
+    pub checked: Option<Wrong>,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this library.
+    pub warpweft: String,
+    /// When, in UTC.
+    pub date: String,
+    /// The command's words.
+    pub command: Vec<String>,
+    /// What was computed.
+    pub form: Form,
+    /// PEs.
+    pub n_pes: u32,
+    /// Their GPUs.
+    pub gpu: String,
+    /// cuBLASLt's version, where it was measured.
+    pub cublas: Option<String>,
+    /// NCCL's version, where it was measured.
+    pub nccl: Option<String>,
+    /// Whether calls were in a CUDA graph.
+    pub graph: bool,
+    /// Blocks of each contender.
+    pub repeats: u32,
+    /// What was measured.
+    pub rows: Vec<Row>,
+}
+
+/// Sets what rows of one shape are by each other.
+pub(super) fn compare(rows: &mut [Row]) {
+    let time = |name: &str| rows.iter().find(|r| r.name == name).map(|r| r.time_us.median);
+    let [product, nccl, ours] = ["cublas alone", "cublas+nccl", "cublas+ours"].map(time);
+    for row in rows {
+        let by = |time: Option<f64>| time.map(|t| row.time_us.median / t);
+        (row.of_product, row.of_nccl, row.of_ours) = (by(product), by(nccl), by(ours));
+    }
+}
+
+impl Report {
+    /// What stands over the table.
+    pub fn head(&self) -> String {
+        let Report { form, n_pes, gpu, repeats, warpweft, date, .. } = self;
+        let of =
+            |name: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(", {name} {v}"));
+        let how = if self.graph { "in a CUDA graph" } else { "back to back" };
+        format!(
+            "# weft bench: {form:?} and GEMM on {n_pes} x {gpu}{}{}, warpweft {warpweft}; {date}\n\
+             # medians of {repeats} blocks of calls {how}, in an order drawn anew each round, on the slowest PE\n\
+             #           shape          who       us      min      max  TFLOP/s  of gemm  of +nccl  of +ours   #wrong  plan\n",
+            of("cuBLASLt", &self.cublas),
+            of("NCCL", &self.nccl)
+        )
+    }
+
+    /// Rows of the table.
+    pub fn lines(rows: &[Row]) -> String {
+        let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.3}"));
+        let line = |r: &Row| {
+            let Row { shape, name, plan, time_us: t, tflops, .. } = r;
+            let wrong = r.checked.as_ref().map_or("N/A".into(), |w| format!("{}/{}", w.elements, w.of));
+            format!(
+                "{:>17}{name:>13}{:>9.2}{:>9.2}{:>9.2}{tflops:>9.1}{:>9}{:>10}{:>10}{wrong:>9}  {plan}\n",
+                shape.to_string(),
+                t.median,
+                t.min,
+                t.max,
+                ratio(r.of_product),
+                ratio(r.of_nccl),
+                ratio(r.of_ours),
+            )
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// The first wrong element, for people.
+    pub fn first_wrong(&self) -> Option<String> {
+        self.rows.iter().find_map(|r| {
+            let (pe, row, column, found, expected) = r.checked.as_ref()?.first?;
+            let place = format!("PE {pe} has {found} at ({row}, {column}), expected {expected}");
+            Some(format!("{}, {}: {place}", r.shape, r.name))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_compared_within_their_shape() {
+        let row = |name: &str, us: f64| Row {
+            shape: Shape::new(8, 16, 32),
+            name: name.into(),
+            plan: String::new(),
+            time_us: Spread { min: us, median: us, max: us },
+            tflops: 1.0,
+            of_product: None,
+            of_nccl: None,
+            of_ours: None,
+            checked: None,
+        };
+        // Made up.
+        let mut rows = [row("fused", 6.0), row("cublas alone", 5.0), row("cublas+nccl", 12.0)];
+        compare(&mut rows);
+        assert_eq!((rows[0].of_product, rows[0].of_nccl, rows[0].of_ours), (Some(1.2), Some(0.5), None));
+        assert!(Report::lines(&rows).lines().next().is_some_and(|line| line.contains("8x16x32")));
+    }
+}

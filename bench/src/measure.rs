@@ -1,0 +1,572 @@
+//! The measurement itself, on every PE: memory, calls, and their times.
+
+use super::calibrate;
+use super::contender::Contender;
+use super::data::{self, Number, with_number};
+use super::kernels::{self, GET, PUT, PingPong};
+use super::operand::{Operand, Pair};
+use super::operation::Operation;
+use super::own;
+use super::report::{Report, Row, Times, Wrong};
+use super::start::StartLine;
+use super::times::{Blocks, Timed, times};
+use super::torch::Torch;
+use super::{Bench, BenchError};
+use std::time::Instant;
+use weft::collective::{Call as Asked, Collectives, Config, Plan, Request};
+use weft::collective::{Collective, Counts, Place};
+use weft::compile::Transport;
+use weft_runtime::launch::{AsArgument, Lowering};
+use weft_runtime::nccl::Communicator;
+use weft_runtime::{
+    Barrier, DType, DeviceTensor, Reduce, Stream, SymmetricBuffer, SymmetricTensor, Team, World, cuda, nccl,
+};
+
+/// The round whose data the timed calls have.
+const TIMED_ROUND: u32 = 0;
+
+/// Elements of it that differ; past them it begins again.
+const TIMED_PERIOD: u64 = 1 << 20;
+
+pub(super) type Tell<'a> = &'a mut dyn FnMut(&Report, &[Row]) -> std::io::Result<()>;
+/// Puts one call of a contender on a stream.
+pub(super) type Call<'a> = Box<dyn Fn(&Stream) -> Result<()> + 'a>;
+pub(super) type Result<T> = std::result::Result<T, BenchError>;
+
+pub(super) fn run(world: &World, bench: &Bench, done: Tell<'_>) -> Result<Report> {
+    let counts = bench.counts(world.n_pes())?;
+    let no_numbers = || Err(BenchError::Request("bool is no type of numbers".into()));
+    with_number!(bench.dtype, no_numbers(), measure(world, bench, &counts, done))
+}
+
+/// What all measurements share.
+pub(super) struct Bed<'a, T> {
+    pub world: &'a World,
+    pub team: Team,
+    pub stream: &'a Stream,
+    pub bench: &'a Bench,
+    lowering: Lowering,
+    buffers: [SymmetricBuffer; 2],
+    symmetric: Pair<T>,
+    /// NCCL, with memory of each kind that is asked for.
+    nccl: Option<Nccl<T>>,
+    pub torch: Option<Torch>,
+    collectives: Option<Collectives>,
+    /// For kernels of files.
+    sync: Option<Barrier>,
+    pub start: StartLine<'a>,
+    pub most_ctas: u32,
+}
+
+/// A collective, what it reads and writes, and a case of it.
+type Heap<'c, T> = (Collective, SymmetricTensor<T>, Option<SymmetricTensor<T>>, Case<'c, T>);
+
+struct Nccl<T> {
+    communicator: Communicator,
+    plain: Option<Pair<T>>,
+    windows: Option<Pair<T>>,
+}
+
+/// A contender with a size and a place, ready to be called.
+pub(super) struct Case<'a, T> {
+    pub counts: &'a Counts,
+    pub input: Operand<T>,
+    pub output: Operand<T>,
+    pub call: Call<'a>,
+    ctas: Option<u32>,
+    /// How ours is carried out.
+    pub plan: Option<String>,
+    /// What is timed is so many times in a call.
+    times: u32,
+    /// Whether calls order themselves among PEs: what a PE got is there when its call is done, and the next call may
+    /// begin while another PE is in the last.
+    pub orders: bool,
+}
+
+/// What became of a contender with a size and a place.
+pub(super) struct Done {
+    pub ctas: Option<u32>,
+    pub plan: Option<String>,
+    pub times: Times,
+    /// What a check found, where there was one.
+    pub checked: Option<Option<Wrong>>,
+}
+
+fn measure<T: Number>(world: &World, bench: &Bench, counts: &[Counts], done: Tell<'_>) -> Result<Report> {
+    let bed = Bed::<T>::new(world, bench, counts)?;
+    let outcome = bed.measure(counts, done);
+    if let Err(BenchError::Local(_)) = outcome {
+        // Freeing symmetric memory waits for the other PEs, which have not heard of this: the job ends first.
+        std::mem::forget(bed);
+    }
+    outcome
+}
+
+impl<'a, T: Number> Bed<'a, T> {
+    pub(super) fn new(world: &'a World, bench: &'a Bench, counts: &[Counts]) -> Result<Bed<'a, T>> {
+        let most = counts.iter().map(|c| c.send.max(c.recv)).max().unwrap_or(1);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let has = |of: &dyn Fn(&Contender) -> bool| bench.contenders.iter().any(of);
+        // What may fail on one PE alone comes before what all free together.
+        let limit = data::limit(bench.dtype, bench.summands(world.n_pes()));
+        let torch = match has(&|c| matches!(c, Contender::Torch(_))) {
+            true => Some(Torch::start(world, bench, most as u64, limit)?),
+            false => None,
+        };
+        let bytes = most.saturating_mul(size_of::<T>());
+        let team = world.team();
+        let most_ctas = bench.ctas.unwrap_or(world.device().sm_count()?);
+        let buffers = [world.buffer(bytes)?, world.buffer(bytes)?];
+        let symmetric = Pair::symmetric([&buffers[0], &buffers[1]], most)?;
+        // What the switch has for one allocation it has for all.
+        let lowering = bench.lowering.decide(buffers[0].multicast_address(&team).is_some());
+        let collectives = match has(&|c| matches!(c, Contender::Ours(_) | Contender::Auto)) {
+            true => {
+                let config =
+                    Config { ctas: Some(most_ctas), lowering: lowering.into(), tuning: bench.tuning.clone() };
+                Some(Collectives::with(world, world.team(), config)?)
+            }
+            false => None,
+        };
+        let own = has(&|c| matches!(c, Contender::Own(_)));
+        let sync = if own { Some(world.kernel_barrier(most_ctas)?) } else { None };
+        let nccl = match has(&|c| c.is_nccl()) {
+            true => {
+                let communicator = Communicator::over(world)?;
+                let (mut plain, mut windows) = (None, None);
+                if has(&|c| *c == Contender::Nccl) {
+                    plain = Some(Pair::nccl(communicator.plain(most)?, communicator.plain(most)?));
+                }
+                if has(&|c| *c == Contender::NcclSymm) {
+                    windows = Some(Pair::nccl(communicator.window(most)?, communicator.window(most)?));
+                }
+                Some(Nccl { communicator, plain, windows })
+            }
+            false => None,
+        };
+        let (stream, start) = (world.stream(), StartLine::new(world)?);
+        Ok(Bed {
+            world,
+            team,
+            stream,
+            bench,
+            lowering,
+            buffers,
+            symmetric,
+            nccl,
+            torch,
+            collectives,
+            sync,
+            start,
+            most_ctas,
+        })
+    }
+
+    /// Every row, in turn.
+    fn measure(&self, counts: &[Counts], done: Tell<'_>) -> Result<Report> {
+        let bench = self.bench;
+        let mut report = self.report(counts)?;
+        if bench.calibrate {
+            report.calibration = Some(calibrate::run(&self.start, bench.repeats)?);
+        }
+        let written = |e| BenchError::Local(format!("cannot write: {e}"));
+        done(&report, &[]).map_err(written)?;
+        for counts in counts {
+            for contender in &bench.contenders {
+                let mut rows = Vec::new();
+                for place in contender.places(bench.operation) {
+                    match self.row(*contender, *place, counts)? {
+                        Ok(row) => rows.push(row),
+                        Err(why) if !report.left_out.contains(&why) => report.left_out.push(why),
+                        Err(_) => {}
+                    }
+                }
+                done(&report, &rows).map_err(written)?;
+                report.rows.extend(rows);
+            }
+        }
+        match report.rows.is_empty() {
+            true => Err(BenchError::Request(report.left_out.join("; "))),
+            false => Ok(report),
+        }
+    }
+
+    /// Without rows.
+    pub(super) fn report(&self, counts: &[Counts]) -> Result<Report> {
+        let mut report = Report::of(self.world, self.bench)?;
+        report.lowering = self.lowering.to_string();
+        report.auto = self.collectives.as_ref().map(|c| c.selector().to_string());
+        report.no_multicast = self.buffers[0].why_no_multicast(&self.team);
+        report.nccl = self.nccl.as_ref().map(|n| n.communicator.version().to_string());
+        report.torch = self.torch.as_ref().map(|t| t.version.clone());
+        let parts = counts.iter().map(|c| c.count * size_of::<T>() as u64);
+        let divided = [Collective::AllGather, Collective::ReduceScatter].map(Operation::Collective);
+        if let Some(Nccl { communicator, windows: Some(_), .. }) = &self.nccl
+            && communicator.version().misplaces_parts()
+            && divided.contains(&self.bench.operation)
+            && let Some(part) = parts.into_iter().find(|bytes| bytes % 8 != 0)
+        {
+            report.notes.push(format!(
+                "{}: NCCL {} misplaces parts that are no multiple of 8 bytes, such as {part}",
+                Contender::NcclSymm.name(),
+                communicator.version()
+            ));
+        }
+        Ok(report)
+    }
+
+    /// Or why the contender cannot do that here.
+    fn row(
+        &self,
+        contender: Contender,
+        place: Place,
+        counts: &Counts,
+    ) -> Result<std::result::Result<Row, String>> {
+        let (bench, n_pes) = (self.bench, self.world.n_pes());
+        let moves = bench.operation.has_size();
+        let done = match (contender, bench.operation) {
+            (Contender::Torch(name), Operation::Collective(c)) => self.by_torch(name, (c, place), counts)?,
+            _ => match self.case(contender, place, counts)? {
+                Ok(case) => Ok(self.done(case, moves)?),
+                Err(why) => Err(why),
+            },
+        };
+        let Done { ctas, plan, times, checked } = match done {
+            Ok(done) => done,
+            Err(why) => return Ok(Err(why)),
+        };
+        let row = Row {
+            size: counts.bytes,
+            count: counts.count,
+            dtype: if moves { bench.dtype } else { DType::U64 },
+            redop: bench.operation.reduces().then(|| bench.op.name().into()),
+            algorithm: contender.name().into(),
+            place,
+            ctas,
+            plan,
+            iters: times.iters,
+            repeats: times.repeats,
+            time_us: times.warm,
+            cold_us: times.cold,
+            first_us: times.first_us,
+            algbw: 0.0,
+            busbw: 0.0,
+            wrong: checked.as_ref().map(|wrong| wrong.as_ref().map_or(0, |w| w.elements)),
+            first_wrong: checked.flatten(),
+        };
+        Ok(Ok(row.with_bandwidth(bench.operation.bus_factor(n_pes))))
+    }
+
+    /// Measures a case, and checks it where it has results.
+    fn done(&self, case: Case<'_, T>, moves: bool) -> Result<Done> {
+        let timed = times(self.world, self.bench, &Here { bed: self, case: &case })?;
+        let checked = if self.bench.check && moves { Some(self.check(&case)?) } else { None };
+        Ok(Done { ctas: case.ctas, plan: case.plan, times: timed, checked })
+    }
+
+    /// The memory that a contender works on.
+    fn memory(&self, contender: Contender) -> Result<&Pair<T>> {
+        let nccl = self.nccl.as_ref();
+        let pair = match contender {
+            Contender::Nccl => nccl.and_then(|n| n.plain.as_ref()),
+            Contender::NcclSymm => nccl.and_then(|n| n.windows.as_ref()),
+            _ => Some(&self.symmetric),
+        };
+        pair.ok_or_else(|| BenchError::Request(format!("{} has no memory", contender.name())))
+    }
+
+    fn case<'c>(
+        &'c self,
+        contender: Contender,
+        place: Place,
+        counts: &'c Counts,
+    ) -> Result<std::result::Result<Case<'c, T>, String>> {
+        let ([input, output], mut case) = self.sides(self.memory(contender)?, place, counts)?;
+        use Operand::{Nccl, Symmetric};
+        match (contender, self.bench.operation, input, output) {
+            (
+                Contender::Ours(_) | Contender::Auto,
+                Operation::Collective(c),
+                Symmetric(x),
+                Symmetric(out),
+            ) => {
+                if let Err(why) = self.ours(&mut case, contender, c, larger(place, x, out))? {
+                    return Ok(Err(why));
+                }
+            }
+            (Contender::Own(own), Operation::Collective(c), Symmetric(x), Symmetric(out)) => {
+                let missing = || BenchError::Request("there is no barrier".into());
+                let sync = self.sync.as_ref().ok_or_else(missing)?;
+                let how = (own, self.lowering, self.bench.ctas);
+                let kernel = own::Compiled::new((self.world, &self.team, sync), how, (c, counts), (x, out))?;
+                case.ctas = Some(kernel.ctas());
+                case.call = Box::new(move |s| kernel.launch(s));
+            }
+            (Contender::Nvshmem, Operation::Collective(c), Symmetric(x), Symmetric(out)) => {
+                case.call = self.nvshmem(c, x, out);
+                case.orders = false;
+            }
+            (_, Operation::Collective(c), Nccl(x), Nccl(out)) => case.call = self.nccl(c, x, out)?,
+            (_, _, Symmetric(x), Symmetric(out)) => self.remote(&mut case, contender, x, out)?,
+            _ => return Err(BenchError::Request(format!("{} has other memory", contender.name()))),
+        }
+        Ok(Ok(case))
+    }
+
+    /// A kernel of the library; or why it cannot do that here.
+    fn ours<'c>(
+        &'c self,
+        case: &mut Case<'c, T>,
+        contender: Contender,
+        collective: Collective,
+        (x, out): (SymmetricTensor<T>, Option<SymmetricTensor<T>>),
+    ) -> Result<std::result::Result<(), String>> {
+        let (bench, stream) = (self.bench, self.stream);
+        let collectives = self.collectives()?;
+        let call = asked(collective, bench.op, &x, out.as_ref());
+        let request = collectives.request(&call, stream)?;
+        let mut plan = match contender {
+            Contender::Ours(a) => match a.can(&request) {
+                Ok(()) => Plan::of(a, &request, self.most_ctas),
+                Err(why) => return Ok(Err(why)),
+            },
+            _ => collectives.plan(&call, stream)?,
+        };
+        plan.ctas = bench.ctas.map_or(plan.ctas, |n| n.min(plan.algorithm.most_ctas));
+        plan.threads = bench.threads.unwrap_or(plan.threads);
+        plan.unroll = bench.unroll.unwrap_or(plan.unroll);
+        if let Err(why) = plan.check(&request, self.most_ctas) {
+            return Ok(Err(why));
+        }
+        self.planned(case, plan, collective, (x, out)).map(Ok)
+    }
+
+    /// A kernel of the library as a plan has it.
+    fn planned<'c>(
+        &'c self,
+        case: &mut Case<'c, T>,
+        plan: Plan,
+        collective: Collective,
+        (x, out): (SymmetricTensor<T>, Option<SymmetricTensor<T>>),
+    ) -> Result<()> {
+        let (collectives, op) = (self.collectives()?, self.bench.op);
+        collectives.prepare(&plan, &asked(collective, op, &x, out.as_ref()), self.stream)?;
+        case.ctas = Some(plan.ctas);
+        let Plan { algorithm, ctas, threads, unroll } = plan;
+        case.plan = Some(format!("{}, {ctas} CTAs of {threads}, {unroll} at once", algorithm.name));
+        case.call =
+            Box::new(move |s| Ok(collectives.launch(&plan, &asked(collective, op, &x, out.as_ref()), s)?));
+        Ok(())
+    }
+
+    /// Our collectives.
+    pub fn collectives(&self) -> Result<&Collectives> {
+        let missing = || BenchError::Request("there are no workspaces".into());
+        self.collectives.as_ref().ok_or_else(missing)
+    }
+
+    /// What a collective of ours is asked for, of operands in the symmetric heap.
+    pub fn request(&self, place: Place, counts: &Counts) -> Result<Request> {
+        let (collective, x, out, _) = self.heap(place, counts)?;
+        let call = asked(collective, self.bench.op, &x, out.as_ref());
+        Ok(self.collectives()?.request(&call, self.stream)?)
+    }
+
+    /// A case of it as a plan has it.
+    pub fn ours_by<'c>(&'c self, place: Place, counts: &'c Counts, plan: &Plan) -> Result<Case<'c, T>> {
+        let (collective, x, out, mut case) = self.heap(place, counts)?;
+        self.planned(&mut case, *plan, collective, (x, out))?;
+        Ok(case)
+    }
+
+    /// A collective's operands in the symmetric heap, and a case of them that does nothing yet.
+    fn heap<'c>(&'c self, place: Place, counts: &'c Counts) -> Result<Heap<'c, T>> {
+        match (self.bench.operation, self.sides(&self.symmetric, place, counts)?) {
+            (Operation::Collective(c), ([Operand::Symmetric(x), Operand::Symmetric(out)], case)) => {
+                let (x, out) = larger(place, x, out);
+                Ok((c, x, out, case))
+            }
+            _ => Err(BenchError::Request(format!("{} is no collective", self.bench.operation))),
+        }
+    }
+
+    /// What a call gives and gets in a memory, and a case of it that does nothing yet.
+    fn sides<'c>(
+        &'c self,
+        memory: &Pair<T>,
+        place: Place,
+        counts: &'c Counts,
+    ) -> Result<([Operand<T>; 2], Case<'c, T>)> {
+        let (send, recv) = (counts.send as usize, counts.recv as usize);
+        let operands = match place {
+            Place::OutOfPlace => memory.apart(send, recv)?,
+            Place::InPlace => memory.together(send, recv, self.world.my_pe() as usize)?,
+        };
+        let [input, output] = operands.clone();
+        let call: Call<'c> = Box::new(|_| Ok(()));
+        let case = Case { counts, input, output, call, ctas: None, plan: None, times: 1, orders: true };
+        Ok((operands, case))
+    }
+
+    /// NVSHMEM's collective on a stream.
+    fn nvshmem<'c>(&'c self, c: Collective, x: SymmetricTensor<T>, out: SymmetricTensor<T>) -> Call<'c> {
+        let (team, op) = (&self.team, self.bench.op);
+        Box::new(move |s| {
+            Ok(match c {
+                Collective::AllReduce => team.reduce(op, &out, &x, s),
+                Collective::AllGather => team.fcollect(&out, &x, s),
+                Collective::ReduceScatter => team.reduce_scatter(op, &out, &x, s),
+                Collective::Broadcast => team.broadcast(&out, &x, 0, s),
+                Collective::AllToAll => team.alltoall(&out, &x, s),
+            }?)
+        })
+    }
+
+    /// NCCL's.
+    fn nccl<'c>(&'c self, c: Collective, x: nccl::Tensor<T>, out: nccl::Tensor<T>) -> Result<Call<'c>> {
+        let missing = || BenchError::Request("NCCL is not started".into());
+        let (op, nccl) = (self.bench.op, &self.nccl.as_ref().ok_or_else(missing)?.communicator);
+        Ok(Box::new(move |s| {
+            Ok(match c {
+                Collective::AllReduce => nccl.all_reduce(op, &out, &x, s),
+                Collective::AllGather => nccl.all_gather(&out, &x, s),
+                Collective::ReduceScatter => nccl.reduce_scatter(op, &out, &x, s),
+                Collective::Broadcast => nccl.broadcast(&out, &x, 0, s),
+                Collective::AllToAll => nccl.all_to_all(&out, &x, s),
+            }?)
+        }))
+    }
+
+    /// What is no collective.
+    fn remote<'c>(
+        &'c self,
+        case: &mut Case<'c, T>,
+        contender: Contender,
+        x: SymmetricTensor<T>,
+        out: SymmetricTensor<T>,
+    ) -> Result<()> {
+        let (world, team) = (self.world, &self.team);
+        let (me, n_pes) = (world.my_pe(), world.n_pes());
+        let (next, before) = ((me + 1) % n_pes, (me + n_pes - 1) % n_pes);
+        let transport = if contender == Contender::Nvshmem { Transport::Nvshmem } else { Transport::P2p };
+        case.orders = false;
+        case.call = match (self.bench.operation, contender) {
+            (Operation::Put, Contender::Stream) => Box::new(move |s| Ok(world.put(&out, &x, next, s)?)),
+            (Operation::Get, Contender::Stream) => Box::new(move |s| Ok(world.get(&out, &x, before, s)?)),
+            (Operation::Signal, _) => {
+                let ping_pong = PingPong::new(world, transport)?;
+                case.times = PingPong::FLIGHTS;
+                Box::new(move |s| ping_pong.launch(s))
+            }
+            (Operation::Barrier, Contender::Nvshmem) => Box::new(move |s| Ok(team.barrier(s)?)),
+            (Operation::Barrier, _) => Box::new(move |s| self.start.barrier(s)),
+            (operation, _) => {
+                let text = if operation == Operation::Put { PUT } else { GET };
+                let wanted = u32::try_from(case.counts.bytes.div_ceil(1024 * 16)).unwrap_or(u32::MAX);
+                let ctas = self.bench.ctas.unwrap_or(wanted.clamp(1, self.most_ctas));
+                let copy = kernels::Copy::new(world, text, transport, ctas, (&x, &out))?;
+                case.ctas = Some(ctas);
+                Box::new(move |s| copy.launch(s))
+            }
+        };
+        Ok(())
+    }
+
+    /// This PE's data of a round.
+    pub fn data(&self, elements: u64, round: u32) -> Vec<T> {
+        let (me, limit) = (self.world.my_pe(), self.limit());
+        data::made(self.world.n_pes(), elements, |i| T::of(data::datum(me, i, round, limit)))
+    }
+
+    /// Greatest number of the data.
+    pub fn limit(&self) -> u64 {
+        data::limit(self.bench.dtype, self.bench.summands(self.world.n_pes()))
+    }
+
+    /// Microseconds of each block of a case's calls. *Collective.*
+    pub(super) fn blocks(&self, case: &Case<'_, T>, blocks: Blocks) -> Result<Vec<f64>> {
+        Here { bed: self, case }.blocks(blocks)
+    }
+
+    /// Gives an operand the data that timed calls have: some, again and again.
+    pub(super) fn fill(&self, input: &Operand<T>) -> Result<()> {
+        let (len, stream) = (input.len(), self.stream);
+        let some = self.data(TIMED_PERIOD.min(len as u64), TIMED_ROUND);
+        let on_device = DeviceTensor::from_slice(&some, stream)?;
+        let period = some.len().max(1);
+        for from in (0..len).step_by(period) {
+            let part = input.slice(from..len.min(from + period))?;
+            match len - from < period {
+                true => part.write(&some[..len - from], stream)?,
+                false => part.load(&on_device, self.world, stream)?,
+            }
+        }
+        Ok(cuda::wait_for(stream)?)
+    }
+}
+
+/// A case of this process.
+struct Here<'b, 'c, T> {
+    bed: &'b Bed<'b, T>,
+    case: &'b Case<'c, T>,
+}
+
+impl<T: Number> Here<'_, '_, T> {
+    fn calls(&self, n: u32, stream: &Stream) -> Result<()> {
+        (0..n).try_for_each(|_| (self.case.call)(stream))
+    }
+}
+
+impl<T: Number> Timed for Here<'_, '_, T> {
+    fn first(&self) -> Result<f64> {
+        let stream = self.bed.stream;
+        self.bed.fill(&self.case.input)?;
+        // Making data takes each PE its own time.
+        self.bed.world.wait_for_all()?;
+        let began = Instant::now();
+        self.calls(1, stream)?;
+        cuda::wait_for(stream)?;
+        Ok(began.elapsed().as_secs_f64() * 1e6)
+    }
+
+    fn blocks(&self, Blocks { calls, before, blocks, cold }: Blocks) -> Result<Vec<f64>> {
+        let Bed { stream, start, bench, .. } = self.bed;
+        self.calls(before, stream)?;
+        cuda::wait_for(stream)?;
+        let block = start.block(bench.graph, |s| self.calls(calls, s))?;
+        // A graph's first launch is not like the others.
+        start.time(&block)?;
+        let timed = (0..blocks).map(|_| {
+            if cold {
+                start.flush(stream)?;
+            }
+            start.time(&block)
+        });
+        timed.collect()
+    }
+
+    fn in_a_call(&self) -> u32 {
+        self.case.times
+    }
+}
+
+/// Operand and result as our calls have them: in place the larger side alone.
+fn larger<T: Number>(
+    place: Place,
+    x: SymmetricTensor<T>,
+    out: SymmetricTensor<T>,
+) -> (SymmetricTensor<T>, Option<SymmetricTensor<T>>) {
+    match place {
+        Place::OutOfPlace => (x, Some(out)),
+        Place::InPlace => (if out.len() > x.len() { out } else { x }, None),
+    }
+}
+
+fn asked<'x, T: Number>(
+    collective: Collective,
+    op: Reduce,
+    x: &'x SymmetricTensor<T>,
+    out: Option<&'x SymmetricTensor<T>>,
+) -> Asked<'x> {
+    Asked { op, ..Asked::new(collective, x, out.map(|out| out as &dyn AsArgument)) }
+}

@@ -1,0 +1,151 @@
+//! The model of [`Links`] over what was counted on the simulator, and with what a machine's calibration tells.
+
+use super::report::{Bandwidth, Calibration};
+use super::traffic::Traffic;
+use weft::collective::{Algorithm, Cost, Links, Plan, Prediction, Request};
+
+impl Calibration {
+    /// The links of the model, with what was measured on this machine in the place of what was measured elsewhere.
+    /// Packets, and stores to all PEs at once, have the proportion that they have there. A kernel's own work, the switch
+    /// and the network stay as they are.
+    pub fn links(&self) -> Links {
+        let calibration = self;
+        const ELSEWHERE: Links = Links::H200;
+        let known = |gbps: f64| Some(gbps).filter(|g| *g > 0.0);
+        let most =
+            |all: &[Bandwidth], of: fn(&Bandwidth) -> f64| known(all.iter().map(of).fold(0.0, f64::max));
+        let push = most(&calibration.push, |b| b.gbps).unwrap_or(ELSEWHERE.neighbour_gbps);
+        let cta = most(&calibration.push, |b| b.gbps / f64::from(b.ctas.max(1)));
+        let flight_us = calibration.flight_us.unwrap_or(ELSEWHERE.flight_us);
+        let launch_us = calibration.empty_kernel_us;
+        Links {
+            launch_us,
+            wait_us: (calibration.barrier_us - launch_us).max(0.0),
+            flight_us,
+            packet_us: ELSEWHERE.packet_us * flight_us / ELSEWHERE.flight_us,
+            cta_gbps: cta.unwrap_or(ELSEWHERE.cta_gbps),
+            pull_gbps: most(&calibration.pull, |b| b.gbps).unwrap_or(ELSEWHERE.pull_gbps),
+            switch_gbps: ELSEWHERE.switch_gbps,
+            ..ELSEWHERE.of_bandwidth(push / ELSEWHERE.neighbour_gbps)
+        }
+    }
+}
+
+impl Traffic {
+    /// The time that a launch with this traffic takes on enough CTAs.
+    pub fn predict(&self, links: &Links) -> Prediction {
+        let t = self;
+        let (s, bytes) = (&t.steps, t.peer.bytes() as f64);
+        let moved = match (s.packets > 0, t.remote_loads > t.remote_stores) {
+            (true, _) => Cost { packed: bytes, ..Cost::default() },
+            (_, true) => Cost { pull: bytes, ..Cost::default() },
+            _ if t.n_pes > 2 => Cost { push: bytes, ..Cost::default() },
+            _ => Cost { neighbour: bytes, ..Cost::default() },
+        };
+        let algorithm = Algorithm::find(t.collective, &t.algorithm).ok();
+        if let Some(algorithm) = algorithm.filter(|a| a.net) {
+            // NVSHMEM's signals are not among what is counted.
+            let count = t.size / (t.collective.parts(t.n_pes) * t.dtype.bytes() as u64);
+            let request = Request { place: t.place, ..Request::new(t.collective, t.dtype, count, t.n_pes) };
+            let plan = Plan::of(algorithm, &request, u32::MAX);
+            return links.predict(&(algorithm.cost)(&request, &plan), plan.ctas);
+        }
+        // Where data is staged, what is waited for is a flag and no barrier.
+        let staged = algorithm.is_some_and(|a| a.staged);
+        let [waits, flights] = if staged { [0, s.waits] } else { [s.waits, 0] }.map(f64::from);
+        let (packets, switch) = (f64::from(s.packets), t.switch.bytes() as f64);
+        let cost = Cost { waits, flights, packets, switch, ..moved };
+        links.predict(&cost, u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Loading;
+    use weft::collective::{ALGORITHMS, Collective, Place};
+    use weft::compile::Lowering;
+    use weft_runtime::DType;
+
+    fn bytes(cost: &Cost) -> f64 {
+        cost.push + cost.neighbour + cost.pull + cost.packed + cost.net
+    }
+
+    /// What a row says of its algorithm is what the algorithm does: bytes of peers and of the switch through the busiest
+    /// port, but for flags, and barriers.
+    fn agrees(algorithm: &'static Algorithm, n_pes: u32, kib: u64, lowering: Lowering) {
+        let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
+        let counts = algorithm.collective.counts(kib << 10, 4, n_pes).unwrap();
+        let multicast = lowering == Lowering::Multimem;
+        let request = Request {
+            place,
+            multicast,
+            ..Request::new(algorithm.collective, DType::F32, counts.count, n_pes)
+        };
+        let counted = Traffic::count(algorithm, &request, lowering).unwrap();
+        let plan = Plan::of(algorithm, &request, counted.ctas);
+        let cost = (algorithm.cost)(&request, &plan);
+        let what = format!("{algorithm:?} {place:?} {lowering:?} of {n_pes}: {cost:?}, {counted:?}");
+        let close = |said: f64, counted: u64, than: f64| (said - counted as f64).abs() <= than;
+        // A flag for each PE, CTA and step, and what empties slots: little beside the data.
+        let little = 0.03 * counts.bytes as f64 + 4096.0;
+        assert!(close(bytes(&cost), counted.peer.bytes(), little), "{what}");
+        assert!(close(cost.switch, counted.switch.bytes(), little), "{what}");
+        if cost.packets == 0.0 && cost.flights == 0.0 {
+            assert_eq!(cost.waits, f64::from(counted.steps.waits), "{what}");
+        }
+        assert_eq!(cost.packets > 0.0, counted.steps.packets > 0, "{what}");
+    }
+
+    fn all_agree(collective: Collective) {
+        let by_memory = |a: &&Algorithm| !a.net && a.collective == collective;
+        for (i, a) in ALGORITHMS.iter().filter(by_memory).enumerate() {
+            let n_pes = [3, 4, 2][i % 3];
+            if !a.switch {
+                agrees(a, n_pes, 61, Lowering::Unicast);
+            }
+            agrees(a, n_pes, 48, Lowering::Multimem);
+        }
+    }
+
+    #[test]
+    fn closed_forms_are_what_allreduce_does() {
+        all_agree(Collective::AllReduce);
+    }
+
+    #[test]
+    fn closed_forms_are_what_others_do() {
+        Collective::ALL.into_iter().filter(|c| *c != Collective::AllReduce).for_each(all_agree);
+    }
+
+    /// The calibration of docs/performance.md, 2 H200s.
+    #[test]
+    fn a_calibration_takes_the_place_of_constants() {
+        let push = |ctas, gbps| Bandwidth { ctas, bytes: 1 << 28, gbps };
+        let mut calibration = Calibration {
+            empty_kernel_us: 0.89,
+            empty_block_us: None,
+            barrier_us: 3.6,
+            flight_us: Some(1.9),
+            push: vec![push(8, 304.0), push(132, 363.0)],
+            pull: vec![push(132, 333.0)],
+            loading: Loading { ptx_ms: 73.0, cubin_ms: 0.09 },
+        };
+        let links = calibration.links();
+        let same = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a}, {b}: {links:?}");
+        same(links.cta_gbps, 38.0);
+        same(links.pull_gbps, 333.0);
+        for of in [
+            |l: &Links| l.packet_us,
+            |l: &Links| l.packet_gbps,
+            |l: &Links| l.wait_us,
+            |l: &Links| l.neighbour_gbps,
+            |l: &Links| l.push_gbps,
+        ] {
+            same(of(&links), of(&Links::H200));
+        }
+        // A machine of one GPU has no links.
+        (calibration.push, calibration.pull, calibration.flight_us) = (Vec::new(), Vec::new(), None);
+        assert_eq!(calibration.links().push_gbps, Links::H200.push_gbps);
+    }
+}

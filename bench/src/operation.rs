@@ -1,0 +1,167 @@
+//! What can be measured: the collectives, and what kernels do to another PE.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use weft::collective::{Collective, Counts};
+use weft_runtime::Reduce;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
+pub enum Operation {
+    /// A collective.
+    Collective(Collective),
+    /// Each PE puts to the next, all at once.
+    Put,
+    /// Each PE gets from the one before, all at once.
+    Get,
+    /// A word and the signal behind it from PE 0 to PE 1 and back: half a round trip.
+    Signal,
+    /// All PEs wait for each other.
+    Barrier,
+}
+
+impl Operation {
+    /// Every operation.
+    pub fn all() -> impl Iterator<Item = Operation> {
+        let rest = [Operation::Put, Operation::Get, Operation::Signal, Operation::Barrier];
+        Collective::ALL.into_iter().map(Operation::Collective).chain(rest)
+    }
+
+    /// As the command line names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Collective(c) => c.name(),
+            Operation::Put => "put",
+            Operation::Get => "get",
+            Operation::Signal => "signal",
+            Operation::Barrier => "barrier",
+        }
+    }
+
+    /// The operation of that name.
+    ///
+    /// # Errors
+    /// There is none; with those there are.
+    pub fn parse(name: &str) -> Result<Operation, String> {
+        Operation::all().find(|o| o.name() == name).ok_or_else(|| {
+            let known: Vec<_> = Operation::all().map(Operation::name).collect();
+            format!("`{name}` is nothing that is measured: expected one of {}", known.join(", "))
+        })
+    }
+
+    /// Whether elements of PEs become one.
+    pub fn reduces(self) -> bool {
+        matches!(self, Operation::Collective(c) if c.reduces())
+    }
+
+    /// Whether it moves as many bytes as are asked for; a signal and a barrier have no size.
+    pub fn has_size(self) -> bool {
+        !matches!(self, Operation::Signal | Operation::Barrier)
+    }
+
+    /// Parts of the larger side, one a PE where it is divided.
+    pub fn parts(self, n_pes: u32) -> u64 {
+        match self {
+            Operation::Collective(c) => c.parts(n_pes),
+            _ => 1,
+        }
+    }
+
+    /// Elements for so many bytes on the larger side, or fewer where they do not divide; none where there is not one
+    /// for each part.
+    pub fn counts(self, bytes: u64, element: u64, n_pes: u32) -> Option<Counts> {
+        match self {
+            Operation::Collective(c) => c.counts(bytes, element, n_pes),
+            Operation::Put | Operation::Get => {
+                let count = bytes / element;
+                (count > 0).then_some(Counts { count, send: count, recv: count, bytes: count * element })
+            }
+            // A word of eight bytes, and nothing.
+            Operation::Signal => Some(Counts { count: 1, send: 1, recv: 1, bytes: 8 }),
+            Operation::Barrier => Some(Counts { count: 0, send: 1, recv: 1, bytes: 0 }),
+        }
+    }
+
+    /// Bus bandwidth for algorithm bandwidth: what each link carries for a byte of the size (nccl-tests,
+    /// doc/PERFORMANCE.md; there sendrecv has 1).
+    pub fn bus_factor(self, n_pes: u32) -> f64 {
+        match self {
+            Operation::Collective(c) => c.bus_factor(n_pes),
+            _ => 1.0,
+        }
+    }
+
+    /// What element `i` of PE `pe` becomes, where `given(pe, i)` is what each PE has.
+    pub fn result(
+        self,
+        op: Reduce,
+        counts: &Counts,
+        n_pes: u32,
+        pe: u32,
+        i: u64,
+        given: impl Fn(u32, u64) -> i64,
+    ) -> i64 {
+        match self {
+            Operation::Collective(c) => c.result(op, counts, n_pes, pe, i, given),
+            _ => given((pe + n_pes - 1) % n_pes, i),
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<Operation> for &'static str {
+    fn from(operation: Operation) -> &'static str {
+        operation.name()
+    }
+}
+
+impl TryFrom<String> for Operation {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Operation, String> {
+        Operation::parse(&name)
+    }
+}
+
+impl From<Collective> for Operation {
+    fn from(collective: Collective) -> Operation {
+        Operation::Collective(collective)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for operation in Operation::all() {
+            assert_eq!(Operation::parse(operation.name()), Ok(operation));
+            let json = serde_json::to_string(&operation).unwrap();
+            assert_eq!(serde_json::from_str::<Operation>(&json).unwrap(), operation);
+        }
+        let none = Operation::parse("allsum").unwrap_err();
+        assert!(
+            none.contains("`allsum`") && none.contains("broadcast") && none.ends_with("barrier"),
+            "{none}"
+        );
+    }
+
+    #[test]
+    fn neighbours() {
+        let counts = Operation::Put.counts(10, 4, 3).unwrap();
+        assert_eq!((counts.count, counts.bytes), (2, 8));
+        assert_eq!(Operation::Get.counts(3, 4, 3), None);
+        let given = |pe: u32, i: u64| i64::from(pe) * 100 + i as i64;
+        let of = |o: Operation, pe| o.result(Reduce::Sum, &counts, 3, pe, 1, given);
+        assert_eq!([of(Operation::Put, 0), of(Operation::Put, 2)], [201, 101]);
+        assert_eq!([of(Operation::Get, 0), of(Operation::Get, 2)], [201, 101]);
+        assert_eq!(Operation::Barrier.counts(1 << 20, 4, 3).unwrap().bytes, 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! A kernel of a file, beside those of the library.
+
+use super::Place;
+use super::measure::Result;
+use weft::collective::{Collective, Counts};
+use weft::compile::{KernelFile, Options};
+use weft::gpu::{GpuError, Grid, Kernel, target};
+use weft_lang::elaborate::Define;
+use weft_runtime::launch::{AsArgument, Lowering};
+use weft_runtime::{Barrier, Element, Stream, SymmetricTensor, Team, World};
+
+/// A kernel of a file that is measured as a collective: one that takes `x`, `out` unless it works in place, and perhaps a
+/// barrier and a team, and has the compile-time parameters `T`, the element type, and `N`, the elements of a PE's part.
+/// The larger of `x` and `out` has a row of `N` elements for each PE where the collective divides it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Own {
+    name: String,
+    text: String,
+    /// Names and kinds of its parameters.
+    parameters: Vec<(String, String)>,
+}
+
+impl Own {
+    /// The one kernel of a text; the name is the table's.
+    ///
+    /// # Errors
+    /// A text that is none, or a kernel with other parameters.
+    pub fn new(name: &str, text: &str) -> std::result::Result<Own, String> {
+        let file = KernelFile::parse(name, text).map_err(|e| e.to_string())?;
+        let [head] = &file.heads()[..] else {
+            return Err(format!("{name} has {} kernels, and one is measured", file.heads().len()));
+        };
+        let parameters: Vec<_> = head.params.iter().map(|p| (p.name.to_string(), p.ty.to_string())).collect();
+        let known = |(name, kind): &(String, String)| match &**kind {
+            "barrier" | "team" => true,
+            "symm" | "global" => name == "x" || name == "out",
+            _ => false,
+        };
+        if let Some((parameter, kind)) = parameters.iter().find(|p| !known(p)) {
+            return Err(format!(
+                "{name} takes `{parameter}: {kind}`: expected tensors x and out, a barrier and a team"
+            ));
+        }
+        match parameters.iter().any(|(name, _)| name == "x") {
+            true => Ok(Own { name: name.into(), text: text.into(), parameters }),
+            false => Err(format!("{name} takes no tensor `x`")),
+        }
+    }
+
+    /// As the table names it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it has its results.
+    pub fn places(&self) -> &'static [Place] {
+        match self.parameters.iter().any(|(name, _)| name == "out") {
+            true => &[Place::OutOfPlace],
+            false => &[Place::InPlace],
+        }
+    }
+}
+
+/// It compiled for a size, with its operands.
+pub(super) struct Compiled<'a, T> {
+    own: &'a Own,
+    kernel: Kernel,
+    ctas: u32,
+    operands: [SymmetricTensor<T>; 2],
+    sync: &'a Barrier,
+    team: &'a Team,
+}
+
+impl<'a, T: Element> Compiled<'a, T> {
+    /// With so many CTAs, or, if not given, as many as have 16 bytes for each thread, as far as the barrier goes.
+    pub fn new(
+        (world, team, sync): (&World, &'a Team, &'a Barrier),
+        (own, lowering, ctas): (&'a Own, Lowering, Option<u32>),
+        (collective, counts): (Collective, &Counts),
+        (x, out): (SymmetricTensor<T>, SymmetricTensor<T>),
+    ) -> Result<Compiled<'a, T>> {
+        let mut options = Options::new(target(world.device())?);
+        options.lowering = lowering.into();
+        options.defines.insert("N".into(), Define::Int(counts.count as i64));
+        options.defines.insert("T".into(), T::DTYPE.into());
+        let file = KernelFile::parse(&own.name, &own.text).map_err(GpuError::from)?;
+        let kernel = Kernel::with(world, file, options)?;
+        let threads: u64 = kernel.info()?.block.iter().map(|n| u64::from(*n)).product();
+        let wanted = counts.bytes.div_ceil(threads * 16).max(1);
+        let most = sync.ctas().min(kernel.max_ctas()?);
+        let ctas = ctas.unwrap_or(u32::try_from(wanted).unwrap_or(most)).min(most);
+        let [give, get] = collective.shapes(counts, world.n_pes());
+        let shaped = |t: SymmetricTensor<T>, shape: &[usize]| {
+            SymmetricTensor::view(t.buffer().clone(), t.offset(), shape)
+        };
+        let operands = [shaped(x, &give)?, shaped(out, &get)?];
+        Ok(Compiled { own, kernel, ctas, operands, sync, team })
+    }
+
+    /// CTAs of a launch.
+    pub fn ctas(&self) -> u32 {
+        self.ctas
+    }
+
+    /// Puts a call on a stream.
+    pub fn launch(&self, stream: &Stream) -> Result<()> {
+        let [x, out] = &self.operands;
+        let argument = |(name, kind): &(String, String)| -> &dyn AsArgument {
+            match (&**kind, &**name) {
+                ("barrier", _) => self.sync,
+                ("team", _) => self.team,
+                (_, "x") => x,
+                _ => out,
+            }
+        };
+        let arguments: Vec<_> = self.own.parameters.iter().map(argument).collect();
+        Ok(self.kernel.launch(stream, Grid::of(self.ctas), arguments)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_can_be_measured() {
+        let own = |text| Own::new("k.weft", text).unwrap().places();
+        assert_eq!(own(include_str!("../../examples/allreduce_one_shot.weft")), [Place::OutOfPlace]);
+        assert_eq!(own(include_str!("../../examples/allreduce_two_shot.weft")), [Place::InPlace]);
+        assert_eq!(own(include_str!("../../examples/all_gather.weft")), [Place::OutOfPlace]);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_says_why() {
+        let why = |text: &str| Own::new("k.weft", text).unwrap_err();
+        assert!(why("kernel k(").contains("E00"), "{}", why("kernel k("));
+        assert!(why("kernel a() block(1) {} kernel b() block(1) {}").contains("2 kernels"));
+        assert!(why("kernel a(x: symm<f32, (4):(1)>, n: i32) block(1) {}").contains("`n: i32`"));
+        assert!(why("kernel a(y: symm<f32, (4):(1)>) block(1) {}").contains("`y: symm`"));
+        assert!(why("kernel a(team: team) block(1) {}").contains("no tensor `x`"));
+    }
+}

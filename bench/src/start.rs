@@ -1,0 +1,113 @@
+//! How calls are timed: all PEs begin together, and no launch is waited for.
+//!
+//! Each GPU's events are on its own clock, so a time is between two events of one GPU, and what must agree is when the
+//! PEs begin. A barrier among the GPUs right before the first event sees to that, to within the flight of a flag, which
+//! aligned clocks of hosts, behind which launches lie, do not.
+//!
+//! A graph has that barrier and both events in it. Without one, the kernel of the barrier first takes as long as the host
+//! needs to launch what is timed.
+
+use super::BenchError;
+use super::kernels::{self, BARRIER, START_LINE};
+use super::measure::{Call, Result};
+use weft::compile::Transport;
+use weft::gpu::{Grid, Kernel};
+use weft_runtime::cuda::{self, Event};
+use weft_runtime::{Barrier, DeviceTensor, Graph, Stream, Team, World};
+
+/// Accesses of a word, one after the other, before the barrier: about 0.5 us each.
+const ACCESSES: i32 = 100;
+
+/// Where timing begins.
+pub struct StartLine<'a> {
+    world: &'a World,
+    team: Team,
+    sync: Barrier,
+    word: DeviceTensor<u32>,
+    /// Twice what the second-level cache holds.
+    scratch: DeviceTensor<u8>,
+    start: Kernel,
+    barrier: Kernel,
+}
+
+impl<'a> StartLine<'a> {
+    /// *Collective.*
+    pub fn new(world: &'a World) -> Result<StartLine<'a>> {
+        let (stream, device) = (world.stream(), world.device());
+        let compile = |text| kernels::compile(world, text, Transport::P2p, None, &[]);
+        // Simulated PEs have no caches.
+        let cache = if world.simulation().is_some() { 0 } else { device.l2_bytes()? };
+        let scratch = DeviceTensor::alloc(device, 2 * cache.max(1 << 20) as usize)?;
+        let line = StartLine {
+            world,
+            team: world.team(),
+            sync: world.kernel_barrier(1)?,
+            word: DeviceTensor::zeros(1, stream)?,
+            scratch,
+            start: compile(START_LINE)?,
+            barrier: compile(BARRIER)?,
+        };
+        line.time(&Block::Calls(Box::new(|_| Ok(()))))?;
+        Ok(line)
+    }
+
+    /// The world whose PEs begin.
+    pub fn world(&self) -> &'a World {
+        self.world
+    }
+
+    /// A kernel in which all PEs wait for each other.
+    pub fn barrier(&self, stream: &Stream) -> Result<()> {
+        Ok(self.barrier.launch(stream, Grid::Kernel, (&self.sync, &self.team))?)
+    }
+
+    /// Leaves nothing of what is measured in the second-level cache.
+    pub fn flush(&self, stream: &Stream) -> Result<()> {
+        Ok(self.scratch.fill(0, stream)?)
+    }
+
+    /// Calls that are timed as one, in a graph or not.
+    pub fn block(&self, graph: bool, calls: impl Fn(&Stream) -> Result<()> + 'a) -> Result<Block<'a>> {
+        if !graph {
+            return Ok(Block::Calls(Box::new(calls)));
+        }
+        let device = self.world.device();
+        let (start, end) = (Event::new(device)?, Event::new(device)?);
+        let graph = Graph::capture(self.world.stream(), |stream| {
+            self.barrier(stream)?;
+            start.capture(stream)?;
+            calls(stream)?;
+            Ok::<_, BenchError>(end.capture(stream)?)
+        })?;
+        graph.upload()?;
+        Ok(Block::Graph { graph, start, end })
+    }
+
+    /// Microseconds that a block takes on this PE. *Collective.*
+    pub fn time(&self, block: &Block<'_>) -> Result<f64> {
+        let stream = self.world.stream();
+        match block {
+            Block::Graph { graph, start, end } => {
+                graph.launch()?;
+                // An event in a graph is as it was before until the graph is done.
+                cuda::wait_for(stream)?;
+                Ok(start.elapsed_us(end)?)
+            }
+            Block::Calls(calls) => {
+                self.start.launch(stream, Grid::Kernel, (&self.word, ACCESSES, &self.sync, &self.team))?;
+                let start = Event::record(stream)?;
+                calls(stream)?;
+                let end = Event::record(stream)?;
+                Ok(start.elapsed_us(&end)?)
+            }
+        }
+    }
+}
+
+/// Calls that are timed as one.
+pub enum Block<'a> {
+    /// With the points between which it is timed. They are there as long as the graph.
+    Graph { graph: Graph, start: Event, end: Event },
+    /// One after the other.
+    Calls(Call<'a>),
+}

@@ -1,0 +1,379 @@
+//! What an algorithm moves and executes, counted on simulated PEs: the way to compare algorithms that use the switch where
+//! there is none.
+
+use super::{BenchError, Collective, Links, Report, Row};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::str::FromStr;
+use weft::collective::{Algorithm, Place, Plan, Request, simulation};
+use weft::compile::Lowering;
+use weft::run::{Ran, run_file};
+use weft_isa::Target;
+use weft_runtime::{DType, Reduce};
+use weft_sim::{Port, Stats};
+
+/// Most bytes of a PE that are simulated; what more there would be follows from these.
+pub const MOST: u64 = 256 << 10;
+/// CTAs of a simulated PE.
+const CTAS: u32 = 4;
+
+/// Counts of one launch. Bytes are payload: requests, headers and acknowledgements are not among them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Traffic {
+    /// The collective.
+    pub collective: Collective,
+    /// Algorithm.
+    pub algorithm: String,
+    /// `multimem` or `unicast`; `any` where both are the same.
+    pub lowering: String,
+    /// Where results are.
+    pub place: Place,
+    /// Element type.
+    #[serde(rename = "type")]
+    pub dtype: DType,
+    /// Bytes of the larger side of a PE.
+    pub size: u64,
+    /// PEs.
+    pub n_pes: u32,
+    /// CTAs of a PE.
+    pub ctas: u32,
+    /// Bytes between PEs by loads, stores and atomics: of the PE that has most of them, each way.
+    pub peer: Ways,
+    /// Bytes between a PE and the switch by multimem instructions, likewise.
+    pub switch: Ways,
+    /// Most bytes from one PE to one other.
+    pub link: u64,
+    /// Lanes that executed `multimem.ld_reduce`, over all PEs.
+    pub ld_reduce: u64,
+    /// Those of `multimem.st`.
+    pub st: u64,
+    /// Those of `multimem.red`.
+    pub red: u64,
+    /// Loads of lanes from other PEs.
+    pub remote_loads: u64,
+    /// Stores and atomics of lanes to other PEs.
+    pub remote_stores: u64,
+    /// Releases that other PEs may wait for, by lanes.
+    pub flags: u64,
+    /// CTA barriers completed.
+    pub barriers: u64,
+    /// Instructions, by lanes: waiting included, so it differs by the order of things.
+    pub lane_instructions: u64,
+    /// What follows one upon the other.
+    pub steps: Steps,
+}
+
+/// Bytes each way through a port.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Ways {
+    /// From the PE.
+    pub out: u64,
+    /// To it.
+    pub into: u64,
+}
+
+/// What a launch waits for, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Steps {
+    /// Barriers of the team, or other flags behind data.
+    pub waits: u32,
+    /// Loads from elsewhere that something waits for: once, since they are in flight together.
+    pub pulls: u32,
+    /// Data that carries its own flag.
+    pub packets: u32,
+}
+
+impl Ways {
+    fn most(ports: &[Port]) -> Ways {
+        let most = |of: fn(&Port) -> u64| ports.iter().map(of).max().unwrap_or(0);
+        Ways { out: most(|p| p.out), into: most(|p| p.into) }
+    }
+
+    fn scaled(self, by: f64) -> Ways {
+        let scaled = |n: u64| (n as f64 * by).round() as u64;
+        Ways { out: scaled(self.out), into: scaled(self.into) }
+    }
+
+    /// The greater way.
+    pub fn bytes(self) -> u64 {
+        self.out.max(self.into)
+    }
+}
+
+impl Traffic {
+    /// Counts one launch of an algorithm, of `request.bytes()` up to [`MOST`].
+    ///
+    /// # Errors
+    /// What the algorithm cannot do; more than [`MOST`] bytes; whatever goes wrong in the kernel; a wrong result.
+    pub fn count(
+        algorithm: &'static Algorithm,
+        request: &Request,
+        lowering: Lowering,
+    ) -> Result<Traffic, BenchError> {
+        let bad =
+            |message: String| BenchError::Request(format!("{} on the simulator: {message}", algorithm.name));
+        let bytes = request.bytes();
+        if bytes > MOST {
+            return Err(bad(format!("{bytes} bytes, and {MOST} are simulated at most")));
+        }
+        let multicast = lowering != Lowering::Unicast;
+        let request = &Request { multicast, ..*request };
+        let plan = Plan::of(algorithm, request, CTAS);
+        let target: Target = "sm_90a".parse().map_err(|e: <Target as FromStr>::Err| bad(e.to_string()))?;
+        let (file, options) = simulation(&plan, request, target).map_err(|e| bad(e.to_string()))?;
+        let outcome = run_file(&file, &options).map_err(|e| bad(e.to_string()))?;
+        if !outcome.passed() {
+            return Err(bad(format!("the result of {bytes} bytes is wrong")));
+        }
+        let Ran::Simulator { stats, .. } = &outcome.ran else { return Err(bad("it ran elsewhere".into())) };
+        let n = request.n_pes as usize;
+        let switch = Ways::most(&stats.switch_ports(n));
+        let lowering = match (switch.bytes(), multicast) {
+            (0, true) => "any",
+            (_, true) => "multimem",
+            (_, false) => "unicast",
+        };
+        let lanes = |prefix: &str| stats.count(prefix).1;
+        Ok(Traffic {
+            collective: request.collective,
+            algorithm: algorithm.name.into(),
+            lowering: lowering.into(),
+            place: request.place,
+            dtype: request.dtype,
+            size: bytes,
+            n_pes: request.n_pes,
+            ctas: plan.ctas,
+            peer: Ways::most(&stats.peer_ports(n)),
+            switch,
+            link: stats.links.iter().copied().max().unwrap_or(0),
+            ld_reduce: lanes("multimem.ld_reduce"),
+            st: lanes("multimem.st"),
+            red: lanes("multimem.red"),
+            remote_loads: stats.remote_loads,
+            remote_stores: stats.remote_stores,
+            flags: releases(stats),
+            barriers: stats.barriers,
+            lane_instructions: stats.lane_instructions,
+            steps: Steps::of(algorithm.name, stats, n, plan.ctas),
+        })
+    }
+
+    /// The same for another size: bytes in proportion, which they are but for flags; what follows one upon the other
+    /// stays. Instructions are those counted.
+    pub fn at(&self, size: u64) -> Traffic {
+        let by = size as f64 / self.size.max(1) as f64;
+        let link = (self.link as f64 * by).round() as u64;
+        Traffic { size, peer: self.peer.scaled(by), switch: self.switch.scaled(by), link, ..self.clone() }
+    }
+}
+
+/// Lanes that executed an instruction with release semantics which others may wait for.
+fn releases(stats: &Stats) -> u64 {
+    let sends = |m: &str| ["st.", "red.", "atom.", "multimem.red."].iter().any(|p| m.starts_with(p));
+    let is = |m: &str| sends(m) && m.contains(".release") && m.contains(".sys");
+    stats.opcodes.iter().filter(|o| is(&o.mnemonic)).map(|o| o.lanes).sum()
+}
+
+impl Steps {
+    /// Each CTA sends one release for a wait, through the switch to all at once, else to each PE, itself among them or
+    /// not. Where nothing is released and yet something moves, data carries its flag: once, or, in a kernel that is
+    /// called two-shot, twice.
+    fn of(name: &str, stats: &Stats, n_pes: usize, ctas: u32) -> Steps {
+        let each = (n_pes as u64 * u64::from(ctas)).max(1);
+        let through: u64 = stats
+            .opcodes
+            .iter()
+            .filter(|o| o.mnemonic.starts_with("multimem.red.release"))
+            .map(|o| o.lanes)
+            .sum();
+        let direct = releases(stats) - through;
+        let waits = through / each + (direct / each).div_ceil(n_pes as u64);
+        let pulls = u64::from(stats.remote_loads + stats.count("multimem.ld_reduce").1 > 0);
+        let moves = stats.remote_stores + stats.count("multimem.st").1 > 0;
+        let packets = match waits == 0 && moves {
+            true => 1 + u32::from(name.contains("two_shot")),
+            false => 0,
+        };
+        Steps { waits: waits as u32, pulls: pulls as u32, packets }
+    }
+}
+
+/// Counts all algorithms of a collective, by the switch and by peers, over sizes; those above [`MOST`] bytes follow from
+/// that. With the reasons why some are left out. `progress` hears how many of how many are done.
+///
+/// # Errors
+/// A size that has no element for each PE.
+pub fn count_all(
+    collective: Collective,
+    (dtype, op): (DType, Reduce),
+    n_pes: u32,
+    sizes: &[u64],
+    wanted: &dyn Fn(&Algorithm) -> bool,
+    progress: &dyn Fn(usize, usize),
+) -> Result<(Vec<Traffic>, Vec<String>), BenchError> {
+    let (mut all, mut left_out): (Vec<Traffic>, Vec<String>) = (Vec::new(), Vec::new());
+    // What was simulated, with how that was asked for.
+    let mut counted: Vec<((&str, Lowering, u64), Traffic)> = Vec::new();
+    let total = sizes.len() * Algorithm::of(collective).filter(|a| wanted(a)).count();
+    let mut done = 0..;
+    for size in sizes {
+        let none = || BenchError::Request(format!("{size} bytes are too few for {n_pes} PEs"));
+        let counts = |bytes: u64| collective.counts(bytes, dtype.bytes() as u64, n_pes);
+        let whole = counts(*size).ok_or_else(none)?;
+        let simulated = counts((*size).min(MOST)).ok_or_else(none)?;
+        for (algorithm, done) in Algorithm::of(collective).filter(|a| wanted(a)).zip(&mut done) {
+            progress(done, total);
+            for lowering in [Lowering::Multimem, Lowering::Unicast] {
+                let key = (algorithm.name, lowering, simulated.count);
+                let known = counted.iter().find(|(k, _)| *k == key).map(|(_, t)| t.at(whole.bytes));
+                let is_any = |t: &Traffic| t.algorithm == algorithm.name && t.lowering == "any";
+                if known.is_some() || lowering == Lowering::Unicast && all.iter().any(is_any) {
+                    all.extend(known);
+                    continue;
+                }
+                let place = algorithm.places().next().unwrap_or(Place::OutOfPlace);
+                let request =
+                    Request { op, place, ..Request::new(collective, dtype, simulated.count, n_pes) };
+                match Traffic::count(algorithm, &request, lowering) {
+                    Ok(t) => {
+                        all.push(t.at(whole.bytes));
+                        counted.push((key, t));
+                    }
+                    Err(e) => left_out.push(e.to_string()),
+                }
+            }
+        }
+    }
+    left_out.sort();
+    left_out.dedup();
+    Ok((all, left_out))
+}
+
+/// Columns of the table and their widths.
+const COLUMNS: [(&str, usize); 17] = [
+    ("size", 11),
+    ("algorithm", 18),
+    ("lowering", 8),
+    ("port out", 11),
+    ("port in", 11),
+    ("by switch", 11),
+    ("link", 11),
+    ("ld_reduce", 9),
+    ("st", 9),
+    ("loads", 9),
+    ("stores", 9),
+    ("flags", 6),
+    ("waits", 5),
+    ("lanes", 10),
+    ("model us", 9),
+    ("meas. us", 9),
+    ("ratio", 5),
+];
+
+/// As a table, with the times that a model predicts, and, of a report, those that were measured.
+pub fn table(all: &[Traffic], links: &Links, measured: Option<&Report>) -> String {
+    let mut out = String::new();
+    let mut line = |cells: [String; 17]| {
+        let cells = cells.iter().zip(COLUMNS).map(|(c, (_, width))| format!("{c:>width$}"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join(" "));
+    };
+    line(COLUMNS.map(|(name, _)| name.into()));
+    for t in all {
+        let s = &t.steps;
+        let model = t.predict(links).total();
+        let time = measured.and_then(|report| t.time_in(report));
+        line([
+            t.size.to_string(),
+            t.algorithm.clone(),
+            t.lowering.clone(),
+            (t.peer.out + t.switch.out).to_string(),
+            (t.peer.into + t.switch.into).to_string(),
+            t.switch.bytes().to_string(),
+            t.link.to_string(),
+            t.ld_reduce.to_string(),
+            t.st.to_string(),
+            t.remote_loads.to_string(),
+            t.remote_stores.to_string(),
+            t.flags.to_string(),
+            format!("{}+{}+{}", s.waits, s.pulls, s.packets),
+            t.lane_instructions.to_string(),
+            format!("{model:.2}"),
+            time.map_or("-".into(), |us| format!("{us:.2}")),
+            time.map_or("-".into(), |us| format!("{:.2}", model / us)),
+        ]);
+    }
+    out
+}
+
+impl Traffic {
+    /// What a report has measured of the same, in microseconds.
+    fn time_in(&self, report: &Report) -> Option<f64> {
+        let same = report.lowering == self.lowering || self.lowering == "any";
+        let is = |r: &&Row| (&r.algorithm, r.place, r.size) == (&self.algorithm, self.place, self.size);
+        let row = report.rows.iter().find(is).filter(|_| same && report.n_pes == self.n_pes)?;
+        Some(row.time_us.median)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(name: &str, lowering: Lowering, n_pes: u32, bytes: u64) -> Traffic {
+        let algorithm = Algorithm::find(Collective::AllReduce, name).unwrap();
+        let place = algorithm.places().next().unwrap();
+        let count = bytes / 4;
+        let request = Request { place, ..Request::new(Collective::AllReduce, DType::F32, count, n_pes) };
+        Traffic::count(algorithm, &request, lowering).unwrap()
+    }
+
+    #[test]
+    fn packets_are_twice_the_data_to_each_other_pe() {
+        let t = count("ll", Lowering::Unicast, 4, 1 << 14);
+        // Every 8 bytes go as 16; slots are emptied in turn, a few a round.
+        let data = 2 * 3 * (1 << 14);
+        assert!((data..data + data / 50).contains(&t.peer.out), "{t:?}");
+        assert_eq!((t.switch, t.ld_reduce, t.flags), (Ways::default(), 0, 0));
+        assert_eq!(t.steps, Steps { waits: 0, pulls: 0, packets: 1 });
+        assert_eq!(t.at(1 << 20).peer.out, t.peer.out * 64);
+    }
+
+    /// By the switch a PE sends all it has once and an n-th of the result; by peers, n-1 n-ths of both.
+    #[test]
+    fn two_shot_by_the_switch_and_by_peers() {
+        let (n, size) = (4u64, 1u64 << 14);
+        let flags = |t: &Traffic| t.flags * 8;
+        let t = count("two_shot", Lowering::Multimem, 4, size);
+        let want = size + size / n;
+        assert!((want..want + flags(&t)).contains(&t.switch.out) && t.switch.into >= want, "{t:?}");
+        assert_eq!((t.peer, t.ld_reduce, t.st), (Ways::default(), size / 16, size / 16), "{t:?}");
+        assert_eq!(t.steps, Steps { waits: 2, pulls: 1, packets: 0 });
+        assert_eq!(t.flags, 2 * n * u64::from(t.ctas));
+        let t = count("two_shot", Lowering::Unicast, 4, size);
+        let want = 2 * size / n * (n - 1);
+        assert!((want..want + flags(&t)).contains(&t.peer.out), "{t:?}");
+        assert_eq!((t.switch, t.steps), (Ways::default(), Steps { waits: 2, pulls: 1, packets: 0 }));
+        assert_eq!(t.remote_loads, size / 16 * (n - 1));
+        let one = count("one_shot", Lowering::Multimem, 4, size);
+        assert!(one.switch.out >= n * size && one.st == 0, "{one:?}");
+    }
+
+    #[test]
+    fn a_table_has_what_was_counted_and_measured() {
+        let t = count("ll", Lowering::Unicast, 2, 1024);
+        let text = table(&[t.at(1 << 20)], &Links::H200, None);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].len(), lines[1].len());
+        assert!(lines[1].contains("1048576") && lines[1].contains("0+0+1"), "{text}");
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        let algorithm = Algorithm::find(Collective::AllReduce, "ll").unwrap();
+        let request = Request::new(Collective::AllReduce, DType::F32, MOST, 2);
+        let e = Traffic::count(algorithm, &request, Lowering::Unicast).unwrap_err();
+        assert!(e.to_string().contains("simulated at most"), "{e}");
+    }
+}

@@ -1,0 +1,353 @@
+//! `weft tune`: which plan of our collectives is the fastest on this machine, by size, type, place and memory.
+
+mod search;
+
+pub use search::{Effort, Found, Look, Search, Timed};
+
+use super::calibrate;
+use super::data::{self, Number, with_number};
+use super::measure::{Bed, Case, Result};
+use super::report::{Report, Spread};
+use super::times::{Blocks, gather};
+use super::{Bench, BenchError, Contender};
+use weft::collective::tuning::{Entry, Table};
+use weft::collective::{Algorithm, Collective, Counts, Limits, Links, Place, Plan, Tuning};
+use weft::compile::Lowering;
+use weft::gpu::GpuError;
+use weft_runtime::{DType, Reduce, World};
+
+/// What is tuned.
+#[derive(Clone, Debug)]
+pub struct Tune {
+    /// Which collectives.
+    pub collectives: Vec<Collective>,
+    /// Element types: others take what was found for one as wide.
+    pub dtypes: Vec<DType>,
+    /// How elements become one, where a collective reduces.
+    pub op: Reduce,
+    /// Bytes of the larger side of a PE, ascending. Those that do not have an element for each PE are left out.
+    pub sizes: Vec<u64>,
+    /// How in-switch operations are carried out.
+    pub lowering: Lowering,
+    /// Whether only plans are measured that algorithms have where nobody has measured.
+    pub quick: bool,
+}
+
+/// A request that was searched.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// The collective.
+    pub collective: Collective,
+    /// Element type.
+    pub dtype: DType,
+    /// Where results are.
+    pub place: Place,
+    /// Bytes of the larger side.
+    pub bytes: u64,
+    /// What was found.
+    pub found: Found,
+}
+
+/// Tells of each cell as it is done, on every PE.
+pub type Tell<'a> = &'a mut dyn FnMut(&Cell) -> std::io::Result<()>;
+
+/// Microseconds that a block takes whose calls are few, brief and long.
+const BLOCK_US: [f64; 2] = [300.0, 1000.0];
+/// Blocks, brief and long.
+const BLOCKS: [u32; 2] = [3, 9];
+/// Most calls of a block.
+const CALLS: f64 = 20.0;
+/// Blocks of a calibration.
+const CALIBRATION: u32 = 10;
+
+impl Tune {
+    /// All collectives, f32 and bf16, sums.
+    pub fn new(sizes: Vec<u64>) -> Tune {
+        Tune {
+            collectives: Collective::ALL.to_vec(),
+            dtypes: vec![DType::F32, DType::BF16],
+            op: Reduce::Sum,
+            sizes,
+            lowering: Lowering::Auto,
+            quick: false,
+        }
+    }
+
+    /// What is searched for a collective and type over so many PEs.
+    fn bench(&self, collective: Collective, dtype: DType, n_pes: u32) -> Bench {
+        let whole = |s: &u64| collective.counts(*s, dtype.bytes() as u64, n_pes).map(|c| c.bytes);
+        let mut sizes: Vec<u64> = self.sizes.iter().filter_map(whole).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut bench = Bench::new(collective, sizes);
+        bench.contenders = Algorithm::of(collective).map(Contender::Ours).collect();
+        (bench.dtype, bench.op, bench.lowering) = (dtype, self.op, self.lowering);
+        (bench.graph, bench.check, bench.tuning) = (true, true, Tuning::Model);
+        bench
+    }
+
+    /// Places that a collective has results in.
+    fn places(collective: Collective) -> impl Iterator<Item = Place> {
+        let has = move |p: &Place| Algorithm::of(collective).any(|a| a.kernel(*p).is_some());
+        [Place::OutOfPlace, Place::InPlace].into_iter().filter(has)
+    }
+
+    /// Requests that are searched over so many PEs.
+    pub fn cells(&self, n_pes: u32) -> usize {
+        let of = |c: Collective, d: DType| self.bench(c, d, n_pes).sizes.len() * Tune::places(c).count();
+        self.collectives.iter().flat_map(|c| self.dtypes.iter().map(move |d| of(*c, *d))).sum()
+    }
+
+    /// What can be known to be wrong before any GPU works.
+    ///
+    /// # Errors
+    /// Nothing to tune; a type that sums are not exact in.
+    pub fn examine(&self, n_pes: u32) -> std::result::Result<(), BenchError> {
+        let bad = |message: String| Err(BenchError::Request(message));
+        if self.dtypes.contains(&DType::Bool) {
+            return bad("bool is no type of numbers".into());
+        }
+        if let Some(dtype) = self.dtypes.iter().find(|d| data::limit(**d, n_pes) == 0) {
+            return bad(format!(
+                "sums over {n_pes} PEs are not exact in {dtype}, so no result can be checked"
+            ));
+        }
+        match self.cells(n_pes) {
+            0 => bad(format!(
+                "there is nothing to tune: no collective, type or size of an element for {n_pes} PEs"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Measures on every PE of the world, which all call it with the same request, and gives the table. *Collective.*
+///
+/// # Errors
+/// As [`Tune::examine`]; a plan whose results are wrong, with the first of them; what GPUs and NVSHMEM refuse.
+pub fn tune(world: &World, what: &Tune, tell: Tell<'_>) -> Result<Table> {
+    let n_pes = world.n_pes();
+    what.examine(n_pes)?;
+    let mut table: Option<Table> = None;
+    for collective in &what.collectives {
+        for dtype in &what.dtypes {
+            let bench = what.bench(*collective, *dtype, n_pes);
+            if bench.sizes.is_empty() {
+                continue;
+            }
+            let none = || Err(BenchError::Request("bool is no type of numbers".into()));
+            with_number!(*dtype, none(), one(world, what, &bench, &mut table, tell))?;
+        }
+    }
+    let mut table = table.unwrap_or_default();
+    table.stamp();
+    Ok(table)
+}
+
+/// A collective of one type.
+fn one<T: Number>(
+    world: &World,
+    what: &Tune,
+    bench: &Bench,
+    table: &mut Option<Table>,
+    tell: Tell<'_>,
+) -> Result<()> {
+    let counts = bench.counts(world.n_pes())?;
+    let bed = Bed::<T>::new(world, bench, &counts)?;
+    let table = match table {
+        Some(table) => table,
+        none => none.insert(empty(&bed)?),
+    };
+    let super::Operation::Collective(collective) = bench.operation else { return Ok(()) };
+    let effort = if what.quick { Effort::Defaults } else { Effort::Climb };
+    for place in Tune::places(collective) {
+        let group = Group { bed: &bed, links: table.links, collective, dtype: bench.dtype, place };
+        let mut before: Option<(&Counts, Found)> = None;
+        for counts in &counts {
+            let found =
+                group.search(counts, &before.iter().flat_map(|b| b.1.best()).collect::<Vec<_>>(), effort)?;
+            if let Some((smaller, other)) = before.filter(|(_, other)| !found.agrees(other)) {
+                group.border(&mut table.entries, [smaller, counts], &[other, found])?;
+            }
+            group.keep(&mut table.entries, counts, &found)?;
+            let (dtype, bytes) = (bench.dtype, counts.bytes);
+            tell(&Cell { collective, dtype, place, bytes, found })
+                .map_err(|e| BenchError::Request(format!("cannot write: {e}")))?;
+            before = Some((counts, found));
+        }
+    }
+    Ok(())
+}
+
+/// Requests that differ in size alone.
+struct Group<'b, T> {
+    bed: &'b Bed<'b, T>,
+    links: Links,
+    collective: Collective,
+    dtype: DType,
+    place: Place,
+}
+
+impl<T: Number> Group<'_, T> {
+    /// The fastest plans of a size.
+    fn search(
+        &self,
+        counts: &Counts,
+        before: &[(&'static Algorithm, Limits)],
+        effort: Effort,
+    ) -> Result<Found> {
+        let (bed, place) = (self.bed, self.place);
+        let request = bed.request(place, counts)?;
+        let mut filled = false;
+        let search = Search { request, most_ctas: bed.most_ctas, links: &self.links, effort, before };
+        search.run(&mut |plan: &Plan, look: Look| {
+            let case = match bed.ours_by(place, counts, plan) {
+                // What a GPU's switch does not have, or the assembler not take: the same on all PEs.
+                Err(BenchError::Gpu(GpuError::Compile(_))) => return Ok(f64::INFINITY),
+                case => case?,
+            };
+            if !std::mem::replace(&mut filled, true) {
+                bed.fill(&case.input)?;
+                bed.world.wait_for_all()?;
+            }
+            bed.quickly(&case, look, self.links.time(plan, &request))
+        })
+    }
+
+    /// Between two sizes that others are the fastest for, one more, so that the border is not a guess.
+    fn border(&self, entries: &mut Vec<Entry>, sizes: [&Counts; 2], found: &[Found; 2]) -> Result<()> {
+        let [from, to] = sizes.map(|c| c.count);
+        // Whole vectors for every PE, which small sizes have too.
+        let unit = u64::from(self.bed.world.n_pes()) * 16;
+        let count = ((from as f64 * to as f64).sqrt() as u64).next_multiple_of(unit);
+        if count <= from || count >= to {
+            return Ok(());
+        }
+        let counts = self.collective.of_count(count, self.dtype.bytes() as u64, self.bed.world.n_pes());
+        let of: Vec<_> = found.iter().flat_map(Found::best).collect();
+        let found = self.search(&counts, &of, Effort::Given)?;
+        self.keep(entries, &counts, &found)
+    }
+
+    /// Takes what was found into the table, once its results are right.
+    fn keep(&self, entries: &mut Vec<Entry>, counts: &Counts, found: &Found) -> Result<()> {
+        let mut checked: Vec<Plan> = Vec::new();
+        for (symmetric, timed) in [(true, found.symmetric), (false, found.any)] {
+            let Some(timed) = timed else { continue };
+            if !checked.contains(&timed.plan) {
+                self.bed.believe(&timed.plan, self.place, counts)?;
+                checked.push(timed.plan);
+            }
+            add(entries, (self.collective, self.place, symmetric, self.dtype), counts.bytes, &timed);
+        }
+        Ok(())
+    }
+}
+
+/// A table without entries.
+fn empty<T: Number>(bed: &Bed<'_, T>) -> Result<Table> {
+    let report: Report = bed.report(&[])?;
+    let links = calibrate::run(&bed.start, CALIBRATION)?.links();
+    let setting = bed.collectives()?.setting()?;
+    let Report { warpweft, date, nvshmem, .. } = report;
+    Ok(Table { setting, warpweft, nvshmem, date, links, ..Table::default() })
+}
+
+/// Takes a size in: into the entry before, where that has the same plan.
+fn add(
+    entries: &mut Vec<Entry>,
+    (collective, place, symmetric, dtype): (Collective, Place, bool, DType),
+    bytes: u64,
+    timed: &Timed,
+) {
+    // Hundredths of a microsecond are not to be had.
+    let size = (bytes, (timed.us * 1e3).round() / 1e3);
+    let algorithm = timed.plan.algorithm.name.to_owned();
+    let entry = Entry { collective, place, symmetric, dtype, algorithm, most: timed.most, sizes: vec![size] };
+    let group = |e: &Entry| (e.collective, e.place, e.symmetric, e.dtype);
+    let last = entries.iter_mut().rfind(|e| group(e) == group(&entry));
+    match last {
+        Some(last) if (&last.algorithm, last.most) == (&entry.algorithm, entry.most) => last.sizes.push(size),
+        _ => entries.push(entry),
+    }
+}
+
+impl<T: Number> Bed<'_, T> {
+    /// Microseconds of a call that is expected to take so many.
+    fn quickly(&self, case: &Case<'_, T>, look: Look, about: f64) -> Result<f64> {
+        let at = usize::from(look == Look::Long);
+        let calls = (BLOCK_US[at] / about.max(1.0)).clamp(1.0, CALLS).round() as u32;
+        let times = self.blocks(case, Blocks { calls, before: 0, blocks: BLOCKS[at], cold: false })?;
+        let each: Vec<f64> = times.iter().map(|us| us / f64::from(calls)).collect();
+        Ok(Spread::over(&gather(self.world, &each)?).median)
+    }
+
+    /// Compares what a plan gives with a reference.
+    fn believe(&self, plan: &Plan, place: Place, counts: &Counts) -> Result<()> {
+        let case = self.ours_by(place, counts, plan)?;
+        let Some(wrong) = self.check(&case)? else { return Ok(()) };
+        let how = case.plan.as_deref().unwrap_or_default();
+        let (operation, bytes, place) = (self.bench.operation, counts.bytes, place.name());
+        let message = format!("{operation} by {how} {place}, {bytes} bytes of {}: {wrong}", self.bench.dtype);
+        Err(BenchError::Request(message + "; nothing is stored"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_with_one_plan_are_one_entry() {
+        let find = |name| Algorithm::find(Collective::AllReduce, name).unwrap();
+        let request = weft::collective::Request::new(Collective::AllReduce, DType::F32, 4096, 2);
+        let timed = |name, ctas| {
+            let most = Limits { ctas, threads: 256, unroll: 1 };
+            let plan = Plan::within(find(name), &request, most, 64);
+            Search {
+                request,
+                most_ctas: 64,
+                links: &Links::H200,
+                effort: Effort::Defaults,
+                before: &[(plan.algorithm, most)],
+            }
+            .run::<std::convert::Infallible>(&mut |p, _| Ok(if *p == plan { 1.23456 } else { 9.0 }))
+            .unwrap()
+            .symmetric
+            .unwrap()
+        };
+        let mut entries = Vec::new();
+        let group = |symmetric| (Collective::AllReduce, Place::InPlace, symmetric, DType::F32);
+        for (bytes, name, ctas) in
+            [(1024, "ll", 64), (4096, "ll", 64), (16384, "push", 32), (65536, "ll", 64)]
+        {
+            add(&mut entries, group(true), bytes, &timed(name, ctas));
+            add(&mut entries, group(false), bytes, &timed("ll", 64));
+        }
+        let sizes: Vec<Vec<u64>> =
+            entries.iter().map(|e| e.sizes.iter().map(|(bytes, _)| *bytes).collect()).collect();
+        assert_eq!(sizes, [&[1024, 4096][..], &[1024, 4096, 16384, 65536], &[16384], &[65536]]);
+        assert_eq!(entries[0].sizes[0].1, 1.235);
+    }
+
+    #[test]
+    fn what_cannot_be_tuned_is_said_before() {
+        let why = |change: fn(&mut Tune), n_pes| {
+            let mut what = Tune::new(vec![1 << 10, 1 << 20]);
+            change(&mut what);
+            what.examine(n_pes).map_err(|e| e.to_string()).err().unwrap_or_default()
+        };
+        assert_eq!(why(|_| {}, 8), "");
+        assert!(why(|t| t.dtypes = vec![DType::Bool], 8).contains("bool"));
+        assert!(why(|t| t.dtypes = vec![DType::E5M2], 9).contains("not exact in e5m2"));
+        assert!(why(|t| t.sizes = vec![1], 8).contains("nothing to tune"));
+        assert!(why(|t| t.collectives.clear(), 8).contains("nothing to tune"));
+        // Sizes without an element for each PE are left out, and those that come to the same.
+        let what = Tune::new(vec![4, 6, 1000, 1001]);
+        let sizes = |c, n| what.bench(c, DType::F32, n).sizes;
+        assert_eq!(sizes(Collective::AllReduce, 8), [4, 1000]);
+        assert_eq!(sizes(Collective::AllGather, 8), [992]);
+        // Two collectives of two sizes of f32 and three of bf16, three of one; in both places.
+        assert_eq!(what.cells(8), 2 * (2 * (2 + 3) + 3 * (1 + 1)));
+    }
+}

@@ -1,0 +1,366 @@
+//! Looks for what is wrong with kernels: runs them on simulated PEs over many sizes and schedules, and reports what
+//! the simulator finds, and results that are not what `computes(...)` says.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use weft::KernelFile;
+//! use weft_check::{CheckOptions, check_file};
+//! let file = KernelFile::parse("copy.weft", "
+//!     kernel twice<N: int>(x: global<f32, (N):(1)>, out: global<f32, (N):(1)>) block(128) computes(copy(x, out)) {
+//!         let from = partition(x, threads());
+//!         let to = partition(out, threads());
+//!         for i in 0..size<1>(to) { to[_, i] = from[_, i] * 2; }
+//!     }")?;
+//! let mut options = CheckOptions::new("sm_90a".parse()?);
+//! options.seeds = 1;
+//! let report = check_file(&file, &options)?;
+//! assert_eq!(report.findings[0].code, weft_check::WRONG_RESULT);
+//! # Ok(()) }
+//! ```
+
+mod cases;
+mod causes;
+mod finding;
+mod formats;
+mod ptx;
+mod text;
+
+pub use finding::{Access, Finding, Replay};
+pub use formats::{uncompiled_json, uncompiled_sarif};
+pub use weft::codes::WRONG_RESULT;
+
+use cases::Case;
+use finding::Gathered;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use weft::compile::{KernelFile, Options};
+use weft::ptx::{PtxFile, PtxLaunch, PtxOutcome};
+use weft::run::{Arg, RunError, Stage, Tolerance};
+use weft_isa::Target;
+use weft_lang::source::SourceMap;
+use weft_sim::Trace;
+
+/// What to look at, and how long.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// How kernels are compiled. `Lowering::Auto` checks both lowerings, where the kernel's text leaves that open. The
+    /// defines are kept; other extents are varied.
+    pub compile: Options,
+    /// Numbers of PEs.
+    pub pes: Vec<usize>,
+    /// The number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation is carried out in
+    /// place within a node, and by NVSHMEM's function between nodes. The kernel's own loads and stores reach all PEs.
+    /// If none is given, kernels with such branches run with a node for each PE, with two nodes and with one.
+    pub nodes: Vec<u32>,
+    /// The first seed of data and schedule.
+    pub seed: u64,
+    /// Schedules of each case: so many seeds from `seed` on.
+    pub seeds: u64,
+    /// What extents that are parameters are set to; a tiny one, one that tiles do not divide and a larger one, as the
+    /// kernel admits them, if there are none.
+    pub sizes: Vec<i64>,
+    /// Values of run-time scalars.
+    pub args: BTreeMap<String, Arg>,
+    /// `(tensor, file)`: data instead of what the seed makes, as [`RunOptions::inputs`](weft::run::RunOptions::inputs).
+    /// Extents that follow from it are not varied.
+    pub inputs: Vec<(String, PathBuf)>,
+    /// `(tensor, file)`: what a tensor is to hold after the last launch.
+    pub expected: Vec<(String, PathBuf)>,
+    /// The folder that `use` was read below (`--root`), for the command lines in reports.
+    pub root: Option<PathBuf>,
+    /// How far a tensor may be from the numbers of such a file; what is usual for its element type if not given.
+    pub tolerance: Option<Tolerance>,
+    /// CTAs of a PE's grid, where the kernel does not say.
+    pub grid: Option<[u32; 3]>,
+    /// Launches of a run. With even seeds the host waits between them, and each result is checked; with odd ones those of
+    /// a kernel that has barriers over the PEs follow each other on every PE as on a stream.
+    pub launches: u32,
+    /// So do those of a kernel without such barriers: it keeps its launches apart by other means, such as flags.
+    pub overlap: bool,
+    /// Warp instructions after which a launch is given up.
+    pub step_limit: Option<u64>,
+    /// Time after which a launch is given up. No further run begins then.
+    pub time_limit: Option<Duration>,
+    /// Ends the check once somebody has set it: no further run begins, and those under way are given up.
+    pub stop: Option<Arc<AtomicBool>>,
+    /// Stop at the first finding.
+    pub fail_fast: bool,
+    /// Keep the timeline of the first finding's run, or of the first run where there is none.
+    pub trace: bool,
+}
+
+impl CheckOptions {
+    /// Two PEs and eight, twenty schedules, sizes as the kernel admits them, two launches.
+    pub fn new(target: Target) -> CheckOptions {
+        CheckOptions {
+            compile: Options::new(target),
+            pes: vec![2, 8],
+            nodes: Vec::new(),
+            seed: 0,
+            seeds: 20,
+            sizes: Vec::new(),
+            args: BTreeMap::new(),
+            inputs: Vec::new(),
+            expected: Vec::new(),
+            root: None,
+            tolerance: None,
+            grid: None,
+            launches: 2,
+            overlap: false,
+            step_limit: None,
+            time_limit: None,
+            stop: None,
+            fail_fast: false,
+            trace: false,
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The file, as messages name it.
+    pub file: String,
+    /// What was run, each case with every seed: kernel, lowering, transport, sizes, PEs.
+    pub cases: Vec<Replay>,
+    /// Runs that took place.
+    pub runs: u64,
+    /// Findings, each once: causes before their consequences, and otherwise in the order of the runs that met them first.
+    pub findings: Vec<Finding>,
+    /// The PTX that ran, one for each set of compile options; none where the file is PTX itself.
+    pub variants: Vec<Variant>,
+    /// The timeline, where it was asked for.
+    pub trace: Option<Trace>,
+    /// The texts that findings have places in.
+    sources: Arc<SourceMap>,
+}
+
+impl Report {
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// PTX that a check ran.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variant {
+    /// The kernel's file.
+    pub file: String,
+    /// The options of `weft compile` that give this text. Options that a check passes on as they are, such as `--arch`,
+    /// are not among them.
+    pub options: String,
+    /// The text.
+    pub ptx: String,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Runs that ended.
+    pub done: u64,
+    /// Runs in all.
+    pub total: u64,
+    /// Runs that met something.
+    pub met: u64,
+    /// Kernels that were compiled to find out what is run. All are before the first run; `total` is 0 until then.
+    pub compiled: u64,
+}
+
+/// Checks the kernels of a file.
+///
+/// # Errors
+/// What keeps a kernel from being compiled or run at all. What is wrong with it is in the report.
+pub fn check_file(file: &KernelFile, options: &CheckOptions) -> Result<Report, RunError> {
+    check_file_with(file, options, &|_| ())
+}
+
+/// As [`check_file`]; says after every kernel that it compiles, and after every run, in any of its threads, how far it is.
+///
+/// # Errors
+/// As [`check_file`].
+pub fn check_file_with(
+    file: &KernelFile,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    report(&cases::of_file(file, options, progress)?, file.shared_sources(), options, progress)
+}
+
+/// Checks kernels that are launched one after the other. Tensors and parameters of equal names are the same ones. The kernel
+/// that `options.compile` names does not matter.
+///
+/// # Errors
+/// As [`check_file`]; tensors of equal names that differ.
+pub fn check_sequence(
+    stages: &[Stage<'_>],
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    let mut sources = SourceMap::new();
+    for stage in stages {
+        let own = stage.file.sources();
+        for file in 0..own.len() as u32 {
+            let (name, text) = (own.name(file).unwrap_or_default(), own.text(file).unwrap_or_default());
+            if sources.find(name).is_none() {
+                sources.add(name, text);
+            }
+        }
+    }
+    let sources = Arc::new(sources);
+    report(&cases::of_sequence(stages, sources.clone(), options, progress)?, sources, options, progress)
+}
+
+/// Runs cases; `sources` has the texts of their kernels, the first file's before others.
+fn report(
+    cases: &[Case],
+    sources: Arc<SourceMap>,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    let (runs, findings) = explore(cases, options, &Case::run, progress)?;
+    let replays: Vec<_> = cases.iter().map(Case::replay).collect();
+    let trace = traced(&replays, &findings, options, &|i, seed| cases[i].trace(seed))?;
+    Ok(Report {
+        file: sources.name(0).unwrap_or_default().to_owned(),
+        cases: replays,
+        runs,
+        findings,
+        variants: cases::variants(cases),
+        trace,
+        sources,
+    })
+}
+
+/// Checks a launch of PTX: over the options' numbers of PEs and seeds, of which each run is one.
+///
+/// # Errors
+/// What keeps it from being launched at all.
+pub fn check_ptx(
+    file: &PtxFile,
+    launch: &PtxLaunch,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, RunError> {
+    let cases = ptx::all(file, launch, options)?;
+    let (runs, findings) = explore(&cases, options, &ptx::Case::run, progress)?;
+    let replays: Vec<_> = cases.iter().map(|c| c.replay(options.seed)).collect();
+    let trace = traced(&replays, &findings, options, &|i, seed| cases[i].trace(seed))?;
+    Ok(Report {
+        file: file.name().to_owned(),
+        cases: replays,
+        runs,
+        findings,
+        variants: Vec::new(),
+        trace,
+        sources: file.sources(),
+    })
+}
+
+/// What a single launch of PTX found.
+///
+/// # Errors
+/// The file has no such kernel.
+pub fn report_ptx(file: &PtxFile, launch: &PtxLaunch, outcome: PtxOutcome) -> Result<Report, RunError> {
+    let replay = ptx::replay(&file.kernel(launch.entry.as_deref())?.name, launch);
+    let mut gathered = Gathered::default();
+    let trace = outcome.trace.clone();
+    gathered.add_run(ptx::findings(file, outcome, &replay));
+    Ok(Report {
+        file: file.name().to_owned(),
+        cases: vec![replay],
+        runs: 1,
+        findings: gathered.into_findings(),
+        variants: Vec::new(),
+        trace: launch.trace.is_some().then_some(trace),
+        sources: file.sources(),
+    })
+}
+
+/// The timeline that is asked for: the run is had again by case and seed.
+fn traced(
+    cases: &[Replay],
+    findings: &[Finding],
+    options: &CheckOptions,
+    run: &dyn Fn(usize, u64) -> Result<Trace, RunError>,
+) -> Result<Option<Trace>, RunError> {
+    if !options.trace || cases.is_empty() {
+        return Ok(None);
+    }
+    let (case, seed) = match findings.first() {
+        Some(f) => {
+            let is = |c: &Replay| Replay { seed: f.replay.seed, ..c.clone() } == f.replay;
+            (cases.iter().position(is).unwrap_or(0), f.replay.seed)
+        }
+        None => (0, options.seed),
+    };
+    run(case, seed).map(Some)
+}
+
+/// Runs a case with a seed: what it meets.
+type Runner<'a, C> = dyn Fn(&C, u64) -> Result<Vec<Finding>, RunError> + Sync + 'a;
+
+/// Runs every case with every seed, on all cores: how many runs there were, and what they met.
+fn explore<C: Sync>(
+    cases: &[C],
+    options: &CheckOptions,
+    run: &Runner<'_, C>,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(u64, Vec<Finding>), RunError> {
+    let jobs = cases.len() as u64 * options.seeds;
+    // The threads of a run wait for each other now and then; another run goes on meanwhile.
+    let threads = 2 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let (next, done, met) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    let results = Mutex::new(Vec::new());
+    // Seeds outside, cases inside: what any schedule shows is seen soon, and under the lowest seed.
+    let work = || {
+        let stopped = || options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+        while !stop.load(Ordering::Relaxed) && !stopped() {
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            if job >= jobs {
+                return;
+            }
+            let case = &cases[(job % cases.len() as u64) as usize];
+            let result = run(case, options.seed.wrapping_add(job / cases.len() as u64));
+            if result.as_ref().map_or(true, |found| !found.is_empty()) {
+                met.fetch_add(1, Ordering::Relaxed);
+                let endless = |found: &Vec<Finding>| {
+                    found.iter().any(|f| f.code == weft_sim::codes::STEP_LIMIT.as_str())
+                };
+                let last = options.fail_fast || result.as_ref().map_or(true, endless);
+                stop.fetch_or(last, Ordering::Relaxed);
+            }
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if let Ok(mut results) = results.lock() {
+                results.push((job, result));
+            }
+            progress(Progress { done, total: jobs, met: met.load(Ordering::Relaxed), compiled: 0 });
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..(threads as u64).min(jobs) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    results.sort_by_key(|(job, _)| *job);
+    let mut gathered = Gathered::default();
+    let mut runs = 0;
+    for (_, result) in results {
+        runs += 1;
+        let found = result?;
+        let any = !found.is_empty();
+        gathered.add_run(found);
+        // Threads may have been ahead.
+        if any && options.fail_fast {
+            break;
+        }
+    }
+    Ok((runs, gathered.into_findings()))
+}

@@ -1,0 +1,77 @@
+//! Checks of PTX that others made.
+
+use super::CheckOptions;
+use super::finding::{self, Finding, Replay};
+use weft::compile::{Lowering, Transport};
+use weft::ptx::{PtxFile, PtxLaunch, PtxOutcome, Setup};
+use weft::run::RunError;
+use weft_lang::elaborate::Defines;
+use weft_sim::{Trace, TraceConfig};
+
+/// A launch on so many PEs, for any seed.
+pub(super) struct Case<'a> {
+    file: &'a PtxFile,
+    setup: Setup<'a>,
+}
+
+/// The launch on each of the options' numbers of PEs.
+pub(super) fn all<'a>(
+    file: &'a PtxFile,
+    launch: &PtxLaunch,
+    options: &CheckOptions,
+) -> Result<Vec<Case<'a>>, RunError> {
+    let on = |&pes: &usize| {
+        let launch = PtxLaunch {
+            pes,
+            launches: options.launches,
+            step_limit: options.step_limit,
+            time_limit: options.time_limit,
+            check: Some(weft_sim::Check::default()),
+            ..launch.clone()
+        };
+        Ok(Case { file, setup: Setup::new(file, &launch)? })
+    };
+    options.pes.iter().map(on).collect()
+}
+
+impl Case<'_> {
+    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, RunError> {
+        Ok(findings(self.file, self.setup.run(seed)?, &self.replay(seed)))
+    }
+
+    /// Its timeline.
+    pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
+        let trace = Some(TraceConfig::default());
+        Ok(Setup::new(self.file, &PtxLaunch { trace, ..self.setup.launch().clone() })?.run(seed)?.trace)
+    }
+
+    pub fn replay(&self, seed: u64) -> Replay {
+        replay(self.setup.kernel(), &PtxLaunch { seed, ..self.setup.launch().clone() })
+    }
+}
+
+/// How a launch is run again.
+pub(super) fn replay(kernel: &str, launch: &PtxLaunch) -> Replay {
+    Replay {
+        kernel: kernel.to_owned(),
+        pes: launch.pes,
+        seed: launch.seed,
+        defines: Defines::new(),
+        args: std::collections::BTreeMap::new(),
+        sequence: None,
+        files: String::new(),
+        lowering: Lowering::Auto,
+        transport: Transport::Auto,
+        node: None,
+        grid: Some(launch.grid),
+        launches: launch.launches,
+        overlap: false,
+        ptx: Some(launch.words()),
+    }
+}
+
+/// What a run met.
+pub(super) fn findings(file: &PtxFile, outcome: PtxOutcome, replay: &Replay) -> Vec<Finding> {
+    let locate = |place: &weft_sim::Place| file.span(place);
+    finding::of(outcome.findings, outcome.ended.err(), &locate, replay)
+}

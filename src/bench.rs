@@ -1,0 +1,311 @@
+//! `weft bench`
+
+use super::LoweringArg;
+use super::progress::Bar;
+use super::run::gpus;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft::collective::Algorithm;
+use weft::runtime::job::{Place, Started, start};
+use weft::runtime::{Config, DType, Reduce, World, visible_line};
+use weft_bench::{
+    Bench, Calibration, Contender, Links, MOST, OPS, Operation, Own, Report, count_all, parse_sizes, run,
+    table,
+};
+
+mod from;
+pub(super) mod output;
+mod verify;
+
+use output::{Sink, Table, writable_all};
+
+/// What is no operation of its own.
+const VERIFY_SWITCH: &str = "verify-switch";
+
+/// Where PEs are.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// GPUs, one process each.
+    Gpu,
+    /// The simulator.
+    Sim,
+}
+
+#[derive(Args)]
+pub struct BenchCommand {
+    /// allreduce, allgather, reducescatter, broadcast, alltoall, put, get, signal or barrier; or verify-switch: on machines
+    /// with multicast, all our collectives by the switch against those by peers, and against the model.
+    operation: String,
+    /// Where the PEs are. On the simulator, what collectives move and execute is counted, and no time is measured.
+    #[arg(long, value_enum, default_value = "gpu")]
+    on: On,
+    /// PEs: all GPUs of this host if not given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Option<u32>,
+    /// Bytes of the larger side of a PE: 64K, a list 1K,4K, 1K:64M:x4 or 1M:8M:+1M
+    #[arg(long, default_value = "1K:64M:x4")]
+    sizes: String,
+    /// Element type.
+    #[arg(long, default_value = "f32")]
+    dtype: String,
+    /// Algorithms of ours: all, none, or names with commas between; `auto` is what is chosen where none is named.
+    #[arg(long, default_value = "all", value_name = "all|none|NAME,...")]
+    algo: String,
+    /// Reduction: sum, min or max.
+    #[arg(long, default_value = "sum")]
+    op: String,
+    /// Calls back to back in a block that is timed; fewer where they take long.
+    #[arg(long, default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    iters: u32,
+    /// Calls before the first block.
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    warmup: u32,
+    /// Blocks.
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeats: u32,
+    /// CTAs of our kernels, if not by the size.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    ctas: Option<u32>,
+    /// Threads of a CTA of our collectives, if not by the size.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Steps of a thread of our collectives at once, if not by the size.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    unroll: Option<u32>,
+    /// How our kernels carry in-switch operations out.
+    #[arg(long, value_enum, default_value = "auto")]
+    lowering: LoweringArg,
+    /// Capture a block into a CUDA graph and replay it.
+    #[arg(long)]
+    graph: bool,
+    /// Compare results with a reference, and fail where they differ.
+    #[arg(long)]
+    check: bool,
+    /// Peers to measure in the same run: nccl, nccl-symm (over registered windows), nvshmem, nvshmem-stream, torch (the
+    /// fastest of PyTorch's symmetric memory), torch-one-shot, torch-two-shot, torch-multimem.
+    #[arg(long, value_name = "PEER,...")]
+    against: Option<String>,
+    /// A kernel of yours to measure beside ours, as this collective: a file whose one kernel takes x, perhaps out, a
+    /// barrier and a team, and has T and N (as examples/allreduce_two_shot.weft).
+    #[arg(long, value_name = "FILE")]
+    kernel: Vec<PathBuf>,
+    /// Do not measure the machine itself first.
+    #[arg(long)]
+    no_calibration: bool,
+    /// Least, greatest and cold times in the table too.
+    #[arg(long)]
+    wide: bool,
+    /// On the simulator: a report of `weft bench --json` from a machine, for what its links take, and to compare with.
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
+    /// Measure nothing: print, plot and write what a report of `--json` has; several of one operation and machine are
+    /// put together. --algo and --against pick of it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "kernel", "measured", "check", "graph"])]
+    from: Vec<PathBuf>,
+    /// Where all that was measured goes, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where all that was measured goes, a line for each row.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Where a table of times goes, a column a contender, as Markdown.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Where a plot of times and bandwidths against sizes goes, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// One PE of a job that measures, and whether its results are right.
+pub(super) fn measured(place: &Place, measure: impl FnOnce(&World) -> Result<bool>) -> Result<ExitCode> {
+    // Comparing collectives among PEs before they are made would be in NVSHMEM's times.
+    let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+    let mut passed = true;
+    let status = world.run(|world| -> Result<(), String> {
+        passed = measure(world).map_err(|e| super::message(&e))?;
+        Ok(())
+    });
+    Ok(if passed { status } else { ExitCode::FAILURE })
+}
+
+impl BenchCommand {
+    pub fn run(&self) -> Result<ExitCode> {
+        if !self.from.is_empty() {
+            return from::run(self);
+        }
+        if self.operation == VERIFY_SWITCH {
+            return verify::run(self);
+        }
+        let bench = self.bench()?;
+        if self.on == On::Sim {
+            return self.count(&bench);
+        }
+        if self.measured.is_some() {
+            bail!("--measured is for --on sim");
+        }
+        // What is wrong with any number of PEs, and what cannot be written, is said before GPUs are looked at.
+        bench.counts(self.pes.unwrap_or(1))?;
+        writable_all([&self.json, &self.csv, &self.markdown, &self.plot])?;
+        let pes = gpus(self.pes)?;
+        bench.counts(pes)?;
+        match start(pes)? {
+            Started::Done(code) => Ok(code),
+            Started::Pe(place) => self.measure(&bench, &place),
+        }
+    }
+
+    /// What is asked for.
+    fn bench(&self) -> Result<Bench> {
+        let operation = Operation::parse(&self.operation).map_err(|e| anyhow!(e))?;
+        let sizes = parse_sizes(&self.sizes).map_err(|e| anyhow!("--sizes {}: {e}", self.sizes))?;
+        let mut bench = Bench::new(operation, sizes);
+        bench.dtype = dtype(&self.dtype)?;
+        bench.op = op(&self.op)?;
+        bench.contenders = match &*self.algo {
+            "none" => Vec::new(),
+            names => Contender::algorithms(operation, names).map_err(|e| anyhow!("--algo {names}: {e}"))?,
+        };
+        if let Some(names) = &self.against {
+            let peers = Contender::peers(names).map_err(|e| anyhow!("--against {names}: {e}"))?;
+            if self.algo == "all" {
+                // Those there are, beside peers that have more.
+                bench.contenders.retain(|c| c.can(operation, bench.dtype, bench.op).is_ok());
+            }
+            bench.contenders.extend(peers);
+        }
+        for file in &self.kernel {
+            let text = weft::library::read_text(file).map_err(|e| anyhow!(e))?;
+            let name = file.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+            // It is there as long as the command runs.
+            let own = Own::new(&name, &text).map_err(|e| anyhow!("--kernel {}: {e}", file.display()))?;
+            bench.contenders.push(Contender::Own(Box::leak(Box::new(own))));
+        }
+        if bench.contenders.is_empty() {
+            bail!("nobody is to be measured: no algorithm of {operation}, and no peer by --against");
+        }
+        (bench.iters, bench.warmup, bench.repeats) = (self.iters, self.warmup, self.repeats);
+        (bench.ctas, bench.graph, bench.check) = (self.ctas, self.graph, self.check);
+        (bench.threads, bench.unroll) = (self.threads, self.unroll);
+        (bench.lowering, bench.calibrate) = (self.lowering.into(), !self.no_calibration);
+        Ok(bench)
+    }
+
+    /// Counts on the simulator.
+    fn count(&self, bench: &Bench) -> Result<ExitCode> {
+        let Operation::Collective(collective) = bench.operation else {
+            bail!("on the simulator collectives are counted, and {} is none", bench.operation)
+        };
+        let is_counted = |c: &Contender| match c {
+            Contender::Ours(_) => true,
+            // Among all of ours it stands for one of the others.
+            Contender::Auto => self.algo == "all",
+            _ => false,
+        };
+        if let Some(other) = bench.contenders.iter().find(|c| !is_counted(c)) {
+            let names: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
+            bail!(
+                "`{}` cannot be counted on the simulator, which counts one algorithm of ours at a time\n  help: \
+                 `--algo all`, or of {}; what `auto` chooses depends on the GPUs, and `--on gpu` measures it",
+                other.name(),
+                names.join(", ")
+            );
+        }
+        let wanted =
+            |a: &Algorithm| bench.contenders.iter().any(|c| matches!(c, Contender::Ours(o) if *o == a));
+        let measured = self.measured.as_deref().map(report).transpose()?;
+        let links = measured.as_ref().and_then(|r| r.calibration.as_ref());
+        let links = links.map_or(Links::H200, Calibration::links);
+        let pes = self.pes.or(measured.as_ref().map(|r| r.n_pes)).unwrap_or(8);
+        let bar = Bar::new("counts");
+        let progress = |done: usize, total: usize| bar.at(done as u64, total as u64, String::new());
+        let what = (bench.dtype, bench.op);
+        let counted = count_all(collective, what, pes, &bench.sizes, &wanted, &progress);
+        bar.clear();
+        let (all, left_out) = counted?;
+        let redop = if collective.reduces() { format!(" {}", self.op) } else { String::new() };
+        let mut text = format!(
+            "# weft bench {collective}: {pes} simulated PEs, {}{redop}; bytes of the PE with most, lanes of all; counted up to {MOST} bytes, in proportion above\n",
+            bench.dtype
+        );
+        text.push_str(&table(&all, &links, measured.as_ref()));
+        for why in &left_out {
+            text.push_str(&format!("# left out: {why}\n"));
+        }
+        super::write_out(None, text.as_bytes())?;
+        if let Some(file) = &self.json {
+            super::write_out(Some(file), (serde_json::to_string_pretty(&all)? + "\n").as_bytes())?;
+        }
+        Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// One PE of a job. PE 0 reports.
+    fn measure(&self, bench: &Bench, place: &Place) -> Result<ExitCode> {
+        measured(place, |world| Ok(self.report(bench, world)?.first_wrong().is_none()))
+    }
+
+    /// Measures; PE 0 prints the table as it grows, and writes files.
+    fn report(&self, bench: &Bench, world: &World) -> Result<Report> {
+        let total = bench.counts(world.n_pes())?.len() * bench.contenders.len();
+        let mut table = Table::new(world, total);
+        let outcome = run(world, bench, &mut |report, rows| {
+            table.add(|| report.head(self.wide), || Report::line(rows, self.wide))
+        });
+        table.end(&outcome.as_ref().map_or(String::new(), Report::foot))?;
+        let mut report = outcome?;
+        report.command = std::env::args().collect();
+        table.write(&self.files(&report), report.first_wrong())?;
+        Ok(report)
+    }
+
+    /// Files that were asked for, of a report.
+    fn files<'a>(&'a self, report: &'a Report) -> [Sink<'a>; 4] {
+        [
+            (&self.plot, Box::new(|| Ok(report.plot()?))),
+            (&self.json, Box::new(|| Ok(report.json()?))),
+            (&self.csv, Box::new(|| Ok(report.csv()))),
+            (&self.markdown, Box::new(|| Ok(report.markdown()))),
+        ]
+    }
+}
+
+/// A type of numbers.
+pub(super) fn dtype(name: &str) -> Result<DType> {
+    let types = || DType::ALL.iter().filter(|d| **d != DType::Bool).map(|d| d.name());
+    DType::parse(name)
+        .filter(|d| *d != DType::Bool)
+        .with_context(|| format!("--dtype {name}: expected one of {}", list(types())))
+}
+
+/// A reduction.
+pub(super) fn op(name: &str) -> Result<Reduce> {
+    let found = OPS.into_iter().find(|op| op.name() == name);
+    found.with_context(|| format!("--op {name}: expected one of {}", list(OPS.map(|op| op.name()))))
+}
+
+/// A report that was written as JSON.
+fn report(file: &Path) -> Result<Report> {
+    let text = weft::library::read_text_of(file, REPORT_BYTES, "report").map_err(|e| anyhow!(e))?;
+    let no_report = || format!("{} is no report of weft bench --json", file.display());
+    let mut json: serde_json::Value = serde_json::from_str(&text).with_context(no_report)?;
+    show_controls(&mut json);
+    serde_json::from_value(json).with_context(no_report)
+}
+
+/// Most bytes of a report.
+const REPORT_BYTES: u64 = 64 << 20;
+
+/// Makes control characters visible in all texts of a report: they go to terminals, SVG, CSV and Markdown.
+fn show_controls(json: &mut serde_json::Value) {
+    match json {
+        serde_json::Value::String(text) => *text = visible_line(text).into_owned(),
+        serde_json::Value::Array(all) => all.iter_mut().for_each(show_controls),
+        serde_json::Value::Object(all) => all.values_mut().for_each(show_controls),
+        _ => {}
+    }
+}
+
+pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}

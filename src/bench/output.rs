@@ -1,0 +1,86 @@
+//! What commands that measure print and write: a table that grows, with a bar below, and files at its end.
+
+use crate::progress::Below;
+use crate::write_out;
+use anyhow::{Context, Result, bail};
+use std::fs::{OpenOptions, remove_file};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use weft::runtime::World;
+use weft::runtime::job::Place;
+
+/// A file that was asked for, perhaps, and what goes into it.
+pub(crate) type Sink<'a> = (&'a Option<PathBuf>, Box<dyn Fn() -> Result<String> + 'a>);
+
+/// Whether files that were asked for can be written, before anything is measured: asked by the one that will write.
+pub(crate) fn writable_all<'a>(files: impl IntoIterator<Item = &'a Option<PathBuf>>) -> Result<()> {
+    match Place::detect()?.is_none_or(|place| place.rank == 0) {
+        true => files.into_iter().flatten().try_for_each(|file| writable(file)),
+        false => Ok(()),
+    }
+}
+
+/// Whether a file can be written; leaves it as it is.
+pub(crate) fn writable(file: &Path) -> Result<()> {
+    let is_new = !file.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(file);
+    drop(opened.with_context(|| format!("cannot write {}", file.display()))?);
+    if is_new && let Err(e) = remove_file(file) {
+        bail!("cannot write {}: {e}", file.display());
+    }
+    Ok(())
+}
+
+/// The table of a job, which PE 0 prints as it grows.
+pub(crate) struct Table {
+    prints: bool,
+    bar: Below,
+    total: usize,
+    /// Parts that are printed; none before the head is.
+    done: Option<usize>,
+}
+
+impl Table {
+    /// A table of so many parts.
+    pub fn new(world: &World, total: usize) -> Table {
+        Table { prints: world.my_pe() == 0, bar: Below::new("lines"), total, done: None }
+    }
+
+    /// Prints the head, the first time, or else another part.
+    pub fn add(&mut self, head: impl FnOnce() -> String, lines: impl FnOnce() -> String) -> io::Result<()> {
+        let text = if self.done.is_none() { head() } else { lines() };
+        let done = self.done.map_or(0, |n| n + 1);
+        self.done = Some(done);
+        self.print(&text, done)
+    }
+
+    /// Takes the bar away, and prints what stands below the table.
+    pub fn end(&mut self, foot: &str) -> io::Result<()> {
+        self.print(foot, self.total)
+    }
+
+    fn print(&mut self, text: &str, done: usize) -> io::Result<()> {
+        match self.prints {
+            true => io::stdout().lock().write_all(self.bar.over(text, done, self.total).as_bytes()),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what was asked for, and says what is wrong, where this is the PE that does.
+    pub fn write(&self, files: &[Sink<'_>], wrong: Option<String>) -> Result<()> {
+        if self.prints { write(files, wrong) } else { Ok(()) }
+    }
+}
+
+/// Writes files, and says what is wrong.
+pub(crate) fn write(files: &[Sink<'_>], wrong: Option<String>) -> Result<()> {
+    for (file, text) in files {
+        if let Some(file) = file {
+            write_out(Some(file), text()?.as_bytes())?;
+        }
+    }
+    if let Some(wrong) = wrong {
+        eprintln!("error: {wrong}");
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! `weft bench verify-switch`
+
+use super::output::writable;
+use super::{BenchCommand, On, gpus};
+use anyhow::{Context, Result, anyhow, bail};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weft::runtime::job::{Place, Started, start};
+use weft::runtime::{Config, DType, World};
+use weft_bench::{Pair, Verify, parse_sizes, verify, why_no_switch};
+
+/// Exit status where there is no multicast, and nothing was run.
+const NO_SWITCH: u8 = 3;
+
+/// Where the report goes.
+const REPORT: &str = "verify-switch.json";
+
+/// Exit status 0: all results are right; 1: some are wrong; 3: there is no multicast here.
+pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
+    if command.on == On::Sim {
+        bail!(
+            "verify-switch is for GPUs with multicast; --on sim counts what a collective moves: weft bench allreduce --on sim"
+        );
+    }
+    let sizes = parse_sizes(&command.sizes).map_err(|e| anyhow!("--sizes {}: {e}", command.sizes))?;
+    let dtypes = match &*command.dtype {
+        "all" => DType::ALL.iter().copied().filter(|d| *d != DType::Bool).collect(),
+        name => {
+            let dtype = DType::parse(name).filter(|d| *d != DType::Bool);
+            vec![dtype.with_context(|| format!("--dtype {name}: expected all, or a type of numbers"))?]
+        }
+    };
+    let what = Verify { sizes, dtypes, iters: command.iters, repeats: command.repeats };
+    let file = command.json.clone().unwrap_or_else(|| PathBuf::from(REPORT));
+    let pes = gpus(command.pes)?;
+    match start(pes)? {
+        Started::Done(code) => Ok(code),
+        Started::Pe(place) => on_pe(&what, &place, &file),
+    }
+}
+
+/// One PE of a job. PE 0 reports.
+fn on_pe(what: &Verify, place: &Place, file: &std::path::Path) -> Result<ExitCode> {
+    let world = World::join(place, &Config { checks: Some(false), ..Config::default() })?;
+    let mut found = ExitCode::SUCCESS;
+    let reports = world.my_pe() == 0;
+    let print = |text: &str| match reports {
+        true => std::io::stdout().lock().write_all(text.as_bytes()),
+        false => Ok(()),
+    };
+    let status = world.run(|world| -> Result<(), String> {
+        let mut work = || -> Result<()> {
+            if let Some(why) = why_no_switch(world)? {
+                print(&format!("there is no multicast here, so nothing is run: {why}\n"))?;
+                found = ExitCode::from(NO_SWITCH);
+                return Ok(());
+            }
+            if reports {
+                writable(file)?;
+            }
+            print(&format!(
+                "# weft bench verify-switch: {} x {}\n{}",
+                world.n_pes(),
+                world.device().name()?,
+                Pair::head()
+            ))?;
+            let all = verify(world, what, &mut |pair| print(&pair.line()))?;
+            print(&all.summary())?;
+            for why in &all.left_out {
+                print(&format!("# left out: {why}\n"))?;
+            }
+            if reports {
+                crate::write_out(Some(file), all.json()?.as_bytes())?;
+                print(&format!("# written: {}\n", file.display()))?;
+            }
+            if all.wrong().next().is_some() {
+                found = ExitCode::FAILURE;
+            }
+            Ok(())
+        };
+        work().map_err(|e| crate::message(&e))
+    });
+    Ok(if found == ExitCode::SUCCESS { status } else { found })
+}

@@ -1,0 +1,398 @@
+//! `weft run`
+
+use super::{CompileArgs, KernelPath, Limits, args, numbered, stages};
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use indexmap::IndexSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weft::Compiled;
+use weft::gpu::target_of;
+use weft::ir::Scalar;
+use weft::run::reference::Checked;
+use weft::run::{
+    KernelRun, Outcome, Ran, RunOptions, Stage, Tolerance, Verdict, compile_sequence, run_sequence,
+    run_sequence_on_gpus,
+};
+use weft::runtime::job::{Place, Started, start};
+use weft::runtime::{Config, Error, World, cuda, error, find, visible};
+
+#[derive(Args)]
+pub struct Run {
+    #[command(flatten)]
+    compile: CompileArgs,
+    /// Kernels that are launched after it, in this order. Tensors and parameters of equal names are the same ones.
+    #[arg(value_name = "FILE:KERNEL")]
+    then: Vec<KernelPath>,
+    #[command(flatten)]
+    limits: Limits,
+    /// PEs: all GPUs of this host if not given, or 8 simulated ones.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pes: Option<u32>,
+    /// Where the PEs are.
+    #[arg(long, value_enum, default_value = "auto")]
+    on: On,
+    /// Where a tensor goes after the run, as --input.
+    #[arg(long, value_name = "TENSOR=FILE")]
+    output: Vec<String>,
+    #[command(flatten)]
+    expected: Expected,
+    /// Element type to take the data as: bf16 for uint16 files.
+    #[arg(long)]
+    dtype: Option<String>,
+    /// A run-time scalar parameter, which 1+2 makes 1 in the first launch and 2 more in each further one.
+    #[arg(long, value_name = "NAME=VALUE")]
+    arg: Vec<String>,
+    /// CTAs of each PE, where the kernel does not say: 8 or 4,2,1
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    grid: Option<String>,
+    /// Seed of made data and of the schedule.
+    #[arg(long, default_value = "0")]
+    seed: u64,
+    /// Launches, one after the other; of several kernels, each in its turn.
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    launches: u32,
+    /// Simulated: the number of PEs in a node. With --transport auto, transfers go in place within a node and through
+    /// NVSHMEM's functions between nodes; the PEs form two nodes if this is not given.
+    #[arg(long, value_name = "PES", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    node: Option<u32>,
+    /// Writes the PTX that ran: that of `weft compile` with the same options and --nvshmem extern. FILE.ptx becomes
+    /// FILE.1.ptx, FILE.2.ptx, ... if there are several kernels.
+    #[arg(long, value_name = "FILE")]
+    ptx: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// On GPUs where there are as many as PEs, and NVSHMEM; else on the simulator.
+    Auto,
+    /// On GPUs, one process each. Under mpirun, torchrun or srun the processes that are there join.
+    Gpu,
+    /// On the simulator.
+    Sim,
+}
+
+impl Run {
+    pub fn run(&self) -> Result<ExitCode> {
+        let files = self.compile.parse(&self.then)?;
+        let kernels = stages(&files);
+        let pes = match self.on {
+            On::Sim => Err("asked for".to_owned()),
+            On::Gpu => gpus(self.pes).map(Ok)?,
+            On::Auto => match (gpus(self.pes), Place::detect()?) {
+                // Many processes that each simulate all PEs are not what a launcher was started for.
+                (Err(e), Some(place)) if place.size > 1 => {
+                    let own = "a launcher started this process, so it does not simulate all PEs by itself: --on sim does";
+                    let help = format!("{}\n{own}", e.help);
+                    return Err(e.help(help.trim_start()).into());
+                }
+                (pes, _) => pes.map_err(|e| e.message),
+            },
+        };
+        let pes = match pes {
+            Ok(pes) => pes,
+            Err(why) => return self.simulated(&kernels, &why),
+        };
+        let mut options = self.options(pes)?;
+        if self.compile.arch.is_none() {
+            options.compile.target = target_of(cuda::compute_capability(0)?)?;
+        }
+        if Place::detect()?.is_none() {
+            // Said once, and not by every PE.
+            compile_sequence(&kernels, &options)?.iter().try_for_each(super::warn)?;
+        }
+        match start(pes)? {
+            Started::Done(code) => Ok(code),
+            Started::Pe(place) => self.on_gpus(&kernels, &options, &place),
+        }
+    }
+
+    fn simulated(&self, kernels: &[Stage<'_>], why: &str) -> Result<ExitCode> {
+        let options = self.options(self.pes.unwrap_or(8))?;
+        let outcome = match run_sequence(kernels, &options) {
+            Ok(outcome) => outcome,
+            Err(e) => {
+                if let Ok(compiled) = compile_sequence(kernels, &options) {
+                    // What was suspected may be the reason.
+                    compiled.iter().try_for_each(super::warn)?;
+                    self.write_ptx(&compiled.iter().collect::<Vec<_>>())?;
+                }
+                return Err(e.into());
+            }
+        };
+        outcome.kernels.iter().try_for_each(|k| super::warn(&k.compiled))?;
+        self.write_ptx(&compiled(&outcome))?;
+        super::write_out(None, report(&outcome, options.n_pes, why).as_bytes())?;
+        Ok(if outcome.verdict() == Verdict::Wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// Writes the PTX of each kernel where that is asked for.
+    fn write_ptx(&self, compiled: &[&Compiled]) -> Result<()> {
+        let Some(path) = &self.ptx else { return Ok(()) };
+        let mut all = compiled.iter().zip(1..);
+        all.try_for_each(|(one, number)| super::write_ptx(&numbered(path, number, compiled.len()), &one.ptx))
+    }
+
+    /// One PE of a job on GPUs. PE 0 reports.
+    fn on_gpus(&self, kernels: &[Stage<'_>], options: &RunOptions, place: &Place) -> Result<ExitCode> {
+        let world = World::join(place, &Config::default())?;
+        let mut verdict = Verdict::Unchecked;
+        let status = world.run(|world| -> Result<(), String> {
+            let outcome = run_sequence_on_gpus(kernels, options, world).map_err(|e| e.to_string())?;
+            verdict = outcome.verdict();
+            if world.my_pe() == 0 {
+                self.write_ptx(&compiled(&outcome)).map_err(|e| e.to_string())?;
+                let text = report(&outcome, options.n_pes, "");
+                super::write_out(None, text.as_bytes()).map_err(|e| e.to_string())?;
+            }
+            Ok(())
+        });
+        Ok(if verdict == Verdict::Wrong { ExitCode::FAILURE } else { status })
+    }
+
+    fn options(&self, pes: u32) -> Result<RunOptions> {
+        let mut options = RunOptions::new(self.compile.options()?, pes as usize);
+        options.seed = self.seed;
+        options.launches = self.launches;
+        (options.step_limit, options.time_limit) = (self.limits.max_steps, self.limits.time()?);
+        options.node = self.node;
+        options.inputs = self.expected.inputs()?;
+        options.expected = self.expected.expected()?;
+        options.tolerance = self.expected.tolerance;
+        options.outputs = files(&self.output)?;
+        options.args = args(&self.arg)?;
+        options.grid = self.grid.as_deref().map(|g| grid("--grid", g)).transpose()?;
+        if let Some(name) = &self.dtype {
+            let known: Vec<_> = Scalar::ALL.iter().map(|s| s.name()).collect();
+            let dtype = Scalar::parse(name)
+                .with_context(|| format!("--dtype {name}: expected one of {}", known.join(", ")))?;
+            options.dtype = Some(dtype);
+        }
+        Ok(options)
+    }
+}
+
+/// So many PEs on GPUs of this host, or in the job that a launcher started; or why not.
+pub(super) fn gpus(pes: Option<u32>) -> Result<u32, weft::runtime::Error> {
+    let place = Place::detect()?;
+    let count = cuda::device_count()?;
+    find::nvshmem_host()?;
+    if let Some(place) = place {
+        return match pes {
+            Some(n) if n != place.size => {
+                let message = format!("--pes {n}, and the launcher started {} PEs", place.size);
+                Err(Error::new(error::LAUNCHER, message).help("leave --pes out under a launcher"))
+            }
+            _ => Ok(place.size),
+        };
+    }
+    match pes.unwrap_or(count) {
+        0 => Err(Error::new(error::NO_GPU, "no GPU is seen").help(
+            "`weft doctor` says what this machine has; without a GPU, `weft run` works on the simulator",
+        )),
+        n if n > count => {
+            let message = format!("{n} PEs were asked for, and this host has {count} GPUs");
+            Err(Error::new(error::NO_GPU, message).help("one PE a GPU; `weft run --on sim` takes any number"))
+        }
+        n => Ok(n),
+    }
+}
+
+/// Data of tensors before the launches and after them.
+#[derive(Args)]
+pub struct Expected {
+    /// A tensor's data: a .npy with a leading PE dimension, or one file a PE: --input x=grad_{pe}.npy
+    #[arg(long, value_name = "TENSOR=FILE")]
+    input: Vec<String>,
+    /// What a tensor is to hold after the last launch, as --input.
+    #[arg(long, value_name = "TENSOR=FILE")]
+    expect: Vec<String>,
+    /// How far it may be from that: of the expected number's magnitude, and of any number. What is usual for the element
+    /// type if not given (that of torch.testing.assert_close).
+    #[arg(long, value_name = "RELATIVE[,ABSOLUTE]", value_parser = tolerance)]
+    pub tolerance: Option<Tolerance>,
+}
+
+impl Expected {
+    pub fn inputs(&self) -> Result<Vec<(String, PathBuf)>> {
+        files(&self.input)
+    }
+
+    pub fn expected(&self) -> Result<Vec<(String, PathBuf)>> {
+        files(&self.expect)
+    }
+
+    /// Whether one of the options is given.
+    pub fn is_given(&self) -> bool {
+        !self.input.is_empty() || !self.expect.is_empty() || self.tolerance.is_some()
+    }
+}
+
+/// `1e-3` or `1e-3,1e-6`.
+fn tolerance(text: &str) -> Result<Tolerance, String> {
+    let (relative, absolute) = text.split_once(',').unwrap_or((text, "0"));
+    let number = |text: &str| text.parse().ok().filter(|x: &f64| *x >= 0.0);
+    match (number(relative), number(absolute)) {
+        (Some(relative), Some(absolute)) => Ok(Tolerance { relative, absolute }),
+        _ => Err("expected one or two numbers that are not negative, such as 1e-3,1e-6".to_owned()),
+    }
+}
+
+/// `TENSOR=FILE`, or `FILE` for the first tensor.
+fn files(pairs: &[String]) -> Result<Vec<(String, PathBuf)>> {
+    let split = |p: &String| match p.split_once('=') {
+        Some(("", _)) | Some((_, "")) => bail!("`{p}`: expected TENSOR=FILE"),
+        Some((name, file)) => Ok((name.to_owned(), file.into())),
+        None => Ok((String::new(), p.into())),
+    };
+    pairs.iter().map(split).collect()
+}
+
+/// `X[,Y[,Z]]` of an option.
+pub(super) fn grid(option: &str, text: &str) -> Result<[u32; 3]> {
+    let parts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>();
+    let parts = parts.ok().filter(|p| (1..=3).contains(&p.len()) && !p.contains(&0));
+    let Some(parts) = parts else {
+        bail!("{option} {text}: expected 1 to 3 positive numbers, such as 8 or 4,2")
+    };
+    Ok([parts[0], parts.get(1).copied().unwrap_or(1), parts.get(2).copied().unwrap_or(1)])
+}
+
+pub(super) fn dims(d: [u32; 3]) -> String {
+    let used = d.iter().rposition(|n| *n != 1).unwrap_or(0);
+    d[..=used].iter().map(u32::to_string).collect::<Vec<_>>().join(" x ")
+}
+
+/// The kernels of a run as they were compiled.
+fn compiled(outcome: &Outcome) -> Vec<&Compiled> {
+    outcome.kernels.iter().map(|k| &k.compiled).collect()
+}
+
+/// A line of a report.
+type Line<'a> = &'a mut dyn FnMut(&str, String);
+
+/// The report that a run ends with.
+fn report(o: &Outcome, pes: usize, why_simulated: &str) -> String {
+    let mut out = visible(&o.printed).into_owned();
+    if !out.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+    let mut line = |name: &str, text: String| out.push_str(&format!("{name:<13}{text}\n"));
+    for kernel in &o.kernels {
+        let Compiled { target, lowering, .. } = &kernel.compiled;
+        line("kernel", format!("{} for {target}, {lowering} lowering", kernel.name));
+    }
+    place(o, pes, why_simulated, &mut line);
+    for t in &o.tensors {
+        let shape: Vec<_> = t.shape.iter().map(u64::to_string).collect();
+        line("tensor", format!("{}: {} ({}) on each PE", t.name, t.dtype, shape.join(", ")));
+    }
+    for kernel in &o.kernels {
+        line(
+            "computes",
+            match kernel.compiled.references.first() {
+                Some(Some(r)) => r.to_string(),
+                _ => "not stated: without computes(...) nothing is checked".to_owned(),
+            },
+        );
+    }
+    if let Ran::Simulator { stats, .. } = &o.ran {
+        for c in stats.opcodes.iter().filter(|c| c.mnemonic.starts_with("multimem.")) {
+            line("instruction", format!("{} x {}", c.mnemonic, c.lanes));
+        }
+    }
+    let instructions = o.kernels.iter().flat_map(|k| k.compiled.report.instructions());
+    for name in instructions.filter(|n| !n.starts_with("multimem.")).collect::<IndexSet<_>>() {
+        line("instruction", name.to_owned());
+    }
+    o.kernels.iter().for_each(|kernel| errors(kernel, o.kernels.len() > 1, &mut line));
+    for (file, c) in &o.expected {
+        error(c, "tolerance", file, " after the last launch", &mut line);
+    }
+    time(o, &mut line);
+    out
+}
+
+/// Where a run took place.
+fn place(o: &Outcome, pes: usize, why_simulated: &str, line: Line<'_>) {
+    let shapes: Vec<_> =
+        o.kernels.iter().map(|k| format!("grid {}, block {}", dims(k.grid), dims(k.block))).collect();
+    let shapes = shapes.join("; ");
+    match &o.ran {
+        Ran::Simulator { node, .. } => {
+            // The first sentence: `weft doctor` says where something was looked for.
+            let why = why_simulated.lines().next().unwrap_or_default().trim_end_matches("; searched:");
+            let why = why.split_once(": ").map_or(why, |(first, _)| first);
+            let s = if pes == 1 { "" } else { "s" };
+            line("ran on", format!("simulator, {pes} PE{s}, {shapes} (GPUs: {why})"));
+            if let Some(node) = node {
+                line("transfers", transfers(pes, *node));
+            }
+        }
+        Ran::Gpus { gpu, nvshmem, no_multicast, .. } => {
+            let nvshmem = nvshmem.map_or_else(|| "without NVSHMEM".into(), |v| format!("NVSHMEM {v}"));
+            line("ran on", format!("{pes} x {gpu}, {nvshmem}, {shapes}"));
+            if let Some(why) = no_multicast {
+                line("multicast", format!("none: {why}"));
+            }
+        }
+    }
+}
+
+/// How far a kernel's results are from what it says that it computes.
+fn errors(kernel: &KernelRun, named: bool, line: Line<'_>) {
+    let checks = kernel.checks.as_deref().unwrap_or_default();
+    let of = if named { format!(" of {}", kernel.name) } else { String::new() };
+    for (c, number) in checks.iter().zip(1..) {
+        let launch = if checks.len() > 1 { format!(" launch {number}{of}") } else { of.clone() };
+        error(c, "rounding bound", "float64", &launch, line);
+    }
+}
+
+/// How far a tensor is from what it is compared with.
+fn error(c: &Checked, bound: &str, with: &str, when: &str, line: Line<'_>) {
+    let Checked { elements, tensor, wrong, .. } = c;
+    let errors =
+        format!("max abs {:.2e}, max rel {:.2e}, {:.2} of the {bound}", c.max_abs, c.max_rel, c.worst);
+    line(
+        "error",
+        match c.first_wrong {
+            None => format!("{errors} against {with} over {elements} elements of {tensor}:{when} correct"),
+            Some((pe, i, have, want)) => {
+                let first = format!("PE {pe}, {tensor}[{i}] is {have}, expected {want}");
+                format!("{errors}: {wrong} of {elements} elements WRONG{when}; first: {first}")
+            }
+        },
+    );
+}
+
+/// How long a run took.
+fn time(o: &Outcome, line: Line<'_>) {
+    let compiled = o.compile_time.as_secs_f64() * 1e3;
+    let text = match &o.ran {
+        Ran::Simulator { stats, time, .. } => format!(
+            "compiled in {compiled:.1} ms; simulated in {:.3} s, {:.1} M lane instructions",
+            time.as_secs_f64(),
+            stats.lane_instructions as f64 / 1e6
+        ),
+        Ran::Gpus { micros, .. } => {
+            let all: Vec<_> = micros.iter().map(|us| format!("{us:.1}")).collect();
+            format!(
+                "compiled in {compiled:.1} ms; each launch {} us on PE 0 (cold, with its wait for others)",
+                all.join(", ")
+            )
+        }
+    };
+    line("time", text);
+}
+
+/// How a simulated PE reaches the others with `--transport auto`.
+fn transfers(pes: usize, node: usize) -> String {
+    match pes.div_ceil(node) {
+        1 => "in place, since all PEs are in one node".to_owned(),
+        nodes if node == 1 => format!("by NVSHMEM's functions between {nodes} nodes of one PE each"),
+        nodes => {
+            format!("in place within a node of {node} PEs, by NVSHMEM's functions between the {nodes} nodes")
+        }
+    }
+}

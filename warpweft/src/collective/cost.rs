@@ -1,0 +1,237 @@
+//! What a launch waits for and moves, in closed form, and what that takes on a machine.
+//!
+//! ```text
+//! time = launch + work + waits * wait + flights * flight + packet flights * packet
+//!      + max(sum of bytes / bandwidth, hidden flights * flight)
+//! ```
+//!
+//! Bytes are those through the busiest port of a GPU in its busier direction; all GPUs of a node hang on one switch, so
+//! a port is a link. Bandwidths are of kernels with enough CTAs; fewer have so much each, but for the switch, which does the
+//! most of its moving by itself. The rows of the table of
+//! algorithms say what they cost, so the least time chooses among them where nobody has measured.
+
+use super::{Plan, Request};
+use serde::{Deserialize, Serialize};
+
+/// What a launch waits for, one after the other, and the bytes it moves. All of it of the PE that has most.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Cost {
+    /// Barriers of the team.
+    pub waits: f64,
+    /// Flags behind data, with a fence between.
+    pub flights: f64,
+    /// Those that moving bytes hides: the longer of both counts.
+    pub hidden: f64,
+    /// Data that carries its own flag.
+    pub packets: f64,
+    /// Signals by NVSHMEM's operations.
+    pub net_flights: f64,
+    /// Bytes stored to all other PEs at once, or loaded and stored alike.
+    pub push: f64,
+    /// Bytes stored to one other PE.
+    pub neighbour: f64,
+    /// Bytes loaded from other PEs.
+    pub pull: f64,
+    /// Bytes of packets, flags among them.
+    pub packed: f64,
+    /// Bytes through the switch's multicast.
+    pub switch: f64,
+    /// Bytes by NVSHMEM's operations.
+    pub net: f64,
+    /// Bytes that a GPU reads of what was staged in its own memory.
+    pub local: f64,
+}
+
+/// What one machine takes.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Links {
+    /// Microseconds of a kernel that does nothing, in a CUDA graph.
+    pub launch_us: f64,
+    /// Microseconds of a kernel's own: reading what it is given, reducing, writing.
+    pub work_us: f64,
+    /// Microseconds of a barrier of all GPUs in a kernel.
+    pub wait_us: f64,
+    /// Microseconds that data, a fence and a flag take to another GPU.
+    pub flight_us: f64,
+    /// Microseconds that a word takes that carries its own flag.
+    pub packet_us: f64,
+    /// 10^9 bytes a second that one CTA stores or loads.
+    pub cta_gbps: f64,
+    /// 10^9 bytes a second that a GPU stores to one other while it receives as many.
+    pub neighbour_gbps: f64,
+    /// The same to all others at once.
+    pub push_gbps: f64,
+    /// The same by loads.
+    pub pull_gbps: f64,
+    /// The same by packets, flags among the bytes.
+    pub packet_gbps: f64,
+    /// The same by multimem instructions.
+    pub switch_gbps: f64,
+    /// Microseconds of a put with a signal between nodes.
+    pub net_us: f64,
+    /// 10^9 bytes a second and GPU between nodes.
+    pub net_gbps: f64,
+    /// 10^9 bytes a second that a GPU reads of what was staged in its own memory, or in its cache.
+    pub local_gbps: f64,
+}
+
+/// Microseconds of a launch, by what they are for.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The launch, and the kernel's own work.
+    pub launch_us: f64,
+    /// Waiting for others.
+    pub latency_us: f64,
+    /// Moving bytes.
+    pub moving_us: f64,
+}
+
+impl Prediction {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.launch_us + self.latency_us + self.moving_us
+    }
+}
+
+/// Bandwidth that NVLink has as specified where it was measured, in 10^9 bytes a second and direction: 18 links of 25.
+const NVLINK: f64 = 450.0;
+
+impl Links {
+    /// H200s, NVLink all to all, multicast off (driver 580.159.04, CUDA 13.0, NVSHMEM 3.4.5, 2026-11-21). Measured on 2
+    /// of them: an empty kernel, a barrier, a word with fence and signal, one CTA, push and pull; packets from the times
+    /// of `ll` (docs/performance.md: 1 MiB in 10.2 us, 1 GiB in 7.1 ms), what is staged from those of `staged` (64 MiB in
+    /// 111 us). Measured on 8: all at once by stores. The switch is other people's: at best 275 GB/s of allreduce (NCCL
+    /// 2.30.4 and MSCCL++, 8 H100s and H200s with NVLS: nccl-tests issue 212, nccl issue 2140), of which each byte is 9/8
+    /// on the port each way. Between nodes nothing was measured: a 400 Gb/s adapter for each GPU, as specified.
+    pub const H200: Links = Links {
+        launch_us: 0.89,
+        work_us: 0.1,
+        wait_us: 2.71,
+        flight_us: 1.9,
+        packet_us: 1.3,
+        cta_gbps: 40.0,
+        neighbour_gbps: 363.0,
+        push_gbps: 326.0,
+        pull_gbps: 333.0,
+        packet_gbps: 320.0,
+        switch_gbps: 309.4,
+        net_us: 8.0,
+        net_gbps: 40.0,
+        local_gbps: 6400.0,
+    };
+
+    /// GPUs over PCIe, as specified and not measured: 16 lanes of the fourth generation.
+    pub const PCIE: Links =
+        Links { wait_us: 6.0, flight_us: 4.0, packet_us: 3.0, ..Links::H200.of_bandwidth(24.0 / 363.0) };
+
+    /// NVLinks that have so much bandwidth in all, in 10^9 bytes a second and direction as specified: the share of it
+    /// that an H200 reaches.
+    pub fn nvlink(gbps: f64) -> Links {
+        Links::H200.of_bandwidth(gbps / NVLINK)
+    }
+
+    /// With so many times the bandwidth between GPUs.
+    pub const fn of_bandwidth(self, by: f64) -> Links {
+        Links {
+            neighbour_gbps: self.neighbour_gbps * by,
+            push_gbps: self.push_gbps * by,
+            pull_gbps: self.pull_gbps * by,
+            packet_gbps: self.packet_gbps * by,
+            switch_gbps: self.switch_gbps * by,
+            ..self
+        }
+    }
+
+    /// What a launch of so many CTAs takes.
+    pub fn predict(&self, cost: &Cost, ctas: u32) -> Prediction {
+        let few = f64::from(ctas) * self.cta_gbps;
+        // Bytes by gigabytes a second are thousandths of a microsecond.
+        let us = |bytes: f64, gbps: f64| bytes / gbps.max(1e-3) / 1e3;
+        let by_few = |bytes: f64, gbps: f64| us(bytes, gbps.min(few));
+        let moving = [
+            by_few(cost.push, self.push_gbps),
+            by_few(cost.neighbour, self.neighbour_gbps),
+            by_few(cost.pull, self.pull_gbps),
+            by_few(cost.packed, self.packet_gbps),
+            us(cost.switch, self.switch_gbps),
+            us(cost.net, self.net_gbps),
+            by_few(cost.local, self.local_gbps),
+        ];
+        Prediction {
+            launch_us: self.launch_us + self.work_us,
+            latency_us: cost.waits * self.wait_us
+                + cost.flights * self.flight_us
+                + cost.packets * self.packet_us
+                + cost.net_flights * self.net_us,
+            moving_us: moving.iter().sum::<f64>().max(cost.hidden * self.flight_us),
+        }
+    }
+
+    /// Microseconds that a plan is likely to take.
+    pub fn time(&self, plan: &Plan, request: &Request) -> f64 {
+        self.predict(&(plan.algorithm.cost)(request, plan), plan.ctas).total()
+    }
+}
+
+/// Bytes of a PE's part.
+pub(super) fn part(r: &Request) -> f64 {
+    r.count as f64 * r.dtype.bytes() as f64
+}
+
+/// PEs.
+pub(super) fn pes(r: &Request) -> f64 {
+    f64::from(r.n_pes)
+}
+
+/// Other PEs.
+pub(super) fn others(r: &Request) -> f64 {
+    f64::from(r.n_pes.saturating_sub(1))
+}
+
+/// Bytes stored to all other PEs, which of two is one.
+pub(super) fn pushed(r: &Request, bytes: f64) -> Cost {
+    match r.n_pes {
+        0..=2 => Cost { neighbour: bytes, ..Cost::default() },
+        _ => Cost { push: bytes, ..Cost::default() },
+    }
+}
+
+/// What a thread goes through one after the other.
+pub(super) fn rounds(r: &Request, p: &Plan) -> f64 {
+    let all = u64::from(p.ctas) * u64::from(p.threads) * u64::from(p.unroll);
+    units(r, p).div_ceil(all.max(1)) as f64
+}
+
+/// Packets that are sent to each PE: whole rounds of the CTAs that have one.
+pub(super) fn slots(r: &Request, p: &Plan) -> f64 {
+    let (threads, each) = (u64::from(p.threads).max(1), u64::from(p.threads) * u64::from(p.unroll));
+    let (units, ctas) = (units(r, p), u64::from(p.ctas).max(1));
+    let full = units / (ctas * each).max(1);
+    let rest = units - full * ctas * each;
+    ((full * ctas + rest.div_ceil(threads).min(ctas)) * each) as f64
+}
+
+/// Bytes of the chunks that a PE's staging memory takes: whole ones.
+pub(super) fn chunks(r: &Request, p: &Plan) -> f64 {
+    let each = u64::from(p.threads) * u64::from(p.unroll);
+    (units(r, p).div_ceil(each.max(1)) * each * p.algorithm.unit) as f64
+}
+
+/// Bytes of the last of them, on all CTAs together.
+pub(super) fn last_chunk(r: &Request, p: &Plan) -> f64 {
+    let round = f64::from(p.ctas) * f64::from(p.threads) * f64::from(p.unroll) * p.algorithm.unit as f64;
+    chunks(r, p).min(round)
+}
+
+/// Flights for which flags of so many CTAs come later than that of one: not all begin to wait at once.
+pub(super) fn skew(p: &Plan) -> f64 {
+    let ctas = f64::from(p.ctas);
+    ctas / (ctas + 20.0)
+}
+
+fn units(r: &Request, p: &Plan) -> u64 {
+    (p.algorithm.work)(r).div_ceil(p.algorithm.unit.max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,576 @@
+//! Workspaces, compiled kernels, and launches.
+
+use super::algorithm::{Algorithm, reduction};
+use super::table::{INBOX, LL_CTAS, LL_SLOTS};
+use super::tuning::{Selector, Setting, Tuning};
+use super::workspace::Workspaces;
+use super::{Collective, Place, Plan, Request};
+use crate::compile::{KernelFile, Lowering, Options};
+use crate::gpu::{GpuError, Kernel, target};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use weft_ir::Scalar;
+use weft_isa::Target;
+use weft_lang::elaborate::{Define, Head};
+use weft_runtime::cuda::Stream;
+use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid, Prepared};
+use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
+
+/// How large a handle's workspaces are, and how it chooses.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
+    pub ctas: Option<u32>,
+    /// How in-switch operations are carried out.
+    pub lowering: Lowering,
+    /// Where plans come from.
+    pub tuning: Tuning,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { ctas: None, lowering: Lowering::Auto, tuning: Tuning::Stored }
+    }
+}
+
+/// One call of a collective.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Which.
+    pub collective: Collective,
+    /// How elements become one, where it reduces.
+    pub op: Reduce,
+    /// Where the data comes from. In place: the larger side, in which this PE's own part lies at its rank.
+    pub x: &'a dyn AsArgument,
+    /// Where the result goes, if not there.
+    pub out: Option<&'a dyn AsArgument>,
+    /// The PE that a broadcast is from, by its rank in the team.
+    pub root: u32,
+}
+
+impl<'a> Call<'a> {
+    /// A sum, from PE 0.
+    pub fn new(collective: Collective, x: &'a dyn AsArgument, out: Option<&'a dyn AsArgument>) -> Call<'a> {
+        Call { collective, op: Reduce::Sum, x, out, root: 0 }
+    }
+}
+
+/// A team's collectives: see the [module](super).
+pub struct Collectives {
+    world: World,
+    team: Team,
+    config: Config,
+    ctas: u32,
+    multicast: bool,
+    reach: bool,
+    selector: Selector,
+    workspaces: Workspaces,
+    sync: Barrier,
+    kernels: Mutex<HashMap<Key, Compiled>>,
+    ready: Mutex<HashMap<(Request, Bound), Ready>>,
+}
+
+/// A kernel, and the CTAs of it that the GPU holds at once: those of different PEs wait for each other.
+#[derive(Clone)]
+struct Compiled {
+    kernel: Arc<Kernel>,
+    most: u32,
+}
+
+/// The addresses of `x` and `out` where a prepared launch is bound to them; other operands may lie anywhere.
+type Bound = [Option<u64>; 2];
+
+/// A launch that was prepared for calls of one request.
+#[derive(Clone)]
+struct Ready {
+    launch: Arc<Prepared>,
+    /// Positions of `x` and `out` among the kernel's arguments.
+    places: [Option<usize>; 2],
+}
+
+impl Ready {
+    /// Launches it for a call of the same request.
+    fn go(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        let (x, out) = (Flat(call.x), call.out.map(Flat));
+        let sides = [Some(&x), out.as_ref()];
+        let others = (0..2).filter_map(|side| {
+            let (place, given) = (self.places[side]?, sides[side]?);
+            let given = given.argument(stream);
+            let moves =
+                matches!(given.given(), Given::Tensor { symmetric: false, extent: Elements::Flat(_), .. });
+            moves.then_some((place, given))
+        });
+        Ok(self.launch.launch(stream, &others.collect::<Vec<_>>())?)
+    }
+}
+
+/// Most launches that are kept.
+const MOST_READY: usize = 1024;
+
+/// What a kernel is compiled for, beside the team.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    kernel: (&'static str, &'static str),
+    dtype: DType,
+    op: Option<weft_ir::RedOp>,
+    align: u32,
+    div: u32,
+    threads: u32,
+    unroll: u32,
+    root: Option<u32>,
+}
+
+impl Collectives {
+    /// Of all PEs. *Collective.*
+    ///
+    /// # Errors
+    /// As [`with`](Collectives::with).
+    pub fn new(world: &World) -> Result<Collectives, GpuError> {
+        Collectives::with(world, world.team(), Config::default())
+    }
+
+    /// Of a team, with workspaces of that size. *Collective*: symmetric memory is allocated, so all PEs of the world
+    /// call it at once, each with a team that it is in.
+    ///
+    /// # Errors
+    /// `R0302` where there is no memory for the workspaces, `R0103`. A tuning file that cannot be used is none: a warning
+    /// says so on standard error.
+    pub fn with(world: &World, team: Team, config: Config) -> Result<Collectives, GpuError> {
+        let ctas = config.ctas.unwrap_or(world.device().sm_count()?).max(1);
+        let workspaces = Workspaces::new(world, ctas)?;
+        let sync = world.kernel_barrier(ctas)?;
+        let multicast =
+            config.lowering != Lowering::Unicast && sync.buffer().multicast_address(&team).is_some();
+        let reach = team.members().iter().all(|pe| sync.buffer().peer_address(*pe).is_ok());
+        let selector = Selector::agreed(&config.tuning, world, &team, (reach, multicast))?;
+        Ok(Collectives {
+            world: world.clone(),
+            team,
+            config,
+            ctas,
+            multicast,
+            reach,
+            selector,
+            workspaces,
+            sync,
+            kernels: Mutex::default(),
+            ready: Mutex::default(),
+        })
+    }
+
+    /// Its team.
+    pub fn team(&self) -> &Team {
+        &self.team
+    }
+
+    /// Most CTAs of a launch.
+    pub fn most_ctas(&self) -> u32 {
+        self.ctas
+    }
+
+    /// What a call asks for.
+    ///
+    /// # Errors
+    /// `R0502` for operands that are no tensors, of two types, or of sizes that do not fit each other.
+    pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
+        Ok(self.operands(call, stream)?.0)
+    }
+
+    /// What tables of measurements for its team are found by.
+    ///
+    /// # Errors
+    /// `R0103`
+    pub fn setting(&self) -> Result<Setting, GpuError> {
+        Ok(Setting::of(&self.world, self.team.n_pes(), (self.reach, self.multicast))?)
+    }
+
+    /// What chooses plans: a table that `weft tune` stored, or the model.
+    pub fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// How a call is carried out where the caller does not say: as [`selector`](Collectives::selector) has it.
+    ///
+    /// # Errors
+    /// As [`request`](Collectives::request); `R0401` with the reason where no algorithm can do it.
+    pub fn plan(&self, call: &Call<'_>, stream: &Stream) -> Result<Plan, GpuError> {
+        self.choose(&self.request(call, stream)?)
+    }
+
+    fn choose(&self, request: &Request) -> Result<Plan, GpuError> {
+        let plan = self.selector.plan(request, self.ctas);
+        plan.map(|(plan, _)| plan).map_err(|why| refuse(error::OPERATION, why))
+    }
+
+    /// Allreduce, in place where there is no `out`.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn allreduce(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        op: Reduce,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call { op, ..Call::new(Collective::AllReduce, x, out) }, stream)
+    }
+
+    /// Reduce-scatter: `x` has a part for each PE, `out` gets this PE's; without it, the part of `x` does.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn reduce_scatter(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        op: Reduce,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call { op, ..Call::new(Collective::ReduceScatter, x, out) }, stream)
+    }
+
+    /// All-gather: `out` gets the `x` of each PE; without it, `x` has the place for all, and this PE's part in it.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn all_gather(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call::new(Collective::AllGather, x, out), stream)
+    }
+
+    /// Broadcast of PE `root`'s `x` to `out`, or to all PEs' `x`.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn broadcast(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        root: u32,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call { root, ..Call::new(Collective::Broadcast, x, out) }, stream)
+    }
+
+    /// All-to-all: part j of `x` to this PE's part of `out` on PE j.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn all_to_all(
+        &self,
+        x: &dyn AsArgument,
+        out: Option<&dyn AsArgument>,
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
+        self.run(&Call::new(Collective::AllToAll, x, out), stream)
+    }
+
+    /// Carries a call out as [`plan`](Collectives::plan) says.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn run(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        let (request, fixed) = self.operands(call, stream)?;
+        let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = lock().get(&(request, fixed)).cloned();
+        if let Some(ready) = found.filter(|ready| ready.launch.is_current()) {
+            return ready.go(call, stream);
+        }
+        let ready = self.arranged(&self.choose(&request)?, call, &request, stream)?;
+        ready.go(call, stream)?;
+        let mut all = lock();
+        if all.len() >= MOST_READY {
+            all.clear();
+        }
+        all.insert((request, fixed), ready);
+        Ok(())
+    }
+
+    /// Compiles what a call needs now, so that no launch waits for it: before a graph is captured.
+    ///
+    /// # Errors
+    /// As [`launch`](Collectives::launch).
+    pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        self.kernel(plan, &self.operands(call, stream)?.0).map(drop)
+    }
+
+    /// Carries a call out by that algorithm, with so many CTAs (as many of them as the GPU holds at once), threads and
+    /// steps at once. All PEs of the team call it
+    /// with the same plan.
+    ///
+    /// # Errors
+    /// As [`request`](Collectives::request); `R0401` where the algorithm cannot do it; as [`Kernel::launch`].
+    pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
+        let (request, _) = self.operands(call, stream)?;
+        self.arranged(plan, call, &request, stream)?.go(call, stream)
+    }
+
+    /// The launch of a call by a plan.
+    fn arranged(
+        &self,
+        plan: &Plan,
+        call: &Call<'_>,
+        request: &Request,
+        stream: &Stream,
+    ) -> Result<Ready, GpuError> {
+        let Compiled { kernel, most } = self.kernel(plan, request)?;
+        let count = i64::try_from(request.count).unwrap_or(i64::MAX);
+        let head = head(plan.algorithm, self.name(plan, request)?)?;
+        let is_space = |name: &str| super::workspace::extent(name, plan, request, self.ctas).is_some();
+        let spaces = head.params.iter().filter(|p| is_space(&p.name));
+        let spaces = spaces
+            .map(|p| Ok((&*p.name, self.workspaces.tensor(&p.name, plan, request)?)))
+            .collect::<Result<Vec<_>, GpuError>>()?;
+        let (x, out) = (Flat(call.x), Flat(call.out.unwrap_or(call.x)));
+        let mut arguments: Vec<&dyn AsArgument> = Vec::with_capacity(head.params.len());
+        for p in &head.params {
+            arguments.push(match (&*p.name, call.out) {
+                ("x", _) => &x,
+                ("out", Some(_)) => &out,
+                ("n", _) => &count,
+                ("sync", _) => &self.sync,
+                ("team", _) => &self.team,
+                (name, _) => match spaces.iter().find(|(n, _)| *n == name) {
+                    Some((_, tensor)) => tensor,
+                    None => {
+                        let by = plan.algorithm.name;
+                        return Err(refuse(
+                            error::ARGUMENT,
+                            format!("{by} takes `{name}`, which is not there"),
+                        ));
+                    }
+                },
+            });
+        }
+        let launch = kernel.prepared(stream, Grid::of(plan.ctas.min(most)), arguments)?;
+        let place = |name: &str| head.params.iter().position(|p| *p.name == *name);
+        let places = [place("x"), call.out.and(place("out"))];
+        Ok(Ready { launch: Arc::new(launch), places })
+    }
+
+    fn name(&self, plan: &Plan, request: &Request) -> Result<&'static str, GpuError> {
+        plan.check(request, self.ctas).map_err(|why| refuse(error::OPERATION, why))?;
+        let name = plan.algorithm.kernel(request.place);
+        name.ok_or_else(|| refuse(error::OPERATION, format!("{} has no kernel", plan.algorithm.name)))
+    }
+
+    /// What a call asks for, and the addresses of sides that a prepared launch is bound to.
+    fn operands(&self, call: &Call<'_>, stream: &Stream) -> Result<(Request, Bound), GpuError> {
+        let x = operand(call.x, "x", stream)?;
+        let out = call.out.map(|out| operand(out, "out", stream)).transpose()?;
+        let (collective, n_pes) = (call.collective, self.team.n_pes());
+        if call.root >= n_pes {
+            return Err(refuse(error::ARGUMENT, format!("root {} of a team of {n_pes} PEs", call.root)));
+        }
+        let parts = collective.parts(n_pes);
+        // The larger side has all parts.
+        let (place, larger) = match (&out, collective) {
+            (Some(out), Collective::AllGather) => (Place::OutOfPlace, out.elements),
+            (Some(_), _) => (Place::OutOfPlace, x.elements),
+            (None, _) => (Place::InPlace, x.elements),
+        };
+        let mut request = Request {
+            collective,
+            dtype: x.dtype,
+            op: call.op,
+            count: larger / parts,
+            n_pes,
+            place,
+            symmetric: [x.symmetric, out.as_ref().is_none_or(|o| o.symmetric)],
+            multicast: self.multicast,
+            reach: self.reach,
+            align: 16,
+            root: call.root,
+        };
+        request.align = request.aligned(x.address | out.as_ref().map_or(0, |o| o.address));
+        let counts = request.counts();
+        let fits = match &out {
+            Some(out) => (counts.send, counts.recv, x.dtype) == (x.elements, out.elements, out.dtype),
+            None => counts.send.max(counts.recv) == x.elements,
+        };
+        if !fits || counts.count == 0 {
+            let out =
+                out.as_ref().map_or(String::new(), |o| format!(", out is {} of {}", o.elements, o.dtype));
+            let message = format!("{collective} over {n_pes} PEs: x is {} of {}{out}", x.elements, x.dtype);
+            let help = match collective {
+                Collective::AllReduce | Collective::Broadcast => "both have as many elements, of one type",
+                Collective::AllGather => {
+                    "out has as many times the elements of x as there are PEs, of one type"
+                }
+                Collective::ReduceScatter => {
+                    "x has as many times the elements of out as there are PEs, of one type"
+                }
+                Collective::AllToAll => "both have as many elements, of one type, a multiple of the PEs",
+            };
+            return Err(weft_runtime::Error::new(error::ARGUMENT, message).help(help).into());
+        }
+        let fixed = [x.fixed(), out.as_ref().map_or(x.fixed(), Operand::fixed)];
+        Ok((request, fixed))
+    }
+
+    /// The kernel, compiled if that was not done yet.
+    fn kernel(&self, plan: &Plan, request: &Request) -> Result<Compiled, GpuError> {
+        let name = self.name(plan, request)?;
+        let reduces = request.collective.reduces();
+        let key = Key {
+            kernel: (plan.algorithm.part, name),
+            dtype: request.dtype,
+            op: reduces.then(|| reduction(request.op)).flatten(),
+            align: align(request),
+            div: divisor(request),
+            threads: plan.threads,
+            unroll: plan.unroll,
+            root: (request.collective == Collective::Broadcast).then_some(request.root),
+        };
+        let lock = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiled) = lock().get(&key) {
+            return Ok(compiled.clone());
+        }
+        let mut options = options(plan, request, self.ctas, target(self.world.device())?)?;
+        options.lowering = self.config.lowering.decide(self.multicast).into();
+        let compiled = Kernel::with(&self.world, file(plan.algorithm)?, options.clone());
+        let kernel = match (compiled, options.lowering) {
+            // What the switch does not reduce goes by every PE's own address.
+            (Err(GpuError::Compile(_)), Lowering::Multimem) if self.config.lowering == Lowering::Auto => {
+                options.lowering = Lowering::Unicast;
+                Kernel::with(&self.world, file(plan.algorithm)?, options)?
+            }
+            (compiled, _) => compiled?,
+        };
+        let most = kernel.max_ctas()?;
+        Ok(lock().entry(key).or_insert(Compiled { kernel: Arc::new(kernel), most }).clone())
+    }
+}
+
+impl fmt::Debug for Collectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Collectives({} PEs, {} CTAs)", self.team.n_pes(), self.ctas)
+    }
+}
+
+/// Narrower accesses than 16 bytes are rare: one kernel for all.
+fn align(request: &Request) -> u32 {
+    if request.align >= 16 { 16 } else { request.dtype.bytes() }
+}
+
+/// What the count is known to be a multiple of: with whole vectors for every PE no access needs a test of the end.
+fn divisor(request: &Request) -> u32 {
+    let vectors = (16 / request.dtype.bytes()).saturating_mul(request.n_pes);
+    if align(request) == 16 && request.count.is_multiple_of(vectors.into()) { vectors } else { 1 }
+}
+
+/// How an algorithm's kernel is compiled for a request, by a handle with so many CTAs.
+pub(super) fn options(
+    plan: &Plan,
+    request: &Request,
+    ctas: u32,
+    target: Target,
+) -> Result<Options, GpuError> {
+    let none = || refuse(error::OPERATION, format!("{} has no such kernel", plan.algorithm.name));
+    let name = plan.algorithm.kernel(request.place).ok_or_else(none)?;
+    let scalar = request.dtype;
+    let op = reduction(request.op).unwrap_or(weft_ir::RedOp::Add);
+    // Sums of 16-bit floats are made in f32; fp8 has no arithmetic, and f16 all its numbers and their sums.
+    let acc = match scalar {
+        s if s.is_fp8() => Scalar::F16,
+        Scalar::F16 | Scalar::BF16 if op == weft_ir::RedOp::Add => Scalar::F32,
+        s => s,
+    };
+    let known: [(&str, Define); 14] = [
+        ("T", scalar.into()),
+        ("OP", op.into()),
+        ("ACC", acc.into()),
+        ("P", request.n_pes.into()),
+        ("THREADS", plan.threads.into()),
+        ("UNROLL", plan.unroll.into()),
+        ("ALIGN", align(request).into()),
+        ("DIV", divisor(request).into()),
+        ("MC", plan.algorithm.switch.into()),
+        ("ROOT", request.root.into()),
+        ("SLOTS", LL_SLOTS.into()),
+        ("CTAS", LL_CTAS.into()),
+        ("STAGES", plan.algorithm.stages(plan.threads, plan.unroll, ctas).into()),
+        ("INBOX", INBOX.into()),
+    ];
+    let head = head(plan.algorithm, name)?;
+    let has = |name: &str| head.generics.iter().any(|(g, ..)| **g == *name);
+    let mut options = Options::new(target);
+    options.kernel = Some(name.into());
+    options.defines = known.into_iter().filter(|(n, _)| has(n)).map(|(n, d)| (n.to_owned(), d)).collect();
+    Ok(options)
+}
+
+/// The text of an algorithm.
+pub(super) fn file(algorithm: &Algorithm) -> Result<KernelFile, GpuError> {
+    Ok(KernelFile::parse(&format!("weft/{}.weft", algorithm.part), algorithm.source())?)
+}
+
+/// The head of a kernel of the library, parsed once.
+pub(super) fn head(algorithm: &'static Algorithm, kernel: &str) -> Result<&'static Head, GpuError> {
+    static HEADS: OnceLock<HashMap<(&'static str, String), Head>> = OnceLock::new();
+    let heads = HEADS.get_or_init(|| {
+        let parts: std::collections::BTreeMap<_, _> = super::ALGORITHMS.iter().map(|a| (a.part, a)).collect();
+        let of = |a: &Algorithm| file(a).map(|f| f.heads()).unwrap_or_default();
+        let named = |(part, a): (&'static str, &'static Algorithm)| {
+            of(a).into_iter().map(move |h| ((part, h.name.to_string()), h))
+        };
+        parts.into_iter().flat_map(named).collect()
+    });
+    let none = || refuse(error::NO_KERNEL, format!("there is no kernel `{kernel}` in {}", algorithm.part));
+    heads.get(&(algorithm.part, kernel.to_owned())).ok_or_else(none)
+}
+
+/// An operand as it was given.
+struct Operand {
+    address: u64,
+    dtype: DType,
+    elements: u64,
+    symmetric: bool,
+    /// Whether its elements lie one after the other.
+    flat: bool,
+}
+
+impl Operand {
+    /// Its address, where it cannot lie elsewhere in the next call.
+    fn fixed(&self) -> Option<u64> {
+        (self.symmetric || !self.flat).then_some(self.address)
+    }
+}
+
+/// A tensor of any shape as the memory it lies in: collectives know no coordinates.
+pub struct Flat<'a>(pub &'a dyn AsArgument);
+
+impl AsArgument for Flat<'_> {
+    fn argument<'a>(&'a self, stream: &'a Stream) -> Argument<'a> {
+        self.0.argument(stream).flat()
+    }
+}
+
+fn operand(given: &dyn AsArgument, name: &str, stream: &Stream) -> Result<Operand, GpuError> {
+    match Flat(given).argument(stream).given() {
+        Given::Tensor { address, dtype, extent, symmetric } => {
+            let elements = match extent {
+                Elements::Layout(l) => l.size().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
+                Elements::Flat(n) => n as u64,
+            };
+            let flat = matches!(extent, Elements::Flat(_));
+            Ok(Operand { address, dtype, elements, symmetric, flat })
+        }
+        other => Err(refuse(error::ARGUMENT, format!("{name} is {other}, where a tensor is wanted"))),
+    }
+}
+
+/// What an algorithm cannot do.
+pub(super) fn operation(why: String) -> GpuError {
+    refuse(error::OPERATION, why)
+}
+
+fn refuse(code: weft_runtime::error::Code, message: String) -> GpuError {
+    weft_runtime::Error::new(code, message).into()
+}

@@ -1,0 +1,40 @@
+//! Collectives: the table of algorithms, and one call that compiles them as any user's kernel is and launches them.
+//!
+//! An [`Algorithm`] is a kernel of the built-in library (`src/library/*.weft`) with what it can do. [`Collectives`] owns
+//! the symmetric workspaces that algorithms need, and compiles each the first time it is launched:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use weft::collective::Collectives;
+//! use weft::runtime::{Reduce, World};
+//!
+//! let world = World::init()?;
+//! let collectives = Collectives::new(&world)?;
+//! let x = world.tensor::<f32>(4096)?;
+//! collectives.allreduce(&x, None, Reduce::Sum, world.stream())?; // in place
+//! # Ok(()) }
+//! ```
+//!
+//! All PEs of the team make the same calls, in the same order. One handle belongs to one stream at a time: its
+//! workspaces carry a count of what was exchanged, kept on the device, so calls may follow each other with nothing
+//! between them, also in CUDA graphs; what runs at the same time, on another stream, takes another handle.
+
+mod algorithm;
+mod cost;
+mod handle;
+mod plan;
+mod shape;
+mod simulate;
+mod table;
+pub mod tuning;
+mod workspace;
+
+pub use algorithm::Algorithm;
+pub use cost::{Cost, Links, Prediction};
+pub use handle::Flat;
+pub use handle::{Call, Collectives, Config};
+pub use plan::{Limits, Place, Plan, Request};
+pub use shape::{Collective, Counts};
+pub use simulate::simulation;
+pub use table::ALGORITHMS;
+pub use tuning::{By, Selector, Tuning};

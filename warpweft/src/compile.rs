@@ -1,0 +1,490 @@
+//! From the text of a kernel file to PTX and what a launcher needs to know of it.
+
+use crate::library::Files;
+use crate::nvshmem::Caller;
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weft_ir::diag::{Diagnostic, Span};
+use weft_ir::text::{AnyModule, ParseError, parse_any, readable};
+use weft_ir::verify::{Verified, verify};
+use weft_ir::{Hidden, Kernel, LaunchParam, Module, machine};
+use weft_isa::{PtxVersion, Target};
+use weft_lang::elaborate::{Defines, Head, Loader, Program, Reference};
+use weft_lang::render::{Color, render};
+use weft_lang::source::SourceMap;
+use weft_passes::{Lowered, Report};
+use weft_runtime::nvshmem::Version;
+
+pub use weft_abi::{LoweringRequest as Lowering, Transport};
+pub use weft_llvm::OptLevel;
+
+/// Where NVSHMEM's device functions that a kernel calls come from.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Nvshmem {
+    /// PTX declares them, for an object to define ([`Library::join`](crate::nvshmem::Library::join)), or the simulator.
+    #[default]
+    External,
+    /// They are linked in from the device bitcode that is found on this machine. If none is found, they are
+    /// [external](Nvshmem::External).
+    Found,
+    /// They are linked in, from this file.
+    At(PathBuf),
+}
+
+/// What to compile for, and with what.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// As in `.target`.
+    pub target: Target,
+    /// As in `.version`; the least that is needed where none is given.
+    pub ptx_version: Option<PtxVersion>,
+    /// How in-switch operations are carried out. `Auto` compiles for a team with a multicast address;
+    /// a launcher whose team has none compiles with `Unicast`.
+    pub lowering: Lowering,
+    /// How remote memory operations are carried out.
+    pub transport: Transport,
+    /// Where the functions come from that they call.
+    pub nvshmem: Nvshmem,
+    /// Only this kernel of the file.
+    pub kernel: Option<String>,
+    /// Values of compile-time parameters.
+    pub defines: Defines,
+    /// How hard LLVM tries.
+    pub opt: OptLevel,
+    /// Source lines in the PTX (`.loc`).
+    pub lines: bool,
+    /// Bound of every wait in polls; what waits longer says so and traps.
+    pub debug_waits: Option<u64>,
+    /// Compile the asserts of the text. Without, they are as if they did not stand in it.
+    pub asserts: bool,
+    /// Keep the IR before the passes, as text.
+    pub keep_ir: bool,
+    /// Keep the IR after this pass, as text.
+    pub keep_after: Option<String>,
+    /// Keep LLVM's IR.
+    pub keep_llvm: bool,
+}
+
+impl Options {
+    /// Optimised, with line information, nothing kept.
+    pub fn new(target: Target) -> Options {
+        Options {
+            target,
+            ptx_version: None,
+            lowering: Lowering::Auto,
+            transport: Transport::Auto,
+            nvshmem: Nvshmem::External,
+            kernel: None,
+            defines: Defines::new(),
+            opt: OptLevel::O2,
+            lines: true,
+            debug_waits: None,
+            asserts: true,
+            keep_ir: false,
+            keep_after: None,
+            keep_llvm: false,
+        }
+    }
+}
+
+/// What is wrong with a text, with the text: `Display` renders it for people.
+#[derive(Clone, Debug)]
+pub struct CompileError {
+    /// All findings.
+    pub diagnostics: Vec<Diagnostic>,
+    sources: Arc<SourceMap>,
+}
+
+impl CompileError {
+    /// Each finding once: a loop that is taken apart gives the same for each part.
+    fn new(mut diagnostics: Vec<Diagnostic>, sources: Arc<SourceMap>) -> CompileError {
+        let mut seen = HashSet::new();
+        diagnostics.retain(|d| seen.insert((d.code, d.span, d.message.clone())));
+        CompileError { diagnostics, sources }
+    }
+
+    /// The texts that it is about.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// Rendered, with or without terminal colours.
+    pub fn render(&self, color: Color) -> String {
+        render(&self.diagnostics, &self.sources, color)
+    }
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.render(Color::Never).trim_end())
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+/// A parsed file with all it uses.
+#[derive(Debug)]
+pub struct KernelFile {
+    sources: Arc<SourceMap>,
+    program: Program,
+    parse_time: Duration,
+}
+
+/// A compiled kernel file.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The PTX of all its kernels.
+    pub ptx: String,
+    /// Its `.version`.
+    pub ptx_version: PtxVersion,
+    /// What it was compiled for.
+    pub target: Target,
+    /// How in-switch operations are carried out.
+    pub lowering: weft_abi::Lowering,
+    /// NVSHMEM's functions that its kernels call.
+    pub functions: Vec<Arc<str>>,
+    /// The version of NVSHMEM whose functions are linked in; without, those called are external.
+    pub nvshmem: Option<Version>,
+    /// Before the passes: parameters as the text has them.
+    pub high: Verified,
+    /// After the passes: the entry points as they are.
+    pub low: machine::Verified,
+    /// For each kernel, what it computes, if it says so.
+    pub references: Vec<Option<Reference>>,
+    /// For each kernel, its compile-time parameters.
+    pub defines: Vec<Defines>,
+    /// What became of each memory operation.
+    pub report: Report,
+    /// Allowed, but maybe wrong.
+    pub warnings: Vec<Diagnostic>,
+    /// Time of each stage, in order.
+    pub timings: Vec<(String, Duration)>,
+    /// IR before the passes, if kept.
+    pub ir: Option<String>,
+    /// IR after the pass asked for, if kept.
+    pub after: Option<String>,
+    /// LLVM's IR after its passes, if kept.
+    pub llvm: Option<String>,
+    sources: Arc<SourceMap>,
+}
+
+impl KernelFile {
+    /// Parses a text; `use` reads files below the folder of `name`.
+    pub fn parse(name: &str, text: &str) -> Result<KernelFile, CompileError> {
+        KernelFile::parse_with(name, text, &Files::beside(Path::new(name)))
+    }
+
+    /// Parses a text, with another source of used files.
+    pub fn parse_with(name: &str, text: &str, loader: &dyn Loader) -> Result<KernelFile, CompileError> {
+        let start = Instant::now();
+        let mut sources = SourceMap::new();
+        let root = sources.add(name, text);
+        let program = Program::load(&mut sources, root, loader);
+        let sources = Arc::new(sources);
+        match program {
+            Ok(program) => Ok(KernelFile { sources, program, parse_time: start.elapsed() }),
+            Err(diagnostics) => Err(CompileError::new(diagnostics, sources)),
+        }
+    }
+
+    /// Its text, and those of all files it uses.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// The same, shared.
+    pub fn shared_sources(&self) -> Arc<SourceMap> {
+        self.sources.clone()
+    }
+
+    /// The heads of its kernels: for finding parameters from data.
+    pub fn heads(&self) -> Vec<Head> {
+        self.program.heads()
+    }
+
+    /// Compiles its kernels.
+    ///
+    /// # Errors
+    /// What is wrong with the text, all findings at once.
+    pub fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
+        let start = Instant::now();
+        let only = options.kernel.as_deref();
+        let made = match options.asserts {
+            true => self.program.compile(only, &options.defines),
+            false => self.program.compile_without_asserts(only, &options.defines),
+        };
+        let made = made.map_err(|found| CompileError::new(found, self.sources.clone()))?;
+        let timings = vec![("parse".to_owned(), self.parse_time), ("elaborate".to_owned(), start.elapsed())];
+        let mut compiled = lower(made.module, options, self.sources.clone(), timings)?;
+        compiled.references = made.references;
+        compiled.defines = made.defines;
+        Ok(compiled)
+    }
+
+    /// One of its kernels without its code: what a launch needs of it.
+    ///
+    /// # Errors
+    /// There is no such kernel, or its head is wrong.
+    pub(crate) fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
+        let made = self.program.without_code(name, &options.defines);
+        made.map_err(|found| CompileError::new(found, self.sources.clone()))
+    }
+}
+
+/// Compiles IR of the tensor level, made with [`Builder`](weft_ir::Builder) or read from its text form.
+///
+/// # Errors
+/// What the verifier, the passes or the tables of the ISA find wrong.
+pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, CompileError> {
+    let sources = sources_of(&module.files);
+    let verified = verify(module).map_err(|found| CompileError::new(found, sources.clone()))?;
+    lower(verified, options, sources, Vec::new())
+}
+
+/// Compiles IR of the machine level, which no pass changes any more.
+///
+/// # Errors
+/// What the verifier or the tables of the ISA find wrong.
+pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
+    let sources = sources_of(&module.files);
+    let error = |found| CompileError::new(found, sources.clone());
+    let ir = options.keep_ir.then(|| weft_ir::text::print_module(&module));
+    let module = verify(module).map_err(error)?;
+    let high = verify(Module::default()).map_err(error)?;
+    let lowered = Lowered { module, report: Report::default(), timings: Vec::new(), dump: None };
+    emit(high, lowered, ir, options, sources.clone(), Vec::new())
+}
+
+/// Compiles the text form of IR, of the level that it names.
+///
+/// # Errors
+/// A text that is no IR, and as [`compile_module`] and [`compile_machine`].
+pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
+    Ok(match parse_any(text)? {
+        AnyModule::Tensor(module) => compile_module(module, options)?,
+        AnyModule::Machine(module) => compile_machine(module, options)?,
+    })
+}
+
+/// Why IR as text does not compile.
+#[derive(Debug, thiserror::Error)]
+pub enum IrError {
+    /// It is no IR.
+    #[error(transparent)]
+    Text(#[from] ParseError),
+    /// It does not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// The names of files whose texts are not known.
+fn sources_of(files: &[Arc<str>]) -> Arc<SourceMap> {
+    let mut sources = SourceMap::new();
+    for name in files {
+        sources.add(&**name, "");
+    }
+    Arc::new(sources)
+}
+
+/// From verified IR to PTX, through the passes.
+fn lower(
+    high: Verified,
+    options: &Options,
+    sources: Arc<SourceMap>,
+    timings: Vec<(String, Duration)>,
+) -> Result<Compiled, CompileError> {
+    let error = |found| CompileError::new(found, sources.clone());
+    let ir = options.keep_ir.then(|| weft_ir::text::print_module(&high));
+    let lowering = options.lowering.decide(true);
+    let mut passes = weft_passes::Options::new(lowering, options.target);
+    passes.transport = options.transport;
+    passes.library_pointers = options.transport == Transport::Nvshmem;
+    passes.debug_waits = options.debug_waits;
+    passes.dump_after.clone_from(&options.keep_after);
+    let names = sources.clone();
+    passes.locate = Some(Arc::new(move |span| place(&names, span)));
+    let lowered = weft_passes::run(high.clone(), &passes).map_err(|mut found| {
+        if let [k] = &high.kernels[..] {
+            found.iter_mut().for_each(|d| d.message = readable(k, &d.message));
+        }
+        error(found)
+    })?;
+    emit(high, lowered, ir, options, sources.clone(), timings)
+}
+
+/// From the machine level to PTX.
+fn emit(
+    high: Verified,
+    lowered: Lowered,
+    ir: Option<String>,
+    options: &Options,
+    sources: Arc<SourceMap>,
+    mut timings: Vec<(String, Duration)>,
+) -> Result<Compiled, CompileError> {
+    let error = |found| CompileError::new(found, sources.clone());
+    // A user of the library cannot change what a warning there is about.
+    let is_own = |w: &&Diagnostic| !sources.name(w.span.file).is_some_and(|name| name.starts_with("weft::"));
+    let warnings = high.warnings.iter().filter(is_own).cloned().collect();
+    timings.extend(lowered.timings.iter().map(|(name, t)| ((*name).to_owned(), *t)));
+
+    let library = library(&options.nvshmem, &lowered.module, options.target).map_err(|e| error(vec![e]))?;
+    let locate = |span: Span| {
+        let at = sources.line_column(span)?;
+        Some(weft_llvm::Location { file: span.file, line: at.line, column: at.column })
+    };
+    let llvm = weft_llvm::Options {
+        target: options.target,
+        ptx_version: options.ptx_version,
+        opt: options.opt,
+        locate: options.lines.then_some(&locate),
+        keep_llvm: options.keep_llvm,
+        link: library.as_deref().map_or(weft_llvm::Link::External, weft_llvm::Link::Library),
+    };
+    let out = weft_llvm::emit(&lowered.module, &llvm).map_err(|e| error(vec![e]))?;
+    timings.extend(out.timings.iter().map(|(name, t)| (format!("llvm {name}"), *t)));
+    Ok(Compiled {
+        ptx: out.ptx,
+        ptx_version: out.version,
+        target: options.target,
+        lowering: options.lowering.decide(true),
+        functions: out.functions,
+        nvshmem: out.library.map(|[major, minor, patch]| Version::new(major, minor, patch)),
+        references: vec![None; high.kernels.len()],
+        defines: vec![Defines::new(); high.kernels.len()],
+        high,
+        low: lowered.module,
+        report: lowered.report,
+        warnings,
+        timings,
+        ir,
+        after: lowered.dump,
+        llvm: out.llvm,
+        sources,
+    })
+}
+
+/// The bitcode that is linked in, where a kernel calls a function of it.
+fn library(from: &Nvshmem, module: &machine::Module, target: Target) -> Result<Option<PathBuf>, Diagnostic> {
+    if *from == Nvshmem::External || weft_llvm::called(module).is_empty() {
+        return Ok(None);
+    }
+    match from {
+        Nvshmem::At(path) => Ok(Some(path.clone())),
+        _ => {
+            let found = weft_runtime::find::nvshmem_device_if_any(target.number().into());
+            let found = found.map_err(|e| {
+                Diagnostic::error(weft_llvm::codes::BAD_LIBRARY, Span::NONE, e.message).help(e.help)
+            })?;
+            Ok(found.map(|found| found.path))
+        }
+    }
+}
+
+impl Compiled {
+    /// The functions that it calls and does not have.
+    pub fn external(&self) -> Vec<&str> {
+        let missing = if self.nvshmem.is_none() { &self.functions[..] } else { &[] };
+        missing.iter().map(|f| &**f).collect()
+    }
+
+    /// Whether a kernel tests at run time which PEs it reaches by loads and stores: [`Transport::Auto`] compiled both
+    /// ways of an operation.
+    pub fn tests_reach(&self) -> bool {
+        let launches = self.low.kernels.iter().filter_map(|k| k.head.launch.as_ref());
+        let reach = |p: &LaunchParam| matches!(p.kind, weft_abi::ParamKind::Hidden(Hidden::Reach { .. }));
+        launches.flat_map(|l| &l.params).any(reach)
+    }
+
+    /// It, for a library that has those functions; none where it calls none.
+    pub fn caller(&self) -> Option<Caller<'_>> {
+        let functions = Some(self.external()).filter(|functions| !functions.is_empty())?;
+        let threads = self.low.kernels.iter().map(weft_ir::machine::Kernel::threads).max().unwrap_or(0);
+        Some(Caller { ptx: &self.ptx, functions, target: self.target, threads })
+    }
+
+    /// What each tensor is used for, as declared or guessed, and every access with its instructions and widths, and why
+    /// they are not wider: a line each, as `weft explain` prints them.
+    pub fn explain(&self) -> String {
+        let mut out = self.roles();
+        for a in &self.report.accesses {
+            out.push_str(&format!("{}: {a}\n", self.place(a.span)));
+        }
+        for t in &self.report.tiles {
+            out.push_str(&format!("{}: {}\n", self.place(t.span), t.fact));
+        }
+        for t in &self.report.transfers {
+            out.push_str(&format!("{}: {t}\n", self.place(t.span)));
+        }
+        for l in &self.report.loops {
+            let why = l.why.as_deref().map(|w| format!(": {w}")).unwrap_or_default();
+            out.push_str(&format!("{}: loop: {} rounds in flight{why}\n", self.place(l.span), l.rounds));
+        }
+        match &self.high.kernels[..] {
+            [kernel] => readable(kernel, &out),
+            _ => out,
+        }
+    }
+
+    /// What each tensor of the kernels is used for. Other parameters hold nothing that could be guessed wrongly.
+    fn roles(&self) -> String {
+        let mut out = String::new();
+        for (i, kernel) in self.high.kernels.iter().enumerate() {
+            let reference = self.references.get(i).and_then(Option::as_ref);
+            let roles = crate::roles::assign(kernel, reference);
+            for (p, role) in kernel.head.params.iter().zip(roles) {
+                if let Some(role) = role {
+                    out.push_str(&format!("{}: parameter {}: {role}\n", self.place(p.span), p.name));
+                }
+            }
+        }
+        out
+    }
+
+    /// What is wrong with the text, as it shows after all.
+    pub(crate) fn error(&self, found: Diagnostic) -> CompileError {
+        CompileError::new(vec![found], self.sources.clone())
+    }
+
+    /// The texts that spans of the report and the warnings stand in.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// `file.weft:12` of a span.
+    pub fn place(&self, span: Span) -> String {
+        place(&self.sources, span)
+    }
+}
+
+fn place(sources: &SourceMap, span: Span) -> String {
+    match (sources.name(span.file), sources.line_column(span)) {
+        (Some(name), Some(at)) => format!("{name}:{}", at.line),
+        _ => "generated code".to_owned(),
+    }
+}
+
+/// Compiles a text whose kernels get these values for their compile-time parameters.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use weft::Define;
+/// let source = "kernel twice<N: int>(x: global<f32, (N):(1)>) block(128) {
+///     let mine = partition(x, threads());
+///     for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * 2; }
+/// }";
+/// let compiled = weft::compile(source, &[("N", Define::Int(1000))], "sm_90a".parse()?)?;
+/// assert!(compiled.ptx.contains("st.global.v4"));
+/// # Ok(()) }
+/// ```
+pub fn compile(
+    source: &str,
+    defines: &[(&str, weft_lang::elaborate::Define)],
+    target: Target,
+) -> Result<Compiled, CompileError> {
+    let mut options = Options::new(target);
+    options.defines = defines.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
+    KernelFile::parse("kernel.weft", source)?.compile(&options)
+}

@@ -1,0 +1,65 @@
+//! A JIT compiler for GPU kernels that compute and communicate in one launch.
+//!
+//! This program compiles the two-shot allreduce, runs it on four simulated PEs over its own slices, and compares:
+//!
+//! ```
+//! use weft::gpu::{GpuError, Grid, Kernel};
+//! use weft::runtime::World;
+//!
+//! let data: Vec<Vec<f32>> = (0..4).map(|pe| (0..1003).map(|i| (pe * i % 17) as f32).collect()).collect();
+//! let sums = World::simulated(4)?.run(|world| {
+//!     let text = include_str!("../../examples/allreduce_two_shot.weft");
+//!     let kernel = Kernel::compile(world, text, &[("N", 1003.into())])?;
+//!     let (x, sync, stream) = (world.tensor::<f32>(1003)?, world.kernel_barrier(4)?, world.stream());
+//!     x.copy_from(&data[world.my_pe() as usize], stream)?;
+//!     kernel.launch(stream, Grid::of(4), (&x, &sync, &world.team()))?;
+//!     Ok::<_, GpuError>(x.to_vec(stream)?)
+//! })?;
+//! let want: Vec<f32> = (0..1003).map(|i| data.iter().map(|x| x[i]).sum()).collect();
+//! assert!(sums.iter().all(|sum| *sum == want));
+//! # Ok::<(), GpuError>(())
+//! ```
+//!
+//! With [`on_every_pe`](runtime::on_every_pe) in the place of `World::simulated(4)?.run`, the same closure runs on GPUs
+//! where there are some.
+//!
+//! A kernel is written as tensor layouts in a `.weft` file (or with [`ir::Builder`]), compiled by [`compile()`] or
+//! [`KernelFile`] to PTX, and run on GPUs or on simulated PEs: by
+//! [`gpu::Kernel`] in a program's own [`runtime::World`], or by [`run`] with data and a check.
+
+pub mod codes;
+pub mod collective;
+pub mod compile;
+pub mod fused;
+pub mod gemm;
+pub mod gpu;
+pub mod library;
+pub mod meta;
+pub mod nvshmem;
+pub mod ptx;
+pub mod remarks;
+pub mod roles;
+pub mod run;
+pub mod store;
+pub mod tools;
+pub mod trace;
+mod tuned;
+
+pub use compile::{
+    CompileError, Compiled, KernelFile, Lowering, Nvshmem, OptLevel, Options, Transport, compile, compile_ir,
+    compile_machine, compile_module,
+};
+pub use weft_abi as abi;
+pub use weft_ir as ir;
+pub use weft_isa::{PtxVersion, Target};
+pub use weft_lang as lang;
+pub use weft_lang::elaborate::{Define, Defines};
+pub use weft_layout as layout;
+pub use weft_llvm::{library as llvm_library, version as llvm_version};
+pub use weft_runtime as runtime;
+pub use weft_sim as sim;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,124 @@
+//! Where `use` finds files: the built-in library, and the file system.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use weft_lang::elaborate::Loader;
+use weft_runtime::owned::open_regular;
+use weft_runtime::visible_line;
+
+/// The built-in library: ordinary `.weft` files, `use weft::NAME;`.
+pub const LIBRARY: &[(&str, &str)] = &[
+    ("all_gather", include_str!("library/all_gather.weft")),
+    ("all_gather_gemm", include_str!("library/all_gather_gemm.weft")),
+    ("all_to_all", include_str!("library/all_to_all.weft")),
+    ("allreduce", include_str!("library/allreduce.weft")),
+    ("allreduce_rms_norm", include_str!("library/allreduce_rms_norm.weft")),
+    ("broadcast", include_str!("library/broadcast.weft")),
+    ("collectives", include_str!("library/collectives.weft")),
+    ("gemm", include_str!("library/gemm.weft")),
+    ("gemm_allreduce", include_str!("library/gemm_allreduce.weft")),
+    ("gemm_batched", include_str!("library/gemm_batched.weft")),
+    ("gemm_comm", include_str!("library/gemm_comm.weft")),
+    ("gemm_epilogue", include_str!("library/gemm_epilogue.weft")),
+    ("gemm_kernel", include_str!("library/gemm_kernel.weft")),
+    ("gemm_reduce_scatter", include_str!("library/gemm_reduce_scatter.weft")),
+    ("gemm_scaled", include_str!("library/gemm_scaled.weft")),
+    ("gemm_split", include_str!("library/gemm_split.weft")),
+    ("gemm_turns", include_str!("library/gemm_turns.weft")),
+    ("grid", include_str!("library/grid.weft")),
+    ("ll", include_str!("library/ll.weft")),
+    ("net", include_str!("library/net.weft")),
+    ("reduce_scatter", include_str!("library/reduce_scatter.weft")),
+    ("rotate", include_str!("library/rotate.weft")),
+    ("staged", include_str!("library/staged.weft")),
+    ("tile", include_str!("library/tile.weft")),
+];
+
+/// Files relative to the one that uses them, below one folder.
+///
+/// A kernel file may be somebody else's. What it uses are regular files whose names end in `.weft` and that lie below this
+/// folder, links followed; of no other file does an error show more than its name.
+#[derive(Clone, Debug)]
+pub struct Files {
+    root: PathBuf,
+}
+
+/// The text of a part of the built-in library.
+pub fn part(name: &str) -> Option<&'static str> {
+    LIBRARY.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}
+
+impl Files {
+    /// Files below this folder.
+    pub fn below(root: impl Into<PathBuf>) -> Files {
+        Files { root: root.into() }
+    }
+
+    /// Files below the folder of this file.
+    pub fn beside(file: &Path) -> Files {
+        Files::below(file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))
+    }
+
+    /// The real path of a file that may be used.
+    fn real(&self, at: &Path) -> Result<PathBuf, String> {
+        let (shown, root) = (at.display(), self.root.display());
+        let real = std::fs::canonicalize(at).map_err(|e| format!("cannot read {shown}: {e}"))?;
+        let below = std::fs::canonicalize(&self.root).is_ok_and(|root| real.starts_with(root));
+        if !below {
+            return Err(format!(
+                "{shown} does not lie in {root}; --root names the folder that used files lie in"
+            ));
+        }
+        match real.extension().is_some_and(|e| e == "weft") {
+            true => Ok(real),
+            false => Err(format!("{shown} is not used: the names of kernel files end in .weft")),
+        }
+    }
+}
+
+impl Loader for Files {
+    fn file(&self, from: &str, path: &str) -> Result<(String, String), String> {
+        let at = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
+        let text = read_text(&self.real(&at)?)?;
+        Ok((name_of(&at), text))
+    }
+
+    fn builtin(&self, path: &str) -> Option<&str> {
+        part(path)
+    }
+
+    fn parts(&self) -> Vec<&str> {
+        LIBRARY.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+/// The name of a file, one however it is spelled: relative to the working directory where it lies below that. Control
+/// characters in it are shown as visible ones.
+pub fn name_of(path: &Path) -> String {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let here = std::env::current_dir().unwrap_or_default();
+    visible_line(&real.strip_prefix(here).unwrap_or(&real).display().to_string()).into_owned()
+}
+
+/// Largest file that is taken for a kernel's text.
+const MAX_BYTES: u64 = weft_lang::source::MAX_FILE_BYTES as u64;
+
+/// Reads a text file, refusing what can be no `.weft`: too large, or no UTF-8.
+pub fn read_text(path: &Path) -> Result<String, String> {
+    read_text_of(path, MAX_BYTES, ".weft")
+}
+
+/// Reads a text file of at most so many bytes; `kind` is how such files' names end, for the error.
+pub fn read_text_of(path: &Path, most: u64, kind: &str) -> Result<String, String> {
+    let shown = path.display();
+    let bad = |e: std::io::Error| format!("cannot read {shown}: {e}");
+    let mut bytes = Vec::new();
+    open_regular(path).map_err(bad)?.take(most + 1).read_to_end(&mut bytes).map_err(bad)?;
+    if bytes.len() as u64 > most {
+        return Err(format!("{shown} is larger than {most} bytes, the most that a {kind} file has"));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
+        format!("{shown} is no text: line {line} is not UTF-8")
+    })
+}

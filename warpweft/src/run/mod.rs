@@ -1,0 +1,418 @@
+//! Runs a kernel over real data, on simulated PEs or on GPUs: finds parameters out, allocates, fills, launches, checks.
+
+pub mod array;
+mod evaluated;
+pub mod examine;
+mod expected;
+mod gpus;
+pub(crate) mod inputs;
+mod matmul;
+mod npy;
+mod pe;
+mod plan;
+pub(crate) mod positions;
+pub mod reference;
+mod sequence;
+mod simulated;
+mod tensors;
+
+use crate::compile::{CompileError, Compiled, KernelFile, Options};
+use crate::gpu::GpuError;
+use crate::nvshmem::LinkError;
+use array::ArrayError;
+pub use expected::Tolerance;
+pub use inputs::show;
+use plan::Plan;
+use reference::Checked;
+pub use sequence::Stage;
+use sequence::{Checks, Sequence};
+use simulated::Simulated;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use weft_ir::Scalar;
+use weft_lang::elaborate::Define;
+use weft_runtime::launch::ModuleInfo;
+use weft_sim::Stats;
+
+/// The value of a run-time scalar.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Arg {
+    /// Its value in the first launch.
+    pub first: Define,
+    /// What the host adds to an integer for each further launch.
+    pub step: i64,
+}
+
+impl<V: Into<Define>> From<V> for Arg {
+    /// The same value in all launches.
+    fn from(value: V) -> Arg {
+        Arg { first: value.into(), step: 0 }
+    }
+}
+
+impl Arg {
+    /// A value as the command line takes it; `1+2` is 1 in the first launch and 2 more in each further one.
+    pub fn parse(text: &str) -> Option<Arg> {
+        let steps = || {
+            let (first, step) = text.split_once('+')?;
+            Some(Arg { first: Define::Int(first.parse().ok()?), step: step.parse().ok()? })
+        };
+        Define::parse(text).map(Arg::from).or_else(steps)
+    }
+
+    /// The value in a launch, counted from 0; `None` where no 64-bit integer holds it.
+    pub fn of_launch(self, launch: u32) -> Option<Define> {
+        match self.first {
+            Define::Int(n) => {
+                self.step.checked_mul(launch.into()).and_then(|more| n.checked_add(more)).map(Define::Int)
+            }
+            other => Some(other),
+        }
+    }
+}
+
+impl fmt::Display for Arg {
+    /// As the command line takes it: `1`, `1+2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            0 => f.write_str(&show(self.first)),
+            step => write!(f, "{}+{step}", show(self.first)),
+        }
+    }
+}
+
+/// What to run, on what.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// How it is compiled; its `defines` win over what is found from data.
+    pub compile: Options,
+    /// PEs.
+    pub n_pes: usize,
+    /// CTAs of a PE's grid, where the kernel does not say; 4 if not given.
+    pub grid: Option<[u32; 3]>,
+    /// Seeds the data and the schedule.
+    pub seed: u64,
+    /// How often the kernels are launched, each in its turn.
+    pub launches: u32,
+    /// For the simulator: launches follow each other in each PE's stream and the host waits for nobody, so that a PE may
+    /// be in the next launch while others are in the one before. Results are not compared then.
+    pub back_to_back: bool,
+    /// Element type to take data as: `bf16` from `uint16` files.
+    pub dtype: Option<Scalar>,
+    /// `(tensor, file)`: a `.npy` with a leading PE dimension, or one a PE where the name has `{pe}`. An empty
+    /// name is the kernel's first tensor.
+    pub inputs: Vec<(String, PathBuf)>,
+    /// `(tensor, file)`, as `inputs`, written after the last launch.
+    pub outputs: Vec<(String, PathBuf)>,
+    /// `(tensor, file)`, as `inputs`: what a tensor is to hold after the last launch.
+    pub expected: Vec<(String, PathBuf)>,
+    /// How far a tensor may be from the numbers of such a file; what is usual for its element type if not given.
+    pub tolerance: Option<Tolerance>,
+    /// Values of run-time scalars.
+    pub args: BTreeMap<String, Arg>,
+    /// Warp instructions after which the simulator gives up.
+    pub step_limit: Option<u64>,
+    /// Time after which a launch on simulated PEs is given up.
+    pub time_limit: Option<Duration>,
+    /// For the simulator: the number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation
+    /// is carried out in place within a node, and by NVSHMEM's function between nodes, where the simulator delays
+    /// transfers as a network may. If it is not given, the PEs form two nodes, so that both branches run.
+    ///
+    /// A node that is given also limits the kernel's own loads and stores: [`run`] refuses a kernel that makes them to
+    /// all PEs. Without it, loads and stores reach all PEs.
+    pub node: Option<u32>,
+    /// For the simulator: gives the run up once somebody has set it.
+    pub stop: Option<Arc<AtomicBool>>,
+    /// For the simulator: what it watches for. `weft::check` tells what it finds; a plain run does not.
+    pub check: Option<weft_sim::Check>,
+    /// For the simulator: a timeline.
+    pub trace: Option<weft_sim::TraceConfig>,
+}
+
+impl RunOptions {
+    /// One launch on `n_pes` PEs with made data.
+    pub fn new(compile: Options, n_pes: usize) -> RunOptions {
+        RunOptions {
+            compile,
+            n_pes,
+            grid: None,
+            seed: 0,
+            launches: 1,
+            back_to_back: false,
+            dtype: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            expected: Vec::new(),
+            tolerance: None,
+            args: BTreeMap::new(),
+            step_limit: None,
+            time_limit: None,
+            node: None,
+            stop: None,
+            check: None,
+            trace: None,
+        }
+    }
+
+    /// The number of PEs in a simulated node.
+    pub fn pes_of_node(&self) -> usize {
+        self.node.map_or(self.n_pes.div_ceil(2), |n| n as usize).clamp(1, self.n_pes.max(1))
+    }
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The text does not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A file is no array, or not the one wanted.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// The request does not fit the kernel.
+    #[error("{0}")]
+    Request(String),
+    /// The PTX is not understood by the simulator.
+    #[error(transparent)]
+    Ptx(#[from] weft_sim::PtxError),
+    /// The kernel did something wrong, or nothing for ever.
+    #[error(transparent)]
+    Sim(#[from] weft_sim::SimError),
+    /// What the runtime refused: GPUs, their driver and NVSHMEM, or simulated PEs.
+    #[error(transparent)]
+    Runtime(#[from] weft_runtime::Error),
+    /// NVSHMEM's functions cannot be joined to the kernel.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+impl From<GpuError> for RunError {
+    fn from(e: GpuError) -> RunError {
+        match e {
+            GpuError::Compile(e) => e.into(),
+            GpuError::Describe(d) => RunError::Request(d.message),
+            GpuError::Array(e) => e.into(),
+            GpuError::Link(e) => e.into(),
+            GpuError::Runtime(e) => e.into(),
+        }
+    }
+}
+
+/// Where a run took place, and what is known from there.
+#[derive(Clone, Debug)]
+pub enum Ran {
+    /// On the simulator.
+    Simulator {
+        /// Counters of the last launch.
+        stats: Box<Stats>,
+        /// Wall time that all launches took.
+        time: Duration,
+        /// The number of PEs in a node, where the kernel chooses at run time how it reaches a PE (`Transport::Auto`).
+        node: Option<usize>,
+    },
+    /// On GPUs, one a PE.
+    Gpus {
+        /// Name of this PE's.
+        gpu: String,
+        /// NVSHMEM's version, where the world has it.
+        nvshmem: Option<weft_runtime::nvshmem::Version>,
+        /// Why in-switch operations went by every PE's own address, where the text left that open.
+        no_multicast: Option<String>,
+        /// Time of each launch on this PE in microseconds, by events on its stream: waiting for others is in it.
+        micros: Vec<f64>,
+    },
+}
+
+/// A tensor of the run.
+#[derive(Clone, Debug)]
+pub struct TensorInfo {
+    /// Its parameter's name.
+    pub name: String,
+    /// Element type.
+    pub dtype: Scalar,
+    /// Extents on each PE.
+    pub shape: Vec<u64>,
+}
+
+/// What a run did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The kernels, in the order of their launches.
+    pub kernels: Vec<KernelRun>,
+    /// By file, the comparison with its numbers after the last launch.
+    pub expected: Vec<(String, Checked)>,
+    /// Their tensors.
+    pub tensors: Vec<TensorInfo>,
+    /// What all launches printed.
+    pub printed: String,
+    /// Time to compile.
+    pub compile_time: Duration,
+    /// Where it ran.
+    pub ran: Ran,
+}
+
+/// A kernel of a run.
+#[derive(Debug)]
+pub struct KernelRun {
+    /// Its name.
+    pub name: String,
+    /// It, compiled alone.
+    pub compiled: Compiled,
+    /// CTAs.
+    pub grid: [u32; 3],
+    /// Threads a CTA.
+    pub block: [u32; 3],
+    /// The check of each launch; `None` where the kernel does not say what it computes.
+    pub checks: Option<Vec<Checked>>,
+}
+
+/// What the comparisons of a run say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Every launch was compared, and all elements are right.
+    Correct,
+    /// An element is wrong.
+    Wrong,
+    /// Nothing was compared: the kernel does not say what it computes, another PE compares, or the launches followed each
+    /// other without a wait.
+    Unchecked,
+}
+
+impl Outcome {
+    /// All comparisons: kernel by kernel, then those with files.
+    pub fn checks(&self) -> impl Iterator<Item = &Checked> {
+        let launches = self.kernels.iter().flat_map(|k| k.checks.iter().flatten());
+        launches.chain(self.expected.iter().map(|(_, checked)| checked))
+    }
+
+    /// What was found.
+    pub fn verdict(&self) -> Verdict {
+        if self.checks().any(|c| c.wrong > 0) {
+            Verdict::Wrong
+        } else if self.checks().next().is_none() || self.checks().any(|c| c.elements == 0) {
+            Verdict::Unchecked
+        } else {
+            Verdict::Correct
+        }
+    }
+
+    /// Whether results were compared and all are right: false where nothing was compared.
+    pub fn passed(&self) -> bool {
+        self.verdict() == Verdict::Correct
+    }
+}
+
+pub(crate) fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
+    Err(RunError::Request(message.into()))
+}
+
+/// Reads, compiles and runs a kernel file on the simulator.
+///
+/// # Errors
+/// See [`RunError`]. Nothing is written unless all launches ended.
+pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
+    let text = crate::library::read_text(path).or_else(request)?;
+    let file = KernelFile::parse(&crate::library::name_of(path), &text)?;
+    run_file(&file, options)
+}
+
+/// Compiles and runs a kernel of a parsed file on the simulator.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
+    run_sequence(&[only(file, options)], options)
+}
+
+/// Compiles and runs kernels on the simulator, one after the other as on a stream. Tensors and parameters of equal names are
+/// the same ones; each kernel has barriers of its own.
+///
+/// # Errors
+/// As [`run`]; tensors of equal names that differ.
+pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcome, RunError> {
+    let sequence = Sequence::new(stages, options)?;
+    sequence.within_nodes(options)?;
+    let simulated = Simulated::new(&sequence)?;
+    let plan = Plan::new(&sequence, options)?;
+    let checks = Mutex::<Checks>::default();
+    let simulation = simulated.run(&sequence, &plan, options, &checks)?;
+    let (stats, time, printed) = (Box::new(simulation.stats()), simulation.time, simulation.printed());
+    simulation.result?;
+    let node = sequence.tests_reach().then_some(options.pes_of_node());
+    sequence.outcome(&plan, checks, printed, Ran::Simulator { stats, time, node })
+}
+
+/// What a run would run: finds parameters out and compiles, and no more.
+///
+/// # Errors
+/// As [`run`], before anything is allocated.
+pub fn compile_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Vec<Compiled>, RunError> {
+    Ok(Sequence::new(stages, options)?.stages.into_iter().map(|stage| stage.compiled).collect())
+}
+
+/// Compiles and runs kernels on the GPUs of a world, one after the other; every PE calls it. PE 0 checks and writes.
+/// *Collective.*
+///
+/// # Errors
+/// As [`run_sequence`], and what the GPUs refuse.
+pub fn run_sequence_on_gpus(
+    stages: &[Stage<'_>],
+    options: &RunOptions,
+    world: &weft_runtime::World,
+) -> Result<Outcome, RunError> {
+    gpus::run(stages, options, world)
+}
+
+/// Compiles and runs a kernel of a parsed file on the GPUs of a world; every PE calls it. PE 0 checks and writes.
+/// *Collective.*
+///
+/// # Errors
+/// As [`run_sequence_on_gpus`].
+pub fn run_on_gpus(
+    file: &KernelFile,
+    options: &RunOptions,
+    world: &weft_runtime::World,
+) -> Result<Outcome, RunError> {
+    gpus::run(&[only(file, options)], options, world)
+}
+
+/// The kernel that the options name.
+fn only<'f>(file: &'f KernelFile, options: &'f RunOptions) -> Stage<'f> {
+    Stage { file, kernel: options.compile.kernel.as_deref() }
+}
+
+/// The entry point of a kernel that was compiled alone.
+fn entry(info: &ModuleInfo) -> &str {
+    info.kernels.first().map_or("", |kernel| &kernel.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_compared_results_has_passed() {
+        let verdict = |computes: &str, factor: u32, back_to_back: bool| {
+            let text = format!(
+                "kernel k(x: global<i32, (64):(1)>, y: global<i32, (64):(1)>) block(64) grid(1) {computes} {{
+                    y[thread_idx()] = x[thread_idx()] * {factor};
+                }}"
+            );
+            let file = KernelFile::parse("k.weft", &text).unwrap();
+            let mut options = RunOptions::new(Options::new("sm_90a".parse().unwrap()), 2);
+            options.back_to_back = back_to_back;
+            let outcome = run_file(&file, &options).unwrap();
+            assert_eq!(outcome.passed(), outcome.verdict() == Verdict::Correct);
+            outcome.verdict()
+        };
+        assert_eq!(verdict("computes(copy(x, y))", 1, false), Verdict::Correct);
+        assert_eq!(verdict("computes(copy(x, y))", 2, false), Verdict::Wrong);
+        assert_eq!(verdict("computes(copy(x, y))", 1, true), Verdict::Unchecked);
+        assert_eq!(verdict("", 1, false), Verdict::Unchecked);
+    }
+}

@@ -45,7 +45,7 @@ pub struct EntryParam {
     pub index: u32,
     /// Bytes from the start of the parameter block.
     pub offset: u32,
-    /// In bytes.
+    /// The size of the parameter in bytes.
     pub size: u32,
     /// How it is passed.
     pub kind: EntryKind,

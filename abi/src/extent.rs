@@ -22,7 +22,7 @@ pub struct Extent(pub Int);
 /// Shape and stride that may depend on parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extents {
-    /// Extents.
+    /// The extent of each mode.
     pub shape: IntTuple,
     /// Elements from one to the next in each mode.
     pub stride: IntTuple,

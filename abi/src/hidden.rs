@@ -16,52 +16,52 @@ pub enum Hidden {
     Multicast {
         /// A symmetric tensor or barrier.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// The address of a table of `base`'s address on every PE of `team`, a `u64` each.
     Peers {
         /// A symmetric tensor or barrier.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// As [`Peers`](Hidden::Peers), with 0 for a PE whose memory loads and stores do not reach.
     Reach {
         /// A symmetric tensor or barrier.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// The tensor map of `base`, by value.
     TensorMap {
-        /// A tensor.
+        /// The tensor parameter that the map describes.
         base: u32,
         /// The boxes that are copied.
         map: MapShape,
     },
     /// The address of a table of the tensor maps of `base` on every PE of `team`, one behind the other.
     PeerMaps {
-        /// A symmetric tensor.
+        /// The parameter that brings the symmetric tensor.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
         /// The boxes that are copied.
         map: MapShape,
     },
     /// NVSHMEM's number of `team`.
     TeamHandle {
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// This PE's rank in `team`.
     MyPe {
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// The number of PEs of `team`.
     NPes {
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
 }

@@ -24,7 +24,7 @@ pub struct ModuleInfo {
     /// What the assembler said of the code, if it is assembled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<Remark>,
-    /// Entry points.
+    /// The entry points of the module.
     pub kernels: Vec<KernelInfo>,
 }
 
@@ -35,11 +35,11 @@ pub struct RoleInfo {
     pub name: String,
     /// Its first thread in the CTA.
     pub first: u32,
-    /// Its threads.
+    /// The number of threads of the role.
     pub threads: u32,
 }
 
-/// An entry point.
+/// What a launch needs to know about one entry point.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KernelInfo {
     /// Its name in the PTX.
@@ -65,16 +65,16 @@ pub struct KernelInfo {
     pub params: Vec<ParamInfo>,
 }
 
-/// A parameter.
+/// A parameter that the caller passes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ParamInfo {
-    /// Its name.
+    /// The name of the parameter.
     pub name: String,
     /// Bytes from the start of the parameters.
     pub offset: u32,
     /// In bytes; 0 for a team, of which only hidden parameters tell the code.
     pub size: u32,
-    /// What it is.
+    /// The kind of the parameter.
     #[serde(flatten)]
     pub kind: ParamKind,
 }
@@ -85,7 +85,7 @@ pub struct ParamInfo {
 pub enum ParamKind {
     /// The address of a tensor.
     Tensor {
-        /// Element type.
+        /// The type of the elements.
         dtype: Scalar,
         /// Shape and strides, in elements.
         layout: Extents,
@@ -98,9 +98,9 @@ pub enum ParamKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<Role>,
     },
-    /// A number.
+    /// A number, passed by value.
     Scalar {
-        /// Its type.
+        /// The type of the number.
         dtype: Scalar,
         /// A positive multiple of this; 0 where it can be any number.
         #[serde(default, skip_serializing_if = "is_zero")]

@@ -23,9 +23,9 @@ words! {
 pub struct Remark {
     /// What it is about.
     pub kind: RemarkKind,
-    /// The assembler's words.
+    /// The text that the assembler printed.
     pub text: String,
-    /// The kernel.
+    /// The kernel that the remark is about, if the assembler named one.
     pub kernel: Option<String>,
     /// Line of the PTX.
     pub ptx_line: Option<u32>,

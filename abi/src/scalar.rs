@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 /// What kind of number a [`Scalar`] is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Truth value.
+    /// A truth value (`bool`).
     Bool,
-    /// Two's complement.
+    /// A signed integer in two's complement.
     Signed,
-    /// Unsigned.
+    /// An integer without a sign.
     Unsigned,
-    /// Floating point.
+    /// A floating-point number of any precision.
     Float,
 }
 

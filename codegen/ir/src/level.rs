@@ -83,7 +83,7 @@ impl TensorLevel for Mixed {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tensor;
 
-/// Pointers, numbers, registers.
+/// The level of pointers, numbers and registers, which LLVM code is made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine;
 

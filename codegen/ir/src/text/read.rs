@@ -20,9 +20,9 @@ const MAX_DEPTH: usize = 100;
 /// Why a text is no IR, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
-    /// Line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// A description of what is wrong.
     pub message: String,
 }
 

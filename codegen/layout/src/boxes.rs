@@ -22,7 +22,7 @@ pub struct TileBox {
 pub struct TileBoxes {
     /// The extent of a box in each dimension.
     pub extents: Vec<u16>,
-    /// The boxes.
+    /// The boxes that together cover the tile.
     pub boxes: Vec<TileBox>,
 }
 

@@ -24,7 +24,7 @@ pub struct ComposedLayout {
 pub enum AnyLayout {
     /// A layout of its own.
     Plain(Layout),
-    /// Still swizzled.
+    /// The slice is still swizzled.
     Composed(ComposedLayout),
 }
 
@@ -40,7 +40,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The outer function.
+    /// The outer function, which permutes offsets.
     pub fn swizzle(&self) -> Swizzle {
         self.swizzle
     }
@@ -50,7 +50,7 @@ impl ComposedLayout {
         &self.offset
     }
 
-    /// The inner layout.
+    /// The inner layout, which maps coordinates to offsets.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -58,7 +58,7 @@ impl ComposedLayout {
     /// The same swizzle and offset after `f` of the inner layout.
     ///
     /// # Errors
-    /// Those of `f`.
+    /// Fails where `f` fails.
     pub fn map(&self, f: impl FnOnce(&Layout) -> Result<Layout>) -> Result<ComposedLayout> {
         Ok(ComposedLayout { swizzle: self.swizzle, offset: self.offset.clone(), layout: f(&self.layout)? })
     }
@@ -123,7 +123,7 @@ impl ComposedLayout {
         invalid(function, format!("{self} has an offset, so its inverse is no swizzle of a layout"))
     }
 
-    /// `lhs` after this.
+    /// The composition `lhs ∘ self`, which applies `lhs` last.
     ///
     /// Post: `result(c) == lhs(self(c))`.
     ///
@@ -172,7 +172,7 @@ impl ComposedLayout {
     /// See [`Layout::max_common_vector`]; a swizzle leaves runs of `2^base`.
     ///
     /// # Errors
-    /// As [`Layout::max_common_vector`].
+    /// Fails where [`Layout::max_common_vector`] fails.
     pub fn max_common_vector(&self, other: &Layout) -> Result<Int> {
         Ok(self.layout.max_common_vector(other)?.min(&self.run()))
     }
@@ -180,7 +180,7 @@ impl ComposedLayout {
     /// See [`Layout::max_common_vector`]; equal swizzles do not matter to each other.
     ///
     /// # Errors
-    /// As [`Layout::max_common_vector`].
+    /// Fails where [`Layout::max_common_vector`] fails.
     pub fn max_common_vector_composed(&self, other: &ComposedLayout) -> Result<Int> {
         let plain = self.layout.max_common_vector(&other.layout)?;
         let equal = self.swizzle == other.swizzle;
@@ -190,7 +190,7 @@ impl ComposedLayout {
     /// See [`Layout::max_common_layout`]; a swizzle leaves runs of `2^base`.
     ///
     /// # Errors
-    /// As [`Layout::max_common_layout`].
+    /// Fails where [`Layout::max_common_layout`] fails.
     pub fn max_common_layout(&self, other: &Layout) -> Result<Layout> {
         let common = self.layout.max_common_layout(other)?;
         let run = self.run();
@@ -204,7 +204,7 @@ impl ComposedLayout {
     /// The largest n that [`ComposedLayout::upcast`] accepts without losing bits of the swizzle.
     ///
     /// # Errors
-    /// As [`Layout::max_alignment`].
+    /// Fails where [`Layout::max_alignment`] fails.
     pub fn max_alignment(&self) -> Result<Int> {
         let of_layout = self.layout.max_alignment()?.as_const().unwrap_or(1);
         let shared =
@@ -268,7 +268,7 @@ impl ComposedLayout {
     /// [`Layout::inner_partition`] of a swizzled layout.
     ///
     /// # Errors
-    /// As [`Layout::inner_partition`].
+    /// Fails where [`Layout::inner_partition`] fails.
     pub fn inner_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(AnyLayout, Int)> {
         self.partition(tiler, coord, Side::Rest)
     }
@@ -276,7 +276,7 @@ impl ComposedLayout {
     /// [`Layout::outer_partition`] of a swizzled layout.
     ///
     /// # Errors
-    /// As [`Layout::outer_partition`].
+    /// Fails where [`Layout::outer_partition`] fails.
     pub fn outer_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(AnyLayout, Int)> {
         self.partition(tiler, coord, Side::Tile)
     }
@@ -284,7 +284,7 @@ impl ComposedLayout {
     /// [`Layout::local_partition`] of a swizzled layout.
     ///
     /// # Errors
-    /// As [`Layout::local_partition`].
+    /// Fails where [`Layout::local_partition`] fails.
     pub fn local_partition(&self, threads: &Layout, index: &Int) -> Result<(AnyLayout, Int)> {
         let (tiler, coord) = thread_tile(threads, index)?;
         self.outer_partition(&tiler, &coord)

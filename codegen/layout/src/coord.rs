@@ -8,7 +8,7 @@ use crate::{Int, IntTuple, Layout, LayoutError, Result};
 /// A coordinate in which `_` keeps a whole mode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Coord {
-    /// One index.
+    /// One index into a mode.
     Int(Int),
     /// `_`: all of the mode.
     All,
@@ -288,7 +288,7 @@ impl Layout {
     /// The coordinate of offset `index` with one integer for each top-level mode.
     ///
     /// # Errors
-    /// As [`Layout::idx2crd`].
+    /// Fails where [`Layout::idx2crd`] fails.
     pub fn flat_coord(&self, index: &Int) -> Result<IntTuple> {
         let coord = self.idx2crd(&index.clone().into())?;
         crd2crd(&coord, self.shape(), &repeat(self.rank(), IntTuple::from(Int::ONE)))
@@ -297,7 +297,7 @@ impl Layout {
     /// The colexicographic index of the coordinate that has offset `index`.
     ///
     /// # Errors
-    /// As [`Layout::idx2crd`].
+    /// Fails where [`Layout::idx2crd`] fails.
     pub fn coord_1d(&self, index: &Int) -> Result<Int> {
         crd2idx(&self.idx2crd(&index.clone().into())?, self.shape())
     }

@@ -13,7 +13,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout `shape:stride`.
+    /// Creates the layout `shape:stride`.
     ///
     /// # Errors
     /// If they are not congruent, an extent is or may be negative, a number has no value, or they nest too deep.
@@ -45,12 +45,12 @@ impl Layout {
         Ok(self)
     }
 
-    /// Shape and stride.
+    /// Takes the layout apart into its shape and its stride.
     pub fn into_parts(self) -> (IntTuple, IntTuple) {
         (self.shape, self.stride)
     }
 
-    /// Extents.
+    /// The shape: the extent of each mode.
     pub fn shape(&self) -> &IntTuple {
         &self.shape
     }
@@ -65,7 +65,7 @@ impl Layout {
         self.shape.rank()
     }
 
-    /// Levels of nesting.
+    /// The number of levels of nesting.
     pub fn depth(&self) -> usize {
         self.shape.depth()
     }

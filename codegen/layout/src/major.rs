@@ -43,7 +43,7 @@ impl Layout {
     /// Post: `result(i) == i` for all i in its size; extents of 1 have stride 0.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// Fails where [`Layout::new`] fails.
     pub fn col_major(shape: impl Into<IntTuple>) -> Result<Layout> {
         let shape = shape.into().checked("make_layout")?;
         let stride = col_major_strides(&shape, Int::ONE);
@@ -55,7 +55,7 @@ impl Layout {
     /// Post: a bijection onto `0..size`, monotone in the lexicographic order of coordinates.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// Fails where [`Layout::new`] fails.
     pub fn row_major(shape: impl Into<IntTuple>) -> Result<Layout> {
         let shape = shape.into().checked("make_layout")?;
         let stride = compact(&shape, Order::LayoutRight, &mut { Int::ONE });
@@ -112,7 +112,7 @@ impl Layout {
     /// Post: same shape.
     ///
     /// # Errors
-    /// As [`Layout::tiled_product`].
+    /// Fails where [`Layout::tiled_product`] fails.
     pub fn make_fragment_like(&self) -> Result<Layout> {
         if self.rank() <= 1 || !self.shape().is_static() {
             return Layout::col_major(self.shape().clone());

@@ -22,7 +22,7 @@ pub struct Swizzle {
 }
 
 impl Swizzle {
-    /// `Sw<bits,base,shift>`.
+    /// Creates the swizzle `Sw<bits,base,shift>`.
     ///
     /// # Errors
     /// If `|shift| < bits`, where source and target bits would overlap, or if it reaches past bit 61.
@@ -75,12 +75,12 @@ impl Swizzle {
         ((1i64 << self.bits) - 1) << (self.base as i32 + up)
     }
 
-    /// The bits read.
+    /// The bits of an offset that the swizzle reads.
     pub fn source_mask(self) -> i64 {
         self.mask(self.shift.max(0))
     }
 
-    /// The bits changed.
+    /// The bits of an offset that the swizzle changes.
     pub fn target_mask(self) -> i64 {
         self.mask(-self.shift.min(0))
     }

@@ -32,9 +32,9 @@ impl CopyAtom {
 /// Which end of a copy is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The source.
+    /// The source of the copy.
     Source,
-    /// The destination.
+    /// The destination of the copy.
     Destination,
 }
 
@@ -121,7 +121,7 @@ impl TiledCopy {
     /// Post: over all threads, a partition of the padded layout.
     ///
     /// # Errors
-    /// As [`TiledCopy::thread_fragments`].
+    /// Fails where [`TiledCopy::thread_fragments`] fails.
     pub fn partition(&self, side: Side, thread: &Int, layout: &Layout) -> Result<(Layout, Int)> {
         let fragments = self.thread_fragments(side, layout)?;
         let rest = fragments.mode(2).map_or(1, |m| m.rank());

@@ -29,7 +29,7 @@ impl Layout {
     /// Post: `self(result(i)) == i` and `other(result(i)) == i` for all i in the size of the result.
     ///
     /// # Errors
-    /// As [`Layout::composition`].
+    /// Fails where [`Layout::composition`] fails.
     pub fn max_common_layout(&self, other: &Layout) -> Result<Layout> {
         let inverse = other.right_inverse()?;
         match contiguous(self, &inverse)? {
@@ -44,7 +44,7 @@ impl Layout {
     /// Post: `self(other.coord_1d(i)) == i` for all i below the result.
     ///
     /// # Errors
-    /// As [`Layout::composition`].
+    /// Fails where [`Layout::composition`] fails.
     pub fn max_common_vector(&self, other: &Layout) -> Result<Int> {
         Ok(contiguous(self, &other.right_inverse()?)?.unwrap_or(Int::ONE))
     }

@@ -74,7 +74,7 @@ impl Layout {
     /// Post: that of [`Layout::complement`] with `cotarget = cosize(filter(self))`.
     ///
     /// # Errors
-    /// As [`Layout::complement`].
+    /// Fails where [`Layout::complement`] fails.
     pub fn complement_self(&self) -> Result<Layout> {
         self.complement(&self.filter()?.cosize().into())
     }

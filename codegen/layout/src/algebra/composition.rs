@@ -286,7 +286,7 @@ impl Layout {
     /// Post: `shape` is compatible with `result.shape()`; `result(i) == self(i)` for all i in its size.
     ///
     /// # Errors
-    /// As [`Layout::composition`].
+    /// Fails where [`Layout::composition`] fails.
     pub fn with_shape(&self, shape: &IntTuple) -> Result<Layout> {
         self.composition(&Layout::col_major(shape.clone())?)
     }

@@ -79,7 +79,7 @@ impl Layout {
     /// Post: rank 2; the elements of [`Layout::logical_divide`].
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn zipped_divide(&self, tiler: &Tiler) -> Result<Layout> {
         let divided = self.logical_divide(tiler)?;
         let (tile, rest) = unzip_by(&divided, tiler, "zipped_divide")?;
@@ -91,7 +91,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_divide`].
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn tiled_divide(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_divide(tiler)?, false)
     }
@@ -101,7 +101,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_divide`].
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn flat_divide(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_divide(tiler)?, true)
     }

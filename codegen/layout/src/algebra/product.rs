@@ -38,7 +38,7 @@ impl Layout {
     /// Post: rank 2; the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn zipped_product(&self, tiler: &Tiler) -> Result<Layout> {
         let product = self.logical_product(tiler)?;
         let (block, tile) = unzip_by(&product, tiler, "zipped_product")?;
@@ -50,7 +50,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn tiled_product(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_product(tiler)?, false)
     }
@@ -60,7 +60,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn flat_product(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_product(tiler)?, true)
     }
@@ -70,7 +70,7 @@ impl Layout {
     /// Post: `rank(result) == max(rank(self), rank(tiler))`; the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn blocked_product(&self, tiler: &Layout) -> Result<Layout> {
         let (block, tile) = self.padded_product(tiler)?;
         Layout::from_modes(vec![block, tile]).zip()?.checked("blocked_product")
@@ -81,7 +81,7 @@ impl Layout {
     /// Post: `rank(result) == max(rank(self), rank(tiler))`; the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn raked_product(&self, tiler: &Layout) -> Result<Layout> {
         let (block, tile) = self.padded_product(tiler)?;
         Layout::from_modes(vec![tile, block]).zip()?.checked("raked_product")

@@ -99,7 +99,7 @@ impl Layout {
     /// The largest n that [`Layout::upcast`] accepts, going by the constants alone.
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn max_alignment(&self) -> Result<Int> {
         let modes = flat(&self.coalesce()?).into_iter().map(|(s, d)| {
             let known = |v: Int, otherwise| if v.as_const().is_some() { v } else { otherwise };

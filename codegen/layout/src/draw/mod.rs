@@ -17,7 +17,7 @@ pub const MAX_CELLS: i64 = 1 << 14;
 
 /// What can be drawn: a function from the coordinates of a shape to offsets.
 pub trait Mapping: Display {
-    /// Its domain.
+    /// The shape whose coordinates the function takes.
     fn shape(&self) -> &IntTuple;
 
     /// The offset of a coordinate.

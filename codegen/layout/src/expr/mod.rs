@@ -23,7 +23,7 @@ use eval::{Evaluator, Symbols};
 pub struct ExprError {
     /// Byte offset in the text.
     pub position: usize,
-    /// What is wrong.
+    /// A description of what is wrong.
     pub message: String,
     /// What would have been right, where that can be said.
     pub expected: Option<String>,

@@ -86,24 +86,24 @@ impl Default for Config {
     }
 }
 
-/// A kernel argument.
+/// An argument of a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arg {
-    /// 1-byte integer.
+    /// An unsigned integer of 1 byte.
     U8(u8),
     /// 2-byte integer, or the bits of an f16 or bf16.
     U16(u16),
-    /// 4-byte integer.
+    /// An unsigned integer of 4 bytes.
     U32(u32),
-    /// 4-byte integer.
+    /// A signed integer of 4 bytes.
     I32(i32),
     /// 8-byte integer or pointer.
     U64(u64),
-    /// 8-byte integer.
+    /// A signed integer of 8 bytes.
     I64(i64),
-    /// Single precision.
+    /// A single-precision number of 4 bytes.
     F32(f32),
-    /// Double precision.
+    /// A double-precision number of 8 bytes.
     F64(f64),
     /// A structure, as its bytes.
     Bytes(Vec<u8>),
@@ -386,7 +386,7 @@ impl Machine {
     /// a PE outside the team.
     ///
     /// # Errors
-    /// As [`peer_of`](Self::peer_of).
+    /// Fails where [`peer_of`](Self::peer_of) fails.
     pub fn multicast_of(&self, viewer: usize, team: Team, addr: u64) -> Result<Option<u64>, SimError> {
         self.check_pe(viewer)?;
         let offset = self.memory.symmetric(viewer, addr, 1).map_err(host)?;

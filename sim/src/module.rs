@@ -38,7 +38,7 @@ impl Module {
     /// not count theirs.
     ///
     /// # Errors
-    /// As [`parse`](Module::parse).
+    /// Fails where [`parse`](Module::parse) fails.
     pub fn parse_for_host(ptx: &str) -> Result<Module, PtxError> {
         let mut code = crate::decode::decode(ptx, NEXT_ID.fetch_add(1, Ordering::Relaxed))?;
         code.of_host = true;
@@ -65,7 +65,7 @@ impl Module {
         self.inner.version
     }
 
-    /// The PTX text.
+    /// The PTX text that the module was made from.
     pub fn text(&self) -> &str {
         &self.inner.text
     }

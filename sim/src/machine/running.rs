@@ -37,7 +37,7 @@ impl Machine {
     /// may begin the next launch while others are in the one before.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// Fails where [`launch`](Self::launch) fails.
     pub fn launch_in_order(
         &mut self,
         module: &Module,

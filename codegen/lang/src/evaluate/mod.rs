@@ -36,13 +36,13 @@ pub enum Argument {
     Tensor(usize),
     /// A number that the launch passes or the compiler knows.
     Number(Number),
-    /// An element type.
+    /// An element type, such as `f32`.
     Dtype(Scalar),
 }
 
 /// The tensors that a reference function sees, which begin as they were before the launch.
 pub trait Tensors {
-    /// The extents.
+    /// The extents of a tensor.
     fn shape(&self, tensor: usize) -> &[u64];
     /// An element of a PE, counted with the last mode fastest. Of the PE that is evaluated, what was assigned last.
     fn read(&self, tensor: usize, pe: usize, at: usize) -> Number;
@@ -56,7 +56,7 @@ pub trait Tensors {
 /// Where a reference function is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The PE.
+    /// The PE that the result is computed for.
     pub pe: usize,
     /// How many there are.
     pub n_pes: usize,

@@ -66,7 +66,7 @@ pub fn parse_bytes(file_id: u32, bytes: &[u8]) -> Result<File, Vec<Diagnostic>> 
 /// Parses one expression that is the whole text, such as the value in `-D N=1 << 20`.
 ///
 /// # Errors
-/// As [`parse`].
+/// Fails where [`parse`] fails.
 pub fn parse_expr(file_id: u32, text: &str) -> Result<Expr, Vec<Diagnostic>> {
     run(file_id, text, |i| {
         let (i, expr) = exprs::expr(i)?;

@@ -45,7 +45,7 @@ pub(super) enum Kind {
 
 /// How a loop is widened.
 pub(super) struct Plan {
-    /// Rounds in flight.
+    /// The number of rounds in flight.
     pub rounds: u32,
     /// Why there are fewer than asked for.
     pub fewer: Option<String>,

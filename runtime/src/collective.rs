@@ -15,24 +15,24 @@ use crate::team::Team;
 /// How elements of PEs become one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reduce {
-    /// Sum.
+    /// The sum of all elements.
     Sum,
-    /// Product.
+    /// The product of all elements.
     Prod,
-    /// Least.
+    /// The least of all elements.
     Min,
-    /// Greatest.
+    /// The greatest of all elements.
     Max,
-    /// Bitwise, of integers.
+    /// The bitwise "and" of integers.
     And,
-    /// Bitwise, of integers.
+    /// The bitwise "or" of integers.
     Or,
-    /// Bitwise, of integers.
+    /// The bitwise "exclusive or" of integers.
     Xor,
 }
 
 impl Reduce {
-    /// Every operation.
+    /// Every operation, in the order of the variants.
     pub const ALL: [Reduce; 7] =
         [Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max, Reduce::And, Reduce::Or, Reduce::Xor];
 
@@ -56,7 +56,7 @@ impl Team {
     /// All PEs have come, when the stream gets past it; their operations may still be under way.
     ///
     /// # Errors
-    /// As [`barrier`](Team::barrier).
+    /// Fails where [`barrier`](Team::barrier) fails.
     pub fn sync(&self, stream: &Stream) -> Result<()> {
         let world = self.world.on(stream)?;
         self.agree("sync on a stream", stream)?;
@@ -81,7 +81,7 @@ impl Team {
     /// `dest` becomes this PE's share of the reduction: of `source`, as many elements for each PE as `dest` has.
     ///
     /// # Errors
-    /// As [`reduce`](Team::reduce).
+    /// Fails where [`reduce`](Team::reduce) fails.
     pub fn reduce_scatter<T: Element>(
         &self,
         op: Reduce,
@@ -96,7 +96,7 @@ impl Team {
     /// `dest` becomes all PEs' `source`, in order of their ranks (an all-gather of one size).
     ///
     /// # Errors
-    /// As [`reduce`](Team::reduce).
+    /// Fails where [`reduce`](Team::reduce) fails.
     pub fn fcollect<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,

@@ -55,7 +55,7 @@ impl fmt::Display for Code {
 /// A kind of error explained.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
-    /// The kind.
+    /// The code that is explained.
     pub code: Code,
     /// One line, no full stop.
     pub title: &'static str,

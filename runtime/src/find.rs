@@ -25,7 +25,7 @@ use crate::owned;
 /// A file that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// Which place led to it, such as `NVSHMEM_HOME` or `` `weft setup` ``.
     pub by: String,
@@ -163,7 +163,7 @@ pub fn nvjitlink() -> Result<Found> {
     Machine::here().find(&NVJITLINK).map_err(|missing| not_found(NO_JITLINK, NVJITLINK.name, missing, help))
 }
 
-/// NCCL.
+/// Finds the library of NCCL.
 ///
 /// # Errors
 /// R0109 with every place searched.
@@ -173,7 +173,7 @@ pub fn nccl() -> Result<Found> {
     Machine::here().find(&NCCL).map_err(|missing| not_found(NO_NCCL, NCCL.name, missing, help))
 }
 
-/// cuBLASLt.
+/// Finds the library of cuBLASLt.
 ///
 /// # Errors
 /// R0112 with every place searched.
@@ -196,7 +196,7 @@ fn not_found(code: Code, name: &str, missing: Missing, help: &str) -> Error {
     }
 }
 
-/// NVSHMEM's host library.
+/// Finds the host library of NVSHMEM.
 ///
 /// # Errors
 /// R0104 with every place searched.
@@ -309,7 +309,7 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// This one.
+    /// The machine that the process runs on.
     pub fn here() -> Machine<'static> {
         Machine {
             var: &|name| std::env::var_os(name),

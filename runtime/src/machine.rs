@@ -36,18 +36,18 @@ pub struct Driver {
     pub gpus: Vec<Gpu>,
 }
 
-/// A GPU.
+/// A GPU of this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Gpu {
     /// Such as `NVIDIA H200`.
     pub name: String,
-    /// (9, 0)
+    /// The compute capability, such as (9, 0).
     pub compute_capability: (u32, u32),
-    /// Bytes of memory.
+    /// The size of its memory in bytes.
     pub memory: u64,
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     pub multiprocessors: u32,
-    /// `0000:1B:00.0`
+    /// The PCI address, such as `0000:1B:00.0`.
     pub pci: String,
     /// Whether it and its fabric have multicast objects (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED).
     pub multicast: bool,
@@ -72,7 +72,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// For people.
+    /// The name of the link, as reports print it.
     pub fn name(self) -> &'static str {
         match self {
             Link::Own => "-",

@@ -64,7 +64,7 @@ pub fn make_folder(path: &Path, trust: Trust) -> io::Result<()> {
     folder(path, trust)
 }
 
-/// Checks a folder.
+/// Checks that a folder exists and can be trusted.
 ///
 /// # Errors
 /// There is no such folder, or [`Trust::Owner`] is asked for and somebody else may write it.
@@ -151,7 +151,7 @@ pub fn read(path: &Path, most: u64, trust: Trust) -> io::Result<Vec<u8>> {
 /// Notes that a file is in use: it counts as written now.
 ///
 /// # Errors
-/// As [`read`].
+/// Fails where [`read`] fails.
 pub fn touch(path: &Path, trust: Trust) -> io::Result<()> {
     open(path, OpenOptions::new().append(true), trust)?.set_modified(std::time::SystemTime::now())
 }

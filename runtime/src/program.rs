@@ -27,7 +27,7 @@ pub enum On {
     /// GPUs where there are any, or where a launcher has started the job; else simulated.
     #[default]
     Auto,
-    /// GPUs.
+    /// The PEs are GPUs.
     Gpu,
     /// Threads of this process, on the simulator.
     Sim,

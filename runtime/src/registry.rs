@@ -31,7 +31,7 @@ pub type External = (usize, Option<vmm::Allocation>);
 pub struct Leak {
     /// Allocation, counted from 0.
     pub number: u64,
-    /// Bytes.
+    /// The size of the allocation in bytes.
     pub bytes: usize,
     /// `file:line` of the call that made it.
     pub place: String,

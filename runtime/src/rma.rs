@@ -121,7 +121,7 @@ impl World {
     /// As [`put`](World::put), complete only after a [`quiet`](World::quiet); `source` stays as it is until then.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`put`](World::put) fails.
     pub fn put_nbi<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -148,7 +148,7 @@ impl World {
     /// Copies `source` of a PE to `dest`, in the stream's order.
     ///
     /// # Errors
-    /// As [`put`](World::put).
+    /// Fails where [`put`](World::put) fails.
     pub fn get<T: Element>(
         &self,
         dest: &impl Local<T>,
@@ -162,7 +162,7 @@ impl World {
     /// As [`get`](World::get), complete only after a [`quiet`](World::quiet).
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`get`](World::get) fails.
     pub fn get_nbi<T: Element>(
         &self,
         dest: &impl Local<T>,
@@ -189,7 +189,7 @@ impl World {
     /// Copies `source` to `dest` of a PE, then updates that PE's signal: who sees the signal sees the data.
     ///
     /// # Errors
-    /// As [`put`](World::put).
+    /// Fails where [`put`](World::put) fails.
     pub fn put_signal<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -204,7 +204,7 @@ impl World {
     /// As [`put_signal`](World::put_signal); `source` stays as it is until the next [`quiet`](World::quiet).
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`put_signal`](World::put_signal) fails.
     pub fn put_signal_nbi<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,

@@ -6,10 +6,10 @@ use weft_layout::{Int, IntTuple, Layout};
 /// What a tensor's shape can be given as: a layout, or extents, which make a compact layout with the last extent
 /// fastest, as NumPy and DLPack have it.
 pub trait IntoLayout {
-    /// The layout.
+    /// The layout that the shape stands for.
     ///
     /// # Errors
-    /// `R0307` for extents that make none.
+    /// Fails if the extents make no layout (R0307).
     fn into_layout(self) -> Result<Layout>;
 }
 

@@ -138,16 +138,16 @@ impl World {
     /// worlds. *Collective.*
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`init`](World::init) fails.
     pub fn local() -> Result<World> {
         let place = Place::detect()?.unwrap_or_else(Place::alone);
         World::join(&place, &Config { memory: Some(Memory::Local), ..Config::default() })
     }
 
-    /// Joins a job. *Collective.*
+    /// Joins the job in which this process has the given place. *Collective.*
     ///
     /// # Errors
-    /// As [`init`](World::init).
+    /// Fails where [`init`](World::init) fails.
     pub fn join(place: &Place, config: &Config) -> Result<World> {
         let memory = config.memory.map_or_else(Memory::from_env, Ok)?;
         if memory == Memory::Local {
@@ -237,12 +237,12 @@ impl World {
         })))
     }
 
-    /// This PE.
+    /// The rank of this PE.
     pub fn my_pe(&self) -> u32 {
         self.0.control.rank()
     }
 
-    /// PEs.
+    /// The number of PEs.
     pub fn n_pes(&self) -> u32 {
         self.0.control.size()
     }
@@ -296,10 +296,11 @@ impl World {
         inner.library.barrier_all()
     }
 
-    /// Everybody's bytes, by PE; for what programs agree on. *Collective.*
+    /// Gathers the bytes of every PE, in the order of their ranks; for values that programs agree on.
+    /// *Collective.*
     ///
     /// # Errors
-    /// As [`barrier`](World::barrier).
+    /// Fails where [`barrier`](World::barrier) fails.
     pub fn all_gather_host(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.0.enter()?.together("all_gather_host", bytes)
     }
@@ -320,7 +321,7 @@ impl World {
     /// Frees what was exported by DLPack and is no longer used on any PE. *Collective.*
     ///
     /// # Errors
-    /// As [`barrier`](World::barrier).
+    /// Fails where [`barrier`](World::barrier) fails.
     pub fn collect(&self) -> Result<()> {
         self.0.enter()?.collect("collect")
     }
@@ -329,7 +330,7 @@ impl World {
     /// reported, here and on standard error. *Collective.*
     ///
     /// # Errors
-    /// As [`barrier`](World::barrier).
+    /// Fails where [`barrier`](World::barrier) fails.
     pub fn finalize(self) -> Result<Vec<Leak>> {
         self.0.finalize()
     }

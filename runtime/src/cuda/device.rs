@@ -109,10 +109,10 @@ impl Device {
         }
     }
 
-    /// Its context.
+    /// The CUDA context of the device.
     ///
     /// # Errors
-    /// `R0403` on a simulated PE.
+    /// Fails on a simulated PE (R0403).
     pub fn context(&self) -> Result<&Arc<CudaContext>> {
         match &self.0 {
             Kind::Gpu(context) => Ok(context),
@@ -128,10 +128,10 @@ impl Device {
         }
     }
 
-    /// `NVIDIA H200`.
+    /// The name of the device, such as `NVIDIA H200`.
     ///
     /// # Errors
-    /// `R0103`, as of all functions here.
+    /// Fails if the CUDA driver refuses the query (R0103), as all queries of a device do.
     pub fn name(&self) -> Result<String> {
         match &self.0 {
             Kind::Gpu(context) => context.name().map_err(|e| error("cuDeviceGetName", e)),
@@ -139,10 +139,10 @@ impl Device {
         }
     }
 
-    /// (9, 0).
+    /// The compute capability, such as (9, 0).
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn compute_capability(&self) -> Result<(u32, u32)> {
         match &self.0 {
             Kind::Gpu(_) => super::compute_capability(self.ordinal()),
@@ -153,31 +153,31 @@ impl Device {
     /// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn arch(&self) -> Result<String> {
         self.compute_capability().map(super::arch)
     }
 
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn sm_count(&self) -> Result<u32> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
-    /// Bytes of its second-level cache.
+    /// The size of the second-level cache in bytes.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn l2_bytes(&self) -> Result<u32> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
     }
 
-    /// Bytes of memory: (free, total).
+    /// The free and the total memory in bytes.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn memory(&self) -> Result<(usize, usize)> {
         match &self.0 {
             Kind::Gpu(context) => context.mem_get_info().map_err(|e| error("cuMemGetInfo", e)),
@@ -188,7 +188,7 @@ impl Device {
     /// Whether the GPU and its fabric have multicast objects. (NVSHMEM may still have it switched off.)
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn supports_multicast(&self) -> Result<bool> {
         Ok(self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0)
     }
@@ -212,19 +212,19 @@ impl Device {
         Ok(can != 0)
     }
 
-    /// `GPU-` and 16 bytes in hexadecimal, as nvidia-smi prints it.
+    /// The UUID of the device, `GPU-` and 16 bytes in hexadecimal, as nvidia-smi prints it.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn uuid(&self) -> Result<String> {
         let uuid = self.context()?.uuid().map_err(|e| error("cuDeviceGetUuid", e))?;
         Ok(uuid_text(uuid.bytes.map(|b| b as u8)))
     }
 
-    /// `0000:1b:00.0`.
+    /// The PCI address of the device, such as `0000:1b:00.0`.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn pci_bus_id(&self) -> Result<String> {
         let (mut text, context) = ([0u8; 32], self.context()?);
@@ -245,7 +245,7 @@ impl Device {
     /// An attribute of the device; a negative one is 0.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn attribute(&self, which: Attribute) -> Result<u32> {
         let value = match &self.0 {
             Kind::Gpu(context) => context.attribute(which),
@@ -254,10 +254,10 @@ impl Device {
         Ok(u32::try_from(value.map_err(|e| error("cuDeviceGetAttribute", e))?).unwrap_or(0))
     }
 
-    /// Makes its context the calling thread's.
+    /// Makes the context of the device current in the calling thread.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn bind(&self) -> Result<()> {
         match &self.0 {
             Kind::Gpu(context) => context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e)),
@@ -265,10 +265,10 @@ impl Device {
         }
     }
 
-    /// A stream that does not wait for the default stream.
+    /// Creates a stream that does not wait for the default stream.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn new_stream(&self) -> Result<Stream> {
         match &self.0 {
             Kind::Gpu(context) => {

@@ -38,10 +38,10 @@ impl Event {
         Ok(Event(kind))
     }
 
-    /// A point that is not reached yet: [`capture`](Event::capture) puts it into a graph.
+    /// Creates an event that is not recorded yet. [`capture`](Event::capture) puts it into a graph.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn new(device: &Device) -> Result<Event> {
         if let Some(pe) = device.pe() {
             return Ok(Event(Kind::Simulated(simulated::Event::new(pe)?)));
@@ -108,10 +108,10 @@ impl Event {
         poll("an event", "cuEventQuery", || unsafe { sys::cuEventQuery(event.cu_event()) })
     }
 
-    /// Lets later work on `stream` wait for it.
+    /// Makes later work on `stream` wait for the event.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         match (&self.0, stream) {
             (Kind::Gpu(event), Stream::Gpu(stream)) => {

@@ -106,10 +106,10 @@ impl Graph {
         Ok(capture.end()?)
     }
 
-    /// Runs it on the stream it was captured on.
+    /// Launches the graph on the stream it was captured on.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the launch (R0103).
     pub fn launch(&self) -> Result<()> {
         match &self.graph {
             Kind::Gpu(graph) => graph.launch().map_err(|e| error("cuGraphLaunch", e)),
@@ -120,7 +120,7 @@ impl Graph {
     /// Prepares the device, so that the first launch takes no longer than the others.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn upload(&self) -> Result<()> {
         match &self.graph {
             Kind::Gpu(graph) => graph.upload().map_err(|e| error("cuGraphUpload", e)),

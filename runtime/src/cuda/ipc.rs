@@ -35,7 +35,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Maps it.
+    /// Maps the memory of another process that `handle` names.
     ///
     /// # Errors
     /// `R0103` where the handle is this process's own, or this device does not reach the memory.

@@ -49,10 +49,10 @@ pub fn present() -> Result<()> {
     driver_version().map(|_| ())
 }
 
-/// The CUDA version that the driver supports: (13, 0).
+/// The CUDA version that the driver supports, such as (13, 0).
 ///
 /// # Errors
-/// As [`present`].
+/// Fails where [`present`] fails.
 pub fn driver_version() -> Result<(u32, u32)> {
     static FOUND: OnceLock<Result<(u32, u32)>> = OnceLock::new();
     FOUND.get_or_init(ask_version).clone()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// `into`.
 #[derive(Clone, Debug)]
 pub enum Stream {
-    /// Of a GPU.
+    /// A stream of a GPU.
     Gpu(Arc<CudaStream>),
     /// Of a simulated PE.
     Simulated(simulated::Stream),
@@ -23,10 +23,10 @@ impl From<Arc<CudaStream>> for Stream {
 }
 
 impl Stream {
-    /// `cudarc`'s stream.
+    /// The stream of `cudarc`.
     ///
     /// # Errors
-    /// `R0403` on a simulated PE.
+    /// Fails on a simulated PE (R0403).
     pub fn gpu(&self) -> Result<&Arc<CudaStream>> {
         match self {
             Stream::Gpu(stream) => Ok(stream),

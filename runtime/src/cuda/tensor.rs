@@ -71,20 +71,20 @@ impl<T: Element> DeviceTensor<T> {
         Ok(DeviceTensor { memory, layout, elements, marker: PhantomData })
     }
 
-    /// Memory for a shape or layout, all bytes 0 once `stream` gets there.
+    /// Allocates a tensor of this shape or layout, whose bytes are 0 when `stream` gets there.
     ///
     /// # Errors
-    /// As [`alloc`](DeviceTensor::alloc).
+    /// Fails where [`alloc`](DeviceTensor::alloc) fails.
     pub fn zeros(layout: impl IntoLayout, stream: &Stream) -> Result<DeviceTensor<T>> {
         let t = DeviceTensor::alloc(&stream.device(), layout)?;
         copy::fill(t.range(), 0, stream)?;
         Ok(t)
     }
 
-    /// A tensor of one mode with these elements.
+    /// Allocates a tensor of one mode with these elements.
     ///
     /// # Errors
-    /// As [`alloc`](DeviceTensor::alloc).
+    /// Fails where [`alloc`](DeviceTensor::alloc) fails.
     pub fn from_slice(data: &[T], stream: &Stream) -> Result<DeviceTensor<T>> {
         let t = DeviceTensor::alloc(&stream.device(), data.len())?;
         t.copy_from(data, stream)?;
@@ -100,27 +100,27 @@ impl<T: Element> DeviceTensor<T> {
         copy::write(self.range(), data, stream)
     }
 
-    /// As [`copy_from`](DeviceTensor::copy_from), of elements as their bytes.
+    /// Copies elements to the tensor like [`copy_from`](DeviceTensor::copy_from), from their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`copy_from`](DeviceTensor::copy_from) fails.
     pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor, in bytes,", self.bytes(), data.len())?;
         copy::write(self.range(), data, stream)
     }
 
-    /// Its elements in memory order, once `stream` gets there.
+    /// The elements in memory order, when `stream` gets there.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the copy (R0103).
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         copy::to_vec(self.range(), stream)
     }
 
-    /// As [`to_vec`](DeviceTensor::to_vec), of elements as their bytes.
+    /// The elements like [`to_vec`](DeviceTensor::to_vec), as their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`to_vec`](DeviceTensor::to_vec) fails.
     pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
         copy::to_vec(self.range(), stream)
     }
@@ -137,10 +137,10 @@ impl<T: Element> DeviceTensor<T> {
         Ok(())
     }
 
-    /// Sets all its bytes, in stream order.
+    /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         super::keep(self.memory.clone());
         copy::fill(self.range(), byte, stream)
@@ -274,10 +274,10 @@ pub struct AnyDeviceTensor {
 }
 
 impl AnyDeviceTensor {
-    /// Memory for a layout, as it was left.
+    /// Allocates a tensor of this layout, without setting its elements.
     ///
     /// # Errors
-    /// As [`DeviceTensor::alloc`].
+    /// Fails where [`DeviceTensor::alloc`] fails.
     pub fn alloc(device: &Device, dtype: DType, layout: Layout) -> Result<AnyDeviceTensor> {
         let bytes = memory_elements(&layout)?.checked_mul(dtype.bytes() as usize);
         let bytes = bytes.ok_or_else(|| too_large(&layout))?;
@@ -307,10 +307,10 @@ impl AnyDeviceTensor {
         copy::to_vec(self.range().part("tensor", offset, n)?, stream)
     }
 
-    /// Sets all its bytes, in stream order.
+    /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         super::keep(self.memory.clone());
         copy::fill(self.range(), byte, stream)
@@ -342,7 +342,7 @@ impl AnyDeviceTensor {
         self.memory.address
     }
 
-    /// Element type.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }

@@ -108,12 +108,12 @@ impl Allocation {
         Ok(made)
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Bytes, granularity included.
+    /// The size in bytes, a multiple of the granularity.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -10,13 +10,13 @@ use crate::find::{self, Found};
 use result::Library;
 use std::sync::OnceLock;
 
-/// The library.
+/// The nvJitLink library, opened in this process.
 pub struct JitLink {
     found: Found,
     library: Library,
 }
 
-/// What is linked.
+/// One of the inputs that are linked.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// PTX text; a name for it in messages.
@@ -35,7 +35,7 @@ impl JitLink {
         LIBRARY.get_or_init(|| JitLink::open(find::nvjitlink()?)).as_ref().map_err(Clone::clone)
     }
 
-    /// Opens one.
+    /// Opens the library that was found.
     ///
     /// # Errors
     /// R0107 where it is not nvJitLink.
@@ -44,7 +44,7 @@ impl JitLink {
         Ok(JitLink { found, library })
     }
 
-    /// Where it is.
+    /// The place where the library was found.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -64,10 +64,10 @@ impl JitLink {
         self.link_with_log(target, registers, inputs).map(|(cubin, _)| cubin)
     }
 
-    /// As [`link`](JitLink::link), with what the library says of PTX that it assembles.
+    /// Links like [`link`](JitLink::link), and returns what the library says about PTX that it assembles.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`link`](JitLink::link) fails.
     pub fn link_with_log(
         &self,
         target: &str,

@@ -12,14 +12,14 @@ use crate::error::{Error, LAUNCHER, Result};
 pub struct Place {
     /// Which PE, from 0.
     pub rank: u32,
-    /// How many PEs.
+    /// The number of PEs of the job.
     pub size: u32,
     /// Which of the PEs on this host, from 0: by default, the number of its GPU. None where the launcher does not say;
     /// the PEs then find it out from each other.
     pub local_rank: Option<u32>,
     /// How many PEs on this host, if the launcher says so.
     pub local_size: Option<u32>,
-    /// Who started it.
+    /// The launcher that started this process.
     pub launcher: Launcher,
     /// Where PE 0 listens; of no use where there is one PE.
     pub hub: Hub,
@@ -38,9 +38,9 @@ pub enum Launcher {
     Variables,
     /// torchrun, or somebody who set `RANK` and `WORLD_SIZE`.
     Torchrun,
-    /// Open MPI's mpirun.
+    /// The launcher `mpirun` of Open MPI.
     OpenMpi,
-    /// srun.
+    /// The launcher `srun` of Slurm.
     Slurm,
     /// A process manager that sets `PMI_RANK` and `PMI_SIZE`: MPICH's and Intel MPI's.
     Pmi,
@@ -48,7 +48,7 @@ pub enum Launcher {
     Mpi,
     /// The program itself, with a number that its PEs have ([`Place::of_id`]).
     Program,
-    /// Nobody: one PE.
+    /// No launcher: the job has one PE.
     Alone,
 }
 

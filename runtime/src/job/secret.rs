@@ -51,7 +51,7 @@ impl Secret {
         Secret(blake3::derive_key("warpweft 2026-11 secret of a job", bytes))
     }
 
-    /// A new one.
+    /// Creates a secret from random numbers.
     ///
     /// # Errors
     /// `R0201` where the system gives no random numbers.

@@ -78,7 +78,7 @@ impl Parent {
     }
 }
 
-/// What [`start`] gives.
+/// The result of [`start`]: whether this process is a PE or the parent of the PEs.
 #[derive(Debug)]
 pub enum Started {
     /// This process is a PE.
@@ -142,7 +142,7 @@ impl Job {
         Job { program: program.as_ref().into(), args: Vec::new(), pes, env: Vec::new() }
     }
 
-    /// Adds arguments.
+    /// Adds arguments for the program.
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Job {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().into()));
         self

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// Dynamic shared memory that a function has without asking (CUDA C Programming Guide, Compute Capabilities).
 const SHARED_UNASKED: u32 = 48 << 10;
 
-/// How many CTAs.
+/// The number of CTAs of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Grid {
     /// The kernel's own number; where it leaves that to the caller, as [`fill`](Grid::fill) on the device it is on.
@@ -157,10 +157,11 @@ impl Kernel {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
 
-    /// As [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic shared memory.
+    /// Launches the kernel like [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic
+    /// shared memory.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn launch_with(
         &self,
         stream: &Stream,
@@ -171,10 +172,11 @@ impl Kernel {
         self.launch_arguments(stream, grid, options, arguments.arguments(stream))
     }
 
-    /// As [`launch_with`](Kernel::launch_with), of arguments that were looked at before.
+    /// Launches the kernel like [`launch_with`](Kernel::launch_with), with arguments that were examined
+    /// before.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`launch_with`](Kernel::launch_with) fails.
     pub fn launch_arguments(
         &self,
         stream: &Stream,
@@ -191,7 +193,7 @@ impl Kernel {
     /// Checks arguments as a launch does, and lays them out, for launches that pass the same ones.
     ///
     /// # Errors
-    /// As [`launch`](Kernel::launch).
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn prepare(
         &self,
         stream: &Stream,

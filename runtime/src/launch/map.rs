@@ -20,7 +20,7 @@ const MAX_STRIDE: u64 = 1 << 40;
 pub struct MapRequest {
     /// Byte of the parameter block.
     pub offset: usize,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
     /// Address of the tensor's first element.
     pub address: u64,

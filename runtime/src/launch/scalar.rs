@@ -8,7 +8,7 @@ use std::fmt;
 /// A number that is given for a scalar parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Number {
-    /// A truth value.
+    /// A truth value, `true` or `false`.
     Bool(bool),
     /// An integer of any type.
     Int(i128),

@@ -57,10 +57,10 @@ impl WeakBuffer {
         self.0.strong_count() > 0
     }
 
-    /// The buffer, in a world that has not ended.
+    /// The buffer, if it still exists.
     ///
     /// # Errors
-    /// `R0305`.
+    /// Fails if the buffer was freed or its world has ended (R0305).
     pub fn upgrade(&self) -> Result<SymmetricBuffer> {
         let gone = || Error::new(error::FINALIZED, "a symmetric buffer of the launch was dropped");
         let buffer = self.0.upgrade().map(SymmetricBuffer).ok_or_else(gone)?;
@@ -99,7 +99,7 @@ impl SymmetricBuffer {
         self.0.allocation.address
     }
 
-    /// Bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.allocation.bytes
     }
@@ -115,10 +115,10 @@ impl SymmetricBuffer {
         self.world().library.set_name(self.address(), name.into());
     }
 
-    /// Sets every byte on this PE, and waits.
+    /// Sets every byte of the buffer on this PE, and waits until that is done.
     ///
     /// # Errors
-    /// `R0103`, `R0305`.
+    /// Fails if the CUDA driver refuses the call (R0103), or after the world has ended (R0305).
     pub fn fill(&self, byte: u8) -> Result<()> {
         let world = self.world().enter()?;
         copy::fill(self.range(self.address(), 0, self.bytes())?, byte, &world.stream)?;
@@ -197,7 +197,7 @@ impl SymmetricBuffer {
     /// kernel's unicast lowering reads. Made once for each team.
     ///
     /// # Errors
-    /// As [`peer_address`](SymmetricBuffer::peer_address).
+    /// Fails where [`peer_address`](SymmetricBuffer::peer_address) fails.
     pub fn peer_table(&self, team: &Team, offset: u64) -> Result<Table> {
         self.table(team, offset, true)
     }
@@ -206,7 +206,7 @@ impl SymmetricBuffer {
     /// with both ways to another PE reads.
     ///
     /// # Errors
-    /// `R0103`, `R0305`.
+    /// Fails if the CUDA driver refuses the call (R0103), or after the world has ended (R0305).
     pub fn reach_table(&self, team: &Team, offset: u64) -> Result<Table> {
         self.table(team, offset, false)
     }

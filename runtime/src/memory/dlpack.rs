@@ -112,10 +112,10 @@ impl<T: Element> SymmetricTensor<T> {
 }
 
 impl AnyTensor {
-    /// As [`SymmetricTensor::to_dlpack`].
+    /// Exports the tensor like [`SymmetricTensor::to_dlpack`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`SymmetricTensor::to_dlpack`] fails.
     pub fn to_dlpack<M: ManagedTensorBase>(&self) -> Result<Managed<M>> {
         let world = self.buffer().world().enter()?;
         let made = export(self.clone(), (self.address(), self.dtype(), self.layout()), &world.device)?;

@@ -62,7 +62,7 @@ impl World {
     /// As [`register`](World::register), for memory that stays the caller's.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`register`](World::register) fails.
     ///
     /// # Safety
     /// `address` is the start of a mapping made with `cuMemCreate` and `cuMemMap`, of `bytes` bytes, that stays mapped

@@ -6,19 +6,19 @@ use crate::error::Result;
 use crate::world::World;
 
 impl World {
-    /// The memory of a kernel's `barrier` parameter, for grids of so many CTAs. *Collective.*
+    /// Allocates the memory of a kernel's `barrier` parameter, for grids of up to `ctas` CTAs. *Collective.*
     ///
     /// # Errors
-    /// As [`buffer`](World::buffer).
+    /// Fails where [`buffer`](World::buffer) fails.
     #[track_caller]
     pub fn kernel_barrier(&self, ctas: u32) -> Result<Barrier> {
         Barrier::new(self, ctas)
     }
 
-    /// A signal, zero. *Collective.*
+    /// Allocates a signal with the value 0. *Collective.*
     ///
     /// # Errors
-    /// As [`buffer`](World::buffer).
+    /// Fails where [`buffer`](World::buffer) fails.
     #[track_caller]
     pub fn signal(&self) -> Result<Signal> {
         Ok(Signal(self.zeros(1)?))
@@ -46,7 +46,7 @@ impl Barrier {
         Ok(Barrier { buffer, ctas })
     }
 
-    /// Its memory.
+    /// The memory of the barrier.
     pub fn buffer(&self) -> &SymmetricBuffer {
         &self.buffer
     }
@@ -104,22 +104,22 @@ pub enum SignalOp {
 /// What is waited for: the signal compared with a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compare {
-    /// Equal.
+    /// The signal is equal to the value.
     Eq = 0,
-    /// Not equal.
+    /// The signal differs from the value.
     Ne = 1,
-    /// Greater.
+    /// The signal is greater than the value.
     Gt = 2,
-    /// Less or equal.
+    /// The signal is at most the value.
     Le = 3,
-    /// Less.
+    /// The signal is less than the value.
     Lt = 4,
-    /// Greater or equal.
+    /// The signal is at least the value.
     Ge = 5,
 }
 
 impl Compare {
-    /// Every comparison.
+    /// Every comparison, in the order of the variants.
     pub const ALL: [Compare; 6] =
         [Compare::Eq, Compare::Ne, Compare::Gt, Compare::Le, Compare::Lt, Compare::Ge];
 

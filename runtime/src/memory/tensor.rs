@@ -24,10 +24,10 @@ impl World {
         SymmetricTensor::view(self.buffer(bytes)?, 0, layout)
     }
 
-    /// A symmetric tensor of zeros. *Collective.*
+    /// Allocates a symmetric tensor whose elements are 0. *Collective.*
     ///
     /// # Errors
-    /// As [`tensor`](World::tensor).
+    /// Fails where [`tensor`](World::tensor) fails.
     #[track_caller]
     pub fn zeros<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
         let tensor = self.tensor(layout)?;
@@ -110,20 +110,20 @@ impl<T: Element> SymmetricTensor<T> {
         copy::write(self.range()?, data, stream)
     }
 
-    /// As [`copy_from`](SymmetricTensor::copy_from), of elements as their bytes.
+    /// Copies elements to the tensor like [`copy_from`](SymmetricTensor::copy_from), from their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`copy_from`](SymmetricTensor::copy_from) fails.
     pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
         let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor, in bytes,", self.elements * size_of::<T>(), data.len())?;
         copy::write(self.range()?, data, stream)
     }
 
-    /// As [`to_vec`](SymmetricTensor::to_vec), of elements as their bytes.
+    /// The elements like [`to_vec`](SymmetricTensor::to_vec), as their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`to_vec`](SymmetricTensor::to_vec) fails.
     pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
         let _entered = self.buffer.world().enter()?;
         copy::to_vec(self.range()?, stream)
@@ -203,7 +203,7 @@ impl<T> SymmetricTensor<T> {
 }
 
 impl<T: Element> SymmetricTensor<T> {
-    /// Element type.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         T::DTYPE
     }
@@ -224,7 +224,7 @@ pub struct PeerTensor<T> {
 }
 
 impl<T: Element> PeerTensor<T> {
-    /// Whose.
+    /// The rank of the PE that has the tensor.
     pub fn pe(&self) -> u32 {
         self.pe
     }
@@ -246,7 +246,7 @@ impl<T: Element> PeerTensor<T> {
     /// Writes its elements as [`SymmetricTensor::copy_from`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`SymmetricTensor::copy_from`] fails.
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         let _entered = self.tensor.buffer.world().enter()?;
         copy::same_len("the tensor", self.tensor.elements, data.len())?;
@@ -256,7 +256,7 @@ impl<T: Element> PeerTensor<T> {
     /// Its elements, as [`SymmetricTensor::to_vec`] gives them.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`SymmetricTensor::to_vec`] fails.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let _entered = self.tensor.buffer.world().enter()?;
         copy::to_vec(self.range()?, stream)
@@ -271,7 +271,7 @@ pub struct MulticastTensor<T> {
 }
 
 impl<T> MulticastTensor<T> {
-    /// The multicast address.
+    /// The multicast address of the first element.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -331,7 +331,7 @@ impl AnyTensor {
         self.buffer.address() + self.offset
     }
 
-    /// Element type.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }

@@ -147,7 +147,7 @@ impl Communicator {
         Ok(Communicator(Arc::new(Shared { world: inner.clone(), library, comm: Mutex::new(comm) })))
     }
 
-    /// NCCL's version.
+    /// The version of the NCCL library.
     pub fn version(&self) -> Version {
         self.0.library.version
     }
@@ -177,10 +177,10 @@ impl Communicator {
         Ok(Tensor { memory: Arc::new(Memory::Window(window)), offset: 0, len, marker: PhantomData })
     }
 
-    /// What failed in NCCL's threads since.
+    /// Reports what has failed in NCCL's own threads since the last call.
     ///
     /// # Errors
-    /// `R0110`.
+    /// Fails if NCCL reports an asynchronous error (R0110).
     pub fn check(&self) -> Result<()> {
         self.0.library.state(*self.0.comm())
     }
@@ -206,7 +206,7 @@ impl Communicator {
     /// `dest` becomes this PE's share of the reduction of `source`, and may lie at that share of it.
     ///
     /// # Errors
-    /// As [`all_reduce`](Communicator::all_reduce).
+    /// Fails where [`all_reduce`](Communicator::all_reduce) fails.
     pub fn reduce_scatter<T: Element>(
         &self,
         op: Reduce,
@@ -258,7 +258,7 @@ impl Communicator {
     /// Part j of PE i's `source` becomes part i of PE j's `dest`: sends and receives in a group.
     ///
     /// # Errors
-    /// As [`all_gather`](Communicator::all_gather).
+    /// Fails where [`all_gather`](Communicator::all_gather) fails.
     pub fn all_to_all<T: Element>(
         &self,
         dest: &Tensor<T>,
@@ -321,7 +321,7 @@ impl<T: Element> Tensor<T> {
         Ok(Tensor { memory: self.memory.clone(), offset, len: range.len(), marker: PhantomData })
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -365,10 +365,10 @@ impl<T: Element> Tensor<T> {
         copy::write(self.range()?, data, stream)
     }
 
-    /// Sets all its bytes, in the stream's order.
+    /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         cuda::keep(self.memory.clone());
         copy::fill(self.range()?, byte, stream)
@@ -385,10 +385,10 @@ impl<T: Element> Tensor<T> {
         copy::on_device(self.range()?, from.range(), stream)
     }
 
-    /// Gives its elements to another tensor, in the stream's order.
+    /// Copies the elements to another tensor, in stream order.
     ///
     /// # Errors
-    /// As [`load`](Tensor::load).
+    /// Fails where [`load`](Tensor::load) fails.
     pub fn store(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.len, to.len())?;
         cuda::keep(self.memory.clone());

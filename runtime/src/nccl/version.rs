@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// A version: 2.28.9.
+/// A version of NCCL, such as 2.28.9.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Version {
-    /// 2.
+    /// The first number, 2 of 2.28.9.
     pub major: u32,
-    /// 28.
+    /// The second number, 28 of 2.28.9.
     pub minor: u32,
-    /// 9.
+    /// The third number, 9 of 2.28.9.
     pub patch: u32,
 }
 

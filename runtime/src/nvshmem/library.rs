@@ -13,14 +13,14 @@ use std::ffi::c_void;
 use std::path::Path;
 use weft_sim::Name;
 
-/// One of them.
+/// One of the implementations of NVSHMEM's host functions.
 pub enum Library {
     Host(Host),
     Direct(Direct),
     Simulated(Nvshmem),
 }
 
-/// A collective's function.
+/// The function of a collective, found for its operands.
 pub enum Found {
     Host(result::Found),
     Direct(direct::Found),

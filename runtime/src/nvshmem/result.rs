@@ -162,7 +162,7 @@ impl Host {
         }
     }
 
-    /// Ends NVSHMEM. Collective.
+    /// Ends NVSHMEM in this process. *Collective.*
     pub fn finalize(&self) {
         // SAFETY: init succeeded; `World` calls this once.
         unsafe { (self.turn().nvshmemx_hostlib_finalize)() }
@@ -433,7 +433,7 @@ pub fn no_operation(name: &str, dtype: DType) -> Error {
     )
 }
 
-/// A collective's function.
+/// The function of a collective, found for its operands.
 pub struct Found {
     call: sys::Collective,
     /// What it counts, for each element.
@@ -446,9 +446,9 @@ pub struct Found {
 pub struct Collective {
     /// Whose PEs take part.
     pub team: Team,
-    /// Written.
+    /// The address that is written.
     pub dest: u64,
-    /// Read.
+    /// The address that is read.
     pub source: u64,
     /// Elements: of each PE's contribution, or of each PE's result in a reduce-scatter.
     pub count: usize,
@@ -457,19 +457,19 @@ pub struct Collective {
 /// A copy with a signal after it.
 #[derive(Clone, Copy, Debug)]
 pub struct PutSignal {
-    /// In symmetric memory.
+    /// The address of the destination, in symmetric memory.
     pub dest: u64,
-    /// Of this PE.
+    /// The address of the source, in memory of this PE.
     pub source: u64,
-    /// Copied.
+    /// The number of bytes to copy.
     pub bytes: usize,
     /// In symmetric memory, eight bytes.
     pub signal: u64,
-    /// Set or added.
+    /// The value that the signal is set to, or that is added to it.
     pub value: u64,
     /// Which of the two.
     pub op: c_int,
-    /// Whose.
+    /// The rank of the PE that receives the copy.
     pub pe: u32,
     /// Complete only after a quiet.
     pub nbi: bool,

@@ -40,10 +40,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weft_sim::{Check, Finding, SimError, Stats, Trace, TraceConfig};
 
-/// What to simulate.
+/// The machine to simulate, and how to simulate it.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
     /// Seed of the schedule, and of what NVSHMEM and the memory model leave open: one seed gives one run.
     pub seed: u64,
@@ -162,10 +162,10 @@ impl World {
         World::simulated_with(&SimConfig::new(n_pes))
     }
 
-    /// Simulated PEs in this process.
+    /// Creates PEs that are simulated in this process, as `config` says.
     ///
     /// # Errors
-    /// As [`simulated`](World::simulated).
+    /// Fails where [`simulated`](World::simulated) fails.
     pub fn simulated_with(config: &SimConfig) -> Result<SimJob> {
         Ok(SimJob(Job::new(config.settings()?)?))
     }

@@ -136,7 +136,7 @@ impl Contender {
     /// Whether it has that operation, or why not.
     ///
     /// # Errors
-    /// Why not.
+    /// Says why the contender does not have it.
     pub fn can(self, operation: Operation, dtype: DType, op: Reduce) -> Result<(), String> {
         let name = self.name();
         if dtype == DType::Bool {

@@ -46,15 +46,15 @@ use weft_runtime::{DType, Reduce, World, nccl};
 /// Reductions that can be asked for.
 pub const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// The operation.
+    /// The operation that is measured.
     pub operation: Operation,
     /// Bytes, as nccl-tests counts them: of the larger side of a PE. What does not divide into whole elements for
     /// each PE is rounded down. A signal and a barrier have none.
     pub sizes: Vec<u64>,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
     /// How elements become one, where the operation reduces.
     pub op: Reduce,
@@ -64,7 +64,7 @@ pub struct Bench {
     pub iters: u32,
     /// Calls before the first block; at least one, which loads the code.
     pub warmup: u32,
-    /// Blocks.
+    /// The number of blocks of calls.
     pub repeats: u32,
     /// CTAs of our kernels, as far as their workspaces go; if not given, by the size.
     pub ctas: Option<u32>,

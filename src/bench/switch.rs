@@ -12,36 +12,36 @@ use std::fmt::Write;
 use std::time::SystemTime;
 use weft_runtime::{DType, Reduce, World};
 
-/// What is verified.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Verify {
     /// Bytes of the larger side of a PE.
     pub sizes: Vec<u64>,
-    /// Element types.
+    /// The types of the elements.
     pub dtypes: Vec<DType>,
     /// Calls back to back in a block that is timed.
     pub iters: u32,
-    /// Blocks.
+    /// The number of blocks of calls.
     pub repeats: u32,
 }
 
 /// One kernel with a size, by the switch and by every PE's own address.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Pair {
-    /// The collective.
+    /// The collective that was measured.
     pub collective: Collective,
-    /// Algorithm.
+    /// The name of the algorithm.
     pub algorithm: String,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
-    /// Element type.
+    /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
     /// Reduction, where there is one.
     pub redop: Option<String>,
     /// Bytes of the larger side of a PE.
     pub size: u64,
-    /// By multimem instructions.
+    /// The measurement with multimem instructions.
     pub native: Option<Side>,
     /// By every PE's own address.
     pub unicast: Option<Side>,
@@ -63,15 +63,15 @@ pub struct Side {
 /// All that was found.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Verification {
-    /// Version of warpweft.
+    /// The version of warpweft.
     pub warpweft: String,
-    /// When it began.
+    /// The date and time of the beginning.
     pub date: String,
     /// PEs, one a GPU.
     pub n_pes: u32,
-    /// PE 0's GPU.
+    /// The GPU of PE 0.
     pub gpu: String,
-    /// Version of NVSHMEM.
+    /// The version of NVSHMEM.
     pub nvshmem: String,
     /// What the model takes this machine for: calibrated here, but for the switch.
     pub links: Links,
@@ -261,7 +261,7 @@ impl Verification {
         self.pairs.iter().filter(move |p| is(&p.native) || is(&p.unicast))
     }
 
-    /// As JSON.
+    /// The report as JSON.
     ///
     /// # Errors
     /// None that is known: every field is a name or a number.
@@ -316,7 +316,7 @@ impl Pair {
         )
     }
 
-    /// One line.
+    /// The measurements in one line.
     pub fn line(&self) -> String {
         let side = |s: &Option<Side>| match s {
             None => format!("{:>10} {:>10} {:>7}", "-", "-", "-"),

@@ -29,7 +29,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Every form.
+    /// Every form, in the order of the variants.
     pub const ALL: [Form; 3] = [Form::AllGather, Form::ReduceScatter, Form::AllReduce];
 
     /// The part of the library that has its kernel.
@@ -127,7 +127,7 @@ impl FusedPlan {
         Ok(plan)
     }
 
-    /// As text.
+    /// The text that names the plan.
     pub fn text(&self, form: Form) -> String {
         let own = PARAMETERS.iter().zip(self.values()).filter(|(p, _)| p.is_of(form));
         own.map(|(p, n)| format!("{}={n}", p.name.to_ascii_lowercase())).collect::<Vec<_>>().join(",")
@@ -248,7 +248,7 @@ impl Fused {
         Ok(fused)
     }
 
-    /// What it computes.
+    /// The product that the kernel computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }

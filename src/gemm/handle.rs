@@ -51,7 +51,7 @@ impl Gemm {
         Ok(Gemm { problem, plan, by, kernel })
     }
 
-    /// What it computes.
+    /// The product that the kernel computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -66,7 +66,7 @@ impl Gemm {
         self.by
     }
 
-    /// The kernel.
+    /// The compiled kernel that is launched.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
@@ -91,7 +91,7 @@ impl Gemm {
     /// Checks the operands as a launch does, for launches that pass the same ones.
     ///
     /// # Errors
-    /// As [`launch`](Gemm::launch).
+    /// Fails where [`launch`](Gemm::launch) fails.
     pub fn prepared(
         &self,
         stream: &Stream,

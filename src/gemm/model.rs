@@ -16,7 +16,7 @@ use weft_runtime::{Device, Error};
 pub struct Machine {
     /// What is compiled for it.
     pub target: Target,
-    /// Its multiprocessors.
+    /// The number of its multiprocessors.
     pub sms: u32,
 }
 

@@ -68,7 +68,7 @@ pub enum Major {
 /// A product D = A * transpose(B), with the rows of A and D contiguous.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Problem {
-    /// Extents.
+    /// The extents of the matrices.
     pub shape: Shape,
     /// Element type of A and B.
     #[serde(rename = "type")]

@@ -63,10 +63,10 @@ pub const SHAPES: [Shape; 7] = [
 /// A shape whose tiles are cut off along every mode.
 pub const TAILS: Shape = Shape { m: 4001, n: 8184, k: 4104 };
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The products.
+    /// The products that are measured.
     pub problems: Vec<Problem>,
     /// Who computes each of them.
     pub contenders: Vec<Contender>,

@@ -16,7 +16,7 @@ const FINALISTS: usize = 5;
 /// What is to be tuned.
 #[derive(Clone, Debug)]
 pub struct Tune {
-    /// The products.
+    /// The products that are tuned.
     pub problems: Vec<Problem>,
     /// Plans that are tried for each of them.
     pub budget: u32,

@@ -20,7 +20,7 @@ pub const SHAPES: [Shape; 5] = [
     Shape { m: 8192, n: 8192, k: 4096 },
 ];
 
-/// Who computes.
+/// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
     /// One launch, by a plan.
@@ -56,7 +56,7 @@ impl Contender {
     }
 }
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What PEs compute together.
@@ -65,7 +65,7 @@ pub struct Request {
     pub shapes: Vec<Shape>,
     /// Element type of all matrices: bf16 or f16.
     pub dtype: DType,
-    /// Who is measured.
+    /// The implementations that are measured.
     pub contenders: Vec<Contender>,
     /// Calls back to back in a block that is timed; fewer where they take long.
     pub iters: u32,

@@ -84,7 +84,7 @@ pub fn has(contender: &str, collective: Collective, place: Place) -> bool {
 /// Whether a contender has a collective for a type.
 ///
 /// # Errors
-/// Why not.
+/// Says why the contender does not have it.
 pub fn can(
     contender: &str,
     collective: Collective,
@@ -202,10 +202,10 @@ struct Found {
     expected: String,
 }
 
-/// This PE's PyTorch.
+/// The PyTorch process of this PE.
 pub struct Torch {
     child: RefCell<Child>,
-    /// Of PyTorch.
+    /// The version of PyTorch.
     pub version: String,
     multicast: bool,
     /// The folder of the file in which PyTorch's PEs meet, on PE 0; it goes with the child.

@@ -16,10 +16,10 @@ use crate::compile::Lowering;
 use crate::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 
-/// What is tuned.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Tune {
-    /// Which collectives.
+    /// The collectives that are tuned.
     pub collectives: Vec<Collective>,
     /// Element types: others take what was found for one as wide.
     pub dtypes: Vec<DType>,
@@ -36,15 +36,15 @@ pub struct Tune {
 /// A request that was searched.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// The collective.
+    /// The collective that was tuned.
     pub collective: Collective,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
     /// Bytes of the larger side.
     pub bytes: u64,
-    /// What was found.
+    /// The fastest plans, and how many were measured.
     pub found: Found,
 }
 

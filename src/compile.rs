@@ -37,7 +37,7 @@ pub enum Nvshmem {
 /// What to compile for, and with what.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// As in `.target`.
+    /// The target, as PTX's `.target` names it.
     pub target: Target,
     /// As in `.version`; the least that is needed where none is given.
     pub ptx_version: Option<PtxVersion>,
@@ -64,7 +64,7 @@ pub struct Options {
     pub keep_ir: bool,
     /// Keep the IR after this pass, as text.
     pub keep_after: Option<String>,
-    /// Keep LLVM's IR.
+    /// Whether to keep LLVM's IR.
     pub keep_llvm: bool,
 }
 
@@ -93,7 +93,7 @@ impl Options {
 /// What is wrong with a text, with the text: `Display` renders it for people.
 #[derive(Clone, Debug)]
 pub struct CompileError {
-    /// All findings.
+    /// All errors and warnings.
     pub diagnostics: Vec<Diagnostic>,
     sources: Arc<SourceMap>,
 }
@@ -138,7 +138,7 @@ pub struct KernelFile {
 pub struct Compiled {
     /// The PTX of all its kernels.
     pub ptx: String,
-    /// Its `.version`.
+    /// The version of PTX that the text declares with `.version`.
     pub ptx_version: PtxVersion,
     /// What it was compiled for.
     pub target: Target,
@@ -205,7 +205,7 @@ impl KernelFile {
         self.program.heads()
     }
 
-    /// Compiles its kernels.
+    /// Compiles the kernels of the file.
     ///
     /// # Errors
     /// What is wrong with the text, all findings at once.

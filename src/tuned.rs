@@ -76,7 +76,7 @@ impl Kind {
     /// Writes a file, all at once: a reader sees the old one or the new one.
     ///
     /// # Errors
-    /// `R0111`
+    /// Fails if the file cannot be written (R0111).
     pub fn write(&self, file: &Path, text: &str) -> Result<(), Error> {
         let folder = match file.parent() {
             Some(parent) if parent != Path::new("") => parent,

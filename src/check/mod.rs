@@ -49,7 +49,7 @@ pub struct CheckOptions {
     /// How kernels are compiled. `Lowering::Auto` checks both lowerings, where the kernel's text leaves that open. The
     /// defines are kept; other extents are varied.
     pub compile: Options,
-    /// Numbers of PEs.
+    /// The numbers of PEs to run with.
     pub pes: Vec<usize>,
     /// The number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation is carried out in
     /// place within a node, and by NVSHMEM's function between nodes. The kernel's own loads and stores reach all PEs.
@@ -148,21 +148,21 @@ impl Report {
 /// PTX that a check ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variant {
-    /// The kernel's file.
+    /// The name of the kernel's file.
     pub file: String,
     /// The options of `weft compile` that give this text. Options that a check passes on as they are, such as `--arch`,
     /// are not among them.
     pub options: String,
-    /// The text.
+    /// The text of the PTX.
     pub ptx: String,
 }
 
 /// How far a check is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Runs that ended.
+    /// The number of runs that have ended.
     pub done: u64,
-    /// Runs in all.
+    /// The number of all runs.
     pub total: u64,
     /// Runs that met something.
     pub met: u64,
@@ -178,10 +178,11 @@ pub fn check_file(file: &KernelFile, options: &CheckOptions) -> Result<Report, R
     check_file_with(file, options, &|_| ())
 }
 
-/// As [`check_file`]; says after every kernel that it compiles, and after every run, in any of its threads, how far it is.
+/// Checks a file like [`check_file`], and reports its progress. The report follows each kernel that it
+/// compiles and each run, and comes from any of its threads.
 ///
 /// # Errors
-/// As [`check_file`].
+/// Fails where [`check_file`] fails.
 pub fn check_file_with(
     file: &KernelFile,
     options: &CheckOptions,

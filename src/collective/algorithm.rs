@@ -14,7 +14,7 @@ use weft_runtime::{DType, Reduce};
 /// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (what `n` is a
 /// multiple of), `MC` (send by the switch), `ROOT`, and the extents of workspaces.
 pub struct Algorithm {
-    /// What it computes.
+    /// The collective that the kernel computes.
     pub collective: Collective,
     /// As the command line names it.
     pub name: &'static str,
@@ -33,7 +33,7 @@ pub struct Algorithm {
     pub work: fn(&Request) -> u64,
     /// Bytes of them in a step of a thread.
     pub unit: u64,
-    /// Most CTAs.
+    /// The greatest number of CTAs.
     pub most_ctas: u32,
     /// Most threads of a CTA where nobody has measured.
     pub threads: u32,
@@ -87,7 +87,7 @@ impl Algorithm {
         })
     }
 
-    /// Its text.
+    /// The source text of the kernel.
     pub fn source(&self) -> &'static str {
         crate::library::part(self.part).unwrap_or_default()
     }

@@ -80,14 +80,14 @@ pub struct Links {
 pub struct Prediction {
     /// The launch, and the kernel's own work.
     pub launch_us: f64,
-    /// Waiting for others.
+    /// The time to wait for other PEs.
     pub latency_us: f64,
-    /// Moving bytes.
+    /// The time to move the bytes.
     pub moving_us: f64,
 }
 
 impl Prediction {
-    /// All of it.
+    /// The time of the whole launch.
     pub fn total(&self) -> f64 {
         self.launch_us + self.latency_us + self.moving_us
     }

@@ -37,7 +37,7 @@ impl Default for Config {
 /// One call of a collective.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// Which.
+    /// The collective that is called.
     pub collective: Collective,
     /// How elements become one, where it reduces.
     pub op: Reduce,
@@ -122,10 +122,10 @@ struct Key {
 }
 
 impl Collectives {
-    /// Of all PEs. *Collective.*
+    /// Creates the collectives of all PEs. Every PE must call it. *Collective.*
     ///
     /// # Errors
-    /// As [`with`](Collectives::with).
+    /// Fails where [`with`](Collectives::with) fails.
     pub fn new(world: &World) -> Result<Collectives, GpuError> {
         Collectives::with(world, world.team(), Config::default())
     }
@@ -159,7 +159,7 @@ impl Collectives {
         })
     }
 
-    /// Its team.
+    /// The team whose PEs take part.
     pub fn team(&self) -> &Team {
         &self.team
     }
@@ -177,10 +177,10 @@ impl Collectives {
         Ok(self.operands(call, stream)?.0)
     }
 
-    /// What tables of measurements for its team are found by.
+    /// The setting by which tables of measurements are found for the team.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a query (R0103).
     pub fn setting(&self) -> Result<Setting, GpuError> {
         Ok(Setting::of(&self.world, self.team.n_pes(), (self.reach, self.multicast))?)
     }
@@ -203,10 +203,11 @@ impl Collectives {
         plan.map(|(plan, _)| plan).map_err(|why| refuse(error::OPERATION, why))
     }
 
-    /// Allreduce, in place where there is no `out`.
+    /// Reduces the `x` of all PEs, and writes the result to `out` of every PE, or to `x` if there is no
+    /// `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn allreduce(
         &self,
         x: &dyn AsArgument,
@@ -217,10 +218,11 @@ impl Collectives {
         self.run(&Call { op, ..Call::new(Collective::AllReduce, x, out) }, stream)
     }
 
-    /// Reduce-scatter: `x` has a part for each PE, `out` gets this PE's; without it, the part of `x` does.
+    /// Reduces the `x` of all PEs, which has a part for each PE. This PE's part of the result is written to
+    /// `out`, or to its part of `x` if there is no `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn reduce_scatter(
         &self,
         x: &dyn AsArgument,
@@ -231,10 +233,11 @@ impl Collectives {
         self.run(&Call { op, ..Call::new(Collective::ReduceScatter, x, out) }, stream)
     }
 
-    /// All-gather: `out` gets the `x` of each PE; without it, `x` has the place for all, and this PE's part in it.
+    /// Gathers the `x` of every PE in `out`. Without `out`, `x` has a part for each PE, and this PE's part is
+    /// sent to the others.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn all_gather(
         &self,
         x: &dyn AsArgument,
@@ -244,10 +247,10 @@ impl Collectives {
         self.run(&Call::new(Collective::AllGather, x, out), stream)
     }
 
-    /// Broadcast of PE `root`'s `x` to `out`, or to all PEs' `x`.
+    /// Copies the `x` of PE `root` to `out` of every PE, or to `x` if there is no `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn broadcast(
         &self,
         x: &dyn AsArgument,
@@ -258,10 +261,10 @@ impl Collectives {
         self.run(&Call { root, ..Call::new(Collective::Broadcast, x, out) }, stream)
     }
 
-    /// All-to-all: part j of `x` to this PE's part of `out` on PE j.
+    /// Sends part j of `x` to PE j, which receives it in the sender's part of `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn all_to_all(
         &self,
         x: &dyn AsArgument,
@@ -271,10 +274,10 @@ impl Collectives {
         self.run(&Call::new(Collective::AllToAll, x, out), stream)
     }
 
-    /// Carries a call out as [`plan`](Collectives::plan) says.
+    /// Carries out a call with the plan that [`plan`](Collectives::plan) chooses.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn run(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let (request, fixed) = self.operands(call, stream)?;
         let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,10 +295,10 @@ impl Collectives {
         Ok(())
     }
 
-    /// Compiles what a call needs now, so that no launch waits for it: before a graph is captured.
+    /// Compiles what a call needs, so that no launch waits for it. Call it before a graph is captured.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         self.kernel(plan, &self.operands(call, stream)?.0).map(drop)
     }

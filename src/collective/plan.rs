@@ -10,14 +10,14 @@ const LEAST_THREADS: u64 = 128;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// Two tensors.
+    /// The operand and the result are two tensors.
     OutOfPlace,
-    /// One tensor.
+    /// The operand and the result are one tensor.
     InPlace,
 }
 
 impl Place {
-    /// For people.
+    /// The name that reports print.
     pub fn name(self) -> &'static str {
         ["out of place", "in place"][self as usize]
     }
@@ -26,9 +26,9 @@ impl Place {
 /// A collective of certain operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
-    /// Which.
+    /// The collective that is requested.
     pub collective: Collective,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
     /// How elements become one, where the collective reduces.
     pub op: Reduce,
@@ -92,9 +92,9 @@ impl Request {
 /// How a request is carried out. All PEs of a team must take the same.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
-    /// By which algorithm.
+    /// The algorithm that carries out the request.
     pub algorithm: &'static Algorithm,
-    /// CTAs.
+    /// The number of CTAs.
     pub ctas: u32,
     /// Threads of a CTA.
     pub threads: u32,
@@ -105,7 +105,7 @@ pub struct Plan {
 /// Most CTAs, threads and steps at once of a plan; how many of them a size takes follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
-    /// CTAs.
+    /// The greatest number of CTAs.
     pub ctas: u32,
     /// Threads of a CTA.
     pub threads: u32,

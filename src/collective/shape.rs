@@ -3,7 +3,7 @@
 use std::fmt;
 use weft_runtime::Reduce;
 
-/// A collective.
+/// A collective operation of a team.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Collective {
@@ -33,7 +33,7 @@ pub struct Counts {
 }
 
 impl Collective {
-    /// Every collective.
+    /// Every collective, in the order of the variants.
     pub const ALL: [Collective; 5] = [
         Collective::AllReduce,
         Collective::AllGather,

@@ -64,10 +64,10 @@ pub(super) struct Workspaces {
 }
 
 impl Workspaces {
-    /// For launches of so many CTAs, and teams of any size. *Collective.*
+    /// Allocates workspaces for launches of up to `ctas` CTAs and for teams of any size. *Collective.*
     ///
     /// # Errors
-    /// As [`World::buffer`].
+    /// Fails where [`World::buffer`] fails.
     pub fn new(world: &World, ctas: u32) -> Result<Workspaces, weft_runtime::Error> {
         let most = Extents { n_pes: world.n_pes().into(), stages: ctas.into(), steps: STAGE.into() };
         let zeroed = |space: &Space| {

@@ -11,7 +11,7 @@ use weft_runtime::launch::ModuleInfo;
 
 pub use crate::store::{Found, Key};
 
-/// Kept kernels.
+/// The cache of compiled kernels.
 pub type Cache = Store<Entry>;
 
 /// Compiled code with its description.

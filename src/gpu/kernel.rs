@@ -45,7 +45,7 @@ pub struct On {
 }
 
 impl On {
-    /// The GPU.
+    /// The GPU that runs the kernel.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -136,10 +136,11 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Compiles and loads the code of a lowering now, so that no launch waits for it. ([`Lowering::Auto`]: of both.)
+    /// Compiles and loads the code of a lowering, so that no launch waits for it. ([`Lowering::Auto`]: of
+    /// both.)
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile).
+    /// Fails where [`compile`](Kernel::compile) fails.
     pub fn prepare(&self, lowering: Lowering) -> Result<(), GpuError> {
         if lowering != Lowering::Unicast {
             self.lowered(Lowering::Multimem)?;
@@ -153,7 +154,7 @@ impl Kernel {
     /// The loaded code of a lowering; for [`Lowering::Auto`], of the one that was compiled first.
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile).
+    /// Fails where [`compile`](Kernel::compile) fails.
     pub fn lowered(&self, lowering: Lowering) -> Result<&launch::Kernel, GpuError> {
         self.loaded(lowering.decide(self.first == launch::Lowering::Multimem))
     }
@@ -172,10 +173,10 @@ impl Kernel {
         Ok(slot.get_or_init(|| kernel))
     }
 
-    /// What is known of it.
+    /// The parameters, threads and roles of the compiled kernel.
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile).
+    /// Fails where [`compile`](Kernel::compile) fails.
     pub fn info(&self) -> Result<&KernelInfo, GpuError> {
         self.lowered(Lowering::Auto).map(launch::Kernel::info)
     }
@@ -183,7 +184,7 @@ impl Kernel {
     /// CTAs of it that the device holds at once: what [`Grid::fill`] launches.
     ///
     /// # Errors
-    /// As [`launch::Kernel::max_ctas`].
+    /// Fails where [`launch::Kernel::max_ctas`] fails.
     pub fn max_ctas(&self) -> Result<u32, GpuError> {
         Ok(self.lowered(Lowering::Auto)?.max_ctas(&LaunchOptions::default())?)
     }
@@ -196,10 +197,11 @@ impl Kernel {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
 
-    /// As [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic shared memory.
+    /// Launches the kernel like [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic
+    /// shared memory.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn launch_with(
         &self,
         stream: &Stream,
@@ -211,10 +213,10 @@ impl Kernel {
         Ok(self.for_arguments(&arguments)?.launch_arguments(stream, grid, options, arguments)?)
     }
 
-    /// As [`launch::Kernel::prepare`], for launches that follow.
+    /// Prepares launches like [`launch::Kernel::prepare`].
     ///
     /// # Errors
-    /// As [`launch`](Kernel::launch).
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn prepared(
         &self,
         stream: &Stream,

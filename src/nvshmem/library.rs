@@ -21,7 +21,7 @@ use weft_runtime::nvshmem::version::Version;
 /// NVSHMEM's device bitcode, with what tells it from others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {
-    /// Where it is.
+    /// The file of the library.
     pub found: find::Found,
     /// What it says it is.
     pub version: Version,
@@ -97,7 +97,7 @@ impl Kept for Identity {
     }
 }
 
-/// Kept objects.
+/// The cache of compiled objects.
 pub type Objects = Store<Object>;
 
 impl Objects {
@@ -229,7 +229,7 @@ impl Library {
 pub struct Caller<'a> {
     /// Their PTX, which declares the functions.
     pub ptx: &'a str,
-    /// The functions.
+    /// The functions that the kernels call.
     pub functions: Vec<&'a str>,
     /// What the PTX is for.
     pub target: Target,

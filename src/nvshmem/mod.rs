@@ -15,7 +15,7 @@ use weft_runtime::nvshmem::version::{self, Version};
 /// A half of NVSHMEM that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Half {
-    /// Where it is.
+    /// The file of the library.
     pub found: Found,
     /// What it says it is.
     pub version: Version,
@@ -42,7 +42,7 @@ impl From<Error> for NvshmemError {
     }
 }
 
-/// The host library.
+/// Finds the host library of NVSHMEM.
 ///
 /// # Errors
 /// R0104 where there is none, R0105 where its version cannot be had.

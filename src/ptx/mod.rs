@@ -65,7 +65,7 @@ pub struct PtxLaunch {
     pub dynamic_shared: u32,
     /// In the order of the kernel's parameters.
     pub args: Vec<Argument>,
-    /// PEs.
+    /// The number of PEs.
     pub pes: usize,
     /// Seed of the schedule.
     pub seed: u64,
@@ -133,12 +133,12 @@ pub struct PtxOutcome {
     pub printed: String,
     /// The timeline, where one was wanted.
     pub trace: Trace,
-    /// Wall time.
+    /// The time by the clock.
     pub time: Duration,
 }
 
 impl PtxFile {
-    /// Reads a file.
+    /// Reads a file of PTX.
     ///
     /// # Errors
     /// It cannot be read, is no text, or is not PTX that the simulator carries out.
@@ -147,7 +147,7 @@ impl PtxFile {
         PtxFile::parse(&library::name_of(path), &text)
     }
 
-    /// Reads a text.
+    /// Reads a text of PTX.
     ///
     /// # Errors
     /// It is not PTX that the simulator carries out.
@@ -163,7 +163,7 @@ impl PtxFile {
         &self.name
     }
 
-    /// Its kernels.
+    /// The module with the file's kernels.
     pub fn module(&self) -> &Module {
         &self.module
     }

@@ -22,7 +22,7 @@ pub(crate) struct Subject {
 pub(crate) struct Examined {
     /// What the machine's checks found, and the element that it is about: `y[3, 17]`.
     pub findings: Vec<(Finding, Option<String>)>,
-    /// The tensors.
+    /// The tensors of the run.
     pub tensors: Vec<TensorInfo>,
     /// The check of each launch that ended, with the number of its kernel in the sequence.
     pub checks: Vec<(usize, Checked)>,

@@ -11,7 +11,7 @@ use weft_ir::Scalar;
 pub struct Tolerance {
     /// Of the expected number's magnitude.
     pub relative: f64,
-    /// Of any number.
+    /// The tolerance that holds for any number.
     pub absolute: f64,
 }
 

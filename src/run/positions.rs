@@ -70,12 +70,12 @@ impl Positions {
         Ok(Positions { modes, span: span.unsigned_abs() })
     }
 
-    /// Extents, slowest first.
+    /// The extents, the slowest first.
     pub fn shape(&self) -> Vec<u64> {
         self.modes.iter().map(|m| m.len() as u64).collect()
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.modes.iter().map(Mode::len).product()
     }

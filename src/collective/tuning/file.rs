@@ -37,7 +37,7 @@ pub fn path() -> Option<PathBuf> {
 }
 
 impl Tables {
-    /// None.
+    /// Creates a file without tables.
     pub fn new() -> Tables {
         Tables { form: FORM, tables: Vec::new() }
     }
@@ -112,10 +112,10 @@ impl Tables {
         format!("{{ \"form\": {}, \"tables\": [\n{}\n] }}\n", self.form, all.join(",\n"))
     }
 
-    /// Writes them, all at once: a reader sees the old file or the new one.
+    /// Writes the tables to a file at once, so that a reader sees either the old file or the new one.
     ///
     /// # Errors
-    /// `R0111`
+    /// Fails if the file cannot be written (R0111).
     pub fn write(&self, file: &Path) -> Result<(), Error> {
         FILE.write(file, &self.text())
     }

@@ -16,7 +16,7 @@ use weft_runtime::{DType, World, machine};
 /// What a table holds for: another has its own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
-    /// The GPUs' name.
+    /// The name of the GPUs.
     pub gpu: String,
     /// PEs of the team.
     pub n_pes: u32,
@@ -32,7 +32,7 @@ pub struct Setting {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// NVLink.
+    /// PEs reach each other by NVLink.
     NvLink,
     /// PCIe peer access, some of them.
     Pcie,
@@ -41,10 +41,10 @@ pub enum Wire {
 }
 
 impl Setting {
-    /// Of a team of so many PEs with GPUs like this one's.
+    /// The setting of a team of `n_pes` PEs whose GPUs are like this PE's.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a query (R0103).
     pub fn of(
         world: &World,
         n_pes: u32,
@@ -85,16 +85,16 @@ const FAR: f64 = 2.7726;
 /// The fastest plan of some sizes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// The collective.
+    /// The collective that the plan is for.
     pub collective: Collective,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
     /// Whether operands are in the symmetric heap; if not, in any memory.
     pub symmetric: bool,
-    /// Element type.
+    /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
-    /// The algorithm's name.
+    /// The name of the algorithm.
     pub algorithm: String,
     /// How large it is at most.
     #[serde(flatten)]
@@ -108,13 +108,13 @@ pub struct Entry {
 pub struct Table {
     /// What it holds for.
     pub setting: Setting,
-    /// Version of warpweft.
+    /// The version of warpweft.
     pub warpweft: String,
-    /// Version of NVSHMEM.
+    /// The version of NVSHMEM.
     pub nvshmem: String,
     /// When it was measured.
     pub date: String,
-    /// By which command.
+    /// The words of the command that measured it.
     pub command: Vec<String>,
     /// What the machine itself takes: the model has it for what is not in the table.
     pub links: Links,

@@ -14,7 +14,7 @@ pub enum Tuning {
     /// What `weft tune` has stored for this machine and so many PEs; without that, the model.
     #[default]
     Stored,
-    /// The model alone.
+    /// Plans come from the model alone.
     Model,
     /// This table; the model for what is not in it.
     Table(Arc<Table>),
@@ -23,13 +23,13 @@ pub enum Tuning {
 /// Which of them a plan is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// It was measured.
+    /// The plan is from a table of measurements.
     Table,
     /// What each algorithm costs, and what the links take.
     Model,
 }
 
-/// Chooses plans.
+/// Chooses the plan of each request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Selector {
     table: Option<Table>,

@@ -273,7 +273,7 @@ impl Comm {
     /// As [`all_reduce`](Comm::all_reduce), with another operation.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As there.
@@ -289,10 +289,10 @@ impl Comm {
         unsafe { self.call(Collective::AllReduce, op, (src, dst), (count, count), dtype, stream) }
     }
 
-    /// The `count` elements at `src` of each rank, one after the other in the order of ranks, to `dst`.
+    /// Copies the `count` elements at `src` of each rank to `dst`, one after the other in the order of ranks.
     ///
     /// # Errors
-    /// As [`all_reduce`](Comm::all_reduce).
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As [`all_reduce`](Comm::all_reduce); `dst` has `count` elements for each rank.
@@ -309,11 +309,10 @@ impl Comm {
         unsafe { self.call(Collective::AllGather, Reduce::Sum, (src, dst), counts, dtype, stream) }
     }
 
-    /// Of the sum over all ranks of what is at `src`, which has `count` elements for each rank, this rank's part to
-    /// `dst`.
+    /// Writes this rank's part of the sum over all ranks to `dst`. `src` has `count` elements for each rank.
     ///
     /// # Errors
-    /// As [`all_reduce`](Comm::all_reduce).
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As [`all_reduce`](Comm::all_reduce); `src` has `count` elements for each rank, `dst` has `count`.
@@ -330,10 +329,11 @@ impl Comm {
         unsafe { self.call(Collective::ReduceScatter, Reduce::Sum, (src, dst), counts, dtype, stream) }
     }
 
-    /// Compiles what an allreduce of so many elements launches, so that no later call waits for it: before a capture.
+    /// Compiles what an allreduce of `count` elements launches, so that no later call waits for it. Call it
+    /// before a capture.
     ///
     /// # Errors
-    /// As [`all_reduce`](Comm::all_reduce).
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As [`all_reduce`](Comm::all_reduce). Neither side is read or written.

@@ -8,7 +8,7 @@ use crate::Error;
 pub struct Id(pub [u8; 128]);
 
 impl Id {
-    /// A new one.
+    /// Creates an id from random numbers.
     ///
     /// # Errors
     /// [`Error::Exchange`] where the system gives no random numbers.

@@ -67,7 +67,7 @@ pub enum Error {
         "address {address:#x} is not a multiple of 16\n  help: copy the tensor, or begin its slice at a multiple of 16 bytes"
     )]
     Unaligned {
-        /// The address.
+        /// The address that is not aligned.
         address: u64,
     },
 }

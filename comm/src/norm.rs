@@ -184,10 +184,10 @@ impl AddRmsNorm {
         Ok(kernel.prepared(stream, Grid::of(ctas), arguments)?)
     }
 
-    /// Compiles what a call of so many tokens launches: before a capture.
+    /// Compiles what a call with `tokens` tokens launches. Call it before a capture.
     ///
     /// # Errors
-    /// As [`run`](AddRmsNorm::run).
+    /// Fails where [`run`](AddRmsNorm::run) fails.
     pub fn prepare(&self, tokens: usize) -> Result<(), Error> {
         match self.packets(tokens)? {
             Some(plan) => self.kernel(plan.split, Some(&plan)).map(drop),

@@ -13,7 +13,7 @@ pub struct Revision {
     pub commit: String,
     /// A git worktree of it.
     pub tree: PathBuf,
-    /// Its `weft`.
+    /// The path of its `weft`.
     pub binary: PathBuf,
     /// Where its binary and its results are kept.
     cache: PathBuf,

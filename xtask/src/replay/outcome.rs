@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What becomes of a case, in short.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Digest {
-    /// It compiles.
+    /// Whether the case compiles.
     pub compiles: bool,
     /// The hash of everything that the compiler writes.
     pub hash: String,
@@ -24,7 +24,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Runs the compiler.
+    /// Runs the compiler on a case.
     ///
     /// # Errors
     /// It cannot be run.

@@ -62,7 +62,7 @@ pub struct TooManyBytes {
 /// Places the parameters of an entry point, which are given in order, with their indices.
 ///
 /// # Errors
-/// [`TooManyBytes`] where they take more than [`MAX_PARAM_BYTES`].
+/// Fails if the parameters take more than [`MAX_PARAM_BYTES`] ([`TooManyBytes`]).
 pub fn entry_params(
     params: impl IntoIterator<Item = (u32, EntryKind)>,
 ) -> Result<Vec<EntryParam>, TooManyBytes> {

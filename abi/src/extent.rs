@@ -42,7 +42,7 @@ impl Extents {
     /// The layout in a launch.
     ///
     /// # Errors
-    /// A text that says why there is none: a negative extent, a parameter that is not known.
+    /// Says why there is no layout: an extent is negative, or a parameter is not known.
     pub fn layout(&self, values: &Values) -> Result<Layout, String> {
         let known = |t: &IntTuple| t.map(&mut |n| substitute(n, values));
         let layout = Layout::new(known(&self.shape), known(&self.stride)).map_err(|e| e.to_string())?;

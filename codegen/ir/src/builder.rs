@@ -91,7 +91,7 @@ impl<L: Level> Builder<L> {
     /// Appends an op. `given` is the type of an op whose type does not follow from its operands (`convert`, `view`).
     ///
     /// # Errors
-    /// Operands that the op's typing rule does not accept.
+    /// Fails if the op's typing rule does not accept the operands.
     pub fn emit_as(&mut self, op: impl Into<L::Op>, given: L::Type) -> Built<Value> {
         let op = op.into();
         let ty = op.result_type(&self.kernel, &given).map_err(|e| {
@@ -107,7 +107,7 @@ impl<L: Level> Builder<L> {
     /// Appends an op whose type follows from its operands.
     ///
     /// # Errors
-    /// Operands that the op's typing rule does not accept.
+    /// Fails if the op's typing rule does not accept the operands.
     pub fn emit(&mut self, op: impl Into<L::Op>) -> Built<Value> {
         self.emit_as(op, L::Type::unit())
     }

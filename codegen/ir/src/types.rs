@@ -319,7 +319,7 @@ impl TensorType {
     /// It with other integers in the places of symbols of its layout and bounds.
     ///
     /// # Errors
-    /// What comes out is no layout.
+    /// Fails if the result of the substitution is not a layout.
     pub fn subst(&self, f: &mut dyn FnMut(&Var) -> Option<Int>) -> weft_layout::Result<TensorType> {
         let bound = |b: &Bound| {
             let layout = b.layout.subst(f)?;

@@ -194,7 +194,7 @@ impl Row {
 /// Looks a form up.
 ///
 /// # Errors
-/// [`Illegal`] names the first column that cannot be as it is.
+/// Fails if the target does not have the form. [`Illegal`] names the first column that must be different.
 pub fn check(form: &Form, target: Target) -> Result<Legal, Illegal> {
     find(form, target).ok_or_else(|| diagnose(form, target))
 }

@@ -99,7 +99,8 @@ impl Choice {
     /// Whether a target has the form.
     ///
     /// # Errors
-    /// If it has not, with the column to blame and what it could be.
+    /// Fails if the target does not have the form. [`NoForm`] names the first column that must be different,
+    /// and what it can be.
     pub fn check(&self, target: Target) -> Result<Spelling, NoForm> {
         self.find(target).ok_or_else(|| self.diagnose(target))
     }

@@ -32,7 +32,7 @@ impl ComposedLayout {
     /// `swizzle o offset o layout`.
     ///
     /// # Errors
-    /// If the offset has no value.
+    /// Fails if the offset has no value.
     pub fn new(swizzle: Swizzle, offset: Int, layout: Layout) -> Result<ComposedLayout> {
         match offset.poison() {
             Some(poison) => Err(LayoutError::Arithmetic { function: "composition", poison }),
@@ -66,7 +66,7 @@ impl ComposedLayout {
     /// The offset of `coord`: `swizzle(offset + layout(coord))`.
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the inner layout.
+    /// Fails if `coord` is not weakly congruent with the inner layout.
     pub fn crd2idx(&self, coord: &IntTuple) -> Result<Int> {
         let index = self.swizzle.apply(&(&self.offset + self.layout.crd2idx(coord)?));
         match index.poison() {
@@ -80,7 +80,7 @@ impl ComposedLayout {
     /// Post: `self(result(i)) == i` for all i in the size of the result.
     ///
     /// # Errors
-    /// If the offset is not 0, or if the inverse moves the swizzle's bits apart.
+    /// Fails if the offset is not 0, or if the inverse moves the swizzle's bits apart.
     pub fn right_inverse(&self) -> Result<AnyLayout> {
         self.without_offset("right_inverse")?;
         let inverse = self.layout.right_inverse()?;
@@ -110,7 +110,7 @@ impl ComposedLayout {
     /// Post: `self(result(self(i))) == self(i)` for all i in the size of this layout.
     ///
     /// # Errors
-    /// If the offset is not 0, or if the inverse moves the swizzle's bits apart.
+    /// Fails if the offset is not 0, or if the inverse moves the swizzle's bits apart.
     pub fn left_inverse(&self) -> Result<AnyLayout> {
         self.without_offset("left_inverse")?;
         swizzle_after(&self.layout.left_inverse()?, self.swizzle)
@@ -128,7 +128,7 @@ impl ComposedLayout {
     /// Post: `result(c) == lhs(self(c))`.
     ///
     /// # Errors
-    /// If the offset is not 0, or if `lhs` moves the swizzle's bits apart.
+    /// Fails if the offset is not 0, or if `lhs` moves the swizzle's bits apart.
     pub fn composition_after(&self, lhs: &Layout) -> Result<AnyLayout> {
         self.without_offset("composition")?;
         match swizzle_below(lhs, self.swizzle, &lhs.size().max(&self.layout.cosize()))? {
@@ -140,7 +140,8 @@ impl ComposedLayout {
     /// The layout in units of `n` elements. See [`Layout::upcast`].
     ///
     /// # Errors
-    /// As [`Layout::upcast`], if `n` is not a power of two, or if it does not divide the offset.
+    /// Fails where [`Layout::upcast`] fails, if `n` is not a power of two, or if it does not divide the
+    /// offset.
     pub fn upcast(&self, n: i64) -> Result<ComposedLayout> {
         let swizzle = self.swizzle.upcast(n)?;
         let by = Int::from(n);
@@ -154,7 +155,7 @@ impl ComposedLayout {
     /// The layout in units of a `n`-th of an element. See [`Layout::downcast`].
     ///
     /// # Errors
-    /// As [`Layout::downcast`], and if `n` is not a power of two.
+    /// Fails where [`Layout::downcast`] fails, or if `n` is not a power of two.
     pub fn downcast(&self, n: i64) -> Result<ComposedLayout> {
         ComposedLayout::new(self.swizzle.downcast(n)?, &self.offset * n, self.layout.downcast(n)?)
     }
@@ -162,7 +163,7 @@ impl ComposedLayout {
     /// The layout of the same memory read as elements of `to` bits instead of `from` bits.
     ///
     /// # Errors
-    /// As [`ComposedLayout::upcast`] and [`ComposedLayout::downcast`].
+    /// Fails where [`ComposedLayout::upcast`] or [`ComposedLayout::downcast`] fails.
     pub fn recast(&self, from: i64, to: i64) -> Result<ComposedLayout> {
         let (up, down) = crate::algebra::recast::ratio("recast", from, to)?;
         let coarse = if up == 1 { self.clone() } else { self.upcast(up)? };
@@ -218,7 +219,7 @@ impl ComposedLayout {
     /// Post: `result(c) + offset == self(coord with c for its _s)`.
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the layout.
+    /// Fails if `coord` is not weakly congruent with the layout.
     pub fn slice_and_offset(&self, coord: &Coord) -> Result<(AnyLayout, Int)> {
         if let Some(decayed) = self.decay(coord) {
             return Ok(decayed);
@@ -315,7 +316,7 @@ fn disjoint(a: i64, b: i64) -> Option<i64> {
 /// `swizzle` after `layout`; the layout itself where the swizzle moves nothing.
 ///
 /// # Errors
-/// None for a layout that has values.
+/// Does not fail for a layout that has values.
 pub fn swizzled(swizzle: Swizzle, layout: Layout) -> Result<AnyLayout> {
     if swizzle.bits() == 0 {
         return Ok(AnyLayout::Plain(layout));
@@ -328,7 +329,7 @@ pub fn swizzled(swizzle: Swizzle, layout: Layout) -> Result<AnyLayout> {
 /// Post: `result(i) == layout(swizzle(i))` for all i in the size of the layout.
 ///
 /// # Errors
-/// If the layout is symbolic, or does not keep the moved bits together and apart from the others.
+/// Fails if the layout is symbolic, or does not keep the moved bits together and apart from the others.
 pub fn swizzle_after(layout: &Layout, swizzle: Swizzle) -> Result<AnyLayout> {
     swizzle_below(layout, swizzle, &layout.size())
 }

@@ -16,7 +16,8 @@ impl Layout {
     /// Creates the layout `shape:stride`.
     ///
     /// # Errors
-    /// If they are not congruent, an extent is or may be negative, a number has no value, or they nest too deep.
+    /// Fails if shape and stride are not congruent, an extent is or may be negative, a number has no value,
+    /// or they nest too deep.
     pub fn new(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Result<Layout> {
         let shape = shape.into().checked("layout")?;
         let stride = stride.into().checked("layout")?;
@@ -97,7 +98,7 @@ impl Layout {
     /// The layout with variables replaced.
     ///
     /// # Errors
-    /// If a replacement gives a negative extent or a number without value.
+    /// Fails if a replacement gives a negative extent or a number without value.
     pub fn subst(&self, f: &mut dyn FnMut(&Var) -> Option<Int>) -> Result<Layout> {
         Layout::new(self.shape.subst(f), self.stride.subst(f))
     }

@@ -68,7 +68,7 @@ impl Layout {
     /// Post, for an order without ties: a bijection onto `0..size`, with strides ascending in `order`.
     ///
     /// # Errors
-    /// If `order` is not weakly congruent with `shape`.
+    /// Fails if `order` is not weakly congruent with `shape`.
     pub fn ordered(shape: impl Into<IntTuple>, order: &IntTuple) -> Result<Layout> {
         let shape = shape.into().checked("make_ordered_layout")?;
         let extents = shape.product_like(order).map_err(|_| LayoutError::ProfileMismatch {
@@ -99,7 +99,7 @@ impl Layout {
     /// Post: same shape; injective on the modes with a stride other than 0.
     ///
     /// # Errors
-    /// If a number has no value.
+    /// Fails if a number has no value.
     pub fn make_layout_like(&self) -> Result<Layout> {
         let filtered = self.filter_zeros();
         let compact = Layout::ordered(filtered.shape().clone(), self.stride())?;

@@ -226,7 +226,7 @@ impl Stage {
 /// Runs all passes on a module.
 ///
 /// # Errors
-/// Everything that has no machine form, with its place; or a pass name that does not exist.
+/// Fails with everything that has no machine form and its place, or if a pass name does not exist.
 pub fn run(module: tensor::Verified, options: &Options) -> Result<Lowered, Vec<Diagnostic>> {
     if let Some(name) = options.dump_after.as_deref()
         && !PASSES.iter().any(|p| p.name == name)

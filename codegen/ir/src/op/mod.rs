@@ -91,7 +91,7 @@ pub trait Family: Clone + PartialEq + fmt::Debug {
     /// `view`); the others ignore it.
     ///
     /// # Errors
-    /// Operands, or a given type, that do not fit.
+    /// Fails if the operands, or a given type, do not fit the op.
     fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
     /// Appends the fields of the op to the text.
     fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);
@@ -186,7 +186,7 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
     /// `view`); the others ignore it.
     ///
     /// # Errors
-    /// Operands, or a given type, that do not fit.
+    /// Fails if the operands, or a given type, do not fit the op.
     fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
     /// Appends the fields of the op to the text.
     fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);

@@ -70,7 +70,7 @@ pub enum AnyModule {
 /// machine level.
 ///
 /// # Errors
-/// A text that is no IR of that level.
+/// Fails if the text is not IR of a level.
 pub fn parse_any(text: &str) -> Result<AnyModule, ParseError> {
     match text.trim_start().starts_with(Machine::NAME) {
         true => parse_module(text).map(AnyModule::Machine),

@@ -49,7 +49,7 @@ pub trait Tensors {
     /// Assigns an element of the PE that is evaluated.
     ///
     /// # Errors
-    /// The tensor cannot hold such a number.
+    /// Fails if the tensor cannot hold such a number.
     fn write(&mut self, tensor: usize, at: usize, value: Number) -> Result<(), String>;
 }
 
@@ -79,7 +79,8 @@ impl ReferenceFn {
     /// Evaluates it on one PE.
     ///
     /// # Errors
-    /// What the text does that has no meaning here: an index out of bounds, a division by zero, a function of threads.
+    /// Fails if the text does something that has no meaning here: an index out of bounds, a division by zero,
+    /// a function of threads.
     pub fn evaluate(
         &self,
         arguments: &[Argument],

@@ -54,7 +54,7 @@ impl Layout {
     /// Post: `size(result)` divides `n`; ordered; it divides `shape` evenly.
     ///
     /// # Errors
-    /// If a number is symbolic.
+    /// Fails if a number is symbolic.
     pub fn domain_distribute(shape: &IntTuple, n: &Int) -> Result<Layout> {
         let constant = |i: &Int| {
             i.as_const().ok_or_else(|| LayoutError::NotConstant {

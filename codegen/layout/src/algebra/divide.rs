@@ -50,8 +50,8 @@ impl Layout {
     /// tile divides the layout that is all; otherwise each mode is padded to a multiple of the tile.
     ///
     /// # Errors
-    /// As [`Layout::composition`] and [`Layout::complement`]; also if the tiler and its repetitions leave a hole, or
-    /// would miss an element.
+    /// Fails where [`Layout::composition`] or [`Layout::complement`] fails, or if the tiler and its
+    /// repetitions leave a hole or would miss an element.
     pub fn logical_divide(&self, tiler: &Tiler) -> Result<Layout> {
         const NAME: &str = "logical_divide";
         let tile = match tiler {
@@ -111,7 +111,7 @@ impl Layout {
     /// Post: rank 2; the same elements.
     ///
     /// # Errors
-    /// If the tiler has more modes than the layout, or a mode it does not divide is not of rank 2.
+    /// Fails if the tiler has more modes than the layout, or a mode it does not divide is not of rank 2.
     pub fn tile_unzip(&self, tiler: &Tiler) -> Result<Layout> {
         let (tile, rest) = unzip_by(self, tiler, "tile_unzip")?;
         Layout::from_modes(vec![tile, rest]).checked("tile_unzip")

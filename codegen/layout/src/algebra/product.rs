@@ -13,7 +13,7 @@ impl Layout {
     /// Post: mode 0 is this layout; the tiler is compatible with mode 1; the repetitions do not overlap.
     ///
     /// # Errors
-    /// As [`Layout::complement`] and [`Layout::composition`].
+    /// Fails where [`Layout::complement`] or [`Layout::composition`] fails.
     pub fn logical_product(&self, tiler: &Tiler) -> Result<Layout> {
         const NAME: &str = "logical_product";
         let tile = match tiler {
@@ -101,7 +101,7 @@ impl Layout {
     /// Post: `shape` is compatible with `result.shape()`.
     ///
     /// # Errors
-    /// If the block has more modes than `shape` or its extents do not divide it.
+    /// Fails if the block has more modes than `shape` or its extents do not divide it.
     pub fn tile_to_shape(&self, shape: &IntTuple, order: Option<&IntTuple>) -> Result<Layout> {
         const NAME: &str = "tile_to_shape";
         if self.rank() > shape.rank() {

@@ -130,7 +130,7 @@ impl Loop {
 /// Finds out how to widen a loop.
 ///
 /// # Errors
-/// Why it stays as it is.
+/// Says why the loop stays as it is.
 pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
     let mut plan = Plan {
         rounds: asked(l)?,

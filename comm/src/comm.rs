@@ -75,7 +75,7 @@ impl Buffer {
     /// Where loads and stores of this rank's device reach another rank's memory.
     ///
     /// # Errors
-    /// `R0303` for a rank that does not exist.
+    /// Fails for a rank that does not exist (R0303).
     pub fn peer_address(&self, rank: u32) -> Result<u64, Error> {
         Ok(self.inner.peer_address(rank)?)
     }
@@ -134,7 +134,8 @@ impl Comm {
     /// Connects `size` ranks that have the same `id`. *Collective.*
     ///
     /// # Errors
-    /// `R0102` without the GPU, `R0202` where a rank does not come in time, `R0302` without memory for workspaces.
+    /// Fails without the GPU (R0102), if a rank does not come in time (R0202), or without memory for
+    /// workspaces (R0302).
     pub fn new(rank: u32, size: u32, id: &Id, options: &Options) -> Result<Comm, Error> {
         let place = Place { local_rank: Some(rank), ..Place::of_id(rank, size, &id.0) };
         let config = Config {
@@ -154,7 +155,7 @@ impl Comm {
     /// Connects the ranks by an exchange of the caller's: see [`Id::exchanged`]. *Collective.*
     ///
     /// # Errors
-    /// As [`new`](Comm::new), and [`Error::Exchange`].
+    /// Fails where [`new`](Comm::new) fails, or if the exchange fails ([`Error::Exchange`]).
     pub fn from_exchange<E: fmt::Display>(
         rank: u32,
         size: u32,
@@ -192,7 +193,7 @@ impl Comm {
     /// Memory of all ranks, zeroed, of the same size on each: calls on it copy nothing. *Collective.*
     ///
     /// # Errors
-    /// `R0302` where a rank has no room.
+    /// Fails if a rank has no room (R0302).
     pub fn alloc(&self, bytes: usize) -> Result<Buffer, Error> {
         let inner = self.world.buffer(bytes)?;
         inner.fill(0)?;
@@ -205,7 +206,7 @@ impl Comm {
     /// same size on each rank. *Collective.*
     ///
     /// # Errors
-    /// `R0306` for memory that cannot be passed to other processes.
+    /// Fails for memory that cannot be passed to other processes (R0306).
     ///
     /// # Safety
     /// The memory stays allocated until the buffer was dropped on every rank.
@@ -233,7 +234,7 @@ impl Comm {
     /// Whether what the stream is given is captured in a graph.
     ///
     /// # Errors
-    /// `R0103` where the driver refuses the stream.
+    /// Fails if the driver refuses the stream (R0103).
     ///
     /// # Safety
     /// `stream` is a stream of this rank's device, or null for its default stream.
@@ -245,7 +246,7 @@ impl Comm {
     /// Waits on the host until all ranks have come. *Collective.*
     ///
     /// # Errors
-    /// `R0203` where one died, `R0301` where one makes another call.
+    /// Fails if a rank died (R0203), or if a rank makes another call (R0301).
     pub fn barrier(&self) -> Result<(), Error> {
         Ok(self.world.barrier()?)
     }
@@ -253,7 +254,8 @@ impl Comm {
     /// The sum over all ranks of `count` elements at `src`, to `dst`; in place where both are one.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; `R0401` for a type without a sum; as of all calls, `R0103` where the driver refuses it.
+    /// Fails for more elements than a call takes ([`Error::TooLarge`]), for a type without a sum (R0401), or,
+    /// as all calls, if the driver refuses it (R0103).
     ///
     /// # Safety
     /// `stream` is a stream of this rank's device, or null for its default stream. `src` and `dst` are each of `count`

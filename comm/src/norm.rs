@@ -63,7 +63,8 @@ impl AddRmsNorm {
     /// For rows of `hidden` elements and at most so many tokens a call. *Collective.*
     ///
     /// # Errors
-    /// `R0302` without memory for the workspaces; a compile error for a type that is neither bf16 nor f16.
+    /// Fails without memory for the workspaces (R0302), or with a compile error for a type that is neither
+    /// bf16 nor f16.
     pub fn new(
         comm: &Arc<Comm>,
         hidden: usize,
@@ -99,7 +100,7 @@ impl AddRmsNorm {
     /// Sums are made in f32 and rounded once, before the residual is added.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for more tokens than the most; as [`Comm::all_reduce`].
+    /// Fails for more tokens than the most ([`Error::TooLarge`]), or where [`Comm::all_reduce`] fails.
     ///
     /// # Safety
     /// `stream` is a stream of the rank's device, or null for its default stream. The operands are of this object's type

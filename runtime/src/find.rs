@@ -157,7 +157,7 @@ const NVJITLINK: Wanted = Wanted {
 /// NVIDIA's linker of device code.
 ///
 /// # Errors
-/// R0107 with every place searched.
+/// Fails if the library is not found (R0107). The message lists every place searched.
 pub fn nvjitlink() -> Result<Found> {
     let help = "`weft setup` fetches it into your cache folder; or `pip install nvidia-nvjitlink`";
     Machine::here().find(&NVJITLINK).map_err(|missing| not_found(NO_JITLINK, NVJITLINK.name, missing, help))
@@ -166,7 +166,7 @@ pub fn nvjitlink() -> Result<Found> {
 /// Finds the library of NCCL.
 ///
 /// # Errors
-/// R0109 with every place searched.
+/// Fails if the library is not found (R0109). The message lists every place searched.
 pub fn nccl() -> Result<Found> {
     let help = "`weft setup --nccl` fetches it into your cache folder; or `pip install nvidia-nccl-cu13`; or set \
                 WEFT_NCCL to a libnccl.so.2; or measure without: leave nccl out of --against";
@@ -176,7 +176,7 @@ pub fn nccl() -> Result<Found> {
 /// Finds the library of cuBLASLt.
 ///
 /// # Errors
-/// R0112 with every place searched.
+/// Fails if the library is not found (R0112). The message lists every place searched.
 pub fn cublas_lt() -> Result<Found> {
     let help = "`weft setup --cublas` fetches it into your cache folder; or `pip install nvidia-cublas`, for CUDA 12 \
                 `nvidia-cublas-cu12`; or set WEFT_CUBLASLT to a libcublasLt.so; or measure without: leave --against out";
@@ -199,7 +199,7 @@ fn not_found(code: Code, name: &str, missing: Missing, help: &str) -> Error {
 /// Finds the host library of NVSHMEM.
 ///
 /// # Errors
-/// R0104 with every place searched.
+/// Fails if the library is not found (R0104). The message lists every place searched.
 pub fn nvshmem_host() -> Result<Found> {
     let found = Machine::here().find(&NVSHMEM);
     found.map_err(|missing| no_nvshmem(NVSHMEM.name, missing))
@@ -210,7 +210,7 @@ pub fn nvshmem_host() -> Result<Found> {
 /// own folder comes first, since the two must be of one version.
 ///
 /// # Errors
-/// R0104 with every place searched.
+/// Fails if the library is not found (R0104). The message lists every place searched.
 pub fn nvshmem_device(sm: u32) -> Result<Found> {
     device_of(&Machine::here(), sm).map_err(no_device)
 }
@@ -218,7 +218,7 @@ pub fn nvshmem_device(sm: u32) -> Result<Found> {
 /// As [`nvshmem_device`], for callers that can do without: `None` where no place has it.
 ///
 /// # Errors
-/// R0104 where a variable names an installation that does not have it.
+/// Fails if a variable names an installation that does not have it (R0104).
 pub fn nvshmem_device_if_any(sm: u32) -> Result<Option<Found>> {
     match device_of(&Machine::here(), sm) {
         Ok(found) => Ok(Some(found)),
@@ -325,7 +325,7 @@ impl Machine<'_> {
     /// Looks for a file by its name.
     ///
     /// # Errors
-    /// [`Missing`], with every place searched.
+    /// Fails if the file is not found. [`Missing`] lists every place searched.
     pub fn find(&self, wanted: &Wanted) -> std::result::Result<Found, Missing> {
         self.find_by(wanted, &|dir| file_in(dir, wanted.name))
     }

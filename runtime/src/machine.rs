@@ -39,7 +39,7 @@ pub struct Driver {
 /// A GPU of this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Gpu {
-    /// Such as `NVIDIA H200`.
+    /// The name of the GPU, such as `NVIDIA H200`.
     pub name: String,
     /// The compute capability, such as (9, 0).
     pub compute_capability: (u32, u32),
@@ -86,7 +86,7 @@ impl Link {
 /// Asks the driver for its GPUs.
 ///
 /// # Errors
-/// R0101 without a driver that will do, R0103 where it refuses a call or does not answer in 20 s.
+/// Fails without a driver that will do (R0101), or if it refuses a call or does not answer in 20 s (R0103).
 pub fn driver() -> Result<Driver> {
     let (tell, told) = mpsc::channel();
     // A thread that hangs in the driver ends with the process.

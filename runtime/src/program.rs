@@ -50,7 +50,7 @@ impl On {
     /// What `WEFT_ON` says; [`Auto`](On::Auto) where it says nothing.
     ///
     /// # Errors
-    /// `R0201` for another text than `sim`, `gpu` and `auto`.
+    /// Fails for another text than `sim`, `gpu` and `auto` (R0201).
     pub fn from_env() -> Result<On> {
         std::env::var(ON).map_or(Ok(On::Auto), |text| text.parse())
     }
@@ -58,7 +58,7 @@ impl On {
     /// The same, decided by the machine where it is left open.
     ///
     /// # Errors
-    /// `R0201` for what a launcher has set, where that makes no sense.
+    /// Fails if the variables that a launcher has set do not fit together (R0201).
     pub fn resolve(self) -> Result<On> {
         Ok(match self {
             On::Auto if Place::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => On::Gpu,

@@ -17,7 +17,7 @@ pub trait Local<T: Element>: sealed::Sealed {
     /// Address and elements, which lie without gaps.
     ///
     /// # Errors
-    /// `R0307` for a layout with gaps.
+    /// Fails for a layout with gaps (R0307).
     fn local(&self) -> Result<(u64, usize)>;
 
     /// Lets a graph that is being captured hold on to the memory.
@@ -107,7 +107,8 @@ impl World {
     /// Copies `source` to `dest` of a PE, in the stream's order.
     ///
     /// # Errors
-    /// `R0303` for a PE that is not there, `R0307` for different sizes, `R0305` after the end.
+    /// Fails for a PE that does not exist (R0303), for different sizes (R0307), or after the world has ended
+    /// (R0305).
     pub fn put<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -244,7 +245,7 @@ impl World {
     /// Updates a PE's signal, in the stream's order.
     ///
     /// # Errors
-    /// `R0303` for a PE that is not there, `R0305` after the end.
+    /// Fails for a PE that does not exist (R0303), or after the world has ended (R0305).
     pub fn signal_op(
         &self,
         signal: &Signal,
@@ -261,7 +262,7 @@ impl World {
     /// Lets the stream wait until this PE's signal compares so with a value.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn signal_wait(&self, signal: &Signal, compare: Compare, value: u64, stream: &Stream) -> Result<()> {
         let inner = self.0.on(stream)?;
         signal.0.keep();
@@ -271,7 +272,7 @@ impl World {
     /// Everything this PE started is complete at its targets, when the stream gets past it.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn quiet(&self, stream: &Stream) -> Result<()> {
         self.0.on(stream)?.library.quiet(stream)
     }
@@ -280,7 +281,7 @@ impl World {
     /// but [`quiet`](World::quiet), which is stronger; so this is one.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn fence(&self, stream: &Stream) -> Result<()> {
         self.quiet(stream)
     }

@@ -73,7 +73,7 @@ pub(crate) fn memory_elements(layout: &Layout) -> Result<usize> {
 /// The elements of a layout that takes so many in memory: all of them, as one piece.
 ///
 /// # Errors
-/// `R0307` where there are gaps between them, or some lie in one place.
+/// Fails if there are gaps between them, or some lie in one place (R0307).
 pub(crate) fn without_gaps(what: &str, layout: &Layout, elements: usize) -> Result<usize> {
     match layout.size().as_const() {
         Some(n) if usize::try_from(n).ok() == Some(elements) => Ok(elements),

@@ -128,7 +128,7 @@ impl World {
     /// Joins the job that the environment describes ([`Place::detect`]); alone where there is none. *Collective.*
     ///
     /// # Errors
-    /// What is missing (`R01xx`), who did not come (`R02xx`).
+    /// Fails if a library or a GPU is missing (R01xx), or if a PE did not come (R02xx).
     pub fn init() -> Result<World> {
         let place = Place::detect()?.unwrap_or_else(Place::alone);
         World::join(&place, &Config::default())
@@ -276,7 +276,7 @@ impl World {
     /// Waits, on the host, until all PEs have come and what they sent has arrived. *Collective.*
     ///
     /// # Errors
-    /// `R0301` where a PE does something else, `R0203` where one died.
+    /// Fails if a PE does something else (R0301), or if one died (R0203).
     pub fn barrier(&self) -> Result<()> {
         let inner = self.0.enter()?;
         inner.device.wait()?;
@@ -288,7 +288,7 @@ impl World {
     /// *Collective.*
     ///
     /// # Errors
-    /// As there, but for PEs that do not come in time.
+    /// Fails where [`barrier`](World::barrier) fails, except that PEs may take any time to come.
     pub fn wait_for_all(&self) -> Result<()> {
         let inner = self.0.enter()?;
         inner.device.wait()?;

@@ -38,7 +38,7 @@ impl Device {
     /// The GPU of that number, as `CUDA_VISIBLE_DEVICES` leaves them; makes its context this thread's.
     ///
     /// # Errors
-    /// `R0101` without a driver, `R0102` without such a GPU, `R0103` where its context cannot be made.
+    /// Fails without a driver (R0101), without such a GPU (R0102), or if its context cannot be made (R0103).
     #[allow(unsafe_code, reason = "cudarc's switch for its own tracking")]
     pub fn open(ordinal: u32) -> Result<Device> {
         let count = device_count()?;
@@ -60,7 +60,7 @@ impl Device {
     /// A stream of this device that another library made.
     ///
     /// # Errors
-    /// `R0403` on a simulated PE.
+    /// Fails on a simulated PE (R0403).
     ///
     /// # Safety
     /// `stream` is a stream of the device's primary context, or null for the default one, and its owner keeps it as long
@@ -196,7 +196,7 @@ impl Device {
     /// Whether a kernel here can address the memory of another GPU of this process, by its number.
     ///
     /// # Errors
-    /// `R0102` without such a GPU, `R0103`.
+    /// Fails without such a GPU (R0102), or if the CUDA driver refuses a call (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn can_access_peer(&self, ordinal: u32) -> Result<bool> {
         let context = self.context()?;
@@ -289,7 +289,7 @@ impl Device {
     /// Waits for all work on the GPU.
     ///
     /// # Errors
-    /// `R0103`: also what a kernel that failed left behind.
+    /// Fails if the CUDA driver refuses a call, or if a kernel failed before (R0103).
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             Kind::Gpu(context) => context.synchronize().map_err(|e| error("cuCtxSynchronize", e)),

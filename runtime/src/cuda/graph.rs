@@ -96,7 +96,8 @@ impl Graph {
     /// Nothing can be copied to or from the host on that stream in between, and it cannot be waited for.
     ///
     /// # Errors
-    /// What `work` returns, after which the stream is as before; `R0103` where something launched cannot be captured.
+    /// Fails with the error of `work`, after which the stream is as before, or if something launched cannot
+    /// be captured (R0103).
     pub fn capture<E: From<Error>>(
         stream: &Stream,
         work: impl FnOnce(&Stream) -> std::result::Result<(), E>,

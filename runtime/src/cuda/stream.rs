@@ -53,7 +53,8 @@ impl Stream {
     /// Waits until it has done all that it was given, at most for the bound of waits.
     ///
     /// # Errors
-    /// `R0402` where that takes longer, `R0103` where it failed, `R0403` on a simulated PE.
+    /// Fails if the work takes longer than the bound (R0402), if it failed (R0103), or if the simulator
+    /// stopped the kernels (R0403).
     pub fn synchronize(&self) -> Result<()> {
         wait_for(self)
     }

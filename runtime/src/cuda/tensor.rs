@@ -61,8 +61,8 @@ impl<T: Element> DeviceTensor<T> {
     /// Memory for a shape or layout, as it was left.
     ///
     /// # Errors
-    /// `R0307` for a layout with extents or strides that are not known, or negative strides; `R0302` where the device
-    /// has no room.
+    /// Fails for a layout with extents or strides that are not known, or negative strides (R0307), or if the
+    /// device has no room (R0302).
     pub fn alloc(device: &Device, layout: impl IntoLayout) -> Result<DeviceTensor<T>> {
         let layout = layout.into_layout()?;
         let elements = memory_elements(&layout)?;
@@ -94,7 +94,8 @@ impl<T: Element> DeviceTensor<T> {
     /// Writes its elements in memory order (a layout with gaps: its gaps too), once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// `R0307` for another number of elements than its memory has, `R0103`.
+    /// Fails for another number of elements than its memory has (R0307), or if the CUDA driver refuses a call
+    /// (R0103).
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, data.len())?;
         copy::write(self.range(), data, stream)
@@ -128,7 +129,8 @@ impl<T: Element> DeviceTensor<T> {
     /// Copies to another tensor of as many elements in memory, in stream order.
     ///
     /// # Errors
-    /// `R0307` where they have different numbers of elements, `R0103`.
+    /// Fails if they have different numbers of elements (R0307), or if the CUDA driver refuses a call
+    /// (R0103).
     pub fn copy_to(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, to.elements)?;
         copy::on_device(to.range(), self.range(), stream)?;
@@ -218,7 +220,7 @@ impl BorrowedTensor {
     /// Elements that lie at `address` as a layout says.
     ///
     /// # Errors
-    /// `R0307` for a layout with extents or strides that are not known, or negative strides.
+    /// Fails for a layout with extents or strides that are not known, or negative strides (R0307).
     ///
     /// # Safety
     /// As [`new`](BorrowedTensor::new), for all elements of the layout.
@@ -294,7 +296,7 @@ impl AnyDeviceTensor {
     /// Writes bytes from `offset` on, once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// `R0307` past the end, `R0103`.
+    /// Fails if the range goes past the end (R0307), or if the CUDA driver refuses a call (R0103).
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
         copy::write(self.range().part("tensor", offset, data.len())?, data, stream)
     }
@@ -302,7 +304,7 @@ impl AnyDeviceTensor {
     /// Reads `n` bytes from `offset` on, once `stream` gets there.
     ///
     /// # Errors
-    /// `R0307` past the end, `R0103`.
+    /// Fails if the range goes past the end (R0307), or if the CUDA driver refuses a call (R0103).
     pub fn read(&self, offset: usize, n: usize, stream: &Stream) -> Result<Vec<u8>> {
         copy::to_vec(self.range().part("tensor", offset, n)?, stream)
     }
@@ -319,7 +321,7 @@ impl AnyDeviceTensor {
     /// Copies to another tensor of as many bytes, in stream order.
     ///
     /// # Errors
-    /// `R0307` where they have different numbers of bytes, `R0103`.
+    /// Fails if they have different numbers of bytes (R0307), or if the CUDA driver refuses a call (R0103).
     pub fn copy_to(&self, to: &AnyDeviceTensor, stream: &Stream) -> Result<()> {
         copy::on_device(to.range(), self.range(), stream)?;
         super::keep(self.memory.clone());

@@ -65,7 +65,7 @@ impl Teams {
     /// A team of these PEs, with the first slot that is free on all of them.
     ///
     /// # Errors
-    /// `R0106` where there is none.
+    /// Fails if there is none (R0106).
     pub fn add(&mut self, members: Vec<u32>, free_on_all: u64) -> Result<sys::Team> {
         let slot = free_on_all.trailing_zeros() as usize;
         if slot >= MOST {

@@ -29,7 +29,7 @@ impl JitLink {
     /// The one of this machine; looked for and opened once a process.
     ///
     /// # Errors
-    /// R0107 where there is none, with every place searched.
+    /// Fails if the library is not found (R0107). The message lists every place searched.
     pub fn get() -> Result<&'static JitLink> {
         static LIBRARY: OnceLock<Result<JitLink>> = OnceLock::new();
         LIBRARY.get_or_init(|| JitLink::open(find::nvjitlink()?)).as_ref().map_err(Clone::clone)
@@ -38,7 +38,7 @@ impl JitLink {
     /// Opens the library that was found.
     ///
     /// # Errors
-    /// R0107 where it is not nvJitLink.
+    /// Fails if it is not nvJitLink (R0107).
     pub fn open(found: Found) -> Result<JitLink> {
         let library = Library::open(&found.path)?;
         Ok(JitLink { found, library })
@@ -58,8 +58,8 @@ impl JitLink {
     /// thread.
     ///
     /// # Errors
-    /// R0108 with what the library says: PTX that does not compile, symbols that nobody defines, objects of a later
-    /// CUDA than the library's.
+    /// Fails with the library's message (R0108) if PTX does not compile, if a symbol is undefined, or if an
+    /// object is of a later CUDA than the library.
     pub fn link(&self, target: &str, registers: Option<u32>, inputs: &[Input<'_>]) -> Result<Vec<u8>> {
         self.link_with_log(target, registers, inputs).map(|(cubin, _)| cubin)
     }

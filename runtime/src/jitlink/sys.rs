@@ -47,7 +47,7 @@ macro_rules! functions {
             /// Finds them, as headers of that version call them.
             ///
             /// # Errors
-            /// The name of the first that is missing.
+            /// Fails with the name of the first function that the library lacks.
             ///
             /// # Safety
             /// The library is nvJitLink, and stays loaded as long as the functions are called.

@@ -42,7 +42,7 @@ impl Options {
     /// The default, with the timeout of `WEFT_TIMEOUT` (seconds).
     ///
     /// # Errors
-    /// `R0201` where that is no positive number.
+    /// Fails if the variable is not a positive number (R0201).
     pub fn from_env() -> Result<Options> {
         let Ok(text) = std::env::var("WEFT_TIMEOUT") else { return Ok(Options::default()) };
         let seconds =
@@ -102,7 +102,7 @@ impl Control {
     /// Connects, and waits until every PE has, with [`Options::from_env`].
     ///
     /// # Errors
-    /// `R0201` for `WEFT_TIMEOUT`; as [`connect_with`](Control::connect_with).
+    /// Fails if `WEFT_TIMEOUT` is not a time (R0201), or where [`connect_with`](Control::connect_with) fails.
     pub fn connect(place: &Place) -> Result<Arc<Control>> {
         Control::connect_with(place, Options::from_env()?)
     }
@@ -110,8 +110,8 @@ impl Control {
     /// Connects, and waits until every PE has.
     ///
     /// # Errors
-    /// `R0201` where PE 0 listens beyond this host and nothing says who may come; `R0202`, naming the PEs that did not come
-    /// in time, or the address; `R0203` where a PE died meanwhile.
+    /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201), if PEs or the address
+    /// cannot be reached in time (R0202), or if a PE died meanwhile (R0203).
     pub fn connect_with(place: &Place, options: Options) -> Result<Arc<Control>> {
         let deadline = Instant::now() + options.timeout;
         let failed = |what: &str, e: io::Error| {
@@ -193,8 +193,9 @@ impl Control {
     /// different groups may overlap, from several threads.
     ///
     /// # Errors
-    /// At every member: `R0301` where the members' calls differ, or one did not come in time, or has left; `R0203`
-    /// where a PE of the job died. At this one: `R0303` where the members are not as above, `R0305` after the end.
+    /// Fails at every member if the members' calls differ, or if a member did not come in time or has left
+    /// (R0301), or if a PE of the job died (R0203). Fails at this member if the members are not as above
+    /// (R0303), or after the end (R0305).
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.call(members, what, payload, false)
     }
@@ -202,7 +203,7 @@ impl Control {
     /// As [`exchange`](Control::exchange), waiting however long the others take: until they come, or one dies.
     ///
     /// # Errors
-    /// As there, but for members that do not come in time.
+    /// Fails where [`exchange`](Control::exchange) fails, except that members may take any time to come.
     pub fn exchange_patiently(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.call(members, what, payload, true)
     }

@@ -168,8 +168,8 @@ impl Place {
     /// to 32767 that follows from the job's name (`MASTER_PORT` is torch's own).
     ///
     /// # Errors
-    /// `R0201` where a variable is missing, is no number, or contradicts another, no address is known, or a secret is too
-    /// short or not to be had ([`Admission::from_env`]).
+    /// Fails if a variable is missing, is no number, or contradicts another, no address is known, or a secret
+    /// is too short or not available ([`Admission::from_env`]) (R0201).
     pub fn detect() -> Result<Option<Place>> {
         detect(&Vars(&|name| std::env::var(name).ok()))
     }
@@ -209,7 +209,7 @@ impl Place {
     }
 
     /// # Errors
-    /// `R0201` where PE 0 listens beyond this host and nothing says who may come.
+    /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201).
     pub(super) fn check_admission(&self) -> Result<()> {
         if self.size == 1 || self.hub.is_this_host() || self.admission != Admission::SameUser {
             return Ok(());

@@ -54,7 +54,7 @@ impl Secret {
     /// Creates a secret from random numbers.
     ///
     /// # Errors
-    /// `R0201` where the system gives no random numbers.
+    /// Fails if the system gives no random numbers (R0201).
     pub fn random() -> Result<Secret> {
         Ok(Secret(once()?))
     }
@@ -65,7 +65,8 @@ impl Admission {
     /// them, this user's processes on this host.
     ///
     /// # Errors
-    /// `R0201` for a secret of under 16 characters, and for a file that cannot be read or that others may read.
+    /// Fails for a secret of under 16 characters, and for a file that cannot be read or that others may read
+    /// (R0201).
     pub fn from_env() -> Result<Admission> {
         Admission::from_vars(&|name| std::env::var(name).ok())
     }
@@ -108,7 +109,7 @@ fn from_text(name: &str, text: &[u8]) -> Result<Admission> {
 /// A number that is used once.
 ///
 /// # Errors
-/// `R0201` where the system gives no random numbers.
+/// Fails if the system gives no random numbers (R0201).
 pub(super) fn once() -> Result<Bytes> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes)

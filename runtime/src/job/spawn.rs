@@ -91,7 +91,8 @@ pub enum Started {
 /// this program with these arguments, and waits for their end; one PE needs no other process.
 ///
 /// # Errors
-/// `R0201` for a launcher's variables that do not fit together, `R0202` where a process cannot be started.
+/// Fails for a launcher's variables that do not fit together (R0201), or if a process cannot be started
+/// (R0202).
 pub fn start(pes: u32) -> Result<Started> {
     match Place::detect()? {
         Some(place) => Ok(Started::Pe(place)),
@@ -164,7 +165,7 @@ impl Job {
     /// 143 after SIGINT or SIGTERM (which do nothing in this process any more once the job is over).
     ///
     /// # Errors
-    /// `R0202` where a process cannot be started; those that were are ended.
+    /// Fails if a process cannot be started (R0202). Those that were started are ended.
     pub fn run(&self) -> Result<u8> {
         if self.pes == 0 {
             return Err(Error::new(BOOTSTRAP, "a job of no PEs"));

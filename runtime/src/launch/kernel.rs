@@ -141,7 +141,8 @@ impl Kernel {
     /// what [`Grid::fill`] launches.
     ///
     /// # Errors
-    /// `R0503` for more shared memory than a CTA has or no such cluster, `R0103`.
+    /// Fails for more shared memory than a CTA has or no such cluster (R0503), or if the CUDA driver refuses
+    /// a call (R0103).
     pub fn max_ctas(&self, options: &LaunchOptions) -> Result<u32> {
         self.at_once(self.device(), options)
     }
@@ -151,8 +152,9 @@ impl Kernel {
     /// What it works on must live until `stream` has done it; a graph that is being captured sees to that itself.
     ///
     /// # Errors
-    /// `R0502` for arguments that do not fit ([`Checked::new`]) or that are on another GPU, `R0503` for a launch
-    /// that the device cannot do, `R0305` for symmetric memory after NVSHMEM's end, `R0103`.
+    /// Fails for arguments that do not fit ([`Checked::new`]) or that are on another GPU (R0502), for a
+    /// launch that the device cannot do (R0503), for symmetric memory of a world that has ended (R0305), or
+    /// if the CUDA driver refuses a call (R0103).
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<()> {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
@@ -479,8 +481,8 @@ impl Prepared {
     /// that it was prepared with, and not symmetric. All other arguments are still there.
     ///
     /// # Errors
-    /// `R0305` where a buffer was dropped or its world has ended, `R0502` for a tensor that the kernel does not take there;
-    /// as [`Kernel::launch`].
+    /// Fails if a buffer was dropped or its world has ended (R0305), for a tensor that the kernel does not
+    /// take there (R0502), or where [`Kernel::launch`] fails.
     pub fn launch(&self, stream: &Stream, others: &[(usize, Argument<'_>)]) -> Result<()> {
         let mut block = self.block.clone();
         for (position, other) in others {

@@ -16,7 +16,7 @@ impl World {
     /// Bytes of symmetric memory, aligned to 256. *Collective.*
     ///
     /// # Errors
-    /// `R0301` where the PEs ask for different sizes, `R0302` where a PE has too little memory.
+    /// Fails if the PEs ask for different sizes (R0301), or if a PE has too little memory (R0302).
     #[track_caller]
     pub fn buffer(&self, bytes: usize) -> Result<SymmetricBuffer> {
         SymmetricBuffer::new(&self.0, bytes)
@@ -128,7 +128,8 @@ impl SymmetricBuffer {
     /// Writes this PE's bytes from `offset` on, once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// `R0307` past the end, `R0305` after NVSHMEM's, `R0103`.
+    /// Fails if the range goes past the end (R0307), after the world has ended (R0305), or if the CUDA driver
+    /// refuses a call (R0103).
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
         let _entered = self.world().enter()?;
         copy::write(self.range(self.address(), offset, data.len())?, data, stream)
@@ -137,7 +138,8 @@ impl SymmetricBuffer {
     /// Reads the bytes of a PE from `offset` on, once `stream` gets there.
     ///
     /// # Errors
-    /// As [`write`](SymmetricBuffer::write), and [`peer_address`](SymmetricBuffer::peer_address).
+    /// Fails where [`write`](SymmetricBuffer::write) or [`peer_address`](SymmetricBuffer::peer_address)
+    /// fails.
     pub fn read(&self, pe: u32, offset: usize, data: &mut [u8], stream: &Stream) -> Result<()> {
         let base = self.peer_address(pe)?;
         copy::read(self.range(base, offset, data.len())?, data, stream)
@@ -155,7 +157,7 @@ impl SymmetricBuffer {
     /// Where loads and stores reach a PE's copy.
     ///
     /// # Errors
-    /// `R0303` for a PE that is not there, `R0304` for one that only puts and gets reach.
+    /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach (R0304).
     pub fn peer_address(&self, pe: u32) -> Result<u64> {
         let world = self.world().enter()?;
         world.library.peer(self.address(), world.member(pe)?).ok_or_else(|| {
@@ -233,7 +235,7 @@ impl SymmetricBuffer {
     /// address, and `own` is the address of the tensor on this PE. A table is made once for each team and map.
     ///
     /// # Errors
-    /// As [`peer_address`](SymmetricBuffer::peer_address), and what `encode` says of a map.
+    /// Fails where [`peer_address`](SymmetricBuffer::peer_address) fails, or if `encode` fails for a map.
     pub(crate) fn map_table(
         &self,
         team: &Team,

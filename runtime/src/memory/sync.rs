@@ -70,7 +70,7 @@ impl Signal {
     /// A symmetric `u64` as a signal: one of many in a tensor.
     ///
     /// # Errors
-    /// `R0307` past the tensor's end.
+    /// Fails if the index is past the end of the tensor (R0307).
     pub fn of(tensor: &SymmetricTensor<u64>, index: usize) -> Result<Signal> {
         tensor.slice(index..index.saturating_add(1)).map(Signal)
     }
@@ -78,7 +78,7 @@ impl Signal {
     /// Its value on this PE, once `stream` gets there.
     ///
     /// # Errors
-    /// `R0305` after the end, `R0103`.
+    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
     pub fn get(&self, stream: &Stream) -> Result<u64> {
         Ok(self.0.to_vec(stream)?.first().copied().unwrap_or_default())
     }
@@ -86,7 +86,7 @@ impl Signal {
     /// Sets it on this PE, once `stream` gets there.
     ///
     /// # Errors
-    /// `R0305` after the end, `R0103`.
+    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
     pub fn set(&self, value: u64, stream: &Stream) -> Result<()> {
         self.0.copy_from(&[value], stream)
     }

@@ -277,7 +277,7 @@ impl Library {
     /// The collective of that name for that element type.
     ///
     /// # Errors
-    /// `R0401` where NVSHMEM has none.
+    /// Fails if NVSHMEM has none (R0401).
     pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         match self {
             Library::Host(l) => l.find_collective(name, dtype).map(Found::Host),

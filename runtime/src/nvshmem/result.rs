@@ -73,7 +73,7 @@ impl Host {
     /// Opens the library of that path and finds its functions.
     ///
     /// # Errors
-    /// `R0104` where it cannot be loaded, `R0105` where a function is missing.
+    /// Fails if it cannot be loaded (R0104), or if a function is missing (R0105).
     pub fn open(path: &Path) -> Result<Host> {
         // SAFETY: loading runs NVSHMEM's own initialisers, which only set up tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(|e| {
@@ -385,7 +385,7 @@ impl Host {
     /// The collective of that name for that element type.
     ///
     /// # Errors
-    /// `R0401` where NVSHMEM has none.
+    /// Fails if NVSHMEM has none (R0401).
     pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         let f = &self.functions;
         // Moves of types that NVSHMEM has no name for are moves of bytes.

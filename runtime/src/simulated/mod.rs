@@ -157,7 +157,7 @@ impl World {
     /// So many simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
     ///
     /// # Errors
-    /// `R0201` for no PE or too many, or a `WEFT_TIMEOUT` that is no time.
+    /// Fails for no PE or too many, or a `WEFT_TIMEOUT` that is not a time (R0201).
     pub fn simulated(n_pes: u32) -> Result<SimJob> {
         World::simulated_with(&SimConfig::new(n_pes))
     }
@@ -175,8 +175,8 @@ impl SimJob {
     /// Runs `body` as every PE, each in a thread with a [`World`] of its own, and finalizes. What each returned, by PE.
     ///
     /// # Errors
-    /// That of the PE that failed first: what `body` returned, `R0203` if it panicked. The other PEs then get `R0203` where
-    /// they wait for it. `R0403` where the simulator stopped the kernels.
+    /// Fails with the error of the PE that failed first: what `body` returned, R0203 if it panicked, or R0403
+    /// if the simulator stopped the kernels. The other PEs get R0203 where they wait for it.
     pub fn run<T: Send, E: From<Error> + fmt::Display + Send>(
         &self,
         body: impl Fn(&World) -> std::result::Result<T, E> + Sync,
@@ -199,7 +199,7 @@ impl SimJob {
     /// set of worlds, and then no [`run`](SimJob::run).
     ///
     /// # Errors
-    /// `R0403` where the simulator has stopped.
+    /// Fails if the simulator has stopped (R0403).
     pub fn worlds(&self) -> Result<Vec<World>> {
         self.threads(&World::of_simulated).into_iter().collect()
     }
@@ -344,7 +344,7 @@ impl Simulation {
     /// arrived, as after [`World::barrier`].
     ///
     /// # Errors
-    /// `R0403` for bytes that the PE does not have there.
+    /// Fails for bytes that the PE does not have there (R0403).
     pub fn read(&self, pe: u32, address: u64, data: &mut [u8]) -> Result<()> {
         let state = self.0.lock();
         state.machine.read(pe as usize, address, data).map_err(|e| state::from_sim(&e))
@@ -355,7 +355,7 @@ impl Simulation {
     /// they run: whoever else uses it first waits for all of them, as [`World::barrier`] does on every PE.
     ///
     /// # Errors
-    /// `R0403` for memory that the PE does not have there, or without fixed heaps.
+    /// Fails for memory that the PE does not have there, or without fixed heaps (R0403).
     pub fn host_address(&self, pe: u32, address: u64, bytes: u64) -> Result<usize> {
         let mut state = self.0.lock();
         state.machine.host_address(pe as usize, address, bytes).map_err(|e| state::from_sim(&e))

@@ -180,7 +180,7 @@ impl TensorMap {
     /// The 128 bytes of the map, to be passed as a kernel parameter or put in memory.
     ///
     /// # Errors
-    /// `S001` if `cuTensorMapEncodeTiled` would refuse it.
+    /// Fails if `cuTensorMapEncodeTiled` would refuse it (S001).
     pub fn encode(&self) -> Result<[u8; 128], SimError> {
         let rank = self.dims.len();
         let lengths = [self.strides.len() + 1, self.tile.len(), self.element_strides.len()];

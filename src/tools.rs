@@ -79,8 +79,8 @@ impl Tool {
     /// The path of the tool and what led to it; looked for once a process.
     ///
     /// # Errors
-    /// [`ToolError::NotFound`] with every place searched, [`ToolError::Variable`] where the tool's variable
-    /// names no file.
+    /// Fails if the tool is not found ([`ToolError::NotFound`], with every place searched), or if its
+    /// variable names no file ([`ToolError::Variable`]).
     pub fn locate(self) -> Result<Found, ToolError> {
         static FOUND: [OnceLock<Result<Found, Missing>>; 4] = [const { OnceLock::new() }; 4];
         let (wanted, wheel) = &TOOLS[self as usize];
@@ -174,7 +174,7 @@ impl Assembled {
 /// Assembles PTX to a cubin for `target` with ptxas.
 ///
 /// # Errors
-/// Where ptxas is not found, or, in [`ToolError::Failed`], says what is wrong with the PTX (it calls the text
+/// Fails if ptxas is not found, or if ptxas refuses the PTX ([`ToolError::Failed`], which calls the text
 /// `kernel.ptx`).
 pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
     ptxas(ptx, target, &[])
@@ -183,7 +183,8 @@ pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
 /// As [`assemble`], without remarks.
 ///
 /// # Errors
-/// The errors of [`assemble`], and [`ToolError::Remarks`] where there are remarks and `WEFT_STRICT_PTXAS` is 1.
+/// Fails where [`assemble`] fails, or if there are remarks and `WEFT_STRICT_PTXAS` is 1
+/// ([`ToolError::Remarks`]).
 pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
     assemble(ptx, target)?.accepted()
 }
@@ -211,7 +212,7 @@ pub fn assemble_object(ptx: &str, target: Target, registers: Option<u32>) -> Res
 /// Links PTX and a relocatable object to a cubin for `target`, with ptxas and nvlink.
 ///
 /// # Errors
-/// As [`assemble_ptx`], of both tools.
+/// Fails where [`assemble_ptx`] fails, for either of the tools.
 pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Assembled, ToolError> {
     Tool::Nvlink.find()?;
     let kernel = ptxas(ptx, target, &["--compile-only"])?;
@@ -226,7 +227,7 @@ pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Assembled
 /// Disassembles a cubin to SASS with nvdisasm.
 ///
 /// # Errors
-/// Where nvdisasm is not found or does not take the cubin.
+/// Fails if nvdisasm is not found or does not take the cubin.
 pub fn disassemble(cubin: &[u8]) -> Result<String, ToolError> {
     let folder = Folder::new()?;
     folder.write("kernel.cubin", cubin)?;

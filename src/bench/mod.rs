@@ -132,8 +132,8 @@ impl Bench {
     /// Elements for each size with so many PEs, after all that can be known before any GPU works was looked at.
     ///
     /// # Errors
-    /// A size that has no element for each PE, an operation that a contender does not have, a check that could not be
-    /// exact; `R0109` where NCCL is to be measured and is not there.
+    /// Fails for a size that has no element for each PE, an operation that a contender does not have, a check
+    /// that could not be exact, or if NCCL is to be measured and is not found (R0109).
     pub fn counts(&self, n_pes: u32) -> Result<Vec<Counts>, BenchError> {
         let bad = |message: String| Err(BenchError::Request(message));
         if self.operation.has_size() && self.sizes.is_empty() || self.contenders.is_empty() {
@@ -185,8 +185,9 @@ impl Bench {
 /// that are called without a graph.
 ///
 /// # Errors
-/// As [`Bench::counts`]; a kernel that does not compile for this type and lowering; `R0302` for sizes that the memory
-/// has no room for; whatever else GPUs and NVSHMEM refuse. Wrong results are none: the rows have them.
+/// Fails where [`Bench::counts`] fails, if a kernel does not compile for this type and lowering, for sizes
+/// that the memory has no room for (R0302), or if GPUs or NVSHMEM refuse a call. Wrong results are not
+/// errors: the rows have them.
 pub fn run(
     world: &World,
     bench: &Bench,

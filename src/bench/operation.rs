@@ -42,7 +42,7 @@ impl Operation {
     /// The operation of that name.
     ///
     /// # Errors
-    /// There is none; with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn parse(name: &str) -> Result<Operation, String> {
         Operation::all().find(|o| o.name() == name).ok_or_else(|| {
             let known: Vec<_> = Operation::all().map(Operation::name).collect();

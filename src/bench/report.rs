@@ -277,7 +277,7 @@ impl Report {
     /// This and more of the same: its rows, or the other's where both have one, by size.
     ///
     /// # Errors
-    /// Another operation, machine, or way of measuring.
+    /// Fails for another operation, machine, or way of measuring.
     pub fn joined(mut self, more: Report) -> std::result::Result<Report, String> {
         let what = |r: &Report| {
             let Report { operation, n_pes, gpu, lowering, graph, .. } = r;
@@ -312,7 +312,7 @@ impl Report {
     /// The report as JSON.
     ///
     /// # Errors
-    /// None that is known: every field is a name or a number.
+    /// No error is known: every field is a name or a number.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

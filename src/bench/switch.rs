@@ -85,7 +85,7 @@ pub struct Verification {
 /// *Collective.*
 ///
 /// # Errors
-/// `R0302`, where there is not even memory for a word.
+/// Fails if there is not even memory for a word (R0302).
 pub fn why_no_switch(world: &World) -> Result<Option<String>, BenchError> {
     let buffer = world.buffer(256)?;
     let team = world.team();
@@ -103,7 +103,8 @@ pub fn why_no_switch(world: &World) -> Result<Option<String>, BenchError> {
 /// every PE. *Collective.*
 ///
 /// # Errors
-/// The reason of [`why_no_switch`]; what GPUs and NVSHMEM refuse. Wrong results are none: the pairs have them.
+/// Fails with the reason of [`why_no_switch`], or if GPUs or NVSHMEM refuse a call. Wrong results are not
+/// errors: the pairs have them.
 pub fn verify(
     world: &World,
     what: &Verify,
@@ -264,7 +265,7 @@ impl Verification {
     /// The report as JSON.
     ///
     /// # Errors
-    /// None that is known: every field is a name or a number.
+    /// No error is known: every field is a name or a number.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -104,7 +104,8 @@ impl Traffic {
     /// Counts one launch of an algorithm, of `request.bytes()` up to [`MOST`].
     ///
     /// # Errors
-    /// What the algorithm cannot do; more than [`MOST`] bytes; whatever goes wrong in the kernel; a wrong result.
+    /// Fails if the algorithm does not support the request, for more than [`MOST`] bytes, if the kernel
+    /// fails, or if its result is wrong.
     pub fn count(
         algorithm: &'static Algorithm,
         request: &Request,
@@ -202,7 +203,7 @@ impl Steps {
 /// that. With the reasons why some are left out. `progress` hears how many of how many are done.
 ///
 /// # Errors
-/// A size that has no element for each PE.
+/// Fails for a size that has no element for each PE.
 pub fn count_all(
     collective: Collective,
     (dtype, op): (DType, Reduce),

@@ -48,7 +48,7 @@ fn coordinate(at: [u32; 3]) -> String {
 /// Something wrong that a check found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
-    /// Stable code: `S008`, [`WRONG_RESULT`].
+    /// The stable code of the finding, such as `S008` or [`WRONG_RESULT`].
     pub code: String,
     /// Warnings may be meant.
     pub severity: Severity,

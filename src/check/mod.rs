@@ -173,7 +173,7 @@ pub struct Progress {
 /// Checks the kernels of a file.
 ///
 /// # Errors
-/// What keeps a kernel from being compiled or run at all. What is wrong with it is in the report.
+/// Fails if a kernel cannot be compiled or run at all. What is wrong with it is in the report.
 pub fn check_file(file: &KernelFile, options: &CheckOptions) -> Result<Report, RunError> {
     check_file_with(file, options, &|_| ())
 }
@@ -195,7 +195,7 @@ pub fn check_file_with(
 /// that `options.compile` names does not matter.
 ///
 /// # Errors
-/// As [`check_file`]; tensors of equal names that differ.
+/// Fails where [`check_file`] fails, or if tensors of equal names differ.
 pub fn check_sequence(
     stages: &[Stage<'_>],
     options: &CheckOptions,
@@ -239,7 +239,7 @@ fn report(
 /// Checks a launch of PTX: over the options' numbers of PEs and seeds, of which each run is one.
 ///
 /// # Errors
-/// What keeps it from being launched at all.
+/// Fails if the kernel cannot be launched at all.
 pub fn check_ptx(
     file: &PtxFile,
     launch: &PtxLaunch,
@@ -264,7 +264,7 @@ pub fn check_ptx(
 /// What a single launch of PTX found.
 ///
 /// # Errors
-/// The file has no such kernel.
+/// Fails if the file has no such kernel.
 pub fn report_ptx(file: &PtxFile, launch: &PtxLaunch, outcome: PtxOutcome) -> Result<Report, RunError> {
     let replay = ptx::replay(&file.kernel(launch.entry.as_deref())?.name, launch);
     let mut gathered = Gathered::default();

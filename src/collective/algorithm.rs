@@ -79,7 +79,7 @@ impl Algorithm {
     /// That of a collective with that name.
     ///
     /// # Errors
-    /// There is none; with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn find(collective: Collective, name: &str) -> Result<&'static Algorithm, String> {
         Algorithm::of(collective).find(|a| a.name == name).ok_or_else(|| {
             let known: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
@@ -108,7 +108,7 @@ impl Algorithm {
     /// Whether it can do that.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// Says why the algorithm cannot do it.
     pub fn can(&'static self, request: &Request) -> Result<(), String> {
         let name = self.name;
         let Request { dtype, op, place, .. } = *request;

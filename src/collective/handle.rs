@@ -134,8 +134,8 @@ impl Collectives {
     /// call it at once, each with a team that it is in.
     ///
     /// # Errors
-    /// `R0302` where there is no memory for the workspaces, `R0103`. A tuning file that cannot be used is none: a warning
-    /// says so on standard error.
+    /// Fails if there is no memory for the workspaces (R0302), or if the CUDA driver refuses a call (R0103).
+    /// An unusable tuning file is ignored, with a warning on standard error.
     pub fn with(world: &World, team: Team, config: Config) -> Result<Collectives, GpuError> {
         let ctas = config.ctas.unwrap_or(world.device().sm_count()?).max(1);
         let workspaces = Workspaces::new(world, ctas)?;
@@ -172,7 +172,7 @@ impl Collectives {
     /// What a call asks for.
     ///
     /// # Errors
-    /// `R0502` for operands that are no tensors, of two types, or of sizes that do not fit each other.
+    /// Fails for operands that are not tensors, of two types, or of sizes that do not fit each other (R0502).
     pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
         Ok(self.operands(call, stream)?.0)
     }
@@ -193,7 +193,8 @@ impl Collectives {
     /// How a call is carried out where the caller does not say: as [`selector`](Collectives::selector) has it.
     ///
     /// # Errors
-    /// As [`request`](Collectives::request); `R0401` with the reason where no algorithm can do it.
+    /// Fails where [`request`](Collectives::request) fails, or if no algorithm can do it (R0401). The message
+    /// has the reason.
     pub fn plan(&self, call: &Call<'_>, stream: &Stream) -> Result<Plan, GpuError> {
         self.choose(&self.request(call, stream)?)
     }
@@ -308,7 +309,8 @@ impl Collectives {
     /// with the same plan.
     ///
     /// # Errors
-    /// As [`request`](Collectives::request); `R0401` where the algorithm cannot do it; as [`Kernel::launch`].
+    /// Fails where [`request`](Collectives::request) fails, if the algorithm cannot do it (R0401), or where
+    /// [`Kernel::launch`] fails.
     pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let (request, _) = self.operands(call, stream)?;
         self.arranged(plan, call, &request, stream)?.go(call, stream)

@@ -152,7 +152,7 @@ impl Plan {
     /// Whether it can be launched, by a handle with so many CTAs.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// Says why the plan does not fit the request.
     pub fn check(&self, request: &Request, most_ctas: u32) -> Result<(), String> {
         let Plan { algorithm, ctas, threads, unroll } = *self;
         algorithm.can(request)?;
@@ -179,7 +179,7 @@ impl Plan {
     /// The algorithm that is likely the fastest, by what each costs and what the links take.
     ///
     /// # Errors
-    /// Why no algorithm can do it.
+    /// Says why no algorithm can do it.
     pub fn choose(request: &Request, most_ctas: u32, links: &Links) -> Result<Plan, String> {
         let mut why = Vec::new();
         let mut best: Option<(f64, Plan)> = None;

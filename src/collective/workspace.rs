@@ -83,7 +83,7 @@ impl Workspaces {
     /// One, as the kernel of a plan takes it.
     ///
     /// # Errors
-    /// `R0502` where there is none of that name.
+    /// Fails if there is no tensor of that name (R0502).
     pub fn tensor(
         &self,
         name: &str,

@@ -160,7 +160,7 @@ impl Tables {
     /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_TUNING` names it.
     ///
     /// # Errors
-    /// `R0111` where the file cannot be read, is damaged, or is of another form.
+    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
     pub fn read(file: &Path) -> Result<Tables, Error> {
         let Some(text) = FILE.read(file)? else { return Ok(Tables::new()) };
         let bad = |why: String| FILE.bad(format!("{} {why}", file.display()));
@@ -284,7 +284,7 @@ impl Selector {
     /// The plan of a problem, and what it comes from.
     ///
     /// # Errors
-    /// `R0505` where the kernel does not compute the problem, or not with the plan that is given.
+    /// Fails if the kernel does not compute the problem, or not with the plan that is given (R0505).
     pub fn plan(&self, problem: &Problem) -> Result<(Plan, By), Error> {
         problem.check()?;
         let target = self.machine.target;

@@ -66,7 +66,7 @@ impl From<&World> for On {
 /// What to compile for on a device: its own architecture, or the newest known that runs there.
 ///
 /// # Errors
-/// `R0103`; `R0501` for a device older than all known targets.
+/// Fails if the CUDA driver refuses a call (R0103), or for a device older than all known targets (R0501).
 pub fn target(device: &Device) -> Result<Target, weft_runtime::Error> {
     target_of(device.compute_capability()?)
 }
@@ -74,7 +74,7 @@ pub fn target(device: &Device) -> Result<Target, weft_runtime::Error> {
 /// As [`target`], of a compute capability.
 ///
 /// # Errors
-/// `R0501` for one older than all known targets.
+/// Fails for a device older than all known targets (R0501).
 pub fn target_of(capability: (u32, u32)) -> Result<Target, weft_runtime::Error> {
     let arch = cuda::arch(capability);
     if let Ok(target) = arch.parse() {
@@ -106,7 +106,7 @@ impl Kernel {
     /// Compiles a text's one kernel, with these values of its compile-time parameters.
     ///
     /// # Errors
-    /// What is wrong with the text; `R01xx`, `R05xx` where the device does not take it.
+    /// Fails with what is wrong with the text, or if the device does not take the code (R01xx, R05xx).
     pub fn compile(on: impl Into<On>, source: &str, defines: &[(&str, Define)]) -> Result<Kernel, GpuError> {
         let on = on.into();
         let mut options = Options::new(target(&on.device)?);
@@ -117,7 +117,7 @@ impl Kernel {
     /// Compiles the kernel of a file that `options` name, or its only one.
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile); `R0504` where the file has several and none is named.
+    /// Fails where [`compile`](Kernel::compile) fails, or if the file has several and none is named (R0504).
     pub fn with(
         on: impl Into<On>,
         file: impl Into<Arc<KernelFile>>,
@@ -192,7 +192,8 @@ impl Kernel {
     /// Checks the arguments and launches it: see [`launch::Kernel::launch`].
     ///
     /// # Errors
-    /// As there, and as [`compile`](Kernel::compile) where the code of a lowering is still to be compiled.
+    /// Fails for arguments or a grid that do not fit, where [`launch::Kernel::launch`] fails, and where
+    /// [`compile`](Kernel::compile) fails if the code of a lowering is still to be compiled.
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<(), GpuError> {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
@@ -325,7 +326,7 @@ fn assembled(
 /// PTX that was compiled with these options, and what it calls of NVSHMEM: a cubin where it calls any, else itself.
 ///
 /// # Errors
-/// What [`Library::find`] and [`Library::join`] meet.
+/// Fails where [`Library::find`] or [`Library::join`] fails.
 pub(crate) fn complete(
     device: &Device,
     ptx: Entry,
@@ -380,7 +381,7 @@ fn join(
 /// PTX with its description: what the cache keeps of a compilation.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Fails with what is wrong with the text.
 pub fn compile(file: &KernelFile, options: &Options) -> Result<Entry, GpuError> {
     let compiled = file.compile(options)?;
     let info = crate::meta::describe(&compiled).map_err(GpuError::Describe)?;

@@ -35,7 +35,7 @@ impl Tolerance {
 /// Compares a tensor of all PEs with a file, or with one file for each PE.
 ///
 /// # Errors
-/// The file is no array, or has another shape.
+/// Fails if the file is not an array, or has another shape.
 pub(super) fn compare(
     name: &str,
     values: &Values,

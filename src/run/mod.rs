@@ -314,7 +314,7 @@ pub(crate) fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
 /// Reads, compiles and runs a kernel file on the simulator.
 ///
 /// # Errors
-/// See [`RunError`]. Nothing is written unless all launches ended.
+/// Fails with a [`RunError`], which says why. Nothing is written unless all launches ended.
 pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
     let text = crate::library::read_text(path).or_else(request)?;
     let file = KernelFile::parse(&crate::library::name_of(path), &text)?;
@@ -333,7 +333,7 @@ pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunE
 /// the same ones; each kernel has barriers of its own.
 ///
 /// # Errors
-/// As [`run`]; tensors of equal names that differ.
+/// Fails where [`run`] fails, or if tensors of equal names differ.
 pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcome, RunError> {
     let sequence = Sequence::new(stages, options)?;
     sequence.within_nodes(options)?;
@@ -350,7 +350,7 @@ pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcom
 /// What a run would run: finds parameters out and compiles, and no more.
 ///
 /// # Errors
-/// As [`run`], before anything is allocated.
+/// Fails where [`run`] fails before anything is allocated.
 pub fn compile_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Vec<Compiled>, RunError> {
     Ok(Sequence::new(stages, options)?.stages.into_iter().map(|stage| stage.compiled).collect())
 }
@@ -359,7 +359,7 @@ pub fn compile_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Ve
 /// *Collective.*
 ///
 /// # Errors
-/// As [`run_sequence`], and what the GPUs refuse.
+/// Fails where [`run_sequence`] fails, or if the GPUs refuse a call.
 pub fn run_sequence_on_gpus(
     stages: &[Stage<'_>],
     options: &RunOptions,

@@ -195,7 +195,7 @@ fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &s
 /// The bytes of a kernel's tensors on all PEs.
 ///
 /// # Errors
-/// A scalar without a value, and an extent that is not known before the launch.
+/// Fails if a scalar has no value, or if an extent is not known before the launch.
 pub(super) fn tensor_bytes(
     high: &Kernel,
     args: &BTreeMap<String, Arg>,

@@ -128,7 +128,7 @@ impl Context<'_> {
 /// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Integers are exact, modulo their width.
 ///
 /// # Errors
-/// The reference is unknown, or does not fit the tensors.
+/// Fails if the reference is unknown, or does not fit the tensors.
 pub fn check(
     reference: &Reference,
     before: &dyn Fn(&str) -> Option<Values>,

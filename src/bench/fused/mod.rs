@@ -132,7 +132,7 @@ impl Contender {
     /// The peers that a list of names means.
     ///
     /// # Errors
-    /// A name that is none, with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &PEERS, "peer", "")
     }
@@ -205,7 +205,7 @@ impl Request {
     /// Looks at all that can be known before any GPU works.
     ///
     /// # Errors
-    /// What is wrong, what was expected.
+    /// Says what is wrong and what was expected.
     pub fn examine(&self) -> Result<(), BenchError> {
         let Form { dtype, out, .. } = self.form;
         let wrong = if self.tokens.is_empty() || self.tokens.contains(&0) || self.hidden == 0 {
@@ -231,8 +231,8 @@ impl Request {
 /// tokens as they come, on every PE. *Collective.*
 ///
 /// # Errors
-/// As [`Request::examine`]; a kernel that does not compile; NCCL that is not there; `R0302` for sizes that the memory
-/// has no room for. Wrong results are none: the rows have them.
+/// Fails where [`Request::examine`] fails, if a kernel does not compile, if NCCL is not found, or for sizes
+/// that the memory has no room for (R0302). Wrong results are not errors: the rows have them.
 pub fn run(
     world: &World,
     request: &Request,

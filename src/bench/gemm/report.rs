@@ -177,7 +177,7 @@ impl Report {
     /// The report as JSON.
     ///
     /// # Errors
-    /// None that is known: every field is a name or a number.
+    /// No error is known: every field is a name or a number.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -118,7 +118,7 @@ fn python() -> Command {
 /// PyTorch's version; Python is asked once a process.
 ///
 /// # Errors
-/// No Python, no PyTorch, or one that is too old, and what to do.
+/// Fails without Python or PyTorch, or if PyTorch is too old. The message says what to do.
 pub fn installed() -> std::result::Result<&'static str, BenchError> {
     static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
     let version = VERSION.get_or_init(|| look(python()));

@@ -45,7 +45,7 @@ impl Tables {
     /// Those of a file; none of one that does not exist, unless `WEFT_TUNING` names it.
     ///
     /// # Errors
-    /// `R0111`: it cannot be read, or is damaged, or of another form.
+    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
     pub fn read(file: &Path) -> Result<Tables, Error> {
         match FILE.read(file)? {
             Some(text) => Tables::parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display()))),
@@ -56,7 +56,7 @@ impl Tables {
     /// Those of a text.
     ///
     /// # Errors
-    /// What is wrong with it, as what a file "does".
+    /// Says what is wrong with the text, as what a file "does".
     fn parse(text: &str) -> Result<Tables, String> {
         let tables: Tables = FILE.parse(text)?;
         let entries = tables.tables.iter().flat_map(|t| &t.entries);

@@ -52,7 +52,7 @@ impl Selector {
     /// As asked for, on this PE; a file that cannot be used is said on standard error.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a call (R0103).
     fn of(asked: &Tuning, world: &World, team: &Team, links: (bool, bool)) -> Result<Selector, Error> {
         let setting = Setting::of(world, team.n_pes(), links)?;
         let model = |why: String| Selector::model(specified(&setting), why);
@@ -89,7 +89,8 @@ impl Selector {
     /// the world.
     ///
     /// # Errors
-    /// `R0103`, `R0203`, `R0301`.
+    /// Fails if the CUDA driver refuses a call (R0103), if another PE has ended (R0203), or if the PEs do not
+    /// agree (R0301).
     pub(crate) fn agreed(
         asked: &Tuning,
         world: &World,
@@ -129,7 +130,7 @@ impl Selector {
     /// The plan of a request, in a handle with so many CTAs.
     ///
     /// # Errors
-    /// Why no algorithm can do it.
+    /// Says why no algorithm can do it.
     pub fn plan(&self, request: &Request, most_ctas: u32) -> Result<(Plan, By), String> {
         let measured = self.table.as_ref().and_then(|t| t.plan(request, most_ctas));
         match measured {

@@ -27,7 +27,7 @@ impl Outcome {
     /// Runs the compiler on a case.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// Fails if the compiler cannot be run.
     pub fn of(side: &Side, case: &Case) -> Result<Outcome> {
         let mut weft = Command::new(&side.binary);
         // What NVSHMEM defines stays external, so that it need not be installed.
@@ -49,7 +49,7 @@ impl Outcome {
 /// What becomes of each case. All processors of the machine work on it.
 ///
 /// # Errors
-/// The compiler cannot be run.
+/// Fails if the compiler cannot be run.
 pub fn of_all(side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, Digest>> {
     let cases: Vec<_> = cases.iter().collect();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));

@@ -28,11 +28,12 @@ pub struct Extents {
     pub stride: IntTuple,
 }
 
-/// What parameters bring, by index; none where that is no integer. The last one is the number of all PEs.
+/// The values of integer parameters, by index, and none for other parameters. The last one is the number of
+/// all PEs.
 pub type Values = [Option<i64>];
 
 impl Extent {
-    /// Its value in a launch; none where it has none.
+    /// The value in a launch, or none if a parameter is not known.
     pub fn value(&self, values: &Values) -> Option<i64> {
         substitute(&self.0, values).as_const()
     }

@@ -18,7 +18,8 @@ pub use weft::runtime::Reduce;
 /// Bytes that every address is a multiple of: ranks must agree on how wide their loads are.
 const ALIGN: u64 = 16;
 
-/// How a communicator is made; the default suits most. The same on all ranks, but for the device.
+/// The options of a communicator. They must be the same on all ranks, except for the device. The default
+/// suits most programs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The GPU of this rank, as CUDA numbers those that the process sees. By default the rank's own number, or the only
@@ -27,7 +28,7 @@ pub struct Options {
     /// Bytes of the larger side of a call above which [`Comm::should_all_reduce`] answers no, and calls are errors: the
     /// caller is to use its own NCCL there. 1 GiB by default.
     pub max_bytes: usize,
-    /// How long ranks wait for each other on the host: 60 s by default.
+    /// The time that ranks wait for each other on the host: 60 s by default.
     pub timeout: Duration,
     /// Most CTAs of a call; the GPU's multiprocessors by default.
     pub max_ctas: Option<u32>,
@@ -62,17 +63,17 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Where it begins on this rank's device.
+    /// The address of the first byte on this rank's device.
     pub fn address(&self) -> u64 {
         self.inner.address()
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.inner.bytes()
     }
 
-    /// Where loads and stores of this rank's device reach another rank's memory.
+    /// The address at which loads and stores of this rank's device reach another rank's memory.
     ///
     /// # Errors
     /// Fails for a rank that does not exist (R0303).
@@ -80,7 +81,7 @@ impl Buffer {
         Ok(self.inner.peer_address(rank)?)
     }
 
-    /// Where multimem instructions reach the memory of all ranks, if there is such an address.
+    /// The address at which multimem instructions reach the memory of all ranks, if there is one.
     pub fn multicast_address(&self, comm: &Comm) -> Option<u64> {
         self.inner.multicast_address(&comm.world.team())
     }
@@ -170,7 +171,7 @@ impl Comm {
         self.world.my_pe()
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn size(&self) -> u32 {
         self.world.n_pes()
     }
@@ -180,7 +181,7 @@ impl Comm {
         self.max_bytes
     }
 
-    /// Whether an allreduce of so many elements is this communicator's, rather than NCCL's.
+    /// Whether this communicator is the better choice than NCCL for an allreduce of `count` elements.
     pub fn should_all_reduce(&self, count: usize, dtype: DType) -> bool {
         self.check(count, dtype).is_ok()
     }
@@ -272,7 +273,7 @@ impl Comm {
         unsafe { self.all_reduce_with(Reduce::Sum, stream, (src, dst), count, dtype) }
     }
 
-    /// As [`all_reduce`](Comm::all_reduce), with another operation.
+    /// Reduces elements like [`all_reduce`](Comm::all_reduce), with another operation.
     ///
     /// # Errors
     /// Fails where [`all_reduce`](Comm::all_reduce) fails.

@@ -43,13 +43,13 @@ struct Packets {
 /// Addresses of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operands {
-    /// This rank's partial sums, of tokens x hidden elements, which are read.
+    /// The address of this rank's partial sums, tokens x hidden elements, which are read.
     pub input: u64,
     /// The residual, of tokens x hidden elements. The sum of all ranks is added to it.
     pub residual: u64,
     /// The weights of the norm, of hidden elements, which are read.
     pub weight: u64,
-    /// Where the normalised rows go: tokens x hidden elements.
+    /// The address that the normalised rows are written to, tokens x hidden elements.
     pub out: u64,
 }
 
@@ -60,7 +60,7 @@ const MOST_READY: usize = 1024;
 const BEHIND: u32 = 0;
 
 impl AddRmsNorm {
-    /// For rows of `hidden` elements and at most so many tokens a call. *Collective.*
+    /// Prepares calls with rows of `hidden` elements and at most `most_tokens` tokens. *Collective.*
     ///
     /// # Errors
     /// Fails without memory for the workspaces (R0302), or with a compile error for a type that is neither

@@ -12,7 +12,7 @@ use crate::nvshmem::Collective;
 use crate::rma::Local;
 use crate::team::Team;
 
-/// How elements of PEs become one.
+/// The operation that reduces the elements of PEs to one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reduce {
     /// The sum of all elements.
@@ -36,7 +36,7 @@ impl Reduce {
     pub const ALL: [Reduce; 7] =
         [Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max, Reduce::And, Reduce::Or, Reduce::Xor];
 
-    /// As NVSHMEM's functions name it.
+    /// The name in NVSHMEM's functions.
     pub fn name(self) -> &'static str {
         ["sum", "prod", "min", "max", "and", "or", "xor"][self as usize]
     }

@@ -27,16 +27,16 @@ use crate::owned;
 pub struct Found {
     /// The path of the file.
     pub path: PathBuf,
-    /// Which place led to it, such as `NVSHMEM_HOME` or `` `weft setup` ``.
+    /// The place that led to it, such as `NVSHMEM_HOME` or `` `weft setup` ``.
     pub by: String,
 }
 
-/// How a search failed.
+/// The reasons why a search fails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
     /// A variable names what is not there.
     Named(&'static str, PathBuf),
-    /// It is in none of these places.
+    /// The file is in none of these places.
     Everywhere(Vec<String>),
 }
 
@@ -49,7 +49,7 @@ pub struct Wanted {
     pub vars: &'static [&'static str],
     /// Folders below an installation's root (and a wheel's) that it is in.
     pub folders: &'static [&'static str],
-    /// Where to look, in this order.
+    /// The places to search, in this order.
     pub places: &'static [Place],
 }
 
@@ -215,7 +215,7 @@ pub fn nvshmem_device(sm: u32) -> Result<Found> {
     device_of(&Machine::here(), sm).map_err(no_device)
 }
 
-/// As [`nvshmem_device`], for callers that can do without: `None` where no place has it.
+/// Finds the file like [`nvshmem_device`], and returns `None` if no place has it.
 ///
 /// # Errors
 /// Fails if a variable names an installation that does not have it (R0104).
@@ -227,7 +227,7 @@ pub fn nvshmem_device_if_any(sm: u32) -> Result<Option<Found>> {
     }
 }
 
-/// The same in a place that is named: a file of bitcode, a host library, or an installation.
+/// Finds the bitcode in a given place: a file of bitcode, a host library, or an installation.
 pub fn nvshmem_device_at(path: &Path, sm: u32) -> Option<PathBuf> {
     if path.is_file() && path.extension().is_some_and(|e| e == "bc") {
         return Some(path.to_owned());
@@ -291,16 +291,17 @@ pub fn data_folder() -> Option<PathBuf> {
     Machine::here().folder("XDG_DATA_HOME", ".local/share")
 }
 
-/// Where `weft setup` puts wheels, each unpacked into a folder of its own as Python's site-packages has it.
+/// The folder to which `weft setup` unpacks wheels. Each has a folder of its own, as in Python's
+/// site-packages.
 pub fn wheels_folder() -> Option<PathBuf> {
     Some(cache_folder()?.join("wheels"))
 }
 
-/// What the search asks of a machine, apart from the process's own so that tests can make one up.
+/// What a search asks of a machine. Tests can replace it by an invented machine.
 pub struct Machine<'a> {
     /// A variable of the environment.
     pub var: &'a dyn Fn(&str) -> Option<OsString>,
-    /// What stands before the paths of [`Place::System`]; `/` but for tests.
+    /// The folder before the paths of [`Place::System`], which is `/` except in tests.
     pub root: &'a Path,
     /// Python's package folders, one a line; none where there is no Python.
     pub python: &'a dyn Fn() -> Option<String>,

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
-/// Who may have written what is read.
+/// The users who are trusted to have written a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trust {
     /// The user of this process alone.
@@ -54,7 +54,7 @@ fn flaw(path: &Path, meta: &fs::Metadata) -> Option<String> {
     None
 }
 
-/// Makes a folder that only this user may enter, with its parents, and checks one that is there.
+/// Makes a folder that only this user can enter, with its parents, or checks an existing one.
 ///
 /// # Errors
 /// Fails if the folder cannot be made, or if [`Trust::Owner`] is asked for and somebody else can write it.
@@ -157,7 +157,7 @@ pub fn touch(path: &Path, trust: Trust) -> io::Result<()> {
     open(path, OpenOptions::new().append(true), trust)?.set_modified(std::time::SystemTime::now())
 }
 
-/// How the names of files begin that are being written.
+/// The beginning of the names of files that are being written.
 pub const NEW: &str = ".new";
 
 /// Writes a file in its folder, which is made: a reader sees the old file, the new one, or none.

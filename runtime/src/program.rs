@@ -21,7 +21,7 @@ const SEED: &str = "WEFT_SEED";
 /// Simulated PEs where nobody says how many.
 const SIMULATED_PES: u32 = 4;
 
-/// What a program's PEs are.
+/// The kind of PEs that a program runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum On {
     /// GPUs where there are any, or where a launcher has started the job; else simulated.
@@ -47,7 +47,7 @@ impl FromStr for On {
 }
 
 impl On {
-    /// What `WEFT_ON` says; [`Auto`](On::Auto) where it says nothing.
+    /// Reads the kind from `WEFT_ON`. Without it, the kind is [`Auto`](On::Auto).
     ///
     /// # Errors
     /// Fails for another text than `sim`, `gpu` and `auto` (R0201).
@@ -99,7 +99,7 @@ pub fn on_every_pe<E: Display>(body: impl Fn(&World) -> std::result::Result<(), 
     }
 }
 
-/// As [`on_every_pe`], under the name that it had before.
+/// Runs `body` like [`on_every_pe`], under the name that it had before.
 pub fn on_every_gpu<E: Display>(body: impl Fn(&World) -> std::result::Result<(), E> + Sync) -> ExitCode {
     on_every_pe(body)
 }

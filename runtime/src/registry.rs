@@ -51,7 +51,8 @@ impl Registry {
         number
     }
 
-    /// NVSHMEM gave so many bytes of its heap, and took so many of the device for it.
+    /// Counts an allocation of `bytes` bytes of NVSHMEM's heap, for which NVSHMEM took `device` bytes of the
+    /// device.
     pub fn took(&mut self, bytes: usize, device: usize) {
         self.in_use = self.in_use.saturating_add(bytes);
         self.grown = self.grown.saturating_add(device);

@@ -119,7 +119,8 @@ impl World {
         self.copy_to(dest, source, pe, false, stream)
     }
 
-    /// As [`put`](World::put), complete only after a [`quiet`](World::quiet); `source` stays as it is until then.
+    /// Copies like [`put`](World::put), complete only after a [`quiet`](World::quiet). `source` must not
+    /// change until then.
     ///
     /// # Errors
     /// Fails where [`put`](World::put) fails.
@@ -160,7 +161,7 @@ impl World {
         self.copy_from(dest, source, pe, false, stream)
     }
 
-    /// As [`get`](World::get), complete only after a [`quiet`](World::quiet).
+    /// Copies like [`get`](World::get), complete only after a [`quiet`](World::quiet).
     ///
     /// # Errors
     /// Fails where [`get`](World::get) fails.
@@ -202,7 +203,8 @@ impl World {
         self.signalled(dest, source, update, pe, false, stream)
     }
 
-    /// As [`put_signal`](World::put_signal); `source` stays as it is until the next [`quiet`](World::quiet).
+    /// Copies like [`put_signal`](World::put_signal). `source` must not change until the next
+    /// [`quiet`](World::quiet).
     ///
     /// # Errors
     /// Fails where [`put_signal`](World::put_signal) fails.
@@ -277,8 +279,8 @@ impl World {
         self.0.on(stream)?.library.quiet(stream)
     }
 
-    /// What this PE started before reaches each PE before what it starts after. NVSHMEM has no such order on streams
-    /// but [`quiet`](World::quiet), which is stronger; so this is one.
+    /// Makes what this PE started before reach each PE before what it starts after. NVSHMEM has no such order
+    /// on streams but [`quiet`](World::quiet), which is stronger, so this function calls it.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305).

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result, SHAPE};
 use weft_layout::{Int, IntTuple, Layout};
 
-/// What a tensor's shape can be given as: a layout, or extents, which make a compact layout with the last extent
-/// fastest, as NumPy and DLPack have it.
+/// A type that gives a tensor's shape: a layout, or extents. Extents make a compact layout with the last
+/// extent fastest, as NumPy and DLPack have it.
 pub trait IntoLayout {
     /// The layout that the shape stands for.
     ///

@@ -146,8 +146,8 @@ impl Team {
         handle.map(|h| Team::of_handle(&self.world, h, name, true)).transpose()
     }
 
-    /// This team as a grid `x_range` wide: the team of this PE's row, and that of its column. Collective over this
-    /// team.
+    /// Splits this team as a grid `x_range` wide, into the team of this PE's row and that of its column.
+    /// Every PE of the team must call it.
     ///
     /// # Errors
     /// Fails for a width of 0 (R0303), or if the PEs ask for different widths (R0301).

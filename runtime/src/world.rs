@@ -19,17 +19,18 @@ use std::time::{Duration, Instant};
 /// Set for good at the first start: NVSHMEM has one state a process.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// How to start; the default suits most.
+/// The options of a world. The default suits most programs.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given, or the only one.
     pub device: Option<u32>,
     /// The host library; searched for if not given.
     pub library: Option<PathBuf>,
-    /// What makes memory symmetric. If not given, `WEFT_MEMORY` says so: `nvshmem`, or `local`. NVSHMEM if it does not.
+    /// The library that makes memory symmetric. If not given, `WEFT_MEMORY` names it, `nvshmem` or `local`.
+    /// The default is NVSHMEM.
     pub memory: Option<Memory>,
-    /// How long the PEs wait for each other, and what becomes of this process when another PE dies. From the
-    /// environment if not given.
+    /// The time that the PEs wait for each other, and what this process does when another PE dies. If not
+    /// given, the environment says so.
     pub job: Option<Options>,
     /// Lets several PEs have one GPU, in a world without NVSHMEM. Kernels of theirs that wait for each other then run by
     /// turns, which takes milliseconds: for tests. `WEFT_SHARE_GPU=1` says so if this does not.
@@ -49,7 +50,7 @@ impl Config {
     }
 }
 
-/// What makes memory symmetric.
+/// The library that makes memory symmetric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// NVSHMEM, between the GPUs of one host or of several.
@@ -125,7 +126,8 @@ struct Hello {
 }
 
 impl World {
-    /// Joins the job that the environment describes ([`Place::detect`]); alone where there is none. *Collective.*
+    /// Joins the job that the environment describes ([`Place::detect`]). Without a job, the world has one PE.
+    /// *Collective.*
     ///
     /// # Errors
     /// Fails if a library or a GPU is missing (R01xx), or if a PE did not come (R02xx).
@@ -134,8 +136,8 @@ impl World {
         World::join(&place, &Config::default())
     }
 
-    /// As [`init`](World::init), without NVSHMEM: for PEs that are all on this host. A process may be in several such
-    /// worlds. *Collective.*
+    /// Joins a job like [`init`](World::init), without NVSHMEM, if all PEs are on this host. A process can be
+    /// in several such worlds. *Collective.*
     ///
     /// # Errors
     /// Fails where [`init`](World::init) fails.
@@ -263,12 +265,12 @@ impl World {
         self.0.library.version()
     }
 
-    /// What is special to a simulated world: findings, statistics. None on GPUs.
+    /// The functions that only a simulated world has: findings and statistics. On GPUs, it is none.
     pub fn simulation(&self) -> Option<Simulation> {
         self.0.device.pe().map(Simulation::of)
     }
 
-    /// Where NVSHMEM was found; an empty path in a simulated world.
+    /// The path that NVSHMEM was loaded from, which is empty in a simulated world.
     pub fn nvshmem_path(&self) -> &std::path::Path {
         self.0.library.path()
     }
@@ -284,8 +286,7 @@ impl World {
         inner.library.barrier_all()
     }
 
-    /// As [`barrier`](World::barrier), however long the other PEs take to come: until they do, or one dies.
-    /// *Collective.*
+    /// Waits like [`barrier`](World::barrier), until the other PEs come or one dies. *Collective.*
     ///
     /// # Errors
     /// Fails where [`barrier`](World::barrier) fails, except that PEs may take any time to come.

@@ -120,7 +120,7 @@ impl Device {
         }
     }
 
-    /// Its number in this process; of a simulated device, its PE.
+    /// The number of the device in this process. For a simulated device, it is its PE.
     pub fn ordinal(&self) -> u32 {
         match &self.0 {
             Kind::Gpu(context) => u32::try_from(context.ordinal()).unwrap_or(u32::MAX),

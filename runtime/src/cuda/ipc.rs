@@ -51,7 +51,7 @@ impl Opened {
         Ok(Opened { device: device.clone(), start })
     }
 
-    /// Where it begins here.
+    /// The address of the first byte in this process.
     pub fn start(&self) -> u64 {
         self.start
     }

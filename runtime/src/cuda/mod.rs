@@ -165,7 +165,8 @@ fn assertion(call: &str, pe: Option<u32>) -> Error {
     )
 }
 
-/// What a driver call answered, as an error: its name, CUDA's name for the error, and what CUDA says it means.
+/// Makes an error of a driver call's result. It has the call's name, CUDA's name for the error, and CUDA's
+/// explanation.
 pub fn error(call: &str, e: DriverError) -> Error {
     if e.0 == CUresult::CUDA_ERROR_ASSERT {
         return assertion(call, PE.get().copied());

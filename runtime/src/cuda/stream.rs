@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub enum Stream {
     /// A stream of a GPU.
     Gpu(Arc<CudaStream>),
-    /// Of a simulated PE.
+    /// A stream of a simulated PE.
     Simulated(simulated::Stream),
 }
 

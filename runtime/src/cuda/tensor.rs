@@ -175,7 +175,7 @@ impl<T> DeviceTensor<T> {
         self.elements == 0
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         self.memory.address
     }
@@ -249,7 +249,7 @@ impl BorrowedTensor {
         self.dtype
     }
 
-    /// How many elements it has.
+    /// The number of elements of the tensor.
     pub fn len(&self) -> usize {
         self.elements
     }
@@ -339,7 +339,7 @@ impl AnyDeviceTensor {
         unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes) }
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         self.memory.address
     }

@@ -34,8 +34,9 @@ impl Allocation {
         Allocation::with_granularity(device, bytes, 1)
     }
 
-    /// As [`new`](Allocation::new), in multiples also of `granularity` bytes, to which its address is aligned:
-    /// NVSHMEM registers multiples of `NVSHMEM_CUMEM_GRANULARITY` (512 MiB if unset).
+    /// Allocates memory like [`new`](Allocation::new). Its size is also a multiple of `granularity` bytes, to
+    /// which its address is aligned. NVSHMEM registers multiples of `NVSHMEM_CUMEM_GRANULARITY` (512 MiB if
+    /// unset).
     ///
     /// # Errors
     /// Fails if the device has no room (R0302), or if the CUDA driver refuses a call (R0103).

@@ -23,7 +23,7 @@ pub(super) fn slot_bytes(n_pes: u32) -> usize {
 /// A team that this PE is a member of.
 #[derive(Clone, Debug)]
 pub(super) struct Team {
-    /// By rank: PE of the world.
+    /// The PE of the world for each rank.
     pub members: Vec<u32>,
     pub slot: usize,
 }

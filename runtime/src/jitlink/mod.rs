@@ -54,8 +54,8 @@ impl JitLink {
         self.library.version
     }
 
-    /// Links inputs to a cubin for a target such as `sm_90a`. PTX is assembled first, with at most so many registers a
-    /// thread.
+    /// Links inputs to a cubin for a target such as `sm_90a`. PTX is assembled first, with at most
+    /// `registers` registers for each thread.
     ///
     /// # Errors
     /// Fails with the library's message (R0108) if PTX does not compile, if a symbol is undefined, or if an

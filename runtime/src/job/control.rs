@@ -21,7 +21,7 @@ use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEA
 use crate::interrupt::{self, PAUSE};
 use crate::visible;
 
-/// How long to wait.
+/// The bounds on the time to wait for other PEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// For the PEs to find each other, and for the last member of an exchange after the first. PE 0's counts.
@@ -178,12 +178,12 @@ impl Control {
         Ok(Arc::new(control))
     }
 
-    /// Which PE this is.
+    /// The rank of this PE.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many PEs there are.
+    /// The number of PEs.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -200,7 +200,7 @@ impl Control {
         self.call(members, what, payload, false)
     }
 
-    /// As [`exchange`](Control::exchange), waiting however long the others take: until they come, or one dies.
+    /// Exchanges bytes like [`exchange`](Control::exchange), and waits until the others come or one dies.
     ///
     /// # Errors
     /// Fails where [`exchange`](Control::exchange) fails, except that members may take any time to come.

@@ -24,7 +24,7 @@ const SECRET: &str = "WEFT_SECRET";
 const SECRET_FILE: &str = "WEFT_SECRET_FILE";
 const INSECURE: &str = "WEFT_INSECURE";
 
-/// Who may be a PE of a job.
+/// The rule that says which processes can join a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// Processes of this user on this host.
@@ -61,8 +61,8 @@ impl Secret {
 }
 
 impl Admission {
-    /// As `WEFT_SECRET`, `WEFT_SECRET_FILE` (a file that only its owner may read) or `WEFT_INSECURE=1` says; without
-    /// them, this user's processes on this host.
+    /// Reads the rule from `WEFT_SECRET`, `WEFT_SECRET_FILE` (a file that only its owner may read) or
+    /// `WEFT_INSECURE=1`. Without them, it admits processes of this user on this host.
     ///
     /// # Errors
     /// Fails for a secret of under 16 characters, and for a file that cannot be read or that others may read
@@ -138,7 +138,7 @@ impl Key {
         Key(*hash.finalize().as_bytes())
     }
 
-    /// What shows that a side knows the key, for one connection: `numbers` are the PE's and the hub's.
+    /// The proof that a side knows the key, for one connection. `numbers` are the PE's and the hub's.
     pub fn proof(&self, side: Side, numbers: &[Bytes; 2]) -> Bytes {
         let mut hash = blake3::Hasher::new_keyed(&self.0);
         let (tag, rank, size) = match side {

@@ -81,14 +81,15 @@ impl Parent {
 /// The result of [`start`]: whether this process is a PE or the parent of the PEs.
 #[derive(Debug)]
 pub enum Started {
-    /// This process is a PE.
+    /// This process is a PE of the job.
     Pe(Place),
-    /// This process was the parent; the job is over, with this status.
+    /// This process was the parent. The job is over, with this status.
     Done(ExitCode),
 }
 
-/// This process's place in the job that a launcher started ([`Place::detect`]). Without one, starts `pes` processes of
-/// this program with these arguments, and waits for their end; one PE needs no other process.
+/// Returns this process's place in the job that a launcher started ([`Place::detect`]). Without a launcher,
+/// it starts `pes` processes of this program with these arguments and waits for their end. One PE needs no
+/// other process.
 ///
 /// # Errors
 /// Fails for a launcher's variables that do not fit together (R0201), or if a process cannot be started

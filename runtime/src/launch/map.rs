@@ -15,7 +15,7 @@ const UNIT: u64 = 16;
 const MAX_EXTENT: u64 = 1 << 32;
 const MAX_STRIDE: u64 = 1 << 40;
 
-/// What a tensor map says.
+/// The description that a tensor map is made from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapRequest {
     /// Byte of the parameter block.
@@ -30,7 +30,7 @@ pub struct MapRequest {
     pub strides: Vec<u64>,
     /// Elements of a box along each dimension.
     pub boxes: Vec<u32>,
-    /// How a box is permuted in shared memory.
+    /// The permutation of a box in shared memory.
     pub swizzle: MapSwizzle,
 }
 

@@ -154,7 +154,7 @@ impl SymmetricBuffer {
         all.part("buffer", offset, n)
     }
 
-    /// Where loads and stores reach a PE's copy.
+    /// The address at which loads and stores reach a PE's copy.
     ///
     /// # Errors
     /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach (R0304).
@@ -169,8 +169,8 @@ impl SymmetricBuffer {
         })
     }
 
-    /// Where multimem instructions reach all of a team's copies; `None` where the team has no multicast address
-    /// ([`why_no_multicast`](SymmetricBuffer::why_no_multicast)).
+    /// The address at which multimem instructions reach all of a team's copies. It is `None` if the team has
+    /// no multicast address ([`why_no_multicast`](SymmetricBuffer::why_no_multicast)).
     pub fn multicast_address(&self, team: &Team) -> Option<u64> {
         self.world().enter().ok()?.library.multicast(team.handle, self.address())
     }
@@ -204,8 +204,8 @@ impl SymmetricBuffer {
         self.table(team, offset, true)
     }
 
-    /// As [`peer_table`](SymmetricBuffer::peer_table), with 0 for a PE that loads and stores do not reach: what code
-    /// with both ways to another PE reads.
+    /// The address of a table like [`peer_table`](SymmetricBuffer::peer_table), with 0 for a PE that loads
+    /// and stores do not reach. Code that has both ways to another PE reads it.
     ///
     /// # Errors
     /// Fails if the CUDA driver refuses the call (R0103), or after the world has ended (R0305).

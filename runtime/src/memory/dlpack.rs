@@ -94,8 +94,8 @@ fn export<M: ManagedTensorBase, O: Send>(
 }
 
 impl<T: Element> SymmetricTensor<T> {
-    /// This PE's copy for another library, which keeps the memory until it drops the tensor. `M` is
-    /// `DLManagedTensorVersioned`, or `DLManagedTensor` for who takes only that.
+    /// Exports this PE's copy to another library, which keeps the memory until it drops the tensor. `M` is
+    /// `DLManagedTensorVersioned`, or `DLManagedTensor` for libraries that accept only that.
     ///
     /// Other libraries drop on their own time, and not on all PEs at once. So memory once exported is freed at the
     /// next allocation, [`collect`](crate::World::collect) or end after its last use on every PE; export on every PE
@@ -208,7 +208,7 @@ impl<T: Element> ImportedTensor<T> {
         Ok(ImportedTensor { owner, address, layout, elements, marker: PhantomData })
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         self.address
     }

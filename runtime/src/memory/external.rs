@@ -59,7 +59,7 @@ impl World {
         register(&self.0, address, bytes, Some(memory), Location::caller())
     }
 
-    /// As [`register`](World::register), for memory that stays the caller's.
+    /// Registers memory like [`register`](World::register). The memory stays the caller's.
     ///
     /// # Errors
     /// Fails where [`register`](World::register) fails.
@@ -81,9 +81,9 @@ impl World {
 pub struct Mapping {
     /// Bytes of each PE's copy.
     pub bytes: usize,
-    /// Where this PE's loads and stores reach each PE's copy, by PE; its own among them.
+    /// The address at which this PE's loads and stores reach each PE's copy, including its own.
     pub copies: Vec<u64>,
-    /// Where this PE's multimem instructions reach all copies, if the other library made such an address.
+    /// The address at which this PE's multimem instructions reach all copies, if the other library made one.
     pub multicast: Option<u64>,
 }
 

@@ -75,7 +75,7 @@ impl Signal {
         tensor.slice(index..index.saturating_add(1)).map(Signal)
     }
 
-    /// Its value on this PE, once `stream` gets there.
+    /// The value of the signal on this PE, when `stream` gets there.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
@@ -92,7 +92,7 @@ impl Signal {
     }
 }
 
-/// How a signal is updated, atomically.
+/// The way in which a signal is updated atomically.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalOp {
     /// Becomes the value (`NVSHMEM_SIGNAL_SET`).
@@ -101,7 +101,7 @@ pub enum SignalOp {
     Add = 10,
 }
 
-/// What is waited for: the signal compared with a value.
+/// The condition to wait for: how the signal compares with a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compare {
     /// The signal is equal to the value.

@@ -130,7 +130,7 @@ impl<T: Element> SymmetricTensor<T> {
         copy::to_vec(self.range()?, stream)
     }
 
-    /// This PE's elements in memory order, once `stream` gets there.
+    /// Copies this PE's elements to the host in memory order, when `stream` gets there.
     ///
     /// # Errors
     /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
@@ -230,7 +230,7 @@ impl<T: Element> PeerTensor<T> {
         self.pe
     }
 
-    /// Where this PE's loads and stores reach it.
+    /// The address at which this PE's loads and stores reach the tensor.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -254,7 +254,7 @@ impl<T: Element> PeerTensor<T> {
         copy::write(self.range()?, data, stream)
     }
 
-    /// Its elements, as [`SymmetricTensor::to_vec`] gives them.
+    /// Copies the elements to the host, as [`SymmetricTensor::to_vec`] does.
     ///
     /// # Errors
     /// Fails where [`SymmetricTensor::to_vec`] fails.

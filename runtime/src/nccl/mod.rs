@@ -340,7 +340,7 @@ impl<T: Element> Tensor<T> {
         self.memory.clone()
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         let start = match &*self.memory {
             Memory::Plain(memory) => memory.address(),

@@ -17,7 +17,7 @@ pub struct Version {
 pub const OLDEST: Version = Version { major: 2, minor: 19, patch: 0 };
 
 impl Version {
-    /// Of `NCCL_VERSION_CODE`: 22809. (Before 2.9 the codes had one digit less.)
+    /// Decodes a `NCCL_VERSION_CODE`, such as 22809. Codes before 2.9 had one digit less.
     pub fn of(code: i32) -> Version {
         let code = u32::try_from(code).unwrap_or(0);
         let (major, rest) =

@@ -79,7 +79,7 @@ fn no_nvshmem(what: &str) -> Error {
 }
 
 impl Library {
-    /// Where NVSHMEM was loaded from, if it was.
+    /// The path that NVSHMEM was loaded from, if it was loaded.
     pub fn path(&self) -> &Path {
         match self {
             Library::Host(l) => l.path(),

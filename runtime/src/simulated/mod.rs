@@ -50,7 +50,7 @@ pub struct SimConfig {
     /// Whether the seed also chooses how warps take turns, and how late others see weak stores
     /// ([`weft_sim::Config::explore`]).
     pub explore: bool,
-    /// What to watch for while kernels run; see [`Simulation::findings`].
+    /// The checks that watch running kernels; see [`Simulation::findings`].
     pub check: Option<Check>,
     /// The number of PEs in a node. PEs of a node reach each other by loads and stores, and other PEs only by puts and
     /// gets. If it is not given, all PEs are in one node.
@@ -234,7 +234,7 @@ impl SimJob {
         })
     }
 
-    /// What is special to a simulated job: findings, statistics.
+    /// The functions that only a simulated job has: findings and statistics.
     pub fn simulation(&self) -> Simulation {
         Simulation(self.0.clone())
     }
@@ -300,7 +300,7 @@ fn panicked(pe: u32, panic: &(dyn Any + Send)) -> Error {
     Error::new(PEER_DIED, format!("PE {pe} panicked: {said}"))
 }
 
-/// What is special to a simulated world.
+/// The functions that only a simulated world has.
 #[derive(Clone)]
 pub struct Simulation(Arc<Job>);
 
@@ -309,8 +309,8 @@ impl Simulation {
         Simulation(pe.job.clone())
     }
 
-    /// What [`SimConfig::check`] has found in kernels so far; nothing of kernels that are running. Kernels are compared with
-    /// those that are launched after this call no more.
+    /// The findings of [`SimConfig::check`] in kernels that have ended. Kernels that are launched after this
+    /// call are not compared with earlier ones.
     pub fn findings(&self) -> Vec<Finding> {
         let mut state = self.0.lock();
         state.settle();
@@ -335,7 +335,8 @@ impl Simulation {
         state.stats.clone()
     }
 
-    /// What stopped the kernels, if something has: a deadlock, an access that no GPU allows. Every PE has it as `R0403`.
+    /// The error that stopped the kernels, if one has: a deadlock, or an access that no GPU allows. Every PE
+    /// gets it as `R0403`.
     pub fn stopped(&self) -> Option<SimError> {
         self.0.lock().stopped.clone()
     }

@@ -16,9 +16,9 @@ use weft_runtime::{DType, Reduce};
 pub struct Algorithm {
     /// The collective that the kernel computes.
     pub collective: Collective,
-    /// As the command line names it.
+    /// The name on the command line.
     pub name: &'static str,
-    /// The part of the library it stands in: `use weft::PART;`
+    /// The part of the library that has it: `use weft::PART;`
     pub part: &'static str,
     /// The kernel that has its result in another tensor.
     pub out_of_place: Option<&'static str>,
@@ -43,9 +43,9 @@ pub struct Algorithm {
     pub most_steps: u32,
     /// Whether a step takes staging memory, which all CTAs share.
     pub staged: bool,
-    /// What a launch of it waits for and moves.
+    /// The function that says what a launch waits for and moves.
     pub cost: fn(&Request, &Plan) -> Cost,
-    /// How it works, in a line.
+    /// One line that says how it works.
     pub about: &'static str,
 }
 
@@ -71,7 +71,7 @@ impl Algorithm {
         u32::try_from(steps).unwrap_or(ctas).min(ctas)
     }
 
-    /// Those of a collective.
+    /// The algorithms of a collective.
     pub fn of(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
         ALGORITHMS.iter().filter(move |a| a.collective == collective)
     }
@@ -100,7 +100,7 @@ impl Algorithm {
         }
     }
 
-    /// Where it can have its results.
+    /// The places where it can have its results.
     pub fn places(&self) -> impl Iterator<Item = Place> {
         [Place::OutOfPlace, Place::InPlace].into_iter().filter(|p| self.kernel(*p).is_some())
     }

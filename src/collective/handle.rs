@@ -17,14 +17,14 @@ use weft_runtime::cuda::Stream;
 use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid, Prepared};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
-/// How large a handle's workspaces are, and how it chooses.
+/// The size of a handle's workspaces, and the way in which it chooses plans.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
     pub ctas: Option<u32>,
-    /// How in-switch operations are carried out.
+    /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,
-    /// Where plans come from.
+    /// The source of plans.
     pub tuning: Tuning,
 }
 
@@ -39,11 +39,11 @@ impl Default for Config {
 pub struct Call<'a> {
     /// The collective that is called.
     pub collective: Collective,
-    /// How elements become one, where it reduces.
+    /// The operation of a reduction.
     pub op: Reduce,
-    /// Where the data comes from. In place: the larger side, in which this PE's own part lies at its rank.
+    /// The operand. In place, it is the larger side, in which this PE's own part lies at its rank.
     pub x: &'a dyn AsArgument,
-    /// Where the result goes, if not there.
+    /// The tensor for the result, if it is not the operand.
     pub out: Option<&'a dyn AsArgument>,
     /// The PE that a broadcast is from, by its rank in the team.
     pub root: u32,
@@ -130,8 +130,8 @@ impl Collectives {
         Collectives::with(world, world.team(), Config::default())
     }
 
-    /// Of a team, with workspaces of that size. *Collective*: symmetric memory is allocated, so all PEs of the world
-    /// call it at once, each with a team that it is in.
+    /// Creates the collectives of `team`, with workspaces sized by `config`. *Collective*: symmetric memory
+    /// is allocated, so all PEs of the world must call it at once, each with a team that it is in.
     ///
     /// # Errors
     /// Fails if there is no memory for the workspaces (R0302), or if the CUDA driver refuses a call (R0103).
@@ -169,7 +169,7 @@ impl Collectives {
         self.ctas
     }
 
-    /// What a call asks for.
+    /// The request that a call makes.
     ///
     /// # Errors
     /// Fails for operands that are not tensors, of two types, or of sizes that do not fit each other (R0502).
@@ -185,12 +185,12 @@ impl Collectives {
         Ok(Setting::of(&self.world, self.team.n_pes(), (self.reach, self.multicast))?)
     }
 
-    /// What chooses plans: a table that `weft tune` stored, or the model.
+    /// The selector of plans: a table that `weft tune` stored, or the model.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// How a call is carried out where the caller does not say: as [`selector`](Collectives::selector) has it.
+    /// The plan of a call for which the caller gives none, from the [`selector`](Collectives::selector).
     ///
     /// # Errors
     /// Fails where [`request`](Collectives::request) fails, or if no algorithm can do it (R0401). The message
@@ -304,9 +304,8 @@ impl Collectives {
         self.kernel(plan, &self.operands(call, stream)?.0).map(drop)
     }
 
-    /// Carries a call out by that algorithm, with so many CTAs (as many of them as the GPU holds at once), threads and
-    /// steps at once. All PEs of the team call it
-    /// with the same plan.
+    /// Carries out a call with the plan's algorithm, CTAs (at most as many as the GPU holds at once), threads
+    /// and unrolling. All PEs of the team must call it with the same plan.
     ///
     /// # Errors
     /// Fails where [`request`](Collectives::request) fails, if the algorithm cannot do it (R0401), or where

@@ -30,13 +30,13 @@ pub struct Request {
     pub collective: Collective,
     /// The type of the elements.
     pub dtype: DType,
-    /// How elements become one, where the collective reduces.
+    /// The operation of a reduction.
     pub op: Reduce,
     /// Elements of a PE's part: `count` of [`Counts`].
     pub count: u64,
     /// PEs of the team.
     pub n_pes: u32,
-    /// Where the result goes.
+    /// Where the result goes: to the operand or to another tensor.
     pub place: Place,
     /// Whether operand and result are tensors of the symmetric heap.
     pub symmetric: [bool; 2],
@@ -89,7 +89,7 @@ impl Request {
     }
 }
 
-/// How a request is carried out. All PEs of a team must take the same.
+/// The way in which a request is carried out. All PEs of a team must use the same plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
     /// The algorithm that carries out the request.
@@ -114,14 +114,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of an algorithm where nobody has measured.
+    /// The limits of an algorithm that nobody has measured.
     pub fn of(algorithm: &Algorithm, most_ctas: u32) -> Limits {
         Limits { ctas: most_ctas, threads: algorithm.threads, unroll: algorithm.unroll }
     }
 }
 
 impl Plan {
-    /// With the CTAs, threads and unrolling that an algorithm takes where nobody has measured.
+    /// The plan with the CTAs, threads and unrolling of an algorithm that nobody has measured.
     pub fn of(algorithm: &'static Algorithm, request: &Request, most_ctas: u32) -> Plan {
         Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
     }
@@ -149,7 +149,7 @@ impl Plan {
         Plan { ctas: plan.ctas.min(stages), ..plan }
     }
 
-    /// Whether it can be launched, by a handle with so many CTAs.
+    /// Checks that a handle with workspaces for `most_ctas` CTAs can launch the plan.
     ///
     /// # Errors
     /// Says why the plan does not fit the request.

@@ -31,13 +31,13 @@ pub enum GpuError {
     /// NVSHMEM's functions cannot be joined to it.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// What the driver, NVSHMEM or the arguments are to blame for.
+    /// An error of the driver, of NVSHMEM, or of the arguments.
     #[error(transparent)]
     Runtime(#[from] weft_runtime::Error),
 }
 
-/// Where a kernel is to run: a GPU of this process, or that of a PE, where it can also reach the other PEs by
-/// NVSHMEM's device functions.
+/// The place where a kernel runs: a GPU of this process, or the GPU of a PE, where it can also reach the
+/// other PEs by NVSHMEM's device functions.
 #[derive(Clone)]
 pub struct On {
     device: Device,
@@ -63,7 +63,7 @@ impl From<&World> for On {
     }
 }
 
-/// What to compile for on a device: its own architecture, or the newest known that runs there.
+/// The target to compile for on a device: its own architecture, or the newest known one that runs there.
 ///
 /// # Errors
 /// Fails if the CUDA driver refuses a call (R0103), or for a device older than all known targets (R0501).
@@ -71,7 +71,7 @@ pub fn target(device: &Device) -> Result<Target, weft_runtime::Error> {
     target_of(device.compute_capability()?)
 }
 
-/// As [`target`], of a compute capability.
+/// The target to compile for, like [`target`], by compute capability.
 ///
 /// # Errors
 /// Fails for a device older than all known targets (R0501).

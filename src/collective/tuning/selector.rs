@@ -8,24 +8,25 @@ use std::sync::Arc;
 use weft_runtime::machine::{self, Driver};
 use weft_runtime::{Error, Team, World, error};
 
-/// Where plans come from.
+/// The source of plans.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Tuning {
-    /// What `weft tune` has stored for this machine and so many PEs; without that, the model.
+    /// Plans come from what `weft tune` has stored for this machine and number of PEs, or else from the
+    /// model.
     #[default]
     Stored,
     /// Plans come from the model alone.
     Model,
-    /// This table; the model for what is not in it.
+    /// Plans come from this table, or from the model for what is not in it.
     Table(Arc<Table>),
 }
 
-/// Which of them a plan is of.
+/// The source that a plan was taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
     /// The plan is from a table of measurements.
     Table,
-    /// What each algorithm costs, and what the links take.
+    /// The plan is from the model, which knows what each algorithm costs and how fast the links are.
     Model,
 }
 
@@ -39,12 +40,12 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// By the model alone.
+    /// Creates a selector that uses the model alone.
     pub fn model(links: Links, why: impl Into<String>) -> Selector {
         Selector { table: None, links, about: why.into() }
     }
 
-    /// By a table, and by the model with its links for what it has not.
+    /// Creates a selector that uses a table, and the model with the table's links for what is not in it.
     pub fn table(table: Table, about: impl Into<String>) -> Selector {
         Selector { links: table.links, table: Some(table), about: about.into() }
     }
@@ -122,12 +123,12 @@ impl Selector {
         self.table.as_ref()
     }
 
-    /// What the model takes the links for.
+    /// The latencies and bandwidths that the model uses.
     pub fn links(&self) -> &Links {
         &self.links
     }
 
-    /// The plan of a request, in a handle with so many CTAs.
+    /// The plan of a request, for a handle with workspaces for `most_ctas` CTAs.
     ///
     /// # Errors
     /// Says why no algorithm can do it.

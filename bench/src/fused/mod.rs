@@ -18,7 +18,7 @@ use weft_runtime::World;
 /// Who does the work.
 #[derive(Clone, Copy, Debug)]
 pub enum Contender {
-    /// One kernel.
+    /// One kernel that does all of the work.
     Fused(&'static Fused),
     /// The one that is likely the fastest: [`Plan::choose`].
     Auto,
@@ -34,7 +34,7 @@ impl Contender {
     /// The peers that a list of names means.
     ///
     /// # Errors
-    /// A name that is none, with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &PEERS, "peer", "")
     }
@@ -58,14 +58,14 @@ const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", 
 pub const OUTPUTS: [(&str, bool, bool); 4] =
     [("bf16", false, false), ("f16", false, false), ("e4m3", true, false), ("e4m3-per-token", true, true)];
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Rows.
+    /// The numbers of tokens, one for each row.
     pub tokens: Vec<u32>,
-    /// Elements a row.
+    /// The number of elements of a row.
     pub hidden: u32,
-    /// Types and outputs.
+    /// The element types and the outputs.
     pub form: Form,
     /// Who is measured, for each number of tokens.
     pub contenders: Vec<Contender>,
@@ -73,7 +73,7 @@ pub struct Request {
     pub iters: u32,
     /// Calls before the first block.
     pub warmup: u32,
-    /// Blocks.
+    /// The number of blocks of calls.
     pub repeats: u32,
     /// CTAs that share a row in `low_latency`, if not by the number of tokens.
     pub split: Option<u32>,
@@ -107,7 +107,7 @@ impl Request {
     /// Looks at all that can be known before any GPU works.
     ///
     /// # Errors
-    /// What is wrong, what was expected.
+    /// Says what is wrong and what was expected.
     pub fn examine(&self) -> Result<(), BenchError> {
         let Form { dtype, out, .. } = self.form;
         let wrong = if self.tokens.is_empty() || self.tokens.contains(&0) || self.hidden == 0 {
@@ -133,8 +133,8 @@ impl Request {
 /// tokens as they come, on every PE. *Collective.*
 ///
 /// # Errors
-/// As [`Request::examine`]; a kernel that does not compile; NCCL that is not there; `R0302` for sizes that the memory
-/// has no room for. Wrong results are none: the rows have them.
+/// Fails where [`Request::examine`] fails, if a kernel does not compile, if NCCL is not found, or for sizes
+/// that the memory has no room for (R0302). Wrong results are not errors: the rows have them.
 pub fn run(
     world: &World,
     request: &Request,

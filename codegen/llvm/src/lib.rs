@@ -50,11 +50,11 @@ pub fn library() -> Option<&'static Path> {
 /// A place in a source file, as PTX's `.loc` has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
-    /// Index into [`weft_ir::Module::files`].
+    /// The index into [`weft_ir::Module::files`].
     pub file: u32,
-    /// From 1.
+    /// The line, counted from 1.
     pub line: u32,
-    /// From 1.
+    /// The column, counted from 1.
     pub column: u32,
 }
 
@@ -64,7 +64,7 @@ pub type Locate<'a> = dyn Fn(Span) -> Option<Location> + 'a;
 /// What to compile for, and how.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// As in `.target`.
+    /// The target, as PTX's `.target` names it.
     pub target: Target,
     /// As in `.version`; the least that the target and the code need where none is given.
     pub ptx_version: Option<PtxVersion>,
@@ -108,9 +108,9 @@ impl fmt::Debug for Options<'_> {
 /// What became of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Output {
-    /// The PTX text.
+    /// The text of the PTX module.
     pub ptx: String,
-    /// Its `.version`.
+    /// The version of PTX that the text declares with `.version`.
     pub version: PtxVersion,
     /// The functions of libraries that its kernels call, by name.
     pub functions: Vec<Arc<str>>,
@@ -124,7 +124,7 @@ pub struct Output {
     pub timings: Vec<(&'static str, Duration)>,
 }
 
-/// Compiles a module.
+/// Compiles a module to PTX.
 ///
 /// # Errors
 /// Fails on the first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables, and if

@@ -76,7 +76,7 @@ pub(crate) fn version_of(module: &Module<'_>) -> Result<[u32; 3], String> {
 /// A device function, as its library declares it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// Its C name.
+    /// The name of the function in C.
     pub name: String,
     /// Bytes of each parameter as PTX passes it: integers below 32 bits take 4.
     pub params: Vec<u64>,
@@ -87,7 +87,7 @@ pub struct Function {
 /// The functions with C names (`nvshmem_*`, `nvshmemx_*`) that NVSHMEM's device bitcode has.
 ///
 /// # Errors
-/// As [`device_library_version`].
+/// Fails where [`device_library_version`] fails.
 pub fn functions(path: &Path) -> Result<Vec<Function>, Diagnostic> {
     let context = raw::context()?;
     let said = raw::Diagnostics::collect(&context);

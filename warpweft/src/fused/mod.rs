@@ -14,7 +14,7 @@ pub const TEXT: &str = include_str!("../library/allreduce_rms_norm.weft");
 /// A fused kernel of the text.
 #[derive(Debug)]
 pub struct Fused {
-    /// Its name there.
+    /// The name of the kernel in the library.
     pub name: &'static str,
     /// Whether it goes by packets, and so has a workspace and needs no symmetric memory from its caller.
     pub packets: bool,
@@ -22,7 +22,7 @@ pub struct Fused {
     pub cost: fn(&Shape, &Plan) -> Cost,
 }
 
-/// The fused kernels.
+/// The fused kernels, in the order in which they are measured.
 pub const KERNELS: &[Fused] = &[
     Fused { name: "low_latency", packets: true, cost: choose::low_latency },
     Fused { name: "one_shot", packets: false, cost: choose::one_shot },
@@ -32,11 +32,11 @@ pub const KERNELS: &[Fused] = &[
 /// How a fused kernel is launched.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The kernel.
+    /// The kernel that is launched.
     pub kernel: &'static Fused,
     /// CTAs that share a row.
     pub split: u32,
-    /// CTAs.
+    /// The number of CTAs.
     pub ctas: u32,
     /// Whether packets are sent by the switch.
     pub switch: bool,
@@ -86,11 +86,11 @@ impl Plan {
 /// Elements of `low_latency`'s tensors of its own, which begin at 0 and are of that plan alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workspace {
-    /// Symmetric, u64.
+    /// The number of symmetric `u64` elements for parts.
     pub parts: usize,
-    /// Symmetric, u64.
+    /// The number of symmetric `u64` elements for sums.
     pub sums: usize,
-    /// u32.
+    /// The number of `u32` elements for the epoch.
     pub epoch: usize,
 }
 
@@ -104,7 +104,7 @@ impl Workspace {
     }
 }
 
-/// Types and outputs.
+/// The element types and the outputs of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
     /// Of hidden states, residual and weights: bf16 or f16.

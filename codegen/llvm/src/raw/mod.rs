@@ -151,7 +151,7 @@ impl<'c> Ir<'c> {
         Ir { context, module, builder: context.create_builder(), scopes }
     }
 
-    /// The module.
+    /// The LLVM module that was built.
     pub fn finished(&self) -> &Module<'c> {
         &self.module
     }

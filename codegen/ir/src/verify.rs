@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A value used where it is not defined.
 pub const UNDEFINED: Code = Code(210);
-/// An instruction that stands in no block, or in two.
+/// The code for an instruction that is in no block, or in two.
 pub const MISPLACED: Code = Code(211);
 /// An op that all threads of a group must reach, under a condition that differs between them.
 pub const DIVERGENT: Code = Code(212);
@@ -35,7 +35,7 @@ pub const BAD_FUNCTION: Code = Code(218);
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verified<L: Level = Tensor> {
     module: Module<L>,
-    /// What is allowed but looks wrong.
+    /// Findings in code that is allowed but looks wrong.
     pub warnings: Vec<Diagnostic>,
 }
 

@@ -18,13 +18,13 @@ use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::{Call, Operation, machine};
 use weft_isa::{PtxVersion, Target};
 
-/// Where the functions that a kernel calls come from.
+/// The source of the functions that a kernel calls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Link<'a> {
-    /// From another object: they are declared (`.extern .func`).
+    /// Another object has the functions. They are declared (`.extern .func`).
     #[default]
     External,
-    /// From NVSHMEM's device bitcode, in this file.
+    /// NVSHMEM's device bitcode in this file has the functions.
     Library(&'a Path),
 }
 

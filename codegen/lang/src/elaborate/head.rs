@@ -40,7 +40,7 @@ impl Program {
         self.compile_with(only, defines, true)
     }
 
-    /// As [`compile`](Program::compile), as if calls of `assert` did not stand in the text.
+    /// Compiles a file like [`compile`](Program::compile), without its calls of `assert`.
     ///
     /// # Errors
     /// Fails where [`compile`](Program::compile) fails. What is wrong within an assert is not noticed.

@@ -29,7 +29,7 @@ pub struct ReferenceFn {
     pub(crate) library: Arc<Library>,
 }
 
-/// What a parameter of a reference function stands for.
+/// The meaning of a reference function's parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
     /// A tensor, by its number in [`Tensors`].
@@ -53,12 +53,12 @@ pub trait Tensors {
     fn write(&mut self, tensor: usize, at: usize, value: Number) -> Result<(), String>;
 }
 
-/// Where a reference function is evaluated.
+/// The place at which a reference function is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The PE that the result is computed for.
     pub pe: usize,
-    /// How many there are.
+    /// The number of PEs.
     pub n_pes: usize,
     /// The unit roundoff of the arithmetic that the result is compared with.
     pub unit: f64,

@@ -18,7 +18,7 @@ use weft_lang::elaborate::{Define, Head, Reference};
 pub struct Stage<'f> {
     /// The file that it is in.
     pub file: &'f KernelFile,
-    /// Its name; `None` for the only kernel of the file.
+    /// The name of the kernel, or `None` for the only kernel of the file.
     pub kernel: Option<&'f str>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Sequence {
 /// A compiled kernel.
 pub(crate) struct Prepared {
     pub kernel: String,
-    /// What it was compiled with.
+    /// The options that it was compiled with.
     pub options: Options,
     pub compiled: Compiled,
 }
@@ -249,7 +249,7 @@ impl Sequence {
 }
 
 impl Prepared {
-    /// What the kernel says it computes.
+    /// The function that the kernel declares to compute.
     pub fn reference(&self) -> Option<&Reference> {
         self.compiled.references.first().and_then(Option::as_ref)
     }

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 use weft_abi::Remark;
 use weft_isa::Target;
-use weft_runtime::find::{Found, Machine, Missing, Place, Wanted};
+use weft_runtime::find::{Found, Machine, Missing, SearchPlace, Wanted};
 use weft_runtime::launch::remarks::{remarks, strict};
 
 /// A program or library of the CUDA toolkit.
@@ -31,14 +31,14 @@ pub enum Tool {
 }
 
 /// Where tools are looked for.
-const PLACES: &[Place] = &[
-    Place::Setup,
-    Place::List("PATH"),
-    Place::Root("CUDA_HOME"),
-    Place::Root("CUDA_PATH"),
-    Place::System("/usr/local/cuda"),
-    Place::Packages,
-    Place::Python,
+const PLACES: &[SearchPlace] = &[
+    SearchPlace::Setup,
+    SearchPlace::List("PATH"),
+    SearchPlace::Root("CUDA_HOME"),
+    SearchPlace::Root("CUDA_PATH"),
+    SearchPlace::System("/usr/local/cuda"),
+    SearchPlace::Packages,
+    SearchPlace::Python,
 ];
 
 /// What to look for, and the PyPI package that has it.

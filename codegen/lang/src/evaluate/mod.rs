@@ -53,9 +53,9 @@ pub trait Tensors {
     fn write(&mut self, tensor: usize, at: usize, value: Number) -> Result<(), String>;
 }
 
-/// The place at which a reference function is evaluated.
+/// The PE for which a reference function is evaluated, and the arithmetic to compare with.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PeContext {
     /// The PE that the result is computed for.
     pub pe: usize,
     /// The number of PEs.
@@ -85,7 +85,7 @@ impl ReferenceFn {
         &self,
         arguments: &[Argument],
         tensors: &mut dyn Tensors,
-        place: Place,
+        place: PeContext,
     ) -> Result<(), Diagnostic> {
         let mut run =
             Run { library: &self.library, tensors, place, scope: Vec::new(), floor: 0, calls: 0, steps: 0 };
@@ -172,7 +172,7 @@ type R<T> = Result<T, Stop>;
 struct Run<'a> {
     library: &'a Library,
     tensors: &'a mut dyn Tensors,
-    place: Place,
+    place: PeContext,
     scope: Vec<Variable>,
     /// Variables below this index belong to callers and are not seen.
     floor: usize,

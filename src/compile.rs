@@ -366,7 +366,7 @@ fn emit(
 
 /// The bitcode that is linked in, where a kernel calls a function of it.
 fn library(from: &Nvshmem, module: &machine::Module, target: Target) -> Result<Option<PathBuf>, Diagnostic> {
-    if *from == Nvshmem::External || weft_llvm::called(module).is_empty() {
+    if *from == Nvshmem::External || weft_llvm::called_functions(module).is_empty() {
         return Ok(None);
     }
     match from {

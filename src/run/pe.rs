@@ -76,7 +76,7 @@ impl<'a> Pe<'a> {
     }
 
     /// Whether this PE reads all results.
-    pub fn judges(&self) -> bool {
+    pub fn checks_results(&self) -> bool {
         self.world.my_pe() == 0
     }
 

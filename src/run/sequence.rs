@@ -163,7 +163,7 @@ impl Sequence {
             }
         }
         pe.settle()?;
-        if pe.judges() {
+        if pe.checks_results() {
             for (tensor, path) in &options.expected {
                 let checked = pe.expect(tensor, path, options.tolerance);
                 let file = path.display().to_string();
@@ -184,7 +184,7 @@ impl Sequence {
         checks: &Mutex<Checks>,
     ) -> Result<(), RunError> {
         let operands = self.stages.iter().filter_map(Prepared::reference).flat_map(|r| &r.args);
-        let operands: Vec<_> = operands.filter(|_| pe.judges()).collect();
+        let operands: Vec<_> = operands.filter(|_| pe.checks_results()).collect();
         let values = |pe: &Pe<'_>| {
             let mut all: BTreeMap<String, Values> = BTreeMap::new();
             for name in &operands {
@@ -203,7 +203,7 @@ impl Sequence {
             pe.launch(number)?;
             pe.settle()?;
             let after = values(pe)?;
-            if let Some(r) = stage.reference().filter(|_| pe.judges()) {
+            if let Some(r) = stage.reference().filter(|_| pe.checks_results()) {
                 let (old, new) =
                     (|name: &str| before.get(name).cloned(), |name: &str| after.get(name).cloned());
                 let scalar = |name: &str| self.found.args.get(name).and_then(|arg| arg.of_launch(launch));

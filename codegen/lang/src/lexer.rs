@@ -78,7 +78,7 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
         let Ok((next, piece)) = alt((word, number, string, operator, foreign)).parse(start) else {
             if let Some(comment) = open_comment {
                 let span = Span::new(file, at(comment), at(comment) + 2);
-                found.push(complain(
+                found.push(diagnostic(
                     span,
                     (
                         code::UNTERMINATED_COMMENT,
@@ -93,7 +93,7 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
         let token =
             Token { kind: piece.as_ref().copied().unwrap_or(Kind::Bad), start: at(start), end: at(next) };
         if let Err(complaint) = piece {
-            found.push(complain(Span::new(file, token.start, token.end), complaint));
+            found.push(diagnostic(Span::new(file, token.start, token.end), complaint));
         }
         tokens.push(token);
         rest = next;
@@ -103,7 +103,7 @@ pub(crate) fn lex(file: u32, text: &str, limit: usize) -> (Vec<Token>, Vec<Diagn
     (tokens, found)
 }
 
-fn complain(span: Span, (code, message, label, help): Complaint) -> Diagnostic {
+fn diagnostic(span: Span, (code, message, label, help): Complaint) -> Diagnostic {
     Diagnostic::error(code, span, message).label(label).help(help)
 }
 

@@ -20,7 +20,7 @@ mod pipeline;
 mod products;
 mod raw;
 
-pub use link::{Link, called, object};
+pub use link::{Link, called_functions, object};
 pub use pipeline::{OptLevel, passes};
 
 use raw::{Diagnostics, Ir, Lines};
@@ -148,7 +148,7 @@ pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnost
 
     let llvm = ir.finished();
     let llvm_before = options.keep_llvm.then(|| llvm.print_to_string().to_string());
-    let called = link::called(module);
+    let called = link::called_functions(module);
     let library = match options.link {
         Link::Library(path) if !called.is_empty() => {
             let library =

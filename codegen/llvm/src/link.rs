@@ -29,7 +29,7 @@ pub enum Link<'a> {
 }
 
 /// The functions of libraries that a module's kernels call, and where first.
-pub fn called(module: &machine::Module) -> BTreeMap<Arc<str>, Span> {
+pub fn called_functions(module: &machine::Module) -> BTreeMap<Arc<str>, Span> {
     let mut out = BTreeMap::new();
     for k in &module.kernels {
         k.walk(&mut |_, inst| {

@@ -234,7 +234,7 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
     }
 
     /// Its name as part of a message: a word of the language in backticks, or a phrase.
-    fn called(&self) -> String {
+    fn quoted_name(&self) -> String {
         let name = self.name();
         if name.contains(' ') { name.into_owned() } else { format!("`{name}`") }
     }

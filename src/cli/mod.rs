@@ -5,6 +5,7 @@ mod check;
 mod compile;
 mod doctor;
 mod explain;
+mod fmt;
 mod fused;
 mod gemm;
 mod gemm_comm;
@@ -58,6 +59,8 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Say what became of each access of a kernel, or what an error code means.
     Explain(explain::Explain),
+    /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
+    Fmt(fmt::Fmt),
     /// Look at this machine: the compiler, GPUs and their links, NVSHMEM, tools; what is missing and what to do.
     Doctor(doctor::Doctor),
     /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
@@ -160,6 +163,7 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         Command::Sim(s) => Ok(s.run()),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
+        Command::Fmt(f) => f.run(),
         Command::Doctor(d) => d.run(),
         Command::Setup(s) => s.run(),
     };

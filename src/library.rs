@@ -15,6 +15,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("broadcast", include_str!("library/broadcast.weft")),
     ("collectives", include_str!("library/collectives.weft")),
     ("gemm", include_str!("library/gemm.weft")),
+    ("gemm_all_to_all", include_str!("library/gemm_all_to_all.weft")),
     ("gemm_allreduce", include_str!("library/gemm_allreduce.weft")),
     ("gemm_batched", include_str!("library/gemm_batched.weft")),
     ("gemm_comm", include_str!("library/gemm_comm.weft")),

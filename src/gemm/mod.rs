@@ -35,6 +35,7 @@ mod tests;
 pub mod tuning;
 
 pub use fit::{candidates, fits, fits_some, shared_bytes};
+pub(crate) use fused::alike;
 pub use fused::{Form, Fused, FusedPlan};
 pub use handle::Gemm;
 pub use model::{Machine, cycles, ranked};

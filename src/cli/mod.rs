@@ -10,6 +10,7 @@ mod fused;
 mod gemm;
 mod gemm_comm;
 mod layout;
+mod moe;
 mod progress;
 mod run;
 mod setup;
@@ -92,6 +93,8 @@ enum OtherBench {
     /// Time all-gather + GEMM in one launch, against a collective and cuBLASLt's product.
     #[command(name = "allgather-gemm")]
     AllGatherGemm(gemm_comm::GemmComm),
+    /// Time dispatch, experts and combine, against NCCL's all-to-alls and cuBLASLt's products.
+    Moe(moe::BenchMoe),
 }
 
 /// Collectives, or what is tuned in another way.
@@ -127,6 +130,7 @@ impl Bench {
             (Some(OtherBench::GemmReduceScatter(bench)), _) => bench.run(Form::ReduceScatter),
             (Some(OtherBench::GemmAllReduce(bench)), _) => bench.run(Form::AllReduce),
             (Some(OtherBench::AllGatherGemm(bench)), _) => bench.run(Form::AllGather),
+            (Some(OtherBench::Moe(bench)), _) => bench.run(),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
                 Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))

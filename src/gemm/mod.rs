@@ -37,6 +37,7 @@ pub mod tuning;
 
 pub use decode::{Decode, DecodeNorm, DecodePlan, MOST_ROWS, Normed};
 pub use fit::{candidates, fits, fits_some, shared_bytes};
+pub(crate) use fused::alike;
 pub use fused::{Form, Fused, FusedPlan};
 pub use handle::Gemm;
 pub use model::{Machine, cycles, ranked};

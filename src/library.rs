@@ -29,6 +29,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("gemm_reduce_scatter_add", include_str!("library/gemm_reduce_scatter_add.weft")),
     ("gemm_scaled", include_str!("library/gemm_scaled.weft")),
     ("gemm_split", include_str!("library/gemm_split.weft")),
+    ("gemm_stream", include_str!("library/gemm_stream.weft")),
     ("gemm_turns", include_str!("library/gemm_turns.weft")),
     ("grid", include_str!("library/grid.weft")),
     ("ll", include_str!("library/ll.weft")),

@@ -514,7 +514,7 @@ impl Elab<'_> {
         }
         let value = self.b.emit_as(Arith::Concat { parts }, Type::lanes_of(elem, n as u32))?;
         let bounds = moved(&f.bounds, |l| l.slice_and_offset(&coord)).map_err(bad)?;
-        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None }))
+        Ok(Val::Frag(Frag { value, shape: rest.shape().clone(), bounds, dealt: None, order: f.order }))
     }
 
     /// The lanes of a register tensor by coordinate.

@@ -35,6 +35,7 @@ pub mod gemm;
 pub mod gpu;
 pub mod library;
 pub mod meta;
+pub mod moe;
 pub mod nvshmem;
 pub mod ptx;
 pub mod remarks;

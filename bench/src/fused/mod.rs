@@ -4,7 +4,7 @@ mod measure;
 mod reference;
 mod report;
 
-pub use reference::{Given, Got, LEAST_SCALE, Wrong};
+pub use reference::{Inputs, LEAST_SCALE, Outputs, Wrong};
 pub use report::{Report, Row};
 pub use weft::fused::{Form, Fused, KERNELS, PACKET_CTAS, Plan, Shape, TEXT, Workspace};
 

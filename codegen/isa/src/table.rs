@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub refused: Option<&'static str>,
 }
 
-/// Which type carries another's data, see `carriers.table`.
+/// A type that carries the data of another type, as `carriers.table` lists them.
 pub struct Carrier {
     /// The instructions for which this holds.
     pub instrs: Vec<Instr>,
@@ -59,7 +59,7 @@ pub struct Carrier {
 }
 
 pub(crate) struct Tables {
-    /// Those with columns of their own, by the page that shows them.
+    /// The instructions that have columns of their own, by the page of the manual that shows them.
     pub instructions: Vec<(&'static str, Vec<Instruction>)>,
     pub targets: Targets,
     pub families: Vec<Family>,
@@ -114,10 +114,9 @@ impl Tables {
     pub(crate) fn read() -> Result<Tables, TableError> {
         let targets = Targets::parse(include_str!("../ptx_templates/targets.table"))?;
         let mut families = Vec::new();
-        for text in [
-            include_str!("../ptx_templates/multimem.table"),
-            include_str!("../ptx_templates/global.table"),
-        ] {
+        for text in
+            [include_str!("../ptx_templates/multimem.table"), include_str!("../ptx_templates/global.table")]
+        {
             read_families(text, &targets, &mut families)?;
         }
         let carriers = lines(include_str!("../ptx_templates/carriers.table"))

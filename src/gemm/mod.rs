@@ -35,7 +35,8 @@ mod tests;
 pub mod tuning;
 
 pub use fit::{candidates, fits, fits_some, shared_bytes};
-pub use fused::{Form, Fused, FusedPlan};
+pub use fused::tuning as fused_tuning;
+pub use fused::{Bytes, Choice, Estimate, Form, Fused, FusedPlan, FusedTeam};
 pub use handle::Gemm;
 pub use model::{Machine, cycles, ranked};
 pub use plan::{PARAMETERS, Param, Parameter, Plan};

@@ -22,6 +22,8 @@ mod register_memory;
 mod ring_put_get;
 #[path = "../../examples/03_team_split.rs"]
 mod team_split;
+#[path = "../../examples/17_tensor_parallel_mlp.rs"]
+mod tensor_parallel_mlp;
 
 pub const CASES: &[Case] = &[
     Case::new("examples::01_ring_put_get", ring_put_get::ring),
@@ -33,4 +35,5 @@ pub const CASES: &[Case] = &[
     Case::new("examples::07_cuda_graph", cuda_graph::graph),
     Case::new("examples::08_dlpack", dlpack::dlpack),
     Case::new("examples::15_allreduce_rms_norm", allreduce_rms_norm::allreduce_rms_norm),
+    Case::new("examples::17_tensor_parallel_mlp", tensor_parallel_mlp::mlp),
 ];

@@ -1,13 +1,18 @@
 //! Products with communication inside, against a product and a collective behind or before it.
 
 mod measure;
+mod plot;
+mod predict;
 mod report;
+mod tune;
 
+pub use predict::{Predicted, predict, table};
 pub use report::{Report, Row, Wrong};
+pub use tune::{Found, tried, tune};
 
 use super::BenchError;
 use super::contender::pick;
-use crate::gemm::{Form, FusedPlan, Problem, Shape};
+use crate::gemm::{Choice, Form, Problem, Shape};
 use weft_runtime::{DType, World};
 
 /// Shapes that are measured where none are given: rows of all PEs, columns of B of all PEs, and all of K, as the product
@@ -23,8 +28,10 @@ pub const SHAPES: [Shape; 5] = [
 /// Who computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
-    /// One launch, by a plan.
-    Fused(FusedPlan),
+    /// Ours, as it is chosen by a table or the model.
+    Auto,
+    /// Ours: one launch by a plan, or a product and a collective.
+    Fused(Choice),
     /// cuBLASLt's product alone, without communication: no result, but what the others are compared with.
     Product,
     /// cuBLASLt's product, and our collective.
@@ -37,6 +44,17 @@ pub enum Contender {
 const PEERS: [(&str, Contender); 2] = [("cublas+ours", Contender::Ours), ("cublas+nccl", Contender::Nccl)];
 
 impl Contender {
+    /// Ours, as `--plan` says: `auto`, `sequence`, or a plan.
+    ///
+    /// # Errors
+    /// As [`Choice::parse`].
+    pub fn ours(word: &str, form: Form) -> Result<Contender, String> {
+        match word {
+            "auto" => Ok(Contender::Auto),
+            _ => Choice::parse(word, form).map(Contender::Fused),
+        }
+    }
+
     /// Those that a list of names means.
     ///
     /// # Errors
@@ -48,7 +66,9 @@ impl Contender {
     /// As the table names it.
     pub fn name(&self) -> &'static str {
         match self {
-            Contender::Fused(_) => "fused",
+            Contender::Auto => "auto",
+            Contender::Fused(Choice::Launch(_)) => "fused",
+            Contender::Fused(Choice::Sequence) => "sequence",
             Contender::Product => "cublas alone",
             Contender::Ours => "cublas+ours",
             Contender::Nccl => "cublas+nccl",

@@ -111,12 +111,24 @@ struct Tune {
 enum OtherTune {
     /// Find the fastest plans of products of matrices on one GPU, by shape, and store them.
     Gemm(gemm::TuneGemm),
+    /// Find the fastest ways to compute GEMM + reduce-scatter, by shape, and store them.
+    #[command(name = "gemm-reducescatter")]
+    GemmReduceScatter(gemm_comm::TuneGemmComm),
+    /// Find the fastest ways to compute GEMM + allreduce, by shape, and store them.
+    #[command(name = "gemm-allreduce")]
+    GemmAllReduce(gemm_comm::TuneGemmComm),
+    /// Find the fastest ways to compute all-gather + GEMM, by shape, and store them.
+    #[command(name = "allgather-gemm")]
+    AllGatherGemm(gemm_comm::TuneGemmComm),
 }
 
 impl Tune {
     fn run(&self) -> Result<ExitCode> {
         match &self.other {
             Some(OtherTune::Gemm(gemm)) => gemm.run(),
+            Some(OtherTune::GemmReduceScatter(tune)) => tune.run(Form::ReduceScatter),
+            Some(OtherTune::GemmAllReduce(tune)) => tune.run(Form::AllReduce),
+            Some(OtherTune::AllGatherGemm(tune)) => tune.run(Form::AllGather),
             None => self.collectives.run(),
         }
     }

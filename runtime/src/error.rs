@@ -143,6 +143,8 @@ codes! {
         "The module has no entry point of that name.";
     GEMM = 505, "a matrix product that the GEMM kernel does not compute",
         "The library's GEMM takes any number of rows of A, and extents along contiguous modes that are multiples of 16 bytes, since tiles are copied by TMA. An empty shape, an element type without matrix instructions, a plan whose tiles do not fit the shared memory or the registers, and a GPU without the instructions are refused before anything is launched. The message says which limit is met, and by how much.";
+    ROUTES = 506, "tokens that are sent to experts which cannot take them",
+        "A PE of the team names an expert that does not exist or more tokens than it has, or a PE gets more tokens than it has room for. All PEs know the counts of all others before the first token is sent, so every PE of the team reports the same error, and no token was sent.";
 }
 
 #[cfg(test)]

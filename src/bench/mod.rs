@@ -14,6 +14,7 @@ pub mod gemm_comm;
 mod kernels;
 mod measure;
 mod model;
+pub mod moe;
 mod operand;
 mod operation;
 mod own;

@@ -5,10 +5,12 @@ mod check;
 mod compile;
 mod doctor;
 mod explain;
+mod fmt;
 mod fused;
 mod gemm;
 mod gemm_comm;
 mod layout;
+mod moe;
 mod progress;
 mod run;
 mod setup;
@@ -58,6 +60,8 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Say what became of each access of a kernel, or what an error code means.
     Explain(explain::Explain),
+    /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
+    Fmt(fmt::Fmt),
     /// Look at this machine: the compiler, GPUs and their links, NVSHMEM, tools; what is missing and what to do.
     Doctor(doctor::Doctor),
     /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
@@ -89,6 +93,8 @@ enum OtherBench {
     /// Time all-gather + GEMM in one launch, against a collective and cuBLASLt's product.
     #[command(name = "allgather-gemm")]
     AllGatherGemm(gemm_comm::GemmComm),
+    /// Time dispatch, experts and combine, against NCCL's all-to-alls and cuBLASLt's products.
+    Moe(moe::BenchMoe),
 }
 
 /// Collectives, or what is tuned in another way.
@@ -124,6 +130,7 @@ impl Bench {
             (Some(OtherBench::GemmReduceScatter(bench)), _) => bench.run(Form::ReduceScatter),
             (Some(OtherBench::GemmAllReduce(bench)), _) => bench.run(Form::AllReduce),
             (Some(OtherBench::AllGatherGemm(bench)), _) => bench.run(Form::AllGather),
+            (Some(OtherBench::Moe(bench)), _) => bench.run(),
             (None, Some(operation)) => operation.run(),
             (None, None) => {
                 Err(anyhow!("what is to be measured is missing: `weft bench --help` says what there is"))
@@ -160,6 +167,7 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         Command::Sim(s) => Ok(s.run()),
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
+        Command::Fmt(f) => f.run(),
         Command::Doctor(d) => d.run(),
         Command::Setup(s) => s.run(),
     };

@@ -298,7 +298,7 @@ impl fmt::Debug for Fused {
 ///
 /// # Errors
 /// Fails on every PE of a team whose PEs differ (R0505).
-fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
+pub(crate) fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
     let all = world.all_gather_host(asked.as_bytes())?;
     let of = |pe: u32| String::from_utf8_lossy(all.get(pe as usize).map_or(&[][..], |text| text));
     let members = team.members();

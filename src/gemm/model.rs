@@ -90,7 +90,7 @@ fn moved(problem: &Problem) -> f64 {
 
 /// Clusters of so many CTAs that run at the same time. A cluster lies in one group of multiprocessors (GPC), and groups
 /// differ in size, so that some multiprocessors are left over: on an H200 128 CTAs in clusters of four take two waves.
-fn clusters(sms: u64, ctas: u64) -> u64 {
+pub(super) fn clusters(sms: u64, ctas: u64) -> u64 {
     let left_over = if ctas > 2 { 2 } else { 0 };
     (sms / ctas).saturating_sub(left_over).max(1)
 }

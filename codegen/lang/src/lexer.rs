@@ -54,6 +54,14 @@ impl Kind {
     }
 }
 
+/// The reserved words of the language.
+pub fn keywords() -> impl Iterator<Item = &'static str> {
+    FIXED.iter().filter(|(_, kind)| kind.is_keyword()).map(|(text, _)| *text)
+}
+
+/// Words that are reserved in one place only: in front of a function, in heads of loops, and in front of a role.
+pub const PLACED_WORDS: &[&str] = &["reference", "step", "unroll", "role"];
+
 /// A token and its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token {
@@ -124,7 +132,7 @@ fn trivia(mut text: &str) -> (&str, Option<&str>) {
 }
 
 /// What follows a block comment, which may hold others. Counts instead of recursing: any depth is fine.
-fn block_comment(text: &str) -> Option<&str> {
+pub(crate) fn block_comment(text: &str) -> Option<&str> {
     let (bytes, mut depth, mut at) = (text.as_bytes(), 0usize, 0);
     while at + 1 < bytes.len() {
         let step = match &bytes[at..at + 2] {

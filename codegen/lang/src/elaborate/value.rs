@@ -69,6 +69,22 @@ pub struct Tensor {
     pub private: bool,
     /// One element, named by a whole coordinate: a number where a number is wanted.
     pub element: bool,
+    /// In which order `partition` dealt the elements out, if it did.
+    pub order: Option<Order>,
+}
+
+/// The order in which `partition` deals the elements of a tensor out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// The first mode is the fastest.
+    FirstMode,
+    /// The last mode is the fastest: its elements follow each other in memory, and those of the first do not.
+    LastMode {
+        /// Modes with more than one element.
+        modes: usize,
+        /// Elements of the last mode, where that is known at compile time.
+        last: Option<i64>,
+    },
 }
 
 /// Elements that the threads hold in registers.
@@ -82,6 +98,8 @@ pub struct Frag {
     pub bounds: Vec<Bound>,
     /// The way in which the elements of a tensor that is the same for all threads are dealt out over them.
     pub dealt: Option<Dealt>,
+    /// In which order `partition` dealt the elements out, if they are of a tensor that it made.
+    pub order: Option<Order>,
 }
 
 /// The way in which the elements of a tensor are dealt out over the threads of a CTA.

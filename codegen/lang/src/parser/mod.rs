@@ -9,7 +9,7 @@ mod items;
 mod stmts;
 mod types;
 
-pub(crate) use exprs::{ESCAPES, sign};
+pub(crate) use exprs::{ESCAPES, level, sign};
 
 use crate::ast::{Expr, File, Ident};
 use crate::codes::syntax as code;

@@ -132,7 +132,7 @@ impl Moe {
         Ok(moe)
     }
 
-    /// What it computes.
+    /// The problem that it computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -175,7 +175,7 @@ impl Moe {
     /// begins when its tokens are complete.
     ///
     /// # Errors
-    /// As [`Moe::dispatch`].
+    /// Fails where [`Moe::dispatch`] fails.
     pub fn experts(
         &self,
         stream: &Stream,
@@ -197,7 +197,7 @@ impl Moe {
     /// up in f32 in the order of choices. Nothing is written for tokens beyond `live`, and after an error.
     ///
     /// # Errors
-    /// As [`Moe::dispatch`].
+    /// Fails where [`Moe::dispatch`] fails.
     pub fn combine(
         &self,
         stream: &Stream,

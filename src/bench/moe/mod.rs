@@ -10,7 +10,7 @@ use super::contender::pick;
 use crate::moe::{Plan, Problem};
 use weft_runtime::{DType, World};
 
-/// Who computes.
+/// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
     /// Our launches, by a plan.
@@ -41,9 +41,9 @@ impl Contender {
 /// What is measured. Each expert gets as many rows as every other one, which NCCL's all-to-all needs.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is computed.
+    /// The problems that are measured.
     pub problems: Vec<Problem>,
-    /// Who is measured.
+    /// The implementations that are measured.
     pub contenders: Vec<Contender>,
     /// Calls back to back in a block that is timed; fewer where they take long.
     pub iters: u32,

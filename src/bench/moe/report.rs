@@ -17,11 +17,11 @@ pub struct Wrong {
 /// A problem with a contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// What is computed.
+    /// The problem that was computed.
     pub problem: String,
-    /// Who.
+    /// The name of the contender.
     pub name: String,
-    /// Parameters of ours.
+    /// The plan of the kernels, if they are ours.
     pub plan: String,
     /// Time of a call.
     pub time_us: Spread,
@@ -35,18 +35,18 @@ pub struct Row {
     pub checked: Option<Wrong>,
 }
 
-/// A run.
+/// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Version of this library.
     pub warpweft: String,
-    /// When, in UTC.
+    /// The date and time in UTC.
     pub date: String,
-    /// The command's words.
+    /// The words of the command line.
     pub command: Vec<String>,
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
-    /// Their GPUs.
+    /// The name of their GPUs.
     pub gpu: String,
     /// NCCL's version, where it was measured.
     pub nccl: Option<String>,
@@ -54,7 +54,7 @@ pub struct Report {
     pub graph: bool,
     /// Blocks of each contender.
     pub repeats: u32,
-    /// What was measured.
+    /// The measurements, one for each problem and contender.
     pub rows: Vec<Row>,
 }
 

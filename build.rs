@@ -1,5 +1,5 @@
-//! Lets the binaries, tests, examples and benches of this package find LLVM's library where `weft-llvm` found it, and
-//! tells the kernel cache which compiler this is.
+//! Tells the kernel cache which compiler this is. Where LLVM's library is linked and not opened at run time, lets the
+//! programs of this package find it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;

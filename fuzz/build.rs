@@ -1,4 +1,4 @@
-//! As the root's build script: finds LLVM's library where `weft-llvm` found it.
+//! As the root's build script: where LLVM's library is linked, finds it where `weft-llvm` found it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

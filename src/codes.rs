@@ -21,11 +21,11 @@ pub fn explain(code: Code) -> Option<&'static Info> {
 /// What there is to say about a code, whichever room's it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// `E0212`, `R0104`.
+    /// The code, such as `E0212` or `R0104`.
     pub code: String,
     /// One line, no full stop.
     pub title: &'static str,
-    /// One paragraph.
+    /// One paragraph that explains the code.
     pub explanation: &'static str,
     /// Something that is rejected so.
     pub example: Example,

@@ -37,7 +37,7 @@ pub enum Nvshmem {
 /// What to compile for, and with what.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// As in `.target`.
+    /// The target, as PTX's `.target` names it.
     pub target: Target,
     /// As in `.version`; the least that is needed where none is given.
     pub ptx_version: Option<PtxVersion>,
@@ -64,7 +64,7 @@ pub struct Options {
     pub keep_ir: bool,
     /// Keep the IR after this pass, as text.
     pub keep_after: Option<String>,
-    /// Keep LLVM's IR.
+    /// Whether to keep LLVM's IR.
     pub keep_llvm: bool,
 }
 
@@ -93,7 +93,7 @@ impl Options {
 /// What is wrong with a text, with the text: `Display` renders it for people.
 #[derive(Clone, Debug)]
 pub struct CompileError {
-    /// All findings.
+    /// All errors and warnings.
     pub diagnostics: Vec<Diagnostic>,
     sources: Arc<SourceMap>,
 }
@@ -138,7 +138,7 @@ pub struct KernelFile {
 pub struct Compiled {
     /// The PTX of all its kernels.
     pub ptx: String,
-    /// Its `.version`.
+    /// The version of PTX that the text declares with `.version`.
     pub ptx_version: PtxVersion,
     /// What it was compiled for.
     pub target: Target,
@@ -205,10 +205,10 @@ impl KernelFile {
         self.program.heads()
     }
 
-    /// Compiles its kernels.
+    /// Compiles the kernels of the file.
     ///
     /// # Errors
-    /// What is wrong with the text, all findings at once.
+    /// Fails with all findings in the text at once.
     pub fn compile(&self, options: &Options) -> Result<Compiled, CompileError> {
         let start = Instant::now();
         let only = options.kernel.as_deref();
@@ -227,7 +227,7 @@ impl KernelFile {
     /// One of its kernels without its code: what a launch needs of it.
     ///
     /// # Errors
-    /// There is no such kernel, or its head is wrong.
+    /// Fails if there is no such kernel, or if its head is wrong.
     pub(crate) fn without_code(&self, name: &str, options: &Options) -> Result<Kernel, CompileError> {
         let made = self.program.without_code(name, &options.defines);
         made.map_err(|found| CompileError::new(found, self.sources.clone()))
@@ -237,7 +237,7 @@ impl KernelFile {
 /// Compiles IR of the tensor level, made with [`Builder`](weft_ir::Builder) or read from its text form.
 ///
 /// # Errors
-/// What the verifier, the passes or the tables of the ISA find wrong.
+/// Fails with what the verifier, the passes or the tables of the ISA find wrong.
 pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, CompileError> {
     let sources = sources_of(&module.files);
     let verified = verify(module).map_err(|found| CompileError::new(found, sources.clone()))?;
@@ -247,7 +247,7 @@ pub fn compile_module(module: Module, options: &Options) -> Result<Compiled, Com
 /// Compiles IR of the machine level, which no pass changes any more.
 ///
 /// # Errors
-/// What the verifier or the tables of the ISA find wrong.
+/// Fails with what the verifier or the tables of the ISA find wrong.
 pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Compiled, CompileError> {
     let sources = sources_of(&module.files);
     let error = |found| CompileError::new(found, sources.clone());
@@ -261,7 +261,7 @@ pub fn compile_machine(module: machine::Module, options: &Options) -> Result<Com
 /// Compiles the text form of IR, of the level that it names.
 ///
 /// # Errors
-/// A text that is no IR, and as [`compile_module`] and [`compile_machine`].
+/// Fails if the text is not IR, or where [`compile_module`] or [`compile_machine`] fails.
 pub fn compile_ir(text: &str, options: &Options) -> Result<Compiled, IrError> {
     Ok(match parse_any(text)? {
         AnyModule::Tensor(module) => compile_module(module, options)?,

@@ -58,7 +58,7 @@ pub use weft_isa::{PtxVersion, Target};
 pub use weft_lang as lang;
 pub use weft_lang::elaborate::{Define, Defines};
 pub use weft_layout as layout;
-pub use weft_llvm::version as llvm_version;
+pub use weft_llvm::{library as llvm_library, version as llvm_version};
 pub use weft_runtime as runtime;
 pub use weft_sim as sim;
 
@@ -67,6 +67,8 @@ pub use weft_sim as sim;
 mod documents {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/tour.md")]
+    struct Tour;
     #[doc = include_str!("../docs/gpu.md")]
     struct Gpu;
     #[doc = include_str!("../docs/simulated.md")]

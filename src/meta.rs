@@ -8,7 +8,7 @@ use weft_runtime::launch::ModuleInfo;
 /// Describes all kernels of a compiled file.
 ///
 /// # Errors
-/// A kernel whose launch is not known: one that was built without the passes.
+/// Fails if the launch of a kernel is not known, because it was built without the passes.
 pub fn describe(c: &Compiled) -> Result<ModuleInfo, Diagnostic> {
     Ok(ModuleInfo {
         target: c.target.to_string(),

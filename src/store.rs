@@ -25,15 +25,15 @@ const HASH: usize = blake3::OUT_LEN;
 /// How the value of `WEFT_CACHE` begins that names a folder shared with others.
 const SHARED: &str = "shared:";
 
-/// What is kept.
+/// A value that a store keeps.
 pub trait Kept: Sized {
     /// Of its files' names.
     const EXTENSION: &'static str;
 
-    /// Its bytes.
+    /// The bytes of the value in a file.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Fails if the value cannot be written.
     fn encode(&self) -> io::Result<Vec<u8>>;
 
     /// What [`encode`](Kept::encode) wrote, of another version maybe.
@@ -47,9 +47,9 @@ pub struct Key([u8; HASH]);
 /// Where an entry was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// In this process.
+    /// The entry was in the memory of this process.
     Memory,
-    /// In the folder.
+    /// The entry was in the folder.
     Disk,
     /// Nowhere: it was made.
     Made,
@@ -98,7 +98,7 @@ pub(crate) fn stamp(path: &Path) -> io::Result<String> {
     Ok(format!("{} {} {}", path.display(), meta.len(), written.as_nanos()))
 }
 
-/// Kept entries.
+/// A cache of entries in memory and in a folder.
 #[derive(Debug)]
 pub struct Store<T> {
     folder: Option<PathBuf>,
@@ -192,10 +192,10 @@ impl<T: Kept> Store<T> {
         owned::write(path, &[MAGIC, blake3::hash(&rest).as_bytes(), &rest], self.trust)
     }
 
-    /// The entry of that key, made if there is none.
+    /// The entry of a key, which `make` makes if there is none.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// Fails if `make` fails.
     pub fn get_or_make<E>(
         &self,
         key: &Key,

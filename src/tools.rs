@@ -20,11 +20,11 @@ use weft_runtime::launch::remarks::{remarks, strict};
 /// A program or library of the CUDA toolkit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tool {
-    /// Assembles PTX.
+    /// The assembler of PTX, `ptxas`.
     Ptxas,
-    /// Disassembles cubins.
+    /// The disassembler of cubins, `nvdisasm`.
     Nvdisasm,
-    /// Links relocatable cubins.
+    /// The linker of relocatable cubins, `nvlink`.
     Nvlink,
     /// The library that compiles CUDA C++ at run time.
     Nvrtc,
@@ -71,7 +71,7 @@ impl Tool {
     /// The path of the tool; looked for once a process.
     ///
     /// # Errors
-    /// As [`Tool::locate`].
+    /// Fails where [`Tool::locate`] fails.
     pub fn find(self) -> Result<PathBuf, ToolError> {
         self.locate().map(|found| found.path)
     }
@@ -79,8 +79,8 @@ impl Tool {
     /// The path of the tool and what led to it; looked for once a process.
     ///
     /// # Errors
-    /// [`ToolError::NotFound`] with every place searched, [`ToolError::Variable`] where the tool's variable
-    /// names no file.
+    /// Fails if the tool is not found ([`ToolError::NotFound`], with every place searched), or if its
+    /// variable names no file ([`ToolError::Variable`]).
     pub fn locate(self) -> Result<Found, ToolError> {
         static FOUND: [OnceLock<Result<Found, Missing>>; 4] = [const { OnceLock::new() }; 4];
         let (wanted, wheel) = &TOOLS[self as usize];
@@ -103,36 +103,36 @@ fn not_found(wanted: &Wanted, wheel: &'static str, missing: Missing) -> ToolErro
 /// Why a tool gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// It is nowhere.
+    /// The tool is in none of the places searched.
     #[error("{tool} not found\n  searched: {}\n  help: `weft setup` fetches it; or `pip install {wheel}`, or install the CUDA toolkit, or set {var} to its path", searched.join("\n            "))]
     NotFound {
-        /// File name.
+        /// The file name of the tool.
         tool: &'static str,
         /// Environment variable that would name it.
         var: &'static str,
         /// PyPI package that has it.
         wheel: &'static str,
-        /// Every place searched.
+        /// Every place that was searched.
         searched: Vec<String>,
     },
     /// Its environment variable names something else.
     #[error("{var} is set to {}, where there is no {tool}; unset it to search for {tool}", path.display())]
     Variable {
-        /// File name.
+        /// The file name of the tool.
         tool: &'static str,
-        /// Environment variable.
+        /// The name of the environment variable.
         var: &'static str,
-        /// What it says.
+        /// The value of the environment variable.
         path: PathBuf,
     },
     /// It ran and refused its input.
     #[error("{tool} failed ({status}): {message}")]
     Failed {
-        /// File name.
+        /// The file name of the tool.
         tool: &'static str,
-        /// Exit status.
+        /// The exit status of the tool.
         status: String,
-        /// Everything it said.
+        /// Everything that the tool printed.
         message: String,
     },
     /// It said something of code that it took, where that is an error (`WEFT_STRICT_PTXAS`).
@@ -143,7 +143,7 @@ pub enum ToolError {
     Io {
         /// What was being done.
         what: String,
-        /// The system's reason.
+        /// The reason that the system gives.
         source: io::Error,
     },
 }
@@ -151,7 +151,7 @@ pub enum ToolError {
 /// Code that a tool made, and what it said of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assembled {
-    /// The cubin.
+    /// The bytes of the cubin.
     pub cubin: Vec<u8>,
     /// Why it is slow, if ptxas knows.
     pub remarks: Vec<Remark>,
@@ -161,7 +161,7 @@ impl Assembled {
     /// The cubin, where remarks are no errors or there are none.
     ///
     /// # Errors
-    /// [`ToolError::Remarks`].
+    /// Fails with [`ToolError::Remarks`] if remarks count as errors.
     pub fn accepted(self) -> Result<Vec<u8>, ToolError> {
         if strict() && !self.remarks.is_empty() {
             Err(ToolError::Remarks(self.remarks))
@@ -174,7 +174,7 @@ impl Assembled {
 /// Assembles PTX to a cubin for `target` with ptxas.
 ///
 /// # Errors
-/// Where ptxas is not found, or, in [`ToolError::Failed`], says what is wrong with the PTX (it calls the text
+/// Fails if ptxas is not found, or if ptxas refuses the PTX ([`ToolError::Failed`], which calls the text
 /// `kernel.ptx`).
 pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
     ptxas(ptx, target, &[])
@@ -183,7 +183,8 @@ pub fn assemble(ptx: &str, target: Target) -> Result<Assembled, ToolError> {
 /// As [`assemble`], without remarks.
 ///
 /// # Errors
-/// The errors of [`assemble`], and [`ToolError::Remarks`] where there are remarks and `WEFT_STRICT_PTXAS` is 1.
+/// Fails where [`assemble`] fails, or if there are remarks and `WEFT_STRICT_PTXAS` is 1
+/// ([`ToolError::Remarks`]).
 pub fn assemble_ptx(ptx: &str, target: Target) -> Result<Vec<u8>, ToolError> {
     assemble(ptx, target)?.accepted()
 }
@@ -201,7 +202,7 @@ fn ptxas(ptx: &str, target: Target, options: &[&str]) -> Result<Assembled, ToolE
 /// with at most so many registers a thread.
 ///
 /// # Errors
-/// As [`assemble_ptx`].
+/// Fails where [`assemble_ptx`] fails.
 pub fn assemble_object(ptx: &str, target: Target, registers: Option<u32>) -> Result<Vec<u8>, ToolError> {
     let limit = registers.map(|n| format!("--maxrregcount={n}"));
     let options: Vec<_> = ["--compile-only"].into_iter().chain(limit.as_deref()).collect();
@@ -211,7 +212,7 @@ pub fn assemble_object(ptx: &str, target: Target, registers: Option<u32>) -> Res
 /// Links PTX and a relocatable object to a cubin for `target`, with ptxas and nvlink.
 ///
 /// # Errors
-/// As [`assemble_ptx`], of both tools.
+/// Fails where [`assemble_ptx`] fails, for either of the tools.
 pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Assembled, ToolError> {
     Tool::Nvlink.find()?;
     let kernel = ptxas(ptx, target, &["--compile-only"])?;
@@ -226,7 +227,7 @@ pub fn link_object(ptx: &str, object: &[u8], target: Target) -> Result<Assembled
 /// Disassembles a cubin to SASS with nvdisasm.
 ///
 /// # Errors
-/// Where nvdisasm is not found or does not take the cubin.
+/// Fails if nvdisasm is not found or does not take the cubin.
 pub fn disassemble(cubin: &[u8]) -> Result<String, ToolError> {
     let folder = Folder::new()?;
     folder.write("kernel.cubin", cubin)?;

@@ -11,7 +11,7 @@ use weft_sim::{Activity, Trace, TraceSpan, TraceTransfer};
 /// Writes a timeline as Chrome's trace events (JSON object format).
 ///
 /// # Errors
-/// Those of the writer.
+/// Fails if the writer fails.
 pub fn write_chrome(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let mut events = Events { out, first: true };
     events.out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;

@@ -39,7 +39,7 @@ impl Kind {
     /// The text of a file; none of one that does not exist, unless the variable names it.
     ///
     /// # Errors
-    /// `R0111` where it cannot be read.
+    /// Fails if it cannot be read (R0111).
     pub fn read(&self, file: &Path) -> Result<Option<String>, Error> {
         if std::env::var_os(self.variable).is_some_and(|v| Path::new(&v) == file) {
             let text = crate::library::read_text_of(file, MOST_BYTES, "tuning");
@@ -59,7 +59,7 @@ impl Kind {
     /// What a text has.
     ///
     /// # Errors
-    /// What is wrong with it, as what a file "does".
+    /// Says what is wrong with the text, as what a file "does".
     pub fn parse<T: DeserializeOwned>(&self, text: &str) -> Result<T, String> {
         #[derive(Deserialize)]
         struct Head {
@@ -76,7 +76,7 @@ impl Kind {
     /// Writes a file, all at once: a reader sees the old one or the new one.
     ///
     /// # Errors
-    /// `R0111`
+    /// Fails if the file cannot be written (R0111).
     pub fn write(&self, file: &Path, text: &str) -> Result<(), Error> {
         let folder = match file.parent() {
             Some(parent) if parent != Path::new("") => parent,
@@ -110,7 +110,7 @@ pub(crate) fn here() -> Option<&'static machine::Driver> {
 /// The version of a device's driver, or of its CUDA where NVML does not tell it.
 ///
 /// # Errors
-/// `R0103`
+/// Fails if the CUDA driver refuses a call (R0103).
 pub(crate) fn driver(device: &Device) -> Result<String, Error> {
     // Simulated PEs have a driver of their own, which nobody measures: models choose.
     if device.is_simulated() {

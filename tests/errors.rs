@@ -29,6 +29,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("E0608", "a device library that is broken: codegen/llvm/tests/nvshmem.rs"),
     ("E0609", "a function that a version of NVSHMEM does not have: codegen/llvm/tests/nvshmem/link.rs"),
     ("E0610", "a device library for later GPUs: codegen/llvm/tests/nvshmem/link.rs"),
+    ("E0611", "LLVM's library is not found: tests/llvm.rs"),
     ("E0620", "a warning of the assembler's: tests/ptxas.rs"),
     ("E0621", "as E0620"),
     ("E0622", "as E0620: runtime/src/launch/remarks.rs"),

@@ -4,28 +4,29 @@ use crate::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// How in-switch operations are carried out in compiled code.
+    /// The way in which compiled code carries out in-switch operations.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     Lowering {
-        /// By `multimem` instructions on the team's multicast address, which the launch passes.
+        /// Code uses `multimem` instructions on the team's multicast address, which the launch passes.
         Multimem = "multimem",
-        /// By loads, stores and reductions at every PE's own address; the launch passes a table of these.
+        /// Code uses loads, stores and reductions at every PE's own address. The launch passes a table of
+        /// these.
         Unicast = "unicast",
     }
 }
 
 words! {
-    /// How in-switch operations should be carried out: what the user asks for. [`decide`](LoweringRequest::decide)
-    /// makes a [`Lowering`] of it.
+    /// The way in which a user asks for in-switch operations to be carried out.
+    /// [`decide`](LoweringRequest::decide) makes a [`Lowering`] of it.
     #[derive(Default)]
     LoweringRequest {
-        /// By the switch where the team has a multicast address, else by every PE's own address.
+        /// Use the switch if the team has a multicast address, and every PE's own address otherwise.
         #[default]
         Auto = "auto",
-        /// By `multimem` instructions.
+        /// Always use `multimem` instructions.
         Multimem = "multimem",
-        /// By loads, stores and reductions at every PE's own address.
+        /// Always use loads, stores and reductions at every PE's own address.
         Unicast = "unicast",
     }
 }
@@ -50,22 +51,22 @@ impl From<Lowering> for LoweringRequest {
 }
 
 words! {
-    /// How remote memory operations (`put`, `get`, signals, atomics) are carried out.
+    /// The way in which remote memory operations (`put`, `get`, signals, atomics) are carried out.
     #[derive(Default)]
     Transport {
-        /// In place for PEs that loads and stores reach, else by NVSHMEM's function. The code has both, behind one
-        /// test of the other PE's address.
+        /// Use direct loads and stores if they reach the other PE, and NVSHMEM's function otherwise. The code
+        /// has both, behind one test of the other PE's address.
         #[default]
         Auto = "auto",
-        /// By NVSHMEM's functions, which also tell ranks and addresses, over any transport.
+        /// Call NVSHMEM's functions, also for ranks and addresses. They work over any transport.
         Nvshmem = "nvshmem",
-        /// By loads, stores and atomics at the other PE's address, without a call. All PEs must be in reach.
+        /// Use loads, stores and atomics at the other PE's address, without a call. They must reach all PEs.
         P2p = "p2p",
     }
 }
 
 impl Transport {
-    /// What it is in a world without NVSHMEM, where all PEs are in reach.
+    /// The transport that takes its place in a world without NVSHMEM, where loads and stores reach all PEs.
     pub fn without_nvshmem(self) -> Transport {
         if self == Transport::Auto { Transport::P2p } else { self }
     }

@@ -8,7 +8,7 @@ use crate::{MAP_ALIGN, MAP_BYTES, Scalar};
 /// Most bytes of parameters that a kernel can have with any driver. (PTX 8.1 and drivers of its time take 32,764.)
 pub const MAX_PARAM_BYTES: u32 = 4096;
 
-/// How a parameter is passed.
+/// The form in which a parameter is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EntryKind {
     /// A 64-bit address, a multiple of `align`.
@@ -23,7 +23,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// Its size in the parameter block, in bytes.
+    /// The size in the parameter block, in bytes.
     pub fn bytes(self) -> u32 {
         match self {
             EntryKind::Address { .. } => 8,
@@ -32,7 +32,7 @@ impl EntryKind {
         }
     }
 
-    /// Its alignment in the parameter block, in bytes.
+    /// The alignment in the parameter block, in bytes.
     pub fn align(self) -> u32 {
         if self == EntryKind::Map { MAP_ALIGN } else { self.bytes() }
     }
@@ -41,13 +41,13 @@ impl EntryKind {
 /// One parameter of an entry point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EntryParam {
-    /// Its index among the kernel's parameters, of which some are not passed.
+    /// The index among the kernel's parameters, of which some are not passed.
     pub index: u32,
     /// Bytes from the start of the parameter block.
     pub offset: u32,
-    /// In bytes.
+    /// The size of the parameter in bytes.
     pub size: u32,
-    /// How it is passed.
+    /// The form in which the parameter is passed.
     pub kind: EntryKind,
 }
 
@@ -62,7 +62,7 @@ pub struct TooManyBytes {
 /// Places the parameters of an entry point, which are given in order, with their indices.
 ///
 /// # Errors
-/// [`TooManyBytes`] where they take more than [`MAX_PARAM_BYTES`].
+/// Fails if the parameters take more than [`MAX_PARAM_BYTES`] ([`TooManyBytes`]).
 pub fn entry_params(
     params: impl IntoIterator<Item = (u32, EntryKind)>,
 ) -> Result<Vec<EntryParam>, TooManyBytes> {

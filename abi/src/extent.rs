@@ -22,17 +22,18 @@ pub struct Extent(pub Int);
 /// Shape and stride that may depend on parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extents {
-    /// Extents.
+    /// The extent of each mode.
     pub shape: IntTuple,
     /// Elements from one to the next in each mode.
     pub stride: IntTuple,
 }
 
-/// What parameters bring, by index; none where that is no integer. The last one is the number of all PEs.
+/// The values of integer parameters, by index, and none for other parameters. The last one is the number of
+/// all PEs.
 pub type Values = [Option<i64>];
 
 impl Extent {
-    /// Its value in a launch; none where it has none.
+    /// The value in a launch, or none if a parameter is not known.
     pub fn value(&self, values: &Values) -> Option<i64> {
         substitute(&self.0, values).as_const()
     }
@@ -42,7 +43,7 @@ impl Extents {
     /// The layout in a launch.
     ///
     /// # Errors
-    /// A text that says why there is none: a negative extent, a parameter that is not known.
+    /// Says why there is no layout: an extent is negative, or a parameter is not known.
     pub fn layout(&self, values: &Values) -> Result<Layout, String> {
         let known = |t: &IntTuple| t.map(&mut |n| substitute(n, values));
         let layout = Layout::new(known(&self.shape), known(&self.stride)).map_err(|e| e.to_string())?;

@@ -4,7 +4,7 @@ use crate::{EntryKind, MapShape, Scalar};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// In place of a team's index: the team of all PEs (`NVSHMEM_TEAM_WORLD`), which no parameter brings.
+/// The index that stands for the team of all PEs (`NVSHMEM_TEAM_WORLD`), which no parameter brings.
 pub const WORLD: u32 = u32::MAX;
 
 /// A parameter that the launch fills in. `base` and `team` are indices of the kernel's parameters; the team of all
@@ -16,58 +16,59 @@ pub enum Hidden {
     Multicast {
         /// A symmetric tensor or barrier.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// The address of a table of `base`'s address on every PE of `team`, a `u64` each.
     Peers {
         /// A symmetric tensor or barrier.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
-    /// As [`Peers`](Hidden::Peers), with 0 for a PE whose memory loads and stores do not reach.
+    /// The address of a table like [`Peers`](Hidden::Peers), with 0 for a PE whose memory loads and stores do
+    /// not reach.
     Reach {
         /// A symmetric tensor or barrier.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// The tensor map of `base`, by value.
     TensorMap {
-        /// A tensor.
+        /// The tensor parameter that the map describes.
         base: u32,
         /// The boxes that are copied.
         map: MapShape,
     },
     /// The address of a table of the tensor maps of `base` on every PE of `team`, one behind the other.
     PeerMaps {
-        /// A symmetric tensor.
+        /// The parameter that brings the symmetric tensor.
         base: u32,
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
         /// The boxes that are copied.
         map: MapShape,
     },
     /// NVSHMEM's number of `team`.
     TeamHandle {
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// This PE's rank in `team`.
     MyPe {
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
     /// The number of PEs of `team`.
     NPes {
-        /// A team.
+        /// The parameter that brings the team, or [`WORLD`].
         team: u32,
     },
 }
 
 impl Hidden {
-    /// What kernel descriptions and the IR's text call it.
+    /// The name in kernel descriptions and in the IR's text.
     pub fn name(self) -> &'static str {
         match self {
             Hidden::Multicast { .. } => "multicast",
@@ -126,7 +127,7 @@ impl Hidden {
         }
     }
 
-    /// How it is passed: addresses as `u64`, numbers as `i32`, tensor maps by value.
+    /// The form in which it is passed: addresses as `u64`, numbers as `i32`, tensor maps by value.
     pub fn entry(self) -> EntryKind {
         match self {
             Hidden::Multicast { .. }

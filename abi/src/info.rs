@@ -5,44 +5,45 @@ use crate::{Hidden, Lowering, NvshmemVersion, Remark, Role, Scalar, Space};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
 
-/// What a launch needs to know of compiled code. It is stored beside the code.
+/// What a launch needs to know about compiled code. It is stored beside the code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModuleInfo {
-    /// As in PTX's `.target`: `sm_90a`.
+    /// The target, as in PTX's `.target`: `sm_90a`.
     pub target: String,
-    /// As in PTX's `.version`: `8.1`.
+    /// The version of PTX, as in PTX's `.version`: `8.1`.
     pub ptx_version: String,
-    /// How in-switch operations are carried out.
+    /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,
     /// NVSHMEM's device functions that the code calls and does not have: it cannot be loaded before it is joined with
     /// an object that has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external: Vec<String>,
-    /// Which NVSHMEM's device functions are in the code: the host's must be of the same version.
+    /// The version of NVSHMEM whose device functions are in the code. The host library must have the same
+    /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvshmem: Option<NvshmemVersion>,
-    /// What the assembler said of the code, if it is assembled.
+    /// The remarks of the assembler, if the code is assembled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<Remark>,
-    /// Entry points.
+    /// The entry points of the module.
     pub kernels: Vec<KernelInfo>,
 }
 
 /// A role: warps of a CTA that have code of their own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoleInfo {
-    /// Its name in the text.
+    /// The name of the role in the text.
     pub name: String,
-    /// Its first thread in the CTA.
+    /// The index of its first thread in the CTA.
     pub first: u32,
-    /// Its threads.
+    /// The number of threads of the role.
     pub threads: u32,
 }
 
-/// An entry point.
+/// What a launch needs to know about one entry point.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KernelInfo {
-    /// Its name in the PTX.
+    /// The name of the kernel in the PTX.
     pub name: String,
     /// Threads of a CTA (x, y, z).
     pub block: [u32; 3],
@@ -58,34 +59,34 @@ pub struct KernelInfo {
     /// Whether it tells CTAs apart by y and z; else a grid has only x.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planes: bool,
-    /// Its roles, by which reports call their threads.
+    /// The roles of the kernel. Reports use their names for threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleInfo>,
-    /// Its parameters: the caller's, in the order of the text, then those that the launch fills in.
+    /// The parameters: first the caller's, in the order of the text, then those that the launch fills in.
     pub params: Vec<ParamInfo>,
 }
 
-/// A parameter.
+/// A parameter that the caller passes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ParamInfo {
-    /// Its name.
+    /// The name of the parameter.
     pub name: String,
     /// Bytes from the start of the parameters.
     pub offset: u32,
-    /// In bytes; 0 for a team, of which only hidden parameters tell the code.
+    /// The size in bytes. It is 0 for a team, which the code knows only by hidden parameters.
     pub size: u32,
-    /// What it is.
+    /// The kind of the parameter.
     #[serde(flatten)]
     pub kind: ParamKind,
 }
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ParamKind {
     /// The address of a tensor.
     Tensor {
-        /// Element type.
+        /// The type of the elements.
         dtype: Scalar,
         /// Shape and strides, in elements.
         layout: Extents,
@@ -98,9 +99,9 @@ pub enum ParamKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<Role>,
     },
-    /// A number.
+    /// A number, passed by value.
     Scalar {
-        /// Its type.
+        /// The type of the number.
         dtype: Scalar,
         /// A positive multiple of this; 0 where it can be any number.
         #[serde(default, skip_serializing_if = "is_zero")]

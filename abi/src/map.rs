@@ -12,11 +12,11 @@ pub const MAP_BYTES: u32 = 128;
 pub const MAP_ALIGN: u32 = 64;
 
 words! {
-    /// How the 16-byte pieces of a box are permuted in shared memory (PTX ISA, Swizzling Modes).
+    /// The permutation of a box's 16-byte pieces in shared memory (PTX ISA, Swizzling Modes).
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     MapSwizzle {
-        /// They are not.
+        /// The pieces are not permuted.
         #[default]
         None = "plain",
         /// Within rows of 32 bytes.
@@ -31,7 +31,7 @@ words! {
 /// The part of a tensor map that the compiler decides: the launch adds address, extents and strides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct MapShape {
-    /// How pieces are permuted.
+    /// The permutation of the pieces.
     pub swizzle: MapSwizzle,
     /// Dimensions.
     rank: u8,

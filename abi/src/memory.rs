@@ -4,11 +4,11 @@ use crate::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// Where a tensor lives.
+    /// The memory space that a tensor is in.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     Space {
-        /// This GPU's memory.
+        /// The memory of this GPU.
         Global = "global",
         /// This PE's part of the symmetric heap.
         #[serde(rename = "symm")]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 words! {
-    /// What a remark is about.
+    /// The subject of a remark.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     RemarkKind {
@@ -21,11 +21,11 @@ words! {
 /// Something that the assembler says of code, which makes the code slow.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Remark {
-    /// What it is about.
+    /// The subject of the remark.
     pub kind: RemarkKind,
-    /// The assembler's words.
+    /// The text that the assembler printed.
     pub text: String,
-    /// The kernel.
+    /// The kernel that the remark is about, if the assembler named one.
     pub kernel: Option<String>,
     /// Line of the PTX.
     pub ptx_line: Option<u32>,

@@ -13,7 +13,7 @@ words! {
         Input = "input",
         /// The kernel writes its results there, and reads nothing that it has not written in the same launch.
         Output = "output",
-        /// Its elements are 0 before the first launch. Later launches find what the launch before has left.
+        /// The elements are 0 before the first launch. Later launches find what the launch before has left.
         Zeroed = "zeroed",
         /// The kernel keeps intermediate values there. It holds nothing before a launch, and nobody reads it afterwards.
         Workspace = "workspace",

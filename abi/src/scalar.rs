@@ -3,16 +3,16 @@
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-/// What kind of number a [`Scalar`] is.
+/// The kind of number that a [`Scalar`] is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Truth value.
+    /// A truth value (`bool`).
     Bool,
-    /// Two's complement.
+    /// A signed integer in two's complement.
     Signed,
-    /// Unsigned.
+    /// An integer without a sign.
     Unsigned,
-    /// Floating point.
+    /// A floating-point number of any precision.
     Float,
 }
 
@@ -28,12 +28,12 @@ macro_rules! scalars {
         }
 
         impl Scalar {
-            /// What kind of number it is.
+            /// The kind of number that it is.
             pub fn kind(self) -> Kind {
                 match self { $(Scalar::$variant => Kind::$kind),* }
             }
 
-            /// Its width in memory, in bits (a `bool` takes a byte).
+            /// The width in memory, in bits. A `bool` has 8.
             pub fn bits(self) -> u32 {
                 match self { $(Scalar::$variant => $bits),* }
             }
@@ -58,8 +58,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type that has the bytes of an element type, where every pattern of bytes is a value. (`bool` is none: only
-/// two patterns are values. Use `u8`.)
+/// A Rust type that has the bytes of an element type, and of which every pattern of bytes is a value. `bool`
+/// is not one, because only two patterns are values. Use `u8`.
 pub trait Element: sealed::Sealed + Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     /// The element type.
     const DTYPE: Scalar;
@@ -99,7 +99,7 @@ scalars! {
 }
 
 impl Scalar {
-    /// Its width in memory, in bytes.
+    /// The width in memory, in bytes.
     pub fn bytes(self) -> u32 {
         self.bits() / 8
     }

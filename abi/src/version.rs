@@ -19,7 +19,7 @@ impl NvshmemVersion {
     /// The minor versions that are supported, with any patch.
     pub const SUPPORTED: RangeInclusive<(u32, u32)> = (3, 3)..=(3, 8);
 
-    /// The version `major.minor.patch`.
+    /// Creates the version number `major.minor.patch`.
     pub const fn new(major: u32, minor: u32, patch: u32) -> NvshmemVersion {
         NvshmemVersion { major, minor, patch }
     }

@@ -29,7 +29,7 @@ macro_rules! words {
             /// Every variant.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// Its text form.
+            /// The form in texts.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $word),* }
             }

@@ -1,5 +1,6 @@
-//! Finds and links LLVM 22: the one inside the Rust toolchain (`rust-llvm`), the system's shared library (`system-llvm`),
-//! or the parts of the system's that are needed, built in (`static-llvm`).
+//! Finds LLVM 22: the one inside the Rust toolchain (`rust-llvm`), or the system's shared library (`system-llvm`). The
+//! program opens it when it compiles its first kernel, and searches this place first. The feature `static-llvm` links the
+//! necessary parts of the system's LLVM.
 //! Neither llvm-sys nor inkwell link by themselves here (`no-llvm-linking`).
 
 use std::env;
@@ -8,7 +9,7 @@ use std::process::Command;
 
 const MAJOR: &str = "22";
 
-/// What to link, and where it lies (link time and run time).
+/// A shared library of LLVM: its folder, and its name as the linker has it.
 struct Llvm {
     directory: PathBuf,
     name: String,
@@ -18,6 +19,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC");
     let has = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    println!("cargo::rustc-check-cfg=cfg(open_llvm)");
     if has("STATIC_LLVM") {
         return static_llvm().unwrap_or_else(|message| report(&message));
     }
@@ -29,16 +31,26 @@ fn main() {
         Err("no LLVM is chosen; enable one of the features `rust-llvm` (default), `system-llvm` and `static-llvm`".into())
     };
     match found {
+        Ok(llvm) if is_opened() => {
+            println!("cargo::rustc-cfg=open_llvm");
+            println!("cargo::rustc-env=WEFT_LLVM_FOLDER={}", llvm.directory.display());
+        }
         Ok(Llvm { directory, name }) => {
             let directory = directory.display();
             println!("cargo::rustc-link-search=native={directory}");
             println!("cargo::rustc-link-lib=dylib={name}");
-            // For this package's tests; a dependent adds it to its own binaries (see the root build.rs).
             println!("cargo::rustc-link-arg=-Wl,-rpath,{directory}");
             println!("cargo::metadata=LIBDIR={directory}");
         }
         Err(message) => report(&message),
     }
+}
+
+/// Whether programs open the library when they need it: `src/raw/open.rs` has the instructions for these processors. On
+/// others it is linked.
+fn is_opened() -> bool {
+    let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|v| v == value);
+    is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_OS", "linux")
 }
 
 /// Makes Cargo stop with a message. Cargo then shows these lines and not the rest of the output.

@@ -18,7 +18,8 @@ pub use weft::runtime::Reduce;
 /// Bytes that every address is a multiple of: ranks must agree on how wide their loads are.
 const ALIGN: u64 = 16;
 
-/// How a communicator is made; the default suits most. The same on all ranks, but for the device.
+/// The options of a communicator. They must be the same on all ranks, except for the device. The default
+/// suits most programs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The GPU of this rank, as CUDA numbers those that the process sees. By default the rank's own number, or the only
@@ -27,7 +28,7 @@ pub struct Options {
     /// Bytes of the larger side of a call above which [`Comm::should_all_reduce`] answers no, and calls are errors: the
     /// caller is to use its own NCCL there. 1 GiB by default.
     pub max_bytes: usize,
-    /// How long ranks wait for each other on the host: 60 s by default.
+    /// The time that ranks wait for each other on the host: 60 s by default.
     pub timeout: Duration,
     /// Most CTAs of a call; the GPU's multiprocessors by default.
     pub max_ctas: Option<u32>,
@@ -62,25 +63,25 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Where it begins on this rank's device.
+    /// The address of the first byte on this rank's device.
     pub fn address(&self) -> u64 {
         self.inner.address()
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.inner.bytes()
     }
 
-    /// Where loads and stores of this rank's device reach another rank's memory.
+    /// The address at which loads and stores of this rank's device reach another rank's memory.
     ///
     /// # Errors
-    /// `R0303` for a rank that does not exist.
+    /// Fails for a rank that does not exist (R0303).
     pub fn peer_address(&self, rank: u32) -> Result<u64, Error> {
         Ok(self.inner.peer_address(rank)?)
     }
 
-    /// Where multimem instructions reach the memory of all ranks, if there is such an address.
+    /// The address at which multimem instructions reach the memory of all ranks, if there is one.
     pub fn multicast_address(&self, comm: &Comm) -> Option<u64> {
         self.inner.multicast_address(&comm.world.team())
     }
@@ -134,7 +135,8 @@ impl Comm {
     /// Connects `size` ranks that have the same `id`. *Collective.*
     ///
     /// # Errors
-    /// `R0102` without the GPU, `R0202` where a rank does not come in time, `R0302` without memory for workspaces.
+    /// Fails without the GPU (R0102), if a rank does not come in time (R0202), or without memory for
+    /// workspaces (R0302).
     pub fn new(rank: u32, size: u32, id: &Id, options: &Options) -> Result<Comm, Error> {
         let place = Place { local_rank: Some(rank), ..Place::of_id(rank, size, &id.0) };
         let config = Config {
@@ -154,7 +156,7 @@ impl Comm {
     /// Connects the ranks by an exchange of the caller's: see [`Id::exchanged`]. *Collective.*
     ///
     /// # Errors
-    /// As [`new`](Comm::new), and [`Error::Exchange`].
+    /// Fails where [`new`](Comm::new) fails, or if the exchange fails ([`Error::Exchange`]).
     pub fn from_exchange<E: fmt::Display>(
         rank: u32,
         size: u32,
@@ -169,7 +171,7 @@ impl Comm {
         self.world.my_pe()
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn size(&self) -> u32 {
         self.world.n_pes()
     }
@@ -179,7 +181,7 @@ impl Comm {
         self.max_bytes
     }
 
-    /// Whether an allreduce of so many elements is this communicator's, rather than NCCL's.
+    /// Whether this communicator is the better choice than NCCL for an allreduce of `count` elements.
     pub fn should_all_reduce(&self, count: usize, dtype: DType) -> bool {
         self.check(count, dtype).is_ok()
     }
@@ -192,7 +194,7 @@ impl Comm {
     /// Memory of all ranks, zeroed, of the same size on each: calls on it copy nothing. *Collective.*
     ///
     /// # Errors
-    /// `R0302` where a rank has no room.
+    /// Fails if a rank has no room (R0302).
     pub fn alloc(&self, bytes: usize) -> Result<Buffer, Error> {
         let inner = self.world.buffer(bytes)?;
         inner.fill(0)?;
@@ -205,7 +207,7 @@ impl Comm {
     /// same size on each rank. *Collective.*
     ///
     /// # Errors
-    /// `R0306` for memory that cannot be passed to other processes.
+    /// Fails for memory that cannot be passed to other processes (R0306).
     ///
     /// # Safety
     /// The memory stays allocated until the buffer was dropped on every rank.
@@ -233,7 +235,7 @@ impl Comm {
     /// Whether what the stream is given is captured in a graph.
     ///
     /// # Errors
-    /// `R0103` where the driver refuses the stream.
+    /// Fails if the driver refuses the stream (R0103).
     ///
     /// # Safety
     /// `stream` is a stream of this rank's device, or null for its default stream.
@@ -245,7 +247,7 @@ impl Comm {
     /// Waits on the host until all ranks have come. *Collective.*
     ///
     /// # Errors
-    /// `R0203` where one died, `R0301` where one makes another call.
+    /// Fails if a rank died (R0203), or if a rank makes another call (R0301).
     pub fn barrier(&self) -> Result<(), Error> {
         Ok(self.world.barrier()?)
     }
@@ -253,7 +255,8 @@ impl Comm {
     /// The sum over all ranks of `count` elements at `src`, to `dst`; in place where both are one.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; `R0401` for a type without a sum; as of all calls, `R0103` where the driver refuses it.
+    /// Fails for more elements than a call takes ([`Error::TooLarge`]), for a type without a sum (R0401), or,
+    /// as all calls, if the driver refuses it (R0103).
     ///
     /// # Safety
     /// `stream` is a stream of this rank's device, or null for its default stream. `src` and `dst` are each of `count`
@@ -270,10 +273,10 @@ impl Comm {
         unsafe { self.all_reduce_with(Reduce::Sum, stream, (src, dst), count, dtype) }
     }
 
-    /// As [`all_reduce`](Comm::all_reduce), with another operation.
+    /// Reduces elements like [`all_reduce`](Comm::all_reduce), with another operation.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As there.
@@ -289,10 +292,10 @@ impl Comm {
         unsafe { self.call(Collective::AllReduce, op, (src, dst), (count, count), dtype, stream) }
     }
 
-    /// The `count` elements at `src` of each rank, one after the other in the order of ranks, to `dst`.
+    /// Copies the `count` elements at `src` of each rank to `dst`, one after the other in the order of ranks.
     ///
     /// # Errors
-    /// As [`all_reduce`](Comm::all_reduce).
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As [`all_reduce`](Comm::all_reduce); `dst` has `count` elements for each rank.
@@ -309,11 +312,10 @@ impl Comm {
         unsafe { self.call(Collective::AllGather, Reduce::Sum, (src, dst), counts, dtype, stream) }
     }
 
-    /// Of the sum over all ranks of what is at `src`, which has `count` elements for each rank, this rank's part to
-    /// `dst`.
+    /// Writes this rank's part of the sum over all ranks to `dst`. `src` has `count` elements for each rank.
     ///
     /// # Errors
-    /// As [`all_reduce`](Comm::all_reduce).
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As [`all_reduce`](Comm::all_reduce); `src` has `count` elements for each rank, `dst` has `count`.
@@ -330,10 +332,11 @@ impl Comm {
         unsafe { self.call(Collective::ReduceScatter, Reduce::Sum, (src, dst), counts, dtype, stream) }
     }
 
-    /// Compiles what an allreduce of so many elements launches, so that no later call waits for it: before a capture.
+    /// Compiles what an allreduce of `count` elements launches, so that no later call waits for it. Call it
+    /// before a capture.
     ///
     /// # Errors
-    /// As [`all_reduce`](Comm::all_reduce).
+    /// Fails where [`all_reduce`](Comm::all_reduce) fails.
     ///
     /// # Safety
     /// As [`all_reduce`](Comm::all_reduce). Neither side is read or written.

@@ -8,10 +8,10 @@ use crate::Error;
 pub struct Id(pub [u8; 128]);
 
 impl Id {
-    /// A new one.
+    /// Creates an id from random numbers.
     ///
     /// # Errors
-    /// [`Error::Exchange`] where the system gives no random numbers.
+    /// Fails if the system gives no random numbers ([`Error::Exchange`]).
     pub fn random() -> Result<Id, Error> {
         let mut bytes = [0; 128];
         getrandom::fill(&mut bytes).map_err(|e| Error::Exchange(e.to_string()))?;
@@ -22,7 +22,7 @@ impl Id {
     /// bytes of all ranks in their order.
     ///
     /// # Errors
-    /// [`Error::Exchange`] where it fails, or gives no id of rank 0.
+    /// Fails if it fails, or gives no id of rank 0 ([`Error::Exchange`]).
     pub fn exchanged<E: std::fmt::Display>(
         rank: u32,
         exchange: impl FnOnce(&[u8]) -> Result<Vec<Vec<u8>>, E>,

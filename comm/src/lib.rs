@@ -43,10 +43,10 @@ pub type RawStream = weft::runtime::cuda::RawStream;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Of the communicator or the GPU.
+    /// An error of the communicator or the GPU.
     #[error(transparent)]
     Runtime(#[from] weft::runtime::Error),
-    /// Of a kernel that is compiled for the call.
+    /// An error of a kernel that is compiled for the call.
     #[error(transparent)]
     Gpu(#[from] weft::gpu::GpuError),
     /// The exchange that the caller supplied has failed.
@@ -67,7 +67,7 @@ pub enum Error {
         "address {address:#x} is not a multiple of 16\n  help: copy the tensor, or begin its slice at a multiple of 16 bytes"
     )]
     Unaligned {
-        /// The address.
+        /// The address that is not aligned.
         address: u64,
     },
 }

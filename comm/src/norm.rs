@@ -43,13 +43,13 @@ struct Packets {
 /// Addresses of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operands {
-    /// This rank's partial sums, of tokens x hidden elements, which are read.
+    /// The address of this rank's partial sums, tokens x hidden elements, which are read.
     pub input: u64,
     /// The residual, of tokens x hidden elements. The sum of all ranks is added to it.
     pub residual: u64,
     /// The weights of the norm, of hidden elements, which are read.
     pub weight: u64,
-    /// Where the normalised rows go: tokens x hidden elements.
+    /// The address that the normalised rows are written to, tokens x hidden elements.
     pub out: u64,
 }
 
@@ -60,10 +60,11 @@ const MOST_READY: usize = 1024;
 const BEHIND: u32 = 0;
 
 impl AddRmsNorm {
-    /// For rows of `hidden` elements and at most so many tokens a call. *Collective.*
+    /// Prepares calls with rows of `hidden` elements and at most `most_tokens` tokens. *Collective.*
     ///
     /// # Errors
-    /// `R0302` without memory for the workspaces; a compile error for a type that is neither bf16 nor f16.
+    /// Fails without memory for the workspaces (R0302), or with a compile error for a type that is neither
+    /// bf16 nor f16.
     pub fn new(
         comm: &Arc<Comm>,
         hidden: usize,
@@ -99,7 +100,7 @@ impl AddRmsNorm {
     /// Sums are made in f32 and rounded once, before the residual is added.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for more tokens than the most; as [`Comm::all_reduce`].
+    /// Fails for more tokens than the most ([`Error::TooLarge`]), or where [`Comm::all_reduce`] fails.
     ///
     /// # Safety
     /// `stream` is a stream of the rank's device, or null for its default stream. The operands are of this object's type
@@ -184,10 +185,10 @@ impl AddRmsNorm {
         Ok(kernel.prepared(stream, Grid::of(ctas), arguments)?)
     }
 
-    /// Compiles what a call of so many tokens launches: before a capture.
+    /// Compiles what a call with `tokens` tokens launches. Call it before a capture.
     ///
     /// # Errors
-    /// As [`run`](AddRmsNorm::run).
+    /// Fails where [`run`](AddRmsNorm::run) fails.
     pub fn prepare(&self, tokens: usize) -> Result<(), Error> {
         match self.packets(tokens)? {
             Some(plan) => self.kernel(plan.split, Some(&plan)).map(drop),

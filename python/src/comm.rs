@@ -26,8 +26,10 @@ pub struct Comm {
 }
 
 impl Comm {
+    /// The communicator, as long as it is open.
+    ///
     /// # Errors
-    /// It was closed.
+    /// Fails if the communicator was closed (W0004).
     pub fn get(&self) -> Result<Arc<comm::Comm>, Fault> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.clone().ok_or_else(|| Fault::new("W0004", "the communicator was closed", "make another one"))

@@ -65,10 +65,10 @@ fn command(py: Python<'_>, words: Vec<OsString>, again: Vec<OsString>) -> u8 {
     (0..=u8::MAX).find(|n| ExitCode::from(*n) == code).unwrap_or(1)
 }
 
-/// Version, and that of LLVM.
+/// The version of the package.
 #[pyfunction]
-fn version() -> (&'static str, (u32, u32, u32)) {
-    (env!("CARGO_PKG_VERSION"), weft::llvm_version())
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
 }
 
 /// Every element type by its name in kernels, in the order of their codes: name, bytes.

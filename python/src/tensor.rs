@@ -31,8 +31,10 @@ impl Memory {
         bytes.ok_or_else(|| Fault::new("R0307", format!("no memory has the layout {layout}"), ""))
     }
 
+    /// The buffer in symmetric memory, as long as it exists.
+    ///
     /// # Errors
-    /// `R0305` where it was freed.
+    /// Fails if the memory was freed (R0305).
     pub fn buffer(&self) -> Result<SymmetricBuffer, Fault> {
         let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer

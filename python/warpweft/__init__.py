@@ -37,7 +37,7 @@ from .layout import Layout
 from .tensors import Tensor
 from .worlds import Barrier, SimulatedTensor, SimulatedWorld, Team, World, random_id
 
-__version__, _LLVM = _native.version()
+__version__ = _native.version()
 
 #: Modules that are imported when they are first used.
 _LAZY = {"Comm": "comm", "register_torch_ops": "ops", "fused_allreduce_add_rmsnorm": "ops"}

@@ -12,31 +12,31 @@ use crate::nvshmem::Collective;
 use crate::rma::Local;
 use crate::team::Team;
 
-/// How elements of PEs become one.
+/// The operation that reduces the elements of PEs to one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reduce {
-    /// Sum.
+    /// The sum of all elements.
     Sum,
-    /// Product.
+    /// The product of all elements.
     Prod,
-    /// Least.
+    /// The least of all elements.
     Min,
-    /// Greatest.
+    /// The greatest of all elements.
     Max,
-    /// Bitwise, of integers.
+    /// The bitwise "and" of integers.
     And,
-    /// Bitwise, of integers.
+    /// The bitwise "or" of integers.
     Or,
-    /// Bitwise, of integers.
+    /// The bitwise "exclusive or" of integers.
     Xor,
 }
 
 impl Reduce {
-    /// Every operation.
+    /// Every operation, in the order of the variants.
     pub const ALL: [Reduce; 7] =
         [Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max, Reduce::And, Reduce::Or, Reduce::Xor];
 
-    /// As NVSHMEM's functions name it.
+    /// The name in NVSHMEM's functions.
     pub fn name(self) -> &'static str {
         ["sum", "prod", "min", "max", "and", "or", "xor"][self as usize]
     }
@@ -46,7 +46,7 @@ impl Team {
     /// All PEs have come and all their operations are complete, when the stream gets past it.
     ///
     /// # Errors
-    /// `R0106`, `R0305` after the end.
+    /// Fails if an NVSHMEM call fails (R0106), or after the world has ended (R0305).
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
         let world = self.world.on(stream)?;
         self.agree("barrier on a stream", stream)?;
@@ -56,7 +56,7 @@ impl Team {
     /// All PEs have come, when the stream gets past it; their operations may still be under way.
     ///
     /// # Errors
-    /// As [`barrier`](Team::barrier).
+    /// Fails where [`barrier`](Team::barrier) fails.
     pub fn sync(&self, stream: &Stream) -> Result<()> {
         let world = self.world.on(stream)?;
         self.agree("sync on a stream", stream)?;
@@ -66,8 +66,9 @@ impl Team {
     /// `dest` of every PE becomes the reduction of all PEs' `source`, element by element (an allreduce).
     ///
     /// # Errors
-    /// `R0401` where NVSHMEM has no such operation for the type, `R0307` for different sizes, `R0301` where the PEs make
-    /// different calls (unless [checks](crate::Config::checks) are off), `R0106`, `R0305`.
+    /// Fails if NVSHMEM has no such operation for the type (R0401), for different sizes (R0307), if the PEs
+    /// make different calls (unless [checks](crate::Config::checks) are off) (R0301), if an NVSHMEM call
+    /// fails (R0106), or after the world has ended (R0305).
     pub fn reduce<T: Element>(
         &self,
         op: Reduce,
@@ -81,7 +82,7 @@ impl Team {
     /// `dest` becomes this PE's share of the reduction: of `source`, as many elements for each PE as `dest` has.
     ///
     /// # Errors
-    /// As [`reduce`](Team::reduce).
+    /// Fails where [`reduce`](Team::reduce) fails.
     pub fn reduce_scatter<T: Element>(
         &self,
         op: Reduce,
@@ -96,7 +97,7 @@ impl Team {
     /// `dest` becomes all PEs' `source`, in order of their ranks (an all-gather of one size).
     ///
     /// # Errors
-    /// As [`reduce`](Team::reduce).
+    /// Fails where [`reduce`](Team::reduce) fails.
     pub fn fcollect<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -109,7 +110,8 @@ impl Team {
     /// Part j of PE i's `source` becomes part i of PE j's `dest`.
     ///
     /// # Errors
-    /// As [`reduce`](Team::reduce); `R0307` also for sizes that the team's size does not divide.
+    /// Fails where [`reduce`](Team::reduce) fails, or if the team's size does not divide the number of
+    /// elements (R0307).
     pub fn alltoall<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -123,7 +125,7 @@ impl Team {
     /// `dest` of every PE becomes the `source` of the PE with rank `root`.
     ///
     /// # Errors
-    /// As [`reduce`](Team::reduce); `R0303` for a root that is not in the team.
+    /// Fails where [`reduce`](Team::reduce) fails, or for a root that is not in the team (R0303).
     pub fn broadcast<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,

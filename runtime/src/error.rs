@@ -6,11 +6,11 @@ use std::fmt;
 /// `error[R0301]: PE 1 …`, then `help: …` on a line of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error {
-    /// Which kind; explained in [`CODES`].
+    /// The code of the kind of error. [`CODES`] explains it.
     pub code: Code,
-    /// What was met, with names and numbers.
+    /// A description of what happened, with names and numbers.
     pub message: String,
-    /// What to do; empty where the message says all.
+    /// What the user can do about it. It is empty if the message says all.
     pub help: String,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What most functions here return.
+/// The result of most functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A kind of error: `R0301`.
@@ -55,7 +55,7 @@ impl fmt::Display for Code {
 /// A kind of error explained.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
-    /// The kind.
+    /// The code that is explained.
     pub code: Code,
     /// One line, no full stop.
     pub title: &'static str,

@@ -25,18 +25,18 @@ use crate::owned;
 /// A file that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Which place led to it, such as `NVSHMEM_HOME` or `` `weft setup` ``.
+    /// The place that led to it, such as `NVSHMEM_HOME` or `` `weft setup` ``.
     pub by: String,
 }
 
-/// How a search failed.
+/// The reasons why a search fails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
     /// A variable names what is not there.
     Named(&'static str, PathBuf),
-    /// It is in none of these places.
+    /// The file is in none of these places.
     Everywhere(Vec<String>),
 }
 
@@ -49,7 +49,7 @@ pub struct Wanted {
     pub vars: &'static [&'static str],
     /// Folders below an installation's root (and a wheel's) that it is in.
     pub folders: &'static [&'static str],
-    /// Where to look, in this order.
+    /// The places to search, in this order.
     pub places: &'static [Place],
 }
 
@@ -157,26 +157,26 @@ const NVJITLINK: Wanted = Wanted {
 /// NVIDIA's linker of device code.
 ///
 /// # Errors
-/// R0107 with every place searched.
+/// Fails if the library is not found (R0107). The message lists every place searched.
 pub fn nvjitlink() -> Result<Found> {
     let help = "`weft setup` fetches it into your cache folder; or `pip install nvidia-nvjitlink`";
     Machine::here().find(&NVJITLINK).map_err(|missing| not_found(NO_JITLINK, NVJITLINK.name, missing, help))
 }
 
-/// NCCL.
+/// Finds the library of NCCL.
 ///
 /// # Errors
-/// R0109 with every place searched.
+/// Fails if the library is not found (R0109). The message lists every place searched.
 pub fn nccl() -> Result<Found> {
     let help = "`weft setup --nccl` fetches it into your cache folder; or `pip install nvidia-nccl-cu13`; or set \
                 WEFT_NCCL to a libnccl.so.2; or measure without: leave nccl out of --against";
     Machine::here().find(&NCCL).map_err(|missing| not_found(NO_NCCL, NCCL.name, missing, help))
 }
 
-/// cuBLASLt.
+/// Finds the library of cuBLASLt.
 ///
 /// # Errors
-/// R0112 with every place searched.
+/// Fails if the library is not found (R0112). The message lists every place searched.
 pub fn cublas_lt() -> Result<Found> {
     let help = "`weft setup --cublas` fetches it into your cache folder; or `pip install nvidia-cublas`, for CUDA 12 \
                 `nvidia-cublas-cu12`; or set WEFT_CUBLASLT to a libcublasLt.so; or measure without: leave --against out";
@@ -196,10 +196,10 @@ fn not_found(code: Code, name: &str, missing: Missing, help: &str) -> Error {
     }
 }
 
-/// NVSHMEM's host library.
+/// Finds the host library of NVSHMEM.
 ///
 /// # Errors
-/// R0104 with every place searched.
+/// Fails if the library is not found (R0104). The message lists every place searched.
 pub fn nvshmem_host() -> Result<Found> {
     let found = Machine::here().find(&NVSHMEM);
     found.map_err(|missing| no_nvshmem(NVSHMEM.name, missing))
@@ -210,15 +210,15 @@ pub fn nvshmem_host() -> Result<Found> {
 /// own folder comes first, since the two must be of one version.
 ///
 /// # Errors
-/// R0104 with every place searched.
+/// Fails if the library is not found (R0104). The message lists every place searched.
 pub fn nvshmem_device(sm: u32) -> Result<Found> {
     device_of(&Machine::here(), sm).map_err(no_device)
 }
 
-/// As [`nvshmem_device`], for callers that can do without: `None` where no place has it.
+/// Finds the file like [`nvshmem_device`], and returns `None` if no place has it.
 ///
 /// # Errors
-/// R0104 where a variable names an installation that does not have it.
+/// Fails if a variable names an installation that does not have it (R0104).
 pub fn nvshmem_device_if_any(sm: u32) -> Result<Option<Found>> {
     match device_of(&Machine::here(), sm) {
         Ok(found) => Ok(Some(found)),
@@ -227,7 +227,7 @@ pub fn nvshmem_device_if_any(sm: u32) -> Result<Option<Found>> {
     }
 }
 
-/// The same in a place that is named: a file of bitcode, a host library, or an installation.
+/// Finds the bitcode in a given place: a file of bitcode, a host library, or an installation.
 pub fn nvshmem_device_at(path: &Path, sm: u32) -> Option<PathBuf> {
     if path.is_file() && path.extension().is_some_and(|e| e == "bc") {
         return Some(path.to_owned());
@@ -291,16 +291,17 @@ pub fn data_folder() -> Option<PathBuf> {
     Machine::here().folder("XDG_DATA_HOME", ".local/share")
 }
 
-/// Where `weft setup` puts wheels, each unpacked into a folder of its own as Python's site-packages has it.
+/// The folder to which `weft setup` unpacks wheels. Each has a folder of its own, as in Python's
+/// site-packages.
 pub fn wheels_folder() -> Option<PathBuf> {
     Some(cache_folder()?.join("wheels"))
 }
 
-/// What the search asks of a machine, apart from the process's own so that tests can make one up.
+/// What a search asks of a machine. Tests can replace it by an invented machine.
 pub struct Machine<'a> {
     /// A variable of the environment.
     pub var: &'a dyn Fn(&str) -> Option<OsString>,
-    /// What stands before the paths of [`Place::System`]; `/` but for tests.
+    /// The folder before the paths of [`Place::System`], which is `/` except in tests.
     pub root: &'a Path,
     /// Python's package folders, one a line; none where there is no Python.
     pub python: &'a dyn Fn() -> Option<String>,
@@ -309,7 +310,7 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// This one.
+    /// The machine that the process runs on.
     pub fn here() -> Machine<'static> {
         Machine {
             var: &|name| std::env::var_os(name),
@@ -325,7 +326,7 @@ impl Machine<'_> {
     /// Looks for a file by its name.
     ///
     /// # Errors
-    /// [`Missing`], with every place searched.
+    /// Fails if the file is not found. [`Missing`] lists every place searched.
     pub fn find(&self, wanted: &Wanted) -> std::result::Result<Found, Missing> {
         self.find_by(wanted, &|dir| file_in(dir, wanted.name))
     }

@@ -26,7 +26,7 @@ macro_rules! functions {
             /// Finds them all, and those of later versions where they are there.
             ///
             /// # Errors
-            /// The name of the first that is not there.
+            /// Fails with the name of the first function that the library lacks.
             ///
             /// # Safety
             /// The library is the one whose functions these are, and it is never unloaded.

@@ -18,7 +18,7 @@ pub fn on_interrupt(ask: fn() -> bool) {
 /// Whether the wait goes on.
 ///
 /// # Errors
-/// `R0405` where it is to end.
+/// Fails if the program was told to end (R0405).
 pub(crate) fn go_on(what: &str) -> Result<()> {
     match ASK.get().is_some_and(|ask| ask()) {
         true => Err(Error::new(INTERRUPTED, format!("the wait for {what} was interrupted"))),

@@ -30,38 +30,38 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub struct Driver {
     /// The CUDA version that it supports: (13, 0).
     pub cuda: (u32, u32),
-    /// Its own version, such as `580.95.05`; none where NVML is not there.
+    /// The version of the driver, such as `580.95.05`. It is none without NVML.
     pub version: Option<String>,
     /// The GPUs this process can see (CUDA_VISIBLE_DEVICES may hide others).
     pub gpus: Vec<Gpu>,
 }
 
-/// A GPU.
+/// A GPU of this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Gpu {
-    /// Such as `NVIDIA H200`.
+    /// The name of the GPU, such as `NVIDIA H200`.
     pub name: String,
-    /// (9, 0)
+    /// The compute capability, such as (9, 0).
     pub compute_capability: (u32, u32),
-    /// Bytes of memory.
+    /// The size of its memory in bytes.
     pub memory: u64,
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     pub multiprocessors: u32,
-    /// `0000:1B:00.0`
+    /// The PCI address, such as `0000:1B:00.0`.
     pub pci: String,
     /// Whether it and its fabric have multicast objects (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED).
     pub multicast: bool,
     /// NVLinks that are up; none where NVML is not there.
     pub nvlinks: Option<u32>,
-    /// How it reaches the memory of each GPU, in order.
+    /// The way to the memory of each GPU, in order.
     pub links: Vec<Link>,
 }
 
-/// How a GPU reaches another's memory.
+/// The way in which a GPU reaches another GPU's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
-    /// It is its own.
+    /// The memory is its own.
     Own,
     /// NVLink: loads, stores and atomics.
     NvLink,
@@ -72,7 +72,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// For people.
+    /// The name of the link, as reports print it.
     pub fn name(self) -> &'static str {
         match self {
             Link::Own => "-",
@@ -86,7 +86,7 @@ impl Link {
 /// Asks the driver for its GPUs.
 ///
 /// # Errors
-/// R0101 without a driver that will do, R0103 where it refuses a call or does not answer in 20 s.
+/// Fails without a driver that will do (R0101), or if it refuses a call or does not answer in 20 s (R0103).
 pub fn driver() -> Result<Driver> {
     let (tell, told) = mpsc::channel();
     // A thread that hangs in the driver ends with the process.
@@ -156,8 +156,8 @@ fn nvlinks(nvml: &Nvml, pci: &str) -> Option<u32> {
     u32::try_from(up.count()).ok()
 }
 
-/// What so many NVLinks of a GPU of that compute capability have in each direction as specified, in 10^9 bytes a second:
-/// 25 each in the third and fourth generation (8.0, 9.0), 50 in the fifth (10.0).
+/// The bandwidth in each direction, in 10^9 bytes per second, that NVLinks of a GPU have as specified: 25 for
+/// each link in the third and fourth generation (compute capability 8.0, 9.0), 50 in the fifth (10.0).
 pub fn nvlink_gbps(links: u32, (major, _): (u32, u32)) -> f64 {
     f64::from(links) * if major >= 10 { 50.0 } else { 25.0 }
 }
@@ -205,7 +205,7 @@ fn pci_bus_id(device: CUdevice) -> Result<String> {
     Ok(text.to_string_lossy().into_owned())
 }
 
-/// The `mpirun` on PATH: the first line of what it says of itself. None where there is none.
+/// The version of the `mpirun` on PATH: the first line that it prints. It is none if there is no `mpirun`.
 pub fn mpi() -> Option<String> {
     let said = find::output("mpirun", &["--version"])?;
     said.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
-/// Who may have written what is read.
+/// The users who are trusted to have written a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trust {
     /// The user of this process alone.
@@ -54,20 +54,20 @@ fn flaw(path: &Path, meta: &fs::Metadata) -> Option<String> {
     None
 }
 
-/// Makes a folder that only this user may enter, with its parents, and checks one that is there.
+/// Makes a folder that only this user can enter, with its parents, or checks an existing one.
 ///
 /// # Errors
-/// The folder cannot be made, or [`Trust::Owner`] is asked for and somebody else may write it.
+/// Fails if the folder cannot be made, or if [`Trust::Owner`] is asked for and somebody else can write it.
 pub fn make_folder(path: &Path, trust: Trust) -> io::Result<()> {
     let mode = if trust == Trust::Owner { 0o700 } else { 0o777 };
     DirBuilder::new().recursive(true).mode(mode).create(path)?;
     folder(path, trust)
 }
 
-/// Checks a folder.
+/// Checks that a folder exists and can be trusted.
 ///
 /// # Errors
-/// There is no such folder, or [`Trust::Owner`] is asked for and somebody else may write it.
+/// Fails if there is no such folder, or if [`Trust::Owner`] is asked for and somebody else can write it.
 pub fn folder(path: &Path, trust: Trust) -> io::Result<()> {
     let meta = match trust {
         Trust::Owner => fs::symlink_metadata(path)?,
@@ -84,7 +84,7 @@ pub fn folder(path: &Path, trust: Trust) -> io::Result<()> {
 /// Checks a file, and all folders on the way to it from `base` on, which is included.
 ///
 /// # Errors
-/// One of them is absent, or somebody else may write it.
+/// Fails if one of the folders is absent, or if somebody else can write it.
 pub fn below(base: &Path, file: &Path) -> io::Result<()> {
     let Ok(inside) = file.strip_prefix(base) else {
         return Err(refuse(format!("{} does not lie in {}", file.display(), base.display())));
@@ -108,7 +108,7 @@ pub fn is_readable_by_others(path: &Path) -> bool {
 /// Opens a regular file of anybody's for reading; links are followed.
 ///
 /// # Errors
-/// The file cannot be opened, or is a pipe, which could block for ever, a device or a folder.
+/// Fails if the file cannot be opened, or if it is a pipe, which could block forever, a device or a folder.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(path, OpenOptions::new().read(true), 0)
 }
@@ -138,7 +138,8 @@ fn open(path: &Path, options: &OpenOptions, trust: Trust) -> io::Result<File> {
 /// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// The file cannot be read, is larger, or [`Trust::Owner`] is asked for and somebody else may write it.
+/// Fails if the file cannot be read, is larger, or [`Trust::Owner`] is asked for and somebody else can write
+/// it.
 pub fn read(path: &Path, most: u64, trust: Trust) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path, OpenOptions::new().read(true), trust)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -151,18 +152,18 @@ pub fn read(path: &Path, most: u64, trust: Trust) -> io::Result<Vec<u8>> {
 /// Notes that a file is in use: it counts as written now.
 ///
 /// # Errors
-/// As [`read`].
+/// Fails where [`read`] fails.
 pub fn touch(path: &Path, trust: Trust) -> io::Result<()> {
     open(path, OpenOptions::new().append(true), trust)?.set_modified(std::time::SystemTime::now())
 }
 
-/// How the names of files begin that are being written.
+/// The beginning of the names of files that are being written.
 pub const NEW: &str = ".new";
 
 /// Writes a file in its folder, which is made: a reader sees the old file, the new one, or none.
 ///
 /// # Errors
-/// The folder is refused as by [`make_folder`], or the file cannot be written.
+/// Fails if [`make_folder`] refuses the folder, or if the file cannot be written.
 pub fn write(path: &Path, parts: &[&[u8]], trust: Trust) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     make_folder(folder, trust)?;
@@ -179,7 +180,7 @@ pub fn write(path: &Path, parts: &[&[u8]], trust: Trust) -> io::Result<()> {
 /// Takes the right to write from group and others, for a folder and all that is in it.
 ///
 /// # Errors
-/// A file cannot be changed.
+/// Fails if a file cannot be changed.
 pub fn close_to_others(path: &Path) -> io::Result<()> {
     let mut left: Vec<PathBuf> = vec![path.to_owned()];
     while let Some(path) = left.pop() {

@@ -13,7 +13,7 @@ pub enum Peers {
 }
 
 impl Peers {
-    /// This PE.
+    /// The rank of this PE.
     pub fn rank(&self) -> u32 {
         match self {
             Peers::Job(control) => control.rank(),
@@ -21,7 +21,7 @@ impl Peers {
         }
     }
 
-    /// PEs.
+    /// The number of PEs.
     pub fn size(&self) -> u32 {
         match self {
             Peers::Job(control) => control.size(),
@@ -37,7 +37,7 @@ impl Peers {
         }
     }
 
-    /// As [`Control::exchange`].
+    /// Exchanges bytes with other PEs, as [`Control::exchange`] does.
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         match self {
             Peers::Job(control) => control.exchange(members, what, payload),
@@ -45,7 +45,7 @@ impl Peers {
         }
     }
 
-    /// As [`Control::exchange_patiently`].
+    /// Exchanges bytes with other PEs, as [`Control::exchange_patiently`] does.
     pub fn exchange_patiently(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         match self {
             Peers::Job(control) => control.exchange_patiently(members, what, payload),
@@ -53,7 +53,7 @@ impl Peers {
         }
     }
 
-    /// As [`Control::fail`].
+    /// Reports a failure to the other PEs, as [`Control::fail`] does.
     pub fn fail(&self, message: &str) {
         match self {
             Peers::Job(control) => control.fail(message),

@@ -21,13 +21,13 @@ const SEED: &str = "WEFT_SEED";
 /// Simulated PEs where nobody says how many.
 const SIMULATED_PES: u32 = 4;
 
-/// What a program's PEs are.
+/// The kind of PEs that a program runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum On {
     /// GPUs where there are any, or where a launcher has started the job; else simulated.
     #[default]
     Auto,
-    /// GPUs.
+    /// The PEs are GPUs.
     Gpu,
     /// Threads of this process, on the simulator.
     Sim,
@@ -47,10 +47,10 @@ impl FromStr for On {
 }
 
 impl On {
-    /// What `WEFT_ON` says; [`Auto`](On::Auto) where it says nothing.
+    /// Reads the kind from `WEFT_ON`. Without it, the kind is [`Auto`](On::Auto).
     ///
     /// # Errors
-    /// `R0201` for another text than `sim`, `gpu` and `auto`.
+    /// Fails for another text than `sim`, `gpu` and `auto` (R0201).
     pub fn from_env() -> Result<On> {
         std::env::var(ON).map_or(Ok(On::Auto), |text| text.parse())
     }
@@ -58,7 +58,7 @@ impl On {
     /// The same, decided by the machine where it is left open.
     ///
     /// # Errors
-    /// `R0201` for what a launcher has set, where that makes no sense.
+    /// Fails if the variables that a launcher has set do not fit together (R0201).
     pub fn resolve(self) -> Result<On> {
         Ok(match self {
             On::Auto if Place::detect()?.is_some() || cuda::device_count().is_ok_and(|n| n > 0) => On::Gpu,
@@ -99,7 +99,7 @@ pub fn on_every_pe<E: Display>(body: impl Fn(&World) -> std::result::Result<(), 
     }
 }
 
-/// As [`on_every_pe`], under the name that it had before.
+/// Runs `body` like [`on_every_pe`], under the name that it had before.
 pub fn on_every_gpu<E: Display>(body: impl Fn(&World) -> std::result::Result<(), E> + Sync) -> ExitCode {
     on_every_pe(body)
 }

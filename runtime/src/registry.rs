@@ -31,7 +31,7 @@ pub type External = (usize, Option<vmm::Allocation>);
 pub struct Leak {
     /// Allocation, counted from 0.
     pub number: u64,
-    /// Bytes.
+    /// The size of the allocation in bytes.
     pub bytes: usize,
     /// `file:line` of the call that made it.
     pub place: String,
@@ -51,7 +51,8 @@ impl Registry {
         number
     }
 
-    /// NVSHMEM gave so many bytes of its heap, and took so many of the device for it.
+    /// Counts an allocation of `bytes` bytes of NVSHMEM's heap, for which NVSHMEM took `device` bytes of the
+    /// device.
     pub fn took(&mut self, bytes: usize, device: usize) {
         self.in_use = self.in_use.saturating_add(bytes);
         self.grown = self.grown.saturating_add(device);

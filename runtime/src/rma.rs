@@ -17,7 +17,7 @@ pub trait Local<T: Element>: sealed::Sealed {
     /// Address and elements, which lie without gaps.
     ///
     /// # Errors
-    /// `R0307` for a layout with gaps.
+    /// Fails for a layout with gaps (R0307).
     fn local(&self) -> Result<(u64, usize)>;
 
     /// Lets a graph that is being captured hold on to the memory.
@@ -107,7 +107,8 @@ impl World {
     /// Copies `source` to `dest` of a PE, in the stream's order.
     ///
     /// # Errors
-    /// `R0303` for a PE that is not there, `R0307` for different sizes, `R0305` after the end.
+    /// Fails for a PE that does not exist (R0303), for different sizes (R0307), or after the world has ended
+    /// (R0305).
     pub fn put<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -118,10 +119,11 @@ impl World {
         self.copy_to(dest, source, pe, false, stream)
     }
 
-    /// As [`put`](World::put), complete only after a [`quiet`](World::quiet); `source` stays as it is until then.
+    /// Copies like [`put`](World::put), complete only after a [`quiet`](World::quiet). `source` must not
+    /// change until then.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`put`](World::put) fails.
     pub fn put_nbi<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -148,7 +150,7 @@ impl World {
     /// Copies `source` of a PE to `dest`, in the stream's order.
     ///
     /// # Errors
-    /// As [`put`](World::put).
+    /// Fails where [`put`](World::put) fails.
     pub fn get<T: Element>(
         &self,
         dest: &impl Local<T>,
@@ -159,10 +161,10 @@ impl World {
         self.copy_from(dest, source, pe, false, stream)
     }
 
-    /// As [`get`](World::get), complete only after a [`quiet`](World::quiet).
+    /// Copies like [`get`](World::get), complete only after a [`quiet`](World::quiet).
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`get`](World::get) fails.
     pub fn get_nbi<T: Element>(
         &self,
         dest: &impl Local<T>,
@@ -189,7 +191,7 @@ impl World {
     /// Copies `source` to `dest` of a PE, then updates that PE's signal: who sees the signal sees the data.
     ///
     /// # Errors
-    /// As [`put`](World::put).
+    /// Fails where [`put`](World::put) fails.
     pub fn put_signal<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -201,10 +203,11 @@ impl World {
         self.signalled(dest, source, update, pe, false, stream)
     }
 
-    /// As [`put_signal`](World::put_signal); `source` stays as it is until the next [`quiet`](World::quiet).
+    /// Copies like [`put_signal`](World::put_signal). `source` must not change until the next
+    /// [`quiet`](World::quiet).
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`put_signal`](World::put_signal) fails.
     pub fn put_signal_nbi<T: Element>(
         &self,
         dest: &SymmetricTensor<T>,
@@ -244,7 +247,7 @@ impl World {
     /// Updates a PE's signal, in the stream's order.
     ///
     /// # Errors
-    /// `R0303` for a PE that is not there, `R0305` after the end.
+    /// Fails for a PE that does not exist (R0303), or after the world has ended (R0305).
     pub fn signal_op(
         &self,
         signal: &Signal,
@@ -261,7 +264,7 @@ impl World {
     /// Lets the stream wait until this PE's signal compares so with a value.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn signal_wait(&self, signal: &Signal, compare: Compare, value: u64, stream: &Stream) -> Result<()> {
         let inner = self.0.on(stream)?;
         signal.0.keep();
@@ -271,16 +274,16 @@ impl World {
     /// Everything this PE started is complete at its targets, when the stream gets past it.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn quiet(&self, stream: &Stream) -> Result<()> {
         self.0.on(stream)?.library.quiet(stream)
     }
 
-    /// What this PE started before reaches each PE before what it starts after. NVSHMEM has no such order on streams
-    /// but [`quiet`](World::quiet), which is stronger; so this is one.
+    /// Makes what this PE started before reach each PE before what it starts after. NVSHMEM has no such order
+    /// on streams but [`quiet`](World::quiet), which is stronger, so this function calls it.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn fence(&self, stream: &Stream) -> Result<()> {
         self.quiet(stream)
     }

@@ -3,13 +3,13 @@
 use crate::error::{Error, Result, SHAPE};
 use weft_layout::{Int, IntTuple, Layout};
 
-/// What a tensor's shape can be given as: a layout, or extents, which make a compact layout with the last extent
-/// fastest, as NumPy and DLPack have it.
+/// A type that gives a tensor's shape: a layout, or extents. Extents make a compact layout with the last
+/// extent fastest, as NumPy and DLPack have it.
 pub trait IntoLayout {
-    /// The layout.
+    /// The layout that the shape stands for.
     ///
     /// # Errors
-    /// `R0307` for extents that make none.
+    /// Fails if the extents make no layout (R0307).
     fn into_layout(self) -> Result<Layout>;
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn memory_elements(layout: &Layout) -> Result<usize> {
 /// The elements of a layout that takes so many in memory: all of them, as one piece.
 ///
 /// # Errors
-/// `R0307` where there are gaps between them, or some lie in one place.
+/// Fails if there are gaps between them, or some lie in one place (R0307).
 pub(crate) fn without_gaps(what: &str, layout: &Layout, elements: usize) -> Result<usize> {
     match layout.size().as_const() {
         Some(n) if usize::try_from(n).ok() == Some(elements) => Ok(elements),

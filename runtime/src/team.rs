@@ -18,7 +18,7 @@ impl World {
     /// The PEs of this host.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn team_node(&self) -> Result<Team> {
         Team::predefined(&self.0, sys::TEAM_NODE, "node")
     }
@@ -26,7 +26,7 @@ impl World {
     /// The PEs whose memory this one reaches by loads and stores.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn team_shared(&self) -> Result<Team> {
         Team::predefined(&self.0, sys::TEAM_SHARED, "shared")
     }
@@ -34,7 +34,7 @@ impl World {
     /// The PEs that have this one's place on their hosts.
     ///
     /// # Errors
-    /// `R0305` after the end.
+    /// Fails after the world has ended (R0305).
     pub fn team_same_place(&self) -> Result<Team> {
         Team::predefined(&self.0, sys::TEAM_SAME_MYPE_NODE, "same place on each node")
     }
@@ -103,7 +103,7 @@ impl Team {
     /// PE of the world that has a rank in this team.
     ///
     /// # Errors
-    /// `R0303` for a rank that is not in the team.
+    /// Fails for a rank that is not in the team (R0303).
     pub fn world_pe(&self, pe: u32) -> Result<u32> {
         self.members.get(pe as usize).copied().ok_or_else(|| self.no_member(pe))
     }
@@ -111,7 +111,7 @@ impl Team {
     /// Rank in another team of a rank in this one; `None` where it is not a member there.
     ///
     /// # Errors
-    /// `R0303` for a rank that is not in this team.
+    /// Fails for a rank that is not in this team (R0303).
     pub fn translate(&self, pe: u32, to: &Team) -> Result<Option<u32>> {
         let world = self.world_pe(pe)?;
         Ok(to.members.iter().position(|m| *m == world).map(|i| i as u32))
@@ -121,7 +121,7 @@ impl Team {
     /// Collective over this team.
     ///
     /// # Errors
-    /// `R0303` where a rank is not in this team, `R0301` where its PEs ask for different teams.
+    /// Fails if a rank is not in this team (R0303), or if its PEs ask for different teams (R0301).
     pub fn split_strided(&self, start: u32, stride: u32, size: u32) -> Result<Option<Team>> {
         let world = self.enter()?;
         let n = self.n_pes();
@@ -146,11 +146,11 @@ impl Team {
         handle.map(|h| Team::of_handle(&self.world, h, name, true)).transpose()
     }
 
-    /// This team as a grid `x_range` wide: the team of this PE's row, and that of its column. Collective over this
-    /// team.
+    /// Splits this team as a grid `x_range` wide, into the team of this PE's row and that of its column.
+    /// Every PE of the team must call it.
     ///
     /// # Errors
-    /// `R0303` for a width of 0, `R0301` where the PEs ask for different widths.
+    /// Fails for a width of 0 (R0303), or if the PEs ask for different widths (R0301).
     pub fn split_2d(&self, x_range: u32) -> Result<(Team, Team)> {
         let world = self.enter()?;
         if x_range == 0 {
@@ -178,7 +178,8 @@ impl Team {
     /// others need not call.
     ///
     /// # Errors
-    /// `R0303` where a rank is not in this team or stands twice, `R0301` where the PEs list different ones.
+    /// Fails if a rank is not in this team or stands twice (R0303), or if the PEs list different ones
+    /// (R0301).
     pub fn list(&self, pes: &[u32]) -> Result<Option<Team>> {
         let world = self.enter()?;
         let list = pes.iter().map(|pe| self.world_pe(*pe)).collect::<Result<Vec<_>>>()?;

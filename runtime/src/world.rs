@@ -19,17 +19,18 @@ use std::time::{Duration, Instant};
 /// Set for good at the first start: NVSHMEM has one state a process.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// How to start; the default suits most.
+/// The options of a world. The default suits most programs.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The GPU, as CUDA numbers those it sees; the PE's place on its host if not given, or the only one.
     pub device: Option<u32>,
     /// The host library; searched for if not given.
     pub library: Option<PathBuf>,
-    /// What makes memory symmetric. If not given, `WEFT_MEMORY` says so: `nvshmem`, or `local`. NVSHMEM if it does not.
+    /// The library that makes memory symmetric. If not given, `WEFT_MEMORY` names it, `nvshmem` or `local`.
+    /// The default is NVSHMEM.
     pub memory: Option<Memory>,
-    /// How long the PEs wait for each other, and what becomes of this process when another PE dies. From the
-    /// environment if not given.
+    /// The time that the PEs wait for each other, and what this process does when another PE dies. If not
+    /// given, the environment says so.
     pub job: Option<Options>,
     /// Lets several PEs have one GPU, in a world without NVSHMEM. Kernels of theirs that wait for each other then run by
     /// turns, which takes milliseconds: for tests. `WEFT_SHARE_GPU=1` says so if this does not.
@@ -49,7 +50,7 @@ impl Config {
     }
 }
 
-/// What makes memory symmetric.
+/// The library that makes memory symmetric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// NVSHMEM, between the GPUs of one host or of several.
@@ -125,29 +126,30 @@ struct Hello {
 }
 
 impl World {
-    /// Joins the job that the environment describes ([`Place::detect`]); alone where there is none. *Collective.*
+    /// Joins the job that the environment describes ([`Place::detect`]). Without a job, the world has one PE.
+    /// *Collective.*
     ///
     /// # Errors
-    /// What is missing (`R01xx`), who did not come (`R02xx`).
+    /// Fails if a library or a GPU is missing (R01xx), or if a PE did not come (R02xx).
     pub fn init() -> Result<World> {
         let place = Place::detect()?.unwrap_or_else(Place::alone);
         World::join(&place, &Config::default())
     }
 
-    /// As [`init`](World::init), without NVSHMEM: for PEs that are all on this host. A process may be in several such
-    /// worlds. *Collective.*
+    /// Joins a job like [`init`](World::init), without NVSHMEM, if all PEs are on this host. A process can be
+    /// in several such worlds. *Collective.*
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`init`](World::init) fails.
     pub fn local() -> Result<World> {
         let place = Place::detect()?.unwrap_or_else(Place::alone);
         World::join(&place, &Config { memory: Some(Memory::Local), ..Config::default() })
     }
 
-    /// Joins a job. *Collective.*
+    /// Joins the job in which this process has the given place. *Collective.*
     ///
     /// # Errors
-    /// As [`init`](World::init).
+    /// Fails where [`init`](World::init) fails.
     pub fn join(place: &Place, config: &Config) -> Result<World> {
         let memory = config.memory.map_or_else(Memory::from_env, Ok)?;
         if memory == Memory::Local {
@@ -237,12 +239,12 @@ impl World {
         })))
     }
 
-    /// This PE.
+    /// The rank of this PE.
     pub fn my_pe(&self) -> u32 {
         self.0.control.rank()
     }
 
-    /// PEs.
+    /// The number of PEs.
     pub fn n_pes(&self) -> u32 {
         self.0.control.size()
     }
@@ -263,12 +265,12 @@ impl World {
         self.0.library.version()
     }
 
-    /// What is special to a simulated world: findings, statistics. None on GPUs.
+    /// The functions that only a simulated world has: findings and statistics. On GPUs, it is none.
     pub fn simulation(&self) -> Option<Simulation> {
         self.0.device.pe().map(Simulation::of)
     }
 
-    /// Where NVSHMEM was found; an empty path in a simulated world.
+    /// The path that NVSHMEM was loaded from, which is empty in a simulated world.
     pub fn nvshmem_path(&self) -> &std::path::Path {
         self.0.library.path()
     }
@@ -276,7 +278,7 @@ impl World {
     /// Waits, on the host, until all PEs have come and what they sent has arrived. *Collective.*
     ///
     /// # Errors
-    /// `R0301` where a PE does something else, `R0203` where one died.
+    /// Fails if a PE does something else (R0301), or if one died (R0203).
     pub fn barrier(&self) -> Result<()> {
         let inner = self.0.enter()?;
         inner.device.wait()?;
@@ -284,11 +286,10 @@ impl World {
         inner.library.barrier_all()
     }
 
-    /// As [`barrier`](World::barrier), however long the other PEs take to come: until they do, or one dies.
-    /// *Collective.*
+    /// Waits like [`barrier`](World::barrier), until the other PEs come or one dies. *Collective.*
     ///
     /// # Errors
-    /// As there, but for PEs that do not come in time.
+    /// Fails where [`barrier`](World::barrier) fails, except that PEs may take any time to come.
     pub fn wait_for_all(&self) -> Result<()> {
         let inner = self.0.enter()?;
         inner.device.wait()?;
@@ -296,10 +297,11 @@ impl World {
         inner.library.barrier_all()
     }
 
-    /// Everybody's bytes, by PE; for what programs agree on. *Collective.*
+    /// Gathers the bytes of every PE, in the order of their ranks; for values that programs agree on.
+    /// *Collective.*
     ///
     /// # Errors
-    /// As [`barrier`](World::barrier).
+    /// Fails where [`barrier`](World::barrier) fails.
     pub fn all_gather_host(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.0.enter()?.together("all_gather_host", bytes)
     }
@@ -320,7 +322,7 @@ impl World {
     /// Frees what was exported by DLPack and is no longer used on any PE. *Collective.*
     ///
     /// # Errors
-    /// As [`barrier`](World::barrier).
+    /// Fails where [`barrier`](World::barrier) fails.
     pub fn collect(&self) -> Result<()> {
         self.0.enter()?.collect("collect")
     }
@@ -329,7 +331,7 @@ impl World {
     /// reported, here and on standard error. *Collective.*
     ///
     /// # Errors
-    /// As [`barrier`](World::barrier).
+    /// Fails where [`barrier`](World::barrier) fails.
     pub fn finalize(self) -> Result<Vec<Leak>> {
         self.0.finalize()
     }

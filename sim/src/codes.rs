@@ -32,10 +32,10 @@ impl PartialEq<&str> for Code {
     }
 }
 
-/// A code explained.
+/// A code with its explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
-    /// The code.
+    /// The code that is explained.
     pub code: Code,
     /// One line, no full stop.
     pub title: &'static str,

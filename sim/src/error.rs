@@ -11,13 +11,13 @@ use std::fmt;
 /// this simulator does not carry out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct PtxError {
-    /// Stable code, `P001`...
+    /// The stable code, `P001` and following.
     pub code: codes::Code,
     /// Line of the PTX text, from 1.
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// What is wrong.
+    /// A description of what is wrong.
     pub message: String,
     /// What was expected or what to do; may be empty.
     pub help: String,
@@ -47,7 +47,7 @@ impl fmt::Display for PtxError {
 pub struct SourceLine {
     /// File name as `.file` gives it.
     pub file: String,
-    /// Line, from 1.
+    /// The line, counted from 1.
     pub line: u32,
     /// Column, from 1; 0 if unknown.
     pub column: u32,
@@ -62,7 +62,7 @@ impl fmt::Display for SourceLine {
 /// Who was executing what when a [`SimError`] arose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Processing element.
+    /// The processing element (PE) that ran the instruction.
     pub pe: usize,
     /// CTA in the grid (`%ctaid`).
     pub cta: [u32; 3],
@@ -74,7 +74,7 @@ pub struct Place {
     pub kernel: String,
     /// Line of the PTX text, from 1.
     pub ptx_line: u32,
-    /// That line.
+    /// The text of that line.
     pub ptx_text: String,
     /// Line in the source language, innermost first, followed by the lines it was inlined at.
     pub source: Vec<SourceLine>,
@@ -116,9 +116,9 @@ impl fmt::Display for Place {
 /// What is wrong and stops nobody is a [`Finding`](crate::Finding), with codes from `S030` on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct SimError {
-    /// Stable code, `S001`...
+    /// The stable code, `S001` and following.
     pub code: codes::Code,
-    /// What went wrong.
+    /// A description of what went wrong.
     pub message: String,
     /// What was expected or what to do; may be empty.
     pub help: String,

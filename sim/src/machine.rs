@@ -86,24 +86,24 @@ impl Default for Config {
     }
 }
 
-/// A kernel argument.
+/// An argument of a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arg {
-    /// 1-byte integer.
+    /// An unsigned integer of 1 byte.
     U8(u8),
     /// 2-byte integer, or the bits of an f16 or bf16.
     U16(u16),
-    /// 4-byte integer.
+    /// An unsigned integer of 4 bytes.
     U32(u32),
-    /// 4-byte integer.
+    /// A signed integer of 4 bytes.
     I32(i32),
     /// 8-byte integer or pointer.
     U64(u64),
-    /// 8-byte integer.
+    /// A signed integer of 8 bytes.
     I64(i64),
-    /// Single precision.
+    /// A single-precision number of 4 bytes.
     F32(f32),
-    /// Double precision.
+    /// A double-precision number of 8 bytes.
     F64(f64),
     /// A structure, as its bytes.
     Bytes(Vec<u8>),
@@ -194,7 +194,7 @@ impl Machine {
     /// A machine without allocations.
     ///
     /// # Errors
-    /// `S001` if the number of PEs is not 1 to 4096.
+    /// Fails if the number of PEs is not 1 to 4096 (S001).
     pub fn new(config: Config) -> Result<Machine, SimError> {
         if !(1..=MAX_PES).contains(&config.n_pes) {
             return Err(SimError::request(
@@ -255,7 +255,8 @@ impl Machine {
     /// Allocates on the symmetric heap: `bytes` on every PE, at the same offset, filled with poison.
     ///
     /// # Errors
-    /// `S001` for an alignment that is not a power of two up to 1 MiB, `S012` beyond the memory limit.
+    /// Fails for an alignment that is not a power of two up to 1 MiB (S001), or beyond the memory limit
+    /// (S012).
     pub fn alloc_symmetric(&mut self, name: &str, bytes: u64, align: u64) -> Result<Symmetric, SimError> {
         self.memory.alloc_symmetric(name, bytes, align)
     }
@@ -268,7 +269,7 @@ impl Machine {
     /// Allocates in the private memory of one PE; returns the address there.
     ///
     /// # Errors
-    /// As [`alloc_symmetric`](Self::alloc_symmetric), and `S001` if the PE does not exist.
+    /// Fails where [`alloc_symmetric`](Self::alloc_symmetric) fails, or if the PE does not exist (S001).
     pub fn alloc(&mut self, pe: usize, name: &str, bytes: u64, align: u64) -> Result<u64, SimError> {
         self.check_pe(pe)?;
         self.memory.alloc_private(pe, name, bytes, align, false)
@@ -285,7 +286,7 @@ impl Machine {
     /// [handle](Team::handle) for kernels. [`Team::WORLD`] is always there.
     ///
     /// # Errors
-    /// `S001` if it is empty, names a PE twice, or one that does not exist.
+    /// Fails if it is empty, names a PE twice, or one that does not exist (S001).
     pub fn team(&mut self, pes: &[usize]) -> Result<Team, SimError> {
         for (i, &pe) in pes.iter().enumerate() {
             self.check_pe(pe)?;
@@ -302,7 +303,7 @@ impl Machine {
     /// Address of the PE's own copy of a symmetric allocation.
     ///
     /// # Errors
-    /// `S001` if the PE does not exist.
+    /// Fails if the PE does not exist (S001).
     pub fn local_addr(&self, pe: usize, what: Symmetric) -> Result<u64, SimError> {
         self.peer_addr(pe, what, pe)
     }
@@ -310,7 +311,7 @@ impl Machine {
     /// Address under which `viewer` reaches the copy of `target` (what `nvshmem_ptr` returns).
     ///
     /// # Errors
-    /// `S001` if a PE does not exist.
+    /// Fails if a PE does not exist (S001).
     pub fn peer_addr(&self, viewer: usize, what: Symmetric, target: usize) -> Result<u64, SimError> {
         self.check_pe(viewer)?;
         self.check_pe(target)?;
@@ -320,7 +321,7 @@ impl Machine {
     /// Address under which `viewer` reaches all copies of the team at once (what `nvshmemx_mc_ptr` returns).
     ///
     /// # Errors
-    /// `S001` if `viewer` is not in the team.
+    /// Fails if `viewer` is not in the team (S001).
     pub fn multicast_addr(&self, viewer: usize, what: Symmetric, team: Team) -> Result<u64, SimError> {
         self.memory.multicast_addr(viewer, team.0, what.offset).ok_or_else(|| {
             SimError::request(
@@ -333,7 +334,7 @@ impl Machine {
     /// Frees an allocation on the symmetric heap. Its addresses may be given to later ones.
     ///
     /// # Errors
-    /// `S001` if it has been freed.
+    /// Fails if it has been freed (S001).
     pub fn free_symmetric(&mut self, s: Symmetric) -> Result<(), SimError> {
         self.memory.free_symmetric(s)
     }
@@ -341,7 +342,7 @@ impl Machine {
     /// Frees an allocation in the private memory of one PE.
     ///
     /// # Errors
-    /// `S001` if no allocation begins at that address.
+    /// Fails if no allocation begins at that address (S001).
     pub fn free(&mut self, pe: usize, addr: u64) -> Result<(), SimError> {
         self.check_pe(pe)?;
         self.memory.free_private(pe, addr)
@@ -351,7 +352,7 @@ impl Machine {
     /// both addresses.
     ///
     /// # Errors
-    /// `S001` if no allocation begins at that address, or it is registered.
+    /// Fails if no allocation begins at that address, or it is registered (S001).
     pub fn register(&mut self, pe: usize, addr: u64, on_heap: Symmetric) -> Result<(), SimError> {
         self.check_pe(pe)?;
         self.memory.alias(pe, addr, Some(on_heap))
@@ -360,7 +361,7 @@ impl Machine {
     /// Undoes [`register`](Self::register); the contents stay with the private memory.
     ///
     /// # Errors
-    /// `S001` if the allocation is not registered.
+    /// Fails if the allocation is not registered (S001).
     pub fn unregister(&mut self, pe: usize, addr: u64) -> Result<(), SimError> {
         self.check_pe(pe)?;
         self.memory.alias(pe, addr, None)
@@ -374,7 +375,7 @@ impl Machine {
     /// The address at which `viewer` reaches what PE `of` has at the symmetric address `addr` of the viewer's own.
     ///
     /// # Errors
-    /// `S001` if a PE does not exist, `S013` if the address is not symmetric.
+    /// Fails if a PE does not exist (S001), or if the address is not symmetric (S013).
     pub fn peer_of(&self, viewer: usize, addr: u64, of: usize) -> Result<u64, SimError> {
         self.check_pe(viewer)?;
         self.check_pe(of)?;
@@ -386,7 +387,7 @@ impl Machine {
     /// a PE outside the team.
     ///
     /// # Errors
-    /// As [`peer_of`](Self::peer_of).
+    /// Fails where [`peer_of`](Self::peer_of) fails.
     pub fn multicast_of(&self, viewer: usize, team: Team, addr: u64) -> Result<Option<u64>, SimError> {
         self.check_pe(viewer)?;
         let offset = self.memory.symmetric(viewer, addr, 1).map_err(host)?;
@@ -396,7 +397,7 @@ impl Machine {
     /// Writes memory that `pe` can address by plain accesses.
     ///
     /// # Errors
-    /// `S002` to `S005` as for a kernel's access.
+    /// Fails with `S002` to `S005` where a kernel's access would.
     pub fn write(&mut self, pe: usize, addr: u64, data: &[u8]) -> Result<(), SimError> {
         self.check_pe(pe)?;
         if !data.is_empty() {
@@ -415,7 +416,7 @@ impl Machine {
     /// Reads memory that `pe` can address by plain accesses.
     ///
     /// # Errors
-    /// `S002` to `S005` as for a kernel's access.
+    /// Fails with `S002` to `S005` where a kernel's access would.
     pub fn read(&self, pe: usize, addr: u64, out: &mut [u8]) -> Result<(), SimError> {
         self.check_pe(pe)?;
         if !out.is_empty() {
@@ -430,7 +431,8 @@ impl Machine {
     /// while they run, so who else uses it waits for them.
     ///
     /// # Errors
-    /// `S001` where the heap's size is not fixed, or the memory is not on a heap; `S002` to `S005` as for a kernel's access.
+    /// Fails if the heap's size is not fixed, or if the memory is not on a heap (S001). Fails with `S002` to
+    /// `S005` where a kernel's access would.
     pub fn host_address(&mut self, pe: usize, addr: u64, bytes: u64) -> Result<usize, SimError> {
         self.check_pe(pe)?;
         let spot = self.memory.spot(pe, addr, bytes, true).map_err(host)?;
@@ -448,7 +450,7 @@ impl Machine {
     /// CUDA module, it keeps its variables between launches.
     ///
     /// # Errors
-    /// `S001` if there is no such variable, `S012` beyond the memory limit.
+    /// Fails if there is no such variable (S001), or beyond the memory limit (S012).
     pub fn symbol(&mut self, pe: usize, module: &Module, name: &str) -> Result<u64, SimError> {
         self.check_pe(pe)?;
         let variables = &module.inner.variables;

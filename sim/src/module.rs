@@ -27,8 +27,8 @@ impl Module {
     /// Reads and decodes PTX text.
     ///
     /// # Errors
-    /// The first thing that is not PTX, or is PTX that the simulator does not carry out: it never skips an
-    /// instruction or a modifier.
+    /// Fails at the first thing that is not PTX, or is PTX that the simulator does not carry out. The
+    /// simulator never skips an instruction or a modifier.
     pub fn parse(ptx: &str) -> Result<Module, PtxError> {
         let code = crate::decode::decode(ptx, NEXT_ID.fetch_add(1, Ordering::Relaxed))?;
         Ok(Module { inner: Arc::new(code) })
@@ -38,7 +38,7 @@ impl Module {
     /// not count theirs.
     ///
     /// # Errors
-    /// As [`parse`](Module::parse).
+    /// Fails where [`parse`](Module::parse) fails.
     pub fn parse_for_host(ptx: &str) -> Result<Module, PtxError> {
         let mut code = crate::decode::decode(ptx, NEXT_ID.fetch_add(1, Ordering::Relaxed))?;
         code.of_host = true;
@@ -65,7 +65,7 @@ impl Module {
         self.inner.version
     }
 
-    /// The PTX text.
+    /// The PTX text that the module was made from.
     pub fn text(&self) -> &str {
         &self.inner.text
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 /// Threads of a CTA that reports call by a name: those of a role.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
-    /// The first.
+    /// The number of the first thread.
     pub first: u32,
     /// How many they are.
     pub threads: u32,
-    /// Their name.
+    /// The name of the threads.
     pub name: Arc<str>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct Fence {
     pub scope: Scope,
     pub acquire: bool,
     pub release: bool,
-    /// `fence.sc`
+    /// Whether it is a `fence.sc`.
     pub sequential: bool,
 }
 

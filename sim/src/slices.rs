@@ -134,8 +134,9 @@ const ALIGNMENT: u64 = 256;
 /// ```
 ///
 /// # Errors
-/// The text cannot be read, there is no such kernel, the arguments do not fit its parameters, or the kernel cannot go on:
-/// it leaves its slices, divides by zero, or waits for what cannot come. The slices keep what they held then.
+/// Fails if the text cannot be read, there is no such kernel, the arguments do not fit its parameters, or the
+/// kernel cannot go on: it leaves its slices, divides by zero, or waits for what cannot come. The slices keep
+/// what they held then.
 pub fn run<'a>(
     ptx: &str,
     kernel: &str,

@@ -5,9 +5,9 @@
 pub struct OpcodeCount {
     /// Opcode with all its modifiers, as written.
     pub mnemonic: String,
-    /// Warp instructions.
+    /// The number of executions by a warp.
     pub warps: u64,
-    /// Lane instructions.
+    /// The number of executions by a lane.
     pub lanes: u64,
 }
 
@@ -18,7 +18,7 @@ pub struct MulticastBytes {
     pub ld_reduce: u64,
     /// Given to `multimem.st` (each written on every member).
     pub st: u64,
-    /// Given to `multimem.red`.
+    /// The bytes given to `multimem.red`.
     pub red: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct Stats {
     pub multicast: Vec<MulticastTraffic>,
     /// Calls and bytes of NVSHMEM's functions.
     pub nvshmem: NvshmemStats,
-    /// CTA barriers completed.
+    /// The number of CTA barriers that were completed.
     pub barriers: u64,
     /// What the kernels printed, each line prefixed with its PE.
     pub printed: String,

@@ -69,7 +69,7 @@ impl Contender {
     /// The algorithms that a list of names, or `all`, means for an operation.
     ///
     /// # Errors
-    /// A name that is none, with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn algorithms(operation: Operation, names: &str) -> Result<Vec<Contender>, String> {
         let all = Contender::ours(operation);
         let named: Vec<_> = all.iter().map(|c| (c.name(), *c)).collect();
@@ -82,7 +82,7 @@ impl Contender {
     /// The peers that a list of names means.
     ///
     /// # Errors
-    /// A name that is none, with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &PEERS.map(|c| (c.name(), c)), "peer", "")
     }
@@ -136,7 +136,7 @@ impl Contender {
     /// Whether it has that operation, or why not.
     ///
     /// # Errors
-    /// Why not.
+    /// Says why the contender does not have it.
     pub fn can(self, operation: Operation, dtype: DType, op: Reduce) -> Result<(), String> {
         let name = self.name();
         if dtype == DType::Bool {

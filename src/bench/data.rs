@@ -4,12 +4,12 @@ use half::{bf16, f16};
 use std::ops::Range;
 use weft_runtime::{DType, Element};
 
-/// A number type.
+/// A type of numbers that a benchmark computes with.
 pub trait Number: Element {
     /// Up to which whole number it has all.
     const EXACT: u64;
 
-    /// A whole number.
+    /// Converts a whole number to the type.
     fn of(n: i64) -> Self;
 }
 

@@ -72,7 +72,7 @@ kernel start_line(word: global<u32, (1):(1)>, accesses: i32, sync: barrier, team
     barrier(sync, team, acq_rel, sys);
 }";
 
-/// Nothing.
+/// The text of a kernel that does nothing.
 pub const EMPTY: &str = "kernel empty() block(32) grid(1) {}";
 
 /// Compiles one of them for a world's GPU.
@@ -132,7 +132,7 @@ impl PingPong {
     /// Flights from one PE to the other in a launch.
     pub const FLIGHTS: u32 = 2 * ROUNDS;
 
-    /// *Collective.*
+    /// Compiles the kernel and allocates its memory. *Collective.*
     pub fn new(world: &World, transport: Transport) -> Result<PingPong> {
         let kernel = compile(world, PING_PONG, transport, None, &[("ROUNDS", i64::from(ROUNDS))])?;
         let (x, signal) = (world.zeros(1)?, world.zeros(1)?);

@@ -359,7 +359,7 @@ impl<'a, T: Number> Bed<'a, T> {
         Ok(())
     }
 
-    /// Our collectives.
+    /// The collectives of this library.
     pub fn collectives(&self) -> Result<&Collectives> {
         let missing = || BenchError::Request("there are no workspaces".into());
         self.collectives.as_ref().ok_or_else(missing)

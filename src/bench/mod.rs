@@ -47,15 +47,15 @@ use weft_runtime::{DType, Reduce, World, nccl};
 /// Reductions that can be asked for.
 pub const OPS: [Reduce; 3] = [Reduce::Sum, Reduce::Min, Reduce::Max];
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// The operation.
+    /// The operation that is measured.
     pub operation: Operation,
     /// Bytes, as nccl-tests counts them: of the larger side of a PE. What does not divide into whole elements for
     /// each PE is rounded down. A signal and a barrier have none.
     pub sizes: Vec<u64>,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
     /// How elements become one, where the operation reduces.
     pub op: Reduce,
@@ -65,7 +65,7 @@ pub struct Bench {
     pub iters: u32,
     /// Calls before the first block; at least one, which loads the code.
     pub warmup: u32,
-    /// Blocks.
+    /// The number of blocks of calls.
     pub repeats: u32,
     /// CTAs of our kernels, as far as their workspaces go; if not given, by the size.
     pub ctas: Option<u32>,
@@ -133,8 +133,8 @@ impl Bench {
     /// Elements for each size with so many PEs, after all that can be known before any GPU works was looked at.
     ///
     /// # Errors
-    /// A size that has no element for each PE, an operation that a contender does not have, a check that could not be
-    /// exact; `R0109` where NCCL is to be measured and is not there.
+    /// Fails for a size that has no element for each PE, an operation that a contender does not have, a check
+    /// that could not be exact, or if NCCL is to be measured and is not found (R0109).
     pub fn counts(&self, n_pes: u32) -> Result<Vec<Counts>, BenchError> {
         let bad = |message: String| Err(BenchError::Request(message));
         if self.operation.has_size() && self.sizes.is_empty() || self.contenders.is_empty() {
@@ -186,8 +186,9 @@ impl Bench {
 /// that are called without a graph.
 ///
 /// # Errors
-/// As [`Bench::counts`]; a kernel that does not compile for this type and lowering; `R0302` for sizes that the memory
-/// has no room for; whatever else GPUs and NVSHMEM refuse. Wrong results are none: the rows have them.
+/// Fails where [`Bench::counts`] fails, if a kernel does not compile for this type and lowering, for sizes
+/// that the memory has no room for (R0302), or if GPUs or NVSHMEM refuse a call. Wrong results are not
+/// errors: the rows have them.
 pub fn run(
     world: &World,
     bench: &Bench,

@@ -8,7 +8,7 @@ use weft_runtime::{DeviceTensor, Element, Stream, SymmetricBuffer, SymmetricTens
 pub enum Operand<T> {
     /// In NVSHMEM's symmetric heap.
     Symmetric(SymmetricTensor<T>),
-    /// NCCL's.
+    /// Memory that belongs to NCCL.
     Nccl(nccl::Tensor<T>),
 }
 
@@ -27,7 +27,7 @@ impl<T: Element> Operand<T> {
         })
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match self {
             Operand::Symmetric(t) => t.len(),

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use weft_runtime::Reduce;
 
-/// What is measured.
+/// An operation that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum Operation {
-    /// A collective.
+    /// A collective of all PEs.
     Collective(Collective),
     /// Each PE puts to the next, all at once.
     Put,
@@ -22,7 +22,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation.
+    /// Every operation that can be measured.
     pub fn all() -> impl Iterator<Item = Operation> {
         let rest = [Operation::Put, Operation::Get, Operation::Signal, Operation::Barrier];
         Collective::ALL.into_iter().map(Operation::Collective).chain(rest)
@@ -42,7 +42,7 @@ impl Operation {
     /// The operation of that name.
     ///
     /// # Errors
-    /// There is none; with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn parse(name: &str) -> Result<Operation, String> {
         Operation::all().find(|o| o.name() == name).ok_or_else(|| {
             let known: Vec<_> = Operation::all().map(Operation::name).collect();

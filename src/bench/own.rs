@@ -24,7 +24,7 @@ impl Own {
     /// The one kernel of a text; the name is the table's.
     ///
     /// # Errors
-    /// A text that is none, or a kernel with other parameters.
+    /// Fails if the text is not a kernel file, or if the kernel has other parameters.
     pub fn new(name: &str, text: &str) -> std::result::Result<Own, String> {
         let file = KernelFile::parse(name, text).map_err(|e| e.to_string())?;
         let [head] = &file.heads()[..] else {

@@ -57,7 +57,7 @@ impl Report {
     /// have.
     ///
     /// # Errors
-    /// No rows with a size, or a picture that cannot be drawn.
+    /// Fails if no row has a size, or if the picture cannot be drawn.
     pub fn plot(&self) -> Result<String> {
         let lines = self.lines();
         if lines.is_empty() {

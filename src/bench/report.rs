@@ -44,7 +44,7 @@ pub struct Times {
     pub first_us: f64,
     /// Calls of a block.
     pub iters: u32,
-    /// Blocks.
+    /// The number of blocks of calls.
     pub repeats: u32,
 }
 
@@ -59,9 +59,9 @@ pub struct Wrong {
     pub pe: u32,
     /// Round of the check, from 1: calls follow each other, each with new data.
     pub round: u32,
-    /// Its place.
+    /// The index of the element.
     pub index: u64,
-    /// What it is.
+    /// The value that was found there.
     pub found: String,
     /// What it should be.
     pub expected: String,
@@ -85,14 +85,14 @@ pub struct Row {
     pub size: u64,
     /// Elements of the smaller side.
     pub count: u64,
-    /// Element type.
+    /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
     /// Reduction, where there is one.
     pub redop: Option<String>,
-    /// Algorithm, or peer.
+    /// The name of the algorithm, or of the peer.
     pub algorithm: String,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
     /// CTAs of a kernel of ours.
     pub ctas: Option<u32>,
@@ -145,7 +145,7 @@ pub struct Bandwidth {
 pub struct Loading {
     /// From PTX, which the driver compiles.
     pub ptx_ms: f64,
-    /// From a cubin.
+    /// The time to load a cubin.
     pub cubin_ms: f64,
 }
 
@@ -165,24 +165,24 @@ pub struct Calibration {
     pub push: Vec<Bandwidth>,
     /// Each PE loads from the one before, all at once.
     pub pull: Vec<Bandwidth>,
-    /// Loading code.
+    /// The times to load code.
     pub loading: Loading,
 }
 
 /// All that was measured, and where.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Version of warpweft.
+    /// The version of warpweft.
     pub warpweft: String,
     /// When it began: `2026-11-21T18:00:00Z`.
     pub date: String,
     /// The command and its arguments; none where a program measured.
     pub command: Vec<String>,
-    /// What was measured.
+    /// The operation that was measured.
     pub operation: Operation,
     /// PEs, one a GPU.
     pub n_pes: u32,
-    /// PE 0's GPU.
+    /// The GPU of PE 0.
     pub gpu: String,
     /// NVLinks of that GPU that are up, and what they have together, in 10^9 bytes a second and direction.
     pub nvlink: Option<NvLink>,
@@ -190,7 +190,7 @@ pub struct Report {
     pub driver: Option<String>,
     /// Version of CUDA that the driver has.
     pub cuda: String,
-    /// Version of NVSHMEM.
+    /// The version of NVSHMEM.
     pub nvshmem: String,
     /// Version of NCCL, where it was measured.
     pub nccl: Option<String>,
@@ -203,7 +203,7 @@ pub struct Report {
     pub no_multicast: Option<String>,
     /// Calls in a block, as asked for.
     pub iters: u32,
-    /// Calls before.
+    /// The number of calls before the measurement.
     pub warmup: u32,
     /// Blocks, as asked for.
     pub repeats: u32,
@@ -223,7 +223,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// A GPU's NVLinks.
+/// The NVLinks of a GPU.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NvLink {
     /// How many are up.
@@ -277,7 +277,7 @@ impl Report {
     /// This and more of the same: its rows, or the other's where both have one, by size.
     ///
     /// # Errors
-    /// Another operation, machine, or way of measuring.
+    /// Fails for another operation, machine, or way of measuring.
     pub fn joined(mut self, more: Report) -> std::result::Result<Report, String> {
         let what = |r: &Report| {
             let Report { operation, n_pes, gpu, lowering, graph, .. } = r;
@@ -309,10 +309,10 @@ impl Report {
         Ok(self)
     }
 
-    /// As JSON.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// None that is known: every field is a name or a number.
+    /// No error is known: every field is a name or a number.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

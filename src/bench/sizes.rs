@@ -6,7 +6,7 @@ const MOST: usize = 1000;
 /// Bytes from `64`, `1K`, `1K,4K`, `1K:64M:x4` or `0K:1M:+128K`, and lists of those; K, M and G are powers of 1024.
 ///
 /// # Errors
-/// What is wrong, and what is expected.
+/// Says what is wrong and what was expected.
 pub fn parse_sizes(text: &str) -> Result<Vec<u64>, String> {
     let mut sizes = Vec::new();
     for part in text.split(',') {

@@ -18,7 +18,7 @@ use weft_runtime::{Barrier, DeviceTensor, Graph, Stream, Team, World};
 /// Accesses of a word, one after the other, before the barrier: about 0.5 us each.
 const ACCESSES: i32 = 100;
 
-/// Where timing begins.
+/// The barrier at which PEs meet before the timing begins.
 pub struct StartLine<'a> {
     world: &'a World,
     team: Team,
@@ -31,7 +31,7 @@ pub struct StartLine<'a> {
 }
 
 impl<'a> StartLine<'a> {
-    /// *Collective.*
+    /// Allocates the memory of the barrier. *Collective.*
     pub fn new(world: &'a World) -> Result<StartLine<'a>> {
         let (stream, device) = (world.stream(), world.device());
         let compile = |text| kernels::compile(world, text, Transport::P2p, None, &[]);

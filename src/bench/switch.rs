@@ -12,36 +12,36 @@ use std::fmt::Write;
 use std::time::SystemTime;
 use weft_runtime::{DType, Reduce, World};
 
-/// What is verified.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Verify {
     /// Bytes of the larger side of a PE.
     pub sizes: Vec<u64>,
-    /// Element types.
+    /// The types of the elements.
     pub dtypes: Vec<DType>,
     /// Calls back to back in a block that is timed.
     pub iters: u32,
-    /// Blocks.
+    /// The number of blocks of calls.
     pub repeats: u32,
 }
 
 /// One kernel with a size, by the switch and by every PE's own address.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Pair {
-    /// The collective.
+    /// The collective that was measured.
     pub collective: Collective,
-    /// Algorithm.
+    /// The name of the algorithm.
     pub algorithm: String,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
-    /// Element type.
+    /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
     /// Reduction, where there is one.
     pub redop: Option<String>,
     /// Bytes of the larger side of a PE.
     pub size: u64,
-    /// By multimem instructions.
+    /// The measurement with multimem instructions.
     pub native: Option<Side>,
     /// By every PE's own address.
     pub unicast: Option<Side>,
@@ -63,15 +63,15 @@ pub struct Side {
 /// All that was found.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Verification {
-    /// Version of warpweft.
+    /// The version of warpweft.
     pub warpweft: String,
-    /// When it began.
+    /// The date and time of the beginning.
     pub date: String,
     /// PEs, one a GPU.
     pub n_pes: u32,
-    /// PE 0's GPU.
+    /// The GPU of PE 0.
     pub gpu: String,
-    /// Version of NVSHMEM.
+    /// The version of NVSHMEM.
     pub nvshmem: String,
     /// What the model takes this machine for: calibrated here, but for the switch.
     pub links: Links,
@@ -85,7 +85,7 @@ pub struct Verification {
 /// *Collective.*
 ///
 /// # Errors
-/// `R0302`, where there is not even memory for a word.
+/// Fails if there is not even memory for a word (R0302).
 pub fn why_no_switch(world: &World) -> Result<Option<String>, BenchError> {
     let buffer = world.buffer(256)?;
     let team = world.team();
@@ -103,7 +103,8 @@ pub fn why_no_switch(world: &World) -> Result<Option<String>, BenchError> {
 /// every PE. *Collective.*
 ///
 /// # Errors
-/// The reason of [`why_no_switch`]; what GPUs and NVSHMEM refuse. Wrong results are none: the pairs have them.
+/// Fails with the reason of [`why_no_switch`], or if GPUs or NVSHMEM refuse a call. Wrong results are not
+/// errors: the pairs have them.
 pub fn verify(
     world: &World,
     what: &Verify,
@@ -261,10 +262,10 @@ impl Verification {
         self.pairs.iter().filter(move |p| is(&p.native) || is(&p.unicast))
     }
 
-    /// As JSON.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// None that is known: every field is a name or a number.
+    /// No error is known: every field is a name or a number.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
@@ -316,7 +317,7 @@ impl Pair {
         )
     }
 
-    /// One line.
+    /// The measurements in one line.
     pub fn line(&self) -> String {
         let side = |s: &Option<Side>| match s {
             None => format!("{:>10} {:>10} {:>7}", "-", "-", "-"),

@@ -20,20 +20,20 @@ const CTAS: u32 = 4;
 /// Counts of one launch. Bytes are payload: requests, headers and acknowledgements are not among them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Traffic {
-    /// The collective.
+    /// The collective that was launched.
     pub collective: Collective,
-    /// Algorithm.
+    /// The name of the algorithm.
     pub algorithm: String,
     /// `multimem` or `unicast`; `any` where both are the same.
     pub lowering: String,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
-    /// Element type.
+    /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
     /// Bytes of the larger side of a PE.
     pub size: u64,
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
     /// CTAs of a PE.
     pub ctas: u32,
@@ -45,9 +45,9 @@ pub struct Traffic {
     pub link: u64,
     /// Lanes that executed `multimem.ld_reduce`, over all PEs.
     pub ld_reduce: u64,
-    /// Those of `multimem.st`.
+    /// The bytes of `multimem.st` instructions.
     pub st: u64,
-    /// Those of `multimem.red`.
+    /// The bytes of `multimem.red` instructions.
     pub red: u64,
     /// Loads of lanes from other PEs.
     pub remote_loads: u64,
@@ -55,7 +55,7 @@ pub struct Traffic {
     pub remote_stores: u64,
     /// Releases that other PEs may wait for, by lanes.
     pub flags: u64,
-    /// CTA barriers completed.
+    /// The number of CTA barriers that were completed.
     pub barriers: u64,
     /// Instructions, by lanes: waiting included, so it differs by the order of things.
     pub lane_instructions: u64,
@@ -66,9 +66,9 @@ pub struct Traffic {
 /// Bytes each way through a port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Ways {
-    /// From the PE.
+    /// The bytes that leave the PE.
     pub out: u64,
-    /// To it.
+    /// The bytes that enter the PE.
     pub into: u64,
 }
 
@@ -94,7 +94,7 @@ impl Ways {
         Ways { out: scaled(self.out), into: scaled(self.into) }
     }
 
-    /// The greater way.
+    /// The bytes of the direction that carries more.
     pub fn bytes(self) -> u64 {
         self.out.max(self.into)
     }
@@ -104,7 +104,8 @@ impl Traffic {
     /// Counts one launch of an algorithm, of `request.bytes()` up to [`MOST`].
     ///
     /// # Errors
-    /// What the algorithm cannot do; more than [`MOST`] bytes; whatever goes wrong in the kernel; a wrong result.
+    /// Fails if the algorithm does not support the request, for more than [`MOST`] bytes, if the kernel
+    /// fails, or if its result is wrong.
     pub fn count(
         algorithm: &'static Algorithm,
         request: &Request,
@@ -202,7 +203,7 @@ impl Steps {
 /// that. With the reasons why some are left out. `progress` hears how many of how many are done.
 ///
 /// # Errors
-/// A size that has no element for each PE.
+/// Fails for a size that has no element for each PE.
 pub fn count_all(
     collective: Collective,
     (dtype, op): (DType, Reduce),

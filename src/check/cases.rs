@@ -64,7 +64,7 @@ impl Case {
         Ok(found)
     }
 
-    /// Its timeline.
+    /// Runs the case and returns its timeline.
     pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
         let trace = Some(TraceConfig::default());
         Ok(self.subject.run(&RunOptions { trace, ..self.with(seed) })?.trace)

@@ -45,10 +45,10 @@ fn coordinate(at: [u32; 3]) -> String {
     }
 }
 
-/// Something wrong.
+/// Something wrong that a check found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
-    /// Stable code: `S008`, [`WRONG_RESULT`].
+    /// The stable code of the finding, such as `S008` or [`WRONG_RESULT`].
     pub code: String,
     /// Warnings may be meant.
     pub severity: Severity,
@@ -75,13 +75,13 @@ pub struct Replay {
     pub kernel: String,
     /// For a sequence of kernels, as the command line has it: `a.weft:produce b.weft:consume`.
     pub sequence: Option<String>,
-    /// Number of PEs.
+    /// The number of PEs.
     pub pes: usize,
     /// Seed of data and schedule.
     pub seed: u64,
-    /// Compile-time parameters.
+    /// The values of compile-time parameters.
     pub defines: Defines,
-    /// Run-time scalars.
+    /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
     /// How in-switch operations are carried out.
     pub lowering: Lowering,
@@ -320,7 +320,7 @@ impl Gathered {
         }
     }
 
-    /// Causes before consequences.
+    /// The findings, with causes before their consequences.
     pub fn into_findings(self) -> Vec<Finding> {
         causes::sorted(self.0.into_values().collect())
     }

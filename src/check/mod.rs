@@ -49,7 +49,7 @@ pub struct CheckOptions {
     /// How kernels are compiled. `Lowering::Auto` checks both lowerings, where the kernel's text leaves that open. The
     /// defines are kept; other extents are varied.
     pub compile: Options,
-    /// Numbers of PEs.
+    /// The numbers of PEs to run with.
     pub pes: Vec<usize>,
     /// The number of PEs in a node. It decides which branch of `Transport::Auto` runs: an operation is carried out in
     /// place within a node, and by NVSHMEM's function between nodes. The kernel's own loads and stores reach all PEs.
@@ -148,21 +148,21 @@ impl Report {
 /// PTX that a check ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variant {
-    /// The kernel's file.
+    /// The name of the kernel's file.
     pub file: String,
     /// The options of `weft compile` that give this text. Options that a check passes on as they are, such as `--arch`,
     /// are not among them.
     pub options: String,
-    /// The text.
+    /// The text of the PTX.
     pub ptx: String,
 }
 
 /// How far a check is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Runs that ended.
+    /// The number of runs that have ended.
     pub done: u64,
-    /// Runs in all.
+    /// The number of all runs.
     pub total: u64,
     /// Runs that met something.
     pub met: u64,
@@ -173,15 +173,16 @@ pub struct Progress {
 /// Checks the kernels of a file.
 ///
 /// # Errors
-/// What keeps a kernel from being compiled or run at all. What is wrong with it is in the report.
+/// Fails if a kernel cannot be compiled or run at all. What is wrong with it is in the report.
 pub fn check_file(file: &KernelFile, options: &CheckOptions) -> Result<Report, RunError> {
     check_file_with(file, options, &|_| ())
 }
 
-/// As [`check_file`]; says after every kernel that it compiles, and after every run, in any of its threads, how far it is.
+/// Checks a file like [`check_file`], and reports its progress. The report follows each kernel that it
+/// compiles and each run, and comes from any of its threads.
 ///
 /// # Errors
-/// As [`check_file`].
+/// Fails where [`check_file`] fails.
 pub fn check_file_with(
     file: &KernelFile,
     options: &CheckOptions,
@@ -194,7 +195,7 @@ pub fn check_file_with(
 /// that `options.compile` names does not matter.
 ///
 /// # Errors
-/// As [`check_file`]; tensors of equal names that differ.
+/// Fails where [`check_file`] fails, or if tensors of equal names differ.
 pub fn check_sequence(
     stages: &[Stage<'_>],
     options: &CheckOptions,
@@ -238,7 +239,7 @@ fn report(
 /// Checks a launch of PTX: over the options' numbers of PEs and seeds, of which each run is one.
 ///
 /// # Errors
-/// What keeps it from being launched at all.
+/// Fails if the kernel cannot be launched at all.
 pub fn check_ptx(
     file: &PtxFile,
     launch: &PtxLaunch,
@@ -263,7 +264,7 @@ pub fn check_ptx(
 /// What a single launch of PTX found.
 ///
 /// # Errors
-/// The file has no such kernel.
+/// Fails if the file has no such kernel.
 pub fn report_ptx(file: &PtxFile, launch: &PtxLaunch, outcome: PtxOutcome) -> Result<Report, RunError> {
     let replay = ptx::replay(&file.kernel(launch.entry.as_deref())?.name, launch);
     let mut gathered = Gathered::default();

@@ -39,7 +39,7 @@ impl Case<'_> {
         Ok(findings(self.file, self.setup.run(seed)?, &self.replay(seed)))
     }
 
-    /// Its timeline.
+    /// Runs the case and returns its timeline.
     pub fn trace(&self, seed: u64) -> Result<Trace, RunError> {
         let trace = Some(TraceConfig::default());
         Ok(Setup::new(self.file, &PtxLaunch { trace, ..self.setup.launch().clone() })?.run(seed)?.trace)

@@ -144,15 +144,15 @@ fn compiler() -> Finding {
         let mine = partition(x, threads());
         for i in 0..size<1>(mine) { mine[_, i] = mine[_, i] * 2; }
     }";
-    let (major, minor, patch) = crate::llvm_version();
-    let whose = if cfg!(feature = "static-llvm") {
-        "built in"
-    } else if cfg!(feature = "system-llvm") {
-        "the system's"
-    } else {
-        "the one that Rust carries"
+    let (major, minor, patch) = match crate::llvm_version() {
+        Ok(version) => version,
+        Err(e) => {
+            let finding = Finding::failed(State::Broken, "LLVM", &e.message, "kernels do not compile");
+            return finding.todo(e.help.as_deref().unwrap_or("set WEFT_LLVM to the path of a libLLVM"));
+        }
     };
-    let found = format!("{major}.{minor}.{patch}, {whose}");
+    let place = weft_llvm::library().map_or("built in".into(), |path| path.display().to_string());
+    let found = format!("{major}.{minor}.{patch}, {place}");
     let compiled = "sm_90a"
         .parse()
         .map_err(|e| format!("{e}"))

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Which products.
+/// The options that choose products of matrices.
 #[derive(Args)]
 pub struct Products {
     /// Shapes, with commas between: rows of A, rows of B, and columns of both. If none is given, seven shapes from
@@ -58,7 +58,7 @@ impl Products {
         Ok(dtypes.into_iter().flat_map(|dtype| problems(&shapes, dtype, out, b)).collect())
     }
 
-    /// The GPU.
+    /// Opens the GPU that the options name.
     pub fn device(&self) -> Result<Device> {
         Ok(Device::open(self.device)?)
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Functions are CuTe's.
+/// Evaluates expressions of layouts. The functions have the names that CuTe gives them.
 #[derive(Args)]
 pub struct LayoutCommand {
     /// An expression, or - to read one a line from standard input.

@@ -30,7 +30,8 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use weft_runtime::{owned, visible};
+use weft_runtime::owned::{self, Trust};
+use weft_runtime::{find, visible};
 
 /// Compiler for GPU kernels that compute and communicate in one launch.
 #[derive(Parser)]
@@ -135,6 +136,21 @@ impl Bench {
     }
 }
 
+/// Keeps LLVM's library for the time after its Rust toolchain is removed: another name of the same file, which takes no
+/// space, in this user's cache folder. The library is searched there, too.
+fn keep_llvm() {
+    let Some(path) = weft_llvm::library() else { return };
+    let Some((folder, name)) = find::cache_folder().map(|cache| cache.join("llvm")).zip(path.file_name())
+    else {
+        return;
+    };
+    let in_toolchain = path.components().any(|part| part.as_os_str() == "toolchains");
+    if in_toolchain && !folder.join(name).exists() && owned::make_folder(&folder, Trust::Owner).is_ok() {
+        // On another file system it is not kept, and the error that misses it later says what to do.
+        let _ = path.canonicalize().and_then(|file| std::fs::hard_link(file, folder.join(name)));
+    }
+}
+
 /// Runs the command with these words, of which the first is the program's name. A fault in the words, and `--help`, end
 /// the process.
 pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
@@ -155,6 +171,7 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         report(&e);
         ExitCode::FAILURE
     });
+    keep_llvm();
     let mut err = std::io::stderr().lock();
     for why in owned::refusals() {
         let _ = writeln!(err, "note: {}", visible(&why));

@@ -38,7 +38,7 @@ impl Bar {
         self.bar.set_position(done);
     }
 
-    /// Takes it away.
+    /// Takes the bar off the terminal.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

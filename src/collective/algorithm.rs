@@ -14,11 +14,11 @@ use weft_runtime::{DType, Reduce};
 /// (what sums are made in), `P` (PEs), `THREADS`, `UNROLL`, `ALIGN` (bytes), `DIV` (what `n` is a
 /// multiple of), `MC` (send by the switch), `ROOT`, and the extents of workspaces.
 pub struct Algorithm {
-    /// What it computes.
+    /// The collective that the kernel computes.
     pub collective: Collective,
-    /// As the command line names it.
+    /// The name on the command line.
     pub name: &'static str,
-    /// The part of the library it stands in: `use weft::PART;`
+    /// The part of the library that has it: `use weft::PART;`
     pub part: &'static str,
     /// The kernel that has its result in another tensor.
     pub out_of_place: Option<&'static str>,
@@ -33,7 +33,7 @@ pub struct Algorithm {
     pub work: fn(&Request) -> u64,
     /// Bytes of them in a step of a thread.
     pub unit: u64,
-    /// Most CTAs.
+    /// The greatest number of CTAs.
     pub most_ctas: u32,
     /// Most threads of a CTA where nobody has measured.
     pub threads: u32,
@@ -43,9 +43,9 @@ pub struct Algorithm {
     pub most_steps: u32,
     /// Whether a step takes staging memory, which all CTAs share.
     pub staged: bool,
-    /// What a launch of it waits for and moves.
+    /// The function that says what a launch waits for and moves.
     pub cost: fn(&Request, &Plan) -> Cost,
-    /// How it works, in a line.
+    /// One line that says how it works.
     pub about: &'static str,
 }
 
@@ -71,7 +71,7 @@ impl Algorithm {
         u32::try_from(steps).unwrap_or(ctas).min(ctas)
     }
 
-    /// Those of a collective.
+    /// The algorithms of a collective.
     pub fn of(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
         ALGORITHMS.iter().filter(move |a| a.collective == collective)
     }
@@ -79,7 +79,7 @@ impl Algorithm {
     /// That of a collective with that name.
     ///
     /// # Errors
-    /// There is none; with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn find(collective: Collective, name: &str) -> Result<&'static Algorithm, String> {
         Algorithm::of(collective).find(|a| a.name == name).ok_or_else(|| {
             let known: Vec<_> = Algorithm::of(collective).map(|a| a.name).collect();
@@ -87,7 +87,7 @@ impl Algorithm {
         })
     }
 
-    /// Its text.
+    /// The source text of the kernel.
     pub fn source(&self) -> &'static str {
         crate::library::part(self.part).unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl Algorithm {
         }
     }
 
-    /// Where it can have its results.
+    /// The places where it can have its results.
     pub fn places(&self) -> impl Iterator<Item = Place> {
         [Place::OutOfPlace, Place::InPlace].into_iter().filter(|p| self.kernel(*p).is_some())
     }
@@ -108,7 +108,7 @@ impl Algorithm {
     /// Whether it can do that.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// Says why the algorithm cannot do it.
     pub fn can(&'static self, request: &Request) -> Result<(), String> {
         let name = self.name;
         let Request { dtype, op, place, .. } = *request;

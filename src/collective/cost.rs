@@ -13,14 +13,15 @@
 use super::{Plan, Request};
 use serde::{Deserialize, Serialize};
 
-/// What a launch waits for, one after the other, and the bytes it moves. All of it of the PE that has most.
+/// The waits of a launch, one after the other, and the bytes that it moves. They are those of the PE that has
+/// most.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Cost {
     /// Barriers of the team.
     pub waits: f64,
     /// Flags behind data, with a fence between.
     pub flights: f64,
-    /// Those that moving bytes hides: the longer of both counts.
+    /// The waits that happen while bytes move. The longer of both counts.
     pub hidden: f64,
     /// Data that carries its own flag.
     pub packets: f64,
@@ -42,7 +43,7 @@ pub struct Cost {
     pub local: f64,
 }
 
-/// What one machine takes.
+/// The latencies and bandwidths of one machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Links {
     /// Microseconds of a kernel that does nothing, in a CUDA graph.
@@ -59,13 +60,13 @@ pub struct Links {
     pub cta_gbps: f64,
     /// 10^9 bytes a second that a GPU stores to one other while it receives as many.
     pub neighbour_gbps: f64,
-    /// The same to all others at once.
+    /// The bandwidth of stores to all other PEs at once, in 10^9 bytes per second.
     pub push_gbps: f64,
-    /// The same by loads.
+    /// The bandwidth of loads from all other PEs at once, in 10^9 bytes per second.
     pub pull_gbps: f64,
-    /// The same by packets, flags among the bytes.
+    /// The bandwidth of packets to all other PEs at once, in 10^9 bytes per second. Flags count as bytes.
     pub packet_gbps: f64,
-    /// The same by multimem instructions.
+    /// The bandwidth of multimem instructions to all other PEs at once, in 10^9 bytes per second.
     pub switch_gbps: f64,
     /// Microseconds of a put with a signal between nodes.
     pub net_us: f64,
@@ -80,14 +81,14 @@ pub struct Links {
 pub struct Prediction {
     /// The launch, and the kernel's own work.
     pub launch_us: f64,
-    /// Waiting for others.
+    /// The time to wait for other PEs.
     pub latency_us: f64,
-    /// Moving bytes.
+    /// The time to move the bytes.
     pub moving_us: f64,
 }
 
 impl Prediction {
-    /// All of it.
+    /// The time of the whole launch.
     pub fn total(&self) -> f64 {
         self.launch_us + self.latency_us + self.moving_us
     }
@@ -142,7 +143,7 @@ impl Links {
         }
     }
 
-    /// What a launch of so many CTAs takes.
+    /// Predicts the time of a launch with `ctas` CTAs.
     pub fn predict(&self, cost: &Cost, ctas: u32) -> Prediction {
         let few = f64::from(ctas) * self.cta_gbps;
         // Bytes by gigabytes a second are thousandths of a microsecond.

@@ -17,14 +17,14 @@ use weft_runtime::cuda::Stream;
 use weft_runtime::launch::{Argument, AsArgument, Elements, Given, Grid, Prepared};
 use weft_runtime::{Barrier, DType, Reduce, Team, World, error};
 
-/// How large a handle's workspaces are, and how it chooses.
+/// The size of a handle's workspaces, and the way in which it chooses plans.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Most CTAs of a launch; a GPU's multiprocessors where not given. The same on all PEs.
     pub ctas: Option<u32>,
-    /// How in-switch operations are carried out.
+    /// The way in which in-switch operations are carried out.
     pub lowering: Lowering,
-    /// Where plans come from.
+    /// The source of plans.
     pub tuning: Tuning,
 }
 
@@ -37,13 +37,13 @@ impl Default for Config {
 /// One call of a collective.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// Which.
+    /// The collective that is called.
     pub collective: Collective,
-    /// How elements become one, where it reduces.
+    /// The operation of a reduction.
     pub op: Reduce,
-    /// Where the data comes from. In place: the larger side, in which this PE's own part lies at its rank.
+    /// The operand. In place, it is the larger side, in which this PE's own part lies at its rank.
     pub x: &'a dyn AsArgument,
-    /// Where the result goes, if not there.
+    /// The tensor for the result, if it is not the operand.
     pub out: Option<&'a dyn AsArgument>,
     /// The PE that a broadcast is from, by its rank in the team.
     pub root: u32,
@@ -122,20 +122,20 @@ struct Key {
 }
 
 impl Collectives {
-    /// Of all PEs. *Collective.*
+    /// Creates the collectives of all PEs. Every PE must call it. *Collective.*
     ///
     /// # Errors
-    /// As [`with`](Collectives::with).
+    /// Fails where [`with`](Collectives::with) fails.
     pub fn new(world: &World) -> Result<Collectives, GpuError> {
         Collectives::with(world, world.team(), Config::default())
     }
 
-    /// Of a team, with workspaces of that size. *Collective*: symmetric memory is allocated, so all PEs of the world
-    /// call it at once, each with a team that it is in.
+    /// Creates the collectives of `team`, with workspaces sized by `config`. *Collective*: symmetric memory
+    /// is allocated, so all PEs of the world must call it at once, each with a team that it is in.
     ///
     /// # Errors
-    /// `R0302` where there is no memory for the workspaces, `R0103`. A tuning file that cannot be used is none: a warning
-    /// says so on standard error.
+    /// Fails if there is no memory for the workspaces (R0302), or if the CUDA driver refuses a call (R0103).
+    /// An unusable tuning file is ignored, with a warning on standard error.
     pub fn with(world: &World, team: Team, config: Config) -> Result<Collectives, GpuError> {
         let ctas = config.ctas.unwrap_or(world.device().sm_count()?).max(1);
         let workspaces = Workspaces::new(world, ctas)?;
@@ -159,7 +159,7 @@ impl Collectives {
         })
     }
 
-    /// Its team.
+    /// The team whose PEs take part.
     pub fn team(&self) -> &Team {
         &self.team
     }
@@ -169,31 +169,32 @@ impl Collectives {
         self.ctas
     }
 
-    /// What a call asks for.
+    /// The request that a call makes.
     ///
     /// # Errors
-    /// `R0502` for operands that are no tensors, of two types, or of sizes that do not fit each other.
+    /// Fails for operands that are not tensors, of two types, or of sizes that do not fit each other (R0502).
     pub fn request(&self, call: &Call<'_>, stream: &Stream) -> Result<Request, GpuError> {
         Ok(self.operands(call, stream)?.0)
     }
 
-    /// What tables of measurements for its team are found by.
+    /// The setting by which tables of measurements are found for the team.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a query (R0103).
     pub fn setting(&self) -> Result<Setting, GpuError> {
         Ok(Setting::of(&self.world, self.team.n_pes(), (self.reach, self.multicast))?)
     }
 
-    /// What chooses plans: a table that `weft tune` stored, or the model.
+    /// The selector of plans: a table that `weft tune` stored, or the model.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// How a call is carried out where the caller does not say: as [`selector`](Collectives::selector) has it.
+    /// The plan of a call for which the caller gives none, from the [`selector`](Collectives::selector).
     ///
     /// # Errors
-    /// As [`request`](Collectives::request); `R0401` with the reason where no algorithm can do it.
+    /// Fails where [`request`](Collectives::request) fails, or if no algorithm can do it (R0401). The message
+    /// has the reason.
     pub fn plan(&self, call: &Call<'_>, stream: &Stream) -> Result<Plan, GpuError> {
         self.choose(&self.request(call, stream)?)
     }
@@ -203,10 +204,11 @@ impl Collectives {
         plan.map(|(plan, _)| plan).map_err(|why| refuse(error::OPERATION, why))
     }
 
-    /// Allreduce, in place where there is no `out`.
+    /// Reduces the `x` of all PEs, and writes the result to `out` of every PE, or to `x` if there is no
+    /// `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn allreduce(
         &self,
         x: &dyn AsArgument,
@@ -217,10 +219,11 @@ impl Collectives {
         self.run(&Call { op, ..Call::new(Collective::AllReduce, x, out) }, stream)
     }
 
-    /// Reduce-scatter: `x` has a part for each PE, `out` gets this PE's; without it, the part of `x` does.
+    /// Reduces the `x` of all PEs, which has a part for each PE. This PE's part of the result is written to
+    /// `out`, or to its part of `x` if there is no `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn reduce_scatter(
         &self,
         x: &dyn AsArgument,
@@ -231,10 +234,11 @@ impl Collectives {
         self.run(&Call { op, ..Call::new(Collective::ReduceScatter, x, out) }, stream)
     }
 
-    /// All-gather: `out` gets the `x` of each PE; without it, `x` has the place for all, and this PE's part in it.
+    /// Gathers the `x` of every PE in `out`. Without `out`, `x` has a part for each PE, and this PE's part is
+    /// sent to the others.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn all_gather(
         &self,
         x: &dyn AsArgument,
@@ -244,10 +248,10 @@ impl Collectives {
         self.run(&Call::new(Collective::AllGather, x, out), stream)
     }
 
-    /// Broadcast of PE `root`'s `x` to `out`, or to all PEs' `x`.
+    /// Copies the `x` of PE `root` to `out` of every PE, or to `x` if there is no `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn broadcast(
         &self,
         x: &dyn AsArgument,
@@ -258,10 +262,10 @@ impl Collectives {
         self.run(&Call { root, ..Call::new(Collective::Broadcast, x, out) }, stream)
     }
 
-    /// All-to-all: part j of `x` to this PE's part of `out` on PE j.
+    /// Sends part j of `x` to PE j, which receives it in the sender's part of `out`.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn all_to_all(
         &self,
         x: &dyn AsArgument,
@@ -271,10 +275,10 @@ impl Collectives {
         self.run(&Call::new(Collective::AllToAll, x, out), stream)
     }
 
-    /// Carries a call out as [`plan`](Collectives::plan) says.
+    /// Carries out a call with the plan that [`plan`](Collectives::plan) chooses.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn run(&self, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let (request, fixed) = self.operands(call, stream)?;
         let lock = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,20 +296,20 @@ impl Collectives {
         Ok(())
     }
 
-    /// Compiles what a call needs now, so that no launch waits for it: before a graph is captured.
+    /// Compiles what a call needs, so that no launch waits for it. Call it before a graph is captured.
     ///
     /// # Errors
-    /// As [`launch`](Collectives::launch).
+    /// Fails where [`launch`](Collectives::launch) fails.
     pub fn prepare(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         self.kernel(plan, &self.operands(call, stream)?.0).map(drop)
     }
 
-    /// Carries a call out by that algorithm, with so many CTAs (as many of them as the GPU holds at once), threads and
-    /// steps at once. All PEs of the team call it
-    /// with the same plan.
+    /// Carries out a call with the plan's algorithm, CTAs (at most as many as the GPU holds at once), threads
+    /// and unrolling. All PEs of the team must call it with the same plan.
     ///
     /// # Errors
-    /// As [`request`](Collectives::request); `R0401` where the algorithm cannot do it; as [`Kernel::launch`].
+    /// Fails where [`request`](Collectives::request) fails, if the algorithm cannot do it (R0401), or where
+    /// [`Kernel::launch`] fails.
     pub fn launch(&self, plan: &Plan, call: &Call<'_>, stream: &Stream) -> Result<(), GpuError> {
         let (request, _) = self.operands(call, stream)?;
         self.arranged(plan, call, &request, stream)?.go(call, stream)

@@ -10,14 +10,14 @@ const LEAST_THREADS: u64 = 128;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// Two tensors.
+    /// The operand and the result are two tensors.
     OutOfPlace,
-    /// One tensor.
+    /// The operand and the result are one tensor.
     InPlace,
 }
 
 impl Place {
-    /// For people.
+    /// The name that reports print.
     pub fn name(self) -> &'static str {
         ["out of place", "in place"][self as usize]
     }
@@ -26,17 +26,17 @@ impl Place {
 /// A collective of certain operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
-    /// Which.
+    /// The collective that is requested.
     pub collective: Collective,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
-    /// How elements become one, where the collective reduces.
+    /// The operation of a reduction.
     pub op: Reduce,
     /// Elements of a PE's part: `count` of [`Counts`].
     pub count: u64,
     /// PEs of the team.
     pub n_pes: u32,
-    /// Where the result goes.
+    /// Where the result goes: to the operand or to another tensor.
     pub place: Place,
     /// Whether operand and result are tensors of the symmetric heap.
     pub symmetric: [bool; 2],
@@ -89,12 +89,12 @@ impl Request {
     }
 }
 
-/// How a request is carried out. All PEs of a team must take the same.
+/// The way in which a request is carried out. All PEs of a team must use the same plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
-    /// By which algorithm.
+    /// The algorithm that carries out the request.
     pub algorithm: &'static Algorithm,
-    /// CTAs.
+    /// The number of CTAs.
     pub ctas: u32,
     /// Threads of a CTA.
     pub threads: u32,
@@ -105,7 +105,7 @@ pub struct Plan {
 /// Most CTAs, threads and steps at once of a plan; how many of them a size takes follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
-    /// CTAs.
+    /// The greatest number of CTAs.
     pub ctas: u32,
     /// Threads of a CTA.
     pub threads: u32,
@@ -114,14 +114,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of an algorithm where nobody has measured.
+    /// The limits of an algorithm that nobody has measured.
     pub fn of(algorithm: &Algorithm, most_ctas: u32) -> Limits {
         Limits { ctas: most_ctas, threads: algorithm.threads, unroll: algorithm.unroll }
     }
 }
 
 impl Plan {
-    /// With the CTAs, threads and unrolling that an algorithm takes where nobody has measured.
+    /// The plan with the CTAs, threads and unrolling of an algorithm that nobody has measured.
     pub fn of(algorithm: &'static Algorithm, request: &Request, most_ctas: u32) -> Plan {
         Plan::within(algorithm, request, Limits::of(algorithm, most_ctas), most_ctas)
     }
@@ -149,10 +149,10 @@ impl Plan {
         Plan { ctas: plan.ctas.min(stages), ..plan }
     }
 
-    /// Whether it can be launched, by a handle with so many CTAs.
+    /// Checks that a handle with workspaces for `most_ctas` CTAs can launch the plan.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// Says why the plan does not fit the request.
     pub fn check(&self, request: &Request, most_ctas: u32) -> Result<(), String> {
         let Plan { algorithm, ctas, threads, unroll } = *self;
         algorithm.can(request)?;
@@ -179,7 +179,7 @@ impl Plan {
     /// The algorithm that is likely the fastest, by what each costs and what the links take.
     ///
     /// # Errors
-    /// Why no algorithm can do it.
+    /// Says why no algorithm can do it.
     pub fn choose(request: &Request, most_ctas: u32, links: &Links) -> Result<Plan, String> {
         let mut why = Vec::new();
         let mut best: Option<(f64, Plan)> = None;

@@ -3,7 +3,7 @@
 use std::fmt;
 use weft_runtime::Reduce;
 
-/// A collective.
+/// A collective operation of a team.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Collective {
@@ -33,7 +33,7 @@ pub struct Counts {
 }
 
 impl Collective {
-    /// Every collective.
+    /// Every collective, in the order of the variants.
     pub const ALL: [Collective; 5] = [
         Collective::AllReduce,
         Collective::AllGather,
@@ -42,7 +42,7 @@ impl Collective {
         Collective::AllToAll,
     ];
 
-    /// As the command line names it.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         ["allreduce", "allgather", "reducescatter", "broadcast", "alltoall"][self as usize]
     }
@@ -65,8 +65,8 @@ impl Collective {
         }
     }
 
-    /// Elements for so many bytes on the larger side, or fewer where they do not divide; none where there is not one
-    /// for each part.
+    /// The numbers of elements for `bytes` bytes on the larger side. They are fewer if the parts do not
+    /// divide them, and none if there is not one element for each part.
     pub fn counts(self, bytes: u64, element: u64, n_pes: u32) -> Option<Counts> {
         let parts = self.parts(n_pes);
         let count = bytes / (element * parts);
@@ -108,7 +108,7 @@ impl Collective {
         }
     }
 
-    /// What element `i` of PE `pe` becomes, where `given(pe, i)` is what each PE has.
+    /// The result of element `i` of PE `pe`, where `given(pe, i)` is what each PE has.
     pub fn result(
         self,
         op: Reduce,

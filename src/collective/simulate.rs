@@ -12,7 +12,7 @@ use weft_lang::elaborate::Define;
 /// as the plan would, for `Request::multicast` by multimem instructions.
 ///
 /// # Errors
-/// The plan does not fit the request: [`Plan::check`].
+/// Fails if the plan does not fit the request ([`Plan::check`]).
 pub fn simulation(
     plan: &Plan,
     request: &Request,

@@ -64,10 +64,10 @@ pub(super) struct Workspaces {
 }
 
 impl Workspaces {
-    /// For launches of so many CTAs, and teams of any size. *Collective.*
+    /// Allocates workspaces for launches of up to `ctas` CTAs and for teams of any size. *Collective.*
     ///
     /// # Errors
-    /// As [`World::buffer`].
+    /// Fails where [`World::buffer`] fails.
     pub fn new(world: &World, ctas: u32) -> Result<Workspaces, weft_runtime::Error> {
         let most = Extents { n_pes: world.n_pes().into(), stages: ctas.into(), steps: STAGE.into() };
         let zeroed = |space: &Space| {
@@ -83,7 +83,7 @@ impl Workspaces {
     /// One, as the kernel of a plan takes it.
     ///
     /// # Errors
-    /// `R0502` where there is none of that name.
+    /// Fails if there is no tensor of that name (R0502).
     pub fn tensor(
         &self,
         name: &str,

@@ -68,7 +68,7 @@ pub fn shared_bytes(problem: &Problem, plan: &Plan) -> u64 {
 /// Whether the kernel can be compiled with a plan for a problem, for a target.
 ///
 /// # Errors
-/// `R0505` with the limit that is met.
+/// Fails with the limit that is exceeded (R0505).
 pub fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Error> {
     let refused = shape(problem, plan).err().or_else(|| room(problem, plan, target).err());
     refused.map_or(Ok(()), |(what, help)| {
@@ -79,7 +79,7 @@ pub fn fits(problem: &Problem, plan: &Plan, target: Target) -> Result<(), Error>
 /// Whether there is a target that a plan fits a problem on: where warpgroups multiply, there is room for most plans.
 ///
 /// # Errors
-/// `R0505` with the limit that is met.
+/// Fails with the limit that is exceeded (R0505).
 pub fn fits_some(problem: &Problem, plan: &Plan) -> Result<(), Error> {
     let targets = Target::all().filter(|target| has_warpgroups(*target));
     targets.map(|target| fits(problem, plan, target)).reduce(Result::or).unwrap_or(Ok(()))

@@ -29,7 +29,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Every form.
+    /// Every form, in the order of the variants.
     pub const ALL: [Form; 3] = [Form::AllGather, Form::ReduceScatter, Form::AllReduce];
 
     /// The part of the library that has its kernel.
@@ -109,7 +109,7 @@ impl FusedPlan {
     /// The plan that text says, as `bn=128,ctas=2`, for a form.
     ///
     /// # Errors
-    /// A name or a value that there is not.
+    /// Fails for a name or a value that does not exist.
     pub fn parse(text: &str, form: Form) -> Result<FusedPlan, String> {
         let mut plan = FusedPlan::of(form);
         for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -127,7 +127,7 @@ impl FusedPlan {
         Ok(plan)
     }
 
-    /// As text.
+    /// The text that names the plan.
     pub fn text(&self, form: Form) -> String {
         let own = PARAMETERS.iter().zip(self.values()).filter(|(p, _)| p.is_of(form));
         own.map(|(p, n)| format!("{}={n}", p.name.to_ascii_lowercase())).collect::<Vec<_>>().join(",")
@@ -150,7 +150,7 @@ impl FusedPlan {
     /// Whether a problem can be computed with it.
     ///
     /// # Errors
-    /// `R0505` with the limit that is met.
+    /// Fails with the limit that is exceeded (R0505).
     pub fn fits(&self, form: Form, problem: &Problem) -> Result<(), Error> {
         const MOST: u64 = 227 << 10;
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
@@ -203,8 +203,8 @@ impl Fused {
     /// together, `n` and `k` what a PE has. *Collective*: all PEs of the world call it with the same arguments.
     ///
     /// # Errors
-    /// `R0505` for a problem or a plan that the kernel does not have, and where PEs of the team ask for different ones;
-    /// `R0302` where there is no memory; as [`Kernel::compile`].
+    /// Fails for a problem or a plan that the kernel does not have, and where PEs of the team ask for
+    /// different ones (R0505), if there is no memory (R0302), or where [`Kernel::compile`] fails.
     pub fn new(
         world: &World,
         team: Team,
@@ -248,7 +248,7 @@ impl Fused {
         Ok(fused)
     }
 
-    /// What it computes.
+    /// The product that the kernel computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -262,7 +262,8 @@ impl Fused {
     /// a PE, column, PE), and this PE's rows are in its place; the others come there. For an allreduce, D is symmetric.
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides; `R0103`.
+    /// Fails for operands of other types, shapes or strides (R0502), or if the CUDA driver refuses a call
+    /// (R0103).
     pub fn launch(
         &self,
         stream: &Stream,
@@ -296,7 +297,7 @@ impl fmt::Debug for Fused {
 /// Compares what the PEs of a team ask for, so that none waits for flags that others never raise. *Collective.*
 ///
 /// # Errors
-/// `R0505` on every PE of a team whose PEs differ.
+/// Fails on every PE of a team whose PEs differ (R0505).
 pub(crate) fn alike(world: &World, team: &Team, asked: &str) -> Result<(), Error> {
     let all = world.all_gather_host(asked.as_bytes())?;
     let of = |pe: u32| String::from_utf8_lossy(all.get(pe as usize).map_or(&[][..], |text| text));

@@ -24,7 +24,7 @@ impl Gemm {
     /// second product of the same types and plan takes no time to compile.
     ///
     /// # Errors
-    /// `R0505` for a problem that the kernel does not compute; as [`Kernel::compile`].
+    /// Fails for a problem that the kernel does not compute (R0505), or where [`Kernel::compile`] fails.
     pub fn new(on: impl Into<On>, problem: Problem) -> Result<Gemm, GpuError> {
         Gemm::with(on, problem, &Tuning::Stored)
     }
@@ -32,7 +32,7 @@ impl Gemm {
     /// As [`new`](Gemm::new), with plans from elsewhere.
     ///
     /// # Errors
-    /// The errors of [`new`](Gemm::new), and `R0505` for a plan that does not fit the problem.
+    /// Fails where [`new`](Gemm::new) fails, or for a plan that does not fit the problem (R0505).
     pub fn with(on: impl Into<On>, problem: Problem, tuning: &Tuning) -> Result<Gemm, GpuError> {
         let on = on.into();
         let selector = Selector::new(on.device(), tuning)?;
@@ -42,7 +42,7 @@ impl Gemm {
     /// As [`new`](Gemm::new), with a plan that a selector chooses.
     ///
     /// # Errors
-    /// The errors of [`new`](Gemm::new), and `R0505` for a plan that does not fit the problem.
+    /// Fails where [`new`](Gemm::new) fails, or for a plan that does not fit the problem (R0505).
     pub fn chosen(on: impl Into<On>, problem: Problem, selector: &Selector) -> Result<Gemm, GpuError> {
         let on = on.into();
         let (plan, by) = selector.plan(&problem)?;
@@ -51,7 +51,7 @@ impl Gemm {
         Ok(Gemm { problem, plan, by, kernel })
     }
 
-    /// What it computes.
+    /// The product that the kernel computes.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -66,7 +66,7 @@ impl Gemm {
         self.by
     }
 
-    /// The kernel.
+    /// The compiled kernel that is launched.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
@@ -75,8 +75,8 @@ impl Gemm {
     /// They must live until the stream has done the work; a graph that is being captured sees to that itself.
     ///
     /// # Errors
-    /// `R0502` for operands of other types, shapes or strides, with addresses that are no multiples of 16, or on another
-    /// GPU; `R0103`.
+    /// Fails for operands of other types, shapes or strides, with addresses that are no multiples of 16, or
+    /// on another GPU (R0502), or if the CUDA driver refuses a call (R0103).
     pub fn launch(
         &self,
         stream: &Stream,
@@ -91,7 +91,7 @@ impl Gemm {
     /// Checks the operands as a launch does, for launches that pass the same ones.
     ///
     /// # Errors
-    /// As [`launch`](Gemm::launch).
+    /// Fails where [`launch`](Gemm::launch) fails.
     pub fn prepared(
         &self,
         stream: &Stream,

@@ -16,7 +16,7 @@ use weft_runtime::{Device, Error};
 pub struct Machine {
     /// What is compiled for it.
     pub target: Target,
-    /// Its multiprocessors.
+    /// The number of its multiprocessors.
     pub sms: u32,
 }
 
@@ -24,7 +24,7 @@ impl Machine {
     /// That of a device.
     ///
     /// # Errors
-    /// `R0501` for a GPU older than all known targets; `R0103`.
+    /// Fails for a GPU older than all known targets (R0501), or if the CUDA driver refuses a call (R0103).
     pub fn of(device: &Device) -> Result<Machine, Error> {
         Ok(Machine { target: crate::gpu::target(device)?, sms: device.sm_count()? })
     }

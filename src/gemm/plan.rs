@@ -82,7 +82,7 @@ impl Plan {
     /// The plan with another value of a parameter.
     ///
     /// # Errors
-    /// A value that the kernel does not support, with those that it does.
+    /// Fails for a value that the kernel does not support. The message lists those that it supports.
     pub fn with(mut self, param: Param, value: u32) -> Result<Plan, String> {
         let Parameter { name, values, .. } = PARAMETERS[param as usize];
         if !values.contains(&value) {

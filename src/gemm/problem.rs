@@ -68,7 +68,7 @@ pub enum Major {
 /// A product D = A * transpose(B), with the rows of A and D contiguous.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Problem {
-    /// Extents.
+    /// The extents of the matrices.
     pub shape: Shape,
     /// Element type of A and B.
     #[serde(rename = "type")]
@@ -90,8 +90,8 @@ impl Problem {
     /// Whether the kernel computes it, for some plan.
     ///
     /// # Errors
-    /// `R0505` for an empty shape, an extent that is too large or whose rows TMA cannot copy, and for element types that
-    /// the kernel does not multiply.
+    /// Fails for an empty shape, an extent that is too large or whose rows TMA cannot copy, and for element
+    /// types that the kernel does not multiply (R0505).
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |message: String, help: &str| Err(Error::new(error::GEMM, message).help(help));
         let Problem { shape, dtype, out, b } = self;

@@ -26,9 +26,9 @@ const FAR: f64 = 1.5;
 /// What a table holds for. On another GPU, or with another driver, measurements are made anew.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
-    /// The GPU's name.
+    /// The name of the GPU.
     pub gpu: String,
-    /// The driver's version.
+    /// The version of the driver.
     pub driver: String,
 }
 
@@ -36,7 +36,7 @@ impl Setting {
     /// The setting of a device.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a query (R0103).
     pub fn of(device: &Device) -> Result<Setting, Error> {
         Ok(Setting { gpu: device.name()?, driver: tuned::driver(device)? })
     }
@@ -51,10 +51,10 @@ impl fmt::Display for Setting {
 /// The fastest plan of a problem.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// The problem.
+    /// The product that was measured.
     #[serde(flatten)]
     pub problem: Problem,
-    /// The plan.
+    /// The fastest plan of the product.
     pub plan: Plan,
     /// Microseconds that a launch took.
     pub us: f64,
@@ -152,7 +152,7 @@ fn distance(a: Shape, b: Shape) -> f64 {
 }
 
 impl Tables {
-    /// No tables.
+    /// Creates a file without tables.
     pub fn new() -> Tables {
         Tables { form: FORM, tables: Vec::new() }
     }
@@ -160,7 +160,7 @@ impl Tables {
     /// The tables of a file; none of one that does not exist, unless `WEFT_GEMM_TUNING` names it.
     ///
     /// # Errors
-    /// `R0111` where the file cannot be read, is damaged, or is of another form.
+    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
     pub fn read(file: &Path) -> Result<Tables, Error> {
         let Some(text) = FILE.read(file)? else { return Ok(Tables::new()) };
         let bad = |why: String| FILE.bad(format!("{} {why}", file.display()));
@@ -195,10 +195,10 @@ impl Tables {
         format!("{{ \"form\": {}, \"tables\": [\n{}\n] }}\n", self.form, all.join(",\n"))
     }
 
-    /// Writes them, all at once: a reader sees the old file or the new one.
+    /// Writes the tables to a file at once, so that a reader sees either the old file or the new one.
     ///
     /// # Errors
-    /// `R0111`
+    /// Fails if the file cannot be written (R0111).
     pub fn write(&self, file: &Path) -> Result<(), Error> {
         FILE.write(file, &self.text())
     }
@@ -244,11 +244,11 @@ pub enum Tuning {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
-    /// A measurement.
+    /// The plan was found by measurement.
     Table,
-    /// The model.
+    /// The plan was predicted by the model.
     Model,
-    /// The caller.
+    /// The plan was given by the caller.
     Caller,
 }
 
@@ -266,7 +266,7 @@ impl Selector {
     /// error, and the model chooses.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a query (R0103).
     pub fn new(device: &Device, asked: &Tuning) -> Result<Selector, Error> {
         let machine = Machine::of(device)?;
         let (source, about) = match asked {
@@ -284,7 +284,7 @@ impl Selector {
     /// The plan of a problem, and what it comes from.
     ///
     /// # Errors
-    /// `R0505` where the kernel does not compute the problem, or not with the plan that is given.
+    /// Fails if the kernel does not compute the problem, or not with the plan that is given (R0505).
     pub fn plan(&self, problem: &Problem) -> Result<(Plan, By), Error> {
         problem.check()?;
         let target = self.machine.target;

@@ -11,20 +11,20 @@ use weft_runtime::launch::ModuleInfo;
 
 pub use crate::store::{Found, Key};
 
-/// Kept kernels.
+/// The cache of compiled kernels.
 pub type Cache = Store<Entry>;
 
 /// Compiled code with its description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// What a launch needs to know of it.
+    /// What a launch needs to know about the code.
     pub info: ModuleInfo,
     /// PTX text, or a cubin.
     pub image: Vec<u8>,
 }
 
 impl Key {
-    /// Of the PTX of a file, compiled with these options by this compiler.
+    /// The key of the PTX of a file, compiled with these options by this compiler.
     pub fn of(file: &KernelFile, options: &Options) -> Key {
         // All fields: a new one must be thought about here. Those that only keep stages change no code.
         let Options {
@@ -45,7 +45,7 @@ impl Key {
         } = options;
         let mut parts = Parts::default();
         parts.add(&[env!("CARGO_PKG_VERSION"), env!("WEFT_COMPILER")]);
-        parts.add(&[&format!("{:?}", crate::llvm_version())]);
+        parts.add(&[&format!("{:?}", crate::llvm_version().ok())]);
         parts.add(&[&format!("{target} {ptx_version:?} {lowering:?} {transport:?} {kernel:?}")]);
         parts.add(&[&library(nvshmem, *target)]);
         parts.add(&[&format!("{opt:?} {lines} {debug_waits:?} {asserts}")]);

@@ -31,13 +31,13 @@ pub enum GpuError {
     /// NVSHMEM's functions cannot be joined to it.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// What the driver, NVSHMEM or the arguments are to blame for.
+    /// An error of the driver, of NVSHMEM, or of the arguments.
     #[error(transparent)]
     Runtime(#[from] weft_runtime::Error),
 }
 
-/// Where a kernel is to run: a GPU of this process, or that of a PE, where it can also reach the other PEs by
-/// NVSHMEM's device functions.
+/// The place where a kernel runs: a GPU of this process, or the GPU of a PE, where it can also reach the
+/// other PEs by NVSHMEM's device functions.
 #[derive(Clone)]
 pub struct On {
     device: Device,
@@ -45,7 +45,7 @@ pub struct On {
 }
 
 impl On {
-    /// The GPU.
+    /// The GPU that runs the kernel.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -63,18 +63,18 @@ impl From<&World> for On {
     }
 }
 
-/// What to compile for on a device: its own architecture, or the newest known that runs there.
+/// The target to compile for on a device: its own architecture, or the newest known one that runs there.
 ///
 /// # Errors
-/// `R0103`; `R0501` for a device older than all known targets.
+/// Fails if the CUDA driver refuses a call (R0103), or for a device older than all known targets (R0501).
 pub fn target(device: &Device) -> Result<Target, weft_runtime::Error> {
     target_of(device.compute_capability()?)
 }
 
-/// As [`target`], of a compute capability.
+/// The target to compile for, like [`target`], by compute capability.
 ///
 /// # Errors
-/// `R0501` for one older than all known targets.
+/// Fails for a device older than all known targets (R0501).
 pub fn target_of(capability: (u32, u32)) -> Result<Target, weft_runtime::Error> {
     let arch = cuda::arch(capability);
     if let Ok(target) = arch.parse() {
@@ -106,7 +106,7 @@ impl Kernel {
     /// Compiles a text's one kernel, with these values of its compile-time parameters.
     ///
     /// # Errors
-    /// What is wrong with the text; `R01xx`, `R05xx` where the device does not take it.
+    /// Fails with what is wrong with the text, or if the device does not take the code (R01xx, R05xx).
     pub fn compile(on: impl Into<On>, source: &str, defines: &[(&str, Define)]) -> Result<Kernel, GpuError> {
         let on = on.into();
         let mut options = Options::new(target(&on.device)?);
@@ -117,7 +117,7 @@ impl Kernel {
     /// Compiles the kernel of a file that `options` name, or its only one.
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile); `R0504` where the file has several and none is named.
+    /// Fails where [`compile`](Kernel::compile) fails, or if the file has several and none is named (R0504).
     pub fn with(
         on: impl Into<On>,
         file: impl Into<Arc<KernelFile>>,
@@ -136,10 +136,11 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Compiles and loads the code of a lowering now, so that no launch waits for it. ([`Lowering::Auto`]: of both.)
+    /// Compiles and loads the code of a lowering, so that no launch waits for it. ([`Lowering::Auto`]: of
+    /// both.)
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile).
+    /// Fails where [`compile`](Kernel::compile) fails.
     pub fn prepare(&self, lowering: Lowering) -> Result<(), GpuError> {
         if lowering != Lowering::Unicast {
             self.lowered(Lowering::Multimem)?;
@@ -153,7 +154,7 @@ impl Kernel {
     /// The loaded code of a lowering; for [`Lowering::Auto`], of the one that was compiled first.
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile).
+    /// Fails where [`compile`](Kernel::compile) fails.
     pub fn lowered(&self, lowering: Lowering) -> Result<&launch::Kernel, GpuError> {
         self.loaded(lowering.decide(self.first == launch::Lowering::Multimem))
     }
@@ -172,10 +173,10 @@ impl Kernel {
         Ok(slot.get_or_init(|| kernel))
     }
 
-    /// What is known of it.
+    /// The parameters, threads and roles of the compiled kernel.
     ///
     /// # Errors
-    /// As [`compile`](Kernel::compile).
+    /// Fails where [`compile`](Kernel::compile) fails.
     pub fn info(&self) -> Result<&KernelInfo, GpuError> {
         self.lowered(Lowering::Auto).map(launch::Kernel::info)
     }
@@ -183,7 +184,7 @@ impl Kernel {
     /// CTAs of it that the device holds at once: what [`Grid::fill`] launches.
     ///
     /// # Errors
-    /// As [`launch::Kernel::max_ctas`].
+    /// Fails where [`launch::Kernel::max_ctas`] fails.
     pub fn max_ctas(&self) -> Result<u32, GpuError> {
         Ok(self.lowered(Lowering::Auto)?.max_ctas(&LaunchOptions::default())?)
     }
@@ -191,15 +192,17 @@ impl Kernel {
     /// Checks the arguments and launches it: see [`launch::Kernel::launch`].
     ///
     /// # Errors
-    /// As there, and as [`compile`](Kernel::compile) where the code of a lowering is still to be compiled.
+    /// Fails for arguments or a grid that do not fit, where [`launch::Kernel::launch`] fails, and where
+    /// [`compile`](Kernel::compile) fails if the code of a lowering is still to be compiled.
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<(), GpuError> {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
 
-    /// As [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic shared memory.
+    /// Launches the kernel like [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic
+    /// shared memory.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn launch_with(
         &self,
         stream: &Stream,
@@ -211,10 +214,10 @@ impl Kernel {
         Ok(self.for_arguments(&arguments)?.launch_arguments(stream, grid, options, arguments)?)
     }
 
-    /// As [`launch::Kernel::prepare`], for launches that follow.
+    /// Prepares launches like [`launch::Kernel::prepare`].
     ///
     /// # Errors
-    /// As [`launch`](Kernel::launch).
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn prepared(
         &self,
         stream: &Stream,
@@ -323,7 +326,7 @@ fn assembled(
 /// PTX that was compiled with these options, and what it calls of NVSHMEM: a cubin where it calls any, else itself.
 ///
 /// # Errors
-/// What [`Library::find`] and [`Library::join`] meet.
+/// Fails where [`Library::find`] or [`Library::join`] fails.
 pub(crate) fn complete(
     device: &Device,
     ptx: Entry,
@@ -378,7 +381,7 @@ fn join(
 /// PTX with its description: what the cache keeps of a compilation.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Fails with what is wrong with the text.
 pub fn compile(file: &KernelFile, options: &Options) -> Result<Entry, GpuError> {
     let compiled = file.compile(options)?;
     let info = crate::meta::describe(&compiled).map_err(GpuError::Describe)?;

@@ -15,13 +15,15 @@ pub trait Npy {
     /// Fills this PE's tensor from a file, once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// A file that is no array; `R0307` for one of another shape or element type; `R0103`, `R0305`.
+    /// Fails if the file is not an array, if it has another shape or element type (R0307), if the CUDA driver
+    /// refuses a call (R0103), or after the world has ended (R0305).
     fn load_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError>;
 
     /// Writes this PE's tensor to a file, once `stream` gets there.
     ///
     /// # Errors
-    /// `R0103`, `R0305`; a file that cannot be written.
+    /// Fails if the file cannot be written, if the CUDA driver refuses a call (R0103), or after the world has
+    /// ended (R0305).
     fn save_npy(&self, path: &Path, stream: &Stream) -> Result<(), GpuError>;
 }
 

@@ -21,7 +21,7 @@ use weft_runtime::nvshmem::version::Version;
 /// NVSHMEM's device bitcode, with what tells it from others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {
-    /// Where it is.
+    /// The file of the library.
     pub found: find::Found,
     /// What it says it is.
     pub version: Version,
@@ -97,7 +97,7 @@ impl Kept for Identity {
     }
 }
 
-/// Kept objects.
+/// The cache of compiled objects.
 pub type Objects = Store<Object>;
 
 impl Objects {
@@ -113,7 +113,7 @@ impl Library {
     /// The device bitcode for a GPU of compute capability `sm` (90 for 9.0); looked for once a process.
     ///
     /// # Errors
-    /// R0104 where there is none, E0608 where it cannot be read.
+    /// Fails if there is none (R0104), or if it cannot be read (E0608).
     pub fn find(sm: u32) -> Result<Library, NvshmemError> {
         static KNOWN: OnceLock<Mutex<HashMap<u32, find::Found>>> = OnceLock::new();
         let lock = || KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ impl Library {
     /// long as its size and time stay.
     ///
     /// # Errors
-    /// E0608 where it cannot be read or is not NVSHMEM's.
+    /// Fails if it cannot be read or is not NVSHMEM's (E0608).
     pub fn at(found: find::Found) -> Result<Library, NvshmemError> {
         static KNOWN: OnceLock<Store<Identity>> = OnceLock::new();
         let store = KNOWN.get_or_init(|| Store::shared("objects"));
@@ -163,7 +163,7 @@ impl Library {
     /// A relocatable object with the functions that are called, from the cache, or made with ptxas.
     ///
     /// # Errors
-    /// Where it lacks one of them, or ptxas is not there.
+    /// Fails if it lacks one of them, or ptxas is not there.
     pub fn object(&self, caller: &Caller<'_>, objects: &Objects) -> Result<(Arc<Object>, Found), LinkError> {
         objects.get_or_make(&self.object_key(caller)?, || {
             let ptx = self.ptx(caller)?;
@@ -181,7 +181,7 @@ impl Library {
         parts.add(&[
             env!("CARGO_PKG_VERSION"),
             env!("WEFT_COMPILER"),
-            &format!("{:?}", crate::llvm_version()),
+            &format!("{:?}", crate::llvm_version().ok()),
         ]);
         parts.add(&[&self.hash, caller.target.name(), &format!("{:?}", caller.registers())]);
         parts.add(&functions);
@@ -198,7 +198,8 @@ impl Library {
     /// refuses, by ptxas and nvlink.
     ///
     /// # Errors
-    /// As [`object`](Library::object); R0107, R0108.
+    /// Fails where [`object`](Library::object) fails, if nvJitLink is not found (R0107), or if the code
+    /// cannot be linked (R0108).
     pub fn join(&self, caller: &Caller<'_>, objects: &Objects) -> Result<Assembled, LinkError> {
         let (linker, target) = (JitLink::get(), caller.target.name());
         let kernel = Input::Ptx("kernel.ptx", caller.ptx);
@@ -229,7 +230,7 @@ impl Library {
 pub struct Caller<'a> {
     /// Their PTX, which declares the functions.
     pub ptx: &'a str,
-    /// The functions.
+    /// The functions that the kernels call.
     pub functions: Vec<&'a str>,
     /// What the PTX is for.
     pub target: Target,

@@ -15,7 +15,7 @@ use weft_runtime::nvshmem::version::{self, Version};
 /// A half of NVSHMEM that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Half {
-    /// Where it is.
+    /// The file of the library.
     pub found: Found,
     /// What it says it is.
     pub version: Version,
@@ -42,10 +42,10 @@ impl From<Error> for NvshmemError {
     }
 }
 
-/// The host library.
+/// Finds the host library of NVSHMEM.
 ///
 /// # Errors
-/// R0104 where there is none, R0105 where its version cannot be had.
+/// Fails if there is none (R0104), or if its version cannot be had (R0105).
 pub fn host() -> Result<Half, NvshmemError> {
     let found = find::nvshmem_host()?;
     let version = version::host_version(&found.path)?;
@@ -55,7 +55,7 @@ pub fn host() -> Result<Half, NvshmemError> {
 /// The device bitcode for a GPU of compute capability `sm` (90 for 9.0).
 ///
 /// # Errors
-/// R0104 where there is none, E0608 where it cannot be read.
+/// Fails if there is none (R0104), or if it cannot be read (E0608).
 pub fn device(sm: u32) -> Result<Half, NvshmemError> {
     let found = find::nvshmem_device(sm)?;
     let version = device_version(&found.path)?;
@@ -81,7 +81,8 @@ fn device_version(path: &Path) -> Result<Version, NvshmemError> {
 /// Both halves, of one supported version: for who links a kernel with NVSHMEM.
 ///
 /// # Errors
-/// As [`host`] and [`device`], and R0105 with both versions where they differ or are not supported.
+/// Fails where [`host`] or [`device`] fails, or if their versions differ or are not supported (R0105). The
+/// message has both versions.
 pub fn pair(sm: u32) -> Result<(Half, Half), NvshmemError> {
     let (host, device) = (host()?, device(sm)?);
     check(&host, &device)?;
@@ -91,7 +92,7 @@ pub fn pair(sm: u32) -> Result<(Half, Half), NvshmemError> {
 /// Whether two halves go together.
 ///
 /// # Errors
-/// R0105 with both versions where they differ or are not supported.
+/// Fails if the versions differ or are not supported (R0105). The message has both versions.
 pub fn check(host: &Half, device: &Half) -> Result<(), NvshmemError> {
     Ok(version::check((host.version, &host.found.path), (device.version, &device.found.path))?)
 }

@@ -31,12 +31,12 @@ pub struct Tile {
 const SWIZZLES: [(&str, Swizzle); 4] =
     [("0", Swizzle::None), ("32", Swizzle::B32), ("64", Swizzle::B64), ("128", Swizzle::B128)];
 
-/// An argument.
+/// An argument of a kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
     /// The address of memory of its own on each PE.
     Memory {
-        /// What it holds.
+        /// The bytes that the memory begins with.
         fill: Fill,
         /// Where it goes after the launch.
         output: Option<PathBuf>,

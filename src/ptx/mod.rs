@@ -65,7 +65,7 @@ pub struct PtxLaunch {
     pub dynamic_shared: u32,
     /// In the order of the kernel's parameters.
     pub args: Vec<Argument>,
-    /// PEs.
+    /// The number of PEs.
     pub pes: usize,
     /// Seed of the schedule.
     pub seed: u64,
@@ -133,24 +133,24 @@ pub struct PtxOutcome {
     pub printed: String,
     /// The timeline, where one was wanted.
     pub trace: Trace,
-    /// Wall time.
+    /// The time by the clock.
     pub time: Duration,
 }
 
 impl PtxFile {
-    /// Reads a file.
+    /// Reads a file of PTX.
     ///
     /// # Errors
-    /// It cannot be read, is no text, or is not PTX that the simulator carries out.
+    /// Fails if the file cannot be read, is not text, or is not PTX that the simulator carries out.
     pub fn read(path: &Path) -> Result<PtxFile, RunError> {
         let text = library::read_text_of(path, MAX_BYTES, ".ptx").map_err(RunError::Request)?;
         PtxFile::parse(&library::name_of(path), &text)
     }
 
-    /// Reads a text.
+    /// Reads a text of PTX.
     ///
     /// # Errors
-    /// It is not PTX that the simulator carries out.
+    /// Fails if the text is not PTX that the simulator carries out.
     pub fn parse(name: &str, text: &str) -> Result<PtxFile, RunError> {
         let module = Module::parse(text)?;
         let mut sources = SourceMap::new();
@@ -163,7 +163,7 @@ impl PtxFile {
         &self.name
     }
 
-    /// Its kernels.
+    /// The module with the file's kernels.
     pub fn module(&self) -> &Module {
         &self.module
     }
@@ -171,7 +171,7 @@ impl PtxFile {
     /// The kernel of that name, or the only one.
     ///
     /// # Errors
-    /// There is none, or several to choose from.
+    /// Fails if there is no kernel, or if there are several to choose from.
     pub fn kernel(&self, name: Option<&str>) -> Result<&Kernel, RunError> {
         let all = self.module.kernels();
         let names = || all.iter().map(|k| &*k.name).collect::<Vec<_>>().join(", ");
@@ -205,7 +205,8 @@ impl PtxFile {
     /// Runs a kernel on every PE at once, and reads back what its arguments point to. Files are read, none is written.
     ///
     /// # Errors
-    /// What kept it from being launched: arguments that do not fit the parameters, files, sizes.
+    /// Fails if the kernel cannot be launched: the arguments do not fit the parameters, or files or sizes are
+    /// wrong.
     pub fn run(&self, launch: &PtxLaunch) -> Result<PtxOutcome, RunError> {
         Setup::new(self, launch)?.run(launch.seed)
     }
@@ -213,7 +214,7 @@ impl PtxFile {
     /// Runs it and writes the files that arguments name as outputs, if the launch ended; which, and what went there.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and files that cannot be written.
+    /// Fails where [`run`](Self::run) fails, or if files cannot be written.
     pub fn run_and_write(&self, launch: &PtxLaunch) -> Result<(PtxOutcome, Vec<String>), RunError> {
         let setup = Setup::new(self, launch)?;
         let outcome = setup.run(launch.seed)?;

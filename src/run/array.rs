@@ -12,7 +12,7 @@ use weft_ir::Scalar;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}: {message}")]
 pub struct ArrayError {
-    /// The file.
+    /// The name of the file.
     pub file: String,
     /// What is wrong, what was expected.
     pub message: String,
@@ -21,11 +21,11 @@ pub struct ArrayError {
 /// Numbers in C order (last index fastest), little-endian.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Array {
-    /// Element type.
+    /// The type of the elements.
     pub dtype: Scalar,
-    /// Extents, slowest first.
+    /// The extents, the slowest first.
     pub shape: Vec<u64>,
-    /// Elements.
+    /// The bytes of the elements.
     pub data: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ const NAMES: [(Scalar, &str); 15] = [
 ];
 
 impl Array {
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         self.shape.iter().product()
     }
@@ -201,7 +201,7 @@ fn c_order(data: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
 pub enum Number {
     /// An integer, or a truth value as 0 or 1.
     Int(i128),
-    /// A float.
+    /// A floating-point number of any type.
     Float(f64),
 }
 

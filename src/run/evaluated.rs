@@ -80,7 +80,7 @@ fn held(dtype: Scalar, n: array::Number) -> array::Number {
 /// kernel computes in.
 ///
 /// # Errors
-/// What the function does that has no meaning.
+/// Fails if the function does something that has no meaning.
 pub(super) fn check(f: &ReferenceFn, operands: &[Operand], acc: Scalar) -> Result<Checked, Diagnostic> {
     let tensors = || {
         operands.iter().filter_map(|o| match o {

@@ -22,7 +22,7 @@ pub(crate) struct Subject {
 pub(crate) struct Examined {
     /// What the machine's checks found, and the element that it is about: `y[3, 17]`.
     pub findings: Vec<(Finding, Option<String>)>,
-    /// The tensors.
+    /// The tensors of the run.
     pub tensors: Vec<TensorInfo>,
     /// The check of each launch that ended, with the number of its kernel in the sequence.
     pub checks: Vec<(usize, Checked)>,
@@ -38,7 +38,7 @@ impl Subject {
     /// Finds parameters out, compiles, and reads the PTX.
     ///
     /// # Errors
-    /// As [`run`](super::run), before anything is allocated.
+    /// Fails where [`run`](super::run) fails before anything is allocated.
     pub fn new(stages: &[Stage<'_>], options: &RunOptions) -> Result<Subject, RunError> {
         let sequence = Sequence::new(stages, options)?;
         let simulated = Simulated::new(&sequence)?;
@@ -48,7 +48,7 @@ impl Subject {
     /// The bytes that a kernel's tensors take on all PEs, at least, found without compiling.
     ///
     /// # Errors
-    /// As [`new`](Subject::new), as far as it shows in the kernels' heads.
+    /// Fails where [`new`](Subject::new) fails, as far as the kernels' heads show it.
     pub fn least_bytes(stages: &[Stage<'_>], options: &RunOptions) -> Result<u64, RunError> {
         Sequence::bytes_of_largest(stages, options)
     }
@@ -119,7 +119,7 @@ impl Subject {
     /// Runs it once: so many PEs, launches, and the seed are those of `options`.
     ///
     /// # Errors
-    /// What kept it from being run. What a kernel did wrong is in the answer.
+    /// Fails if the kernel cannot be run. What a kernel did wrong is in the answer.
     pub fn run(&self, options: &RunOptions) -> Result<Examined, RunError> {
         let (plan, checks) = (self.plan(options)?, Mutex::default());
         let ran = self.simulated.run(&self.sequence, &plan, options, &checks)?;

@@ -11,7 +11,7 @@ use weft_ir::Scalar;
 pub struct Tolerance {
     /// Of the expected number's magnitude.
     pub relative: f64,
-    /// Of any number.
+    /// The tolerance that holds for any number.
     pub absolute: f64,
 }
 
@@ -35,7 +35,7 @@ impl Tolerance {
 /// Compares a tensor of all PEs with a file, or with one file for each PE.
 ///
 /// # Errors
-/// The file is no array, or has another shape.
+/// Fails if the file is not an array, or has another shape.
 pub(super) fn compare(
     name: &str,
     values: &Values,

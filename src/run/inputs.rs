@@ -10,9 +10,9 @@ use weft_lang::elaborate::{Define, Defines, Head, HeadParam};
 
 /// What data and request say together.
 pub(super) struct Found {
-    /// Compile-time parameters.
+    /// The values of compile-time parameters.
     pub defines: Defines,
-    /// Run-time scalars.
+    /// The values of run-time scalars.
     pub args: BTreeMap<String, Arg>,
     /// By tensor: each PE's array.
     pub arrays: BTreeMap<String, Vec<Array>>,

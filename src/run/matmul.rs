@@ -89,7 +89,7 @@ impl Product {
 /// instructions multiply f32 as tf32, and add fp8 up with 13 bits at least (Hopper).
 ///
 /// # Errors
-/// The arguments are no matrices that fit.
+/// Fails if the arguments are not matrices that fit each other.
 pub(super) fn check(
     reference: &Reference,
     product: Product,

@@ -91,7 +91,7 @@ impl fmt::Display for Arg {
 pub struct RunOptions {
     /// How it is compiled; its `defines` win over what is found from data.
     pub compile: Options,
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: usize,
     /// CTAs of a PE's grid, where the kernel does not say; 4 if not given.
     pub grid: Option<[u32; 3]>,
@@ -165,7 +165,7 @@ impl RunOptions {
     }
 }
 
-/// What went wrong.
+/// The reasons why a run gives no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The text does not compile.
@@ -206,7 +206,7 @@ impl From<GpuError> for RunError {
 /// Where a run took place, and what is known from there.
 #[derive(Clone, Debug)]
 pub enum Ran {
-    /// On the simulator.
+    /// The run took place on the simulator.
     Simulator {
         /// Counters of the last launch.
         stats: Box<Stats>,
@@ -231,9 +231,9 @@ pub enum Ran {
 /// A tensor of the run.
 #[derive(Clone, Debug)]
 pub struct TensorInfo {
-    /// Its parameter's name.
+    /// The name of the parameter.
     pub name: String,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: Scalar,
     /// Extents on each PE.
     pub shape: Vec<u64>,
@@ -246,26 +246,26 @@ pub struct Outcome {
     pub kernels: Vec<KernelRun>,
     /// By file, the comparison with its numbers after the last launch.
     pub expected: Vec<(String, Checked)>,
-    /// Their tensors.
+    /// The tensors of the kernels.
     pub tensors: Vec<TensorInfo>,
     /// What all launches printed.
     pub printed: String,
-    /// Time to compile.
+    /// The time that compilation took.
     pub compile_time: Duration,
-    /// Where it ran.
+    /// The place where the kernels ran.
     pub ran: Ran,
 }
 
 /// A kernel of a run.
 #[derive(Debug)]
 pub struct KernelRun {
-    /// Its name.
+    /// The name of the kernel.
     pub name: String,
-    /// It, compiled alone.
+    /// The kernel, compiled alone.
     pub compiled: Compiled,
-    /// CTAs.
+    /// The number of CTAs (x, y, z).
     pub grid: [u32; 3],
-    /// Threads a CTA.
+    /// The number of threads of a CTA (x, y, z).
     pub block: [u32; 3],
     /// The check of each launch; `None` where the kernel does not say what it computes.
     pub checks: Option<Vec<Checked>>,
@@ -290,7 +290,7 @@ impl Outcome {
         launches.chain(self.expected.iter().map(|(_, checked)| checked))
     }
 
-    /// What was found.
+    /// The verdict that follows from the findings.
     pub fn verdict(&self) -> Verdict {
         if self.checks().any(|c| c.wrong > 0) {
             Verdict::Wrong
@@ -314,7 +314,7 @@ pub(crate) fn request<T>(message: impl Into<String>) -> Result<T, RunError> {
 /// Reads, compiles and runs a kernel file on the simulator.
 ///
 /// # Errors
-/// See [`RunError`]. Nothing is written unless all launches ended.
+/// Fails with a [`RunError`], which says why. Nothing is written unless all launches ended.
 pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
     let text = crate::library::read_text(path).or_else(request)?;
     let file = KernelFile::parse(&crate::library::name_of(path), &text)?;
@@ -324,7 +324,7 @@ pub fn run(path: &Path, options: &RunOptions) -> Result<Outcome, RunError> {
 /// Compiles and runs a kernel of a parsed file on the simulator.
 ///
 /// # Errors
-/// As [`run`].
+/// Fails where [`run`] fails.
 pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunError> {
     run_sequence(&[only(file, options)], options)
 }
@@ -333,7 +333,7 @@ pub fn run_file(file: &KernelFile, options: &RunOptions) -> Result<Outcome, RunE
 /// the same ones; each kernel has barriers of its own.
 ///
 /// # Errors
-/// As [`run`]; tensors of equal names that differ.
+/// Fails where [`run`] fails, or if tensors of equal names differ.
 pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcome, RunError> {
     let sequence = Sequence::new(stages, options)?;
     sequence.within_nodes(options)?;
@@ -350,7 +350,7 @@ pub fn run_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Outcom
 /// What a run would run: finds parameters out and compiles, and no more.
 ///
 /// # Errors
-/// As [`run`], before anything is allocated.
+/// Fails where [`run`] fails before anything is allocated.
 pub fn compile_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Vec<Compiled>, RunError> {
     Ok(Sequence::new(stages, options)?.stages.into_iter().map(|stage| stage.compiled).collect())
 }
@@ -359,7 +359,7 @@ pub fn compile_sequence(stages: &[Stage<'_>], options: &RunOptions) -> Result<Ve
 /// *Collective.*
 ///
 /// # Errors
-/// As [`run_sequence`], and what the GPUs refuse.
+/// Fails where [`run_sequence`] fails, or if the GPUs refuse a call.
 pub fn run_sequence_on_gpus(
     stages: &[Stage<'_>],
     options: &RunOptions,
@@ -372,7 +372,7 @@ pub fn run_sequence_on_gpus(
 /// *Collective.*
 ///
 /// # Errors
-/// As [`run_sequence_on_gpus`].
+/// Fails where [`run_sequence_on_gpus`] fails.
 pub fn run_on_gpus(
     file: &KernelFile,
     options: &RunOptions,

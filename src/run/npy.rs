@@ -7,9 +7,9 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 pub(super) struct Header {
     /// Element type: byte order, kind, bytes.
     pub descr: String,
-    /// First index fastest.
+    /// Whether the first index is the fastest.
     pub fortran_order: bool,
-    /// Extents.
+    /// The extents of the array.
     pub shape: Vec<u64>,
 }
 

@@ -51,8 +51,10 @@ impl KernelPlan {
 }
 
 impl Plan {
+    /// Plans the launches of a sequence of kernels and the tensors that they share.
+    ///
     /// # Errors
-    /// A request that does not fit a kernel; tensors of equal names that differ.
+    /// Fails if a request does not fit a kernel, or if tensors of equal names differ.
     pub fn new(sequence: &Sequence, options: &RunOptions) -> Result<Plan, RunError> {
         let mut plan = Plan { n_pes: options.n_pes, kernels: Vec::new(), tensors: Vec::new() };
         let args = &sequence.found.args;
@@ -193,7 +195,7 @@ fn shared_tensor<'k>(mut kernels: impl Iterator<Item = &'k Kernel>, variable: &s
 /// The bytes of a kernel's tensors on all PEs.
 ///
 /// # Errors
-/// A scalar without a value, and an extent that is not known before the launch.
+/// Fails if a scalar has no value, or if an extent is not known before the launch.
 pub(super) fn tensor_bytes(
     high: &Kernel,
     args: &BTreeMap<String, Arg>,

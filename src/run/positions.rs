@@ -43,7 +43,7 @@ impl Positions {
     /// Of a layout that is known.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence.
+    /// Says what is wrong with the layout, as the end of a sentence.
     pub fn new(layout: &Layout) -> Result<Positions, String> {
         let within = |n: Int| n.as_const().filter(|n| (1..=MAX_ELEMENTS).contains(n));
         if layout.size().is(0) {
@@ -70,12 +70,12 @@ impl Positions {
         Ok(Positions { modes, span: span.unsigned_abs() })
     }
 
-    /// Extents, slowest first.
+    /// The extents, the slowest first.
     pub fn shape(&self) -> Vec<u64> {
         self.modes.iter().map(|m| m.len() as u64).collect()
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.modes.iter().map(Mode::len).product()
     }

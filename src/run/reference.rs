@@ -9,11 +9,11 @@ use weft_lang::evaluate::unit_roundoff;
 /// One tensor of all PEs, elements in C order.
 #[derive(Clone, Debug)]
 pub struct Values {
-    /// Element type.
+    /// The type of the elements.
     pub dtype: Scalar,
-    /// Extents.
+    /// The extents of the tensor.
     pub shape: Vec<u64>,
-    /// By PE.
+    /// The bytes of the elements, by PE.
     pub data: Vec<Vec<u8>>,
 }
 
@@ -41,7 +41,7 @@ pub struct Checked {
     pub tensor: String,
     /// Elements compared, over all PEs.
     pub elements: u64,
-    /// Greatest absolute error.
+    /// The greatest absolute error.
     pub max_abs: f64,
     /// Greatest error relative to the exact result (where that is not 0).
     pub max_rel: f64,
@@ -128,7 +128,7 @@ impl Context<'_> {
 /// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Integers are exact, modulo their width.
 ///
 /// # Errors
-/// The reference is unknown, or does not fit the tensors.
+/// Fails if the reference is unknown, or does not fit the tensors.
 pub fn check(
     reference: &Reference,
     before: &dyn Fn(&str) -> Option<Values>,

@@ -26,7 +26,8 @@ impl Stage<'_> {
     /// What the file says of the kernel before it is compiled.
     ///
     /// # Errors
-    /// The file has no kernel of that name, or the name is missing and it does not have exactly one kernel.
+    /// Fails if the file has no kernel of that name, or if the name is missing and the file does not have
+    /// exactly one kernel.
     pub(crate) fn head(&self) -> Result<Head, RunError> {
         inputs::choose(&self.file.heads(), self.kernel).cloned().or_else(request)
     }
@@ -63,7 +64,7 @@ impl Checks {
     /// The comparisons of launches and those with files.
     ///
     /// # Errors
-    /// The first comparison that could not be made.
+    /// Fails with the first comparison that could not be made.
     pub fn into_all(shared: Mutex<Checks>) -> Result<(LaunchChecks, Vec<(String, Checked)>), RunError> {
         let checks = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
         checks.failed.map_or(Ok((checks.launches, checks.expected)), Err)
@@ -102,7 +103,8 @@ impl Sequence {
     /// The bytes that a kernel's tensors take on all PEs, of the kernel that takes most. The code is not looked at.
     ///
     /// # Errors
-    /// As [`new`](Sequence::new), as far as it shows in the kernels' heads; a size that is not known before the launch.
+    /// Fails where [`new`](Sequence::new) fails, as far as the kernels' heads show it, or if a size is not
+    /// known before the launch.
     pub fn bytes_of_largest(stages: &[Stage<'_>], options: &RunOptions) -> Result<u64, RunError> {
         let heads = stages.iter().map(Stage::head).collect::<Result<Vec<_>, _>>()?;
         let found = inputs::gather(&heads, options)?;
@@ -216,7 +218,7 @@ impl Sequence {
     /// The outcome of a run that has ended.
     ///
     /// # Errors
-    /// A comparison that could not be made.
+    /// Fails if a comparison could not be made.
     pub fn outcome(
         self,
         plan: &Plan,

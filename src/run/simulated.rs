@@ -44,7 +44,7 @@ impl Simulated {
     /// Runs the kernels; `checks` has the check of each launch that ended.
     ///
     /// # Errors
-    /// What kept it from being run at all.
+    /// Fails if the kernel cannot be run at all.
     pub fn run(
         &self,
         sequence: &Sequence,

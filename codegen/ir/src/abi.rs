@@ -47,7 +47,8 @@ pub fn place_shared(end: u64, bytes: u64, align: u32) -> Option<u64> {
 /// The parameters of a kernel's entry point, in order.
 ///
 /// # Errors
-/// [`BAD_PARAM`]: a parameter of a type that cannot be passed, or more of them than [`MAX_PARAM_BYTES`].
+/// Fails if a parameter has a type that cannot be passed, or if the parameters take more than
+/// [`MAX_PARAM_BYTES`] ([`BAD_PARAM`]).
 pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
     let params = &kernel.head.params;
     let kinds = (0u32..).zip(params).map(|(index, p)| Ok((index, kind(kernel, p)?)));
@@ -61,7 +62,7 @@ pub fn signature(kernel: &Kernel) -> Result<Vec<EntryParam>, Diagnostic> {
 /// What a launcher needs to know of a kernel.
 ///
 /// # Errors
-/// [`BAD_PARAM`]: as [`signature`], and a kernel that something else launches.
+/// Fails where [`signature`] fails, or if something else launches the kernel ([`BAD_PARAM`]).
 pub fn describe(kernel: &Kernel) -> Result<KernelInfo, Diagnostic> {
     let Some(launch) = &kernel.head.launch else {
         let message = format!("how `{}` is launched is not known", kernel.name);

@@ -12,9 +12,9 @@ pub struct Arena<H, T> {
 
 /// What can index an [`Arena`].
 pub trait Handle: Copy {
-    /// From a position.
+    /// Makes the handle of the item at position `index`.
     fn from_index(index: usize) -> Self;
-    /// The position.
+    /// The position of the item that the handle names.
     fn index(self) -> usize;
 }
 
@@ -25,7 +25,7 @@ impl<H, T> Default for Arena<H, T> {
 }
 
 impl<H: Handle, T> Arena<H, T> {
-    /// Adds an item.
+    /// Adds an item and returns its handle.
     pub fn push(&mut self, item: T) -> H {
         self.items.push(item);
         H::from_index(self.items.len() - 1)

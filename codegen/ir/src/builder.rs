@@ -31,9 +31,9 @@ pub type Built<T> = Result<T, Diagnostic>;
 /// What is known of a loop variable's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// Least.
+    /// The least value of the variable.
     pub min: i64,
-    /// Greatest, if known.
+    /// The greatest value of the variable, if it is known.
     pub max: Option<i64>,
     /// A divisor of all.
     pub div: i64,
@@ -72,7 +72,7 @@ impl<L: Level> Builder<L> {
         &mut self.kernel
     }
 
-    /// The finished kernel.
+    /// Closes the builder and returns the finished kernel.
     pub fn finish(mut self) -> Kernel<L> {
         self.kernel.body = self.open.into_iter().next().unwrap_or_default();
         self.kernel
@@ -91,7 +91,7 @@ impl<L: Level> Builder<L> {
     /// Appends an op. `given` is the type of an op whose type does not follow from its operands (`convert`, `view`).
     ///
     /// # Errors
-    /// Operands that the op's typing rule does not accept.
+    /// Fails if the op's typing rule does not accept the operands.
     pub fn emit_as(&mut self, op: impl Into<L::Op>, given: L::Type) -> Built<Value> {
         let op = op.into();
         let ty = op.result_type(&self.kernel, &given).map_err(|e| {
@@ -107,7 +107,7 @@ impl<L: Level> Builder<L> {
     /// Appends an op whose type follows from its operands.
     ///
     /// # Errors
-    /// Operands that the op's typing rule does not accept.
+    /// Fails if the op's typing rule does not accept the operands.
     pub fn emit(&mut self, op: impl Into<L::Op>) -> Built<Value> {
         self.emit_as(op, L::Type::unit())
     }
@@ -141,12 +141,12 @@ impl<L: Level> Builder<L> {
 
     // ---- arithmetic -------------------------------------------------------------------------------------
 
-    /// An integer literal.
+    /// Appends an integer literal of type `ty`.
     pub fn int(&mut self, ty: Scalar, n: i64) -> Built<Value> {
         self.emit_as(Arith::Const { value: Constant::Int(n) }, L::Type::scalar(ty))
     }
 
-    /// A float literal.
+    /// Appends a floating-point literal of type `ty`.
     pub fn float(&mut self, ty: Scalar, x: f64) -> Built<Value> {
         self.emit_as(Arith::Const { value: Constant::Float(x) }, L::Type::scalar(ty))
     }
@@ -179,27 +179,27 @@ impl<L: Level> Builder<L> {
         })
     }
 
-    /// A special register.
+    /// Appends a read of component `dim` of a special register.
     pub fn special(&mut self, reg: Sreg, dim: Dim) -> Built<Value> {
         self.emit(Thread::Special { reg, dim })
     }
 
-    /// Elementwise, one operand.
+    /// Appends an elementwise operation with one operand.
     pub fn unary(&mut self, op: UnOp, a: Value) -> Built<Value> {
         self.emit(Arith::Unary { op, a })
     }
 
-    /// Elementwise, two operands.
+    /// Appends an elementwise operation with two operands.
     pub fn binary(&mut self, op: BinOp, a: Value, b: Value) -> Built<Value> {
         self.emit(Arith::Binary { op, a, b })
     }
 
-    /// Elementwise comparison.
+    /// Appends an elementwise comparison of `a` and `b`.
     pub fn compare(&mut self, op: CmpOp, a: Value, b: Value) -> Built<Value> {
         self.emit(Arith::Compare { op, a, b })
     }
 
-    /// `c ? a : b`
+    /// Appends a selection, written `c ? a : b` in C.
     pub fn select(&mut self, c: Value, a: Value, b: Value) -> Built<Value> {
         self.emit(Arith::Select { c, a, b })
     }
@@ -260,7 +260,7 @@ impl<L: Level> Builder<L> {
         self.emit(Control::For { var: Induction(var), lo, hi, step, unroll, body })
     }
 
-    /// `while head() { body() }`
+    /// Appends the loop `while head() { body() }`.
     pub fn while_loop(
         &mut self,
         head: impl FnOnce(&mut Builder<L>) -> Built<Value>,
@@ -366,12 +366,12 @@ impl<L: TensorLevel> Builder<L> {
         self.emit(Access::Store { place, value, sem: Sem::Weak, scope: Scope::Sys })
     }
 
-    /// `multimem.ld_reduce.relaxed.sys`
+    /// Appends a `multimem.ld_reduce.relaxed.sys` from `place`.
     pub fn ld_reduce(&mut self, place: Value, op: RedOp, acc: Scalar) -> Built<Value> {
         self.emit(Access::LdReduce { place, op, acc, sem: Sem::Relaxed, scope: Scope::Sys })
     }
 
-    /// `multimem.st.relaxed.sys`
+    /// Appends a `multimem.st.relaxed.sys` of `value` to `place`.
     pub fn mc_store(&mut self, place: Value, value: Value) -> Built<Value> {
         self.emit(Access::McStore { place, value, sem: Sem::Relaxed, scope: Scope::Sys })
     }
@@ -409,7 +409,7 @@ impl Builder<Machine> {
         self.emit(Memory::Store { ptr, value, sem: Sem::Weak, scope: Scope::Sys })
     }
 
-    /// `multimem.st.relaxed.sys`
+    /// Appends a `multimem.st.relaxed.sys` of `value` to the address `ptr`.
     pub fn mc_store(&mut self, ptr: Value, value: Value) -> Built<Value> {
         self.emit(Memory::McStore { ptr, value, sem: Sem::Relaxed, scope: Scope::Sys })
     }

@@ -5,7 +5,7 @@ use crate::diag::Code;
 /// An error code explained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Info {
-    /// The code.
+    /// The code that the texts explain.
     pub code: Code,
     /// One line, no full stop.
     pub title: &'static str,
@@ -15,7 +15,7 @@ pub struct Info {
     pub example: Example,
 }
 
-/// What is rejected.
+/// An example of what the compiler rejects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Example {
     /// A small `.weft` text.

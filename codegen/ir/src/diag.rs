@@ -8,14 +8,14 @@ use std::fmt;
 pub struct Span {
     /// Index of the source file.
     pub file: u32,
-    /// First byte.
+    /// The offset of the first byte.
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// No source text.
+    /// The span of things that have no source text.
     pub const NONE: Span = Span { file: u32::MAX, start: 0, end: 0 };
 
     /// The bytes `start..end` of `file`.
@@ -41,9 +41,9 @@ impl Span {
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// Compilation goes on.
+    /// The compiler reports it and goes on.
     Warning,
-    /// Nothing is produced.
+    /// The compiler reports it and produces no code.
     Error,
 }
 
@@ -61,19 +61,19 @@ impl fmt::Display for Code {
 /// `help` what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// Error or warning.
+    /// Whether it is an error or a warning.
     pub severity: Severity,
     /// Stable code, listed in docs/errors.md.
     pub code: Code,
     /// One line, no full stop.
     pub message: String,
-    /// Where.
+    /// The place in the source that the message is about.
     pub span: Span,
     /// What stands there (may be empty).
     pub label: String,
     /// Other places that matter, with what they are.
     pub related: Vec<(Span, String)>,
-    /// What to do.
+    /// What the user can do about it.
     pub help: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl Diagnostic {
         self
     }
 
-    /// What to do.
+    /// Adds a text that says what the user can do.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());

@@ -16,7 +16,7 @@ use weft_layout::Int;
 pub struct Param<L: Level> {
     /// Its name in the text.
     pub name: Arc<str>,
-    /// Its type.
+    /// The type of the parameter.
     pub ty: L::Type,
     /// Who fills it in.
     pub kind: ParamKind,
@@ -31,16 +31,16 @@ pub struct Param<L: Level> {
 /// Who fills a parameter in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ParamKind {
-    /// The caller.
+    /// The caller passes the argument.
     User,
-    /// The launch.
+    /// The launch computes the argument.
     Hidden(Hidden),
 }
 
 /// The head of a kernel at the tensor level, and while passes lower it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TensorHead<L: Level> {
-    /// Run-time parameters.
+    /// The parameters that are known at run time.
     pub params: Vec<Param<L>>,
     /// CTAs, if the kernel says so, in terms of its integer parameters; else the launcher decides.
     pub grid: Option<[Int; 3]>,
@@ -241,7 +241,7 @@ fn read_map<L: Level>(r: &mut Reader<'_, L>) -> Result<MapShape, ParseError> {
 /// A parameter of a kernel at the machine level: an address or a number, as the entry point is passed it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MachineParam {
-    /// Its name.
+    /// The name of the parameter.
     pub name: Arc<str>,
     /// A pointer or a scalar.
     pub ty: machine::Type,
@@ -276,9 +276,9 @@ pub struct Launch {
 /// A parameter of a launch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LaunchParam {
-    /// Its name.
+    /// The name of the parameter.
     pub name: Arc<str>,
-    /// What it is.
+    /// The kind of the parameter.
     pub kind: weft_abi::ParamKind,
 }
 

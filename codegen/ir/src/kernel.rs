@@ -32,18 +32,18 @@ impl TeamRef {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Induction(pub Value);
 
-/// An instruction.
+/// An instruction of a kernel: an op and the type of its result.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Inst<L: Level> {
-    /// What it does.
+    /// The operation, with its operands.
     pub op: L::Op,
-    /// What it gives.
+    /// The type of the result.
     pub ty: L::Type,
     /// The text it comes from.
     pub span: Span,
 }
 
-/// Instructions in order.
+/// A list of instructions in the order in which they run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Block(pub Vec<Value>);
 
@@ -56,7 +56,7 @@ pub struct Local<L: Level> {
     pub ty: L::Type,
 }
 
-/// An entry point.
+/// A kernel: one entry point of the compiled code.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel<L: Level = Tensor> {
     /// Its name: a PTX identifier.
@@ -67,22 +67,22 @@ pub struct Kernel<L: Level = Tensor> {
     pub cluster: [u32; 3],
     /// Its parameters, and what else the level's kernels say.
     pub head: L::Head,
-    /// Local variables.
+    /// The local variables of the kernel's threads.
     pub locals: Arena<LocalId, Local<L>>,
-    /// All instructions.
+    /// All instructions, those of nested blocks included.
     pub insts: Arena<Value, Inst<L>>,
-    /// The code.
+    /// The block that the kernel runs.
     pub body: Block,
     /// The text of its head.
     pub span: Span,
 }
 
-/// Kernels compiled together.
+/// Kernels that are compiled together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Module<L: Level = Tensor> {
     /// File names, by [`Span::file`].
     pub files: Vec<Arc<str>>,
-    /// Entry points.
+    /// The kernels of the module.
     pub kernels: Vec<Kernel<L>>,
 }
 
@@ -182,12 +182,12 @@ impl<L: Level> Kernel<L> {
         Some(Int::var(Var { id: value.0, name: value.to_string().into(), div: div.max(1), min, max }))
     }
 
-    /// Threads a CTA.
+    /// The number of threads of a CTA.
     pub fn threads(&self) -> u32 {
         self.block.iter().product()
     }
 
-    /// CTAs a cluster.
+    /// The number of CTAs of a cluster.
     pub fn cluster_size(&self) -> u32 {
         self.cluster.iter().product()
     }

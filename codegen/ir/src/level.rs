@@ -55,12 +55,12 @@ pub trait Head<L: Level<Head = Self>>: Clone + PartialEq + fmt::Debug + Default 
     /// Reads what [`print_attributes`](Head::print_attributes) wrote.
     ///
     /// # Errors
-    /// A text that it does not write.
+    /// Fails if the text is not one that the printer writes.
     fn read_attributes(r: &mut Reader<'_, L>) -> Result<(), ParseError>;
     /// Reads what [`print_params`](Head::print_params) wrote.
     ///
     /// # Errors
-    /// A text that it does not write.
+    /// Fails if the text is not one that the printer writes.
     fn read_params(r: &mut Reader<'_, L>) -> Result<(), ParseError>;
     /// Reports what is wrong with the head of `k`.
     fn check(k: &Kernel<L>, found: &mut Vec<Diagnostic>);
@@ -83,7 +83,7 @@ impl TensorLevel for Mixed {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tensor;
 
-/// Pointers, numbers, registers.
+/// The level of pointers, numbers and registers, which LLVM code is made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine;
 

@@ -249,7 +249,7 @@ impl AmoOp {
         !matches!(self, AmoOp::Set | AmoOp::Inc | AmoOp::Add | AmoOp::And | AmoOp::Or | AmoOp::Xor)
     }
 
-    /// Values it takes.
+    /// The number of values that the operation takes.
     pub fn operands(self) -> usize {
         match self {
             AmoOp::Fetch | AmoOp::Inc | AmoOp::FetchInc => 0,

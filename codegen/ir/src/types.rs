@@ -10,13 +10,13 @@ use weft_layout::{Int, Layout, Swizzle, Var};
 /// A type of any level, borrowed: what code that serves several levels matches on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TypeRef<'a> {
-    /// No value.
+    /// The type of ops without a result.
     Unit,
-    /// One element.
+    /// A single number of the given type.
     Scalar(Scalar),
     /// That many elements in a thread's registers.
     Vector(Scalar, u32),
-    /// An address.
+    /// An address in the given memory space.
     Pointer(Space),
     /// A view of memory.
     Tensor(&'a Arc<TensorType>),
@@ -34,7 +34,7 @@ pub enum TypeRef<'a> {
 /// under way, nothing else touches it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Accumulator {
-    /// Element type.
+    /// The type of the tile's elements.
     pub elem: Scalar,
     /// Rows of the tile.
     pub rows: u32,
@@ -74,7 +74,7 @@ pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display +
         Shared::Unit.into()
     }
 
-    /// One element.
+    /// The type of a single number.
     fn scalar(s: Scalar) -> Self {
         Shared::Scalar(s).into()
     }
@@ -135,9 +135,9 @@ pub trait ValueType: Clone + PartialEq + Eq + Hash + fmt::Debug + fmt::Display +
 /// The types that every level has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Shared {
-    /// No value.
+    /// The type of ops without a result.
     Unit,
-    /// One element.
+    /// A single number of the given type.
     Scalar(Scalar),
     /// That many elements in a thread's registers.
     Vector(Scalar, u32),
@@ -271,14 +271,14 @@ impl From<tensor::Type> for mixed::Type {
 /// A view of memory: element type, layout (in elements), memory space, alignment, bounds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorType {
-    /// Element type.
+    /// The type of the tensor's elements.
     pub elem: Scalar,
     /// Coordinate to element offset.
     pub layout: Layout,
     /// How the bytes of a tensor in shared memory are permuted: it takes the distance in bytes from the allocation's
     /// first byte, which the layout and the views' offsets give, to the place in memory. (PTX ISA, Swizzling Modes.)
     pub swizzle: Option<Swizzle>,
-    /// Where it lives.
+    /// The memory space that the tensor is in.
     pub space: Space,
     /// Provable alignment of its first element, in bytes; a power of two.
     pub align: u32,
@@ -319,7 +319,7 @@ impl TensorType {
     /// It with other integers in the places of symbols of its layout and bounds.
     ///
     /// # Errors
-    /// What comes out is no layout.
+    /// Fails if the result of the substitution is not a layout.
     pub fn subst(&self, f: &mut dyn FnMut(&Var) -> Option<Int>) -> weft_layout::Result<TensorType> {
         let bound = |b: &Bound| {
             let layout = b.layout.subst(f)?;

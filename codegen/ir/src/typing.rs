@@ -17,9 +17,9 @@ pub const MAX_LANES: u32 = 1024;
 /// A type error: the code of its family, what is wrong, what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TypeError {
-    /// Stable code.
+    /// The stable code of the error.
     pub code: Code,
-    /// One line.
+    /// One line that says what is wrong.
     pub message: String,
     /// What to do, if there is something to say.
     pub help: Option<String>,

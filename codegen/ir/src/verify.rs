@@ -56,7 +56,7 @@ impl<L: Level> Deref for Verified<L> {
 /// Checks a module by the rules of its level.
 ///
 /// # Errors
-/// All findings at once, in source order.
+/// Fails with all findings at once, in source order.
 pub fn verify<L: Level>(module: Module<L>) -> Result<Verified<L>, Vec<Diagnostic>> {
     let mut found = Vec::new();
     for k in &module.kernels {

@@ -17,7 +17,7 @@ pub struct Legal {
 }
 
 impl Legal {
-    /// The form.
+    /// The form that was found to be legal.
     pub fn form(&self) -> &Form {
         &self.form
     }
@@ -104,7 +104,7 @@ impl Rule {
 pub struct Illegal {
     /// What was asked for.
     pub form: Form,
-    /// For which target.
+    /// The target that does not have the form.
     pub target: Target,
     /// What is wrong with it.
     pub rule: Rule,
@@ -194,7 +194,7 @@ impl Row {
 /// Looks a form up.
 ///
 /// # Errors
-/// [`Illegal`] names the first column that cannot be as it is.
+/// Fails if the target does not have the form. [`Illegal`] names the first column that must be different.
 pub fn check(form: &Form, target: Target) -> Result<Legal, Illegal> {
     find(form, target).ok_or_else(|| diagnose(form, target))
 }

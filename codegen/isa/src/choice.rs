@@ -9,7 +9,7 @@ use crate::template::{Piece, pieces};
 /// A form of an instruction, legal or not: a word for each column. `Display` is what PTX writes before the operands.
 #[derive(Clone)]
 pub struct Choice {
-    /// The instruction.
+    /// The instruction that the form belongs to.
     pub instruction: &'static Instruction,
     /// Its words, in the order of the columns.
     pub words: Vec<String>,
@@ -39,7 +39,7 @@ pub enum Reason {
 pub struct NoForm {
     /// What was asked for, as PTX would write it.
     pub form: String,
-    /// For which target.
+    /// The target that does not have the form.
     pub target: Target,
     /// What is wrong with it.
     pub reason: Reason,
@@ -99,7 +99,8 @@ impl Choice {
     /// Whether a target has the form.
     ///
     /// # Errors
-    /// If it has not, with the column to blame and what it could be.
+    /// Fails if the target does not have the form. [`NoForm`] names the first column that must be different,
+    /// and what it can be.
     pub fn check(&self, target: Target) -> Result<Spelling, NoForm> {
         self.find(target).ok_or_else(|| self.diagnose(target))
     }
@@ -219,7 +220,7 @@ impl fmt::Debug for Spelling {
 }
 
 impl Spelling {
-    /// The form.
+    /// The form that the text spells.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }

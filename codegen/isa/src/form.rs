@@ -9,17 +9,17 @@ use crate::words::{Acc, ElemType, Instr, RedOp, Scope, Sem};
 /// An instruction with all its modifiers, legal or not. `Display` is what PTX writes before the operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Form {
-    /// The instruction.
+    /// The instruction without its modifiers.
     pub instr: Instr,
     /// The reduction, of instructions that have one.
     pub op: Option<RedOp>,
-    /// Element type.
+    /// The type of the elements.
     pub ty: ElemType,
     /// Elements a vector: 1 (no `.vec`), 2, 4 or 8.
     pub vec: u8,
     /// Precision of the sum, where it is not the element's.
     pub acc: Option<Acc>,
-    /// Memory semantics.
+    /// The memory semantics of the access.
     pub sem: Sem,
     /// Scope; of all but weak accesses.
     pub scope: Option<Scope>,
@@ -31,7 +31,7 @@ impl Form {
         Form { instr, op: None, ty, vec: 1, acc: None, sem: Sem::Weak, scope: None }
     }
 
-    /// With a reduction.
+    /// Sets the reduction of the form.
     #[must_use]
     pub fn op(self, op: RedOp) -> Form {
         Form { op: Some(op), ..self }
@@ -109,17 +109,17 @@ pub(crate) const COLUMNS: usize = 6;
 /// The columns that choose a form, in a row's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Column {
-    /// Reduction.
+    /// The column of the reduction, such as `.add`.
     Op,
-    /// Element type.
+    /// The column of the element type.
     Type,
-    /// Elements a vector.
+    /// The column of the number of elements of a vector.
     Vec,
     /// Precision of the sum.
     Acc,
-    /// Memory semantics.
+    /// The column of the memory semantics.
     Sem,
-    /// Scope.
+    /// The column of the scope.
     Scope,
 }
 

@@ -8,7 +8,7 @@ use crate::target::{PtxVersion, Target, TargetSpec, Targets};
 
 /// An instruction, the columns that choose its forms, and the rows that say which forms exist.
 pub struct Instruction {
-    /// Its name: `wgmma.mma_async`.
+    /// The name as in PTX, for example `wgmma.mma_async`.
     pub name: &'static str,
     /// Section and anchor in the PTX ISA manual.
     pub manual: (&'static str, &'static str),

@@ -6,11 +6,11 @@ use crate::instruction::Instruction;
 /// A product of matrices: element types as the tables call them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Product {
-    /// Of A.
+    /// The element type of matrix A.
     pub a: &'static str,
-    /// Of B.
+    /// The element type of matrix B.
     pub b: &'static str,
-    /// Of the sums.
+    /// The type of the sums.
     pub sum: &'static str,
 }
 

@@ -14,11 +14,11 @@ pub(crate) type Mask = u32;
 
 /// Rows that share an instruction and a template.
 pub struct Family {
-    /// The instruction.
+    /// The instruction that the rows belong to.
     pub instr: Instr,
     /// Section and anchor in the PTX ISA manual.
     pub manual: (&'static str, &'static str),
-    /// `multimem.st{.sem}{.scope}.global{.vec}{.type} [{a}], {b};`
+    /// The template of the PTX text, for example `multimem.st{.sem}{.scope}.global{.vec}{.type} [{a}], {b};`.
     pub template: &'static str,
     /// Semantics that are left out in the text.
     pub default: Option<Sem>,
@@ -44,13 +44,13 @@ pub(crate) struct Row {
 
 /// Which type carries another's data, see `carriers.table`.
 pub struct Carrier {
-    /// Of which instructions.
+    /// The instructions for which this holds.
     pub instrs: Vec<Instr>,
-    /// With which op.
+    /// The reductions for which this holds; none stands for an instruction without a reduction.
     pub ops: Vec<Option<RedOp>>,
-    /// The types carried.
+    /// The types whose data are carried.
     pub types: Vec<ElemType>,
-    /// With which semantics.
+    /// The memory semantics for which this holds.
     pub sems: Vec<Sem>,
     /// The types that carry, best first.
     pub by: Vec<ElemType>,

@@ -8,14 +8,14 @@ use crate::table::{TableError, tables};
 /// A version of PTX, as in `.version 8.1`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PtxVersion {
-    /// Before the point.
+    /// The number before the point.
     pub major: u8,
     /// After the point, one digit.
     pub minor: u8,
 }
 
 impl PtxVersion {
-    /// `major.minor`.
+    /// Creates the version number `major.minor`.
     pub const fn new(major: u8, minor: u8) -> PtxVersion {
         PtxVersion { major, minor }
     }
@@ -66,7 +66,7 @@ pub enum Variant {
     Plain,
     /// `sm_100f`: it and the later ones of its family.
     Family,
-    /// `sm_90a`: it alone.
+    /// `sm_90a`: code runs on this architecture alone.
     Arch,
 }
 
@@ -130,17 +130,17 @@ impl Target {
         tables().targets.rows.iter().map(Target)
     }
 
-    /// As in `.target`.
+    /// The name of the target, as in `.target`.
     pub fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// 100 of `sm_100a`.
+    /// The number of the architecture, such as 100 of `sm_100a`.
     pub fn number(self) -> u16 {
         self.0.number
     }
 
-    /// The suffix.
+    /// The kind of target that the suffix stands for.
     pub fn variant(self) -> Variant {
         self.0.variant
     }
@@ -186,7 +186,7 @@ impl FromStr for Target {
     }
 }
 
-/// No such target.
+/// The error for a text that names no target.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("unknown target `{name}`; known: {}", known())]
 pub struct UnknownTarget {

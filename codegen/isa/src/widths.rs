@@ -9,7 +9,7 @@ use crate::words::{ElemType, Reg};
 /// One way to access consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Width {
-    /// The instruction.
+    /// The instruction that makes the access.
     pub legal: Legal,
     /// Elements of the type asked for that one access moves.
     pub elements: u32,

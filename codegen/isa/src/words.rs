@@ -176,15 +176,15 @@ words! {
 pub enum Reg {
     /// `.b8`; LLVM has no such register.
     B8,
-    /// `.b16`.
+    /// A register of 16 bits without a type (`.b16`).
     B16,
-    /// `.b32`.
+    /// A register of 32 bits without a type (`.b32`).
     B32,
-    /// `.b64`.
+    /// A register of 64 bits without a type (`.b64`).
     B64,
-    /// `.f32`.
+    /// A register for a 32-bit floating-point number (`.f32`).
     F32,
-    /// `.f64`.
+    /// A register for a 64-bit floating-point number (`.f64`).
     F64,
 }
 
@@ -248,7 +248,7 @@ impl ElemType {
         Self::FACTS[self as usize].1
     }
 
-    /// Width in bytes.
+    /// The width of the type in bytes.
     pub fn bytes(self) -> u8 {
         Self::FACTS[self as usize].2
     }

@@ -7,16 +7,16 @@ use weft_ir::diag::Span;
 /// A name where it stands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ident {
-    /// The text.
+    /// The text of the name.
     pub name: Arc<str>,
-    /// Where.
+    /// The source text of the name.
     pub span: Span,
 }
 
-/// One `.weft` file.
+/// The syntax tree of one `.weft` file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct File {
-    /// In source order.
+    /// The items in source order.
     pub items: Vec<Item>,
 }
 
@@ -25,11 +25,11 @@ pub struct File {
 pub enum Item {
     /// `use "tiles.weft";` or `use weft::collectives;`
     Use(Use),
-    /// `const WARP = 32;`
+    /// A constant: `const WARP = 32;`
     Const(Const),
-    /// `kernel name<...>(...) block(...) { ... }`
+    /// A kernel: `kernel name<...>(...) block(...) { ... }`
     Kernel(Kernel),
-    /// `fn name<...>(...) { ... }`
+    /// A function: `fn name<...>(...) { ... }`
     Function(Function),
     /// `reference fn name(...) { ... }`: what a kernel computes, evaluated on the host
     Reference(Function),
@@ -38,9 +38,9 @@ pub enum Item {
 /// An import of every function and constant of another file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Use {
-    /// Which.
+    /// The file that is imported.
     pub path: UsePath,
-    /// Where.
+    /// The source text of the import.
     pub span: Span,
 }
 
@@ -53,42 +53,42 @@ pub enum UsePath {
     Builtin(Vec<Ident>),
 }
 
-/// A compile-time constant.
+/// A named compile-time constant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Const {
-    /// Its name.
+    /// The name of the constant.
     pub name: Ident,
-    /// Its value.
+    /// The expression for the value.
     pub value: Expr,
-    /// Where.
+    /// The source text of the constant.
     pub span: Span,
 }
 
 /// A compile-time parameter: `T: float = f32`, `N: int % 8`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GenericParam {
-    /// Its name.
+    /// The name of the parameter.
     pub name: Ident,
-    /// `float`, `int`, `dtype`, ...
+    /// The kind of value, such as `float`, `int` or `dtype`.
     pub bound: Ident,
     /// `% 8`: known to be divisible by.
     pub div: Option<Expr>,
-    /// `= f32`.
+    /// The default value, such as `= f32`.
     pub default: Option<Expr>,
-    /// Where.
+    /// The source text of the parameter.
     pub span: Span,
 }
 
 /// A type as written: `f32`, `team`, `int % 8`, `symm<T, (N):(1)>`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TypeExpr {
-    /// `symm`, `f32`, `T`, ...
+    /// The name of the type, such as `symm`, `f32` or `T`.
     pub name: Ident,
     /// Between `<` and `>`; `align = 16` is a named one.
     pub args: Vec<Arg>,
-    /// `% 8`.
+    /// The divisor, written `% 8`.
     pub div: Option<Box<Expr>>,
-    /// Where.
+    /// The source text of the type.
     pub span: Span,
 }
 
@@ -97,37 +97,37 @@ pub struct TypeExpr {
 pub struct Param {
     /// What the kernel uses it for: `zeroed`, if the text says so.
     pub role: Option<Role>,
-    /// Its name.
+    /// The name of the parameter.
     pub name: Ident,
-    /// Its type.
+    /// The type of the parameter.
     pub ty: Option<TypeExpr>,
-    /// Where.
+    /// The source text of the parameter.
     pub span: Span,
 }
 
 /// A launch attribute of a kernel: `block(512)`, `grid(ceil_div(N, 4096))`, `cluster(2)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Attr {
-    /// Its name.
+    /// The name of the attribute.
     pub name: Ident,
-    /// Its arguments.
+    /// The arguments of the attribute.
     pub args: Vec<Expr>,
-    /// Where.
+    /// The source text of the attribute.
     pub span: Span,
 }
 
-/// An entry point.
+/// A kernel: an entry point that a host launches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
-    /// Its name.
+    /// The name of the kernel.
     pub name: Ident,
-    /// Compile-time parameters.
+    /// The compile-time parameters, in angle brackets.
     pub generics: Vec<GenericParam>,
-    /// Run-time parameters.
+    /// The run-time parameters, in parentheses.
     pub params: Vec<Param>,
-    /// Launch attributes.
+    /// The launch attributes, such as `block(512)`.
     pub attrs: Vec<Attr>,
-    /// The code.
+    /// The block that the kernel runs.
     pub body: Block,
     /// Where the head stands.
     pub span: Span,
@@ -136,15 +136,15 @@ pub struct Kernel {
 /// A function: inlined where it is called.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Function {
-    /// Its name.
+    /// The name of the function.
     pub name: Ident,
-    /// Compile-time parameters.
+    /// The compile-time parameters, in angle brackets.
     pub generics: Vec<GenericParam>,
-    /// Parameters.
+    /// The parameters, in parentheses.
     pub params: Vec<Param>,
-    /// `-> f32`.
+    /// The type of the result, such as `-> f32`.
     pub ret: Option<TypeExpr>,
-    /// The code.
+    /// The block that the function runs.
     pub body: Block,
     /// Where the head stands.
     pub span: Span,
@@ -153,7 +153,7 @@ pub struct Function {
 /// `{ ... }`, with the value of its last expression if that has no semicolon.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Block {
-    /// In order.
+    /// The statements in source order.
     pub stmts: Vec<Stmt>,
     /// The value of the block.
     pub value: Option<Box<Expr>>,
@@ -162,25 +162,25 @@ pub struct Block {
 /// A statement where it stands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
-    /// What it is.
+    /// The statement without its place.
     pub kind: StmtKind,
-    /// Where.
+    /// The source text of the statement.
     pub span: Span,
 }
 
-/// The statements.
+/// The kinds of statements.
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "files are short; boxes would make every match longer")]
 pub enum StmtKind {
     /// `let x = e;`, `let mut x: f32 = e;`
     Let {
-        /// May be assigned.
+        /// Whether the variable can be assigned.
         mutable: bool,
-        /// The name.
+        /// The name of the variable.
         name: Ident,
         /// The type, if said.
         ty: Option<TypeExpr>,
-        /// The value.
+        /// The expression for the first value.
         value: Expr,
     },
     /// `place = e;`, `place += e;`
@@ -189,52 +189,52 @@ pub enum StmtKind {
         target: Expr,
         /// The operator of `+=` and its like.
         op: Option<BinOp>,
-        /// The value.
+        /// The expression for the new value.
         value: Expr,
     },
     /// `for i in lo..hi step s unroll(4) { ... }`
     For {
-        /// The loop variable.
+        /// The name of the loop variable.
         var: Ident,
-        /// First value.
+        /// The expression for the first value.
         lo: Expr,
         /// One past the last.
         hi: Expr,
         /// `step s`, else 1.
         step: Option<Expr>,
-        /// `unroll(4)`, `unroll`.
+        /// The request to unroll, written `unroll(4)` or `unroll`.
         unroll: Option<Unroll>,
-        /// The body.
+        /// The block that each round runs.
         body: Block,
     },
-    /// `while cond { ... }`
+    /// A loop with a condition: `while cond { ... }`
     While {
         /// Tested before each round.
         cond: Expr,
-        /// The body.
+        /// The block that each round runs.
         body: Block,
     },
-    /// `loop { ... }`
+    /// A loop that only `break` or `return` ends: `loop { ... }`
     Loop {
         /// The body, which ends the loop.
         body: Block,
     },
     /// `role name(threads, regs = n) { ... }`
     Role {
-        /// The name.
+        /// The name of the role.
         name: Ident,
         /// Its threads, and their registers.
         args: Vec<Arg>,
         /// What its threads do.
         body: Block,
     },
-    /// `break;`
+    /// The end of a loop: `break;`
     Break,
-    /// `continue;`
+    /// The end of a round: `continue;`
     Continue,
     /// An expression for its effect. `if` with blocks that have no value stands here too.
     Expr(Expr),
-    /// `return e;`
+    /// The end of a function: `return e;`
     Return(Option<Expr>),
 }
 
@@ -243,7 +243,7 @@ pub enum StmtKind {
 pub enum Unroll {
     /// `unroll`: wholly; the bounds are compile-time constants.
     Full,
-    /// `unroll(n)`.
+    /// `unroll(n)`: by the factor `n`.
     By(Expr),
 }
 
@@ -252,99 +252,99 @@ pub enum Unroll {
 pub struct Arg {
     /// The name in `name = value`.
     pub name: Option<Ident>,
-    /// The value.
+    /// The expression for the value.
     pub value: Expr,
 }
 
 /// An expression where it stands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// The expression without its place.
     pub kind: ExprKind,
-    /// Where.
+    /// The source text of the expression.
     pub span: Span,
 }
 
-/// The expressions.
+/// The kinds of expressions.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
-    /// `42`, `0xff`, `1_000`
+    /// An integer: `42`, `0xff`, `1_000`
     Int(i64),
-    /// `1.5`, `1e-5`
+    /// A floating-point number: `1.5`, `1e-5`
     Float(f64),
-    /// `true`
+    /// A truth value, `true` or `false`.
     Bool(bool),
-    /// `"text"` (unescaped)
+    /// A text in quotes, with its escapes resolved.
     Str(Arc<str>),
-    /// `x`
+    /// The name `x` of a variable, parameter or constant.
     Name(Ident),
-    /// `_`: the whole mode
+    /// The placeholder `_`, which keeps a whole mode.
     Underscore,
-    /// `-a`, `!a`
+    /// An operator before its operand: `-a`, `!a`
     Unary(UnOp, Box<Expr>),
-    /// `a + b`
+    /// An operator between two operands: `a + b`
     Binary(BinOp, Box<Expr>, Box<Expr>),
     /// `(a)`: a parenthesised expression, or a rank-1 tuple where a tuple is wanted
     Paren(Box<Expr>),
-    /// `(a, b)`, `()`
+    /// A tuple: `(a, b)`, `()`
     Tuple(Vec<Expr>),
     /// `(x = a, y = b)`
     Record(Vec<(Ident, Expr)>),
-    /// `r.x`
+    /// A field of a record: `r.x`
     Field {
-        /// `r`
+        /// The record, `r` in `r.x`.
         base: Box<Expr>,
-        /// `x`
+        /// The name of the field, `x` in `r.x`.
         name: Ident,
     },
-    /// `shape : stride`
+    /// A layout, written `shape : stride`.
     Layout(Box<Expr>, Box<Expr>),
     /// `a..b` (in an index)
     Range(Box<Expr>, Box<Expr>),
-    /// `f<generics>(args)`
+    /// A call of a function: `f<generics>(args)`
     Call {
-        /// The function.
+        /// The name of the function.
         callee: Ident,
-        /// `<add, acc = f32>`
+        /// The compile-time arguments: `<add, acc = f32>`
         generics: Vec<Arg>,
-        /// `(x, team = t)`
+        /// The arguments in parentheses: `(x, team = t)`
         args: Vec<Arg>,
     },
-    /// `x.to<f32>()`
+    /// A call of a method: `x.to<f32>()`
     Method {
-        /// `x`
+        /// The value before the point, `x` in `x.to<f32>()`.
         recv: Box<Expr>,
-        /// `to`
+        /// The name of the method, `to` in `x.to<f32>()`.
         name: Ident,
-        /// `<f32>`
+        /// The compile-time arguments: `<f32>` in `x.to<f32>()`.
         generics: Vec<Arg>,
-        /// `()`
+        /// The arguments in parentheses: `()` in `x.to<f32>()`.
         args: Vec<Arg>,
     },
-    /// `t[i, _]`
+    /// An element or a slice of a tensor: `t[i, _]`
     Index {
-        /// `t`
+        /// The tensor, `t` in `t[i, _]`.
         base: Box<Expr>,
-        /// One per mode
+        /// The indices, one for each mode.
         indices: Vec<Expr>,
     },
     /// `if c { a } else { b }`
     If {
-        /// The condition.
+        /// The condition of the branch.
         cond: Box<Expr>,
-        /// If true.
+        /// The block that runs if the condition is true.
         then: Block,
         /// If false (`else if` nests).
         otherwise: Option<Block>,
     },
 }
 
-/// Prefix operators.
+/// The operators that stand before their operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnOp {
-    /// `-`
+    /// The negative of a number, `-`.
     Neg,
-    /// `!`
+    /// The negation of a truth value, `!`.
     Not,
 }
 

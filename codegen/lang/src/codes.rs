@@ -12,7 +12,7 @@ pub mod verify;
 /// One entry a family, in ascending order of codes.
 const FAMILIES: &[&[Info]] = &[syntax::SYNTAX, meaning::MEANING, verify::VERIFY, remote::REMOTE, tile::TILE];
 
-/// Every code, ascending.
+/// Every code, in ascending order.
 pub fn all() -> impl Iterator<Item = &'static Info> {
     FAMILIES.iter().copied().flatten()
 }

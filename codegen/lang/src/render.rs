@@ -8,7 +8,7 @@ use weft_ir::diag::{Diagnostic, Severity, Span};
 /// Whether the text carries ANSI colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Color {
-    /// Plain text.
+    /// The text carries no colours.
     Never,
     /// With escape sequences, for a terminal.
     Always,
@@ -27,17 +27,17 @@ const CONTEXT: usize = 60;
 /// Something to tell that has places in source text: a [`Diagnostic`], or what another room found.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Error or warning.
+    /// Whether it is an error or a warning.
     pub severity: Severity,
-    /// Stable code.
+    /// The stable code of the message.
     pub code: &'a str,
     /// One line, no full stop.
     pub message: &'a str,
     /// Where, the primary place first, and what stands there (may be empty).
     pub places: &'a [(Span, String)],
-    /// Further lines.
+    /// Further lines below the source text.
     pub notes: &'a [String],
-    /// What to do.
+    /// What the user can do about it.
     pub help: Option<&'a str>,
 }
 
@@ -59,7 +59,7 @@ pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, color: Color) -> 
     diagnostics.iter().map(paragraph).collect::<Vec<_>>().join("\n")
 }
 
-/// One paragraph.
+/// Renders one message as a paragraph.
 pub fn render_message(message: &Message<'_>, sources: &SourceMap, color: Color) -> String {
     let renderer = match color {
         Color::Never => Renderer::plain(),

@@ -24,14 +24,14 @@ struct SourceFile {
 /// Where a byte stands, both from 1; the column counts characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LineColumn {
-    /// From 1.
+    /// The line, counted from 1.
     pub line: u32,
     /// From 1, in characters.
     pub column: u32,
 }
 
 impl SourceMap {
-    /// An empty map.
+    /// Creates a map without files.
     pub fn new() -> SourceMap {
         SourceMap::default()
     }

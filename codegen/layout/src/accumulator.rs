@@ -14,7 +14,7 @@ pub const ATOM_ROWS: i64 = 64;
 /// `8 * over[1]`.
 ///
 /// # Errors
-/// If an extent is too large for a layout.
+/// Fails if an extent is too large for a layout.
 pub fn accumulator(rows: i64, cols: i64, over: [i64; 2]) -> Result<Layout> {
     let (own_rows, own_cols) = (rows / over[0], cols / over[1]);
     let tuple = |items: &[i64]| IntTuple::Tuple(items.iter().map(|n| IntTuple::from(*n)).collect());
@@ -30,7 +30,7 @@ pub fn accumulator(rows: i64, cols: i64, over: [i64; 2]) -> Result<Layout> {
 /// thread has elements of. Four threads that follow each other have the same rows. Pre: as for [`accumulator`].
 ///
 /// # Errors
-/// If an extent is too large for a layout.
+/// Fails if an extent is too large for a layout.
 pub fn accumulator_rows(rows: i64, over: [i64; 2]) -> Result<Layout> {
     let own_rows = rows / over[0];
     let tuple = |items: &[i64]| IntTuple::Tuple(items.iter().map(|n| IntTuple::from(*n)).collect());

@@ -22,7 +22,7 @@ pub struct TileBox {
 pub struct TileBoxes {
     /// The extent of a box in each dimension.
     pub extents: Vec<u16>,
-    /// The boxes.
+    /// The boxes that together cover the tile.
     pub boxes: Vec<TileBox>,
 }
 
@@ -38,7 +38,8 @@ impl TileBoxes {
     /// in shared memory is the box's plus its place in the dense box.
     ///
     /// # Errors
-    /// If the layout is not static, a mode of the tile runs along no dimension, or the tile is no sequence of such boxes.
+    /// Fails if the layout is not static, a mode of the tile runs along no dimension, or the tile is no
+    /// sequence of such boxes.
     pub fn new(shared: &Layout, dims: &[Option<usize>], bytes: u32, row: Option<u32>) -> Result<TileBoxes> {
         let bytes = i64::from(bytes.max(1));
         let modes = (0..shared.rank()).map(|i| steps("tma", shared, i)).collect::<Result<Vec<_>>>()?;
@@ -157,7 +158,8 @@ fn check_row(shared: &Layout, has: i64, row: Option<u32>) -> Result<()> {
 /// Post: the contiguous mode is `(width, panels)`; each panel has all elements of the other mode, `width` apart.
 ///
 /// # Errors
-/// If the shape has fewer than two modes, `major` is neither of them, or `width` does not divide the contiguous one.
+/// Fails if the shape has fewer than two modes, `major` is neither of them, or `width` does not divide the
+/// contiguous one.
 pub fn panels(shape: &[i64], major: usize, width: i64) -> Result<Layout> {
     let (Some(&row), Some(&rows)) = (shape.get(major), shape.get(1usize.wrapping_sub(major))) else {
         return invalid(

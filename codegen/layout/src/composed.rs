@@ -24,7 +24,7 @@ pub struct ComposedLayout {
 pub enum AnyLayout {
     /// A layout of its own.
     Plain(Layout),
-    /// Still swizzled.
+    /// The slice is still swizzled.
     Composed(ComposedLayout),
 }
 
@@ -32,7 +32,7 @@ impl ComposedLayout {
     /// `swizzle o offset o layout`.
     ///
     /// # Errors
-    /// If the offset has no value.
+    /// Fails if the offset has no value.
     pub fn new(swizzle: Swizzle, offset: Int, layout: Layout) -> Result<ComposedLayout> {
         match offset.poison() {
             Some(poison) => Err(LayoutError::Arithmetic { function: "composition", poison }),
@@ -40,7 +40,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The outer function.
+    /// The outer function, which permutes offsets.
     pub fn swizzle(&self) -> Swizzle {
         self.swizzle
     }
@@ -50,7 +50,7 @@ impl ComposedLayout {
         &self.offset
     }
 
-    /// The inner layout.
+    /// The inner layout, which maps coordinates to offsets.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -58,7 +58,7 @@ impl ComposedLayout {
     /// The same swizzle and offset after `f` of the inner layout.
     ///
     /// # Errors
-    /// Those of `f`.
+    /// Fails where `f` fails.
     pub fn map(&self, f: impl FnOnce(&Layout) -> Result<Layout>) -> Result<ComposedLayout> {
         Ok(ComposedLayout { swizzle: self.swizzle, offset: self.offset.clone(), layout: f(&self.layout)? })
     }
@@ -66,7 +66,7 @@ impl ComposedLayout {
     /// The offset of `coord`: `swizzle(offset + layout(coord))`.
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the inner layout.
+    /// Fails if `coord` is not weakly congruent with the inner layout.
     pub fn crd2idx(&self, coord: &IntTuple) -> Result<Int> {
         let index = self.swizzle.apply(&(&self.offset + self.layout.crd2idx(coord)?));
         match index.poison() {
@@ -80,7 +80,7 @@ impl ComposedLayout {
     /// Post: `self(result(i)) == i` for all i in the size of the result.
     ///
     /// # Errors
-    /// If the offset is not 0, or if the inverse moves the swizzle's bits apart.
+    /// Fails if the offset is not 0, or if the inverse moves the swizzle's bits apart.
     pub fn right_inverse(&self) -> Result<AnyLayout> {
         self.without_offset("right_inverse")?;
         let inverse = self.layout.right_inverse()?;
@@ -110,7 +110,7 @@ impl ComposedLayout {
     /// Post: `self(result(self(i))) == self(i)` for all i in the size of this layout.
     ///
     /// # Errors
-    /// If the offset is not 0, or if the inverse moves the swizzle's bits apart.
+    /// Fails if the offset is not 0, or if the inverse moves the swizzle's bits apart.
     pub fn left_inverse(&self) -> Result<AnyLayout> {
         self.without_offset("left_inverse")?;
         swizzle_after(&self.layout.left_inverse()?, self.swizzle)
@@ -123,12 +123,12 @@ impl ComposedLayout {
         invalid(function, format!("{self} has an offset, so its inverse is no swizzle of a layout"))
     }
 
-    /// `lhs` after this.
+    /// The composition `lhs ∘ self`, which applies `lhs` last.
     ///
     /// Post: `result(c) == lhs(self(c))`.
     ///
     /// # Errors
-    /// If the offset is not 0, or if `lhs` moves the swizzle's bits apart.
+    /// Fails if the offset is not 0, or if `lhs` moves the swizzle's bits apart.
     pub fn composition_after(&self, lhs: &Layout) -> Result<AnyLayout> {
         self.without_offset("composition")?;
         match swizzle_below(lhs, self.swizzle, &lhs.size().max(&self.layout.cosize()))? {
@@ -140,7 +140,8 @@ impl ComposedLayout {
     /// The layout in units of `n` elements. See [`Layout::upcast`].
     ///
     /// # Errors
-    /// As [`Layout::upcast`], if `n` is not a power of two, or if it does not divide the offset.
+    /// Fails where [`Layout::upcast`] fails, if `n` is not a power of two, or if it does not divide the
+    /// offset.
     pub fn upcast(&self, n: i64) -> Result<ComposedLayout> {
         let swizzle = self.swizzle.upcast(n)?;
         let by = Int::from(n);
@@ -154,7 +155,7 @@ impl ComposedLayout {
     /// The layout in units of a `n`-th of an element. See [`Layout::downcast`].
     ///
     /// # Errors
-    /// As [`Layout::downcast`], and if `n` is not a power of two.
+    /// Fails where [`Layout::downcast`] fails, or if `n` is not a power of two.
     pub fn downcast(&self, n: i64) -> Result<ComposedLayout> {
         ComposedLayout::new(self.swizzle.downcast(n)?, &self.offset * n, self.layout.downcast(n)?)
     }
@@ -162,7 +163,7 @@ impl ComposedLayout {
     /// The layout of the same memory read as elements of `to` bits instead of `from` bits.
     ///
     /// # Errors
-    /// As [`ComposedLayout::upcast`] and [`ComposedLayout::downcast`].
+    /// Fails where [`ComposedLayout::upcast`] or [`ComposedLayout::downcast`] fails.
     pub fn recast(&self, from: i64, to: i64) -> Result<ComposedLayout> {
         let (up, down) = crate::algebra::recast::ratio("recast", from, to)?;
         let coarse = if up == 1 { self.clone() } else { self.upcast(up)? };
@@ -172,7 +173,7 @@ impl ComposedLayout {
     /// See [`Layout::max_common_vector`]; a swizzle leaves runs of `2^base`.
     ///
     /// # Errors
-    /// As [`Layout::max_common_vector`].
+    /// Fails where [`Layout::max_common_vector`] fails.
     pub fn max_common_vector(&self, other: &Layout) -> Result<Int> {
         Ok(self.layout.max_common_vector(other)?.min(&self.run()))
     }
@@ -180,7 +181,7 @@ impl ComposedLayout {
     /// See [`Layout::max_common_vector`]; equal swizzles do not matter to each other.
     ///
     /// # Errors
-    /// As [`Layout::max_common_vector`].
+    /// Fails where [`Layout::max_common_vector`] fails.
     pub fn max_common_vector_composed(&self, other: &ComposedLayout) -> Result<Int> {
         let plain = self.layout.max_common_vector(&other.layout)?;
         let equal = self.swizzle == other.swizzle;
@@ -190,7 +191,7 @@ impl ComposedLayout {
     /// See [`Layout::max_common_layout`]; a swizzle leaves runs of `2^base`.
     ///
     /// # Errors
-    /// As [`Layout::max_common_layout`].
+    /// Fails where [`Layout::max_common_layout`] fails.
     pub fn max_common_layout(&self, other: &Layout) -> Result<Layout> {
         let common = self.layout.max_common_layout(other)?;
         let run = self.run();
@@ -204,7 +205,7 @@ impl ComposedLayout {
     /// The largest n that [`ComposedLayout::upcast`] accepts without losing bits of the swizzle.
     ///
     /// # Errors
-    /// As [`Layout::max_alignment`].
+    /// Fails where [`Layout::max_alignment`] fails.
     pub fn max_alignment(&self) -> Result<Int> {
         let of_layout = self.layout.max_alignment()?.as_const().unwrap_or(1);
         let shared =
@@ -218,7 +219,7 @@ impl ComposedLayout {
     /// Post: `result(c) + offset == self(coord with c for its _s)`.
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the layout.
+    /// Fails if `coord` is not weakly congruent with the layout.
     pub fn slice_and_offset(&self, coord: &Coord) -> Result<(AnyLayout, Int)> {
         if let Some(decayed) = self.decay(coord) {
             return Ok(decayed);
@@ -268,7 +269,7 @@ impl ComposedLayout {
     /// [`Layout::inner_partition`] of a swizzled layout.
     ///
     /// # Errors
-    /// As [`Layout::inner_partition`].
+    /// Fails where [`Layout::inner_partition`] fails.
     pub fn inner_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(AnyLayout, Int)> {
         self.partition(tiler, coord, Side::Rest)
     }
@@ -276,7 +277,7 @@ impl ComposedLayout {
     /// [`Layout::outer_partition`] of a swizzled layout.
     ///
     /// # Errors
-    /// As [`Layout::outer_partition`].
+    /// Fails where [`Layout::outer_partition`] fails.
     pub fn outer_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(AnyLayout, Int)> {
         self.partition(tiler, coord, Side::Tile)
     }
@@ -284,7 +285,7 @@ impl ComposedLayout {
     /// [`Layout::local_partition`] of a swizzled layout.
     ///
     /// # Errors
-    /// As [`Layout::local_partition`].
+    /// Fails where [`Layout::local_partition`] fails.
     pub fn local_partition(&self, threads: &Layout, index: &Int) -> Result<(AnyLayout, Int)> {
         let (tiler, coord) = thread_tile(threads, index)?;
         self.outer_partition(&tiler, &coord)
@@ -315,7 +316,7 @@ fn disjoint(a: i64, b: i64) -> Option<i64> {
 /// `swizzle` after `layout`; the layout itself where the swizzle moves nothing.
 ///
 /// # Errors
-/// None for a layout that has values.
+/// Does not fail for a layout that has values.
 pub fn swizzled(swizzle: Swizzle, layout: Layout) -> Result<AnyLayout> {
     if swizzle.bits() == 0 {
         return Ok(AnyLayout::Plain(layout));
@@ -328,7 +329,7 @@ pub fn swizzled(swizzle: Swizzle, layout: Layout) -> Result<AnyLayout> {
 /// Post: `result(i) == layout(swizzle(i))` for all i in the size of the layout.
 ///
 /// # Errors
-/// If the layout is symbolic, or does not keep the moved bits together and apart from the others.
+/// Fails if the layout is symbolic, or does not keep the moved bits together and apart from the others.
 pub fn swizzle_after(layout: &Layout, swizzle: Swizzle) -> Result<AnyLayout> {
     swizzle_below(layout, swizzle, &layout.size())
 }

@@ -8,7 +8,7 @@ use crate::{Int, IntTuple, Layout, LayoutError, Result};
 /// A coordinate in which `_` keeps a whole mode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Coord {
-    /// One index.
+    /// One index into a mode.
     Int(Int),
     /// `_`: all of the mode.
     All,
@@ -119,7 +119,7 @@ fn cut<T: Modes>(coord: &Coord, t: &T, keep: Keep, function: &'static str) -> Re
 /// The modes of `t` that `coord` has a `_` for.
 ///
 /// # Errors
-/// If `coord` is not weakly congruent with `t`.
+/// Fails if `coord` is not weakly congruent with `t`.
 pub fn slice<T: Modes>(coord: &Coord, t: &T) -> Result<T> {
     cut(coord, t, Keep::Sliced, "slice")
 }
@@ -127,7 +127,7 @@ pub fn slice<T: Modes>(coord: &Coord, t: &T) -> Result<T> {
 /// The modes of `t` that `coord` has an index for.
 ///
 /// # Errors
-/// If `coord` is not weakly congruent with `t`.
+/// Fails if `coord` is not weakly congruent with `t`.
 pub fn dice<T: Modes>(coord: &Coord, t: &T) -> Result<T> {
     cut(coord, t, Keep::Diced, "dice")
 }
@@ -186,7 +186,7 @@ fn defined(int: Int, function: &'static str) -> Result<Int> {
 /// Post: `idx2crd(result, shape)` is congruent with `shape` and names the same element.
 ///
 /// # Errors
-/// If `coord` is not weakly congruent with `shape`.
+/// Fails if `coord` is not weakly congruent with `shape`.
 pub fn crd2idx(coord: &IntTuple, shape: &IntTuple) -> Result<Int> {
     if let IntTuple::Int(i) = coord {
         return Ok(i.clone());
@@ -202,7 +202,7 @@ pub fn crd2idx(coord: &IntTuple, shape: &IntTuple) -> Result<Int> {
 /// Post: `crd2idx(result, shape) == index`.
 ///
 /// # Errors
-/// If `index` is a tuple that is not weakly congruent with `shape`.
+/// Fails if `index` is a tuple that is not weakly congruent with `shape`.
 pub fn idx2crd(index: &IntTuple, shape: &IntTuple) -> Result<IntTuple> {
     match (index, shape) {
         (IntTuple::Int(_), IntTuple::Int(_)) => Ok(index.clone()),
@@ -250,7 +250,7 @@ fn hier_coord(index: &IntTuple, shape: &IntTuple, stride: &IntTuple) -> Result<I
 /// Post: congruent with `to`; `crd2idx(result, to) == crd2idx(coord, from)`.
 ///
 /// # Errors
-/// If `coord` is not weakly congruent with `from`.
+/// Fails if `coord` is not weakly congruent with `from`.
 pub fn crd2crd(coord: &IntTuple, from: &IntTuple, to: &IntTuple) -> Result<IntTuple> {
     match (coord, from, to) {
         (IntTuple::Tuple(c), IntTuple::Tuple(s), IntTuple::Tuple(d)) => {
@@ -270,7 +270,7 @@ impl Layout {
     /// Post: the inner product of the natural coordinate and the stride. Past the domain the last mode goes on.
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the shape.
+    /// Fails if `coord` is not weakly congruent with the shape.
     pub fn crd2idx(&self, coord: &IntTuple) -> Result<Int> {
         defined(offset(coord, self.shape(), self.stride())?, "crd2idx")
     }
@@ -280,7 +280,7 @@ impl Layout {
     /// Post, for a compact layout: `crd2idx(result) == index`.
     ///
     /// # Errors
-    /// If a mode of more than one element has stride 0.
+    /// Fails if a mode of more than one element has stride 0.
     pub fn idx2crd(&self, index: &IntTuple) -> Result<IntTuple> {
         hier_coord(index, self.shape(), self.stride())?.checked("idx2crd")
     }
@@ -288,7 +288,7 @@ impl Layout {
     /// The coordinate of offset `index` with one integer for each top-level mode.
     ///
     /// # Errors
-    /// As [`Layout::idx2crd`].
+    /// Fails where [`Layout::idx2crd`] fails.
     pub fn flat_coord(&self, index: &Int) -> Result<IntTuple> {
         let coord = self.idx2crd(&index.clone().into())?;
         crd2crd(&coord, self.shape(), &repeat(self.rank(), IntTuple::from(Int::ONE)))
@@ -297,7 +297,7 @@ impl Layout {
     /// The colexicographic index of the coordinate that has offset `index`.
     ///
     /// # Errors
-    /// As [`Layout::idx2crd`].
+    /// Fails where [`Layout::idx2crd`] fails.
     pub fn coord_1d(&self, index: &Int) -> Result<Int> {
         crd2idx(&self.idx2crd(&index.clone().into())?, self.shape())
     }
@@ -307,7 +307,7 @@ impl Layout {
     /// Post: `result(c) + offset == self(coord with c for its _s)` for the offset of [`Layout::slice_and_offset`].
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the layout.
+    /// Fails if `coord` is not weakly congruent with the layout.
     pub fn slice(&self, coord: &Coord) -> Result<Layout> {
         slice(coord, self)
     }
@@ -315,7 +315,7 @@ impl Layout {
     /// The sublayout of the modes `coord` has an index for.
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the layout.
+    /// Fails if `coord` is not weakly congruent with the layout.
     pub fn dice(&self, coord: &Coord) -> Result<Layout> {
         dice(coord, self)
     }
@@ -323,7 +323,7 @@ impl Layout {
     /// The slice, and the offset at which it begins.
     ///
     /// # Errors
-    /// If `coord` is not weakly congruent with the layout.
+    /// Fails if `coord` is not weakly congruent with the layout.
     pub fn slice_and_offset(&self, coord: &Coord) -> Result<(Layout, Int)> {
         Ok((self.slice(coord)?, self.crd2idx(&coord.origin())?))
     }

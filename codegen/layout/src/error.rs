@@ -38,19 +38,19 @@ pub enum LayoutError {
         "shape {shape} and stride {stride} are not congruent: they must nest alike, with one stride per extent"
     )]
     NotCongruent {
-        /// The shape given.
+        /// The shape that was given.
         shape: IntTuple,
-        /// The stride given.
+        /// The stride that was given.
         stride: IntTuple,
     },
     /// A coordinate, profile or tiler does not follow the profile it is applied to.
     #[error("{function}: {what} {given} does not fit {against}: {expected}")]
     ProfileMismatch {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
         /// What does not fit: "coordinate", "tiler", "profile", ...
         what: &'static str,
-        /// Its text.
+        /// The argument, as it is displayed.
         given: String,
         /// What it was applied to.
         against: String,
@@ -60,21 +60,21 @@ pub enum LayoutError {
     /// An extent below zero, or one that may be.
     #[error("{mode} has extent {extent}, but extents are never negative")]
     NegativeExtent {
-        /// Where.
+        /// The mode that has the extent.
         mode: Mode,
-        /// The extent.
+        /// The extent that was given.
         extent: Int,
     },
     /// A mode that does not exist.
     #[error("{function}: there is no mode {mode} in {of}, which has rank {rank}")]
     NoSuchMode {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
         /// The index asked for.
         mode: usize,
-        /// Modes there are.
+        /// The number of modes that exist.
         rank: usize,
-        /// What was indexed.
+        /// A description of what was indexed.
         of: String,
     },
     /// Composition: the stride of a mode of the right-hand side must step over whole modes of the left-hand side.
@@ -113,7 +113,7 @@ pub enum LayoutError {
     Carry {
         /// The mode of the coalesced left-hand side.
         mode: usize,
-        /// The coordinate reached.
+        /// The greatest coordinate that the modes reach together.
         reach: Int,
         /// The extent of that mode.
         extent: Int,
@@ -123,9 +123,9 @@ pub enum LayoutError {
         "{function}: {mode}: cannot prove that {condition}; declare the divisibility or bounds of its variables"
     )]
     NotProvable {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
-        /// Where.
+        /// The mode in which it failed.
         mode: Mode,
         /// What would have to hold.
         condition: String,
@@ -135,7 +135,7 @@ pub enum LayoutError {
         "complement: stride {stride} of {layout} is not a multiple of {span}, the span of the modes below it: modes overlap"
     )]
     Overlap {
-        /// The filtered layout.
+        /// The layout after `filter`, as it is displayed.
         layout: String,
         /// The stride that is too small.
         stride: Int,
@@ -145,29 +145,29 @@ pub enum LayoutError {
     /// Another divisibility that CuTe asserts does not hold.
     #[error("{function}: {mode}: {value} is not divisible by {by}")]
     NotDivisible {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
-        /// Where.
+        /// The mode in which it failed.
         mode: Mode,
-        /// The dividend.
+        /// The dividend of the inexact division.
         value: Int,
-        /// The divisor.
+        /// The divisor of the inexact division.
         by: Int,
     },
     /// A function that needs constants met a symbolic value.
     #[error("{function}: {mode}: {value} must be a constant here")]
     NotConstant {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
-        /// Where.
+        /// The mode in which it failed.
         mode: Mode,
-        /// The symbolic value.
+        /// The symbolic value that was found.
         value: Int,
     },
     /// An argument outside what the function is defined for.
     #[error("{function}: {reason}")]
     Invalid {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
         /// What is wrong and what to do.
         reason: String,
@@ -179,21 +179,21 @@ pub enum LayoutError {
         Poison::TooComplex => "a symbolic expression grew too large; bind some variables to constants",
     })]
     Arithmetic {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
-        /// What went wrong.
+        /// The reason why the result does not exist.
         poison: Poison,
     },
     /// More nesting or more elements than the function takes on.
     #[error("{function}: {what} {value} is over the limit of {limit}")]
     TooLarge {
-        /// The function applied.
+        /// The layout function that failed.
         function: &'static str,
         /// What is too large.
         what: &'static str,
         /// How large it is.
         value: String,
-        /// The limit.
+        /// The greatest value that is accepted.
         limit: i64,
     },
 }

@@ -13,10 +13,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout `shape:stride`.
+    /// Creates the layout `shape:stride`.
     ///
     /// # Errors
-    /// If they are not congruent, an extent is or may be negative, a number has no value, or they nest too deep.
+    /// Fails if shape and stride are not congruent, an extent is or may be negative, a number has no value,
+    /// or they nest too deep.
     pub fn new(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Result<Layout> {
         let shape = shape.into().checked("layout")?;
         let stride = stride.into().checked("layout")?;
@@ -45,12 +46,12 @@ impl Layout {
         Ok(self)
     }
 
-    /// Shape and stride.
+    /// Takes the layout apart into its shape and its stride.
     pub fn into_parts(self) -> (IntTuple, IntTuple) {
         (self.shape, self.stride)
     }
 
-    /// Extents.
+    /// The shape: the extent of each mode.
     pub fn shape(&self) -> &IntTuple {
         &self.shape
     }
@@ -65,7 +66,7 @@ impl Layout {
         self.shape.rank()
     }
 
-    /// Levels of nesting.
+    /// The number of levels of nesting.
     pub fn depth(&self) -> usize {
         self.shape.depth()
     }
@@ -97,7 +98,7 @@ impl Layout {
     /// The layout with variables replaced.
     ///
     /// # Errors
-    /// If a replacement gives a negative extent or a number without value.
+    /// Fails if a replacement gives a negative extent or a number without value.
     pub fn subst(&self, f: &mut dyn FnMut(&Var) -> Option<Int>) -> Result<Layout> {
         Layout::new(self.shape.subst(f), self.stride.subst(f))
     }

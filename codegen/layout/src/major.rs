@@ -43,7 +43,7 @@ impl Layout {
     /// Post: `result(i) == i` for all i in its size; extents of 1 have stride 0.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// Fails where [`Layout::new`] fails.
     pub fn col_major(shape: impl Into<IntTuple>) -> Result<Layout> {
         let shape = shape.into().checked("make_layout")?;
         let stride = col_major_strides(&shape, Int::ONE);
@@ -55,7 +55,7 @@ impl Layout {
     /// Post: a bijection onto `0..size`, monotone in the lexicographic order of coordinates.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// Fails where [`Layout::new`] fails.
     pub fn row_major(shape: impl Into<IntTuple>) -> Result<Layout> {
         let shape = shape.into().checked("make_layout")?;
         let stride = compact(&shape, Order::LayoutRight, &mut { Int::ONE });
@@ -68,7 +68,7 @@ impl Layout {
     /// Post, for an order without ties: a bijection onto `0..size`, with strides ascending in `order`.
     ///
     /// # Errors
-    /// If `order` is not weakly congruent with `shape`.
+    /// Fails if `order` is not weakly congruent with `shape`.
     pub fn ordered(shape: impl Into<IntTuple>, order: &IntTuple) -> Result<Layout> {
         let shape = shape.into().checked("make_ordered_layout")?;
         let extents = shape.product_like(order).map_err(|_| LayoutError::ProfileMismatch {
@@ -99,7 +99,7 @@ impl Layout {
     /// Post: same shape; injective on the modes with a stride other than 0.
     ///
     /// # Errors
-    /// If a number has no value.
+    /// Fails if a number has no value.
     pub fn make_layout_like(&self) -> Result<Layout> {
         let filtered = self.filter_zeros();
         let compact = Layout::ordered(filtered.shape().clone(), self.stride())?;
@@ -112,7 +112,7 @@ impl Layout {
     /// Post: same shape.
     ///
     /// # Errors
-    /// As [`Layout::tiled_product`].
+    /// Fails where [`Layout::tiled_product`] fails.
     pub fn make_fragment_like(&self) -> Result<Layout> {
         if self.rank() <= 1 || !self.shape().is_static() {
             return Layout::col_major(self.shape().clone());

@@ -23,7 +23,7 @@ pub trait Modes: Clone + Display {
     /// The mode reached by `path`: `get<1,0>` is mode 0 of mode 1.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if there is no mode at the path.
     fn at(&self, path: &[usize]) -> Result<Self> {
         path.iter().try_fold(self.clone(), |t, &i| {
             let modes = t.modes();
@@ -34,7 +34,7 @@ pub trait Modes: Clone + Display {
     /// The modes `begin..end`, as a tuple.
     ///
     /// # Errors
-    /// If the range is reversed or reaches past the last mode.
+    /// Fails if the range is reversed or reaches past the last mode.
     fn take(&self, begin: usize, end: usize) -> Result<Self> {
         let modes = self.modes();
         let range =
@@ -45,7 +45,7 @@ pub trait Modes: Clone + Display {
     /// The modes listed, in that order, as a tuple.
     ///
     /// # Errors
-    /// If one does not exist.
+    /// Fails if one of the modes does not exist.
     fn select(&self, which: &[usize]) -> Result<Self> {
         Ok(Self::from_modes(which.iter().map(|&i| self.at(&[i])).collect::<Result<_>>()?))
     }
@@ -55,7 +55,7 @@ pub trait Modes: Clone + Display {
     /// Post: `flatten` is unchanged.
     ///
     /// # Errors
-    /// If the range is reversed or reaches past the last mode.
+    /// Fails if the range is reversed or reaches past the last mode.
     fn group(&self, begin: usize, end: usize) -> Result<Self> {
         let mut modes = self.modes();
         if begin > end || end > modes.len() {
@@ -85,7 +85,7 @@ pub trait Modes: Clone + Display {
     /// It with copies of `x` appended until it has rank `n`; unchanged if it has.
     ///
     /// # Errors
-    /// If it has more modes.
+    /// Fails if it has more modes than `n`.
     fn append_to(&self, n: usize, x: Self) -> Result<Self> {
         extend(self, n, x, "append", |modes, copies| modes.into_iter().chain(copies).collect())
     }
@@ -93,7 +93,7 @@ pub trait Modes: Clone + Display {
     /// It with copies of `x` prepended until it has rank `n`; unchanged if it has.
     ///
     /// # Errors
-    /// If it has more modes.
+    /// Fails if it has more modes than `n`.
     fn prepend_to(&self, n: usize, x: Self) -> Result<Self> {
         extend(self, n, x, "prepend", |modes, copies| copies.into_iter().chain(modes).collect())
     }
@@ -101,7 +101,7 @@ pub trait Modes: Clone + Display {
     /// It with mode `n` replaced by `x`.
     ///
     /// # Errors
-    /// If there is no mode `n`.
+    /// Fails if there is no mode `n`.
     fn replace(&self, n: usize, x: Self) -> Result<Self> {
         let Some(mut modes) = self.children() else {
             return if n == 0 { Ok(x) } else { Err(no_such_mode("replace", n, 1, self)) };
@@ -129,7 +129,7 @@ pub trait Modes: Clone + Display {
     /// Post: congruent with `profile`; `flatten` gives back the argument.
     ///
     /// # Errors
-    /// If `profile` has not as many leaves as this has modes.
+    /// Fails if `profile` has not as many leaves as this has modes.
     fn unflatten(&self, profile: &IntTuple) -> Result<Self> {
         fn fold<T: Modes>(profile: &IntTuple, rest: &mut impl Iterator<Item = T>) -> Option<T> {
             match profile {
@@ -157,7 +157,7 @@ pub trait Modes: Clone + Display {
     /// Post: an involution on what is a tuple of tuples of one rank.
     ///
     /// # Errors
-    /// If the modes differ in rank.
+    /// Fails if the modes differ in rank.
     fn zip(&self) -> Result<Self> {
         let Some(rows) = self.children() else { return Ok(self.clone()) };
         let Some(first) = rows.first().and_then(Self::children) else {
@@ -233,7 +233,7 @@ impl IntTuple {
     /// Its subtrees' products at the leaves of `guide`.
     ///
     /// # Errors
-    /// If `guide` nests deeper than this.
+    /// Fails if `guide` nests deeper than this.
     pub fn product_like(&self, guide: &IntTuple) -> Result<IntTuple> {
         match (guide, self) {
             (IntTuple::Int(_), _) => Ok(self.product().into()),
@@ -278,7 +278,7 @@ impl IntTuple {
     /// Post, for an integer divisor b of positive extents: the product of the result is at least `ceil(size / b)`.
     ///
     /// # Errors
-    /// If the divisor has more modes.
+    /// Fails if the divisor has more modes.
     pub fn ceil_div(&self, by: &IntTuple) -> Result<IntTuple> {
         match (self, by) {
             (IntTuple::Int(a), by) => Ok(a.ceil_div(&by.product()).into()),
@@ -309,7 +309,7 @@ impl IntTuple {
     /// CuTe's `shape_div`: as [`IntTuple::ceil_div`], but of integers one must divide the other.
     ///
     /// # Errors
-    /// If neither divides the other, that cannot be proven, or the tuples differ in rank.
+    /// Fails if neither divides the other, that cannot be proven, or the tuples differ in rank.
     pub fn shape_div(&self, by: &IntTuple) -> Result<IntTuple> {
         match (self, by) {
             (IntTuple::Int(a), by) => Ok(divide_either_way(a, &by.product())?.into()),
@@ -338,7 +338,7 @@ impl IntTuple {
     /// Whether `tiler` divides this shape mode by mode without a remainder.
     ///
     /// # Errors
-    /// If the division of a mode is not defined.
+    /// Fails if the division of a mode is not defined.
     pub fn evenly_divides(&self, tiler: &Tiler) -> Result<bool> {
         match tiler {
             Tiler::All => Ok(true),

@@ -10,7 +10,7 @@ const NARROWEST: i64 = 32;
 /// swizzles of 128, 64 and 32 bytes that divides a row, and that swizzle. None where no swizzle divides a row.
 ///
 /// # Errors
-/// As [`panels`].
+/// Fails where [`panels`] fails.
 pub fn swizzled_panels(shape: &[i64], major: usize, bytes: u32) -> Result<Option<(Swizzle, Layout)>> {
     let row = shape.get(major).copied().unwrap_or(0);
     for bits in [3u32, 2, 1] {

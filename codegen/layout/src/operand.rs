@@ -44,7 +44,7 @@ impl Operand {
     /// reads row `i * block` and place `j * slice` as its first element, and every other element where the layout has it.
     ///
     /// # Errors
-    /// If no instruction reads the tile; the message says what it lacks.
+    /// Fails if no instruction reads the tile. The message says what the tile lacks.
     pub fn new(tile: &Layout, swizzle: Option<Swizzle>, bytes: u32) -> Result<Operand> {
         let bytes = i64::from(bytes.max(1));
         if tile.rank() != 2 {

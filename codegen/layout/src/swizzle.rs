@@ -22,10 +22,11 @@ pub struct Swizzle {
 }
 
 impl Swizzle {
-    /// `Sw<bits,base,shift>`.
+    /// Creates the swizzle `Sw<bits,base,shift>`.
     ///
     /// # Errors
-    /// If `|shift| < bits`, where source and target bits would overlap, or if it reaches past bit 61.
+    /// Fails if `|shift| < bits`, where source and target bits would overlap, or if the swizzle reaches past
+    /// bit 61.
     pub fn new(bits: u32, base: u32, shift: i32) -> Result<Swizzle> {
         let distance = shift.unsigned_abs();
         if distance < bits {
@@ -43,7 +44,8 @@ impl Swizzle {
     /// The swizzle that reads the bits of `source` and changes those of `target`.
     ///
     /// # Errors
-    /// If these are not equally many, each contiguous, and apart.
+    /// Fails if the masks do not have equally many bits, if the bits of one are not contiguous, or if the
+    /// masks overlap.
     pub fn from_masks(source: i64, target: i64) -> Result<Swizzle> {
         let (y, z) = (source.trailing_zeros(), target.trailing_zeros());
         // An empty mask has no lowest bit; as in CuTe it counts as bit 32, which is bit 0 of the next word.
@@ -75,12 +77,12 @@ impl Swizzle {
         ((1i64 << self.bits) - 1) << (self.base as i32 + up)
     }
 
-    /// The bits read.
+    /// The bits of an offset that the swizzle reads.
     pub fn source_mask(self) -> i64 {
         self.mask(self.shift.max(0))
     }
 
-    /// The bits changed.
+    /// The bits of an offset that the swizzle changes.
     pub fn target_mask(self) -> i64 {
         self.mask(-self.shift.min(0))
     }
@@ -108,7 +110,7 @@ impl Swizzle {
     /// Post: `result(x) == self(rhs(x))`.
     ///
     /// # Errors
-    /// If they differ in shift, or their bits do not make up one run.
+    /// Fails if they differ in shift, or their bits do not make up one run.
     pub fn composition(self, rhs: Swizzle) -> Result<Swizzle> {
         if self.shift != rhs.shift {
             return invalid("composition", format!("{self} and {rhs} differ in shift, so they do not merge"));
@@ -122,7 +124,7 @@ impl Swizzle {
     /// Post, where `n` is at most `2^base`: `result(x) * n == self(x * n)`.
     ///
     /// # Errors
-    /// If `n` is not a power of two.
+    /// Fails if `n` is not a power of two.
     pub fn upcast(self, n: i64) -> Result<Swizzle> {
         let log = log2("upcast", n)?;
         let over = log.saturating_sub(self.base);
@@ -134,7 +136,7 @@ impl Swizzle {
     /// Post: `result(x * n) == self(x) * n`.
     ///
     /// # Errors
-    /// If `n` is not a power of two.
+    /// Fails if `n` is not a power of two.
     pub fn downcast(self, n: i64) -> Result<Swizzle> {
         Swizzle::new(self.bits, self.base + log2("downcast", n)?, self.shift)
     }
@@ -142,7 +144,7 @@ impl Swizzle {
     /// The swizzle of the same memory in elements of `to` bits instead of `from` bits.
     ///
     /// # Errors
-    /// If the ratio is not one of powers of two.
+    /// Fails if the ratio is not one of powers of two.
     pub fn recast(self, from: i64, to: i64) -> Result<Swizzle> {
         let (up, down) = ratio("recast", from, to)?;
         self.upcast(up)?.downcast(down)

@@ -21,7 +21,7 @@ impl CopyAtom {
     /// One thread that copies `values` adjacent elements.
     ///
     /// # Errors
-    /// If `values` is below 1.
+    /// Fails if `values` is below 1.
     pub fn universal(values: i64) -> Result<CopyAtom> {
         crate::algebra::recast::check_factor("copy_atom", values)?;
         let layout = Layout::new(IntTuple::tuple([1, values]), IntTuple::tuple([0, i64::from(values != 1)]))?;
@@ -32,9 +32,9 @@ impl CopyAtom {
 /// Which end of a copy is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The source.
+    /// The source of the copy.
     Source,
-    /// The destination.
+    /// The destination of the copy.
     Destination,
 }
 
@@ -50,7 +50,8 @@ impl TiledCopy {
     /// The tiled copy of `atom` with `(thread, value)` layout `layout_tv` onto the tile that `tiler` selects.
     ///
     /// # Errors
-    /// If `layout_tv` is not of rank 2, or has fewer threads or values than the atom, or no multiple of them.
+    /// Fails if `layout_tv` is not of rank 2, or has fewer threads or values than the atom, or no multiple of
+    /// them.
     pub fn new(atom: CopyAtom, layout_tv: Layout, tiler: Tiler) -> Result<TiledCopy> {
         if layout_tv.rank() != 2 || atom.reference.rank() != 2 {
             return invalid("tiled_copy", format!("{layout_tv} and {} must be of rank 2", atom.reference));
@@ -72,7 +73,7 @@ impl TiledCopy {
     /// Post: `layout_tv` is a bijection of `(thread, value)` onto the tile, for compact `threads` and `values`.
     ///
     /// # Errors
-    /// As [`Layout::raked_product`] and [`TiledCopy::new`].
+    /// Fails where [`Layout::raked_product`] or [`TiledCopy::new`] fails.
     pub fn make(atom: CopyAtom, threads: &Layout, values: &Layout) -> Result<TiledCopy> {
         let layout_mn = threads.raked_product(values)?;
         let shape = IntTuple::tuple([threads.size(), values.size()]);
@@ -96,7 +97,7 @@ impl TiledCopy {
     /// Post: every element of `layout` is one of the result.
     ///
     /// # Errors
-    /// As [`Layout::zipped_divide`], or if the layout has too few modes.
+    /// Fails where [`Layout::zipped_divide`] fails, or if the layout has too few modes.
     pub fn thread_fragments(&self, side: Side, layout: &Layout) -> Result<Layout> {
         let end = if side == Side::Source { &self.atom.src } else { &self.atom.dst };
         let to_reference = self.atom.reference.right_inverse()?.composition(end)?;
@@ -121,7 +122,7 @@ impl TiledCopy {
     /// Post: over all threads, a partition of the padded layout.
     ///
     /// # Errors
-    /// As [`TiledCopy::thread_fragments`].
+    /// Fails where [`TiledCopy::thread_fragments`] fails.
     pub fn partition(&self, side: Side, thread: &Int, layout: &Layout) -> Result<(Layout, Int)> {
         let fragments = self.thread_fragments(side, layout)?;
         let rest = fragments.mode(2).map_or(1, |m| m.rank());
@@ -132,7 +133,7 @@ impl TiledCopy {
     /// `(thread, value)` of one end of the copy to the coordinate in the tile.
     ///
     /// # Errors
-    /// If the tiler leaves a mode open.
+    /// Fails if the tiler leaves a mode open.
     pub fn end_layout_tv(&self, side: Side) -> Result<Layout> {
         let Some(shape) = self.tiler.shape() else {
             return invalid("layout_tv", format!("tiler {} leaves a mode open", self.tiler));

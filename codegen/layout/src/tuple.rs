@@ -13,7 +13,7 @@ pub const MAX_LEAVES: usize = 1024;
 /// An integer, or a tuple of such.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IntTuple {
-    /// A leaf.
+    /// An integer that is a leaf of the tuple.
     Int(Int),
     /// A node; the empty tuple has rank 0 and size 1.
     Tuple(Vec<IntTuple>),

@@ -45,6 +45,12 @@ weft_ir::codes! {
     "NVSHMEM's device bitcode is compiled for one architecture and those after it. Compile for a later target, or use \
      a version of NVSHMEM that has bitcode for this one (from 3.7 on there is a file an architecture).";
 
+    NO_LLVM = 611, "no library of LLVM", "a program whose Rust toolchain was removed",
+    "Kernels are compiled by LLVM 22. Its shared library is opened when the first kernel is compiled, and it was not \
+     found. Programs look for it where it was when they were built, in warpweft's cache folder, in the toolchains of \
+     rustup, and in the system's folders. The environment variable WEFT_LLVM names another file or folder. Commands \
+     that compile nothing, such as `weft layout`, need no LLVM.";
+
     SERIAL = 620, "matrix instructions that run one by one", "an accumulator of 256 registers a thread",
     "The assembler of PTX (ptxas, or the driver's) waits for each matrix instruction before the next one, and says why \
      with its own code, C7510 to C7519. The result is right, and much slower. Most often registers are short: a \

@@ -23,29 +23,38 @@ mod raw;
 pub use link::{Link, called, object};
 pub use pipeline::{OptLevel, passes};
 
-use inkwell::context::Context;
 use raw::{Diagnostics, Ir, Lines};
 use std::collections::HashSet;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_ir::diag::{Diagnostic, Span};
 use weft_ir::machine::Verified;
 use weft_isa::{PtxVersion, Target};
 
-/// Which LLVM this is: (22, 1, 0).
-pub fn version() -> (u32, u32, u32) {
-    inkwell::support::get_llvm_version()
+/// The version of LLVM that compiles kernels, such as (22, 1, 0). Opens LLVM's library if it is not open yet.
+///
+/// # Errors
+/// Fails if no usable library of LLVM is found (E0611).
+pub fn version() -> Result<(u32, u32, u32), Diagnostic> {
+    raw::open()?;
+    Ok(inkwell::support::get_llvm_version())
+}
+
+/// The path of LLVM's shared library, once a kernel was compiled. `None` where LLVM is built in.
+pub fn library() -> Option<&'static Path> {
+    raw::opened()
 }
 
 /// A place in a source file, as PTX's `.loc` has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
-    /// Index into [`weft_ir::Module::files`].
+    /// The index into [`weft_ir::Module::files`].
     pub file: u32,
-    /// From 1.
+    /// The line, counted from 1.
     pub line: u32,
-    /// From 1.
+    /// The column, counted from 1.
     pub column: u32,
 }
 
@@ -55,7 +64,7 @@ pub type Locate<'a> = dyn Fn(Span) -> Option<Location> + 'a;
 /// What to compile for, and how.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// As in `.target`.
+    /// The target, as PTX's `.target` names it.
     pub target: Target,
     /// As in `.version`; the least that the target and the code need where none is given.
     pub ptx_version: Option<PtxVersion>,
@@ -99,9 +108,9 @@ impl fmt::Debug for Options<'_> {
 /// What became of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Output {
-    /// The PTX text.
+    /// The text of the PTX module.
     pub ptx: String,
-    /// Its `.version`.
+    /// The version of PTX that the text declares with `.version`.
     pub version: PtxVersion,
     /// The functions of libraries that its kernels call, by name.
     pub functions: Vec<Arc<str>>,
@@ -115,14 +124,14 @@ pub struct Output {
     pub timings: Vec<(&'static str, Duration)>,
 }
 
-/// Compiles a module.
+/// Compiles a module to PTX.
 ///
 /// # Errors
-/// The first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables.
+/// Fails on the first thing that has no PTX, with its place and a code of [`codes`] or of `weft-isa`'s tables, and if
+/// LLVM is not found (E0611).
 pub fn emit(module: &Verified, options: &Options<'_>) -> Result<Output, Diagnostic> {
-    raw::on_fatal_error();
     let mut clock = Clock::start();
-    let context = Context::create();
+    let context = raw::context()?;
     let said = Diagnostics::collect(&context);
     let ir = Ir::new(&context);
     let mut lines = options.locate.and_then(|_| Lines::new(&ir, &module.files));

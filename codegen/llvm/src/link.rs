@@ -106,11 +106,11 @@ impl Linked<'_> {
 /// need: PTX that an assembler makes a relocatable object of, for kernels compiled with [`Link::External`].
 ///
 /// # Errors
-/// E0609 where the library lacks one, E0610 where it is for later GPUs, E0608 where it is none.
+/// Fails if the library lacks a function (E0609), is for later GPUs (E0610) or is no library (E0608), and if LLVM is not
+/// found (E0611).
 pub fn object(path: &Path, functions: &[&str], options: &Options<'_>) -> Result<Output, Diagnostic> {
-    raw::on_fatal_error();
     let mut clock = Clock::start();
-    let context = Context::create();
+    let context = raw::context()?;
     let said = Diagnostics::collect(&context);
     let module = context.create_module("nvshmem");
     let mut needs = Needs::of(options)?;

@@ -18,10 +18,11 @@ pub(crate) const FETCH_ANEW: &str =
 /// Major, minor and patch version of NVSHMEM's device bitcode. Takes a few milliseconds: functions are not read.
 ///
 /// # Errors
-/// E0608 where the file cannot be read, is no bitcode that LLVM 22 reads, or is not NVSHMEM's.
+/// Fails if the file cannot be read, is no bitcode that LLVM 22 reads, or is not NVSHMEM's (E0608), and if LLVM is not
+/// found (E0611).
 pub fn device_library_version(path: &Path) -> Result<[u32; 3], Diagnostic> {
-    raw::on_fatal_error();
-    raw::reading(path, || version_in(path)).map_err(|why| broken(path, &why))
+    let context = raw::context()?;
+    raw::reading(path, || version_in(&context, path)).map_err(|why| broken(path, &why))
 }
 
 /// What is wrong with a file.
@@ -47,10 +48,9 @@ pub(crate) fn since(function: &str) -> Option<&'static str> {
     SINCE.iter().find(|(prefix, _)| function.starts_with(prefix)).map(|(_, version)| *version)
 }
 
-fn version_in(path: &Path) -> Result<[u32; 3], String> {
-    let context = Context::create();
-    let said = raw::Diagnostics::collect(&context);
-    let module = open(&context, &said, path)?;
+fn version_in(context: &Context, path: &Path) -> Result<[u32; 3], String> {
+    let said = raw::Diagnostics::collect(context);
+    let module = open(context, &said, path)?;
     version_of(&module)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn version_of(module: &Module<'_>) -> Result<[u32; 3], String> {
 /// A device function, as its library declares it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// Its C name.
+    /// The name of the function in C.
     pub name: String,
     /// Bytes of each parameter as PTX passes it: integers below 32 bits take 4.
     pub params: Vec<u64>,
@@ -87,10 +87,9 @@ pub struct Function {
 /// The functions with C names (`nvshmem_*`, `nvshmemx_*`) that NVSHMEM's device bitcode has.
 ///
 /// # Errors
-/// As [`device_library_version`].
+/// Fails where [`device_library_version`] fails.
 pub fn functions(path: &Path) -> Result<Vec<Function>, Diagnostic> {
-    raw::on_fatal_error();
-    let context = Context::create();
+    let context = raw::context()?;
     let said = raw::Diagnostics::collect(&context);
     raw::reading(path, || {
         let module = open(&context, &said, path)?;

@@ -71,6 +71,7 @@ impl Machine {
             crate::raw::set_flags(&FLAGS);
             LlvmTarget::initialize_nvptx(&InitializationConfig::default());
         });
+        crate::raw::open()?;
         LazyLock::force(&INITIALIZE);
         let triple = TargetTriple::create(TRIPLE);
         let target = LlvmTarget::from_triple(&triple).map_err(|e| failed(e.to_string()))?;

@@ -113,7 +113,7 @@ pub struct Pass {
     pub name: &'static str,
     /// What it does, in one line.
     pub doc: &'static str,
-    /// Does it.
+    /// The function that carries out the pass.
     pub run: Run,
 }
 
@@ -171,7 +171,7 @@ pub const PASSES: &[Pass] = &[
 /// A module at the machine level.
 #[derive(Clone, Debug)]
 pub struct Lowered {
-    /// The module.
+    /// The module at the machine level.
     pub module: machine::Verified,
     /// What became of each access, for `weft explain`.
     pub report: Report,
@@ -223,10 +223,10 @@ impl Stage {
     }
 }
 
-/// Runs all passes.
+/// Runs all passes on a module.
 ///
 /// # Errors
-/// Everything that has no machine form, with its place; or a pass name that does not exist.
+/// Fails with everything that has no machine form and its place, or if a pass name does not exist.
 pub fn run(module: tensor::Verified, options: &Options) -> Result<Lowered, Vec<Diagnostic>> {
     if let Some(name) = options.dump_after.as_deref()
         && !PASSES.iter().any(|p| p.name == name)

@@ -21,26 +21,26 @@ pub struct Report {
 /// A `put`, `get` or `put_signal` of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transfer {
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: Arc<str>,
-    /// Where it stands.
+    /// The source text of the transfer.
     pub span: Span,
     /// What the language calls it: `put<block>`.
     pub op: String,
-    /// What it moves.
+    /// The pieces that the transfer moves.
     pub pieces: Pieces,
-    /// How.
+    /// The way in which the pieces are moved.
     pub moved: Moved,
 }
 
 /// The largest pieces that are consecutive on both sides of a transfer. Numbers are symbolic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pieces {
-    /// How many.
+    /// The number of pieces.
     pub count: String,
-    /// Elements of one.
+    /// The number of elements of a piece.
     pub elements: String,
-    /// Bytes of one.
+    /// The size of a piece in bytes.
     pub bytes: String,
     /// Elements from one to the next, of destination and source, where those of a piece are not consecutive.
     pub strides: Option<[String; 2]>,
@@ -64,11 +64,11 @@ pub struct Moved {
 /// One memory op of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: Arc<str>,
-    /// Where it stands.
+    /// The source text of the access.
     pub span: Span,
-    /// The op: `ld_reduce`.
+    /// The name of the op, such as `ld_reduce`.
     pub op: &'static str,
     /// Elements that one execution moves for a thread.
     pub elements: u32,
@@ -127,7 +127,7 @@ pub enum Narrow {
     },
     /// A bound's positions do not follow the elements.
     Bound {
-        /// The bound's layout.
+        /// The layout of the bound.
         layout: String,
     },
     /// No wider form exists on the target.
@@ -137,9 +137,9 @@ pub enum Narrow {
 /// A loop that asked for rounds in flight.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Widened {
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: Arc<str>,
-    /// Where it stands.
+    /// The source text of the loop.
     pub span: Span,
     /// Rounds in flight; 1 where it stayed as it was.
     pub rounds: u32,

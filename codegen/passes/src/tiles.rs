@@ -15,7 +15,7 @@ const MAX_COLUMNS: u32 = 256;
 /// Something about tiles, and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tiled {
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: Arc<str>,
     /// The text that it is about.
     pub span: Span,
@@ -26,7 +26,7 @@ pub struct Tiled {
 /// What there is to say about tiles.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fact {
-    /// A matrix product.
+    /// A product of matrices in tensor cores.
     Product(Product),
     /// A copy of a tile by TMA.
     Copy(Copy),
@@ -34,7 +34,7 @@ pub enum Fact {
     Bulk(Bulk),
     /// A pipeline: its stages, and the warps, of all CTAs that share it, that release each.
     Pipeline {
-        /// Stages.
+        /// The number of stages.
         stages: u32,
         /// Warps that arrive at a stage's empty barrier.
         warps: u32,
@@ -95,7 +95,7 @@ pub struct Copy {
 pub struct Bulk {
     /// Its name, without operands.
     pub instr: String,
-    /// Bytes.
+    /// The number of bytes that one instruction copies.
     pub bytes: u32,
     /// Whether they come from shared memory.
     pub out: bool,

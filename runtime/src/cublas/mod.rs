@@ -69,7 +69,7 @@ fn library() -> Result<&'static (Found, Library)> {
 /// The cuBLASLt of this machine: its version, and where it is.
 ///
 /// # Errors
-/// `R0112` where there is none, with every place searched, or where the file is no cuBLASLt.
+/// Fails if the library is not found or is not cuBLASLt (R0112). The message lists every place searched.
 pub fn installed() -> Result<(Version, &'static Path)> {
     library().map(|(found, library)| (Version(library.version), &*found.path))
 }
@@ -77,7 +77,7 @@ pub fn installed() -> Result<(Version, &'static Path)> {
 /// Whether cuBLASLt has products of that type.
 ///
 /// # Errors
-/// `R0401` with the types that it has.
+/// Fails if cuBLASLt does not multiply the type (R0401). The message lists the types that it multiplies.
 pub fn has(dtype: DType) -> Result<()> {
     types(dtype).map(drop)
 }
@@ -102,8 +102,8 @@ impl Matmul {
     /// Describes a product for a device.
     ///
     /// # Errors
-    /// `R0112` where there is no cuBLASLt, `R0401` for a type that it does not multiply, `R0113` where a call fails,
-    /// `R0302` where the device has no room for the workspace.
+    /// Fails if there is no cuBLASLt (R0112), for a type that it does not multiply (R0401), if a call fails
+    /// (R0113), or if the device has no room for the workspace (R0302).
     pub fn new(device: &Device, product: Product) -> Result<Matmul> {
         let (_, library) = library()?;
         let (dtype, compute) = types(product.dtype)?;
@@ -137,7 +137,7 @@ impl Matmul {
     /// At most `most` algorithms, the one that the library's heuristic expects to be the fastest first.
     ///
     /// # Errors
-    /// `R0113`, also where the library has none for the product.
+    /// Fails if a cuBLASLt call fails, or if the library has no algorithm for the product (R0113).
     pub fn algorithms(&self, most: usize) -> Result<Vec<Algorithm>> {
         let (_, library) = library()?;
         let found = library.algorithms(&self.handle, &self.described, &self.preference, most)?;
@@ -153,7 +153,8 @@ impl Matmul {
     /// Puts the product on a stream of the device.
     ///
     /// # Errors
-    /// `R0307` for operands of other types or sizes, or on another device; `R0113`.
+    /// Fails for operands of other types or sizes, or on another device (R0307), or if a cuBLASLt call fails
+    /// (R0113).
     #[allow(unsafe_code, reason = "a call of a C library with addresses of device memory")]
     pub fn launch(
         &self,

@@ -23,7 +23,7 @@ pub struct Object<'l> {
     library: &'l Library,
 }
 
-/// What a product reads and writes: addresses on the device.
+/// The device addresses that a product reads and writes.
 #[derive(Clone, Copy)]
 pub struct Addresses {
     pub a: u64,

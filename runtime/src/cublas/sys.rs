@@ -15,7 +15,7 @@ pub type Stream = *mut c_void;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Algo {
-    /// The library's own.
+    /// Data that only the library interprets.
     pub data: [u64; 8],
 }
 
@@ -23,7 +23,7 @@ pub struct Algo {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HeuristicResult {
-    /// The algorithm.
+    /// The algorithm that the heuristic proposes.
     pub algo: Algo,
     /// Bytes of workspace that the algorithm needs.
     pub workspace: usize,
@@ -35,22 +35,22 @@ pub struct HeuristicResult {
     pub reserved: [c_int; 4],
 }
 
-/// `CUBLAS_STATUS_NOT_SUPPORTED`.
+/// The status `CUBLAS_STATUS_NOT_SUPPORTED` of a call.
 pub const NOT_SUPPORTED: c_int = 15;
 
 /// `CUBLASLT_MATMUL_DESC_TRANSA`, an `int32_t` of [`OP_N`] or [`OP_T`].
 pub const DESC_TRANSA: c_int = 3;
-/// `CUBLASLT_MATMUL_DESC_TRANSB`, likewise.
+/// `CUBLASLT_MATMUL_DESC_TRANSB`, an `int32_t` of [`OP_N`] or [`OP_T`].
 pub const DESC_TRANSB: c_int = 4;
 /// `CUBLASLT_MATMUL_DESC_FAST_ACCUM`, an `int8_t`: whether products of 8 bits are added up in the tensor cores alone.
 pub const DESC_FAST_ACCUM: c_int = 25;
-/// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`, a `uint64_t`.
+/// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`, a `uint64_t` in bytes.
 pub const PREF_MAX_WORKSPACE_BYTES: c_int = 1;
-/// `CUBLAS_OP_N`.
+/// `CUBLAS_OP_N`: the matrix is used as it is.
 pub const OP_N: i32 = 0;
-/// `CUBLAS_OP_T`.
+/// `CUBLAS_OP_T`: the matrix is transposed.
 pub const OP_T: i32 = 1;
-/// `CUDA_R_32F`.
+/// `CUDA_R_32F`: the type of 32-bit floating-point numbers.
 pub const R_32F: c_int = 0;
 
 /// `cudaDataType_t` of an operand, and the `cublasComputeType_t` of products of such operands; none for types whose

@@ -28,7 +28,7 @@ impl<'m> Range<'m> {
     /// `n` bytes of it, from `offset` on.
     ///
     /// # Errors
-    /// `R0307` past the end.
+    /// Fails if the range goes past the end (R0307).
     pub fn part(self, what: &str, offset: usize, n: usize) -> Result<Range<'m>> {
         match offset.checked_add(n) {
             Some(end) if end <= self.bytes => {

@@ -38,7 +38,7 @@ impl Device {
     /// The GPU of that number, as `CUDA_VISIBLE_DEVICES` leaves them; makes its context this thread's.
     ///
     /// # Errors
-    /// `R0101` without a driver, `R0102` without such a GPU, `R0103` where its context cannot be made.
+    /// Fails without a driver (R0101), without such a GPU (R0102), or if its context cannot be made (R0103).
     #[allow(unsafe_code, reason = "cudarc's switch for its own tracking")]
     pub fn open(ordinal: u32) -> Result<Device> {
         let count = device_count()?;
@@ -60,7 +60,7 @@ impl Device {
     /// A stream of this device that another library made.
     ///
     /// # Errors
-    /// `R0403` on a simulated PE.
+    /// Fails on a simulated PE (R0403).
     ///
     /// # Safety
     /// `stream` is a stream of the device's primary context, or null for the default one, and its owner keeps it as long
@@ -109,10 +109,10 @@ impl Device {
         }
     }
 
-    /// Its context.
+    /// The CUDA context of the device.
     ///
     /// # Errors
-    /// `R0403` on a simulated PE.
+    /// Fails on a simulated PE (R0403).
     pub fn context(&self) -> Result<&Arc<CudaContext>> {
         match &self.0 {
             Kind::Gpu(context) => Ok(context),
@@ -120,7 +120,7 @@ impl Device {
         }
     }
 
-    /// Its number in this process; of a simulated device, its PE.
+    /// The number of the device in this process. For a simulated device, it is its PE.
     pub fn ordinal(&self) -> u32 {
         match &self.0 {
             Kind::Gpu(context) => u32::try_from(context.ordinal()).unwrap_or(u32::MAX),
@@ -128,10 +128,10 @@ impl Device {
         }
     }
 
-    /// `NVIDIA H200`.
+    /// The name of the device, such as `NVIDIA H200`.
     ///
     /// # Errors
-    /// `R0103`, as of all functions here.
+    /// Fails if the CUDA driver refuses the query (R0103), as all queries of a device do.
     pub fn name(&self) -> Result<String> {
         match &self.0 {
             Kind::Gpu(context) => context.name().map_err(|e| error("cuDeviceGetName", e)),
@@ -139,10 +139,10 @@ impl Device {
         }
     }
 
-    /// (9, 0).
+    /// The compute capability, such as (9, 0).
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn compute_capability(&self) -> Result<(u32, u32)> {
         match &self.0 {
             Kind::Gpu(_) => super::compute_capability(self.ordinal()),
@@ -153,31 +153,31 @@ impl Device {
     /// The target to compile for: `sm_90a`, with everything that this architecture alone has; `sm_80` before 9.0.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn arch(&self) -> Result<String> {
         self.compute_capability().map(super::arch)
     }
 
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn sm_count(&self) -> Result<u32> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
-    /// Bytes of its second-level cache.
+    /// The size of the second-level cache in bytes.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn l2_bytes(&self) -> Result<u32> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
     }
 
-    /// Bytes of memory: (free, total).
+    /// The free and the total memory in bytes.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn memory(&self) -> Result<(usize, usize)> {
         match &self.0 {
             Kind::Gpu(context) => context.mem_get_info().map_err(|e| error("cuMemGetInfo", e)),
@@ -188,7 +188,7 @@ impl Device {
     /// Whether the GPU and its fabric have multicast objects. (NVSHMEM may still have it switched off.)
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn supports_multicast(&self) -> Result<bool> {
         Ok(self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0)
     }
@@ -196,7 +196,7 @@ impl Device {
     /// Whether a kernel here can address the memory of another GPU of this process, by its number.
     ///
     /// # Errors
-    /// `R0102` without such a GPU, `R0103`.
+    /// Fails without such a GPU (R0102), or if the CUDA driver refuses a call (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn can_access_peer(&self, ordinal: u32) -> Result<bool> {
         let context = self.context()?;
@@ -212,19 +212,19 @@ impl Device {
         Ok(can != 0)
     }
 
-    /// `GPU-` and 16 bytes in hexadecimal, as nvidia-smi prints it.
+    /// The UUID of the device, `GPU-` and 16 bytes in hexadecimal, as nvidia-smi prints it.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn uuid(&self) -> Result<String> {
         let uuid = self.context()?.uuid().map_err(|e| error("cuDeviceGetUuid", e))?;
         Ok(uuid_text(uuid.bytes.map(|b| b as u8)))
     }
 
-    /// `0000:1b:00.0`.
+    /// The PCI address of the device, such as `0000:1b:00.0`.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn pci_bus_id(&self) -> Result<String> {
         let (mut text, context) = ([0u8; 32], self.context()?);
@@ -245,7 +245,7 @@ impl Device {
     /// An attribute of the device; a negative one is 0.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the query (R0103).
     pub fn attribute(&self, which: Attribute) -> Result<u32> {
         let value = match &self.0 {
             Kind::Gpu(context) => context.attribute(which),
@@ -254,10 +254,10 @@ impl Device {
         Ok(u32::try_from(value.map_err(|e| error("cuDeviceGetAttribute", e))?).unwrap_or(0))
     }
 
-    /// Makes its context the calling thread's.
+    /// Makes the context of the device current in the calling thread.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn bind(&self) -> Result<()> {
         match &self.0 {
             Kind::Gpu(context) => context.bind_to_thread().map_err(|e| error("cuCtxSetCurrent", e)),
@@ -265,10 +265,10 @@ impl Device {
         }
     }
 
-    /// A stream that does not wait for the default stream.
+    /// Creates a stream that does not wait for the default stream.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn new_stream(&self) -> Result<Stream> {
         match &self.0 {
             Kind::Gpu(context) => {
@@ -289,7 +289,7 @@ impl Device {
     /// Waits for all work on the GPU.
     ///
     /// # Errors
-    /// `R0103`: also what a kernel that failed left behind.
+    /// Fails if the CUDA driver refuses a call, or if a kernel failed before (R0103).
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             Kind::Gpu(context) => context.synchronize().map_err(|e| error("cuCtxSynchronize", e)),

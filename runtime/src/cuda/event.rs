@@ -22,7 +22,7 @@ impl Event {
     /// The point after all work so far on `stream`.
     ///
     /// # Errors
-    /// `R0103`, as of all functions here.
+    /// Fails if the CUDA driver refuses a call (R0103).
     pub fn record(stream: &Stream) -> Result<Event> {
         let kind = match stream {
             Stream::Gpu(stream) => {
@@ -38,10 +38,10 @@ impl Event {
         Ok(Event(kind))
     }
 
-    /// A point that is not reached yet: [`capture`](Event::capture) puts it into a graph.
+    /// Creates an event that is not recorded yet. [`capture`](Event::capture) puts it into a graph.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn new(device: &Device) -> Result<Event> {
         if let Some(pe) = device.pe() {
             return Ok(Event(Kind::Simulated(simulated::Event::new(pe)?)));
@@ -54,7 +54,7 @@ impl Event {
     /// reaches it anew. Its time can be asked for once that launch is done. The event must be there as long as the graph.
     ///
     /// # Errors
-    /// `R0103`: also where nothing is captured.
+    /// Fails if the CUDA driver refuses a call, or if the stream captures nothing (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn capture(&self, stream: &Stream) -> Result<()> {
         let (event, stream) = match (&self.0, stream) {
@@ -72,7 +72,7 @@ impl Event {
     /// Milliseconds from this event to a later one; waits for both. The clock steps by half a microsecond.
     ///
     /// # Errors
-    /// `R0103`: also where a kernel between them failed.
+    /// Fails if the CUDA driver refuses a call, or if a kernel between the events failed (R0103).
     pub fn elapsed_ms(&self, end: &Event) -> Result<f64> {
         self.synchronize()?;
         end.synchronize()?;
@@ -88,7 +88,7 @@ impl Event {
     /// Microseconds from this event to a later one; waits for both.
     ///
     /// # Errors
-    /// `R0103`: also where a kernel between them failed.
+    /// Fails if the CUDA driver refuses a call, or if a kernel between the events failed (R0103).
     pub fn elapsed_us(&self, end: &Event) -> Result<f64> {
         self.elapsed_ms(end).map(|ms| ms * 1e3)
     }
@@ -96,7 +96,7 @@ impl Event {
     /// Waits until it is reached, at most for the bound of waits.
     ///
     /// # Errors
-    /// `R0402` where that takes longer, `R0103`.
+    /// Fails if that takes longer (R0402), or if the CUDA driver refuses a call (R0103).
     #[allow(unsafe_code, reason = "FFI")]
     pub fn synchronize(&self) -> Result<()> {
         let event = match &self.0 {
@@ -108,10 +108,10 @@ impl Event {
         poll("an event", "cuEventQuery", || unsafe { sys::cuEventQuery(event.cu_event()) })
     }
 
-    /// Lets later work on `stream` wait for it.
+    /// Makes later work on `stream` wait for the event.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         match (&self.0, stream) {
             (Kind::Gpu(event), Stream::Gpu(stream)) => {

@@ -96,7 +96,8 @@ impl Graph {
     /// Nothing can be copied to or from the host on that stream in between, and it cannot be waited for.
     ///
     /// # Errors
-    /// What `work` returns, after which the stream is as before; `R0103` where something launched cannot be captured.
+    /// Fails with the error of `work`, after which the stream is as before, or if something launched cannot
+    /// be captured (R0103).
     pub fn capture<E: From<Error>>(
         stream: &Stream,
         work: impl FnOnce(&Stream) -> std::result::Result<(), E>,
@@ -106,10 +107,10 @@ impl Graph {
         Ok(capture.end()?)
     }
 
-    /// Runs it on the stream it was captured on.
+    /// Launches the graph on the stream it was captured on.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the launch (R0103).
     pub fn launch(&self) -> Result<()> {
         match &self.graph {
             Kind::Gpu(graph) => graph.launch().map_err(|e| error("cuGraphLaunch", e)),
@@ -120,7 +121,7 @@ impl Graph {
     /// Prepares the device, so that the first launch takes no longer than the others.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn upload(&self) -> Result<()> {
         match &self.graph {
             Kind::Gpu(graph) => graph.upload().map_err(|e| error("cuGraphUpload", e)),

@@ -11,7 +11,7 @@ pub(crate) const BYTES: usize = sys::CU_IPC_HANDLE_SIZE as usize;
 /// What names an allocation in other processes of this host, and where in it an address lies.
 ///
 /// # Errors
-/// `R0103` for memory of another kind.
+/// Fails for memory of another kind (R0103).
 pub(crate) fn handle(device: &Device, address: u64) -> Result<([u8; BYTES], u64)> {
     device.bind()?;
     let mut handle = sys::CUipcMemHandle { reserved: [0; BYTES] };
@@ -35,10 +35,10 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Maps it.
+    /// Maps the memory of another process that `handle` names.
     ///
     /// # Errors
-    /// `R0103` where the handle is this process's own, or this device does not reach the memory.
+    /// Fails if the handle is this process's own, or this device does not reach the memory (R0103).
     pub fn new(device: &Device, handle: [u8; BYTES]) -> Result<Opened> {
         device.bind()?;
         let handle = sys::CUipcMemHandle { reserved: handle.map(|b| b as std::ffi::c_char) };
@@ -51,7 +51,7 @@ impl Opened {
         Ok(Opened { device: device.clone(), start })
     }
 
-    /// Where it begins here.
+    /// The address of the first byte in this process.
     pub fn start(&self) -> u64 {
         self.start
     }

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUtensorMapDataType, CUtensorMapL2promotion, CUt
 /// first dimension's, boxes in elements. Elements beyond the tensor read as 0.
 ///
 /// # Errors
-/// `R0103` where the driver refuses it.
+/// Fails if the driver refuses it (R0103).
 pub fn encode_map(
     element: CUtensorMapDataType,
     swizzle: CUtensorMapSwizzle,

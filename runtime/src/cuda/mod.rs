@@ -44,15 +44,16 @@ const WHAT_TO_DO: &str = "an NVIDIA driver brings libcuda.so.1; in a container, 
 /// Whether there is a driver to talk to.
 ///
 /// # Errors
-/// `R0101`: libcuda is not found (with the names that were tried), does not answer, or is too old.
+/// Fails if libcuda is not found, does not answer, or is too old (R0101). The message lists the names that
+/// were tried.
 pub fn present() -> Result<()> {
     driver_version().map(|_| ())
 }
 
-/// The CUDA version that the driver supports: (13, 0).
+/// The CUDA version that the driver supports, such as (13, 0).
 ///
 /// # Errors
-/// As [`present`].
+/// Fails where [`present`] fails.
 pub fn driver_version() -> Result<(u32, u32)> {
     static FOUND: OnceLock<Result<(u32, u32)>> = OnceLock::new();
     FOUND.get_or_init(ask_version).clone()
@@ -109,7 +110,7 @@ fn ask_version() -> Result<(u32, u32)> {
 /// GPUs that this process can see.
 ///
 /// # Errors
-/// `R0101` without a driver, `R0103` where it does not start. No GPU at all is 0.
+/// Fails without a driver (R0101), or if the driver does not start (R0103). Without a GPU, the result is 0.
 pub fn device_count() -> Result<u32> {
     present()?;
     match CudaContext::device_count() {
@@ -122,7 +123,7 @@ pub fn device_count() -> Result<u32> {
 /// Compute capability of a GPU, without a context on it: (9, 0).
 ///
 /// # Errors
-/// `R0101` without a driver, `R0102` without such a GPU, `R0103`.
+/// Fails without a driver (R0101), without such a GPU (R0102), or if the CUDA driver refuses a call (R0103).
 #[allow(unsafe_code, reason = "FFI")]
 pub fn compute_capability(ordinal: u32) -> Result<(u32, u32)> {
     use sys::CUdevice_attribute as Attribute;
@@ -164,7 +165,8 @@ fn assertion(call: &str, pe: Option<u32>) -> Error {
     )
 }
 
-/// What a driver call answered, as an error: its name, CUDA's name for the error, and what CUDA says it means.
+/// Makes an error of a driver call's result. It has the call's name, CUDA's name for the error, and CUDA's
+/// explanation.
 pub fn error(call: &str, e: DriverError) -> Error {
     if e.0 == CUresult::CUDA_ERROR_ASSERT {
         return assertion(call, PE.get().copied());

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// `into`.
 #[derive(Clone, Debug)]
 pub enum Stream {
-    /// Of a GPU.
+    /// A stream of a GPU.
     Gpu(Arc<CudaStream>),
-    /// Of a simulated PE.
+    /// A stream of a simulated PE.
     Simulated(simulated::Stream),
 }
 
@@ -23,10 +23,10 @@ impl From<Arc<CudaStream>> for Stream {
 }
 
 impl Stream {
-    /// `cudarc`'s stream.
+    /// The stream of `cudarc`.
     ///
     /// # Errors
-    /// `R0403` on a simulated PE.
+    /// Fails on a simulated PE (R0403).
     pub fn gpu(&self) -> Result<&Arc<CudaStream>> {
         match self {
             Stream::Gpu(stream) => Ok(stream),
@@ -53,7 +53,8 @@ impl Stream {
     /// Waits until it has done all that it was given, at most for the bound of waits.
     ///
     /// # Errors
-    /// `R0402` where that takes longer, `R0103` where it failed, `R0403` on a simulated PE.
+    /// Fails if the work takes longer than the bound (R0402), if it failed (R0103), or if the simulator
+    /// stopped the kernels (R0403).
     pub fn synchronize(&self) -> Result<()> {
         wait_for(self)
     }

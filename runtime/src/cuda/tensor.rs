@@ -61,8 +61,8 @@ impl<T: Element> DeviceTensor<T> {
     /// Memory for a shape or layout, as it was left.
     ///
     /// # Errors
-    /// `R0307` for a layout with extents or strides that are not known, or negative strides; `R0302` where the device
-    /// has no room.
+    /// Fails for a layout with extents or strides that are not known, or negative strides (R0307), or if the
+    /// device has no room (R0302).
     pub fn alloc(device: &Device, layout: impl IntoLayout) -> Result<DeviceTensor<T>> {
         let layout = layout.into_layout()?;
         let elements = memory_elements(&layout)?;
@@ -71,20 +71,20 @@ impl<T: Element> DeviceTensor<T> {
         Ok(DeviceTensor { memory, layout, elements, marker: PhantomData })
     }
 
-    /// Memory for a shape or layout, all bytes 0 once `stream` gets there.
+    /// Allocates a tensor of this shape or layout, whose bytes are 0 when `stream` gets there.
     ///
     /// # Errors
-    /// As [`alloc`](DeviceTensor::alloc).
+    /// Fails where [`alloc`](DeviceTensor::alloc) fails.
     pub fn zeros(layout: impl IntoLayout, stream: &Stream) -> Result<DeviceTensor<T>> {
         let t = DeviceTensor::alloc(&stream.device(), layout)?;
         copy::fill(t.range(), 0, stream)?;
         Ok(t)
     }
 
-    /// A tensor of one mode with these elements.
+    /// Allocates a tensor of one mode with these elements.
     ///
     /// # Errors
-    /// As [`alloc`](DeviceTensor::alloc).
+    /// Fails where [`alloc`](DeviceTensor::alloc) fails.
     pub fn from_slice(data: &[T], stream: &Stream) -> Result<DeviceTensor<T>> {
         let t = DeviceTensor::alloc(&stream.device(), data.len())?;
         t.copy_from(data, stream)?;
@@ -94,33 +94,34 @@ impl<T: Element> DeviceTensor<T> {
     /// Writes its elements in memory order (a layout with gaps: its gaps too), once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// `R0307` for another number of elements than its memory has, `R0103`.
+    /// Fails for another number of elements than its memory has (R0307), or if the CUDA driver refuses a call
+    /// (R0103).
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, data.len())?;
         copy::write(self.range(), data, stream)
     }
 
-    /// As [`copy_from`](DeviceTensor::copy_from), of elements as their bytes.
+    /// Copies elements to the tensor like [`copy_from`](DeviceTensor::copy_from), from their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`copy_from`](DeviceTensor::copy_from) fails.
     pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor, in bytes,", self.bytes(), data.len())?;
         copy::write(self.range(), data, stream)
     }
 
-    /// Its elements in memory order, once `stream` gets there.
+    /// The elements in memory order, when `stream` gets there.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the copy (R0103).
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         copy::to_vec(self.range(), stream)
     }
 
-    /// As [`to_vec`](DeviceTensor::to_vec), of elements as their bytes.
+    /// The elements like [`to_vec`](DeviceTensor::to_vec), as their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`to_vec`](DeviceTensor::to_vec) fails.
     pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
         copy::to_vec(self.range(), stream)
     }
@@ -128,7 +129,8 @@ impl<T: Element> DeviceTensor<T> {
     /// Copies to another tensor of as many elements in memory, in stream order.
     ///
     /// # Errors
-    /// `R0307` where they have different numbers of elements, `R0103`.
+    /// Fails if they have different numbers of elements (R0307), or if the CUDA driver refuses a call
+    /// (R0103).
     pub fn copy_to(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.elements, to.elements)?;
         copy::on_device(to.range(), self.range(), stream)?;
@@ -137,10 +139,10 @@ impl<T: Element> DeviceTensor<T> {
         Ok(())
     }
 
-    /// Sets all its bytes, in stream order.
+    /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         super::keep(self.memory.clone());
         copy::fill(self.range(), byte, stream)
@@ -173,7 +175,7 @@ impl<T> DeviceTensor<T> {
         self.elements == 0
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         self.memory.address
     }
@@ -218,7 +220,7 @@ impl BorrowedTensor {
     /// Elements that lie at `address` as a layout says.
     ///
     /// # Errors
-    /// `R0307` for a layout with extents or strides that are not known, or negative strides.
+    /// Fails for a layout with extents or strides that are not known, or negative strides (R0307).
     ///
     /// # Safety
     /// As [`new`](BorrowedTensor::new), for all elements of the layout.
@@ -247,7 +249,7 @@ impl BorrowedTensor {
         self.dtype
     }
 
-    /// How many elements it has.
+    /// The number of elements of the tensor.
     pub fn len(&self) -> usize {
         self.elements
     }
@@ -274,10 +276,10 @@ pub struct AnyDeviceTensor {
 }
 
 impl AnyDeviceTensor {
-    /// Memory for a layout, as it was left.
+    /// Allocates a tensor of this layout, without setting its elements.
     ///
     /// # Errors
-    /// As [`DeviceTensor::alloc`].
+    /// Fails where [`DeviceTensor::alloc`] fails.
     pub fn alloc(device: &Device, dtype: DType, layout: Layout) -> Result<AnyDeviceTensor> {
         let bytes = memory_elements(&layout)?.checked_mul(dtype.bytes() as usize);
         let bytes = bytes.ok_or_else(|| too_large(&layout))?;
@@ -294,7 +296,7 @@ impl AnyDeviceTensor {
     /// Writes bytes from `offset` on, once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// `R0307` past the end, `R0103`.
+    /// Fails if the range goes past the end (R0307), or if the CUDA driver refuses a call (R0103).
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
         copy::write(self.range().part("tensor", offset, data.len())?, data, stream)
     }
@@ -302,15 +304,15 @@ impl AnyDeviceTensor {
     /// Reads `n` bytes from `offset` on, once `stream` gets there.
     ///
     /// # Errors
-    /// `R0307` past the end, `R0103`.
+    /// Fails if the range goes past the end (R0307), or if the CUDA driver refuses a call (R0103).
     pub fn read(&self, offset: usize, n: usize, stream: &Stream) -> Result<Vec<u8>> {
         copy::to_vec(self.range().part("tensor", offset, n)?, stream)
     }
 
-    /// Sets all its bytes, in stream order.
+    /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         super::keep(self.memory.clone());
         copy::fill(self.range(), byte, stream)
@@ -319,7 +321,7 @@ impl AnyDeviceTensor {
     /// Copies to another tensor of as many bytes, in stream order.
     ///
     /// # Errors
-    /// `R0307` where they have different numbers of bytes, `R0103`.
+    /// Fails if they have different numbers of bytes (R0307), or if the CUDA driver refuses a call (R0103).
     pub fn copy_to(&self, to: &AnyDeviceTensor, stream: &Stream) -> Result<()> {
         copy::on_device(to.range(), self.range(), stream)?;
         super::keep(self.memory.clone());
@@ -337,12 +339,12 @@ impl AnyDeviceTensor {
         unsafe { copy::Range::new(&self.memory.device, self.memory.address, self.bytes) }
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         self.memory.address
     }
 
-    /// Element type.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }

@@ -29,16 +29,17 @@ impl Allocation {
     /// At least `bytes`, readable and writable by the device: whole multiples of the device's granularity.
     ///
     /// # Errors
-    /// `R0302` where the device has no room, `R0103`.
+    /// Fails if the device has no room (R0302), or if the CUDA driver refuses a call (R0103).
     pub fn new(device: &Device, bytes: usize) -> Result<Allocation> {
         Allocation::with_granularity(device, bytes, 1)
     }
 
-    /// As [`new`](Allocation::new), in multiples also of `granularity` bytes, to which its address is aligned:
-    /// NVSHMEM registers multiples of `NVSHMEM_CUMEM_GRANULARITY` (512 MiB if unset).
+    /// Allocates memory like [`new`](Allocation::new). Its size is also a multiple of `granularity` bytes, to
+    /// which its address is aligned. NVSHMEM registers multiples of `NVSHMEM_CUMEM_GRANULARITY` (512 MiB if
+    /// unset).
     ///
     /// # Errors
-    /// `R0302` where the device has no room, `R0103`.
+    /// Fails if the device has no room (R0302), or if the CUDA driver refuses a call (R0103).
     pub fn with_granularity(device: &Device, bytes: usize, granularity: usize) -> Result<Allocation> {
         if let Some(pe) = device.pe() {
             let (bytes, _) = round_up(bytes, SIMULATED_GRANULARITY, granularity);
@@ -65,7 +66,8 @@ impl Allocation {
     /// It stays as long as any process maps it.
     ///
     /// # Errors
-    /// `R0103` where the descriptor is no memory's, or this device does not reach the memory's.
+    /// Fails if the descriptor does not stand for memory, or if this device does not reach the memory
+    /// (R0103).
     pub(crate) fn import(device: &Device, descriptor: &OwnedFd, bytes: usize) -> Result<Allocation> {
         device.bind()?;
         let prop = properties(device)?;
@@ -108,12 +110,12 @@ impl Allocation {
         Ok(made)
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Bytes, granularity included.
+    /// The size in bytes, a multiple of the granularity.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -171,7 +173,7 @@ fn properties(device: &Device) -> Result<sys::CUmemAllocationProp> {
 /// here at an address.
 ///
 /// # Errors
-/// `R0103` where it is other memory, or was made without a descriptor in mind.
+/// Fails if it is other memory, or was not made to be exported (R0103).
 pub(crate) fn export(device: &Device, address: u64) -> Result<OwnedFd> {
     device.bind()?;
     let handle = device.call("cuMemRetainAllocationHandle", || {

@@ -33,7 +33,7 @@ fn not_done(what: &str) -> Error {
 /// An error if the GPU was not done before.
 ///
 /// # Errors
-/// `R0402`.
+/// Fails if the GPU is not done within the bound (R0402).
 pub(crate) fn not_stuck() -> Result<()> {
     match STUCK.load(Ordering::SeqCst) {
         false => Ok(()),
@@ -44,7 +44,7 @@ pub(crate) fn not_stuck() -> Result<()> {
 /// Waits until a stream has done all that it was given.
 ///
 /// # Errors
-/// `R0402` where that takes longer than the bound, `R0103` where it failed.
+/// Fails if the work takes longer than the bound (R0402), or if it failed (R0103).
 #[allow(unsafe_code, reason = "FFI")]
 pub fn wait_for(stream: &Stream) -> Result<()> {
     let stream = match stream {
@@ -93,7 +93,7 @@ impl Device {
     /// Waits for all work on the GPU, at most for the bound of waits.
     ///
     /// # Errors
-    /// `R0402` where that takes longer, `R0103` where it failed.
+    /// Fails if the work takes longer (R0402), or if it failed (R0103).
     pub fn wait(&self) -> Result<()> {
         if let Some(pe) = self.pe() {
             return pe.wait_for_device();

@@ -25,7 +25,7 @@ impl Mesh {
     /// Connects all PEs, which are on one host. Collective.
     ///
     /// # Errors
-    /// `R0202` where a PE cannot be reached in time.
+    /// Fails if a PE cannot be reached in time (R0202).
     pub fn connect(peers: &Peers, everyone: &[u32]) -> Result<Mesh> {
         let (me, until) = (peers.rank(), Instant::now() + peers.timeout());
         let mut numbers = [0; 2 * BYTES];
@@ -53,7 +53,7 @@ impl Mesh {
     /// Gives each other PE a descriptor, or none, and takes theirs; by PE. Collective.
     ///
     /// # Errors
-    /// `R0202` where a PE does not answer in time.
+    /// Fails if a PE does not answer in time (R0202).
     pub fn exchange(&self, own: Option<&OwnedFd>) -> Result<Vec<Option<OwnedFd>>> {
         let each = || self.0.iter().zip(0..).filter_map(|(socket, pe)| Some((socket.as_ref()?, pe)));
         for (socket, pe) in each() {

@@ -251,12 +251,12 @@ impl Direct {
         drop(gone);
     }
 
-    /// Where loads and stores reach a PE's copy.
+    /// The address at which loads and stores reach a PE's copy.
     pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
         self.copy_of(address, 0, pe).ok()
     }
 
-    /// Where multimem instructions reach all copies: only of a team of all PEs.
+    /// The address at which multimem instructions reach all copies. Only a team of all PEs has one.
     pub fn multicast(&self, team: sys::Team, address: u64) -> Option<u64> {
         let state = self.state();
         let all = state.teams.members(team)?.len() == self.everyone.len();
@@ -282,7 +282,7 @@ impl Direct {
         Some(self.state().teams.members(team)?.len() as u32)
     }
 
-    /// What a PE of one team is in another.
+    /// The rank in another team of a PE of this team.
     pub fn translate(&self, from: sys::Team, pe: u32, to: sys::Team) -> Option<u32> {
         let state = self.state();
         let pe = state.teams.members(from)?.get(pe as usize)?;

@@ -23,7 +23,7 @@ pub(super) fn slot_bytes(n_pes: u32) -> usize {
 /// A team that this PE is a member of.
 #[derive(Clone, Debug)]
 pub(super) struct Team {
-    /// By rank: PE of the world.
+    /// The PE of the world for each rank.
     pub members: Vec<u32>,
     pub slot: usize,
 }
@@ -65,7 +65,7 @@ impl Teams {
     /// A team of these PEs, with the first slot that is free on all of them.
     ///
     /// # Errors
-    /// `R0106` where there is none.
+    /// Fails if there is none (R0106).
     pub fn add(&mut self, members: Vec<u32>, free_on_all: u64) -> Result<sys::Team> {
         let slot = free_on_all.trailing_zeros() as usize;
         if slot >= MOST {

@@ -10,13 +10,13 @@ use crate::find::{self, Found};
 use result::Library;
 use std::sync::OnceLock;
 
-/// The library.
+/// The nvJitLink library, opened in this process.
 pub struct JitLink {
     found: Found,
     library: Library,
 }
 
-/// What is linked.
+/// One of the inputs that are linked.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// PTX text; a name for it in messages.
@@ -29,22 +29,22 @@ impl JitLink {
     /// The one of this machine; looked for and opened once a process.
     ///
     /// # Errors
-    /// R0107 where there is none, with every place searched.
+    /// Fails if the library is not found (R0107). The message lists every place searched.
     pub fn get() -> Result<&'static JitLink> {
         static LIBRARY: OnceLock<Result<JitLink>> = OnceLock::new();
         LIBRARY.get_or_init(|| JitLink::open(find::nvjitlink()?)).as_ref().map_err(Clone::clone)
     }
 
-    /// Opens one.
+    /// Opens the library that was found.
     ///
     /// # Errors
-    /// R0107 where it is not nvJitLink.
+    /// Fails if it is not nvJitLink (R0107).
     pub fn open(found: Found) -> Result<JitLink> {
         let library = Library::open(&found.path)?;
         Ok(JitLink { found, library })
     }
 
-    /// Where it is.
+    /// The place where the library was found.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -54,20 +54,20 @@ impl JitLink {
         self.library.version
     }
 
-    /// Links inputs to a cubin for a target such as `sm_90a`. PTX is assembled first, with at most so many registers a
-    /// thread.
+    /// Links inputs to a cubin for a target such as `sm_90a`. PTX is assembled first, with at most
+    /// `registers` registers for each thread.
     ///
     /// # Errors
-    /// R0108 with what the library says: PTX that does not compile, symbols that nobody defines, objects of a later
-    /// CUDA than the library's.
+    /// Fails with the library's message (R0108) if PTX does not compile, if a symbol is undefined, or if an
+    /// object is of a later CUDA than the library.
     pub fn link(&self, target: &str, registers: Option<u32>, inputs: &[Input<'_>]) -> Result<Vec<u8>> {
         self.link_with_log(target, registers, inputs).map(|(cubin, _)| cubin)
     }
 
-    /// As [`link`](JitLink::link), with what the library says of PTX that it assembles.
+    /// Links like [`link`](JitLink::link), and returns what the library says about PTX that it assembles.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`link`](JitLink::link) fails.
     pub fn link_with_log(
         &self,
         target: &str,

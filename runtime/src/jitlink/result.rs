@@ -97,7 +97,7 @@ impl<'a> Link<'a> {
         self.read(self.functions.error_log_size, self.functions.error_log)
     }
 
-    /// What it says of what it takes.
+    /// The text that the library printed about its inputs.
     pub fn remarks(&self) -> String {
         self.read(self.functions.info_log_size, self.functions.info_log)
     }

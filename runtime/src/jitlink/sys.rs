@@ -5,12 +5,12 @@
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// `nvJitLinkHandle`.
+/// A handle of a link, `nvJitLinkHandle`.
 pub type Handle = *mut c_void;
 
 /// `NVJITLINK_INPUT_CUBIN`, a relocatable one.
 pub const CUBIN: c_int = 1;
-/// `NVJITLINK_INPUT_PTX`.
+/// The kind of PTX inputs, `NVJITLINK_INPUT_PTX`.
 pub const PTX: c_int = 2;
 
 /// The names of `nvJitLinkResult`, from 0 on.
@@ -47,7 +47,7 @@ macro_rules! functions {
             /// Finds them, as headers of that version call them.
             ///
             /// # Errors
-            /// The name of the first that is missing.
+            /// Fails with the name of the first function that the library lacks.
             ///
             /// # Safety
             /// The library is nvJitLink, and stays loaded as long as the functions are called.

@@ -21,7 +21,7 @@ use crate::error::{BOOTSTRAP, COLLECTIVE, Error, FINALIZED, LAUNCHER, NOT_IN_TEA
 use crate::interrupt::{self, PAUSE};
 use crate::visible;
 
-/// How long to wait.
+/// The bounds on the time to wait for other PEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// For the PEs to find each other, and for the last member of an exchange after the first. PE 0's counts.
@@ -42,7 +42,7 @@ impl Options {
     /// The default, with the timeout of `WEFT_TIMEOUT` (seconds).
     ///
     /// # Errors
-    /// `R0201` where that is no positive number.
+    /// Fails if the variable is not a positive number (R0201).
     pub fn from_env() -> Result<Options> {
         let Ok(text) = std::env::var("WEFT_TIMEOUT") else { return Ok(Options::default()) };
         let seconds =
@@ -102,7 +102,7 @@ impl Control {
     /// Connects, and waits until every PE has, with [`Options::from_env`].
     ///
     /// # Errors
-    /// `R0201` for `WEFT_TIMEOUT`; as [`connect_with`](Control::connect_with).
+    /// Fails if `WEFT_TIMEOUT` is not a time (R0201), or where [`connect_with`](Control::connect_with) fails.
     pub fn connect(place: &Place) -> Result<Arc<Control>> {
         Control::connect_with(place, Options::from_env()?)
     }
@@ -110,8 +110,8 @@ impl Control {
     /// Connects, and waits until every PE has.
     ///
     /// # Errors
-    /// `R0201` where PE 0 listens beyond this host and nothing says who may come; `R0202`, naming the PEs that did not come
-    /// in time, or the address; `R0203` where a PE died meanwhile.
+    /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201), if PEs or the address
+    /// cannot be reached in time (R0202), or if a PE died meanwhile (R0203).
     pub fn connect_with(place: &Place, options: Options) -> Result<Arc<Control>> {
         let deadline = Instant::now() + options.timeout;
         let failed = |what: &str, e: io::Error| {
@@ -178,12 +178,12 @@ impl Control {
         Ok(Arc::new(control))
     }
 
-    /// Which PE this is.
+    /// The rank of this PE.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many PEs there are.
+    /// The number of PEs.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -193,16 +193,17 @@ impl Control {
     /// different groups may overlap, from several threads.
     ///
     /// # Errors
-    /// At every member: `R0301` where the members' calls differ, or one did not come in time, or has left; `R0203`
-    /// where a PE of the job died. At this one: `R0303` where the members are not as above, `R0305` after the end.
+    /// Fails at every member if the members' calls differ, or if a member did not come in time or has left
+    /// (R0301), or if a PE of the job died (R0203). Fails at this member if the members are not as above
+    /// (R0303), or after the end (R0305).
     pub fn exchange(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.call(members, what, payload, false)
     }
 
-    /// As [`exchange`](Control::exchange), waiting however long the others take: until they come, or one dies.
+    /// Exchanges bytes like [`exchange`](Control::exchange), and waits until the others come or one dies.
     ///
     /// # Errors
-    /// As there, but for members that do not come in time.
+    /// Fails where [`exchange`](Control::exchange) fails, except that members may take any time to come.
     pub fn exchange_patiently(&self, members: &[u32], what: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.call(members, what, payload, true)
     }

@@ -7,29 +7,29 @@ use super::secret::{Admission, Secret};
 use super::socket::is_loopback;
 use crate::error::{Error, LAUNCHER, Result};
 
-/// Where this process stands in its job.
+/// The place of this process in its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Which PE, from 0.
+    /// The rank of this PE, from 0.
     pub rank: u32,
-    /// How many PEs.
+    /// The number of PEs of the job.
     pub size: u32,
-    /// Which of the PEs on this host, from 0: by default, the number of its GPU. None where the launcher does not say;
-    /// the PEs then find it out from each other.
+    /// The rank among the PEs on this host, from 0, which is the number of its GPU by default. It is none if
+    /// the launcher does not say; the PEs then find it out from each other.
     pub local_rank: Option<u32>,
-    /// How many PEs on this host, if the launcher says so.
+    /// The number of PEs on this host, if the launcher says so.
     pub local_size: Option<u32>,
-    /// Who started it.
+    /// The launcher that started this process.
     pub launcher: Launcher,
-    /// Where PE 0 listens; of no use where there is one PE.
+    /// The address at which PE 0 listens. It is of no use if there is one PE.
     pub hub: Hub,
     /// The job's name, equal on all its PEs. It tells apart jobs that meet by mistake, and is no secret.
     pub job: String,
-    /// Who may be a PE of it.
+    /// The rule that says which processes can join the job.
     pub admission: Admission,
 }
 
-/// Who started this process.
+/// The program that started this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launcher {
     /// [`start`](super::start) or [`Job`](super::Job), in a parent process that supervises it.
@@ -38,9 +38,9 @@ pub enum Launcher {
     Variables,
     /// torchrun, or somebody who set `RANK` and `WORLD_SIZE`.
     Torchrun,
-    /// Open MPI's mpirun.
+    /// The launcher `mpirun` of Open MPI.
     OpenMpi,
-    /// srun.
+    /// The launcher `srun` of Slurm.
     Slurm,
     /// A process manager that sets `PMI_RANK` and `PMI_SIZE`: MPICH's and Intel MPI's.
     Pmi,
@@ -48,11 +48,11 @@ pub enum Launcher {
     Mpi,
     /// The program itself, with a number that its PEs have ([`Place::of_id`]).
     Program,
-    /// Nobody: one PE.
+    /// No launcher: the job has one PE.
     Alone,
 }
 
-/// Where PE 0 listens.
+/// The address at which PE 0 listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hub {
     /// A unix socket of this name in the abstract namespace, so that no file can be left behind. Only processes of
@@ -168,8 +168,8 @@ impl Place {
     /// to 32767 that follows from the job's name (`MASTER_PORT` is torch's own).
     ///
     /// # Errors
-    /// `R0201` where a variable is missing, is no number, or contradicts another, no address is known, or a secret is too
-    /// short or not to be had ([`Admission::from_env`]).
+    /// Fails if a variable is missing, is no number, or contradicts another, no address is known, or a secret
+    /// is too short or not available ([`Admission::from_env`]) (R0201).
     pub fn detect() -> Result<Option<Place>> {
         detect(&Vars(&|name| std::env::var(name).ok()))
     }
@@ -209,7 +209,7 @@ impl Place {
     }
 
     /// # Errors
-    /// `R0201` where PE 0 listens beyond this host and nothing says who may come.
+    /// Fails if PE 0 listens beyond this host and nothing says who may come (R0201).
     pub(super) fn check_admission(&self) -> Result<()> {
         if self.size == 1 || self.hub.is_this_host() || self.admission != Admission::SameUser {
             return Ok(());

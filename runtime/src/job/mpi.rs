@@ -21,7 +21,7 @@ impl Place {
     /// The place that this communicator gives: its ranks become the PEs. Collective over it.
     ///
     /// # Errors
-    /// `R0201` where the communicator's numbers, or the name of PE 0's host, make no sense.
+    /// Fails if the communicator's numbers, or the name of PE 0's host, make no sense (R0201).
     pub fn from_mpi(communicator: &impl Communicator) -> Result<Place> {
         let bad = |what: &str| Error::new(LAUNCHER, format!("the MPI communicator has {what}"));
         let number = |n: i32| u32::try_from(n).map_err(|_| bad(&format!("the number {n}")));
@@ -64,7 +64,7 @@ impl Control {
     /// Connects the ranks of this communicator, as [`Control::connect`] does. Collective over it.
     ///
     /// # Errors
-    /// As [`Place::from_mpi`] and [`Control::connect`].
+    /// Fails where [`Place::from_mpi`] or [`Control::connect`] fails.
     pub fn from_mpi(communicator: &impl Communicator) -> Result<Arc<Control>> {
         Control::connect(&Place::from_mpi(communicator)?)
     }

@@ -62,7 +62,7 @@ impl Output {
         Ok(())
     }
 
-    /// From now on, drops what other PEs write.
+    /// Drops what other PEs write from now on.
     pub fn only(&self, pe: u32) {
         self.only.store(pe, Ordering::Relaxed);
     }

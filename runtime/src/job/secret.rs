@@ -24,7 +24,7 @@ const SECRET: &str = "WEFT_SECRET";
 const SECRET_FILE: &str = "WEFT_SECRET_FILE";
 const INSECURE: &str = "WEFT_INSECURE";
 
-/// Who may be a PE of a job.
+/// The rule that says which processes can join a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// Processes of this user on this host.
@@ -51,21 +51,22 @@ impl Secret {
         Secret(blake3::derive_key("warpweft 2026-11 secret of a job", bytes))
     }
 
-    /// A new one.
+    /// Creates a secret from random numbers.
     ///
     /// # Errors
-    /// `R0201` where the system gives no random numbers.
+    /// Fails if the system gives no random numbers (R0201).
     pub fn random() -> Result<Secret> {
         Ok(Secret(once()?))
     }
 }
 
 impl Admission {
-    /// As `WEFT_SECRET`, `WEFT_SECRET_FILE` (a file that only its owner may read) or `WEFT_INSECURE=1` says; without
-    /// them, this user's processes on this host.
+    /// Reads the rule from `WEFT_SECRET`, `WEFT_SECRET_FILE` (a file that only its owner may read) or
+    /// `WEFT_INSECURE=1`. Without them, it admits processes of this user on this host.
     ///
     /// # Errors
-    /// `R0201` for a secret of under 16 characters, and for a file that cannot be read or that others may read.
+    /// Fails for a secret of under 16 characters, and for a file that cannot be read or that others may read
+    /// (R0201).
     pub fn from_env() -> Result<Admission> {
         Admission::from_vars(&|name| std::env::var(name).ok())
     }
@@ -108,7 +109,7 @@ fn from_text(name: &str, text: &[u8]) -> Result<Admission> {
 /// A number that is used once.
 ///
 /// # Errors
-/// `R0201` where the system gives no random numbers.
+/// Fails if the system gives no random numbers (R0201).
 pub(super) fn once() -> Result<Bytes> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes)
@@ -137,7 +138,7 @@ impl Key {
         Key(*hash.finalize().as_bytes())
     }
 
-    /// What shows that a side knows the key, for one connection: `numbers` are the PE's and the hub's.
+    /// The proof that a side knows the key, for one connection. `numbers` are the PE's and the hub's.
     pub fn proof(&self, side: Side, numbers: &[Bytes; 2]) -> Bytes {
         let mut hash = blake3::Hasher::new_keyed(&self.0);
         let (tag, rank, size) = match side {

@@ -78,20 +78,22 @@ impl Parent {
     }
 }
 
-/// What [`start`] gives.
+/// The result of [`start`]: whether this process is a PE or the parent of the PEs.
 #[derive(Debug)]
 pub enum Started {
-    /// This process is a PE.
+    /// This process is a PE of the job.
     Pe(Place),
-    /// This process was the parent; the job is over, with this status.
+    /// This process was the parent. The job is over, with this status.
     Done(ExitCode),
 }
 
-/// This process's place in the job that a launcher started ([`Place::detect`]). Without one, starts `pes` processes of
-/// this program with these arguments, and waits for their end; one PE needs no other process.
+/// Returns this process's place in the job that a launcher started ([`Place::detect`]). Without a launcher,
+/// it starts `pes` processes of this program with these arguments and waits for their end. One PE needs no
+/// other process.
 ///
 /// # Errors
-/// `R0201` for a launcher's variables that do not fit together, `R0202` where a process cannot be started.
+/// Fails for a launcher's variables that do not fit together (R0201), or if a process cannot be started
+/// (R0202).
 pub fn start(pes: u32) -> Result<Started> {
     match Place::detect()? {
         Some(place) => Ok(Started::Pe(place)),
@@ -142,7 +144,7 @@ impl Job {
         Job { program: program.as_ref().into(), args: Vec::new(), pes, env: Vec::new() }
     }
 
-    /// Adds arguments.
+    /// Adds arguments for the program.
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Job {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().into()));
         self
@@ -164,7 +166,7 @@ impl Job {
     /// 143 after SIGINT or SIGTERM (which do nothing in this process any more once the job is over).
     ///
     /// # Errors
-    /// `R0202` where a process cannot be started; those that were are ended.
+    /// Fails if a process cannot be started (R0202). Those that were started are ended.
     pub fn run(&self) -> Result<u8> {
         if self.pes == 0 {
             return Err(Error::new(BOOTSTRAP, "a job of no PEs"));

@@ -47,7 +47,7 @@ pub(super) struct Call {
     pub members: Vec<u32>,
     pub what: String,
     pub payload: Vec<u8>,
-    /// It waits for the others however long they take.
+    /// Whether the PE waits for the others without a bound.
     pub patient: bool,
 }
 

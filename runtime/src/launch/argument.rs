@@ -14,36 +14,36 @@ use weft_layout::{Int, IntTuple, Layout};
 /// An argument as the checks see it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Given<'a> {
-    /// A tensor.
+    /// A tensor in device memory.
     Tensor {
-        /// Where it begins.
+        /// The address of the first element.
         address: u64,
-        /// Element type.
+        /// The type of the elements.
         dtype: DType,
         /// Where its elements lie.
         extent: Elements<'a>,
         /// Whether every PE has it, at the same place of the symmetric heap.
         symmetric: bool,
     },
-    /// A number.
+    /// A number, passed by value.
     Scalar {
         /// Its type in the caller.
         dtype: DType,
-        /// Its value.
+        /// The value of the number.
         value: Number,
     },
     /// A team, of which the caller is a member.
     Team {
         /// Rank of this PE.
         my_pe: u32,
-        /// PEs.
+        /// The number of PEs of the team.
         n_pes: u32,
         /// NVSHMEM's number of it.
         handle: i32,
     },
-    /// A barrier's memory.
+    /// The memory of a barrier.
     Barrier {
-        /// Where it begins.
+        /// The address of the memory.
         address: u64,
         /// CTAs that it has counters for.
         ctas: u32,

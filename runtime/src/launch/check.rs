@@ -58,8 +58,8 @@ impl<'k> Checked<'k> {
     /// PEs; without it such a layout is an error.
     ///
     /// # Errors
-    /// `R0502`, with the parameter, what it takes and what it was given: another number of arguments, kind, element
-    /// type, shape, stride, space, alignment or range.
+    /// Fails for another number of arguments, or another kind, element type, shape, stride, space, alignment
+    /// or range (R0502). The message has the parameter, what it takes and what it was given.
     pub fn new(kernel: &'k KernelInfo, n_pes: Option<u32>, given: &[Given<'_>]) -> Result<Checked<'k>> {
         let mut out = Checked::empty(kernel, n_pes, given.len())?;
         let pairs = || kernel.arguments().zip(given);
@@ -266,7 +266,7 @@ impl<'k> Checked<'k> {
     /// The grid that the kernel asks for itself, if it does.
     ///
     /// # Errors
-    /// `R0503` for a number of CTAs that no grid has.
+    /// Fails for a number of CTAs that no grid has (R0503).
     pub fn own_grid(&self) -> Result<Option<[u32; 3]>> {
         let Some(grid) = &self.kernel.grid else { return Ok(None) };
         let mut out = [1; 3];
@@ -289,7 +289,7 @@ impl<'k> Checked<'k> {
     /// Whether a grid fits the kernel and its barriers.
     ///
     /// # Errors
-    /// `R0502` where a barrier has too few counters, `R0503` where the kernel tells CTAs apart by x alone.
+    /// Fails if a barrier has too few counters (R0502), or if the kernel tells CTAs apart by x alone (R0503).
     pub fn fits(&self, grid: [u32; 3]) -> Result<()> {
         let name = &self.kernel.name;
         if !self.kernel.planes && self.kernel.grid.is_none() && grid[1..] != [1, 1] {

@@ -316,7 +316,7 @@ impl Function {
     /// launch checks the parameters.
     ///
     /// # Errors
-    /// `R0103` where the driver is too old to say.
+    /// Fails if the driver is too old to say (R0103).
     pub fn params(&self) -> Result<Option<Vec<(usize, usize)>>> {
         let Function::Gpu(function) = self else { return Ok(None) };
         let Some(param_info) = param_info() else {

@@ -9,7 +9,7 @@ const ELF: &[u8] = b"\x7fELF";
 /// Checks that an image is PTX, or a cubin whose tables, sections and segments lie within it.
 ///
 /// # Errors
-/// What is wrong with the image, as what it "is" or "has".
+/// Says what is wrong with the image, as what it "is" or "has".
 pub fn check(image: &[u8]) -> Result<(), String> {
     if image.starts_with(ELF) { cubin(image) } else { ptx(image) }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// Dynamic shared memory that a function has without asking (CUDA C Programming Guide, Compute Capabilities).
 const SHARED_UNASKED: u32 = 48 << 10;
 
-/// How many CTAs.
+/// The number of CTAs of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Grid {
     /// The kernel's own number; where it leaves that to the caller, as [`fill`](Grid::fill) on the device it is on.
@@ -141,7 +141,8 @@ impl Kernel {
     /// what [`Grid::fill`] launches.
     ///
     /// # Errors
-    /// `R0503` for more shared memory than a CTA has or no such cluster, `R0103`.
+    /// Fails for more shared memory than a CTA has or no such cluster (R0503), or if the CUDA driver refuses
+    /// a call (R0103).
     pub fn max_ctas(&self, options: &LaunchOptions) -> Result<u32> {
         self.at_once(self.device(), options)
     }
@@ -151,16 +152,18 @@ impl Kernel {
     /// What it works on must live until `stream` has done it; a graph that is being captured sees to that itself.
     ///
     /// # Errors
-    /// `R0502` for arguments that do not fit ([`Checked::new`]) or that are on another GPU, `R0503` for a launch
-    /// that the device cannot do, `R0305` for symmetric memory after NVSHMEM's end, `R0103`.
+    /// Fails for arguments that do not fit ([`Checked::new`]) or that are on another GPU (R0502), for a
+    /// launch that the device cannot do (R0503), for symmetric memory of a world that has ended (R0305), or
+    /// if the CUDA driver refuses a call (R0103).
     pub fn launch(&self, stream: &Stream, grid: Grid, arguments: impl Arguments) -> Result<()> {
         self.launch_with(stream, grid, &LaunchOptions::default(), arguments)
     }
 
-    /// As [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic shared memory.
+    /// Launches the kernel like [`launch`](Kernel::launch), cooperative or not, in clusters, with dynamic
+    /// shared memory.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn launch_with(
         &self,
         stream: &Stream,
@@ -171,10 +174,11 @@ impl Kernel {
         self.launch_arguments(stream, grid, options, arguments.arguments(stream))
     }
 
-    /// As [`launch_with`](Kernel::launch_with), of arguments that were looked at before.
+    /// Launches the kernel like [`launch_with`](Kernel::launch_with), with arguments that were examined
+    /// before.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`launch_with`](Kernel::launch_with) fails.
     pub fn launch_arguments(
         &self,
         stream: &Stream,
@@ -191,7 +195,7 @@ impl Kernel {
     /// Checks arguments as a launch does, and lays them out, for launches that pass the same ones.
     ///
     /// # Errors
-    /// As [`launch`](Kernel::launch).
+    /// Fails where [`launch`](Kernel::launch) fails.
     pub fn prepare(
         &self,
         stream: &Stream,
@@ -477,8 +481,8 @@ impl Prepared {
     /// that it was prepared with, and not symmetric. All other arguments are still there.
     ///
     /// # Errors
-    /// `R0305` where a buffer was dropped or its world has ended, `R0502` for a tensor that the kernel does not take there;
-    /// as [`Kernel::launch`].
+    /// Fails if a buffer was dropped or its world has ended (R0305), for a tensor that the kernel does not
+    /// take there (R0502), or where [`Kernel::launch`] fails.
     pub fn launch(&self, stream: &Stream, others: &[(usize, Argument<'_>)]) -> Result<()> {
         let mut block = self.block.clone();
         for (position, other) in others {

@@ -15,12 +15,12 @@ const UNIT: u64 = 16;
 const MAX_EXTENT: u64 = 1 << 32;
 const MAX_STRIDE: u64 = 1 << 40;
 
-/// What a tensor map says.
+/// The description that a tensor map is made from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapRequest {
     /// Byte of the parameter block.
     pub offset: usize,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
     /// Address of the tensor's first element.
     pub address: u64,
@@ -30,7 +30,7 @@ pub struct MapRequest {
     pub strides: Vec<u64>,
     /// Elements of a box along each dimension.
     pub boxes: Vec<u32>,
-    /// How a box is permuted in shared memory.
+    /// The permutation of a box in shared memory.
     pub swizzle: MapSwizzle,
 }
 
@@ -38,8 +38,8 @@ impl MapRequest {
     /// The map of a tensor for boxes of a shape.
     ///
     /// # Errors
-    /// What tensor maps cannot say of the tensor, in words: an address or a stride that is no multiple of 16 bytes, an
-    /// extent or a stride that is too large.
+    /// Says why tensor maps cannot describe the tensor: an address or a stride is not a multiple of 16 bytes,
+    /// or an extent or a stride is too large.
     pub(super) fn new(
         offset: usize,
         (dtype, address, layout): (DType, u64, &Layout),
@@ -84,7 +84,7 @@ impl MapRequest {
     /// The map for a simulated PE.
     ///
     /// # Errors
-    /// `R0503` for what the simulator refuses, as the driver does.
+    /// Fails for what the simulator refuses, as the driver does (R0503).
     pub(super) fn simulated(&self) -> Result<[u8; BYTES]> {
         use weft_sim::{Swizzle, TensorType};
         let element = match self.dtype {
@@ -121,7 +121,7 @@ impl MapRequest {
     /// The map for a GPU.
     ///
     /// # Errors
-    /// `R0503` where the driver refuses it, `R0103` where it cannot encode maps.
+    /// Fails if the driver refuses it (R0503), or if it cannot encode maps (R0103).
     pub(super) fn encoded(&self) -> Result<[u8; BYTES]> {
         use sys::CUtensorMapDataType as T;
         use sys::CUtensorMapSwizzle as S;

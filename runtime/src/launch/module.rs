@@ -32,8 +32,8 @@ impl Module {
     /// Loads PTX or a cubin, with its description.
     ///
     /// # Errors
-    /// `R0501` where the driver refuses it, with what its compiler says; or where it has NVSHMEM's device code:
-    /// [`load_in`](Module::load_in) loads that.
+    /// Fails if the driver refuses the image, with the message of its compiler, or if the image contains
+    /// NVSHMEM's device code (R0501). [`load_in`](Module::load_in) loads such an image.
     pub fn load(device: &Device, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
         complete(&info)?;
         if needs_nvshmem(image) {
@@ -50,8 +50,9 @@ impl Module {
     /// collective.
     ///
     /// # Errors
-    /// `R0501` where the driver refuses it, with what its compiler says, or NVSHMEM's functions are missing; `R0105`
-    /// where those it has are of another version than the NVSHMEM that runs; `R0106`, `R0305`.
+    /// Fails if the driver refuses it, with what its compiler says, or NVSHMEM's functions are missing
+    /// (R0501), if those it has are of another version than the NVSHMEM that runs (R0105), if an NVSHMEM call
+    /// fails (R0106), or after the world has ended (R0305).
     pub fn load_in(world: &World, image: &[u8], info: ModuleInfo) -> Result<Arc<Module>> {
         let inner = world.0.enter()?;
         if inner.device.is_simulated() {
@@ -108,7 +109,7 @@ impl Module {
     /// The entry point of that name.
     ///
     /// # Errors
-    /// `R0504`, with the names there are.
+    /// Fails if the module has no such kernel (R0504). The message lists the kernels.
     pub fn kernel(self: &Arc<Module>, name: &str) -> Result<Kernel> {
         Kernel::new(self, entry_point(&self.info, name)?)
     }
@@ -181,7 +182,7 @@ pub fn needs_nvshmem(image: &[u8]) -> bool {
 /// compiler, or the PTX itself where that must be [assembled as a whole program](is_whole_program).
 ///
 /// # Errors
-/// `R0501`, with what the compiler says.
+/// Fails if the PTX does not compile, with the message of the compiler (R0501).
 pub fn to_image(device: &Device, ptx: &str, info: &ModuleInfo) -> Result<(Vec<u8>, Vec<Remark>)> {
     fits(device, info)?;
     if is_whole_program(ptx) {

@@ -8,7 +8,7 @@ use std::fmt;
 /// A number that is given for a scalar parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Number {
-    /// A truth value.
+    /// A truth value, `true` or `false`.
     Bool(bool),
     /// An integer of any type.
     Int(i128),
@@ -21,7 +21,7 @@ impl Number {
     /// floating-point numbers do not turn into each other.
     ///
     /// # Errors
-    /// A text that says why it cannot be one.
+    /// Says why the number cannot be of that type.
     pub fn encode(self, dtype: DType) -> Result<Vec<u8>, String> {
         let encoded = match self {
             Number::Bool(b) => (dtype == DType::Bool).then(|| (vec![u8::from(b)], true)),

@@ -16,7 +16,7 @@ impl World {
     /// Bytes of symmetric memory, aligned to 256. *Collective.*
     ///
     /// # Errors
-    /// `R0301` where the PEs ask for different sizes, `R0302` where a PE has too little memory.
+    /// Fails if the PEs ask for different sizes (R0301), or if a PE has too little memory (R0302).
     #[track_caller]
     pub fn buffer(&self, bytes: usize) -> Result<SymmetricBuffer> {
         SymmetricBuffer::new(&self.0, bytes)
@@ -57,10 +57,10 @@ impl WeakBuffer {
         self.0.strong_count() > 0
     }
 
-    /// The buffer, in a world that has not ended.
+    /// The buffer, if it still exists.
     ///
     /// # Errors
-    /// `R0305`.
+    /// Fails if the buffer was freed or its world has ended (R0305).
     pub fn upgrade(&self) -> Result<SymmetricBuffer> {
         let gone = || Error::new(error::FINALIZED, "a symmetric buffer of the launch was dropped");
         let buffer = self.0.upgrade().map(SymmetricBuffer).ok_or_else(gone)?;
@@ -99,7 +99,7 @@ impl SymmetricBuffer {
         self.0.allocation.address
     }
 
-    /// Bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.allocation.bytes
     }
@@ -115,10 +115,10 @@ impl SymmetricBuffer {
         self.world().library.set_name(self.address(), name.into());
     }
 
-    /// Sets every byte on this PE, and waits.
+    /// Sets every byte of the buffer on this PE, and waits until that is done.
     ///
     /// # Errors
-    /// `R0103`, `R0305`.
+    /// Fails if the CUDA driver refuses the call (R0103), or after the world has ended (R0305).
     pub fn fill(&self, byte: u8) -> Result<()> {
         let world = self.world().enter()?;
         copy::fill(self.range(self.address(), 0, self.bytes())?, byte, &world.stream)?;
@@ -128,7 +128,8 @@ impl SymmetricBuffer {
     /// Writes this PE's bytes from `offset` on, once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// `R0307` past the end, `R0305` after NVSHMEM's, `R0103`.
+    /// Fails if the range goes past the end (R0307), after the world has ended (R0305), or if the CUDA driver
+    /// refuses a call (R0103).
     pub fn write(&self, offset: usize, data: &[u8], stream: &Stream) -> Result<()> {
         let _entered = self.world().enter()?;
         copy::write(self.range(self.address(), offset, data.len())?, data, stream)
@@ -137,7 +138,8 @@ impl SymmetricBuffer {
     /// Reads the bytes of a PE from `offset` on, once `stream` gets there.
     ///
     /// # Errors
-    /// As [`write`](SymmetricBuffer::write), and [`peer_address`](SymmetricBuffer::peer_address).
+    /// Fails where [`write`](SymmetricBuffer::write) or [`peer_address`](SymmetricBuffer::peer_address)
+    /// fails.
     pub fn read(&self, pe: u32, offset: usize, data: &mut [u8], stream: &Stream) -> Result<()> {
         let base = self.peer_address(pe)?;
         copy::read(self.range(base, offset, data.len())?, data, stream)
@@ -152,10 +154,10 @@ impl SymmetricBuffer {
         all.part("buffer", offset, n)
     }
 
-    /// Where loads and stores reach a PE's copy.
+    /// The address at which loads and stores reach a PE's copy.
     ///
     /// # Errors
-    /// `R0303` for a PE that is not there, `R0304` for one that only puts and gets reach.
+    /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach (R0304).
     pub fn peer_address(&self, pe: u32) -> Result<u64> {
         let world = self.world().enter()?;
         world.library.peer(self.address(), world.member(pe)?).ok_or_else(|| {
@@ -167,8 +169,8 @@ impl SymmetricBuffer {
         })
     }
 
-    /// Where multimem instructions reach all of a team's copies; `None` where the team has no multicast address
-    /// ([`why_no_multicast`](SymmetricBuffer::why_no_multicast)).
+    /// The address at which multimem instructions reach all of a team's copies. It is `None` if the team has
+    /// no multicast address ([`why_no_multicast`](SymmetricBuffer::why_no_multicast)).
     pub fn multicast_address(&self, team: &Team) -> Option<u64> {
         self.world().enter().ok()?.library.multicast(team.handle, self.address())
     }
@@ -197,16 +199,16 @@ impl SymmetricBuffer {
     /// kernel's unicast lowering reads. Made once for each team.
     ///
     /// # Errors
-    /// As [`peer_address`](SymmetricBuffer::peer_address).
+    /// Fails where [`peer_address`](SymmetricBuffer::peer_address) fails.
     pub fn peer_table(&self, team: &Team, offset: u64) -> Result<Table> {
         self.table(team, offset, true)
     }
 
-    /// As [`peer_table`](SymmetricBuffer::peer_table), with 0 for a PE that loads and stores do not reach: what code
-    /// with both ways to another PE reads.
+    /// The address of a table like [`peer_table`](SymmetricBuffer::peer_table), with 0 for a PE that loads
+    /// and stores do not reach. Code that has both ways to another PE reads it.
     ///
     /// # Errors
-    /// `R0103`, `R0305`.
+    /// Fails if the CUDA driver refuses the call (R0103), or after the world has ended (R0305).
     pub fn reach_table(&self, team: &Team, offset: u64) -> Result<Table> {
         self.table(team, offset, false)
     }
@@ -233,7 +235,7 @@ impl SymmetricBuffer {
     /// address, and `own` is the address of the tensor on this PE. A table is made once for each team and map.
     ///
     /// # Errors
-    /// As [`peer_address`](SymmetricBuffer::peer_address), and what `encode` says of a map.
+    /// Fails where [`peer_address`](SymmetricBuffer::peer_address) fails, or if `encode` fails for a map.
     pub(crate) fn map_table(
         &self,
         team: &Team,

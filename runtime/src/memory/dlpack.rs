@@ -94,15 +94,15 @@ fn export<M: ManagedTensorBase, O: Send>(
 }
 
 impl<T: Element> SymmetricTensor<T> {
-    /// This PE's copy for another library, which keeps the memory until it drops the tensor. `M` is
-    /// `DLManagedTensorVersioned`, or `DLManagedTensor` for who takes only that.
+    /// Exports this PE's copy to another library, which keeps the memory until it drops the tensor. `M` is
+    /// `DLManagedTensorVersioned`, or `DLManagedTensor` for libraries that accept only that.
     ///
     /// Other libraries drop on their own time, and not on all PEs at once. So memory once exported is freed at the
     /// next allocation, [`collect`](crate::World::collect) or end after its last use on every PE; export on every PE
     /// or on none. [`World::finalize`](crate::World::finalize) ends the memory whoever holds it, and reports it as a leak.
     ///
     /// # Errors
-    /// `R0308` for a layout that DLPack has no form for, `R0305` after the end.
+    /// Fails for a layout that DLPack has no form for (R0308), or after the world has ended (R0305).
     pub fn to_dlpack<M: ManagedTensorBase>(&self) -> Result<Managed<M>> {
         let world = self.buffer().world().enter()?;
         let made = export(self.clone(), (self.address(), T::DTYPE, self.layout()), &world.device)?;
@@ -112,10 +112,10 @@ impl<T: Element> SymmetricTensor<T> {
 }
 
 impl AnyTensor {
-    /// As [`SymmetricTensor::to_dlpack`].
+    /// Exports the tensor like [`SymmetricTensor::to_dlpack`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`SymmetricTensor::to_dlpack`] fails.
     pub fn to_dlpack<M: ManagedTensorBase>(&self) -> Result<Managed<M>> {
         let world = self.buffer().world().enter()?;
         let made = export(self.clone(), (self.address(), self.dtype(), self.layout()), &world.device)?;
@@ -128,7 +128,7 @@ impl<T: Element> DeviceTensor<T> {
     /// The tensor for another library, which owns it from now on.
     ///
     /// # Errors
-    /// `R0308` for a layout that DLPack has no form for.
+    /// Fails for a layout that DLPack has no form for (R0308).
     pub fn into_dlpack<M: ManagedTensorBase>(self) -> Result<Managed<M>> {
         let (address, layout, device) = (self.address(), self.layout().clone(), self.device().clone());
         export(self, (address, T::DTYPE, &layout), &device)
@@ -166,8 +166,8 @@ impl<T: Element> ImportedTensor<T> {
     /// Takes a tensor over.
     ///
     /// # Errors
-    /// `R0308` where it is not on a GPU, has another element type, negative strides, or no elements; it is then given
-    /// back to its owner.
+    /// Fails if the tensor is not on a GPU, or has another element type, negative strides, or no elements
+    /// (R0308). It is then given back to its owner.
     ///
     /// # Safety
     /// The tensor obeys DLPack: its memory stays as described until its deleter is called. Whatever fills it is done,
@@ -208,7 +208,7 @@ impl<T: Element> ImportedTensor<T> {
         Ok(ImportedTensor { owner, address, layout, elements, marker: PhantomData })
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         self.address
     }

@@ -42,7 +42,7 @@ impl World {
     /// Memory of this PE's GPU by CUDA's virtual memory functions, of a size that can be registered.
     ///
     /// # Errors
-    /// `R0302` where the device has no room, `R0305` after the end.
+    /// Fails if the device has no room (R0302), or after the world has ended (R0305).
     pub fn vmm(&self, bytes: usize) -> Result<vmm::Allocation> {
         let world = self.0.enter()?;
         vmm::Allocation::with_granularity(&world.device, bytes, unit(&world))
@@ -52,17 +52,17 @@ impl World {
     /// of the buffer. *Collective.*
     ///
     /// # Errors
-    /// `R0301` where the PEs give different sizes, `R0306` for memory that NVSHMEM cannot register.
+    /// Fails if the PEs give different sizes (R0301), or for memory that NVSHMEM cannot register (R0306).
     #[track_caller]
     pub fn register(&self, memory: vmm::Allocation) -> Result<SymmetricBuffer> {
         let (address, bytes) = (memory.address(), memory.bytes());
         register(&self.0, address, bytes, Some(memory), Location::caller())
     }
 
-    /// As [`register`](World::register), for memory that stays the caller's.
+    /// Registers memory like [`register`](World::register). The memory stays the caller's.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`register`](World::register) fails.
     ///
     /// # Safety
     /// `address` is the start of a mapping made with `cuMemCreate` and `cuMemMap`, of `bytes` bytes, that stays mapped
@@ -81,9 +81,9 @@ impl World {
 pub struct Mapping {
     /// Bytes of each PE's copy.
     pub bytes: usize,
-    /// Where this PE's loads and stores reach each PE's copy, by PE; its own among them.
+    /// The address at which this PE's loads and stores reach each PE's copy, including its own.
     pub copies: Vec<u64>,
-    /// Where this PE's multimem instructions reach all copies, if the other library made such an address.
+    /// The address at which this PE's multimem instructions reach all copies, if the other library made one.
     pub multicast: Option<u64>,
 }
 
@@ -92,8 +92,8 @@ impl World {
     /// nothing is freed when the buffer is dropped. *Collective.*
     ///
     /// # Errors
-    /// `R0301` where the PEs give different sizes, `R0306` where the mapping has no address for a PE, or this world is
-    /// NVSHMEM's: [`World::local`] starts one that takes such memory.
+    /// Fails if the PEs give different sizes (R0301), or if the mapping has no address for a PE, or this
+    /// world is NVSHMEM's: [`World::local`] starts one that takes such memory (R0306).
     ///
     /// # Safety
     /// Loads and stores of this PE's GPU reach `bytes` bytes at each address, of the PE that the address stands for, and

@@ -89,12 +89,12 @@ impl Allocation {
         Allocation { world: world.clone(), address, bytes, number, external, exported }
     }
 
-    /// From now on it is freed at a later collective call, not when it is dropped.
+    /// Marks the memory as exported: it is freed at a later collective call, not when it is dropped.
     pub fn export(&self) {
         self.exported.store(true, Ordering::SeqCst);
     }
 
-    /// As [`export`](Allocation::export), and it is no leak where it is still there at the end.
+    /// Marks the memory like [`export`](Allocation::export), and does not report it as a leak at the end.
     pub fn free_later(&self) {
         self.export();
         self.world.registry().excuse(self.number);

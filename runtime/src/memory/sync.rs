@@ -6,19 +6,19 @@ use crate::error::Result;
 use crate::world::World;
 
 impl World {
-    /// The memory of a kernel's `barrier` parameter, for grids of so many CTAs. *Collective.*
+    /// Allocates the memory of a kernel's `barrier` parameter, for grids of up to `ctas` CTAs. *Collective.*
     ///
     /// # Errors
-    /// As [`buffer`](World::buffer).
+    /// Fails where [`buffer`](World::buffer) fails.
     #[track_caller]
     pub fn kernel_barrier(&self, ctas: u32) -> Result<Barrier> {
         Barrier::new(self, ctas)
     }
 
-    /// A signal, zero. *Collective.*
+    /// Allocates a signal with the value 0. *Collective.*
     ///
     /// # Errors
-    /// As [`buffer`](World::buffer).
+    /// Fails where [`buffer`](World::buffer) fails.
     #[track_caller]
     pub fn signal(&self) -> Result<Signal> {
         Ok(Signal(self.zeros(1)?))
@@ -46,7 +46,7 @@ impl Barrier {
         Ok(Barrier { buffer, ctas })
     }
 
-    /// Its memory.
+    /// The memory of the barrier.
     pub fn buffer(&self) -> &SymmetricBuffer {
         &self.buffer
     }
@@ -70,15 +70,15 @@ impl Signal {
     /// A symmetric `u64` as a signal: one of many in a tensor.
     ///
     /// # Errors
-    /// `R0307` past the tensor's end.
+    /// Fails if the index is past the end of the tensor (R0307).
     pub fn of(tensor: &SymmetricTensor<u64>, index: usize) -> Result<Signal> {
         tensor.slice(index..index.saturating_add(1)).map(Signal)
     }
 
-    /// Its value on this PE, once `stream` gets there.
+    /// The value of the signal on this PE, when `stream` gets there.
     ///
     /// # Errors
-    /// `R0305` after the end, `R0103`.
+    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
     pub fn get(&self, stream: &Stream) -> Result<u64> {
         Ok(self.0.to_vec(stream)?.first().copied().unwrap_or_default())
     }
@@ -86,13 +86,13 @@ impl Signal {
     /// Sets it on this PE, once `stream` gets there.
     ///
     /// # Errors
-    /// `R0305` after the end, `R0103`.
+    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
     pub fn set(&self, value: u64, stream: &Stream) -> Result<()> {
         self.0.copy_from(&[value], stream)
     }
 }
 
-/// How a signal is updated, atomically.
+/// The way in which a signal is updated atomically.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalOp {
     /// Becomes the value (`NVSHMEM_SIGNAL_SET`).
@@ -101,25 +101,25 @@ pub enum SignalOp {
     Add = 10,
 }
 
-/// What is waited for: the signal compared with a value.
+/// The condition to wait for: how the signal compares with a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compare {
-    /// Equal.
+    /// The signal is equal to the value.
     Eq = 0,
-    /// Not equal.
+    /// The signal differs from the value.
     Ne = 1,
-    /// Greater.
+    /// The signal is greater than the value.
     Gt = 2,
-    /// Less or equal.
+    /// The signal is at most the value.
     Le = 3,
-    /// Less.
+    /// The signal is less than the value.
     Lt = 4,
-    /// Greater or equal.
+    /// The signal is at least the value.
     Ge = 5,
 }
 
 impl Compare {
-    /// Every comparison.
+    /// Every comparison, in the order of the variants.
     pub const ALL: [Compare; 6] =
         [Compare::Eq, Compare::Ne, Compare::Gt, Compare::Le, Compare::Lt, Compare::Ge];
 

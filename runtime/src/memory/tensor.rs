@@ -16,7 +16,7 @@ impl World {
     /// A symmetric tensor of that shape, or layout; its elements are what the memory held. *Collective.*
     ///
     /// # Errors
-    /// As [`buffer`](World::buffer); `R0307` for a layout without elements.
+    /// Fails where [`buffer`](World::buffer) fails, or for a layout without elements (R0307).
     #[track_caller]
     pub fn tensor<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
         let bytes = layout.into_layout().and_then(|layout| Ok((bytes_of::<T>(&layout)?, layout)));
@@ -24,10 +24,10 @@ impl World {
         SymmetricTensor::view(self.buffer(bytes)?, 0, layout)
     }
 
-    /// A symmetric tensor of zeros. *Collective.*
+    /// Allocates a symmetric tensor whose elements are 0. *Collective.*
     ///
     /// # Errors
-    /// As [`tensor`](World::tensor).
+    /// Fails where [`tensor`](World::tensor) fails.
     #[track_caller]
     pub fn zeros<T: Element>(&self, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
         let tensor = self.tensor(layout)?;
@@ -61,7 +61,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// Part of a buffer as a tensor: that shape or layout, from `offset` bytes on.
     ///
     /// # Errors
-    /// `R0307` where it does not fit the buffer, or is not aligned to its elements.
+    /// Fails if it does not fit the buffer, or is not aligned to its elements (R0307).
     pub fn view(buffer: SymmetricBuffer, offset: u64, layout: impl IntoLayout) -> Result<SymmetricTensor<T>> {
         let layout = layout.into_layout()?;
         let elements = memory_elements(&layout)?;
@@ -89,7 +89,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// Elements `range` of a compact tensor, as a tensor of one mode: the same memory.
     ///
     /// # Errors
-    /// `R0307` for a range that goes past the end, or a layout with gaps.
+    /// Fails for a range that goes past the end, or a layout with gaps (R0307).
     pub fn slice(&self, range: Range<usize>) -> Result<SymmetricTensor<T>> {
         let n = self.compact("slice")?;
         if range.start > range.end || range.end > n {
@@ -103,36 +103,37 @@ impl<T: Element> SymmetricTensor<T> {
     /// waits.
     ///
     /// # Errors
-    /// `R0307` for another number of elements, `R0305` after the end, `R0103`.
+    /// Fails for another number of elements (R0307), after the world has ended (R0305), or if the CUDA driver
+    /// refuses a call (R0103).
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor", self.elements, data.len())?;
         copy::write(self.range()?, data, stream)
     }
 
-    /// As [`copy_from`](SymmetricTensor::copy_from), of elements as their bytes.
+    /// Copies elements to the tensor like [`copy_from`](SymmetricTensor::copy_from), from their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`copy_from`](SymmetricTensor::copy_from) fails.
     pub fn copy_from_bytes(&self, data: &[u8], stream: &Stream) -> Result<()> {
         let _entered = self.buffer.world().enter()?;
         copy::same_len("the tensor, in bytes,", self.elements * size_of::<T>(), data.len())?;
         copy::write(self.range()?, data, stream)
     }
 
-    /// As [`to_vec`](SymmetricTensor::to_vec), of elements as their bytes.
+    /// The elements like [`to_vec`](SymmetricTensor::to_vec), as their bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`to_vec`](SymmetricTensor::to_vec) fails.
     pub fn to_bytes(&self, stream: &Stream) -> Result<Vec<u8>> {
         let _entered = self.buffer.world().enter()?;
         copy::to_vec(self.range()?, stream)
     }
 
-    /// This PE's elements in memory order, once `stream` gets there.
+    /// Copies this PE's elements to the host in memory order, when `stream` gets there.
     ///
     /// # Errors
-    /// `R0305` after the end, `R0103`.
+    /// Fails after the world has ended (R0305), or if the CUDA driver refuses a call (R0103).
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let _entered = self.buffer.world().enter()?;
         copy::to_vec(self.range()?, stream)
@@ -151,7 +152,7 @@ impl<T: Element> SymmetricTensor<T> {
     /// The copy of a PE of the world, for loads, stores and copies of the driver.
     ///
     /// # Errors
-    /// `R0303` for a PE that is not there, `R0304` for one that only puts and gets reach.
+    /// Fails for a PE that does not exist (R0303), or for a PE that only puts and gets reach (R0304).
     pub fn peer(&self, pe: u32) -> Result<PeerTensor<T>> {
         let address = self.buffer.peer_address(pe)? + self.offset;
         Ok(PeerTensor { tensor: self.clone(), pe, address })
@@ -203,7 +204,7 @@ impl<T> SymmetricTensor<T> {
 }
 
 impl<T: Element> SymmetricTensor<T> {
-    /// Element type.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         T::DTYPE
     }
@@ -224,12 +225,12 @@ pub struct PeerTensor<T> {
 }
 
 impl<T: Element> PeerTensor<T> {
-    /// Whose.
+    /// The rank of the PE that has the tensor.
     pub fn pe(&self) -> u32 {
         self.pe
     }
 
-    /// Where this PE's loads and stores reach it.
+    /// The address at which this PE's loads and stores reach the tensor.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -246,17 +247,17 @@ impl<T: Element> PeerTensor<T> {
     /// Writes its elements as [`SymmetricTensor::copy_from`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`SymmetricTensor::copy_from`] fails.
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         let _entered = self.tensor.buffer.world().enter()?;
         copy::same_len("the tensor", self.tensor.elements, data.len())?;
         copy::write(self.range()?, data, stream)
     }
 
-    /// Its elements, as [`SymmetricTensor::to_vec`] gives them.
+    /// Copies the elements to the host, as [`SymmetricTensor::to_vec`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Fails where [`SymmetricTensor::to_vec`] fails.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let _entered = self.tensor.buffer.world().enter()?;
         copy::to_vec(self.range()?, stream)
@@ -271,7 +272,7 @@ pub struct MulticastTensor<T> {
 }
 
 impl<T> MulticastTensor<T> {
-    /// The multicast address.
+    /// The multicast address of the first element.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -295,7 +296,7 @@ impl AnyTensor {
     /// A buffer, from its first byte, as elements of that type.
     ///
     /// # Errors
-    /// `R0307` where the layout does not fit the buffer.
+    /// Fails if the layout does not fit the buffer (R0307).
     pub fn new(buffer: SymmetricBuffer, dtype: DType, layout: Layout) -> Result<AnyTensor> {
         AnyTensor::view(buffer, 0, dtype, layout)
     }
@@ -303,7 +304,7 @@ impl AnyTensor {
     /// Part of a buffer, from byte `offset` on, as elements of that type.
     ///
     /// # Errors
-    /// `R0307` where the layout does not fit the buffer.
+    /// Fails if the layout does not fit the buffer (R0307).
     pub fn view(buffer: SymmetricBuffer, offset: u64, dtype: DType, layout: Layout) -> Result<AnyTensor> {
         let bytes = (memory_elements(&layout)? as u64).checked_mul(dtype.bytes().into());
         let end = bytes.and_then(|bytes| bytes.checked_add(offset));
@@ -331,7 +332,7 @@ impl AnyTensor {
         self.buffer.address() + self.offset
     }
 
-    /// Element type.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }

@@ -97,7 +97,8 @@ fn library() -> Result<&'static (Found, Library)> {
 /// NCCL of this machine: its version, and where it is.
 ///
 /// # Errors
-/// `R0109` where there is none, with every place searched, or where it is too old or no NCCL.
+/// Fails if the library is not found, is too old, or is not NCCL (R0109). The message lists every place
+/// searched.
 pub fn installed() -> Result<(Version, &'static Path)> {
     library().map(|(found, library)| (library.version, &*found.path))
 }
@@ -105,7 +106,7 @@ pub fn installed() -> Result<(Version, &'static Path)> {
 /// Whether NCCL reduces elements of that type so.
 ///
 /// # Errors
-/// `R0401` with what it has.
+/// Fails if NCCL does not have the reduction for the type (R0401). The message lists what it has.
 pub fn reduces(dtype: DType, op: Reduce) -> Result<()> {
     reduction(dtype, op).map(drop)
 }
@@ -122,7 +123,8 @@ impl Communicator {
     /// Connects the PEs of a world. *Collective.*
     ///
     /// # Errors
-    /// `R0109` where a PE has no NCCL, `R0110` where NCCL cannot connect them, `R0301`, `R0203`.
+    /// Fails if a PE has no NCCL (R0109), if NCCL cannot connect them (R0110), if the PEs do not agree
+    /// (R0301), or if another PE has ended (R0203).
     pub fn over(world: &World) -> Result<Communicator> {
         let inner = &world.0;
         let entered = inner.enter()?;
@@ -147,7 +149,7 @@ impl Communicator {
         Ok(Communicator(Arc::new(Shared { world: inner.clone(), library, comm: Mutex::new(comm) })))
     }
 
-    /// NCCL's version.
+    /// The version of the NCCL library.
     pub fn version(&self) -> Version {
         self.0.library.version
     }
@@ -155,7 +157,7 @@ impl Communicator {
     /// Memory as cudaMalloc gives it.
     ///
     /// # Errors
-    /// `R0302` where the device has no room.
+    /// Fails if the device has no room (R0302).
     pub fn plain<T: Element>(&self, len: usize) -> Result<Tensor<T>> {
         let entered = self.0.world.enter()?;
         let memory = DeviceTensor::alloc(&entered.device, bytes_of::<T>(len)?)?;
@@ -165,7 +167,8 @@ impl Communicator {
     /// Memory of `ncclMemAlloc`, registered as a symmetric window, on which NCCL's symmetric kernels work. *Collective.*
     ///
     /// # Errors
-    /// `R0110` where NCCL (before 2.27) has no windows, or a PE no room, `R0301`.
+    /// Fails if NCCL (before 2.27) has no windows, or a PE no room (R0110), or if the PEs do not agree
+    /// (R0301).
     pub fn window<T: Element>(&self, len: usize) -> Result<Tensor<T>> {
         let (entered, library) = (self.0.world.enter()?, self.0.library);
         let bytes = bytes_of::<T>(len)?.max(1);
@@ -177,10 +180,10 @@ impl Communicator {
         Ok(Tensor { memory: Arc::new(Memory::Window(window)), offset: 0, len, marker: PhantomData })
     }
 
-    /// What failed in NCCL's threads since.
+    /// Reports what has failed in NCCL's own threads since the last call.
     ///
     /// # Errors
-    /// `R0110`.
+    /// Fails if NCCL reports an asynchronous error (R0110).
     pub fn check(&self) -> Result<()> {
         self.0.library.state(*self.0.comm())
     }
@@ -188,7 +191,8 @@ impl Communicator {
     /// Every PE's `dest` becomes the reduction of all PEs' `source`; both may be one.
     ///
     /// # Errors
-    /// As [`reduces`]; `R0307` for different sizes, `R0110`, `R0305`.
+    /// Fails where [`reduces`] fails, for different sizes (R0307), if an NCCL call fails (R0110), or after
+    /// the world has ended (R0305).
     pub fn all_reduce<T: Element>(
         &self,
         op: Reduce,
@@ -206,7 +210,7 @@ impl Communicator {
     /// `dest` becomes this PE's share of the reduction of `source`, and may lie at that share of it.
     ///
     /// # Errors
-    /// As [`all_reduce`](Communicator::all_reduce).
+    /// Fails where [`all_reduce`](Communicator::all_reduce) fails.
     pub fn reduce_scatter<T: Element>(
         &self,
         op: Reduce,
@@ -224,7 +228,7 @@ impl Communicator {
     /// `dest` becomes all PEs' `source`, which may lie at this PE's place of it.
     ///
     /// # Errors
-    /// As [`all_reduce`](Communicator::all_reduce), for every type.
+    /// Fails where [`all_reduce`](Communicator::all_reduce) fails, but takes every type.
     pub fn all_gather<T: Element>(
         &self,
         dest: &Tensor<T>,
@@ -240,7 +244,7 @@ impl Communicator {
     /// `dest` of every PE becomes the `source` of one; both may be one.
     ///
     /// # Errors
-    /// As [`all_gather`](Communicator::all_gather); `R0303` for a root that is not there.
+    /// Fails where [`all_gather`](Communicator::all_gather) fails, or for a root that does not exist (R0303).
     pub fn broadcast<T: Element>(
         &self,
         dest: &Tensor<T>,
@@ -258,7 +262,7 @@ impl Communicator {
     /// Part j of PE i's `source` becomes part i of PE j's `dest`: sends and receives in a group.
     ///
     /// # Errors
-    /// As [`all_gather`](Communicator::all_gather).
+    /// Fails where [`all_gather`](Communicator::all_gather) fails.
     pub fn all_to_all<T: Element>(
         &self,
         dest: &Tensor<T>,
@@ -312,7 +316,7 @@ impl<T: Element> Tensor<T> {
     /// Elements `range` of it: the same memory.
     ///
     /// # Errors
-    /// `R0307` past the end.
+    /// Fails if the range goes past the end (R0307).
     pub fn slice(&self, range: Range<usize>) -> Result<Tensor<T>> {
         if range.start > range.end || range.end > self.len {
             return Err(Error::new(error::SHAPE, format!("elements {range:?} of a tensor of {}", self.len)));
@@ -321,7 +325,7 @@ impl<T: Element> Tensor<T> {
         Ok(Tensor { memory: self.memory.clone(), offset, len: range.len(), marker: PhantomData })
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -336,7 +340,7 @@ impl<T: Element> Tensor<T> {
         self.memory.clone()
     }
 
-    /// Where it begins on the device.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         let start = match &*self.memory {
             Memory::Plain(memory) => memory.address(),
@@ -359,16 +363,16 @@ impl<T: Element> Tensor<T> {
     /// Writes its elements, once `stream` gets there, and waits.
     ///
     /// # Errors
-    /// `R0307` for another number of elements, `R0103`.
+    /// Fails for another number of elements (R0307), or if the CUDA driver refuses a call (R0103).
     pub fn copy_from(&self, data: &[T], stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.len, data.len())?;
         copy::write(self.range()?, data, stream)
     }
 
-    /// Sets all its bytes, in the stream's order.
+    /// Sets all bytes of the tensor to `byte`, in stream order.
     ///
     /// # Errors
-    /// `R0103`.
+    /// Fails if the CUDA driver refuses the call (R0103).
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<()> {
         cuda::keep(self.memory.clone());
         copy::fill(self.range()?, byte, stream)
@@ -377,7 +381,8 @@ impl<T: Element> Tensor<T> {
     /// Takes over another tensor's elements, in the stream's order.
     ///
     /// # Errors
-    /// `R0307` where they have different numbers of elements, `R0103`.
+    /// Fails if they have different numbers of elements (R0307), or if the CUDA driver refuses a call
+    /// (R0103).
     pub fn load(&self, from: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.len, from.len())?;
         cuda::keep(self.memory.clone());
@@ -385,10 +390,10 @@ impl<T: Element> Tensor<T> {
         copy::on_device(self.range()?, from.range(), stream)
     }
 
-    /// Gives its elements to another tensor, in the stream's order.
+    /// Copies the elements to another tensor, in stream order.
     ///
     /// # Errors
-    /// As [`load`](Tensor::load).
+    /// Fails where [`load`](Tensor::load) fails.
     pub fn store(&self, to: &DeviceTensor<T>, stream: &Stream) -> Result<()> {
         copy::same_len("the tensor", self.len, to.len())?;
         cuda::keep(self.memory.clone());

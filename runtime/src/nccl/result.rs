@@ -16,7 +16,7 @@ pub struct Library {
     _library: ManuallyDrop<libloading::Library>,
 }
 
-/// What a collective reads and writes: addresses, and what nccl.h calls `count`.
+/// The addresses that a collective reads and writes, and what nccl.h calls `count`.
 #[derive(Clone, Copy)]
 pub struct Sides {
     pub source: u64,
@@ -70,7 +70,7 @@ impl Library {
         self.check(null_mut(), "ncclGetUniqueId", status).map(|()| id)
     }
 
-    /// On the current CUDA context's device. Collective.
+    /// Makes a communicator on the device of the current CUDA context. Every rank must call it.
     pub fn init(&self, n: u32, id: UniqueId, rank: u32) -> Result<Comm> {
         let mut comm = null_mut();
         // SAFETY: writes the communicator; the id is by value.
@@ -83,7 +83,7 @@ impl Library {
         self.check(null_mut(), "ncclCommDestroy", unsafe { (self.functions.ncclCommDestroy)(comm) })
     }
 
-    /// What went wrong since, while nobody waited.
+    /// Reports what went wrong since the last call, while nobody waited.
     pub fn state(&self, comm: Comm) -> Result<()> {
         let mut state = 0;
         // SAFETY: a query; the communicator is alive.

@@ -6,9 +6,9 @@ use crate::collective::Reduce;
 use crate::foreign::functions;
 use std::ffi::{c_char, c_int, c_void};
 
-/// `ncclComm_t`.
+/// A handle of a communicator, `ncclComm_t`.
 pub type Comm = *mut c_void;
-/// `ncclWindow_t`.
+/// A handle of a window, `ncclWindow_t`.
 pub type Window = *mut c_void;
 /// `cudaStream_t`, which is a `CUstream`.
 pub type Stream = *mut c_void;
@@ -17,7 +17,7 @@ pub type Stream = *mut c_void;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId {
-    /// The library's own.
+    /// Data that only the library interprets.
     pub internal: [u8; 128],
 }
 

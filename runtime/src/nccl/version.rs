@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// A version: 2.28.9.
+/// A version of NCCL, such as 2.28.9.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Version {
-    /// 2.
+    /// The first number, 2 of 2.28.9.
     pub major: u32,
-    /// 28.
+    /// The second number, 28 of 2.28.9.
     pub minor: u32,
-    /// 9.
+    /// The third number, 9 of 2.28.9.
     pub patch: u32,
 }
 
@@ -17,7 +17,7 @@ pub struct Version {
 pub const OLDEST: Version = Version { major: 2, minor: 19, patch: 0 };
 
 impl Version {
-    /// Of `NCCL_VERSION_CODE`: 22809. (Before 2.9 the codes had one digit less.)
+    /// Decodes a `NCCL_VERSION_CODE`, such as 22809. Codes before 2.9 had one digit less.
     pub fn of(code: i32) -> Version {
         let code = u32::try_from(code).unwrap_or(0);
         let (major, rest) =

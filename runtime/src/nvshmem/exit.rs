@@ -30,7 +30,7 @@ extern "C" fn leave(status: c_int, _: *mut c_void) {
     }
 }
 
-/// From now on the process leaves without NVSHMEM's handlers, until [`release`].
+/// Makes the process exit without NVSHMEM's handlers from now on, until [`release`].
 pub fn guard() {
     static ONCE: Once = Once::new();
     RUNNING.store(true, Ordering::SeqCst);

@@ -13,14 +13,14 @@ use std::ffi::c_void;
 use std::path::Path;
 use weft_sim::Name;
 
-/// One of them.
+/// One of the implementations of NVSHMEM's host functions.
 pub enum Library {
     Host(Host),
     Direct(Direct),
     Simulated(Nvshmem),
 }
 
-/// A collective's function.
+/// The function of a collective, found for its operands.
 pub enum Found {
     Host(result::Found),
     Direct(direct::Found),
@@ -79,7 +79,7 @@ fn no_nvshmem(what: &str) -> Error {
 }
 
 impl Library {
-    /// Where NVSHMEM was loaded from, if it was.
+    /// The path that NVSHMEM was loaded from, if it was loaded.
     pub fn path(&self) -> &Path {
         match self {
             Library::Host(l) => l.path(),
@@ -277,7 +277,7 @@ impl Library {
     /// The collective of that name for that element type.
     ///
     /// # Errors
-    /// `R0401` where NVSHMEM has none.
+    /// Fails if NVSHMEM has none (R0401).
     pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         match self {
             Library::Host(l) => l.find_collective(name, dtype).map(Found::Host),

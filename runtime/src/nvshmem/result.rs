@@ -73,7 +73,7 @@ impl Host {
     /// Opens the library of that path and finds its functions.
     ///
     /// # Errors
-    /// `R0104` where it cannot be loaded, `R0105` where a function is missing.
+    /// Fails if it cannot be loaded (R0104), or if a function is missing (R0105).
     pub fn open(path: &Path) -> Result<Host> {
         // SAFETY: loading runs NVSHMEM's own initialisers, which only set up tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(|e| {
@@ -114,12 +114,12 @@ impl Host {
         Ok(())
     }
 
-    /// Where it was loaded from.
+    /// The path that the library was loaded from.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its version, asked when it was opened.
+    /// The version that the library reported when it was opened.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -162,7 +162,7 @@ impl Host {
         }
     }
 
-    /// Ends NVSHMEM. Collective.
+    /// Ends NVSHMEM in this process. *Collective.*
     pub fn finalize(&self) {
         // SAFETY: init succeeded; `World` calls this once.
         unsafe { (self.turn().nvshmemx_hostlib_finalize)() }
@@ -181,8 +181,8 @@ impl Host {
         check("nvshmemx_cumodule_finalize", unsafe { (self.turn().nvshmemx_cumodule_finalize)(module) })
     }
 
-    /// Symmetric memory, zeroed or as it was, aligned to `align` bytes; 0 where there is none left. Collective over
-    /// all PEs.
+    /// Allocates symmetric memory, zeroed or as it was, aligned to `align` bytes. The result is 0 if there is
+    /// not enough left. All PEs must call it.
     pub fn alloc(&self, bytes: usize, align: usize) -> u64 {
         // SAFETY: any size is allowed.
         (unsafe { (self.turn().nvshmem_align)(align, bytes) }) as u64
@@ -194,14 +194,14 @@ impl Host {
         unsafe { (self.turn().nvshmem_free)(at(address)) }
     }
 
-    /// Where loads and stores reach a PE's copy, if they do.
+    /// The address at which loads and stores reach a PE's copy, if they do.
     pub fn peer(&self, address: u64, pe: u32) -> Option<u64> {
         // SAFETY: computes an address.
         let p = unsafe { (self.turn().nvshmem_ptr)(at(address), pe as c_int) } as u64;
         (p != 0).then_some(p)
     }
 
-    /// Where multimem instructions reach all copies of a team, if they do.
+    /// The address at which multimem instructions reach all copies of a team, if they do.
     pub fn multicast(&self, team: Team, address: u64) -> Option<u64> {
         // SAFETY: computes an address.
         let p = unsafe { (self.turn().nvshmemx_mc_ptr)(team, at(address)) } as u64;
@@ -235,7 +235,7 @@ impl Host {
         u32::try_from(unsafe { (self.turn().nvshmem_team_n_pes)(team) }).ok()
     }
 
-    /// What a PE of one team is in another.
+    /// The rank in another team of a PE of this team.
     pub fn translate(&self, from: Team, pe: u32, to: Team) -> Option<u32> {
         // SAFETY: a query.
         u32::try_from(unsafe { (self.turn().nvshmem_team_translate_pe)(from, pe as c_int, to) }).ok()
@@ -318,7 +318,7 @@ impl Host {
         unsafe { (self.turn().nvshmem_barrier_all)() }
     }
 
-    /// On a stream: copies to a PE. `nbi`: complete only after a quiet.
+    /// Copies to a PE, in stream order. With `nbi`, the copy is complete only after a quiet.
     pub fn put(&self, dest: u64, source: u64, bytes: usize, pe: u32, nbi: bool, stream: Stream) {
         let f = self.turn();
         let call = if nbi { f.nvshmemx_putmem_nbi_on_stream } else { f.nvshmemx_putmem_on_stream };
@@ -326,7 +326,7 @@ impl Host {
         unsafe { call(at(dest), at(source), bytes, pe as c_int, stream) }
     }
 
-    /// On a stream: copies from a PE. `nbi`: complete only after a quiet.
+    /// Copies from a PE, in stream order. With `nbi`, the copy is complete only after a quiet.
     pub fn get(&self, dest: u64, source: u64, bytes: usize, pe: u32, nbi: bool, stream: Stream) {
         let f = self.turn();
         let call = if nbi { f.nvshmemx_getmem_nbi_on_stream } else { f.nvshmemx_getmem_on_stream };
@@ -334,7 +334,7 @@ impl Host {
         unsafe { call(at(dest), at(source), bytes, pe as c_int, stream) }
     }
 
-    /// On a stream: copies to a PE, then updates its signal.
+    /// Copies to a PE and then updates its signal, in stream order.
     pub fn put_signal(&self, copy: &PutSignal, stream: Stream) {
         let PutSignal { dest, source, bytes, signal, value, op, pe, nbi } = *copy;
         let f = self.turn();
@@ -344,7 +344,7 @@ impl Host {
         unsafe { call(at(dest), at(source), bytes, at(signal).cast(), value, op, pe as c_int, stream) }
     }
 
-    /// On a stream: updates a PE's signal.
+    /// Updates the signal of a PE, in stream order.
     pub fn signal(&self, signal: u64, value: u64, op: c_int, pe: u32, stream: Stream) {
         let f = self.turn();
         let call = f.nvshmemx_signal_op_on_stream;
@@ -352,7 +352,7 @@ impl Host {
         unsafe { call(at(signal).cast(), value, op, pe as c_int, stream) }
     }
 
-    /// On a stream: waits for this PE's signal.
+    /// Waits for the signal of this PE, in stream order.
     pub fn signal_wait(&self, signal: u64, compare: c_int, value: u64, stream: Stream) {
         let f = self.turn();
         let call = f.nvshmemx_signal_wait_until_on_stream;
@@ -360,13 +360,13 @@ impl Host {
         unsafe { call(at(signal).cast(), compare, value, stream) }
     }
 
-    /// On a stream: all operations that this PE started are complete.
+    /// Waits in stream order until all operations that this PE started are complete.
     pub fn quiet(&self, stream: Stream) {
         // SAFETY: init succeeded.
         unsafe { (self.turn().nvshmemx_quiet_on_stream)(stream) }
     }
 
-    /// On a stream: the team's PEs have come, and all their stores are seen.
+    /// Waits in stream order until the team's PEs have come and all their stores are seen.
     pub fn barrier(&self, team: Team, stream: Stream) -> Result<()> {
         let f = self.turn();
         let call = f.nvshmemx_barrier_on_stream;
@@ -374,7 +374,7 @@ impl Host {
         check("nvshmemx_barrier_on_stream", unsafe { call(team, stream) })
     }
 
-    /// On a stream: the team's PEs have come.
+    /// Waits in stream order until the team's PEs have come.
     pub fn sync(&self, team: Team, stream: Stream) -> Result<()> {
         let f = self.turn();
         let call = f.nvshmemx_team_sync_on_stream;
@@ -385,7 +385,7 @@ impl Host {
     /// The collective of that name for that element type.
     ///
     /// # Errors
-    /// `R0401` where NVSHMEM has none.
+    /// Fails if NVSHMEM has none (R0401).
     pub fn find_collective(&self, name: &str, dtype: DType) -> Result<Found> {
         let f = &self.functions;
         // Moves of types that NVSHMEM has no name for are moves of bytes.
@@ -407,7 +407,7 @@ impl Host {
         }
     }
 
-    /// On a stream: a collective.
+    /// Runs a collective, in stream order.
     pub fn collective(&self, found: &Found, io: &Collective, stream: Stream) -> Result<()> {
         let count = io.count * found.scale;
         let _turn = self.turn();
@@ -416,7 +416,7 @@ impl Host {
         check(&found.label, status)
     }
 
-    /// On a stream: the root's source becomes everybody's destination.
+    /// Copies the root's source to the destination of all PEs, in stream order.
     pub fn broadcast(&self, dtype: DType, io: &Collective, root: u32, stream: Stream) -> Result<()> {
         let (count, root) = (io.count * dtype.bytes() as usize, root as c_int);
         let f = self.turn();
@@ -433,7 +433,7 @@ pub fn no_operation(name: &str, dtype: DType) -> Error {
     )
 }
 
-/// A collective's function.
+/// The function of a collective, found for its operands.
 pub struct Found {
     call: sys::Collective,
     /// What it counts, for each element.
@@ -441,14 +441,14 @@ pub struct Found {
     label: String,
 }
 
-/// What a collective reads and writes: addresses in symmetric memory, elements.
+/// The operands of a collective: addresses in symmetric memory, and a number of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Collective {
-    /// Whose PEs take part.
+    /// The team whose PEs take part.
     pub team: Team,
-    /// Written.
+    /// The address that is written.
     pub dest: u64,
-    /// Read.
+    /// The address that is read.
     pub source: u64,
     /// Elements: of each PE's contribution, or of each PE's result in a reduce-scatter.
     pub count: usize,
@@ -457,19 +457,19 @@ pub struct Collective {
 /// A copy with a signal after it.
 #[derive(Clone, Copy, Debug)]
 pub struct PutSignal {
-    /// In symmetric memory.
+    /// The address of the destination, in symmetric memory.
     pub dest: u64,
-    /// Of this PE.
+    /// The address of the source, in memory of this PE.
     pub source: u64,
-    /// Copied.
+    /// The number of bytes to copy.
     pub bytes: usize,
-    /// In symmetric memory, eight bytes.
+    /// The address of the signal in symmetric memory, of eight bytes.
     pub signal: u64,
-    /// Set or added.
+    /// The value that the signal is set to, or that is added to it.
     pub value: u64,
-    /// Which of the two.
+    /// Whether the signal is set or added to.
     pub op: c_int,
-    /// Whose.
+    /// The rank of the PE that receives the copy.
     pub pe: u32,
     /// Complete only after a quiet.
     pub nbi: bool,

@@ -5,50 +5,50 @@
 use crate::foreign::functions;
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-/// `nvshmem_team_t`.
+/// A handle of a team, `nvshmem_team_t`.
 pub type Team = i32;
 
-/// `CUstream`.
+/// A handle of a stream, `CUstream`.
 pub type Stream = *mut c_void;
 
 /// `nvshmemx_uniqueid_v1` (nvshmem_uniqueid.h): 128 bytes that PE 0 makes and all others are told.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId {
-    /// Version and size.
+    /// The version and the size of the struct.
     pub version: c_int,
-    /// The library's own.
+    /// Data that only the library interprets.
     pub internal: [u8; 124],
 }
 
-/// `nvshmemx_uniqueid_args_v1`.
+/// The arguments of an initialization by unique id, `nvshmemx_uniqueid_args_v1`.
 #[repr(C)]
 pub struct UniqueIdArgs {
-    /// Version and size.
+    /// The version and the size of the struct.
     pub version: c_int,
-    /// Read during init.
+    /// The unique id, which initialization reads.
     pub id: *mut UniqueId,
-    /// PE.
+    /// The rank of this PE.
     pub rank: c_int,
-    /// PEs.
+    /// The number of PEs.
     pub size: c_int,
 }
 
-/// `nvshmemx_init_args_v1`.
+/// The arguments of an initialization, `nvshmemx_init_args_v1`.
 #[repr(C)]
 pub struct InitArgs {
-    /// Version and size.
+    /// The version and the size of the struct.
     pub version: c_int,
     /// For bootstrap by unique id.
     pub uid: UniqueIdArgs,
-    /// Zeros.
+    /// Padding, which must be 0.
     pub padding: [u8; 96],
 }
 
-/// `nvshmemx_init_attr_v1`.
+/// The attributes of an initialization, `nvshmemx_init_attr_v1`.
 #[repr(C)]
 pub struct InitAttr {
-    /// Version and size.
+    /// The version and the size of the struct.
     pub version: c_int,
     /// For bootstrap by MPI; null.
     pub mpi_comm: *mut c_void,
@@ -56,16 +56,16 @@ pub struct InitAttr {
     pub args: InitArgs,
 }
 
-/// `nvshmem_team_config_v2`.
+/// The configuration of a team, `nvshmem_team_config_v2`.
 #[repr(C)]
 pub struct TeamConfig {
-    /// Version and size.
+    /// The version and the size of the struct.
     pub version: c_int,
-    /// Contexts; -1: any.
+    /// The number of contexts; -1 leaves it to the library.
     pub num_contexts: c_int,
     /// Same on all PEs of the team, and of no other team.
     pub unique_id: u64,
-    /// Zeros.
+    /// Padding, which must be 0.
     pub padding: [u8; 48],
 }
 
@@ -80,7 +80,7 @@ const fn word<T>(version: c_int) -> c_int {
 }
 
 impl UniqueId {
-    /// `NVSHMEMX_UNIQUEID_INITIALIZER`.
+    /// The initial value, as `NVSHMEMX_UNIQUEID_INITIALIZER` has it.
     pub const fn new() -> UniqueId {
         UniqueId { version: word::<UniqueId>(1), internal: [0; 124] }
     }
@@ -93,7 +93,7 @@ impl Default for UniqueId {
 }
 
 impl InitAttr {
-    /// `NVSHMEMX_INIT_ATTR_INITIALIZER`.
+    /// The initial value, as `NVSHMEMX_INIT_ATTR_INITIALIZER` has it.
     pub const fn new() -> InitAttr {
         let version = word::<UniqueIdArgs>(1);
         let uid = UniqueIdArgs { version, id: std::ptr::null_mut(), rank: 0, size: 0 };
@@ -115,27 +115,27 @@ impl TeamConfig {
     }
 }
 
-/// `NVSHMEMX_INIT_WITH_UNIQUEID`.
+/// The flag `NVSHMEMX_INIT_WITH_UNIQUEID` of an initialization.
 pub const INIT_WITH_UNIQUEID: c_uint = 1 << 3;
 
-/// `NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID`.
+/// The flag `NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID` of a team's configuration.
 pub const TEAM_CONFIG_MASK_UNIQUEID: c_long = 2;
 
-/// `NVSHMEM_TEAM_INVALID`.
+/// The handle of no team, `NVSHMEM_TEAM_INVALID`.
 pub const TEAM_INVALID: Team = -1;
-/// `NVSHMEM_TEAM_WORLD`.
+/// The team of all PEs, `NVSHMEM_TEAM_WORLD`.
 pub const TEAM_WORLD: Team = 0;
-/// `NVSHMEM_TEAM_SHARED`.
+/// The team of PEs that share memory, `NVSHMEM_TEAM_SHARED`.
 pub const TEAM_SHARED: Team = 1;
-/// `NVSHMEM_THREAD_SINGLE`: one thread.
+/// `NVSHMEM_THREAD_SINGLE`: the process has one thread.
 pub const THREAD_SINGLE: c_int = 0;
 /// `NVSHMEM_THREAD_SERIALIZED`: any thread, one at a time.
 pub const THREAD_SERIALIZED: c_int = 2;
-/// `NVSHMEM_THREAD_MULTIPLE`: any threads.
+/// `NVSHMEM_THREAD_MULTIPLE`: any thread may call the library.
 pub const THREAD_MULTIPLE: c_int = 3;
-/// `NVSHMEMX_TEAM_NODE`.
+/// The team of PEs of a node, `NVSHMEMX_TEAM_NODE`.
 pub const TEAM_NODE: Team = 2;
-/// `NVSHMEMX_TEAM_SAME_MYPE_NODE`.
+/// The team of PEs of equal rank on each node, `NVSHMEMX_TEAM_SAME_MYPE_NODE`.
 pub const TEAM_SAME_MYPE_NODE: Team = 3;
 
 functions! {

@@ -11,7 +11,7 @@ pub use weft_abi::NvshmemVersion as Version;
 /// Asks a host library which NVSHMEM it is (`nvshmemx_vendor_get_version_info`). Needs neither a GPU nor a start.
 ///
 /// # Errors
-/// R0105 where it cannot be opened or has no such function.
+/// Fails if it cannot be opened or has no such function (R0105).
 pub fn host_version(path: &Path) -> Result<Version> {
     type GetVersion = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int);
     const NAME: &str = "nvshmemx_vendor_get_version_info";
@@ -42,7 +42,7 @@ pub fn host_version(path: &Path) -> Result<Version> {
 /// Whether a library's version is supported.
 ///
 /// # Errors
-/// R0105 with the version and what is supported.
+/// Fails if the version is not supported (R0105). The message says which versions are.
 pub fn check_supported(version: Version, path: &Path) -> Result<()> {
     if version.is_supported() {
         return Ok(());
@@ -57,7 +57,7 @@ pub fn check_supported(version: Version, path: &Path) -> Result<()> {
 /// Whether a host library and device bitcode go together: both supported, and of one version.
 ///
 /// # Errors
-/// R0105 with both versions and both paths.
+/// Fails if the versions differ (R0105). The message has both versions and both paths.
 pub fn check(host: (Version, &Path), device: (Version, &Path)) -> Result<()> {
     check_supported(host.0, host.1)?;
     check_supported(device.0, device.1)?;

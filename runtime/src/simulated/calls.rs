@@ -50,7 +50,7 @@ fn text(f: NvshmemFunction) -> String {
 /// The module with the kernel that calls a function.
 ///
 /// # Errors
-/// `R0401` where there is no such function.
+/// Fails if there is no such function (R0401).
 pub(super) fn module(function: &str) -> Result<Module> {
     static MADE: OnceLock<Mutex<HashMap<String, Module>>> = OnceLock::new();
     let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

@@ -34,14 +34,14 @@ pub(super) struct Heap {
     /// By parent and PE: how often it was split; and the teams of each split.
     splits: BTreeMap<(i32, u32), u64>,
     made: BTreeMap<(i32, u64), Vec<i32>>,
-    /// By the number that the PEs of a list agreed on.
+    /// The teams of lists, by the number that the PEs of the list agreed on.
     pub listed: BTreeMap<u64, i32>,
-    /// By PE: its node, and the PEs of its place on each.
+    /// The teams of each PE: its node, and the PEs of its place on each node.
     pub predefined: Vec<[i32; 2]>,
 }
 
 impl Heap {
-    /// A heap, with teams for nodes of so many PEs.
+    /// Creates a heap, and teams for nodes of `node` PEs.
     pub fn new(machine: &mut Machine, node: u32) -> Result<Heap> {
         let n_pes = machine.config().n_pes as u32;
         let mut heap = Heap {

@@ -68,7 +68,7 @@ impl Job {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All PEs begin.
+    /// Marks all PEs as running, and forgets what an earlier run left open.
     pub fn begin(&self) {
         let mut state = self.lock();
         state.running = self.n_pes();

@@ -40,17 +40,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weft_sim::{Check, Finding, SimError, Stats, Trace, TraceConfig};
 
-/// What to simulate.
+/// The machine to simulate, and how to simulate it.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
     /// Seed of the schedule, and of what NVSHMEM and the memory model leave open: one seed gives one run.
     pub seed: u64,
     /// Whether the seed also chooses how warps take turns, and how late others see weak stores
     /// ([`weft_sim::Config::explore`]).
     pub explore: bool,
-    /// What to watch for while kernels run; see [`Simulation::findings`].
+    /// The checks that watch running kernels; see [`Simulation::findings`].
     pub check: Option<Check>,
     /// The number of PEs in a node. PEs of a node reach each other by loads and stores, and other PEs only by puts and
     /// gets. If it is not given, all PEs are in one node.
@@ -157,15 +157,15 @@ impl World {
     /// So many simulated PEs in this process, like H200s of one node: see [`SimJob::run`].
     ///
     /// # Errors
-    /// `R0201` for no PE or too many, or a `WEFT_TIMEOUT` that is no time.
+    /// Fails for no PE or too many, or a `WEFT_TIMEOUT` that is not a time (R0201).
     pub fn simulated(n_pes: u32) -> Result<SimJob> {
         World::simulated_with(&SimConfig::new(n_pes))
     }
 
-    /// Simulated PEs in this process.
+    /// Creates PEs that are simulated in this process, as `config` says.
     ///
     /// # Errors
-    /// As [`simulated`](World::simulated).
+    /// Fails where [`simulated`](World::simulated) fails.
     pub fn simulated_with(config: &SimConfig) -> Result<SimJob> {
         Ok(SimJob(Job::new(config.settings()?)?))
     }
@@ -175,8 +175,8 @@ impl SimJob {
     /// Runs `body` as every PE, each in a thread with a [`World`] of its own, and finalizes. What each returned, by PE.
     ///
     /// # Errors
-    /// That of the PE that failed first: what `body` returned, `R0203` if it panicked. The other PEs then get `R0203` where
-    /// they wait for it. `R0403` where the simulator stopped the kernels.
+    /// Fails with the error of the PE that failed first: what `body` returned, R0203 if it panicked, or R0403
+    /// if the simulator stopped the kernels. The other PEs get R0203 where they wait for it.
     pub fn run<T: Send, E: From<Error> + fmt::Display + Send>(
         &self,
         body: impl Fn(&World) -> std::result::Result<T, E> + Sync,
@@ -199,7 +199,7 @@ impl SimJob {
     /// set of worlds, and then no [`run`](SimJob::run).
     ///
     /// # Errors
-    /// `R0403` where the simulator has stopped.
+    /// Fails if the simulator has stopped (R0403).
     pub fn worlds(&self) -> Result<Vec<World>> {
         self.threads(&World::of_simulated).into_iter().collect()
     }
@@ -234,7 +234,7 @@ impl SimJob {
         })
     }
 
-    /// What is special to a simulated job: findings, statistics.
+    /// The functions that only a simulated job has: findings and statistics.
     pub fn simulation(&self) -> Simulation {
         Simulation(self.0.clone())
     }
@@ -300,7 +300,7 @@ fn panicked(pe: u32, panic: &(dyn Any + Send)) -> Error {
     Error::new(PEER_DIED, format!("PE {pe} panicked: {said}"))
 }
 
-/// What is special to a simulated world.
+/// The functions that only a simulated world has.
 #[derive(Clone)]
 pub struct Simulation(Arc<Job>);
 
@@ -309,8 +309,8 @@ impl Simulation {
         Simulation(pe.job.clone())
     }
 
-    /// What [`SimConfig::check`] has found in kernels so far; nothing of kernels that are running. Kernels are compared with
-    /// those that are launched after this call no more.
+    /// The findings of [`SimConfig::check`] in kernels that have ended. Kernels that are launched after this
+    /// call are not compared with earlier ones.
     pub fn findings(&self) -> Vec<Finding> {
         let mut state = self.0.lock();
         state.settle();
@@ -335,7 +335,8 @@ impl Simulation {
         state.stats.clone()
     }
 
-    /// What stopped the kernels, if something has: a deadlock, an access that no GPU allows. Every PE has it as `R0403`.
+    /// The error that stopped the kernels, if one has: a deadlock, or an access that no GPU allows. Every PE
+    /// gets it as `R0403`.
     pub fn stopped(&self) -> Option<SimError> {
         self.0.lock().stopped.clone()
     }
@@ -344,7 +345,7 @@ impl Simulation {
     /// arrived, as after [`World::barrier`].
     ///
     /// # Errors
-    /// `R0403` for bytes that the PE does not have there.
+    /// Fails for bytes that the PE does not have there (R0403).
     pub fn read(&self, pe: u32, address: u64, data: &mut [u8]) -> Result<()> {
         let state = self.0.lock();
         state.machine.read(pe as usize, address, data).map_err(|e| state::from_sim(&e))
@@ -355,7 +356,7 @@ impl Simulation {
     /// they run: whoever else uses it first waits for all of them, as [`World::barrier`] does on every PE.
     ///
     /// # Errors
-    /// `R0403` for memory that the PE does not have there, or without fixed heaps.
+    /// Fails for memory that the PE does not have there, or without fixed heaps (R0403).
     pub fn host_address(&self, pe: u32, address: u64, bytes: u64) -> Result<usize> {
         let mut state = self.0.lock();
         state.machine.host_address(pe as usize, address, bytes).map_err(|e| state::from_sim(&e))

@@ -14,7 +14,7 @@ impl Modules {
     /// The module of a text, which the first call reads.
     ///
     /// # Errors
-    /// What is wrong with the text, or what the simulator does not have.
+    /// Fails if the text is wrong, or if it has something that the simulator does not have.
     pub fn read(&self, ptx: &str) -> std::result::Result<Module, PtxError> {
         let mut modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(ptx) {

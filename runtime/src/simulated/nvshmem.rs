@@ -254,7 +254,7 @@ fn operands(io: &Collective, scale: usize) -> Vec<Arg> {
 }
 
 impl Pe {
-    /// Code from PTX.
+    /// Loads a module from its PTX text.
     pub fn load(&self, ptx: &[u8]) -> Result<weft_sim::Module> {
         self.job.settings.modules.load(ptx)
     }

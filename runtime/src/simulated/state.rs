@@ -91,7 +91,7 @@ pub(super) struct Host {
     knows: Arc<Order>,
     /// Number of its next stream.
     pub streams: u32,
-    /// Its thread has ended, or not begun.
+    /// Whether its thread has ended, or has not begun.
     pub left: bool,
     /// What streams have done that are gone.
     gone: Order,
@@ -491,7 +491,7 @@ impl State {
         }
     }
 
-    /// Who waits for what, a line for each PE.
+    /// A text that says who waits for what, with a line for each PE.
     pub fn waits(&self) -> String {
         let waiting = self.waiters.values().filter(|w| w.answer.is_none());
         let mut lines: Vec<(u32, String)> = waiting.map(|w| (w.pe, self.words(w.pe, &w.wait))).collect();

@@ -21,7 +21,7 @@ pub(crate) struct Step {
     pub guarded: bool,
     /// Labels it may jump to.
     pub jumps: Vec<u32>,
-    /// Nothing follows it.
+    /// Whether control never goes on to the next step.
     pub ends: bool,
     /// Operations under way that use registers have ended behind it.
     pub settles: bool,

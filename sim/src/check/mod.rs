@@ -51,7 +51,7 @@ impl Default for Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Agent {
-    /// The thread itself.
+    /// The thread carries it out itself.
     #[default]
     Thread,
     /// A copy that the thread has begun (`cp.async`), in the generic proxy.
@@ -65,9 +65,9 @@ pub enum Agent {
 /// What an access does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessKind {
-    /// Reads.
+    /// The access reads memory.
     Read,
-    /// Writes.
+    /// The access writes memory.
     Write,
     /// Reads and writes, atomically.
     Update,
@@ -85,32 +85,32 @@ impl AccessKind {
 /// One of the accesses of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// Thread and instruction.
+    /// The thread and the instruction that made the access.
     pub place: Place,
-    /// What it does.
+    /// The kind of the access.
     pub kind: AccessKind,
     /// Whether the thread does it, or something it began.
     pub agent: Agent,
 }
 
-/// Whose memory.
+/// The memory that a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemorySpace {
     /// An allocation in the private memory of a PE, or a variable of a module there.
     Global {
-        /// The PE.
+        /// The PE that owns the memory.
         pe: usize,
     },
     /// A PE's part of the symmetric heap.
     Symmetric {
-        /// The PE.
+        /// The PE that owns the memory.
         pe: usize,
     },
     /// Shared memory of a CTA.
     Shared {
-        /// The PE.
+        /// The PE that runs the CTA.
         pe: usize,
-        /// The CTA.
+        /// The index of the CTA (`%ctaid`).
         cta: [u32; 3],
     },
 }
@@ -135,7 +135,7 @@ pub struct Location {
     pub space: MemorySpace,
     /// First byte, from the beginning of the allocation or variable.
     pub offset: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -161,15 +161,15 @@ impl fmt::Display for Location {
 /// that nobody has written; `S037` `ld.global.nc` of memory that the launch writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Stable code.
+    /// The stable code of the finding.
     pub code: codes::Code,
     /// What is wrong, in a sentence.
     pub message: String,
     /// The access during which it was found.
     pub at: Access,
-    /// The earlier access.
+    /// The earlier of the two accesses.
     pub other: Option<Access>,
-    /// The memory.
+    /// The bytes of memory that the finding is about.
     pub location: Option<Location>,
     /// Which order is missing.
     pub notes: Vec<String>,

@@ -9,7 +9,7 @@ pub(crate) struct GridWords<'a> {
     pub kernel: &'a str,
     pub block: [u32; 3],
     pub pe: usize,
-    /// Names of threads.
+    /// The names of groups of threads.
     pub names: &'a [Named],
 }
 
@@ -17,7 +17,7 @@ pub(crate) struct GridWords<'a> {
 pub(crate) struct InstructionWords<'a> {
     /// Line of the PTX text.
     pub line: u32,
-    /// That line.
+    /// The text of that line.
     pub text: &'a str,
     /// The opcode with its modifiers.
     pub mnemonic: &'a str,

@@ -136,7 +136,7 @@ pub(super) fn initialise(
 
 /// Where a kernel's shared variables lie.
 pub(super) struct SharedLayout {
-    /// Variable and offset.
+    /// The number and the offset of each variable.
     pub places: Vec<(usize, u64)>,
     /// Bytes of the static ones.
     pub bytes: u32,

@@ -46,7 +46,7 @@ pub(crate) struct Arrival {
 /// A barrier's state between completions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Barrier {
-    /// Threads that arrived.
+    /// The number of threads that have arrived.
     pub lanes: u32,
     /// The same, aligned arrivals counted as 32.
     pub padded: u32,

@@ -12,20 +12,20 @@ pub struct Param {
     pub name: String,
     /// Byte offset in the packed parameters.
     pub offset: usize,
-    /// Size in bytes.
+    /// The size of the parameter in bytes.
     pub size: usize,
-    /// Alignment in bytes.
+    /// The alignment of the parameter in bytes.
     pub align: usize,
-    /// Declared with `.ptr`.
+    /// Whether the entry declares the parameter with `.ptr`.
     pub is_pointer: bool,
 }
 
 /// What the host needs to know to launch a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Entry name.
+    /// The name of the entry point.
     pub name: String,
-    /// Parameters in order.
+    /// The parameters in the order of their declarations.
     pub params: Vec<Param>,
     /// `.reqntid`: the block must have exactly this shape.
     pub reqntid: Option<[u32; 3]>,
@@ -68,7 +68,7 @@ pub(crate) struct Variable {
     pub space: Space,
     pub size: u64,
     pub align: u64,
-    /// `.extern .shared x[]`
+    /// Whether the launch chooses the size, as for `.extern .shared x[]`.
     pub dynamic: bool,
     pub init: Vec<u8>,
     pub relocations: Vec<Relocation>,

@@ -215,7 +215,7 @@ pub(crate) struct Output {
     pub text: String,
     pub limit: usize,
     pub truncated: bool,
-    /// Who printed last.
+    /// The PE that printed last.
     pub last: usize,
 }
 

@@ -170,7 +170,7 @@ pub(crate) struct Run {
     pub stop: Option<Arc<AtomicBool>>,
     /// Warp instructions so far.
     pub clock: u64,
-    /// By module.
+    /// The counts of each instruction, by module.
     pub counts: Vec<Vec<Count>>,
     pub barriers: u64,
     pub output: Output,

@@ -28,7 +28,7 @@ impl Default for TraceConfig {
 pub enum Activity {
     /// Executes instructions, in turns with others.
     Running,
-    /// Waits.
+    /// The warp waits for something.
     Waiting {
         /// For what, in a few words: `barrier 0`, `polls flag+8`.
         what: Arc<str>,
@@ -40,19 +40,19 @@ pub enum Activity {
 /// A time in which a warp does one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceSpan {
-    /// Its PE.
+    /// The PE that runs the warp.
     pub pe: usize,
-    /// Its CTA (`%ctaid`).
+    /// The index of its CTA (`%ctaid`).
     pub cta: [u32; 3],
     /// Its number in the CTA.
     pub warp: u32,
     /// Kernel that was launched.
     pub kernel: Arc<str>,
-    /// First warp instruction.
+    /// The number of the first warp instruction.
     pub start: u64,
     /// One past the last.
     pub end: u64,
-    /// What it does.
+    /// The activity of the warp in that time.
     pub activity: Activity,
 }
 
@@ -65,7 +65,7 @@ pub struct TraceTransfer {
     pub from: usize,
     /// PE whose memory is written, or read by a get.
     pub to: usize,
-    /// Bytes.
+    /// The number of bytes moved.
     pub bytes: usize,
     /// When it was issued.
     pub start: u64,
@@ -76,7 +76,7 @@ pub struct TraceTransfer {
 /// Bytes that a PE has moved from and to others by loads, stores and atomics until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceTraffic {
-    /// When.
+    /// The time, in warp instructions.
     pub time: u64,
     /// The PE whose memory they come from.
     pub pe: usize,
@@ -84,7 +84,7 @@ pub struct TraceTraffic {
     pub bytes: u64,
 }
 
-/// A timeline.
+/// A timeline of a simulated launch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     /// What warps did, in the order in which it ended.

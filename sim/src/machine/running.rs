@@ -28,7 +28,7 @@ impl Machine {
     /// Memory changes made before an error stay: the machine can be inspected.
     ///
     /// # Errors
-    /// `S001` if a grid does not fit the kernel; otherwise what stopped a thread, or all of them.
+    /// Fails if a grid does not fit the kernel (S001), or with what stopped a thread or all of them.
     pub fn launch(&mut self, module: &Module, kernel: &str, grids: &[Launch]) -> Result<Stats, SimError> {
         self.launch_in_order(module, kernel, &[grids])
     }
@@ -37,7 +37,7 @@ impl Machine {
     /// may begin the next launch while others are in the one before.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// Fails where [`launch`](Self::launch) fails.
     pub fn launch_in_order(
         &mut self,
         module: &Module,
@@ -72,7 +72,7 @@ impl Machine {
     /// [`advance`](Self::advance) is called. Grids of different kernels and modules run at the same time.
     ///
     /// # Errors
-    /// `S001` if the grid does not fit the kernel, or the module has no such kernel.
+    /// Fails if the grid does not fit the kernel, or the module has no such kernel (S001).
     pub fn begin(
         &mut self,
         module: &Module,
@@ -99,7 +99,8 @@ impl Machine {
     /// [`begin`](Self::begin) in between.
     ///
     /// # Errors
-    /// What stopped a thread, or all of them. The run is then over: the grids that had not ended are gone.
+    /// Fails with what stopped a thread or all of them. The run is then over: the grids that had not ended
+    /// are gone.
     pub fn advance(&mut self) -> Result<Vec<GridId>, SimError> {
         if self.running.is_none() {
             return Ok(Vec::new());
@@ -115,7 +116,7 @@ impl Machine {
     /// Ends a run whose grids have all ended: remote operations under way land. What the run did.
     ///
     /// # Errors
-    /// What an operation that lands meets.
+    /// Fails with what an operation that lands meets.
     pub fn settle(&mut self) -> Result<Stats, SimError> {
         if self.running.is_none() {
             return Ok(Stats::default());

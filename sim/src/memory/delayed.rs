@@ -172,7 +172,7 @@ pub(crate) struct UnderWay {
 pub(crate) struct Landed {
     /// When it was made.
     pub made: u64,
-    /// When it landed.
+    /// The time at which it landed.
     pub landed: u64,
     at: usize,
     len: usize,
@@ -188,7 +188,7 @@ impl UnderWay {
 /// A CTA that accesses memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Accessor {
-    /// Its slot.
+    /// The slot that the CTA occupies.
     pub cta: usize,
     pub pe: usize,
     /// When, by the count of the checks; 0 without them.

@@ -20,7 +20,7 @@ pub(crate) enum Rounding {
 pub(crate) struct Format {
     /// Width of the exponent field.
     pub exp: u32,
-    /// Explicit significand bits.
+    /// The number of explicit significand bits.
     pub man: u32,
     /// Has infinities; `e4m3` has none and a single NaN pattern per sign.
     pub inf: bool,

@@ -98,7 +98,7 @@ pub(crate) struct Loc {
     pub file: u64,
     pub line: u32,
     pub column: u32,
-    /// `inlined_at`.
+    /// The place that the code was inlined at (`inlined_at`).
     pub inlined_at: Option<(u64, u32, u32)>,
 }
 

@@ -6,11 +6,11 @@ use crate::collective::{Cost, Links};
 /// What costs depend on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// Rows.
+    /// The number of tokens, one for each row.
     pub tokens: u32,
-    /// Bytes of one.
+    /// The size of a row in bytes.
     pub row_bytes: usize,
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
     /// Whether the team has a multicast address.
     pub multicast: bool,

@@ -23,7 +23,7 @@ pub const TEXT: &str = include_str!("../../../examples/allreduce_rms_norm.weft")
 /// A fused kernel of the text.
 #[derive(Debug)]
 pub struct Fused {
-    /// Its name there.
+    /// The name of the kernel in the library.
     pub name: &'static str,
     /// Whether it goes by packets, and so has a workspace and needs no symmetric memory from its caller.
     pub packets: bool,
@@ -31,7 +31,7 @@ pub struct Fused {
     pub cost: fn(&Shape, &Plan) -> Cost,
 }
 
-/// The fused kernels.
+/// The fused kernels, in the order in which they are measured.
 pub const KERNELS: &[Fused] = &[
     Fused { name: "low_latency", packets: true, cost: choose::low_latency },
     Fused { name: "one_shot", packets: false, cost: choose::one_shot },
@@ -41,11 +41,11 @@ pub const KERNELS: &[Fused] = &[
 /// How a fused kernel is launched.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The kernel.
+    /// The kernel that is launched.
     pub kernel: &'static Fused,
     /// CTAs that share a row.
     pub split: u32,
-    /// CTAs.
+    /// The number of CTAs.
     pub ctas: u32,
     /// Whether packets are sent by the switch.
     pub switch: bool,
@@ -95,11 +95,11 @@ impl Plan {
 /// Elements of `low_latency`'s tensors of its own, which begin at 0 and are of that plan alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workspace {
-    /// Symmetric, u64.
+    /// The number of symmetric `u64` elements for parts.
     pub parts: usize,
-    /// Symmetric, u64.
+    /// The number of symmetric `u64` elements for sums.
     pub sums: usize,
-    /// u32.
+    /// The number of `u32` elements for the epoch.
     pub epoch: usize,
 }
 
@@ -116,7 +116,7 @@ impl Workspace {
 /// Who does the work.
 #[derive(Clone, Copy, Debug)]
 pub enum Contender {
-    /// One kernel.
+    /// One kernel that does all of the work.
     Fused(&'static Fused),
     /// The one that is likely the fastest: [`Plan::choose`].
     Auto,
@@ -132,7 +132,7 @@ impl Contender {
     /// The peers that a list of names means.
     ///
     /// # Errors
-    /// A name that is none, with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &PEERS, "peer", "")
     }
@@ -156,14 +156,14 @@ const PEERS: [(&str, Contender); 2] = [("nccl", Contender::Nccl), ("nccl-symm", 
 pub const OUTPUTS: [(&str, bool, bool); 4] =
     [("bf16", false, false), ("f16", false, false), ("e4m3", true, false), ("e4m3-per-token", true, true)];
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Rows.
+    /// The numbers of tokens, one for each row.
     pub tokens: Vec<u32>,
-    /// Elements a row.
+    /// The number of elements of a row.
     pub hidden: u32,
-    /// Types and outputs.
+    /// The element types and the outputs.
     pub form: Form,
     /// Who is measured, for each number of tokens.
     pub contenders: Vec<Contender>,
@@ -171,7 +171,7 @@ pub struct Request {
     pub iters: u32,
     /// Calls before the first block.
     pub warmup: u32,
-    /// Blocks.
+    /// The number of blocks of calls.
     pub repeats: u32,
     /// CTAs that share a row in `low_latency`, if not by the number of tokens.
     pub split: Option<u32>,
@@ -205,7 +205,7 @@ impl Request {
     /// Looks at all that can be known before any GPU works.
     ///
     /// # Errors
-    /// What is wrong, what was expected.
+    /// Says what is wrong and what was expected.
     pub fn examine(&self) -> Result<(), BenchError> {
         let Form { dtype, out, .. } = self.form;
         let wrong = if self.tokens.is_empty() || self.tokens.contains(&0) || self.hidden == 0 {
@@ -231,8 +231,8 @@ impl Request {
 /// tokens as they come, on every PE. *Collective.*
 ///
 /// # Errors
-/// As [`Request::examine`]; a kernel that does not compile; NCCL that is not there; `R0302` for sizes that the memory
-/// has no room for. Wrong results are none: the rows have them.
+/// Fails where [`Request::examine`] fails, if a kernel does not compile, if NCCL is not found, or for sizes
+/// that the memory has no room for (R0302). Wrong results are not errors: the rows have them.
 pub fn run(
     world: &World,
     request: &Request,

@@ -9,7 +9,7 @@ use std::fmt;
 use weft_ir::Scalar;
 use weft_lang::evaluate::unit_roundoff;
 
-/// Types and outputs.
+/// The element types and the outputs of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
     /// Of hidden states, residual and weights: bf16 or f16.
@@ -30,13 +30,13 @@ const MOST: f64 = 448.0;
 
 /// What goes in. Elements count in C order over (token, hidden).
 pub struct Given<'a> {
-    /// Types and outputs.
+    /// The element types and the outputs.
     pub form: Form,
     /// PEs whose parts are added.
     pub n_pes: u32,
-    /// Rows.
+    /// The number of tokens, one for each row.
     pub tokens: usize,
-    /// Elements a row.
+    /// The number of elements of a row.
     pub hidden: usize,
     /// Added to the mean of squares.
     pub eps: f64,
@@ -46,7 +46,7 @@ pub struct Given<'a> {
     pub acc: Scalar,
     /// A PE's part of an element.
     pub x: &'a dyn Fn(u32, usize) -> f64,
-    /// The residual before.
+    /// The residual before the call.
     pub residual: &'a dyn Fn(usize) -> f64,
     /// The weight of a column.
     pub weight: &'a dyn Fn(usize) -> f64,
@@ -55,7 +55,7 @@ pub struct Given<'a> {
 /// What a PE has after a call.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Got {
-    /// The new residual.
+    /// The residual after the call.
     pub residual: Vec<f64>,
     /// The result, as its type has it: not scaled back.
     pub out: Vec<f64>,
@@ -72,9 +72,9 @@ pub struct Wrong {
     pub elements: u64,
     /// The output that has the first.
     pub tensor: String,
-    /// Its index there.
+    /// The index of the first wrong element.
     pub index: usize,
-    /// What it is.
+    /// The value that was found there.
     pub found: f64,
     /// What it should be.
     pub expected: f64,

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// A number of tokens with a contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Rows.
+    /// The number of tokens.
     pub tokens: u32,
     /// Bytes of hidden states of a PE.
     pub size: u64,
-    /// Who.
+    /// The name of the contender.
     pub name: String,
     /// CTAs of a fused kernel, and how many of them share a row.
     pub ctas: Option<(u32, u32)>,
@@ -27,40 +27,40 @@ pub struct Row {
     pub first_wrong: Option<(u32, Wrong)>,
 }
 
-/// A run.
+/// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Version of this library.
     pub warpweft: String,
-    /// When, in UTC.
+    /// The date and time in UTC.
     pub date: String,
-    /// The command's words.
+    /// The words of the command line.
     pub command: Vec<String>,
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
-    /// Their GPUs.
+    /// The name of their GPUs.
     pub gpu: String,
     /// Version of the driver's CUDA.
     pub cuda: String,
-    /// NVSHMEM's version.
+    /// The version of NVSHMEM.
     pub nvshmem: String,
     /// NCCL's, where it was measured.
     pub nccl: Option<String>,
     /// How in-switch operations were carried out.
     pub lowering: String,
-    /// Elements a row.
+    /// The number of elements of a row.
     pub hidden: u32,
-    /// Of hidden states.
+    /// The element type of hidden states.
     pub dtype: String,
-    /// Of the result.
+    /// The element type of the result.
     pub out: String,
     /// Whether calls were in a CUDA graph.
     pub graph: bool,
-    /// Calls a block.
+    /// The number of calls in a block.
     pub iters: u32,
-    /// Blocks.
+    /// The number of blocks.
     pub repeats: u32,
-    /// What was measured.
+    /// The measurements, one for each shape and contender.
     pub rows: Vec<Row>,
 }
 

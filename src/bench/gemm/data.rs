@@ -120,11 +120,11 @@ impl Operands {
 /// An element of a result that is not what it should be.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Wrong {
-    /// Row.
+    /// The row of the element.
     pub row: u64,
-    /// Column.
+    /// The column of the element.
     pub column: u64,
-    /// What it is.
+    /// The value that was found there.
     pub found: f64,
     /// What it should be.
     pub expected: f64,
@@ -220,7 +220,7 @@ impl Expected {
     /// rounded once to its type. Matrix instructions multiply f32 as tf32, and add fp8 up with 13 bits at least (Hopper).
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a copy (R0103).
     pub fn check(
         &self,
         problem: &Problem,

@@ -39,7 +39,7 @@ impl Contender {
     /// The contender of ours that a word means: `auto`, `model`, or a plan.
     ///
     /// # Errors
-    /// A plan that is none.
+    /// Fails if the word is not a plan.
     pub fn ours(word: &str) -> Result<Contender, String> {
         Ok(Contender::Ours(match word {
             "auto" => Tuning::Stored,
@@ -63,10 +63,10 @@ pub const SHAPES: [Shape; 7] = [
 /// A shape whose tiles are cut off along every mode.
 pub const TAILS: Shape = Shape { m: 4001, n: 8184, k: 4104 };
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The products.
+    /// The products that are measured.
     pub problems: Vec<Problem>,
     /// Who computes each of them.
     pub contenders: Vec<Contender>,
@@ -105,8 +105,8 @@ impl Request {
     /// Looks at all that can be known before a GPU works.
     ///
     /// # Errors
-    /// `R0505` for a problem that the kernel does not compute, or a plan that fits none of them; `R0112` where cuBLASLt is to be measured and is not there,
-    /// a number that must not be 0.
+    /// Fails for a problem that the kernel does not compute, or a plan that fits none of them (R0505), if
+    /// cuBLASLt is to be measured and is not found (R0112), or if a number is 0 that must not be.
     pub fn examine(&self) -> Result<(), BenchError> {
         if self.problems.is_empty() || self.contenders.is_empty() {
             return Err(BenchError::Request(
@@ -144,8 +144,9 @@ pub fn problems(shapes: &[Shape], dtype: DType, out: Option<DType>, b: Major) ->
 /// Measures on a GPU. `done` gets the report before any row, and then the rows of each problem as they come.
 ///
 /// # Errors
-/// As [`Request::examine`]; a kernel that does not compile; `R0302` for sizes that the memory has no room for; `R0113`;
-/// whatever else the GPU refuses. Wrong results are no error: the rows have them.
+/// Fails where [`Request::examine`] fails, if a kernel does not compile, for sizes that the memory has no
+/// room for (R0302), if a cuBLASLt call fails (R0113), or if the GPU refuses something else. Wrong results
+/// are not errors: the rows have them.
 pub fn run(
     device: &Device,
     request: &Request,

@@ -36,7 +36,7 @@ impl Own {
     /// A kernel of a file, with values for compile-time parameters; the name is the table's.
     ///
     /// # Errors
-    /// No such kernel, or one with other parameters.
+    /// Fails if there is no such kernel, or if it has other parameters.
     pub fn new(
         name: &str,
         file: impl Into<Arc<KernelFile>>,
@@ -82,7 +82,7 @@ impl Own {
     /// Its launches for a problem on each set of operands.
     ///
     /// # Errors
-    /// A kernel that does not compile, or does not take such operands.
+    /// Fails if the kernel does not compile, or does not take such operands.
     pub(super) fn launches(
         &self,
         problem: &Problem,

@@ -12,7 +12,7 @@ pub(super) const CUBLAS: &str = "cublas";
 /// Microseconds of a call, over blocks of calls.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Quartiles {
-    /// The fastest block.
+    /// The time of the fastest block.
     pub min: f64,
     /// A quarter of the blocks were as fast.
     pub q1: f64,
@@ -40,10 +40,10 @@ impl Quartiles {
 /// A problem with a contender.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// The problem.
+    /// The problem that was solved.
     #[serde(flatten)]
     pub problem: Problem,
-    /// Who computed it.
+    /// The name of the contender.
     pub contender: String,
     /// The plan of ours.
     pub plan: Option<Plan>,
@@ -56,7 +56,7 @@ pub struct Row {
     pub algorithm: Option<(u32, u32)>,
     /// Calls of a block.
     pub iters: u32,
-    /// Blocks.
+    /// The number of blocks.
     pub repeats: u32,
     /// Sets of operands that calls took turns on.
     pub sets: u32,
@@ -74,7 +74,7 @@ pub struct Row {
     pub differ: Option<u64>,
 }
 
-/// A run.
+/// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The version of warpweft.
@@ -83,9 +83,9 @@ pub struct Report {
     pub date: String,
     /// The command's words; none where a program measured.
     pub command: Vec<String>,
-    /// The GPU.
+    /// The name of the GPU.
     pub gpu: String,
-    /// Its multiprocessors.
+    /// The number of its multiprocessors.
     pub sms: u32,
     /// The version of the driver.
     pub driver: String,
@@ -99,7 +99,7 @@ pub struct Report {
     pub cold: bool,
     /// What was left out, and why.
     pub left_out: Vec<String>,
-    /// What was measured.
+    /// The measurements, one for each problem and contender.
     pub rows: Vec<Row>,
 }
 
@@ -174,10 +174,10 @@ impl Report {
         text
     }
 
-    /// As JSON.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// None that is known: every field is a name or a number.
+    /// No error is known: every field is a name or a number.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -16,7 +16,7 @@ const FINALISTS: usize = 5;
 /// What is to be tuned.
 #[derive(Clone, Debug)]
 pub struct Tune {
-    /// The products.
+    /// The products that are tuned.
     pub problems: Vec<Problem>,
     /// Plans that are tried for each of them.
     pub budget: u32,
@@ -46,7 +46,7 @@ impl Tune {
     /// Looks at all that can be known before a GPU works.
     ///
     /// # Errors
-    /// `R0505` for a problem that the kernel does not compute; no shape, no plan, or no round.
+    /// Fails for a problem that the kernel does not compute (R0505), or without a shape, a plan, or a round.
     pub fn examine(&self) -> Result<()> {
         if self.problems.is_empty() || self.budget == 0 || self.rounds == 0 {
             return Err(BenchError::Request(
@@ -81,7 +81,8 @@ pub fn tried(problem: &Problem, machine: Machine, budget: u32) -> Vec<Plan> {
 /// Tunes on a GPU; `done` gets what was found for each problem as it comes.
 ///
 /// # Errors
-/// As [`Tune::examine`]; no plan of a problem compiles or computes it right; whatever the GPU refuses.
+/// Fails where [`Tune::examine`] fails, if no plan of a problem compiles or computes it right, or if the GPU
+/// refuses a call.
 pub fn tune(
     device: &Device,
     what: &Tune,

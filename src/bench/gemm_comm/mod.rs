@@ -20,7 +20,7 @@ pub const SHAPES: [Shape; 5] = [
     Shape { m: 8192, n: 8192, k: 4096 },
 ];
 
-/// Who computes.
+/// An implementation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
     /// One launch, by a plan.
@@ -40,7 +40,7 @@ impl Contender {
     /// Those that a list of names means.
     ///
     /// # Errors
-    /// A name that is none, with those there are.
+    /// Fails for an unknown name. The message lists the known names.
     pub fn peers(names: &str) -> Result<Vec<Contender>, String> {
         pick(names, &PEERS, "peer", "")
     }
@@ -56,7 +56,7 @@ impl Contender {
     }
 }
 
-/// What is measured.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What PEs compute together.
@@ -65,7 +65,7 @@ pub struct Request {
     pub shapes: Vec<Shape>,
     /// Element type of all matrices: bf16 or f16.
     pub dtype: DType,
-    /// Who is measured.
+    /// The implementations that are measured.
     pub contenders: Vec<Contender>,
     /// Calls back to back in a block that is timed; fewer where they take long.
     pub iters: u32,
@@ -83,7 +83,7 @@ impl Request {
     /// What a PE has of a product as it would be on one PE.
     ///
     /// # Errors
-    /// K, or for an all-gather N, that so many PEs do not share out.
+    /// Fails if the number of PEs does not divide K, or N for an all-gather.
     pub fn problem(&self, shape: Shape, pes: u32) -> Result<Problem, BenchError> {
         let (name, extent) = if self.form == Form::AllGather { ("n", shape.n) } else { ("k", shape.k) };
         let part = extent / u64::from(pes.max(1));
@@ -101,7 +101,7 @@ impl Request {
     /// Looks at all that can be known before any GPU works.
     ///
     /// # Errors
-    /// What is wrong, what was expected.
+    /// Says what is wrong and what was expected.
     pub fn examine(&self) -> Result<(), BenchError> {
         let wrong = if ![DType::BF16, DType::F16].contains(&self.dtype) {
             format!("matrices of {}: expected bf16 or f16", self.dtype)
@@ -118,8 +118,8 @@ impl Request {
 /// come, on every PE. *Collective.*
 ///
 /// # Errors
-/// As [`Request::examine`] and [`Request::problem`]; a kernel that does not compile; a library that is not there. Wrong
-/// results are none: the rows have them.
+/// Fails where [`Request::examine`] or [`Request::problem`] fails, if a kernel does not compile, or if a
+/// library is not found. Wrong results are not errors: the rows have them.
 pub fn run(
     world: &World,
     request: &Request,

@@ -20,9 +20,9 @@ pub struct Wrong {
 pub struct Row {
     /// The product as it would be on one PE.
     pub shape: Shape,
-    /// Who.
+    /// The name of the contender.
     pub name: String,
-    /// Parameters of ours.
+    /// The plan of the kernel, if it is ours.
     pub plan: String,
     /// Time of a call.
     pub time_us: Spread,
@@ -38,20 +38,20 @@ pub struct Row {
     pub checked: Option<Wrong>,
 }
 
-/// A run.
+/// The report of a run of the benchmark.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Version of this library.
     pub warpweft: String,
-    /// When, in UTC.
+    /// The date and time in UTC.
     pub date: String,
-    /// The command's words.
+    /// The words of the command line.
     pub command: Vec<String>,
-    /// What was computed.
+    /// The operation that was computed.
     pub form: Form,
-    /// PEs.
+    /// The number of PEs.
     pub n_pes: u32,
-    /// Their GPUs.
+    /// The name of their GPUs.
     pub gpu: String,
     /// cuBLASLt's version, where it was measured.
     pub cublas: Option<String>,
@@ -61,7 +61,7 @@ pub struct Report {
     pub graph: bool,
     /// Blocks of each contender.
     pub repeats: u32,
-    /// What was measured.
+    /// The measurements, one for each shape and contender.
     pub rows: Vec<Row>,
 }
 

@@ -41,7 +41,7 @@ impl Child {
     /// Starts it; the name is for errors.
     ///
     /// # Errors
-    /// A program that cannot be started.
+    /// Fails if the program cannot be started.
     pub fn start(name: &str, command: &mut Command) -> Result<Child, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command
@@ -70,8 +70,8 @@ impl Child {
     /// The answer to a question.
     ///
     /// # Errors
-    /// A process that has ended, with its last words; one that does not answer in that time, says that it cannot, or
-    /// answers something else.
+    /// Fails if the process has ended, with its last words, or if it does not answer in that time, says that
+    /// it cannot, or answers something else.
     pub fn ask<A: DeserializeOwned>(
         &mut self,
         question: &impl Serialize,

@@ -84,7 +84,7 @@ pub fn has(contender: &str, collective: Collective, place: Place) -> bool {
 /// Whether a contender has a collective for a type.
 ///
 /// # Errors
-/// Why not.
+/// Says why the contender does not have it.
 pub fn can(
     contender: &str,
     collective: Collective,
@@ -118,7 +118,7 @@ fn python() -> Command {
 /// PyTorch's version; Python is asked once a process.
 ///
 /// # Errors
-/// No Python, no PyTorch, or one that is too old, and what to do.
+/// Fails without Python or PyTorch, or if PyTorch is too old. The message says what to do.
 pub fn installed() -> std::result::Result<&'static str, BenchError> {
     static VERSION: OnceLock<std::result::Result<String, String>> = OnceLock::new();
     let version = VERSION.get_or_init(|| look(python()));
@@ -202,10 +202,10 @@ struct Found {
     expected: String,
 }
 
-/// This PE's PyTorch.
+/// The PyTorch process of this PE.
 pub struct Torch {
     child: RefCell<Child>,
-    /// Of PyTorch.
+    /// The version of PyTorch.
     pub version: String,
     multicast: bool,
     /// The folder of the file in which PyTorch's PEs meet, on PE 0; it goes with the child.

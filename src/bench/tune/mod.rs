@@ -16,10 +16,10 @@ use crate::compile::Lowering;
 use crate::gpu::GpuError;
 use weft_runtime::{DType, Reduce, World};
 
-/// What is tuned.
+/// The measurements that are asked for.
 #[derive(Clone, Debug)]
 pub struct Tune {
-    /// Which collectives.
+    /// The collectives that are tuned.
     pub collectives: Vec<Collective>,
     /// Element types: others take what was found for one as wide.
     pub dtypes: Vec<DType>,
@@ -36,15 +36,15 @@ pub struct Tune {
 /// A request that was searched.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// The collective.
+    /// The collective that was tuned.
     pub collective: Collective,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: DType,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
     /// Bytes of the larger side.
     pub bytes: u64,
-    /// What was found.
+    /// The fastest plans, and how many were measured.
     pub found: Found,
 }
 
@@ -101,7 +101,7 @@ impl Tune {
     /// What can be known to be wrong before any GPU works.
     ///
     /// # Errors
-    /// Nothing to tune; a type that sums are not exact in.
+    /// Fails if there is nothing to tune, or if sums are not exact in a type.
     pub fn examine(&self, n_pes: u32) -> std::result::Result<(), BenchError> {
         let bad = |message: String| Err(BenchError::Request(message));
         if self.dtypes.contains(&DType::Bool) {
@@ -124,7 +124,8 @@ impl Tune {
 /// Measures on every PE of the world, which all call it with the same request, and gives the table. *Collective.*
 ///
 /// # Errors
-/// As [`Tune::examine`]; a plan whose results are wrong, with the first of them; what GPUs and NVSHMEM refuse.
+/// Fails where [`Tune::examine`] fails, if the results of a plan are wrong, or if GPUs or NVSHMEM refuse a
+/// call.
 pub fn tune(world: &World, what: &Tune, tell: Tell<'_>) -> Result<Table> {
     let n_pes = world.n_pes();
     what.examine(n_pes)?;

@@ -32,7 +32,7 @@ const SAME: f64 = 0.98;
 pub struct Timed {
     /// What it was made within.
     pub most: Limits,
-    /// The plan.
+    /// The plan that was measured.
     pub plan: Plan,
     /// Microseconds of a call.
     pub us: f64,
@@ -79,11 +79,11 @@ impl Found {
     }
 }
 
-/// What is searched.
+/// A request, and the plans among which the fastest is searched.
 pub struct Search<'a> {
     /// The request, of operands in the symmetric heap.
     pub request: Request,
-    /// Most CTAs.
+    /// The greatest number of CTAs.
     pub most_ctas: u32,
     /// What the model goes by.
     pub links: &'a Links,
@@ -94,10 +94,10 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The fastest plans.
+    /// Measures plans and returns the fastest ones.
     ///
     /// # Errors
-    /// Those of measuring.
+    /// Fails with the error of the first measurement that fails.
     pub fn run<E>(&self, measure: Measure<'_, E>) -> Result<Found, E> {
         let mut tried = Tried { search: self, measure, all: Vec::new() };
         let request = &self.request;

@@ -21,7 +21,7 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
-/// What is stored for a setting.
+/// The tables that are stored for a setting.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stored {
     /// A table, without what no longer holds, and why that does not.
@@ -30,22 +30,22 @@ pub enum Stored {
     None(String),
 }
 
-/// Where tables are: the file that `WEFT_TUNING` names, or `tuning.json` in warpweft's folder of the user's data; none
-/// where that is `off`, or no folder is known.
+/// The file with the tables, which `WEFT_TUNING` names. By default, it is `tuning.json` in warpweft's folder
+/// of the user's data. It is none if `WEFT_TUNING` is `off`, or if no folder is known.
 pub fn path() -> Option<PathBuf> {
     FILE.path()
 }
 
 impl Tables {
-    /// None.
+    /// Creates a file without tables.
     pub fn new() -> Tables {
         Tables { form: FORM, tables: Vec::new() }
     }
 
-    /// Those of a file; none of one that does not exist, unless `WEFT_TUNING` names it.
+    /// Reads the tables of a file. A file that does not exist has none, unless `WEFT_TUNING` names it.
     ///
     /// # Errors
-    /// `R0111`: it cannot be read, or is damaged, or of another form.
+    /// Fails if the file cannot be read, is damaged, or is of another form (R0111).
     pub fn read(file: &Path) -> Result<Tables, Error> {
         match FILE.read(file)? {
             Some(text) => Tables::parse(&text).map_err(|why| FILE.bad(format!("{} {why}", file.display()))),
@@ -56,7 +56,7 @@ impl Tables {
     /// Those of a text.
     ///
     /// # Errors
-    /// What is wrong with it, as what a file "does".
+    /// Says what is wrong with the text, as what a file "does".
     fn parse(text: &str) -> Result<Tables, String> {
         let tables: Tables = FILE.parse(text)?;
         let entries = tables.tables.iter().flat_map(|t| &t.entries);
@@ -66,7 +66,7 @@ impl Tables {
         }
     }
 
-    /// What there is for a setting.
+    /// The tables that are stored for a setting.
     pub fn find(&self, setting: &Setting) -> Stored {
         let Some(table) = self.tables.iter().find(|t| t.setting == *setting) else {
             let similar = self.tables.iter().find(|t| t.setting.resembles(setting));
@@ -83,7 +83,7 @@ impl Tables {
         }
     }
 
-    /// What links like those of a setting took, where that was measured for teams of any size.
+    /// The measurements of links like those of a setting, if they were measured for a team of any size.
     pub fn links(&self, setting: &Setting) -> Option<Links> {
         let other = |t: &&Table| Setting { n_pes: setting.n_pes, ..t.setting.clone() } == *setting;
         self.tables.iter().find(other).map(|t| t.links)
@@ -98,7 +98,7 @@ impl Tables {
         }
     }
 
-    /// As the file has it: JSON, an entry a line.
+    /// The text of the file: JSON, with one entry in each line.
     pub fn text(&self) -> String {
         let empty = "\"entries\": []";
         let one = |t: &Table| {
@@ -112,10 +112,10 @@ impl Tables {
         format!("{{ \"form\": {}, \"tables\": [\n{}\n] }}\n", self.form, all.join(",\n"))
     }
 
-    /// Writes them, all at once: a reader sees the old file or the new one.
+    /// Writes the tables to a file at once, so that a reader sees either the old file or the new one.
     ///
     /// # Errors
-    /// `R0111`
+    /// Fails if the file cannot be written (R0111).
     pub fn write(&self, file: &Path) -> Result<(), Error> {
         FILE.write(file, &self.text())
     }

@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use weft_runtime::{DType, World, machine};
 
-/// What a table holds for: another has its own.
+/// The setting that a table is for. Measurements of one setting do not hold for another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
-    /// The GPUs' name.
+    /// The name of the GPUs.
     pub gpu: String,
     /// PEs of the team.
     pub n_pes: u32,
-    /// How they reach each other.
+    /// The way in which the GPUs reach each other.
     pub wire: Wire,
     /// Whether the team has a multicast address.
     pub multicast: bool,
@@ -28,11 +28,11 @@ pub struct Setting {
     pub driver: String,
 }
 
-/// How PEs reach each other.
+/// The way in which PEs reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// NVLink.
+    /// PEs reach each other by NVLink.
     NvLink,
     /// PCIe peer access, some of them.
     Pcie,
@@ -41,10 +41,10 @@ pub enum Wire {
 }
 
 impl Setting {
-    /// Of a team of so many PEs with GPUs like this one's.
+    /// The setting of a team of `n_pes` PEs whose GPUs are like this PE's.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a query (R0103).
     pub fn of(
         world: &World,
         n_pes: u32,
@@ -85,42 +85,43 @@ const FAR: f64 = 2.7726;
 /// The fastest plan of some sizes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// The collective.
+    /// The collective that the plan is for.
     pub collective: Collective,
-    /// Where results are.
+    /// Where the results are.
     pub place: Place,
     /// Whether operands are in the symmetric heap; if not, in any memory.
     pub symmetric: bool,
-    /// Element type.
+    /// The type of the elements.
     #[serde(rename = "type")]
     pub dtype: DType,
-    /// The algorithm's name.
+    /// The name of the algorithm.
     pub algorithm: String,
-    /// How large it is at most.
+    /// The limits of the plan.
     #[serde(flatten)]
     pub most: Limits,
     /// Sizes that it was the fastest for, in bytes ([`Request::bytes`]), ascending, each with microseconds of a call.
     pub sizes: Vec<(u64, f64)>,
 }
 
-/// What was measured in one setting.
+/// The measurements of one setting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// What it holds for.
+    /// The setting that was measured.
     pub setting: Setting,
-    /// Version of warpweft.
+    /// The version of warpweft.
     pub warpweft: String,
-    /// Version of NVSHMEM.
+    /// The version of NVSHMEM.
     pub nvshmem: String,
     /// When it was measured.
     pub date: String,
-    /// By which command.
+    /// The words of the command that measured it.
     pub command: Vec<String>,
-    /// What the machine itself takes: the model has it for what is not in the table.
+    /// The latencies and bandwidths of the machine. The model uses them for what is not in the table.
     pub links: Links,
-    /// Of each part of the library that was measured, a hash of its text: of a part that has changed since, nothing holds.
+    /// A hash of the text of each part of the library that was measured. If a part has changed since, its
+    /// measurements do not hold.
     pub parts: BTreeMap<String, String>,
-    /// What was the fastest.
+    /// The fastest plans, by size.
     pub entries: Vec<Entry>,
 }
 
@@ -155,7 +156,7 @@ impl Entry {
 }
 
 impl Table {
-    /// It without entries that no longer hold, and why they do not.
+    /// Removes the entries that no longer hold, and says why they do not.
     pub fn usable(mut self) -> (Table, Vec<String>) {
         let mut why = Vec::new();
         let parts = std::mem::take(&mut self.parts);

@@ -8,28 +8,29 @@ use std::sync::Arc;
 use weft_runtime::machine::{self, Driver};
 use weft_runtime::{Error, Team, World, error};
 
-/// Where plans come from.
+/// The source of plans.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Tuning {
-    /// What `weft tune` has stored for this machine and so many PEs; without that, the model.
+    /// Plans come from what `weft tune` has stored for this machine and number of PEs, or else from the
+    /// model.
     #[default]
     Stored,
-    /// The model alone.
+    /// Plans come from the model alone.
     Model,
-    /// This table; the model for what is not in it.
+    /// Plans come from this table, or from the model for what is not in it.
     Table(Arc<Table>),
 }
 
-/// Which of them a plan is of.
+/// The source that a plan was taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// It was measured.
+    /// The plan is from a table of measurements.
     Table,
-    /// What each algorithm costs, and what the links take.
+    /// The plan is from the model, which knows what each algorithm costs and how fast the links are.
     Model,
 }
 
-/// Chooses plans.
+/// Chooses the plan of each request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Selector {
     table: Option<Table>,
@@ -39,12 +40,12 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// By the model alone.
+    /// Creates a selector that uses the model alone.
     pub fn model(links: Links, why: impl Into<String>) -> Selector {
         Selector { table: None, links, about: why.into() }
     }
 
-    /// By a table, and by the model with its links for what it has not.
+    /// Creates a selector that uses a table, and the model with the table's links for what is not in it.
     pub fn table(table: Table, about: impl Into<String>) -> Selector {
         Selector { links: table.links, table: Some(table), about: about.into() }
     }
@@ -52,7 +53,7 @@ impl Selector {
     /// As asked for, on this PE; a file that cannot be used is said on standard error.
     ///
     /// # Errors
-    /// `R0103`
+    /// Fails if the CUDA driver refuses a call (R0103).
     fn of(asked: &Tuning, world: &World, team: &Team, links: (bool, bool)) -> Result<Selector, Error> {
         let setting = Setting::of(world, team.n_pes(), links)?;
         let model = |why: String| Selector::model(specified(&setting), why);
@@ -89,7 +90,8 @@ impl Selector {
     /// the world.
     ///
     /// # Errors
-    /// `R0103`, `R0203`, `R0301`.
+    /// Fails if the CUDA driver refuses a call (R0103), if another PE has ended (R0203), or if the PEs do not
+    /// agree (R0301).
     pub(crate) fn agreed(
         asked: &Tuning,
         world: &World,
@@ -121,15 +123,15 @@ impl Selector {
         self.table.as_ref()
     }
 
-    /// What the model takes the links for.
+    /// The latencies and bandwidths that the model uses.
     pub fn links(&self) -> &Links {
         &self.links
     }
 
-    /// The plan of a request, in a handle with so many CTAs.
+    /// The plan of a request, for a handle with workspaces for `most_ctas` CTAs.
     ///
     /// # Errors
-    /// Why no algorithm can do it.
+    /// Says why no algorithm can do it.
     pub fn plan(&self, request: &Request, most_ctas: u32) -> Result<(Plan, By), String> {
         let measured = self.table.as_ref().and_then(|t| t.plan(request, most_ctas));
         match measured {

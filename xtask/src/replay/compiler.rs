@@ -13,7 +13,7 @@ pub struct Revision {
     pub commit: String,
     /// A git worktree of it.
     pub tree: PathBuf,
-    /// Its `weft`.
+    /// The path of its `weft`.
     pub binary: PathBuf,
     /// Where its binary and its results are kept.
     cache: PathBuf,
@@ -23,7 +23,7 @@ impl Revision {
     /// Checks a revision out, and builds its `weft` unless that was done before.
     ///
     /// # Errors
-    /// The revision does not exist or does not build.
+    /// Fails if the revision does not exist or does not build.
     pub fn build(root: &Path, folder: &Path, rev: &str) -> Result<Revision> {
         let commit = git(root, &["rev-parse", "--verify", &format!("{rev}^{{commit}}")])?.trim().to_owned();
         let tree = folder.join("tree");
@@ -50,7 +50,7 @@ impl Revision {
     /// What becomes of each case, from an earlier call where that had the same text.
     ///
     /// # Errors
-    /// The compiler cannot be run.
+    /// Fails if the compiler cannot be run.
     pub fn results(&self, side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, outcome::Digest>> {
         let texts = super::corpus::fingerprints(&side.corpus)?;
         let text_of = |case: &Case| case.first().and_then(|file| texts.get(file)).cloned();
@@ -69,7 +69,7 @@ impl Revision {
 /// The `weft` of the working tree, built where `cargo build` builds it.
 ///
 /// # Errors
-/// It does not build.
+/// Fails if the working tree does not build.
 pub fn working_tree(root: &Path) -> Result<PathBuf> {
     build(root, None)
 }

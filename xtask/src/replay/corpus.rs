@@ -57,7 +57,7 @@ const DEFINES: [&str; 5] = [
 /// Writes the corpus into a folder: shared texts from the one tree, a compiler's own from the other.
 ///
 /// # Errors
-/// A file cannot be read or written.
+/// Fails if a file cannot be read or written.
 pub fn write(folder: &Path, shared: &Path, own: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
@@ -80,7 +80,7 @@ pub fn write(folder: &Path, shared: &Path, own: &Path) -> Result<()> {
 /// By file of a corpus that [`write()`] wrote: a hash of its text and of the texts that it may use.
 ///
 /// # Errors
-/// A file cannot be read.
+/// Fails if a file cannot be read.
 pub fn fingerprints(folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut texts = BTreeMap::new();
     for source in &SOURCES {
@@ -107,7 +107,7 @@ fn is_used(file: &Path) -> bool {
 /// Every case of a corpus that [`write()`] wrote.
 ///
 /// # Errors
-/// A file cannot be read, or has directives that its tests would reject too.
+/// Fails if a file cannot be read, or has directives that its tests would reject too.
 pub fn cases(folder: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for source in &SOURCES {

@@ -50,7 +50,7 @@ impl Replay {
     /// Compares, and prints the differences.
     ///
     /// # Errors
-    /// A compiler cannot be built or run, or no case compiles, so that nothing was compared.
+    /// Fails if a compiler cannot be built or run, or if no case compiles, so that nothing was compared.
     pub fn run(&self, root: &Path) -> Result<ExitCode> {
         let folder = root.join("target/replay");
         let old = compiler::Revision::build(root, &folder, &self.rev)?;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What becomes of a case, in short.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Digest {
-    /// It compiles.
+    /// Whether the case compiles.
     pub compiles: bool,
     /// The hash of everything that the compiler writes.
     pub hash: String,
@@ -24,10 +24,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Runs the compiler.
+    /// Runs the compiler on a case.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// Fails if the compiler cannot be run.
     pub fn of(side: &Side, case: &Case) -> Result<Outcome> {
         let mut weft = Command::new(&side.binary);
         // What NVSHMEM defines stays external, so that it need not be installed.
@@ -49,7 +49,7 @@ impl Outcome {
 /// What becomes of each case. All processors of the machine work on it.
 ///
 /// # Errors
-/// The compiler cannot be run.
+/// Fails if the compiler cannot be run.
 pub fn of_all(side: &Side, cases: &BTreeSet<Case>) -> Result<BTreeMap<Case, Digest>> {
     let cases: Vec<_> = cases.iter().collect();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));

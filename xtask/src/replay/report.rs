@@ -83,7 +83,7 @@ pub fn compare(before: &BTreeMap<Case, Digest>, after: &BTreeMap<Case, Digest>) 
 /// Lists the differences and shows the first ones. The texts of all of them are written to the folder `differences`.
 ///
 /// # Errors
-/// A compiler or git cannot be run, or a file cannot be written.
+/// Fails if a compiler or git cannot be run, or if a file cannot be written.
 pub fn show(
     out: &mut impl Write,
     differences: &[(Case, Kind)],

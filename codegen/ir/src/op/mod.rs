@@ -91,9 +91,9 @@ pub trait Family: Clone + PartialEq + fmt::Debug {
     /// `view`); the others ignore it.
     ///
     /// # Errors
-    /// Operands, or a given type, that do not fit.
+    /// Fails if the operands, or a given type, do not fit the op.
     fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
-    /// Appends its fields.
+    /// Appends the fields of the op to the text.
     fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);
     /// Reads its fields; `None` if no op of the family has the mnemonic.
     fn read_fields<L: Level>(mnemonic: &str, r: &mut Reader<'_, L>) -> Option<Result<Self, ParseError>>;
@@ -102,33 +102,33 @@ pub trait Family: Clone + PartialEq + fmt::Debug {
 /// An op of any family, borrowed: what code that serves several levels matches on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FamilyRef<'a> {
-    /// Arithmetic.
+    /// Arithmetic on numbers and vectors.
     Arith(&'a Arith),
     /// Threads: who they are, and how they wait for each other.
     Thread(&'a Thread),
-    /// Parameters and variables.
+    /// Access to parameters and local variables.
     Var(&'a Var),
-    /// Control flow.
+    /// Loops, branches and other control flow.
     Control(&'a Control),
     /// Messages and the end of a kernel with an error.
     Debug(&'a Debug),
-    /// Views of tensors.
+    /// Operations that make views of tensors.
     View(&'a View),
     /// Ranks, and barriers of a team.
     Team(&'a Team),
-    /// Accesses to tensors.
+    /// Operations that access the elements of tensors.
     Access(&'a Access),
     /// What threads do together.
     Together(&'a Together),
     /// Tiles that move asynchronously.
     Tile(&'a Tile),
-    /// NVSHMEM's operations.
+    /// Operations that NVSHMEM carries out.
     Remote(&'a Remote),
-    /// Addresses of tensors.
+    /// Operations that take the addresses of tensors.
     Bridge(&'a Bridge),
-    /// Arithmetic on addresses.
+    /// Operations that compute with addresses.
     Address(&'a Address),
-    /// Accesses to addresses.
+    /// Operations that access memory through addresses.
     Memory(&'a Memory),
     /// Asynchronous copies and their barriers.
     Async(&'a Async),
@@ -178,17 +178,17 @@ pub trait Operation: Clone + PartialEq + fmt::Debug {
     fn operands(&self, visit: &mut dyn FnMut(Value));
     /// Replaces every value among its fields.
     fn map_operands(&mut self, map: &mut dyn FnMut(Value) -> Value);
-    /// Its nested blocks.
+    /// The blocks that are nested in the op.
     fn blocks(&self) -> Vec<&Block>;
-    /// Its nested blocks.
+    /// The blocks that are nested in the op, for changes.
     fn blocks_mut(&mut self) -> Vec<&mut Block>;
     /// The type of its result. `given` is the type of an op whose type does not follow from its operands (`convert`,
     /// `view`); the others ignore it.
     ///
     /// # Errors
-    /// Operands, or a given type, that do not fit.
+    /// Fails if the operands, or a given type, do not fit the op.
     fn result_type<L: Level>(&self, k: &Kernel<L>, given: &L::Type) -> Result<L::Type, TypeError>;
-    /// Appends its fields.
+    /// Appends the fields of the op to the text.
     fn print_fields<L: Level>(&self, p: &mut Printer<'_, L>);
     /// Reads its fields; `None` if the level has no op of that mnemonic.
     fn read_fields<L: Level>(mnemonic: &str, r: &mut Reader<'_, L>) -> Option<Result<Self, ParseError>>;

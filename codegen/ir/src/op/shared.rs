@@ -5,10 +5,10 @@ use crate::kernel::{Block, Induction, LocalId, Value};
 use crate::names::{BinOp, CmpOp, Dim, Group, Scalar, Scope, Sem, ShuffleMode, Sreg, UnOp};
 use std::sync::Arc;
 
-/// A literal.
+/// A literal of one type.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Constant {
-    /// Truth value.
+    /// A truth value, `true` or `false`.
     Bool(bool),
     /// Integer of any type.
     Int(i64),

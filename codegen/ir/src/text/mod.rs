@@ -14,9 +14,9 @@ use crate::op::{Operation, Team, Thread, Var};
 
 /// A field of an op: how it prints, reads, and which values it uses.
 pub trait Field: Sized {
-    /// Appends its text.
+    /// Appends the text of the field.
     fn print<L: Level>(&self, p: &mut Printer<'_, L>);
-    /// Reads it back.
+    /// Reads the field from a text.
     fn read<L: Level>(r: &mut Reader<'_, L>) -> Result<Self, ParseError>;
     /// The values it uses.
     fn operands(&self, _visit: &mut dyn FnMut(Value)) {}

@@ -7,7 +7,7 @@ use crate::op::{Operation, Var};
 use crate::types::ValueType;
 use std::fmt::Write;
 
-/// Writes one kernel.
+/// Writes the text of one kernel.
 pub struct Printer<'k, L: Level> {
     pub(super) out: String,
     kernel: &'k Kernel<L>,

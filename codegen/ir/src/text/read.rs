@@ -20,9 +20,9 @@ const MAX_DEPTH: usize = 100;
 /// Why a text is no IR, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
-    /// Line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// A description of what is wrong.
     pub message: String,
 }
 
@@ -70,7 +70,7 @@ pub enum AnyModule {
 /// machine level.
 ///
 /// # Errors
-/// A text that is no IR of that level.
+/// Fails if the text is not IR of a level.
 pub fn parse_any(text: &str) -> Result<AnyModule, ParseError> {
     match text.trim_start().starts_with(Machine::NAME) {
         true => parse_module(text).map(AnyModule::Machine),

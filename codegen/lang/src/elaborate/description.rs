@@ -10,15 +10,15 @@ use weft_ir::{RedOp, Scalar};
 /// The value of a compile-time parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Define {
-    /// `-D N=4096`
+    /// An integer: `-D N=4096`
     Int(i64),
-    /// `-D EPS=1e-5`
+    /// A floating-point number: `-D EPS=1e-5`
     Float(f64),
-    /// `-D CAUSAL=true`
+    /// A truth value: `-D CAUSAL=true`
     Bool(bool),
-    /// `-D T=bf16`
+    /// An element type: `-D T=bf16`
     Dtype(Scalar),
-    /// `-D OP=min`
+    /// A reduction: `-D OP=min`
     Reduction(RedOp),
 }
 
@@ -81,18 +81,18 @@ pub type Defines = BTreeMap<String, Define>;
 /// What a file says of a kernel before it is compiled: for launchers that find parameters out from data.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// Its name.
+    /// The name of the kernel.
     pub name: Arc<str>,
     /// Compile-time parameters: name, bound (`int`, `float`, ...), whether there is a default.
     pub generics: Vec<(Arc<str>, Arc<str>, bool)>,
-    /// Run-time parameters.
+    /// The run-time parameters of the kernel.
     pub params: Vec<HeadParam>,
 }
 
 /// A run-time parameter as written.
 #[derive(Clone, Debug)]
 pub struct HeadParam {
-    /// Its name.
+    /// The name of the parameter.
     pub name: Arc<str>,
     /// `symm`, `global`, `barrier`, `team`, `int`, `f32`, ...
     pub ty: Arc<str>,
@@ -149,7 +149,7 @@ pub const REFERENCES: [&str; 11] = [
     "all_gather_matmul",
 ];
 
-/// A compiled file.
+/// The kernels of a compiled file as IR, with what the file says about each.
 #[derive(Debug)]
 pub struct Compiled {
     /// Kernels as verified IR, before any pass.

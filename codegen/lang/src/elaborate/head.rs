@@ -26,7 +26,7 @@ impl Program {
     /// compile-time parameters.
     ///
     /// # Errors
-    /// There is no such kernel, or its head is wrong.
+    /// Fails if there is no such kernel, or if its head is wrong.
     pub fn without_code(&self, name: &str, defines: &Defines) -> Result<Kernel, Vec<Diagnostic>> {
         let kernel = self.kernels.iter().find(|k| *k.name.name == *name);
         let missing =
@@ -43,7 +43,7 @@ impl Program {
     /// As [`compile`](Program::compile), as if calls of `assert` did not stand in the text.
     ///
     /// # Errors
-    /// As [`compile`](Program::compile); what is wrong within an assert is not seen.
+    /// Fails where [`compile`](Program::compile) fails. What is wrong within an assert is not noticed.
     pub fn compile_without_asserts(
         &self,
         only: Option<&str>,

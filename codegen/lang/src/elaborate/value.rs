@@ -10,7 +10,7 @@ use weft_layout::{LayoutError, Swizzle, accumulator, accumulator_rows};
 /// The meaning of an expression.
 #[derive(Clone, Debug)]
 pub enum Val {
-    /// No value.
+    /// The meaning of an expression that has no value.
     Unit,
     /// What stands for an expression that was in error: reported once, not again.
     Error,
@@ -20,21 +20,21 @@ pub enum Val {
     Float(f64),
     /// A compile-time truth value.
     Bool(bool),
-    /// A format.
+    /// A format text, as `print` takes it.
     Str(Arc<str>),
-    /// An element type.
+    /// An element type, such as `f32`.
     Dtype(Scalar),
     /// A reduction, passed on to functions.
     Reduction(RedOp),
-    /// A run-time scalar.
+    /// A scalar that is known at run time.
     Rt(Value),
-    /// Elements in registers.
+    /// Elements that the threads hold in registers.
     Frag(Frag),
     /// Coordinates of elements in registers.
     Coordinates(Coordinates),
     /// A tensor in memory (an IR value of tensor type).
     Tensor(Tensor),
-    /// A layout.
+    /// A layout without a swizzle.
     Layout(Layout),
     /// A layout of shared memory whose bytes are permuted.
     Swizzled(Swizzle, Layout),
@@ -54,16 +54,16 @@ pub enum Val {
     Barrier(Value),
     /// A set of threads and this thread's place in it.
     Threads(Threads),
-    /// `_`
+    /// The placeholder `_`, which keeps a whole mode.
     Whole,
-    /// `a..b`
+    /// A range of integers: `a..b`
     Range(Int, Int),
 }
 
 /// A view of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor {
-    /// The IR value.
+    /// The IR value of the tensor.
     pub value: Value,
     /// Each thread has its own part: it came from `partition`, or its offset depends on the thread.
     pub private: bool,
@@ -71,12 +71,12 @@ pub struct Tensor {
     pub element: bool,
 }
 
-/// Elements in registers.
+/// Elements that the threads hold in registers.
 #[derive(Clone, Debug)]
 pub struct Frag {
     /// A scalar or vector; lanes in coordinate order, mode 0 fastest.
     pub value: Value,
-    /// Static extents.
+    /// The extents, known at compile time.
     pub shape: IntTuple,
     /// Which lanes stand for elements that exist.
     pub bounds: Vec<Bound>,
@@ -87,7 +87,7 @@ pub struct Frag {
 /// How the elements of a tensor are dealt out over the threads of a CTA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dealt {
-    /// In turn.
+    /// The elements are dealt out in turn.
     Evenly(Turns),
     /// As accumulators of matrix products are.
     Accumulated(Share),
@@ -96,7 +96,7 @@ pub enum Dealt {
 /// How elements are dealt out in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turns {
-    /// All of them.
+    /// The number of all elements.
     pub total: i64,
     /// How many a thread gets at a time.
     pub vector: i64,
@@ -159,9 +159,9 @@ impl fmt::Display for Share {
 /// A set of threads.
 #[derive(Clone, Debug)]
 pub struct Threads {
-    /// This thread's place.
+    /// The rank of this thread in the set.
     pub index: Int,
-    /// How many.
+    /// The number of threads in the set.
     pub count: Int,
 }
 

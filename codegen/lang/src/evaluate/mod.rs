@@ -36,27 +36,27 @@ pub enum Argument {
     Tensor(usize),
     /// A number that the launch passes or the compiler knows.
     Number(Number),
-    /// An element type.
+    /// An element type, such as `f32`.
     Dtype(Scalar),
 }
 
 /// The tensors that a reference function sees, which begin as they were before the launch.
 pub trait Tensors {
-    /// The extents.
+    /// The extents of a tensor.
     fn shape(&self, tensor: usize) -> &[u64];
     /// An element of a PE, counted with the last mode fastest. Of the PE that is evaluated, what was assigned last.
     fn read(&self, tensor: usize, pe: usize, at: usize) -> Number;
     /// Assigns an element of the PE that is evaluated.
     ///
     /// # Errors
-    /// The tensor cannot hold such a number.
+    /// Fails if the tensor cannot hold such a number.
     fn write(&mut self, tensor: usize, at: usize, value: Number) -> Result<(), String>;
 }
 
 /// Where a reference function is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The PE.
+    /// The PE that the result is computed for.
     pub pe: usize,
     /// How many there are.
     pub n_pes: usize,
@@ -79,7 +79,8 @@ impl ReferenceFn {
     /// Evaluates it on one PE.
     ///
     /// # Errors
-    /// What the text does that has no meaning here: an index out of bounds, a division by zero, a function of threads.
+    /// Fails if the text does something that has no meaning here: an index out of bounds, a division by zero,
+    /// a function of threads.
     pub fn evaluate(
         &self,
         arguments: &[Argument],

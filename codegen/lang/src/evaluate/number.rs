@@ -8,16 +8,16 @@ use weft_ir::{Kind, Scalar};
 pub enum Number {
     /// Wide enough for the elements of all integer types, and for sums of them.
     Int(i128),
-    /// In float64.
+    /// A real number, computed in float64.
     Real(Real),
-    /// A truth value.
+    /// A truth value, `true` or `false`.
     Bool(bool),
 }
 
 /// A real number in float64, with a bound on what rounding makes of it elsewhere.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Real {
-    /// The number.
+    /// The number as computed in float64.
     pub value: f64,
     /// The sum of the magnitudes that were added up to it.
     pub magnitude: f64,

@@ -36,7 +36,7 @@ pub const MAX_ERRORS: usize = 20;
 /// Parses one file. Spans are bytes of `text` in file `file_id`.
 ///
 /// # Errors
-/// Up to [`MAX_ERRORS`] syntax errors (E0001 to E0029), in source order.
+/// Fails with up to [`MAX_ERRORS`] syntax errors (E0001 to E0029), in source order.
 pub fn parse(file_id: u32, text: &str) -> Result<File, Vec<Diagnostic>> {
     run(file_id, text, items::file)
 }
@@ -44,7 +44,7 @@ pub fn parse(file_id: u32, text: &str) -> Result<File, Vec<Diagnostic>> {
 /// Parses one file from bytes, which must be UTF-8.
 ///
 /// # Errors
-/// As [`parse`], and E0002 at the first byte that is not UTF-8.
+/// Fails where [`parse`] fails, or at the first byte that is not UTF-8 (E0002).
 pub fn parse_bytes(file_id: u32, bytes: &[u8]) -> Result<File, Vec<Diagnostic>> {
     check_size(file_id, bytes.len())?;
     match std::str::from_utf8(bytes) {
@@ -66,7 +66,7 @@ pub fn parse_bytes(file_id: u32, bytes: &[u8]) -> Result<File, Vec<Diagnostic>> 
 /// Parses one expression that is the whole text, such as the value in `-D N=1 << 20`.
 ///
 /// # Errors
-/// As [`parse`].
+/// Fails where [`parse`] fails.
 pub fn parse_expr(file_id: u32, text: &str) -> Result<Expr, Vec<Diagnostic>> {
     run(file_id, text, |i| {
         let (i, expr) = exprs::expr(i)?;

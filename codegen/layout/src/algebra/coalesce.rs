@@ -65,7 +65,7 @@ impl Layout {
     /// Post: `size(result) == size(self)`; `depth(result) <= 1`; `result(i) == self(i)` for all i in the size.
     ///
     /// # Errors
-    /// If a product leaves 64 bits.
+    /// Fails if a product leaves 64 bits.
     pub fn coalesce(&self) -> Result<Layout> {
         let modes = merge(flat(self), &Int::ONE);
         let unit = modes.len() == 1 && modes[0].0.is(1);
@@ -77,7 +77,7 @@ impl Layout {
     /// Post: weakly congruent with `profile`; `result(c) == self(c)` for all coordinates c of `profile`.
     ///
     /// # Errors
-    /// If `profile` has more modes than the layout.
+    /// Fails if `profile` has more modes than the layout.
     pub fn coalesce_by(&self, profile: &IntTuple) -> Result<Layout> {
         self.by_profile(profile, "coalesce", &Layout::coalesce)
     }
@@ -117,7 +117,7 @@ impl Layout {
     /// Post: congruent with the argument.
     ///
     /// # Errors
-    /// If `profile` is not weakly congruent with the layout.
+    /// Fails if `profile` is not weakly congruent with the layout.
     pub fn filter_zeros_by(&self, profile: &IntTuple) -> Result<Layout> {
         if !profile.is_weakly_congruent(self.shape()) {
             return Err(LayoutError::ProfileMismatch {
@@ -136,7 +136,7 @@ impl Layout {
     /// Post: the same set of offsets; no stride of 0 unless the result is `1:0`.
     ///
     /// # Errors
-    /// If a product leaves 64 bits.
+    /// Fails if a product leaves 64 bits.
     pub fn filter(&self) -> Result<Layout> {
         self.filter_zeros().coalesce()
     }
@@ -144,7 +144,7 @@ impl Layout {
     /// [`filter`](Layout::filter) applied to the modes that are leaves of `profile`.
     ///
     /// # Errors
-    /// If `profile` has more modes than the layout.
+    /// Fails if `profile` has more modes than the layout.
     pub fn filter_by(&self, profile: &IntTuple) -> Result<Layout> {
         self.by_profile(profile, "filter", &Layout::filter)
     }

@@ -29,7 +29,7 @@ impl Layout {
     /// Post: `self(result(i)) == i` and `other(result(i)) == i` for all i in the size of the result.
     ///
     /// # Errors
-    /// As [`Layout::composition`].
+    /// Fails where [`Layout::composition`] fails.
     pub fn max_common_layout(&self, other: &Layout) -> Result<Layout> {
         let inverse = other.right_inverse()?;
         match contiguous(self, &inverse)? {
@@ -44,7 +44,7 @@ impl Layout {
     /// Post: `self(other.coord_1d(i)) == i` for all i below the result.
     ///
     /// # Errors
-    /// As [`Layout::composition`].
+    /// Fails where [`Layout::composition`] fails.
     pub fn max_common_vector(&self, other: &Layout) -> Result<Int> {
         Ok(contiguous(self, &other.right_inverse()?)?.unwrap_or(Int::ONE))
     }
@@ -54,7 +54,7 @@ impl Layout {
     /// Post: `size(result)` divides `n`; ordered; it divides `shape` evenly.
     ///
     /// # Errors
-    /// If a number is symbolic.
+    /// Fails if a number is symbolic.
     pub fn domain_distribute(shape: &IntTuple, n: &Int) -> Result<Layout> {
         let constant = |i: &Int| {
             i.as_const().ok_or_else(|| LayoutError::NotConstant {

@@ -64,7 +64,7 @@ impl Layout {
     /// `cosize((self, result)) >= size(cotarget)`.
     ///
     /// # Errors
-    /// If modes overlap or strides are negative, or if their order cannot be proven.
+    /// Fails if modes overlap or strides are negative, or if their order cannot be proven.
     pub fn complement(&self, cotarget: &IntTuple) -> Result<Layout> {
         Ok(complement_with_gap(self, cotarget)?.0)
     }
@@ -74,7 +74,7 @@ impl Layout {
     /// Post: that of [`Layout::complement`] with `cotarget = cosize(filter(self))`.
     ///
     /// # Errors
-    /// As [`Layout::complement`].
+    /// Fails where [`Layout::complement`] fails.
     pub fn complement_self(&self) -> Result<Layout> {
         self.complement(&self.filter()?.cosize().into())
     }

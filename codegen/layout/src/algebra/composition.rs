@@ -254,8 +254,9 @@ impl Layout {
     /// `rhs`.
     ///
     /// # Errors
-    /// If a stride or extent of `rhs` does not step through the modes of the coalesced `self` evenly, if modes of `rhs`
-    /// together carry from one of them into the next, or if either cannot be proven of symbolic values.
+    /// Fails if a stride or extent of `rhs` does not step through the modes of the coalesced `self` evenly,
+    /// if modes of `rhs` together carry from one of them into the next, or if either cannot be proven of
+    /// symbolic values.
     pub fn composition(&self, rhs: &Layout) -> Result<Layout> {
         compose_guaranteed(self, rhs, Guarantee::Exact)
     }
@@ -265,7 +266,7 @@ impl Layout {
     /// Post: `rank(result) == rank(tiler)` for a tuple, and each mode is the composition of the modes.
     ///
     /// # Errors
-    /// If the tiler has more modes than the layout, and as [`Layout::composition`].
+    /// Fails if the tiler has more modes than the layout, or where [`Layout::composition`] fails.
     pub fn compose(&self, tiler: &Tiler) -> Result<Layout> {
         match tiler {
             Tiler::All => Ok(self.clone()),
@@ -286,7 +287,7 @@ impl Layout {
     /// Post: `shape` is compatible with `result.shape()`; `result(i) == self(i)` for all i in its size.
     ///
     /// # Errors
-    /// As [`Layout::composition`].
+    /// Fails where [`Layout::composition`] fails.
     pub fn with_shape(&self, shape: &IntTuple) -> Result<Layout> {
         self.composition(&Layout::col_major(shape.clone())?)
     }

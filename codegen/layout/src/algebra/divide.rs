@@ -50,8 +50,8 @@ impl Layout {
     /// tile divides the layout that is all; otherwise each mode is padded to a multiple of the tile.
     ///
     /// # Errors
-    /// As [`Layout::composition`] and [`Layout::complement`]; also if the tiler and its repetitions leave a hole, or
-    /// would miss an element.
+    /// Fails where [`Layout::composition`] or [`Layout::complement`] fails, or if the tiler and its
+    /// repetitions leave a hole or would miss an element.
     pub fn logical_divide(&self, tiler: &Tiler) -> Result<Layout> {
         const NAME: &str = "logical_divide";
         let tile = match tiler {
@@ -79,7 +79,7 @@ impl Layout {
     /// Post: rank 2; the elements of [`Layout::logical_divide`].
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn zipped_divide(&self, tiler: &Tiler) -> Result<Layout> {
         let divided = self.logical_divide(tiler)?;
         let (tile, rest) = unzip_by(&divided, tiler, "zipped_divide")?;
@@ -91,7 +91,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_divide`].
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn tiled_divide(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_divide(tiler)?, false)
     }
@@ -101,7 +101,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_divide`].
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn flat_divide(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_divide(tiler)?, true)
     }
@@ -111,7 +111,7 @@ impl Layout {
     /// Post: rank 2; the same elements.
     ///
     /// # Errors
-    /// If the tiler has more modes than the layout, or a mode it does not divide is not of rank 2.
+    /// Fails if the tiler has more modes than the layout, or a mode it does not divide is not of rank 2.
     pub fn tile_unzip(&self, tiler: &Tiler) -> Result<Layout> {
         let (tile, rest) = unzip_by(self, tiler, "tile_unzip")?;
         Layout::from_modes(vec![tile, rest]).checked("tile_unzip")

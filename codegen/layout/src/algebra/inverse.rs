@@ -50,7 +50,7 @@ impl Layout {
     /// Post: `self(result(i)) == i` for all i in the size of the result.
     ///
     /// # Errors
-    /// If a number leaves 64 bits.
+    /// Fails if a number leaves 64 bits.
     pub fn right_inverse(&self) -> Result<Layout> {
         let (mut fixed, mut symbolic): (Vec<_>, Vec<_>) =
             with_prefix_products(self)?.into_iter().partition(|(_, d, _)| d.as_const().is_some());
@@ -80,8 +80,8 @@ impl Layout {
     /// Post: `self(result(self(i))) == self(i)` for all i in the size of this layout.
     ///
     /// # Errors
-    /// If strides are negative, if one is not a multiple of those below it, if modes overlap such that no layout is an
-    /// inverse, or if the order of the strides cannot be proven.
+    /// Fails if strides are negative, if one is not a multiple of those below it, if modes overlap such that
+    /// no layout is an inverse, or if the order of the strides cannot be proven.
     pub fn left_inverse(&self) -> Result<Layout> {
         const NAME: &str = "left_inverse";
         let mut modes = with_prefix_products(self)?;
@@ -144,7 +144,7 @@ impl Layout {
     /// size(filter(self))`.
     ///
     /// # Errors
-    /// If a number leaves 64 bits.
+    /// Fails if a number leaves 64 bits.
     pub fn nullspace(&self) -> Result<Layout> {
         let (mut modes, mut prefix) = (Flat::new(), Int::ONE);
         for_each_mode(self.shape(), self.stride(), &mut |s, d| {

@@ -46,7 +46,7 @@ impl Layout {
     /// Post: the results over all `coord` are a partition of the padded layout.
     ///
     /// # Errors
-    /// As [`Layout::zipped_divide`], or if `coord` does not fit the rest of the division.
+    /// Fails where [`Layout::zipped_divide`] fails, or if `coord` does not fit the rest of the division.
     pub fn inner_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(Layout, Int)> {
         let Cut { tiled, coord } = cut(self, tiler, coord, Side::Rest)?;
         tiled.slice_and_offset(&coord)
@@ -58,7 +58,7 @@ impl Layout {
     /// Post: the results over all `coord` are a partition of the padded layout.
     ///
     /// # Errors
-    /// As [`Layout::zipped_divide`], or if `coord` does not fit the tile.
+    /// Fails where [`Layout::zipped_divide`] fails, or if `coord` does not fit the tile.
     pub fn outer_partition(&self, tiler: &Tiler, coord: &Coord) -> Result<(Layout, Int)> {
         let Cut { tiled, coord } = cut(self, tiler, coord, Side::Tile)?;
         tiled.slice_and_offset(&coord)
@@ -68,7 +68,7 @@ impl Layout {
     /// modes of tiler and coordinate where it has an index are used.
     ///
     /// # Errors
-    /// As [`Layout::inner_partition`], or if the projection does not fit.
+    /// Fails where [`Layout::inner_partition`] fails, or if the projection does not fit.
     pub fn local_tile(
         &self,
         tiler: &Tiler,
@@ -86,7 +86,7 @@ impl Layout {
     /// `threads` where it has an index are used.
     ///
     /// # Errors
-    /// As [`Layout::outer_partition`], or if the projection does not fit.
+    /// Fails where [`Layout::outer_partition`] fails, or if the projection does not fit.
     pub fn local_partition(
         &self,
         threads: &Layout,

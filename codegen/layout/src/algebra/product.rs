@@ -13,7 +13,7 @@ impl Layout {
     /// Post: mode 0 is this layout; the tiler is compatible with mode 1; the repetitions do not overlap.
     ///
     /// # Errors
-    /// As [`Layout::complement`] and [`Layout::composition`].
+    /// Fails where [`Layout::complement`] or [`Layout::composition`] fails.
     pub fn logical_product(&self, tiler: &Tiler) -> Result<Layout> {
         const NAME: &str = "logical_product";
         let tile = match tiler {
@@ -38,7 +38,7 @@ impl Layout {
     /// Post: rank 2; the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn zipped_product(&self, tiler: &Tiler) -> Result<Layout> {
         let product = self.logical_product(tiler)?;
         let (block, tile) = unzip_by(&product, tiler, "zipped_product")?;
@@ -50,7 +50,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn tiled_product(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_product(tiler)?, false)
     }
@@ -60,7 +60,7 @@ impl Layout {
     /// Post: the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn flat_product(&self, tiler: &Tiler) -> Result<Layout> {
         unpack(&self.zipped_product(tiler)?, true)
     }
@@ -70,7 +70,7 @@ impl Layout {
     /// Post: `rank(result) == max(rank(self), rank(tiler))`; the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn blocked_product(&self, tiler: &Layout) -> Result<Layout> {
         let (block, tile) = self.padded_product(tiler)?;
         Layout::from_modes(vec![block, tile]).zip()?.checked("blocked_product")
@@ -81,7 +81,7 @@ impl Layout {
     /// Post: `rank(result) == max(rank(self), rank(tiler))`; the elements of [`Layout::logical_product`].
     ///
     /// # Errors
-    /// As [`Layout::logical_product`].
+    /// Fails where [`Layout::logical_product`] fails.
     pub fn raked_product(&self, tiler: &Layout) -> Result<Layout> {
         let (block, tile) = self.padded_product(tiler)?;
         Layout::from_modes(vec![tile, block]).zip()?.checked("raked_product")
@@ -101,7 +101,7 @@ impl Layout {
     /// Post: `shape` is compatible with `result.shape()`.
     ///
     /// # Errors
-    /// If the block has more modes than `shape` or its extents do not divide it.
+    /// Fails if the block has more modes than `shape` or its extents do not divide it.
     pub fn tile_to_shape(&self, shape: &IntTuple, order: Option<&IntTuple>) -> Result<Layout> {
         const NAME: &str = "tile_to_shape";
         if self.rank() > shape.rank() {

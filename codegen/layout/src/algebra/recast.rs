@@ -36,7 +36,7 @@ impl Layout {
     /// Post, where `n` divides the contiguous extents: `result(c) * n == self(c')` for the first element c' of group c.
     ///
     /// # Errors
-    /// If a stride neither divides `n` nor is a multiple of it, or if that cannot be proven.
+    /// Fails if a stride neither divides `n` nor is a multiple of it, or if that cannot be proven.
     pub fn upcast(&self, n: i64) -> Result<Layout> {
         const NAME: &str = "upcast";
         check_factor(NAME, n)?;
@@ -68,7 +68,7 @@ impl Layout {
     /// Post: `upcast(result, n) == self`, up to extents of 1.
     ///
     /// # Errors
-    /// If no mode is contiguous.
+    /// Fails if no mode is contiguous.
     pub fn downcast(&self, n: i64) -> Result<Layout> {
         const NAME: &str = "downcast";
         check_factor(NAME, n)?;
@@ -89,7 +89,7 @@ impl Layout {
     /// The layout of the same memory read as elements of `to` bits instead of `from` bits.
     ///
     /// # Errors
-    /// As [`Layout::upcast`] and [`Layout::downcast`]; widths are at least 1.
+    /// Fails where [`Layout::upcast`] or [`Layout::downcast`] fails, or if a width is below 1.
     pub fn recast(&self, from: i64, to: i64) -> Result<Layout> {
         let (up, down) = ratio("recast", from, to)?;
         let coarse = if up == 1 { self.clone() } else { self.upcast(up)? };
@@ -99,7 +99,7 @@ impl Layout {
     /// The largest n that [`Layout::upcast`] accepts, going by the constants alone.
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`].
+    /// Fails where [`Layout::logical_divide`] fails.
     pub fn max_alignment(&self) -> Result<Int> {
         let modes = flat(&self.coalesce()?).into_iter().map(|(s, d)| {
             let known = |v: Int, otherwise| if v.as_const().is_some() { v } else { otherwise };

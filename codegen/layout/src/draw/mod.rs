@@ -17,13 +17,13 @@ pub const MAX_CELLS: i64 = 1 << 14;
 
 /// What can be drawn: a function from the coordinates of a shape to offsets.
 pub trait Mapping: Display {
-    /// Its domain.
+    /// The shape whose coordinates the function takes.
     fn shape(&self) -> &IntTuple;
 
     /// The offset of a coordinate.
     ///
     /// # Errors
-    /// If the coordinate does not fit the shape.
+    /// Fails if the coordinate does not fit the shape.
     fn offset_at(&self, coord: &IntTuple) -> Result<Int>;
 }
 
@@ -67,7 +67,7 @@ impl Value {
     /// The [`table`] of a layout, or of a shape as a layout.
     ///
     /// # Errors
-    /// As [`table`], or if the value is neither.
+    /// Fails where [`table`] fails, or if the value is neither.
     pub fn table(&self) -> Result<String> {
         table(&*self.mapping("table")?)
     }
@@ -76,7 +76,7 @@ impl Value {
     /// `make_tiled_copy` returns them.
     ///
     /// # Errors
-    /// As [`svg`] and [`svg_tv`], or if the value is neither.
+    /// Fails where [`svg`] or [`svg_tv`] fails, or if the value is neither.
     pub fn svg(&self) -> Result<String> {
         if let Value::List(parts) = self
             && let [tile, Value::Layout(layout_tv)] = parts.as_slice()

@@ -94,7 +94,7 @@ fn escape(text: &str) -> String {
 /// The grid of a layout's offsets, mode 0 down and mode 1 across, shaded by the offset modulo 8.
 ///
 /// # Errors
-/// If the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is symbolic.
+/// Fails if the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is symbolic.
 pub fn svg(layout: &dyn Mapping) -> Result<String> {
     let size = grid("svg", layout.shape())?;
     let cells = offsets("svg", layout, size.0, size.1)?;
@@ -116,7 +116,7 @@ pub fn svg(layout: &dyn Mapping) -> Result<String> {
 /// element the first is shown.
 ///
 /// # Errors
-/// If `layout_tv` is not of rank 2 or leaves the tile, or as [`svg`].
+/// Fails if `layout_tv` is not of rank 2 or leaves the tile, or where [`svg`] fails.
 pub fn svg_tv(layout_tv: &Layout, tile: &IntTuple) -> Result<String> {
     const NAME: &str = "svg_tv";
     let extents = product_each(tile);

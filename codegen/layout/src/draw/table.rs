@@ -7,7 +7,7 @@ use crate::Result;
 /// 1 is a column.
 ///
 /// # Errors
-/// If the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is symbolic.
+/// Fails if the rank is over 2, the grid is over [`MAX_CELLS`](super::MAX_CELLS), or a number is symbolic.
 pub fn table(layout: &dyn Mapping) -> Result<String> {
     let (rows, columns) = grid("table", layout.shape())?;
     let cells = offsets("table", layout, rows, columns)?;

@@ -23,7 +23,7 @@ use eval::{Evaluator, Symbols};
 pub struct ExprError {
     /// Byte offset in the text.
     pub position: usize,
-    /// What is wrong.
+    /// A description of what is wrong.
     pub message: String,
     /// What would have been right, where that can be said.
     pub expected: Option<String>,
@@ -50,7 +50,7 @@ impl ExprError {
 /// The value of an expression. A name that is not bound is a run-time extent.
 ///
 /// # Errors
-/// If the text does not parse, or a function rejects its arguments.
+/// Fails if the text does not parse, or a function rejects its arguments.
 ///
 /// ```
 /// let value = weft_layout::eval("composition((4,(2,2)):(1,(8,4)),(2,4):(4,1))")?;
@@ -66,7 +66,7 @@ pub fn eval(text: &str) -> Result<Value, ExprError> {
 /// The layout `text` stands for, with names (such as `N` or `%12`) looked up in `resolve`.
 ///
 /// # Errors
-/// If the text does not parse to a layout, or a name is unknown.
+/// Fails if the text does not parse to a layout, or a name is unknown.
 pub fn parse_layout(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Layout, ExprError> {
     match eval_with(text, resolve)? {
         Value::Layout(layout) => Ok(layout),
@@ -77,7 +77,7 @@ pub fn parse_layout(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) ->
 /// The integer `text` stands for, with names looked up in `resolve`.
 ///
 /// # Errors
-/// If the text does not parse to an integer, or a name is unknown.
+/// Fails if the text does not parse to an integer, or a name is unknown.
 pub fn parse_int(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Int, ExprError> {
     let value = eval_with(text, resolve)?;
     value.to_int().ok_or_else(|| wrong_kind(&value, "an integer"))
@@ -86,7 +86,7 @@ pub fn parse_int(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) -> Re
 /// The value of an expression, with names looked up in `resolve`.
 ///
 /// # Errors
-/// If the text does not parse, a function rejects its arguments, or a name is unknown.
+/// Fails if the text does not parse, a function rejects its arguments, or a name is unknown.
 pub fn eval_with(text: &str, resolve: &mut dyn FnMut(&str) -> Option<Int>) -> Result<Value, ExprError> {
     let program = parse::parse(text)?;
     Evaluator::with_declared_names(resolve).run(&program)

@@ -8,25 +8,25 @@ use crate::{AnyLayout, ComposedLayout, Coord, Int, IntTuple, Layout, Order, Swiz
 /// The value of an expression. Displays in CuTe's notation, without spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// An integer.
+    /// An integer, constant or symbolic.
     Int(Int),
     /// A tuple of integers: a shape, a stride, a coordinate without `_`.
     Tuple(IntTuple),
-    /// A coordinate with `_`.
+    /// A coordinate in which `_` keeps whole modes.
     Coord(Coord),
-    /// A layout.
+    /// A layout without a swizzle.
     Layout(Layout),
     /// A swizzle after an offset after a layout.
     Composed(ComposedLayout),
-    /// A swizzle alone.
+    /// A swizzle without a layout.
     Swizzle(Swizzle),
     /// A tuple of layouts, shapes and `_`.
     Tiler(Tiler),
     /// An order of modes: `LayoutLeft`, `LayoutRight`.
     Order(Order),
-    /// A truth value.
+    /// A truth value, from a comparison or a predicate.
     Bool(bool),
-    /// Several results.
+    /// The results of a function that has several.
     List(Vec<Value>),
 }
 

@@ -28,7 +28,7 @@ const MAX_DEPTH: u32 = 48;
 pub struct Var {
     /// Identity among the variables of one kernel.
     pub id: u32,
-    /// How it prints.
+    /// The name under which it is displayed.
     pub name: Arc<str>,
     /// A divisor known to hold, at least 1.
     pub div: i64,
@@ -113,9 +113,9 @@ impl std::hash::Hash for Expr {
 /// What an [`Int`] is made of, for who evaluates it or emits instructions for it.
 #[derive(Debug, Clone, Copy)]
 pub enum Node<'a> {
-    /// A constant.
+    /// A constant integer that is known now.
     Const(i64),
-    /// A variable.
+    /// A variable whose value is known at run time.
     Var(&'a Var),
     /// A sum of two or more terms; a constant term comes last.
     Add(&'a [Int]),
@@ -127,22 +127,22 @@ pub enum Node<'a> {
     CeilDiv(&'a Int, &'a Int),
     /// `a - floor_div(a, b) * b`: takes the sign of the divisor.
     Rem(&'a Int, &'a Int),
-    /// The lesser.
+    /// The lesser of two integers.
     Min(&'a Int, &'a Int),
-    /// The greater.
+    /// The greater of two integers.
     Max(&'a Int, &'a Int),
     /// Bitwise and, in two's complement.
     And(&'a Int, &'a Int),
     /// Bitwise exclusive or, in two's complement.
     Xor(&'a Int, &'a Int),
-    /// No value.
+    /// The result of arithmetic that has no value.
     Poison(Poison),
 }
 
 impl Int {
-    /// Zero.
+    /// The constant integer 0.
     pub const ZERO: Int = Int(Repr::Const(0));
-    /// One.
+    /// The constant integer 1.
     pub const ONE: Int = Int(Repr::Const(1));
 
     /// The run-time integer `var`.
@@ -262,7 +262,7 @@ impl Int {
         }
     }
 
-    /// Its outermost node.
+    /// The outermost node of the expression.
     pub fn node(&self) -> Node<'_> {
         let e = match &self.0 {
             Repr::Const(v) => return Node::Const(*v),
@@ -321,7 +321,7 @@ impl Int {
         }
     }
 
-    /// The absolute value.
+    /// The absolute value of the integer.
     pub fn abs(&self) -> Int {
         self.max(&-self)
     }

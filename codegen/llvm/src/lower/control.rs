@@ -13,7 +13,7 @@ use weft_isa::Instruction;
 pub(super) struct Role {
     /// Its first thread in the CTA.
     pub first: u32,
-    /// Its threads.
+    /// The number of threads of the role.
     pub threads: u32,
     /// Its barrier; 0 is the CTA's.
     pub barrier: u32,

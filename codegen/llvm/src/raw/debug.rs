@@ -158,7 +158,7 @@ impl Lines {
         }
     }
 
-    /// The kernel ends.
+    /// Ends the debug information of a kernel.
     pub fn leave(&mut self, ir: &Ir<'_>) {
         self.function = None;
         // SAFETY: the builder is alive, and LLVM takes null as no place.

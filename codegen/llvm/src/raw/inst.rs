@@ -287,7 +287,7 @@ impl<'c> Ir<'c> {
         unsafe { core::LLVMBuildRetVoid(self.at()) };
     }
 
-    /// An empty phi.
+    /// Appends a phi without incoming values.
     pub fn phi(&self, ty: Ty<'c>) -> Val<'c> {
         // SAFETY: the handles are alive.
         self.val(unsafe { core::LLVMBuildPhi(self.at(), ty.0, UNNAMED) })

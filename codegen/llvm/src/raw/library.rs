@@ -18,7 +18,7 @@ use std::ptr;
 /// Opens a bitcode file. `said` collects what this context says.
 ///
 /// # Errors
-/// What the system or LLVM says of it.
+/// Fails with the message of the system or of LLVM.
 pub(crate) fn open<'c>(
     context: &'c Context,
     said: &Diagnostics<'c>,
@@ -59,7 +59,7 @@ fn map(path: &Path) -> Result<LLVMMemoryBufferRef, String> {
 /// discard least (external ones). Only bodies that are linked are read.
 ///
 /// # Errors
-/// What LLVM says.
+/// Fails with the message of LLVM.
 pub(crate) fn link<'c>(into: &Module<'c>, said: &Diagnostics<'c>, library: Module<'c>) -> Result<(), String> {
     // One layout and triple for both: else LLVM warns, and reads the library's for naught.
     let library = std::mem::ManuallyDrop::new(library);

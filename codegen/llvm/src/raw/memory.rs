@@ -30,7 +30,7 @@ impl<'c> Ir<'c> {
         self.scopes[scope as usize]
     }
 
-    /// `align` in bytes.
+    /// Appends a load from an address that is aligned to `align` bytes.
     pub fn load(&self, ty: Ty<'c>, at: Val<'c>, align: u32) -> Val<'c> {
         // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         unsafe {
@@ -41,7 +41,7 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// `align` in bytes.
+    /// Appends a store to an address that is aligned to `align` bytes.
     pub fn store(&self, value: Val<'c>, at: Val<'c>, align: u32) -> Val<'c> {
         // SAFETY: the handles are alive, and the operands have the types that the instruction takes.
         unsafe {

@@ -20,9 +20,11 @@ mod host;
 mod inst;
 pub(crate) mod library;
 mod memory;
+#[cfg(open_llvm)]
+mod open;
 
 pub(crate) use debug::{Lines, restore_places};
-pub(crate) use host::{Diagnostics, on_fatal_error, reading, set_flags};
+pub(crate) use host::{Diagnostics, reading, set_flags};
 pub(crate) use inst::{Cast, Ext, FloatIs, IntIs};
 pub(crate) use memory::{Order, Rmw};
 
@@ -35,7 +37,37 @@ use inkwell::llvm_sys::prelude::{
 use inkwell::module::Module;
 use std::ffi::CString;
 use std::marker::PhantomData;
+use std::path::Path;
+use weft_ir::diag::Diagnostic;
 use weft_ir::{Scalar, Scope, Space};
+
+/// Makes LLVM ready: opens its library, unless it is linked, and installs the handler of fatal errors. It comes
+/// before every other call of LLVM.
+///
+/// # Errors
+/// Fails if no usable library of LLVM is found (E0611).
+pub(crate) fn open() -> Result<(), Diagnostic> {
+    #[cfg(open_llvm)]
+    open::open()?;
+    host::on_fatal_error();
+    Ok(())
+}
+
+/// A context of LLVM, for one compilation.
+///
+/// # Errors
+/// Fails as [`open`] does.
+pub(crate) fn context() -> Result<Context, Diagnostic> {
+    open().map(|()| Context::create())
+}
+
+/// The path of LLVM's shared library, once it is open. `None` where LLVM is linked.
+pub(crate) fn opened() -> Option<&'static Path> {
+    #[cfg(open_llvm)]
+    return open::opened();
+    #[cfg(not(open_llvm))]
+    None
+}
 
 /// A type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,7 +151,7 @@ impl<'c> Ir<'c> {
         Ir { context, module, builder: context.create_builder(), scopes }
     }
 
-    /// The module.
+    /// The LLVM module that was built.
     pub fn finished(&self) -> &Module<'c> {
         &self.module
     }
@@ -363,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_name_stands_for_one_function_of_one_type() {
-        let context = Context::create();
+        let context = context().unwrap();
         let ir = Ir::new(&context);
         let (word, address) = (ir.int(32), ir.pointer(GENERIC));
         let first = ir.declare("f", word, &[address]).map(|f| f.value);

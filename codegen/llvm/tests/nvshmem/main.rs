@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 /// Bitcode of a module.
 fn bitcode(text: &str) -> Vec<u8> {
+    // Opens LLVM's library.
+    weft_llvm::version().unwrap();
     let context = Context::create();
     let buffer = MemoryBuffer::create_from_memory_range_copy(format!("{text}\0").as_bytes(), "text");
     let module = context.create_module_from_ir(buffer).unwrap();

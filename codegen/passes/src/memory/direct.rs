@@ -21,7 +21,7 @@ pub(super) struct At<'a> {
     pub pointer: Value,
     /// Load, store, atomic, or op of the switch.
     pub op: &'a Access,
-    /// Element type.
+    /// The type of the elements.
     pub elem: Scalar,
     /// How a swizzled tensor's bytes are permuted, and the elements from its allocation's first to the fragment's.
     pub swizzle: Option<(Swizzle, Int)>,

@@ -13,9 +13,9 @@ use weft_ir::{BinOp, Int, Layout, Scalar, Value};
 /// The elements of one access.
 #[derive(Debug)]
 pub(super) struct Fragment {
-    /// Element type.
+    /// The type of the elements.
     pub elem: Scalar,
-    /// All elements.
+    /// The number of all elements.
     pub lanes: u32,
     /// Elements a piece: consecutive in memory and in coordinate order, aligned to their size.
     pub width: u32,

@@ -35,7 +35,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Of these variables.
+    /// Adds a condition to the kernel for each of these accumulators.
     pub fn new(k: &mut Kernel, accumulators: &[LocalId]) -> Fresh {
         let ty = || Type::Scalar(Scalar::Bool);
         let mut condition = |of: LocalId| {
@@ -102,12 +102,12 @@ impl Fresh {
         }
     }
 
-    /// A block begins.
+    /// Enters a nested block.
     pub fn enter(&mut self) {
         self.depth += 1;
     }
 
-    /// It ends.
+    /// Leaves a nested block.
     pub fn leave(&mut self) {
         self.known.retain(|_, (_, depth)| *depth < self.depth);
         self.depth -= 1;

@@ -19,7 +19,8 @@ impl Held {
     /// Finds which waits end the products of elements in registers.
     ///
     /// # Errors
-    /// If no wait for all products follows in the block of one: its registers could be written before it has read them.
+    /// Fails if no wait for all products follows in the block of one: its registers could be written before
+    /// it has read them.
     pub fn new(k: &Kernel) -> Result<Held, Vec<Diagnostic>> {
         let (mut held, mut errors) = (Held::default(), Vec::new());
         held.block(k, &k.body, &mut errors);

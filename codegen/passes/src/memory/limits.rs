@@ -19,7 +19,7 @@ const MAX_EXTENT: i64 = 1 << 32;
 /// Whether a map can describe a parameter's tensor.
 ///
 /// # Errors
-/// A constant stride or extent that a map does not have.
+/// Fails if a constant stride or extent is one that tensor maps cannot have.
 pub(super) fn map(root: &Type, span: Span) -> Built<()> {
     let Type::Tensor(t) = root else { return Ok(()) };
     let bytes = i64::from(t.elem.bytes());

@@ -64,7 +64,7 @@ pub(crate) fn has_warpgroups(target: Target) -> bool {
 
 /// A tile in shared memory as instructions read it.
 pub(super) struct Source {
-    /// How they do.
+    /// How the instructions take the operand.
     pub operand: Operand,
     /// The allocation's first byte.
     pub root: Value,
@@ -219,9 +219,9 @@ fn multiply(
 /// A warpgroup's part of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Own {
-    /// Rows of A.
+    /// The number of rows of A.
     pub rows: i64,
-    /// Rows of B.
+    /// The number of rows of B.
     pub cols: u32,
     /// The element types of A and B.
     pub elems: [Scalar; 2],

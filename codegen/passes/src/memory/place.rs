@@ -13,7 +13,7 @@ use weft_ir::{Address, BinOp, Int, Operation, Scalar, TeamRef, TensorType, Value
 pub(super) struct Place {
     /// The parameter or shared allocation whose memory it is.
     pub root: Value,
-    /// The way there.
+    /// The route by which the memory is accessed.
     pub route: Route,
     /// The PE and the team of its rank, where the way is to another PE.
     pub pe: Option<(TeamRef, Value)>,
@@ -23,7 +23,7 @@ pub(super) struct Place {
     pub offset: Int,
     /// Provable alignment of its first element, in bytes.
     pub align: u32,
-    /// Its type.
+    /// The type of the tensor.
     pub ty: Arc<TensorType>,
     /// Where it is what a thread has of a tile that warpgroups share out: the tile, and how many share out its rows and
     /// its columns.

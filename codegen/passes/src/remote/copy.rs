@@ -20,7 +20,7 @@ const WIDEST: u32 = 16;
 /// The threads that work together.
 pub(super) struct Threads {
     pub group: Group,
-    /// This one.
+    /// The rank of this thread among them.
     pub index: Int,
     /// How many there are.
     pub count: Int,

@@ -21,11 +21,11 @@ const I32: Type = Type::Scalar(Scalar::I32);
 pub(super) struct Collective {
     /// Its name in the language.
     pub name: Cow<'static, str>,
-    /// The team.
+    /// The team whose PEs take part.
     pub team: TeamRef,
     /// The threads that call it together.
     pub group: Group,
-    /// What is exchanged.
+    /// The kind of exchange that is made.
     pub what: Exchange,
 }
 

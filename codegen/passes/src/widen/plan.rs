@@ -45,7 +45,7 @@ pub(super) enum Kind {
 
 /// How a loop is widened.
 pub(super) struct Plan {
-    /// Rounds in flight.
+    /// The number of rounds in flight.
     pub rounds: u32,
     /// Why there are fewer than asked for.
     pub fewer: Option<String>,
@@ -130,7 +130,7 @@ impl Loop {
 /// Finds out how to widen a loop.
 ///
 /// # Errors
-/// Why it stays as it is.
+/// Says why the loop stays as it is.
 pub(super) fn plan(k: &Kernel, l: &Loop) -> Result<Plan, String> {
     let mut plan = Plan {
         rounds: asked(l)?,

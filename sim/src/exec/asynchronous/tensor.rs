@@ -19,29 +19,29 @@ const RANK: usize = 5;
 pub enum TensorType {
     /// 1-byte integer (also for 8-bit floats).
     U8,
-    /// 2-byte integer.
+    /// An unsigned integer of 2 bytes.
     U16,
-    /// 4-byte integer.
+    /// An unsigned integer of 4 bytes.
     U32,
-    /// 4-byte integer, signed.
+    /// A signed integer of 4 bytes.
     S32,
-    /// 8-byte integer.
+    /// An unsigned integer of 8 bytes.
     U64,
-    /// 8-byte integer, signed.
+    /// A signed integer of 8 bytes.
     S64,
-    /// Half precision.
+    /// A half-precision number of 2 bytes.
     F16,
-    /// Single precision.
+    /// A single-precision number of 4 bytes.
     F32,
-    /// Double precision.
+    /// A double-precision number of 8 bytes.
     F64,
     /// Single precision. An H200 loads subnormals as they are all the same.
     F32Ftz,
-    /// bfloat16.
+    /// A bfloat16 number of 2 bytes.
     Bf16,
     /// Single precision, rounded to TF32 when loaded.
     Tf32,
-    /// The same here.
+    /// The same as [`Tf32`](TensorType::Tf32) in the simulator.
     Tf32Ftz,
 }
 
@@ -78,14 +78,14 @@ fn tf32(v: u64) -> u64 {
 /// How 16-byte pieces are permuted in shared memory, so that columns do not meet in the same banks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Swizzle {
-    /// As they come.
+    /// The pieces stay in place.
     #[default]
     None,
-    /// Within 32 bytes.
+    /// Pieces are permuted within 32 bytes.
     B32,
-    /// Within 64 bytes.
+    /// Pieces are permuted within 64 bytes.
     B64,
-    /// Within 128 bytes.
+    /// Pieces are permuted within 128 bytes.
     B128,
 }
 
@@ -111,7 +111,7 @@ impl Swizzle {
 /// What `cuTensorMapEncodeTiled` is given, without interleaving and L2 promotion (which is a hint).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
-    /// Element type.
+    /// The type of the elements.
     pub element: TensorType,
     /// Address of the tensor in the memory of the PE that uses the map, a multiple of 16.
     pub address: u64,
@@ -180,7 +180,7 @@ impl TensorMap {
     /// The 128 bytes of the map, to be passed as a kernel parameter or put in memory.
     ///
     /// # Errors
-    /// `S001` if `cuTensorMapEncodeTiled` would refuse it.
+    /// Fails if `cuTensorMapEncodeTiled` would refuse it (S001).
     pub fn encode(&self) -> Result<[u8; 128], SimError> {
         let rank = self.dims.len();
         let lengths = [self.strides.len() + 1, self.tile.len(), self.element_strides.len()];

@@ -163,7 +163,7 @@ pub(crate) struct Wire {
     pub links: Vec<u64>,
     /// Operations that no quiet or barrier had completed when the last CTA ended.
     pub unfinished: u64,
-    /// For a timeline.
+    /// The log of transfers that a timeline is made from.
     pub log: Option<Box<Log>>,
 }
 

@@ -24,7 +24,7 @@ type Run = fn(&mut Elab<'_>, &Call<'_>) -> R<Val>;
 /// A function of the language.
 #[derive(Clone, Copy)]
 pub struct Builtin {
-    /// Its name.
+    /// The name of the function.
     pub name: &'static str,
     /// How it is called.
     pub signature: &'static str,
@@ -55,7 +55,7 @@ const FAMILIES: [(&str, &[Builtin]); 9] = [
     ("Arithmetic", math::TABLE),
 ];
 
-/// Every function.
+/// Every function of the language.
 pub fn all() -> impl Iterator<Item = &'static Builtin> {
     families().flat_map(|(_, table)| table)
 }

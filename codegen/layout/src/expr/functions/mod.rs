@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, ExprError>;
 /// A function that expressions may call.
 #[derive(Debug)]
 pub struct Function {
-    /// Its CuTe name.
+    /// The name of the function in CuTe.
     pub name: &'static str,
     /// Its arguments, and what it returns.
     pub signature: &'static str,

@@ -23,7 +23,7 @@ pub struct Row {
     pub name: String,
     /// The plan of the kernels, if they are ours.
     pub plan: String,
-    /// Time of a call.
+    /// The time of a call.
     pub time_us: Spread,
     /// Floating-point operations of a PE in a second, by the median.
     pub tflops: f64,
@@ -31,7 +31,7 @@ pub struct Row {
     pub gb_per_s: f64,
     /// The time by that of NCCL and cuBLASLt.
     pub of_nccl: Option<f64>,
-    /// What a check found.
+    /// The result of a check of samples.
     pub checked: Option<Wrong>,
 }
 
@@ -59,7 +59,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What stands over the table.
+    /// The lines above the table.
     pub fn head(&self) -> String {
         let Report { n_pes, gpu, repeats, warpweft, date, .. } = self;
         let nccl = self.nccl.as_ref().map_or(String::new(), |v| format!(", NCCL {v}"));
@@ -71,7 +71,7 @@ impl Report {
         )
     }
 
-    /// Rows of the table.
+    /// The rows of the table.
     pub fn lines(rows: &[Row]) -> String {
         let line = |r: &Row| {
             let Row { problem, name, plan, time_us: t, tflops, gb_per_s, .. } = r;

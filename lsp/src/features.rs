@@ -188,7 +188,6 @@ impl Document {
     }
 
     /// Edits that do what the helps of findings in a range say.
-    #[expect(clippy::mutable_key_type, reason = "the protocol's type of edits has addresses as keys")]
     pub(crate) fn actions(&self, uri: &Uri, range: Range) -> Vec<CodeAction> {
         let (start, end) = (byte_at(&self.text, range.start), byte_at(&self.text, range.end));
         let within = |d: &&Diagnostic| {

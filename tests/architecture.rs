@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("weft-isa", &[]),
     ("weft-passes", &["weft-abi", "weft-ir", "weft-isa", "weft-layout"]),
     ("weft-llvm", &["weft-ir", "weft-isa"]),
+    ("weft-lsp", &["weft-abi", "weft-ir", "weft-isa", "weft-lang", "weft-passes"]),
     ("weft-sim", &[]),
     ("weft-runtime", &["weft-abi", "weft-layout", "weft-sim"]),
     // It runs compilers and contains none.
@@ -32,6 +33,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "weft-isa",
             "weft-passes",
             "weft-llvm",
+            "weft-lsp",
             "weft-sim",
             "weft-runtime",
         ],

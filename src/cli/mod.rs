@@ -10,10 +10,12 @@ mod fused;
 mod gemm;
 mod gemm_comm;
 mod layout;
+mod lsp;
 mod moe;
 mod progress;
 mod run;
 mod setup;
+mod shell;
 mod sim;
 mod tune;
 
@@ -62,6 +64,12 @@ enum Command {
     Explain(explain::Explain),
     /// Format kernel files: `weft fmt`, or `weft fmt --check` to see which ones are not formatted.
     Fmt(fmt::Fmt),
+    /// Serve an editor as the language server of kernel files.
+    Lsp(lsp::Lsp),
+    /// Print the completions of a shell for this command.
+    Completions(shell::Completions),
+    /// Print the manual page of this command, or write those of all subcommands to a folder.
+    Man(shell::Man),
     /// Look at this machine: the compiler, GPUs and their links, NVSHMEM, tools; what is missing and what to do.
     Doctor(doctor::Doctor),
     /// Fetch NVSHMEM, ptxas and nvdisasm with pip into your cache folder, where every command finds them.
@@ -180,6 +188,9 @@ pub fn run(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         Command::Layout(l) => l.run(),
         Command::Explain(e) => e.run(),
         Command::Fmt(f) => f.run(),
+        Command::Lsp(l) => l.run(),
+        Command::Completions(c) => c.run(),
+        Command::Man(m) => m.run(),
         Command::Doctor(d) => d.run(),
         Command::Setup(s) => s.run(),
     };

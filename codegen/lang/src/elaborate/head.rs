@@ -88,9 +88,7 @@ impl Program {
                 );
             }
         }
-        if errors.is_empty() {
-            self.check_names(asserts)?;
-        }
+        let names = self.resolve(asserts).found;
         let module = Module { files: self.files.clone(), ..Module::default() };
         let mut out = (module, Vec::new(), Vec::new());
         for k in chosen {
@@ -101,6 +99,12 @@ impl Program {
                     out.2.push(defines);
                 }
                 Err(mut e) => errors.append(&mut e),
+            }
+        }
+        // What no kernel calls, and branches that none takes, follow what the kernels themselves have found.
+        for name in names {
+            if errors.iter().all(|e| (e.code, e.span) != (name.code, name.span)) {
+                errors.push(name);
             }
         }
         if !errors.is_empty() {

@@ -69,6 +69,29 @@ fn the_benchmark_checks_what_it_times() {
     }
 }
 
+/// Memory that a kernel takes beside the operands is made for it, if it is declared to be the kernel's own.
+#[test]
+fn memory_of_a_kernel_is_made() {
+    let found = World::simulated(1).unwrap().run(|world| {
+        let report = |text: &str| {
+            let file = KernelFile::parse("stream.weft", text).map_err(GpuError::from)?;
+            let own = Own::new("stream.weft", file, None, [("G".into(), 132.into())].into());
+            let mut request = Request::new(vec![problem(130, 72, 520)]);
+            request.contenders = vec![Contender::Own(own.map_err(BenchError::Request)?)];
+            (request.iters, request.warmup, request.repeats) = (1, 1, 1);
+            run(world.device(), &request, &mut |_, _| Ok(()))
+        };
+        let text = include_str!("filetests/gemm/stream.weft");
+        let wrong =
+            report(text)?.rows.iter().map(|row| row.wrong.map(|(wrong, _)| wrong)).collect::<Vec<_>>();
+        let refused = report(&text.replace("zeroed flags", "flags")).map(|_| ()).unwrap_err();
+        Ok::<_, BenchError>((wrong, refused.to_string()))
+    });
+    let (wrong, refused) = found.unwrap().swap_remove(0);
+    assert_eq!(wrong, [Some(0)]);
+    assert!(refused.contains("`flags`"), "{refused}");
+}
+
 #[test]
 fn what_is_tuned_is_followed() {
     let small = problem(64, 64, 64);
